@@ -1,0 +1,124 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { CompiledQuery, Kysely, type MigrationLockOptions, PostgresAdapter, PostgresDialect, sql } from 'kysely'
+import { type Migration, Migrator } from 'kysely/migration'
+import pg from 'pg'
+import { errorText, SluiceError } from './errors.ts'
+import { assertServed, BOUND_LOCK_WAITS, LOCK_MIGRATIONS, readSchema, recordMigrationSql } from './table/schema.ts'
+import { SCHEMA_VERSION } from './table/schema.ts'
+import type { Execute } from './table/statement.ts'
+
+export interface MigrateResult {
+  /** The names of the migrations that this call ran, in order; empty if there was nothing to do. */
+  readonly applied: readonly string[]
+  /** The schema's version now. */
+  readonly version: number
+}
+
+/**
+ * Brings schema "sluice" to this library's version, in one transaction. Safe to call from any number of processes at
+ * once, for example at every start: one of them migrates, the others wait and find nothing to do. A newer schema
+ * that still serves this library is left alone, so that old processes can restart during a roll-out.
+ *
+ * The role needs CREATE on the database the first time, and afterwards must own the schema.
+ *
+ * @throws SluiceError UNREACHABLE, SERVER_TOO_OLD, SCHEMA_TOO_NEW, or TRANSACTION_FAILED with the server's error as
+ * `cause`: then nothing has changed.
+ */
+export async function migrate(connection: string | pg.ClientConfig): Promise<MigrateResult> {
+  const config = typeof connection === 'string' ? { connectionString: connection } : connection
+  const pool = new pg.Pool({ connectionTimeoutMillis: 10_000, ...config, max: 1 })
+  // A connection that breaks while idle fails the next statement as well, and that error is the one to report.
+  pool.on('error', () => undefined)
+  try {
+    await assertReachable(pool)
+    return await new Kysely<unknown>({ dialect: new Dialect({ pool }) }).transaction().execute(migrateInside)
+  } catch (error) {
+    throw error instanceof SluiceError ? error : failed('The migration', error)
+  } finally {
+    await pool.end()
+  }
+}
+
+/**
+ * The migrations as plain SQL, in order, for other migration tools. Each also records its own name, so that
+ * {@link migrate} knows later what has been run.
+ */
+export function migrationSql(): readonly { readonly name: string; readonly sql: string }[] {
+  return migrationFiles().map((file) => ({ name: file.name, sql: file.sql + recordMigrationSql(file.name) }))
+}
+
+async function migrateInside(db: Kysely<unknown>): Promise<MigrateResult> {
+  const execute: Execute = async (query, params) =>
+    (await db.executeQuery<Record<string, unknown>>(CompiledQuery.raw(query.text, [...params]))).rows
+  await execute(BOUND_LOCK_WAITS, [])
+  await execute(LOCK_MIGRATIONS, [])
+  const before = await readSchema(execute)
+  if (before !== undefined && before.version > SCHEMA_VERSION) {
+    assertServed(before)
+    return { applied: [], version: before.version }
+  }
+  const applied = await runMigrator(db)
+  const after = await readSchema(execute)
+  return { applied, version: after?.version ?? 0 }
+}
+
+async function runMigrator(db: Kysely<unknown>): Promise<readonly string[]> {
+  const { error, results = [] } = await new Migrator({
+    db,
+    provider: { getMigrations: async () => migrations() },
+    migrationTableSchema: 'sluice',
+    migrationTableName: 'migration',
+    migrationLockTableName: 'migration_lock',
+  }).migrateToLatest()
+  if (error !== undefined) {
+    const culprit = results.find((result) => result.status === 'Error')
+    throw failed(culprit ? `Migration ${culprit.migrationName}` : 'The migration', error)
+  }
+  return results.map((result) => result.migrationName)
+}
+
+function migrations(): Record<string, Migration> {
+  return Object.fromEntries(
+    migrationFiles().map(({ name, sql: text }) => [name, { up: async (db) => void (await sql.raw(text).execute(db)) }]),
+  )
+}
+
+function migrationFiles(): readonly { readonly name: string; readonly sql: string }[] {
+  const folder = new URL('../migrations/', import.meta.url)
+  return readdirSync(folder)
+    .filter((file) => file.endsWith('.sql'))
+    .sort()
+    .map((file) => ({ name: file.slice(0, -'.sql'.length), sql: readFileSync(new URL(file, folder), 'utf8') }))
+}
+
+async function assertReachable(pool: pg.Pool): Promise<void> {
+  try {
+    const client = await pool.connect()
+    client.release()
+  } catch (cause) {
+    throw new SluiceError(
+      'UNREACHABLE',
+      `Cannot connect to PostgreSQL: ${errorText(cause)}. Check the connection settings, for example DATABASE_URL`,
+      { cause },
+    )
+  }
+}
+
+function failed(what: string, cause: unknown): SluiceError {
+  return new SluiceError('TRANSACTION_FAILED', `${what} failed and was rolled back: ${errorText(cause)}`, { cause })
+}
+
+class Dialect extends PostgresDialect {
+  override createAdapter(): PostgresAdapter {
+    return new Adapter()
+  }
+}
+
+/**
+ * Every Kysely migrator locks the same advisory lock, so an application that calls {@link migrate} from inside a
+ * Kysely migration of its own would wait for itself. Our own lock is taken before the migrator starts.
+ */
+class Adapter extends PostgresAdapter {
+  override async acquireMigrationLock(_db: Kysely<unknown>, _options: MigrationLockOptions): Promise<void> {}
+  override async releaseMigrationLock(_db: Kysely<unknown>, _options: MigrationLockOptions): Promise<void> {}
+}

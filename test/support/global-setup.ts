@@ -1,0 +1,43 @@
+import { randomBytes } from 'node:crypto'
+import pg from 'pg'
+import type { TestProject } from 'vitest/node'
+import { migrate } from '../../src/migrate.ts'
+import { databaseUrl } from './database-url.ts'
+import { findTestServer } from './server.ts'
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    serverUrl: string
+    /** A migrated database that nobody connects to, to clone. */
+    templateDatabase: string
+  }
+}
+
+/** One server per run, and one migrated template database. */
+export async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const server = await findTestServer()
+  const template = `sluice_template_${randomBytes(6).toString('hex')}`
+  try {
+    await execute(server.url, `CREATE DATABASE ${template}`)
+    await migrate(databaseUrl(server.url, template))
+  } catch (error) {
+    await server.stop()
+    throw error
+  }
+  project.provide('serverUrl', server.url)
+  project.provide('templateDatabase', template)
+  return async () => {
+    if (server.kind === 'DATABASE_URL') await execute(server.url, `DROP DATABASE ${template} WITH (FORCE)`)
+    await server.stop()
+  }
+}
+
+async function execute(url: string, text: string): Promise<void> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  try {
+    await client.query(text)
+  } finally {
+    await client.end()
+  }
+}

@@ -1,0 +1,18 @@
+import { type FoundServer, findServer } from '../../src/server.ts'
+
+const MAX_CONNECTIONS = 300
+
+/** The server of a test run: `DATABASE_URL`, Docker if `SLUICE_TEST_SERVER=docker`, else an embedded one. */
+export async function findTestServer(): Promise<FoundServer> {
+  if (!process.env['DATABASE_URL'] && process.env['SLUICE_TEST_SERVER'] === 'docker') return startContainer()
+  // Nothing here outlives a crash of the server, so nothing needs to reach the disk.
+  return findServer({ settings: { max_connections: MAX_CONNECTIONS, fsync: 'off', full_page_writes: 'off' } })
+}
+
+async function startContainer(): Promise<FoundServer> {
+  const { PostgreSqlContainer } = await import('@testcontainers/postgresql')
+  const container = await new PostgreSqlContainer('postgres:17-alpine')
+    .withCommand(['postgres', '-c', `max_connections=${MAX_CONNECTIONS}`, '-c', 'fsync=off'])
+    .start()
+  return { url: container.getConnectionUri(), kind: 'docker', stop: async () => void (await container.stop()) }
+}

@@ -1,0 +1,29 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+const STEP_MS = 5
+
+export interface WaitOptions {
+  /** What is awaited, for the error: "timed out after 10000 ms waiting for …". */
+  readonly what: string
+  /** Default 10,000. */
+  readonly timeoutMs?: number
+}
+
+/** Polls until `condition` gives a truthy value, and returns it. For what has no event to await. */
+export async function waitFor<T>(
+  condition: () => T | Promise<T>,
+  { what, timeoutMs = 10_000 }: WaitOptions,
+): Promise<NonNullable<Exclude<T, false>>> {
+  const deadline = performance.now() + timeoutMs
+  for (;;) {
+    const value = await condition()
+    if (value) return value as NonNullable<Exclude<T, false>>
+    if (performance.now() > deadline) throw new Error(`timed out after ${timeoutMs} ms waiting for ${what}`)
+    await sleep(STEP_MS)
+  }
+}
+
+/** A promise, and the functions that settle it. */
+export function deferred<T = void>(): PromiseWithResolvers<T> {
+  return Promise.withResolvers<T>()
+}
