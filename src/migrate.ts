@@ -3,8 +3,14 @@ import { CompiledQuery, Kysely, type MigrationLockOptions, PostgresAdapter, Post
 import { type Migration, Migrator } from 'kysely/migration'
 import pg from 'pg'
 import { errorText, SluiceError } from './errors.ts'
-import { assertServed, BOUND_LOCK_WAITS, LOCK_MIGRATIONS, readSchema, recordMigrationSql } from './table/schema.ts'
-import { SCHEMA_VERSION } from './table/schema.ts'
+import {
+  assertServed,
+  BOUND_LOCK_WAITS,
+  LOCK_MIGRATIONS,
+  readSchema,
+  recordMigrationSql,
+  SCHEMA_VERSION,
+} from './table/schema.ts'
 import type { Execute } from './table/statement.ts'
 
 export interface MigrateResult {

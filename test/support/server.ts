@@ -4,7 +4,7 @@ const MAX_CONNECTIONS = 300
 
 /** The server of a test run: `DATABASE_URL`, Docker if `SLUICE_TEST_SERVER=docker`, else an embedded one. */
 export async function findTestServer(): Promise<FoundServer> {
-  if (!process.env['DATABASE_URL'] && process.env['SLUICE_TEST_SERVER'] === 'docker') return startContainer()
+  if (!process.env.DATABASE_URL && process.env.SLUICE_TEST_SERVER === 'docker') return startContainer()
   // Nothing here outlives a crash of the server, so nothing needs to reach the disk.
   return findServer({ settings: { max_connections: MAX_CONNECTIONS, fsync: 'off', full_page_writes: 'off' } })
 }
