@@ -1,0 +1,92 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, posix } from 'node:path'
+import { describe, expect, test } from 'vitest'
+
+/** A file may import from its own layer and from lower ones. Folders, or files by name. */
+const LAYERS: readonly (readonly string[])[] = [
+  ['errors', 'message', 'duration', 'executor-types'],
+  ['config', 'telemetry', 'server', 'server-process'],
+  ['connection'],
+  ['table'],
+  ['enqueue', 'wake-up', 'migrate'],
+  ['maintenance', 'pipeline'],
+  ['sluice'],
+  ['testing', 'cli', 'index'],
+]
+
+interface Source {
+  /** Relative to src, with forward slashes. */
+  readonly path: string
+  readonly text: string
+  /** Relative imports resolved to paths in src, others as written. */
+  readonly imports: readonly string[]
+}
+
+const sources = readSources()
+
+describe('imports of src', () => {
+  test('go from a layer to itself or to a lower one', () => {
+    const upward = sources.flatMap(({ path, imports }) =>
+      imports
+        .filter((target) => isSource(target) && layerOf(target) > layerOf(path))
+        .map((target) => `${path} -> ${target}`),
+    )
+    expect(upward).toEqual([])
+  })
+
+  test('do not join enqueue and wake-up, which meet only in the database', () => {
+    const joined = sources.filter(
+      ({ path, imports }) =>
+        (path.startsWith('enqueue/') && imports.some((target) => target.startsWith('wake-up/'))) ||
+        (path.startsWith('wake-up/') && imports.some((target) => target.startsWith('enqueue/'))),
+    )
+    expect(pathsOf(joined)).toEqual([])
+  })
+
+  test('name pg-listen only in wake-up/watcher.ts', () => {
+    const listeners = sources.filter(({ imports }) => imports.includes('pg-listen'))
+    expect(pathsOf(listeners).filter((path) => path !== 'wake-up/watcher.ts')).toEqual([])
+  })
+
+  test('leave SQL to table/', () => {
+    const writers = sources.filter(({ path, text }) => !path.startsWith('table/') && writesSql(text))
+    expect(pathsOf(writers)).toEqual([])
+  })
+})
+
+function writesSql(text: string): boolean {
+  const makesStatements = /import[^;]*?[{,]\s*statement\s*[,}][^;]*?from\s+'[^']*table\/statement\.ts'/.test(text)
+  const code = text.replaceAll(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '')
+  return makesStatements || /\b(SELECT|INSERT\s+INTO|UPDATE|DELETE\s+FROM|FROM|JOIN)\s+sluice\./i.test(code)
+}
+
+function readSources(): readonly Source[] {
+  const folder = new URL('../../src/', import.meta.url)
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .map((path) => path.replaceAll('\\', '/'))
+    .filter((path) => path.endsWith('.ts'))
+    .map((path) => {
+      const text = readFileSync(new URL(path, folder), 'utf8')
+      const found = text.matchAll(/(?:\bfrom\s+|^import\s+|\bimport\()'([^']+)'/gm)
+      return { path, text, imports: [...found].map((match) => resolve(path, match[1] ?? '')) }
+    })
+}
+
+function resolve(from: string, target: string): string {
+  return target.startsWith('.') ? posix.join(dirname(from), target) : target
+}
+
+function isSource(target: string): boolean {
+  return target.endsWith('.ts')
+}
+
+function layerOf(path: string): number {
+  const name = path.split('/')[0]?.replace(/\.ts$/, '') ?? ''
+  const layer = LAYERS.findIndex((names) => names.includes(name))
+  if (layer === -1) throw new Error(`${path}: add it to a layer in this test`)
+  return layer
+}
+
+function pathsOf(files: readonly Source[]): readonly string[] {
+  return files.map((file) => file.path)
+}
