@@ -1,0 +1,93 @@
+/** Every code that a {@link SluiceError} can carry. Codes are stable: branch on them, not on the message's words. */
+export const ERROR_CODES = [
+  'CONFIG_INVALID',
+  'OPTION_INVALID',
+  'QUEUE_NAME_INVALID',
+  'QUEUE_UNKNOWN',
+  'PAYLOAD_INVALID',
+  'PAYLOAD_TOO_LARGE',
+  'PAYLOAD_SCHEMA',
+  'EXECUTOR_UNKNOWN',
+  'NOT_IN_TRANSACTION',
+  'SCHEMA_MISSING',
+  'SCHEMA_TOO_OLD',
+  'SCHEMA_TOO_NEW',
+  'SERVER_TOO_OLD',
+  'UNREACHABLE',
+  'TRANSACTION_CONTROL',
+  'TRANSACTION_CLOSED',
+  'TRANSACTION_FAILED',
+  'COMMIT_FAILED',
+  'HANDLER_TIMEOUT',
+  'STOPPED',
+] as const
+
+export type ErrorCode = (typeof ERROR_CODES)[number]
+
+/**
+ * What Sluice throws: a stable {@link SluiceError.code | code}, a message that says what was expected, what was
+ * received and what to do, and the `cause` where there is one.
+ *
+ * @example
+ * try {
+ *   await sluice.enqueue(pool, 'emails', payload)
+ * } catch (error) {
+ *   if (isSluiceError(error, 'NOT_IN_TRANSACTION')) …
+ * }
+ */
+export class SluiceError extends Error {
+  readonly code: ErrorCode
+
+  constructor(code: ErrorCode, message: string, options?: { readonly cause?: unknown }) {
+    super(message, options)
+    this.name = 'SluiceError'
+    this.code = code
+  }
+}
+
+/** Whether `error` is a {@link SluiceError}, and, if a code is given, one with that code. */
+export function isSluiceError(error: unknown, code?: ErrorCode): error is SluiceError {
+  return error instanceof SluiceError && (code === undefined || error.code === code)
+}
+
+/** "`what`: expected `wanted`, received `received`. `remedy`": the one form of every complaint about input. */
+export function expected(
+  code: ErrorCode,
+  what: string,
+  wanted: string,
+  received: unknown,
+  remedy?: string,
+): SluiceError {
+  const sentence = `${what}: expected ${wanted}, received ${describe(received)}`
+  return new SluiceError(code, remedy === undefined ? sentence : `${sentence}. ${remedy}`)
+}
+
+/** A short text for any value: strings quoted and cut at 80 characters, objects by their class. */
+export function describe(value: unknown): string {
+  switch (typeof value) {
+    case 'string':
+      return JSON.stringify(value.length > 80 ? `${value.slice(0, 80)}…` : value)
+    case 'bigint':
+      return `${value}n`
+    case 'function':
+      return `a function${value.name ? ` (${value.name})` : ''}`
+    case 'object': {
+      if (value === null) return 'null'
+      if (Array.isArray(value)) return `an array of ${value.length}`
+      const name: unknown = value.constructor?.name
+      return typeof name === 'string' && name !== 'Object' ? `a ${name}` : 'an object'
+    }
+    default:
+      return String(value)
+  }
+}
+
+/** The text that is stored of an error: its name, message and causes, without stack, at most 4,000 characters. */
+export function errorText(error: unknown): string {
+  const parts: string[] = []
+  for (let at: unknown = error; at !== undefined && parts.length < 5; at = at instanceof Error ? at.cause : undefined) {
+    parts.push(at instanceof Error ? `${at.name}: ${at.message}` : typeof at === 'string' ? at : describe(at))
+  }
+  // A NUL cannot be stored as text, and an error may quote any input.
+  return parts.join(' — caused by ').replaceAll('\0', '\uFFFD').toWellFormed().slice(0, 4000)
+}

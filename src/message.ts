@@ -1,0 +1,71 @@
+import { type Duration, toMs } from './duration.ts'
+import { errorText } from './errors.ts'
+
+/** A message's state, derived from its row, never stored. `dead` messages are in another table. */
+export const MESSAGE_STATES = ['scheduled', 'ready', 'in_flight', 'retrying', 'dead'] as const
+export type MessageState = (typeof MESSAGE_STATES)[number]
+
+/** A value that JSON can hold. */
+export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json | undefined }
+
+/** Metadata that travels with a message: an object of JSON values. */
+export type Headers = Readonly<Record<string, Json>>
+
+/** One message as its handler sees it. */
+export interface Message<Payload = unknown> {
+  /** Unique in the database, the same through every retry, death and redrive: the key to deduplicate outside effects by. */
+  readonly id: string
+  readonly queue: string
+  /** Dot-separated, for `routes()`; null if none was given. */
+  readonly type: string | null
+  readonly schemaVersion: number
+  readonly payload: Payload
+  readonly headers: Headers
+  readonly orderingKey: string | null
+  /** 0 (first) to 9. */
+  readonly priority: number
+  /** Which try this is, from 1. Counts failed tries and tries whose process died; snoozing does not count. */
+  readonly attempt: number
+  readonly maxAttempts: number | null
+  readonly enqueuedAt: Date
+  /** When it was due this time. */
+  readonly dueAt: Date
+}
+
+/** What becomes of a message: acked (removed), tried again later, or moved to the dead letters. */
+export type Outcome =
+  | { readonly kind: 'ack' }
+  | { readonly kind: 'retry'; readonly afterMs?: number | undefined; readonly error?: string | undefined }
+  | { readonly kind: 'snooze'; readonly afterMs: number }
+  | { readonly kind: 'deadLetter'; readonly reason: string; readonly error?: string | undefined }
+
+/** Handled: the message is removed when the batch commits. Returning nothing means the same. */
+export function ack(): Outcome {
+  return { kind: 'ack' }
+}
+
+/**
+ * Failed: try again, counting an attempt. Without `after` the pipeline's retry policy says when.
+ *
+ * @example return retry({ after: '5m' })
+ */
+export function retry(options: { readonly after?: Duration; readonly error?: unknown } = {}): Outcome {
+  return {
+    kind: 'retry',
+    afterMs: options.after === undefined ? undefined : toMs(options.after, 'retry.after'),
+    error: options.error === undefined ? undefined : errorText(options.error),
+  }
+}
+
+/**
+ * Not now: deliver again later without counting an attempt. The handler's writes through `tx` are kept, because
+ * nothing failed.
+ */
+export function snooze(options: { readonly after: Duration }): Outcome {
+  return { kind: 'snooze', afterMs: toMs(options.after, 'snooze.after') }
+}
+
+/** Give up now: move the message to the dead letters with this reason. Writes through `tx` are rolled back. */
+export function deadLetter(reason: string, error?: unknown): Outcome {
+  return { kind: 'deadLetter', reason, error: error === undefined ? undefined : errorText(error) }
+}

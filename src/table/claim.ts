@@ -1,0 +1,119 @@
+import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from './statement.ts'
+
+/** A claimed row: locked until its transaction ends. Instants are microseconds since 1970, exact in a double. */
+export interface ClaimedRow {
+  readonly id: string
+  readonly priority: number
+  readonly dueUs: number
+  readonly slot: number | null
+  readonly orderingKey: string | null
+  readonly type: string | null
+  readonly schemaVersion: number
+  /** JSON as text: parsed when the handler reads it. */
+  readonly payload: string
+  readonly headers: string
+  /** How many tries have failed. */
+  readonly attempt: number
+  readonly maxAttempts: number | null
+  readonly enqueuedUs: number
+}
+
+/** What a claim took, and what the database's clock said when it looked. */
+export interface Claim {
+  readonly nowUs: number
+  readonly rows: readonly ClaimedRow[]
+}
+
+/** A priority of a queue, and the position (due time, id) below which nothing is left that this process may take. */
+export interface PriorityFloor {
+  readonly priority: number
+  readonly dueUs: number
+  readonly id: string
+}
+
+/**
+ * Locks up to `limit` due messages without an ordering key, the lowest priority number first, then by due time.
+ * Writes nothing; run it in a READ COMMITTED transaction, whose end gives the rows back.
+ *
+ * message_due_idx (queue, priority, due_at, id) serves it with one descent per priority: equality on queue and
+ * priority, then a range from the floor to now that is already in order, so nothing is sorted, rows that are due
+ * later are never touched, and dead rows below the floor are never visited. The lateral join is a nested loop that
+ * pulls one row at a time, so the outer LIMIT stops the locking: never more than `limit` rows are locked. The inner
+ * LIMIT changes no result: it tells the planner that few rows are wanted, and hides how many, without which stale
+ * statistics make it read and sort the whole backlog (98 ms instead of 0.5 ms with 200,000 ready). The CTE is
+ * MATERIALIZED because a locking subquery that the planner may run twice locks twice.
+ */
+export async function claim(
+  execute: Execute,
+  queue: string,
+  floors: readonly PriorityFloor[],
+  limit: number,
+): Promise<Claim> {
+  const rows = await execute(CLAIM, [
+    queue,
+    floors.map((floor) => floor.priority),
+    floors.map((floor) => floor.dueUs),
+    floors.map((floor) => floor.id),
+    limit,
+  ])
+  return toClaim(rows)
+}
+
+/** The columns of a {@link ClaimedRow} from a row `m` of sluice.message. */
+export const CLAIMED_COLUMNS = `
+    m.id, m.priority, m.due_at, m.slot, m.ordering_key, m.type, m.schema_version,
+    m.payload::text AS payload, m.headers::text AS headers, m.attempt, m.max_attempts, m.enqueued_at`
+
+/** One line per claimed row, and one with a null id if there is none, so that the clock always comes back. */
+export const CLAIM_RESULT = `
+SELECT c.id::text AS id, c.priority, c.slot, c.ordering_key, c.type, c.schema_version, c.payload, c.headers, c.attempt, c.max_attempts,
+       (extract(epoch FROM c.due_at) * 1000000)::bigint::text AS due_us,
+       (extract(epoch FROM c.enqueued_at) * 1000000)::bigint::text AS enqueued_us,
+       (extract(epoch FROM clock.now) * 1000000)::bigint::text AS now_us`
+
+const CLAIM = statement(
+  'claim',
+  `
+WITH clock AS MATERIALIZED (
+  SELECT clock_timestamp() AS now
+), claimed AS MATERIALIZED (
+  SELECT m.*
+  FROM unnest($2::smallint[], $3::bigint[], $4::bigint[]) AS floor (priority, due_us, id)
+  CROSS JOIN LATERAL (
+    SELECT ${CLAIMED_COLUMNS}
+    FROM sluice.message m
+    WHERE m.queue = $1::text AND m.slot IS NULL AND m.priority = floor.priority
+      AND (m.due_at, m.id) > (timestamptz 'epoch' + floor.due_us * interval '1 microsecond', floor.id)
+      AND m.due_at <= (SELECT clock.now FROM clock)
+    ORDER BY m.due_at, m.id
+    LIMIT (SELECT $5::integer)
+    FOR UPDATE OF m SKIP LOCKED
+  ) m
+  LIMIT $5::integer
+)${CLAIM_RESULT}
+FROM clock LEFT JOIN claimed c ON true`,
+)
+
+/** The driver's rows as a {@link Claim}. */
+export function toClaim(rows: readonly Row[]): Claim {
+  const first = rows[0]
+  if (first === undefined) throw new TypeError('claim: expected at least the row with the clock')
+  return { nowUs: numberOf(first, 'now_us'), rows: first.id === null ? [] : rows.map(toClaimedRow) }
+}
+
+function toClaimedRow(row: Row): ClaimedRow {
+  return {
+    id: textOf(row, 'id'),
+    priority: numberOf(row, 'priority'),
+    dueUs: numberOf(row, 'due_us'),
+    slot: row.slot === null ? null : numberOf(row, 'slot'),
+    orderingKey: textOrNull(row, 'ordering_key'),
+    type: textOrNull(row, 'type'),
+    schemaVersion: numberOf(row, 'schema_version'),
+    payload: textOf(row, 'payload'),
+    headers: textOf(row, 'headers'),
+    attempt: numberOf(row, 'attempt'),
+    maxAttempts: row.max_attempts === null ? null : numberOf(row, 'max_attempts'),
+    enqueuedUs: numberOf(row, 'enqueued_us'),
+  }
+}

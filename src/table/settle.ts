@@ -1,0 +1,134 @@
+import { type Execute, statement } from './statement.ts'
+
+/** A message to try again later, in its own row: same id, same place in its order. */
+export interface Postponed {
+  readonly id: string
+  /** When, in microseconds since 1970 by the database's clock. */
+  readonly dueUs: number
+  /** How many tries have failed by now. */
+  readonly attempt: number
+  /** Null: a snooze, nothing failed. */
+  readonly error: string | null
+}
+
+export interface Dead {
+  readonly id: string
+  readonly attempt: number
+  readonly reason: string
+  readonly error: string | null
+}
+
+/** A key that waits for a message until an instant. */
+export interface HeldKey {
+  readonly slot: number
+  readonly orderingKey: string
+  readonly messageId: string
+  readonly untilUs: number
+}
+
+/**
+ * Removes handled messages. The primary key (queue, id) serves it. One dead row each, and nothing else was ever
+ * written for a message that succeeded at once.
+ */
+export async function ackMessages(execute: Execute, queue: string, ids: readonly string[]): Promise<void> {
+  await execute(ACK, [queue, ids])
+}
+
+/** Re-enqueues messages with a later due time, in place. The instants come in, so the UPDATE reads no clock. */
+export async function postponeMessages(
+  execute: Execute,
+  queue: string,
+  messages: readonly Postponed[],
+  nowUs: number,
+): Promise<void> {
+  await execute(POSTPONE, [
+    queue,
+    messages.map((message) => message.id),
+    messages.map((message) => message.dueUs),
+    messages.map((message) => message.attempt),
+    messages.map((message) => message.error),
+    nowUs,
+  ])
+}
+
+/** Moves messages from the hot table to the dead letters. */
+export async function buryMessages(execute: Execute, queue: string, messages: readonly Dead[]): Promise<void> {
+  await execute(BURY, [
+    queue,
+    messages.map((message) => message.id),
+    messages.map((message) => message.attempt),
+    messages.map((message) => message.reason),
+    messages.map((message) => message.error),
+  ])
+}
+
+/** Notes, in slot rows that the batch has locked, which keys wait; entries whose time has come go at the same time. */
+export async function holdKeys(
+  execute: Execute,
+  queue: string,
+  keys: readonly HeldKey[],
+  nowUs: number,
+): Promise<void> {
+  await execute(HOLD, [
+    queue,
+    keys.map((key) => key.slot),
+    keys.map((key) => key.orderingKey),
+    keys.map((key) => key.messageId),
+    keys.map((key) => key.untilUs),
+    nowUs,
+  ])
+}
+
+/** Takes away the evidence against messages that have been settled. */
+export async function forgetCrashes(execute: Execute, queue: string, ids: readonly string[]): Promise<void> {
+  await execute(FORGET, [queue, ids])
+}
+
+const ACK = statement('ack', 'DELETE FROM sluice.message m WHERE m.queue = $1::text AND m.id = ANY ($2::bigint[])')
+
+const POSTPONE = statement(
+  'postpone',
+  `
+UPDATE sluice.message m
+SET due_at = timestamptz 'epoch' + p.due_us * interval '1 microsecond',
+    attempt = p.attempt,
+    last_error = coalesce(p.error, m.last_error),
+    failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE timestamptz 'epoch' + $6::bigint * interval '1 microsecond' END
+FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::text[]) AS p (id, due_us, attempt, error)
+WHERE m.queue = $1::text AND m.id = p.id`,
+)
+
+const BURY = statement(
+  'bury',
+  `
+WITH doomed AS (
+  SELECT d.* FROM unnest($2::bigint[], $3::integer[], $4::text[], $5::text[]) AS d (id, attempt, reason, error)
+), gone AS (
+  DELETE FROM sluice.message m WHERE m.queue = $1::text AND m.id = ANY ($2::bigint[]) RETURNING m.*
+)
+INSERT INTO sluice.dead_letter
+  (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at)
+SELECT g.queue, g.id, g.priority, g.ordering_key, g.type, g.schema_version, g.payload, g.headers, d.attempt, g.max_attempts,
+       d.reason, coalesce(d.error, g.last_error), g.enqueued_at
+FROM gone g JOIN doomed d ON d.id = g.id`,
+)
+
+const HOLD = statement(
+  'hold',
+  `
+UPDATE sluice.slot s
+SET held = (
+  SELECT coalesce(jsonb_object_agg(old.key, old.value), '{}') FROM jsonb_each(s.held) old WHERE (old.value ->> 1)::bigint > $6::bigint
+) || fresh.held
+FROM (
+  SELECT k.slot, jsonb_object_agg(k.ordering_key, jsonb_build_array(k.message_id, k.until_us)) AS held
+  FROM unnest($2::smallint[], $3::text[], $4::bigint[], $5::bigint[]) AS k (slot, ordering_key, message_id, until_us)
+  GROUP BY k.slot
+) fresh
+WHERE s.queue = $1::text AND s.slot = fresh.slot`,
+)
+
+const FORGET = statement(
+  'forget_crashes',
+  'DELETE FROM sluice.crash c WHERE c.queue = $1::text AND c.message_id = ANY ($2::bigint[])',
+)
