@@ -1,0 +1,49 @@
+import type { Execute } from '../../table/statement.ts'
+import { nodePostgres } from './node-postgres.ts'
+import { notInTransaction } from './not-in-transaction.ts'
+import { postgresJs } from './postgres-js.ts'
+import { probed } from './probed.ts'
+import type { Recogniser } from './recogniser.ts'
+import { rowsOf } from './rows.ts'
+
+interface Drizzle {
+  execute(query: { getSQL(): { toQuery(): { sql: string; params: unknown[] } } }): Promise<unknown>
+  readonly dialect: object
+  readonly session?: { readonly client?: unknown }
+  /** Only on a transaction. */
+  readonly rollback?: unknown
+}
+
+const REMEDY = 'Use the tx that db.transaction(…) gives, inside it'
+
+export const drizzle: Recogniser<Drizzle> = {
+  name: 'a Drizzle transaction',
+
+  matches: (tx): tx is Drizzle =>
+    'execute' in tx &&
+    typeof tx.execute === 'function' &&
+    'dialect' in tx &&
+    typeof tx.dialect === 'object' &&
+    tx.dialect !== null &&
+    'sqlToQuery' in tx.dialect,
+
+  async execute(tx) {
+    if (typeof tx.rollback !== 'function') throw notInTransaction('a Drizzle database', REMEDY)
+    const execute: Execute = async ({ text }, params) => rowsOf(await tx.execute(queryOf(text, [...params])))
+    if (!(await vouchedFor(tx.session?.client))) await probed(execute, 'a Drizzle transaction that has ended', REMEDY)
+    return execute
+  },
+}
+
+/** Stands in for the application's `sql` tag: all that Drizzle asks of it is its text and parameters. */
+function queryOf(sql: string, params: unknown[]): Parameters<Drizzle['execute']>[0] {
+  return { getSQL: () => ({ toQuery: () => ({ sql, params }) }) }
+}
+
+/** Whether the driver beneath is known and is in a transaction. */
+async function vouchedFor(driver: unknown): Promise<boolean> {
+  if (driver === null || (typeof driver !== 'object' && typeof driver !== 'function')) return false
+  if (nodePostgres.matches(driver)) return nodePostgres.execute(driver).then(() => true)
+  if (postgresJs.matches(driver)) return postgresJs.execute(driver).then(() => true)
+  return false
+}

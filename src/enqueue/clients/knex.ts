@@ -1,0 +1,38 @@
+import { notInTransaction } from './not-in-transaction.ts'
+import type { Recogniser } from './recogniser.ts'
+import { rowsOf } from './rows.ts'
+
+interface Knex {
+  readonly isTransaction?: boolean
+  isCompleted?(): boolean
+  raw(text: string, bindings: readonly unknown[]): Promise<unknown>
+}
+
+const REMEDY = 'Use the trx that knex.transaction(…) gives, while it is open'
+
+export const knex: Recogniser<Knex> = {
+  name: 'a Knex transaction',
+
+  matches: (tx): tx is Knex =>
+    typeof tx === 'function' && 'raw' in tx && typeof tx.raw === 'function' && 'schema' in tx && 'client' in tx,
+
+  async execute(tx) {
+    if (tx.isTransaction !== true) throw notInTransaction('a Knex instance', REMEDY)
+    if (tx.isCompleted?.() === true) throw notInTransaction('a Knex transaction that has ended', REMEDY)
+    return async ({ text }, params) => {
+      const { sql, bindings } = positional(text, params)
+      return rowsOf(await tx.raw(sql, bindings))
+    }
+  },
+}
+
+/** Knex knows `?` only: one for each `$n` in the order of the text, with its value, and the text's own escaped. */
+function positional(text: string, params: readonly unknown[]): { sql: string; bindings: readonly unknown[] } {
+  const bindings: unknown[] = []
+  const sql = text.replace(/\?|\$(\d+)/g, (match, number?: string) => {
+    if (number === undefined) return `\\${match}`
+    bindings.push(params[Number(number) - 1])
+    return '?'
+  })
+  return { sql, bindings }
+}

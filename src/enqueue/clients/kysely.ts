@@ -1,0 +1,58 @@
+import type { Execute } from '../../table/statement.ts'
+import { notInTransaction } from './not-in-transaction.ts'
+import type { Recogniser } from './recogniser.ts'
+import { rowsOf } from './rows.ts'
+
+interface Kysely {
+  readonly isTransaction: boolean
+  /** On controlled transactions. */
+  readonly isCommitted?: boolean
+  readonly isRolledBack?: boolean
+  executeQuery(query: CompiledQuery): Promise<unknown>
+  withoutPlugins(): Kysely
+}
+
+/** What `CompiledQuery.raw` makes. */
+interface CompiledQuery {
+  readonly sql: string
+  readonly parameters: readonly unknown[]
+  readonly query: {
+    readonly kind: 'RawNode'
+    readonly sqlFragments: readonly string[]
+    readonly parameters: readonly []
+  }
+  readonly queryId: { readonly queryId: string }
+}
+
+const REMEDY = 'Use the trx of db.transaction().execute(…) or of db.startTransaction() while it is open'
+
+/** From Kysely 0.28.18 on, which itself refuses statements in a transaction that has ended. */
+export const kysely: Recogniser<Kysely> = {
+  name: 'a Kysely Transaction',
+
+  matches: (tx): tx is Kysely => 'isTransaction' in tx && 'executeQuery' in tx && 'withoutPlugins' in tx,
+
+  async execute(tx) {
+    if (!tx.isTransaction) throw notInTransaction('a Kysely instance', REMEDY)
+    if (tx.isCommitted || tx.isRolledBack) throw notInTransaction('a Kysely transaction that has ended', REMEDY)
+    // A plugin may rename the columns of the result.
+    return executeIn(tx.withoutPlugins())
+  },
+}
+
+function executeIn(tx: Kysely): Execute {
+  return async ({ name, text }, params) => {
+    try {
+      return rowsOf(await tx.executeQuery(compiled(name, text, params)))
+    } catch (error) {
+      if (!(error instanceof Error) || !/^Transaction is already (committed|rolled back)/.test(error.message))
+        throw error
+      throw notInTransaction('a Kysely transaction that has ended', REMEDY, error)
+    }
+  }
+}
+
+function compiled(name: string, text: string, parameters: readonly unknown[]): CompiledQuery {
+  const query = { kind: 'RawNode', sqlFragments: [text], parameters: [] } as const
+  return { sql: text, parameters, query, queryId: { queryId: name } }
+}

@@ -1,0 +1,16 @@
+import type { Execute } from '../../table/statement.ts'
+import { TRANSACTION_PROBE } from '../../table/transaction-probe.ts'
+import { notInTransaction, transactionFailed } from './not-in-transaction.ts'
+import { hasSqlState } from './sql-state.ts'
+
+/** The same connection, once the server has said that a transaction is open on it: for clients that cannot tell. */
+export async function probed(execute: Execute, received: string, remedy: string): Promise<Execute> {
+  try {
+    await execute(TRANSACTION_PROBE, [])
+    return execute
+  } catch (error) {
+    if (hasSqlState(error, '25P01')) throw notInTransaction(received, remedy, error)
+    if (hasSqlState(error, '25P02')) throw transactionFailed(error)
+    throw error
+  }
+}

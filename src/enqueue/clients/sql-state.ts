@@ -1,0 +1,16 @@
+/**
+ * Whether an error carries this SQLSTATE, in whatever a client wraps the server's error: as `code` (pg, postgres.js,
+ * Knex, TypeORM), in `cause` (Drizzle) or in `meta` (Prisma).
+ */
+export function hasSqlState(error: unknown, state: string): boolean {
+  return search(error, state, WRAPPINGS)
+}
+
+const WRAPPINGS = 5
+
+function search(value: unknown, state: string, depth: number): boolean {
+  if (typeof value !== 'object' || value === null || depth === 0) return false
+  if ('code' in value && value.code === state) return true
+  if ('originalCode' in value && value.originalCode === state) return true
+  return ['cause', 'meta', 'driverAdapterError'].some((key) => search(Reflect.get(value, key), state, depth - 1))
+}

@@ -1,0 +1,121 @@
+import { expected, SluiceError } from '../errors.ts'
+import { checkQueueName } from '../queues.ts'
+import { type InsertRow, insertMessages } from '../table/insert.ts'
+import type { Execute } from '../table/statement.ts'
+import { transactionFailed } from './clients/not-in-transaction.ts'
+import { hasSqlState } from './clients/sql-state.ts'
+import type { EnqueueOptions } from './options.ts'
+import { type MessageRules, readMessage } from './read-message.ts'
+import { executorOf } from './transaction.ts'
+
+/** Given instead of a transaction: enqueue in one of Sluice's own, committed when `enqueue` returns. */
+export const ownTransaction: unique symbol = Symbol.for('sluice.ownTransaction')
+
+export interface EnqueueContext extends MessageRules {
+  readonly inOwnTransaction: <T>(work: (execute: Execute) => Promise<T>) => Promise<T>
+}
+
+/** One message for {@link enqueueMany}: its payload, with its options beside it. */
+export interface MessageToEnqueue<Payload = unknown> extends EnqueueOptions {
+  readonly payload: Payload
+}
+
+/**
+ * Enqueues one message in the caller's transaction and returns its id. All input is checked first: whatever is
+ * refused has written nothing and leaves the transaction as it was.
+ *
+ * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE,
+ * PAYLOAD_SCHEMA, EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION, SCHEMA_MISSING
+ */
+export async function enqueueOne(
+  context: EnqueueContext,
+  tx: unknown,
+  queue: string,
+  payload: unknown,
+  options?: EnqueueOptions,
+): Promise<string> {
+  const name = checkQueueName(queue, context.definitions)
+  const row = await readMessage(context, name, { payload, options }, { payload: 'payload', options: 'options' })
+  const [id] = await write(context, tx, name, [row])
+  if (id === undefined) throw new TypeError('The server returned no id')
+  return id
+}
+
+/**
+ * Enqueues messages into one queue, in their order, and returns their ids in that order. Thousands take one statement;
+ * more than 32 MiB of JSON take several, in the same transaction. For no messages the database is not touched.
+ *
+ * @throws SluiceError as {@link enqueueOne}, naming the message: "messages[3].priority: …"
+ */
+export async function enqueueMany(
+  context: EnqueueContext,
+  tx: unknown,
+  queue: string,
+  messages: readonly MessageToEnqueue[],
+): Promise<string[]> {
+  const name = checkQueueName(queue, context.definitions)
+  const rows = await readMessages(context, name, messages)
+  return rows.length === 0 ? [] : write(context, tx, name, rows)
+}
+
+async function readMessages(rules: MessageRules, queue: string, messages: unknown): Promise<readonly InsertRow[]> {
+  if (!Array.isArray(messages)) throw expected('OPTION_INVALID', 'messages', 'an array of messages', messages)
+  const list: readonly unknown[] = messages
+  const rows: InsertRow[] = []
+  for (const [at, message] of list.entries()) {
+    const what = `messages[${at}]`
+    if (typeof message !== 'object' || message === null) {
+      throw expected('OPTION_INVALID', what, 'an object with a payload and options', message)
+    }
+    const { payload, ...options }: Readonly<Record<string, unknown>> = { ...message }
+    rows.push(await readMessage(rules, queue, { payload, options }, { payload: `${what}.payload`, options: what }))
+  }
+  return rows
+}
+
+async function write(
+  context: EnqueueContext,
+  tx: unknown,
+  queue: string,
+  rows: readonly InsertRow[],
+): Promise<string[]> {
+  const insert = (execute: Execute) => insertAll(execute, queue, rows)
+  try {
+    return await (tx === ownTransaction ? context.inOwnTransaction(insert) : insert(await executorOf(tx)))
+  } catch (error) {
+    throw explained(error)
+  }
+}
+
+async function insertAll(execute: Execute, queue: string, rows: readonly InsertRow[]): Promise<string[]> {
+  const ids: string[] = []
+  for (const chunk of chunksOf(rows)) ids.push(...(await insertMessages(execute, queue, chunk)))
+  return ids
+}
+
+/** Far below what one jsonb value can hold (256 MB), and little enough for the server to take apart in memory. */
+const STATEMENT_BYTES = 32 * 1024 * 1024
+
+function* chunksOf(rows: readonly InsertRow[]): Generator<readonly InsertRow[]> {
+  let start = 0
+  let size = 0
+  for (const [at, { payload, headers }] of rows.entries()) {
+    size += payload.length + headers.length
+    if (size > STATEMENT_BYTES && at > start) {
+      yield rows.slice(start, at)
+      start = at
+      size = payload.length + headers.length
+    }
+  }
+  yield rows.slice(start)
+}
+
+/** What the server's refusal means here, where it has one meaning; else the error as it came. */
+function explained(error: unknown): unknown {
+  if (error instanceof SluiceError) return error
+  if (hasSqlState(error, '25P02')) return transactionFailed(error)
+  if (!hasSqlState(error, '42P01') && !hasSqlState(error, '3F000')) return error
+  return new SluiceError('SCHEMA_MISSING', 'The database has no schema "sluice". Run `npx sluice migrate`', {
+    cause: error,
+  })
+}

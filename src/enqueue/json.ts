@@ -1,0 +1,114 @@
+import { describe, type ErrorCode, SluiceError } from '../errors.ts'
+import { pathText } from '../path-text.ts'
+
+/** Deeper is a mistake, and the server's own parser gives up somewhere beyond (max_stack_depth). */
+const DEEPEST = 500
+
+/**
+ * The JSON text of a value, as `JSON.stringify` would write it, but complete or not at all: whatever JSON cannot hold
+ * is refused with its path, at any depth, where `JSON.stringify` would drop it or write null. So are the texts that
+ * jsonb cannot hold. Objects with `toJSON`, such as dates, and instances of classes are written as JSON writes them;
+ * properties that are not enumerable, or whose key is a symbol, are no data.
+ *
+ * @param what what the value is called in errors: 'payload'
+ * @throws SluiceError PAYLOAD_INVALID, or the given code
+ */
+export function encodeJson(value: unknown, what: string, code: ErrorCode = 'PAYLOAD_INVALID'): string {
+  const place: Place = { what, code, path: [], ancestors: new Set() }
+  try {
+    return encode(value, place)
+  } catch (error) {
+    if (error instanceof SluiceError) throw error
+    // A getter, a toJSON or a proxy of the value threw.
+    throw new SluiceError(code, `${nameOf(place)}: expected a JSON value, but reading it failed`, { cause: error })
+  }
+}
+
+/** Where the walk is. */
+interface Place {
+  readonly what: string
+  readonly code: ErrorCode
+  readonly path: (string | number)[]
+  readonly ancestors: Set<object>
+}
+
+function encode(value: unknown, place: Place): string {
+  switch (typeof value) {
+    case 'string':
+      return encodeText(value, place)
+    case 'boolean':
+      return String(value)
+    case 'number':
+      if (Number.isFinite(value)) return String(value)
+      throw refused(place, 'a finite number', describe(value), 'Use null or a text: JSON has no other numbers')
+    case 'object':
+      return value === null ? 'null' : encodeObject(value, place)
+    case 'bigint':
+      throw refused(place, 'a JSON value', describe(value), 'Use a text, or a number up to 2^53')
+    default:
+      throw refused(place, 'a JSON value', describe(value), 'Leave it out, or use null')
+  }
+}
+
+function encodeText(text: string, place: Place): string {
+  if (!text.includes('\0') && text.isWellFormed()) return JSON.stringify(text)
+  throw refused(place, 'text that jsonb can hold', text.includes('\0') ? 'a NUL character' : 'a lone surrogate')
+}
+
+function encodeObject(object: object, place: Place): string {
+  if (place.ancestors.has(object)) throw refused(place, 'a JSON value', 'a reference to what contains it', 'Use an id')
+  if (place.ancestors.size >= DEEPEST) throw refused(place, `at most ${DEEPEST} levels of nesting`, 'more')
+  place.ancestors.add(object)
+  const form = ownForm(object, place)
+  const text = typeof form === 'object' && form !== null ? encodeMembers(form, place) : encode(form, place)
+  place.ancestors.delete(object)
+  return text
+}
+
+/** What an object's `toJSON` makes of it, else itself. */
+function ownForm(object: object, place: Place): unknown {
+  if (kindOf(object) === 'Date' && Number.isNaN(Number(object))) throw refused(place, 'a valid Date', 'an invalid one')
+  if (!('toJSON' in object) || typeof object.toJSON !== 'function') return object
+  const form: unknown = object.toJSON(String(place.path.at(-1) ?? ''))
+  return form
+}
+
+function encodeMembers(object: object, place: Place): string {
+  if (Array.isArray(object))
+    return `[${Array.from(object, (item, at) => inside(at, place, () => encode(item, place))).join(',')}]`
+  const kind = kindOf(object)
+  if (kind !== 'Object') throw refused(place, 'a JSON value', describe(object), REMEDIES[kind] ?? 'Use a plain object')
+  const members = Object.entries(object).map(([key, member]) =>
+    inside(key, place, () => `${encodeText(key, place)}:${encode(member, place)}`),
+  )
+  return `{${members.join(',')}}`
+}
+
+function inside(segment: string | number, place: Place, work: () => string): string {
+  place.path.push(segment)
+  const text = work()
+  place.path.pop()
+  return text
+}
+
+/** The class that the engine gives an object: 'Array', 'Map', 'Date'; 'Object' for plain ones and users' classes. */
+function kindOf(object: object): string {
+  return Object.prototype.toString.call(object).slice('[object '.length, -1)
+}
+
+const REMEDIES: Readonly<Record<string, string>> = {
+  Map: 'Use Object.fromEntries(map), or [...map]',
+  Set: 'Use [...set]',
+  Promise: 'Await it first',
+  Error: 'Use its name and message',
+}
+
+function refused(place: Place, wanted: string, received: string, remedy?: string): SluiceError {
+  const sentence = `${nameOf(place)}: expected ${wanted}, received ${received}`
+  return new SluiceError(place.code, remedy === undefined ? sentence : `${sentence}. ${remedy}`)
+}
+
+function nameOf({ what, path }: Place): string {
+  const text = pathText(path)
+  return text === '' || text.startsWith('[') ? `${what}${text}` : `${what}.${text}`
+}

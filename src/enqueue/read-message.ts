@@ -1,0 +1,56 @@
+import { expected, SluiceError } from '../errors.ts'
+import { type QueueDefinitions, validatePayload } from '../queues.ts'
+import type { InsertRow } from '../table/insert.ts'
+import { encodeJson } from './json.ts'
+import { readOptions } from './options.ts'
+
+export interface MessageRules {
+  readonly definitions: QueueDefinitions | undefined
+  /** The largest payload, and the largest headers, in bytes of JSON. */
+  readonly payloadLimitBytes: number
+}
+
+/** What one message and its parts are called in errors. */
+export interface MessageNames {
+  readonly payload: string
+  readonly options: string
+}
+
+/**
+ * Reads one message into a row to insert, and refuses whatever is wrong with it.
+ *
+ * @throws SluiceError OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA
+ */
+export async function readMessage(
+  rules: MessageRules,
+  queue: string,
+  message: { readonly payload: unknown; readonly options: unknown },
+  names: MessageNames,
+): Promise<InsertRow> {
+  const columns = readOptions(message.options, names.options)
+  checkSize(columns.headers, `${names.options}.headers`, rules.payloadLimitBytes)
+  const payload = encodeJson(message.payload, names.payload)
+  checkSize(payload, names.payload, rules.payloadLimitBytes)
+  await checkSchema(rules, queue, payload, names.payload)
+  return { ...columns, payload }
+}
+
+function checkSize(json: string, what: string, limit: number): void {
+  const bytes = Buffer.byteLength(json)
+  if (bytes <= limit) return
+  const sentence = `${what}: expected at most ${limit} bytes of JSON, received ${bytes}`
+  throw new SluiceError('PAYLOAD_TOO_LARGE', `${sentence}. Store large content elsewhere and enqueue a reference to it`)
+}
+
+/**
+ * The schema judges the payload as JSON gives it back, because that is what it will judge when the message is
+ * delivered: a schema that no stored payload can satisfy is found out here, not in the dead letters.
+ */
+async function checkSchema({ definitions }: MessageRules, queue: string, payload: string, what: string): Promise<void> {
+  const definition = definitions?.[queue]
+  if (definition?.schema === undefined) return
+  const stored: unknown = JSON.parse(payload)
+  const result = await validatePayload(definition, stored)
+  if ('value' in result) return
+  throw expected('PAYLOAD_SCHEMA', what, `what the schema of queue ${queue} accepts`, stored, result.issues)
+}

@@ -1,0 +1,90 @@
+import type { StandardSchemaV1 } from '@standard-schema/spec'
+import { expected } from './errors.ts'
+import { nearest } from './nearest.ts'
+import { pathText } from './path-text.ts'
+
+/** What is declared of one queue. */
+export interface QueueDefinition {
+  /**
+   * A Standard Schema (Zod, Valibot, ArkType, …) of the payload. It sees the payload as JSON gives it back, both when
+   * it is enqueued and when it is delivered, so a date is a text to it. What is stored is the input as it was given;
+   * the handler gets the schema's output, with its defaults and transformations.
+   */
+  readonly schema?: StandardSchemaV1 | undefined
+}
+
+/** The queues that an application knows, by name. With them, other names are refused. */
+export type QueueDefinitions = Readonly<Record<string, QueueDefinition>>
+
+/** The names that may be enqueued to and consumed: those defined, or any if none are. */
+export type QueueName<Definitions extends QueueDefinitions | undefined> = Definitions extends QueueDefinitions
+  ? Extract<keyof Definitions, string>
+  : string
+
+/** What may be enqueued to a queue: the input of its schema; unknown without one. */
+export type PayloadOf<Definitions extends QueueDefinitions | undefined, Name extends string> =
+  SchemaOf<Definitions, Name> extends infer Schema extends StandardSchemaV1
+    ? StandardSchemaV1.InferInput<Schema>
+    : unknown
+
+/** What the handler of a queue gets: the output of its schema; unknown without one. */
+export type OutputOf<Definitions extends QueueDefinitions | undefined, Name extends string> =
+  SchemaOf<Definitions, Name> extends infer Schema extends StandardSchemaV1
+    ? StandardSchemaV1.InferOutput<Schema>
+    : unknown
+
+type SchemaOf<Definitions, Name extends string> = Definitions extends {
+  readonly [Queue in Name]: { readonly schema: infer Schema }
+}
+  ? Schema
+  : undefined
+
+/** The table's own rule for the names of queues. */
+const QUEUE_NAME = /^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}$/
+
+/**
+ * The name, if it is one that a queue can have and, where queues are defined, one of those.
+ *
+ * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN
+ */
+export function checkQueueName(name: unknown, definitions: QueueDefinitions | undefined): string {
+  if (typeof name !== 'string' || !QUEUE_NAME.test(name)) {
+    throw expected(
+      'QUEUE_NAME_INVALID',
+      'queue',
+      'a name of 1 to 100 letters, digits and _ . : - (none of . : - first)',
+      name,
+    )
+  }
+  if (definitions === undefined || Object.hasOwn(definitions, name)) return name
+  const names = Object.keys(definitions)
+  const [meant] = nearest(name, names)
+  const remedy = meant === undefined ? `Define it in the option queues` : `Did you mean ${JSON.stringify(meant)}?`
+  throw expected('QUEUE_UNKNOWN', 'queue', `one of the queues defined (${names.join(', ') || 'none'})`, name, remedy)
+}
+
+/**
+ * Validates a payload by the schema of its queue. Without a schema every payload is valid as it is.
+ *
+ * @returns the schema's output, or its issues as one text: "user.email: Invalid email; items[0]: Required"
+ */
+export async function validatePayload(
+  definition: QueueDefinition | undefined,
+  value: unknown,
+): Promise<{ readonly value: unknown } | { readonly issues: string }> {
+  if (definition?.schema === undefined) return { value }
+  const result = await definition.schema['~standard'].validate(value)
+  return result.issues === undefined ? { value: result.value } : { issues: issuesText(result.issues) }
+}
+
+const MOST_ISSUES = 10
+
+function issuesText(issues: readonly StandardSchemaV1.Issue[]): string {
+  const listed = issues.slice(0, MOST_ISSUES).map(issueText).join('; ')
+  return issues.length > MOST_ISSUES ? `${listed}; and ${issues.length - MOST_ISSUES} more` : listed
+}
+
+function issueText({ message, path = [] }: StandardSchemaV1.Issue): string {
+  const place = pathText(path.map((segment) => (typeof segment === 'object' ? segment.key : segment)))
+  return place === '' ? message : `${place}: ${message}`
+}
