@@ -1,0 +1,70 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import pg from 'pg'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { findServer } from '../../src/server.ts'
+import { waitFor } from '../support/wait.ts'
+
+describe('findServer', () => {
+  test('takes the server in DATABASE_URL as it is', async () => {
+    vi.stubEnv('DATABASE_URL', 'postgres://app@db/app')
+    onTestFinished(() => void vi.unstubAllEnvs())
+    expect(await findServer()).toMatchObject({ url: 'postgres://app@db/app', kind: 'DATABASE_URL' })
+  })
+
+  test('starts servers side by side, each with its own settings, and stops them', async () => {
+    vi.stubEnv('DATABASE_URL', '')
+    onTestFinished(() => void vi.unstubAllEnvs())
+    const servers = await Promise.all(['11MB', '12MB'].map((work_mem) => findServer({ settings: { work_mem } })))
+    expect(await Promise.all(servers.map((server) => ask(server.url, 'SHOW work_mem')))).toEqual(['11MB', '12MB'])
+    for (const server of servers) {
+      await server.stop()
+      await server.stop()
+      await expect(ask(server.url, 'SELECT 1')).rejects.toThrow('ECONNREFUSED')
+    }
+  })
+
+  test.each([
+    { end: 'exits', stop: (owner: ChildProcess) => owner.stdin?.end() },
+    { end: 'is interrupted', stop: (owner: ChildProcess) => owner.kill('SIGINT') },
+    { end: 'is killed', stop: (owner: ChildProcess) => owner.kill('SIGKILL') },
+  ])('ends the embedded server when its process $end', async ({ stop }) => {
+    const { owner, url } = await startOwner()
+    expect(await ask(url, 'SELECT 1')).toBe(1)
+    stop(owner)
+    await once(owner, 'exit')
+    await waitFor(() => ask(url, 'SELECT 1').then(() => false, refused), { what: 'the server to end' })
+  })
+})
+
+/** A process that has a server, prints its address, and exits when its input ends. */
+async function startOwner(): Promise<{ owner: ChildProcess; url: string }> {
+  const program = `
+    const { findServer } = await import(process.argv[1])
+    console.log((await findServer()).url)
+    for await (const _ of process.stdin) {}`
+  const module = new URL('../../src/server.ts', import.meta.url).href
+  const { DATABASE_URL: _, ...env } = process.env
+  const owner = spawn(process.execPath, ['--input-type=module', '-e', program, module], { env })
+  onTestFinished(() => void owner.kill('SIGKILL'))
+  const [url] = await once(createInterface(owner.stdout), 'line')
+  return { owner, url: String(url) }
+}
+
+async function ask(url: string, query: string): Promise<unknown> {
+  const client = new pg.Client({ connectionString: url })
+  // The server may end while this connection is open.
+  client.on('error', () => undefined)
+  await client.connect()
+  try {
+    const { rows } = await client.query({ text: query, rowMode: 'array' })
+    return rows[0]?.[0]
+  } finally {
+    await client.end()
+  }
+}
+
+function refused(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ECONNREFUSED'
+}
