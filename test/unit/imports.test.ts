@@ -4,8 +4,8 @@ import { describe, expect, test } from 'vitest'
 
 /** A file may import from its own layer and from lower ones. Folders, or files by name. */
 const LAYERS: readonly (readonly string[])[] = [
-  ['errors', 'message', 'duration', 'executor-types'],
-  ['config', 'telemetry', 'server', 'server-process'],
+  ['errors', 'message', 'duration', 'executor-types', 'nearest', 'path-text'],
+  ['config', 'queues', 'telemetry', 'server', 'server-process'],
   ['connection'],
   ['table'],
   ['enqueue', 'wake-up', 'migrate'],
