@@ -6,7 +6,7 @@ export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 
 /** One hundred years: longer is a mistake in the unit, and far from the end of timestamptz. */
-const LONGEST_MS = 100 * 365.25 * UNITS['d']!
+const LONGEST_MS = 100 * 365.25 * UNITS.d!
 
 /**
  * The milliseconds of a {@link Duration}: finite, from zero to a hundred years.

@@ -89,5 +89,5 @@ export function errorText(error: unknown): string {
     parts.push(at instanceof Error ? `${at.name}: ${at.message}` : typeof at === 'string' ? at : describe(at))
   }
   // A NUL cannot be stored as text, and an error may quote any input.
-  return parts.join(' — caused by ').replaceAll('\0', '\uFFFD').toWellFormed().slice(0, 4000)
+  return parts.join(' — caused by ').replaceAll('\0', '\uFFFD').slice(0, 4000).toWellFormed()
 }

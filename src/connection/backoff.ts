@@ -1,0 +1,41 @@
+/**
+ * Waits that grow from `firstMs` twofold to `mostMs`, each drawn between half and all of its step, so that processes
+ * that failed together do not come back together ("equal jitter": Brooker, Exponential Backoff And Jitter, 2015).
+ */
+export class Backoff {
+  readonly #firstMs: number
+  readonly #mostMs: number
+  readonly #random: () => number
+  #failures = 0
+
+  constructor(firstMs: number, mostMs: number, random: () => number = Math.random) {
+    this.#firstMs = firstMs
+    this.#mostMs = mostMs
+    this.#random = random
+  }
+
+  /** The next wait in milliseconds. */
+  next(): number {
+    const step = Math.min(this.#mostMs, this.#firstMs * 2 ** this.#failures)
+    this.#failures = Math.min(this.#failures + 1, 30)
+    return step * (0.5 + this.#random() / 2)
+  }
+
+  reset(): void {
+    this.#failures = 0
+  }
+}
+
+/** Waits, at most until the signal aborts; then it returns early, without an error. */
+export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  if (signal?.aborted) return
+  await new Promise<void>((resolve) => {
+    const done = () => {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', done)
+      resolve()
+    }
+    const timer = setTimeout(done, ms)
+    signal?.addEventListener('abort', done)
+  })
+}

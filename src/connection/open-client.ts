@@ -1,0 +1,44 @@
+import pg from 'pg'
+import { SluiceError } from '../errors.ts'
+import type { Execute } from '../table/statement.ts'
+
+/**
+ * Opens a connection of our own. Statements are pipelined: sent without waiting for the answers of earlier ones.
+ *
+ * @throws SluiceError UNREACHABLE, with the driver's error as `cause`.
+ */
+export async function openClient(config: pg.ClientConfig): Promise<pg.Client> {
+  const client = new pg.Client({
+    pipeline: true,
+    keepAlive: true,
+    // The operating system's default is two hours: a dead peer would keep its locks that long.
+    keepAliveInitialDelayMillis: 10_000,
+    ...config,
+  })
+  // Without a listener a lost connection ends the process; whoever uses the client sees the failed statement or 'end'.
+  client.on('error', () => undefined)
+  try {
+    await client.connect()
+    return client
+  } catch (error) {
+    void client.end().catch(() => undefined)
+    throw unreachable(error)
+  }
+}
+
+/** UNREACHABLE, in words that hold no secret: the driver's own error is the `cause`. */
+export function unreachable(cause: unknown): SluiceError {
+  return new SluiceError('UNREACHABLE', 'The database cannot be reached. Check the connection string and that the server runs', { cause })
+}
+
+/** The seam of a client: prepared statements by name, parsed once per connection. */
+export function executeOn(client: Pick<pg.ClientBase, 'query'>): Execute {
+  return async (statement, params) => {
+    const result = await client.query<Record<string, unknown>>({
+      name: statement.name,
+      text: statement.text,
+      values: [...params],
+    })
+    return result.rows
+  }
+}

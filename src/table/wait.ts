@@ -1,0 +1,94 @@
+import { type Execute, statement, textOf } from './statement.ts'
+
+/** Who holds a queue's waiting flag now: we do; enqueues are in flight; or another process waits. */
+export type FlagState = 'held' | 'enqueueing' | 'others'
+
+/**
+ * Tries to raise the waiting flag of a queue: the exclusive lock whose shared side every enqueuing transaction tries.
+ * A shared try succeeds unless somebody waits, which tells the two reasons for a failure apart.
+ */
+export async function raiseFlag(execute: Execute, queue: string): Promise<FlagState> {
+  const [row] = await execute(RAISE_FLAG, [queue])
+  if (row === undefined) throw new TypeError('expected the state of the flag')
+  const state = textOf(row, 'state')
+  if (state === 'held' || state === 'enqueueing' || state === 'others') return state
+  throw new TypeError(`state of the flag: ${state}`)
+}
+
+/** Gives the flag up; with `tell`, wakes the other processes, so that one of them raises it. */
+export async function lowerFlag(execute: Execute, queue: string, tell: boolean): Promise<void> {
+  await execute(LOWER_FLAG, [queue, tell])
+}
+
+/** What a poll found of one queue. */
+export interface PolledQueue {
+  readonly queue: string
+  /** Milliseconds until the first message without a key falls due, zero or less if one is due; null: there is none. */
+  readonly nextDueMs: number | null
+  /** There are messages with ordering keys: whether one is due takes a closer look. */
+  readonly keyed: boolean
+}
+
+/**
+ * The safety poll of a process: one statement for all its queues, and with `heartbeat` the worker's sign of life.
+ * Queues without messages are left out. An empty queue costs two index descents. Each probe orders by one index in
+ * full, as in `lanes`.
+ */
+export async function pollQueues(
+  execute: Execute,
+  workerId: number,
+  queues: readonly string[],
+  heartbeat: boolean,
+): Promise<readonly PolledQueue[]> {
+  const rows = await execute(POLL, [workerId, queues, heartbeat])
+  return rows.map((row) => ({
+    queue: textOf(row, 'queue'),
+    nextDueMs: row.next_due_ms === null ? null : Number(row.next_due_ms),
+    keyed: row.keyed === true,
+  }))
+}
+
+const RAISE_FLAG = statement(
+  'flag_raise',
+  `
+SELECT CASE WHEN pg_try_advisory_lock(746501, hashtext($1::text)) THEN 'held'
+            WHEN pg_try_advisory_xact_lock_shared(746501, hashtext($1::text)) THEN 'enqueueing'
+            ELSE 'others' END AS state`,
+)
+
+const LOWER_FLAG = statement(
+  'flag_lower',
+  `
+SELECT pg_advisory_unlock(746501, hashtext($1::text)),
+       CASE WHEN $2::boolean THEN pg_notify('sluice', $1::text) END`,
+)
+
+const POLL = statement(
+  'poll',
+  `
+WITH clock AS MATERIALIZED (
+  SELECT clock_timestamp() AS now
+), alive AS (
+  UPDATE sluice.worker w SET seen_at = clock_timestamp(), queues = $2::text[] WHERE w.id = $1::integer AND $3::boolean
+)
+SELECT q.queue, keyed.slot IS NOT NULL AS keyed,
+       (extract(epoch FROM first.due_at - clock.now) * 1000)::double precision AS next_due_ms
+FROM clock CROSS JOIN unnest($2::text[]) AS q (queue)
+LEFT JOIN LATERAL (
+  SELECT m.priority FROM sluice.message m
+  WHERE m.queue = q.queue AND m.slot IS NULL ORDER BY m.priority, m.due_at, m.id LIMIT 1
+) unkeyed ON true
+LEFT JOIN LATERAL (
+  SELECT m.slot FROM sluice.message m
+  WHERE m.queue = q.queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1
+) keyed ON true
+LEFT JOIN LATERAL (
+  SELECT min(head.due_at) AS due_at
+  FROM generate_series(unkeyed.priority, 9) AS p (priority)
+  CROSS JOIN LATERAL (
+    SELECT m.due_at FROM sluice.message m
+    WHERE m.queue = q.queue AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 1
+  ) head
+) first ON unkeyed.priority IS NOT NULL
+WHERE unkeyed.priority IS NOT NULL OR keyed.slot IS NOT NULL`,
+)

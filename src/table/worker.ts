@@ -1,0 +1,175 @@
+import { type Execute, numberOf, statement, textOf } from './statement.ts'
+
+/** Who registers. */
+export interface WorkerIdentity {
+  readonly name: string
+  readonly host: string
+  readonly pid: number
+  readonly version: string
+}
+
+/** The number under which a new worker process is known, from a sequence. */
+export async function newWorkerId(execute: Execute): Promise<number> {
+  const [row] = await execute(NEW_WORKER_ID, [])
+  if (row === undefined) throw new TypeError('expected a worker id')
+  return numberOf(row, 'id')
+}
+
+/**
+ * Registers a worker process, or registers it again after a lost connection: takes its liveness lock, ending a session
+ * of its own that the server has not yet seen die, and takes back the evidence that was written against it meanwhile.
+ */
+export async function registerWorker(
+  execute: Execute,
+  id: number,
+  identity: WorkerIdentity,
+  queues: readonly string[],
+): Promise<void> {
+  await execute(CONFIGURE, [])
+  await execute(END_OWN_GHOST, [id])
+  await execute(LOCK_WORKER, [id])
+  await execute(REGISTER, [id, identity.name, identity.host, identity.pid, identity.version, queues])
+  await execute(ACQUIT, [id])
+}
+
+/** Takes the worker and its batches off the books: it stopped in good order. */
+export async function unregisterWorker(execute: Execute, id: number): Promise<void> {
+  await execute(UNREGISTER, [id])
+}
+
+/** A batch in hand: which messages, and how many tries of each had failed when it was claimed. */
+export interface BatchRecord {
+  readonly id: number
+  readonly queue: string
+  readonly messageIds: readonly string[]
+  readonly attempts: readonly number[]
+}
+
+/** How many processes died with this message in hand. */
+export interface CrashCount {
+  readonly queue: string
+  readonly messageId: string
+  readonly crashes: number
+}
+
+/**
+ * Writes down which batches begin and which have ended, in one statement, and returns the evidence against the
+ * messages of those that begin. Insert and delete by a key that is never used twice: an update of one row per worker
+ * would leave a chain of dead versions to walk while a snapshot pins the horizon.
+ */
+export async function recordBatches(
+  execute: Execute,
+  workerId: number,
+  ended: readonly number[],
+  begun: readonly BatchRecord[],
+): Promise<readonly CrashCount[]> {
+  const rows = await execute(RECORD_BATCHES, [
+    workerId,
+    ended,
+    begun.map((batch) => batch.id),
+    begun.map((batch) => batch.queue),
+    begun.map((batch) => `{${batch.messageIds.join()}}`),
+    begun.map((batch) => `{${batch.attempts.join()}}`),
+  ])
+  return rows.map((row) => ({
+    queue: textOf(row, 'queue'),
+    messageId: textOf(row, 'message_id'),
+    crashes: numberOf(row, 'crashes'),
+  }))
+}
+
+/** A worker found dead, and how many messages it had in hand. */
+export interface DeadWorker {
+  readonly workerId: number
+  readonly messages: number
+}
+
+/**
+ * Finds workers whose liveness lock is free, writes down the evidence for the messages that they had in hand and that
+ * are still as they were claimed, and takes the workers off the books. Nobody is to blame if the server itself has
+ * restarted since.
+ */
+export async function reapWorkers(execute: Execute, ownId: number): Promise<readonly DeadWorker[]> {
+  const rows = await execute(REAP, [ownId])
+  return rows.map((row) => ({ workerId: numberOf(row, 'id'), messages: numberOf(row, 'messages') }))
+}
+
+// Nothing that the control connection writes needs to survive a crash of the server.
+const CONFIGURE = statement('control_configure', `SELECT set_config('synchronous_commit', 'off', false)`)
+
+const NEW_WORKER_ID = statement('worker_id', `SELECT nextval(pg_get_serial_sequence('sluice.worker', 'id'))::integer AS id`)
+
+const END_OWN_GHOST = statement(
+  'worker_end_ghost',
+  `
+SELECT pg_terminate_backend(l.pid)
+FROM pg_locks l
+WHERE l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = $1::integer::oid AND l.objsubid = 2 AND l.granted
+  AND l.pid <> pg_backend_pid()
+  AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())`,
+)
+
+const LOCK_WORKER = statement('worker_lock', 'SELECT pg_advisory_lock(746502, $1::integer)')
+
+const REGISTER = statement(
+  'worker_register',
+  `
+INSERT INTO sluice.worker (id, name, host, pid, version, queues)
+OVERRIDING SYSTEM VALUE
+VALUES ($1::integer, $2::text, $3::text, $4::integer, $5::text, $6::text[])
+ON CONFLICT (id) DO UPDATE SET seen_at = clock_timestamp(), server_started_at = pg_postmaster_start_time()`,
+)
+
+const ACQUIT = statement('worker_acquit', 'DELETE FROM sluice.crash c WHERE c.worker_id = $1::integer')
+
+const UNREGISTER = statement(
+  'worker_unregister',
+  `
+WITH batches AS (DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer)
+DELETE FROM sluice.worker w WHERE w.id = $1::integer`,
+)
+
+const RECORD_BATCHES = statement(
+  'batch_record',
+  `
+WITH begun AS MATERIALIZED (
+  SELECT b.id, b.queue, b.message_ids::bigint[] AS message_ids, b.attempts::integer[] AS attempts
+  FROM unnest($3::bigint[], $4::text[], $5::text[], $6::text[]) AS b (id, queue, message_ids, attempts)
+), ended AS (
+  DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer AND b.id = ANY ($2::bigint[])
+), recorded AS (
+  INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts)
+  SELECT $1::integer, b.id, b.queue, b.message_ids, b.attempts FROM begun b
+  ON CONFLICT (worker_id, id) DO NOTHING
+)
+SELECT c.queue, c.message_id::text AS message_id, count(*)::integer AS crashes
+FROM begun b
+JOIN sluice.crash c ON c.queue = b.queue AND c.message_id = ANY (b.message_ids)
+GROUP BY c.queue, c.message_id`,
+)
+
+const REAP = statement(
+  'worker_reap',
+  `
+WITH dead AS (
+  DELETE FROM sluice.worker w
+  WHERE w.id <> $1::integer AND pg_try_advisory_xact_lock_shared(746502, w.id)
+  RETURNING w.id, w.name, w.server_started_at
+), batch AS (
+  DELETE FROM sluice.batch b USING dead WHERE b.worker_id = dead.id
+  RETURNING b.worker_id, b.queue, b.message_ids, b.attempts
+), in_hand AS (
+  SELECT dead.id AS worker_id, dead.name, batch.queue, m.id, m.attempt
+  FROM dead
+  JOIN batch ON batch.worker_id = dead.id
+  CROSS JOIN LATERAL unnest(batch.message_ids, batch.attempts) AS m (id, attempt)
+  WHERE dead.server_started_at = pg_postmaster_start_time()
+), evidence AS (
+  INSERT INTO sluice.crash (queue, message_id, worker_id, worker)
+  SELECT h.queue, h.id, h.worker_id, h.name
+  FROM in_hand h
+  WHERE EXISTS (SELECT FROM sluice.message m WHERE m.queue = h.queue AND m.id = h.id AND m.attempt = h.attempt)
+  ON CONFLICT DO NOTHING
+)
+SELECT dead.id, (SELECT count(*) FROM in_hand h WHERE h.worker_id = dead.id)::integer AS messages FROM dead`,
+)

@@ -1,0 +1,63 @@
+import { type Observable, Subject } from 'rxjs'
+
+/** Everything that Sluice reports while it runs. `queue` is the queue concerned; durations are in milliseconds. */
+export type SluiceEvent =
+  | { readonly kind: 'worker.started'; readonly workerId: number; readonly name: string }
+  | { readonly kind: 'worker.stopped'; readonly workerId: number; readonly name: string }
+  | { readonly kind: 'connection.lost'; readonly role: 'control' | 'listener'; readonly error: Error }
+  | { readonly kind: 'connection.restored'; readonly role: 'control' | 'listener' }
+  /** Notifications do not arrive (a transaction pooler?). Reported once; polling goes on. */
+  | { readonly kind: 'listener.unavailable'; readonly error: Error }
+  | { readonly kind: 'pipeline.started'; readonly queue: string }
+  | { readonly kind: 'pipeline.stopped'; readonly queue: string }
+  /** A claim failed and is tried again after `retryInMs`. */
+  | { readonly kind: 'claim.failed'; readonly queue: string; readonly error: Error; readonly retryInMs: number }
+  | { readonly kind: 'batch.claimed'; readonly queue: string; readonly messages: number; readonly oldestDueMs: number }
+  | {
+      readonly kind: 'batch.committed'
+      readonly queue: string
+      readonly acked: number
+      readonly retried: number
+      readonly snoozed: number
+      readonly dead: number
+      readonly durationMs: number
+    }
+  /** The batch was rolled back: its messages are available again and count no attempt, unless said otherwise. */
+  | { readonly kind: 'batch.released'; readonly queue: string; readonly messages: number; readonly error?: Error }
+  | {
+      readonly kind: 'message.failed'
+      readonly queue: string
+      readonly id: string
+      readonly attempt: number
+      readonly error: string
+      readonly retryInMs: number
+    }
+  | {
+      readonly kind: 'message.dead'
+      readonly queue: string
+      readonly id: string
+      readonly attempt: number
+      readonly reason: string
+    }
+  /** A retry policy threw; the message is tried again after one second. */
+  | { readonly kind: 'retryPolicy.failed'; readonly queue: string; readonly id: string; readonly error: Error }
+  /** A worker process vanished with messages in hand. */
+  | { readonly kind: 'worker.crashed'; readonly workerId: number; readonly messages: number }
+
+/** Where the parts report to. */
+export type Report = (event: SluiceEvent) => void
+
+/** The stream of events, and the way to put one in. A subscriber that throws does not disturb the queue. */
+export function createTelemetry(): {
+  readonly report: Report
+  readonly events: Observable<SluiceEvent>
+  close(): void
+} {
+  const subject = new Subject<SluiceEvent>()
+  return { report: (event) => subject.next(event), events: subject.asObservable(), close: () => subject.complete() }
+}
+
+/** Any thrown value as an Error. */
+export function toError(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error(String(thrown), { cause: thrown })
+}

@@ -1,0 +1,203 @@
+import type { Control } from '../connection/control.ts'
+import { type PolledQueue, pollQueues } from '../table/wait.ts'
+import { WaitingFlag } from './waiting-flag.ts'
+
+/** Why a waiter is woken. All are hints: the table says what there is. */
+export type WakeReason = 'notification' | 'due' | 'poll' | 'look again' | 'reconnect' | 'poke'
+
+/** A producer, to the scheduler. */
+export interface Waiter {
+  readonly queue: string
+  wake(reason: WakeReason): void
+}
+
+export interface SchedulerOptions {
+  readonly control: Control
+  readonly workerId: number
+  readonly pollIntervalMs: number
+  /** Whether notifications arrive: without, a raised flag would only cost the producers. */
+  readonly listening: () => boolean
+  readonly random?: () => number
+}
+
+/**
+ * The one wake-up scheduler of a process. A producer that found nothing parks here; a notification, its next due
+ * time, the safety poll, a reconnection or a poke wakes it. One poll serves all queues.
+ */
+export class Scheduler {
+  readonly #options: SchedulerOptions
+  readonly #queues = new Map<string, WaitingQueue>()
+  #timer: NodeJS.Timeout | undefined
+  #polls = 0
+  #polling: Promise<void> = Promise.resolve()
+  #stopped = false
+
+  constructor(options: SchedulerOptions) {
+    this.#options = options
+    options.control.onDown(() => this.#each((queue) => queue.flag.forget()))
+  }
+
+  start(): void {
+    this.#schedulePoll(this.#options.pollIntervalMs)
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    clearTimeout(this.#timer)
+    this.#each((queue) => queue.close())
+    this.#queues.clear()
+    await this.#polling
+  }
+
+  /** Makes the queue known to the poll and to `sluice.workers`. */
+  attach(waiter: Waiter): void {
+    this.#of(waiter.queue).waiters.add(waiter)
+  }
+
+  detach(waiter: Waiter): void {
+    const queue = this.#queues.get(waiter.queue)
+    if (queue === undefined) return
+    queue.waiters.delete(waiter)
+    queue.parked.delete(waiter)
+    if (queue.parked.size === 0) queue.sleepNoMore(false)
+    if (queue.waiters.size === 0) {
+      queue.close()
+      this.#queues.delete(waiter.queue)
+    }
+  }
+
+  /** The waiter found nothing that it may take, and has demand. */
+  park(waiter: Waiter, nextDueMs: number | null): void {
+    if (this.#stopped) return
+    const queue = this.#of(waiter.queue)
+    queue.parked.add(waiter)
+    if (nextDueMs !== null) queue.wakeIn(nextDueMs)
+    if (this.#options.listening()) queue.flag.raise()
+  }
+
+  /** The waiter found messages, or has no demand left: the queue is busy. */
+  unpark(waiter: Waiter): void {
+    const queue = this.#queues.get(waiter.queue)
+    if (queue === undefined) return
+    queue.parked.delete(waiter)
+    queue.sleepNoMore(queue.lastReason === 'notification')
+  }
+
+  /** Wakes a queue's waiters, or, without a queue, all. */
+  wake(reason: WakeReason, name?: string): void {
+    if (name === undefined) this.#each((queue) => queue.wake(reason))
+    else this.#queues.get(name)?.wake(reason)
+  }
+
+  /** The listener is gone: give the flags up, and rely on the poll. */
+  listenerDown(): void {
+    this.#each((queue) => queue.flag.lower(false))
+  }
+
+  #of(name: string): WaitingQueue {
+    let queue = this.#queues.get(name)
+    if (queue === undefined) {
+      queue = new WaitingQueue(name, this.#options.control)
+      this.#queues.set(name, queue)
+    }
+    return queue
+  }
+
+  #each(visit: (queue: WaitingQueue) => void): void {
+    for (const queue of [...this.#queues.values()]) visit(queue)
+  }
+
+  #schedulePoll(delayMs: number): void {
+    if (this.#stopped) return
+    const random = this.#options.random ?? Math.random
+    // A fifth of spread, so that processes started together do not poll together.
+    this.#timer = setTimeout(
+      () => {
+        this.#polling = this.#poll()
+      },
+      delayMs * (1 + random() / 5),
+    )
+  }
+
+  async #poll(): Promise<void> {
+    const { control, workerId, pollIntervalMs } = this.#options
+    const started = performance.now()
+    this.#polls += 1
+    const names = [...this.#queues.keys()]
+    const polled = await pollQueues(control.execute, workerId, names, this.#polls % HEARTBEAT_POLLS === 0).catch(() => [])
+    if (this.#stopped) return
+    for (const queue of polled) this.#queues.get(queue.queue)?.polled(queue)
+    if (this.#polls % FLAG_POLLS === 0) this.#each((queue) => queue.takeOverFlag())
+    // Walking dead rows may make it slow: it may cost a twentieth of the time at most.
+    this.#schedulePoll(Math.max(pollIntervalMs, Math.min((performance.now() - started) * 20, 60_000)))
+  }
+}
+
+/** The worker's sign of life goes with every tenth poll. */
+const HEARTBEAT_POLLS = 10
+/** If the process that waited for us has vanished, one of the others waits from here on. */
+const FLAG_POLLS = 10
+
+class WaitingQueue {
+  readonly waiters = new Set<Waiter>()
+  readonly parked = new Set<Waiter>()
+  readonly flag: WaitingFlag
+  lastReason: WakeReason = 'poke'
+  #timer: NodeJS.Timeout | undefined
+  #dueAt = Number.POSITIVE_INFINITY
+
+  constructor(name: string, control: Control) {
+    this.flag = new WaitingFlag({
+      queue: name,
+      execute: control.execute,
+      onLookAgain: () => this.wake('look again'),
+    })
+  }
+
+  wake(reason: WakeReason): void {
+    this.lastReason = reason
+    if (reason === 'notification') this.flag.lower(true)
+    const waiters = [...this.parked]
+    this.parked.clear()
+    this.#disarm()
+    for (const waiter of waiters) waiter.wake(reason)
+  }
+
+  /** One timer for the earliest due time, rounded up, so that it never looks too early. */
+  wakeIn(ms: number): void {
+    const dueAt = performance.now() + Math.max(0, ms)
+    if (dueAt >= this.#dueAt) return
+    this.#disarm()
+    this.#dueAt = dueAt
+    this.#timer = setTimeout(() => this.wake('due'), Math.min(Math.ceil(Math.max(0, ms)) + 1, LONGEST_TIMER_MS))
+  }
+
+  sleepNoMore(notified: boolean): void {
+    this.flag.lower(notified)
+  }
+
+  polled(found: PolledQueue): void {
+    if (this.parked.size === 0) return
+    if (found.keyed || (found.nextDueMs !== null && found.nextDueMs <= 0)) this.wake('poll')
+    else if (found.nextDueMs !== null) this.wakeIn(found.nextDueMs)
+  }
+
+  takeOverFlag(): void {
+    if (this.parked.size === 0 || !this.flag.heldByOthers) return
+    this.flag.forget()
+    this.flag.raise()
+  }
+
+  close(): void {
+    this.#disarm()
+    this.flag.lower(false)
+  }
+
+  #disarm(): void {
+    clearTimeout(this.#timer)
+    this.#dueAt = Number.POSITIVE_INFINITY
+  }
+}
+
+/** setTimeout overflows above this; the wake is a hint, so an early one does no harm. */
+const LONGEST_TIMER_MS = 2_000_000_000

@@ -1,0 +1,96 @@
+import type { Execute } from '../table/statement.ts'
+import { lowerFlag, raiseFlag } from '../table/wait.ts'
+
+export interface WaitingFlagOptions {
+  readonly queue: string
+  /** The control connection: the flag is a lock of its session. */
+  readonly execute: Execute
+  /** Look once more, then wait again: the flag was just raised, or enqueues are in flight. */
+  readonly onLookAgain: () => void
+}
+
+/**
+ * One process's share in a queue's waiting flag, the futex that makes enqueues notify only when somebody waits.
+ * Raised before sleep, lowered when there is work. Three outcomes of raising it:
+ *
+ * - it is ours: no enqueue was in flight at that moment, so one more look sees all that committed before, and every
+ *   later enqueue notifies;
+ * - enqueues are in flight: look again soon, waiting about as long as they have taken so far;
+ * - another process waits: the notification reaches us too. Who lowers the flag for another reason tells the others.
+ */
+export class WaitingFlag {
+  readonly #options: WaitingFlagOptions
+  #state: 'down' | 'raising' | 'held' | 'others' = 'down'
+  #wanted = false
+  #again: NodeJS.Timeout | undefined
+  #againMs = FIRST_LOOK_MS
+
+  constructor(options: WaitingFlagOptions) {
+    this.#options = options
+  }
+
+  /** Somebody in this process waits for the queue. */
+  raise(): void {
+    this.#wanted = true
+    if (this.#state === 'down' && this.#again === undefined) void this.#raise()
+  }
+
+  /** There is work, or nobody waits any more. `notified`: a notification said so, and so told the others as well. */
+  lower(notified: boolean): void {
+    this.#wanted = false
+    this.#againMs = FIRST_LOOK_MS
+    this.#cancelLook()
+    if (this.#state === 'held') void this.#lower(!notified)
+    if (this.#state === 'others') this.#state = 'down'
+  }
+
+  /** The lock went with the control connection, or the flag of another process may be gone. */
+  forget(): void {
+    if (this.#state !== 'raising') this.#state = 'down'
+  }
+
+  get heldByOthers(): boolean {
+    return this.#state === 'others'
+  }
+
+  async #raise(): Promise<void> {
+    this.#state = 'raising'
+    const state = await raiseFlag(this.#options.execute, this.#options.queue).catch(() => 'down' as const)
+    if (state === 'held' && !this.#wanted) {
+      await this.#lower(true)
+    } else if (state === 'held') {
+      this.#state = 'held'
+      this.#againMs = FIRST_LOOK_MS
+      this.#options.onLookAgain()
+    } else if (state === 'enqueueing') {
+      this.#state = 'down'
+      this.#lookSoon()
+    } else {
+      this.#state = state
+    }
+  }
+
+  async #lower(tell: boolean): Promise<void> {
+    this.#state = 'raising'
+    // A failure means that the connection is gone, and the lock with it.
+    await lowerFlag(this.#options.execute, this.#options.queue, tell).catch(() => undefined)
+    this.#state = 'down'
+    if (this.#wanted) await this.#raise()
+  }
+
+  #lookSoon(): void {
+    this.#again = setTimeout(() => {
+      this.#again = undefined
+      if (this.#wanted) this.#options.onLookAgain()
+    }, this.#againMs)
+    this.#againMs = Math.min(this.#againMs * 2, LAST_LOOK_MS)
+  }
+
+  #cancelLook(): void {
+    clearTimeout(this.#again)
+    this.#again = undefined
+  }
+}
+
+const FIRST_LOOK_MS = 2
+const LAST_LOOK_MS = 250
