@@ -22,11 +22,11 @@ export const nodePostgres: Recogniser<NodePostgresClient> = {
 
   async execute(tx) {
     const execute: Execute = async ({ text }, params) => rowsOf(await tx.query(text, [...params]))
-    // The status is the server's word after the last statement that has ended: worth nothing while one is under way.
-    const status = tx.readyForQuery === false ? undefined : tx.getTransactionStatus?.()
-    if (status === 'T') return execute
+    const status = tx.getTransactionStatus?.()
+    if (status === 'T' && tx.readyForQuery !== false) return execute
     if (status === 'E') throw transactionFailed()
-    if (status === undefined) return probed(execute, 'a pg client outside one', REMEDY)
-    throw notInTransaction('a pg client outside one', REMEDY)
+    if (status === null) throw notInTransaction('a pg client that is not connected', REMEDY)
+    // The status is the server's word after the last statement that ended. A BEGIN or COMMIT may be under way since.
+    return probed(execute, 'a pg client outside one', REMEDY)
   },
 }

@@ -1,0 +1,198 @@
+import { PrismaPg } from '@prisma/adapter-pg'
+import { drizzle as drizzleOverNodePostgres } from 'drizzle-orm/node-postgres'
+import { drizzle as drizzleOverPostgresJs } from 'drizzle-orm/postgres-js'
+import knex from 'knex'
+import { CamelCasePlugin, Kysely, PostgresDialect } from 'kysely'
+import pg from 'pg'
+import postgres from 'postgres'
+import { DataSource } from 'typeorm'
+import { generatePrismaClient } from '../support/prisma-client.ts'
+import { describeTransaction } from '../support/transaction.testsuite.ts'
+
+type Work = (tx: unknown) => Promise<void>
+
+describeTransaction('pg Client', {
+  connect: connectClient,
+  begin: (client, work) => bracket(client, work),
+  outside: (client) => [client, new pg.Client()],
+  close: (client) => client.end(),
+})
+
+describeTransaction('pg Client with pipelining', {
+  connect: (url) => connectClient(url, { pipeline: true }),
+  begin: (client, work) => bracket(client, work),
+  outside: (client) => [client],
+  close: (client) => client.end(),
+})
+
+describeTransaction('pg Client before 8.21', {
+  async connect(url) {
+    const client = await connectClient(url)
+    return Object.defineProperty(client, 'getTransactionStatus', { value: undefined })
+  },
+  begin: (client, work) => bracket(client, work),
+  outside: (client) => [client],
+  close: (client) => client.end(),
+})
+
+describeTransaction('pg PoolClient', {
+  connect: (url) => new pg.Pool({ connectionString: url }),
+  async begin(pool, work) {
+    const client = await pool.connect()
+    await bracket(client, work).finally(() => client.release())
+  },
+  outside: (pool) => [pool],
+  close: (pool) => pool.end(),
+})
+
+describeTransaction('Kysely Transaction', {
+  connect: (url) => new Kysely({ dialect: dialectOf(url) }),
+  begin: (db, work) => db.transaction().execute(work),
+  outside: (db) => [db, db.withSchema('sluice')],
+  close: (db) => db.destroy(),
+})
+
+describeTransaction('Kysely Transaction with CamelCasePlugin', {
+  connect: (url) => new Kysely({ dialect: dialectOf(url), plugins: [new CamelCasePlugin()] }),
+  begin: (db, work) => db.transaction().execute((trx) => work(trx.withSchema('elsewhere'))),
+  outside: (db) => [db],
+  close: (db) => db.destroy(),
+})
+
+describeTransaction('Kysely ControlledTransaction', {
+  connect: (url) => new Kysely({ dialect: dialectOf(url), plugins: [new CamelCasePlugin()] }),
+  async begin(db, work) {
+    const trx = await db.startTransaction().execute()
+    try {
+      await work(await trx.savepoint('before_work').execute())
+    } catch (error) {
+      await trx.rollback().execute()
+      throw error
+    }
+    await trx.commit().execute()
+  },
+  outside: (db) => [db],
+  close: (db) => db.destroy(),
+})
+
+describeTransaction('postgres.js begin', {
+  connect: (url) => postgres(url),
+  begin: (sql, work) => sql.begin(work),
+  outside: (sql) => [sql],
+  close: (sql) => sql.end(),
+})
+
+describeTransaction('postgres.js savepoint, with camel-case transforms', {
+  connect: (url) => postgres(url, { transform: { undefined: null } }),
+  begin: (sql, work) => sql.begin((tx) => tx.savepoint(work)),
+  outside: (sql) => [sql],
+  close: (sql) => sql.end(),
+})
+
+describeTransaction('Knex transaction', {
+  connect: (url) => knex({ client: 'pg', connection: url }),
+  begin: (db, work) => db.transaction(work),
+  outside: (db) => [db],
+  close: (db) => db.destroy(),
+})
+
+describeTransaction('Knex nested transaction', {
+  connect: (url) => knex({ client: 'pg', connection: url }),
+  begin: (db, work) => db.transaction((trx) => trx.transaction(work)),
+  outside: (db) => [db],
+  close: (db) => db.destroy(),
+})
+
+describeTransaction('Drizzle over node-postgres', {
+  connect: (url) => drizzleOverNodePostgres({ connection: url }),
+  begin: (db, work) => db.transaction(work),
+  outside: (db) => [db],
+  close: (db) => db.$client.end(),
+})
+
+describeTransaction('Drizzle over postgres.js', {
+  connect: (url) => drizzleOverPostgresJs({ connection: url }),
+  begin: (db, work) => db.transaction(work),
+  outside: (db) => [db],
+  close: (db) => db.$client.end(),
+})
+
+describeTransaction('Drizzle nested transaction', {
+  connect: (url) => drizzleOverNodePostgres({ connection: url }),
+  begin: (db, work) => db.transaction((tx) => tx.transaction(work)),
+  outside: (db) => [db],
+  close: (db) => db.$client.end(),
+})
+
+describeTransaction('TypeORM EntityManager', {
+  connect: connectTypeOrm,
+  begin: (source, work) => source.transaction(work),
+  outside: (source) => [source, source.manager, source.createQueryRunner()],
+  close: (source) => source.destroy(),
+})
+
+describeTransaction('TypeORM QueryRunner', {
+  connect: connectTypeOrm,
+  async begin(source, work) {
+    const runner = source.createQueryRunner()
+    await runner.startTransaction()
+    try {
+      await work(runner)
+      await runner.commitTransaction()
+    } catch (error) {
+      await runner.rollbackTransaction()
+      throw error
+    } finally {
+      await runner.release()
+    }
+  },
+  outside: (source) => [source.createQueryRunner()],
+  close: (source) => source.destroy(),
+})
+
+describeTransaction('Prisma interactive transaction', {
+  connect: connectPrisma,
+  begin: (prisma, work) => prisma.$transaction(work),
+  outside: (prisma) => [prisma],
+  close: (prisma) => prisma.$disconnect(),
+})
+
+describeTransaction('Prisma interactive transaction of an extended client', {
+  connect: async (url) => (await connectPrisma(url)).$extends({ name: 'nothing', query: {} }),
+  begin: (prisma, work) => prisma.$transaction(work),
+  outside: (prisma) => [prisma],
+  close: (prisma) => prisma.$disconnect(),
+})
+
+async function connectClient(url: string, options: pg.ClientConfig & { pipeline?: boolean } = {}): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url, ...options })
+  await client.connect()
+  return client
+}
+
+async function bracket(client: pg.ClientBase, work: Work): Promise<void> {
+  await client.query('BEGIN')
+  try {
+    await work(client)
+    await client.query('COMMIT')
+  } catch (error) {
+    await client.query('ROLLBACK')
+    throw error
+  }
+}
+
+function dialectOf(url: string): PostgresDialect {
+  return new PostgresDialect({ pool: new pg.Pool({ connectionString: url }) })
+}
+
+function connectTypeOrm(url: string): Promise<DataSource> {
+  return new DataSource({ type: 'postgres', url }).initialize()
+}
+
+let prismaClient: ReturnType<typeof generatePrismaClient> | undefined
+
+async function connectPrisma(url: string) {
+  prismaClient ??= generatePrismaClient()
+  const PrismaClient = await prismaClient
+  return new PrismaClient({ adapter: new PrismaPg({ connectionString: url }) })
+}

@@ -1,0 +1,115 @@
+import { describe, expect, test } from 'vitest'
+import { readOptions } from '../../src/enqueue/options.ts'
+
+const DEFAULTS = {
+  type: null,
+  schemaVersion: 1,
+  headers: '{}',
+  orderingKey: null,
+  priority: 5,
+  delayMs: 0,
+  deliverAt: null,
+  maxAttempts: null,
+}
+
+describe('readOptions', () => {
+  test.each<[string, unknown, object]>([
+    ['nothing', undefined, {}],
+    ['an empty object', {}, {}],
+    ['options left undefined', { type: undefined, delay: undefined, deliverAt: undefined, headers: undefined }, {}],
+    ['a type', { type: 'order.paid' }, { type: 'order.paid' }],
+    ['a type of one segment in any script', { type: 'событие' }, { type: 'событие' }],
+    ['a schema version', { schemaVersion: 2 }, { schemaVersion: 2 }],
+    [
+      'headers',
+      { headers: { trace: 'x', at: new Date(0) } },
+      { headers: '{"trace":"x","at":"1970-01-01T00:00:00.000Z"}' },
+    ],
+    ['an ordering key', { orderingKey: 'customer 7' }, { orderingKey: 'customer 7' }],
+    ['the longest ordering key', { orderingKey: 'é'.repeat(127) }, { orderingKey: 'é'.repeat(127) }],
+    ['the first priority', { priority: 0 }, { priority: 0 }],
+    ['the last priority', { priority: 9 }, { priority: 9 }],
+    ['a delay in milliseconds', { delay: 1500 }, { delayMs: 1500 }],
+    ['a delay with a unit', { delay: '5m' }, { delayMs: 300_000 }],
+    ['no delay', { delay: 0 }, { delayMs: 0 }],
+    [
+      'a time to deliver at',
+      { deliverAt: new Date('2031-02-03T04:05:06.789Z') },
+      { deliverAt: '2031-02-03T04:05:06.789Z' },
+    ],
+    ['a limit of attempts', { maxAttempts: 1 }, { maxAttempts: 1 }],
+  ])('reads %s', (_, options, columns) => {
+    expect(readOptions(options, 'options')).toEqual({ ...DEFAULTS, ...columns })
+  })
+
+  test.each<[string, unknown, string]>([
+    ['null', null, 'options: expected an object, received null'],
+    ['a text', 'high', 'options: expected an object, received "high"'],
+    ['an array', [], 'options: expected an object, received an array of 0'],
+    ['an empty type', { type: '' }, 'options.type: expected 1 to 255 bytes of text'],
+    ['a type with an empty segment', { type: 'order..paid' }, 'options.type: expected dot-separated text'],
+    ['a type that ends in a dot', { type: 'order.' }, 'options.type: expected dot-separated text'],
+    ['a type with a wildcard', { type: 'order.*' }, 'options.type: expected dot-separated text'],
+    ['a type with a space', { type: 'order paid' }, 'options.type: expected dot-separated text'],
+    ['a type that is no text', { type: 7 }, 'options.type: expected dot-separated text'],
+    ['too long a type', { type: 'x'.repeat(256) }, 'options.type: expected 1 to 255 bytes of text'],
+    [
+      'schema version 0',
+      { schemaVersion: 0 },
+      'options.schemaVersion: expected an integer from 1 to 2147483647, received 0',
+    ],
+    ['a fractional schema version', { schemaVersion: 1.5 }, 'options.schemaVersion: expected an integer'],
+    [
+      'headers that are an array',
+      { headers: [] },
+      'options.headers: expected an object of JSON values, received an array',
+    ],
+    ['headers that are null', { headers: null }, 'options.headers: expected an object of JSON values, received null'],
+    ['headers that become a text', { headers: new Date() }, 'options.headers: expected an object of JSON values'],
+    ['a header that JSON cannot hold', { headers: { n: 1n } }, 'options.headers.n: expected a JSON value, received 1n'],
+    ['an empty ordering key', { orderingKey: '' }, 'options.orderingKey: expected 1 to 255 bytes of text, received ""'],
+    ['too long an ordering key', { orderingKey: 'é'.repeat(128) }, 'options.orderingKey: expected 1 to 255 bytes'],
+    ['an ordering key that is a number', { orderingKey: 7 }, 'options.orderingKey: expected a text, received 7'],
+    ['an ordering key that is null', { orderingKey: null }, 'options.orderingKey: expected a text, received null'],
+    ['an ordering key with a NUL', { orderingKey: 'a\0' }, 'options.orderingKey: expected text without NUL'],
+    ['an ordering key with a lone surrogate', { orderingKey: '\ud800' }, 'options.orderingKey: expected text without'],
+    ['priority -1', { priority: -1 }, 'options.priority: expected an integer from 0 to 9, received -1'],
+    ['priority 10', { priority: 10 }, 'options.priority: expected an integer from 0 to 9, received 10'],
+    ['a priority in words', { priority: 'high' }, 'options.priority: expected an integer from 0 to 9, received "high"'],
+    ['a negative delay', { delay: -1 }, 'options.delay: expected milliseconds from 0'],
+    ['a delay that is NaN', { delay: NaN }, 'options.delay: expected milliseconds from 0'],
+    ['a delay of an unknown unit', { delay: '5 weeks' }, 'options.delay: expected milliseconds from 0'],
+    [
+      'both delay and deliverAt',
+      { delay: 1, deliverAt: new Date() },
+      'options: expected delay or deliverAt, received both',
+    ],
+    ['an invalid date', { deliverAt: new Date(NaN) }, 'options.deliverAt: expected a valid Date'],
+    ['a date as text', { deliverAt: '2031-01-01' }, 'options.deliverAt: expected a valid Date'],
+    [
+      'a date that timestamptz cannot read',
+      { deliverAt: new Date(8.64e15) },
+      'options.deliverAt: expected a valid Date',
+    ],
+    ['no attempts at all', { maxAttempts: 0 }, 'options.maxAttempts: expected an integer from 1'],
+    ['infinite attempts', { maxAttempts: Infinity }, 'options.maxAttempts: expected an integer from 1'],
+  ])('refuses %s', (_, options, message) => {
+    expect(() => readOptions(options, 'options')).toThrow(expect.objectContaining({ code: 'OPTION_INVALID' }))
+    expect(() => readOptions(options, 'options')).toThrow(message)
+  })
+
+  test.each<[string, string]>([
+    ['delayMs', 'Did you mean delay?'],
+    ['priorty', 'Did you mean priority?'],
+    ['deliver_at', 'Did you mean deliverAt?'],
+    ['attempts', 'Did you mean maxAttempts?'],
+    ['OrderingKey', 'Did you mean orderingKey?'],
+    ['version', 'Did you mean schemaVersion?'],
+    ['dedupe', 'There is no such option'],
+  ])('W22: refuses the unknown option %s, naming the nearest', (name, remedy) => {
+    expect(() => readOptions({ [name]: 1 }, 'messages[3]')).toThrow(
+      `messages[3]: expected only the options type, schemaVersion, headers, orderingKey, priority, delay, deliverAt, ` +
+        `maxAttempts, received "${name}". ${remedy}`,
+    )
+  })
+})
