@@ -6,10 +6,15 @@ export function nearest(word: string, words: Iterable<string>): readonly string[
   const wanted = word.toLowerCase()
   return [...words]
     .map((candidate) => ({ candidate, distance: distanceOf(wanted, candidate.toLowerCase()) }))
-    .filter(({ candidate, distance }) => distance <= Math.max(1, Math.floor(candidate.length / 3)))
+    .filter(({ candidate, distance }) => distance <= mostFor(candidate.length))
     .toSorted((a, b) => a.distance - b.distance)
     .slice(0, 3)
     .map(({ candidate }) => candidate)
+}
+
+/** Two, so that a transposition counts as near; more in long words, fewer in words that have not much else. */
+function mostFor(length: number): number {
+  return length < 4 ? 1 : Math.max(2, Math.floor(length / 3))
 }
 
 function distanceOf(a: string, b: string): number {

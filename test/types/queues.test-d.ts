@@ -1,0 +1,55 @@
+import { expectTypeOf, test } from 'vitest'
+import * as z from 'zod'
+import type { EnqueueOptions } from '../../src/enqueue/options.ts'
+import type { OutputOf, PayloadOf, QueueDefinitions, QueueName } from '../../src/queues.ts'
+
+const definitions = {
+  plain: {},
+  orders: { schema: z.object({ id: z.number(), note: z.string().default('none') }) },
+  coerced: { schema: z.string().transform((text) => new Date(text)) },
+} satisfies QueueDefinitions
+
+type Defined = typeof definitions
+
+test('the names are those of the queues defined, or any', () => {
+  expectTypeOf<QueueName<Defined>>().toEqualTypeOf<'plain' | 'orders' | 'coerced'>()
+  expectTypeOf<QueueName<undefined>>().toEqualTypeOf<string>()
+  expectTypeOf<QueueName<QueueDefinitions>>().toEqualTypeOf<string>()
+})
+
+test("a payload to enqueue is the schema's input", () => {
+  expectTypeOf<PayloadOf<Defined, 'orders'>>().toEqualTypeOf<{ id: number; note?: string | undefined }>()
+  expectTypeOf<PayloadOf<Defined, 'coerced'>>().toEqualTypeOf<string>()
+})
+
+test("a payload to handle is the schema's output", () => {
+  expectTypeOf<OutputOf<Defined, 'orders'>>().toEqualTypeOf<{ id: number; note: string }>()
+  expectTypeOf<OutputOf<Defined, 'coerced'>>().toEqualTypeOf<Date>()
+})
+
+test('without a schema, or without definitions, a payload is unknown', () => {
+  expectTypeOf<PayloadOf<Defined, 'plain'>>().toBeUnknown()
+  expectTypeOf<OutputOf<Defined, 'plain'>>().toBeUnknown()
+  expectTypeOf<PayloadOf<undefined, 'any'>>().toBeUnknown()
+  expectTypeOf<OutputOf<undefined, 'any'>>().toBeUnknown()
+  expectTypeOf<PayloadOf<QueueDefinitions, 'any'>>().toBeUnknown()
+})
+
+test('an enqueue infers its payload from the name of the queue', () => {
+  expectTypeOf(enqueue('orders', { id: 1 })).toBeVoid()
+  expectTypeOf(enqueue('plain', ['anything'], { delay: '5m' })).toBeVoid()
+  // @ts-expect-error the schema wants a number
+  enqueue('orders', { id: 'one' })
+  // @ts-expect-error no such queue
+  enqueue('order', { id: 1 })
+  // @ts-expect-error W22: no such option
+  enqueue('orders', { id: 1 }, { delayMs: 5 })
+  // @ts-expect-error no such unit
+  enqueue('orders', { id: 1 }, { delay: '5 minutes' })
+})
+
+function enqueue<Name extends QueueName<Defined>>(
+  _: Name,
+  _payload: PayloadOf<Defined, Name>,
+  _options?: EnqueueOptions,
+) {}
