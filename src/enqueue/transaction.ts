@@ -4,7 +4,6 @@ import { drizzle } from './clients/drizzle.ts'
 import { knex } from './clients/knex.ts'
 import { kysely } from './clients/kysely.ts'
 import { nodePostgres } from './clients/node-postgres.ts'
-import { nodePostgresPool } from './clients/node-postgres-pool.ts'
 import { postgresJs } from './clients/postgres-js.ts'
 import { prisma } from './clients/prisma.ts'
 import type { Recogniser } from './clients/recogniser.ts'
@@ -22,23 +21,14 @@ export async function executorOf(tx: unknown): Promise<Execute> {
     if (isExecute(own)) return (statement, params) => own.call(tx, statement, params)
     for (const client of CLIENTS) if (client.matches(tx)) return client.execute(tx)
   }
-  const names = CLIENTS.map(({ name }) => name).filter((name) => name !== '')
+  const names = CLIENTS.map(({ name }) => name)
   throw expected('EXECUTOR_UNKNOWN', 'tx', `${names.join(', ')}, or the tx of a handler`, tx, REMEDY)
 }
 
 /** Where a transaction of our own carries its connection. Registered, so that two copies of the package agree. */
 export const EXECUTE = Symbol.for('sluice.execute')
 
-const CLIENTS: readonly Recogniser<object>[] = [
-  nodePostgresPool,
-  nodePostgres,
-  kysely,
-  postgresJs,
-  knex,
-  drizzle,
-  typeorm,
-  prisma,
-]
+const CLIENTS: readonly Recogniser<object>[] = [nodePostgres, kysely, postgresJs, knex, drizzle, typeorm, prisma]
 
 const REMEDY = 'For a transaction of its own pass sluice.ownTransaction'
 

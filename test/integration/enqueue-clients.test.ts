@@ -6,7 +6,11 @@ import { CamelCasePlugin, Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
 import postgres from 'postgres'
 import { DataSource } from 'typeorm'
+import { expect } from 'vitest'
+import { enqueueOne } from '../../src/enqueue/enqueue.ts'
+import { enqueueContext } from '../support/enqueue-context.ts'
 import { generatePrismaClient } from '../support/prisma-client.ts'
+import { test } from '../support/test.ts'
 import { describeTransaction } from '../support/transaction.testsuite.ts'
 
 type Work = (tx: unknown) => Promise<void>
@@ -82,8 +86,8 @@ describeTransaction('postgres.js begin', {
   close: (sql) => sql.end(),
 })
 
-describeTransaction('postgres.js savepoint, with camel-case transforms', {
-  connect: (url) => postgres(url, { transform: { undefined: null } }),
+describeTransaction('postgres.js savepoint', {
+  connect: (url) => postgres(url),
   begin: (sql, work) => sql.begin((tx) => tx.savepoint(work)),
   outside: (sql) => [sql],
   close: (sql) => sql.end(),
@@ -163,6 +167,44 @@ describeTransaction('Prisma interactive transaction of an extended client', {
   outside: (prisma) => [prisma],
   close: (prisma) => prisma.$disconnect(),
 })
+
+test('enqueues through clients that rename the columns of every result', async ({ database }) => {
+  const camel = postgres(database.url, { transform: postgres.camel })
+  const upper = knex({
+    client: 'pg',
+    connection: database.url,
+    wrapIdentifier: (name, wrap) => wrap(name.toUpperCase()),
+  })
+  try {
+    expect(await camel.begin((tx) => enqueueOne(enqueueContext(), tx, 'renamed', { a_b: 1 }))).toMatch(/^\d+$/)
+    expect(await upper.transaction((trx) => enqueueOne(enqueueContext(), trx, 'renamed', { a_b: 1 }))).toMatch(/^\d+$/)
+  } finally {
+    await Promise.all([camel.end(), upper.destroy()])
+  }
+  expect(await database.sql(`SELECT DISTINCT payload FROM sluice.message WHERE queue = 'renamed'`)).toEqual([
+    { payload: { a_b: 1 } },
+  ])
+})
+
+test('asks for no privilege but those to insert and to see the id', async ({ database }) => {
+  await database.sql(`CREATE ROLE ${ROLE}`)
+  await database.sql(`GRANT USAGE ON SCHEMA sluice TO ${ROLE}`)
+  await database.sql(`GRANT INSERT, SELECT (id) ON sluice.message TO ${ROLE}`)
+  const sql = postgres(database.url)
+  try {
+    const id = await sql.begin(async (tx) => {
+      await tx.unsafe(`SET LOCAL ROLE ${ROLE}`)
+      return enqueueOne(enqueueContext(), tx, 'unprivileged', {})
+    })
+    expect(await database.sql(`SELECT id FROM sluice.message WHERE queue = 'unprivileged'`)).toEqual([{ id }])
+  } finally {
+    await sql.end()
+    await database.sql(`DROP OWNED BY ${ROLE}`)
+    await database.sql(`DROP ROLE ${ROLE}`)
+  }
+})
+
+const ROLE = `sluice_test_enqueuer_${process.pid}`
 
 async function connectClient(url: string, options: pg.ClientConfig & { pipeline?: boolean } = {}): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: url, ...options })

@@ -5,22 +5,28 @@ import type { Recogniser } from './recogniser.ts'
 import { rowsOf } from './rows.ts'
 
 /** A `pg` Client or PoolClient, and what extends them. */
-interface NodePostgresClient {
+interface Client {
   query(text: string, values: unknown[]): Promise<unknown>
-  /** From pg 8.21 on: 'I' idle, 'T' in a transaction, 'E' in a failed one. */
+  /** From pg 8.21 on: 'I' idle, 'T' in a transaction, 'E' in a failed one; null before it has connected. */
   getTransactionStatus?(): string | null
   readonly readyForQuery?: boolean
 }
 
+/** Each query of a pool may run on another connection, so a pool is never in a transaction. */
+interface Pool {
+  readonly totalCount: number
+}
+
 const REMEDY = "Use a client of pool.connect() after client.query('BEGIN')"
 
-export const nodePostgres: Recogniser<NodePostgresClient> = {
+export const nodePostgres: Recogniser<Client | Pool> = {
   name: 'a pg Client or PoolClient after BEGIN',
 
-  matches: (tx): tx is NodePostgresClient =>
-    'query' in tx && typeof tx.query === 'function' && 'escapeIdentifier' in tx && 'connect' in tx,
+  matches: (tx): tx is Client | Pool =>
+    'query' in tx && typeof tx.query === 'function' && 'connect' in tx && ('escapeIdentifier' in tx || isPool(tx)),
 
   async execute(tx) {
+    if (isPool(tx)) throw notInTransaction('a pg Pool', REMEDY)
     const execute: Execute = async ({ text }, params) => rowsOf(await tx.query(text, [...params]))
     const status = tx.getTransactionStatus?.()
     if (status === 'T' && tx.readyForQuery !== false) return execute
@@ -29,4 +35,8 @@ export const nodePostgres: Recogniser<NodePostgresClient> = {
     // The status is the server's word after the last statement that ended. A BEGIN or COMMIT may be under way since.
     return probed(execute, 'a pg client outside one', REMEDY)
   },
+}
+
+function isPool(tx: object): tx is Pool {
+  return 'totalCount' in tx && 'idleCount' in tx
 }
