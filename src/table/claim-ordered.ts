@@ -5,7 +5,7 @@ import { type Execute, numberOf, type Statement, statement } from './statement.t
 export const WHOLE_QUEUE_SLOT = 256
 
 /** A slot of a queue, and the id below which it holds no live row. */
-export interface SlotFloor {
+export interface SlotPosition {
   readonly slot: number
   readonly id: string
 }
@@ -32,7 +32,7 @@ export interface OrderedClaim extends Claim {
 export async function claimSlots(
   execute: Execute,
   queue: string,
-  floors: readonly SlotFloor[],
+  floors: readonly SlotPosition[],
   limit: number,
 ): Promise<OrderedClaim> {
   return claimBy(CLAIM_SLOTS, execute, queue, floors, limit)
@@ -45,7 +45,7 @@ export async function claimSlots(
 export async function claimWholeQueue(
   execute: Execute,
   queue: string,
-  floor: SlotFloor,
+  floor: SlotPosition,
   limit: number,
 ): Promise<OrderedClaim> {
   return claimBy(CLAIM_WHOLE_QUEUE, execute, queue, [floor], limit)
@@ -55,7 +55,7 @@ async function claimBy(
   claimStatement: Statement,
   execute: Execute,
   queue: string,
-  floors: readonly SlotFloor[],
+  floors: readonly SlotPosition[],
   limit: number,
 ): Promise<OrderedClaim> {
   const rows = await execute(claimStatement, [

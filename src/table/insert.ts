@@ -10,7 +10,7 @@ export interface InsertRow {
   readonly priority: number
   /** Due this long after the insert, by the database's clock. */
   readonly delayMs: number
-  /** Or due at this instant (ISO 8601), whatever `delayMs` says. */
+  /** Or due at this instant (ISO 8601), if it is later. */
   readonly deliverAt: string | null
   readonly maxAttempts: number | null
 }
@@ -38,7 +38,7 @@ const INSERT = statement(
 INSERT INTO sluice.message
   (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts)
 SELECT $1::text, r.payload::jsonb, r.headers::jsonb, r.type, r."schemaVersion", r."orderingKey", r.priority,
-       coalesce(r."deliverAt", clock_timestamp() + r."delayMs" * interval '1 millisecond'), r."maxAttempts"
+       greatest(r."deliverAt", clock_timestamp() + r."delayMs" * interval '1 millisecond'), r."maxAttempts"
 FROM ROWS FROM (
   jsonb_to_recordset($2::text::jsonb) AS (
     payload text, headers text, type text, "schemaVersion" integer, "orderingKey" text, priority smallint,

@@ -12,6 +12,13 @@ export interface InstalledSchema {
   readonly oldestClient: number
 }
 
+/** The server's version as a number, 170004 for 17.4. */
+export async function readServerVersion(execute: Execute): Promise<number> {
+  const [server] = await execute(READ_SERVER, [])
+  if (server === undefined) throw new TypeError('The server returned no version')
+  return numberOf(server, 'version_num')
+}
+
 /**
  * Reads the installed schema's version; undefined if there is none.
  *

@@ -15,9 +15,9 @@ export async function raiseFlag(execute: Execute, queue: string): Promise<FlagSt
   throw new TypeError(`state of the flag: ${state}`)
 }
 
-/** Gives the flag up; with `tell`, wakes the other processes, so that one of them raises it. */
-export async function lowerFlag(execute: Execute, queue: string, tell: boolean): Promise<void> {
-  await execute(LOWER_FLAG, [queue, tell])
+/** Gives the flag up and tells the other processes, so that one of them raises it. */
+export async function lowerFlag(execute: Execute, queue: string, workerId: number): Promise<void> {
+  await execute(LOWER_FLAG, [queue, `!${workerId}!${queue}`])
 }
 
 /** What a poll found of one queue. */
@@ -60,7 +60,7 @@ const LOWER_FLAG = statement(
   'flag_lower',
   `
 SELECT pg_advisory_unlock(746501, hashtext($1::text)),
-       CASE WHEN $2::boolean THEN pg_notify('sluice', $1::text) END`,
+       pg_notify('sluice', $2::text)`,
 )
 
 const POLL = statement(

@@ -17,7 +17,8 @@ export async function newWorkerId(execute: Execute): Promise<number> {
 
 /**
  * Registers a worker process, or registers it again after a lost connection: takes its liveness lock, ending a session
- * of its own that the server has not yet seen die, and takes back the evidence that was written against it meanwhile.
+ * of its own that the server has not yet seen die, takes back the evidence that was written against it meanwhile, and
+ * clears its record of batches: the caller writes down those that it has in hand.
  */
 export async function registerWorker(
   execute: Execute,
@@ -94,6 +95,13 @@ export async function reapWorkers(execute: Execute, ownId: number): Promise<read
   return rows.map((row) => ({ workerId: numberOf(row, 'id'), messages: numberOf(row, 'messages') }))
 }
 
+/** Interrupts what a server process of ours is doing. Resolves when the signal is sent. */
+export async function cancelBackend(execute: Execute, pid: number): Promise<void> {
+  await execute(CANCEL, [pid])
+}
+
+const CANCEL = statement('cancel', 'SELECT pg_cancel_backend($1::integer)')
+
 // Nothing that the control connection writes needs to survive a crash of the server.
 const CONFIGURE = statement('control_configure', `SELECT set_config('synchronous_commit', 'off', false)`)
 
@@ -120,7 +128,12 @@ VALUES ($1::integer, $2::text, $3::text, $4::integer, $5::text, $6::text[])
 ON CONFLICT (id) DO UPDATE SET seen_at = clock_timestamp(), server_started_at = pg_postmaster_start_time()`,
 )
 
-const ACQUIT = statement('worker_acquit', 'DELETE FROM sluice.crash c WHERE c.worker_id = $1::integer')
+const ACQUIT = statement(
+  'worker_acquit',
+  `
+WITH batches AS (DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer)
+DELETE FROM sluice.crash c WHERE c.worker_id = $1::integer`,
+)
 
 const UNREGISTER = statement(
   'worker_unregister',

@@ -2,7 +2,7 @@ import type { Control } from '../connection/control.ts'
 import { type PolledQueue, pollQueues } from '../table/wait.ts'
 import { WaitingFlag } from './waiting-flag.ts'
 
-/** Why a waiter is woken. All are hints: the table says what there is. */
+/** Why a waiter is woken: a hint each, the table says what there is. */
 export type WakeReason = 'notification' | 'due' | 'poll' | 'look again' | 'reconnect' | 'poke'
 
 /** A producer, to the scheduler. */
@@ -13,7 +13,7 @@ export interface Waiter {
 
 export interface SchedulerOptions {
   readonly control: Control
-  readonly workerId: number
+  readonly workerId: () => number
   readonly pollIntervalMs: number
   /** Whether notifications arrive: without, a raised flag would only cost the producers. */
   readonly listening: () => boolean
@@ -35,6 +35,11 @@ export class Scheduler {
   constructor(options: SchedulerOptions) {
     this.#options = options
     options.control.onDown(() => this.#each((queue) => queue.flag.forget()))
+  }
+
+  /** The queues that this process consumes. */
+  get queues(): readonly string[] {
+    return [...this.#queues.keys()]
   }
 
   start(): void {
@@ -59,7 +64,7 @@ export class Scheduler {
     if (queue === undefined) return
     queue.waiters.delete(waiter)
     queue.parked.delete(waiter)
-    if (queue.parked.size === 0) queue.sleepNoMore(false)
+    if (queue.parked.size === 0) queue.flag.lower()
     if (queue.waiters.size === 0) {
       queue.close()
       this.#queues.delete(waiter.queue)
@@ -80,7 +85,7 @@ export class Scheduler {
     const queue = this.#queues.get(waiter.queue)
     if (queue === undefined) return
     queue.parked.delete(waiter)
-    queue.sleepNoMore(queue.lastReason === 'notification')
+    if (queue.parked.size === 0) queue.flag.lower()
   }
 
   /** Wakes a queue's waiters, or, without a queue, all. */
@@ -91,13 +96,20 @@ export class Scheduler {
 
   /** The listener is gone: give the flags up, and rely on the poll. */
   listenerDown(): void {
-    this.#each((queue) => queue.flag.lower(false))
+    this.#each((queue) => queue.flag.lower())
+  }
+
+  /** A notification: messages, or another process that no longer waits. */
+  notified(name: string): void {
+    const queue = this.#queues.get(name)
+    queue?.flag.othersMoved()
+    queue?.wake('notification')
   }
 
   #of(name: string): WaitingQueue {
     let queue = this.#queues.get(name)
     if (queue === undefined) {
-      queue = new WaitingQueue(name, this.#options.control)
+      queue = new WaitingQueue(name, this.#options)
       this.#queues.set(name, queue)
     }
     return queue
@@ -124,10 +136,10 @@ export class Scheduler {
     const started = performance.now()
     this.#polls += 1
     const names = [...this.#queues.keys()]
-    const polled = await pollQueues(control.execute, workerId, names, this.#polls % HEARTBEAT_POLLS === 0).catch(() => [])
+    const polled = await pollQueues(control.execute, workerId(), names, this.#polls % HEARTBEAT_POLLS === 0).catch(() => [])
     if (this.#stopped) return
     for (const queue of polled) this.#queues.get(queue.queue)?.polled(queue)
-    if (this.#polls % FLAG_POLLS === 0) this.#each((queue) => queue.takeOverFlag())
+    if (this.#polls % FLAG_POLLS === 0) this.#each((queue) => queue.flag.othersMoved())
     // Walking dead rows may make it slow: it may cost a twentieth of the time at most.
     this.#schedulePoll(Math.max(pollIntervalMs, Math.min((performance.now() - started) * 20, 60_000)))
   }
@@ -142,21 +154,19 @@ class WaitingQueue {
   readonly waiters = new Set<Waiter>()
   readonly parked = new Set<Waiter>()
   readonly flag: WaitingFlag
-  lastReason: WakeReason = 'poke'
   #timer: NodeJS.Timeout | undefined
   #dueAt = Number.POSITIVE_INFINITY
 
-  constructor(name: string, control: Control) {
+  constructor(name: string, { control, workerId }: SchedulerOptions) {
     this.flag = new WaitingFlag({
       queue: name,
+      workerId,
       execute: control.execute,
       onLookAgain: () => this.wake('look again'),
     })
   }
 
   wake(reason: WakeReason): void {
-    this.lastReason = reason
-    if (reason === 'notification') this.flag.lower(true)
     const waiters = [...this.parked]
     this.parked.clear()
     this.#disarm()
@@ -172,25 +182,16 @@ class WaitingQueue {
     this.#timer = setTimeout(() => this.wake('due'), Math.min(Math.ceil(Math.max(0, ms)) + 1, LONGEST_TIMER_MS))
   }
 
-  sleepNoMore(notified: boolean): void {
-    this.flag.lower(notified)
-  }
-
   polled(found: PolledQueue): void {
     if (this.parked.size === 0) return
     if (found.keyed || (found.nextDueMs !== null && found.nextDueMs <= 0)) this.wake('poll')
     else if (found.nextDueMs !== null) this.wakeIn(found.nextDueMs)
   }
 
-  takeOverFlag(): void {
-    if (this.parked.size === 0 || !this.flag.heldByOthers) return
-    this.flag.forget()
-    this.flag.raise()
-  }
 
   close(): void {
     this.#disarm()
-    this.flag.lower(false)
+    this.flag.lower()
   }
 
   #disarm(): void {

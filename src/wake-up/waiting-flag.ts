@@ -5,6 +5,7 @@ export interface WaitingFlagOptions {
   readonly queue: string
   /** The control connection: the flag is a lock of its session. */
   readonly execute: Execute
+  readonly workerId: () => number
   /** Look once more, then wait again: the flag was just raised, or enqueues are in flight. */
   readonly onLookAgain: () => void
 }
@@ -16,7 +17,8 @@ export interface WaitingFlagOptions {
  * - it is ours: no enqueue was in flight at that moment, so one more look sees all that committed before, and every
  *   later enqueue notifies;
  * - enqueues are in flight: look again soon, waiting about as long as they have taken so far;
- * - another process waits: the notification reaches us too. Who lowers the flag for another reason tells the others.
+ * - another process waits: its notifications reach us too. Who lowers the flag tells the others, even after a
+ *   notification: one that was notified earlier may have found the flag still raised, and gone back to sleep.
  */
 export class WaitingFlag {
   readonly #options: WaitingFlagOptions
@@ -35,29 +37,32 @@ export class WaitingFlag {
     if (this.#state === 'down' && this.#again === undefined) void this.#raise()
   }
 
-  /** There is work, or nobody waits any more. `notified`: a notification said so, and so told the others as well. */
-  lower(notified: boolean): void {
+  /** Nobody in this process waits any more: it is busy, or stops. */
+  lower(): void {
     this.#wanted = false
     this.#againMs = FIRST_LOOK_MS
     this.#cancelLook()
-    if (this.#state === 'held') void this.#lower(!notified)
+    if (this.#state === 'held') void this.#lower()
     if (this.#state === 'others') this.#state = 'down'
   }
 
-  /** The lock went with the control connection, or the flag of another process may be gone. */
-  forget(): void {
-    if (this.#state !== 'raising') this.#state = 'down'
+  /** Another process has lowered its flag, or notified: ours is the next to try. */
+  othersMoved(): void {
+    if (this.#state !== 'others') return
+    this.#state = 'down'
+    if (this.#wanted) void this.#raise()
   }
 
-  get heldByOthers(): boolean {
-    return this.#state === 'others'
+  /** The lock went with the control connection. */
+  forget(): void {
+    if (this.#state !== 'raising') this.#state = 'down'
   }
 
   async #raise(): Promise<void> {
     this.#state = 'raising'
     const state = await raiseFlag(this.#options.execute, this.#options.queue).catch(() => 'down' as const)
     if (state === 'held' && !this.#wanted) {
-      await this.#lower(true)
+      await this.#lower()
     } else if (state === 'held') {
       this.#state = 'held'
       this.#againMs = FIRST_LOOK_MS
@@ -70,10 +75,10 @@ export class WaitingFlag {
     }
   }
 
-  async #lower(tell: boolean): Promise<void> {
+  async #lower(): Promise<void> {
     this.#state = 'raising'
     // A failure means that the connection is gone, and the lock with it.
-    await lowerFlag(this.#options.execute, this.#options.queue, tell).catch(() => undefined)
+    await lowerFlag(this.#options.execute, this.#options.queue, this.#options.workerId()).catch(() => undefined)
     this.#state = 'down'
     if (this.#wanted) await this.#raise()
   }

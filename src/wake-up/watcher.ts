@@ -12,13 +12,17 @@ export interface WatcherOptions {
   readonly heartbeatMs?: number
   /** How long that notification may take. @default 5000 */
   readonly answerMs?: number
+  readonly workerId: () => number
   readonly onNotification: (queue: string) => void
   /** The watcher listens (again): whatever was notified in between is lost, so look. */
   readonly onUp: () => void
   readonly onDown: () => void
 }
 
-/** The one channel. Payloads are names of queues; those that start with `!`, as no queue can, are heartbeats. */
+/**
+ * The one channel. A payload is the name of a queue; or, starting with `!` as no name can, `!<worker>!<queue>` from a
+ * worker that no longer waits for that queue; or a heartbeat.
+ */
 const CHANNEL = 'sluice'
 
 /**
@@ -105,11 +109,16 @@ export class Watcher {
     )
     subscriber.events.on('error', lost)
     subscriber.events.on('notification', ({ payload }) => {
-      if (typeof payload !== 'string') return
-      if (payload.startsWith('!')) this.#answers.get(payload)?.()
-      else this.#options.onNotification(payload)
+      if (typeof payload === 'string') this.#received(payload)
     })
     return subscriber
+  }
+
+  #received(payload: string): void {
+    const told = /^!(\d+)!(.*)$/s.exec(payload)
+    if (told === null && payload.startsWith('!')) this.#answers.get(payload)?.()
+    else if (told === null) this.#options.onNotification(payload)
+    else if (Number(told[1]) !== this.#options.workerId()) this.#options.onNotification(told[2] ?? '')
   }
 
   async #prove(subscriber: Subscriber<Record<string, unknown>>): Promise<void> {

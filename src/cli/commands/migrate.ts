@@ -1,0 +1,40 @@
+import type { Command } from 'commander'
+import { migrate, migrationSql } from '../../migrate.ts'
+import { connected } from '../connect.ts'
+import { print } from '../output.ts'
+
+/** `sluice migrate` */
+export function addMigrate(program: Command): void {
+  program
+    .command('migrate')
+    .description(
+      'Install schema "sluice", or upgrade it. Safe to run at every deployment, from any number of machines.',
+    )
+    .option('--print', 'print the migrations as plain SQL, for another tool; needs no database')
+    .addHelpText('after', EXAMPLES)
+    .action((options: { readonly print?: true }, command: Command) =>
+      options.print ? printMigrations() : runMigrations(command),
+    )
+}
+
+function printMigrations(): void {
+  print(
+    migrationSql()
+      .map(({ name, sql }) => `-- ${name}\n${sql}`)
+      .join('\n'),
+  )
+}
+
+async function runMigrations(command: Command): Promise<void> {
+  const { applied, version } = await connected(command, migrate)
+  for (const name of applied) print(`Applied ${name}`)
+  print(
+    applied.length === 0 ? `Nothing to do: the schema has version ${version}` : `The schema has version ${version} now`,
+  )
+}
+
+const EXAMPLES = `
+Examples:
+  $ sluice migrate
+  $ sluice migrate --database-url postgres://owner@db.example/app
+  $ sluice migrate --print > migrations/2026_01_01_sluice.sql`

@@ -1,0 +1,65 @@
+import type { Command } from 'commander'
+import { type PeekedMessage, peekMessages } from '../../table/inspect.ts'
+import { withDatabase } from '../connect.ts'
+import { parseExactly } from '../exact-json.ts'
+import { formatDue } from '../format-age.ts'
+import { type Column, formatTable } from '../format-table.ts'
+import { maskSecrets } from '../mask-secrets.ts'
+import { parse } from '../options.ts'
+import { note, print, printJson } from '../output.ts'
+import { oneLine } from '../printable.ts'
+import { stdoutView } from '../view.ts'
+
+interface PeekOptions {
+  readonly limit: number
+  readonly json?: true
+}
+
+/** `sluice peek` */
+export function addPeek(program: Command): void {
+  program
+    .command('peek')
+    .description('Show the next messages of a queue in the order in which they fall due, without taking them.')
+    .argument('<queue>', 'the queue', parse.queue)
+    .option('-n, --limit <count>', 'how many', parse.count, 10)
+    .option('--json', 'print a JSON array, with everything about each message')
+    .addHelpText('after', EXAMPLES)
+    .action(peek)
+}
+
+async function peek(queue: string, options: PeekOptions, command: Command): Promise<void> {
+  const messages = await withDatabase(command, (execute) => peekMessages(execute, queue, options.limit))
+  if (options.json) printJson(messages.map(withContent))
+  else if (messages.length === 0) note(`Queue "${queue}" has no messages.`)
+  else print(formatTable(COLUMNS, messages, stdoutView()))
+}
+
+function withContent(message: PeekedMessage): unknown {
+  return { ...message, payload: parseExactly(message.payload), headers: parseExactly(message.headers) }
+}
+
+const COLUMNS: readonly Column<PeekedMessage>[] = [
+  { title: 'ID', align: 'right', cell: (message) => message.id },
+  { title: 'STATE', cell: (message) => message.state },
+  { title: 'DUE', align: 'right', cell: (message) => formatDue(message.dueInMs) },
+  { title: 'ATTEMPT', align: 'right', cell: (message) => message.attempt },
+  { title: 'TYPE', cell: (message) => message.type },
+  { title: 'ORDERING KEY', cell: (message) => message.orderingKey },
+  { title: 'NOTE', cell: noteOn },
+  { title: 'PAYLOAD', cell: (message) => message.payload },
+]
+
+/** Why a message is where it is. */
+function noteOn({ worker, heldBy, lastError }: PeekedMessage): string | null {
+  if (worker !== null) return `worker ${worker}`
+  if (heldBy !== null) return `waits for ${heldBy}`
+  return lastError === null ? null : oneLine(maskSecrets(lastError), 40)
+}
+
+const EXAMPLES = `
+Examples:
+  $ sluice peek orders
+  $ sluice peek orders --limit 3 --json | jq '.[].payload'
+
+ATTEMPT  how many tries have failed so far
+NOTE     the worker that has it, the message it waits for, or how its last try failed`

@@ -1,0 +1,75 @@
+import { SluiceError } from '../errors.ts'
+
+/** Where to find the connection string: the command's options, and the environment. */
+export interface DatabaseUrlSource {
+  readonly databaseUrl?: string | undefined
+}
+
+/**
+ * The connection string of `--database-url`, else of DATABASE_URL. What is refused is not quoted: it may hold a password.
+ *
+ * @throws SluiceError CONFIG_INVALID
+ */
+export function readDatabaseUrl(options: DatabaseUrlSource, environment: NodeJS.ProcessEnv = process.env): string {
+  const url = givenUrl(options, environment)
+  const where = options.databaseUrl === undefined ? 'DATABASE_URL' : '--database-url'
+  if (url === undefined) {
+    throw new SluiceError(
+      'CONFIG_INVALID',
+      'No database given. Set DATABASE_URL or --database-url, for example to postgres://user@localhost:5432/app',
+    )
+  }
+  if (!/^(?:postgres(?:ql)?:\/\/|socket:|\/)/i.test(url)) {
+    throw new SluiceError('CONFIG_INVALID', `${where}: expected a URL such as postgres://user@localhost:5432/app`)
+  }
+  if (/[/?#].*@/.test(afterScheme(url))) {
+    throw new SluiceError(
+      'CONFIG_INVALID',
+      `${where}: a user name, password or database name with one of the characters / ? # @ must have them percent-encoded: %2F %3F %23 %40`,
+    )
+  }
+  return url
+}
+
+/**
+ * The passwords that the driver will use, as they are written and decoded. None that is also the user's or the database's
+ * name, because such a word is no secret and stands in many messages.
+ */
+export function secretsOf(options: DatabaseUrlSource, environment: NodeJS.ProcessEnv = process.env): readonly string[] {
+  const url = givenUrl(options, environment) ?? ''
+  const [authority = '', ...path] = afterScheme(url).split(/[/?#]/)
+  const userInfo = authority.slice(0, Math.max(0, authority.lastIndexOf('@')))
+  const [user = '', ...password] = userInfo.split(':')
+  const parameters = [...url.matchAll(/[?&](?:ssl)?password=([^&#]*)/gi)].map((match) => match[1] ?? '')
+  const known = new Set(
+    [user, path[0], environment.PGUSER, environment.PGDATABASE].filter((name) => name !== undefined),
+  )
+  return [password.join(':'), ...parameters, environment.PGPASSWORD ?? '']
+    .flatMap((secret) => [secret, decoded(secret)])
+    .filter((secret) => secret !== '' && !known.has(secret))
+}
+
+/** `user@host:port/database`: a connection string without its password and parameters. */
+export function targetOf(url: string): string {
+  const [before = ''] = afterScheme(url).split(/[?#]/)
+  const at = before.lastIndexOf('@')
+  const [user = ''] = before.slice(0, Math.max(0, at)).split(':')
+  const place = before.slice(at + 1) || 'the default server'
+  return user === '' ? place : `${user}@${place}`
+}
+
+function givenUrl(options: DatabaseUrlSource, environment: NodeJS.ProcessEnv): string | undefined {
+  return options.databaseUrl || environment.DATABASE_URL || undefined
+}
+
+function afterScheme(url: string): string {
+  return url.replace(/^[a-z][a-z0-9+.-]*:(?:\/\/)?/i, '')
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}

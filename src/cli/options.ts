@@ -1,0 +1,36 @@
+import { InvalidArgumentError } from 'commander'
+import { toMs } from '../duration.ts'
+import { isSluiceError } from '../errors.ts'
+import { checkQueueName } from '../queues.ts'
+
+/** Reads options and arguments for commander: what they refuse, it reports with the option's name. */
+export const parse = {
+  queue: (text: string): string =>
+    orInvalid(
+      () => checkQueueName(text, undefined),
+      'Expected 1 to 100 letters, digits and _ . : - (none of . : - first).',
+    ),
+  durationMs: (text: string): number =>
+    orInvalid(() => toMs(text, 'duration'), 'Expected a duration such as 250ms, 30s, 5m, 2h or 7d.'),
+  count: (text: string): number => {
+    const count = Number(text)
+    if (/^\d+$/.test(text) && count >= 1 && count <= MOST) return count
+    throw new InvalidArgumentError(`Expected an integer from 1 to ${MOST}.`)
+  },
+  id: (text: string): string => {
+    if (/^\d{1,19}$/.test(text) && BigInt(text) <= LARGEST_ID) return text
+    throw new InvalidArgumentError('Expected the number of a message.')
+  },
+  ids: (text: string, before: readonly string[] = []): readonly string[] => [...before, parse.id(text)],
+}
+
+const MOST = 10_000
+const LARGEST_ID = 2n ** 63n - 1n
+
+function orInvalid<T>(read: () => T, wanted: string): T {
+  try {
+    return read()
+  } catch (error) {
+    throw isSluiceError(error) ? new InvalidArgumentError(wanted) : error
+  }
+}

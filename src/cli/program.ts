@@ -1,0 +1,41 @@
+import { Command } from 'commander'
+import { addDead } from './commands/dead.ts'
+import { addDemo } from './commands/demo.ts'
+import { addMigrate } from './commands/migrate.ts'
+import { addPeek } from './commands/peek.ts'
+import { addStatus } from './commands/status.ts'
+import { maskSecrets } from './mask-secrets.ts'
+import { packageVersion } from './package-version.ts'
+
+/** The command line: every command with its options and help. Nothing runs before it is parsed. */
+export function createProgram(): Command {
+  const program = new Command('sluice')
+    .description('Look into and operate the message queue in your PostgreSQL.')
+    .version(packageVersion(), '-V, --version', 'print the version')
+    .helpOption('-h, --help', 'print help')
+    .helpCommand('help [command]', 'print help for a command')
+    .option('--database-url <url>', 'connection string (default: the environment variable DATABASE_URL)')
+    .configureHelp({ showGlobalOptions: true })
+    .configureOutput({ writeErr: (text) => void process.stderr.write(maskSecrets(text)) })
+    .showHelpAfterError('Add --help to see how it is used.')
+    .exitOverride()
+    .addHelpText('after', HELP)
+  for (const add of [addMigrate, addStatus, addPeek, addDead, addDemo]) add(program)
+  return program
+}
+
+const HELP = `
+Examples:
+  $ export DATABASE_URL=postgres://app@db.example/app
+  $ sluice migrate                  install or upgrade the schema
+  $ sluice status                   what waits, runs and fails, and who works on it
+  $ sluice peek orders              the next messages of a queue
+  $ sluice dead list                messages that are not tried again
+  $ sluice dead redrive orders      try them again
+
+Passwords are best given in DATABASE_URL or a .pgpass file: others on the machine can see a command's options.
+
+Exit codes:
+  0  done
+  1  failed: the database refused or cannot be reached, nothing was found, or you said no
+  2  used wrongly: an unknown command or option, a value that is not allowed, no connection string`

@@ -1,0 +1,30 @@
+import { CommanderError } from 'commander'
+import { DatabaseError } from 'pg'
+import { type ErrorCode, isSluiceError } from '../errors.ts'
+import { type DatabaseUrlSource, secretsOf } from './database-url.ts'
+import { errorLine } from './error-line.ts'
+import { maskSecrets } from './mask-secrets.ts'
+import { printable } from './printable.ts'
+
+const FAILED = 1
+const USED_WRONGLY = 2
+
+const USAGE_CODES: readonly ErrorCode[] = ['CONFIG_INVALID', 'OPTION_INVALID', 'QUEUE_NAME_INVALID']
+
+/** Prints an error to stderr, without secrets, unless commander has done so, and returns the exit code. */
+export function reportError(error: unknown, options: DatabaseUrlSource): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USED_WRONGLY
+  const text = ['error: ', errorLine(error), ...remarks(error).map((remark) => `\n${remark}`)].join('')
+  process.stderr.write(`${printable(maskSecrets(text, secretsOf(options)))}\n`)
+  return isSluiceError(error) && USAGE_CODES.includes(error.code) ? USED_WRONGLY : FAILED
+}
+
+/** What the server adds to its message, or can be added to it. */
+function remarks(error: unknown): readonly string[] {
+  if (!(error instanceof DatabaseError)) return []
+  const remedy = error.code === INSUFFICIENT_PRIVILEGE ? REMEDY : undefined
+  return [error.detail, error.hint, remedy].filter((remark) => remark !== undefined)
+}
+
+const INSUFFICIENT_PRIVILEGE = '42501'
+const REMEDY = 'Connect as the role that owns schema "sluice", or as one with the privileges it needs there.'

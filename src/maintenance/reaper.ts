@@ -1,0 +1,49 @@
+import type { Control } from '../connection/control.ts'
+import { reapWorkers } from '../table/worker.ts'
+import type { Report } from '../telemetry.ts'
+
+export interface ReaperOptions {
+  readonly control: Control
+  readonly workerId: () => number
+  readonly report: Report
+  /** How often to look, in milliseconds. @default 30000 */
+  readonly intervalMs?: number
+}
+
+/**
+ * Finds workers that have vanished and writes down which messages they had in hand. Their messages are available
+ * again without it, at once; this is about counting. It also runs before a batch is recorded, so that the evidence of
+ * one death is known before the message can cause the next.
+ */
+export class Reaper {
+  readonly #options: ReaperOptions
+  #timer: NodeJS.Timeout | undefined
+  #lastAt = Number.NEGATIVE_INFINITY
+
+  constructor(options: ReaperOptions) {
+    this.#options = options
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => {
+      this.runOnce().catch(() => undefined)
+    }, this.#options.intervalMs ?? 30_000)
+  }
+
+  stop(): void {
+    clearInterval(this.#timer)
+  }
+
+  /** One pass. Returns how many workers it found dead. */
+  async runOnce(): Promise<number> {
+    this.#lastAt = performance.now()
+    const dead = await reapWorkers(this.#options.control.execute, this.#options.workerId())
+    for (const worker of dead) this.#options.report({ kind: 'worker.crashed', ...worker })
+    return dead.length
+  }
+
+  /** One pass, unless the last is younger than half a second. */
+  async runIfStale(): Promise<void> {
+    if (performance.now() - this.#lastAt > 500) await this.runOnce()
+  }
+}

@@ -1,0 +1,87 @@
+import type pg from 'pg'
+import { executeOn, unreachable } from '../connection/open-client.ts'
+import { SluiceError } from '../errors.ts'
+import type { Execute } from '../table/statement.ts'
+import { toError } from '../telemetry.ts'
+
+/**
+ * A pooled connection that carries one batch after another, each in a transaction of its own. Statements are
+ * pipelined: what need not be awaited is sent behind the one before it, COMMIT and the next BEGIN included.
+ */
+export class BatchConnection {
+  readonly client: pg.PoolClient
+  readonly execute: Execute
+  #lost: Error | undefined
+
+  constructor(client: pg.PoolClient) {
+    this.client = client
+    this.execute = executeOn(client)
+    // A borrowed client without a listener ends the process when its connection breaks.
+    client.on('error', this.#onError)
+  }
+
+  static async acquire(pool: pg.Pool): Promise<BatchConnection> {
+    try {
+      return new BatchConnection(await pool.connect())
+    } catch (error) {
+      throw unreachable(error)
+    }
+  }
+
+  /** Why the connection broke, if it did. */
+  get lost(): Error | undefined {
+    return this.#lost
+  }
+
+  /** The server process, for cancelling what it does. */
+  get backendPid(): number | undefined {
+    const pid: unknown = Reflect.get(this.client, 'processID')
+    return typeof pid === 'number' ? pid : undefined
+  }
+
+  /** Whether the transaction can still commit: `E` after an error that nobody rolled back. */
+  get aborted(): boolean {
+    return this.client.getTransactionStatus() === 'E'
+  }
+
+  /** Bounds a transaction on the server, for the case that this process no longer can. */
+  async bound(ms: number, serverVersion: number): Promise<void> {
+    const setting = serverVersion >= 170_000 ? 'transaction_timeout' : 'idle_in_transaction_session_timeout'
+    await this.client.query(`SET ${setting} = ${Math.ceil(ms)}`)
+  }
+
+  /** Sends BEGIN. A failure shows in the statement that follows. */
+  begin(): void {
+    this.client.query('BEGIN ISOLATION LEVEL READ COMMITTED').catch(() => undefined)
+  }
+
+  /**
+   * Commits, and believes only the server's command tag: COMMIT of an aborted transaction is no error to the driver.
+   *
+   * @throws SluiceError COMMIT_FAILED
+   */
+  async commit(): Promise<void> {
+    const result = await this.client.query('COMMIT').catch((cause: unknown) => {
+      throw new SluiceError('COMMIT_FAILED', 'COMMIT failed; whether it took effect is unknown if the connection was lost', { cause })
+    })
+    if (result.command !== 'COMMIT') {
+      throw new SluiceError('COMMIT_FAILED', `COMMIT: expected the command tag COMMIT, received ${result.command}`)
+    }
+  }
+
+  async rollback(): Promise<void> {
+    await this.client.query('ROLLBACK')
+  }
+
+  /** Gives the connection back to the pool, or, if in doubt about it, closes it: its locks go with it. */
+  release(): void {
+    const clean = this.#lost === undefined && this.client.getTransactionStatus() === 'I'
+    this.client.off('error', this.#onError)
+    this.client.on('error', () => undefined)
+    this.client.release(!clean)
+  }
+
+  readonly #onError = (error: unknown): void => {
+    this.#lost ??= toError(error)
+  }
+}

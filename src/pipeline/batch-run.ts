@@ -1,0 +1,152 @@
+import { errorText, isSluiceError } from '../errors.ts'
+import type { Message, Outcome } from '../message.ts'
+import { type QueueDefinition, validatePayload } from '../queues.ts'
+import type { BatchConnection } from './batch-connection.ts'
+import type { DeliveredMessage } from './delivered-message.ts'
+import { Deadline, toOutcome, toOutcomes } from './handler.ts'
+import { type HandlerTransaction, MessageTransaction } from './message-transaction.ts'
+import type { PipelinePlan } from './options.ts'
+import type { Settlement } from './settlement.ts'
+
+/** What a batch's handlers get from the pipeline, without the types of the user's queues. */
+export interface RunContext {
+  readonly tx: HandlerTransaction
+  readonly signal: AbortSignal
+}
+
+/** One message or a whole batch per call. */
+export type Work =
+  | { readonly kind: 'each'; readonly handle: (message: Message, context: RunContext) => unknown }
+  | { readonly kind: 'batch'; readonly handle: (messages: readonly Message[], context: RunContext) => unknown }
+
+export interface BatchRunOptions {
+  readonly plan: PipelinePlan
+  readonly work: Work
+  readonly definition: QueueDefinition | undefined
+  readonly connection: BatchConnection
+  readonly settlement: Settlement
+  readonly crashLimit: number
+  /** Crash evidence against messages of this batch: then they run one by one, each recorded alone. */
+  readonly crashes: ReadonlyMap<string, number>
+  readonly recordAlone: (message: DeliveredMessage) => Promise<void>
+  /** Interrupts a statement that runs on the server. */
+  readonly cancel: () => Promise<void>
+  readonly stop: AbortSignal
+}
+
+/**
+ * Runs the handlers of one batch, one after another on its connection, and adds what becomes of each message to the
+ * settlement. Messages that it does not reach (the time is up, an earlier one of their key failed, the pipeline stops)
+ * are left as they were.
+ */
+export class BatchRun {
+  readonly #options: BatchRunOptions
+  readonly #blockedKeys = new Set<string>()
+  readonly #startedAt = performance.now()
+
+  constructor(options: BatchRunOptions) {
+    this.#options = options
+  }
+
+  async run(messages: readonly DeliveredMessage[]): Promise<void> {
+    const { work, crashes } = this.#options
+    const fit: DeliveredMessage[] = []
+    for (const message of messages) if (await this.#mayRun(message)) fit.push(message)
+    if (work.kind === 'batch' && crashes.size === 0) await this.#runTogether(fit)
+    else for (const message of fit) await this.#runAlone(message)
+  }
+
+  /** Buries messages that killed their process too often, or whose payload no longer fits its schema. */
+  async #mayRun(message: DeliveredMessage): Promise<boolean> {
+    const { crashes, crashLimit, settlement, definition } = this.#options
+    const deaths = crashes.get(message.id) ?? 0
+    if (deaths >= crashLimit) {
+      this.#settle(message, { kind: 'deadLetter', reason: `crashed: ${deaths} processes died with this message in hand` })
+      return false
+    }
+    if (definition?.schema === undefined) return true
+    try {
+      const checked = await validatePayload(definition, message.payload)
+      if ('value' in checked) {
+        message.accept(checked.value)
+        return true
+      }
+      settlement.add(message, { kind: 'deadLetter', reason: 'the payload does not fit its schema', error: checked.issues })
+    } catch (error) {
+      this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
+    }
+    return false
+  }
+
+  async #runAlone(message: DeliveredMessage): Promise<void> {
+    const { plan, stop, crashes, recordAlone } = this.#options
+    if (stop.aborted || this.#blocked(message) || performance.now() - this.#startedAt >= plan.timeoutMs) return
+    if (crashes.size > 0) await recordAlone(message)
+    const { work } = this.#options
+    await this.#attempt([message], async (context) =>
+      work.kind === 'each'
+        ? [toOutcome(await work.handle(message, context))]
+        : toOutcomes(await work.handle([message], context), 1),
+    )
+  }
+
+  /** A whole batch in one call; if it throws, each of its messages in a call of its own. */
+  async #runTogether(messages: readonly DeliveredMessage[]): Promise<void> {
+    const { work, stop } = this.#options
+    if (messages.length === 0 || stop.aborted || work.kind !== 'batch') return
+    const done = await this.#attempt(messages, async (context) =>
+      toOutcomes(await work.handle(messages, context), messages.length),
+    )
+    if (!done) for (const message of messages) await this.#runAlone(message)
+  }
+
+  /**
+   * Calls the handler once. Returns false if it failed for several messages at once, so that none is to blame yet.
+   * Throws only if the batch's connection is of no more use.
+   */
+  async #attempt(
+    messages: readonly DeliveredMessage[],
+    call: (context: RunContext) => Promise<readonly Outcome[]>,
+  ): Promise<boolean> {
+    const { connection, plan, stop } = this.#options
+    const tx = new MessageTransaction(connection)
+    const deadline = new Deadline(plan.timeoutMs, stop)
+    const context = {
+      tx,
+      get signal() {
+        return deadline.signal
+      },
+    }
+    try {
+      const outcomes = await deadline.await(call(context))
+      const undone = messages.length === 1 && (outcomes[0]?.kind === 'retry' || outcomes[0]?.kind === 'deadLetter')
+      await (undone ? tx.undo() : tx.keep())
+      for (const [at, message] of messages.entries()) this.#settle(message, outcomes[at] ?? { kind: 'ack' })
+      return true
+    } catch (error) {
+      if (tx.busy) await this.#options.cancel()
+      if (connection.lost !== undefined) throw connection.lost
+      await tx.undo()
+      if (isSluiceError(error, 'STOPPED')) return true
+      const timedOut = isSluiceError(error, 'HANDLER_TIMEOUT')
+      if (messages.length > 1 && !timedOut) return false
+      for (const message of messages) this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
+      return true
+    }
+  }
+
+  #settle(message: DeliveredMessage, outcome: Outcome, error?: unknown): void {
+    const holdsBack = this.#options.settlement.add(message, outcome, error)
+    const key = this.#keyOf(message)
+    if (holdsBack && key !== undefined) this.#blockedKeys.add(key)
+  }
+
+  #blocked(message: DeliveredMessage): boolean {
+    const key = this.#keyOf(message)
+    return key !== undefined && this.#blockedKeys.has(key)
+  }
+
+  #keyOf(message: DeliveredMessage): string | undefined {
+    return message.orderingKey ?? (this.#options.plan.ordered ? '' : undefined)
+  }
+}

@@ -1,0 +1,73 @@
+import type { Headers, Message } from '../message.ts'
+import type { ClaimedRow } from '../table/claim.ts'
+
+/** A claimed row as a {@link Message}. JSON is parsed when it is read, because many handlers need only a part. */
+export class DeliveredMessage implements Message {
+  readonly row: ClaimedRow
+  readonly queue: string
+  readonly attempt: number
+  #payload: unknown
+  #parsed = false
+  #headers: Headers | undefined
+
+  /** `crashes`: how many processes died with it in hand. */
+  constructor(queue: string, row: ClaimedRow, crashes: number) {
+    this.queue = queue
+    this.row = row
+    this.attempt = row.attempt + crashes + 1
+  }
+
+  get id(): string {
+    return this.row.id
+  }
+
+  get type(): string | null {
+    return this.row.type
+  }
+
+  get schemaVersion(): number {
+    return this.row.schemaVersion
+  }
+
+  get payload(): unknown {
+    if (!this.#parsed) this.accept(JSON.parse(this.row.payload))
+    return this.#payload
+  }
+
+  get headers(): Headers {
+    this.#headers ??= JSON.parse(this.row.headers) as Headers
+    return this.#headers
+  }
+
+  get orderingKey(): string | null {
+    return this.row.orderingKey
+  }
+
+  get priority(): number {
+    return this.row.priority
+  }
+
+  get maxAttempts(): number | null {
+    return this.row.maxAttempts
+  }
+
+  get enqueuedAt(): Date {
+    return new Date(this.row.enqueuedUs / 1_000)
+  }
+
+  get dueAt(): Date {
+    return new Date(this.row.dueUs / 1_000)
+  }
+
+  /** Replaces the payload by its schema's output. */
+  accept(payload: unknown): void {
+    this.#payload = payload
+    this.#parsed = true
+  }
+
+  toJSON(): Record<string, unknown> {
+    const { id, queue, type, schemaVersion, payload, headers, orderingKey, priority, attempt, maxAttempts } = this
+    const { enqueuedAt, dueAt } = this
+    return { id, queue, type, schemaVersion, payload, headers, orderingKey, priority, attempt, maxAttempts, enqueuedAt, dueAt }
+  }
+}

@@ -1,0 +1,104 @@
+import { Observable, type Subscriber } from 'rxjs'
+import { SluiceError } from '../errors.ts'
+import type { Message, Outcome } from '../message.ts'
+import type { RunContext, Work } from './batch-run.ts'
+import { Delivery, type Settled } from './delivery.ts'
+import type { Producer } from './producer.ts'
+
+/** Makes a producer for a subscriber, once the process is connected; rejects if it cannot be. */
+export type StartProducer = (work: Work) => Promise<Producer>
+
+/**
+ * A queue as an Observable of deliveries, which the subscriber settles, and as an AsyncIterable of the same. Cold:
+ * every subscriber has a producer and a demand of its own. Messages of one batch come one after another, each when
+ * the one before is settled; batches run side by side.
+ *
+ * An error means that the pipeline cannot go on. It never completes by itself. Unsubscribing stops claiming and gives
+ * back what has not been emitted; deliveries already in hand may still be settled, until their time is up. Leaving a
+ * `for await` loop gives back all that is not settled at once.
+ */
+export class Deliveries<Payload> extends Observable<Delivery<Payload>> implements AsyncIterable<Delivery<Payload>> {
+  readonly #startProducer: StartProducer
+
+  constructor(startProducer: StartProducer) {
+    super((subscriber) => {
+      const feed = new Feed<Payload>(startProducer, subscriber)
+      return () => void feed.drain()
+    })
+    this.#startProducer = startProducer
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Delivery<Payload>, void, undefined> {
+    const arrived: Delivery<Payload>[] = []
+    let failure: { readonly error: unknown } | undefined
+    let changed = Promise.withResolvers<void>()
+    const feed = new Feed<Payload>(this.#startProducer, {
+      next: (delivery) => {
+        arrived.push(delivery)
+        changed.resolve()
+      },
+      error: (error: unknown) => {
+        failure = { error }
+        changed.resolve()
+      },
+    })
+    try {
+      for (;;) {
+        const next = arrived.shift()
+        if (next !== undefined) {
+          if (!next.signal.aborted) yield next
+          continue
+        }
+        if (failure !== undefined) throw failure.error
+        await changed.promise
+        changed = Promise.withResolvers<void>()
+      }
+    } finally {
+      await feed.stop()
+    }
+  }
+}
+
+/** One subscriber's producer. */
+class Feed<Payload> {
+  readonly #sink: Pick<Subscriber<Delivery<Payload>>, 'next' | 'error'>
+  readonly #producer: Promise<Producer | undefined>
+  #closed = false
+
+  constructor(startProducer: StartProducer, sink: Pick<Subscriber<Delivery<Payload>>, 'next' | 'error'>) {
+    this.#sink = sink
+    this.#producer = startProducer({ kind: 'each', handle: (message, context) => this.#deliver(message, context) }).then(
+      (producer) => producer,
+      (error: unknown) => {
+        if (!this.#closed) sink.error(error)
+        return undefined
+      },
+    )
+  }
+
+  async drain(): Promise<void> {
+    this.#closed = true
+    await (await this.#producer)?.drain()
+  }
+
+  async stop(): Promise<void> {
+    this.#closed = true
+    await (await this.#producer)?.stop()
+  }
+
+  /** Resolves with the outcome when the subscriber settles. After unsubscription nothing is emitted any more. */
+  async #deliver(message: Message, context: RunContext): Promise<Outcome> {
+    const settled = Promise.withResolvers<Outcome>()
+    let open = true
+    const settle = (how: Settled): boolean => {
+      if (!open || context.signal.aborted) return false
+      open = false
+      if ('error' in how) settled.reject(how.error)
+      else settled.resolve(how.outcome)
+      return true
+    }
+    if (this.#closed) throw new SluiceError('STOPPED', 'The subscriber is gone. The message is free for others')
+    this.#sink.next(new Delivery(message as Message<Payload>, context, settle))
+    return settled.promise
+  }
+}

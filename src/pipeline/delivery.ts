@@ -1,0 +1,62 @@
+import type { Duration } from '../duration.ts'
+
+import { deadLetter, type Message, type Outcome, retry, snooze } from '../message.ts'
+import type { HandlerTransaction } from './message-transaction.ts'
+
+/** How a delivery ended: by an outcome, or, if it failed, with the error for the retry policy. */
+export type Settled = { readonly outcome: Outcome } | { readonly error: unknown }
+
+/**
+ * A claimed message in the hands of a subscriber, who settles it: its row stays locked, and its place in the demand
+ * taken, until then. Each verb returns whether it settled the delivery: false if something else did before, such as
+ * the pipeline's timeout or its stop.
+ */
+export class Delivery<Payload = unknown> {
+  readonly message: Message<Payload>
+  /** The transaction in which the message will be removed. */
+  readonly tx: HandlerTransaction
+  readonly signal: AbortSignal
+  readonly #settle: (settled: Settled) => boolean
+
+  constructor(
+    message: Message<Payload>,
+    context: { readonly tx: HandlerTransaction; readonly signal: AbortSignal },
+    settle: (settled: Settled) => boolean,
+  ) {
+    this.message = message
+    this.tx = context.tx
+    this.signal = context.signal
+    this.#settle = settle
+  }
+
+  ack(): boolean {
+    return this.#settle({ outcome: { kind: 'ack' } })
+  }
+
+  retry(options?: { readonly after?: Duration; readonly error?: unknown }): boolean {
+    return this.#settle({ outcome: retry(options) })
+  }
+
+  snooze(options: { readonly after: Duration }): boolean {
+    return this.#settle({ outcome: snooze(options) })
+  }
+
+  deadLetter(reason: string, error?: unknown): boolean {
+    return this.#settle({ outcome: deadLetter(reason, error) })
+  }
+
+  /** Failed with an error: retry as the policy says. */
+  fail(error: unknown): boolean {
+    return this.#settle({ error })
+  }
+
+  /** Settles by an outcome as a handler returns it. */
+  settle(outcome: Outcome): boolean {
+    return this.#settle({ outcome })
+  }
+
+  toString(): string {
+    return `Delivery of message ${this.message.id} in ${this.message.queue}`
+  }
+}
+

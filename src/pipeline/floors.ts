@@ -1,0 +1,132 @@
+import type { ClaimedRow, PriorityFloor } from '../table/claim.ts'
+import { type OrderedClaim, type SlotPosition, WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
+
+/** A position in a priority's order of messages: due time, then id. */
+interface Position {
+  readonly dueUs: number
+  readonly id: string
+}
+
+const BOTTOM: Position = { dueUs: 0, id: '0' }
+const DEFAULT_PRIORITY = 5
+
+/**
+ * Where the claims of one process begin: below lie only rows that are gone, so a claim never walks over the dead rows
+ * that a pinned horizon keeps in the index. A floor is a hint that can be wrong, never a promise: rows that appear
+ * below it (late commits, another process's rollback, a clock set back) are found by the sweep, which starts at the
+ * bottom. It lives in memory because it has to go down again when a batch is rolled back.
+ *
+ * The technique is that of transferwise/tw-tkms ("earliest visible message").
+ */
+export class Floors {
+  readonly #priorities = new Map<number, Position>([[DEFAULT_PRIORITY, BOTTOM]])
+  readonly #slots = new Map<number, SlotFloor>()
+  readonly #wholeQueue = new SlotFloor(WHOLE_QUEUE_SLOT)
+  #lowered = 0
+  #turn = 0
+
+  /** Counts how often floors went down: a claim sent before one of these says nothing about the rows given back. */
+  get lowered(): number {
+    return this.#lowered
+  }
+
+  hasSlots(): boolean {
+    return this.#slots.size > 0
+  }
+
+  /** What was found when looking over the queue. Priorities are remembered, because an empty one costs one descent. */
+  learn(priorities: readonly number[], slots: readonly number[]): void {
+    for (const priority of priorities) {
+      if (!this.#priorities.has(priority)) this.#priorities.set(priority, BOTTOM)
+    }
+    for (const slot of this.#slots.keys()) {
+      if (!slots.includes(slot)) this.#slots.delete(slot)
+    }
+    for (const slot of slots) {
+      if (!this.#slots.has(slot)) this.#slots.set(slot, new SlotFloor(slot))
+    }
+  }
+
+  /** The priorities, first first; `bottom`: without floors. */
+  priorities(bottom: boolean): readonly PriorityFloor[] {
+    return [...this.#priorities.entries()]
+      .sort(([a], [b]) => a - b)
+      .map(([priority, floor]) => ({ priority, ...(bottom ? BOTTOM : floor) }))
+  }
+
+  /** The slots, starting one further at each call, so that none is served before the others for ever. */
+  slots(bottom: boolean): readonly SlotPosition[] {
+    const all = [...this.#slots.values()].map((floor) => floor.position(bottom))
+    this.#turn = all.length === 0 ? 0 : (this.#turn + 1) % all.length
+    return [...all.slice(this.#turn), ...all.slice(0, this.#turn)]
+  }
+
+  wholeQueue(bottom: boolean): SlotPosition {
+    return this.#wholeQueue.position(bottom)
+  }
+
+  /**
+   * Moves the floors to what a claim took. A claim from the bottom that came back full stopped early: what lies
+   * between its last row and the old floor has not been looked at, so the floor goes down to that row.
+   */
+  claimed(rows: readonly ClaimedRow[], claim: { bottom: boolean; full: boolean; lowered: number }): void {
+    const last = rows.at(-1)
+    if (last === undefined || claim.lowered !== this.#lowered) return
+    for (const row of rows) {
+      const floor = this.#priorities.get(row.priority) ?? BOTTOM
+      const mayGoDown = claim.bottom && claim.full && row === last
+      if (mayGoDown || isBelow(floor, row)) this.#priorities.set(row.priority, { dueUs: row.dueUs, id: row.id })
+    }
+  }
+
+  /** Notes where the live rows of slots begin; see {@link SlotFloor}. */
+  observed(claim: OrderedClaim): void {
+    for (const [slot, firstLive] of claim.firstLive) {
+      const floor = slot === WHOLE_QUEUE_SLOT ? this.#wholeQueue : this.#slots.get(slot)
+      floor?.observed(firstLive, claim.snapshot)
+    }
+  }
+
+  /** Rows given back: claims must see them again. */
+  lower(rows: readonly ClaimedRow[]): void {
+    this.#lowered += 1
+    for (const row of rows) {
+      if (row.slot !== null) continue
+      const floor = this.#priorities.get(row.priority) ?? BOTTOM
+      const before = { dueUs: row.dueUs, id: String(BigInt(row.id) - 1n) }
+      if (isBelow(before, floor)) this.#priorities.set(row.priority, before)
+    }
+  }
+}
+
+/**
+ * A slot's floor must be exact: to start above a message that is waiting would break its key's order. So it is the
+ * first live row that a claim saw, and only once every transaction that ran at that time has ended, because one of
+ * them may have taken a lower id and not committed. Then all below is gone, unless the later look still sees a row.
+ */
+class SlotFloor {
+  readonly #slot: number
+  #id = '0'
+  #candidate: { readonly id: string; readonly xmax: bigint } | undefined
+
+  constructor(slot: number) {
+    this.#slot = slot
+  }
+
+  position(bottom: boolean): SlotPosition {
+    return { slot: this.#slot, id: bottom ? '0' : this.#id }
+  }
+
+  observed(firstLive: string, snapshot: { readonly xmin: bigint; readonly xmax: bigint }): void {
+    if (this.#candidate === undefined) {
+      this.#candidate = { id: firstLive, xmax: snapshot.xmax }
+    } else if (snapshot.xmin >= this.#candidate.xmax) {
+      this.#id = BigInt(firstLive) < BigInt(this.#candidate.id) ? firstLive : this.#candidate.id
+      this.#candidate = { id: firstLive, xmax: snapshot.xmax }
+    }
+  }
+}
+
+function isBelow(a: Position, b: Position): boolean {
+  return a.dueUs < b.dueUs || (a.dueUs === b.dueUs && BigInt(a.id) < BigInt(b.id))
+}

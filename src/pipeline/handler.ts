@@ -1,0 +1,131 @@
+import type { EnqueueOptions } from '../enqueue/options.ts'
+import { expected, SluiceError } from '../errors.ts'
+import type { Message, Outcome } from '../message.ts'
+import type { PayloadOf, QueueDefinitions, QueueName } from '../queues.ts'
+import type { HandlerTransaction } from './message-transaction.ts'
+
+/** Enqueues in the handler's transaction: the message exists if and only if the handler's batch commits. */
+export type EnqueueInTransaction<Definitions extends QueueDefinitions | undefined = undefined> = <
+  Name extends QueueName<Definitions>,
+>(
+  queue: Name,
+  payload: PayloadOf<Definitions, Name>,
+  options?: EnqueueOptions,
+) => Promise<string>
+
+/** What a handler gets beside the message. */
+export interface HandlerContext<Definitions extends QueueDefinitions | undefined = undefined> {
+  /** The batch's transaction, for this handler. */
+  readonly tx: HandlerTransaction
+  /** Aborts when the handler has taken too long, or the pipeline is told to stop. Its `reason` is a SluiceError. */
+  readonly signal: AbortSignal
+  /** Which try this is, from 1. */
+  readonly attempt: number
+  readonly enqueue: EnqueueInTransaction<Definitions>
+}
+
+/**
+ * Handles one message. Return nothing (or `ack()`) when it is done; `retry()`, `snooze()` or `deadLetter()` otherwise.
+ * Throwing means: retry as the policy says. Whatever failed leaves no trace in the database.
+ */
+export type Handler<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined> = (
+  message: Message<Payload>,
+  context: HandlerContext<Definitions>,
+) => Outcome | void | Promise<Outcome | void>
+
+/** What a batch handler gets beside the messages. */
+export type BatchHandlerContext<Definitions extends QueueDefinitions | undefined = undefined> = Omit<
+  HandlerContext<Definitions>,
+  'attempt'
+>
+
+/**
+ * Handles a whole batch in one transaction. Return nothing when all are done, or one outcome per message, in their
+ * order; what was written is kept then. If it throws, all is rolled back, and each message is handled again in a
+ * batch of its own, so that only the one to blame fails.
+ */
+export type BatchHandler<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined> = (
+  messages: readonly Message<Payload>[],
+  context: BatchHandlerContext<Definitions>,
+) => readonly (Outcome | void)[] | void | Promise<readonly (Outcome | void)[] | void>
+
+const OUTCOMES: readonly string[] = ['ack', 'retry', 'snooze', 'deadLetter'] satisfies Outcome['kind'][]
+
+/** What a handler returned, as an outcome. @throws SluiceError OPTION_INVALID for anything else. */
+export function toOutcome(returned: unknown): Outcome {
+  if (returned === undefined) return { kind: 'ack' }
+  if (isOutcome(returned)) return returned
+  throw expected(
+    'OPTION_INVALID',
+    "The handler's result",
+    'nothing, ack(), retry(), snooze() or deadLetter()',
+    returned,
+    'A handler that only awaits its work returns nothing',
+  )
+}
+
+/** What a batch handler returned, as one outcome per message. @throws SluiceError OPTION_INVALID */
+export function toOutcomes(returned: unknown, count: number): readonly Outcome[] {
+  if (returned === undefined) return Array.from({ length: count }, () => ({ kind: 'ack' }))
+  if (Array.isArray(returned) && returned.length === count) return returned.map(toOutcome)
+  throw expected('OPTION_INVALID', "The batch handler's result", `nothing, or ${count} outcomes`, returned)
+}
+
+function isOutcome(value: unknown): value is Outcome {
+  return typeof value === 'object' && value !== null && 'kind' in value && OUTCOMES.includes(String(value.kind))
+}
+
+/**
+ * Waits for a handler, at most until its time is up or the pipeline stops. The handler cannot be killed: it goes on,
+ * with its signal aborted and its transaction closed, and what it does then no longer counts.
+ */
+export class Deadline {
+  readonly #timeoutMs: number
+  readonly #stop: AbortSignal
+  #controller: AbortController | undefined
+
+  constructor(timeoutMs: number, stop: AbortSignal) {
+    this.#timeoutMs = timeoutMs
+    this.#stop = stop
+  }
+
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController()
+    return this.#controller.signal
+  }
+
+  /** @throws SluiceError HANDLER_TIMEOUT, STOPPED, or what the work throws. */
+  async await<T>(work: Promise<T>): Promise<T> {
+    if (this.#stop.aborted) this.#abort(stopped())
+    const end = Promise.withResolvers<never>()
+    const give = (error: SluiceError) => {
+      this.#abort(error)
+      end.reject(error)
+    }
+    const onStop = () => give(stopped())
+    const timer = setTimeout(() => give(timedOut(this.#timeoutMs)), this.#timeoutMs)
+    this.#stop.addEventListener('abort', onStop)
+    try {
+      return await Promise.race([work, end.promise])
+    } finally {
+      clearTimeout(timer)
+      this.#stop.removeEventListener('abort', onStop)
+    }
+  }
+
+  #abort(error: SluiceError): void {
+    this.#controller ??= new AbortController()
+    this.#controller.abort(error)
+  }
+}
+
+function stopped(): SluiceError {
+  return new SluiceError('STOPPED', 'The pipeline was told to stop. The message is free for others')
+}
+
+function timedOut(timeoutMs: number): SluiceError {
+  return new SluiceError(
+    'HANDLER_TIMEOUT',
+    `The handler: expected to end within ${timeoutMs} ms, received no end. Raise timeoutMs, or pass its signal on`,
+  )
+}

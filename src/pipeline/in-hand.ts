@@ -1,0 +1,113 @@
+import type { Control } from '../connection/control.ts'
+import { type BatchRecord, type CrashCount, recordBatches } from '../table/worker.ts'
+
+/** The evidence against the messages of a batch: how many processes died with each in hand. Most are not in it. */
+export type Crashes = ReadonlyMap<string, number>
+
+const NONE: Crashes = new Map()
+
+/**
+ * Keeps the database's record of what this process has in hand. A batch is recorded before its first handler runs:
+ * the transaction of a process that dies leaves no trace, so something outside it must tell which messages it held.
+ * Batches that begin or end while a write is under way share the next one, so the cost is at most one small
+ * statement per batch, without WAL and without waiting for the disk.
+ */
+export class InHand {
+  readonly #control: Control
+  readonly #workerId: () => number
+  readonly #beforeRecord: () => Promise<void>
+  readonly #active = new Map<number, BatchRecord>()
+  #begun: { readonly record: BatchRecord; readonly resolve: (crashes: Crashes) => void; readonly reject: (error: unknown) => void }[] = []
+  #ended: number[] = []
+  #writing: Promise<void> | undefined
+  #tidy: NodeJS.Timeout | undefined
+  #nextId = 1
+
+  /** `beforeRecord` runs before evidence is read: the moment to look whether a worker has died. */
+  constructor(control: Control, workerId: () => number, beforeRecord: () => Promise<void>) {
+    this.#control = control
+    this.#workerId = workerId
+    this.#beforeRecord = beforeRecord
+    // A reaper may have taken our records for those of a dead worker while the connection was down.
+    control.onUp(async (execute) => {
+      await recordBatches(execute, this.#workerId(), [], [...this.#active.values()])
+    })
+  }
+
+  /** Records a batch and returns its number and the evidence. @throws SluiceError UNREACHABLE */
+  async begin(queue: string, messages: readonly { readonly id: string; readonly attempt: number }[]): Promise<BegunBatch> {
+    const record: BatchRecord = {
+      id: this.#nextId++,
+      queue,
+      messageIds: messages.map((message) => message.id),
+      attempts: messages.map((message) => message.attempt),
+    }
+    this.#active.set(record.id, record)
+    const crashes = await new Promise<Crashes>((resolve, reject) => {
+      this.#begun.push({ record, resolve, reject })
+      this.#write()
+    })
+    return { id: record.id, crashes }
+  }
+
+  /** The batch is settled or given back. Written with the next batch, or soon. */
+  end(id: number): void {
+    if (!this.#active.delete(id)) return
+    this.#ended.push(id)
+    this.#tidy ??= setTimeout(() => this.#write(), TIDY_MS)
+  }
+
+  /** Writes what is left. */
+  async stop(): Promise<void> {
+    this.#write()
+    await this.#writing
+  }
+
+  #write(): void {
+    clearTimeout(this.#tidy)
+    this.#tidy = undefined
+    if (this.#writing !== undefined || (this.#begun.length === 0 && this.#ended.length === 0)) return
+    this.#writing = this.#writeAll().finally(() => {
+      this.#writing = undefined
+    })
+  }
+
+  async #writeAll(): Promise<void> {
+    while (this.#begun.length > 0 || this.#ended.length > 0) {
+      const begun = this.#begun
+      const ended = this.#ended
+      this.#begun = []
+      this.#ended = []
+      try {
+        if (begun.length > 0) await this.#beforeRecord()
+        const found = await recordBatches(this.#control.execute, this.#workerId(), ended, begun.map(({ record }) => record))
+        for (const { record, resolve } of begun) resolve(evidenceFor(record, found))
+      } catch (error) {
+        for (const { record, reject } of begun) {
+          this.#active.delete(record.id)
+          reject(error)
+        }
+        // Lost with the connection: the worker registers anew and starts from its active batches.
+        if (begun.length === 0) return
+      }
+    }
+  }
+}
+
+export interface BegunBatch {
+  readonly id: number
+  readonly crashes: Crashes
+}
+
+/** An ended batch stands in `sluice.in_flight` for this long at most if no other begins. */
+const TIDY_MS = 20
+
+function evidenceFor(record: BatchRecord, found: readonly CrashCount[]): Crashes {
+  if (found.length === 0) return NONE
+  const ids = new Set(record.messageIds)
+  return new Map(
+    found
+      .filter((count) => count.queue === record.queue && ids.has(count.messageId))
+      .map((count) => [count.messageId, count.crashes]),
+  )
+}

@@ -1,0 +1,130 @@
+import type { Transaction } from 'kysely'
+import type pg from 'pg'
+import { executeOn } from '../connection/open-client.ts'
+import { SluiceError } from '../errors.ts'
+import type { Execute } from '../table/statement.ts'
+import type { BatchConnection } from './batch-connection.ts'
+import { kyselyOn } from './batch-kysely.ts'
+import { guardClient } from './guarded-client.ts'
+
+/**
+ * The batch's transaction as a handler gets it. What the handler writes through it commits together with the removal
+ * of the message, or not at all. It may be given to `sluice.enqueue`, and ends with the handler.
+ */
+export interface HandlerTransaction {
+  /** The `pg` client. Everything but BEGIN, COMMIT, ROLLBACK and cursors; savepoints are fine. */
+  readonly client: pg.ClientBase
+  /** A Kysely transaction on that client. */
+  kysely<Database>(): Transaction<Database>
+  /** Runs one statement: short for `client.query`. */
+  query<Row extends pg.QueryResultRow>(sql: string, params?: readonly unknown[]): Promise<pg.QueryResult<Row>>
+}
+
+/** How `enqueue` recognises a transaction of ours. */
+const EXECUTE: unique symbol = Symbol.for('sluice.execute')
+
+const SAVEPOINT = 'sluice_message'
+
+/**
+ * A batch's connection, lent to one handler. The savepoint is set when the handler first uses it, so one that never
+ * does costs nothing; a failed handler is rolled back to it, leaves no trace, and its siblings commit.
+ */
+export class MessageTransaction implements HandlerTransaction {
+  readonly #connection: BatchConnection
+  #client: pg.ClientBase | undefined
+  #kysely: Transaction<unknown> | undefined
+  #open = true
+  #savepoint = false
+  #pending = 0
+  #idle: (() => void) | undefined
+  #violation: SluiceError | undefined
+
+  constructor(connection: BatchConnection) {
+    this.#connection = connection
+  }
+
+  get client(): pg.ClientBase {
+    this.#client ??= guardClient(this.#connection.client, {
+      beforeQuery: () => this.#beforeQuery(),
+      onViolation: (error) => {
+        this.#violation ??= error
+      },
+      onPending: (change) => {
+        this.#pending += change
+        if (this.#pending === 0) this.#idle?.()
+      },
+    })
+    return this.#client
+  }
+
+  kysely<Database>(): Transaction<Database> {
+    this.#kysely ??= kyselyOn<unknown>(this.client)
+    return this.#kysely as Transaction<Database>
+  }
+
+  query<Row extends pg.QueryResultRow>(sql: string, params: readonly unknown[] = []): Promise<pg.QueryResult<Row>> {
+    return this.client.query<Row>(sql, [...params])
+  }
+
+  get [EXECUTE](): Execute {
+    return executeOn(this.client)
+  }
+
+  /** Whether a statement of the handler's is running on the server. */
+  get busy(): boolean {
+    return this.#pending > 0
+  }
+
+  /**
+   * Ends the loan and keeps what was written.
+   *
+   * @throws SluiceError TRANSACTION_CONTROL if the handler tried to end the transaction; TRANSACTION_FAILED if a
+   * statement failed and the handler went on as if nothing had happened. Then {@link undo} is due.
+   */
+  async keep(): Promise<void> {
+    await this.#close()
+    if (this.#violation !== undefined) throw this.#violation
+    if (!this.#savepoint) return
+    try {
+      await this.#connection.client.query(`RELEASE SAVEPOINT ${SAVEPOINT}`)
+    } catch (cause) {
+      throw new SluiceError(
+        'TRANSACTION_FAILED',
+        'A statement failed in the transaction, and the handler returned as if it had not. ' +
+          'Let the error out, or wrap the statement in a savepoint and roll back to it',
+        { cause },
+      )
+    }
+  }
+
+  /** Ends the loan and rolls back what was written. */
+  async undo(): Promise<void> {
+    await this.#close()
+    if (!this.#savepoint) return
+    await Promise.all([
+      this.#connection.client.query(`ROLLBACK TO SAVEPOINT ${SAVEPOINT}`),
+      this.#connection.client.query(`RELEASE SAVEPOINT ${SAVEPOINT}`),
+    ])
+  }
+
+  /** From here on the handler's statements are refused; resolves when those already sent are answered. */
+  async #close(): Promise<void> {
+    this.#open = false
+    if (this.#pending === 0) return
+    await new Promise<void>((resolve) => {
+      this.#idle = resolve
+    })
+  }
+
+  #beforeQuery(): void {
+    if (!this.#open) {
+      throw new SluiceError(
+        'TRANSACTION_CLOSED',
+        "The handler's transaction ended with the handler: expected no statement after it, received one. Await every statement",
+      )
+    }
+    if (this.#savepoint) return
+    this.#savepoint = true
+    this.#connection.client.query(`SAVEPOINT ${SAVEPOINT}`).catch(() => undefined)
+  }
+}

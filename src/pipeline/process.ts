@@ -1,0 +1,80 @@
+import { Observable, type OperatorFunction } from 'rxjs'
+import { integer } from '../config.ts'
+import type { Message, Outcome } from '../message.ts'
+import type { Delivery } from './delivery.ts'
+import { toOutcome } from './handler.ts'
+import type { HandlerTransaction } from './message-transaction.ts'
+
+/** What became of a delivery: its outcome, or the error with which its handler failed. */
+export type Processed<Payload> = { readonly message: Message<Payload> } & (
+  | { readonly outcome: Outcome }
+  | { readonly error: unknown }
+)
+
+/** A handler of single deliveries, as for a pipeline. */
+export type DeliveryHandler<Payload> = (
+  message: Message<Payload>,
+  context: { readonly tx: HandlerTransaction; readonly signal: AbortSignal },
+) => Outcome | void | Promise<Outcome | void>
+
+/**
+ * Handles deliveries and settles them, `concurrency` at a time. Failures are data: a handler that throws fails its
+ * delivery, and the stream goes on. Completes when the source has completed and all in hand is settled.
+ *
+ * It keeps a list of its own instead of using `mergeMap`, which hangs when thousands of inner observables complete
+ * synchronously (ReactiveX/rxjs#7334); what waits in it is bounded by the source's demand.
+ *
+ * @param options.concurrency handlers at a time. @default as many as the source's demand allows
+ *
+ * @example sluice.deliveries('emails', { demand: 8 }).pipe(process(send)).subscribe()
+ */
+export function process<Payload>(
+  handle: DeliveryHandler<Payload>,
+  options: { readonly concurrency?: number } = {},
+): OperatorFunction<Delivery<Payload>, Processed<Payload>> {
+  const concurrency =
+    options.concurrency === undefined ? Number.POSITIVE_INFINITY : integer('process.concurrency', options.concurrency, 1, 1, 100_000)
+  return (source) =>
+    new Observable((subscriber) => {
+      const waiting: Delivery<Payload>[] = []
+      let running = 0
+      let completed = false
+      const pump = () => {
+        while (running < concurrency && waiting.length > 0) {
+          running += 1
+          void handleOne(waiting.shift()!, handle).then((result) => {
+            running -= 1
+            subscriber.next(result)
+            pump()
+          })
+        }
+        if (completed && running === 0) subscriber.complete()
+      }
+      return source.subscribe({
+        next: (delivery) => {
+          waiting.push(delivery)
+          pump()
+        },
+        error: (error: unknown) => subscriber.error(error),
+        complete: () => {
+          completed = true
+          pump()
+        },
+      })
+    })
+}
+
+async function handleOne<Payload>(
+  delivery: Delivery<Payload>,
+  handle: DeliveryHandler<Payload>,
+): Promise<Processed<Payload>> {
+  const { message } = delivery
+  try {
+    const outcome = toOutcome(await handle(message, { tx: delivery.tx, signal: delivery.signal }))
+    delivery.settle(outcome)
+    return { message, outcome }
+  } catch (error) {
+    delivery.fail(error)
+    return { message, error }
+  }
+}

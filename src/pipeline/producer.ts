@@ -1,0 +1,199 @@
+import { setMaxListeners } from 'node:events'
+import type pg from 'pg'
+import { Backoff, pause } from '../connection/backoff.ts'
+import type { Control } from '../connection/control.ts'
+import type { ClaimedRow } from '../table/claim.ts'
+import { type Report, toError } from '../telemetry.ts'
+import type { Scheduler, Waiter, WakeReason } from '../wake-up/scheduler.ts'
+import { BatchConnection } from './batch-connection.ts'
+import { Claimer, type Look, type SentClaim } from './claimer.ts'
+import type { PipelinePlan } from './options.ts'
+
+/** A claimed batch, to the one who handles it. */
+export interface ClaimedBatch {
+  readonly connection: BatchConnection
+  readonly look: Look
+  /** Aborts when the pipeline is told to stop. */
+  readonly stop: AbortSignal
+}
+
+export interface ProducerOptions {
+  readonly plan: PipelinePlan
+  readonly pool: pg.Pool
+  readonly control: Control
+  readonly scheduler: Scheduler
+  readonly serverVersion: () => number
+  readonly report: Report
+  /**
+   * Handles a batch and writes its settlement, but does not commit. Demand is the number of calls that have not
+   * returned: no row is claimed without one to spare.
+   */
+  readonly handle: (batch: ClaimedBatch) => Promise<HandledBatch>
+}
+
+/** A batch whose handlers have run. */
+export interface HandledBatch {
+  /** Sends the settlement; its answers may be awaited after COMMIT has been sent. */
+  readonly write: () => Promise<void>
+  /** The rows that it leaves as they were. */
+  readonly untouched: readonly ClaimedRow[]
+  /** The transaction has ended. */
+  readonly ended: (committed: boolean) => void
+}
+
+/**
+ * The demand-driven source of a pipeline (a producer in the sense of GenStage). It has one slot per batch that may be
+ * in flight; each claims, waits until its batch is settled, and claims again, sending the next claim right behind the
+ * COMMIT. A slot that finds nothing sleeps, and the last one to do so parks the queue with the scheduler.
+ */
+export class Producer implements Waiter {
+  readonly #options: ProducerOptions
+  readonly #claimer: Claimer
+  readonly #stop = new AbortController()
+  readonly #drain = new AbortController()
+  readonly #sleepers: (() => void)[] = []
+  #running: Promise<unknown> | undefined
+  #looking = 0
+  /** Something happened since the last look was sent. */
+  #again = false
+
+  constructor(options: ProducerOptions) {
+    this.#options = options
+    const { queue, batchSize, ordered } = options.plan
+    this.#claimer = new Claimer({ queue, batchSize, ordered, control: options.control })
+    setMaxListeners(0, this.#stop.signal, this.#drain.signal)
+  }
+
+  get queue(): string {
+    return this.#options.plan.queue
+  }
+
+  start(): void {
+    this.#options.scheduler.attach(this)
+    this.#again = true
+    const slots = Array.from({ length: this.#options.plan.concurrency }, (_, at) => this.#slot(at === 0))
+    this.#running = Promise.all(slots)
+  }
+
+  /** A hint that there may be something: the flag is set first, and cleared before the next claim is sent. */
+  wake(_reason: WakeReason): void {
+    this.#again = true
+    if (this.#looking === 0) this.#sleepers.pop()?.()
+  }
+
+  /** Claims no more, and resolves when all batches in flight are settled. */
+  async drain(): Promise<void> {
+    this.#drain.abort()
+    this.#options.scheduler.detach(this)
+    for (const sleeper of this.#sleepers.splice(0)) sleeper()
+    await this.#running
+  }
+
+  /** Aborts the handlers' signals, gives back what is not done, and resolves when all is over. */
+  async stop(): Promise<void> {
+    this.#stop.abort()
+    await this.drain()
+  }
+
+  async #slot(first: boolean): Promise<void> {
+    const backoff = new Backoff(100, 10_000)
+    let awake = first
+    while (!this.#draining) {
+      if (!awake) await this.#sleep()
+      if (this.#draining) return
+      try {
+        awake = await this.#session()
+        backoff.reset()
+      } catch (error) {
+        const retryInMs = backoff.next()
+        this.#options.report({ kind: 'claim.failed', queue: this.queue, error: toError(error), retryInMs })
+        await pause(retryInMs, this.#drain.signal)
+        awake = true
+      }
+    }
+  }
+
+  get #draining(): boolean {
+    return this.#drain.signal.aborted
+  }
+
+  async #sleep(): Promise<void> {
+    await new Promise<void>((resolve) => this.#sleepers.push(resolve))
+  }
+
+  /** Batch after batch on one connection, until a look finds nothing. Returns whether to look again at once. */
+  async #session(): Promise<boolean> {
+    const { pool, plan, serverVersion } = this.#options
+    const connection = await BatchConnection.acquire(pool)
+    try {
+      await connection.bound(plan.timeoutMs * 2 + SERVER_GRACE_MS, serverVersion())
+      let sent: SentClaim | undefined = this.#send(connection)
+      while (sent !== undefined) {
+        const look = await this.#take(connection, sent)
+        if (look.rows.length === 0 || this.#draining) {
+          this.#claimer.release(look.rows)
+          await connection.rollback()
+          return this.#foundNothing(look.nextDueMs)
+        }
+        this.#found(look.full)
+        sent = await this.#process(connection, look)
+      }
+      return false
+    } finally {
+      connection.release()
+    }
+  }
+
+  #send(connection: BatchConnection): SentClaim {
+    this.#again = false
+    this.#looking += 1
+    return this.#claimer.send(connection)
+  }
+
+  async #take(connection: BatchConnection, sent: SentClaim): Promise<Look> {
+    try {
+      return await this.#claimer.take(connection, sent)
+    } finally {
+      this.#looking -= 1
+    }
+  }
+
+  /** Handles, settles and commits one batch, and sends the next claim behind the COMMIT. */
+  async #process(connection: BatchConnection, look: Look): Promise<SentClaim | undefined> {
+    let handled: HandledBatch | undefined
+    let next: SentClaim | undefined
+    try {
+      handled = await this.#options.handle({ connection, look, stop: this.#stop.signal })
+      const written = handled.write()
+      const committed = connection.commit()
+      if (!this.#draining) next = this.#send(connection)
+      await Promise.all([written, committed])
+    } catch (error) {
+      if (next !== undefined) this.#looking -= 1
+      this.#claimer.release(look.rows)
+      handled?.ended(false)
+      const messages = look.rows.length
+      this.#options.report({ kind: 'batch.released', queue: this.queue, messages, error: toError(error) })
+      throw error
+    }
+    if (handled.untouched.length > 0) this.#claimer.release(handled.untouched)
+    handled.ended(true)
+    return next
+  }
+
+  #found(full: boolean): void {
+    const { scheduler } = this.#options
+    if (this.#sleepers.length === 0) scheduler.unpark(this)
+    else if (full || this.#again) this.#sleepers.pop()?.()
+    else scheduler.park(this, null)
+  }
+
+  #foundNothing(nextDueMs: number | null): boolean {
+    if (this.#again) return true
+    if (this.#looking === 0 && !this.#draining) this.#options.scheduler.park(this, nextDueMs)
+    return false
+  }
+}
+
+/** The server ends a transaction this long after the process should have. */
+const SERVER_GRACE_MS = 5_000

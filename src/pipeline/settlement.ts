@@ -1,0 +1,144 @@
+import type { Outcome } from '../message.ts'
+import {
+  ackMessages,
+  buryMessages,
+  type Dead,
+  forgetCrashes,
+  type HeldKey,
+  holdKeys,
+  type Postponed,
+  postponeMessages,
+} from '../table/settle.ts'
+import type { Execute } from '../table/statement.ts'
+import { type Report, type SluiceEvent, toError } from '../telemetry.ts'
+import { WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
+import type { DeliveredMessage } from './delivered-message.ts'
+import type { PipelinePlan } from './options.ts'
+import { FALLBACK_RETRY_MS } from './retry-policy.ts'
+
+export interface SettlementOptions {
+  readonly plan: PipelinePlan
+  /** The database's clock now, in microseconds since 1970. */
+  readonly nowUs: () => number
+  readonly report: Report
+}
+
+/** How many messages of a batch met which end. */
+export interface SettledCounts {
+  readonly acked: number
+  readonly retried: number
+  readonly snoozed: number
+  readonly dead: number
+}
+
+/**
+ * Collects what becomes of a batch's messages and writes it in the batch's transaction. A message that is not in it
+ * stays as it was, and is free again when the transaction ends.
+ */
+export class Settlement {
+  readonly #options: SettlementOptions
+  readonly #acked: string[] = []
+  readonly #postponed: Postponed[] = []
+  readonly #dead: Dead[] = []
+  readonly #held: HeldKey[] = []
+  readonly #acquitted: string[] = []
+  readonly #settled = new Set<string>()
+  readonly #events: SluiceEvent[] = []
+  #snoozed = 0
+
+  constructor(options: SettlementOptions) {
+    this.#options = options
+  }
+
+  get counts(): SettledCounts {
+    const retried = this.#postponed.length - this.#snoozed
+    return { acked: this.#acked.length, retried, snoozed: this.#snoozed, dead: this.#dead.length }
+  }
+
+  has(id: string): boolean {
+    return this.#settled.has(id)
+  }
+
+  /** Records an outcome; `error` is what the retry policy gets to see. Returns whether the message holds its key back. */
+  add(message: DeliveredMessage, outcome: Outcome, error?: unknown): boolean {
+    this.#settled.add(message.id)
+    if (message.attempt > message.row.attempt + 1) this.#acquitted.push(message.id)
+    switch (outcome.kind) {
+      case 'ack':
+        this.#acked.push(message.id)
+        return false
+      case 'snooze':
+        this.#snoozed += 1
+        this.#postpone(message, message.row.attempt, null, outcome.afterMs)
+        return true
+      case 'deadLetter':
+        this.#bury(message, outcome.reason, outcome.error ?? null)
+        return false
+      case 'retry':
+        return this.#retry(message, outcome.error ?? 'The handler asked for a retry', outcome.afterMs, error)
+    }
+  }
+
+  /** Reports what happened to the messages, once it is true. */
+  reportAll(): void {
+    for (const event of this.#events) this.#options.report(event)
+  }
+
+  /** Sends the statements, none if there is nothing to settle, without waiting in between. */
+  async write(execute: Execute): Promise<void> {
+    const { plan, nowUs } = this.#options
+    const now = Math.floor(nowUs())
+    const sent: Promise<void>[] = []
+    if (this.#acked.length > 0) sent.push(ackMessages(execute, plan.queue, this.#acked))
+    if (this.#postponed.length > 0) sent.push(postponeMessages(execute, plan.queue, this.#postponed, now))
+    if (this.#held.length > 0) sent.push(holdKeys(execute, plan.queue, this.#held, now))
+    if (this.#dead.length > 0) sent.push(buryMessages(execute, plan.queue, this.#dead))
+    if (this.#acquitted.length > 0) sent.push(forgetCrashes(execute, plan.queue, this.#acquitted))
+    await Promise.all(sent)
+  }
+
+  #retry(message: DeliveredMessage, text: string, afterMs: number | undefined, error: unknown): boolean {
+    const { plan } = this.#options
+    const most = message.maxAttempts ?? plan.maxAttempts
+    if (message.attempt >= most) {
+      this.#bury(message, `failed ${message.attempt} of ${most} attempts`, text)
+      return false
+    }
+    const retryInMs = afterMs ?? this.#delayByPolicy(message, error)
+    this.#postpone(message, message.attempt, text, retryInMs)
+    const { id, attempt } = message
+    this.#events.push({ kind: 'message.failed', queue: plan.queue, id, attempt, error: text, retryInMs })
+    return true
+  }
+
+  #delayByPolicy(message: DeliveredMessage, error: unknown): number {
+    const { plan, report } = this.#options
+    try {
+      const ms = plan.retry(message.attempt, error)
+      if (ms >= 0 && Number.isFinite(ms)) return ms
+      throw new TypeError(`expected milliseconds from 0, received ${ms}`)
+    } catch (thrown) {
+      report({ kind: 'retryPolicy.failed', queue: plan.queue, id: message.id, error: toError(thrown) })
+      return FALLBACK_RETRY_MS
+    }
+  }
+
+  #postpone(message: DeliveredMessage, attempt: number, error: string | null, afterMs: number): void {
+    const dueUs = Math.ceil(this.#options.nowUs() + afterMs * 1_000)
+    this.#postponed.push({ id: message.id, dueUs, attempt, error })
+    const { slot, orderingKey } = message.row
+    if (slot === null && !this.#options.plan.ordered) return
+    this.#held.push({
+      slot: slot ?? WHOLE_QUEUE_SLOT,
+      orderingKey: orderingKey ?? '',
+      messageId: message.id,
+      untilUs: dueUs,
+    })
+  }
+
+  #bury(message: DeliveredMessage, reason: string, error: string | null): void {
+    this.#dead.push({ id: message.id, attempt: message.attempt, reason, error })
+    const { id, attempt } = message
+    this.#events.push({ kind: 'message.dead', queue: this.#options.plan.queue, id, attempt, reason })
+  }
+}

@@ -1,0 +1,191 @@
+import type { Observable } from 'rxjs'
+import { checkKeys, resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
+import { type EnqueueContext, enqueueMany, enqueueOne, type MessageToEnqueue, ownTransaction } from './enqueue/enqueue.ts'
+import type { EnqueueOptions } from './enqueue/options.ts'
+import { type MigrateResult, migrate } from './migrate.ts'
+import { BatchConnection } from './pipeline/batch-connection.ts'
+import type { Work } from './pipeline/batch-run.ts'
+import { createConsumer } from './pipeline/consumer.ts'
+import { Deliveries } from './pipeline/deliveries.ts'
+import { type PipelineOptions, resolvePipeline } from './pipeline/options.ts'
+import { Pipeline, type PipelineSubscription } from './pipeline/pipeline.ts'
+import type { Producer } from './pipeline/producer.ts'
+import { checkQueueName, type OutputOf, type PayloadOf, type QueueDefinitions, type QueueName } from './queues.ts'
+import type { Execute } from './table/statement.ts'
+import { createTelemetry, type SluiceEvent } from './telemetry.ts'
+import { createBatchPool, Worker } from './worker.ts'
+import { integer } from './config.ts'
+
+/** How `deliveries` consumes its queue. */
+export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> {
+  /** The most messages locked at a time, settled or not, 1 to 1,000. */
+  readonly demand: number
+  /** How many of them share a transaction; those come one after another. @default 1 */
+  readonly batchSize?: number | undefined
+}
+
+/**
+ * Makes a Sluice. It connects when something is consumed, or enqueued with `ownTransaction`: to enqueue in one's own
+ * transaction it needs no connection of its own.
+ *
+ * @example
+ * const sluice = createSluice({ connection: process.env.DATABASE_URL, queues: { emails: { schema: Email } } })
+ * await db.transaction().execute(async (tx) => {
+ *   await tx.insertInto('user').values(user).execute()
+ *   await sluice.enqueue(tx, 'emails', { to: user.email })
+ * })
+ * sluice.pipeline('emails').handle(async (message) => send(message.payload)).subscribe()
+ *
+ * @throws SluiceError CONFIG_INVALID, OPTION_INVALID
+ */
+export function createSluice<const Definitions extends QueueDefinitions | undefined = undefined>(
+  options: SluiceOptions<Definitions>,
+): Sluice<Definitions> {
+  return new Sluice(resolveConfig(options))
+}
+
+export class Sluice<Definitions extends QueueDefinitions | undefined = undefined> implements AsyncDisposable {
+  /** Give this instead of a transaction to enqueue in one of Sluice's own, committed when `enqueue` returns. */
+  readonly ownTransaction: typeof ownTransaction = ownTransaction
+  /** Everything that happens in this process. */
+  readonly events: Observable<SluiceEvent>
+  readonly #config: SluiceConfig
+  readonly #telemetry = createTelemetry()
+  readonly #pool: ReturnType<typeof createBatchPool>
+  readonly #worker: Worker
+  readonly #subscriptions = new Set<PipelineSubscription>()
+  readonly #producers = new Set<Producer>()
+
+  constructor(config: SluiceConfig) {
+    for (const name of Object.keys(config.definitions ?? {})) checkQueueName(name, undefined)
+    this.#config = config
+    this.events = this.#telemetry.events
+    this.#pool = createBatchPool(config)
+    this.#worker = new Worker(config, this.#pool, this.#telemetry.report)
+  }
+
+  /**
+   * Enqueues one message in the caller's open transaction, and returns its id. `tx` is a `pg` client, a Kysely,
+   * Knex, Drizzle, TypeORM or Prisma transaction, a postgres.js transaction, or a handler's `tx`.
+   *
+   * @throws SluiceError NOT_IN_TRANSACTION and others; nothing is written then.
+   */
+  enqueue<Name extends QueueName<Definitions>>(
+    tx: unknown,
+    queue: Name,
+    payload: PayloadOf<Definitions, Name>,
+    options?: EnqueueOptions,
+  ): Promise<string> {
+    return enqueueOne(this.#enqueueContext, tx, queue, payload, options)
+  }
+
+  /** Enqueues many messages by one statement, and returns their ids in order. */
+  enqueueMany<Name extends QueueName<Definitions>>(
+    tx: unknown,
+    queue: Name,
+    messages: readonly MessageToEnqueue<PayloadOf<Definitions, Name>>[],
+  ): Promise<string[]> {
+    return enqueueMany(this.#enqueueContext, tx, queue, messages)
+  }
+
+  /** A pipeline that handles the messages of a queue: give it a handler, then `subscribe()`. */
+  pipeline<Name extends QueueName<Definitions>>(
+    queue: Name,
+    options: PipelineOptions = {},
+  ): Pipeline<OutputOf<Definitions, Name>, Definitions> {
+    const name = checkQueueName(queue, this.#config.definitions)
+    const plan = resolvePipeline(name, options)
+    return new Pipeline(name, {
+      startProducer: (work) => this.#startProducer(plan, work),
+      events: this.events,
+      report: this.#telemetry.report,
+      opened: (subscription) => this.#subscriptions.add(subscription),
+      closed: (subscription) => this.#subscriptions.delete(subscription),
+    })
+  }
+
+  /** A queue as an Observable, and an AsyncIterable, of deliveries that the subscriber settles. */
+  deliveries<Name extends QueueName<Definitions>>(
+    queue: Name,
+    options: DeliveriesOptions,
+  ): Deliveries<OutputOf<Definitions, Name>> {
+    const name = checkQueueName(queue, this.#config.definitions)
+    checkKeys('deliveries', options, ['demand', 'batchSize', 'timeout', 'timeoutMs', 'retry', 'maxAttempts', 'ordered'])
+    const { demand, ...rest } = options
+    const most = integer('deliveries.demand', demand, 1, 1, 1_000)
+    const batchSize = integer('deliveries.batchSize', options.batchSize, 1, 1, most)
+    const plan = resolvePipeline(name, { ...rest, batchSize, concurrency: Math.floor(most / batchSize) })
+    return new Deliveries((work) => this.#startProducer(plan, work))
+  }
+
+  /**
+   * Connects and checks the schema, so that a wrong configuration shows at once. The first `subscribe()` does the same.
+   *
+   * @throws SluiceError UNREACHABLE within the connect timeout, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
+   * SERVER_TOO_OLD
+   */
+  async start(): Promise<void> {
+    await this.#worker.start()
+  }
+
+  /** Installs or upgrades the SQL schema; safe from many processes at once. */
+  async migrate(): Promise<MigrateResult> {
+    return migrate(this.#config.directConnection)
+  }
+
+  /** Drains all pipelines and closes all connections. @param options.timeoutMs of the drain. @default 30000 */
+  async stop(options: { readonly timeoutMs?: number } = {}): Promise<void> {
+    await Promise.all([...this.#subscriptions].map((subscription) => subscription.drain(options)))
+    await Promise.all([...this.#producers].map((producer) => producer.stop()))
+    await this.#worker.stop()
+    if (!this.#pool.ended) await this.#pool.end()
+    this.#telemetry.close()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop()
+  }
+
+  async #startProducer(plan: ReturnType<typeof resolvePipeline>, work: Work): Promise<Producer> {
+    await this.#worker.start()
+    const producer = createConsumer(this.#worker.runtime, plan, this.#config.definitions?.[plan.queue], this.#withEnqueue(work))
+    this.#producers.add(producer)
+    producer.start()
+    return producer
+  }
+
+  /** Adds to the handlers' context what needs the names and schemas of the queues. */
+  #withEnqueue(work: Work): Work {
+    const extend = (context: { readonly tx: unknown }) =>
+      Object.assign(context, {
+        enqueue: (queue: string, payload: unknown, options?: EnqueueOptions) =>
+          enqueueOne(this.#enqueueContext, context.tx, queue, payload, options),
+      })
+    return work.kind === 'each'
+      ? {
+          kind: 'each',
+          handle: (message, context) => work.handle(message, Object.assign(extend(context), { attempt: message.attempt }) as never),
+        }
+      : { kind: 'batch', handle: (messages, context) => work.handle(messages, extend(context) as never) }
+  }
+
+  get #enqueueContext(): EnqueueContext {
+    return {
+      definitions: this.#config.definitions,
+      payloadLimitBytes: this.#config.payloadLimitBytes,
+      inOwnTransaction: (enqueue) => this.#inOwnTransaction(enqueue),
+    }
+  }
+
+  async #inOwnTransaction<T>(enqueue: (execute: Execute) => Promise<T>): Promise<T> {
+    const connection = await BatchConnection.acquire(this.#pool)
+    try {
+      connection.begin()
+      const result = await enqueue(connection.execute)
+      await connection.commit()
+      return result
+    } finally {
+      connection.release()
+    }
+  }
+}

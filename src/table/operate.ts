@@ -1,0 +1,36 @@
+import { type DeadLetterFilter, MATCHES, matchParams } from './dead-letters.ts'
+import { type Execute, numberOf, statement } from './statement.ts'
+
+/** Puts dead letters back, due now, their attempts from zero. Returns how many. */
+export async function redriveDeadLetters(execute: Execute, filter: DeadLetterFilter): Promise<number> {
+  return countOf(await execute(REDRIVE, [...matchParams(filter)]))
+}
+
+/** Deletes dead letters for good. Returns how many. */
+export async function deleteDeadLetters(execute: Execute, filter: DeadLetterFilter): Promise<number> {
+  return countOf(await execute(DELETE, [...matchParams(filter)]))
+}
+
+function countOf([row]: Awaited<ReturnType<Execute>>): number {
+  if (row === undefined) throw new TypeError('The server returned no count')
+  return numberOf(row, 'messages')
+}
+
+const REDRIVE = statement(
+  'dead_redrive',
+  `
+SELECT coalesce(sum(sluice.redrive(
+         chosen.queue, $2::bigint[], $3::text,
+         timestamptz 'epoch' + $4::bigint * interval '1 microsecond',
+         timestamptz 'epoch' + $5::bigint * interval '1 microsecond')), 0)::bigint AS messages
+FROM (SELECT DISTINCT d.queue FROM sluice.dead_letter d WHERE ${MATCHES}) chosen`,
+)
+
+const DELETE = statement(
+  'dead_delete',
+  `
+WITH gone AS (
+  DELETE FROM sluice.dead_letter d WHERE ${MATCHES} RETURNING 1
+)
+SELECT count(*) AS messages FROM gone`,
+)

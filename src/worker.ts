@@ -1,0 +1,119 @@
+import { hostname } from 'node:os'
+import pg from 'pg'
+import type { SluiceConfig } from './config.ts'
+import { Control } from './connection/control.ts'
+import { Reaper } from './maintenance/reaper.ts'
+import type { Runtime } from './pipeline/consumer.ts'
+import { InHand } from './pipeline/in-hand.ts'
+import { checkSchema, readServerVersion } from './table/schema.ts'
+import type { Execute } from './table/statement.ts'
+import { newWorkerId, registerWorker, unregisterWorker } from './table/worker.ts'
+import type { Report } from './telemetry.ts'
+import { VERSION } from './version.ts'
+import { Scheduler } from './wake-up/scheduler.ts'
+import { Watcher } from './wake-up/watcher.ts'
+
+/**
+ * What a process that consumes has once: the control and the listener connection, the scheduler, the record of
+ * batches in hand, the reaper, and the connections of the batches. Starts with the first pipeline.
+ */
+export class Worker {
+  readonly #config: SluiceConfig
+  readonly #report: Report
+  readonly #control: Control
+  readonly #scheduler: Scheduler
+  readonly #watcher: Watcher
+  readonly #reaper: Reaper
+  readonly runtime: Runtime
+  #id: number | undefined
+  #serverVersion = 0
+  #starting: Promise<void> | undefined
+
+  constructor(config: SluiceConfig, pool: pg.Pool, report: Report) {
+    const { directConnection, connectTimeoutMs, pollIntervalMs, crashLimit } = config
+    const workerId = () => this.#id ?? 0
+    this.#config = config
+    this.#report = report
+    const control = new Control({ connection: directConnection, connectTimeoutMs, report })
+    this.#control = control
+    control.onUp((execute) => this.#register(execute))
+    const scheduler = new Scheduler({ control, workerId, pollIntervalMs, listening: () => this.#watcher.listening })
+    this.#scheduler = scheduler
+    this.#watcher = new Watcher({
+      connection: directConnection,
+      connectTimeoutMs,
+      workerId,
+      report,
+      onNotification: (queue) => scheduler.notified(queue),
+      onUp: () => scheduler.wake('reconnect'),
+      onDown: () => scheduler.listenerDown(),
+    })
+    this.#reaper = new Reaper({ control, workerId, report })
+    const inHand = new InHand(control, workerId, () => this.#reaper.runIfStale())
+    control.onUp(async () => scheduler.wake('reconnect'))
+    const serverVersion = () => this.#serverVersion
+    this.runtime = { pool, control, scheduler, inHand, crashLimit, report, serverVersion }
+  }
+
+  /**
+   * Connects, checks the schema, and registers. Idempotent.
+   *
+   * @throws SluiceError UNREACHABLE, SERVER_TOO_OLD, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW
+   */
+  start(): Promise<void> {
+    this.#starting ??= this.#start().catch((error: unknown) => {
+      this.#starting = undefined
+      throw error
+    })
+    return this.#starting
+  }
+
+  /** Takes the worker off the books and closes what it opened. The pipelines must have ended. */
+  async stop(): Promise<void> {
+    if (this.#starting === undefined) return
+    await this.#starting.catch(() => undefined)
+    this.#reaper.stop()
+    await this.#watcher.stop()
+    await this.#scheduler.stop()
+    await this.runtime.inHand.stop()
+    if (this.#id !== undefined) await unregisterWorker(this.#control.execute, this.#id).catch(() => undefined)
+    await this.#control.stop()
+    this.#starting = undefined
+    this.#report({ kind: 'worker.stopped', workerId: this.#id ?? 0, name: this.#config.name })
+  }
+
+  async #start(): Promise<void> {
+    await this.#control.start()
+    this.#watcher.start()
+    this.#scheduler.start()
+    this.#reaper.start()
+    this.#report({ kind: 'worker.started', workerId: this.#id ?? 0, name: this.#config.name })
+  }
+
+  async #register(execute: Execute): Promise<void> {
+    await checkSchema(execute)
+    this.#serverVersion = await readServerVersion(execute)
+    this.#id ??= await newWorkerId(execute)
+    const identity = { name: this.#config.name, host: hostname(), pid: process.pid, version: VERSION }
+    await registerWorker(execute, this.#id, identity, this.#scheduler.queues)
+  }
+}
+
+/** The connections of batches, opened when needed and closed after ten idle seconds. */
+export function createBatchPool(config: SluiceConfig): pg.Pool {
+  const pool = new pg.Pool({
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
+    application_name: 'sluice',
+    ...config.connection,
+    pipeline: true,
+    connectionTimeoutMillis: config.connectTimeoutMs,
+    // The pipelines' concurrency is the limit.
+    max: Number.MAX_SAFE_INTEGER,
+    idleTimeoutMillis: 10_000,
+    allowExitOnIdle: true,
+  })
+  // An idle connection that breaks is replaced when one is needed.
+  pool.on('error', () => undefined)
+  return pool
+}
