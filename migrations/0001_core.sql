@@ -169,7 +169,7 @@ BEGIN
     (queue, payload, type, schema_version, headers, ordering_key, priority, due_at, max_attempts)
   VALUES
     (queue, payload, type, coalesce(schema_version, 1), coalesce(headers, '{}'), ordering_key, coalesce(priority, 5),
-     coalesce(deliver_at, clock_timestamp() + coalesce(delay, interval '0')), max_attempts)
+     greatest(deliver_at, clock_timestamp() + coalesce(delay, interval '0')), max_attempts)
   RETURNING id INTO message_id;
   RETURN message_id;
 END

@@ -115,5 +115,7 @@ export function createBatchPool(config: SluiceConfig): pg.Pool {
   })
   // An idle connection that breaks is replaced when one is needed.
   pool.on('error', () => undefined)
+  // A borrowed client without a listener would end the process when its connection breaks.
+  pool.on('connect', (client) => client.on('error', () => undefined))
   return pool
 }

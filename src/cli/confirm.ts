@@ -12,8 +12,15 @@ export function confirm(
       resolve(yes)
       lines.close()
     }
-    lines.once('close', () => resolve(false))
-    lines.once('SIGINT', () => answer(false))
-    lines.question(`${question} [y/N] `, (text) => answer(/^y(?:es)?$/i.test(text.trim())))
+    const noAnswer = () => {
+      lines.off('close', noAnswer)
+      output.write('\n')
+      answer(false)
+    }
+    lines.once('close', noAnswer).once('SIGINT', noAnswer)
+    lines.question(`${question} [y/N] `, (text) => {
+      lines.off('close', noAnswer)
+      answer(/^y(?:es)?$/i.test(text.trim()))
+    })
   })
 }

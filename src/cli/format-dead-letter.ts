@@ -8,7 +8,7 @@ import type { View } from './view.ts'
 export function formatDeadLetter(letter: DeadLetter, { paint }: View): string {
   const facts = factsOf(letter)
   const width = Math.max(...facts.map(([name]) => name.length))
-  const lines = facts.map(([name, value]) => `${paint('dim', name.padEnd(width))}   ${printable(value ?? '-')}`)
+  const lines = facts.map(([name, value]) => `${paint('dim', name.padEnd(width))}  ${printable(value ?? '-')}`)
   const sections = [
     ['headers', pretty(letter.headers)],
     ['payload', pretty(letter.payload)],

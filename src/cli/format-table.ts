@@ -19,7 +19,7 @@ export function formatTable<Row>(columns: readonly Column<Row>[], rows: readonly
   return draw(lines, aligns, view.width === undefined ? null : widthOfLast(lines, aligns, view.width))
 }
 
-const GAP = '   '
+const GAP = '  '
 const NARROWEST = 8
 
 function cellText<Row>({ cell, paint }: Column<Row>, row: Row): string {

@@ -16,7 +16,6 @@ export class BatchConnection {
   constructor(client: pg.PoolClient) {
     this.client = client
     this.execute = executeOn(client)
-    // A borrowed client without a listener ends the process when its connection breaks.
     client.on('error', this.#onError)
   }
 
@@ -77,7 +76,6 @@ export class BatchConnection {
   release(): void {
     const clean = this.#lost === undefined && this.client.getTransactionStatus() === 'I'
     this.client.off('error', this.#onError)
-    this.client.on('error', () => undefined)
     this.client.release(!clean)
   }
 

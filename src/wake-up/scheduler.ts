@@ -29,6 +29,7 @@ export class Scheduler {
   readonly #queues = new Map<string, WaitingQueue>()
   #timer: NodeJS.Timeout | undefined
   #polls = 0
+  #changed = false
   #polling: Promise<void> = Promise.resolve()
   #stopped = false
 
@@ -57,6 +58,7 @@ export class Scheduler {
   /** Makes the queue known to the poll and to `sluice.workers`. */
   attach(waiter: Waiter): void {
     this.#of(waiter.queue).waiters.add(waiter)
+    this.#changed = true
   }
 
   detach(waiter: Waiter): void {
@@ -68,6 +70,7 @@ export class Scheduler {
     if (queue.waiters.size === 0) {
       queue.close()
       this.#queues.delete(waiter.queue)
+      this.#changed = true
     }
   }
 
@@ -136,7 +139,9 @@ export class Scheduler {
     const started = performance.now()
     this.#polls += 1
     const names = [...this.#queues.keys()]
-    const polled = await pollQueues(control.execute, workerId(), names, this.#polls % HEARTBEAT_POLLS === 0).catch(() => [])
+    const heartbeat = this.#changed || this.#polls % HEARTBEAT_POLLS === 0
+    this.#changed = false
+    const polled = await pollQueues(control.execute, workerId(), names, heartbeat).catch(() => [])
     if (this.#stopped) return
     for (const queue of polled) this.#queues.get(queue.queue)?.polled(queue)
     if (this.#polls % FLAG_POLLS === 0) this.#each((queue) => queue.flag.othersMoved())
@@ -145,7 +150,7 @@ export class Scheduler {
   }
 }
 
-/** The worker's sign of life goes with every tenth poll. */
+/** The worker's sign of life goes with every tenth poll, and with the next when its queues have changed. */
 const HEARTBEAT_POLLS = 10
 /** If the process that waited for us has vanished, one of the others waits from here on. */
 const FLAG_POLLS = 10
