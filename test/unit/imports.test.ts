@@ -4,14 +4,15 @@ import { describe, expect, test } from 'vitest'
 
 /** A file may import from its own layer and from lower ones. Folders, or files by name. */
 const LAYERS: readonly (readonly string[])[] = [
-  ['errors', 'message', 'duration', 'executor-types', 'nearest', 'path-text'],
+  ['errors', 'message', 'duration', 'nearest', 'path-text', 'version'],
   ['config', 'queues', 'telemetry', 'server', 'server-process'],
-  ['connection'],
   ['table'],
+  ['connection'],
   ['enqueue', 'wake-up', 'migrate'],
   ['maintenance', 'pipeline'],
+  ['worker'],
   ['sluice'],
-  ['testing', 'cli', 'index'],
+  ['testing', 'demo', 'cli', 'index'],
 ]
 
 interface Source {
