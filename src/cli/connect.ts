@@ -3,7 +3,7 @@ import { openClient } from '../connection/open-client.ts'
 import { isSluiceError, SluiceError } from '../errors.ts'
 import { checkSchema } from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
-import { type DatabaseUrlSource, readDatabaseUrl, targetOf } from './database-url.ts'
+import { type DatabaseUrlSource, nameOfSource, readDatabaseUrl, targetOf } from './database-url.ts'
 import { errorLine } from './error-line.ts'
 
 const CONNECT_TIMEOUT_MS = 5_000
@@ -52,11 +52,10 @@ export async function connected<T>(command: Command, work: (config: CliConnectio
 }
 
 function unreachable(url: string, options: DatabaseUrlSource, error: SluiceError): SluiceError {
-  const where = options.databaseUrl === undefined ? 'DATABASE_URL' : '--database-url'
   const reason = error.cause === undefined ? error.message : errorLine(error.cause)
   return new SluiceError(
     'UNREACHABLE',
-    `Cannot connect to ${targetOf(url)}: ${reason}. Check ${where}, and that the server runs`,
+    `Cannot connect to ${targetOf(url)}: ${reason}. Check ${nameOfSource(options)}, and that the server runs`,
     { cause: error.cause },
   )
 }

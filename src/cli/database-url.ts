@@ -1,4 +1,6 @@
+import pg from 'pg'
 import { SluiceError } from '../errors.ts'
+import { errorLine } from './error-line.ts'
 
 /** Where to find the connection string: the command's options, and the environment. */
 export interface DatabaseUrlSource {
@@ -12,23 +14,20 @@ export interface DatabaseUrlSource {
  */
 export function readDatabaseUrl(options: DatabaseUrlSource, environment: NodeJS.ProcessEnv = process.env): string {
   const url = givenUrl(options, environment)
-  const where = options.databaseUrl === undefined ? 'DATABASE_URL' : '--database-url'
   if (url === undefined) {
     throw new SluiceError(
       'CONFIG_INVALID',
       'No database given. Set DATABASE_URL or --database-url, for example to postgres://user@localhost:5432/app',
     )
   }
-  if (!/^(?:postgres(?:ql)?:\/\/|socket:|\/)/i.test(url)) {
-    throw new SluiceError('CONFIG_INVALID', `${where}: expected a URL such as postgres://user@localhost:5432/app`)
-  }
-  if (/[/?#].*@/.test(afterScheme(url))) {
-    throw new SluiceError(
-      'CONFIG_INVALID',
-      `${where}: a user name, password or database name with one of the characters / ? # @ must have them percent-encoded: %2F %3F %23 %40`,
-    )
-  }
-  return url
+  const objection = objectionTo(url)
+  if (objection === undefined) return url
+  throw new SluiceError('CONFIG_INVALID', `${nameOfSource(options)}: ${objection}`)
+}
+
+/** Where the connection string comes from, for errors. */
+export function nameOfSource(options: DatabaseUrlSource): string {
+  return options.databaseUrl ? '--database-url' : 'DATABASE_URL'
 }
 
 /**
@@ -56,6 +55,22 @@ export function targetOf(url: string): string {
   const [user = ''] = before.slice(0, Math.max(0, at)).split(':')
   const place = before.slice(at + 1) || 'the default server'
   return user === '' ? place : `${user}@${place}`
+}
+
+function objectionTo(url: string): string | undefined {
+  if (!/^(?:postgres(?:ql)?:\/\/|socket:|\/)/i.test(url)) {
+    return 'expected a URL such as postgres://user@localhost:5432/app'
+  }
+  if (/[/?#].*@/.test(afterScheme(url))) {
+    return 'write / ? # @ inside of a user name, password or parameter as %2F %3F %23 %40'
+  }
+  try {
+    // Reads the URL, and does not connect.
+    new pg.Client({ connectionString: url })
+    return undefined
+  } catch (error) {
+    return errorLine(error)
+  }
 }
 
 function givenUrl(options: DatabaseUrlSource, environment: NodeJS.ProcessEnv): string | undefined {
