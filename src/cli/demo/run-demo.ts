@@ -1,5 +1,137 @@
-/** Runs the demonstration and returns the exit code. */
-export async function runDemo(_options: { readonly orders?: number; readonly json: boolean }): Promise<number> {
-  process.stderr.write('error: The demonstration is not part of this version yet.\n')
-  return 1
+import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import Table from 'cli-table3'
+import { type Kysely, sql } from 'kysely'
+import pg from 'pg'
+import { findServer } from '../../server.ts'
+import { type Audit, passed, takeAudit } from './audit.ts'
+import { takeOrders } from './order-service.ts'
+import { createProgress, progressIntervalMs } from './progress.ts'
+import { createTables, openShop, type ShopDatabase } from './shop.ts'
+import { WorkerPool } from './worker-pool.ts'
+
+export interface DemoOptions {
+  /** How many orders to take. @default 2000 */
+  readonly orders?: number | undefined
+  /** Print one JSON object last, and progress to stderr. */
+  readonly json: boolean
+}
+
+const WORKERS = 3
+
+/**
+ * Runs a small shop on Sluice: an order service, three worker processes, failures, a poison message and a killed
+ * worker; then lets SQL judge. Returns the exit code: 0 if nothing was lost, doubled or out of order.
+ */
+export async function runDemo({ orders = 2_000, json }: DemoOptions): Promise<number> {
+  const log = json ? process.stderr : process.stdout
+  log.write('Starting PostgreSQL …\n')
+  const server = await findServer()
+  const database = await createDatabase(server.url)
+  const shop = openShop(database.url)
+  const workers = new WorkerPool(database.url)
+  try {
+    await createTables(shop)
+    await workers.start(WORKERS)
+    const startedAt = performance.now()
+    await trade({ shop, workers, orders, log })
+    const seconds = (performance.now() - startedAt) / 1_000
+    const audit = await takeAudit(shop.db)
+    print(audit, seconds, log)
+    if (json) process.stdout.write(`${JSON.stringify(rounded(audit))}\n`)
+    return passed(audit) ? 0 : 1
+  } finally {
+    await workers.stop()
+    await shop.close()
+    await database.drop()
+    await server.stop()
+  }
+}
+
+interface Trade {
+  readonly shop: ReturnType<typeof openShop>
+  readonly workers: WorkerPool
+  readonly orders: number
+  readonly log: NodeJS.WriteStream
+}
+
+/** Takes the orders, kills a worker on the way, and waits until all messages are handled or dead. */
+async function trade({ shop, workers, orders, log }: Trade): Promise<void> {
+  const progress = createProgress(log)
+  let taken = 0
+  let killing: Promise<void> | undefined
+  const service = takeOrders(shop, {
+    orders,
+    durationMs: Math.min(12_000, orders * 2),
+    onOrder: () => {
+      taken += 1
+      if (taken === Math.ceil(orders / 2)) killing = workers.killOneInMidBatch()
+    },
+  })
+  for (let over = false; !over; ) {
+    const waiting = await countWaiting(shop.db)
+    const { handled, dead } = await countHandled(shop.db)
+    over = taken === orders && waiting === 0
+    progress.show({ orders: taken, ordersWanted: orders, handled, waiting, workers: workers.running, killed: workers.killed, dead })
+    if (!over) await Promise.race([sleep(progressIntervalMs(log)), failureOf(service)])
+  }
+  await Promise.all([service, killing])
+  progress.done()
+}
+
+/** Rejects when the promise does, and otherwise never ends. */
+function failureOf(promise: Promise<unknown>): Promise<never> {
+  return new Promise((_, reject) => {
+    promise.catch(reject)
+  })
+}
+
+async function countWaiting(db: Kysely<ShopDatabase>): Promise<number> {
+  const { rows } = await sql<{ waiting: number }>`
+    SELECT coalesce(sum(ready + scheduled + retrying + in_flight), 0)::integer AS waiting FROM ${sql.table('sluice.queues')}`.execute(db)
+  return rows[0]?.waiting ?? 0
+}
+
+async function countHandled(db: Kysely<ShopDatabase>): Promise<{ handled: number; dead: number }> {
+  const { rows } = await sql<{ handled: number; dead: number }>`
+    SELECT (SELECT count(*) FROM effect)::integer AS handled,
+           (SELECT count(*) FROM ${sql.table('sluice.dead_letters')})::integer AS dead`.execute(db)
+  return rows[0] ?? { handled: 0, dead: 0 }
+}
+
+async function createDatabase(url: string): Promise<{ readonly url: string; drop(): Promise<void> }> {
+  const name = `sluice_demo_${randomBytes(4).toString('hex')}`
+  const admin = async (statement: string) => {
+    const client = new pg.Client({ connectionString: url })
+    await client.connect()
+    await client.query(statement).finally(() => client.end())
+  }
+  await admin(`CREATE DATABASE ${name}`)
+  const own = new URL(url)
+  own.pathname = `/${name}`
+  return { url: own.href, drop: () => admin(`DROP DATABASE ${name} WITH (FORCE)`) }
+}
+
+function print(audit: Audit, seconds: number, log: NodeJS.WriteStream): void {
+  const table = new Table({ colAligns: ['left', 'right'], style: { head: [], border: [] } })
+  table.push(
+    ['orders committed', audit.orders],
+    ['messages enqueued', audit.enqueued],
+    ['messages handled', audit.handled],
+    ['effects written', audit.effects],
+    ['lost', audit.lost],
+    ['duplicated', audit.duplicated],
+    ['out of order', audit.outOfOrder],
+    ['retried', audit.retried],
+    ['dead-lettered', audit.deadLettered],
+    ['throughput', `${Math.round(audit.handled / seconds)}/s`],
+    ['latency p50', `${audit.p50Ms.toFixed(1)} ms`],
+    ['latency p99', `${audit.p99Ms.toFixed(1)} ms`],
+  )
+  const verdict = passed(audit) ? 'passed' : 'FAILED'
+  log.write(`${table.toString()}\nAudit ${verdict}: lost ${audit.lost}, duplicated ${audit.duplicated}. Taken by SQL after ${seconds.toFixed(1)} s.\n`)
+}
+
+function rounded({ outOfOrder: _, ...audit }: Audit): Omit<Audit, 'outOfOrder'> {
+  return { ...audit, p50Ms: Math.round(audit.p50Ms * 10) / 10, p99Ms: Math.round(audit.p99Ms * 10) / 10 }
 }

@@ -1,0 +1,59 @@
+import { type Kysely, sql } from 'kysely'
+import type { ShopDatabase } from './shop.ts'
+
+/** What the demo's database says at the end. Nothing of it is counted by the processes themselves. */
+export interface Audit {
+  /** Orders committed. */
+  readonly orders: number
+  /** Messages that their transactions enqueued. */
+  readonly enqueued: number
+  /** Messages with an effect, each counted once. */
+  readonly handled: number
+  /** Effects written. */
+  readonly effects: number
+  /** Messages of committed orders that have neither an effect nor a dead letter. */
+  readonly lost: number
+  /** Effects beyond the first of their message, and effects of orders that were rolled back. */
+  readonly duplicated: number
+  /** E-mails that came after a later one to the same customer. */
+  readonly outOfOrder: number
+  /** Messages that took more than one attempt. */
+  readonly retried: number
+  readonly deadLettered: number
+  readonly p50Ms: number
+  readonly p99Ms: number
+}
+
+/** Takes the audit by one SQL statement over the shop's tables and Sluice's public views. */
+export async function takeAudit(db: Kysely<ShopDatabase>): Promise<Audit> {
+  const { rows } = await sql<Audit>`
+    WITH message AS (
+      SELECT unnest(ARRAY["shippingMessage", "emailMessage"]) AS id FROM "order"
+    ), dead AS (
+      SELECT id FROM ${sql.table('sluice.dead_letters')}
+    ), email AS (
+      SELECT "orderId", max("orderId") OVER (PARTITION BY customer ORDER BY id) AS latest FROM effect WHERE queue = 'emails'
+    )
+    SELECT (SELECT count(*) FROM "order")::integer AS orders,
+           (SELECT count(*) FROM message)::integer AS enqueued,
+           (SELECT count(DISTINCT "messageId") FROM effect)::integer AS handled,
+           (SELECT count(*) FROM effect)::integer AS effects,
+           (SELECT count(*) FROM message m
+            WHERE NOT EXISTS (SELECT FROM effect e WHERE e."messageId" = m.id) AND m.id NOT IN (SELECT id FROM dead))::integer AS lost,
+           (SELECT count(*) - count(DISTINCT "messageId") FROM effect)::integer
+             + (SELECT count(*) FROM effect e WHERE NOT EXISTS (SELECT FROM message m WHERE m.id = e."messageId"))::integer AS duplicated,
+           (SELECT count(*) FROM email WHERE latest > "orderId")::integer AS "outOfOrder",
+           (SELECT count(DISTINCT "messageId") FROM effect WHERE attempt > 1)::integer AS retried,
+           (SELECT count(*) FROM dead)::integer AS "deadLettered",
+           coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY "latencyMs"), 0) AS "p50Ms",
+           coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY "latencyMs"), 0) AS "p99Ms"
+    FROM effect WHERE attempt = 1`.execute(db)
+  const [audit] = rows
+  if (audit === undefined) throw new Error('The audit returned no row')
+  return audit
+}
+
+/** Whether nothing was lost, doubled or out of order, and the one poison message alone is dead. */
+export function passed(audit: Audit): boolean {
+  return audit.lost === 0 && audit.duplicated === 0 && audit.outOfOrder === 0 && audit.deadLettered === 1
+}

@@ -1,0 +1,84 @@
+import { type Generated, Kysely, PostgresDialect, sql } from 'kysely'
+import pg from 'pg'
+import { createSluice, type Sluice } from '../../index.ts'
+
+/** What the demo's shop asks its workers to do. */
+export interface ShopMessage {
+  readonly orderId: number
+  readonly customer: string
+  readonly poison?: boolean
+}
+
+/** The shop's own tables, beside Sluice's. */
+export interface ShopDatabase {
+  order: {
+    id: Generated<number>
+    customer: string
+    cents: number
+    shippingMessage: string | null
+    emailMessage: string | null
+  }
+  effect: {
+    id: Generated<number>
+    messageId: string
+    queue: string
+    orderId: number
+    customer: string
+    attempt: number
+    latencyMs: number
+    worker: number
+  }
+}
+
+/** The demo's application: a database with orders, and a Sluice on it. Nothing here is special to the demo. */
+export interface Shop {
+  readonly db: Kysely<ShopDatabase>
+  readonly sluice: Sluice
+  close(): Promise<void>
+}
+
+export const QUEUES = ['shipping', 'emails'] as const
+
+/** After this many attempts the demo's poison message dies: soon enough to be seen. */
+export const MAX_ATTEMPTS = 4
+
+export function openShop(url: string): Shop {
+  const pool = new pg.Pool({ connectionString: url, max: 10 })
+  pool.on('error', () => undefined)
+  const db = new Kysely<ShopDatabase>({ dialect: new PostgresDialect({ pool }) })
+  const sluice = createSluice({ connection: url })
+  return {
+    db,
+    sluice,
+    close: async () => {
+      await sluice.stop({ timeoutMs: 5_000 })
+      await db.destroy()
+    },
+  }
+}
+
+/** Creates the shop's tables and Sluice's schema. */
+export async function createTables({ db, sluice }: Shop): Promise<void> {
+  await sluice.migrate()
+  await db.schema
+    .createTable('order')
+    .addColumn('id', 'serial', (column) => column.primaryKey())
+    .addColumn('customer', 'text', (column) => column.notNull())
+    .addColumn('cents', 'integer', (column) => column.notNull())
+    .addColumn('shippingMessage', 'bigint')
+    .addColumn('emailMessage', 'bigint')
+    .execute()
+  // No unique constraint on messageId: a duplicated effect must be able to show in the audit.
+  await db.schema
+    .createTable('effect')
+    .addColumn('id', 'serial', (column) => column.primaryKey())
+    .addColumn('messageId', 'bigint', (column) => column.notNull())
+    .addColumn('queue', 'text', (column) => column.notNull())
+    .addColumn('orderId', 'integer', (column) => column.notNull())
+    .addColumn('customer', 'text', (column) => column.notNull())
+    .addColumn('attempt', 'integer', (column) => column.notNull())
+    .addColumn('latencyMs', 'double precision', (column) => column.notNull())
+    .addColumn('worker', 'integer', (column) => column.notNull())
+    .execute()
+  await sql`CREATE INDEX effect_message ON effect ("messageId")`.execute(db)
+}

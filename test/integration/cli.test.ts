@@ -1,0 +1,277 @@
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { describe, expect, onTestFinished } from 'vitest'
+import { migrationSql } from '../../src/migrate.ts'
+import { createTestDatabase, type TestDatabase } from '../support/database.ts'
+import { bury, register } from '../support/operations.ts'
+import { type CliResult, runCli, startCli } from '../support/run-cli.ts'
+import { test as base } from '../support/test.ts'
+
+const test = base.extend(
+  'cli',
+  ({ database }) =>
+    (...args: string[]) =>
+      runCli(args, { DATABASE_URL: database.url }),
+)
+
+describe('sluice', () => {
+  test.for([
+    { args: ['statsu'], says: "unknown command 'statsu'" },
+    { args: ['status', '--colour'], says: "unknown option '--colour'" },
+    { args: ['peek', 'no spaces'], says: 'Expected 1 to 100 letters' },
+    { args: ['dead', 'redrive', '--yes'], says: 'name a queue, or give --all-queues' },
+    { args: ['status'], says: 'Set DATABASE_URL or --database-url' },
+    { args: ['status', '--database-url', 'host=db password=tell'], says: 'expected a URL' },
+  ])('answers $args with exit code 2 and what is wrong', async ({ args, says }) => {
+    const result = await runCli(args)
+    expect(result).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining(says) })
+    expect(result.stderr).not.toContain('tell')
+  })
+
+  test('without a schema fails with the command to run', async () => {
+    await using database = await createTestDatabase({ migrated: false })
+    const env = { DATABASE_URL: database.url }
+    expect(await runCli(['status'], env)).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringContaining('npx sluice migrate'),
+    })
+    const applied = migrationSql().map(({ name }) => `Applied ${name}\n`)
+    expect(await runCli(['migrate'], env)).toMatchObject({ code: 0, stdout: expect.stringContaining(applied.join('')) })
+    expect(await runCli(['migrate'], env)).toMatchObject({ code: 0, stdout: expect.stringContaining('Nothing to do') })
+  })
+
+  test('migrate --print needs no database', async () => {
+    const { code, stdout } = await runCli(['migrate', '--print'])
+    expect(code).toBe(0)
+    for (const { sql } of migrationSql()) expect(stdout).toContain(sql)
+  })
+
+  test.for([
+    { name: 'a wrong password', alter: (url: URL) => Object.assign(url, { password: 'hunter%2122' }) },
+    { name: 'nobody there', alter: (url: URL) => Object.assign(url, { password: 'hunter%2122', port: '1' }) },
+    { name: 'an unencoded character', alter: (url: URL) => url.href.replace(/:[^:@]*@/, ':hunter!22#x@') },
+    { name: 'a wrong port', alter: (url: URL) => url.href.replace(/:[^:@]*@[^/]*/, ':hunter!22@db:port') },
+    { name: 'a parameter', alter: () => 'postgres://db.invalid/app?password=hunter!22' },
+  ])('never shows the password: $name', async ({ alter }, { database }) => {
+    const url = String(alter(new URL(database.url)))
+    for (const result of await Promise.all([
+      runCli(['status', '--database-url', url]),
+      runCli(['migrate'], { DATABASE_URL: url }),
+    ])) {
+      expect(result.code).toBeGreaterThan(0)
+      expect(result.stderr).toMatch(/^error: .*(--database-url|DATABASE_URL)/)
+      expect(result.stdout + result.stderr).not.toMatch(/hunter/)
+    }
+  })
+
+  test('masks passwords that an application put into an error', async ({ database, cli }) => {
+    await bury(database, { queue: 'leaky', error: 'Error: smtp://mail:hunter2@mx.example refused' })
+    for (const args of [
+      ['list', 'leaky'],
+      ['list', 'leaky', '--json'],
+      ['redrive', 'leaky', '--dry-run'],
+    ]) {
+      const { stdout } = await cli('dead', ...args)
+      expect(stdout).toContain('smtp://mail:***@mx.example refused')
+    }
+  })
+})
+
+describe('sluice status', () => {
+  test('shows queues, workers, and what needs attention', async ({ database, cli }) => {
+    await database.sql(`SELECT sluice.enqueue('lonely', '{}') FROM generate_series(1, 3)`)
+    await database.sql(`SELECT sluice.enqueue('lonely', '{}', delay => '1 hour')`)
+    await bury(database, { queue: 'lonely' })
+    await register(database, { name: 'alive:1', queues: ['served'], alive: true })
+    await register(database, { name: 'gone:2', queues: ['lonely', 'served'], alive: false, inHand: 2 })
+    const { code, stdout, stderr } = await cli('status')
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toMatch(/^QUEUE +READY +SCHEDULED +RETRYING +IN FLIGHT +DEAD +OLDEST READY +NEXT DUE +WORKERS$/m)
+    expect(stdout).toMatch(/^lonely +3 +1 +0 +0 +1 +\d+m?s +in 59m 5\ds +0$/m)
+    expect(stdout).toMatch(/^served +0 +0 +0 +0 +0 +- +- +1$/m)
+    expect(stdout).toMatch(/^alive:1 +yes +0 +\d+m?s ago +served$/m)
+    expect(stdout).toMatch(/^gone:2 +no +2 +\d+m?s ago +lonely, served$/m)
+    expect(stdout).toMatch(
+      /needs attention\n {2}lonely: 3 ready, .*no live worker.*\n {2}worker gone:2 .*2 messages.*\n(?:.*\n)* {2}lonely: 1 dead/,
+    )
+
+    const json: unknown = JSON.parse((await cli('status', '--json', '--queue', 'lonely')).stdout)
+    expect(json).toEqual({
+      at: expect.stringMatching(/^\d{4}-.*Z$/),
+      queues: [
+        {
+          queue: 'lonely',
+          ready: 3,
+          scheduled: 1,
+          retrying: 0,
+          inFlight: 0,
+          dead: 1,
+          oldestReadyAgeMs: expect.any(Number),
+          nextDueAt: expect.stringMatching(/^\d{4}-.*Z$/),
+          nextDueInMs: expect.any(Number),
+          workers: 0,
+        },
+      ],
+      workers: [
+        {
+          id: expect.stringMatching(/^\d+$/),
+          name: 'gone:2',
+          host: 'host',
+          pid: 1,
+          version: '0',
+          queues: ['lonely', 'served'],
+          startedAt: expect.stringMatching(/^\d{4}-.*Z$/),
+          seenAt: expect.stringMatching(/^\d{4}-.*Z$/),
+          seenAgoMs: expect.any(Number),
+          alive: false,
+          inFlight: 2,
+        },
+      ],
+      needsAttention: [
+        { kind: 'noWorker', queue: 'lonely', messages: 3, text: expect.any(String) },
+        { kind: 'workerGone', worker: 'gone:2', messages: 2, text: expect.any(String) },
+        { kind: 'deadLetters', queue: 'lonely', messages: 1, text: expect.any(String) },
+      ],
+    })
+  })
+
+  test('--watch prints again, and ends well when interrupted', async ({ database }) => {
+    const child = startCli(['status', '--watch', '--json'], { DATABASE_URL: database.url })
+    onTestFinished(() => void child.kill('SIGKILL'))
+    const lines = createInterface(child.stdout)
+    await once(lines, 'line')
+    const [second] = await once(lines, 'line')
+    expect(JSON.parse(String(second))).toHaveProperty('queues')
+    const names = await database.sql(`SELECT FROM pg_stat_activity WHERE application_name = 'sluice cli'`)
+    expect(names).toHaveLength(1)
+    child.kill('SIGINT')
+    expect(await once(child, 'exit')).toEqual([0, null])
+  })
+
+  test('--watch ends quietly when nobody reads any more', async ({ database }) => {
+    const child = startCli(['status', '--watch'], { DATABASE_URL: database.url })
+    onTestFinished(() => void child.kill('SIGKILL'))
+    let complaint = ''
+    child.stderr.on('data', (data) => {
+      complaint += String(data)
+    })
+    await once(child.stdout, 'data')
+    child.stdout.destroy()
+    expect(await once(child, 'exit')).toEqual([0, null])
+    expect(complaint).toBe('')
+  })
+})
+
+describe('sluice peek', () => {
+  test('shows the next messages, with numbers as the database has them', async ({ database, cli }) => {
+    const payload = '{"big": 12345678901234567890, "price": 1.10, "bell": "\\u0007"}'
+    await database.sql(`SELECT sluice.enqueue('peeked', $1::text::jsonb, type => 'a.b', ordering_key => 'k')`, [
+      payload,
+    ])
+    await database.sql(`SELECT sluice.enqueue('peeked', '2', delay => '1 hour')`)
+    const { stdout } = await cli('peek', 'peeked')
+    expect(stdout).toMatch(/^ *\d+ +ready +\d+m?s ago +0 +a\.b +k +- +\{.*12345678901234567890.*1\.10/m)
+    expect(stdout).toMatch(/^ *\d+ +scheduled +in 59m 5\ds +0 +- +- +- +2$/m)
+
+    const json = (await cli('peek', 'peeked', '--limit', '1', '--json')).stdout
+    expect(json).toMatch(/"big": 12345678901234567890,\n.*\n *"price": 1\.10/)
+    expect(JSON.parse(json)).toEqual([
+      expect.objectContaining({
+        queue: 'peeked',
+        id: expect.any(String),
+        state: 'ready',
+        orderingKey: 'k',
+        attempt: 0,
+      }),
+    ])
+  })
+
+  test('of an empty queue prints nothing to a pipe', async ({ cli }) => {
+    expect(await cli('peek', 'empty')).toMatchObject({
+      code: 0,
+      stdout: '',
+      stderr: expect.stringContaining('"empty"'),
+    })
+  })
+})
+
+describe('sluice dead', () => {
+  test('lists and shows dead letters', async ({ database, cli }) => {
+    const [first, second] = await bury(database, {
+      queue: 'buried',
+      count: 2,
+      error: 'Error: no\n  at x',
+      reason: 'Timeout',
+    })
+    const list = await cli('dead', 'list', 'buried', '--reason', 'time', '--limit', '1')
+    expect(list.stdout).toMatch(
+      new RegExp(`^buried +${second} +order\\.paid +5 +\\d+m?s ago +Timeout +Error: no at x$`, 'm'),
+    )
+    expect(list.stdout.trim().split('\n')).toHaveLength(2)
+    expect(list.stderr).toContain('There are more than these 1')
+
+    const shown = (await cli('dead', 'show', 'buried', String(first))).stdout
+    expect(shown).toMatch(/^type +order\.paid$/m)
+    expect(shown).toContain('payload\n  {\n    "order": 1\n  }\n')
+    expect(shown).toContain('headers\n  {\n    "trace": "abc"\n  }\n')
+    expect(shown).toContain('error\n  Error: no\n    at x\n')
+
+    const json: unknown = JSON.parse((await cli('dead', 'list', 'buried', '--json')).stdout)
+    expect(json).toEqual(
+      [second, first].map((id) => expect.objectContaining({ id, payload: { order: 1 }, reason: 'Timeout' })),
+    )
+    expect(await cli('dead', 'show', 'buried', '1')).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringContaining('has no dead letter 1'),
+    })
+  })
+
+  test.for(['redrive', 'delete'])(
+    '%s shows what it will do, and refuses without --yes',
+    async (verb, { database, cli }) => {
+      const queue = `refused.${verb}`
+      await bury(database, { queue, count: 4 })
+      const dry = await cli('dead', verb, queue, '--dry-run')
+      expect(dry).toMatchObject({ code: 0, stderr: expect.stringContaining('dry run') })
+      expectPlan(dry, queue)
+      const refused = await cli('dead', verb, queue)
+      expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining('--yes') })
+      expectPlan(refused, queue)
+      expect(await countDead(database, queue)).toBe(4)
+    },
+  )
+
+  test('redrive --yes puts back those that match', async ({ database, cli }) => {
+    const [id] = await bury(database, { queue: 'redriven', count: 3 })
+    const result = await cli('dead', 'redrive', 'redriven', '--id', String(id), '--id', '7', '--yes')
+    expect(result).toMatchObject({ code: 0, stdout: expect.stringContaining('Redriven 1 dead letter.') })
+    expect(await database.sql(`SELECT id, attempt FROM sluice.message WHERE queue = 'redriven'`)).toEqual([
+      { id, attempt: 0 },
+    ])
+    expect(await countDead(database, 'redriven')).toBe(2)
+  })
+
+  test('delete --yes deletes those that match, and finds nothing the second time', async ({ database, cli }) => {
+    await bury(database, { queue: 'deleted', count: 3 })
+    await database.sql(
+      `UPDATE sluice.dead_letter SET type = 'other' WHERE id = (SELECT max(id) FROM sluice.dead_letter WHERE queue = 'deleted')`,
+    )
+    const args = ['dead', 'delete', 'deleted', '--type', 'order.paid', '--newer-than', '1h', '--yes']
+    expect(await cli(...args)).toMatchObject({ code: 0, stdout: expect.stringContaining('Deleted 2 dead letters.') })
+    expect(await countDead(database, 'deleted')).toBe(1)
+    expect(await cli(...args)).toMatchObject({ code: 0, stdout: 'No dead letters match.\n' })
+  })
+})
+
+function expectPlan({ stdout }: CliResult, queue: string): void {
+  expect(stdout).toMatch(/^(Redrive|Delete) 4 dead letters:$/m)
+  expect(stdout).toMatch(new RegExp(`^${queue} +order\\.paid +4 +Too many attempts$`, 'm'))
+  expect(stdout.match(new RegExp(`^${queue} +\\d+ `, 'gm'))).toHaveLength(3)
+}
+
+async function countDead(database: TestDatabase, queue: string): Promise<number> {
+  const rows = await database.sql(`SELECT FROM sluice.dead_letter WHERE queue = $1`, [queue])
+  return rows.length
+}

@@ -1,0 +1,113 @@
+import { describe, expect, test } from 'vitest'
+import { parseExactly, toJsonText } from '../../src/cli/exact-json.ts'
+import { formatAge, formatDue } from '../../src/cli/format-age.ts'
+import { type Column, formatTable } from '../../src/cli/format-table.ts'
+import { oneLine, printable } from '../../src/cli/printable.ts'
+import type { View } from '../../src/cli/view.ts'
+
+const PIPE: View = { paint: (_, text) => text, width: undefined }
+
+describe('formatAge', () => {
+  test.for([
+    [0, '0ms'],
+    [-5, '0ms'],
+    [999.9, '999ms'],
+    [1_000, '1s'],
+    [59_999, '59s'],
+    [60_000, '1m'],
+    [192_000, '3m 12s'],
+    [3_599_999, '59m 59s'],
+    [3_600_000, '1h'],
+    [7_500_000, '2h 5m'],
+    [86_400_000, '1d'],
+    [273_600_000, '3d 4h'],
+  ] as const)('writes %d ms as %s', ([ms, text]) => {
+    expect(formatAge(ms)).toBe(text)
+  })
+})
+
+describe('formatDue', () => {
+  test.for([
+    [192_000, 'in 3m 12s'],
+    [0, '0ms ago'],
+    [-45_000, '45s ago'],
+    [null, 'never'],
+  ] as const)('writes %s as %s', ([ms, text]) => {
+    expect(formatDue(ms)).toBe(text)
+  })
+})
+
+describe('formatTable', () => {
+  interface Fact {
+    readonly name: string
+    readonly count: number
+    readonly text: string | null
+  }
+  const columns: readonly Column<Fact>[] = [
+    { title: 'NAME', cell: (fact) => fact.name },
+    { title: 'COUNT', align: 'right', cell: (fact) => fact.count },
+    { title: 'TEXT', cell: (fact) => fact.text },
+  ]
+  const facts = [
+    { name: 'a', count: 7, text: 'two\nlines, and a long one of more than thirty characters' },
+    { name: '日本', count: 12_345, text: null },
+  ]
+
+  test('aligns columns without borders, and does not cut what goes to a pipe', () => {
+    expect(formatTable(columns, facts, PIPE).split('\n')).toEqual([
+      'NAME  COUNT  TEXT',
+      'a         7  two lines, and a long one of more than thirty characters',
+      '日本  12345  -',
+    ])
+  })
+
+  test('cuts the last column to the width of the terminal', () => {
+    expect(formatTable(columns, facts, { ...PIPE, width: 30 }).split('\n')).toEqual([
+      'NAME  COUNT  TEXT',
+      'a         7  two lines, and a…',
+      '日本  12345  -',
+    ])
+  })
+
+  test('masks a password before it cuts the URL', () => {
+    const text = `${'x'.repeat(185)} amqp://guest:hunter22@mq`
+    expect(formatTable(columns, [{ name: 'a', count: 1, text }], PIPE)).not.toContain('hunter')
+  })
+
+  test('aligns what is painted', () => {
+    const painted: readonly Column<Fact>[] = [
+      { ...columns[0]!, paint: (text) => `\u001b[31m${text}\u001b[39m` },
+      columns[1]!,
+    ]
+    const view: View = { paint: (_, text) => `\u001b[2m${text}\u001b[22m`, width: 80 }
+    expect(formatTable(painted, facts, view).split('\n')[1]).toBe('\u001b[31ma\u001b[39m         7')
+  })
+})
+
+describe('printable', () => {
+  test('escapes what could steer a terminal', () => {
+    expect(printable('\u001b[2J\u009b1m\u202Eabc\ttab\nline\u007f')).toBe(
+      '\\u001b[2J\\u009b1m\\u202eabc\ttab\nline\\u007f',
+    )
+  })
+
+  test('becomes one line, cut', () => {
+    expect(oneLine('a\r\n  b\tc')).toBe('a b c')
+    expect(oneLine('abcdef', 3)).toBe('abc…')
+  })
+})
+
+describe('parseExactly', () => {
+  test.for(['12345678901234567890', '[1.10,1e400,-0.0]', '{"a":{"__proto__":{"b":1}},"c":null}', '"\\u001b"'])(
+    'keeps %s as it is',
+    (text) => {
+      expect(toJsonText(parseExactly(text), 0)).toBe(text)
+    },
+  )
+
+  test('is safe for a terminal, and still the same JSON', () => {
+    const text = toJsonText(parseExactly('"\u009b\u202E"'), 2)
+    expect(text).toBe('"\\u009b\\u202e"')
+    expect(JSON.parse(text)).toBe('\u009b\u202E')
+  })
+})

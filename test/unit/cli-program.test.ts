@@ -1,0 +1,67 @@
+import { PassThrough } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import type { Command } from 'commander'
+import { describe, expect, test } from 'vitest'
+import { confirm } from '../../src/cli/confirm.ts'
+import { errorLine } from '../../src/cli/error-line.ts'
+import { createProgram } from '../../src/cli/program.ts'
+
+describe('the help of every command', () => {
+  const commands = [createProgram()].flatMap(withSubcommands)
+
+  test.for(commands.map((command) => [pathOf(command), command] as const))('%s has examples', ([path, command]) => {
+    const help = helpOf(command)
+    expect(help).toContain(`Examples:\n  $ `)
+    expect(help).toContain('--database-url')
+    for (const [, example] of help.matchAll(/^ {2}\$ (sluice .*)$/gm)) expect(example).toContain(path)
+  })
+
+  test('tells the exit codes', () => {
+    expect(helpOf(commands[0]!)).toMatch(/Exit codes:\n +0 +done\n +1 +failed.*\n +2 +used wrongly/)
+  })
+})
+
+describe('confirm', () => {
+  test.for([
+    ['y\n', true],
+    [' Yes \n', true],
+    ['n\n', false],
+    ['\n', false],
+    ['yep\n', false],
+    ['', false],
+  ] as const)('takes %j as %s', async ([typed, yes]) => {
+    const input = new PassThrough()
+    const output = new PassThrough()
+    const answer = confirm('Delete?', input, output)
+    input.end(typed)
+    expect(await answer).toBe(yes)
+    output.end()
+    expect(await text(output)).toMatch(/^Delete\? \[y\/N\] /)
+  })
+})
+
+describe('errorLine', () => {
+  test('tells the attempts at all addresses of a host, each once', () => {
+    const refused = ['::1', '127.0.0.1', '127.0.0.1'].map((address) => new Error(`connect ECONNREFUSED ${address}:1`))
+    expect(errorLine(new AggregateError(refused))).toBe('connect ECONNREFUSED ::1:1, connect ECONNREFUSED 127.0.0.1:1')
+  })
+})
+
+function withSubcommands(command: Command): readonly Command[] {
+  return [command, ...command.commands.flatMap(withSubcommands)]
+}
+
+function pathOf(command: Command): string {
+  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`
+}
+
+function helpOf(command: Command): string {
+  let help = ''
+  command.configureOutput({
+    writeOut: (part) => {
+      help += part
+    },
+  })
+  command.outputHelp()
+  return help
+}
