@@ -24,6 +24,7 @@ export type {
   Handler,
   HandlerContext,
 } from './pipeline/handler.ts'
+export type { SettledMessage } from './pipeline/settlement.ts'
 export type { HandlerTransaction } from './pipeline/message-transaction.ts'
 export { type Route, type RoutesOptions, routes } from './pipeline/routes.ts'
 export type { Deliveries } from './pipeline/deliveries.ts'

@@ -5,9 +5,9 @@ import type { EnqueueOptions } from './enqueue/options.ts'
 import { type MigrateResult, migrate } from './migrate.ts'
 import { BatchConnection } from './pipeline/batch-connection.ts'
 import type { Work } from './pipeline/batch-run.ts'
-import { createConsumer } from './pipeline/consumer.ts'
+import { type Consumption, createConsumer } from './pipeline/consumer.ts'
 import { Deliveries } from './pipeline/deliveries.ts'
-import { type PipelineOptions, resolvePipeline } from './pipeline/options.ts'
+import { type PipelineOptions, type PipelinePlan, resolvePipeline } from './pipeline/options.ts'
 import { Pipeline, type PipelineSubscription } from './pipeline/pipeline.ts'
 import type { Producer } from './pipeline/producer.ts'
 import { checkQueueName, type OutputOf, type PayloadOf, type QueueDefinitions, type QueueName } from './queues.ts'
@@ -96,7 +96,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     const name = checkQueueName(queue, this.#config.definitions)
     const plan = resolvePipeline(name, options)
     return new Pipeline(name, {
-      startProducer: (work) => this.#startProducer(plan, work),
+      createProducer: (work, onSettled) => this.#createProducer(plan, work, onSettled),
       events: this.events,
       report: this.#telemetry.report,
       opened: (subscription) => this.#subscriptions.add(subscription),
@@ -115,7 +115,11 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     const most = integer('deliveries.demand', demand, 1, 1, 1_000)
     const batchSize = integer('deliveries.batchSize', options.batchSize, 1, 1, most)
     const plan = resolvePipeline(name, { ...rest, batchSize, concurrency: Math.floor(most / batchSize) })
-    return new Deliveries((work) => this.#startProducer(plan, work))
+    return new Deliveries(async (work) => {
+      const producer = await this.#createProducer(plan, work)
+      producer.start()
+      return producer
+    })
   }
 
   /**
@@ -146,11 +150,11 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     await this.stop()
   }
 
-  async #startProducer(plan: ReturnType<typeof resolvePipeline>, work: Work): Promise<Producer> {
+  async #createProducer(plan: PipelinePlan, work: Work, onSettled?: Consumption['onSettled']): Promise<Producer> {
     await this.#worker.start()
-    const producer = createConsumer(this.#worker.runtime, plan, this.#config.definitions?.[plan.queue], this.#withEnqueue(work))
+    const definition = this.#config.definitions?.[plan.queue]
+    const producer = createConsumer(this.#worker.runtime, { plan, definition, work: this.#withEnqueue(work), onSettled })
     this.#producers.add(producer)
-    producer.start()
     return producer
   }
 

@@ -9,7 +9,7 @@ import { DeliveredMessage } from './delivered-message.ts'
 import type { BegunBatch, InHand } from './in-hand.ts'
 import type { PipelinePlan } from './options.ts'
 import { type ClaimedBatch, type HandledBatch, Producer } from './producer.ts'
-import { Settlement } from './settlement.ts'
+import { type SettledMessage, Settlement } from './settlement.ts'
 
 /** What every consumer of a process shares. */
 export interface Runtime {
@@ -22,25 +22,27 @@ export interface Runtime {
   readonly report: Report
 }
 
-/** Makes the producer that feeds `work` with the batches of a queue, in transactional mode. */
-export function createConsumer(
-  runtime: Runtime,
-  plan: PipelinePlan,
-  definition: QueueDefinition | undefined,
-  work: Work,
-): Producer {
+/** What is consumed, and how. */
+export interface Consumption {
+  readonly plan: PipelinePlan
+  readonly definition: QueueDefinition | undefined
+  readonly work: Work
+  /** Hears of every message that a committed batch has settled. */
+  readonly onSettled?: ((settled: readonly SettledMessage[]) => void) | undefined
+}
+
+/** Makes the producer that feeds the work with the batches of a queue, in transactional mode. */
+export function createConsumer(runtime: Runtime, consumption: Consumption): Producer {
   return new Producer({
     ...runtime,
-    plan,
-    handle: (batch) => handleBatch(runtime, plan, definition, work, batch),
+    plan: consumption.plan,
+    handle: (batch) => handleBatch(runtime, consumption, batch),
   })
 }
 
 async function handleBatch(
   runtime: Runtime,
-  plan: PipelinePlan,
-  definition: QueueDefinition | undefined,
-  work: Work,
+  { plan, definition, work, onSettled }: Consumption,
   batch: ClaimedBatch,
 ): Promise<HandledBatch> {
   const { inHand, control, report } = runtime
@@ -78,6 +80,7 @@ async function handleBatch(
         record.end()
         if (!committed) return
         settlement.reportAll()
+        onSettled?.(settlement.settled)
         const durationMs = performance.now() - startedAt
         report({ kind: 'batch.committed', queue: plan.queue, ...settlement.counts, durationMs })
       },

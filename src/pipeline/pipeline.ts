@@ -5,12 +5,13 @@ import { type Report, type SluiceEvent, toError } from '../telemetry.ts'
 import type { Work } from './batch-run.ts'
 import type { BatchHandler, Handler } from './handler.ts'
 import type { Producer } from './producer.ts'
+import type { SettledMessage } from './settlement.ts'
 import type { QueueDefinitions } from '../queues.ts'
 
 /** What a pipeline needs of the process that it runs in. */
 export interface PipelineHost {
-  /** Connects if need be, and makes the producer. */
-  readonly startProducer: (work: Work) => Promise<Producer>
+  /** Connects if need be, and makes the producer, which does not run yet. */
+  readonly createProducer: (work: Work, onSettled?: (settled: readonly SettledMessage[]) => void) => Promise<Producer>
   readonly events: Observable<SluiceEvent>
   readonly report: Report
   readonly opened: (subscription: PipelineSubscription) => void
@@ -53,6 +54,19 @@ export class RunnablePipeline {
     this.#work = work
   }
 
+  /**
+   * Handles everything that is due now, batch after batch in one transaction each, and returns what became of each
+   * message, in the order in which they were settled. For tests and for processes that are started by a clock.
+   *
+   * @throws SluiceError UNREACHABLE and the like
+   */
+  async runOnce(): Promise<readonly SettledMessage[]> {
+    const settled: SettledMessage[] = []
+    const producer = await this.#host.createProducer(this.#work, (messages) => settled.push(...messages))
+    await producer.runOnce()
+    return settled
+  }
+
   /** Starts to consume, connecting first if need be. Each call is a consumer of its own. */
   subscribe(): PipelineSubscription {
     return new PipelineSubscription(this.queue, this.#host, this.#work)
@@ -89,9 +103,12 @@ export class PipelineSubscription implements AsyncDisposable {
     this.events = host.events.pipe(filter((event) => 'queue' in event && event.queue === queue))
     host.opened(this)
     this.closed = this.#ended.promise
-    this.#producer = host.startProducer(work)
+    this.#producer = host.createProducer(work)
     this.#producer.then(
-      () => host.report({ kind: 'pipeline.started', queue }),
+      (producer) => {
+        producer.start()
+        host.report({ kind: 'pipeline.started', queue })
+      },
       (error: unknown) => this.#end(toError(error)),
     )
   }

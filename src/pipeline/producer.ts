@@ -75,6 +75,11 @@ export class Producer implements Waiter {
     this.#running = Promise.all(slots)
   }
 
+  /** Claims and handles what is due, batch after batch, until a look finds nothing. For tests: instead of `start`. */
+  async runOnce(): Promise<void> {
+    while (await this.#session());
+  }
+
   /** A hint that there may be something: the flag is set first, and cleared before the next claim is sent. */
   wake(_reason: WakeReason): void {
     this.#again = true
@@ -185,13 +190,17 @@ export class Producer implements Waiter {
     const { scheduler } = this.#options
     if (this.#sleepers.length === 0) scheduler.unpark(this)
     else if (full || this.#again) this.#sleepers.pop()?.()
-    else scheduler.park(this, null)
+    else this.#park(null)
   }
 
   #foundNothing(nextDueMs: number | null): boolean {
     if (this.#again) return true
-    if (this.#looking === 0 && !this.#draining) this.#options.scheduler.park(this, nextDueMs)
+    if (this.#looking === 0 && !this.#draining) this.#park(nextDueMs)
     return false
+  }
+
+  #park(nextDueMs: number | null): void {
+    if (this.#running !== undefined) this.#options.scheduler.park(this, nextDueMs)
   }
 }
 

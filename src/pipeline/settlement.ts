@@ -1,4 +1,4 @@
-import type { Outcome } from '../message.ts'
+import type { Message, Outcome } from '../message.ts'
 import {
   ackMessages,
   buryMessages,
@@ -23,6 +23,13 @@ export interface SettlementOptions {
   readonly report: Report
 }
 
+/** What became of one message, once it was true. */
+export interface SettledMessage {
+  readonly message: Message
+  /** As it was written: a retry has its delay, and an exhausted message is a dead letter. */
+  readonly outcome: Outcome
+}
+
 /** How many messages of a batch met which end. */
 export interface SettledCounts {
   readonly acked: number
@@ -42,7 +49,7 @@ export class Settlement {
   readonly #dead: Dead[] = []
   readonly #held: HeldKey[] = []
   readonly #acquitted: string[] = []
-  readonly #settled = new Set<string>()
+  readonly #settled = new Map<string, SettledMessage>()
   readonly #events: SluiceEvent[] = []
   #snoozed = 0
 
@@ -55,20 +62,25 @@ export class Settlement {
     return { acked: this.#acked.length, retried, snoozed: this.#snoozed, dead: this.#dead.length }
   }
 
+  get settled(): readonly SettledMessage[] {
+    return [...this.#settled.values()]
+  }
+
   has(id: string): boolean {
     return this.#settled.has(id)
   }
 
   /** Records an outcome; `error` is what the retry policy gets to see. Returns whether the message holds its key back. */
   add(message: DeliveredMessage, outcome: Outcome, error?: unknown): boolean {
-    this.#settled.add(message.id)
     if (message.attempt > message.row.attempt + 1) this.#acquitted.push(message.id)
     switch (outcome.kind) {
       case 'ack':
         this.#acked.push(message.id)
+        this.#settled.set(message.id, { message, outcome })
         return false
       case 'snooze':
         this.#snoozed += 1
+        this.#settled.set(message.id, { message, outcome })
         this.#postpone(message, message.row.attempt, null, outcome.afterMs)
         return true
       case 'deadLetter':
@@ -106,6 +118,7 @@ export class Settlement {
     }
     const retryInMs = afterMs ?? this.#delayByPolicy(message, error)
     this.#postpone(message, message.attempt, text, retryInMs)
+    this.#settled.set(message.id, { message, outcome: { kind: 'retry', afterMs: retryInMs, error: text } })
     const { id, attempt } = message
     this.#events.push({ kind: 'message.failed', queue: plan.queue, id, attempt, error: text, retryInMs })
     return true
@@ -138,6 +151,7 @@ export class Settlement {
 
   #bury(message: DeliveredMessage, reason: string, error: string | null): void {
     this.#dead.push({ id: message.id, attempt: message.attempt, reason, error })
+    this.#settled.set(message.id, { message, outcome: { kind: 'deadLetter', reason, error: error ?? undefined } })
     const { id, attempt } = message
     this.#events.push({ kind: 'message.dead', queue: this.#options.plan.queue, id, attempt, reason })
   }

@@ -1,0 +1,53 @@
+import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from './statement.ts'
+
+/** A message as it was enqueued. */
+export interface EnqueuedMessage {
+  readonly id: string
+  readonly queue: string
+  readonly type: string | null
+  readonly schemaVersion: number
+  readonly payload: unknown
+  readonly headers: unknown
+  readonly orderingKey: string | null
+  readonly priority: number
+  readonly maxAttempts: number | null
+  /** How long after it was enqueued it is due, in milliseconds. */
+  readonly delayMs: number
+}
+
+/**
+ * The messages that the current transaction has enqueued so far, in order. Rows that we can see although the
+ * transaction that made them is still in progress are our own, those of our savepoints included. Reads the whole
+ * table: for tests.
+ */
+export async function enqueuedHere(execute: Execute): Promise<readonly EnqueuedMessage[]> {
+  return (await execute(ENQUEUED_HERE, [])).map(toEnqueued)
+}
+
+const ENQUEUED_HERE = statement(
+  'enqueued_here',
+  `
+SELECT m.id::text AS id, m.queue, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,
+       m.ordering_key, m.priority, m.max_attempts,
+       greatest(extract(epoch FROM m.due_at - m.enqueued_at) * 1000, 0)::double precision AS delay_ms
+FROM sluice.message m
+WHERE pg_xact_status(
+        ((pg_current_xact_id()::text::bigint >> 32 << 32) + m.xmin::text::bigint)::text::xid8
+      ) = 'in progress'
+ORDER BY m.id`,
+)
+
+function toEnqueued(row: Row): EnqueuedMessage {
+  return {
+    id: textOf(row, 'id'),
+    queue: textOf(row, 'queue'),
+    type: textOrNull(row, 'type'),
+    schemaVersion: numberOf(row, 'schema_version'),
+    payload: JSON.parse(textOf(row, 'payload')),
+    headers: JSON.parse(textOf(row, 'headers')),
+    orderingKey: textOrNull(row, 'ordering_key'),
+    priority: numberOf(row, 'priority'),
+    maxAttempts: row.max_attempts === null ? null : numberOf(row, 'max_attempts'),
+    delayMs: Math.round(numberOf(row, 'delay_ms')),
+  }
+}
