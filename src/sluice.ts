@@ -1,7 +1,9 @@
+import type { Pool } from 'pg'
 import type { Observable } from 'rxjs'
-import { checkKeys, resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
+import { checkKeys, integer, resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
 import { type EnqueueContext, enqueueMany, enqueueOne, type MessageToEnqueue, ownTransaction } from './enqueue/enqueue.ts'
 import type { EnqueueOptions } from './enqueue/options.ts'
+import { expected } from './errors.ts'
 import { type MigrateResult, migrate } from './migrate.ts'
 import { BatchConnection } from './pipeline/batch-connection.ts'
 import type { Work } from './pipeline/batch-run.ts'
@@ -14,7 +16,6 @@ import { checkQueueName, type OutputOf, type PayloadOf, type QueueDefinitions, t
 import type { Execute } from './table/statement.ts'
 import { createTelemetry, type SluiceEvent } from './telemetry.ts'
 import { createBatchPool, Worker } from './worker.ts'
-import { integer } from './config.ts'
 
 /** How `deliveries` consumes its queue. */
 export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> {
@@ -44,6 +45,21 @@ export function createSluice<const Definitions extends QueueDefinitions | undefi
   return new Sluice(resolveConfig(options))
 }
 
+/** What `sluice/testing` needs of a Sluice, and nobody else. */
+export interface SluiceInternals {
+  readonly pool: Pool
+  readonly enqueueContext: EnqueueContext
+  readonly withEnqueue: (work: Work) => Work
+}
+
+const internals = new WeakMap<object, SluiceInternals>()
+
+export function internalsOf(sluice: object): SluiceInternals {
+  const found = internals.get(sluice)
+  if (found === undefined) throw expected('CONFIG_INVALID', 'sluice', 'what createSluice returned', sluice)
+  return found
+}
+
 export class Sluice<Definitions extends QueueDefinitions | undefined = undefined> implements AsyncDisposable {
   /** Give this instead of a transaction to enqueue in one of Sluice's own, committed when `enqueue` returns. */
   readonly ownTransaction: typeof ownTransaction = ownTransaction
@@ -51,7 +67,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   readonly events: Observable<SluiceEvent>
   readonly #config: SluiceConfig
   readonly #telemetry = createTelemetry()
-  readonly #pool: ReturnType<typeof createBatchPool>
+  readonly #pool: Pool
   readonly #worker: Worker
   readonly #subscriptions = new Set<PipelineSubscription>()
   readonly #producers = new Set<Producer>()
@@ -62,6 +78,11 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     this.events = this.#telemetry.events
     this.#pool = createBatchPool(config)
     this.#worker = new Worker(config, this.#pool, this.#telemetry.report)
+    internals.set(this, {
+      pool: this.#pool,
+      enqueueContext: this.#enqueueContext,
+      withEnqueue: (work) => this.#withEnqueue(work),
+    })
   }
 
   /**

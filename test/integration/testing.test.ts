@@ -1,0 +1,132 @@
+import pg from 'pg'
+import { describe, expect, onTestFinished } from 'vitest'
+import { z } from 'zod'
+import { createSluice, deadLetter, type Sluice } from '../../src/index.ts'
+import { deliver, enqueuedIn, runDue } from '../../src/testing.ts'
+import type { TestDatabase } from '../support/database.ts'
+import { test } from '../support/test.ts'
+
+const queues = { signups: { schema: z.object({ email: z.string(), source: z.string().default('web') }) }, audit: {} }
+
+function open(database: TestDatabase): Sluice<typeof queues> {
+  const sluice = createSluice({ connection: database.url, queues })
+  onTestFinished(() => sluice.stop())
+  return sluice
+}
+
+async function connect(database: TestDatabase): Promise<pg.Client> {
+  const client = new pg.Client(database.url)
+  await client.connect()
+  onTestFinished(() => client.end())
+  return client
+}
+
+describe('runDue', () => {
+  test('handles what is due, and what handlers enqueue for one another', async ({ database }) => {
+    const sluice = open(database)
+    await sluice.enqueue(sluice.ownTransaction, 'signups', { email: 'ada@example.com' })
+    await sluice.enqueue(sluice.ownTransaction, 'signups', { email: 'later@example.com' }, { delay: '1h' })
+    const seen: unknown[] = []
+    const signups = sluice.pipeline('signups').handle(async (message, { enqueue }) => {
+      await enqueue('audit', { email: message.payload.email })
+    })
+    const audit = sluice.pipeline('audit').handle((message) => {
+      seen.push(message.payload)
+    })
+
+    const settled = await runDue([audit, signups])
+
+    expect(settled.map(({ message, outcome }) => [message.queue, outcome.kind])).toEqual([
+      ['signups', 'ack'],
+      ['audit', 'ack'],
+    ])
+    expect(seen).toEqual([{ email: 'ada@example.com' }])
+    expect(await runDue([audit, signups])).toEqual([])
+  })
+
+  test('tells how a failed message will be tried again', async ({ database }) => {
+    const sluice = createSluice({ connection: database.url })
+    onTestFinished(() => sluice.stop())
+    await sluice.enqueue(sluice.ownTransaction, 'failing', {})
+    const failing = sluice.pipeline('failing', { retry: { kind: 'fixed', delay: '5m' } }).handle(() => {
+      throw new Error('no luck')
+    })
+
+    const [settled] = await runDue(failing)
+
+    expect(settled?.outcome).toEqual({ kind: 'retry', afterMs: 300_000, error: 'Error: no luck' })
+  })
+})
+
+describe('deliver', () => {
+  test('hands payloads to the handler as the queue would: through JSON and the schema', async ({ database }) => {
+    const sluice = open(database)
+    const seen: unknown[] = []
+
+    const outcomes = await deliver(
+      sluice,
+      'signups',
+      (message) => {
+        seen.push(message.payload)
+      },
+      [{ payload: { email: 'ada@example.com' } }],
+    )
+
+    expect(outcomes).toEqual([{ kind: 'ack' }])
+    expect(seen).toEqual([{ email: 'ada@example.com', source: 'web' }])
+    expect(await database.sql(`SELECT count(*)::integer AS n FROM sluice.message WHERE queue = 'signups' AND due_at < now()`)).toEqual([{ n: 0 }])
+  })
+
+  test('rolls everything back when a handler throws, and only its own writes when it gives up', async ({ database }) => {
+    const sluice = open(database)
+    await database.sql('CREATE TABLE note (text text)')
+    const messages = [{ payload: { email: 'one' } }, { payload: { email: 'two' } }]
+
+    const outcomes = await deliver(
+      sluice,
+      'signups',
+      async (message, { tx }) => {
+        await tx.query('INSERT INTO note VALUES ($1)', [message.payload.email])
+        return message.payload.email === 'two' ? deadLetter('no') : undefined
+      },
+      messages,
+    )
+    const failed = deliver(
+      sluice,
+      'signups',
+      async (message, { tx }) => {
+        await tx.query('INSERT INTO note VALUES ($1)', [`again ${message.payload.email}`])
+        if (message.payload.email === 'two') throw new Error('stop')
+      },
+      messages,
+    )
+
+    await expect(failed).rejects.toThrow('stop')
+    expect(outcomes.map((outcome) => outcome.kind)).toEqual(['ack', 'deadLetter'])
+    expect(await database.sql('SELECT text FROM note')).toEqual([{ text: 'one' }])
+  })
+})
+
+describe('enqueuedIn', () => {
+  test('lists what the open transaction has enqueued, savepoints included, and nothing else', async ({ database }) => {
+    const sluice = open(database)
+    await sluice.enqueue(sluice.ownTransaction, 'audit', { before: true }, { delay: '1h' })
+    const client = await connect(database)
+    await client.query('BEGIN')
+    await sluice.enqueue(client, 'audit', { n: 1 }, { type: 'Audit.Opened', delay: '5m' })
+    await client.query('SAVEPOINT part')
+    await sluice.enqueue(client, 'audit', { n: 2 })
+    await client.query('RELEASE SAVEPOINT part')
+    await client.query('SAVEPOINT undone')
+    await sluice.enqueue(client, 'audit', { n: 3 })
+    await client.query('ROLLBACK TO SAVEPOINT undone')
+
+    const enqueued = await enqueuedIn(client)
+
+    expect(enqueued).toMatchObject([
+      { queue: 'audit', type: 'Audit.Opened', payload: { n: 1 }, delayMs: 300_000 },
+      { queue: 'audit', type: null, payload: { n: 2 }, delayMs: 0 },
+    ])
+    await client.query('ROLLBACK')
+  })
+})
