@@ -12,11 +12,13 @@ export const parse = {
     ),
   durationMs: (text: string): number =>
     orInvalid(() => toMs(text, 'duration'), 'Expected a duration such as 250ms, 30s, 5m, 2h or 7d.'),
-  count: (text: string): number => {
-    const count = Number(text)
-    if (/^\d+$/.test(text) && count >= 1 && count <= MOST) return count
-    throw new InvalidArgumentError(`Expected an integer from 1 to ${MOST}.`)
-  },
+  countTo:
+    (most: number) =>
+    (text: string): number => {
+      const count = Number(text)
+      if (/^\d+$/.test(text) && count >= 1 && count <= most) return count
+      throw new InvalidArgumentError(`Expected an integer from 1 to ${most}.`)
+    },
   id: (text: string): string => {
     if (/^\d{1,19}$/.test(text) && BigInt(text) <= LARGEST_ID) return text
     throw new InvalidArgumentError('Expected the number of a message.')
@@ -24,7 +26,6 @@ export const parse = {
   ids: (text: string, before: readonly string[] = []): readonly string[] => [...before, parse.id(text)],
 }
 
-const MOST = 10_000
 const LARGEST_ID = 2n ** 63n - 1n
 
 function orInvalid<T>(read: () => T, wanted: string): T {

@@ -19,7 +19,7 @@ export function addDeadList(dead: Command): void {
   addDeadFilter(dead.command('list'))
     .description('List dead letters, the latest first.')
     .option('-r, --reason <text>', 'only those whose reason contains this text')
-    .option('-n, --limit <count>', 'how many', parse.count, 50)
+    .option('-n, --limit <count>', 'how many', parse.countTo(10_000), 50)
     .option('--json', 'print a JSON array, with everything about each message')
     .addHelpText('after', EXAMPLES)
     .action(listDead)

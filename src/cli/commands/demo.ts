@@ -13,7 +13,7 @@ export function addDemo(program: Command): void {
     .description(
       'Run a small shop on a real queue: orders, workers that fail and die, and a check that nothing is lost.',
     )
-    .option('--orders <count>', 'how many orders to place', parse.count)
+    .option('--orders <count>', 'how many orders to place', parse.countTo(1_000_000))
     .option('--json', 'print the result as JSON')
     .addHelpText('after', EXAMPLES)
     .action(demo)

@@ -21,7 +21,7 @@ export function addPeek(program: Command): void {
     .command('peek')
     .description('Show the next messages of a queue in the order in which they fall due, without taking them.')
     .argument('<queue>', 'the queue', parse.queue)
-    .option('-n, --limit <count>', 'how many', parse.count, 10)
+    .option('-n, --limit <count>', 'how many', parse.countTo(10_000), 10)
     .option('--json', 'print a JSON array, with everything about each message')
     .addHelpText('after', EXAMPLES)
     .action(peek)
