@@ -34,7 +34,9 @@ try {
     const raw = await perSecond(drainRaw)
     const sluice = await perSecond(drainSluice)
     ratios.push(sluice / raw)
-    console.log(`round ${round}: bare loop ${Math.round(raw)}/s, Sluice ${Math.round(sluice)}/s, ratio ${(sluice / raw).toFixed(2)}`)
+    console.log(
+      `round ${round}: bare loop ${Math.round(raw)}/s, Sluice ${Math.round(sluice)}/s, ratio ${(sluice / raw).toFixed(2)}`,
+    )
   }
   ratios.sort((a, b) => a - b)
   console.log(`median ratio ${ratios[Math.floor(ratios.length / 2)]?.toFixed(2)}`)
@@ -65,7 +67,10 @@ async function drainSluice(): Promise<void> {
     handled += event.acked
     if (handled >= messages) done.resolve()
   })
-  sluice.pipeline('bench', { batchSize, concurrency }).handle(() => {}).subscribe()
+  sluice
+    .pipeline('bench', { batchSize, concurrency })
+    .handle(() => {})
+    .subscribe()
   await done.promise
   await sluice.stop()
 }

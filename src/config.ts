@@ -59,7 +59,13 @@ export function resolveConfig(options: SluiceOptions<QueueDefinitions | undefine
     name: options.name ?? `${hostname()}:${process.pid}`,
     pollIntervalMs: integer('pollIntervalMs', options.pollIntervalMs, DEFAULTS.pollIntervalMs, 100, 60_000),
     connectTimeoutMs: integer('connectTimeoutMs', options.connectTimeoutMs, DEFAULTS.connectTimeoutMs, 100, 600_000),
-    payloadLimitBytes: integer('payloadLimitBytes', options.payloadLimitBytes, DEFAULTS.payloadLimitBytes, 1, 268_435_456),
+    payloadLimitBytes: integer(
+      'payloadLimitBytes',
+      options.payloadLimitBytes,
+      DEFAULTS.payloadLimitBytes,
+      1,
+      268_435_456,
+    ),
     crashLimit: integer('crashLimit', options.crashLimit, DEFAULTS.crashLimit, 1, 1_000),
   }
 }
@@ -77,7 +83,8 @@ const OPTIONS = [
 
 /** @throws SluiceError OPTION_INVALID naming the first key that is not one of `known`. */
 export function checkKeys(what: string, options: unknown, known: readonly string[]): void {
-  if (typeof options !== 'object' || options === null) throw expected('OPTION_INVALID', what, 'an object of options', options)
+  if (typeof options !== 'object' || options === null)
+    throw expected('OPTION_INVALID', what, 'an object of options', options)
   const unknown = Object.keys(options).find((key) => !known.includes(key))
   if (unknown !== undefined) throw expected('OPTION_INVALID', what, `only the options ${known.join(', ')}`, unknown)
 }
@@ -92,5 +99,11 @@ export function integer(what: string, value: unknown, byDefault: number, least: 
 function connectionOf(what: string, connection: unknown): ClientConfig {
   if (typeof connection === 'string' && connection !== '') return { connectionString: connection }
   if (typeof connection === 'object' && connection !== null && !Array.isArray(connection)) return connection
-  throw expected('CONFIG_INVALID', what, 'a connection string or an object as pg takes it', typeof connection, 'For example process.env.DATABASE_URL')
+  throw expected(
+    'CONFIG_INVALID',
+    what,
+    'a connection string or an object as pg takes it',
+    typeof connection,
+    'For example process.env.DATABASE_URL',
+  )
 }

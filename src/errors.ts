@@ -85,9 +85,15 @@ export function describe(value: unknown): string {
 /** The text that is stored of an error: its name, message and causes, without stack, at most 4,000 characters. */
 export function errorText(error: unknown): string {
   const parts: string[] = []
-  for (let at: unknown = error; at !== undefined && parts.length < 5; at = at instanceof Error ? at.cause : undefined) {
+  for (let at: unknown = error; at !== undefined && parts.length < 5; at = causeOf(at)) {
     parts.push(at instanceof Error ? `${at.name}: ${at.message}` : typeof at === 'string' ? at : describe(at))
   }
   // A NUL cannot be stored as text, and an error may quote any input.
   return parts.join(' — caused by ').replaceAll('\0', '\uFFFD').slice(0, 4000).toWellFormed()
+}
+
+/** The first of several, where a connection was tried at several addresses: the aggregate itself says nothing. */
+function causeOf(error: unknown): unknown {
+  if (error instanceof AggregateError) return error.cause ?? error.errors[0]
+  return error instanceof Error ? error.cause : undefined
 }

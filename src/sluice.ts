@@ -1,7 +1,13 @@
 import type { Pool } from 'pg'
 import type { Observable } from 'rxjs'
 import { checkKeys, integer, resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
-import { type EnqueueContext, enqueueMany, enqueueOne, type MessageToEnqueue, ownTransaction } from './enqueue/enqueue.ts'
+import {
+  type EnqueueContext,
+  enqueueMany,
+  enqueueOne,
+  type MessageToEnqueue,
+  ownTransaction,
+} from './enqueue/enqueue.ts'
 import type { EnqueueOptions } from './enqueue/options.ts'
 import { expected } from './errors.ts'
 import { type MigrateResult, migrate } from './migrate.ts'
@@ -174,7 +180,12 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   async #createProducer(plan: PipelinePlan, work: Work, onSettled?: Consumption['onSettled']): Promise<Producer> {
     await this.#worker.start()
     const definition = this.#config.definitions?.[plan.queue]
-    const producer = createConsumer(this.#worker.runtime, { plan, definition, work: this.#withEnqueue(work), onSettled })
+    const producer = createConsumer(this.#worker.runtime, {
+      plan,
+      definition,
+      work: this.#withEnqueue(work),
+      onSettled,
+    })
     this.#producers.add(producer)
     return producer
   }
@@ -189,7 +200,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     return work.kind === 'each'
       ? {
           kind: 'each',
-          handle: (message, context) => work.handle(message, Object.assign(extend(context), { attempt: message.attempt }) as never),
+          handle: (message, context) =>
+            work.handle(message, Object.assign(extend(context), { attempt: message.attempt }) as never),
         }
       : { kind: 'batch', handle: (messages, context) => work.handle(messages, extend(context) as never) }
   }

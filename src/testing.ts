@@ -1,6 +1,6 @@
 // For users' tests: no mocks, the real queue on a real database, without waiting.
 
-import { type MessageToEnqueue } from './enqueue/enqueue.ts'
+import type { MessageToEnqueue } from './enqueue/enqueue.ts'
 import { readMessage } from './enqueue/read-message.ts'
 import { executorOf } from './enqueue/transaction.ts'
 import { expected, SluiceError } from './errors.ts'
@@ -11,12 +11,19 @@ import { type Handler, toOutcome } from './pipeline/handler.ts'
 import { MessageTransaction } from './pipeline/message-transaction.ts'
 import type { RunnablePipeline } from './pipeline/pipeline.ts'
 import type { SettledMessage } from './pipeline/settlement.ts'
-import { checkQueueName, type OutputOf, type PayloadOf, type QueueDefinitions, type QueueName, validatePayload } from './queues.ts'
+import {
+  checkQueueName,
+  type OutputOf,
+  type PayloadOf,
+  type QueueDefinitions,
+  type QueueName,
+  validatePayload,
+} from './queues.ts'
 import { internalsOf, type Sluice } from './sluice.ts'
 import { type EnqueuedMessage, enqueuedHere } from './table/enqueued.ts'
 
-export type { EnqueuedMessage } from './table/enqueued.ts'
 export type { SettledMessage } from './pipeline/settlement.ts'
+export type { EnqueuedMessage } from './table/enqueued.ts'
 
 /** A handler that never comes to an end would run for ever: after this many rounds `runDue` gives up. */
 const MOST_ROUNDS = 1_000
@@ -39,7 +46,10 @@ export async function runDue(
     for (const pipeline of all) settled.push(...(await pipeline.runOnce()))
     if (settled.length === before) return settled
   }
-  throw new SluiceError('OPTION_INVALID', `runDue: expected an end within ${MOST_ROUNDS} rounds, received none. Does a handler snooze without delay?`)
+  throw new SluiceError(
+    'OPTION_INVALID',
+    `runDue: expected an end within ${MOST_ROUNDS} rounds, received none. Does a handler snooze without delay?`,
+  )
 }
 
 /**
@@ -83,7 +93,11 @@ export async function enqueuedIn(tx: unknown): Promise<readonly EnqueuedMessage[
 
 type CallHandler = (message: DeliveredMessage, context: unknown) => unknown
 
-async function callHandler(connection: BatchConnection, handle: CallHandler, message: DeliveredMessage): Promise<Outcome> {
+async function callHandler(
+  connection: BatchConnection,
+  handle: CallHandler,
+  message: DeliveredMessage,
+): Promise<Outcome> {
   const tx = new MessageTransaction(connection)
   const outcome = toOutcome(await handle(message, { tx, signal: new AbortController().signal }))
   await (outcome.kind === 'retry' || outcome.kind === 'deadLetter' ? tx.undo() : tx.keep())

@@ -28,7 +28,11 @@ export async function openClient(config: pg.ClientConfig): Promise<pg.Client> {
 
 /** UNREACHABLE, in words that hold no secret: the driver's own error is the `cause`. */
 export function unreachable(cause: unknown): SluiceError {
-  return new SluiceError('UNREACHABLE', 'The database cannot be reached. Check the connection string and that the server runs', { cause })
+  return new SluiceError(
+    'UNREACHABLE',
+    'The database cannot be reached. Check the connection string and that the server runs',
+    { cause },
+  )
 }
 
 /** The seam of a client: prepared statements by name, parsed once per connection. */

@@ -7,7 +7,7 @@ const DEEPEST = 500
 /**
  * The JSON text of a value, as `JSON.stringify` would write it, but complete or not at all: whatever JSON cannot hold
  * is refused with its path, at any depth, where `JSON.stringify` would drop it or write null. So are the texts that
- * jsonb cannot hold. Objects with `toJSON`, such as dates, and instances of classes are written as JSON writes them;
+ * jsonb cannot hold. Properties that are undefined are left out. Objects with `toJSON`, such as dates, and instances of classes are written as JSON writes them;
  * properties that are not enumerable, or whose key is a symbol, are no data.
  *
  * @param what what the value is called in errors: 'payload'
@@ -78,9 +78,10 @@ function encodeMembers(object: object, place: Place): string {
     return `[${Array.from(object, (item, at) => inside(at, place, () => encode(item, place))).join(',')}]`
   const kind = kindOf(object)
   if (kind !== 'Object') throw refused(place, 'a JSON value', describe(object), REMEDIES[kind] ?? 'Use a plain object')
-  const members = Object.entries(object).map(([key, member]) =>
-    inside(key, place, () => `${encodeText(key, place)}:${encode(member, place)}`),
-  )
+  // An optional property that is not there: the one thing that JSON leaves out and nobody misses.
+  const members = Object.entries(object)
+    .filter(([, member]) => member !== undefined)
+    .map(([key, member]) => inside(key, place, () => `${encodeText(key, place)}:${encode(member, place)}`))
   return `{${members.join(',')}}`
 }
 

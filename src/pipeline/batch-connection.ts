@@ -61,7 +61,11 @@ export class BatchConnection {
    */
   async commit(): Promise<void> {
     const result = await this.client.query('COMMIT').catch((cause: unknown) => {
-      throw new SluiceError('COMMIT_FAILED', 'COMMIT failed; whether it took effect is unknown if the connection was lost', { cause })
+      throw new SluiceError(
+        'COMMIT_FAILED',
+        'COMMIT failed; whether it took effect is unknown if the connection was lost',
+        { cause },
+      )
     })
     if (result.command !== 'COMMIT') {
       throw new SluiceError('COMMIT_FAILED', `COMMIT: expected the command tag COMMIT, received ${result.command}`)

@@ -63,6 +63,9 @@ class BatchKyselyConnection implements DatabaseConnection {
   }
 
   streamQuery<Row>(): AsyncIterableIterator<QueryResult<Row>> {
-    throw new SluiceError('TRANSACTION_CONTROL', "stream(): expected execute() on a batch's transaction, received a cursor")
+    throw new SluiceError(
+      'TRANSACTION_CONTROL',
+      "stream(): expected execute() on a batch's transaction, received a cursor",
+    )
   }
 }

@@ -61,7 +61,10 @@ export class BatchRun {
     const { crashes, crashLimit, settlement, definition } = this.#options
     const deaths = crashes.get(message.id) ?? 0
     if (deaths >= crashLimit) {
-      this.#settle(message, { kind: 'deadLetter', reason: `crashed: ${deaths} processes died with this message in hand` })
+      this.#settle(message, {
+        kind: 'deadLetter',
+        reason: `crashed: ${deaths} processes died with this message in hand`,
+      })
       return false
     }
     if (definition?.schema === undefined) return true
@@ -71,7 +74,11 @@ export class BatchRun {
         message.accept(checked.value)
         return true
       }
-      settlement.add(message, { kind: 'deadLetter', reason: 'the payload does not fit its schema', error: checked.issues })
+      settlement.add(message, {
+        kind: 'deadLetter',
+        reason: 'the payload does not fit its schema',
+        error: checked.issues,
+      })
     } catch (error) {
       this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
     }

@@ -68,6 +68,19 @@ export class DeliveredMessage implements Message {
   toJSON(): Record<string, unknown> {
     const { id, queue, type, schemaVersion, payload, headers, orderingKey, priority, attempt, maxAttempts } = this
     const { enqueuedAt, dueAt } = this
-    return { id, queue, type, schemaVersion, payload, headers, orderingKey, priority, attempt, maxAttempts, enqueuedAt, dueAt }
+    return {
+      id,
+      queue,
+      type,
+      schemaVersion,
+      payload,
+      headers,
+      orderingKey,
+      priority,
+      attempt,
+      maxAttempts,
+      enqueuedAt,
+      dueAt,
+    }
   }
 }

@@ -67,7 +67,10 @@ class Feed<Payload> {
 
   constructor(startProducer: StartProducer, sink: Pick<Subscriber<Delivery<Payload>>, 'next' | 'error'>) {
     this.#sink = sink
-    this.#producer = startProducer({ kind: 'each', handle: (message, context) => this.#deliver(message, context) }).then(
+    this.#producer = startProducer({
+      kind: 'each',
+      handle: (message, context) => this.#deliver(message, context),
+    }).then(
       (producer) => producer,
       (error: unknown) => {
         if (!this.#closed) sink.error(error)

@@ -59,4 +59,3 @@ export class Delivery<Payload = unknown> {
     return `Delivery of message ${this.message.id} in ${this.message.queue}`
   }
 }
-

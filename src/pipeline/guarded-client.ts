@@ -55,7 +55,8 @@ function query(client: pg.ClientBase, guard: Guard, args: unknown[]): unknown {
 
 function textOf(config: unknown): string {
   if (typeof config === 'string') return config
-  if (typeof config === 'object' && config !== null && 'text' in config && typeof config.text === 'string') return config.text
+  if (typeof config === 'object' && config !== null && 'text' in config && typeof config.text === 'string')
+    return config.text
   return ''
 }
 

@@ -17,7 +17,11 @@ export class InHand {
   readonly #workerId: () => number
   readonly #beforeRecord: () => Promise<void>
   readonly #active = new Map<number, BatchRecord>()
-  #begun: { readonly record: BatchRecord; readonly resolve: (crashes: Crashes) => void; readonly reject: (error: unknown) => void }[] = []
+  #begun: {
+    readonly record: BatchRecord
+    readonly resolve: (crashes: Crashes) => void
+    readonly reject: (error: unknown) => void
+  }[] = []
   #ended: number[] = []
   #writing: Promise<void> | undefined
   #tidy: NodeJS.Timeout | undefined
@@ -35,7 +39,10 @@ export class InHand {
   }
 
   /** Records a batch and returns its number and the evidence. @throws SluiceError UNREACHABLE */
-  async begin(queue: string, messages: readonly { readonly id: string; readonly attempt: number }[]): Promise<BegunBatch> {
+  async begin(
+    queue: string,
+    messages: readonly { readonly id: string; readonly attempt: number }[],
+  ): Promise<BegunBatch> {
     const record: BatchRecord = {
       id: this.#nextId++,
       queue,
@@ -80,7 +87,12 @@ export class InHand {
       this.#ended = []
       try {
         if (begun.length > 0) await this.#beforeRecord()
-        const found = await recordBatches(this.#control.execute, this.#workerId(), ended, begun.map(({ record }) => record))
+        const found = await recordBatches(
+          this.#control.execute,
+          this.#workerId(),
+          ended,
+          begun.map(({ record }) => record),
+        )
         for (const { record, resolve } of begun) resolve(evidenceFor(record, found))
       } catch (error) {
         for (const { record, reject } of begun) {

@@ -1,12 +1,12 @@
 import { filter, type Observable } from 'rxjs'
 import { checkKeys } from '../config.ts'
 import { type Duration, toMs } from '../duration.ts'
+import type { QueueDefinitions } from '../queues.ts'
 import { type Report, type SluiceEvent, toError } from '../telemetry.ts'
 import type { Work } from './batch-run.ts'
 import type { BatchHandler, Handler } from './handler.ts'
 import type { Producer } from './producer.ts'
 import type { SettledMessage } from './settlement.ts'
-import type { QueueDefinitions } from '../queues.ts'
 
 /** What a pipeline needs of the process that it runs in. */
 export interface PipelineHost {

@@ -33,7 +33,9 @@ export function process<Payload>(
   options: { readonly concurrency?: number } = {},
 ): OperatorFunction<Delivery<Payload>, Processed<Payload>> {
   const concurrency =
-    options.concurrency === undefined ? Number.POSITIVE_INFINITY : integer('process.concurrency', options.concurrency, 1, 1, 100_000)
+    options.concurrency === undefined
+      ? Number.POSITIVE_INFINITY
+      : integer('process.concurrency', options.concurrency, 1, 1, 100_000)
   return (source) =>
     new Observable((subscriber) => {
       const waiting: Delivery<Payload>[] = []

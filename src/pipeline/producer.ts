@@ -86,6 +86,11 @@ export class Producer implements Waiter {
     if (this.#looking === 0) this.#sleepers.pop()?.()
   }
 
+  /** A hint that comes while it is not parked: a look that is under way may be too old to see the reason. */
+  lookAgain(): void {
+    this.#again = true
+  }
+
   /** Claims no more, and resolves when all batches in flight are settled. */
   async drain(): Promise<void> {
     this.#drain.abort()

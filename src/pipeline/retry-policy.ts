@@ -35,7 +35,8 @@ export const FALLBACK_RETRY_MS = 1_000
 export function retryPolicy(options: RetryOptions | undefined, random: () => number = Math.random): RetryPolicy {
   if (typeof options === 'function') return (attempt, error) => toMs(options(attempt, error), 'retry()')
   const kind: unknown = options?.kind ?? 'exponential'
-  if (options === undefined || options.kind === 'exponential') return exponential(options ?? { kind: 'exponential' }, random)
+  if (options === undefined || options.kind === 'exponential')
+    return exponential(options ?? { kind: 'exponential' }, random)
   if (options.kind === 'fixed') {
     checkKeys('retry', options, ['kind', 'delay'])
     const ms = toMs(options.delay, 'retry.delay')

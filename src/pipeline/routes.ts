@@ -58,8 +58,16 @@ export function typeMatcher(pattern: string): (type: string) => boolean {
   const wanted = typeof pattern === 'string' ? pattern.split('.') : []
   const rest = wanted.at(-1) === '**'
   if (rest) wanted.pop()
-  if ((wanted.length === 0 && !rest) || wanted.some((segment) => segment === '' || (segment.includes('*') && segment !== '*'))) {
-    throw expected('OPTION_INVALID', 'routes.match', "segments separated by dots, '*' for one, '**' at the end for the rest", pattern)
+  if (
+    (wanted.length === 0 && !rest) ||
+    wanted.some((segment) => segment === '' || (segment.includes('*') && segment !== '*'))
+  ) {
+    throw expected(
+      'OPTION_INVALID',
+      'routes.match',
+      "segments separated by dots, '*' for one, '**' at the end for the rest",
+      pattern,
+    )
   }
   return (type) => {
     const segments = type.split('.')

@@ -1,4 +1,5 @@
 import type { Message, Outcome } from '../message.ts'
+import { WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
 import {
   ackMessages,
   buryMessages,
@@ -11,7 +12,6 @@ import {
 } from '../table/settle.ts'
 import type { Execute } from '../table/statement.ts'
 import { type Report, type SluiceEvent, toError } from '../telemetry.ts'
-import { WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
 import type { DeliveredMessage } from './delivered-message.ts'
 import type { PipelinePlan } from './options.ts'
 import { FALLBACK_RETRY_MS } from './retry-policy.ts'

@@ -120,4 +120,8 @@ const CLAIM_SLOTS = orderedClaim(
 )
 
 // Not slot IS NULL: that would let the planner take message_due_idx, and sort the whole queue by id.
-const CLAIM_WHOLE_QUEUE = orderedClaim('claim_whole_queue', (_, id) => `coalesce(m.slot, -1) = -1 AND m.id >= ${id}`, 'm.id')
+const CLAIM_WHOLE_QUEUE = orderedClaim(
+  'claim_whole_queue',
+  (_, id) => `coalesce(m.slot, -1) = -1 AND m.id >= ${id}`,
+  'm.id',
+)

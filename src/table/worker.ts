@@ -105,7 +105,10 @@ const CANCEL = statement('cancel', 'SELECT pg_cancel_backend($1::integer)')
 // Nothing that the control connection writes needs to survive a crash of the server.
 const CONFIGURE = statement('control_configure', `SELECT set_config('synchronous_commit', 'off', false)`)
 
-const NEW_WORKER_ID = statement('worker_id', `SELECT nextval(pg_get_serial_sequence('sluice.worker', 'id'))::integer AS id`)
+const NEW_WORKER_ID = statement(
+  'worker_id',
+  `SELECT nextval(pg_get_serial_sequence('sluice.worker', 'id'))::integer AS id`,
+)
 
 const END_OWN_GHOST = statement(
   'worker_end_ghost',

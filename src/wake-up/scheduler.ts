@@ -8,7 +8,10 @@ export type WakeReason = 'notification' | 'due' | 'poll' | 'look again' | 'recon
 /** A producer, to the scheduler. */
 export interface Waiter {
   readonly queue: string
+  /** It is parked: look now. */
   wake(reason: WakeReason): void
+  /** It is not: it looks just now, and what it sees may be older than the reason, or it will look anyway. */
+  lookAgain(): void
 }
 
 export interface SchedulerOptions {
@@ -172,10 +175,13 @@ class WaitingQueue {
   }
 
   wake(reason: WakeReason): void {
-    const waiters = [...this.parked]
+    const parked = new Set(this.parked)
     this.parked.clear()
     this.#disarm()
-    for (const waiter of waiters) waiter.wake(reason)
+    for (const waiter of [...this.waiters]) {
+      if (parked.has(waiter)) waiter.wake(reason)
+      else waiter.lookAgain()
+    }
   }
 
   /** One timer for the earliest due time, rounded up, so that it never looks too early. */
@@ -192,7 +198,6 @@ class WaitingQueue {
     if (found.keyed || (found.nextDueMs !== null && found.nextDueMs <= 0)) this.wake('poll')
     else if (found.nextDueMs !== null) this.wakeIn(found.nextDueMs)
   }
-
 
   close(): void {
     this.#disarm()

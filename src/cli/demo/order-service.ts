@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Shop, type ShopMessage } from './shop.ts'
+import type { Shop, ShopMessage } from './shop.ts'
 
 export interface OrderServiceOptions {
   readonly orders: number

@@ -72,7 +72,15 @@ async function trade({ shop, workers, orders, log }: Trade): Promise<void> {
     const waiting = await countWaiting(shop.db)
     const { handled, dead } = await countHandled(shop.db)
     over = taken === orders && waiting === 0
-    progress.show({ orders: taken, ordersWanted: orders, handled, waiting, workers: workers.running, killed: workers.killed, dead })
+    progress.show({
+      orders: taken,
+      ordersWanted: orders,
+      handled,
+      waiting,
+      workers: workers.running,
+      killed: workers.killed,
+      dead,
+    })
     if (!over) await Promise.race([sleep(progressIntervalMs(log)), failureOf(service)])
   }
   await Promise.all([service, killing])
@@ -88,7 +96,9 @@ function failureOf(promise: Promise<unknown>): Promise<never> {
 
 async function countWaiting(db: Kysely<ShopDatabase>): Promise<number> {
   const { rows } = await sql<{ waiting: number }>`
-    SELECT coalesce(sum(ready + scheduled + retrying + in_flight), 0)::integer AS waiting FROM ${sql.table('sluice.queues')}`.execute(db)
+    SELECT coalesce(sum(ready + scheduled + retrying + in_flight), 0)::integer AS waiting FROM ${sql.table('sluice.queues')}`.execute(
+    db,
+  )
   return rows[0]?.waiting ?? 0
 }
 
@@ -113,8 +123,7 @@ async function createDatabase(url: string): Promise<{ readonly url: string; drop
 }
 
 function print(audit: Audit, seconds: number, log: NodeJS.WriteStream): void {
-  const table = new Table({ colAligns: ['left', 'right'], style: { head: [], border: [] } })
-  table.push(
+  const rows: [string, string | number][] = [
     ['orders committed', audit.orders],
     ['messages enqueued', audit.enqueued],
     ['messages handled', audit.handled],
@@ -127,9 +136,17 @@ function print(audit: Audit, seconds: number, log: NodeJS.WriteStream): void {
     ['throughput', `${Math.round(audit.handled / seconds)}/s`],
     ['latency p50', `${audit.p50Ms.toFixed(1)} ms`],
     ['latency p99', `${audit.p99Ms.toFixed(1)} ms`],
-  )
+  ]
   const verdict = passed(audit) ? 'passed' : 'FAILED'
-  log.write(`${table.toString()}\nAudit ${verdict}: lost ${audit.lost}, duplicated ${audit.duplicated}. Taken by SQL after ${seconds.toFixed(1)} s.\n`)
+  log.write(
+    `${table.toString()}\nAudit ${verdict}: lost ${audit.lost}, duplicated ${audit.duplicated}. Taken by SQL after ${seconds.toFixed(1)} s.\n`,
+  )
+}
+
+function table(rows: readonly [string, string | number][]): string {
+  const drawn = new Table({ colAligns: ['left', 'right'], style: { head: [], border: [], compact: true } })
+  drawn.push(...rows)
+  return drawn.toString()
 }
 
 function rounded({ outOfOrder: _, ...audit }: Audit): Omit<Audit, 'outOfOrder'> {

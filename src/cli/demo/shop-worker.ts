@@ -13,7 +13,8 @@ const FAIL_EVERY = 30
 
 async function handle(message: Message, { tx, attempt }: HandlerContext): Promise<void> {
   const { orderId, customer, poison } = message.payload as ShopMessage
-  if (message.queue === 'shipping' && attempt === 1 && orderId % FAIL_EVERY === 0) throw new Error('The carrier is busy')
+  if (message.queue === 'shipping' && attempt === 1 && orderId % FAIL_EVERY === 0)
+    throw new Error('The carrier is busy')
   await tx
     .kysely<ShopDatabase>()
     .insertInto('effect')
@@ -36,7 +37,10 @@ async function handle(message: Message, { tx, attempt }: HandlerContext): Promis
 }
 
 const retry = { kind: 'exponential', first: '100ms', most: '1s' } as const
-shop.sluice.pipeline('shipping', { concurrency: 2, batchSize: 20, retry, maxAttempts: MAX_ATTEMPTS }).handle(handle).subscribe()
+shop.sluice
+  .pipeline('shipping', { concurrency: 2, batchSize: 20, retry, maxAttempts: MAX_ATTEMPTS })
+  .handle(handle)
+  .subscribe()
 shop.sluice.pipeline('emails', { concurrency: 2, batchSize: 20, retry }).handle(handle).subscribe()
 
 process.on('message', (order) => {

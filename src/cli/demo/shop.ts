@@ -37,8 +37,6 @@ export interface Shop {
   close(): Promise<void>
 }
 
-export const QUEUES = ['shipping', 'emails'] as const
-
 /** After this many attempts the demo's poison message dies: soon enough to be seen. */
 export const MAX_ATTEMPTS = 4
 
