@@ -40,7 +40,7 @@ export interface SluiceConfig {
   readonly crashLimit: number
 }
 
-export const DEFAULTS = {
+const DEFAULTS = {
   pollIntervalMs: 1_000,
   connectTimeoutMs: 5_000,
   payloadLimitBytes: 1_048_576,

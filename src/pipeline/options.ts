@@ -41,7 +41,7 @@ export interface PipelinePlan {
   readonly ordered: boolean
 }
 
-export const PIPELINE_DEFAULTS = { concurrency: 1, batchSize: 10, timeoutMs: 30_000, maxAttempts: 20 } as const
+const PIPELINE_DEFAULTS = { concurrency: 1, batchSize: 10, timeoutMs: 30_000, maxAttempts: 20 } as const
 
 /** @throws SluiceError OPTION_INVALID, CONFIG_INVALID */
 export function resolvePipeline(queue: string, options: PipelineOptions): PipelinePlan {

@@ -80,7 +80,7 @@ export interface Drained {
 }
 
 /** How long a drain waits by default. */
-export const DRAIN_TIMEOUT_MS = 30_000
+const DRAIN_TIMEOUT_MS = 30_000
 
 /** A running consumer. */
 export class PipelineSubscription implements AsyncDisposable {

@@ -139,7 +139,7 @@ function print(audit: Audit, seconds: number, log: NodeJS.WriteStream): void {
   ]
   const verdict = passed(audit) ? 'passed' : 'FAILED'
   log.write(
-    `${table.toString()}\nAudit ${verdict}: lost ${audit.lost}, duplicated ${audit.duplicated}. Taken by SQL after ${seconds.toFixed(1)} s.\n`,
+    `\n${table(rows)}\nAudit ${verdict}: lost ${audit.lost}, duplicated ${audit.duplicated}. Taken by SQL after ${seconds.toFixed(1)} s.\n`,
   )
 }
 
