@@ -43,10 +43,12 @@ export class BatchConnection {
     return this.client.getTransactionStatus() === 'E'
   }
 
-  /** Bounds a transaction on the server, for the case that this process no longer can. */
-  async bound(ms: number, serverVersion: number): Promise<void> {
+  /** Bounds a transaction on the server, for the case that this process no longer can. Sent once per connection. */
+  bound(ms: number, serverVersion: number): void {
+    if (bounds.get(this.client) === ms) return
+    bounds.set(this.client, ms)
     const setting = serverVersion >= 170_000 ? 'transaction_timeout' : 'idle_in_transaction_session_timeout'
-    await this.client.query(`SET ${setting} = ${Math.ceil(ms)}`)
+    this.client.query(`SET ${setting} = ${Math.ceil(ms)}`).catch(() => undefined)
   }
 
   /** Sends BEGIN. A failure shows in the statement that follows. */
@@ -87,3 +89,6 @@ export class BatchConnection {
     this.#lost ??= toError(error)
   }
 }
+
+/** What each pooled connection's transactions are bounded by, in milliseconds. */
+const bounds = new WeakMap<pg.PoolClient, number>()

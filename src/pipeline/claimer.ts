@@ -24,23 +24,28 @@ export interface Look {
   readonly nextDueMs: number | null
 }
 
-/** A claim that has been sent; its answer may be awaited later. */
+/** A claim that has been sent; its answers may be awaited later. */
 export interface SentClaim {
-  readonly answer: Promise<Look | undefined>
+  readonly first: Promise<Look>
+  /** Sent behind it when a sweep was due. */
+  readonly lanes: Promise<Lanes> | undefined
 }
 
 type Lane = 'slots' | 'unkeyed'
+const ALL_LANES: readonly Lane[] = ['slots', 'unkeyed']
 
 /**
- * Claims batches of one queue for one process: with floors while it is busy, from the bottom in a sweep, which runs
- * before the claimer says that there is nothing, and now and then in between. Messages with and without ordering keys
- * take turns.
+ * Claims batches of one queue for one process, with floors. Now and then, and before it says that there is nothing, it
+ * sweeps: looks over the queue, and claims from the bottom. While it is busy a sweep costs no round trip: the look goes
+ * behind a claim, and the next claim is the one from the bottom. Messages with and without ordering keys take turns.
  */
 export class Claimer {
   readonly #options: ClaimerOptions
   readonly #floors = new Floors()
   readonly #sweep = new SweepClock()
   readonly #knownSlots = new Set<number>()
+  /** Whose next claim is part of a sweep. */
+  readonly #fromBottom = new Set<Lane>()
   #slotsFirst = false
 
   constructor(options: ClaimerOptions) {
@@ -50,27 +55,31 @@ export class Claimer {
   /** Sends BEGIN and a claim behind whatever the connection is doing. */
   send(connection: BatchConnection): SentClaim {
     connection.begin()
-    if (this.#sweep.waitMs() === 0) return { answer: Promise.resolve(undefined) }
-    const [first = 'unkeyed'] = this.#lanes()
-    const answer = this.#claim(connection, first, false)
+    const [lane = 'unkeyed'] = this.#lanes()
+    const first = this.#claim(connection, lane, this.#fromBottom.delete(lane))
+    const lanes = this.#sweep.waitMs() === 0 ? this.#lookOver(connection, first) : undefined
     // Awaited later, perhaps after an error that ends the connection's use.
-    answer.catch(() => undefined)
-    return { answer }
+    for (const answer of [first, lanes]) answer?.catch(() => undefined)
+    return { first, lanes }
   }
 
   /** The answer to a sent claim; where that took nothing, the rest of the look. */
   async take(connection: BatchConnection, sent: SentClaim): Promise<Look> {
-    const first = await sent.answer
-    if (first !== undefined && first.rows.length > 0) return first
-    if (first !== undefined) {
-      for (const lane of this.#lanes().slice(1)) {
-        const look = await this.#claim(connection, lane, false)
-        if (look.rows.length > 0) return look
-      }
+    const first = await sent.first
+    let lanes = await sent.lanes
+    if (first.rows.length > 0) {
+      if (lanes !== undefined) for (const lane of ALL_LANES) this.#fromBottom.add(lane)
+      return first
     }
-    const waitMs = this.#sweep.waitMs()
-    if (waitMs > 0) return { nowUs: first?.nowUs ?? 0, rows: [], full: false, nextDueMs: waitMs }
-    return this.#sweepFrom(connection)
+    if (lanes === undefined) {
+      const other = await this.#firstOf(connection, this.#lanes().slice(1), false)
+      if (other !== undefined) return other
+      const waitMs = this.#sweep.waitMs()
+      if (waitMs > 0) return { ...first, nextDueMs: waitMs }
+      lanes = await this.#lookOver(connection, undefined)
+    }
+    const swept = lanes.ready ? await this.#sweepFrom(connection) : undefined
+    return swept ?? { ...first, nextDueMs: lanes.nextDueMs }
   }
 
   /** Rows that were claimed and not settled: they are free again. */
@@ -79,21 +88,30 @@ export class Claimer {
     this.#floors.lower(rows)
   }
 
-  async #sweepFrom(connection: BatchConnection): Promise<Look> {
+  async #lookOver(connection: BatchConnection, behind: Promise<unknown> | undefined): Promise<Lanes> {
+    const answer = lookOver(connection.execute, this.#options.queue)
+    answer.catch(() => undefined)
+    await behind
     const started = performance.now()
-    try {
-      const lanes = await lookOver(connection.execute, this.#options.queue)
-      await this.#learn(lanes)
-      if (lanes.ready) {
-        for (const lane of this.#lanes()) {
-          const look = await this.#claim(connection, lane, true)
-          if (look.rows.length > 0) return look
-        }
-      }
-      return { nowUs: 0, rows: [], full: false, nextDueMs: lanes.nextDueMs }
-    } finally {
-      this.#sweep.ran(performance.now() - started)
+    const lanes = await answer
+    this.#sweep.ran(performance.now() - started)
+    await this.#learn(lanes)
+    return lanes
+  }
+
+  async #sweepFrom(connection: BatchConnection): Promise<Look | undefined> {
+    const started = performance.now()
+    const look = await this.#firstOf(connection, this.#lanes(), true)
+    this.#sweep.ran(performance.now() - started)
+    return look
+  }
+
+  async #firstOf(connection: BatchConnection, lanes: readonly Lane[], bottom: boolean): Promise<Look | undefined> {
+    for (const lane of lanes) {
+      const look = await this.#claim(connection, lane, bottom)
+      if (look.rows.length > 0) return look
     }
+    return undefined
   }
 
   async #learn(lanes: Lanes): Promise<void> {

@@ -16,7 +16,7 @@ export interface Guard {
  * the connection. COMMIT and ROLLBACK are refused before they reach the server, because after one the batch's locks,
  * and its siblings' effects, could not be brought back.
  */
-export function guardClient(client: pg.ClientBase, guard: Guard): pg.ClientBase {
+export function guardClient(client: pg.PoolClient, guard: Guard): pg.PoolClient {
   return new Proxy(client, {
     get(target, property) {
       if (property === 'query') return (...args: unknown[]) => query(target, guard, args)
@@ -27,7 +27,7 @@ export function guardClient(client: pg.ClientBase, guard: Guard): pg.ClientBase 
   })
 }
 
-function query(client: pg.ClientBase, guard: Guard, args: unknown[]): unknown {
+function query(client: pg.PoolClient, guard: Guard, args: unknown[]): unknown {
   const callback = args.findIndex((arg) => typeof arg === 'function')
   try {
     guard.beforeQuery()

@@ -13,7 +13,7 @@ import { guardClient } from './guarded-client.ts'
  */
 export interface HandlerTransaction {
   /** The `pg` client. Everything but BEGIN, COMMIT, ROLLBACK and cursors; savepoints are fine. */
-  readonly client: pg.ClientBase
+  readonly client: pg.PoolClient
   /** A Kysely transaction on that client. */
   kysely<Database>(): Transaction<Database>
   /** Runs one statement: short for `client.query`. */
@@ -31,7 +31,7 @@ const SAVEPOINT = 'sluice_message'
  */
 export class MessageTransaction implements HandlerTransaction {
   readonly #connection: BatchConnection
-  #client: pg.ClientBase | undefined
+  #client: pg.PoolClient | undefined
   #kysely: Transaction<unknown> | undefined
   #open = true
   #savepoint = false
@@ -43,7 +43,7 @@ export class MessageTransaction implements HandlerTransaction {
     this.#connection = connection
   }
 
-  get client(): pg.ClientBase {
+  get client(): pg.PoolClient {
     this.#client ??= guardClient(this.#connection.client, {
       beforeQuery: () => this.#beforeQuery(),
       onViolation: (error) => {

@@ -136,7 +136,7 @@ export class Producer implements Waiter {
     const { pool, plan, serverVersion } = this.#options
     const connection = await BatchConnection.acquire(pool)
     try {
-      await connection.bound(plan.timeoutMs * 2 + SERVER_GRACE_MS, serverVersion())
+      connection.bound(plan.timeoutMs * 2 + SERVER_GRACE_MS, serverVersion())
       let sent: SentClaim | undefined = this.#send(connection)
       while (sent !== undefined) {
         const look = await this.#take(connection, sent)
