@@ -1,0 +1,83 @@
+import { execFile } from 'node:child_process'
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { describe, expect } from 'vitest'
+import { test } from '../support/test.ts'
+
+const FOLDER = join(import.meta.dirname, '../../examples')
+
+/** What each program prints. */
+const OUTPUTS: Readonly<Record<string, readonly string[]>> = {
+  '01-enqueue-in-your-transaction.ts': [
+    'pg, committed: the message is ready',
+    'Kysely, committed: the message is ready',
+    'Kysely, rolled back: there is no message',
+    'SluiceError: tx: expected an open transaction, received a pg Pool. ' +
+      "Use a client of pool.connect() after client.query('BEGIN'), or pass sluice.ownTransaction",
+  ],
+  '02-consume.ts': [
+    'try 1 failed: Error: The mail server is busy',
+    'dead: not an address',
+    'drained: true',
+    'sent: ada@example.com, asleep@example.com, flaky@example.com',
+  ],
+  '03-ordered-by-customer.ts': ['Ada: 1, 2 failed, 2 failed, 2, 3', 'Edsger: 1, 2, 3', 'Grace: 1, 2, 3'],
+  '04-routes.ts': [
+    'ship order 1 (order.paid)',
+    'record order 1 (order.paid)',
+    'refund order 2 (order.eu.refunded)',
+    'record order 2 (order.eu.refunded)',
+    '1 ack',
+    '2 ack',
+    '3 deadLetter no route matches the type "invoice.sent"',
+  ],
+  '05-rxjs-deliveries.ts': [
+    '1 try 1: ack',
+    '2 try 1: ack',
+    '3 try 1: Error: 3 is too many',
+    '3 try 2: ack',
+    'groups of 5 and 5',
+    'left the loop at 3',
+  ],
+  '06-drizzle-in-a-handler.ts': [
+    'sale: ack',
+    'sale: failed 1 of 1 attempts: Error: Not enough: -1',
+    'invoices: 1',
+    'left: 1',
+  ],
+  '07-prisma-in-a-handler.ts': ['note: ack', 'note: deadLetter', 'in the table: kept'],
+  '08-testing.ts': [
+    'enqueuedIn: one message, due in a minute',
+    'deliver: a dead letter',
+    'runDue: a signup, then its letter',
+  ],
+  '09-typed-queues-with-zod.ts': [
+    'ada@example.com 2026 free',
+    'payload: expected what the schema of queue example.typed accepts, received an object. email: Invalid email address',
+    'queue: expected one of the queues defined (example.typed, example.audit), received "example.typd". Did you mean "example.typed"?',
+  ],
+}
+
+describe('examples', () => {
+  test('are all run here', () => {
+    expect(readdirSync(FOLDER).filter((file) => file.endsWith('.ts'))).toEqual(Object.keys(OUTPUTS))
+  })
+
+  test.for(Object.entries(OUTPUTS))('%s', async ([file, output], { database }) => {
+    const env = { ...process.env, DATABASE_URL: database.url }
+    const { stdout } = await promisify(execFile)(process.execPath, [join(FOLDER, file)], { env, timeout: 25_000 })
+    expect(linesOf(stdout)).toEqual(output)
+    const left = await database.sql(
+      `SELECT queue FROM sluice.queues WHERE ready + scheduled + retrying + in_flight > 0`,
+    )
+    expect(left).toEqual([])
+  })
+})
+
+function linesOf(text: string): readonly string[] {
+  return text
+    .trimEnd()
+    .split('\n')
+    .map((line) => line.trimEnd())
+}
