@@ -16,7 +16,10 @@ export interface ClaimerOptions {
 
 /** What a look at the queue gave: rows, or when to look again. */
 export interface Look {
+  /** The database's clock when it looked. */
   readonly nowUs: number
+  /** This process's clock before that, so that a time reckoned from the two is never too early. */
+  readonly sentAtMs: number
   readonly rows: readonly ClaimedRow[]
   /** As many as were asked for: there may be more. */
   readonly full: boolean
@@ -134,13 +137,14 @@ export class Claimer {
   async #claim(connection: BatchConnection, lane: Lane, bottom: boolean): Promise<Look> {
     const { batchSize } = this.#options
     const lowered = this.#floors.lowered
+    const sentAtMs = performance.now()
     const taken = await (lane === 'slots' || this.#options.ordered
       ? this.#claimOrdered(connection, lane, bottom)
       : claim(connection.execute, this.#options.queue, this.#floors.priorities(bottom), batchSize))
     const full = taken.rows.length >= batchSize
     if (!('firstLive' in taken)) this.#floors.claimed(taken.rows, { bottom, full, lowered })
     if (taken.rows.length > 0) this.#slotsFirst = lane === 'unkeyed'
-    return { nowUs: taken.nowUs, rows: taken.rows, full, nextDueMs: null }
+    return { nowUs: taken.nowUs, sentAtMs, rows: taken.rows, full, nextDueMs: null }
   }
 
   async #claimOrdered(connection: BatchConnection, lane: Lane, bottom: boolean): Promise<OrderedClaim | Claim> {

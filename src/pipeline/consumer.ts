@@ -46,14 +46,14 @@ async function handleBatch(
   batch: ClaimedBatch,
 ): Promise<HandledBatch> {
   const { inHand, control, report } = runtime
-  const { rows, nowUs } = batch.look
+  const { rows, nowUs, sentAtMs } = batch.look
   const startedAt = performance.now()
   const oldestDueMs = (nowUs - Math.min(...rows.map((row) => row.dueUs))) / 1_000
   report({ kind: 'batch.claimed', queue: plan.queue, messages: rows.length, oldestDueMs })
   const record = new BatchRecordKeeper(inHand, plan.queue)
   try {
     const crashes = await record.begin(rows)
-    const settlement = new Settlement({ plan, report, nowUs: () => nowUs + (performance.now() - startedAt) * 1_000 })
+    const settlement = new Settlement({ plan, report, nowUs: () => nowUs + (performance.now() - sentAtMs) * 1_000 })
     const messages = rows.map((row) => new DeliveredMessage(plan.queue, row, crashes.get(row.id) ?? 0))
     const run = new BatchRun({
       plan,
