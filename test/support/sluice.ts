@@ -1,0 +1,39 @@
+import { onTestFinished } from 'vitest'
+import type { SluiceOptions } from '../../src/config.ts'
+import type { QueueDefinitions } from '../../src/queues.ts'
+import { createSluice, type Sluice } from '../../src/sluice.ts'
+import type { TestDatabase } from './database.ts'
+import { EventLog } from './event-log.ts'
+import { test as base } from './test.ts'
+
+let queues = 0
+
+/** `test` with a queue of the test's own, a Sluice that stops with the test, and what that has reported. */
+export const test = base
+  .extend('queue', () => `q.${++queues}`)
+  .extend('sluice', ({ database }) => startTestSluice(database))
+  .extend('log', ({ sluice }) => new EventLog(sluice.events))
+
+/** A Sluice on the test's database. At the end of the test handlers that still run are aborted. */
+export function startTestSluice<const Definitions extends QueueDefinitions | undefined = undefined>(
+  database: TestDatabase,
+  options: Partial<SluiceOptions<Definitions>> = {},
+): Sluice<Definitions> {
+  const sluice = createSluice<Definitions>({ connection: database.url, ...options })
+  onTestFinished(() => sluice.stop({ timeoutMs: 0 }))
+  return sluice
+}
+
+/** Enqueues payloads in one transaction, in order, all with the same options, and returns their ids. */
+export function put(
+  sluice: Sluice,
+  queue: string,
+  payloads: readonly unknown[],
+  options: Omit<Parameters<Sluice['enqueueMany']>[2][number], 'payload'> = {},
+): Promise<string[]> {
+  return sluice.enqueueMany(
+    sluice.ownTransaction,
+    queue,
+    payloads.map((payload) => ({ payload, ...options })),
+  )
+}
