@@ -1,0 +1,90 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { LaneModel } from '../support/lane-model.ts'
+import { pick, type Step, stepsOf } from '../support/model-steps.ts'
+
+const place = fc.nat(50)
+const limit = fc.integer({ min: 1, max: 4 })
+const priority = fc.constantFrom(0, 5, 9)
+const delayUs = fc.constantFrom(0, 0, 3, 20)
+
+const step = stepsOf<LaneModel>()
+
+const inserts = step('insert', fc.tuple(priority, delayUs), (model, [lane, delay]) => model.insert(lane, delay, true))
+const timePasses = step('wait', fc.integer({ min: 1, max: 10 }), (model, us) => model.wait(us))
+const sends = step('send', limit, (model, count) => void model.send(count, false))
+const sweeps = step('sweep', limit, (model, count) => void model.send(count, true))
+const runs = step('run', place, (model, at) => {
+  const claim = pick(model.waiting, at)
+  if (claim !== undefined) model.run(claim)
+})
+const answers = step('answer', place, (model, at) => {
+  const claim = pick(model.sent, at)
+  if (claim !== undefined) model.answer(claim)
+})
+const acks = step('ack', place, (model, at) => model.ackBatch(at))
+const rollsBack = step('roll back', place, (model, at) => model.rollBackBatch(at))
+const retries = step('retry', fc.tuple(place, fc.integer({ min: 1, max: 9 })), (model, [at, us]) =>
+  model.retryBatch(at, us),
+)
+
+const orderly = [inserts, inserts, timePasses, sends, sends, sweeps, runs, answers, answers, acks, rollsBack, retries]
+
+const insertsLate = step('insert late', fc.tuple(priority, delayUs), (model, [lane, delay]) =>
+  model.insert(lane, delay, false),
+)
+const commits = step('commit', place, (model, at) => model.commit(at))
+
+const steps = (...arbitraries: readonly fc.Arbitrary<Step<LaneModel>>[]) =>
+  fc.array(fc.oneof(...arbitraries), { maxLength: 80, size: 'max' })
+
+describe('P6: floors of priorities', () => {
+  test('never stand above a row that nobody has, while nothing commits late', () => {
+    fc.assert(
+      fc.property(steps(...orderly), (sequence) => {
+        const model = new LaneModel()
+        for (const act of sequence) {
+          act(model)
+          expect(model.hidden()).toEqual([])
+        }
+      }),
+      { numRuns: 500 },
+    )
+  })
+
+  test('cost rows that commit late a sweep, and never more: every row is claimed in the end', () => {
+    fc.assert(
+      fc.property(steps(...orderly, insertsLate, commits), limit, (sequence, count) => {
+        const model = new LaneModel()
+        for (const act of sequence) act(model)
+        model.settleDown()
+        drain(model, count)
+        expect(model.in('free', 'locked')).toEqual([])
+      }),
+      { numRuns: 500 },
+    )
+  })
+
+  test('let floored claims go on where a full sweep stopped', () => {
+    fc.assert(
+      fc.property(steps(inserts, insertsLate, timePasses, sends, answers, acks), limit, (sequence, count) => {
+        const model = new LaneModel()
+        for (const act of sequence) act(model)
+        model.settleDown()
+        const last = model.answer(model.send(count, true)).at(-1)
+        while (model.answer(model.send(count, false)).length > 0);
+        const left = model.in('free').filter((row) => row.priority === last?.priority)
+        expect(left).toEqual([])
+      }),
+      { numRuns: 500 },
+    )
+  })
+})
+
+/** As a claimer does: claims with floors until one finds nothing, then sweeps, until a sweep finds nothing. */
+function drain(model: LaneModel, count: number): void {
+  do {
+    model.ackBatch(0)
+    while (model.answer(model.send(count, false)).length > 0) model.ackBatch(0)
+  } while (model.answer(model.send(count, true)).length > 0)
+}

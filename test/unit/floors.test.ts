@@ -1,0 +1,169 @@
+import { describe, expect, test } from 'vitest'
+import { Floors } from '../../src/pipeline/floors.ts'
+import type { ClaimedRow } from '../../src/table/claim.ts'
+import { WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
+import { claimedRow, orderedClaim } from '../support/claimed-row.ts'
+
+const BOTTOM = { dueUs: 0, id: '0' }
+
+/** A claim of which nothing came back meanwhile. */
+function take(floors: Floors, rows: readonly ClaimedRow[], { bottom = false, full = false } = {}): void {
+  floors.claimed(rows, { bottom, full, lowered: floors.lowered })
+}
+
+describe('floors of priorities', () => {
+  test('begin at the bottom of the default priority', () => {
+    expect(new Floors().priorities(false)).toEqual([{ priority: 5, ...BOTTOM }])
+  })
+
+  test('are asked for in the order of the priorities, whatever the order in which they were learned', () => {
+    const floors = new Floors()
+    floors.learn([9, 5, 0, 3], [])
+    expect(floors.priorities(false).map(({ priority }) => priority)).toEqual([0, 3, 5, 9])
+  })
+
+  test('go up to the last row of each priority that a claim took', () => {
+    const floors = new Floors()
+    floors.learn([2, 5], [])
+    take(floors, [
+      claimedRow({ id: '7', priority: 2, dueUs: 10 }),
+      claimedRow({ id: '8', priority: 2, dueUs: 20 }),
+      claimedRow({ id: '3', dueUs: 5 }),
+    ])
+    expect(floors.priorities(false)).toEqual([
+      { priority: 2, dueUs: 20, id: '8' },
+      { priority: 5, dueUs: 5, id: '3' },
+    ])
+  })
+
+  test('compare ids as numbers, beyond what a double holds', () => {
+    const floors = new Floors()
+    take(floors, [claimedRow({ id: '9007199254740993', dueUs: 5 })])
+    take(floors, [claimedRow({ id: '10000000000000000', dueUs: 5 })])
+    take(floors, [claimedRow({ id: '9007199254740992', dueUs: 5 })])
+    expect(floors.priorities(false)).toEqual([{ priority: 5, dueUs: 5, id: '10000000000000000' }])
+  })
+
+  test('stay where they are when a claim from the bottom finds a few rows below', () => {
+    const floors = new Floors()
+    take(floors, [claimedRow({ id: '9', dueUs: 90 })])
+    take(floors, [claimedRow({ id: '1', dueUs: 10 })], { bottom: true })
+    expect(floors.priorities(false)).toEqual([{ priority: 5, dueUs: 90, id: '9' }])
+  })
+
+  test('go down when a claim from the bottom comes back full, because it has not looked further', () => {
+    const floors = new Floors()
+    floors.learn([1, 5], [])
+    take(floors, [claimedRow({ id: '8', priority: 1, dueUs: 80 }), claimedRow({ id: '9', dueUs: 90 })])
+    const late = [claimedRow({ id: '1', priority: 1, dueUs: 10 }), claimedRow({ id: '2', dueUs: 20 })]
+    take(floors, late, { bottom: true, full: true })
+    expect(floors.priorities(false)).toEqual([
+      { priority: 1, dueUs: 80, id: '8' },
+      { priority: 5, dueUs: 20, id: '2' },
+    ])
+  })
+
+  test('go down to just below a row that is given back', () => {
+    const floors = new Floors()
+    const rows = [claimedRow({ id: '4', dueUs: 40 }), claimedRow({ id: '6', dueUs: 60 })]
+    take(floors, rows)
+    floors.lower(rows)
+    expect(floors.priorities(false)).toEqual([{ priority: 5, dueUs: 40, id: '3' }])
+  })
+
+  test('are not raised by a claim that was sent before rows were given back', () => {
+    const floors = new Floors()
+    const { lowered } = floors
+    floors.lower([claimedRow({ id: '4', dueUs: 40 })])
+    floors.claimed([claimedRow({ id: '9', dueUs: 90 })], { bottom: false, full: false, lowered })
+    expect(floors.priorities(false)).toEqual([{ priority: 5, ...BOTTOM }])
+  })
+
+  test('do not count in a sweep', () => {
+    const floors = new Floors()
+    take(floors, [claimedRow({ id: '9', dueUs: 90 })])
+    expect(floors.priorities(true)).toEqual([{ priority: 5, ...BOTTOM }])
+  })
+
+  test('survive a look that finds their priority empty', () => {
+    const floors = new Floors()
+    take(floors, [claimedRow({ id: '9', dueUs: 90 })])
+    floors.learn([], [])
+    expect(floors.priorities(false)).toEqual([{ priority: 5, dueUs: 90, id: '9' }])
+  })
+})
+
+describe('floors of slots', () => {
+  const quiet = (xid: bigint) => ({ xmin: xid, xmax: xid })
+
+  test('are those that the last look found, each first in turn', () => {
+    const floors = new Floors()
+    expect(floors.hasSlots()).toBe(false)
+    floors.learn([], [3, 7, 9])
+    expect(floors.hasSlots()).toBe(true)
+    const firsts = Array.from({ length: 6 }, () => floors.slots(false)[0]?.slot)
+    expect(firsts).toEqual([7, 9, 3, 7, 9, 3])
+    floors.learn([], [7])
+    expect(floors.slots(false)).toEqual([{ slot: 7, id: '0' }])
+    floors.learn([], [])
+    expect(floors.slots(false)).toEqual([])
+  })
+
+  test('need two looks: the first live row, and that all who ran at that time have ended', () => {
+    const floors = new Floors()
+    floors.learn([], [3])
+    floors.observed(orderedClaim({ 3: '40' }, quiet(10n)))
+    expect(floors.slots(false)).toEqual([{ slot: 3, id: '0' }])
+    floors.observed(orderedClaim({ 3: '50' }, quiet(12n)))
+    expect(floors.slots(false)).toEqual([{ slot: 3, id: '40' }])
+    expect(floors.slots(true)).toEqual([{ slot: 3, id: '0' }])
+  })
+
+  test('wait for a transaction that may have taken a lower id and not committed', () => {
+    const floors = new Floors()
+    floors.learn([], [3])
+    floors.observed(orderedClaim({ 3: '40' }, { xmin: 8n, xmax: 10n }))
+    floors.observed(orderedClaim({ 3: '50' }, { xmin: 8n, xmax: 12n }))
+    expect(floors.slots(false)).toEqual([{ slot: 3, id: '0' }])
+    floors.observed(orderedClaim({ 3: '50' }, { xmin: 10n, xmax: 13n }))
+    expect(floors.slots(false)).toEqual([{ slot: 3, id: '40' }])
+  })
+
+  test('take the late row that the second look sees', () => {
+    const floors = new Floors()
+    floors.learn([], [3])
+    floors.observed(orderedClaim({ 3: '40' }, { xmin: 8n, xmax: 10n }))
+    floors.observed(orderedClaim({ 3: '35' }, quiet(11n)))
+    expect(floors.slots(false)).toEqual([{ slot: 3, id: '35' }])
+  })
+
+  test('start anew when a slot was empty in between', () => {
+    const floors = new Floors()
+    floors.learn([], [3])
+    floors.observed(orderedClaim({ 3: '40' }, quiet(10n)))
+    floors.observed(orderedClaim({ 3: '50' }, quiet(11n)))
+    floors.learn([], [])
+    floors.observed(orderedClaim({ 3: '60' }, quiet(12n)))
+    floors.learn([], [3])
+    expect(floors.slots(false)).toEqual([{ slot: 3, id: '0' }])
+  })
+
+  test('do not move when rows are given back, because they were never above a live row', () => {
+    const floors = new Floors()
+    floors.learn([], [3])
+    floors.observed(orderedClaim({ 3: '40' }, quiet(10n)))
+    floors.observed(orderedClaim({ 3: '40' }, quiet(11n)))
+    floors.lower([claimedRow({ id: '40', slot: 3, orderingKey: 'a' })])
+    expect(floors.slots(false)).toEqual([{ slot: 3, id: '40' }])
+    expect(floors.priorities(false)).toEqual([{ priority: 5, ...BOTTOM }])
+  })
+
+  test('hold for the messages without a key when the whole queue is ordered', () => {
+    const floors = new Floors()
+    floors.observed(orderedClaim({ [WHOLE_QUEUE_SLOT]: '40' }, quiet(10n)))
+    floors.observed(orderedClaim({ [WHOLE_QUEUE_SLOT]: '41' }, quiet(11n)))
+    expect(floors.wholeQueue(false)).toEqual({ slot: WHOLE_QUEUE_SLOT, id: '40' })
+    expect(floors.wholeQueue(true)).toEqual({ slot: WHOLE_QUEUE_SLOT, id: '0' })
+    expect(floors.hasSlots()).toBe(false)
+  })
+})
