@@ -22,13 +22,20 @@ export interface WaitingFlagOptions {
  */
 export class WaitingFlag {
   readonly #options: WaitingFlagOptions
-  #state: 'down' | 'raising' | 'held' | 'others' = 'down'
+  #state: 'down' | 'moving' | 'held' | 'others' = 'down'
   #wanted = false
+  /** The others have moved since the last try was sent: its answer may be older. */
+  #moved = false
   #again: NodeJS.Timeout | undefined
   #againMs = FIRST_LOOK_MS
 
   constructor(options: WaitingFlagOptions) {
     this.#options = options
+  }
+
+  /** We rely on another process's flag. */
+  get heldByOthers(): boolean {
+    return this.#state === 'others'
   }
 
   /** Somebody in this process waits for the queue. */
@@ -48,6 +55,7 @@ export class WaitingFlag {
 
   /** Another process has lowered its flag, or notified: ours is the next to try. */
   othersMoved(): void {
+    this.#moved = true
     if (this.#state !== 'others') return
     this.#state = 'down'
     if (this.#wanted) void this.#raise()
@@ -55,28 +63,27 @@ export class WaitingFlag {
 
   /** The lock went with the control connection. */
   forget(): void {
-    if (this.#state !== 'raising') this.#state = 'down'
+    if (this.#state !== 'moving') this.#state = 'down'
   }
 
   async #raise(): Promise<void> {
-    this.#state = 'raising'
+    this.#state = 'moving'
+    this.#moved = false
     const state = await raiseFlag(this.#options.execute, this.#options.queue).catch(() => 'down' as const)
-    if (state === 'held' && !this.#wanted) {
-      await this.#lower()
-    } else if (state === 'held') {
-      this.#state = 'held'
+    if (state === 'held' && !this.#wanted) return this.#lower()
+    if (state === 'others' && this.#wanted && this.#moved) return this.#raise()
+    this.#state = state === 'enqueueing' || !this.#wanted ? 'down' : state
+    if (!this.#wanted) return
+    if (state === 'held') {
       this.#againMs = FIRST_LOOK_MS
       this.#options.onLookAgain()
     } else if (state === 'enqueueing') {
-      this.#state = 'down'
       this.#lookSoon()
-    } else {
-      this.#state = state
     }
   }
 
   async #lower(): Promise<void> {
-    this.#state = 'raising'
+    this.#state = 'moving'
     // A failure means that the connection is gone, and the lock with it.
     await lowerFlag(this.#options.execute, this.#options.queue, this.#options.workerId()).catch(() => undefined)
     this.#state = 'down'
