@@ -20,6 +20,12 @@ export async function lowerFlag(execute: Execute, queue: string, workerId: numbe
   await execute(LOWER_FLAG, [queue, `!${workerId}!${queue}`])
 }
 
+/** The queues among these for which nobody waits at this moment. */
+export async function unwatchedQueues(execute: Execute, queues: readonly string[]): Promise<readonly string[]> {
+  const rows = await execute(UNWATCHED, [queues])
+  return rows.map((row) => textOf(row, 'queue'))
+}
+
 /** What a poll found of one queue. */
 export interface PolledQueue {
   readonly queue: string
@@ -61,6 +67,13 @@ const LOWER_FLAG = statement(
   `
 SELECT pg_advisory_unlock(746501, hashtext($1::text)),
        pg_notify('sluice', $2::text)`,
+)
+
+const UNWATCHED = statement(
+  'flag_unwatched',
+  `
+SELECT q.queue FROM unnest($1::text[]) AS q (queue)
+WHERE pg_try_advisory_xact_lock_shared(746501, hashtext(q.queue))`,
 )
 
 const POLL = statement(

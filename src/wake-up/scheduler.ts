@@ -1,5 +1,5 @@
 import type { Control } from '../connection/control.ts'
-import { type PolledQueue, pollQueues } from '../table/wait.ts'
+import { type PolledQueue, pollQueues, unwatchedQueues } from '../table/wait.ts'
 import { WaitingFlag } from './waiting-flag.ts'
 
 /** Why a waiter is woken: a hint each, the table says what there is. */
@@ -15,7 +15,7 @@ export interface Waiter {
 }
 
 export interface SchedulerOptions {
-  readonly control: Control
+  readonly control: Pick<Control, 'execute' | 'onDown'>
   readonly workerId: () => number
   readonly pollIntervalMs: number
   /** Whether notifications arrive: without, a raised flag would only cost the producers. */
@@ -138,27 +138,48 @@ export class Scheduler {
   }
 
   async #poll(): Promise<void> {
-    const { control, workerId, pollIntervalMs } = this.#options
     const started = performance.now()
+    let tookMs = 0
     this.#polls += 1
-    const names = [...this.#queues.keys()]
+    try {
+      await this.#pollQueues()
+      tookMs = performance.now() - started
+      if (this.#polls % FLAG_POLLS === 0) await this.#checkFlags()
+    } catch {
+      // The control connection is down: it is being restored, and everybody looks then.
+    }
+    // Walking dead rows may make it slow: it may cost a twentieth of the time at most.
+    this.#schedulePoll(Math.max(this.#options.pollIntervalMs, Math.min(tookMs * 20, 60_000)))
+  }
+
+  async #pollQueues(): Promise<void> {
+    const { control, workerId } = this.#options
     const heartbeat = this.#changed || this.#polls % HEARTBEAT_POLLS === 0
     this.#changed = false
-    const polled = await pollQueues(control.execute, workerId(), names, heartbeat).catch(() => [])
-    if (this.#stopped) return
-    for (const queue of polled) this.#queues.get(queue.queue)?.polled(queue)
-    if (this.#polls % FLAG_POLLS === 0) this.#each((queue) => queue.flag.othersMoved())
-    // Walking dead rows may make it slow: it may cost a twentieth of the time at most.
-    this.#schedulePoll(Math.max(pollIntervalMs, Math.min((performance.now() - started) * 20, 60_000)))
+    try {
+      const polled = await pollQueues(control.execute, workerId(), [...this.#queues.keys()], heartbeat)
+      if (!this.#stopped) for (const queue of polled) this.#queues.get(queue.queue)?.polled(queue)
+    } catch (error) {
+      this.#changed ||= heartbeat
+      throw error
+    }
+  }
+
+  /** The process that waited for us may have vanished without a word. */
+  async #checkFlags(): Promise<void> {
+    const others = [...this.#queues.values()].filter((queue) => queue.flag.heldByOthers).map((queue) => queue.name)
+    if (others.length === 0) return
+    const unwatched = await unwatchedQueues(this.#options.control.execute, others)
+    for (const name of unwatched) this.#queues.get(name)?.flag.othersMoved()
   }
 }
 
 /** The worker's sign of life goes with every tenth poll, and with the next when its queues have changed. */
 const HEARTBEAT_POLLS = 10
-/** If the process that waited for us has vanished, one of the others waits from here on. */
 const FLAG_POLLS = 10
 
 class WaitingQueue {
+  readonly name: string
   readonly waiters = new Set<Waiter>()
   readonly parked = new Set<Waiter>()
   readonly flag: WaitingFlag
@@ -166,6 +187,7 @@ class WaitingQueue {
   #dueAt = Number.POSITIVE_INFINITY
 
   constructor(name: string, { control, workerId }: SchedulerOptions) {
+    this.name = name
     this.flag = new WaitingFlag({
       queue: name,
       workerId,

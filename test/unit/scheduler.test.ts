@@ -1,0 +1,231 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { Scheduler, type Waiter } from '../../src/wake-up/scheduler.ts'
+import { PlayedServer } from '../support/played-server.ts'
+
+class Sleeper implements Waiter {
+  readonly queue: string
+  readonly hints: string[] = []
+
+  constructor(queue: string) {
+    this.queue = queue
+  }
+
+  wake(reason: string): void {
+    this.hints.push(reason)
+  }
+
+  lookAgain(): void {
+    this.hints.push('(looking) look again')
+  }
+}
+
+describe('Scheduler', () => {
+  let server: PlayedServer
+  let listening: boolean
+  let scheduler: Scheduler
+  let connectionDown: () => void
+
+  beforeEach(() => {
+    vi.useFakeTimers()
+    server = new PlayedServer()
+    listening = false
+    scheduler = new Scheduler({
+      control: {
+        execute: server.execute,
+        onDown: (listener) => {
+          connectionDown = listener
+        },
+      },
+      workerId: () => 7,
+      pollIntervalMs: POLL_MS,
+      listening: () => listening,
+      random: () => 0,
+    })
+  })
+
+  afterEach(() => {
+    vi.useRealTimers()
+  })
+
+  function attach(queue: string): Sleeper {
+    const sleeper = new Sleeper(queue)
+    scheduler.attach(sleeper)
+    return sleeper
+  }
+
+  async function answer(statement: string, rows: readonly Record<string, unknown>[]) {
+    const asked = await server.next()
+    expect(asked.statement).toBe(statement)
+    asked.answer(rows)
+    await vi.advanceTimersByTimeAsync(0)
+    return asked.params
+  }
+
+  async function poll(rows: readonly Record<string, unknown>[] = []) {
+    await vi.advanceTimersByTimeAsync(POLL_MS)
+    return answer('sluice_poll', rows)
+  }
+
+  test('P5: a wake-up during a look asks for another look', () => {
+    const sleeper = attach('q')
+    scheduler.park(sleeper, null)
+    scheduler.notified('q')
+    scheduler.notified('q')
+    expect(sleeper.hints).toEqual(['notification', '(looking) look again'])
+  })
+
+  test('W16: a notification concerns its own queue, and nobody if it is consumed no more', () => {
+    const [gone, stays] = [attach('a'), attach('b')]
+    for (const sleeper of [gone, stays]) scheduler.park(sleeper, null)
+    scheduler.detach(gone)
+    scheduler.notified('a')
+    scheduler.notified('b')
+    expect([gone.hints, stays.hints]).toEqual([[], ['notification']])
+  })
+
+  test('W23: without a name, all queues are woken', () => {
+    const sleepers = [attach('a'), attach('b')]
+    for (const sleeper of sleepers) scheduler.park(sleeper, null)
+    scheduler.wake('reconnect')
+    expect(sleepers.map(({ hints }) => hints)).toEqual([['reconnect'], ['reconnect']])
+  })
+
+  test('W14: the timer of a due time rounds up', () => {
+    const sleeper = attach('q')
+    scheduler.park(sleeper, 20.1)
+    vi.advanceTimersByTime(20)
+    expect(sleeper.hints).toEqual([])
+    vi.advanceTimersByTime(2)
+    expect(sleeper.hints).toEqual(['due'])
+  })
+
+  test('W14: a queue has one timer, for the earliest due time', () => {
+    const sleeper = attach('q')
+    scheduler.park(sleeper, 500)
+    scheduler.park(sleeper, 100)
+    scheduler.park(sleeper, 300)
+    expect(vi.getTimerCount()).toBe(1)
+    vi.advanceTimersByTime(102)
+    expect(sleeper.hints).toEqual(['due'])
+    expect(vi.getTimerCount()).toBe(0)
+  })
+
+  test('W14: a due time that has passed wakes soon, one in a thousand years does not', () => {
+    const [past, far] = [attach('a'), attach('b')]
+    scheduler.park(past, -50)
+    scheduler.park(far, 1_000 * 365 * 86_400_000)
+    vi.advanceTimersByTime(10_000)
+    expect([past.hints, far.hints]).toEqual([['due'], []])
+  })
+
+  test('polls all queues in one statement, and wakes those that may have work', async () => {
+    const sleepers = ['due', 'keyed', 'later', 'empty', 'busy'].map(attach)
+    for (const sleeper of sleepers) if (sleeper.queue !== 'busy') scheduler.park(sleeper, null)
+    scheduler.start()
+    const params = await poll([
+      { queue: 'due', next_due_ms: -3, keyed: false },
+      { queue: 'keyed', next_due_ms: null, keyed: true },
+      { queue: 'later', next_due_ms: 40, keyed: false },
+      { queue: 'busy', next_due_ms: 0, keyed: false },
+      { queue: 'unknown', next_due_ms: 0, keyed: false },
+    ])
+    expect(params.slice(0, 2)).toEqual([7, ['due', 'keyed', 'later', 'empty', 'busy']])
+    expect(sleepers.map(({ hints }) => hints)).toEqual([['poll'], ['poll'], [], [], []])
+    vi.advanceTimersByTime(42)
+    expect(sleepers[2]?.hints).toEqual(['due'])
+  })
+
+  test('gives a sign of life with every tenth poll, and with the first after a change of its queues', async () => {
+    attach('a')
+    scheduler.start()
+    const heartbeats: unknown[] = []
+    for (let at = 1; at <= 12; at++) {
+      if (at === 5) attach('b')
+      heartbeats.push((await poll())[2])
+    }
+    expect(heartbeats.flatMap((alive, at) => (alive === true ? [at + 1] : []))).toEqual([1, 5, 10])
+  })
+
+  test('a poll that failed is made up for by the next', async () => {
+    attach('a')
+    scheduler.start()
+    await vi.advanceTimersByTimeAsync(POLL_MS)
+    const asked = await server.next()
+    await vi.advanceTimersByTimeAsync(10_000)
+    asked.fail()
+    await vi.advanceTimersByTimeAsync(0)
+    expect((await poll())[2]).toBe(true)
+  })
+
+  test('P6: a slow poll makes the next one later', async () => {
+    attach('a')
+    scheduler.start()
+    await vi.advanceTimersByTimeAsync(POLL_MS)
+    await vi.advanceTimersByTimeAsync(200)
+    await answer('sluice_poll', [])
+    await vi.advanceTimersByTimeAsync(3_990)
+    expect(server.asked).toHaveLength(1)
+    await vi.advanceTimersByTimeAsync(20)
+    expect(server.asked).toHaveLength(2)
+  })
+
+  test('raises a flag for who parks, if notifications arrive', async () => {
+    const sleeper = attach('q')
+    scheduler.park(sleeper, null)
+    expect(server.asked).toEqual([])
+    listening = true
+    scheduler.park(sleeper, null)
+    await answer('sluice_flag_raise', [{ state: 'held' }])
+    expect(sleeper.hints).toEqual(['look again'])
+  })
+
+  test.each([
+    { when: 'its last waiter is busy', how: (sleeper: Sleeper) => scheduler.unpark(sleeper) },
+    { when: 'its last waiter leaves', how: (sleeper: Sleeper) => scheduler.detach(sleeper) },
+    { when: 'notifications no longer arrive', how: () => scheduler.listenerDown() },
+    { when: 'the process stops', how: () => void scheduler.stop() },
+  ])('lowers the flag when $when', async ({ how }) => {
+    listening = true
+    const sleeper = attach('q')
+    scheduler.park(sleeper, null)
+    await answer('sluice_flag_raise', [{ state: 'held' }])
+    scheduler.park(sleeper, null)
+    how(sleeper)
+    expect(await server.next()).toMatchObject({ statement: 'sluice_flag_lower', params: ['q', '!7!q'] })
+  })
+
+  test('keeps the flag while one of two waiters waits', async () => {
+    listening = true
+    const [busy, idle] = [attach('q'), attach('q')]
+    for (const sleeper of [busy, idle]) scheduler.park(sleeper, null)
+    await answer('sluice_flag_raise', [{ state: 'held' }])
+    for (const sleeper of [busy, idle]) scheduler.park(sleeper, null)
+    scheduler.unpark(busy)
+    expect(server.asked).toHaveLength(1)
+  })
+
+  test('raises the flag anew after the connection that held it was lost', async () => {
+    listening = true
+    const sleeper = attach('q')
+    scheduler.park(sleeper, null)
+    await answer('sluice_flag_raise', [{ state: 'held' }])
+    connectionDown()
+    scheduler.park(sleeper, null)
+    await answer('sluice_flag_raise', [{ state: 'held' }])
+  })
+
+  test('P5: asks now and then, in one statement, whether those on whose flags it relies are still there', async () => {
+    listening = true
+    const sleepers = ['a', 'b', 'c'].map(attach)
+    for (const sleeper of sleepers) {
+      scheduler.park(sleeper, null)
+      await answer('sluice_flag_raise', [{ state: sleeper.queue === 'c' ? 'held' : 'others' }])
+    }
+    scheduler.start()
+    for (let at = 1; at <= 10; at++) await poll()
+    expect(await answer('sluice_flag_unwatched', [{ queue: 'b' }])).toEqual([['a', 'b']])
+    expect(await server.next()).toMatchObject({ statement: 'sluice_flag_raise', params: ['b'] })
+  })
+})
+
+const POLL_MS = 1_000
