@@ -3,7 +3,7 @@ import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
 import { type Report, toError } from '../telemetry.ts'
 import { Backoff, pause } from './backoff.ts'
-import { executeOn, openClient } from './open-client.ts'
+import { closeClient, executeOn, openClient } from './open-client.ts'
 
 export interface ControlOptions {
   readonly connection: pg.ClientConfig
@@ -23,6 +23,8 @@ export class Control {
   readonly #downListeners: (() => void)[] = []
   #client: pg.Client | undefined
   #restoring: Promise<void> | undefined
+  /** Why it is down, as last reported. */
+  #reported: string | undefined
 
   constructor(options: ControlOptions) {
     this.#options = options
@@ -55,38 +57,48 @@ export class Control {
     await this.#restoring
   }
 
+  /** Closes the connection, or gives the attempt to restore it up. */
   async stop(): Promise<void> {
     this.#stopping.abort()
     const client = this.#client
     this.#client = undefined
-    await client?.end().catch(() => undefined)
+    if (client !== undefined) await closeClient(client)
     await this.#restoring
   }
 
   async #connect(): Promise<void> {
-    const client = await openClient({
-      ...this.#options.connection,
-      connectionTimeoutMillis: this.#options.connectTimeoutMs,
-      // Every statement here is short and waits for no lock: no answer means that the connection is half-open.
-      query_timeout: 10_000,
-      application_name: 'sluice control',
-    })
-    client.once('end', () => this.#lost(client, new Error('The connection ended')))
+    const { signal } = this.#stopping
+    const client = await openClient(
+      {
+        ...this.#options.connection,
+        connectionTimeoutMillis: this.#options.connectTimeoutMs,
+        // Every statement here is short and waits for no lock: no answer means that the connection is half-open.
+        query_timeout: 10_000,
+        application_name: 'sluice control',
+      },
+      signal,
+    )
+    client.once('end', () => this.#lost(client))
+    const giveUp = () => client.connection.stream.destroy()
+    signal.addEventListener('abort', giveUp)
     try {
       for (const listener of this.#upListeners) await listener(executeOn(client))
+      signal.throwIfAborted()
     } catch (error) {
-      void client.end().catch(() => undefined)
+      void closeClient(client)
       throw error
+    } finally {
+      signal.removeEventListener('abort', giveUp)
     }
     this.#client = client
   }
 
-  #lost(client: pg.Client, error: Error): void {
+  #lost(client: pg.Client): void {
     if (this.#client !== client) return
     this.#client = undefined
     for (const listener of this.#downListeners) listener()
     if (this.#stopping.signal.aborted) return
-    this.#options.report({ kind: 'connection.lost', role: 'control', error })
+    this.#report(new Error('The connection ended'))
     this.#restoring ??= this.#restore().finally(() => {
       this.#restoring = undefined
     })
@@ -97,12 +109,20 @@ export class Control {
     while (!this.#stopping.signal.aborted) {
       try {
         await this.#connect()
+        this.#reported = undefined
         this.#options.report({ kind: 'connection.restored', role: 'control' })
         return
       } catch (error) {
-        this.#options.report({ kind: 'connection.lost', role: 'control', error: toError(error) })
+        this.#report(toError(error))
         await pause(backoff.next(), this.#stopping.signal)
       }
     }
+  }
+
+  /** Reports a reason once, not with every attempt. */
+  #report(error: Error): void {
+    if (this.#stopping.signal.aborted || this.#reported === error.message) return
+    this.#reported = error.message
+    this.#options.report({ kind: 'connection.lost', role: 'control', error })
   }
 }

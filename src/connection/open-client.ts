@@ -1,13 +1,15 @@
 import pg from 'pg'
 import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
+import { close } from './close.ts'
 
 /**
  * Opens a connection of our own. Statements are pipelined: sent without waiting for the answers of earlier ones.
  *
+ * @param signal gives the attempt up.
  * @throws SluiceError UNREACHABLE, with the driver's error as `cause`.
  */
-export async function openClient(config: pg.ClientConfig): Promise<pg.Client> {
+export async function openClient(config: pg.ClientConfig, signal?: AbortSignal): Promise<pg.Client> {
   const client = new pg.Client({
     pipeline: true,
     keepAlive: true,
@@ -17,13 +19,25 @@ export async function openClient(config: pg.ClientConfig): Promise<pg.Client> {
   })
   // Without a listener a lost connection ends the process; whoever uses the client sees the failed statement or 'end'.
   client.on('error', () => undefined)
+  const giveUp = () => client.connection.stream.destroy(new Error('Given up'))
+  signal?.addEventListener('abort', giveUp)
   try {
     await client.connect()
     return client
   } catch (error) {
-    void client.end().catch(() => undefined)
+    void closeClient(client)
     throw unreachable(error)
+  } finally {
+    signal?.removeEventListener('abort', giveUp)
   }
+}
+
+/** Ends a connection of our own, even if nobody is there any more. */
+export async function closeClient(client: pg.Client): Promise<void> {
+  await close(
+    () => client.end(),
+    () => client.connection.stream.destroy(),
+  )
 }
 
 /** UNREACHABLE, in words that hold no secret: the driver's own error is the `cause`. */

@@ -1,8 +1,13 @@
 import { randomUUID } from 'node:crypto'
+import { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import type { ClientConfig } from 'pg'
-import pgListen, { type Subscriber } from 'pg-listen'
+import pgListen, { type Subscriber as PgListenSubscriber } from 'pg-listen'
 import { Backoff, pause } from '../connection/backoff.ts'
+import { close } from '../connection/close.ts'
 import { type Report, toError } from '../telemetry.ts'
+
+type Subscriber = PgListenSubscriber<Record<string, unknown>>
 
 export interface WatcherOptions {
   readonly connection: ClientConfig
@@ -37,8 +42,8 @@ export class Watcher {
   readonly #options: WatcherOptions
   readonly #stopping = new AbortController()
   readonly #answers = new Map<string, () => void>()
+  readonly #reported = new Set<'connection.lost' | 'listener.unavailable'>()
   #listening = false
-  #unavailable = false
   #running: Promise<void> | undefined
 
   constructor(options: WatcherOptions) {
@@ -63,43 +68,50 @@ export class Watcher {
   async #run(): Promise<void> {
     const backoff = new Backoff(50, 5_000)
     while (!this.#stopping.signal.aborted) {
-      try {
-        await this.#listen(() => backoff.reset())
-      } catch (error) {
-        this.#failed(toError(error))
+      let proved = false
+      const established = () => {
+        proved = true
+        backoff.reset()
       }
-      if (!this.#stopping.signal.aborted) await pause(backoff.next(), this.#stopping.signal)
+      await this.#listen(established).catch((error: unknown) => this.#failed(toError(error), proved))
+      await pause(backoff.next(), this.#stopping.signal)
     }
   }
 
   /** One connection's life: ends by an error, or when the watcher stops. */
   async #listen(established: () => void): Promise<void> {
-    const lost = Promise.withResolvers<never>()
-    lost.promise.catch(() => undefined)
-    const subscriber = this.#subscriber(lost.reject)
+    const { signal } = this.#stopping
+    const over = Promise.withResolvers<never>()
+    over.promise.catch(() => undefined)
+    const stop = () => over.reject(signal.reason)
+    signal.addEventListener('abort', stop)
+    const { config, destroy } = withSocket(this.#options.connection)
+    const subscriber = this.#subscriber(config, over.reject)
+    const unlessOver = <T>(step: Promise<T> | undefined) => Promise.race([step, over.promise])
     try {
-      await subscriber.connect()
-      await subscriber.listenTo(CHANNEL)
-      await Promise.race([this.#prove(subscriber), lost.promise])
+      await unlessOver(subscriber.connect())
+      await unlessOver(subscriber.listenTo(CHANNEL))
+      await unlessOver(this.#prove(subscriber))
       established()
       this.#up()
-      while (!this.#stopping.signal.aborted) {
-        await Promise.race([pause(this.#options.heartbeatMs ?? 30_000, this.#stopping.signal), lost.promise])
-        if (!this.#stopping.signal.aborted) await Promise.race([this.#prove(subscriber), lost.promise])
+      for (;;) {
+        await unlessOver(pause(this.#options.heartbeatMs ?? 30_000, signal))
+        await unlessOver(this.#prove(subscriber))
       }
     } finally {
-      if (this.#listening) {
-        this.#listening = false
-        this.#options.onDown()
-      }
-      await subscriber.close().catch(() => undefined)
+      signal.removeEventListener('abort', stop)
+      const wasListening = this.#listening
+      this.#listening = false
+      if (wasListening) this.#options.onDown()
+      else destroy()
+      await close(() => subscriber.close(), destroy)
     }
   }
 
-  #subscriber(lost: (error: Error) => void): Subscriber<Record<string, unknown>> {
+  #subscriber(config: ClientConfig, lost: (error: Error) => void): Subscriber {
     const subscriber = pgListen.default<Record<string, unknown>>(
       {
-        ...this.#options.connection,
+        ...config,
         connectionTimeoutMillis: this.#options.connectTimeoutMs,
         query_timeout: this.#options.answerMs ?? 5_000,
         keepAliveInitialDelayMillis: 10_000,
@@ -107,7 +119,8 @@ export class Watcher {
       },
       { retryLimit: 1, paranoidChecking: false, parse: (text) => text, serialize: String },
     )
-    subscriber.events.on('error', lost)
+    // What pg-listen says is that it did not reconnect.
+    subscriber.events.on('error', () => lost(new Error('The connection ended')))
     subscriber.events.on('notification', ({ payload }) => {
       if (typeof payload === 'string') this.#received(payload)
     })
@@ -121,14 +134,11 @@ export class Watcher {
     else if (Number(told[1]) !== this.#options.workerId()) this.#options.onNotification(told[2] ?? '')
   }
 
-  async #prove(subscriber: Subscriber<Record<string, unknown>>): Promise<void> {
+  async #prove(subscriber: Subscriber): Promise<void> {
     const nonce = `!${randomUUID()}`
     const answer = Promise.withResolvers<void>()
     const answerMs = this.#options.answerMs ?? 5_000
-    const timer = setTimeout(
-      () => answer.reject(new Error(`A notification to itself did not arrive within ${answerMs} ms`)),
-      answerMs,
-    )
+    const timer = setTimeout(() => answer.reject(new Unanswered(answerMs)), answerMs).unref()
     this.#answers.set(nonce, answer.resolve)
     try {
       await Promise.all([subscriber.notify(CHANNEL, nonce), answer.promise])
@@ -140,15 +150,34 @@ export class Watcher {
 
   #up(): void {
     this.#listening = true
-    if (this.#unavailable) this.#options.report({ kind: 'connection.restored', role: 'listener' })
-    this.#unavailable = false
+    if (this.#reported.size > 0) this.#options.report({ kind: 'connection.restored', role: 'listener' })
+    this.#reported.clear()
     this.#options.onUp()
   }
 
-  /** Reports a loss once: until it listens again, every further attempt fails for the same reason. */
-  #failed(error: Error): void {
-    if (this.#unavailable || this.#stopping.signal.aborted) return
-    this.#unavailable = true
-    this.#options.report({ kind: 'listener.unavailable', error })
+  /** Reports each kind of failure once, until it listens again. */
+  #failed(error: Error, proved: boolean): void {
+    const kind = error instanceof Unanswered && !proved ? 'listener.unavailable' : 'connection.lost'
+    if (this.#reported.has(kind) || this.#stopping.signal.aborted) return
+    this.#reported.add(kind)
+    this.#options.report(kind === 'connection.lost' ? { kind, role: 'listener', error } : { kind, error })
   }
+}
+
+class Unanswered extends Error {
+  override readonly name = 'Unanswered'
+
+  constructor(ms: number) {
+    super(`A notification to itself did not arrive within ${ms} ms`)
+  }
+}
+
+/** The configuration, and a way to destroy the socket of the one connection made with it. */
+function withSocket(config: ClientConfig): { readonly config: ClientConfig; readonly destroy: () => void } {
+  let socket: Duplex | undefined
+  const stream = () => {
+    socket = config.stream?.() ?? new Socket()
+    return socket
+  }
+  return { config: { ...config, stream }, destroy: () => socket?.destroy() }
 }
