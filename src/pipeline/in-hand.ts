@@ -34,6 +34,7 @@ export class InHand {
     this.#beforeRecord = beforeRecord
     // A reaper may have taken our records for those of a dead worker while the connection was down.
     control.onUp(async (execute) => {
+      this.#ended = []
       await recordBatches(execute, this.#workerId(), [], [...this.#active.values()])
     })
   }
@@ -99,8 +100,9 @@ export class InHand {
           this.#active.delete(record.id)
           reject(error)
         }
-        // Lost with the connection: the worker registers anew and starts from its active batches.
-        if (begun.length === 0) return
+        // Usually lost with the connection, and then the worker registers anew with its active batches only.
+        this.#ended.push(...ended)
+        if (this.#begun.length === 0) return
       }
     }
   }
