@@ -1,0 +1,28 @@
+import { describe, expect, test } from 'vitest'
+import { SweepClock } from '../../src/pipeline/sweep-clock.ts'
+
+describe('SweepClock', () => {
+  test('lets the first sweep run at once', () => {
+    expect(new SweepClock(() => 0).waitMs()).toBe(0)
+  })
+
+  test('P6: gives sweeps 3 per cent of the time', () => {
+    let now = 1_000
+    const clock = new SweepClock(() => now)
+    clock.ran(3)
+    expect(clock.waitMs()).toBeCloseTo(100)
+    now += 60
+    expect(clock.waitMs()).toBeCloseTo(40)
+    now += 41
+    expect(clock.waitMs()).toBe(0)
+  })
+
+  test('a sweep that was slow makes the next one rare, whatever came before', () => {
+    let now = 0
+    const clock = new SweepClock(() => now)
+    clock.ran(0.3)
+    now = 10
+    clock.ran(3_000)
+    expect(clock.waitMs()).toBeCloseTo(100_000)
+  })
+})
