@@ -1,6 +1,7 @@
+import type { Duration } from '../duration.ts'
 import type { EnqueueOptions } from '../enqueue/options.ts'
-import { expected, SluiceError } from '../errors.ts'
-import type { Message, Outcome } from '../message.ts'
+import { errorText, expected, SluiceError } from '../errors.ts'
+import { deadLetter, type Message, type Outcome, retry, snooze } from '../message.ts'
 import type { PayloadOf, QueueDefinitions, QueueName } from '../queues.ts'
 import type { HandlerTransaction } from './message-transaction.ts'
 
@@ -49,12 +50,17 @@ export type BatchHandler<Payload = unknown, Definitions extends QueueDefinitions
   context: BatchHandlerContext<Definitions>,
 ) => readonly (Outcome | void)[] | void | Promise<readonly (Outcome | void)[] | void>
 
-const OUTCOMES: readonly string[] = ['ack', 'retry', 'snooze', 'deadLetter'] satisfies Outcome['kind'][]
-
-/** What a handler returned, as an outcome. @throws SluiceError OPTION_INVALID for anything else. */
+/** What a handler returned, as an outcome that can be written. @throws SluiceError OPTION_INVALID for anything else. */
 export function toOutcome(returned: unknown): Outcome {
   if (returned === undefined) return { kind: 'ack' }
-  if (isOutcome(returned)) return returned
+  if (typeof returned === 'object' && returned !== null && 'kind' in returned) {
+    // Of the right kind, but perhaps not made by our functions, which check the rest.
+    const { kind, afterMs, reason, error } = returned as Record<string, unknown>
+    if (kind === 'ack') return { kind }
+    if (kind === 'retry') return retry({ after: afterMs as Duration, error })
+    if (kind === 'snooze') return snooze({ after: afterMs as Duration })
+    if (kind === 'deadLetter' && typeof reason === 'string') return deadLetter(errorText(reason), error)
+  }
   throw expected(
     'OPTION_INVALID',
     "The handler's result",
@@ -69,10 +75,6 @@ export function toOutcomes(returned: unknown, count: number): readonly Outcome[]
   if (returned === undefined) return Array.from({ length: count }, () => ({ kind: 'ack' }))
   if (Array.isArray(returned) && returned.length === count) return returned.map(toOutcome)
   throw expected('OPTION_INVALID', "The batch handler's result", `nothing, or ${count} outcomes`, returned)
-}
-
-function isOutcome(value: unknown): value is Outcome {
-  return typeof value === 'object' && value !== null && 'kind' in value && OUTCOMES.includes(String(value.kind))
 }
 
 /**
