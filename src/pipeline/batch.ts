@@ -1,5 +1,14 @@
-import { asyncScheduler, Observable, type OperatorFunction, type SchedulerLike, type Subscription } from 'rxjs'
-import { integer } from '../config.ts'
+import {
+  asyncScheduler,
+  Observable,
+  type OperatorFunction,
+  type SchedulerLike,
+  Subject,
+  type Subscription,
+  takeUntil,
+} from 'rxjs'
+import { checkKeys, integer } from '../config.ts'
+import { expected } from '../errors.ts'
 
 export interface BatchOptions {
   /** The most items of a group, 1 to 100,000. */
@@ -13,11 +22,14 @@ export interface BatchOptions {
 /**
  * Groups items by size and time. A group is emitted when it is full, when its first item has waited `maxWaitMs`, and
  * when the source completes; never an empty one, unlike `bufferTime`. On deliveries, keep `size` within the source's
- * demand, or only time closes groups.
+ * demand, or only time closes groups. If the source fails, the items of an unfinished group are not emitted.
+ *
+ * @throws SluiceError OPTION_INVALID, CONFIG_INVALID
  */
 export function batch<Item>(options: BatchOptions): OperatorFunction<Item, readonly Item[]> {
-  const size = integer('batch.size', options.size, 1, 1, 100_000)
-  const maxWaitMs = integer('batch.maxWaitMs', options.maxWaitMs, 0, 0, 86_400_000)
+  checkKeys('batch', options, ['size', 'maxWaitMs', 'scheduler'])
+  const size = required('batch.size', options.size, 1, 100_000)
+  const maxWaitMs = required('batch.maxWaitMs', options.maxWaitMs, 0, 86_400_000)
   const scheduler = options.scheduler ?? asyncScheduler
   return (source) =>
     new Observable((subscriber) => {
@@ -30,8 +42,13 @@ export function batch<Item>(options: BatchOptions): OperatorFunction<Item, reado
         group = []
         if (full.length > 0) subscriber.next(full)
       }
-      subscriber.add(() => timer?.unsubscribe())
-      return source.subscribe({
+      // Also stops a source that emits synchronously, before there is a subscription to return.
+      const closed = new Subject<void>()
+      subscriber.add(() => {
+        closed.next()
+        timer?.unsubscribe()
+      })
+      return source.pipe(takeUntil(closed)).subscribe({
         next: (item) => {
           group.push(item)
           if (group.length >= size) flush()
@@ -44,4 +61,9 @@ export function batch<Item>(options: BatchOptions): OperatorFunction<Item, reado
         },
       })
     })
+}
+
+function required(what: string, value: unknown, least: number, most: number): number {
+  if (value === undefined) throw expected('OPTION_INVALID', what, `an integer from ${least} to ${most}`, value)
+  return integer(what, value, least, least, most)
 }

@@ -1,11 +1,11 @@
-import { Observable, type OperatorFunction } from 'rxjs'
-import { integer } from '../config.ts'
+import { Observable, type OperatorFunction, Subject, takeUntil } from 'rxjs'
+import { checkKeys, integer } from '../config.ts'
 import type { Message, Outcome } from '../message.ts'
 import type { Delivery } from './delivery.ts'
 import { toOutcome } from './handler.ts'
 import type { HandlerTransaction } from './message-transaction.ts'
 
-/** What became of a delivery: its outcome, or the error with which its handler failed. */
+/** What became of a delivery: its outcome, or the error with which its handler failed or was too late. */
 export type Processed<Payload> = { readonly message: Message<Payload> } & (
   | { readonly outcome: Outcome }
   | { readonly error: unknown }
@@ -19,7 +19,8 @@ export type DeliveryHandler<Payload> = (
 
 /**
  * Handles deliveries and settles them, `concurrency` at a time. Failures are data: a handler that throws fails its
- * delivery, and the stream goes on. Completes when the source has completed and all in hand is settled.
+ * delivery, and the stream goes on. Completes when the source has completed and all in hand is settled. After
+ * unsubscription what is in hand is still handled, because nobody else would settle it.
  *
  * It keeps a list of its own instead of using `mergeMap`, which hangs when thousands of inner observables complete
  * synchronously (ReactiveX/rxjs#7334); what waits in it is bounded by the source's demand.
@@ -27,11 +28,14 @@ export type DeliveryHandler<Payload> = (
  * @param options.concurrency handlers at a time. @default as many as the source's demand allows
  *
  * @example sluice.deliveries('emails', { demand: 8 }).pipe(process(send)).subscribe()
+ *
+ * @throws SluiceError OPTION_INVALID, CONFIG_INVALID
  */
 export function process<Payload>(
   handle: DeliveryHandler<Payload>,
   options: { readonly concurrency?: number } = {},
 ): OperatorFunction<Delivery<Payload>, Processed<Payload>> {
+  checkKeys('process', options, ['concurrency'])
   const concurrency =
     options.concurrency === undefined
       ? Number.POSITIVE_INFINITY
@@ -52,7 +56,10 @@ export function process<Payload>(
         }
         if (completed && running === 0) subscriber.complete()
       }
-      return source.subscribe({
+      // Also stops a source that emits synchronously, before there is a subscription to return.
+      const closed = new Subject<void>()
+      subscriber.add(() => closed.next())
+      return source.pipe(takeUntil(closed)).subscribe({
         next: (delivery) => {
           waiting.push(delivery)
           pump()
@@ -73,7 +80,7 @@ async function handleOne<Payload>(
   const { message } = delivery
   try {
     const outcome = toOutcome(await handle(message, { tx: delivery.tx, signal: delivery.signal }))
-    delivery.settle(outcome)
+    if (!delivery.settle(outcome)) delivery.signal.throwIfAborted()
     return { message, outcome }
   } catch (error) {
     delivery.fail(error)
