@@ -1,0 +1,34 @@
+import type { Message } from '../../src/message.ts'
+import { DeliveredMessage } from '../../src/pipeline/delivered-message.ts'
+import { Delivery, type Settled } from '../../src/pipeline/delivery.ts'
+import type { HandlerTransaction } from '../../src/pipeline/message-transaction.ts'
+import { claimedRow } from './claimed-row.ts'
+
+/** A delivery without a database that notes how it is settled. */
+export class FakeDelivery extends Delivery<string> {
+  readonly settlements: Settled[]
+  readonly #end: AbortController
+
+  constructor(payload: string, settlements: Settled[], end: AbortController) {
+    const row = claimedRow({ id: '1', payload: JSON.stringify(payload) })
+    const message = new DeliveredMessage('fake', row, 0) as Message<string>
+    // Nothing in these tests runs a statement.
+    const tx = {} as HandlerTransaction
+    super(message, { tx, signal: end.signal }, (settled) => {
+      if (settlements.length > 0 || end.signal.aborted) return false
+      settlements.push(settled)
+      return true
+    })
+    this.settlements = settlements
+    this.#end = end
+  }
+
+  /** As the pipeline does when its time is up. */
+  abort(reason: Error): void {
+    this.#end.abort(reason)
+  }
+}
+
+export function deliveryOf(payload: string): FakeDelivery {
+  return new FakeDelivery(payload, [], new AbortController())
+}

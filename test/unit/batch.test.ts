@@ -1,0 +1,163 @@
+import fc from 'fast-check'
+import { asyncScheduler, concatMap, from, map, range, Subject, take, tap, timer } from 'rxjs'
+import { TestScheduler } from 'rxjs/testing'
+import { describe, expect, test, vi } from 'vitest'
+import { type BatchOptions, batch } from '../../src/pipeline/batch.ts'
+import { marbles } from '../support/marbles.ts'
+import { refusalOf } from '../support/refusal.ts'
+
+describe('batch', () => {
+  test.each<[string, BatchOptions, string, string, Record<string, readonly string[]>]>([
+    ['emits nothing of a source that never does', { size: 2, maxWaitMs: 5 }, '-', '-', {}],
+    ['emits no empty group when the source completes', { size: 2, maxWaitMs: 5 }, '--|', '--|', {}],
+    ['emits what it has when the source completes', { size: 2, maxWaitMs: 5 }, 'a|', '-(g|)', { g: ['a'] }],
+    ['closes a group by size', { size: 2, maxWaitMs: 9 }, 'abcd|', '-g-h|', { g: ['a', 'b'], h: ['c', 'd'] }],
+    ['emits one by one at size 1', { size: 1, maxWaitMs: 9 }, 'a-b|', 'g-h|', { g: ['a'], h: ['b'] }],
+    [
+      'closes a group by the time that its first item has waited',
+      { size: 9, maxWaitMs: 3 },
+      'ab------c|',
+      '---g-----(h|)',
+      { g: ['a', 'b'], h: ['c'] },
+    ],
+    [
+      'is quiet while there are no items',
+      { size: 9, maxWaitMs: 2 },
+      'a---------b--|',
+      '--g---------h|',
+      { g: ['a'], h: ['b'] },
+    ],
+    [
+      'measures the wait anew after a full group',
+      { size: 2, maxWaitMs: 4 },
+      'a--bc-----|',
+      '---g----h-|',
+      { g: ['a', 'b'], h: ['c'] },
+    ],
+    [
+      'groups what comes at one instant with no wait',
+      { size: 9, maxWaitMs: 0 },
+      '(ab)-c|',
+      'g----h|',
+      { g: ['a', 'b'], h: ['c'] },
+    ],
+    ['passes an error on at once, without the unfinished group', { size: 9, maxWaitMs: 5 }, 'ab#', '--#', {}],
+  ])('%s', (_name, options, source, output, groups) => {
+    marbles(({ cold, expectObservable }) => {
+      expectObservable(cold(source).pipe(batch(options))).toBe(output, groups)
+    })
+  })
+
+  test('lets go of the source and of its timer when unsubscribed', () => {
+    marbles(({ cold, expectObservable, expectSubscriptions }) => {
+      const source = cold('a-b-c-')
+      expectObservable(source.pipe(batch({ size: 9, maxWaitMs: 4 })), '---!').toBe('----')
+      expectSubscriptions(source.subscriptions).toBe('^--!')
+    })
+  })
+
+  test('keeps every subscriber a group of its own', () => {
+    marbles(({ hot, expectObservable }) => {
+      const grouped = hot('-a-b-c-d|').pipe(batch({ size: 2, maxWaitMs: 9 }))
+      expectObservable(grouped).toBe('---g---h|', { g: ['a', 'b'], h: ['c', 'd'] })
+      expectObservable(grouped, '--^').toBe('-----g--(h|)', { g: ['b', 'c'], h: ['d'] })
+    })
+  })
+
+  test('takes a scheduler', () => {
+    const scheduler = new TestScheduler(() => undefined)
+    const groups: (readonly string[])[] = []
+    const source = new Subject<string>()
+    source.pipe(batch({ size: 9, maxWaitMs: 10, scheduler })).subscribe((group) => groups.push(group))
+    source.next('a')
+    expect(groups).toEqual([])
+    scheduler.flush()
+    expect(groups).toEqual([['a']])
+  })
+
+  test('goes through 10,000 synchronous items', () => {
+    const groups: (readonly number[])[] = []
+    range(0, 10_000)
+      .pipe(batch({ size: 100, maxWaitMs: 1_000 }))
+      .subscribe((group) => groups.push(group))
+    expect(groups).toHaveLength(100)
+    expect(groups.flat()).toEqual(Array.from({ length: 10_000 }, (_, at) => at))
+  })
+
+  test('stops a synchronous source without end as soon as nobody listens, and leaves no timer', () => {
+    vi.useFakeTimers()
+    try {
+      const groups: (readonly number[])[] = []
+      range(0, Number.POSITIVE_INFINITY)
+        .pipe(batch({ size: 2, maxWaitMs: 1_000, scheduler: asyncScheduler }), take(3))
+        .subscribe((group) => groups.push(group))
+      expect(groups.flat()).toEqual([0, 1, 2, 3, 4, 5])
+      expect(vi.getTimerCount()).toBe(0)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+  test('bears a subscriber that makes the source emit', () => {
+    const source = new Subject<number>()
+    const groups: (readonly number[])[] = []
+    source.pipe(batch({ size: 2, maxWaitMs: 1_000 })).subscribe((group) => {
+      groups.push(group)
+      if (groups.length < 3) for (const item of group) source.next(item + 2)
+    })
+    from([1, 2]).subscribe((item) => source.next(item))
+    expect(groups).toEqual([
+      [1, 2],
+      [3, 4],
+      [5, 6],
+    ])
+  })
+
+  test('loses, doubles and reorders nothing, and keeps no item longer than it may, whatever the gaps', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.integer({ min: 1, max: 12 }), { maxLength: 30 }),
+        fc.integer({ min: 1, max: 5 }),
+        fc.integer({ min: 0, max: 10 }),
+        (gaps, size, maxWaitMs) => {
+          marbles(({ flush }, scheduler) => {
+            const arrivals: number[] = []
+            const groups: { readonly arrivals: readonly number[]; readonly at: number }[] = []
+            from(gaps)
+              .pipe(
+                concatMap((gap) => timer(gap)),
+                map(() => scheduler.now()),
+                tap((now) => arrivals.push(now)),
+                batch({ size, maxWaitMs }),
+              )
+              .subscribe((group) => groups.push({ arrivals: group, at: scheduler.now() }))
+            flush()
+            expect(groups.flatMap((group) => group.arrivals)).toEqual(arrivals)
+            expect(arrivals).toHaveLength(gaps.length)
+            for (const group of groups) {
+              expect(group.arrivals.length).toBeGreaterThan(0)
+              expect(group.arrivals.length).toBeLessThanOrEqual(size)
+              expect(group.at - (group.arrivals[0] ?? 0)).toBeLessThanOrEqual(maxWaitMs)
+            }
+          })
+        },
+      ),
+    )
+  })
+
+  test.each([
+    [{ maxWaitMs: 5 }, 'OPTION_INVALID: batch.size: expected an integer from 1 to 100000, received undefined'],
+    [{ size: 5 }, 'OPTION_INVALID: batch.maxWaitMs: expected an integer from 0 to 86400000, received undefined'],
+    [{ size: 0, maxWaitMs: 5 }, 'CONFIG_INVALID: batch.size: expected an integer from 1 to 100000, received 0'],
+    [
+      { size: 5, maxWaitMs: -1 },
+      'CONFIG_INVALID: batch.maxWaitMs: expected an integer from 0 to 86400000, received -1',
+    ],
+    [
+      { size: 5, maxWait: 5 },
+      'OPTION_INVALID: batch: expected only the options size, maxWaitMs, scheduler, received "maxWait"',
+    ],
+  ])('refuses %o', (options: object, refusal) => {
+    expect(refusalOf(() => batch(options as BatchOptions))).toBe(refusal)
+  })
+})
