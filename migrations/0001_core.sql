@@ -94,15 +94,18 @@ CREATE UNLOGGED TABLE sluice.batch (
   CONSTRAINT batch_pkey PRIMARY KEY (worker_id, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
--- One row per message and worker process that vanished with that message in hand. A worker that comes back after
--- a lost connection takes its rows away again.
+-- Evidence against messages: one row per message and batch that a worker process left without settling it, because it
+-- vanished (a worker that comes back after a lost connection takes these away again), or because it hung until the
+-- server ended the transaction.
 CREATE TABLE sluice.crash (
   queue      text        NOT NULL,
   message_id bigint      NOT NULL,
   worker_id  integer     NOT NULL,
+  batch_id   bigint      NOT NULL,
+  kind       text        NOT NULL CONSTRAINT crash_kind CHECK (kind IN ('vanished', 'hung')),
   worker     text        NOT NULL,
   crashed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  CONSTRAINT crash_pkey PRIMARY KEY (queue, message_id, worker_id)
+  CONSTRAINT crash_pkey PRIMARY KEY (queue, message_id, worker_id, batch_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
 
 -- ── Wake-ups ─────────────────────────────────────────────────────────────────────────────────────────────────

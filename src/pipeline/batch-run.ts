@@ -34,6 +34,9 @@ export interface BatchRunOptions {
   readonly stop: AbortSignal
 }
 
+/** By how much a deadline may be late on a busy machine. Less than the server's grace. */
+const HUNG_MS = 500
+
 /**
  * Runs the handlers of one batch, one after another on its connection, and adds what becomes of each message to the
  * settlement. Messages that it does not reach (the time is up, an earlier one of their key failed, the pipeline stops)
@@ -43,9 +46,19 @@ export class BatchRun {
   readonly #options: BatchRunOptions
   readonly #blockedKeys = new Set<string>()
   readonly #startedAt = performance.now()
+  #hung: readonly DeliveredMessage[] = []
 
   constructor(options: BatchRunOptions) {
     this.#options = options
+  }
+
+  /**
+   * Whose handler held the process so long that even its deadline came late: if the transaction is lost, the server
+   * has ended it because of these. How the connection broke does not tell: often a write fails before the server's
+   * own words are read.
+   */
+  get hung(): readonly DeliveredMessage[] {
+    return this.#hung
   }
 
   async run(messages: readonly DeliveredMessage[]): Promise<void> {
@@ -63,7 +76,7 @@ export class BatchRun {
     if (deaths >= crashLimit) {
       this.#settle(message, {
         kind: 'deadLetter',
-        reason: `crashed: ${deaths} processes died with this message in hand`,
+        reason: `crashed: ${deaths} processes died or hung with this message in hand`,
       })
       return false
     }
@@ -115,8 +128,8 @@ export class BatchRun {
     messages: readonly DeliveredMessage[],
     call: (context: RunContext) => Promise<readonly Outcome[]>,
   ): Promise<boolean> {
-    const { connection, plan, stop } = this.#options
-    const tx = new MessageTransaction(connection)
+    const { plan, stop } = this.#options
+    const tx = new MessageTransaction(this.#options.connection)
     const deadline = new Deadline(plan.timeoutMs, stop)
     const context = {
       tx,
@@ -124,6 +137,7 @@ export class BatchRun {
         return deadline.signal
       },
     }
+    const startedAt = performance.now()
     try {
       const outcomes = await deadline.await(call(context))
       const undone = messages.length === 1 && (outcomes[0]?.kind === 'retry' || outcomes[0]?.kind === 'deadLetter')
@@ -131,15 +145,21 @@ export class BatchRun {
       for (const [at, message] of messages.entries()) this.#settle(message, outcomes[at] ?? { kind: 'ack' })
       return true
     } catch (error) {
-      if (tx.busy) await this.#options.cancel()
-      if (connection.lost !== undefined) throw connection.lost
-      await tx.undo()
-      if (isSluiceError(error, 'STOPPED')) return true
-      const timedOut = isSluiceError(error, 'HANDLER_TIMEOUT')
-      if (messages.length > 1 && !timedOut) return false
-      for (const message of messages) this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
-      return true
+      return await this.#failed(messages, tx, error)
+    } finally {
+      if (performance.now() - startedAt > plan.timeoutMs + HUNG_MS) this.#hung = messages
     }
+  }
+
+  async #failed(messages: readonly DeliveredMessage[], tx: MessageTransaction, error: unknown): Promise<boolean> {
+    const { connection, cancel } = this.#options
+    if (tx.busy) await cancel()
+    if (connection.lost !== undefined) throw connection.lost
+    await tx.undo()
+    if (isSluiceError(error, 'STOPPED')) return true
+    if (messages.length > 1 && !isSluiceError(error, 'HANDLER_TIMEOUT')) return false
+    for (const message of messages) this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
+    return true
   }
 
   #settle(message: DeliveredMessage, outcome: Outcome, error?: unknown): void {

@@ -1,14 +1,15 @@
 import type pg from 'pg'
 import type { Control } from '../connection/control.ts'
 import type { QueueDefinition } from '../queues.ts'
+import type { ClaimedRow } from '../table/claim.ts'
 import { cancelBackend } from '../table/worker.ts'
 import type { Report } from '../telemetry.ts'
 import type { Scheduler } from '../wake-up/scheduler.ts'
 import { BatchRun, type Work } from './batch-run.ts'
 import { DeliveredMessage } from './delivered-message.ts'
-import type { BegunBatch, InHand } from './in-hand.ts'
+import type { BegunBatch, Crashes, InHand } from './in-hand.ts'
 import type { PipelinePlan } from './options.ts'
-import { type ClaimedBatch, type HandledBatch, Producer } from './producer.ts'
+import { type ClaimedBatch, type ConsumedBatch, Producer } from './producer.ts'
 import { type SettledMessage, Settlement } from './settlement.ts'
 
 /** What every consumer of a process shares. */
@@ -36,80 +37,92 @@ export function createConsumer(runtime: Runtime, consumption: Consumption): Prod
   return new Producer({
     ...runtime,
     plan: consumption.plan,
-    handle: (batch) => handleBatch(runtime, consumption, batch),
+    consume: (batch) => new TransactionalBatch(runtime, consumption, batch),
   })
 }
 
-async function handleBatch(
-  runtime: Runtime,
-  { plan, definition, work, onSettled }: Consumption,
-  batch: ClaimedBatch,
-): Promise<HandledBatch> {
-  const { inHand, control, report } = runtime
-  const { rows, nowUs, sentAtMs } = batch.look
-  const startedAt = performance.now()
-  const oldestDueMs = (nowUs - Math.min(...rows.map((row) => row.dueUs))) / 1_000
-  report({ kind: 'batch.claimed', queue: plan.queue, messages: rows.length, oldestDueMs })
-  const record = new BatchRecordKeeper(inHand, plan.queue)
-  try {
-    const crashes = await record.begin(rows)
-    const settlement = new Settlement({ plan, report, nowUs: () => nowUs + (performance.now() - sentAtMs) * 1_000 })
-    const messages = rows.map((row) => new DeliveredMessage(plan.queue, row, crashes.get(row.id) ?? 0))
-    const run = new BatchRun({
-      plan,
-      work,
-      definition,
-      settlement,
-      crashes,
-      connection: batch.connection,
-      crashLimit: runtime.crashLimit,
-      stop: batch.stop,
-      recordAlone: async (message) => {
-        await record.begin([message.row])
-      },
-      cancel: async () => {
-        const pid = batch.connection.backendPid
-        if (pid !== undefined) await cancelBackend(control.execute, pid)
-      },
+/** A batch that is claimed, handled and settled in one transaction. */
+class TransactionalBatch implements ConsumedBatch {
+  readonly #runtime: Runtime
+  readonly #consumption: Consumption
+  readonly #batch: ClaimedBatch
+  readonly #settlement: Settlement
+  readonly #startedAt = performance.now()
+  /** The record of all its messages, or of the one that runs alone. */
+  #record: BegunBatch | undefined
+  #run: BatchRun | undefined
+
+  constructor(runtime: Runtime, consumption: Consumption, batch: ClaimedBatch) {
+    this.#runtime = runtime
+    this.#consumption = consumption
+    this.#batch = batch
+    const { nowUs, sentAtMs } = batch.look
+    this.#settlement = new Settlement({
+      plan: consumption.plan,
+      report: runtime.report,
+      nowUs: () => nowUs + (performance.now() - sentAtMs) * 1_000,
     })
-    await run.run(messages)
-    return {
-      write: () => settlement.write(batch.connection.execute),
-      untouched: rows.filter((row) => !settlement.has(row.id)),
-      ended: (committed) => {
-        record.end()
-        if (!committed) return
-        settlement.reportAll()
-        onSettled?.(settlement.settled)
-        const durationMs = performance.now() - startedAt
-        report({ kind: 'batch.committed', queue: plan.queue, ...settlement.counts, durationMs })
-      },
+  }
+
+  get untouched(): readonly ClaimedRow[] {
+    return this.#batch.look.rows.filter((row) => !this.#settlement.has(row.id))
+  }
+
+  async run(): Promise<void> {
+    const { plan } = this.#consumption
+    const { rows, nowUs } = this.#batch.look
+    const oldestDueMs = (nowUs - Math.min(...rows.map((row) => row.dueUs))) / 1_000
+    this.#runtime.report({ kind: 'batch.claimed', queue: plan.queue, messages: rows.length, oldestDueMs })
+    const crashes = await this.#begin(rows)
+    this.#run = new BatchRun({
+      ...this.#consumption,
+      crashes,
+      settlement: this.#settlement,
+      connection: this.#batch.connection,
+      crashLimit: this.#runtime.crashLimit,
+      stop: this.#batch.stop,
+      recordAlone: async (message) => void (await this.#begin([message.row])),
+      cancel: () => this.#cancel(),
+    })
+    await this.#run.run(rows.map((row) => new DeliveredMessage(plan.queue, row, crashes.get(row.id) ?? 0)))
+  }
+
+  write(): Promise<void> {
+    return this.#settlement.write(this.#batch.connection.execute)
+  }
+
+  committed(): void {
+    this.#end()
+    this.#settlement.reportAll()
+    this.#consumption.onSettled?.(this.#settlement.settled)
+    const durationMs = performance.now() - this.#startedAt
+    const { queue } = this.#consumption.plan
+    this.#runtime.report({ kind: 'batch.committed', queue, ...this.#settlement.counts, durationMs })
+  }
+
+  async lost(): Promise<void> {
+    const hung = this.#run?.hung ?? []
+    if (hung.length > 0 && this.#record !== undefined) {
+      const ids = hung.map((message) => message.id)
+      // Without the control connection there is no evidence this time; the message comes again all the same.
+      await this.#runtime.inHand.hung(this.#record.id, this.#consumption.plan.queue, ids).catch(() => undefined)
     }
-  } catch (error) {
-    record.end()
-    throw error
-  }
-}
-
-/** The current record of a batch: of all its messages, or of the one that runs alone. */
-class BatchRecordKeeper {
-  readonly #inHand: InHand
-  readonly #queue: string
-  #current: BegunBatch | undefined
-
-  constructor(inHand: InHand, queue: string) {
-    this.#inHand = inHand
-    this.#queue = queue
+    this.#end()
   }
 
-  async begin(rows: readonly { readonly id: string; readonly attempt: number }[]): Promise<BegunBatch['crashes']> {
-    this.end()
-    this.#current = await this.#inHand.begin(this.#queue, rows)
-    return this.#current.crashes
+  async #begin(rows: readonly ClaimedRow[]): Promise<Crashes> {
+    this.#end()
+    this.#record = await this.#runtime.inHand.begin(this.#consumption.plan.queue, rows)
+    return this.#record.crashes
   }
 
-  end(): void {
-    if (this.#current !== undefined) this.#inHand.end(this.#current.id)
-    this.#current = undefined
+  #end(): void {
+    if (this.#record !== undefined) this.#runtime.inHand.end(this.#record.id)
+    this.#record = undefined
+  }
+
+  async #cancel(): Promise<void> {
+    const pid = this.#batch.connection.backendPid
+    if (pid !== undefined) await cancelBackend(this.#runtime.control.execute, pid)
   }
 }

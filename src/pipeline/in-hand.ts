@@ -1,5 +1,5 @@
 import type { Control } from '../connection/control.ts'
-import { type BatchRecord, type CrashCount, recordBatches } from '../table/worker.ts'
+import { type BatchRecord, type CrashCount, recordBatches, recordHung } from '../table/worker.ts'
 
 /** The evidence against the messages of a batch: how many processes died with each in hand. Most are not in it. */
 export type Crashes = ReadonlyMap<string, number>
@@ -56,6 +56,11 @@ export class InHand {
       this.#write()
     })
     return { id: record.id, crashes }
+  }
+
+  /** Writes evidence against messages of a batch in hand: their handler hung until the server ended the transaction. */
+  async hung(id: number, queue: string, messageIds: readonly string[]): Promise<void> {
+    await recordHung(this.#control.execute, this.#workerId(), id, queue, messageIds)
   }
 
   /** The batch is settled or given back. Written with the next batch, or soon. */

@@ -24,21 +24,21 @@ export interface ProducerOptions {
   readonly scheduler: Scheduler
   readonly serverVersion: () => number
   readonly report: Report
-  /**
-   * Handles a batch and writes its settlement, but does not commit. Demand is the number of calls that have not
-   * returned: no row is claimed without one to spare.
-   */
-  readonly handle: (batch: ClaimedBatch) => Promise<HandledBatch>
+  /** Takes a claimed batch over. Demand is the batches that have not ended: no row is claimed without one to spare. */
+  readonly consume: (batch: ClaimedBatch) => ConsumedBatch
 }
 
-/** A batch whose handlers have run. */
-export interface HandledBatch {
+/** A batch in the hands of its consumer, and in the transaction in which it was claimed. */
+export interface ConsumedBatch {
+  /** Runs the handlers. */
+  run(): Promise<void>
   /** Sends the settlement; its answers may be awaited after COMMIT has been sent. */
-  readonly write: () => Promise<void>
-  /** The rows that it leaves as they were. */
+  write(): Promise<void>
+  committed(): void
+  /** The transaction is lost: nothing of it holds. */
+  lost(): Promise<void>
+  /** The rows that it has not settled. */
   readonly untouched: readonly ClaimedRow[]
-  /** The transaction has ended. */
-  readonly ended: (committed: boolean) => void
 }
 
 /**
@@ -170,25 +170,29 @@ export class Producer implements Waiter {
 
   /** Handles, settles and commits one batch, and sends the next claim behind the COMMIT. */
   async #process(connection: BatchConnection, look: Look): Promise<SentClaim | undefined> {
-    let handled: HandledBatch | undefined
+    const batch = this.#options.consume({ connection, look, stop: this.#stop.signal })
     let next: SentClaim | undefined
     try {
-      handled = await this.#options.handle({ connection, look, stop: this.#stop.signal })
-      const written = handled.write()
+      await batch.run()
+      const written = batch.write()
       const committed = connection.commit()
       if (!this.#draining) next = this.#send(connection)
       await Promise.all([written, committed])
     } catch (error) {
       if (next !== undefined) this.#looking -= 1
-      this.#claimer.release(look.rows)
-      handled?.ended(false)
-      const messages = look.rows.length
-      this.#options.report({ kind: 'batch.released', queue: this.queue, messages, error: toError(error) })
+      await this.#lost(batch, look, error)
       throw error
     }
-    if (handled.untouched.length > 0) this.#claimer.release(handled.untouched)
-    handled.ended(true)
+    this.#claimer.release(batch.untouched)
+    batch.committed()
     return next
+  }
+
+  async #lost(batch: ConsumedBatch, look: Look, error: unknown): Promise<void> {
+    this.#claimer.release(look.rows)
+    await batch.lost()
+    const messages = look.rows.length
+    this.#options.report({ kind: 'batch.released', queue: this.queue, messages, error: toError(error) })
   }
 
   #found(full: boolean): void {
@@ -210,4 +214,4 @@ export class Producer implements Waiter {
 }
 
 /** The server ends a transaction this long after the process should have. */
-const SERVER_GRACE_MS = 5_000
+const SERVER_GRACE_MS = 1_000

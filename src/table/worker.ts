@@ -46,7 +46,7 @@ export interface BatchRecord {
   readonly attempts: readonly number[]
 }
 
-/** How many processes died with this message in hand. */
+/** How many batches were lost with this message in hand. */
 export interface CrashCount {
   readonly queue: string
   readonly messageId: string
@@ -77,6 +77,17 @@ export async function recordBatches(
     messageId: textOf(row, 'message_id'),
     crashes: numberOf(row, 'crashes'),
   }))
+}
+
+/** Writes evidence against messages whose handler hung until the server ended the batch's transaction. */
+export async function recordHung(
+  execute: Execute,
+  workerId: number,
+  batchId: number,
+  queue: string,
+  messageIds: readonly string[],
+): Promise<void> {
+  await execute(RECORD_HUNG, [workerId, batchId, queue, messageIds])
 }
 
 /** A worker found dead, and how many messages it had in hand. */
@@ -135,7 +146,7 @@ const ACQUIT = statement(
   'worker_acquit',
   `
 WITH batches AS (DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer)
-DELETE FROM sluice.crash c WHERE c.worker_id = $1::integer`,
+DELETE FROM sluice.crash c WHERE c.worker_id = $1::integer AND c.kind = 'vanished'`,
 )
 
 const UNREGISTER = statement(
@@ -164,6 +175,16 @@ JOIN sluice.crash c ON c.queue = b.queue AND c.message_id = ANY (b.message_ids)
 GROUP BY c.queue, c.message_id`,
 )
 
+const RECORD_HUNG = statement(
+  'batch_hung',
+  `
+INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker)
+SELECT $3::text, hung.id, w.id, $2::bigint, 'hung', w.name
+FROM sluice.worker w CROSS JOIN unnest($4::bigint[]) AS hung (id)
+WHERE w.id = $1::integer
+ON CONFLICT DO NOTHING`,
+)
+
 const REAP = statement(
   'worker_reap',
   `
@@ -173,16 +194,16 @@ WITH dead AS (
   RETURNING w.id, w.name, w.server_started_at
 ), batch AS (
   DELETE FROM sluice.batch b USING dead WHERE b.worker_id = dead.id
-  RETURNING b.worker_id, b.queue, b.message_ids, b.attempts
+  RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts
 ), in_hand AS (
-  SELECT dead.id AS worker_id, dead.name, batch.queue, m.id, m.attempt
+  SELECT dead.id AS worker_id, dead.name, batch.id AS batch_id, batch.queue, m.id, m.attempt
   FROM dead
   JOIN batch ON batch.worker_id = dead.id
   CROSS JOIN LATERAL unnest(batch.message_ids, batch.attempts) AS m (id, attempt)
   WHERE dead.server_started_at = pg_postmaster_start_time()
 ), evidence AS (
-  INSERT INTO sluice.crash (queue, message_id, worker_id, worker)
-  SELECT h.queue, h.id, h.worker_id, h.name
+  INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker)
+  SELECT h.queue, h.id, h.worker_id, h.batch_id, 'vanished', h.name
   FROM in_hand h
   WHERE EXISTS (SELECT FROM sluice.message m WHERE m.queue = h.queue AND m.id = h.id AND m.attempt = h.attempt)
   ON CONFLICT DO NOTHING
