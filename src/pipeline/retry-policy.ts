@@ -33,16 +33,16 @@ export const FALLBACK_RETRY_MS = 1_000
  * @throws SluiceError OPTION_INVALID
  */
 export function retryPolicy(options: RetryOptions | undefined, random: () => number = Math.random): RetryPolicy {
+  if (options === undefined) return exponential({ kind: 'exponential' }, random)
   if (typeof options === 'function') return (attempt, error) => toMs(options(attempt, error), 'retry()')
-  const kind: unknown = options?.kind ?? 'exponential'
-  if (options === undefined || options.kind === 'exponential')
-    return exponential(options ?? { kind: 'exponential' }, random)
-  if (options.kind === 'fixed') {
+  if (options?.kind === 'exponential') return exponential(options, random)
+  if (options?.kind === 'fixed') {
     checkKeys('retry', options, ['kind', 'delay'])
     const ms = toMs(options.delay, 'retry.delay')
     return () => ms
   }
-  throw expected('OPTION_INVALID', 'retry.kind', "'fixed', 'exponential', or a function as retry", kind)
+  const received: unknown = (options as { readonly kind?: unknown } | null)?.kind
+  throw expected('OPTION_INVALID', 'retry.kind', "'fixed' or 'exponential', or a function as retry", received)
 }
 
 function exponential(options: Extract<RetryOptions, { kind: 'exponential' }>, random: () => number): RetryPolicy {
@@ -51,7 +51,9 @@ function exponential(options: Extract<RetryOptions, { kind: 'exponential' }>, ra
   const most = toMs(options.most ?? 3_600_000, 'retry.most')
   const factor = within('retry.factor', options.factor ?? 2, 1, 100)
   const jitter = within('retry.jitter', options.jitter ?? 0.2, 0, 1)
-  return (attempt) => Math.min(most, first * factor ** (attempt - 1)) * (1 - jitter * random())
+  // The growth may overflow, and zero times infinity is no number.
+  const growth = (attempt: number) => Math.min(factor ** (attempt - 1), Number.MAX_VALUE)
+  return (attempt) => Math.min(most, first * growth(attempt)) * (1 - jitter * random())
 }
 
 function within(what: string, value: unknown, least: number, most: number): number {
