@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { SluiceError } from '../errors.ts'
+import { isSluiceError, SluiceError } from '../errors.ts'
 import { transactionControlIn } from './transaction-control.ts'
 
 export interface Guard {
@@ -7,8 +7,8 @@ export interface Guard {
   readonly beforeQuery: () => void
   /** The handler tried to end the transaction. */
   readonly onViolation: (error: SluiceError) => void
-  /** A statement has been sent, or has been answered. */
-  readonly onPending: (change: 1 | -1) => void
+  /** A statement is about to be sent. Returns what to call with its answer, or with its error. */
+  readonly onSent: () => (error?: unknown) => void
 }
 
 /**
@@ -27,30 +27,59 @@ export function guardClient(client: pg.PoolClient, guard: Guard): pg.PoolClient 
   })
 }
 
-function query(client: pg.PoolClient, guard: Guard, args: unknown[]): unknown {
-  const callback = args.findIndex((arg) => typeof arg === 'function')
+type Callback = (...results: unknown[]) => void
+
+function query(client: pg.PoolClient, guard: Guard, given: readonly unknown[]): unknown {
+  const { args, callback } = callbackApart(given)
   try {
     guard.beforeQuery()
     const control = transactionControlIn(textOf(args[0]))
     if (control !== undefined) refuse(control, guard)
   } catch (error) {
-    if (callback === -1) return Promise.reject(error)
-    queueMicrotask(() => (args[callback] as (error: unknown) => void)(error))
-    return undefined
+    if (callback !== undefined) return queueMicrotask(() => callback(error))
+    const refused = Promise.reject(error)
+    // The guard knows already: a handler that does not await it must not bring the process down.
+    if (isSluiceError(error, 'TRANSACTION_CONTROL')) refused.catch(() => undefined)
+    return refused
   }
-  guard.onPending(1)
-  if (callback !== -1) {
-    const answer = args[callback] as (...results: unknown[]) => void
-    args[callback] = (...results: unknown[]) => {
-      guard.onPending(-1)
-      answer(...results)
-    }
-    return Reflect.apply(client.query, client, args)
+  return send(client, args, callback, guard.onSent())
+}
+
+/** `pg` takes a callback as its last argument, and in the statement. */
+function callbackApart(given: readonly unknown[]): {
+  readonly args: unknown[]
+  readonly callback: Callback | undefined
+} {
+  const at = given.findIndex((arg) => typeof arg === 'function')
+  if (at !== -1) return { args: given.slice(0, at), callback: given[at] as Callback }
+  const [config, ...rest] = given
+  if (typeof config === 'object' && config !== null && 'callback' in config && !('submit' in config)) {
+    return { args: [{ ...config, callback: undefined }, ...rest], callback: config.callback as Callback }
   }
-  const result: unknown = Reflect.apply(client.query, client, args)
-  if (result instanceof Promise) return result.finally(() => guard.onPending(-1))
-  guard.onPending(-1)
-  return result
+  return { args: [...given], callback: undefined }
+}
+
+function send(
+  client: pg.PoolClient,
+  args: unknown[],
+  callback: Callback | undefined,
+  answered: (error?: unknown) => void,
+): unknown {
+  const withCallback = (...results: unknown[]) => {
+    answered(results[0])
+    callback?.(...results)
+  }
+  try {
+    const result: unknown = Reflect.apply(client.query, client, callback === undefined ? args : [...args, withCallback])
+    // Taking the error here, too, keeps one that nobody awaits from bringing the process down: its message fails.
+    if (result instanceof Promise) result.then(() => answered(), answered)
+    // An object with events of its own, whose answer is not ours to take.
+    else if (callback === undefined) answered()
+    return result
+  } catch (error) {
+    answered(error)
+    throw error
+  }
 }
 
 function textOf(config: unknown): string {

@@ -38,6 +38,7 @@ export class MessageTransaction implements HandlerTransaction {
   #pending = 0
   #idle: (() => void) | undefined
   #violation: SluiceError | undefined
+  #failure: unknown
 
   constructor(connection: BatchConnection) {
     this.#connection = connection
@@ -49,10 +50,7 @@ export class MessageTransaction implements HandlerTransaction {
       onViolation: (error) => {
         this.#violation ??= error
       },
-      onPending: (change) => {
-        this.#pending += change
-        if (this.#pending === 0) this.#idle?.()
-      },
+      onSent: () => this.#sent(),
     })
     return this.#client
   }
@@ -75,6 +73,20 @@ export class MessageTransaction implements HandlerTransaction {
     return this.#pending > 0
   }
 
+  /** Ends the loan: from here on the handler's statements are refused. */
+  close(): void {
+    this.#open = false
+  }
+
+  /** Ends the loan, and resolves when the statements already sent are answered. */
+  async closed(): Promise<void> {
+    this.close()
+    if (this.#pending === 0) return
+    await new Promise<void>((resolve) => {
+      this.#idle = resolve
+    })
+  }
+
   /**
    * Ends the loan and keeps what was written.
    *
@@ -82,7 +94,7 @@ export class MessageTransaction implements HandlerTransaction {
    * statement failed and the handler went on as if nothing had happened. Then {@link undo} is due.
    */
   async keep(): Promise<void> {
-    await this.#close()
+    await this.closed()
     if (this.#violation !== undefined) throw this.#violation
     if (!this.#savepoint) return
     try {
@@ -92,14 +104,14 @@ export class MessageTransaction implements HandlerTransaction {
         'TRANSACTION_FAILED',
         'A statement failed in the transaction, and the handler returned as if it had not. ' +
           'Let the error out, or wrap the statement in a savepoint and roll back to it',
-        { cause },
+        { cause: this.#failure ?? cause },
       )
     }
   }
 
   /** Ends the loan and rolls back what was written. */
   async undo(): Promise<void> {
-    await this.#close()
+    await this.closed()
     if (!this.#savepoint) return
     await Promise.all([
       this.#connection.client.query(`ROLLBACK TO SAVEPOINT ${SAVEPOINT}`),
@@ -107,13 +119,17 @@ export class MessageTransaction implements HandlerTransaction {
     ])
   }
 
-  /** From here on the handler's statements are refused; resolves when those already sent are answered. */
-  async #close(): Promise<void> {
-    this.#open = false
-    if (this.#pending === 0) return
-    await new Promise<void>((resolve) => {
-      this.#idle = resolve
-    })
+  #sent(): (error?: unknown) => void {
+    let answered = false
+    this.#pending += 1
+    return (error) => {
+      // The driver answers twice for values that it cannot send.
+      if (answered) return
+      answered = true
+      this.#pending -= 1
+      if (error && sqlStateOf(error) !== IN_FAILED_TRANSACTION) this.#failure = error
+      if (this.#pending === 0) this.#idle?.()
+    }
   }
 
   #beforeQuery(): void {
@@ -127,4 +143,11 @@ export class MessageTransaction implements HandlerTransaction {
     this.#savepoint = true
     this.#connection.client.query(`SAVEPOINT ${SAVEPOINT}`).catch(() => undefined)
   }
+}
+
+/** What every statement after the failed one fails with. */
+const IN_FAILED_TRANSACTION = '25P02'
+
+function sqlStateOf(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : undefined
 }

@@ -1,19 +1,66 @@
-import fc from 'fast-check'
+import type { Message, Outcome } from '../../src/message.ts'
+import type { Handler, HandlerContext } from '../../src/pipeline/handler.ts'
+import { waitFor } from './wait.ts'
 
-/** Something that happens to a model; a counterexample prints it by its name and what was drawn for it. */
-export type Step<Model> = (model: Model) => void
-
-/** Makes the steps of one kind of model. */
-export function stepsOf<Model>() {
-  return <T>(name: string, value: fc.Arbitrary<T>, act: (model: Model, value: T) => void): fc.Arbitrary<Step<Model>> =>
-    value.map((drawn) =>
-      Object.assign((model: Model) => act(model, drawn), {
-        [fc.toStringMethod]: () => `${name}(${fc.stringify(drawn)})`,
-      }),
-    )
+/** One call of a handler, which the test lets end. */
+export interface Step<Payload> {
+  readonly message: Message<Payload>
+  readonly payload: Payload
+  readonly context: HandlerContext
+  /** The database's clock when the handler was called. */
+  readonly at: Date
+  /** The server process of the batch: one per batch in flight, so it tells the pipeline's slots apart. */
+  readonly worker: number
+  /** Lets the handler return. */
+  end(result?: unknown): void
+  /** Lets the handler throw, or do whatever it likes. */
+  endBy(how: () => unknown): void
 }
 
-/** The item at a place drawn without knowing how many there are. */
-export function pick<T>(items: readonly T[], place: number): T | undefined {
-  return items[place % Math.max(1, items.length)]
+/** A handler each call of which waits until the test says how it ends. */
+export class Steps<Payload = unknown> {
+  /** All calls so far. */
+  readonly taken: Step<Payload>[] = []
+  #next = 0
+
+  readonly handle: Handler<Payload> = async (message, context) => {
+    const how = Promise.withResolvers<() => unknown>()
+    const { rows } = await context.tx.query<{ at: Date; worker: number }>(
+      'SELECT clock_timestamp() AS at, pg_backend_pid() AS worker',
+    )
+    this.taken.push({
+      message,
+      payload: message.payload,
+      context,
+      ...rows[0]!,
+      end: (result) => how.resolve(() => result),
+      endBy: how.resolve,
+    })
+    return (await (
+      await how.promise
+    )()) as Outcome | void
+  }
+
+  /** The payloads of all calls so far, in order. */
+  get payloads(): readonly Payload[] {
+    return this.taken.map((step) => step.payload)
+  }
+
+  /** The next call, waiting for it if need be. */
+  async next(): Promise<Step<Payload>> {
+    const at = this.#next++
+    return waitFor(() => this.taken[at], { what: `call ${at + 1} of the handler` })
+  }
+
+  /** The next call, which may return at once. */
+  async endNext(result?: unknown): Promise<Step<Payload>> {
+    const step = await this.next()
+    step.end(result)
+    return step
+  }
+}
+
+/** Throws, as an expression. */
+export function raise(error: unknown = new Error('failed on purpose')): never {
+  throw error
 }
