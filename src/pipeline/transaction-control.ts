@@ -8,7 +8,7 @@ export function transactionControlIn(sql: string): string | undefined {
   if (!SUSPICIOUS.test(sql)) return undefined
   for (const statement of statementsOf(sql)) {
     const match = CONTROL.exec(statement)
-    if (match !== null) return match[0].replace(/\s+/g, ' ').toUpperCase()
+    if (match !== null) return match[0].toUpperCase()
   }
   return undefined
 }
@@ -16,16 +16,69 @@ export function transactionControlIn(sql: string): string | undefined {
 /** Cheap, and true of every text that holds control: most texts end here. */
 const SUSPICIOUS = /\b(?:begin|start|commit|end|rollback|abort|prepare|discard)\b|\bsluice_message\b/i
 
+/** Of the first words of a statement. */
 const CONTROL =
-  /^(?:begin\b|start\s+transaction\b|commit\b|end\b|abort\b|prepare\s+transaction\b|discard\s+all\b|rollback\b(?!\s+(?:(?:work|transaction)\s+)?to\b)|(?:savepoint|release|rollback)\b.*\bsluice_message\b)/is
+  /^(?:begin|commit|end|abort|start transaction|prepare transaction|discard all|rollback(?! (?:work |transaction )?to )|(?:savepoint|release|rollback)(?: \S+)* "?sluice_message"?)(?= |$)/
 
-/** The statements of a text without comments and without the content of quotes, which could hold anything. */
-function statementsOf(sql: string): readonly string[] {
-  return sql
-    .replace(QUOTED_OR_COMMENT, (found) => (found.startsWith('"') ? found : ' '))
-    .split(';')
-    .map((statement) => statement.trim())
+/** No control has more words that matter. */
+const WORDS = 5
+
+/**
+ * The first words of each statement: lower case, or quoted as they stand. A semicolon inside parentheses (CREATE RULE)
+ * or in the body of a function (BEGIN ATOMIC … END) ends no statement.
+ */
+function* statementsOf(sql: string): Generator<string> {
+  let words: string[] = []
+  let nesting = 0
+  for (const token of tokensOf(sql)) {
+    nesting += nestingChange(token, words, nesting)
+    if (token === ';' && nesting === 0) {
+      yield words.join(' ')
+      words = []
+    } else if (words.length < WORDS) words.push(token)
+  }
+  yield words.join(' ')
 }
 
-const QUOTED_OR_COMMENT =
-  /--[^\n]*|\/\*[\s\S]*?\*\/|[eE]'(?:[^'\\]|\\[\s\S]|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$([A-Za-z_]\w*)?\$[\s\S]*?\$\1\$/g
+function nestingChange(token: string, words: readonly string[], nesting: number): number {
+  if (token === '(') return 1
+  if (token === ')') return -1
+  if (!DEFINES_ROUTINE.test(words.join(' '))) return 0
+  if (token === 'begin') return nesting === 0 ? 1 : 0
+  if (nesting === 0) return 0
+  return token === 'case' ? 1 : token === 'end' ? -1 : 0
+}
+
+const DEFINES_ROUTINE = /^create (?:or replace )?(?:function|procedure) /
+
+/** Words, quoted identifiers, parentheses and semicolons, without comments and without strings, whatever they hold. */
+function* tokensOf(sql: string): Generator<string> {
+  const lexer = new RegExp(LEXER)
+  for (let found = lexer.exec(sql); found !== null; found = lexer.exec(sql)) {
+    const [token] = found
+    if (token === '/*') lexer.lastIndex = endOfComment(sql, lexer.lastIndex)
+    else if (token.startsWith('$')) lexer.lastIndex = endOf(sql.indexOf(token, lexer.lastIndex), token.length, sql)
+    else if (!token.startsWith('--') && !token.endsWith("'")) yield token.startsWith('"') ? token : token.toLowerCase()
+  }
+}
+
+/** A line comment, the beginning of another, strings, a quoted identifier, the beginning of $tag$, a word, `(`, `)`, `;`. */
+const LEXER =
+  /--[^\n\r]*|\/\*|e'[^'\\]*(?:(?:\\[\s\S]|'')[^'\\]*)*'|'[^']*'|"[^"]*"|\$(?:[a-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$|[a-z_\u0080-\uffff][\w$\u0080-\uffff]*|[();]/gi
+
+/** Comments nest. */
+function endOfComment(sql: string, start: number): number {
+  const ends = /\/\*|\*\//g
+  ends.lastIndex = start
+  for (let depth = 1; depth > 0; ) {
+    const found = ends.exec(sql)
+    if (found === null) return sql.length
+    depth += found[0] === '/*' ? 1 : -1
+  }
+  return ends.lastIndex
+}
+
+/** Where something that begins at `at` ends; the end of the text if it is not there. */
+function endOf(at: number, length: number, sql: string): number {
+  return at === -1 ? sql.length : at + length
+}
