@@ -1,0 +1,167 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { transactionControlIn } from '../../src/pipeline/transaction-control.ts'
+
+describe('control of the transaction is found', () => {
+  test.each([
+    ['BEGIN', 'BEGIN'],
+    ['begin work', 'BEGIN'],
+    ['BEGIN TRANSACTION ISOLATION LEVEL SERIALIZABLE', 'BEGIN'],
+    ['START TRANSACTION READ ONLY', 'START TRANSACTION'],
+    ['start\n\ttransaction', 'START TRANSACTION'],
+    ['COMMIT', 'COMMIT'],
+    ['Commit Work', 'COMMIT'],
+    ['COMMIT TRANSACTION', 'COMMIT'],
+    ['COMMIT AND CHAIN', 'COMMIT'],
+    ['END', 'END'],
+    ['END TRANSACTION', 'END'],
+    ['ROLLBACK', 'ROLLBACK'],
+    ['rollback work', 'ROLLBACK'],
+    ['ROLLBACK TRANSACTION', 'ROLLBACK'],
+    ['ROLLBACK AND NO CHAIN', 'ROLLBACK'],
+    ['ABORT', 'ABORT'],
+    ['ABORT TRANSACTION', 'ABORT'],
+    ["PREPARE TRANSACTION 'foo'", 'PREPARE TRANSACTION'],
+    ["COMMIT PREPARED 'foo'", 'COMMIT'],
+    ["ROLLBACK PREPARED 'foo'", 'ROLLBACK'],
+    ['DISCARD ALL', 'DISCARD ALL'],
+  ])('%s', (sql, control) => {
+    expect(transactionControlIn(sql)).toBe(control)
+    expect(transactionControlIn(` \n${sql} ;`)).toBe(control)
+  })
+
+  test.each([
+    ['-- done\nCOMMIT'],
+    ['-- a carriage return ends a comment, too\rCOMMIT'],
+    ['/* done */COMMIT'],
+    ['/* /* comments nest */ */ COMMIT'],
+    ['COMMIT--'],
+    ['COMMIT/**/'],
+    [';;COMMIT'],
+    ['SELECT 1; COMMIT; SELECT 2'],
+    ["SELECT 'it''s'; COMMIT"],
+    [String.raw`SELECT '\'; COMMIT`],
+    [String.raw`SELECT E'\'; SELECT 1'; COMMIT`],
+    [String.raw`SELECT date'\'; COMMIT; SELECT ''`],
+    ['SELECT $$;$$; COMMIT'],
+    ['SELECT $a$ $b$ $a$; COMMIT'],
+    ['SELECT foo$a$ FROM bar; COMMIT; SELECT b$a$'],
+    ['SELECT $1; COMMIT'],
+    ['SELECT "a""b"; COMMIT'],
+    ['SELECT CASE WHEN a THEN 1 END; COMMIT'],
+    ['CREATE TABLE begin (a int); COMMIT'],
+    ['CREATE FUNCTION f(begin date) RETURNS int RETURN 1; COMMIT'],
+    ['CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; END; COMMIT'],
+    ['CREATE RULE r AS ON INSERT TO t DO (DELETE FROM a; DELETE FROM b); COMMIT'],
+  ])('in %s', (sql) => {
+    expect(transactionControlIn(sql)).toBe('COMMIT')
+  })
+
+  test.each([
+    ['SAVEPOINT sluice_message', 'SAVEPOINT SLUICE_MESSAGE'],
+    ['RELEASE sluice_message', 'RELEASE SLUICE_MESSAGE'],
+    ['RELEASE SAVEPOINT Sluice_Message', 'RELEASE SAVEPOINT SLUICE_MESSAGE'],
+    ['ROLLBACK TO sluice_message', 'ROLLBACK TO SLUICE_MESSAGE'],
+    ['ROLLBACK TRANSACTION TO SAVEPOINT "sluice_message"', 'ROLLBACK TRANSACTION TO SAVEPOINT "SLUICE_MESSAGE"'],
+  ])("in what meddles with the library's savepoint: %s", (sql, control) => {
+    expect(transactionControlIn(sql)).toBe(control)
+  })
+})
+
+describe('what is no control passes', () => {
+  test.each([
+    [''],
+    [';'],
+    ['SELECT 1'],
+    ['ROLLBACK TO mine'],
+    ['ROLLBACK TO SAVEPOINT mine'],
+    ['ROLLBACK WORK TO SAVEPOINT mine'],
+    ['rollback /* to my own */ to mine'],
+    ['SAVEPOINT mine'],
+    ['RELEASE SAVEPOINT mine'],
+    ['SAVEPOINT sluice_message_of_mine'],
+    ["SELECT 'sluice_message'"],
+    ['SELECT commit, begin, "end" FROM release WHERE rollback = $1'],
+    ['SELECT CASE WHEN a THEN 1 ELSE 2 END'],
+    ['SELECT CASE WHEN a THEN 1\nEND'],
+    ['UPDATE t SET a = CASE b WHEN 1 THEN 2 END WHERE c'],
+    ["SELECT 'COMMIT'"],
+    ["SELECT '; COMMIT'"],
+    [String.raw`SELECT E'\'; COMMIT'`],
+    ["SELECT E'it''s; COMMIT'"],
+    ['SELECT $$; COMMIT; $$'],
+    ['SELECT $fn$; COMMIT; $$; COMMIT; $fn$'],
+    ['SELECT $é$; COMMIT; $é$'],
+    ['SELECT 1 AS "x; commit now"'],
+    ['SELECT 1 -- ; COMMIT'],
+    ['SELECT 1 /* ; COMMIT; /* nested ; */ ; COMMIT */'],
+    ['DO $do$ BEGIN PERFORM 1; END $do$'],
+    ['PREPARE plan AS SELECT 1'],
+    ['DISCARD PLANS'],
+    ['CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; SELECT CASE WHEN true THEN 1 END; END'],
+    ['create or replace procedure p() begin atomic insert into t values (1); end'],
+    ['WITH commit AS (SELECT 1) SELECT * FROM commit'],
+    ['SET LOCAL lock_timeout = 5; SELECT 1 FOR UPDATE'],
+  ])('%s', (sql) => {
+    expect(transactionControlIn(sql)).toBeUndefined()
+  })
+})
+
+/** Texts that would be control if they stood outside quotes. */
+const controls = fc.constantFrom('COMMIT', 'rollback', 'END', 'Begin', 'ABORT', 'START TRANSACTION', 'DISCARD ALL')
+const tricky = fc.constantFrom("'", '"', '\\', '$', '$$', '$a$', ';', '--', '/*', '*/', '\n', ' ', 'é', 'x', '(', ')')
+const content = fc.array(fc.oneof(controls, tricky, fc.constant('; ')), { maxLength: 8 }).map((parts) => parts.join(''))
+
+const quoted = fc.oneof(
+  content.map((text) => `'${text.replaceAll("'", "''")}'`),
+  content.map((text) => `E'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`),
+  content.map((text) => `"${text.replaceAll('"', '""')}"`),
+  fc.tuple(fc.constantFrom('', 'a', 'fn_1'), content).map(([tag, text]) => {
+    const quote = `$${tag}$`
+    return `${quote}${text.replaceAll('$', '')}${quote}`
+  }),
+  content.map(
+    (text) =>
+      `/* ${text
+        .replaceAll('*/', '')
+        .replaceAll('/*', '')
+        .replace(/[/*]+$/, '')} */`,
+  ),
+  content.map((text) => `-- ${text.replaceAll('\n', ' ')}\n`),
+)
+const word = fc.constantFrom('SELECT', 'x', ',', '(1)', '=', 'CASE WHEN a THEN b END', 'FROM', 'commit', '::text')
+const statement = fc
+  .array(fc.oneof(quoted, quoted, word), { maxLength: 6 })
+  .map((parts) => ['SELECT', ...parts].join(' '))
+
+describe('quotes and comments', () => {
+  test('make no control of what they hold', () => {
+    fc.assert(
+      fc.property(fc.array(statement, { maxLength: 3 }), (statements) => {
+        expect(transactionControlIn(statements.join(' ; '))).toBeUndefined()
+      }),
+      { numRuns: 2_000 },
+    )
+  })
+
+  test('hide no control that stands outside', () => {
+    fc.assert(
+      fc.property(fc.array(statement, { maxLength: 3 }), controls, statement, (before, hidden, after) => {
+        const sql = [...before, hidden, after].join(' ; ')
+        expect(transactionControlIn(sql)).toBe(hidden.toUpperCase())
+      }),
+      { numRuns: 2_000 },
+    )
+  })
+
+  test('of a megabyte are read in no time', () => {
+    const megabyte = "it''s; COMMIT\\n ".repeat(70_000)
+    const started = performance.now()
+    expect(
+      transactionControlIn(`INSERT INTO t VALUES ('${megabyte}', E'${megabyte}', $$${megabyte}$$)`),
+    ).toBeUndefined()
+    expect(transactionControlIn(`INSERT INTO t VALUES ('${megabyte}`)).toBeUndefined()
+    expect(transactionControlIn(`INSERT INTO t VALUES (${'1, '.repeat(300_000)}1); COMMIT`)).toBe('COMMIT')
+    expect(performance.now() - started).toBeLessThan(2_000)
+  })
+})
