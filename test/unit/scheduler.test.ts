@@ -1,23 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { Scheduler, type Waiter } from '../../src/wake-up/scheduler.ts'
+import { Scheduler } from '../../src/wake-up/scheduler.ts'
 import { PlayedServer } from '../support/played-server.ts'
-
-class Sleeper implements Waiter {
-  readonly queue: string
-  readonly hints: string[] = []
-
-  constructor(queue: string) {
-    this.queue = queue
-  }
-
-  wake(reason: string): void {
-    this.hints.push(reason)
-  }
-
-  lookAgain(): void {
-    this.hints.push('(looking) look again')
-  }
-}
+import { Sleeper } from '../support/wake-up.ts'
 
 describe('Scheduler', () => {
   let server: PlayedServer
