@@ -54,15 +54,21 @@ export function resolvePipeline(queue: string, options: PipelineOptions): Pipeli
     queue,
     concurrency: integer(`${what}.concurrency`, options.concurrency, defaults.concurrency, 1, 1_000),
     batchSize: integer(`${what}.batchSize`, options.batchSize, defaults.batchSize, 1, 1_000),
-    timeoutMs: integer(`${what}.timeoutMs`, timeoutOf(what, options), defaults.timeoutMs, 1, 3_600_000),
+    timeoutMs: timeoutOf(what, options),
     retry: retryPolicy(options.retry),
     maxAttempts: integer(`${what}.maxAttempts`, options.maxAttempts, defaults.maxAttempts, 1, 1_000_000),
     ordered,
   }
 }
 
-function timeoutOf(what: string, options: PipelineOptions): number | undefined {
-  if (options.timeout === undefined) return options.timeoutMs
-  if (options.timeoutMs === undefined) return Math.ceil(toMs(options.timeout, `${what}.timeout`))
-  throw expected('OPTION_INVALID', what, 'timeout or timeoutMs', 'both')
+const LONGEST_TIMEOUT_MS = 3_600_000
+
+function timeoutOf(what: string, { timeout, timeoutMs }: PipelineOptions): number {
+  if (timeout === undefined) {
+    return integer(`${what}.timeoutMs`, timeoutMs, PIPELINE_DEFAULTS.timeoutMs, 1, LONGEST_TIMEOUT_MS)
+  }
+  if (timeoutMs !== undefined) throw expected('OPTION_INVALID', what, 'timeout or timeoutMs', 'both')
+  const ms = Math.ceil(toMs(timeout, `${what}.timeout`))
+  if (ms >= 1 && ms <= LONGEST_TIMEOUT_MS) return ms
+  throw expected('OPTION_INVALID', `${what}.timeout`, 'a duration from 1 ms to 1 h', timeout)
 }
