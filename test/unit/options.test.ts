@@ -1,0 +1,177 @@
+import { describe, expect, test } from 'vitest'
+import * as z from 'zod'
+import { resolveConfig, type SluiceOptions } from '../../src/config.ts'
+import { type PipelineOptions, resolvePipeline } from '../../src/pipeline/options.ts'
+import type { QueueDefinitions } from '../../src/queues.ts'
+import { createSluice, type DeliveriesOptions } from '../../src/sluice.ts'
+import { refusalOf } from '../support/refusal.ts'
+
+const connection = 'postgres://localhost/nowhere'
+
+describe('the options of a pipeline', () => {
+  test('have defaults', () => {
+    const { retry, ...plan } = resolvePipeline('mails', {})
+    expect(plan).toEqual({
+      queue: 'mails',
+      concurrency: 1,
+      batchSize: 10,
+      timeoutMs: 30_000,
+      maxAttempts: 20,
+      ordered: false,
+    })
+    expect(retry(1, undefined)).toBeGreaterThanOrEqual(800)
+    expect(retry(1, undefined)).toBeLessThanOrEqual(1_000)
+  })
+
+  test.each<[PipelineOptions]>([
+    [{ concurrency: 1, batchSize: 1, timeoutMs: 1, maxAttempts: 1, ordered: true }],
+    [{ concurrency: 1_000, batchSize: 1_000, timeoutMs: 3_600_000, maxAttempts: 1_000_000, ordered: false }],
+  ])('take their bounds: %o', (options) => {
+    expect(resolvePipeline('mails', options)).toMatchObject(options)
+  })
+
+  test.each([
+    ['250ms', 250],
+    ['1h', 3_600_000],
+    [0.5, 1],
+    [1_500.2, 1_501],
+  ] as const)('take a timeout of %o', (timeout, ms) => {
+    expect(resolvePipeline('mails', { timeout }).timeoutMs).toBe(ms)
+  })
+
+  test.each([
+    [{ concurrency: 0 }, 'CONFIG_INVALID', 'concurrency: expected an integer from 1 to 1000, received 0'],
+    [{ concurrency: 1_001 }, 'CONFIG_INVALID', 'concurrency: expected an integer from 1 to 1000, received 1001'],
+    [{ concurrency: 2.5 }, 'CONFIG_INVALID', 'concurrency: expected an integer from 1 to 1000, received 2.5'],
+    [{ concurrency: '2' }, 'CONFIG_INVALID', 'concurrency: expected an integer from 1 to 1000, received "2"'],
+    [{ batchSize: 0 }, 'CONFIG_INVALID', 'batchSize: expected an integer from 1 to 1000, received 0'],
+    [{ batchSize: Number.NaN }, 'CONFIG_INVALID', 'batchSize: expected an integer from 1 to 1000, received NaN'],
+    [{ batchSize: null }, 'CONFIG_INVALID', 'batchSize: expected an integer from 1 to 1000, received null'],
+    [{ maxAttempts: 0 }, 'CONFIG_INVALID', 'maxAttempts: expected an integer from 1 to 1000000, received 0'],
+    [{ timeoutMs: 0 }, 'CONFIG_INVALID', 'timeoutMs: expected an integer from 1 to 3600000, received 0'],
+    [{ timeoutMs: 3_600_001 }, 'CONFIG_INVALID', 'timeoutMs: expected an integer from 1 to 3600000, received 3600001'],
+    [{ timeout: 0 }, 'OPTION_INVALID', 'timeout: expected a duration from 1 ms to 1 h, received 0'],
+    [{ timeout: '2h' }, 'OPTION_INVALID', 'timeout: expected a duration from 1 ms to 1 h, received "2h"'],
+    [
+      { timeout: '5 minutes' },
+      'OPTION_INVALID',
+      `timeout: expected milliseconds from 0, or a text such as '250ms', '30s', '5m', '2h', '7d', received "5 minutes"`,
+    ],
+    [{ ordered: 'yes' }, 'OPTION_INVALID', 'ordered: expected true or false, received "yes"'],
+  ])('have bounds: %o', (options: object, code, refusal) => {
+    expect(refusalOf(() => resolvePipeline('mails', options))).toBe(`${code}: pipeline("mails").${refusal}`)
+  })
+
+  test.each([
+    [
+      { batchsize: 5 },
+      'only the options concurrency, batchSize, timeout, timeoutMs, retry, maxAttempts, ordered, received "batchsize"',
+    ],
+    [{ timeout: '5s', timeoutMs: 5_000 }, 'timeout or timeoutMs, received "both"'],
+    [null, 'an object of options, received null'],
+    ['fast', 'an object of options, received "fast"'],
+  ])('W22: %o', (options: unknown, refusal) => {
+    expect(refusalOf(() => resolvePipeline('mails', options as PipelineOptions))).toBe(
+      `OPTION_INVALID: pipeline("mails"): expected ${refusal}`,
+    )
+  })
+
+  test('are checked when the pipeline is made, before anything connects', () => {
+    const sluice = createSluice({ connection })
+    expect(refusalOf(() => sluice.pipeline('mails', { batchSize: 0 }))).toMatch(/^CONFIG_INVALID: pipeline\("mails"\)/)
+    expect(refusalOf(() => sluice.pipeline('no such name'))).toMatch(/^QUEUE_NAME_INVALID: queue: expected a name/)
+  })
+})
+
+describe('the options of deliveries', () => {
+  const sluice = createSluice({ connection })
+
+  test('take their bounds', () => {
+    sluice.deliveries('mails', { demand: 1 })
+    sluice.deliveries('mails', { demand: 1_000, batchSize: 1_000, timeout: '1h', maxAttempts: 1, ordered: true })
+  })
+
+  test.each([
+    [{ demand: 0 }, 'CONFIG_INVALID: deliveries.demand: expected an integer from 1 to 1000, received 0'],
+    [{ demand: 1_001 }, 'CONFIG_INVALID: deliveries.demand: expected an integer from 1 to 1000, received 1001'],
+    [
+      { demand: Number.POSITIVE_INFINITY },
+      'CONFIG_INVALID: deliveries.demand: expected an integer from 1 to 1000, received Infinity',
+    ],
+    [{ demand: 4, batchSize: 5 }, 'CONFIG_INVALID: deliveries.batchSize: expected an integer from 1 to 4, received 5'],
+    [
+      { demand: 4, timeout: '2h' },
+      'OPTION_INVALID: pipeline("mails").timeout: expected a duration from 1 ms to 1 h, received "2h"',
+    ],
+    [
+      { demand: 4, concurrency: 2 },
+      'OPTION_INVALID: deliveries: expected only the options demand, batchSize, timeout, timeoutMs, retry, maxAttempts, ordered, received "concurrency"',
+    ],
+    [undefined, 'OPTION_INVALID: deliveries: expected an object of options, received undefined'],
+  ])('have bounds: %o', (options: unknown, refusal) => {
+    expect(refusalOf(() => sluice.deliveries('mails', options as DeliveriesOptions))).toBe(refusal)
+  })
+})
+
+describe('the options of createSluice', () => {
+  test('have defaults', () => {
+    expect(resolveConfig({ connection })).toEqual({
+      connection: { connectionString: connection },
+      directConnection: { connectionString: connection },
+      definitions: undefined,
+      name: expect.stringMatching(new RegExp(`:${process.pid}$`)),
+      pollIntervalMs: 1_000,
+      connectTimeoutMs: 5_000,
+      payloadLimitBytes: 1_048_576,
+      crashLimit: 3,
+    })
+  })
+
+  test('take what pg takes, and a direct connection beside a pooled one', () => {
+    const config = resolveConfig({ connection: { host: 'pooler' }, directConnection: 'postgres://direct/db' })
+    expect(config.connection).toEqual({ host: 'pooler' })
+    expect(config.directConnection).toEqual({ connectionString: 'postgres://direct/db' })
+  })
+
+  test.each([
+    [{ pollIntervalMs: 99 }, 'pollIntervalMs: expected an integer from 100 to 60000, received 99'],
+    [{ pollIntervalMs: 60_001 }, 'pollIntervalMs: expected an integer from 100 to 60000, received 60001'],
+    [{ connectTimeoutMs: 99 }, 'connectTimeoutMs: expected an integer from 100 to 600000, received 99'],
+    [{ connectTimeoutMs: '5s' }, 'connectTimeoutMs: expected an integer from 100 to 600000, received "5s"'],
+    [{ payloadLimitBytes: 0 }, 'payloadLimitBytes: expected an integer from 1 to 268435456, received 0'],
+    [{ crashLimit: 0 }, 'crashLimit: expected an integer from 1 to 1000, received 0'],
+    [{ crashLimit: 1_001 }, 'crashLimit: expected an integer from 1 to 1000, received 1001'],
+  ])('have bounds: %o', (options: object, refusal) => {
+    expect(refusalOf(() => createSluice({ connection, ...options }))).toBe(`CONFIG_INVALID: ${refusal}`)
+  })
+
+  test.each([
+    [
+      { connectionString: connection },
+      /^OPTION_INVALID: createSluice: expected only the options connection, .*, received "connectionString"$/,
+    ],
+    [null, /^OPTION_INVALID: createSluice: expected an object of options, received null$/],
+    [{}, /^CONFIG_INVALID: connection: expected a connection string or an object as pg takes it, received .*undefined/],
+    [{ connection: '' }, /^CONFIG_INVALID: connection: expected a connection string/],
+    [{ connection, directConnection: 5 }, /^CONFIG_INVALID: directConnection: expected a connection string/],
+    [
+      { connection, queues: { 'no such name': {} } },
+      /^QUEUE_NAME_INVALID: queue: expected a name .*, received "no such name"/,
+    ],
+  ])('W22: %o', (options: unknown, refusal) => {
+    expect(refusalOf(() => createSluice(options as SluiceOptions<QueueDefinitions>))).toMatch(refusal)
+  })
+
+  test('say nothing of a connection string, which holds a password', () => {
+    const refusal = refusalOf(() => createSluice({ connection: ['postgres://me:secret@host/db'] as never }))
+    expect(refusal).not.toContain('secret')
+  })
+
+  test('with queues refuse other names', () => {
+    const sluice = createSluice({ connection, queues: { mails: { schema: z.string() }, orders: {} } })
+    expect(refusalOf(() => sluice.pipeline('mail' as 'mails'))).toBe(
+      'QUEUE_UNKNOWN: queue: expected one of the queues defined (mails, orders), received "mail". Did you mean "mails"?',
+    )
+    expect(refusalOf(() => sluice.deliveries('toString' as 'mails', { demand: 1 }))).toMatch(/^QUEUE_UNKNOWN/)
+  })
+})
