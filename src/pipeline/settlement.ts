@@ -47,7 +47,7 @@ export class Settlement {
   readonly #acked: string[] = []
   readonly #postponed: Postponed[] = []
   readonly #dead: Dead[] = []
-  readonly #held: HeldKey[] = []
+  readonly #held = new Map<string, HeldKey>()
   readonly #acquitted: string[] = []
   readonly #settled = new Map<string, SettledMessage>()
   readonly #events: SluiceEvent[] = []
@@ -103,7 +103,7 @@ export class Settlement {
     const sent: Promise<void>[] = []
     if (this.#acked.length > 0) sent.push(ackMessages(execute, plan.queue, this.#acked))
     if (this.#postponed.length > 0) sent.push(postponeMessages(execute, plan.queue, this.#postponed, now))
-    if (this.#held.length > 0) sent.push(holdKeys(execute, plan.queue, this.#held, now))
+    if (this.#held.size > 0) sent.push(holdKeys(execute, plan.queue, [...this.#held.values()], now))
     if (this.#dead.length > 0) sent.push(buryMessages(execute, plan.queue, this.#dead))
     if (this.#acquitted.length > 0) sent.push(forgetCrashes(execute, plan.queue, this.#acquitted))
     await Promise.all(sent)
@@ -139,14 +139,18 @@ export class Settlement {
   #postpone(message: DeliveredMessage, attempt: number, error: string | null, afterMs: number): void {
     const dueUs = Math.ceil(this.#options.nowUs() + afterMs * 1_000)
     this.#postponed.push({ id: message.id, dueUs, attempt, error })
-    const { slot, orderingKey } = message.row
-    if (slot === null && !this.#options.plan.ordered) return
-    this.#held.push({
-      slot: slot ?? WHOLE_QUEUE_SLOT,
-      orderingKey: orderingKey ?? '',
-      messageId: message.id,
-      untilUs: dueUs,
-    })
+    if (message.row.slot !== null || this.#options.plan.ordered) this.#hold(message, dueUs)
+  }
+
+  /** The key waits for the last of its messages, so that all of them are due when it goes on with the first. */
+  #hold({ id, row }: DeliveredMessage, untilUs: number): void {
+    const orderingKey = row.orderingKey ?? ''
+    const held = this.#held.get(orderingKey)
+    if (held === undefined) {
+      this.#held.set(orderingKey, { slot: row.slot ?? WHOLE_QUEUE_SLOT, orderingKey, messageId: id, untilUs })
+    } else if (held.untilUs < untilUs) {
+      this.#held.set(orderingKey, { ...held, untilUs })
+    }
   }
 
   #bury(message: DeliveredMessage, reason: string, error: string | null): void {
