@@ -62,16 +62,24 @@ export class BatchRun {
   }
 
   async run(messages: readonly DeliveredMessage[]): Promise<void> {
-    const { work, crashes } = this.#options
-    const fit: DeliveredMessage[] = []
-    for (const message of messages) if (await this.#mayRun(message)) fit.push(message)
-    if (work.kind === 'batch' && crashes.size === 0) await this.#runTogether(fit)
-    else for (const message of fit) await this.#runAlone(message)
+    const { work, crashes, recordAlone } = this.#options
+    if (work.kind === 'batch' && crashes.size === 0) return this.#runTogether(messages)
+    for (const message of messages) {
+      if (!this.#reaches(message)) continue
+      if (crashes.size > 0) await recordAlone(message)
+      if (await this.#mayRun(message)) await this.#runAlone(message)
+    }
+  }
+
+  /** Whether there is time for the message, and no earlier one of its key has failed. */
+  #reaches(message: DeliveredMessage): boolean {
+    const { plan, stop } = this.#options
+    return !stop.aborted && !this.#blocked(message) && performance.now() - this.#startedAt < plan.timeoutMs
   }
 
   /** Buries messages that killed their process too often, or whose payload no longer fits its schema. */
   async #mayRun(message: DeliveredMessage): Promise<boolean> {
-    const { crashes, crashLimit, settlement, definition } = this.#options
+    const { crashes, crashLimit, definition, plan, stop } = this.#options
     const deaths = crashes.get(message.id) ?? 0
     if (deaths >= crashLimit) {
       this.#settle(message, {
@@ -82,26 +90,20 @@ export class BatchRun {
     }
     if (definition?.schema === undefined) return true
     try {
-      const checked = await validatePayload(definition, message.payload)
+      const checked = await new Deadline(plan.timeoutMs, stop).await(validatePayload(definition, message.payload))
       if ('value' in checked) {
         message.accept(checked.value)
         return true
       }
-      settlement.add(message, {
-        kind: 'deadLetter',
-        reason: 'the payload does not fit its schema',
-        error: checked.issues,
-      })
+      const error = errorText(checked.issues)
+      this.#settle(message, { kind: 'deadLetter', reason: 'the payload does not fit its schema', error })
     } catch (error) {
-      this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
+      if (!isSluiceError(error, 'STOPPED')) this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
     }
     return false
   }
 
   async #runAlone(message: DeliveredMessage): Promise<void> {
-    const { plan, stop, crashes, recordAlone } = this.#options
-    if (stop.aborted || this.#blocked(message) || performance.now() - this.#startedAt >= plan.timeoutMs) return
-    if (crashes.size > 0) await recordAlone(message)
     const { work } = this.#options
     await this.#attempt([message], async (context) =>
       work.kind === 'each'
@@ -112,12 +114,13 @@ export class BatchRun {
 
   /** A whole batch in one call; if it throws, each of its messages in a call of its own. */
   async #runTogether(messages: readonly DeliveredMessage[]): Promise<void> {
-    const { work, stop } = this.#options
-    if (messages.length === 0 || stop.aborted || work.kind !== 'batch') return
-    const done = await this.#attempt(messages, async (context) =>
-      toOutcomes(await work.handle(messages, context), messages.length),
-    )
-    if (!done) for (const message of messages) await this.#runAlone(message)
+    const { work } = this.#options
+    const fit: DeliveredMessage[] = []
+    for (const message of messages) if (this.#reaches(message) && (await this.#mayRun(message))) fit.push(message)
+    if (fit.length === 0 || work.kind !== 'batch') return
+    const done = await this.#attempt(fit, async (context) => toOutcomes(await work.handle(fit, context), fit.length))
+    if (done) return
+    for (const message of fit) if (this.#reaches(message)) await this.#runAlone(message)
   }
 
   /**
@@ -128,7 +131,7 @@ export class BatchRun {
     messages: readonly DeliveredMessage[],
     call: (context: RunContext) => Promise<readonly Outcome[]>,
   ): Promise<boolean> {
-    const { plan, stop } = this.#options
+    const { plan, stop, work } = this.#options
     const tx = new MessageTransaction(this.#options.connection)
     const deadline = new Deadline(plan.timeoutMs, stop)
     const context = {
@@ -139,8 +142,8 @@ export class BatchRun {
     }
     const startedAt = performance.now()
     try {
-      const outcomes = await deadline.await(call(context))
-      const undone = messages.length === 1 && (outcomes[0]?.kind === 'retry' || outcomes[0]?.kind === 'deadLetter')
+      const outcomes = await deadline.await(answered(call(context), tx))
+      const undone = work.kind === 'each' && (outcomes[0]?.kind === 'retry' || outcomes[0]?.kind === 'deadLetter')
       await (undone ? tx.undo() : tx.keep())
       for (const [at, message] of messages.entries()) this.#settle(message, outcomes[at] ?? { kind: 'ack' })
       return true
@@ -153,6 +156,7 @@ export class BatchRun {
 
   async #failed(messages: readonly DeliveredMessage[], tx: MessageTransaction, error: unknown): Promise<boolean> {
     const { connection, cancel } = this.#options
+    tx.close()
     if (tx.busy) await cancel()
     if (connection.lost !== undefined) throw connection.lost
     await tx.undo()
@@ -176,4 +180,11 @@ export class BatchRun {
   #keyOf(message: DeliveredMessage): string | undefined {
     return message.orderingKey ?? (this.#options.plan.ordered ? '' : undefined)
   }
+}
+
+/** What the handler returned, once its statements are answered: those that it has not awaited count as its time. */
+async function answered<T>(handled: Promise<T>, tx: MessageTransaction): Promise<T> {
+  const result = await handled
+  await tx.closed()
+  return result
 }

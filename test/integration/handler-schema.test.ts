@@ -1,0 +1,136 @@
+import type { StandardSchemaV1 } from '@standard-schema/spec'
+import { expect } from 'vitest'
+import * as z from 'zod'
+import { EventLog } from '../support/event-log.ts'
+import { untilEmpty } from '../support/rows.ts'
+import { put, startTestSluice, test } from '../support/sluice.ts'
+
+const Order = z.object({ customer: z.object({ email: z.email() }), lines: z.array(z.number()).default([]) })
+
+const DEAD = 'SELECT id, reason, error, attempt, payload FROM sluice.dead_letters WHERE queue = $1'
+
+test('a handler gets what the schema makes of the stored payload, also when a batch is handled again one by one', async ({
+  database,
+  sluice,
+  queue,
+}) => {
+  const queues = { [queue]: { schema: z.object({ at: z.iso.date().transform((text) => new Date(text)) }) } }
+  const typed = startTestSluice(database, { queues })
+  await put(sluice, queue, [{ at: '2026-01-02' }, { at: '2026-01-03' }])
+  const seen: unknown[] = []
+  typed
+    .pipeline(queue)
+    .handleBatch((messages) => {
+      if (messages.length > 1) throw new Error('one by one, please')
+      for (const { payload } of messages) seen.push(payload.at)
+    })
+    .subscribe()
+  await untilEmpty(database, queue)
+  expect(seen).toEqual([new Date('2026-01-02'), new Date('2026-01-03')])
+})
+
+test('a stored payload that no longer fits is a dead letter, says why, and is not handed to the handler', async ({
+  database,
+  sluice,
+  queue,
+}) => {
+  const typed = startTestSluice(database, { queues: { [queue]: { schema: Order } } })
+  const log = new EventLog(typed.events)
+  const bad = { customer: { email: 'nobody' }, lines: [1, 'two'] }
+  const [, id] = await put(sluice, queue, [{ customer: { email: 'ada@example.com' } }, bad])
+  const seen: unknown[] = []
+  typed
+    .pipeline(queue)
+    .handle(({ payload }) => void seen.push(payload))
+    .subscribe()
+  await untilEmpty(database, queue)
+  expect(seen).toEqual([{ customer: { email: 'ada@example.com' }, lines: [] }])
+  expect(await database.sql(DEAD, [queue])).toEqual([
+    {
+      id,
+      reason: 'the payload does not fit its schema',
+      error: expect.stringMatching(/^customer\.email: .*; lines\[1\]: /),
+      attempt: 1,
+      payload: bad,
+    },
+  ])
+  expect(log.of('message.dead')).toMatchObject([{ id, reason: 'the payload does not fit its schema' }])
+  expect(log.of('message.failed')).toEqual([])
+})
+
+test('a schema that throws is no verdict on the payload: the message is tried again', async ({
+  database,
+  sluice,
+  queue,
+}) => {
+  let validated = 0
+  const schema = standardSchema(async () => {
+    validated += 1
+    if (validated === 1) throw new Error('the registry is down')
+    return { value: 'valid' }
+  })
+  const typed = startTestSluice(database, { queues: { [queue]: { schema } } })
+  const log = new EventLog(typed.events)
+  await put(sluice, queue, ['stored'])
+  const seen: unknown[] = []
+  typed
+    .pipeline(queue, { retry: { kind: 'fixed', delay: 0 } })
+    .handle(({ payload }) => void seen.push(payload))
+    .subscribe()
+  await untilEmpty(database, queue)
+  expect(seen).toEqual(['valid'])
+  expect(log.of('message.failed')).toMatchObject([{ attempt: 1, error: 'Error: the registry is down' }])
+})
+
+test('a schema that throws holds back the later messages of the key, not the earlier ones, in batches as well', async ({
+  database,
+  sluice,
+  queue,
+}) => {
+  let failures = 1
+  const schema = standardSchema((value) => {
+    if (value === 2 && failures-- > 0) throw new Error('the registry is down')
+    return { value }
+  })
+  const typed = startTestSluice(database, { queues: { [queue]: { schema } } })
+  await put(sluice, queue, [1, 2, 3], { orderingKey: 'a' })
+  const seen: unknown[] = []
+  typed
+    .pipeline(queue, { retry: { kind: 'fixed', delay: 20 } })
+    .handleBatch((messages) => void seen.push(...messages.map(({ payload }) => payload)))
+    .subscribe()
+  await untilEmpty(database, queue)
+  expect(seen).toEqual([1, 2, 3])
+})
+
+test('a schema that takes for ever is cut off as a handler is', async ({ database, sluice, queue }) => {
+  const schema = standardSchema((value) => (value === 'stuck' ? new Promise(() => undefined) : { value }))
+  const typed = startTestSluice(database, { queues: { [queue]: { schema } } })
+  const log = new EventLog(typed.events)
+  await put(sluice, queue, ['stuck'])
+  typed
+    .pipeline(queue, { timeoutMs: 50, retry: { kind: 'fixed', delay: '1h' } })
+    .handle(() => undefined)
+    .subscribe()
+  expect(await log.first('message.failed')).toMatchObject({ error: expect.stringContaining('within 50 ms') })
+})
+
+test('text in the complaints of a schema that cannot be stored does not hurt the batch', async ({
+  database,
+  sluice,
+  queue,
+}) => {
+  const schema = standardSchema(() => ({ issues: [{ message: 'NUL: \0' }] }))
+  const typed = startTestSluice(database, { queues: { [queue]: { schema } } })
+  await put(sluice, queue, [1])
+  typed
+    .pipeline(queue)
+    .handle(() => undefined)
+    .subscribe()
+  await untilEmpty(database, queue)
+  expect(await database.sql(DEAD, [queue])).toMatchObject([{ error: 'NUL: \uFFFD' }])
+})
+
+function standardSchema(validate: (value: unknown) => unknown): StandardSchemaV1 {
+  return { '~standard': { version: 1, vendor: 'test', validate: validate as never } }
+}
