@@ -1,0 +1,212 @@
+import type { Transaction } from 'kysely'
+import type { PoolClient } from 'pg'
+import type { Observable } from 'rxjs'
+import { describe, expectTypeOf, test } from 'vitest'
+import * as z from 'zod'
+import {
+  ack,
+  batch,
+  createSluice,
+  type Deliveries,
+  type Delivery,
+  type Drained,
+  type Handler,
+  type HandlerContext,
+  type Message,
+  type Outcome,
+  type PipelineSubscription,
+  type Processed,
+  process,
+  retry,
+  routes,
+  type SluiceEvent,
+} from '../../src/index.ts'
+
+const sluice = createSluice({
+  connection: 'postgres://localhost/nowhere',
+  queues: {
+    mails: { schema: z.object({ to: z.string(), tries: z.number().default(0) }) },
+    dates: { schema: z.string().transform((text) => new Date(text)) },
+    plain: {},
+  },
+})
+const open = createSluice({ connection: { host: 'localhost' } })
+
+interface Mail {
+  to: string
+  tries: number
+}
+
+/** Checked by the compiler and never called: nothing here connects. */
+type Check = () => unknown
+const unrun = (_: Check): void => undefined
+
+describe('a pipeline', () => {
+  test("gives its handler the schema's output", () => {
+    sluice.pipeline('mails').handle((message) => {
+      expectTypeOf(message).toEqualTypeOf<Message<Mail>>()
+    })
+    sluice.pipeline('dates').handle(({ payload }) => expectTypeOf(payload).toEqualTypeOf<Date>() as never)
+    sluice.pipeline('plain').handle(({ payload }) => expectTypeOf(payload).toBeUnknown() as never)
+    open.pipeline('anything').handle(({ payload }) => expectTypeOf(payload).toBeUnknown() as never)
+  })
+
+  test('gives its batch handler messages and a context without an attempt', () => {
+    sluice.pipeline('mails').handleBatch((messages, context) => {
+      expectTypeOf(messages).toEqualTypeOf<readonly Message<Mail>[]>()
+      expectTypeOf(context).not.toHaveProperty('attempt')
+      expectTypeOf(context.signal).toEqualTypeOf<AbortSignal>()
+      return messages.map(() => ack())
+    })
+  })
+
+  test('exists for the queues defined, or for any name', () => {
+    expectTypeOf(sluice.pipeline).parameter(0).toEqualTypeOf<'mails' | 'dates' | 'plain'>()
+    expectTypeOf(open.pipeline).parameter(0).toEqualTypeOf<string>()
+  })
+
+  test('takes outcomes from its handler, and nothing else', () => {
+    const pipeline = sluice.pipeline('mails')
+    pipeline.handle(() => undefined)
+    pipeline.handle(async () => retry({ after: '5m' }))
+    pipeline.handle((message): Outcome | undefined => (message.attempt > 3 ? retry() : undefined))
+    // @ts-expect-error a result that is no outcome
+    pipeline.handle(() => 'done')
+    // @ts-expect-error a promise of something that is no outcome
+    pipeline.handle(async () => ({ done: true }))
+    // @ts-expect-error one outcome for a whole batch
+    pipeline.handleBatch(() => ack())
+  })
+
+  test('refuses options that do not exist', () => {
+    unrun(() => sluice.pipeline('mails', { concurrency: 4, retry: { kind: 'fixed', delay: '5s' }, timeout: '1m' }))
+    // @ts-expect-error W22: no such option
+    unrun(() => sluice.pipeline('mails', { parallel: 4 }))
+    // @ts-expect-error a retry without its kind
+    unrun(() => sluice.pipeline('mails', { retry: { delay: '5s' } }))
+    // @ts-expect-error no such unit
+    unrun(() => sluice.pipeline('mails', { timeout: '5 minutes' }))
+  })
+
+  test('is subscribed, drained and stopped', () => {
+    const pipeline = sluice.pipeline('mails').handle(() => undefined)
+    expectTypeOf(pipeline.subscribe).returns.toEqualTypeOf<PipelineSubscription>()
+    expectTypeOf<PipelineSubscription['drain']>().returns.resolves.toEqualTypeOf<Drained>()
+    expectTypeOf<PipelineSubscription['closed']>().toEqualTypeOf<Promise<void>>()
+    expectTypeOf<PipelineSubscription['events']>().toEqualTypeOf<Observable<SluiceEvent>>()
+    // @ts-expect-error without a handler there is nothing to subscribe
+    unrun(() => sluice.pipeline('mails').subscribe())
+  })
+})
+
+describe("a handler's context", () => {
+  test('has the transaction, the signal, the attempt, and an enqueue that knows the queues', () => {
+    sluice.pipeline('mails').handle((_message, context) => {
+      expectTypeOf(context.tx.client).toEqualTypeOf<PoolClient>()
+      expectTypeOf(context.tx.kysely<{ user: { id: string } }>()).toEqualTypeOf<Transaction<{ user: { id: string } }>>()
+      expectTypeOf(context.attempt).toEqualTypeOf<number>()
+      unrun(() => context.enqueue('mails', { to: 'ada@example.com' }, { priority: 1 }))
+      // @ts-expect-error the schema wants a text
+      unrun(() => context.enqueue('mails', { to: 5 }))
+      // @ts-expect-error no such queue
+      unrun(() => context.enqueue('mail', { to: 'ada@example.com' }))
+      // @ts-expect-error W22: no such option
+      unrun(() => context.enqueue('mails', { to: 'ada@example.com' }, { prio: 1 }))
+    })
+  })
+
+  test('without definitions enqueues anything anywhere', () => {
+    open.pipeline('anything').handle((_message, context) => {
+      expectTypeOf(context).toEqualTypeOf<HandlerContext>()
+      unrun(() => context.enqueue('elsewhere', ['anything']))
+    })
+  })
+
+  test('a handler for any payload fits every pipeline', () => {
+    const log: Handler = (message) => expectTypeOf(message.payload).toBeUnknown() as never
+    open.pipeline('anything').handle(log)
+  })
+})
+
+describe('enqueue', () => {
+  test("takes the schema's input, and returns the id", () => {
+    expectTypeOf(sluice.enqueue<'mails'>)
+      .parameter(2)
+      .toEqualTypeOf<{ to: string; tries?: number | undefined }>()
+    expectTypeOf(sluice.enqueue).returns.toEqualTypeOf<Promise<string>>()
+    expectTypeOf(sluice.enqueueMany).returns.toEqualTypeOf<Promise<string[]>>()
+    const tx: unknown = undefined
+    unrun(() => sluice.enqueue(tx, 'mails', { to: 'ada@example.com' }))
+    unrun(() => sluice.enqueue(sluice.ownTransaction, 'dates', '2030-01-01'))
+    unrun(() => sluice.enqueueMany(tx, 'mails', [{ payload: { to: 'ada@example.com' }, delay: '5m' }]))
+    // @ts-expect-error the schema wants a text
+    unrun(() => sluice.enqueue(tx, 'mails', { to: 5 }))
+    // @ts-expect-error the input, not the output
+    unrun(() => sluice.enqueue(tx, 'dates', new Date()))
+    // @ts-expect-error no such queue
+    unrun(() => sluice.enqueue(tx, 'mail', { to: 'ada@example.com' }))
+    // @ts-expect-error the payload of another queue
+    unrun(() => sluice.enqueueMany(tx, 'mails', [{ payload: '2030-01-01' }]))
+  })
+})
+
+describe('deliveries', () => {
+  test("carry the schema's output", () => {
+    const deliveries = sluice.deliveries('mails', { demand: 8 })
+    expectTypeOf(deliveries).toEqualTypeOf<Deliveries<Mail>>()
+    expectTypeOf(deliveries).toExtend<Observable<Delivery<Mail>>>()
+    expectTypeOf(deliveries).toExtend<AsyncIterable<Delivery<Mail>>>()
+    expectTypeOf<Delivery<Mail>['ack']>().returns.toEqualTypeOf<boolean>()
+    expectTypeOf<Delivery<Mail>['message']>().toEqualTypeOf<Message<Mail>>()
+  })
+
+  test('demand a demand', () => {
+    // @ts-expect-error how many to lock at a time is not to be guessed
+    unrun(() => sluice.deliveries('mails', {}))
+    // @ts-expect-error how many to lock at a time is not to be guessed
+    unrun(() => sluice.deliveries('mails'))
+    // @ts-expect-error concurrency follows from the demand
+    unrun(() => sluice.deliveries('mails', { demand: 8, concurrency: 2 }))
+  })
+
+  test('keep their types through the operators', () => {
+    const deliveries = sluice.deliveries('mails', { demand: 8 })
+    const processed = deliveries.pipe(process(({ payload }) => expectTypeOf(payload).toEqualTypeOf<Mail>() as never))
+    expectTypeOf(processed).toEqualTypeOf<Observable<Processed<Mail>>>()
+    const batched = deliveries.pipe(batch({ size: 8, maxWaitMs: 50 }))
+    expectTypeOf(batched).toEqualTypeOf<Observable<readonly Delivery<Mail>[]>>()
+    // @ts-expect-error when to close a group is not to be guessed
+    unrun(() => batch({ size: 8 }))
+  })
+})
+
+describe('routes', () => {
+  test('take handlers for the payload of the pipeline', () => {
+    sluice.pipeline('mails').handle(
+      routes([
+        { match: 'Mail.Sent', handle: ({ payload }) => expectTypeOf(payload).toEqualTypeOf<Mail>() as never },
+        { match: 'Mail.**', handle: async () => retry() },
+      ]),
+    )
+  })
+
+  test('refuse a handler for another payload, and unknown options', () => {
+    const handle: Handler<Date> = () => undefined
+    // @ts-expect-error the payload of another queue
+    unrun(() => sluice.pipeline('mails').handle(routes([{ match: '**', handle }])))
+    // @ts-expect-error no such policy
+    unrun(() => routes([], { unmatched: 'ignore' }))
+  })
+})
+
+describe('events', () => {
+  test('are told apart by their kind', () => {
+    expectTypeOf(sluice.events).toEqualTypeOf<Observable<SluiceEvent>>()
+    const look = (event: SluiceEvent) => {
+      if (event.kind === 'message.dead') expectTypeOf(event.reason).toEqualTypeOf<string>()
+      // @ts-expect-error no such kind
+      return event.kind === 'message.gone'
+    }
+    expectTypeOf(look).returns.toEqualTypeOf<boolean>()
+  })
+})

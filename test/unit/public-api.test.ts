@@ -1,0 +1,107 @@
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import * as index from '../../src/index.ts'
+import * as testing from '../../src/testing.ts'
+
+test('the main entry exports these values', () => {
+  expect(Object.keys(index).sort()).toMatchInlineSnapshot(`
+    [
+      "ERROR_CODES",
+      "MESSAGE_STATES",
+      "SluiceError",
+      "ack",
+      "batch",
+      "createSluice",
+      "deadLetter",
+      "isSluiceError",
+      "migrate",
+      "migrationSql",
+      "ownTransaction",
+      "process",
+      "retry",
+      "routes",
+      "snooze",
+    ]
+  `)
+})
+
+test('the main entry exports these types', () => {
+  expect(exportedTypes('../../src/index.ts')).toMatchInlineSnapshot(`
+    [
+      "BatchHandler",
+      "BatchHandlerContext",
+      "BatchOptions",
+      "ConnectionConfig",
+      "Deliveries",
+      "DeliveriesOptions",
+      "Delivery",
+      "DeliveryHandler",
+      "Drained",
+      "Duration",
+      "EnqueueInTransaction",
+      "EnqueueOptions",
+      "ErrorCode",
+      "Handler",
+      "HandlerContext",
+      "HandlerTransaction",
+      "Headers",
+      "Json",
+      "Message",
+      "MessageState",
+      "MessageToEnqueue",
+      "MigrateResult",
+      "Outcome",
+      "OutputOf",
+      "PayloadOf",
+      "Pipeline",
+      "PipelineOptions",
+      "PipelineSubscription",
+      "Processed",
+      "QueueDefinition",
+      "QueueDefinitions",
+      "QueueName",
+      "RetryOptions",
+      "Route",
+      "RoutesOptions",
+      "RunnablePipeline",
+      "SettledMessage",
+      "Sluice",
+      "SluiceEvent",
+      "SluiceOptions",
+    ]
+  `)
+})
+
+test('sluice/testing exports these values', () => {
+  expect(Object.keys(testing).sort()).toMatchInlineSnapshot(`
+    [
+      "deliver",
+      "enqueuedIn",
+      "runDue",
+    ]
+  `)
+})
+
+test('sluice/testing exports these types', () => {
+  expect(exportedTypes('../../src/testing.ts')).toMatchInlineSnapshot(`
+    [
+      "EnqueuedMessage",
+      "SettledMessage",
+    ]
+  `)
+})
+
+/** The names of the types in the export lists of a file, and of those declared in it. */
+function exportedTypes(file: string): readonly string[] {
+  const text = readFileSync(new URL(file, import.meta.url), 'utf8')
+  const lists = [...text.matchAll(/^export (type )?\{([^}]*)\}/gm)]
+  const listed = lists.flatMap(([, allTypes, list = '']) =>
+    list
+      .split(',')
+      .map((name) => name.trim())
+      .filter((name) => name !== '' && (allTypes !== undefined || name.startsWith('type ')))
+      .map((name) => name.replace(/^type /, '')),
+  )
+  const declared = [...text.matchAll(/^export (?:interface|type) (\w+)/gm)].map(([, name = '']) => name)
+  return [...listed, ...declared].sort()
+}
