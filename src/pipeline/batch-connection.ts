@@ -43,12 +43,17 @@ export class BatchConnection {
     return this.client.getTransactionStatus() === 'E'
   }
 
-  /** Bounds a transaction on the server, for the case that this process no longer can. Sent once per connection. */
+  /**
+   * Bounds a transaction on the server, for the case that this process no longer can. Sent once per connection. A
+   * shorter limit on idle transactions, which a database may have for its own reasons, would end every batch whose
+   * handlers wait for something else, so that is set as well.
+   */
   bound(ms: number, serverVersion: number): void {
     if (bounds.get(this.client) === ms) return
     bounds.set(this.client, ms)
-    const setting = serverVersion >= 170_000 ? 'transaction_timeout' : 'idle_in_transaction_session_timeout'
-    this.client.query(`SET ${setting} = ${Math.ceil(ms)}`).catch(() => undefined)
+    const idle = `SET idle_in_transaction_session_timeout = ${Math.ceil(ms)}`
+    const both = `${idle}; SET transaction_timeout = ${Math.ceil(ms)}`
+    this.client.query(serverVersion >= 170_000 ? both : idle).catch(() => undefined)
   }
 
   /** Sends BEGIN. A failure shows in the statement that follows. */

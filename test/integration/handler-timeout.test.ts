@@ -1,0 +1,144 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect } from 'vitest'
+import { payloadsOf, untilEmpty } from '../support/rows.ts'
+import { test as base, put, startTestSluice } from '../support/sluice.ts'
+import { deferred, waitFor } from '../support/wait.ts'
+
+const SHORT = { timeoutMs: 100, retry: { kind: 'fixed', delay: '1h' } } as const
+
+const test = base.extend('effects', { scope: 'file' }, async ({ database }) => {
+  await database.sql('CREATE TABLE effect (queue text, n integer)')
+  return async (queue: string) => {
+    const rows = await database.sql<{ n: number }>('SELECT n FROM effect WHERE queue = $1 ORDER BY n', [queue])
+    return rows.map(({ n }) => n)
+  }
+})
+
+const INSERT = 'INSERT INTO effect VALUES ($1, $2)'
+
+test('a handler that takes too long is told by its signal and left behind; its siblings commit', async ({
+  database,
+  sluice,
+  queue,
+  effects,
+  log,
+}) => {
+  const aborted = deferred<unknown>()
+  const attempts: unknown[] = []
+  sluice
+    .pipeline(queue, SHORT)
+    .handle(async ({ payload, attempt }, { tx, signal }) => {
+      attempts.push([payload, attempt])
+      await tx.query(INSERT, [queue, payload])
+      if (payload !== 2) return
+      signal.addEventListener('abort', () => aborted.resolve(signal.reason))
+      await new Promise(() => undefined)
+    })
+    .subscribe()
+  await put(sluice, queue, [1, 2, 3])
+  expect(await aborted.promise).toMatchObject({ code: 'HANDLER_TIMEOUT' })
+  await waitFor(async () => (await payloadsOf(database, queue)).length === 1, { what: 'the siblings' })
+  expect(await payloadsOf(database, queue)).toEqual([2])
+  expect(await effects(queue)).toEqual([1, 3])
+  // The third was not started when the time was up, so its first attempt is in the next batch.
+  expect(attempts).toEqual([
+    [1, 1],
+    [2, 1],
+    [3, 1],
+  ])
+  expect(log.of('message.failed')).toMatchObject([{ attempt: 1, error: expect.stringContaining('within 100 ms') }])
+})
+
+test('the statement that it is running is cancelled, and what it tries next is refused', async ({
+  sluice,
+  queue,
+  effects,
+  log,
+}) => {
+  const refusals = deferred<readonly unknown[]>()
+  sluice
+    .pipeline(queue, SHORT)
+    .handle(async (_, { tx }) => {
+      await tx.query(INSERT, [queue, 1])
+      await tx.query('SAVEPOINT own')
+      const errors = [
+        await tx.query('SELECT pg_sleep(60)').catch((error: unknown) => error),
+        await tx.query('ROLLBACK TO SAVEPOINT own').catch((error: unknown) => error),
+        await tx.query('SELECT pg_sleep(60)').catch((error: unknown) => error),
+      ]
+      refusals.resolve(errors)
+    })
+    .subscribe()
+  await put(sluice, queue, [1])
+  expect(await refusals.promise).toMatchObject([
+    { code: '57014' },
+    { code: 'TRANSACTION_CLOSED' },
+    { code: 'TRANSACTION_CLOSED' },
+  ])
+  expect(await log.first('batch.committed')).toMatchObject({ retried: 1 })
+  expect(await effects(queue)).toEqual([])
+})
+
+test('a statement that the handler left running counts as its time', async ({ sluice, queue, log }) => {
+  sluice
+    .pipeline(queue, SHORT)
+    .handle((_, { tx }) => void tx.query('SELECT pg_sleep(60)'))
+    .subscribe()
+  await put(sluice, queue, [1])
+  expect(await log.first('batch.committed')).toMatchObject({ retried: 1 })
+  expect(log.of('message.failed')).toMatchObject([{ error: expect.stringContaining('within 100 ms') }])
+})
+
+test('a batch handler that takes too long fails all its messages', async ({ sluice, queue, effects, log }) => {
+  sluice
+    .pipeline(queue, SHORT)
+    .handleBatch(async (_, { tx, signal }) => {
+      await tx.query(INSERT, [queue, 1])
+      await sleep(60_000, undefined, { signal })
+    })
+    .subscribe()
+  await put(sluice, queue, [1, 2])
+  expect(await log.first('batch.committed')).toMatchObject({ acked: 0, retried: 2 })
+  expect(await effects(queue)).toEqual([])
+})
+
+test('a handler that blocks the whole process is ended by the server; its batch comes again, and the process goes on', async ({
+  database,
+  sluice,
+  queue,
+  effects,
+  log,
+}) => {
+  const calls: unknown[] = []
+  sluice
+    .pipeline(queue, { timeoutMs: 50, retry: { kind: 'fixed', delay: 0 } })
+    .handle(async ({ payload, attempt }, { tx }) => {
+      calls.push(payload)
+      await tx.query(INSERT, [queue, payload])
+      // Twice the timeout, the server's grace, and some.
+      if (payload === 2 && attempt === 1) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000)
+    })
+    .subscribe()
+  await put(sluice, queue, [1, 2, 3])
+  await untilEmpty(database, queue)
+  expect(log.of('batch.released')).toMatchObject([{ messages: 3 }])
+  expect(calls).toEqual([1, 2, 1, 2, 3])
+  expect(await effects(queue)).toEqual([1, 2, 3])
+})
+
+test("a shorter limit of the database's own on idle transactions does not end a batch", async ({ database, queue }) => {
+  const url = new URL(database.url)
+  url.searchParams.set('options', '-c idle_in_transaction_session_timeout=50')
+  const sluice = startTestSluice(database, { connection: url.href })
+  let calls = 0
+  sluice
+    .pipeline(queue)
+    .handle(async () => {
+      calls += 1
+      await sleep(200)
+    })
+    .subscribe()
+  await put(sluice, queue, [1])
+  await untilEmpty(database, queue)
+  expect(calls).toBe(1)
+})
