@@ -50,6 +50,7 @@ export class Claimer {
   /** Whose next claim is part of a sweep. */
   readonly #fromBottom = new Set<Lane>()
   #slotsFirst = false
+  #clock = { nowUs: 0, atMs: 0 }
 
   constructor(options: ClaimerOptions) {
     this.#options = options
@@ -140,11 +141,22 @@ export class Claimer {
     const sentAtMs = performance.now()
     const taken = await (lane === 'slots' || this.#options.ordered
       ? this.#claimOrdered(connection, lane, bottom)
-      : claim(connection.execute, this.#options.queue, this.#floors.priorities(bottom), batchSize))
+      : claim(
+          connection.execute,
+          this.#options.queue,
+          this.#floors.priorities(bottom ? 'bottom' : this.#databaseNowUs()),
+          batchSize,
+        ))
     const full = taken.rows.length >= batchSize
     if (!('firstLive' in taken)) this.#floors.claimed(taken.rows, { bottom, full, lowered })
     if (taken.rows.length > 0) this.#slotsFirst = lane === 'unkeyed'
+    this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }
     return { nowUs: taken.nowUs, sentAtMs, rows: taken.rows, full, nextDueMs: null }
+  }
+
+  /** The database's clock by the last claim. Too early is harmless: a floor that is too low costs a longer walk. */
+  #databaseNowUs(): number {
+    return Math.floor(this.#clock.nowUs + (performance.now() - this.#clock.atMs) * 1_000)
   }
 
   async #claimOrdered(connection: BatchConnection, lane: Lane, bottom: boolean): Promise<OrderedClaim | Claim> {

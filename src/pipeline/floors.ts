@@ -11,6 +11,15 @@ const BOTTOM: Position = { dueUs: 0, id: '0' }
 const DEFAULT_PRIORITY = 5
 
 /**
+ * Transactions that commit within this time of their insert are seen by every claim, not only by the sweep. Only a
+ * consumer that keeps up with its producers pays for it, by walking the last 100 ms of dead rows.
+ */
+const LOOK_BACK_US = 100_000
+
+/** How long a slot is asked for after its last message: its next one need not wait for a sweep. */
+const KEEP_SLOTS_MS = 60_000
+
+/**
  * Where the claims of one process begin: below lie only rows that are gone, so a claim never walks over the dead rows
  * that a pinned horizon keeps in the index. A floor is a hint that can be wrong, never a promise: rows that appear
  * below it (late commits, another process's rollback, a clock set back) are found by the sweep, which starts at the
@@ -21,9 +30,16 @@ const DEFAULT_PRIORITY = 5
 export class Floors {
   readonly #priorities = new Map<number, Position>([[DEFAULT_PRIORITY, BOTTOM]])
   readonly #slots = new Map<number, SlotFloor>()
+  readonly #slotSeenAt = new Map<number, number>()
   readonly #wholeQueue = new SlotFloor(WHOLE_QUEUE_SLOT)
+  readonly #now: () => number
   #lowered = 0
   #turn = 0
+
+  /** `now`: milliseconds of a clock that never goes back. */
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now
+  }
 
   /** Counts how often floors went down: a claim sent before one of these says nothing about the rows given back. */
   get lowered(): number {
@@ -39,19 +55,26 @@ export class Floors {
     for (const priority of priorities) {
       if (!this.#priorities.has(priority)) this.#priorities.set(priority, BOTTOM)
     }
-    for (const slot of this.#slots.keys()) {
-      if (!slots.includes(slot)) this.#slots.delete(slot)
-    }
+    const now = this.#now()
     for (const slot of slots) {
       if (!this.#slots.has(slot)) this.#slots.set(slot, new SlotFloor(slot))
+      this.#slotSeenAt.set(slot, now)
+    }
+    for (const slot of this.#slots.keys()) {
+      if (now - (this.#slotSeenAt.get(slot) ?? 0) >= KEEP_SLOTS_MS) this.#slots.delete(slot)
     }
   }
 
-  /** The priorities, first first; `bottom`: without floors. */
-  priorities(bottom: boolean): readonly PriorityFloor[] {
+  /**
+   * The priorities, first first, with the positions from which to claim.
+   *
+   * @param nowUs the database's clock, as far as known; none: claim from the bottom, without floors
+   */
+  priorities(nowUs: number | 'bottom'): readonly PriorityFloor[] {
+    const highest = nowUs === 'bottom' ? BOTTOM : { dueUs: nowUs - LOOK_BACK_US, id: '0' }
     return [...this.#priorities.entries()]
       .sort(([a], [b]) => a - b)
-      .map(([priority, floor]) => ({ priority, ...(bottom ? BOTTOM : floor) }))
+      .map(([priority, floor]) => ({ priority, ...(isBelow(floor, highest) ? floor : highest) }))
   }
 
   /** The slots, starting one further at each call, so that none is served before the others for ever. */

@@ -56,6 +56,11 @@ export class Producer implements Waiter {
   #looking = 0
   /** Something happened since the last look was sent. */
   #again = false
+  /** The last hint was a notification, and has brought nothing yet. */
+  #notified = false
+  /** How many notifications in a row brought nothing, because others were faster. */
+  #beaten = 0
+  #deferred: NodeJS.Timeout | undefined
 
   constructor(options: ProducerOptions) {
     this.#options = options
@@ -80,8 +85,24 @@ export class Producer implements Waiter {
     while (await this.#session());
   }
 
-  /** A hint that there may be something: the flag is set first, and cleared before the next claim is sent. */
-  wake(_reason: WakeReason): void {
+  /**
+   * A hint that there may be something. A notification reaches every process, and one message suffices for one of
+   * them: who was beaten to it the last times waits a few milliseconds before looking, while the others look at once.
+   */
+  wake(reason: WakeReason): void {
+    this.#notified = reason === 'notification'
+    if (!this.#notified || this.#beaten === 0) this.#look()
+    else
+      this.#deferred ??= setTimeout(
+        () => this.#look(),
+        Math.random() * Math.min(2 ** this.#beaten, LONGEST_DEFERRAL_MS),
+      )
+  }
+
+  /** Sets the flag first; it is cleared before the next claim is sent. */
+  #look(): void {
+    clearTimeout(this.#deferred)
+    this.#deferred = undefined
     this.#again = true
     if (this.#looking === 0) this.#sleepers.pop()?.()
   }
@@ -94,6 +115,7 @@ export class Producer implements Waiter {
   /** Claims no more, and resolves when all batches in flight are settled. */
   async drain(): Promise<void> {
     this.#drain.abort()
+    clearTimeout(this.#deferred)
     this.#options.scheduler.detach(this)
     for (const sleeper of this.#sleepers.splice(0)) sleeper()
     await this.#running
@@ -197,6 +219,8 @@ export class Producer implements Waiter {
 
   #found(full: boolean): void {
     const { scheduler } = this.#options
+    this.#notified = false
+    this.#beaten = 0
     if (this.#sleepers.length === 0) scheduler.unpark(this)
     else if (full || this.#again) this.#sleepers.pop()?.()
     else this.#park(null)
@@ -204,6 +228,8 @@ export class Producer implements Waiter {
 
   #foundNothing(nextDueMs: number | null): boolean {
     if (this.#again) return true
+    if (this.#notified) this.#beaten += 1
+    this.#notified = false
     if (this.#looking === 0 && !this.#draining) this.#park(nextDueMs)
     return false
   }
@@ -215,3 +241,6 @@ export class Producer implements Waiter {
 
 /** The server ends a transaction this long after the process should have. */
 const SERVER_GRACE_MS = 1_000
+
+/** A process that is never the first to look still looks this soon after a notification. */
+const LONGEST_DEFERRAL_MS = 16

@@ -63,7 +63,13 @@ export class LaneModel {
   send(limit: number, bottom: boolean): ModelClaim {
     if (bottom) this.learn()
     const { lowered } = this.floors
-    const claim = { floors: this.floors.priorities(bottom), bottom, lowered, limit, rows: undefined }
+    const claim = {
+      floors: this.floors.priorities(bottom ? 'bottom' : Number.MAX_SAFE_INTEGER),
+      bottom,
+      lowered,
+      limit,
+      rows: undefined,
+    }
     this.sent.push(claim)
     return claim
   }
@@ -109,7 +115,7 @@ export class LaneModel {
 
   /** Rows of known priorities that a floored claim would never see, though nobody has them. */
   hidden(): readonly ModelRow[] {
-    const floors = new Map(this.floors.priorities(false).map((floor) => [floor.priority, floor]))
+    const floors = new Map(this.floors.priorities(Number.MAX_SAFE_INTEGER).map((floor) => [floor.priority, floor]))
     return this.in('free').filter((row) => {
       const floor = floors.get(row.priority)
       return floor !== undefined && !isAbove(row, floor)

@@ -4,6 +4,9 @@ import type { ClaimedRow } from '../../src/table/claim.ts'
 import { WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { claimedRow, orderedClaim } from '../support/claimed-row.ts'
 
+/** A time so late that no floor is held back. */
+const LATE = Number.MAX_SAFE_INTEGER
+
 const BOTTOM = { dueUs: 0, id: '0' }
 
 /** A claim of which nothing came back meanwhile. */
@@ -13,13 +16,13 @@ function take(floors: Floors, rows: readonly ClaimedRow[], { bottom = false, ful
 
 describe('floors of priorities', () => {
   test('begin at the bottom of the default priority', () => {
-    expect(new Floors().priorities(false)).toEqual([{ priority: 5, ...BOTTOM }])
+    expect(new Floors().priorities(LATE)).toEqual([{ priority: 5, ...BOTTOM }])
   })
 
   test('are asked for in the order of the priorities, whatever the order in which they were learned', () => {
     const floors = new Floors()
     floors.learn([9, 5, 0, 3], [])
-    expect(floors.priorities(false).map(({ priority }) => priority)).toEqual([0, 3, 5, 9])
+    expect(floors.priorities(LATE).map(({ priority }) => priority)).toEqual([0, 3, 5, 9])
   })
 
   test('go up to the last row of each priority that a claim took', () => {
@@ -30,7 +33,7 @@ describe('floors of priorities', () => {
       claimedRow({ id: '8', priority: 2, dueUs: 20 }),
       claimedRow({ id: '3', dueUs: 5 }),
     ])
-    expect(floors.priorities(false)).toEqual([
+    expect(floors.priorities(LATE)).toEqual([
       { priority: 2, dueUs: 20, id: '8' },
       { priority: 5, dueUs: 5, id: '3' },
     ])
@@ -41,14 +44,14 @@ describe('floors of priorities', () => {
     take(floors, [claimedRow({ id: '9007199254740993', dueUs: 5 })])
     take(floors, [claimedRow({ id: '10000000000000000', dueUs: 5 })])
     take(floors, [claimedRow({ id: '9007199254740992', dueUs: 5 })])
-    expect(floors.priorities(false)).toEqual([{ priority: 5, dueUs: 5, id: '10000000000000000' }])
+    expect(floors.priorities(LATE)).toEqual([{ priority: 5, dueUs: 5, id: '10000000000000000' }])
   })
 
   test('stay where they are when a claim from the bottom finds a few rows below', () => {
     const floors = new Floors()
     take(floors, [claimedRow({ id: '9', dueUs: 90 })])
     take(floors, [claimedRow({ id: '1', dueUs: 10 })], { bottom: true })
-    expect(floors.priorities(false)).toEqual([{ priority: 5, dueUs: 90, id: '9' }])
+    expect(floors.priorities(LATE)).toEqual([{ priority: 5, dueUs: 90, id: '9' }])
   })
 
   test('go down when a claim from the bottom comes back full, because it has not looked further', () => {
@@ -57,7 +60,7 @@ describe('floors of priorities', () => {
     take(floors, [claimedRow({ id: '8', priority: 1, dueUs: 80 }), claimedRow({ id: '9', dueUs: 90 })])
     const late = [claimedRow({ id: '1', priority: 1, dueUs: 10 }), claimedRow({ id: '2', dueUs: 20 })]
     take(floors, late, { bottom: true, full: true })
-    expect(floors.priorities(false)).toEqual([
+    expect(floors.priorities(LATE)).toEqual([
       { priority: 1, dueUs: 80, id: '8' },
       { priority: 5, dueUs: 20, id: '2' },
     ])
@@ -68,7 +71,7 @@ describe('floors of priorities', () => {
     const rows = [claimedRow({ id: '4', dueUs: 40 }), claimedRow({ id: '6', dueUs: 60 })]
     take(floors, rows)
     floors.lower(rows)
-    expect(floors.priorities(false)).toEqual([{ priority: 5, dueUs: 40, id: '3' }])
+    expect(floors.priorities(LATE)).toEqual([{ priority: 5, dueUs: 40, id: '3' }])
   })
 
   test('are not raised by a claim that was sent before rows were given back', () => {
@@ -76,20 +79,30 @@ describe('floors of priorities', () => {
     const { lowered } = floors
     floors.lower([claimedRow({ id: '4', dueUs: 40 })])
     floors.claimed([claimedRow({ id: '9', dueUs: 90 })], { bottom: false, full: false, lowered })
-    expect(floors.priorities(false)).toEqual([{ priority: 5, ...BOTTOM }])
+    expect(floors.priorities(LATE)).toEqual([{ priority: 5, ...BOTTOM }])
   })
 
   test('do not count in a sweep', () => {
     const floors = new Floors()
     take(floors, [claimedRow({ id: '9', dueUs: 90 })])
-    expect(floors.priorities(true)).toEqual([{ priority: 5, ...BOTTOM }])
+    expect(floors.priorities('bottom')).toEqual([{ priority: 5, ...BOTTOM }])
   })
 
   test('survive a look that finds their priority empty', () => {
     const floors = new Floors()
     take(floors, [claimedRow({ id: '9', dueUs: 90 })])
     floors.learn([], [])
-    expect(floors.priorities(false)).toEqual([{ priority: 5, dueUs: 90, id: '9' }])
+    expect(floors.priorities(LATE)).toEqual([{ priority: 5, dueUs: 90, id: '9' }])
+  })
+})
+
+describe('floors near the present', () => {
+  test('start 100 ms back, where late commits may still appear', () => {
+    const floors = new Floors()
+    take(floors, [claimedRow({ id: '9', dueUs: 950_000 })])
+    expect(floors.priorities(1_000_000)).toEqual([{ priority: 5, dueUs: 900_000, id: '0' }])
+    expect(floors.priorities(1_049_999)).toEqual([{ priority: 5, dueUs: 949_999, id: '0' }])
+    expect(floors.priorities(1_060_000)).toEqual([{ priority: 5, dueUs: 950_000, id: '9' }])
   })
 })
 
@@ -103,10 +116,26 @@ describe('floors of slots', () => {
     expect(floors.hasSlots()).toBe(true)
     const firsts = Array.from({ length: 6 }, () => floors.slots(false)[0]?.slot)
     expect(firsts).toEqual([7, 9, 3, 7, 9, 3])
+  })
+
+  test('are remembered for a minute after their last message', () => {
+    let now = 0
+    const floors = new Floors(() => now)
+    floors.learn([], [3, 7])
+    now = 59_999
     floors.learn([], [7])
-    expect(floors.slots(false)).toEqual([{ slot: 7, id: '0' }])
+    expect(
+      floors
+        .slots(false)
+        .map(({ slot }) => slot)
+        .sort(),
+    ).toEqual([3, 7])
+    now = 60_000
     floors.learn([], [])
-    expect(floors.slots(false)).toEqual([])
+    expect(floors.slots(false)).toEqual([{ slot: 7, id: '0' }])
+    now = 120_000
+    floors.learn([], [])
+    expect(floors.hasSlots()).toBe(false)
   })
 
   test('need two looks: the first live row, and that all who ran at that time have ended', () => {
@@ -137,17 +166,6 @@ describe('floors of slots', () => {
     expect(floors.slots(false)).toEqual([{ slot: 3, id: '35' }])
   })
 
-  test('start anew when a slot was empty in between', () => {
-    const floors = new Floors()
-    floors.learn([], [3])
-    floors.observed(orderedClaim({ 3: '40' }, quiet(10n)))
-    floors.observed(orderedClaim({ 3: '50' }, quiet(11n)))
-    floors.learn([], [])
-    floors.observed(orderedClaim({ 3: '60' }, quiet(12n)))
-    floors.learn([], [3])
-    expect(floors.slots(false)).toEqual([{ slot: 3, id: '0' }])
-  })
-
   test('do not move when rows are given back, because they were never above a live row', () => {
     const floors = new Floors()
     floors.learn([], [3])
@@ -155,7 +173,7 @@ describe('floors of slots', () => {
     floors.observed(orderedClaim({ 3: '40' }, quiet(11n)))
     floors.lower([claimedRow({ id: '40', slot: 3, orderingKey: 'a' })])
     expect(floors.slots(false)).toEqual([{ slot: 3, id: '40' }])
-    expect(floors.priorities(false)).toEqual([{ priority: 5, ...BOTTOM }])
+    expect(floors.priorities(LATE)).toEqual([{ priority: 5, ...BOTTOM }])
   })
 
   test('hold for the messages without a key when the whole queue is ordered', () => {
