@@ -1,0 +1,88 @@
+import { describe, expect } from 'vitest'
+import { type Claim, claim } from '../../src/table/claim.ts'
+import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
+import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
+import type { Execute } from '../../src/table/statement.ts'
+import { bottomOf, type ClaimSession, idsOf, lockedIds, put, test } from '../support/claim-session.ts'
+
+/** What a planner might be talked into, by settings or by statistics. */
+const PLANNERS: readonly (readonly [string, readonly string[]])[] = [
+  ['as it likes', []],
+  ['with nested loops only', ['enable_hashjoin', 'enable_mergejoin']],
+  ['with hash joins at any price', ['enable_nestloop', 'enable_mergejoin']],
+  ['with merge joins at any price', ['enable_nestloop', 'enable_hashjoin']],
+  ['with sequential scans only', ['enable_indexscan', 'enable_indexonlyscan', 'enable_bitmapscan']],
+  ['with bitmaps', ['enable_seqscan', 'enable_indexscan', 'enable_indexonlyscan']],
+  ['without sorting', ['enable_sort', 'enable_incremental_sort']],
+  ['without materializing', ['enable_material', 'enable_memoize']],
+]
+
+const LIMIT = 7
+
+interface Kind {
+  readonly name: string
+  readonly key: (at: number) => string | null
+  /** In the order in which the claim should take them. */
+  readonly order: string
+  claim(execute: Execute, queue: string, limit: number): Promise<Claim>
+}
+
+const KINDS: readonly Kind[] = [
+  {
+    name: 'claim',
+    key: () => null,
+    order: 'm.priority, m.due_at, m.id',
+    claim: (execute, queue, limit) => claim(execute, queue, bottomOf(0, 1, 2, 5), limit),
+  },
+  {
+    name: 'claimSlots',
+    key: (at) => `key ${at % 11}`,
+    order: 'm.slot, m.id',
+    claim: async (execute, queue, limit) => {
+      const { slots } = await lookOver(execute, queue)
+      return claimSlots(
+        execute,
+        queue,
+        slots.map((slot) => ({ slot, id: '0' })),
+        limit,
+      )
+    },
+  },
+  {
+    name: 'claimWholeQueue',
+    key: () => null,
+    order: 'm.id',
+    claim: (execute, queue, limit) => claimWholeQueue(execute, queue, { slot: WHOLE_QUEUE_SLOT, id: '0' }, limit),
+  },
+]
+
+describe.for(KINDS)('P3, W17: $name locks no more than it was asked for', (kind) => {
+  test.for(PLANNERS)('by a planner that plans %s', async ([, disabled], { database, queue, begin }) => {
+    const messages = Array.from({ length: 300 }, (_, at) => ({
+      priority: at % 3,
+      key: kind.key(at),
+      dueInMs: at % 4 === 3 ? 60_000 : -1_000 * (1 + (at % 50)),
+    }))
+    await put(database, queue, messages)
+    const session = await begin()
+    await ensureSlots(session.execute, queue, [...Array(257).keys()])
+    await session.commit()
+    const expectedIds = (
+      await database.sql<{ id: string }>(
+        `SELECT m.id::text AS id FROM sluice.message m WHERE m.queue = $1 AND m.due_at <= clock_timestamp() ORDER BY ${kind.order}`,
+        [queue],
+      )
+    ).map(({ id }) => id)
+    for (const mode of ['force_custom_plan', 'force_generic_plan']) {
+      await configure(session, [...disabled.map((setting) => `${setting} = off`), `plan_cache_mode = ${mode}`])
+      const taken = idsOf(await kind.claim(session.execute, queue, LIMIT))
+      expect(taken).toEqual(expectedIds.slice(0, LIMIT))
+      expect(await lockedIds(database, queue)).toEqual(taken.toSorted((a, b) => Number(a) - Number(b)))
+      await session.rollBack()
+    }
+  })
+})
+
+async function configure(session: ClaimSession, settings: readonly string[]): Promise<void> {
+  for (const setting of settings) await session.client.query(`SET LOCAL ${setting}`)
+}
