@@ -74,10 +74,16 @@ describe('deliver', () => {
 
     expect(outcomes).toEqual([{ kind: 'ack' }])
     expect(seen).toEqual([{ email: 'ada@example.com', source: 'web' }])
-    expect(await database.sql(`SELECT count(*)::integer AS n FROM sluice.message WHERE queue = 'signups' AND due_at < now()`)).toEqual([{ n: 0 }])
+    expect(
+      await database.sql(
+        `SELECT count(*)::integer AS n FROM sluice.message WHERE queue = 'signups' AND due_at < now()`,
+      ),
+    ).toEqual([{ n: 0 }])
   })
 
-  test('rolls everything back when a handler throws, and only its own writes when it gives up', async ({ database }) => {
+  test('rolls everything back when a handler throws, and only its own writes when it gives up', async ({
+    database,
+  }) => {
     const sluice = open(database)
     await database.sql('CREATE TABLE note (text text)')
     const messages = [{ payload: { email: 'one' } }, { payload: { email: 'two' } }]

@@ -62,7 +62,7 @@ async function trade({ shop, workers, orders, log }: Trade): Promise<void> {
   let killing: Promise<void> | undefined
   const service = takeOrders(shop, {
     orders,
-    durationMs: Math.min(12_000, orders * 2),
+    durationMs: Math.min(15_000, orders * 4),
     onOrder: () => {
       taken += 1
       if (taken === Math.ceil(orders / 2)) killing = workers.killOneInMidBatch()
