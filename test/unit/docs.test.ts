@@ -1,0 +1,134 @@
+import { execFile } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { promisify } from 'node:util'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { ERROR_CODES } from '../../src/errors.ts'
+import * as sluice from '../../src/index.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const PAGES = ['.', 'docs', 'docs/decisions', 'examples'].flatMap((folder) =>
+  readdirSync(join(ROOT, folder))
+    .filter((file) => file.endsWith('.md'))
+    .map((file) => ({ path: join(folder, file), text: readFileSync(join(ROOT, folder, file), 'utf8') })),
+)
+
+describe('the documentation', () => {
+  test('has every error code, and no other', () => {
+    const page = PAGES.find(({ path }) => path === 'docs/errors.md')?.text ?? ''
+    expect([...page.matchAll(/^### (\w+)$/gm)].map((match) => match[1]).sort()).toEqual([...ERROR_CODES].sort())
+  })
+
+  test('links to what is there', () => {
+    const broken = PAGES.flatMap(({ path, text }) =>
+      [...text.matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)]
+        .filter(([, file = '', anchor]) => !isThere(join(ROOT, file === '' ? path : join(dirname(path), file)), anchor))
+        .map(([link]) => `${path}: ${link}`),
+    )
+    expect(broken).toEqual([])
+  })
+
+  test('quotes tests by their names', () => {
+    const unknown = PAGES.flatMap(({ path, text }) =>
+      [...text.replaceAll(/\s+/g, ' ').matchAll(/“([^”]+)” in \[[^\]]+\]\(([^)]+)\)/g)]
+        .filter(([, name = '', file = '']) => !read(join(ROOT, dirname(path), file)).includes(name))
+        .map(([quote]) => `${path}: ${quote}`),
+    )
+    expect(unknown).toEqual([])
+  })
+
+  test('names files that are there', () => {
+    const missing = PAGES.flatMap(({ path, text }) =>
+      [...text.matchAll(/`((?:src|test|migrations|examples|bench|docs|scripts)\/[\w./-]*)`/g)]
+        .filter(([, file = '']) => !existsSync(join(ROOT, file)))
+        .map(([name]) => `${path}: ${name}`),
+    )
+    expect(missing).toEqual([])
+  })
+
+  test('has programs that compile', { timeout: 60_000 }, async () => {
+    mkdirSync(join(ROOT, '.tmp'), { recursive: true })
+    const folder = mkdtempSync(join(ROOT, '.tmp/docs-'))
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+    writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(configuration(folder)))
+    const programs = PAGES.flatMap(({ path, text }) =>
+      [...text.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code = '']) => ({ path, code })),
+    )
+    expect(programs.length).toBeGreaterThan(10)
+    for (const [at, { path, code }] of programs.entries()) {
+      writeFileSync(join(folder, `${path.replaceAll(/\W/g, '-')}-${at}.ts`), program(code))
+    }
+    const tsc = join(ROOT, 'node_modules/.bin/tsc')
+    const { stdout } = await promisify(execFile)(tsc, ['-p', folder]).catch((error: { stdout: string }) => error)
+    expect(stdout).toBe('')
+  })
+})
+
+function isThere(file: string, anchor: string | undefined): boolean {
+  if (!existsSync(file)) return false
+  return anchor === undefined || headingsOf(read(file)).includes(anchor)
+}
+
+/** The anchors of a page's headings, as GitHub makes them. */
+function headingsOf(text: string): readonly string[] {
+  return [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+      .replaceAll(' ', '-'),
+  )
+}
+
+function read(file: string): string {
+  return existsSync(file) ? readFileSync(file, 'utf8') : ''
+}
+
+/** A whole program as it is; a part of one among the names that it may take for granted. */
+function program(code: string): string {
+  if (/^import /m.test(code)) return code
+  return `${PRELUDE}\nexport async function part() {\n${code}\n}\n`
+}
+
+const PRELUDE = `
+import { drizzle } from 'drizzle-orm/node-postgres'
+import pg from 'pg'
+import postgres from 'postgres'
+import { filter, firstValueFrom } from 'rxjs'
+import { z } from 'zod'
+import { ${Object.keys(sluice).join(', ')}, type HandlerContext, type Message, type Sluice } from 'sluice'
+import { deliver, enqueuedIn, runDue } from 'sluice/testing'
+declare const sluice: Sluice
+declare const connection: string
+declare const tx: pg.PoolClient
+declare const client: pg.PoolClient
+declare const pool: pg.Pool
+declare const sql: postgres.Sql
+declare const db: import('kysely').Kysely<Shop>
+declare const prisma: { $transaction<T>(work: (tx: { customer: { create(data: object): Promise<void> } }) => Promise<T>): Promise<T> }
+declare const audit: import('drizzle-orm/pg-core').PgTable & { message: unknown }
+declare const payload: unknown
+declare const customerId: string
+declare function handleOrder(message: Message): Promise<void>
+declare function charge(payload: unknown, options: { idempotencyKey: string; signal: AbortSignal }): Promise<string>
+declare function send(message: Message): Promise<void>
+declare function log(what: unknown): void
+declare function storeElsewhere(payload: unknown): Promise<void>
+interface Shop { invoice: { message: string }; customer: { name: string } }
+`
+
+function configuration(folder: string): object {
+  const source = (file: string) => [join(relative(folder, ROOT), 'src', file)]
+  return {
+    compilerOptions: {
+      target: 'ES2024',
+      lib: ['ES2024', 'ESNext.Disposable'],
+      module: 'NodeNext',
+      types: ['node'],
+      strict: true,
+      skipLibCheck: true,
+      allowImportingTsExtensions: true,
+      noEmit: true,
+      paths: { sluice: source('index.ts'), 'sluice/testing': source('testing.ts') },
+    },
+  }
+}
