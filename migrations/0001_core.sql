@@ -96,7 +96,7 @@ CREATE UNLOGGED TABLE sluice.batch (
 
 -- Evidence against messages: one row per message and batch that a worker process left without settling it, because it
 -- vanished (a worker that comes back after a lost connection takes these away again), or because it hung until the
--- server ended the transaction.
+-- server ended the transaction. alone: no other message was in that batch, so this one is to blame.
 CREATE TABLE sluice.crash (
   queue      text        NOT NULL,
   message_id bigint      NOT NULL,
@@ -104,6 +104,7 @@ CREATE TABLE sluice.crash (
   batch_id   bigint      NOT NULL,
   kind       text        NOT NULL CONSTRAINT crash_kind CHECK (kind IN ('vanished', 'hung')),
   worker     text        NOT NULL,
+  alone      boolean     NOT NULL,
   crashed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   CONSTRAINT crash_pkey PRIMARY KEY (queue, message_id, worker_id, batch_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);

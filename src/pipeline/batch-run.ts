@@ -4,6 +4,7 @@ import { type QueueDefinition, validatePayload } from '../queues.ts'
 import type { BatchConnection } from './batch-connection.ts'
 import type { DeliveredMessage } from './delivered-message.ts'
 import { Deadline, toOutcome, toOutcomes } from './handler.ts'
+import type { Crashes } from './in-hand.ts'
 import { type HandlerTransaction, MessageTransaction } from './message-transaction.ts'
 import type { PipelinePlan } from './options.ts'
 import type { Settlement } from './settlement.ts'
@@ -27,7 +28,7 @@ export interface BatchRunOptions {
   readonly settlement: Settlement
   readonly crashLimit: number
   /** Crash evidence against messages of this batch: then they run one by one, each recorded alone. */
-  readonly crashes: ReadonlyMap<string, number>
+  readonly crashes: Crashes
   readonly recordAlone: (message: DeliveredMessage) => Promise<void>
   /** Interrupts a statement that runs on the server. */
   readonly cancel: () => Promise<void>
@@ -79,13 +80,10 @@ export class BatchRun {
 
   /** Buries messages that killed their process too often, or whose payload no longer fits its schema. */
   async #mayRun(message: DeliveredMessage): Promise<boolean> {
-    const { crashes, crashLimit, definition, plan, stop } = this.#options
-    const deaths = crashes.get(message.id) ?? 0
-    if (deaths >= crashLimit) {
-      this.#settle(message, {
-        kind: 'deadLetter',
-        reason: `crashed: ${deaths} processes died or hung with this message in hand`,
-      })
+    const { crashes, crashLimit, definition, plan, settlement, stop } = this.#options
+    const evidence = crashes.get(message.id)
+    if (evidence?.alone && evidence.crashes >= crashLimit) {
+      settlement.condemn(message, `crashed: ${evidence.crashes} processes died or hung with this message in hand`)
       return false
     }
     if (definition?.schema === undefined) return true

@@ -84,7 +84,7 @@ class TransactionalBatch implements ConsumedBatch {
       recordAlone: async (message) => void (await this.#begin([message.row])),
       cancel: () => this.#cancel(),
     })
-    await this.#run.run(rows.map((row) => new DeliveredMessage(plan.queue, row, crashes.get(row.id) ?? 0)))
+    await this.#run.run(rows.map((row) => new DeliveredMessage(plan.queue, row, crashes.get(row.id)?.crashes ?? 0)))
   }
 
   write(): Promise<void> {

@@ -1,8 +1,8 @@
 import type { Control } from '../connection/control.ts'
 import { type BatchRecord, type CrashCount, recordBatches, recordHung } from '../table/worker.ts'
 
-/** The evidence against the messages of a batch: how many processes died with each in hand. Most are not in it. */
-export type Crashes = ReadonlyMap<string, number>
+/** The evidence against the messages of a batch, by id. Most are not in it. */
+export type Crashes = ReadonlyMap<string, CrashCount>
 
 const NONE: Crashes = new Map()
 
@@ -127,6 +127,6 @@ function evidenceFor(record: BatchRecord, found: readonly CrashCount[]): Crashes
   return new Map(
     found
       .filter((count) => count.queue === record.queue && ids.has(count.messageId))
-      .map((count) => [count.messageId, count.crashes]),
+      .map((count) => [count.messageId, count]),
   )
 }

@@ -91,6 +91,12 @@ export class Settlement {
     }
   }
 
+  /** Buries a message that is not tried once more. */
+  condemn(message: DeliveredMessage, reason: string): void {
+    this.#acquitted.push(message.id)
+    this.#bury(message, reason, null, message.attempt - 1)
+  }
+
   /** Reports what happened to the messages, once it is true. */
   reportAll(): void {
     for (const event of this.#events) this.#options.report(event)
@@ -153,10 +159,9 @@ export class Settlement {
     }
   }
 
-  #bury(message: DeliveredMessage, reason: string, error: string | null): void {
-    this.#dead.push({ id: message.id, attempt: message.attempt, reason, error })
+  #bury(message: DeliveredMessage, reason: string, error: string | null, attempt = message.attempt): void {
+    this.#dead.push({ id: message.id, attempt, reason, error })
     this.#settled.set(message.id, { message, outcome: { kind: 'deadLetter', reason, error: error ?? undefined } })
-    const { id, attempt } = message
-    this.#events.push({ kind: 'message.dead', queue: this.#options.plan.queue, id, attempt, reason })
+    this.#events.push({ kind: 'message.dead', queue: this.#options.plan.queue, id: message.id, attempt, reason })
   }
 }

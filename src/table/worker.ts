@@ -46,11 +46,14 @@ export interface BatchRecord {
   readonly attempts: readonly number[]
 }
 
-/** How many batches were lost with this message in hand. */
+/** The evidence against a message. */
 export interface CrashCount {
   readonly queue: string
   readonly messageId: string
+  /** How many batches were lost with this message in hand. */
   readonly crashes: number
+  /** One of them had no other message in it. Without that, a sibling may be to blame for all of them. */
+  readonly alone: boolean
 }
 
 /**
@@ -76,6 +79,7 @@ export async function recordBatches(
     queue: textOf(row, 'queue'),
     messageId: textOf(row, 'message_id'),
     crashes: numberOf(row, 'crashes'),
+    alone: row.alone === true,
   }))
 }
 
@@ -169,7 +173,7 @@ WITH begun AS MATERIALIZED (
   SELECT $1::integer, b.id, b.queue, b.message_ids, b.attempts FROM begun b
   ON CONFLICT (worker_id, id) DO NOTHING
 )
-SELECT c.queue, c.message_id::text AS message_id, count(*)::integer AS crashes
+SELECT c.queue, c.message_id::text AS message_id, count(*)::integer AS crashes, bool_or(c.alone) AS alone
 FROM begun b
 JOIN sluice.crash c ON c.queue = b.queue AND c.message_id = ANY (b.message_ids)
 GROUP BY c.queue, c.message_id`,
@@ -178,8 +182,8 @@ GROUP BY c.queue, c.message_id`,
 const RECORD_HUNG = statement(
   'batch_hung',
   `
-INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker)
-SELECT $3::text, hung.id, w.id, $2::bigint, 'hung', w.name
+INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
+SELECT $3::text, hung.id, w.id, $2::bigint, 'hung', w.name, cardinality($4::bigint[]) = 1
 FROM sluice.worker w CROSS JOIN unnest($4::bigint[]) AS hung (id)
 WHERE w.id = $1::integer
 ON CONFLICT DO NOTHING`,
@@ -196,14 +200,15 @@ WITH dead AS (
   DELETE FROM sluice.batch b USING dead WHERE b.worker_id = dead.id
   RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts
 ), in_hand AS (
-  SELECT dead.id AS worker_id, dead.name, batch.id AS batch_id, batch.queue, m.id, m.attempt
+  SELECT dead.id AS worker_id, dead.name, batch.id AS batch_id, batch.queue, m.id, m.attempt,
+         cardinality(batch.message_ids) = 1 AS alone
   FROM dead
   JOIN batch ON batch.worker_id = dead.id
   CROSS JOIN LATERAL unnest(batch.message_ids, batch.attempts) AS m (id, attempt)
   WHERE dead.server_started_at = pg_postmaster_start_time()
 ), evidence AS (
-  INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker)
-  SELECT h.queue, h.id, h.worker_id, h.batch_id, 'vanished', h.name
+  INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
+  SELECT h.queue, h.id, h.worker_id, h.batch_id, 'vanished', h.name, h.alone
   FROM in_hand h
   WHERE EXISTS (SELECT FROM sluice.message m WHERE m.queue = h.queue AND m.id = h.id AND m.attempt = h.attempt)
   ON CONFLICT DO NOTHING
