@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { pause } from '../connection/backoff.ts'
 import { executeOn, unreachable } from '../connection/open-client.ts'
 import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
@@ -83,6 +84,24 @@ export class BatchConnection {
     await this.client.query('ROLLBACK')
   }
 
+  /**
+   * Rolls back what is open, behind all that has been sent, so that the rows are free when it resolves: closing the
+   * connection would free them at some later time. Waits no longer than a statement that hangs deserves.
+   */
+  async abandon(): Promise<void> {
+    if (this.#lost !== undefined) return
+    const late = new AbortController()
+    const answered = await Promise.race([
+      this.rollback().then(
+        () => true,
+        () => true,
+      ),
+      pause(ABANDON_MS, late.signal).then(() => false),
+    ])
+    late.abort()
+    if (!answered) this.#lost ??= new Error(`ROLLBACK was not answered within ${ABANDON_MS} ms`)
+  }
+
   /** Gives the connection back to the pool, or, if in doubt about it, closes it: its locks go with it. */
   release(): void {
     const clean = this.#lost === undefined && this.client.getTransactionStatus() === 'I'
@@ -97,3 +116,5 @@ export class BatchConnection {
 
 /** What each pooled connection's transactions are bounded by, in milliseconds. */
 const bounds = new WeakMap<pg.PoolClient, number>()
+
+const ABANDON_MS = 1_000

@@ -86,6 +86,11 @@ export class Claimer {
     return swept ?? { ...first, nextDueMs: lanes.nextDueMs }
   }
 
+  /** A sent claim whose answer nobody takes: what it locked is free again. */
+  unsend(sent: SentClaim | undefined): void {
+    sent?.first.then(({ rows }) => this.release(rows)).catch(() => undefined)
+  }
+
   /** Rows that were claimed and not settled: they are free again. */
   release(rows: readonly ClaimedRow[]): void {
     if (rows.length === 0) return

@@ -202,6 +202,8 @@ export class Producer implements Waiter {
       await Promise.all([written, committed])
     } catch (error) {
       if (next !== undefined) this.#looking -= 1
+      await connection.abandon()
+      this.#claimer.unsend(next)
       await this.#lost(batch, look, error)
       throw error
     }

@@ -1,0 +1,63 @@
+import { describe, expect } from 'vitest'
+import type { TestDatabase } from '../support/database.ts'
+import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
+import { put, test } from '../support/sluice.ts'
+
+/** Makes the removal of a queue's messages fail until the function that it returns is called. */
+async function refuseRemoval(database: TestDatabase, queue: string): Promise<() => Promise<void>> {
+  const name = `refuse_${queue.replace(/\W/g, '_')}`
+  await database.sql(`
+    CREATE FUNCTION ${name}() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'not today'; END$$;
+    CREATE TRIGGER ${name} BEFORE DELETE ON sluice.message FOR EACH ROW WHEN (OLD.queue = '${queue}')
+    EXECUTE FUNCTION ${name}()`)
+  return async () => {
+    await database.sql(`DROP TRIGGER ${name} ON sluice.message`)
+  }
+}
+
+describe('a settlement that fails', () => {
+  test('gives the whole batch back, with no attempt counted and nothing of its effects', async ({
+    database,
+    sluice,
+    queue,
+    log,
+  }) => {
+    await database.sql('CREATE TABLE effect (n integer)')
+    const allow = await refuseRemoval(database, queue)
+    const attempts: number[] = []
+    sluice
+      .pipeline(queue)
+      .handle(async ({ payload, attempt }, { tx }) => {
+        attempts.push(attempt)
+        await tx.query('INSERT INTO effect VALUES ($1)', [payload])
+      })
+      .subscribe()
+    await put(sluice, queue, [1, 2])
+    const released = await log.first('batch.released')
+    expect(released).toMatchObject({ queue, messages: 2, error: { message: 'not today' } })
+    expect(await database.sql('SELECT n FROM effect')).toEqual([])
+    await allow()
+    await untilEmpty(database, queue)
+    expect(await database.sql('SELECT n FROM effect ORDER BY n')).toEqual([{ n: 1 }, { n: 2 }])
+    expect(new Set(attempts)).toEqual(new Set([1]))
+  })
+
+  // The next claim is on its way by then: what it locks has to be free as well. Repeated, because it depends on how the
+  // answers arrive.
+  test('leaves no row locked', async ({ database, sluice, queue, log }) => {
+    const allow = await refuseRemoval(database, queue)
+    await put(sluice, queue, [1, 2, 3])
+    for (let round = 1; round <= 30; round++) {
+      const subscription = sluice
+        .pipeline(queue, { batchSize: 1, concurrency: 2 })
+        .handle(() => undefined)
+        .subscribe()
+      const before = log.of('batch.released').length
+      await expect.poll(() => log.of('batch.released').length).toBeGreaterThan(before)
+      await subscription.drain()
+      expect(await unlockedPayloads(database, queue), `round ${round}`).toEqual([1, 2, 3])
+    }
+    await allow()
+    expect(await payloadsOf(database, queue)).toEqual([1, 2, 3])
+  })
+})
