@@ -33,13 +33,17 @@ const sizes = await lastValueFrom(
 )
 console.log('groups of', sizes.join(' and '))
 
-// The same source is an AsyncIterable.
-await enqueue('example.loop', 3)
+// The same source is an AsyncIterable. What is not settled when the loop is left is given back.
+await enqueue('example.loop', 4)
 for await (const delivery of sluice.deliveries('example.loop', { demand: 1 })) {
+  if (delivery.message.payload === 4) break
   delivery.ack()
-  if (delivery.message.payload === 3) break
 }
-console.log('left the loop at 3')
+const [givenBack] = await sluice
+  .pipeline('example.loop')
+  .handle(() => {})
+  .runOnce()
+console.log('left the loop at', givenBack?.message.payload)
 await sluice.stop()
 
 async function onlySmall({ payload, attempt }: Message): Promise<void> {

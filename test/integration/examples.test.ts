@@ -38,7 +38,7 @@ const OUTPUTS: Readonly<Record<string, readonly string[]>> = {
     '3 try 1: Error: 3 is too many',
     '3 try 2: ack',
     'groups of 5 and 5',
-    'left the loop at 3',
+    'left the loop at 4',
   ],
   '06-drizzle-in-a-handler.ts': [
     'sale: ack',
