@@ -18,7 +18,7 @@ export interface ReaperOptions {
 export class Reaper {
   readonly #options: ReaperOptions
   #timer: NodeJS.Timeout | undefined
-  #lastAt = Number.NEGATIVE_INFINITY
+  #staleAt = Number.NEGATIVE_INFINITY
 
   constructor(options: ReaperOptions) {
     this.#options = options
@@ -36,14 +36,20 @@ export class Reaper {
 
   /** One pass. Returns how many workers it found dead. */
   async runOnce(): Promise<number> {
-    this.#lastAt = performance.now()
+    const startedAt = performance.now()
+    this.#staleAt = startedAt + LONGEST_FRESH_MS
     const dead = await reapWorkers(this.#options.control.execute, this.#options.workerId())
+    const tookMs = performance.now() - startedAt
+    this.#staleAt = startedAt + Math.min(tookMs / SHARE, LONGEST_FRESH_MS)
     for (const worker of dead) this.#options.report({ kind: 'worker.crashed', ...worker })
     return dead.length
   }
 
-  /** One pass, unless the last is younger than half a second. */
+  /** One pass, unless the last is so fresh that passes would take more than a fiftieth of the time. */
   async runIfStale(): Promise<void> {
-    if (performance.now() - this.#lastAt > 500) await this.runOnce()
+    if (performance.now() >= this.#staleAt) await this.runOnce()
   }
 }
+
+const SHARE = 0.02
+const LONGEST_FRESH_MS = 500
