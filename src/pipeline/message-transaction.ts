@@ -26,6 +26,19 @@ const EXECUTE: unique symbol = Symbol.for('sluice.execute')
 const SAVEPOINT = 'sluice_message'
 
 /**
+ * Checks deferred constraints before it keeps what was written: at COMMIT a violation would undo the whole batch. The
+ * check is taken back, because constraints that are deferred must stay so for the next handler; COMMIT checks again.
+ * A role that the handler has taken on would last for the rest of the batch, and may not be allowed to settle it.
+ */
+const KEEP = [
+  'SAVEPOINT sluice_check',
+  'SET CONSTRAINTS ALL IMMEDIATE',
+  'ROLLBACK TO SAVEPOINT sluice_check',
+  `RELEASE SAVEPOINT ${SAVEPOINT}`,
+  'RESET ROLE',
+].join('; ')
+
+/**
  * A batch's connection, lent to one handler. The savepoint is set when the handler first uses it, so one that never
  * does costs nothing; a failed handler is rolled back to it, leaves no trace, and its siblings commit.
  */
@@ -91,20 +104,22 @@ export class MessageTransaction implements HandlerTransaction {
    * Ends the loan and keeps what was written.
    *
    * @throws SluiceError TRANSACTION_CONTROL if the handler tried to end the transaction; TRANSACTION_FAILED if a
-   * statement failed and the handler went on as if nothing had happened. Then {@link undo} is due.
+   * statement failed and the handler went on as if nothing had happened; the server's error if a deferred constraint
+   * is violated. Then {@link undo} is due.
    */
   async keep(): Promise<void> {
     await this.closed()
     if (this.#violation !== undefined) throw this.#violation
     if (!this.#savepoint) return
     try {
-      await this.#connection.client.query(`RELEASE SAVEPOINT ${SAVEPOINT}`)
-    } catch (cause) {
+      await this.#connection.client.query(KEEP)
+    } catch (error) {
+      if (sqlStateOf(error) !== IN_FAILED_TRANSACTION) throw error
       throw new SluiceError(
         'TRANSACTION_FAILED',
         'A statement failed in the transaction, and the handler returned as if it had not. ' +
           'Let the error out, or wrap the statement in a savepoint and roll back to it',
-        { cause: this.#failure ?? cause },
+        { cause: this.#failure ?? error },
       )
     }
   }

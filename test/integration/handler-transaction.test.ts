@@ -120,7 +120,9 @@ describe('tx', () => {
       .subscribe()
     await put(sluice, queue, ['unused', 'used', 'unused', 'fails unused', 'fails used', 'used'])
     await expect.poll(() => payloadsOf(database, queue)).toEqual(['fails unused', 'fails used'])
-    const savepoints = statements.filter((text) => /savepoint/i.test(text))
+    const savepoints = statements.flatMap(
+      (text) => /^[A-Z ]+ sluice_message$/gm.exec(text.replaceAll('; ', '\n')) ?? [],
+    )
     expect(savepoints).toEqual([
       'SAVEPOINT sluice_message',
       'RELEASE SAVEPOINT sluice_message',
@@ -130,6 +132,42 @@ describe('tx', () => {
       'SAVEPOINT sluice_message',
       'RELEASE SAVEPOINT sluice_message',
     ])
+  })
+
+  test('violates a deferred constraint at the expense of its own message only', async ({
+    database,
+    sluice,
+    queue,
+    log,
+  }) => {
+    await database.sql(`
+      CREATE TABLE parent (id integer PRIMARY KEY);
+      CREATE TABLE child (parent integer REFERENCES parent DEFERRABLE INITIALLY DEFERRED)`)
+    sluice
+      .pipeline(queue, LATER)
+      .handle(async ({ payload }, { tx }) => {
+        await tx.query('INSERT INTO child VALUES ($1)', [payload])
+        if (payload !== 2) await tx.query('INSERT INTO parent VALUES ($1)', [payload])
+      })
+      .subscribe()
+    await put(sluice, queue, [1, 2, 3])
+    expect(await log.first('batch.committed')).toMatchObject({ acked: 2, retried: 1 })
+    expect(log.of('message.failed')).toMatchObject([{ error: expect.stringContaining('violates foreign key') }])
+    expect(await database.sql('SELECT parent FROM child ORDER BY 1')).toEqual([{ parent: 1 }, { parent: 3 }])
+  })
+
+  test('gives a role back that the handler has taken on', async ({ sluice, queue, log }) => {
+    const roles: unknown[] = []
+    sluice
+      .pipeline(queue, LATER)
+      .handle(async (_, { tx }) => {
+        roles.push((await tx.query('SELECT current_user AS role')).rows[0]?.role)
+        await tx.query('SET LOCAL ROLE pg_monitor')
+      })
+      .subscribe()
+    await put(sluice, queue, [1, 2])
+    expect(await log.first('batch.committed')).toMatchObject({ acked: 2 })
+    expect(roles).not.toContain('pg_monitor')
   })
 
   test('is closed when the handler has ended', async ({ database, sluice, queue, notes }) => {
