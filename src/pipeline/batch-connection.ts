@@ -45,21 +45,15 @@ export class BatchConnection {
   }
 
   /**
-   * Bounds a transaction on the server, for the case that this process no longer can. Sent once per connection. A
-   * shorter limit on idle transactions, which a database may have for its own reasons, would end every batch whose
-   * handlers wait for something else, so that is set as well.
+   * Sends BEGIN, and the time after which the server ends the transaction, for the case that this process no longer
+   * can. A shorter limit on idle transactions, which a database may have for its own reasons, would end every batch
+   * whose handlers wait for something else, so that is set as well; for the transaction only, because behind a
+   * pooler the session belongs to others too. A failure shows in the statement that follows.
    */
-  bound(ms: number, serverVersion: number): void {
-    if (bounds.get(this.client) === ms) return
-    bounds.set(this.client, ms)
-    const idle = `SET idle_in_transaction_session_timeout = ${Math.ceil(ms)}`
-    const both = `${idle}; SET transaction_timeout = ${Math.ceil(ms)}`
-    this.client.query(serverVersion >= 170_000 ? both : idle).catch(() => undefined)
-  }
-
-  /** Sends BEGIN. A failure shows in the statement that follows. */
-  begin(): void {
-    this.client.query('BEGIN ISOLATION LEVEL READ COMMITTED').catch(() => undefined)
+  begin(limit?: { readonly ms: number; readonly serverVersion: number }): void {
+    this.client
+      .query(`BEGIN ISOLATION LEVEL READ COMMITTED${limit === undefined ? '' : bounds(limit)}`)
+      .catch(() => undefined)
   }
 
   /**
@@ -114,7 +108,9 @@ export class BatchConnection {
   }
 }
 
-/** What each pooled connection's transactions are bounded by, in milliseconds. */
-const bounds = new WeakMap<pg.PoolClient, number>()
+function bounds({ ms, serverVersion }: { readonly ms: number; readonly serverVersion: number }): string {
+  const idle = `; SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(ms)}`
+  return serverVersion >= 170_000 ? `${idle}; SET LOCAL transaction_timeout = ${Math.ceil(ms)}` : idle
+}
 
 const ABANDON_MS = 1_000

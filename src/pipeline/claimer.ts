@@ -56,9 +56,8 @@ export class Claimer {
     this.#options = options
   }
 
-  /** Sends BEGIN and a claim behind whatever the connection is doing. */
+  /** Sends a claim in the transaction that has just been begun. */
   send(connection: BatchConnection): SentClaim {
-    connection.begin()
     const [lane = 'unkeyed'] = this.#lanes()
     const first = this.#claim(connection, lane, this.#fromBottom.delete(lane))
     const lanes = this.#sweep.waitMs() === 0 ? this.#lookOver(connection, first) : undefined

@@ -130,7 +130,7 @@ export class Floors {
 class SlotFloor {
   readonly #slot: number
   #id = '0'
-  #candidate: { readonly id: string; readonly xmax: bigint } | undefined
+  #candidate: { readonly id: string; readonly xid: bigint } | undefined
 
   constructor(slot: number) {
     this.#slot = slot
@@ -140,12 +140,12 @@ class SlotFloor {
     return { slot: this.#slot, id: bottom ? '0' : this.#id }
   }
 
-  observed(firstLive: string, snapshot: { readonly xmin: bigint; readonly xmax: bigint }): void {
+  observed(firstLive: string, snapshot: { readonly xmin: bigint; readonly xid: bigint }): void {
     if (this.#candidate === undefined) {
-      this.#candidate = { id: firstLive, xmax: snapshot.xmax }
-    } else if (snapshot.xmin >= this.#candidate.xmax) {
+      this.#candidate = { id: firstLive, xid: snapshot.xid }
+    } else if (snapshot.xmin > this.#candidate.xid) {
       this.#id = BigInt(firstLive) < BigInt(this.#candidate.id) ? firstLive : this.#candidate.id
-      this.#candidate = { id: firstLive, xmax: snapshot.xmax }
+      this.#candidate = { id: firstLive, xid: snapshot.xid }
     }
   }
 }

@@ -100,11 +100,16 @@ export class Deadline {
   async await<T>(work: Promise<T>): Promise<T> {
     if (this.#stop.aborted) this.#abort(stopped())
     const end = Promise.withResolvers<never>()
+    end.promise.catch(() => undefined)
     const give = (error: SluiceError) => {
       this.#abort(error)
       end.reject(error)
     }
-    const onStop = () => give(stopped())
+    // Work that has just ended, such as a delivery that was settled before the stop, is let through.
+    const onStop = () => {
+      this.#abort(stopped())
+      setImmediate(() => end.reject(stopped()))
+    }
     const timer = setTimeout(() => give(timedOut(this.#timeoutMs)), this.#timeoutMs)
     this.#stop.addEventListener('abort', onStop)
     try {

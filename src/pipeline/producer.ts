@@ -155,10 +155,8 @@ export class Producer implements Waiter {
 
   /** Batch after batch on one connection, until a look finds nothing. Returns whether to look again at once. */
   async #session(): Promise<boolean> {
-    const { pool, plan, serverVersion } = this.#options
-    const connection = await BatchConnection.acquire(pool)
+    const connection = await BatchConnection.acquire(this.#options.pool)
     try {
-      connection.bound(plan.timeoutMs * 2 + SERVER_GRACE_MS, serverVersion())
       let sent: SentClaim | undefined = this.#send(connection)
       while (sent !== undefined) {
         const look = await this.#take(connection, sent)
@@ -179,6 +177,8 @@ export class Producer implements Waiter {
   #send(connection: BatchConnection): SentClaim {
     this.#again = false
     this.#looking += 1
+    const { plan, serverVersion } = this.#options
+    connection.begin({ ms: plan.timeoutMs * 2 + SERVER_GRACE_MS, serverVersion: serverVersion() })
     return this.#claimer.send(connection)
   }
 

@@ -13,8 +13,11 @@ export interface SlotPosition {
 /** What an ordered claim took, where the live rows of the slots that it locked begin, and as of which snapshot. */
 export interface OrderedClaim extends Claim {
   readonly firstLive: ReadonlyMap<number, string>
-  /** The oldest transaction id still running then, and the first not yet given out. */
-  readonly snapshot: { readonly xmin: bigint; readonly xmax: bigint }
+  /**
+   * The oldest transaction id still running then, and the claim's own, which is higher than any given out before. (Not
+   * the snapshot's xmax: that is only one more than the last to end, and a running transaction can be above it.)
+   */
+  readonly snapshot: { readonly xmin: bigint; readonly xid: bigint }
 }
 
 /**
@@ -68,8 +71,8 @@ async function claimBy(
   for (const row of rows) {
     if (row.id !== null) firstLive.set(numberOf(row, 'locked_slot'), String(row.first_live))
   }
-  const { xmin, xmax } = rows[0] ?? {}
-  return { ...toClaim(rows), firstLive, snapshot: { xmin: BigInt(String(xmin)), xmax: BigInt(String(xmax)) } }
+  const { xmin, xid } = rows[0] ?? {}
+  return { ...toClaim(rows), firstLive, snapshot: { xmin: BigInt(String(xmin)), xid: BigInt(String(xid)) } }
 }
 
 function orderedClaim(name: string, inSlot: (slot: string, id: string) => string, order: string): Statement {
@@ -77,7 +80,8 @@ function orderedClaim(name: string, inSlot: (slot: string, id: string) => string
     name,
     `
 WITH clock AS MATERIALIZED (
-  SELECT clock_timestamp() AS now, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us
+  SELECT c.now, (extract(epoch FROM c.now) * 1000000)::bigint AS now_us
+  FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 ), claimed AS MATERIALIZED (
   SELECT lane.slot AS locked_slot, lane.first_live, m.*
   FROM (
@@ -106,7 +110,8 @@ WITH clock AS MATERIALIZED (
   ) m
   LIMIT $4::integer
 )${CLAIM_RESULT}, c.locked_slot, c.first_live::text AS first_live,
-       pg_snapshot_xmin(pg_current_snapshot())::text AS xmin, pg_snapshot_xmax(pg_current_snapshot())::text AS xmax
+       pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
+       CASE WHEN c.id IS NOT NULL THEN pg_current_xact_id()::text ELSE '0' END AS xid
 FROM clock LEFT JOIN claimed c ON true`,
   )
 }

@@ -52,9 +52,9 @@ class SlotModel {
     const floor = bottom ? 0 : this.floor
     const seen = this.#live.filter((id) => id >= floor)
     if (seen.length === 0) return
-    const xmax = this.#nextXid
-    const xmin = Math.min(xmax, ...this.#running.map(({ xid }) => xid))
-    const snapshot = { xmin: BigInt(xmin), xmax: BigInt(xmax) }
+    const own = this.#nextXid++
+    const xmin = Math.min(own, ...this.#running.map(({ xid }) => xid))
+    const snapshot = { xmin: BigInt(xmin), xid: BigInt(own) }
     this.#observations.push(orderedClaim({ [SLOT]: String(Math.min(...seen)) }, snapshot))
   }
 

@@ -107,7 +107,7 @@ describe('floors near the present', () => {
 })
 
 describe('floors of slots', () => {
-  const quiet = (xid: bigint) => ({ xmin: xid, xmax: xid })
+  const quiet = (xid: bigint) => ({ xmin: xid, xid })
 
   test('are those that the last look found, each first in turn', () => {
     const floors = new Floors()
@@ -151,17 +151,17 @@ describe('floors of slots', () => {
   test('wait for a transaction that may have taken a lower id and not committed', () => {
     const floors = new Floors()
     floors.learn([], [3])
-    floors.observed(orderedClaim({ 3: '40' }, { xmin: 8n, xmax: 10n }))
-    floors.observed(orderedClaim({ 3: '50' }, { xmin: 8n, xmax: 12n }))
+    floors.observed(orderedClaim({ 3: '40' }, { xmin: 8n, xid: 10n }))
+    floors.observed(orderedClaim({ 3: '50' }, { xmin: 8n, xid: 12n }))
     expect(floors.slots(false)).toEqual([{ slot: 3, id: '0' }])
-    floors.observed(orderedClaim({ 3: '50' }, { xmin: 10n, xmax: 13n }))
+    floors.observed(orderedClaim({ 3: '50' }, { xmin: 11n, xid: 13n }))
     expect(floors.slots(false)).toEqual([{ slot: 3, id: '40' }])
   })
 
   test('take the late row that the second look sees', () => {
     const floors = new Floors()
     floors.learn([], [3])
-    floors.observed(orderedClaim({ 3: '40' }, { xmin: 8n, xmax: 10n }))
+    floors.observed(orderedClaim({ 3: '40' }, { xmin: 8n, xid: 10n }))
     floors.observed(orderedClaim({ 3: '35' }, quiet(11n)))
     expect(floors.slots(false)).toEqual([{ slot: 3, id: '35' }])
   })
