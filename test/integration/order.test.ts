@@ -1,0 +1,173 @@
+import { describe, expect } from 'vitest'
+import { deadLetter, retry, snooze } from '../../src/message.ts'
+import { untilEmpty } from '../support/rows.ts'
+import { put, test } from '../support/sluice.ts'
+import { raise, Steps } from '../support/steps.ts'
+
+const A = { orderingKey: 'a' } as const
+const B = { orderingKey: 'b' } as const
+const SOON = { retry: { kind: 'fixed', delay: 50 } } as const
+
+describe('messages with an ordering key', () => {
+  test('W5: when the first of a batch fails, the others of its key are not run before it has succeeded', async ({
+    database,
+    sluice,
+    queue,
+    log,
+  }) => {
+    const steps = new Steps()
+    await put(sluice, queue, [1, 2, 3], A)
+    sluice.pipeline(queue, SOON).handle(steps.handle).subscribe()
+    const failing = await steps.next()
+    failing.endBy(raise)
+    await steps.endNext()
+    await steps.endNext()
+    await steps.endNext()
+    await untilEmpty(database, queue)
+    expect(steps.payloads).toEqual([1, 1, 2, 3])
+    expect(steps.taken.map(({ context }) => context.attempt)).toEqual([1, 2, 1, 1])
+    expect(log.of('batch.claimed')[0]).toMatchObject({ messages: 3 })
+  })
+
+  test('hold back only their own key when one fails', async ({ database, sluice, queue }) => {
+    const handled: unknown[] = []
+    await put(sluice, queue, ['a1'], A)
+    await put(sluice, queue, ['b1'], B)
+    await put(sluice, queue, ['a2'], A)
+    await put(sluice, queue, ['b2'], B)
+    await put(sluice, queue, ['free'])
+    sluice
+      .pipeline(queue, { retry: { kind: 'fixed', delay: 300 } })
+      .handle(({ payload, attempt }) => {
+        if (payload === 'a1' && attempt === 1) raise()
+        handled.push(payload)
+      })
+      .subscribe()
+    await untilEmpty(database, queue)
+    expect(new Set(handled.slice(0, 3))).toEqual(new Set(['b1', 'b2', 'free']))
+    expect(handled.filter((payload) => String(payload).startsWith('b'))).toEqual(['b1', 'b2'])
+    expect(handled.slice(3)).toEqual(['a1', 'a2'])
+  })
+
+  test('wait for one that is snoozed, in whichever batch they come', async ({ database, sluice, queue, log }) => {
+    const steps = new Steps()
+    sluice.pipeline(queue, { concurrency: 2 }).handle(steps.handle).subscribe()
+    await put(sluice, queue, [1, 2], A)
+    await steps.endNext(snooze({ after: 300 }))
+    await log.first('batch.committed', ({ snoozed }) => snoozed === 1)
+    await put(sluice, queue, [3], A)
+    await put(sluice, queue, ['b'], B)
+    await steps.endNext()
+    for (let n = 1; n <= 3; n++) await steps.endNext()
+    await untilEmpty(database, queue)
+    expect(steps.payloads).toEqual([1, 'b', 1, 2, 3])
+    expect(steps.taken.map(({ context }) => context.attempt)).toEqual([1, 1, 1, 1, 1])
+  })
+
+  test('go on after one that is dead, at once', async ({ database, sluice, queue }) => {
+    const handled: unknown[] = []
+    await put(sluice, queue, [1, 2, 3], A)
+    sluice
+      .pipeline(queue, { retry: { kind: 'fixed', delay: 20 }, maxAttempts: 2 })
+      .handle(({ payload, attempt }) => {
+        handled.push([payload, attempt])
+        if (payload === 1) return retry()
+        return payload === 2 ? deadLetter('no') : undefined
+      })
+      .subscribe()
+    await untilEmpty(database, queue)
+    expect(handled).toEqual([
+      [1, 1],
+      [1, 2],
+      [2, 1],
+      [3, 1],
+    ])
+    expect(await database.sql('SELECT reason FROM sluice.dead_letters WHERE queue = $1 ORDER BY id', [queue])).toEqual([
+      { reason: 'failed 2 of 2 attempts' },
+      { reason: 'no' },
+    ])
+  })
+
+  test('do not wait for one that is scheduled, until it is due', async ({ database, sluice, queue }) => {
+    const steps = new Steps()
+    sluice.pipeline(queue).handle(steps.handle).subscribe()
+    await put(sluice, queue, ['scheduled first'], { ...A, delay: 400 })
+    await put(sluice, queue, [1], A)
+    await steps.endNext()
+    const due = await steps.next()
+    expect(due.payload).toBe('scheduled first')
+    expect(due.at.getTime()).toBeGreaterThanOrEqual(due.message.dueAt.getTime())
+    due.end()
+    await untilEmpty(database, queue)
+    expect(steps.payloads).toEqual([1, 'scheduled first'])
+  })
+
+  test('come again by redrive under the same id, from the first attempt', async ({ database, sluice, queue }) => {
+    const steps = new Steps()
+    sluice.pipeline(queue).handle(steps.handle).subscribe()
+    const [id] = await put(sluice, queue, [1, 2], A)
+    await steps.endNext(deadLetter('not yet'))
+    await steps.endNext()
+    await untilEmpty(database, queue)
+    expect(await database.sql('SELECT sluice.redrive($1) AS n', [queue])).toEqual([{ n: '1' }])
+    const again = await steps.next()
+    expect(again.message).toMatchObject({ id, payload: 1, attempt: 1, orderingKey: 'a' })
+    again.end()
+    await untilEmpty(database, queue)
+  })
+
+  test('take turns with those that have none', async ({ database, sluice, queue }) => {
+    const handled: unknown[] = []
+    await put(sluice, queue, Array(40).fill('keyed'), A)
+    await put(sluice, queue, Array(40).fill('free'))
+    sluice
+      .pipeline(queue, { batchSize: 4 })
+      .handle(({ payload }) => void handled.push(payload))
+      .subscribe()
+    await untilEmpty(database, queue)
+    for (const half of [handled.slice(0, 40), handled.slice(40)]) {
+      expect(half.filter((payload) => payload === 'keyed').length).toBeGreaterThanOrEqual(12)
+    }
+    expect(handled).toHaveLength(80)
+  })
+})
+
+describe('a pipeline with ordered: true', () => {
+  test('keeps the order of the whole queue through failures and snoozes, whatever its concurrency', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    const handled: unknown[] = []
+    await put(sluice, queue, [1, 2, 3, 4, 5, 6, 7, 8])
+    sluice
+      .pipeline(queue, { ordered: true, concurrency: 4, batchSize: 3, retry: { kind: 'fixed', delay: 20 } })
+      .handle(({ payload, attempt }) => {
+        if ((payload === 2 || payload === 6) && attempt < 3) raise()
+        if (payload === 4 && !handled.includes('snoozed')) {
+          handled.push('snoozed')
+          return snooze({ after: 20 })
+        }
+        handled.push(payload)
+        return undefined
+      })
+      .subscribe()
+    await untilEmpty(database, queue)
+    expect(handled).toEqual([1, 2, 3, 'snoozed', 4, 5, 6, 7, 8])
+  })
+
+  test('still keeps keys apart from those that have none', async ({ database, sluice, queue }) => {
+    const handled: unknown[] = []
+    await put(sluice, queue, [1, 2])
+    await put(sluice, queue, ['a1', 'a2'], A)
+    sluice
+      .pipeline(queue, { ordered: true, retry: { kind: 'fixed', delay: 300 } })
+      .handle(({ payload, attempt }) => {
+        if (payload === 1 && attempt === 1) raise()
+        handled.push(payload)
+      })
+      .subscribe()
+    await untilEmpty(database, queue)
+    expect(handled).toEqual(['a1', 'a2', 1, 2])
+  })
+})
