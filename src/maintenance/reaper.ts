@@ -1,9 +1,9 @@
 import type { Control } from '../connection/control.ts'
-import { reapWorkers } from '../table/worker.ts'
+import { forgetGone, reapWorkers } from '../table/worker.ts'
 import type { Report } from '../telemetry.ts'
 
 export interface ReaperOptions {
-  readonly control: Control
+  readonly control: Pick<Control, 'execute'>
   readonly workerId: () => number
   readonly report: Report
   /** How often to look, in milliseconds. @default 30000 */
@@ -26,7 +26,7 @@ export class Reaper {
 
   start(): void {
     this.#timer = setInterval(() => {
-      this.runOnce().catch(() => undefined)
+      this.#sweep().catch(() => undefined)
     }, this.#options.intervalMs ?? 30_000)
   }
 
@@ -43,6 +43,11 @@ export class Reaper {
     this.#staleAt = startedAt + Math.min(tookMs / SHARE, LONGEST_FRESH_MS)
     for (const worker of dead) this.#options.report({ kind: 'worker.crashed', ...worker })
     return dead.length
+  }
+
+  async #sweep(): Promise<void> {
+    await this.runOnce()
+    await forgetGone(this.#options.control.execute)
   }
 
   /** One pass, unless the last is so fresh that passes would take more than a fiftieth of the time. */

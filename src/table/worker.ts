@@ -110,6 +110,11 @@ export async function reapWorkers(execute: Execute, ownId: number): Promise<read
   return rows.map((row) => ({ workerId: numberOf(row, 'id'), messages: numberOf(row, 'messages') }))
 }
 
+/** Takes away evidence against messages that are gone: it was written while their last batch ran. */
+export async function forgetGone(execute: Execute): Promise<void> {
+  await execute(FORGET_GONE, [])
+}
+
 /** Interrupts what a server process of ours is doing. Resolves when the signal is sent. */
 export async function cancelBackend(execute: Execute, pid: number): Promise<void> {
   await execute(CANCEL, [pid])
@@ -187,6 +192,11 @@ SELECT $3::text, hung.id, w.id, $2::bigint, 'hung', w.name, cardinality($4::bigi
 FROM sluice.worker w CROSS JOIN unnest($4::bigint[]) AS hung (id)
 WHERE w.id = $1::integer
 ON CONFLICT DO NOTHING`,
+)
+
+const FORGET_GONE = statement(
+  'crash_forget_gone',
+  'DELETE FROM sluice.crash c WHERE NOT EXISTS (SELECT FROM sluice.message m WHERE m.queue = c.queue AND m.id = c.message_id)',
 )
 
 const REAP = statement(
