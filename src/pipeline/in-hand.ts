@@ -13,7 +13,7 @@ const NONE: Crashes = new Map()
  * statement per batch, without WAL and without waiting for the disk.
  */
 export class InHand {
-  readonly #control: Control
+  readonly #control: Pick<Control, 'execute'>
   readonly #workerId: () => number
   readonly #beforeRecord: () => Promise<void>
   readonly #active = new Map<number, BatchRecord>()
@@ -28,7 +28,7 @@ export class InHand {
   #nextId = 1
 
   /** `beforeRecord` runs before evidence is read: the moment to look whether a worker has died. */
-  constructor(control: Control, workerId: () => number, beforeRecord: () => Promise<void>) {
+  constructor(control: Pick<Control, 'execute' | 'onUp'>, workerId: () => number, beforeRecord: () => Promise<void>) {
     this.#control = control
     this.#workerId = workerId
     this.#beforeRecord = beforeRecord

@@ -1,0 +1,151 @@
+import { describe, expect, onTestFinished, vi } from 'vitest'
+import { executeOn } from '../../src/connection/open-client.ts'
+import { Reaper } from '../../src/maintenance/reaper.ts'
+import { recordHung } from '../../src/table/worker.ts'
+import type { SluiceEvent } from '../../src/telemetry.ts'
+import type { TestDatabase } from '../support/database.ts'
+import { enqueue } from '../support/effects.ts'
+import { PlayedServer } from '../support/played-server.ts'
+import { put, test } from '../support/sluice.ts'
+import { waitFor } from '../support/wait.ts'
+
+describe('the reaper', () => {
+  test('P4: blames a dead worker for the messages that are still as it claimed them', async ({ database, queue }) => {
+    const [acked, retried, left, alone] = await enqueue(database, queue, [1, 2, 3, 4])
+    const worker = await deadWorker(database, queue, [[acked!, retried!, left!], [alone!]])
+    await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND id = $2', [queue, acked])
+    await database.sql('UPDATE sluice.message SET attempt = 1 WHERE queue = $1 AND id = $2', [queue, retried])
+    const { reaper, events } = await startReaper(database)
+    expect(await reaper.runOnce()).toBe(1)
+    expect(events).toEqual([{ kind: 'worker.crashed', workerId: worker, messages: 4 }])
+    expect(await evidence(database, queue)).toEqual([
+      { message_id: left, worker_id: worker, kind: 'vanished', alone: false },
+      { message_id: alone, worker_id: worker, kind: 'vanished', alone: true },
+    ])
+    expect(await reaper.runOnce()).toBe(0)
+    expect(await database.sql('SELECT FROM sluice.batch WHERE worker_id = $1', [worker])).toEqual([])
+  })
+
+  test('P4: blames nobody for the end of the server', async ({ database, queue }) => {
+    const ids = await enqueue(database, queue, [1])
+    const worker = await deadWorker(database, queue, [ids])
+    await database.sql(
+      `UPDATE sluice.worker SET server_started_at = server_started_at - interval '1 s' WHERE id = $1`,
+      [worker],
+    )
+    const { reaper, events } = await startReaper(database)
+    expect(await reaper.runOnce()).toBe(1)
+    expect(events).toEqual([{ kind: 'worker.crashed', workerId: worker, messages: 0 }])
+    expect(await evidence(database, queue)).toEqual([])
+  })
+
+  test('lets the living alone, and itself', async ({ database, queue, sluice }) => {
+    sluice
+      .pipeline(queue)
+      .handle(() => new Promise(() => undefined))
+      .subscribe()
+    await put(sluice, queue, [1])
+    const own = await deadWorker(database, queue, [])
+    await waitFor(
+      async () => (await database.sql('SELECT FROM sluice.in_flight WHERE queue = $1', [queue])).length > 0,
+      {
+        what: 'a batch in hand',
+      },
+    )
+    const { reaper, events } = await startReaper(database, own)
+    await reaper.runOnce()
+    expect(events).toEqual([])
+    await database.sql('DELETE FROM sluice.worker WHERE id = $1', [own])
+  })
+
+  test('P4: forgets evidence against messages that are gone', async ({ database, queue }) => {
+    const [gone, stays] = await enqueue(database, queue, [1, 2])
+    await deadWorker(database, queue, [[gone!, stays!]])
+    const { reaper } = await startReaper(database, 0, 50)
+    await reaper.runOnce()
+    await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND id = $2', [queue, gone])
+    reaper.start()
+    await waitFor(async () => (await evidence(database, queue)).length === 1, { what: 'the evidence to be forgotten' })
+    expect(await evidence(database, queue)).toMatchObject([{ message_id: stays }])
+  })
+
+  test('P4: evidence of a hung handler blames its message alone, if it had the process to itself', async ({
+    database,
+    queue,
+  }) => {
+    const [a, b, c] = await enqueue(database, queue, [1, 2, 3])
+    const worker = await deadWorker(database, queue, [])
+    const execute = executeOn(database.pool)
+    await recordHung(execute, worker, 1, queue, [a!])
+    await recordHung(execute, worker, 2, queue, [b!, c!])
+    expect((await evidence(database, queue)).map(({ kind, alone }) => [kind, alone])).toEqual([
+      ['hung', true],
+      ['hung', false],
+      ['hung', false],
+    ])
+    await database.sql('DELETE FROM sluice.worker WHERE id = $1', [worker])
+  })
+})
+
+test('the reaper takes a fiftieth of the time when it is asked before every batch', async () => {
+  vi.useFakeTimers()
+  onTestFinished(() => void vi.useRealTimers())
+  const server = new PlayedServer()
+  const reaper = new Reaper({ control: { execute: server.execute }, workerId: () => 7, report: () => undefined })
+  const pass = async (tookMs: number) => {
+    const done = reaper.runIfStale()
+    await vi.advanceTimersByTimeAsync(tookMs)
+    ;(await server.next()).answer([])
+    await done
+  }
+  const asksAfter = async (ms: number) => {
+    await vi.advanceTimersByTimeAsync(ms)
+    const before = server.asked.length
+    void reaper.runIfStale()
+    return server.asked.length > before
+  }
+  await pass(2)
+  expect(await asksAfter(97)).toBe(false)
+  await vi.advanceTimersByTimeAsync(1)
+  await pass(100)
+  expect(await asksAfter(399)).toBe(false)
+  expect(await asksAfter(1)).toBe(true)
+})
+
+async function startReaper(database: TestDatabase, workerId = 0, intervalMs = 30_000) {
+  const events: SluiceEvent[] = []
+  const reaper = new Reaper({
+    control: { execute: executeOn(database.pool) },
+    workerId: () => workerId,
+    report: (event) => events.push(event),
+    intervalMs,
+  })
+  onTestFinished(() => reaper.stop())
+  return { reaper, events }
+}
+
+/** What a worker leaves that has vanished with these batches in hand. */
+async function deadWorker(
+  database: TestDatabase,
+  queue: string,
+  batches: readonly (readonly string[])[],
+): Promise<number> {
+  const [row] = await database.sql<{ id: number }>(
+    `INSERT INTO sluice.worker (name, host, pid, version, queues) VALUES ('dead', 'host', 1, '0', ARRAY[$1]) RETURNING id`,
+    [queue],
+  )
+  for (const [at, ids] of batches.entries()) {
+    await database.sql(
+      'INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts) VALUES ($1, $2, $3, $4, $5)',
+      [row!.id, at + 1, queue, ids, ids.map(() => 0)],
+    )
+  }
+  return row!.id
+}
+
+function evidence(database: TestDatabase, queue: string) {
+  return database.sql(
+    'SELECT message_id, worker_id, kind, alone FROM sluice.crash WHERE queue = $1 ORDER BY message_id',
+    [queue],
+  )
+}
