@@ -9,6 +9,8 @@ export interface ControlOptions {
   readonly connection: pg.ClientConfig
   readonly connectTimeoutMs: number
   readonly report: Report
+  /** How long a statement may take. Every one is short and waits for no lock: later, the connection is half-open. @default 10000 */
+  readonly answerMs?: number
 }
 
 /**
@@ -72,8 +74,7 @@ export class Control {
       {
         ...this.#options.connection,
         connectionTimeoutMillis: this.#options.connectTimeoutMs,
-        // Every statement here is short and waits for no lock: no answer means that the connection is half-open.
-        query_timeout: 10_000,
+        query_timeout: this.#options.answerMs ?? 10_000,
         application_name: 'sluice control',
       },
       signal,

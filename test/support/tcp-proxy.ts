@@ -56,6 +56,14 @@ export class TcpProxy {
     for (const link of this.#of(application)) link.client.end()
   }
 
+  /** Breaks the open connections to the client, and the server does not notice. */
+  loseClients(application?: string): void {
+    for (const link of this.#of(application)) {
+      link.swallows = true
+      link.client.resetAndDestroy()
+    }
+  }
+
   /** From here on open connections are half-open for ever, and new ones until `heal`. */
   blackHole(application?: string): void {
     this.#swallowing = true
