@@ -1,0 +1,43 @@
+import { expect, test } from 'vitest'
+import { createEffects, effectsOf, enqueue } from '../support/effects.ts'
+import { RestartableServer } from '../support/restartable-server.ts'
+import { waitFor } from '../support/wait.ts'
+import { WorkerProcess } from '../support/worker-process.ts'
+
+test.for([
+  { end: 'restarts', bringDown: (server: RestartableServer) => server.restart() },
+  { end: 'crashes', bringDown: (server: RestartableServer) => server.crash() },
+])(
+  "P4, W23: that the server $end is nobody's crash, and all workers go on",
+  { timeout: 90_000 },
+  async ({ bringDown }) => {
+    const server = await RestartableServer.start()
+    await createEffects(server)
+    const ids = await enqueue(server, 'q', [{ wait: true }])
+    const holder = await WorkerProcess.start(server, 'q')
+    await holder.handling(ids[0]!)
+    const idle = await WorkerProcess.start(server, 'q')
+    await bringDown(server)
+
+    // The holder's handler still waits, but in a transaction that is no more.
+    expect(await idle.handling(ids[0]!)).toBe(1)
+    idle.order('go')
+    const isEmpty = async () => (await server.sql('SELECT FROM sluice.message')).length === 0
+    await waitFor(isEmpty, { what: 'the message to be handled' })
+    holder.order('go')
+    await holder.event('batch.released')
+    expect(await effectsOf(server, ids)).toEqual([{ id: ids[0], worker: idle.name }])
+    expect(await server.sql('SELECT * FROM sluice.crash')).toEqual([])
+
+    const more = await enqueue(
+      server,
+      'q',
+      Array.from({ length: 40 }, () => ({ ms: 5 })),
+    )
+    await waitFor(isEmpty, { what: 'the queue to be empty' })
+    expect((await effectsOf(server, more)).map(({ id }) => id)).toEqual(more)
+    expect(await server.sql('SELECT name, alive FROM sluice.workers ORDER BY id')).toEqual(
+      [holder, idle].map(({ name }) => ({ name, alive: true })),
+    )
+  },
+)
