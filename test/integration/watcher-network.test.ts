@@ -1,7 +1,10 @@
 import { describe, expect, onTestFinished } from 'vitest'
+import { EventLog } from '../support/event-log.ts'
+import { flagHolder } from '../support/flag.ts'
 import { countSessions, endSessions, untilSessions } from '../support/sessions.ts'
+import { put, startTestSluice, test } from '../support/sluice.ts'
+import { Steps } from '../support/steps.ts'
 import { TcpProxy } from '../support/tcp-proxy.ts'
-import { test } from '../support/test.ts'
 import { waitFor } from '../support/wait.ts'
 import { TestWatcher } from '../support/wake-up.ts'
 
@@ -110,6 +113,26 @@ describe('the listener', () => {
     proxy.passes = () => true
     await listener.up()
     expect(listener.kinds).toEqual(['listener.unavailable', 'connection.restored'])
+  })
+
+  test('6: goes on by polling, and asks nobody to notify', async ({ database, queue }) => {
+    const proxy = await TcpProxy.start(database.url)
+    proxy.passes = ({ type }) => type !== NOTIFICATION
+    const sluice = startTestSluice(database, { directConnection: proxy.url, pollIntervalMs: 100 })
+    const log = new EventLog(sluice.events)
+    const steps = new Steps()
+    sluice.pipeline(queue).handle(steps.handle).subscribe()
+    await log.first('listener.unavailable')
+    for (const payload of [1, 2, 3]) {
+      await put(sluice, queue, [payload])
+      const step = await steps.next()
+      expect({ payload: step.payload, holder: await flagHolder(database, queue) }).toEqual({
+        payload,
+        holder: undefined,
+      })
+      step.end()
+    }
+    expect(log.of('listener.unavailable')).toHaveLength(1)
   })
 
   test('6: notices when notifications no longer arrive', async ({ database }) => {
