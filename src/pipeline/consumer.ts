@@ -60,6 +60,7 @@ class TransactionalBatch implements ConsumedBatch {
     this.#settlement = new Settlement({
       plan: consumption.plan,
       report: runtime.report,
+      claimedUs: nowUs,
       nowUs: () => nowUs + (performance.now() - sentAtMs) * 1_000,
     })
   }

@@ -18,7 +18,9 @@ import { FALLBACK_RETRY_MS } from './retry-policy.ts'
 
 export interface SettlementOptions {
   readonly plan: PipelinePlan
-  /** The database's clock now, in microseconds since 1970. */
+  /** The database's clock when the batch was claimed, in microseconds since 1970. */
+  readonly claimedUs: number
+  /** The same clock now, or a little later than now: it is reckoned. */
   readonly nowUs: () => number
   readonly report: Report
 }
@@ -104,12 +106,12 @@ export class Settlement {
 
   /** Sends the statements, none if there is nothing to settle, without waiting in between. */
   async write(execute: Execute): Promise<void> {
-    const { plan, nowUs } = this.#options
+    const { plan, claimedUs, nowUs } = this.#options
     const now = Math.floor(nowUs())
     const sent: Promise<void>[] = []
     if (this.#acked.length > 0) sent.push(ackMessages(execute, plan.queue, this.#acked))
     if (this.#postponed.length > 0) sent.push(postponeMessages(execute, plan.queue, this.#postponed, now))
-    if (this.#held.size > 0) sent.push(holdKeys(execute, plan.queue, [...this.#held.values()], now))
+    if (this.#held.size > 0) sent.push(holdKeys(execute, plan.queue, [...this.#held.values()], claimedUs))
     if (this.#dead.length > 0) sent.push(buryMessages(execute, plan.queue, this.#dead))
     if (this.#acquitted.length > 0) sent.push(forgetCrashes(execute, plan.queue, this.#acquitted))
     await Promise.all(sent)

@@ -64,6 +64,36 @@ describe('messages with an ordering key', () => {
     expect(steps.taken.map(({ context }) => context.attempt)).toEqual([1, 1, 1, 1, 1])
   })
 
+  test('wait for a failed one even if a batch with another key of their slot is slow to be claimed', async ({
+    database,
+    sluice,
+    queue,
+    log,
+  }) => {
+    // Whatever is reckoned from the time of a claim: this one is sent half a second before the server gets to it.
+    await database.sql(`
+      CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(0.5); RETURN OLD; END$$;
+      CREATE TRIGGER dawdle BEFORE DELETE ON sluice.message FOR EACH ROW WHEN (OLD.type = 'slow') EXECUTE FUNCTION dawdle()`)
+    const [other] = await database.sql<{ key: string }>(
+      `SELECT key FROM (SELECT 'k' || n AS key FROM generate_series(1, 10000) n) k
+       WHERE hashtextextended(key COLLATE "C", 0) & 255 = hashtextextended('a' COLLATE "C", 0) & 255 LIMIT 1`,
+    )
+    const handled: unknown[] = []
+    sluice
+      .pipeline(queue, { batchSize: 1, retry: { kind: 'fixed', delay: 800 } })
+      .handle(({ payload, attempt }) => {
+        handled.push(payload)
+        if (attempt === 1 && (payload === 1 || payload === 'other')) raise()
+      })
+      .subscribe()
+    await put(sluice, queue, [1, 2], A)
+    await log.first('message.failed')
+    await sluice.enqueue(sluice.ownTransaction, queue, 'slow', { type: 'slow' })
+    await put(sluice, queue, ['other'], { orderingKey: other!.key })
+    await untilEmpty(database, queue)
+    expect(handled.filter((payload) => typeof payload === 'number')).toEqual([1, 1, 2])
+  })
+
   test('go on after one that is dead, at once', async ({ database, sluice, queue }) => {
     const handled: unknown[] = []
     await put(sluice, queue, [1, 2, 3], A)

@@ -131,7 +131,8 @@ describe('a policy that throws, or answers no time,', () => {
     const events: SluiceEvent[] = []
     const written: unknown[][] = []
     const plan = { ...resolvePipeline('mails', {}), retry }
-    const settlement = new Settlement({ plan, nowUs: () => 5_000_000, report: (event) => events.push(event) })
+    const report = (event: SluiceEvent) => events.push(event)
+    const settlement = new Settlement({ plan, claimedUs: 5_000_000, nowUs: () => 5_000_000, report })
     settlement.add(new DeliveredMessage('mails', claimedRow({ id: '7' }), 0), { kind: 'retry' })
     await settlement.write(async (_statement, params) => {
       written.push([...params])
