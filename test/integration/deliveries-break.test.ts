@@ -16,7 +16,10 @@ test('keeps what was settled right before a for await loop is left, and gives th
     }
     const left = await database.sql('SELECT id::text FROM sluice.message WHERE queue = $1', [queue])
     expect(left).toEqual([{ id: second }])
-    await sluice.pipeline(queue).handle(() => undefined).runOnce()
+    await sluice
+      .pipeline(queue)
+      .handle(() => undefined)
+      .runOnce()
   }
 })
 
