@@ -1,0 +1,288 @@
+import { describe, expect } from 'vitest'
+import { MESSAGE_STATES } from '../../src/message.ts'
+import { ensureSlots } from '../../src/table/lanes.ts'
+import { holdKeys } from '../../src/table/settle.ts'
+import { newWorkerId, recordBatches, registerWorker } from '../../src/table/worker.ts'
+import { type ClaimSession, keysOf, put, test } from '../support/claim-session.ts'
+
+describe('the views, which are a public interface,', () => {
+  test('have these columns', async ({ database }) => {
+    const rows = await database.sql<{ view: string; columns: string }>(
+      `SELECT c.relname AS view, string_agg(a.attname || ' ' || format_type(a.atttypid, NULL), ', ' ORDER BY a.attnum) AS columns
+       FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+       WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'v'
+       GROUP BY c.relname ORDER BY c.relname`,
+    )
+    const columns = Object.fromEntries(rows.map((row) => [row.view, row.columns.split(', ')]))
+    expect(columns).toMatchInlineSnapshot(`
+      {
+        "dead_letters": [
+          "queue text",
+          "id bigint",
+          "reason text",
+          "error text",
+          "attempt integer",
+          "died_at timestamp with time zone",
+          "age interval",
+          "type text",
+          "schema_version integer",
+          "payload jsonb",
+          "headers jsonb",
+          "ordering_key text",
+          "priority smallint",
+          "max_attempts integer",
+          "enqueued_at timestamp with time zone",
+        ],
+        "in_flight": [
+          "queue text",
+          "id bigint",
+          "attempt integer",
+          "claimed_at timestamp with time zone",
+          "running_for interval",
+          "batch bigint",
+          "worker_id integer",
+          "worker text",
+          "worker_alive boolean",
+        ],
+        "messages": [
+          "queue text",
+          "id bigint",
+          "state text",
+          "type text",
+          "schema_version integer",
+          "payload jsonb",
+          "headers jsonb",
+          "ordering_key text",
+          "priority smallint",
+          "attempt integer",
+          "max_attempts integer",
+          "enqueued_at timestamp with time zone",
+          "due_at timestamp with time zone",
+          "failed_at timestamp with time zone",
+          "last_error text",
+          "held_by bigint",
+          "worker text",
+        ],
+        "queues": [
+          "queue text",
+          "ready bigint",
+          "scheduled bigint",
+          "retrying bigint",
+          "in_flight bigint",
+          "dead bigint",
+          "oldest_ready_age interval",
+          "next_due_at timestamp with time zone",
+          "workers bigint",
+        ],
+        "workers": [
+          "id integer",
+          "name text",
+          "host text",
+          "pid integer",
+          "version text",
+          "queues text[]",
+          "started_at timestamp with time zone",
+          "seen_at timestamp with time zone",
+          "alive boolean",
+          "in_flight integer",
+        ],
+      }
+    `)
+  })
+
+  test('say what they are, and what each of their columns is', async ({ database }) => {
+    const silent = await database.sql(
+      `SELECT c.relname, a.attname
+       FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum >= 0
+       WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'v' AND NOT a.attisdropped
+         AND coalesce(col_description(c.oid, a.attnum), '') = ''
+       UNION ALL
+       SELECT c.relname, NULL FROM pg_class c
+       WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind = 'v' AND coalesce(obj_description(c.oid), '') = ''`,
+    )
+    expect(silent).toEqual([])
+  })
+})
+
+/** A worker process as the server sees it: alive for as long as its session. */
+async function work({ execute }: ClaimSession, queue: string, hand: readonly string[]): Promise<number> {
+  const id = await newWorkerId(execute)
+  await registerWorker(execute, id, { name: `worker ${id}`, host: 'here', pid: 7, version: '1.2.3' }, [queue])
+  const record = { id: 1, queue, messageIds: hand, attempts: hand.map(() => 2) }
+  if (hand.length > 0) await recordBatches(execute, id, [], [record])
+  return id
+}
+
+describe('the state of a message', () => {
+  test('follows from its times, its attempts, and who has it in hand', async ({ database, queue, begin }) => {
+    const [scheduled, ready, retrying, again, inHand, left] = await put(database, queue, [
+      { dueInMs: 60_000 },
+      {},
+      { dueInMs: 60_000, attempt: 1 },
+      { attempt: 1 },
+      { attempt: 2 },
+      { attempt: 2 },
+    ])
+    const [alive, dead] = [await begin(), await begin()]
+    const worker = await work(alive, queue, [inHand!])
+    await alive.commit()
+    await work(dead, queue, [left!])
+    await dead.client.query('COMMIT; SELECT pg_advisory_unlock_all(); BEGIN')
+
+    const rows = await database.sql<{ id: string; state: string; worker: string | null }>(
+      'SELECT id::text AS id, state, worker FROM sluice.messages m WHERE queue = $1 ORDER BY m.id',
+      [queue],
+    )
+    expect(rows.map(({ id, state, worker: name }) => [id, state, name])).toEqual([
+      [scheduled, 'scheduled', null],
+      [ready, 'ready', null],
+      [retrying, 'retrying', null],
+      [again, 'ready', null],
+      [inHand, 'in_flight', `worker ${worker}`],
+      [left, 'ready', null],
+    ])
+    expect(new Set([...rows.map(({ state }) => state), 'dead'])).toEqual(new Set(MESSAGE_STATES))
+  })
+
+  test('names the earlier message of its key that it waits for', async ({ database, queue, begin }) => {
+    const keys = await keysOf(database)
+    const [before, failed, next, neighbour, plain] = await put(database, queue, [
+      { key: keys.same[0] },
+      { key: keys.same[0], dueInMs: 60_000, attempt: 1 },
+      { key: keys.same[0] },
+      { key: keys.same[1] },
+      {},
+    ])
+    const { execute, commit } = await begin()
+    await ensureSlots(execute, queue, [keys.slot])
+    const hold = async (untilMs: number) => {
+      const untilUs = Math.round((Date.now() + untilMs) * 1_000)
+      const held = [{ slot: keys.slot, orderingKey: keys.same[0], messageId: failed!, untilUs }]
+      await holdKeys(execute, queue, held, 0)
+      await commit()
+      return database.sql<{ id: string; held_by: string | null }>(
+        'SELECT id::text AS id, held_by::text AS held_by FROM sluice.messages m WHERE queue = $1 ORDER BY m.id',
+        [queue],
+      )
+    }
+    expect((await hold(60_000)).map((row) => [row.id, row.held_by])).toEqual([
+      [before, null],
+      [failed, null],
+      [next, failed],
+      [neighbour, null],
+      [plain, null],
+    ])
+    expect((await hold(-60_000)).filter((row) => row.held_by !== null)).toEqual([])
+  })
+})
+
+describe('sluice.in_flight', () => {
+  test('tells which messages are where, since when, and whether anybody is still there', async ({
+    database,
+    queue,
+    begin,
+  }) => {
+    const ids = await put(database, queue, [{ attempt: 2 }, { attempt: 2 }])
+    const session = await begin()
+    const worker = await work(session, queue, ids)
+    await session.commit()
+    const look = () =>
+      database.sql(
+        `SELECT queue, id::text AS id, attempt, batch::text AS batch, worker_id, worker, worker_alive,
+                running_for BETWEEN interval '0' AND interval '1 minute' AS just_now
+         FROM sluice.in_flight f WHERE queue = $1 ORDER BY f.id`,
+        [queue],
+      )
+    const common = { queue, attempt: 3, batch: '1', worker_id: worker, worker: `worker ${worker}`, just_now: true }
+    expect(await look()).toEqual(ids.map((id) => ({ ...common, id, worker_alive: true })))
+    await session.client.query('SELECT pg_advisory_unlock_all()')
+    expect(await look()).toEqual(ids.map((id) => ({ ...common, id, worker_alive: false })))
+  })
+})
+
+describe('sluice.workers', () => {
+  test('tells who is there, and with how much in hand', async ({ database, queue, begin }) => {
+    const ids = await put(database, queue, [{}, {}, {}])
+    const session = await begin()
+    const id = await work(session, queue, ids)
+    await session.commit()
+    const look = () =>
+      database.sql(
+        `SELECT id, name, host, pid, version, queues, alive, in_flight, seen_at >= started_at AS seen
+         FROM sluice.workers WHERE id = $1`,
+        [id],
+      )
+    const worker = { id, name: `worker ${id}`, host: 'here', pid: 7, version: '1.2.3', queues: [queue], seen: true }
+    expect(await look()).toEqual([{ ...worker, alive: true, in_flight: 3 }])
+    await session.client.query('SELECT pg_advisory_unlock_all()')
+    expect(await look()).toEqual([{ ...worker, alive: false, in_flight: 3 }])
+  })
+})
+
+describe('sluice.queues', () => {
+  test('counts each message once, in the state that sluice.messages gives it', async ({ database, queue, begin }) => {
+    const ids = await put(database, queue, [
+      { dueInMs: 60_000 },
+      { dueInMs: 30_000 },
+      { dueInMs: -5_000 },
+      { dueInMs: -9_000 },
+      { attempt: 1, dueInMs: 60_000 },
+      { dueInMs: -1_000 },
+      { dueInMs: -1_000 },
+    ])
+    await database.sql(
+      `INSERT INTO sluice.dead_letter SELECT queue, 1000000 + id, priority, ordering_key, type, schema_version,
+      payload, headers, attempt, max_attempts, 'broken', NULL, enqueued_at FROM sluice.message WHERE id = ANY ($1)`,
+      [ids.slice(0, 3)],
+    )
+    const session = await begin()
+    await work(session, queue, ids.slice(5))
+    await session.commit()
+    const [row] = await database.sql(
+      `SELECT queue, ready::integer, scheduled::integer, retrying::integer, in_flight::integer, dead::integer, workers::integer,
+              oldest_ready_age BETWEEN interval '9 s' AND interval '20 s' AS age,
+              next_due_at - clock_timestamp() BETWEEN interval '10 s' AND interval '30 s' AS next_due
+       FROM sluice.queues WHERE queue = $1`,
+      [queue],
+    )
+    expect(row).toEqual({
+      queue,
+      ready: 2,
+      scheduled: 2,
+      retrying: 1,
+      in_flight: 2,
+      dead: 3,
+      workers: 1,
+      age: true,
+      next_due: true,
+    })
+    const states = await database.sql<{ state: string; count: number }>(
+      'SELECT state, count(*)::integer AS count FROM sluice.messages WHERE queue = $1 GROUP BY state',
+      [queue],
+    )
+    const counted = Object.fromEntries(states.map(({ state, count }) => [state, count]))
+    expect(counted).toEqual({ ready: 2, scheduled: 2, retrying: 1, in_flight: 2 })
+  })
+
+  test('lists a queue that has only dead letters, or only a worker', async ({ database, queue, begin }) => {
+    await put(database, queue, [{}])
+    await database.sql(
+      `WITH gone AS (DELETE FROM sluice.message WHERE queue = $1 RETURNING *)
+      INSERT INTO sluice.dead_letter SELECT queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt,
+        max_attempts, 'broken', NULL, enqueued_at FROM gone`,
+      [queue],
+    )
+    const session = await begin()
+    await work(session, `${queue}.idle`, [])
+    await session.commit()
+    const rows = await database.sql(
+      `SELECT queue, ready::integer, dead::integer, workers::integer, next_due_at FROM sluice.queues
+       WHERE queue LIKE $1 || '%' ORDER BY queue`,
+      [queue],
+    )
+    expect(rows).toEqual([
+      { queue, ready: 0, dead: 1, workers: 0, next_due_at: null },
+      { queue: `${queue}.idle`, ready: 0, dead: 0, workers: 1, next_due_at: null },
+    ])
+  })
+})
