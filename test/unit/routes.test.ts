@@ -39,9 +39,9 @@ describe('typeMatcher', () => {
 describe('routes', () => {
   test('W21: calls every handler that matches, in order, until one does not ack', async () => {
     const called: string[] = []
-    const record = (name: string, outcome?: Outcome) => () => {
+    const record = (name: string, answer?: Outcome) => () => {
       called.push(name)
-      return outcome
+      return answer
     }
     const handle = routes([
       { match: 'Orders.*.Paid', handle: record('paid') },
