@@ -77,7 +77,7 @@ export class Claimer {
     if (lanes === undefined) {
       const other = await this.#firstOf(connection, this.#lanes().slice(1), false)
       if (other !== undefined) return other
-      const waitMs = this.#sweep.waitMs()
+      const waitMs = this.#sweep.idleWaitMs()
       if (waitMs > 0) return { ...first, nextDueMs: waitMs }
       lanes = await this.#lookOver(connection, undefined)
     }

@@ -5,6 +5,7 @@
 export class SweepClock {
   readonly #now: () => number
   #nextAt = Number.NEGATIVE_INFINITY
+  #nextIdleAt = Number.NEGATIVE_INFINITY
 
   constructor(now: () => number = () => performance.now()) {
     this.#now = now
@@ -15,10 +16,22 @@ export class SweepClock {
     return Math.max(0, this.#nextAt - this.#now())
   }
 
+  /**
+   * The same for a claimer that has found nothing and so has nothing better to do: a sweep that was slow, perhaps only
+   * because the machine was busy, must not keep it from seeing what is new for longer than a poll takes.
+   */
+  idleWaitMs(): number {
+    return Math.max(0, this.#nextIdleAt - this.#now())
+  }
+
   ran(durationMs: number): void {
-    this.#nextAt = this.#now() + durationMs / SHARE
+    const now = this.#now()
+    this.#nextAt = now + durationMs / SHARE
+    this.#nextIdleAt = now + Math.min(durationMs / SHARE, Math.max(durationMs * 2, IDLE_MS))
   }
 }
 
 /** 3 per cent. */
 const SHARE = 0.03
+
+const IDLE_MS = 1_000

@@ -25,4 +25,17 @@ describe('SweepClock', () => {
     clock.ran(3_000)
     expect(clock.waitMs()).toBeCloseTo(100_000)
   })
+
+  test('P5: a claimer that found nothing waits a second at most, unless sweeps take longer themselves', () => {
+    let now = 0
+    const clock = new SweepClock(() => now)
+    clock.ran(3)
+    expect(clock.idleWaitMs()).toBeCloseTo(100)
+    clock.ran(200)
+    expect(clock.idleWaitMs()).toBe(1_000)
+    now += 1_000
+    expect(clock.idleWaitMs()).toBe(0)
+    clock.ran(3_000)
+    expect(clock.idleWaitMs()).toBe(6_000)
+  })
 })
