@@ -122,8 +122,14 @@ export async function cancelBackend(execute: Execute, pid: number): Promise<void
 
 const CANCEL = statement('cancel', 'SELECT pg_cancel_backend($1::integer)')
 
-// Nothing that the control connection writes needs to survive a crash of the server.
-const CONFIGURE = statement('control_configure', `SELECT set_config('synchronous_commit', 'off', false)`)
+// Nothing that the control connection writes needs to survive a crash of the server. The server finds out within half a
+// minute, not two hours, that the machine of a worker is gone: until then it keeps the locks.
+const CONFIGURE = statement(
+  'control_configure',
+  `
+SELECT set_config('synchronous_commit', 'off', false), set_config('tcp_keepalives_idle', '15', false),
+       set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false)`,
+)
 
 const NEW_WORKER_ID = statement(
   'worker_id',

@@ -2,7 +2,7 @@ import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import { Control } from '../../src/connection/control.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { reapWorkers } from '../../src/table/worker.ts'
+import { newWorkerId, reapWorkers, registerWorker, unregisterWorker } from '../../src/table/worker.ts'
 import type { SluiceEvent } from '../../src/telemetry.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'
@@ -118,6 +118,19 @@ test('a half-open control connection is replaced as soon as a statement is not a
   await waitFor(() => events.some(({ kind }) => kind === 'connection.restored'), { what: 'the connection' })
   expect(await control.execute({ name: 'healed', text: 'SELECT 1 AS one' }, [])).toEqual([{ one: 1 }])
   await control.stop()
+})
+
+test('P4: the server soon finds out that the machine of a worker is gone', async ({ database }) => {
+  const client = new pg.Client({ connectionString: database.url })
+  onTestFinished(() => client.end())
+  await client.connect()
+  const worker = await newWorkerId(executeOn(client))
+  await registerWorker(executeOn(client), worker, { name: 'n', host: 'h', pid: 1, version: '0' }, [])
+  const settings = await client.query(
+    `SELECT setting::integer FROM pg_settings WHERE name ~ '^tcp_keepalives' ORDER BY name`,
+  )
+  expect(settings.rows).toEqual([{ setting: 3 }, { setting: 15 }, { setting: 5 }])
+  await unregisterWorker(executeOn(client), worker)
 })
 
 describe('stop', () => {
