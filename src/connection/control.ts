@@ -54,11 +54,6 @@ export class Control {
     return executeOn(client)(statement, params)
   }
 
-  /** Resolves when the connection is up, or when control stops. */
-  async up(): Promise<void> {
-    await this.#restoring
-  }
-
   /** Closes the connection, or gives the attempt to restore it up. */
   async stop(): Promise<void> {
     this.#stopping.abort()
