@@ -38,7 +38,9 @@ describe('the queries', () => {
     await steps.next()
     const looks = () => proxy.statements.filter(({ text }) => text === 'ROLLBACK').length
     await waitFor(() => looks() >= 2, { what: 'the idle slot to have looked' })
-    expect(await countFor(proxy, 5_000)).toBeLessThanOrEqual(30)
+    // On a busy machine a look can take so long that the next sweep has to wait, and then one poll costs two looks.
+    const isIdle = async () => (await countFor(proxy, 5_000)) <= 30
+    await waitFor(isIdle, { what: 'at most 30 queries in 5 s', timeoutMs: 20_000 })
     expect(steps.taken).toHaveLength(1)
   })
 })
