@@ -12,6 +12,7 @@ import { toError } from '../telemetry.ts'
 export class BatchConnection {
   readonly client: pg.PoolClient
   readonly execute: Execute
+  readonly #ending = new AbortController()
   #lost: Error | undefined
 
   constructor(client: pg.PoolClient) {
@@ -31,6 +32,16 @@ export class BatchConnection {
   /** Why the connection broke, if it did. */
   get lost(): Error | undefined {
     return this.#lost
+  }
+
+  /** Aborts, with a SluiceError as its reason, when the connection breaks or {@link stop} is called. */
+  get signal(): AbortSignal {
+    return this.#ending.signal
+  }
+
+  /** The pipeline stops: the handler in hand is to end. */
+  stop(): void {
+    this.#ending.abort(new SluiceError('STOPPED', 'The pipeline was told to stop. The message is free for others'))
   }
 
   /** The server process, for cancelling what it does. */
@@ -105,6 +116,8 @@ export class BatchConnection {
 
   readonly #onError = (error: unknown): void => {
     this.#lost ??= toError(error)
+    const what = "The batch's connection was lost, and its messages are free for others"
+    this.#ending.abort(new SluiceError('UNREACHABLE', what, { cause: error }))
   }
 }
 

@@ -32,7 +32,8 @@ export interface BatchRunOptions {
   readonly recordAlone: (message: DeliveredMessage) => Promise<void>
   /** Interrupts a statement that runs on the server. */
   readonly cancel: () => Promise<void>
-  readonly stop: AbortSignal
+  /** Aborts when nothing can come of the batch any more. */
+  readonly signal: AbortSignal
 }
 
 /** By how much a deadline may be late on a busy machine. Less than the server's grace. */
@@ -74,13 +75,13 @@ export class BatchRun {
 
   /** Whether there is time for the message, and no earlier one of its key has failed. */
   #reaches(message: DeliveredMessage): boolean {
-    const { plan, stop } = this.#options
-    return !stop.aborted && !this.#blocked(message) && performance.now() - this.#startedAt < plan.timeoutMs
+    const { plan, signal } = this.#options
+    return !signal.aborted && !this.#blocked(message) && performance.now() - this.#startedAt < plan.timeoutMs
   }
 
   /** Buries messages that killed their process too often, or whose payload no longer fits its schema. */
   async #mayRun(message: DeliveredMessage): Promise<boolean> {
-    const { crashes, crashLimit, definition, plan, settlement, stop } = this.#options
+    const { crashes, crashLimit, definition, plan, settlement, signal } = this.#options
     const evidence = crashes.get(message.id)
     if (evidence?.alone && evidence.crashes >= crashLimit) {
       settlement.condemn(message, `crashed: ${evidence.crashes} processes died or hung with this message in hand`)
@@ -88,7 +89,7 @@ export class BatchRun {
     }
     if (definition?.schema === undefined) return true
     try {
-      const checked = await new Deadline(plan.timeoutMs, stop).await(validatePayload(definition, message.payload))
+      const checked = await new Deadline(plan.timeoutMs, signal).await(validatePayload(definition, message.payload))
       if ('value' in checked) {
         message.accept(checked.value)
         return true
@@ -129,9 +130,9 @@ export class BatchRun {
     messages: readonly DeliveredMessage[],
     call: (context: RunContext) => Promise<readonly Outcome[]>,
   ): Promise<boolean> {
-    const { plan, stop, work } = this.#options
+    const { plan, signal, work } = this.#options
     const tx = new MessageTransaction(this.#options.connection)
-    const deadline = new Deadline(plan.timeoutMs, stop)
+    const deadline = new Deadline(plan.timeoutMs, signal)
     const context = {
       tx,
       get signal() {
@@ -155,8 +156,8 @@ export class BatchRun {
   async #failed(messages: readonly DeliveredMessage[], tx: MessageTransaction, error: unknown): Promise<boolean> {
     const { connection, cancel } = this.#options
     tx.close()
-    if (tx.busy) await cancel()
     if (connection.lost !== undefined) throw connection.lost
+    if (tx.busy) await cancel()
     await tx.undo()
     if (isSluiceError(error, 'STOPPED')) return true
     if (messages.length > 1 && !isSluiceError(error, 'HANDLER_TIMEOUT')) return false

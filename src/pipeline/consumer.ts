@@ -81,7 +81,7 @@ class TransactionalBatch implements ConsumedBatch {
       settlement: this.#settlement,
       connection: this.#batch.connection,
       crashLimit: this.#runtime.crashLimit,
-      stop: this.#batch.stop,
+      signal: this.#batch.signal,
       recordAlone: async (message) => void (await this.#begin([message.row])),
       cancel: () => this.#cancel(),
     })

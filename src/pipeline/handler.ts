@@ -78,17 +78,17 @@ export function toOutcomes(returned: unknown, count: number): readonly Outcome[]
 }
 
 /**
- * Waits for a handler, at most until its time is up or the pipeline stops. The handler cannot be killed: it goes on,
+ * Waits for a handler, at most until its time is up or its batch ends early. The handler cannot be killed: it goes on,
  * with its signal aborted and its transaction closed, and what it does then no longer counts.
  */
 export class Deadline {
   readonly #timeoutMs: number
-  readonly #stop: AbortSignal
+  readonly #batch: AbortSignal
   #controller: AbortController | undefined
 
-  constructor(timeoutMs: number, stop: AbortSignal) {
+  constructor(timeoutMs: number, batch: AbortSignal) {
     this.#timeoutMs = timeoutMs
-    this.#stop = stop
+    this.#batch = batch
   }
 
   get signal(): AbortSignal {
@@ -96,38 +96,26 @@ export class Deadline {
     return this.#controller.signal
   }
 
-  /** @throws SluiceError HANDLER_TIMEOUT, STOPPED, or what the work throws. */
+  /** @throws SluiceError HANDLER_TIMEOUT, the reason for which the batch ends, or what the work throws. */
   async await<T>(work: Promise<T>): Promise<T> {
-    if (this.#stop.aborted) this.#abort(stopped())
     const end = Promise.withResolvers<never>()
     end.promise.catch(() => undefined)
-    const give = (error: SluiceError) => {
-      this.#abort(error)
+    const give = (error: unknown) => {
+      this.#controller ??= new AbortController()
+      this.#controller.abort(error)
       end.reject(error)
     }
-    // Work that has just ended, such as a delivery that was settled before the stop, is let through.
-    const onStop = () => {
-      this.#abort(stopped())
-      setImmediate(() => end.reject(stopped()))
-    }
+    const onBatchEnd = () => give(this.#batch.reason)
     const timer = setTimeout(() => give(timedOut(this.#timeoutMs)), this.#timeoutMs)
-    this.#stop.addEventListener('abort', onStop)
+    this.#batch.addEventListener('abort', onBatchEnd)
     try {
-      return await Promise.race([work, end.promise])
+      if (this.#batch.aborted) onBatchEnd()
+      return await Promise.race([end.promise, work])
     } finally {
       clearTimeout(timer)
-      this.#stop.removeEventListener('abort', onStop)
+      this.#batch.removeEventListener('abort', onBatchEnd)
     }
   }
-
-  #abort(error: SluiceError): void {
-    this.#controller ??= new AbortController()
-    this.#controller.abort(error)
-  }
-}
-
-function stopped(): SluiceError {
-  return new SluiceError('STOPPED', 'The pipeline was told to stop. The message is free for others')
 }
 
 function timedOut(timeoutMs: number): SluiceError {

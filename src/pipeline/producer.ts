@@ -1,4 +1,5 @@
 import { setMaxListeners } from 'node:events'
+import { setImmediate } from 'node:timers/promises'
 import type pg from 'pg'
 import { Backoff, pause } from '../connection/backoff.ts'
 import type { Control } from '../connection/control.ts'
@@ -13,8 +14,8 @@ import type { PipelinePlan } from './options.ts'
 export interface ClaimedBatch {
   readonly connection: BatchConnection
   readonly look: Look
-  /** Aborts when the pipeline is told to stop. */
-  readonly stop: AbortSignal
+  /** Aborts when nothing can come of the batch any more. */
+  readonly signal: AbortSignal
 }
 
 export interface ProducerOptions {
@@ -123,6 +124,9 @@ export class Producer implements Waiter {
 
   /** Aborts the handlers' signals, gives back what is not done, and resolves when all is over. */
   async stop(): Promise<void> {
+    this.#drain.abort()
+    // A handler that has just ended, or a delivery that has just been settled, counts: let the promises between run.
+    await setImmediate()
     this.#stop.abort()
     await this.drain()
   }
@@ -156,6 +160,8 @@ export class Producer implements Waiter {
   /** Batch after batch on one connection, until a look finds nothing. Returns whether to look again at once. */
   async #session(): Promise<boolean> {
     const connection = await BatchConnection.acquire(this.#options.pool)
+    const stop = () => connection.stop()
+    this.#stop.signal.addEventListener('abort', stop)
     try {
       let sent: SentClaim | undefined = this.#send(connection)
       while (sent !== undefined) {
@@ -170,6 +176,7 @@ export class Producer implements Waiter {
       }
       return false
     } finally {
+      this.#stop.signal.removeEventListener('abort', stop)
       connection.release()
     }
   }
@@ -192,7 +199,7 @@ export class Producer implements Waiter {
 
   /** Handles, settles and commits one batch, and sends the next claim behind the COMMIT. */
   async #process(connection: BatchConnection, look: Look): Promise<SentClaim | undefined> {
-    const batch = this.#options.consume({ connection, look, stop: this.#stop.signal })
+    const batch = this.#options.consume({ connection, look, signal: connection.signal })
     let next: SentClaim | undefined
     try {
       await batch.run()

@@ -1,204 +1,229 @@
-import { expect } from 'vitest'
-import { createSluice, type SluiceEvent } from '../../src/index.ts'
-import { createTestDatabase } from '../support/database.ts'
+import { describe, expect } from 'vitest'
+import { EventLog } from '../support/event-log.ts'
 import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
-import { untilSessions } from '../support/sessions.ts'
-import { put, test } from '../support/sluice.ts'
+import { put, startTestSluice, test } from '../support/sluice.ts'
 import { Steps } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'
 
-test('W9: a drain claims no more, lets what is in flight end, and commits it', async ({ database, sluice, queue }) => {
-  await put(sluice, queue, [1, 2, 3])
-  const steps = new Steps()
-  const subscription = sluice.pipeline(queue, { batchSize: 2 }).handle(steps.handle).subscribe()
-  const step = await steps.next()
+const ONE = { batchSize: 1 } as const
 
-  const drained = subscription.drain()
-  step.end()
-  await steps.endNext()
+describe('drain', () => {
+  test('lets the batch in flight end and commit, claims no more, and resolves then', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    const steps = new Steps()
+    const subscription = sluice.pipeline(queue, { batchSize: 2 }).handle(steps.handle).subscribe()
+    await put(sluice, queue, [1, 2, 3])
+    const first = await steps.next()
+    let drained = false
+    const drain = subscription.drain().then((result) => {
+      drained = true
+      return result
+    })
+    first.end()
+    const second = await steps.next()
+    expect(drained).toBe(false)
+    expect(second.context.signal.aborted).toBe(false)
+    second.end()
+    expect(await drain).toEqual({ completed: true })
+    await subscription.closed
+    expect(await unlockedPayloads(database, queue)).toEqual([3])
+    expect(steps.payloads).toEqual([1, 2])
+  })
 
-  expect(await drained).toEqual({ completed: true })
-  await subscription.closed
-  expect(steps.payloads).toEqual([1, 2])
-  expect(await payloadsOf(database, queue)).toEqual([3])
+  test('stops what has not ended after its timeout, and gives it back', async ({ database, sluice, queue, log }) => {
+    const steps = new Steps()
+    const subscription = sluice.pipeline(queue, { batchSize: 3 }).handle(steps.handle).subscribe()
+    await put(sluice, queue, [1, 2, 3])
+    await steps.endNext()
+    const stuck = await steps.next()
+    expect(await subscription.drain({ timeoutMs: 50 })).toEqual({ completed: false })
+    expect(stuck.context.signal.reason).toMatchObject({ code: 'STOPPED' })
+    // The first of the batch has succeeded, and stays done.
+    expect(await unlockedPayloads(database, queue)).toEqual([2, 3])
+    expect(await log.first('batch.committed')).toMatchObject({ acked: 1, retried: 0 })
+    expect(await database.sql('SELECT DISTINCT attempt FROM sluice.message WHERE queue = $1', [queue])).toEqual([
+      { attempt: 0 },
+    ])
+  })
+
+  test('takes text for its timeout, and no other option', async ({ sluice, queue }) => {
+    const subscription = sluice
+      .pipeline(queue)
+      .handle(() => undefined)
+      .subscribe()
+    await expect(subscription.drain({ timeout: 1 } as object)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    expect(await subscription.drain({ timeoutMs: '5s' })).toEqual({ completed: true })
+    expect(await subscription.drain()).toEqual({ completed: true })
+  })
+
+  test('is what the end of an await using block does', async ({ database, sluice, queue }) => {
+    const steps = new Steps()
+    await put(sluice, queue, [1, 2])
+    {
+      await using subscription = sluice.pipeline(queue, ONE).handle(steps.handle).subscribe()
+      expect(subscription.queue).toBe(queue)
+      const step = await steps.next()
+      step.end()
+      const second = await steps.next()
+      setImmediate(() => second.end())
+    }
+    expect(await payloadsOf(database, queue)).toEqual([])
+  })
 })
 
-test('a drain that takes too long stops the rest and gives it back', async ({ database, sluice, queue }) => {
-  await put(sluice, queue, [1, 2])
-  const steps = new Steps()
-  const subscription = sluice.pipeline(queue).handle(steps.handle).subscribe()
-  const { context } = await steps.next()
+describe('stop', () => {
+  test('aborts the handlers, gives their messages back with nothing counted, and resolves when they are free', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    await database.sql('CREATE TABLE stopped (n integer)')
+    const steps = new Steps()
+    const subscription = sluice
+      .pipeline(queue, { ...ONE, concurrency: 2 })
+      .handle(steps.handle)
+      .subscribe()
+    await put(sluice, queue, [1, 2, 3])
+    const running = [await steps.next(), await steps.next()]
+    for (const { context } of running) await context.tx.query('INSERT INTO stopped VALUES (1)')
+    await subscription.stop()
+    for (const { context } of running) expect(context.signal.reason).toMatchObject({ code: 'STOPPED' })
+    expect(await unlockedPayloads(database, queue)).toEqual([1, 2, 3])
+    expect(await database.sql('SELECT n FROM stopped')).toEqual([])
+    await subscription.closed
+    await subscription.stop()
+  })
 
-  expect(await subscription.drain({ timeoutMs: 20 })).toEqual({ completed: false })
+  test('cancels the statement that a handler is running', async ({ database, sluice, queue }) => {
+    let failure: unknown
+    const subscription = sluice
+      .pipeline(queue)
+      .handle(async (_, { tx }) => {
+        await tx.query('SELECT pg_sleep(60)').catch((error: unknown) => {
+          failure = error
+        })
+      })
+      .subscribe()
+    await put(sluice, queue, [1])
+    const sleeping = () =>
+      database.sql(`SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()`)
+    await waitFor(async () => (await sleeping()).length === 1, { what: 'the statement to run' })
+    await subscription.stop()
+    expect(failure).toMatchObject({ code: '57014' })
+    expect(await sleeping()).toEqual([])
+    expect(await unlockedPayloads(database, queue)).toEqual([1])
+  })
 
-  expect(context.signal.reason).toMatchObject({ code: 'STOPPED' })
-  expect(await unlockedPayloads(database, queue)).toEqual([1, 2])
-  expect(await database.sql('SELECT attempt FROM sluice.message WHERE queue = $1', [queue])).toEqual([
-    { attempt: 0 },
-    { attempt: 0 },
-  ])
+  test('does not take a handler that returns because of it for one that is done', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    const started = Promise.withResolvers<void>()
+    const subscription = sluice
+      .pipeline(queue)
+      .handle(async (_, { signal }) => {
+        started.resolve()
+        await new Promise((resolve) => signal.addEventListener('abort', resolve))
+      })
+      .subscribe()
+    await put(sluice, queue, [1])
+    await started.promise
+    await subscription.stop()
+    expect(await unlockedPayloads(database, queue)).toEqual([1])
+  })
+
+  test('ends a drain that takes too long for somebody', async ({ database, sluice, queue }) => {
+    const steps = new Steps()
+    const subscription = sluice.pipeline(queue).handle(steps.handle).subscribe()
+    await put(sluice, queue, [1])
+    await steps.next()
+    const drained = subscription.drain()
+    await subscription.stop()
+    await drained
+    expect(await unlockedPayloads(database, queue)).toEqual([1])
+  })
+
+  test('is what unsubscribe() starts, even before anything has begun', async ({ sluice, queue, log }) => {
+    const subscription = sluice
+      .pipeline(queue)
+      .handle(() => undefined)
+      .subscribe()
+    subscription.unsubscribe()
+    await subscription.closed
+    expect(log.of('pipeline.stopped')).toEqual([{ kind: 'pipeline.stopped', queue }])
+    expect(log.of('batch.claimed')).toEqual([])
+  })
 })
 
-test('a stop keeps the siblings that were done, and leaves no trace of the one in hand', async ({
+test('a batch whose connection is lost ends at once: its handler is told, and its message goes to the next', async ({
   database,
   sluice,
   queue,
 }) => {
-  await put(sluice, queue, [1, 2])
+  const steps = new Steps()
+  sluice.pipeline(queue).handle(steps.handle).subscribe()
+  await put(sluice, queue, [1])
+  const lost = await steps.next()
+  await database.sql('SELECT pg_terminate_backend($1)', [lost.worker])
+  await steps.endNext()
+  await untilEmpty(database, queue)
+  expect(lost.context.signal.reason).toMatchObject({ code: 'UNREACHABLE' })
+})
+
+test('poke() looks at once', async ({ database, queue }) => {
+  const sluice = startTestSluice(database, { pollIntervalMs: 60_000 })
   const steps = new Steps()
   const subscription = sluice.pipeline(queue).handle(steps.handle).subscribe()
-  await steps.endNext()
-  const { context } = await steps.next()
-  await context.tx.query('CREATE TABLE never_seen (x integer)')
-
-  await subscription.stop()
-  await subscription.stop()
-
-  expect(await payloadsOf(database, queue)).toEqual([2])
-  expect(await database.sql(`SELECT to_regclass('never_seen') AS table`)).toEqual([{ table: null }])
-})
-
-test('await using drains', async ({ database, sluice, queue }) => {
   await put(sluice, queue, [1])
-  {
-    await using subscription = sluice
-      .pipeline(queue)
-      .handle(() => undefined)
-      .subscribe()
-    await waitFor(async () => (await payloadsOf(database, queue)).length === 0, { what: 'the message' })
-    expect(subscription.queue).toBe(queue)
-  }
-  await put(sluice, queue, [2])
-  expect(await unlockedPayloads(database, queue)).toEqual([2])
-})
-
-test('a poke finds what nothing has announced', async ({ database, queue }) => {
-  const quiet = createSluice({ connection: database.url, pollIntervalMs: 60_000 })
-  const subscription = quiet
-    .pipeline(queue)
-    .handle(() => undefined)
-    .subscribe()
-  await untilSessions(database, 'sluice listener', 1)
+  await steps.endNext()
+  await untilEmpty(database, queue)
+  // Without a notification.
   await database.sql(
-    `INSERT INTO sluice.message (queue, payload, due_at) VALUES ($1, '1', clock_timestamp() + interval '1 hour')`,
-    [queue],
+    `DO $$ BEGIN
+       ALTER TABLE sluice.message DISABLE TRIGGER message_wake;
+       PERFORM sluice.enqueue('${queue}', '2');
+       ALTER TABLE sluice.message ENABLE TRIGGER message_wake;
+     END $$`,
   )
-  // An UPDATE wakes nobody, as docs/sql.md says.
-  await database.sql('UPDATE sluice.message SET due_at = clock_timestamp() WHERE queue = $1', [queue])
-  await waitFor(
-    async () => {
-      subscription.poke()
-      return (await payloadsOf(database, queue)).length === 0
-    },
-    { what: 'the message' },
-  )
-  await quiet.stop()
+  subscription.poke()
+  const step = await steps.next()
+  expect(step.payload).toBe(2)
+  step.end()
 })
 
-test('events are those of the queue', async ({ sluice, queue }) => {
-  const subscription = sluice.pipeline(queue, { retry: { kind: 'fixed', delay: 0 }, maxAttempts: 2 }).handle(() => {
-    throw new Error('no')
-  })
-  const running = subscription.subscribe()
+test('events of a subscription are those of its queue, those of the Sluice are all', async ({ database, queue }) => {
+  const sluice = startTestSluice(database, { name: 'tester' })
+  const all = new EventLog(sluice.events)
   const other = sluice
     .pipeline(`${queue}.other`)
     .handle(() => undefined)
     .subscribe()
-  const seen: SluiceEvent[] = []
-  running.events.subscribe((event) => seen.push(event))
-  await put(sluice, `${queue}.other`, [1])
-  const [id] = await put(sluice, queue, [1])
-  await waitFor(() => seen.some((event) => event.kind === 'message.dead'), { what: 'the death' })
-
-  const told = seen.filter((event) => event.kind.startsWith('message.'))
-  expect(told).toEqual([
-    { kind: 'message.failed', queue, id, attempt: 1, error: 'Error: no', retryInMs: 0 },
-    { kind: 'message.dead', queue, id, attempt: 2, reason: 'failed 2 of 2 attempts' },
-  ])
-  expect(seen.every((event) => 'queue' in event && event.queue === queue)).toBe(true)
-  await other.stop()
-})
-
-test('stop closes every connection, in the middle of work too', async ({ database, queue }) => {
-  const sluice = createSluice({ connection: database.url })
-  await put(sluice, queue, [1, 2, 3])
-  const steps = new Steps()
-  sluice.pipeline(queue, { concurrency: 2, batchSize: 1 }).handle(steps.handle).subscribe()
-  sluice.deliveries(`${queue}.other`, { demand: 2 }).subscribe()
-  await steps.next()
-  await steps.next()
-
-  await sluice.stop({ timeoutMs: 0 })
-
-  for (const name of ['sluice', 'sluice control', 'sluice listener']) await untilSessions(database, name, 0)
-  expect(await unlockedPayloads(database, queue)).toEqual([1, 2, 3])
-  expect(await database.sql('SELECT FROM sluice.worker')).toEqual([])
-})
-
-test('a server that cannot be reached shows within the connect timeout', async () => {
-  const sluice = createSluice({ connection: 'postgres://nobody:secret@127.0.0.1:1/none', connectTimeoutMs: 300 })
-  const startedAt = performance.now()
-
-  const started = sluice.start()
-  await expect(started).rejects.toMatchObject({ code: 'UNREACHABLE' })
-  await expect(started).rejects.not.toThrow('secret')
-  await expect(
-    sluice
-      .pipeline('q')
-      .handle(() => undefined)
-      .subscribe().closed,
-  ).rejects.toMatchObject({
-    code: 'UNREACHABLE',
-  })
-
-  expect(performance.now() - startedAt).toBeLessThan(10_000)
-  await sluice.stop()
-})
-
-test('a database without the schema is refused with the command to run', async () => {
-  await using bare = await createTestDatabase({ migrated: false })
-  const sluice = createSluice({ connection: bare.url })
-  await expect(
-    sluice
-      .pipeline('q')
-      .handle(() => undefined)
-      .subscribe().closed,
-  ).rejects.toThrow('npx sluice migrate')
-  await sluice.migrate()
-  await sluice.start()
-  await sluice.stop()
-})
-
-test('P1, W23: pipelines resume by themselves when the server ends all their sessions, again and again', async ({
-  database,
-  sluice,
-  queue,
-}) => {
-  await database.sql('CREATE TABLE resumed (id bigint)')
-  const ids = await put(
-    sluice,
-    queue,
-    Array.from({ length: 300 }, (_, n) => n),
-  )
-  sluice
-    .pipeline(queue, { concurrency: 3, batchSize: 5 })
-    .handle(async (message, { tx }) => {
-      await tx.query('INSERT INTO resumed VALUES ($1)', [message.id])
-    })
+  const subscription = sluice
+    .pipeline(queue)
+    .handle(() => undefined)
     .subscribe()
-
-  for (let round = 1; round <= 5; round++) {
-    const seen = async () => (await database.sql('SELECT FROM resumed')).length
-    await waitFor(async () => (await seen()) >= Math.min(round * 40, 300), {
-      what: `round ${round}`,
-      timeoutMs: 20_000,
-    })
-    await database.sql(
-      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'sluice%' AND datname = current_database()`,
-    )
-  }
-  await untilEmpty(database, queue, 30_000)
-
-  const effects = await database.sql<{ id: string }>('SELECT id::text FROM resumed ORDER BY resumed.id')
-  expect(effects.map(({ id }) => id)).toEqual(ids)
+  const own = new EventLog(subscription.events)
+  await put(sluice, queue, [1])
+  await put(sluice, `${queue}.other`, [1])
+  await all.first('batch.committed', (event) => event.queue === `${queue}.other`)
+  await all.first('batch.committed', (event) => event.queue === queue)
+  await Promise.all([subscription.drain(), other.drain()])
+  expect(own.all.map(({ kind }) => kind)).toEqual([
+    'pipeline.started',
+    'batch.claimed',
+    'batch.committed',
+    'pipeline.stopped',
+  ])
+  expect(own.of('batch.claimed')).toEqual([
+    { kind: 'batch.claimed', queue, messages: 1, oldestDueMs: expect.any(Number) },
+  ])
+  expect(own.of('batch.committed')[0]?.durationMs).toBeGreaterThan(0)
+  expect(all.of('pipeline.started')).toHaveLength(2)
+  expect(all.of('worker.started')).toMatchObject([{ name: 'tester' }])
+  await sluice.stop()
+  expect(all.of('worker.stopped')).toMatchObject([{ name: 'tester' }])
 })
