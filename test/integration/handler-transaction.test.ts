@@ -121,7 +121,7 @@ describe('tx', () => {
     await put(sluice, queue, ['unused', 'used', 'unused', 'fails unused', 'fails used', 'used'])
     await expect.poll(() => payloadsOf(database, queue)).toEqual(['fails unused', 'fails used'])
     const savepoints = statements.flatMap(
-      (text) => /^[A-Z ]+ sluice_message$/gm.exec(text.replaceAll('; ', '\n')) ?? [],
+      ({ text }) => /^[A-Z ]+ sluice_message$/gm.exec(text.replaceAll('; ', '\n')) ?? [],
     )
     expect(savepoints).toEqual([
       'SAVEPOINT sluice_message',
