@@ -1,0 +1,111 @@
+import { expect } from 'vitest'
+import { createSluice } from '../../src/index.ts'
+import { createTestDatabase } from '../support/database.ts'
+import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
+import { untilSessions } from '../support/sessions.ts'
+import { put, test } from '../support/sluice.ts'
+import { Steps } from '../support/steps.ts'
+import { waitFor } from '../support/wait.ts'
+
+test('a stop keeps the siblings that were done, and leaves no trace of the one in hand', async ({
+  database,
+  sluice,
+  queue,
+}) => {
+  await put(sluice, queue, [1, 2])
+  const steps = new Steps()
+  const subscription = sluice.pipeline(queue).handle(steps.handle).subscribe()
+  await steps.endNext()
+  const { context } = await steps.next()
+  await context.tx.query('CREATE TABLE never_seen (x integer)')
+
+  await subscription.stop()
+  await subscription.stop()
+
+  expect(await payloadsOf(database, queue)).toEqual([2])
+  expect(await database.sql(`SELECT to_regclass('never_seen') AS table`)).toEqual([{ table: null }])
+})
+
+test('stop closes every connection, in the middle of work too', async ({ database, queue }) => {
+  const sluice = createSluice({ connection: database.url })
+  await put(sluice, queue, [1, 2, 3])
+  const steps = new Steps()
+  sluice.pipeline(queue, { concurrency: 2, batchSize: 1 }).handle(steps.handle).subscribe()
+  sluice.deliveries(`${queue}.other`, { demand: 2 }).subscribe()
+  await steps.next()
+  await steps.next()
+
+  await sluice.stop({ timeoutMs: 0 })
+
+  for (const name of ['sluice', 'sluice control', 'sluice listener']) await untilSessions(database, name, 0)
+  expect(await unlockedPayloads(database, queue)).toEqual([1, 2, 3])
+  expect(await database.sql('SELECT FROM sluice.worker')).toEqual([])
+})
+
+test('a server that cannot be reached shows within the connect timeout', async () => {
+  const sluice = createSluice({ connection: 'postgres://nobody:secret@127.0.0.1:1/none', connectTimeoutMs: 300 })
+  const startedAt = performance.now()
+
+  const started = sluice.start()
+  await expect(started).rejects.toMatchObject({ code: 'UNREACHABLE' })
+  await expect(started).rejects.not.toThrow('secret')
+  await expect(
+    sluice
+      .pipeline('q')
+      .handle(() => undefined)
+      .subscribe().closed,
+  ).rejects.toMatchObject({
+    code: 'UNREACHABLE',
+  })
+
+  expect(performance.now() - startedAt).toBeLessThan(10_000)
+  await sluice.stop()
+})
+
+test('a database without the schema is refused with the command to run', async () => {
+  await using bare = await createTestDatabase({ migrated: false })
+  const sluice = createSluice({ connection: bare.url })
+  await expect(
+    sluice
+      .pipeline('q')
+      .handle(() => undefined)
+      .subscribe().closed,
+  ).rejects.toThrow('npx sluice migrate')
+  await sluice.migrate()
+  await sluice.start()
+  await sluice.stop()
+})
+
+test('P1, W23: pipelines resume by themselves when the server ends all their sessions, again and again', async ({
+  database,
+  sluice,
+  queue,
+}) => {
+  await database.sql('CREATE TABLE resumed (id bigint)')
+  const ids = await put(
+    sluice,
+    queue,
+    Array.from({ length: 300 }, (_, n) => n),
+  )
+  sluice
+    .pipeline(queue, { concurrency: 3, batchSize: 5 })
+    .handle(async (message, { tx }) => {
+      await tx.query('INSERT INTO resumed VALUES ($1)', [message.id])
+    })
+    .subscribe()
+
+  for (let round = 1; round <= 5; round++) {
+    const seen = async () => (await database.sql('SELECT FROM resumed')).length
+    await waitFor(async () => (await seen()) >= Math.min(round * 40, 300), {
+      what: `round ${round}`,
+      timeoutMs: 20_000,
+    })
+    await database.sql(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'sluice%' AND datname = current_database()`,
+    )
+  }
+  await untilEmpty(database, queue, 30_000)
+
+  const effects = await database.sql<{ id: string }>('SELECT id::text FROM resumed ORDER BY resumed.id')
+  expect(effects.map(({ id }) => id)).toEqual(ids)
+})
