@@ -13,7 +13,7 @@ export type StartProducer = (work: Work) => Promise<Producer>
  * every subscriber has a producer and a demand of its own. Messages of one batch come one after another, each when
  * the one before is settled; batches run side by side.
  *
- * An error means that the pipeline cannot go on. It never completes by itself. Unsubscribing stops claiming and gives
+ * An error means that the pipeline cannot go on. It completes when the Sluice stops, not before. Unsubscribing stops claiming and gives
  * back what has not been emitted; deliveries already in hand may still be settled, until their time is up. Leaving a
  * `for await` loop gives back all that is not settled at once.
  */
@@ -30,7 +30,7 @@ export class Deliveries<Payload> extends Observable<Delivery<Payload>> implement
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Delivery<Payload>, void, undefined> {
     const arrived: Delivery<Payload>[] = []
-    let failure: { readonly error: unknown } | undefined
+    let end: { readonly error?: unknown } | undefined
     let changed = Promise.withResolvers<void>()
     const feed = new Feed<Payload>(this.#startProducer, {
       next: (delivery) => {
@@ -38,7 +38,11 @@ export class Deliveries<Payload> extends Observable<Delivery<Payload>> implement
         changed.resolve()
       },
       error: (error: unknown) => {
-        failure = { error }
+        end = { error }
+        changed.resolve()
+      },
+      complete: () => {
+        end = {}
         changed.resolve()
       },
     })
@@ -49,7 +53,8 @@ export class Deliveries<Payload> extends Observable<Delivery<Payload>> implement
           if (!next.signal.aborted) yield next
           continue
         }
-        if (failure !== undefined) throw failure.error
+        if (end !== undefined && 'error' in end) throw end.error
+        if (end !== undefined) return
         await changed.promise
         changed = Promise.withResolvers<void>()
       }
@@ -59,19 +64,26 @@ export class Deliveries<Payload> extends Observable<Delivery<Payload>> implement
   }
 }
 
+type Sink<Payload> = Pick<Subscriber<Delivery<Payload>>, 'next' | 'error' | 'complete'>
+
 /** One subscriber's producer. */
 class Feed<Payload> {
-  readonly #sink: Pick<Subscriber<Delivery<Payload>>, 'next' | 'error'>
+  readonly #sink: Sink<Payload>
   readonly #producer: Promise<Producer | undefined>
   #closed = false
 
-  constructor(startProducer: StartProducer, sink: Pick<Subscriber<Delivery<Payload>>, 'next' | 'error'>) {
+  constructor(startProducer: StartProducer, sink: Sink<Payload>) {
     this.#sink = sink
     this.#producer = startProducer({
       kind: 'each',
       handle: (message, context) => this.#deliver(message, context),
     }).then(
-      (producer) => producer,
+      (producer) => {
+        void producer.ended.then(() => {
+          if (!this.#closed) sink.complete()
+        })
+        return producer
+      },
       (error: unknown) => {
         if (!this.#closed) sink.error(error)
         return undefined

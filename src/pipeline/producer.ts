@@ -74,6 +74,11 @@ export class Producer implements Waiter {
     return this.#options.plan.queue
   }
 
+  /** Resolves when a producer that has been started has been drained or stopped. */
+  get ended(): Promise<unknown> {
+    return this.#running ?? Promise.resolve()
+  }
+
   start(): void {
     this.#options.scheduler.attach(this)
     this.#again = true

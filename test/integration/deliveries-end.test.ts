@@ -1,0 +1,71 @@
+import { expect } from 'vitest'
+import { unlockedPayloads } from '../support/rows.ts'
+import { put, startTestSluice, test } from '../support/sluice.ts'
+
+test('an Observable of deliveries completes when its Sluice stops', async ({ database, queue }) => {
+  const sluice = startTestSluice(database)
+  await put(sluice, queue, [1])
+  const told: string[] = []
+  const arrived = Promise.withResolvers<void>()
+  const completed = new Promise<void>((resolve) => {
+    sluice.deliveries(queue, { demand: 2 }).subscribe({
+      next: (delivery) => {
+        told.push(`${delivery.message.payload}`)
+        arrived.resolve()
+      },
+      complete: () => {
+        told.push('complete')
+        resolve()
+      },
+    })
+  })
+  await arrived.promise
+  await sluice.stop()
+  await completed
+  expect(told).toEqual(['1', 'complete'])
+  expect(await unlockedPayloads(database, queue)).toEqual([1])
+})
+
+test('a loop over deliveries ends when its Sluice stops', async ({ database, queue }) => {
+  const sluice = startTestSluice(database)
+  await put(sluice, queue, [1])
+  const handled: unknown[] = []
+  for await (const delivery of sluice.deliveries(queue, { demand: 1 })) {
+    handled.push(delivery.message.payload)
+    delivery.ack()
+    void sluice.stop()
+  }
+  expect(handled).toEqual([1])
+})
+
+test('a loop over deliveries that throws gives back what it had in hand', async ({ database, sluice, queue }) => {
+  await put(sluice, queue, [1, 2, 3])
+  const loop = async () => {
+    for await (const delivery of sluice.deliveries(queue, { demand: 2 })) {
+      throw new Error(`no ${delivery.message.payload}`)
+    }
+  }
+  await expect(loop()).rejects.toThrow('no 1')
+  expect(await unlockedPayloads(database, queue)).toEqual([1, 2, 3])
+})
+
+test('a loop over deliveries leaves out those whose time was up before it came to them', async ({
+  sluice,
+  queue,
+  log,
+}) => {
+  await put(sluice, queue, [1, 2])
+  const seen: unknown[] = []
+  for await (const delivery of sluice.deliveries(queue, {
+    demand: 2,
+    timeoutMs: 100,
+    retry: { kind: 'fixed', delay: 0 },
+  })) {
+    const { payload, attempt } = delivery.message
+    seen.push([payload, attempt])
+    if (seen.length === 1) await log.first('message.failed', ({ id }) => id !== delivery.message.id)
+    if (delivery.ack() && seen.length === 3) break
+  }
+  expect(seen[0]).toEqual([1, 1])
+  expect(seen).not.toContainEqual([2, 1])
+})
