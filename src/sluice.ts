@@ -9,7 +9,7 @@ import {
   ownTransaction,
 } from './enqueue/enqueue.ts'
 import type { EnqueueOptions } from './enqueue/options.ts'
-import { expected } from './errors.ts'
+import { expected, SluiceError } from './errors.ts'
 import { type MigrateResult, migrate } from './migrate.ts'
 import { BatchConnection } from './pipeline/batch-connection.ts'
 import type { Work } from './pipeline/batch-run.ts'
@@ -77,6 +77,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   readonly #worker: Worker
   readonly #subscriptions = new Set<PipelineSubscription>()
   readonly #producers = new Set<Producer>()
+  #stopped = false
 
   constructor(config: SluiceConfig) {
     for (const name of Object.keys(config.definitions ?? {})) checkQueueName(name, undefined)
@@ -167,6 +168,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   /** Drains all pipelines and closes all connections. @param options.timeoutMs of the drain. @default 30000 */
   async stop(options: { readonly timeoutMs?: number } = {}): Promise<void> {
     await Promise.all([...this.#subscriptions].map((subscription) => subscription.drain(options)))
+    this.#stopped = true
     await Promise.all([...this.#producers].map((producer) => producer.stop()))
     await this.#worker.stop()
     if (!this.#pool.ended) await this.#pool.end()
@@ -178,13 +180,15 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   async #createProducer(plan: PipelinePlan, work: Work, onSettled?: Consumption['onSettled']): Promise<Producer> {
-    await this.#worker.start()
+    if (!this.#stopped) await this.#worker.start()
+    if (this.#stopped) throw new SluiceError('STOPPED', 'The Sluice has been stopped. Make another one')
     const definition = this.#config.definitions?.[plan.queue]
-    const producer = createConsumer(this.#worker.runtime, {
+    const producer: Producer = createConsumer(this.#worker.runtime, {
       plan,
       definition,
       work: this.#withEnqueue(work),
       onSettled,
+      onEnded: () => this.#producers.delete(producer),
     })
     this.#producers.add(producer)
     return producer

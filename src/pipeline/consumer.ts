@@ -30,6 +30,7 @@ export interface Consumption {
   readonly work: Work
   /** Hears of every message that a committed batch has settled. */
   readonly onSettled?: ((settled: readonly SettledMessage[]) => void) | undefined
+  readonly onEnded?: (() => void) | undefined
 }
 
 /** Makes the producer that feeds the work with the batches of a queue, in transactional mode. */
@@ -37,6 +38,7 @@ export function createConsumer(runtime: Runtime, consumption: Consumption): Prod
   return new Producer({
     ...runtime,
     plan: consumption.plan,
+    onEnded: consumption.onEnded,
     consume: (batch) => new TransactionalBatch(runtime, consumption, batch),
   })
 }

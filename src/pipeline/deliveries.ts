@@ -1,5 +1,5 @@
 import { Observable, type Subscriber } from 'rxjs'
-import { SluiceError } from '../errors.ts'
+import { isSluiceError, SluiceError } from '../errors.ts'
 import type { Message, Outcome } from '../message.ts'
 import type { RunContext, Work } from './batch-run.ts'
 import { Delivery, type Settled } from './delivery.ts'
@@ -85,7 +85,9 @@ class Feed<Payload> {
         return producer
       },
       (error: unknown) => {
-        if (!this.#closed) sink.error(error)
+        if (this.#closed) return undefined
+        if (isSluiceError(error, 'STOPPED')) sink.complete()
+        else sink.error(error)
         return undefined
       },
     )

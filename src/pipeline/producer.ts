@@ -25,6 +25,7 @@ export interface ProducerOptions {
   readonly scheduler: Scheduler
   readonly serverVersion: () => number
   readonly report: Report
+  readonly onEnded?: (() => void) | undefined
   /** Takes a claimed batch over. Demand is the batches that have not ended: no row is claimed without one to spare. */
   readonly consume: (batch: ClaimedBatch) => ConsumedBatch
 }
@@ -83,12 +84,16 @@ export class Producer implements Waiter {
     this.#options.scheduler.attach(this)
     this.#again = true
     const slots = Array.from({ length: this.#options.plan.concurrency }, (_, at) => this.#slot(at === 0))
-    this.#running = Promise.all(slots)
+    this.#running = Promise.all(slots).finally(this.#options.onEnded)
   }
 
   /** Claims and handles what is due, batch after batch, until a look finds nothing. For tests: instead of `start`. */
   async runOnce(): Promise<void> {
-    while (await this.#session());
+    try {
+      while (await this.#session());
+    } finally {
+      this.#options.onEnded?.()
+    }
   }
 
   /**

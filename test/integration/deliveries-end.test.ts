@@ -26,6 +26,26 @@ test('an Observable of deliveries completes when its Sluice stops', async ({ dat
   expect(await unlockedPayloads(database, queue)).toEqual([1])
 })
 
+test('an Observable of deliveries completes when its Sluice stops while it starts, and when it has stopped', async ({
+  database,
+  queue,
+}) => {
+  const sluice = startTestSluice(database)
+  const completed = () =>
+    new Promise<string>((resolve) => {
+      sluice.deliveries(queue, { demand: 1 }).subscribe({ complete: () => resolve('complete'), error: resolve })
+    })
+  const starting = completed()
+  await sluice.stop()
+  expect(await starting).toBe('complete')
+  expect(await completed()).toBe('complete')
+  const subscription = sluice
+    .pipeline(queue)
+    .handle(() => undefined)
+    .subscribe()
+  await expect(subscription.closed).rejects.toMatchObject({ code: 'STOPPED' })
+})
+
 test('a loop over deliveries ends when its Sluice stops', async ({ database, queue }) => {
   const sluice = startTestSluice(database)
   await put(sluice, queue, [1])
