@@ -103,7 +103,8 @@ export class Floors {
   }
 
   /** Notes where the live rows of slots begin; see {@link SlotFloor}. */
-  observed(claim: OrderedClaim): void {
+  observed(claim: Pick<OrderedClaim, 'firstLive' | 'snapshot'>): void {
+    if (claim.snapshot === undefined) return
     for (const [slot, firstLive] of claim.firstLive) {
       const floor = slot === WHOLE_QUEUE_SLOT ? this.#wholeQueue : this.#slots.get(slot)
       floor?.observed(firstLive, claim.snapshot)

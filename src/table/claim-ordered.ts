@@ -1,5 +1,5 @@
 import { CLAIM_RESULT, CLAIMED_COLUMNS, type Claim, toClaim } from './claim.ts'
-import { type Execute, numberOf, type Statement, statement } from './statement.ts'
+import { type Execute, numberOf, type Statement, statement, textOf } from './statement.ts'
 
 /** The slot that stands for all messages without a key, in a pipeline that orders the whole queue. */
 export const WHOLE_QUEUE_SLOT = 256
@@ -16,8 +16,9 @@ export interface OrderedClaim extends Claim {
   /**
    * The oldest transaction id still running then, and the claim's own, which is higher than any given out before. (Not
    * the snapshot's xmax: that is only one more than the last to end, and a running transaction can be above it.)
+   * Undefined if the transaction had its id already: then that says nothing of what ran when the claim looked.
    */
-  readonly snapshot: { readonly xmin: bigint; readonly xid: bigint }
+  readonly snapshot: { readonly xmin: bigint; readonly xid: bigint } | undefined
 }
 
 /**
@@ -71,8 +72,9 @@ async function claimBy(
   for (const row of rows) {
     if (row.id !== null) firstLive.set(numberOf(row, 'locked_slot'), String(row.first_live))
   }
-  const { xmin, xid } = rows[0] ?? {}
-  return { ...toClaim(rows), firstLive, snapshot: { xmin: BigInt(String(xmin)), xid: BigInt(String(xid)) } }
+  const fresh = rows.find((row) => row.xid !== null)
+  const snapshot = fresh && { xmin: BigInt(textOf(fresh, 'xmin')), xid: BigInt(textOf(fresh, 'xid')) }
+  return { ...toClaim(rows), firstLive, snapshot }
 }
 
 function orderedClaim(name: string, inSlot: (slot: string, id: string) => string, order: string): Statement {
@@ -83,14 +85,15 @@ WITH clock AS MATERIALIZED (
   SELECT c.now, (extract(epoch FROM c.now) * 1000000)::bigint AS now_us
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 ), claimed AS MATERIALIZED (
-  SELECT lane.slot AS locked_slot, lane.first_live, m.*
+  SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, m.*
   FROM (
-    SELECT floor.slot, (
+    SELECT start.fresh, floor.slot, (
       SELECT m.id FROM sluice.message m
       WHERE m.queue = $1::text AND ${inSlot('floor.slot', 'floor.id')}
       ORDER BY ${order} LIMIT 1
     ) AS first_live
-    FROM unnest($2::smallint[], $3::bigint[]) AS floor (slot, id)
+    FROM (SELECT pg_current_xact_id_if_assigned() IS NULL AS fresh OFFSET 0) start
+    CROSS JOIN unnest($2::smallint[], $3::bigint[]) AS floor (slot, id)
     OFFSET 0 -- a fence: pulled up, the subselect would run again for every message
   ) lane
   CROSS JOIN LATERAL (
@@ -111,7 +114,7 @@ WITH clock AS MATERIALIZED (
   LIMIT $4::integer
 )${CLAIM_RESULT}, c.locked_slot, c.first_live::text AS first_live,
        pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
-       CASE WHEN c.id IS NOT NULL THEN pg_current_xact_id()::text ELSE '0' END AS xid
+       CASE WHEN c.fresh THEN pg_current_xact_id()::text END AS xid
 FROM clock LEFT JOIN claimed c ON true`,
   )
 }

@@ -52,8 +52,7 @@ describe('the order of a key survives', () => {
     expect(await look()).toEqual([late, early])
   })
 
-  // `fails`: known, and not yet mended. Take it away with the bug.
-  test.fails('the same, where the claim is not the first in its transaction to lock', async ({
+  test('the same, where the claim is not the first in its transaction to lock', async ({
     queue,
     begin,
     keys,
