@@ -216,7 +216,10 @@ export class Producer implements Waiter {
       const written = batch.write()
       const committed = connection.commit()
       if (!this.#draining) next = this.#send(connection)
-      await Promise.all([written, committed])
+      // The settlement's error first: it is why COMMIT did not commit, and may be read later.
+      for (const sent of await Promise.allSettled([written, committed])) {
+        if (sent.status === 'rejected') throw sent.reason
+      }
     } catch (error) {
       if (next !== undefined) this.#looking -= 1
       await connection.abandon()
