@@ -13,6 +13,7 @@ export class BatchConnection {
   readonly client: pg.PoolClient
   readonly execute: Execute
   readonly #ending = new AbortController()
+  #confined = false
   #lost: Error | undefined
 
   constructor(client: pg.PoolClient) {
@@ -60,11 +61,21 @@ export class BatchConnection {
    * can. A shorter limit on idle transactions, which a database may have for its own reasons, would end every batch
    * whose handlers wait for something else, so that is set as well; for the transaction only, because behind a
    * pooler the session belongs to others too. A failure shows in the statement that follows.
+   *
+   * Until a handler comes, the planner may neither sort nor build bitmaps: with stale statistics it would read and sort
+   * the backlog of a slot, which the index has in order.
    */
   begin(limit?: { readonly ms: number; readonly serverVersion: number }): void {
-    this.client
-      .query(`BEGIN ISOLATION LEVEL READ COMMITTED${limit === undefined ? '' : bounds(limit)}`)
-      .catch(() => undefined)
+    this.#confined = limit !== undefined
+    const settings = limit === undefined ? '' : `${bounds(limit)}; ${CLAIM_SETTINGS}`
+    this.client.query(`BEGIN ISOLATION LEVEL READ COMMITTED${settings}`).catch(() => undefined)
+  }
+
+  /** Sends SAVEPOINT for a handler's statements; the first of a batch gives the planner back its freedom. */
+  savepoint(name: string): void {
+    const settings = this.#confined ? `${HANDLER_SETTINGS}; ` : ''
+    this.#confined = false
+    this.client.query(`${settings}SAVEPOINT ${name}`).catch(() => undefined)
   }
 
   /**
@@ -120,6 +131,10 @@ export class BatchConnection {
     this.#ending.abort(new SluiceError('UNREACHABLE', what, { cause: error }))
   }
 }
+
+/** What the planner must keep to while a batch is claimed. */
+export const CLAIM_SETTINGS = 'SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off'
+const HANDLER_SETTINGS = 'SET LOCAL enable_sort = DEFAULT; SET LOCAL enable_bitmapscan = DEFAULT'
 
 function bounds({ ms, serverVersion }: { readonly ms: number; readonly serverVersion: number }): string {
   const idle = `; SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(ms)}`

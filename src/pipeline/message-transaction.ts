@@ -156,7 +156,7 @@ export class MessageTransaction implements HandlerTransaction {
     }
     if (this.#savepoint) return
     this.#savepoint = true
-    this.#connection.client.query(`SAVEPOINT ${SAVEPOINT}`).catch(() => undefined)
+    this.#connection.savepoint(SAVEPOINT)
   }
 }
 

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { CLAIM_SETTINGS } from '../../src/pipeline/batch-connection.ts'
 import type { Execute, Statement } from '../../src/table/statement.ts'
 
 /** A statement as a function of src/table sends it. */
@@ -39,7 +40,7 @@ export interface Explained {
   readonly buffers: number
 }
 
-/** Executes a statement in a transaction that is rolled back, by a plan for these parameters or for any. */
+/** Executes a statement as a batch does, in a transaction that is rolled back, by a plan for these parameters or for any. */
 export async function explain(
   client: pg.ClientBase,
   { statement, params }: Recorded,
@@ -47,7 +48,7 @@ export async function explain(
 ): Promise<Explained> {
   await client.query(`PREPARE explained AS ${statement.text}`)
   try {
-    await client.query(`BEGIN; SET LOCAL plan_cache_mode = ${mode}`)
+    await client.query(`BEGIN; ${CLAIM_SETTINGS}; SET LOCAL plan_cache_mode = ${mode}`)
     const text = `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE explained (${params.map(literal).join(', ')})`
     const { rows } = await client.query<{ 'QUERY PLAN': readonly [{ readonly Plan: PlanNode }] }>(text)
     const plan = rows[0]!['QUERY PLAN'][0].Plan
