@@ -15,14 +15,14 @@ const sluice = createSluice(setup.sluice)
 process.on('message', (order: WorkerOrders) => void orders.emit(order))
 process.on('disconnect', () => process.exit())
 sluice.events.subscribe((event) => {
-  tell({ kind: 'event', event: event.kind })
+  void tell({ kind: 'event', event: event.kind })
 })
 orders.once('stop', stop)
 
 const handle: Handler<WorkerPayload> = async ({ id, payload }, { tx, attempt, signal }) => {
-  const go = payload.wait ? once(orders, 'go', { signal }) : undefined
-  tell({ kind: 'handling', id, attempt })
   await tx.query('INSERT INTO effect (message_id, worker) VALUES ($1, $2)', [id, setup.sluice.name])
+  const go = payload.wait ? once(orders, 'go', { signal }) : undefined
+  await tell({ kind: 'handling', id, attempt })
   if (payload.kill) process.kill(process.pid, 'SIGKILL')
   await go
   if (payload.ms !== undefined) await sleep(payload.ms)
@@ -40,6 +40,7 @@ async function stop(): Promise<void> {
   process.disconnect()
 }
 
-function tell(news: WorkerNews): void {
-  if (process.connected) process.send?.(news)
+/** Resolves when the news is on its way: then the process may be killed. */
+async function tell(news: WorkerNews): Promise<void> {
+  if (process.connected) await new Promise((sent) => process.send?.(news, sent))
 }
