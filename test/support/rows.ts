@@ -26,9 +26,3 @@ export async function untilEmpty(database: TestDatabase, queue: string, timeoutM
     timeoutMs,
   })
 }
-
-/** The database's clock. */
-export async function databaseNow(database: TestDatabase): Promise<Date> {
-  const [row] = await database.sql<{ now: Date }>('SELECT clock_timestamp() AS now')
-  return row!.now
-}
