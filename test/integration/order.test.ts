@@ -52,16 +52,18 @@ describe('messages with an ordering key', () => {
   test('wait for one that is snoozed, in whichever batch they come', async ({ database, sluice, queue, log }) => {
     const steps = new Steps()
     sluice.pipeline(queue, { concurrency: 2 }).handle(steps.handle).subscribe()
+    await put(sluice, queue, ['b'], B)
+    await steps.endNext()
     await put(sluice, queue, [1, 2], A)
-    await steps.endNext(snooze({ after: 300 }))
+    await steps.endNext(snooze({ after: 600 }))
     await log.first('batch.committed', ({ snoozed }) => snoozed === 1)
     await put(sluice, queue, [3], A)
     await put(sluice, queue, ['b'], B)
     await steps.endNext()
     for (let n = 1; n <= 3; n++) await steps.endNext()
     await untilEmpty(database, queue)
-    expect(steps.payloads).toEqual([1, 'b', 1, 2, 3])
-    expect(steps.taken.map(({ context }) => context.attempt)).toEqual([1, 1, 1, 1, 1])
+    expect(steps.payloads).toEqual(['b', 1, 'b', 1, 2, 3])
+    expect(new Set(steps.taken.map(({ context }) => context.attempt))).toEqual(new Set([1]))
   })
 
   test('wait for a failed one even if a batch with another key of their slot is slow to be claimed', async ({
