@@ -96,7 +96,7 @@ CREATE UNLOGGED TABLE sluice.batch (
 
 -- Evidence against messages: one row per message and batch that a worker process left without settling it, because it
 -- vanished (a worker that comes back after a lost connection takes these away again), or because it hung until the
--- server ended the transaction. alone: no other message was in that batch, so this one is to blame.
+-- server ended the transaction. alone: the process had no other message in hand, so this one is to blame.
 CREATE TABLE sluice.crash (
   queue      text        NOT NULL,
   message_id bigint      NOT NULL,

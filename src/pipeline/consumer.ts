@@ -52,6 +52,7 @@ class TransactionalBatch implements ConsumedBatch {
   readonly #startedAt = performance.now()
   /** The record of all its messages, or of the one that runs alone. */
   #record: BegunBatch | undefined
+  #entered = false
   #run: BatchRun | undefined
 
   constructor(runtime: Runtime, consumption: Consumption, batch: ClaimedBatch) {
@@ -76,7 +77,12 @@ class TransactionalBatch implements ConsumedBatch {
     const { rows, nowUs } = this.#batch.look
     const oldestDueMs = (nowUs - Math.min(...rows.map((row) => row.dueUs))) / 1_000
     this.#runtime.report({ kind: 'batch.claimed', queue: plan.queue, messages: rows.length, oldestDueMs })
+    await this.#enter(false)
     const crashes = await this.#begin(rows)
+    if (this.#isLastChance(crashes)) {
+      this.#leave()
+      await this.#enter(true)
+    }
     this.#run = new BatchRun({
       ...this.#consumption,
       crashes,
@@ -95,7 +101,7 @@ class TransactionalBatch implements ConsumedBatch {
   }
 
   committed(): void {
-    this.#end()
+    this.#leave()
     this.#settlement.reportAll()
     this.#consumption.onSettled?.(this.#settlement.settled)
     const durationMs = performance.now() - this.#startedAt
@@ -110,7 +116,24 @@ class TransactionalBatch implements ConsumedBatch {
       // Without the control connection there is no evidence this time; the message comes again all the same.
       await this.#runtime.inHand.hung(this.#record.id, this.#consumption.plan.queue, ids).catch(() => undefined)
     }
+    this.#leave()
+  }
+
+  /** Whether the next death with one of these in hand may be its last. */
+  #isLastChance(crashes: Crashes): boolean {
+    const fewest = Math.max(1, this.#runtime.crashLimit - 1)
+    return [...crashes.values()].some((evidence) => evidence.crashes >= fewest)
+  }
+
+  async #enter(alone: boolean): Promise<void> {
+    await this.#runtime.inHand.isolation.enter(alone, this.#batch.signal)
+    this.#entered = true
+  }
+
+  #leave(): void {
     this.#end()
+    if (this.#entered) this.#runtime.inHand.isolation.leave()
+    this.#entered = false
   }
 
   async #begin(rows: readonly ClaimedRow[]): Promise<Crashes> {

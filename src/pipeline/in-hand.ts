@@ -1,5 +1,6 @@
 import type { Control } from '../connection/control.ts'
 import { type BatchRecord, type CrashCount, recordBatches, recordHung } from '../table/worker.ts'
+import { Isolation } from './isolation.ts'
 
 /** The evidence against the messages of a batch, by id. Most are not in it. */
 export type Crashes = ReadonlyMap<string, CrashCount>
@@ -13,6 +14,8 @@ const NONE: Crashes = new Map()
  * statement per batch, without WAL and without waiting for the disk.
  */
 export class InHand {
+  /** Who may have something in hand at the same time. */
+  readonly isolation = new Isolation()
   readonly #control: Pick<Control, 'execute'>
   readonly #workerId: () => number
   readonly #beforeRecord: () => Promise<void>
@@ -60,7 +63,9 @@ export class InHand {
 
   /** Writes evidence against messages of a batch in hand: their handler hung until the server ended the transaction. */
   async hung(id: number, queue: string, messageIds: readonly string[]): Promise<void> {
-    await recordHung(this.#control.execute, this.#workerId(), id, queue, messageIds)
+    // The handlers of one batch run one after another; those of another batch may have held the process as well.
+    const alone = this.#active.size === 1 && messageIds.length === 1
+    await recordHung(this.#control.execute, this.#workerId(), id, queue, messageIds, alone)
   }
 
   /** The batch is settled or given back. Written with the next batch, or soon. */

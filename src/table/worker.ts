@@ -52,7 +52,7 @@ export interface CrashCount {
   readonly messageId: string
   /** How many batches were lost with this message in hand. */
   readonly crashes: number
-  /** One of them had no other message in it. Without that, a sibling may be to blame for all of them. */
+  /** Once it was all that the process had in hand. Without that, others may be to blame every time. */
   readonly alone: boolean
 }
 
@@ -90,8 +90,9 @@ export async function recordHung(
   batchId: number,
   queue: string,
   messageIds: readonly string[],
+  alone: boolean,
 ): Promise<void> {
-  await execute(RECORD_HUNG, [workerId, batchId, queue, messageIds])
+  await execute(RECORD_HUNG, [workerId, batchId, queue, messageIds, alone])
 }
 
 /** A worker found dead, and how many messages it had in hand. */
@@ -194,7 +195,7 @@ const RECORD_HUNG = statement(
   'batch_hung',
   `
 INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
-SELECT $3::text, hung.id, w.id, $2::bigint, 'hung', w.name, cardinality($4::bigint[]) = 1
+SELECT $3::text, hung.id, w.id, $2::bigint, 'hung', w.name, $5::boolean
 FROM sluice.worker w CROSS JOIN unnest($4::bigint[]) AS hung (id)
 WHERE w.id = $1::integer
 ON CONFLICT DO NOTHING`,
@@ -217,7 +218,7 @@ WITH dead AS (
   RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts
 ), in_hand AS (
   SELECT dead.id AS worker_id, dead.name, batch.id AS batch_id, batch.queue, m.id, m.attempt,
-         cardinality(batch.message_ids) = 1 AS alone
+         count(*) OVER (PARTITION BY dead.id) = 1 AS alone
   FROM dead
   JOIN batch ON batch.worker_id = dead.id
   CROSS JOIN LATERAL unnest(batch.message_ids, batch.attempts) AS m (id, attempt)

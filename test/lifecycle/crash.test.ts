@@ -95,6 +95,26 @@ describe('a worker process that dies', () => {
     expect((await effectsOf(database, ids)).map(({ id }) => id)).toEqual(ids.filter((id) => !killers.includes(id)))
   })
 
+  test('P2, P4: what the other slots of the process have in hand does not die', { timeout: 60_000 }, async ({
+    database,
+    queue,
+  }) => {
+    const ids = await enqueue(database, queue, [
+      { ms: 1_000 },
+      { ms: 1_000 },
+      { kill: true },
+      { ms: 1_000 },
+      { ms: 1_000 },
+    ])
+    const options = { concurrency: 5, batchSize: 1 }
+    for (let deaths = 0; deaths < 3; deaths++) await (await WorkerProcess.start(database, queue, options)).ended
+    await WorkerProcess.start(database, queue, options)
+    await untilEmpty(database, queue)
+    const innocent = ids.filter((id) => id !== ids[2])
+    expect(await deadLetters(database, queue)).toMatchObject([{ id: ids[2], attempt: 3 }])
+    expect((await effectsOf(database, ids)).map(({ id }) => id)).toEqual(innocent)
+  })
+
   test('P4: with a crash limit of one the siblings of the batch do not die', async ({ database, queue }) => {
     const ids = await enqueue(database, queue, [{}, { kill: true }, {}])
     const options = { batchSize: 10, crashLimit: 1 }

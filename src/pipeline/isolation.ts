@@ -1,0 +1,58 @@
+/**
+ * Lets the batches of a process run side by side, or one of them on its own. If a process dies with two messages in
+ * hand, nobody can tell which of them has killed it: a message whose next death would be its last runs on its own, so
+ * that this death, if it comes, condemns the right one. First come, first served: who wants to be alone waits for those
+ * inside, and those who come later wait for that one.
+ */
+export class Isolation {
+  #waiting: readonly Waiting[] = []
+  #inside = 0
+  #alone = false
+
+  /** Resolves when it may run; rejects with the signal's reason if that aborts before. */
+  async enter(alone: boolean, signal: AbortSignal): Promise<void> {
+    if (this.#waiting.length === 0 && this.#admits(alone)) return this.#admit(alone)
+    const turn = Promise.withResolvers<void>()
+    const waiting = { alone, admit: turn.resolve }
+    this.#waiting = [...this.#waiting, waiting]
+    const giveUp = () => {
+      turn.reject(signal.reason)
+      this.#waiting = this.#waiting.filter((other) => other !== waiting)
+      this.#admitNext()
+    }
+    signal.addEventListener('abort', giveUp)
+    try {
+      await turn.promise
+    } finally {
+      signal.removeEventListener('abort', giveUp)
+    }
+  }
+
+  /** It has ended: once for every time that it has entered. */
+  leave(): void {
+    this.#inside -= 1
+    this.#admitNext()
+  }
+
+  #admitNext(): void {
+    for (let [next] = this.#waiting; next !== undefined && this.#admits(next.alone); [next] = this.#waiting) {
+      this.#waiting = this.#waiting.slice(1)
+      this.#admit(next.alone)
+      next.admit()
+    }
+  }
+
+  #admits(alone: boolean): boolean {
+    return this.#inside === 0 || !(alone || this.#alone)
+  }
+
+  #admit(alone: boolean): void {
+    this.#inside += 1
+    this.#alone = alone
+  }
+}
+
+interface Waiting {
+  readonly alone: boolean
+  readonly admit: () => void
+}
