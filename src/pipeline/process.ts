@@ -79,6 +79,8 @@ async function handleOne<Payload>(
 ): Promise<Processed<Payload>> {
   const { message } = delivery
   try {
+    // It may have waited so long for its turn that its time is up, and its message somebody else's.
+    delivery.signal.throwIfAborted()
     const outcome = toOutcome(await handle(message, { tx: delivery.tx, signal: delivery.signal }))
     if (!delivery.settle(outcome)) delivery.signal.throwIfAborted()
     return { message, outcome }

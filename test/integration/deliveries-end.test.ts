@@ -1,4 +1,6 @@
+import { lastValueFrom, take, toArray } from 'rxjs'
 import { expect } from 'vitest'
+import { process } from '../../src/pipeline/process.ts'
 import { unlockedPayloads } from '../support/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 
@@ -88,4 +90,25 @@ test('a loop over deliveries leaves out those whose time was up before it came t
   }
   expect(seen[0]).toEqual([1, 1])
   expect(seen).not.toContainEqual([2, 1])
+})
+
+test('process() does not begin with deliveries whose time was up before their turn', async ({ sluice, queue, log }) => {
+  const [, second] = await put(sluice, queue, [1, 2])
+  const handled: unknown[] = []
+  const results = sluice.deliveries(queue, { demand: 2, timeoutMs: 100, retry: { kind: 'fixed', delay: '1h' } }).pipe(
+    process(
+      async ({ payload }) => {
+        handled.push(payload)
+        await log.first('message.failed', ({ id }) => id === second)
+      },
+      { concurrency: 1 },
+    ),
+    take(2),
+    toArray(),
+  )
+  expect(await lastValueFrom(results)).toMatchObject([
+    { message: { payload: 1 }, error: { code: 'HANDLER_TIMEOUT' } },
+    { message: { payload: 2 }, error: { code: 'HANDLER_TIMEOUT' } },
+  ])
+  expect(handled).toEqual([1])
 })
