@@ -80,7 +80,10 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   #stopped = false
 
   constructor(config: SluiceConfig) {
-    for (const name of Object.keys(config.definitions ?? {})) checkQueueName(name, undefined)
+    for (const [name, definition] of Object.entries(config.definitions ?? {})) {
+      checkQueueName(name, undefined)
+      checkKeys(`queues.${name}`, definition, ['schema'])
+    }
     this.#config = config
     this.events = this.#telemetry.events
     this.#pool = createBatchPool(config)

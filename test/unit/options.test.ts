@@ -175,3 +175,14 @@ describe('the options of createSluice', () => {
     expect(refusalOf(() => sluice.deliveries('toString' as 'mails', { demand: 1 }))).toMatch(/^QUEUE_UNKNOWN/)
   })
 })
+
+describe('the definition of a queue', () => {
+  test.each([
+    ['a misspelt schema', { shema: {} }, 'shema'],
+    ['a schema without its key', { '~standard': {} }, '~standard'],
+  ])('refuses %s, which would switch validation off', (_, definition, key) => {
+    const create = () =>
+      createSluice({ connection: 'postgres://localhost/db', queues: { emails: definition as never } })
+    expect(create).toThrow(`queues.emails: expected only the options schema, received "${key}"`)
+  })
+})
