@@ -15,6 +15,7 @@ export class BatchConnection {
   readonly #ending = new AbortController()
   #confined = false
   #lost: Error | undefined
+  #abandoned = false
 
   constructor(client: pg.PoolClient) {
     this.client = client
@@ -102,25 +103,21 @@ export class BatchConnection {
 
   /**
    * Rolls back what is open, behind all that has been sent, so that the rows are free when it resolves: closing the
-   * connection would free them at some later time. Waits no longer than a statement that hangs deserves.
+   * connection, which {@link release} does then, would free them at some later time. Waits no longer than a statement
+   * that hangs deserves.
    */
   async abandon(): Promise<void> {
+    this.#abandoned = true
     if (this.#lost !== undefined) return
     const late = new AbortController()
-    const answered = await Promise.race([
-      this.rollback().then(
-        () => true,
-        () => true,
-      ),
-      pause(ABANDON_MS, late.signal).then(() => false),
-    ])
+    const rolledBack = this.rollback().catch(() => undefined)
+    await Promise.race([rolledBack, pause(ABANDON_MS, late.signal)])
     late.abort()
-    if (!answered) this.#lost ??= new Error(`ROLLBACK was not answered within ${ABANDON_MS} ms`)
   }
 
   /** Gives the connection back to the pool, or, if in doubt about it, closes it: its locks go with it. */
   release(): void {
-    const clean = this.#lost === undefined && this.client.getTransactionStatus() === 'I'
+    const clean = this.#lost === undefined && !this.#abandoned && this.client.getTransactionStatus() === 'I'
     this.client.off('error', this.#onError)
     this.client.release(!clean)
   }

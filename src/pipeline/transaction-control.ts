@@ -14,11 +14,11 @@ export function transactionControlIn(sql: string): string | undefined {
 }
 
 /** Cheap, and true of every text that holds control: most texts end here. */
-const SUSPICIOUS = /\b(?:begin|start|commit|end|rollback|abort|prepare|discard)\b|\bsluice_message\b/i
+const SUSPICIOUS = /\b(?:begin|start|commit|end|rollback|abort|prepare|discard|deallocate)\b|\bsluice_message\b/i
 
-/** Of the first words of a statement. */
+/** Of the first words of a statement. DEALLOCATE ALL takes the statements away that settle the batch. */
 const CONTROL =
-  /^(?:begin|commit|end|abort|start transaction|prepare transaction|discard all|rollback(?! (?:work |transaction )?to )|(?:savepoint|release|rollback)(?: \S+)* "?sluice_message"?)(?= |$)/
+  /^(?:begin|commit|end|abort|start transaction|prepare transaction|discard all|deallocate (?:prepare )?all|rollback(?! (?:work |transaction )?to )|(?:savepoint|release|rollback)(?: \S+)* "?sluice_message"?)(?= |$)/
 
 /** No control has more words that matter. */
 const WORDS = 5

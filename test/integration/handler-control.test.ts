@@ -31,6 +31,7 @@ const ATTEMPTS: Readonly<Record<string, (tx: HandlerTransaction) => unknown>> = 
   ABORT: (tx) => tx.query('ABORT'),
   'PREPARE TRANSACTION': (tx) => tx.query(`PREPARE TRANSACTION 'mine'`),
   'DISCARD ALL': (tx) => tx.query('DISCARD ALL'),
+  'DEALLOCATE ALL': (tx) => tx.query('deallocate prepare all'),
   'a block of code': (tx) => tx.query('DO $$ BEGIN COMMIT; END $$'),
   'our savepoint': (tx) => tx.query('RELEASE SAVEPOINT sluice_message'),
   'our savepoint, quoted': (tx) => tx.query('ROLLBACK TO SAVEPOINT "sluice_message"'),
