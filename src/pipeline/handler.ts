@@ -18,7 +18,10 @@ export type EnqueueInTransaction<Definitions extends QueueDefinitions | undefine
 export interface HandlerContext<Definitions extends QueueDefinitions | undefined = undefined> {
   /** The batch's transaction, for this handler. */
   readonly tx: HandlerTransaction
-  /** Aborts when the handler has taken too long, or the pipeline is told to stop. Its `reason` is a SluiceError. */
+  /**
+   * Aborts when the handler has taken too long, the pipeline is told to stop, or the batch's connection is lost. Its
+   * `reason` is a SluiceError.
+   */
   readonly signal: AbortSignal
   /** Which try this is, from 1. */
   readonly attempt: number

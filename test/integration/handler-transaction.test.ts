@@ -253,7 +253,7 @@ describe('tx', () => {
     })
   })
 
-  test('keeps nothing of a message whose effects are followed by a failure, and enqueues nothing', async ({
+  test('C28: keeps nothing of a message whose effects are followed by a failure, and enqueues nothing', async ({
     database,
     sluice,
     queue,
