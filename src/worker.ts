@@ -4,6 +4,7 @@ import type { SluiceConfig } from './config.ts'
 import { Control } from './connection/control.ts'
 import { Reaper } from './maintenance/reaper.ts'
 import type { Runtime } from './pipeline/consumer.ts'
+import { Gate } from './pipeline/gate.ts'
 import { InHand } from './pipeline/in-hand.ts'
 import { checkSchema, readServerVersion } from './table/schema.ts'
 import type { Execute } from './table/statement.ts'
@@ -52,7 +53,8 @@ export class Worker {
     const inHand = new InHand(control, workerId, () => this.#reaper.runIfStale())
     control.onUp(async () => scheduler.wake('reconnect'))
     const serverVersion = () => this.#serverVersion
-    this.runtime = { pool, control, scheduler, inHand, crashLimit, report, serverVersion }
+    const gate = new Gate(LOOKS_AT_A_TIME)
+    this.runtime = { pool, control, scheduler, inHand, crashLimit, report, serverVersion, gate }
   }
 
   /**
@@ -98,6 +100,9 @@ export class Worker {
     await registerWorker(execute, this.#id, identity, this.#scheduler.queues)
   }
 }
+
+/** How many queues may be looked at side by side before any has shown messages. */
+const LOOKS_AT_A_TIME = 8
 
 /** The connections of batches, opened when needed and closed after ten idle seconds. */
 export function createBatchPool(config: SluiceConfig): pg.Pool {

@@ -7,6 +7,7 @@ import type { Report } from '../telemetry.ts'
 import type { Scheduler } from '../wake-up/scheduler.ts'
 import { BatchRun, type Work } from './batch-run.ts'
 import { DeliveredMessage } from './delivered-message.ts'
+import type { Gate } from './gate.ts'
 import type { BegunBatch, Crashes, InHand } from './in-hand.ts'
 import type { PipelinePlan } from './options.ts'
 import { type ClaimedBatch, type ConsumedBatch, Producer } from './producer.ts'
@@ -19,6 +20,7 @@ export interface Runtime {
   readonly scheduler: Scheduler
   readonly inHand: InHand
   readonly serverVersion: () => number
+  readonly gate: Gate
   readonly crashLimit: number
   readonly report: Report
 }

@@ -8,6 +8,7 @@ import { type Report, toError } from '../telemetry.ts'
 import type { Scheduler, Waiter, WakeReason } from '../wake-up/scheduler.ts'
 import { BatchConnection } from './batch-connection.ts'
 import { Claimer, type Look, type SentClaim } from './claimer.ts'
+import type { Gate } from './gate.ts'
 import type { PipelinePlan } from './options.ts'
 
 /** A claimed batch, to the one who handles it. */
@@ -24,6 +25,8 @@ export interface ProducerOptions {
   readonly control: Control
   readonly scheduler: Scheduler
   readonly serverVersion: () => number
+  /** Shared by the process: a hundred idle queues that look at once take a few connections, not a hundred. */
+  readonly gate: Gate
   readonly report: Report
   readonly onEnded?: (() => void) | undefined
   /** Takes a claimed batch over. Demand is the batches that have not ended: no row is claimed without one to spare. */
@@ -169,6 +172,22 @@ export class Producer implements Waiter {
 
   /** Batch after batch on one connection, until a look finds nothing. Returns whether to look again at once. */
   async #session(): Promise<boolean> {
+    const { gate } = this.#options
+    await gate.enter()
+    let entered = true
+    const leave = () => {
+      if (entered) gate.leave()
+      entered = false
+    }
+    try {
+      return await this.#looks(leave)
+    } finally {
+      leave()
+    }
+  }
+
+  /** `found`: the first look is over and has found messages. */
+  async #looks(found: () => void): Promise<boolean> {
     const connection = await BatchConnection.acquire(this.#options.pool)
     const stop = () => connection.stop()
     this.#stop.signal.addEventListener('abort', stop)
@@ -181,6 +200,7 @@ export class Producer implements Waiter {
           await connection.rollback()
           return this.#foundNothing(look.nextDueMs)
         }
+        found()
         this.#found(look.full)
         sent = await this.#process(connection, look)
       }

@@ -13,6 +13,8 @@ describe('the queries', () => {
   test('of a hundred idle queues are one per second in all', { timeout: 60_000 }, async ({ database }) => {
     const processes = [await startIdle(database), await startIdle(database)]
     await waitFor(async () => (await flagsHeld(database)) === QUEUES.length, { what: 'all flags to be raised' })
+    // The control and the listener connection, and those of the looks that ran side by side.
+    for (const proxy of processes) expect(proxy.accepted).toBeLessThanOrEqual(2 + 8)
     // The looks of the start trickle out. Then there are the poll of each second, the listener's heartbeat, the reaper,
     // and now and then a look at the flags of the other process.
     for (const [ms, most] of [
