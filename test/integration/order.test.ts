@@ -37,7 +37,7 @@ describe('messages with an ordering key', () => {
     await put(sluice, queue, ['b2'], B)
     await put(sluice, queue, ['free'])
     sluice
-      .pipeline(queue, { retry: { kind: 'fixed', delay: 300 } })
+      .pipeline(queue, { retry: { kind: 'fixed', delay: 1_000 } })
       .handle(({ payload, attempt }) => {
         if (payload === 'a1' && attempt === 1) raise()
         handled.push(payload)
@@ -55,7 +55,7 @@ describe('messages with an ordering key', () => {
     await put(sluice, queue, ['b'], B)
     await steps.endNext()
     await put(sluice, queue, [1, 2], A)
-    await steps.endNext(snooze({ after: 600 }))
+    await steps.endNext(snooze({ after: 1_200 }))
     await log.first('batch.committed', ({ snoozed }) => snoozed === 1)
     await put(sluice, queue, [3], A)
     await put(sluice, queue, ['b'], B)
@@ -123,8 +123,10 @@ describe('messages with an ordering key', () => {
   test('do not wait for one that is scheduled, until it is due', async ({ database, sluice, queue }) => {
     const steps = new Steps()
     sluice.pipeline(queue).handle(steps.handle).subscribe()
-    await put(sluice, queue, ['scheduled first'], { ...A, delay: 400 })
-    await put(sluice, queue, [1], A)
+    await sluice.enqueueMany(sluice.ownTransaction, queue, [
+      { payload: 'scheduled first', ...A, delay: 1_000 },
+      { payload: 1, ...A },
+    ])
     await steps.endNext()
     const due = await steps.next()
     expect(due.payload).toBe('scheduled first')
@@ -193,7 +195,7 @@ describe('a pipeline with ordered: true', () => {
     await put(sluice, queue, [1, 2])
     await put(sluice, queue, ['a1', 'a2'], A)
     sluice
-      .pipeline(queue, { ordered: true, retry: { kind: 'fixed', delay: 300 } })
+      .pipeline(queue, { ordered: true, retry: { kind: 'fixed', delay: 1_000 } })
       .handle(({ payload, attempt }) => {
         if (payload === 1 && attempt === 1) raise()
         handled.push(payload)

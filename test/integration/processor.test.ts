@@ -89,9 +89,11 @@ test('P4: delayed messages come in the order in which they fall due, none early,
   const sluice = startTestSluice(database, { pollIntervalMs: 60_000 })
   const steps = new Steps()
   sluice.pipeline(queue).handle(steps.handle).subscribe()
-  await put(sluice, queue, [1], { delay: 200 })
-  await put(sluice, queue, [2], { delay: 400 })
-  await put(sluice, queue, [3])
+  await sluice.enqueueMany(sluice.ownTransaction, queue, [
+    { payload: 1, delay: 200 },
+    { payload: 2, delay: 400 },
+    { payload: 3 },
+  ])
   for (const payload of [3, 1, 2]) {
     const step = await steps.next()
     expect(step.payload).toBe(payload)
