@@ -40,11 +40,16 @@ test('a handler that takes too long is told by its signal and left behind; its s
   await waitFor(async () => (await payloadsOf(database, queue)).length === 1, { what: 'the siblings' })
   expect(await payloadsOf(database, queue)).toEqual([2])
   expect(await effects(queue)).toEqual([1, 3])
-  // The third was not started when the time was up, so its first attempt is in the next batch.
   expect(attempts).toEqual([
     [1, 1],
     [2, 1],
     [3, 1],
+  ])
+  // The third was not started when the time of the batch was up, and came in the next one.
+  await log.first('batch.committed', ({ retried }) => retried === 0)
+  expect(log.of('batch.committed')).toMatchObject([
+    { acked: 1, retried: 1 },
+    { acked: 1, retried: 0 },
   ])
   expect(log.of('message.failed')).toMatchObject([{ attempt: 1, error: expect.stringContaining('within 100 ms') }])
 })

@@ -1,4 +1,5 @@
 import { describe, expect } from 'vitest'
+import { BatchConnection } from '../../src/pipeline/batch-connection.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
 import { put, test } from '../support/sluice.ts'
@@ -60,4 +61,20 @@ describe('a settlement that fails', () => {
     await allow()
     expect(await payloadsOf(database, queue)).toEqual([1, 2, 3])
   })
+})
+
+test('P7: COMMIT has succeeded only if the server says COMMIT', async ({ database }) => {
+  const connection = await BatchConnection.acquire(database.pool)
+  try {
+    connection.begin()
+    await expect(connection.client.query('SELECT 1 / 0')).rejects.toThrow('division by zero')
+    await expect(connection.commit()).rejects.toMatchObject({
+      code: 'COMMIT_FAILED',
+      message: 'COMMIT: expected the command tag COMMIT, received ROLLBACK',
+    })
+    connection.begin()
+    await connection.commit()
+  } finally {
+    connection.release()
+  }
 })

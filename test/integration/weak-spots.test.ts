@@ -179,12 +179,12 @@ test('W9: a pipeline that has been drained claims no more', async ({ database, s
   sluice.pipeline(`${queue}.other`).handle(others.handle).subscribe()
   await put(sluice, queue, [1, 2, 3])
   const [first, second] = [await steps.next(), await steps.next()]
+  const claims = claimsOf(statements, queue).length
+  expect(claims).toBeGreaterThan(0)
   const drained = subscription.drain()
   first.end()
   second.end()
   expect(await drained).toEqual({ completed: true })
-  const claims = claimsOf(statements, queue).length
-  expect(claims).toBeGreaterThan(0)
   await put(sluice, queue, [4])
   await put(sluice, `${queue}.other`, [5])
   await others.endNext()
