@@ -1,0 +1,15 @@
+import type { Contestant } from '../contestant.ts'
+
+/** Loaded when needed, so that a sample's process holds nothing but its own contestant. */
+const LOADERS: Readonly<Record<string, () => Promise<Contestant>>> = {
+  'raw-loop': async () => (await import('./raw-loop.ts')).rawLoop,
+  sluice: async () => (await import('./sluice.ts')).sluice,
+}
+
+export const CONTESTANTS: readonly string[] = Object.keys(LOADERS)
+
+export async function loadContestant(name: string): Promise<Contestant> {
+  const load = LOADERS[name]
+  if (load === undefined) throw new Error(`Expected one of ${CONTESTANTS.join(', ')}, received ${name}`)
+  return load()
+}

@@ -1,0 +1,100 @@
+import { join } from 'node:path'
+import type { Cell, Scale } from '../cell.ts'
+import { CELLS } from '../cells/index.ts'
+import type { Contestant } from '../contestant.ts'
+import { loadContestant } from '../contestants/index.ts'
+import { readEnvironment } from '../report/environment.ts'
+import { type CellResult, toResult } from '../report/result.ts'
+import { format, tableOf } from '../report/table.ts'
+import { writeResult } from '../report/write.ts'
+import { runRounds } from './rounds.ts'
+import { type BenchServer, startServer } from './server.ts'
+
+export interface BenchOptions {
+  readonly quick?: true
+  readonly rounds?: number
+  /** Names of cells and contestants; all of either kind if none is named. */
+  readonly only: readonly string[]
+  readonly out?: string
+  readonly json?: true
+}
+
+const ROOT = join(import.meta.dirname, '../..')
+
+/** Runs all that is asked for, prints and writes the results. Ctrl-C stops the server as well. */
+export async function runBench(options: BenchOptions): Promise<void> {
+  const interrupted = new AbortController()
+  process.once('SIGINT', () => interrupted.abort(new Error('interrupted')))
+  const server = await startServer()
+  try {
+    const results = await runCells(server, options, interrupted.signal)
+    if (options.json) console.log(JSON.stringify(results, null, 2))
+  } catch (error) {
+    if (!interrupted.signal.aborted) throw error
+    process.exitCode = 130
+  } finally {
+    await server.stop()
+  }
+}
+
+async function runCells(server: BenchServer, options: BenchOptions, signal: AbortSignal): Promise<CellResult[]> {
+  const scale: Scale = options.quick ? 'quick' : 'full'
+  const environment = readEnvironment(server, scale)
+  say(`${environment.server}\n${environment.cpu}, Node ${environment.node}\n${settingsLine(environment.settings)}`)
+  const results: CellResult[] = []
+  for (const cell of chosen(CELLS, (found) => found.name, options.only)) {
+    say(`\n${cell.name}`)
+    const contestants = await contestantsOf(cell, options.only, server.url)
+    const rounds = options.rounds ?? (options.quick ? 1 : 5)
+    const entries = await runRounds(server, { cell, contestants, rounds, scale, signal, onSample: progress(cell) })
+    const result = toResult(cell, entries, { environment, rounds })
+    results.push(result)
+    if (!options.json) console.log(tableOf(result))
+    await writeResult(result, options.out ?? join(ROOT, options.quick ? '.tmp/bench' : 'bench/results'))
+  }
+  return results
+}
+
+const installed = new Set<string>()
+
+/** Those of the cell that are asked for and can run here, installed. */
+async function contestantsOf(cell: Cell, only: readonly string[], url: string): Promise<readonly Contestant[]> {
+  const able: Contestant[] = []
+  for (const name of chosen(cell.contestants, (contestant) => contestant, only)) {
+    const contestant = await loadContestant(name)
+    const missing = contestant.missing?.()
+    if (missing === undefined) able.push(contestant)
+    else say(`  ${name} skipped: ${missing}`)
+    if (missing !== undefined || installed.has(name)) continue
+    await contestant.install(url)
+    installed.add(name)
+  }
+  return able
+}
+
+/** The items named in `only`, or all of them if none is. */
+function chosen<T>(items: readonly T[], nameOf: (item: T) => string, only: readonly string[]): readonly T[] {
+  const named = items.filter((item) => only.includes(nameOf(item)))
+  return named.length === 0 ? items : named
+}
+
+function progress(cell: Cell): Parameters<typeof runRounds>[1]['onSample'] {
+  return (round, { contestant, case: name }, sample) => {
+    const value =
+      'failed' in sample
+        ? `failed: ${sample.failed}`
+        : `${format(sample.metrics[cell.metric.name] ?? Number.NaN)} ${cell.metric.unit}`
+    say(`  round ${round}  ${[contestant.name, name].filter(Boolean).join(', ')}  ${value}`)
+  }
+}
+
+function settingsLine(settings: Readonly<Record<string, string>>): string {
+  return Object.entries(settings)
+    .map(([name, value]) => `${name}=${value}`)
+    .join(' ')
+}
+
+/** Progress goes to stderr: stdout is for results. */
+function say(text: string): void {
+  console.error(text)
+}

@@ -1,0 +1,82 @@
+import { fork } from 'node:child_process'
+import type pg from 'pg'
+import type { Case, Cell, Measured, Scale } from '../cell.ts'
+import type { Contestant } from '../contestant.ts'
+import type { SampleOrder } from './sample-process.ts'
+
+/** What one sample gave: its metrics, or why there are none. */
+export type Sample = { readonly metrics: Measured['metrics'] } | { readonly failed: string }
+
+/** What the process of a sample tells. */
+export type SampleAnswer = { readonly measured: Measured } | { readonly failed: string }
+
+export interface SampleSpec {
+  readonly cell: Cell
+  readonly case: Case
+  readonly contestant: Contestant
+  readonly scale: Scale
+}
+
+export interface SampleServer {
+  readonly url: string
+  readonly client: pg.Client
+}
+
+/** Sets the tables up, measures in a fresh process, and looks whether the tables agree with what it says. */
+export async function takeSample(server: SampleServer, spec: SampleSpec, signal: AbortSignal): Promise<Sample> {
+  try {
+    await prepare(server.client, spec)
+    const answer = await measure(server, spec, signal)
+    if ('failed' in answer) return answer
+    await verify(server.client, spec.contestant, answer.measured)
+    return { metrics: answer.measured.metrics }
+  } catch (error) {
+    return { failed: error instanceof Error ? error.message : String(error) }
+  } finally {
+    await clear(server.client, spec.contestant)
+  }
+}
+
+async function prepare(client: pg.Client, { contestant, case: { filled }, scale }: SampleSpec): Promise<void> {
+  await clear(client, contestant)
+  if (filled[scale] > 0) await contestant.fill(client, { messages: filled[scale] })
+  await client.query(`VACUUM (ANALYZE) ${contestant.tables.join(', ')}`)
+  await client.query('CHECKPOINT')
+}
+
+async function clear(client: pg.Client, contestant: Contestant): Promise<void> {
+  await client.query(`TRUNCATE bench.effect, ${contestant.tables.join(', ')}`)
+}
+
+async function verify(client: pg.Client, contestant: Contestant, measured: Measured): Promise<void> {
+  const left = await contestant.unsettled(client)
+  if (left !== measured.left) throw new Error(`Expected ${measured.left} messages to be left, found ${left}`)
+  if (measured.effects === undefined) return
+  const { rows } = await client.query<{ count: string }>('SELECT count(*) FROM bench.effect')
+  const effects = Number(rows[0]?.count)
+  if (effects !== measured.effects) throw new Error(`Expected ${measured.effects} effects, found ${effects}`)
+}
+
+/** Far more than any sample takes that does not hang. */
+const LONGEST_MS = 900_000
+
+async function measure(server: SampleServer, spec: SampleSpec, signal: AbortSignal): Promise<SampleAnswer> {
+  const order: SampleOrder = {
+    cell: spec.cell.name,
+    case: spec.case.name,
+    contestant: spec.contestant.name,
+    url: server.url,
+    scale: spec.scale,
+  }
+  const child = fork(new URL('./sample-process.ts', import.meta.url), [JSON.stringify(order)], {
+    // What contestants log is not a result, and stdout may be somebody's JSON.
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_MS)]),
+    killSignal: 'SIGKILL',
+  })
+  return new Promise((resolve) => {
+    child.once('message', (answer) => resolve(answer as SampleAnswer))
+    child.once('error', (error) => resolve({ failed: error.message }))
+    child.once('exit', (code, killed) => resolve({ failed: `its process ended by ${killed ?? `exit code ${code}`}` }))
+  })
+}
