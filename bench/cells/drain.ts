@@ -19,7 +19,7 @@ export const drainBatches: Cell = {
       measure: (context) => drainAll(context, BATCHES, { batchSize: 100, inFlight: 4 }),
     },
   ],
-  contestants: ['raw-loop', 'sluice'],
+  contestants: ['pgbench', 'raw-loop', 'sluice', 'pg-boss', 'graphile-worker', 'graphile-worker-local-queue'],
   goals: [
     { of: { contestant: 'sluice' }, over: { contestant: 'raw-loop' }, atLeast: 0.8 },
     { of: { contestant: 'sluice' }, over: { contestant: 'pg-boss' }, atLeast: 2.5 },
@@ -27,7 +27,7 @@ export const drainBatches: Cell = {
   ],
 }
 
-const SINGLES = { full: 22_000, quick: 5_500 }
+const SINGLES = { full: 22_000, quick: 5_632 }
 
 export const drainSingles: Cell = {
   name: 'drain-singles',
@@ -43,7 +43,7 @@ export const drainSingles: Cell = {
       measure: (context) => drainAll(context, SINGLES, { batchSize: 1, inFlight: 8 }),
     },
   ],
-  contestants: ['raw-loop', 'sluice'],
+  contestants: ['pgbench', 'raw-loop', 'sluice', 'pg-boss', 'graphile-worker'],
   goals: [
     { of: { contestant: 'sluice' }, over: { contestant: 'raw-loop' }, atLeast: 0.8 },
     { of: { contestant: 'sluice' }, over: { contestant: 'pg-boss' }, atLeast: 3 },

@@ -2,8 +2,13 @@ import type { Contestant } from '../contestant.ts'
 
 /** Loaded when needed, so that a sample's process holds nothing but its own contestant. */
 const LOADERS: Readonly<Record<string, () => Promise<Contestant>>> = {
+  pgbench: async () => (await import('./pgbench.ts')).pgbench,
   'raw-loop': async () => (await import('./raw-loop.ts')).rawLoop,
   sluice: async () => (await import('./sluice.ts')).sluice,
+  'pg-boss': async () => (await import('./pg-boss.ts')).pgBoss,
+  'graphile-worker': async () => (await import('./graphile-worker.ts')).graphileWorker,
+  'graphile-worker-local-queue': async () =>
+    (await import('./graphile-worker-local-queue.ts')).graphileWorkerLocalQueue,
 }
 
 export const CONTESTANTS: readonly string[] = Object.keys(LOADERS)

@@ -34,7 +34,8 @@ function unitOf({ metric }: CellResult, name: string): string {
 function cellOf({ metrics, samples }: EntryResult, metric: string): string {
   const found = metrics[metric]
   const failed = samples.filter((sample) => 'failed' in sample)
-  const failure = failed.length === 0 ? '' : `failed ${failed.length}×: ${failed[0]?.failed.split('\n')[0]}`
+  const failure =
+    failed.length === 0 ? '' : `failed ${failed.length}×: ${failed[0]?.failed.split('\n')[0]?.slice(0, 60)}`
   if (found === undefined) return failure
   return [`${format(found.median)}  (${spread(found)})`, failure].filter(Boolean).join('\n')
 }

@@ -82,7 +82,7 @@ function progress(cell: Cell): Parameters<typeof runRounds>[1]['onSample'] {
   return (round, { contestant, case: name }, sample) => {
     const value =
       'failed' in sample
-        ? `failed: ${sample.failed}`
+        ? `failed: ${sample.failed.split('\n')[0]}`
         : `${format(sample.metrics[cell.metric.name] ?? Number.NaN)} ${cell.metric.unit}`
     say(`  round ${round}  ${[contestant.name, name].filter(Boolean).join(', ')}  ${value}`)
   }

@@ -1,0 +1,106 @@
+import { Logger, makeWorkerUtils, run, type Task } from 'graphile-worker'
+import pg from 'pg'
+import type { Consumer, ConsumeSpec, Contestant, FillSpec } from '../contestant.ts'
+import { INSERT_EFFECT } from '../effects.ts'
+import { versionOf } from './version-of.ts'
+
+type WorkerOptions = NonNullable<GraphileConfig.Preset['worker']>
+
+export const graphileWorker: Contestant = createGraphileWorker({
+  name: 'graphile-worker',
+  title: 'graphile-worker',
+  configuration:
+    'concurrentJobs: 24 and maxPoolSize: 25, as in its performance guide, or as many jobs as are in flight',
+  lost: 'the jobs in hand',
+  options: {},
+})
+
+/** One package, with the options that its guide measures apart. */
+export function createGraphileWorker(variant: {
+  readonly name: string
+  readonly title: string
+  readonly configuration: string
+  readonly lost: string
+  readonly options: WorkerOptions
+}): Contestant {
+  return {
+    name: variant.name,
+    title: `${variant.title} ${versionOf('graphile-worker')}`,
+    guarantee:
+      `The claim commits before the task runs: if the process dies, ${variant.lost} wait 4 hours and then run again; ` +
+      'effects happen at least once',
+    install,
+    tables: ['graphile_worker._private_jobs', 'graphile_worker._private_job_queues'],
+    fill,
+    unsettled,
+    consumes: { configuration: variant.configuration, run: (url, spec) => consume(url, spec, variant.options) },
+  }
+}
+
+async function install(url: string): Promise<void> {
+  const utils = await makeWorkerUtils({ connectionString: url, logger: SILENT })
+  await utils.migrate()
+  await utils.release()
+}
+
+async function fill(client: pg.Client, spec: FillSpec): Promise<void> {
+  await client.query(
+    `SELECT count(*) FROM graphile_worker.add_jobs((
+       SELECT array_agg(json_populate_record(NULL::graphile_worker.job_spec, json_build_object(
+         'identifier', 'bench', 'payload', json_build_object('n', n))))
+       FROM generate_series(1, $1::integer) AS n))`,
+    [spec.messages],
+  )
+}
+
+async function unsettled(client: pg.Client): Promise<number> {
+  const { rows } = await client.query<{ count: string }>('SELECT count(*) FROM graphile_worker._private_jobs')
+  return Number(rows[0]?.count)
+}
+
+const SILENT = new Logger(() => () => undefined)
+
+async function consume(url: string, spec: ConsumeSpec, options: WorkerOptions): Promise<Consumer> {
+  const concurrentJobs = spec.batchSize > 1 ? 24 : spec.inFlight
+  const pool = new pg.Pool({ connectionString: url, max: concurrentJobs + 1 })
+  pool.on('error', () => undefined)
+  pool.on('connect', (client) => reportCompletions(client, spec.onSettled))
+  const runner = await run({
+    pgPool: pool,
+    preset: { worker: { ...options, concurrentJobs } },
+    taskList: { bench: taskFor(spec.work) },
+    noHandleSignals: true,
+    logger: SILENT,
+  })
+  return {
+    stop: async () => {
+      await runner.stop()
+      await pool.end()
+    },
+  }
+}
+
+function taskFor({ kind }: ConsumeSpec['work']): Task {
+  if (kind === 'nothing') return () => undefined
+  if (kind === 'insert batch') throw new Error('graphile-worker has no batches of jobs')
+  return async (_payload, { job, withPgClient }) => {
+    await withPgClient((client) => client.query(INSERT_EFFECT, [job.id]))
+  }
+}
+
+/**
+ * Its events tell that a task has succeeded, before the job is deleted; what counts here is the answer to the deletion,
+ * which commits by itself.
+ */
+function reportCompletions(client: pg.PoolClient, onSettled: ConsumeSpec['onSettled']): void {
+  const query = client.query.bind(client) as (...args: unknown[]) => Promise<pg.QueryResult>
+  client.query = (async (...args: unknown[]) => {
+    const answer = await query(...args)
+    const [config] = args as [{ readonly name?: string; readonly values?: readonly unknown[] } | undefined]
+    if (config?.name?.startsWith('complete_job')) {
+      const ids = config.values?.[0]
+      onSettled(Array.isArray(ids) ? ids.length : 1)
+    }
+    return answer
+  }) as typeof client.query
+}
