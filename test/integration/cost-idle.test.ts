@@ -1,0 +1,74 @@
+import { expect } from 'vitest'
+import { type Counted, test } from '../support/counted.ts'
+
+/** What an idle process sends in a minute, whatever the number of its queues and slots. */
+const IDLE_MINUTE = {
+  'sluice control': {
+    // One per second for all queues; in earnest up to a fifth less.
+    poll: 60,
+    worker_reap: 2,
+    crash_forget_gone: 2,
+  },
+  // The heartbeat.
+  'sluice listener': { NOTIFY: 2 },
+  sluice: {},
+}
+
+/** What a message sends on its way through a worker of one slot that sleeps, until it sleeps again. */
+const ONE_MESSAGE = {
+  // Each look that finds nothing ends with a ROLLBACK. The last is the one after the flag is raised.
+  sluice: { BEGIN: 3, claim: 3, ack: 1, COMMIT: 1, ROLLBACK: 2 },
+  // The reaper's pass goes before the record, and has a round trip of its own.
+  'sluice control': { flag_lower: 1, worker_reap: 1, batch_record: 1, flag_raise: 1 },
+  'sluice listener': {},
+}
+const ROUND_TRIPS = { sluice: 5, 'sluice control': 3 }
+
+test('P5: an idle minute of a hundred queues is sixty polls and six other statements', async ({ counted }) => {
+  for (let at = 0; at < 100; at++) consume(counted, `idle.${at}`, 2)
+  await counted.pass(10_000)
+  await counted.clear()
+  await counted.pass(60_000)
+  expect(await sentBy(counted)).toEqual(IDLE_MINUTE)
+})
+
+test('P5: a message costs a sleeping worker eight round trips until it sleeps again', async ({
+  counted,
+  database,
+  queue,
+}) => {
+  const committed = new Promise<void>((resolve) =>
+    counted.sluice.events.subscribe(({ kind }) => kind === 'batch.committed' && resolve()),
+  )
+  consume(counted, queue, 1)
+  await counted.pass(2_000)
+  await counted.clear()
+  await database.sql(`SELECT sluice.enqueue($1, '{}')`, [queue])
+  await committed
+  expect(await sentBy(counted)).toEqual(ONE_MESSAGE)
+  for (const [application, most] of Object.entries(ROUND_TRIPS)) {
+    const flushes = counted.wire.flushes(application)
+    expect(flushes.length, JSON.stringify(flushes)).toBeLessThanOrEqual(most)
+  }
+})
+
+function consume({ sluice }: Counted, queue: string, concurrency: number): void {
+  sluice
+    .pipeline(queue, { concurrency })
+    .handle(() => undefined)
+    .subscribe()
+}
+
+/** How often each connection has sent which statement; of several in one text, the first. */
+async function sentBy({ wire }: Counted): Promise<Record<string, Record<string, number>>> {
+  await wire.quiet()
+  const applications = Object.keys(IDLE_MINUTE).map((application) => {
+    const counts: Record<string, number> = {}
+    for (const sent of wire.flushes(application).flat()) {
+      const [name = ''] = sent.split(';')
+      if (name !== 'lanes') counts[name] = (counts[name] ?? 0) + 1
+    }
+    return [application, counts] as const
+  })
+  return Object.fromEntries(applications)
+}

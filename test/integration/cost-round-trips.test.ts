@@ -1,0 +1,151 @@
+import { describe, expect } from 'vitest'
+import { retry } from '../../src/message.ts'
+import type { Pipeline, RunnablePipeline } from '../../src/pipeline/pipeline.ts'
+import { type Flush, test, times } from '../support/counted.ts'
+import type { TestDatabase } from '../support/database.ts'
+import { put } from '../support/sluice.ts'
+import { raise } from '../support/steps.ts'
+
+/**
+ * What the connections send, flush by flush; each flush costs one round trip. A statement of ours has its name; a text
+ * has the first word of each of its commands. The lists are exact, so that what is added, or waits where it need not,
+ * fails. The BEGIN has two settings for the time after which the server ends the transaction (one before PostgreSQL
+ * 17), and two for the planner.
+ */
+const BEGIN = 'BEGIN; SET; SET; SET; SET'
+const FIRST = [BEGIN, 'claim']
+/** The settlement comes between the handlers and this: all of it, and the next claim, are one flush. */
+const NEXT = ['COMMIT', BEGIN, 'claim']
+/** The first savepoint of a batch gives the planner back its freedom. */
+const FIRST_SAVEPOINT = 'SET; SET; SAVEPOINT'
+/** Checks deferred constraints, takes the check back, and ends the savepoint. */
+const KEEP = ['SAVEPOINT; SET; ROLLBACK TO; RELEASE; RESET']
+const UNDO = ['ROLLBACK TO', 'RELEASE']
+
+interface Case {
+  readonly what: string
+  readonly messages: number
+  readonly options: { readonly batchSize: number; readonly maxAttempts?: number; readonly ordered?: boolean }
+  readonly orderingKey?: string
+  readonly with: (pipeline: Pipeline<unknown, undefined>) => RunnablePipeline
+  readonly claim?: string
+  /** What goes before the records of the batches. */
+  readonly control?: readonly Flush[]
+  /** What the batch's connection sends between the first claim and the last look, which finds nothing. */
+  readonly batches: readonly Flush[]
+}
+
+const CASES: readonly Case[] = [
+  {
+    what: '300 messages in batches of 100 take one round trip per batch',
+    messages: 300,
+    options: { batchSize: 100 },
+    with: (pipeline) => pipeline.handle(() => undefined),
+    batches: times(3, [['ack', ...NEXT]]),
+  },
+  {
+    what: '3 messages in batches of one take one round trip each',
+    messages: 3,
+    options: { batchSize: 1 },
+    with: (pipeline) => pipeline.handle(() => undefined),
+    batches: times(3, [['ack', ...NEXT]]),
+  },
+  {
+    what: 'a statement through tx takes two round trips: its savepoint goes with it, and is kept',
+    messages: 3,
+    options: { batchSize: 3 },
+    with: (pipeline) => pipeline.handle(async (_, { tx }) => void (await tx.query('INSERT INTO effect VALUES (1)'))),
+    batches: [[FIRST_SAVEPOINT, 'INSERT'], KEEP, ...times(2, [['SAVEPOINT', 'INSERT'], KEEP]), ['ack', ...NEXT]],
+  },
+  {
+    what: 'a handler that enqueues takes two round trips',
+    messages: 2,
+    options: { batchSize: 2 },
+    with: (pipeline) => pipeline.handle(async (_, { enqueue }) => void (await enqueue('other', {}))),
+    batches: [[FIRST_SAVEPOINT, 'insert'], KEEP, ['SAVEPOINT', 'insert'], KEEP, ['ack', ...NEXT]],
+  },
+  {
+    what: 'a handler of whole batches takes two round trips for all its messages',
+    messages: 100,
+    options: { batchSize: 100 },
+    with: (pipeline) =>
+      pipeline.handleBatch(async (_, { tx }) => void (await tx.query('INSERT INTO effect VALUES (1)'))),
+    batches: [[FIRST_SAVEPOINT, 'INSERT'], KEEP, ['ack', ...NEXT]],
+  },
+  {
+    what: 'failures cost one statement per batch, and no round trip',
+    messages: 100,
+    options: { batchSize: 100 },
+    with: (pipeline) => pipeline.handle(({ payload }) => (Number(payload) % 2 === 0 ? raise() : undefined)),
+    batches: [['ack', 'postpone', ...NEXT]],
+  },
+  {
+    what: 'a failure after a statement through tx is undone in the round trip that would have kept it',
+    messages: 2,
+    options: { batchSize: 2 },
+    with: (pipeline) =>
+      pipeline.handle(async (_, { tx }) => {
+        await tx.query('INSERT INTO effect VALUES (1)')
+        return retry({ after: '1h' })
+      }),
+    batches: [[FIRST_SAVEPOINT, 'INSERT'], UNDO, ['SAVEPOINT', 'INSERT'], UNDO, ['postpone', ...NEXT]],
+  },
+  {
+    what: 'dead letters cost one statement per batch, and no round trip',
+    messages: 100,
+    options: { batchSize: 100, maxAttempts: 1 },
+    with: (pipeline) => pipeline.handle(() => raise()),
+    batches: [['bury', ...NEXT]],
+  },
+  {
+    what: 'a queue of messages with keys takes three per batch, because it is asked for messages without one first',
+    messages: 300,
+    orderingKey: 'key',
+    options: { batchSize: 100 },
+    with: (pipeline) => pipeline.handle(() => undefined),
+    control: [['ensure_slots']],
+    // The second of the two only while a sweep is due, which it always is where time stands still.
+    batches: times(3, [['claim'], ['claim_slots'], ['ack', ...NEXT]]),
+  },
+  {
+    what: 'a queue that is ordered as a whole takes one per batch',
+    messages: 300,
+    options: { batchSize: 100, ordered: true },
+    with: (pipeline) => pipeline.handle(() => undefined),
+    claim: 'claim_whole_queue',
+    control: [['ensure_slots']],
+    // The first claim finds no slot, makes it, and claims again.
+    batches: [['claim'], ...times(3, [['ack', ...NEXT]])],
+  },
+]
+
+describe('no wait for the server too many:', () => {
+  for (const { what, messages, orderingKey, options, with: work, batches, claim = 'claim', control = [] } of CASES) {
+    test(what, async ({ counted, database, queue }) => {
+      const { sluice } = counted
+      await database.sql('CREATE TABLE IF NOT EXISTS effect (n bigint)')
+      const payloads = Array.from({ length: messages }, (_, at) => at)
+      await put(sluice, queue, payloads, { orderingKey })
+      await counted.clear()
+      await work(sluice.pipeline(queue, options)).runOnce()
+
+      const names = new Map([
+        [BEGIN, await beginOf(database)],
+        ['claim', claim],
+      ])
+      const expected = [FIRST, ...batches, ['ROLLBACK']].map((flush) => flush.map((sent) => names.get(sent) ?? sent))
+      expect(await counted.flushes('sluice')).toEqual(expected)
+      // A look over the queue costs no round trip of its own.
+      for (const flush of await counted.flushesWith('sluice', 'lanes')) expect(flush).toContain(claim)
+      // Before its first handler each batch is written down, on another connection, and that is waited for.
+      const records = times(messages / options.batchSize, [['batch_record']])
+      expect(await counted.flushes('sluice control')).toEqual([...control, ...records])
+    })
+  }
+})
+
+/** Before version 17 the server has one limit of time less. */
+async function beginOf({ sql }: TestDatabase): Promise<string> {
+  const [server] = await sql<{ version: number }>(`SELECT current_setting('server_version_num')::integer AS version`)
+  return server!.version >= 170_000 ? BEGIN : BEGIN.replace('; SET', '')
+}
