@@ -27,38 +27,80 @@ interface PlanNode {
   readonly 'Node Type': string
   readonly 'Relation Name'?: string
   readonly 'Index Name'?: string
+  readonly 'CTE Name'?: string
+  readonly 'Subplan Name'?: string
   readonly 'Actual Loops': number
+  readonly 'Actual Rows': number
   readonly 'Shared Hit Blocks': number
   readonly 'Shared Read Blocks': number
+  readonly 'WAL Records': number
+  readonly 'WAL FPI': number
+  readonly 'WAL Bytes': number
   readonly Plans?: readonly PlanNode[]
+}
+
+/** What a statement wrote to the log, without its commit and without what its triggers wrote. */
+export interface WalUsage {
+  readonly records: number
+  /** Whole pages among it, which the first change of a page after a checkpoint takes. */
+  readonly pages: number
+  readonly bytes: number
 }
 
 /** How the server executed a statement. */
 export interface Explained {
   /** How it came to its rows, each way once: 'Index Scan message_due_idx', 'Seq Scan message', 'Sort', … */
   readonly ways: readonly string[]
+  readonly rows: number
   readonly buffers: number
+  readonly wal: WalUsage
+  /** For people: a line per node. */
+  readonly plan: string
 }
+
+export type PlanMode = 'force_custom_plan' | 'force_generic_plan'
 
 /** Executes a statement as a batch does, in a transaction that is rolled back, by a plan for these parameters or for any. */
 export async function explain(
   client: pg.ClientBase,
   { statement, params }: Recorded,
-  mode: 'force_custom_plan' | 'force_generic_plan' = 'force_custom_plan',
+  mode: PlanMode = 'force_custom_plan',
 ): Promise<Explained> {
   await client.query(`PREPARE explained AS ${statement.text}`)
   try {
     await client.query(`BEGIN; ${CLAIM_SETTINGS}; SET LOCAL plan_cache_mode = ${mode}`)
-    const text = `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE explained (${params.map(literal).join(', ')})`
+    const values = params.length === 0 ? '' : ` (${params.map(literal).join(', ')})`
+    const text = `EXPLAIN (ANALYZE, BUFFERS, WAL, FORMAT JSON) EXECUTE explained${values}`
     const { rows } = await client.query<{ 'QUERY PLAN': readonly [{ readonly Plan: PlanNode }] }>(text)
-    const plan = rows[0]!['QUERY PLAN'][0].Plan
-    return {
-      ways: [...new Set(nodesOf(plan).flatMap(wayOf))].sort(),
-      buffers: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'],
-    }
+    return readPlan(rows[0]!['QUERY PLAN'][0].Plan)
   } finally {
     await client.query('ROLLBACK; DEALLOCATE explained')
   }
+}
+
+function readPlan(plan: PlanNode): Explained {
+  const nodes = nodesOf(plan)
+  // A node counts those below it, except for a CTE that writes and that nobody reads: that runs behind all others.
+  const read = new Set(nodes.map((node) => node['CTE Name']))
+  const apart = nodes.filter(
+    (node) => node['Subplan Name']?.startsWith('CTE ') && !read.has(node['Subplan Name'].slice(4)),
+  )
+  const total = (count: (node: PlanNode) => number) => [plan, ...apart].reduce((sum, node) => sum + count(node), 0)
+  return {
+    ways: [...new Set(nodes.flatMap(wayOf))].sort(),
+    rows: plan['Actual Rows'] * plan['Actual Loops'],
+    buffers: total(buffersOf),
+    wal: {
+      records: total((node) => node['WAL Records']),
+      pages: total((node) => node['WAL FPI']),
+      bytes: total((node) => node['WAL Bytes']),
+    },
+    plan: linesOf(plan, '').join('\n'),
+  }
+}
+
+function buffersOf(node: PlanNode): number {
+  return node['Shared Hit Blocks'] + node['Shared Read Blocks']
 }
 
 function nodesOf(node: PlanNode): readonly PlanNode[] {
@@ -73,7 +115,22 @@ function wayOf(node: PlanNode): readonly string[] {
   return type.includes('Sort') || type.includes('Bitmap') ? [type] : []
 }
 
+function linesOf(node: PlanNode, indent: string): readonly string[] {
+  const on = node['Index Name'] ?? node['Relation Name']
+  const wal = node['WAL Records'] > 0 ? `, wal records ${node['WAL Records']}, bytes ${node['WAL Bytes']}` : ''
+  const line = `${indent}${node['Node Type']}${on === undefined ? '' : ` ${on}`}: rows ${node['Actual Rows']}, loops ${node['Actual Loops']}, buffers ${buffersOf(node)}${wal}`
+  return [line, ...(node.Plans ?? []).flatMap((child) => linesOf(child, `${indent}  `))]
+}
+
 function literal(value: unknown): string {
-  if (Array.isArray(value)) return `'{${value.map((item) => JSON.stringify(item)).join(',')}}'`
-  return typeof value === 'string' ? `'${value}'` : String(value)
+  if (Array.isArray(value)) return quoted(`{${value.map(element).join(',')}}`)
+  return typeof value === 'string' ? quoted(value) : String(value)
+}
+
+function element(value: unknown): string {
+  return value === null ? 'NULL' : JSON.stringify(value)
+}
+
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "''")}'`
 }

@@ -1,0 +1,153 @@
+import { describe, expect } from 'vitest'
+import { claim } from '../../src/table/claim.ts'
+import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
+import { insertMessages } from '../../src/table/insert.ts'
+import { lookOver } from '../../src/table/lanes.ts'
+import { ackMessages, buryMessages, holdKeys } from '../../src/table/settle.ts'
+import type { Execute } from '../../src/table/statement.ts'
+import { pollQueues } from '../../src/table/wait.ts'
+import { recordBatches } from '../../src/table/worker.ts'
+import { bottomOf } from '../support/claim-session.ts'
+import { times } from '../support/counted.ts'
+import { type Explained, explain } from '../support/explain.ts'
+import { DEAD, type Lane, type Send, test } from '../support/pinned.ts'
+import { insertRow, postponed } from '../support/settled-rows.ts'
+import { startTestSluice } from '../support/sluice.ts'
+import { claimsOf, recordStatements, type SentStatement } from '../support/statements.ts'
+
+const CLAIM_OF_100 = 112
+/** Those of slots and of a whole queue have one less. */
+const CLAIM_PARAMETERS = 5
+
+interface Bound {
+  readonly what: string
+  readonly most: number
+  readonly send: Send
+}
+
+/** Buffers, as measured on PostgreSQL 18 with a little to spare: as many with 300,000 dead rows as without. */
+const BOUNDS: readonly Bound[] = [
+  // A descent of three levels, a leaf or two, and one buffer to lock each row.
+  { what: 'a claim of 100', most: CLAIM_OF_100, send: (on, lane) => claim(on, lane.queue, [lane.floor], 100) },
+  { what: 'a claim of one', most: 8, send: (on, lane) => claim(on, lane.queue, [lane.floor], 1) },
+  // Two or three more for each priority that is empty.
+  {
+    what: 'a claim of 100 in ten priorities',
+    most: 140,
+    send: (on, lane) => claim(on, lane.queue, tenFloors(lane), 100),
+  },
+  // And the slot's first live row, and the row of the slot.
+  { what: 'a claim of 100 of a key', most: 120, send: (on, lane) => claimSlots(on, lane.queue, [lane.slotFloor], 100) },
+  { what: 'a claim of 100 of a whole queue', most: 120, send: (on, lane) => claimWhole(on, lane, lane.ids[0]!) },
+  { what: 'an ack of 100', most: 112, send: (on, lane) => ackMessages(on, lane.queue, lane.ids) },
+  { what: 'an ack of 100 of a key', most: 112, send: (on, lane) => ackMessages(on, lane.queue, lane.keyedIds) },
+  // Each row's old and new page, a descent of both of its indexes, and now and then a page more.
+  { what: 'a postponement of 100', most: 1_800, send: (on, lane) => postponed(on, lane.queue, lane.ids) },
+  { what: 'a burial of 100', most: 800, send: (on, lane) => buryMessages(on, lane.queue, lane.ids.map(toDead)) },
+  { what: 'a hold of a key', most: 8, send: hold },
+  { what: 'a record of a batch of 100', most: 14, send: recordOf },
+  { what: 'an enqueue', most: 12, send: (on, lane) => insertMessages(on, lane.queue, [insertRow()]) },
+]
+
+/** Once over the dead rows of one kind, their leaves and their pages: 5,200 buffers. */
+const WALK = DEAD / 50
+
+/** What begins at the bottom does walk them. */
+const CLAIMS_FROM_THE_BOTTOM: readonly Bound[] = [
+  { what: 'a claim', most: WALK, send: (on, { queue }) => claim(on, queue, bottomOf(5), 100) },
+  {
+    what: 'a claim of a key',
+    most: WALK,
+    send: (on, lane) => claimSlots(on, lane.queue, [{ ...lane.slotFloor, id: '0' }], 100),
+  },
+  { what: 'a claim of a whole queue', most: WALK, send: (on, lane) => claimWhole(on, lane, '0') },
+]
+
+/** So do these two, which have no floors: once over the messages without a key, and once over those with one, and once more over one of them. */
+const FLOORLESS: readonly Bound[] = [
+  { what: 'a look over the queue', most: 3 * WALK, send: (on, { queue }) => lookOver(on, queue) },
+  { what: 'a poll', most: 3 * WALK, send: (on, { queue }) => pollQueues(on, 1, [queue], true) },
+]
+
+/** Without dead rows they touch no more than this. */
+const CLEAN_LOOK = 45
+
+describe('P6: with 300,000 dead rows that a snapshot keeps', () => {
+  for (const { what, most, send } of BOUNDS) {
+    test(`${what} touches at most ${most} buffers, as without`, async ({ pinned }) => {
+      for (const lane of [pinned.clean, pinned.dead]) {
+        for (const mode of ['force_custom_plan', 'force_generic_plan'] as const) {
+          expectAtMost(most, await pinned.explain(send, lane, mode), `${what} in the queue ${lane.queue}, ${mode}`)
+        }
+      }
+    })
+  }
+
+  test.for(CLAIMS_FROM_THE_BOTTOM)(
+    '$what without a floor walks them, so these gates can fail',
+    async ({ what, most, send }, { pinned }) => {
+      const [clean, dead] = [await pinned.explain(send, pinned.clean), await pinned.explain(send, pinned.dead)]
+      expectAtMost(most, dead, what)
+      expect(dead.buffers, dead.plan).toBeGreaterThan(clean.buffers * 20)
+    },
+  )
+
+  test.for(FLOORLESS)(
+    '$what touches at most $most buffers, for it has no floor',
+    async ({ what, most, send }, { pinned }) => {
+      expectAtMost(CLEAN_LOOK, await pinned.explain(send, pinned.clean), `${what} without dead rows`)
+      expectAtMost(most, await pinned.explain(send, pinned.dead), what)
+    },
+  )
+
+  test('a thousand holds of keys in a slot add at most twenty buffers to its claims', async ({ pinned }) => {
+    const { dead, execute } = pinned
+    const send: Send = (on, lane) => claimSlots(on, lane.queue, [lane.slotFloor], 100)
+    const before = await pinned.explain(send, dead)
+    for (let held = 0; held < 1_000; held++) await hold(execute, dead)
+    expectAtMost(before.buffers + 20, await pinned.explain(send, dead), 'a claim of 100 of a key')
+  })
+
+  test('a process walks them when it begins, and its later claims begin behind them', async ({ database, pinned }) => {
+    const { client, dead, execute } = pinned
+    const sent = recordStatements()
+    const sluice = startTestSluice(database)
+    const settled = await sluice
+      .pipeline(dead.queue, { batchSize: 50 })
+      .handle(() => undefined)
+      .runOnce()
+    expect(settled).toHaveLength(400)
+    await insertMessages(execute, dead.queue, times(100, [insertRow()]))
+    const unkeyed = claimsOf(sent, dead.queue).filter(({ values }) => values.length === CLAIM_PARAMETERS)
+    const explained = (claimed: SentStatement | undefined) =>
+      explain(client, { statement: { name: 'as sent', text: claimed!.text }, params: claimed!.values })
+    expect((await explained(unkeyed[0])).buffers).toBeGreaterThan(WALK / 2)
+    // What this process has just handled is dead as well.
+    expectAtMost(CLAIM_OF_100 + 20, await explained(unkeyed.at(-1)), 'the last claim of a process')
+  })
+})
+
+function expectAtMost(most: number, { buffers, plan }: Explained, what: string): void {
+  expect(buffers, `${what}: expected at most ${most} buffers, received ${buffers}\n${plan}`).toBeLessThanOrEqual(most)
+}
+
+function tenFloors({ floor }: Lane) {
+  return Array.from({ length: 10 }, (_, priority) => ({ ...floor, priority }))
+}
+
+function claimWhole(execute: Execute, { queue }: Lane, id: string) {
+  return claimWholeQueue(execute, queue, { slot: WHOLE_QUEUE_SLOT, id }, 100)
+}
+
+function toDead(id: string) {
+  return { id, attempt: 1, reason: 'too many', error: 'broken' }
+}
+
+/** Holds for an instant that has passed, so that no claim heeds it. */
+function hold(execute: Execute, { queue, key, slotFloor, keyedIds }: Lane): Promise<void> {
+  return holdKeys(execute, queue, [{ slot: slotFloor.slot, orderingKey: key, messageId: keyedIds[0]!, untilUs: 1 }], 2)
+}
+
+function recordOf(execute: Execute, { queue, ids }: Lane) {
+  return recordBatches(execute, 1, [1], [{ id: 2, queue, messageIds: ids, attempts: ids.map(() => 0) }])
+}
