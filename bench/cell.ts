@@ -1,4 +1,4 @@
-import type { Contestant } from './contestant.ts'
+import type { Contestant, FillSpec } from './contestant.ts'
 
 /** One question, asked of several contestants on the same server in turn. */
 export interface Cell {
@@ -10,8 +10,13 @@ export interface Cell {
   /** The metric that the chart shows; others are in the table and in the file. */
   readonly metric: Metric
   readonly cases: readonly Case[]
-  readonly contestants: readonly string[]
+  /** Who can answer. */
+  readonly asks: (contestant: Contestant) => boolean
+  /** Who could, but is not asked, and why. */
+  readonly without?: Readonly<Record<string, string>>
   readonly goals: readonly Goal[]
+  /** How many rounds are enough, where a round takes long. */
+  readonly mostRounds?: number
 }
 
 export interface Metric {
@@ -23,10 +28,10 @@ export interface Metric {
 /** A variant of the question; most cells have one, without a name. */
 export interface Case {
   readonly name: string
-  /** How many messages are there before the sample starts. */
-  readonly filled: Size
+  /** What is there before the sample starts. */
+  readonly fill: (scale: Scale) => FillSpec
   /** Measures, in a fresh process. */
-  measure(context: SampleContext): Promise<Measured>
+  readonly measure: (context: SampleContext) => Promise<Measured>
 }
 
 /** A number for a full run, and a small one for a quick look. */
@@ -46,6 +51,8 @@ export interface SampleContext {
 /** What a sample gives. The harness then looks whether the contestant's tables agree. */
 export interface Measured {
   readonly metrics: Readonly<Record<string, number>>
+  /** How the number went on over the sample, for charts. */
+  readonly series?: readonly number[]
   /** How many messages must be unsettled afterwards. */
   readonly left: number
   /** How many rows handlers must have written to bench.effect. */

@@ -1,10 +1,10 @@
 import type pg from 'pg'
 
 /**
- * A queue under test, or a yardstick beside it. What it cannot do it leaves out, and cells that need it skip it. Each
- * runs in the best configuration that its own documentation gives, and says so.
+ * A queue under test, or a yardstick beside it. What it cannot do it leaves out, and is then not in the cells that need
+ * it. Each runs in the best configuration that its own documentation gives, and says which.
  */
-export interface Contestant {
+export interface Contestant extends Capabilities {
   /** As in `--only`. */
   readonly name: string
   /** For people, with the version that is installed. */
@@ -16,16 +16,28 @@ export interface Contestant {
 
   /** Makes its tables, once per run. */
   install(url: string): Promise<void>
+  /** What is to be different in the database while it is measured, and the way back. */
+  readonly setUp?: { readonly sql: string; readonly undo: string }
   /** All its tables that hold messages, for TRUNCATE and VACUUM. */
   readonly tables: readonly string[]
   /** Puts messages in, on the server, as if they had been enqueued one by one. One transaction. */
   fill(client: pg.Client, spec: FillSpec): Promise<void>
   /** How many messages are not settled yet, read from its tables. */
   unsettled(client: pg.Client): Promise<number>
+}
 
+/** What a contestant can do. */
+export interface Capabilities {
+  /** Works off what is there. */
   readonly consumes?: Capability<(url: string, spec: ConsumeSpec) => Promise<Consumer>>
-  /** For what cannot be embedded in this process: drains and returns messages per second by its own clock. */
+  /** The same for what cannot be embedded in this process: returns messages per second by its own clock. */
   readonly drains?: Capability<(url: string, spec: DrainSpec) => Promise<number>>
+  /** Waits for messages that come one by one. */
+  readonly listens?: Capability<(url: string, spec: ListenSpec) => Promise<Consumer>>
+  /** Enqueues in transactions of the application. */
+  readonly enqueues?: Capability<(url: string) => Promise<Enqueuer>>
+  /** Waits on so many queues in which nothing happens. */
+  readonly idles?: Capability<(url: string, queues: number) => Promise<Consumer>>
 }
 
 /** Something that a contestant can do, and how it is set up for it, in words. */
@@ -34,8 +46,15 @@ export interface Capability<Run> {
   readonly run: Run
 }
 
+/** Payloads are {"n": 1}, {"n": 2}, … */
 export interface FillSpec {
   readonly messages: number
+  /** Messages beside them that fall due in a day. */
+  readonly scheduled?: number
+  /** How many keys they have in turn, each in order. Default: no keys. */
+  readonly keys?: number
+  /** How many bytes of text each payload has beside its number. */
+  readonly bytes?: number
 }
 
 export interface ConsumeSpec {
@@ -48,14 +67,38 @@ export interface ConsumeSpec {
   readonly onSettled: (messages: number) => void
 }
 
+/** What a handler does. Effects are rows of bench.effect, one per message. */
+export type Work = 'nothing' | 'insert each' | 'insert batch'
+
 export interface DrainSpec extends Pick<ConsumeSpec, 'batchSize' | 'inFlight'> {
   readonly messages: number
 }
 
-/** What a handler does. Effects are rows of bench.effect. */
-export type Work = { readonly kind: 'nothing' } | { readonly kind: 'insert each' } | { readonly kind: 'insert batch' }
+export interface ListenSpec extends Omit<ConsumeSpec, 'work'> {
+  readonly handle: (message: Payload) => void | Promise<void>
+}
+
+export interface Payload {
+  readonly n: number
+}
 
 /** A consumer that runs. */
 export interface Consumer {
+  /** Ends what is in hand, settles it, and closes all connections. */
   stop(): Promise<void>
+}
+
+export interface Enqueuer {
+  /** A writer with a connection of its own, as an application has for a request. */
+  open(): Promise<Writer>
+  stop(): Promise<void>
+}
+
+/** Each call is a transaction: BEGIN, the messages, COMMIT, each awaited. */
+export interface Writer {
+  /** @param beforeCommit is called when all is written and COMMIT is about to be sent. */
+  enqueue(message: Payload, beforeCommit?: () => void): Promise<void>
+  /** All in one statement, or as few as the library needs. */
+  enqueueMany(messages: readonly Payload[]): Promise<void>
+  close(): Promise<void>
 }

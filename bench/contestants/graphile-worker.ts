@@ -1,8 +1,9 @@
-import { Logger, makeWorkerUtils, run, type Task } from 'graphile-worker'
+import { Logger, makeWorkerUtils, run, type Task, type TaskList } from 'graphile-worker'
 import pg from 'pg'
-import type { Consumer, ConsumeSpec, Contestant, FillSpec } from '../contestant.ts'
+import type { Consumer, ConsumeSpec, Contestant, FillSpec, Payload, Work } from '../contestant.ts'
 import { INSERT_EFFECT } from '../effects.ts'
 import { versionOf } from './version-of.ts'
+import { openWriter, type Statements } from './writer.ts'
 
 type WorkerOptions = NonNullable<GraphileConfig.Preset['worker']>
 
@@ -23,6 +24,7 @@ export function createGraphileWorker(variant: {
   readonly lost: string
   readonly options: WorkerOptions
 }): Contestant {
+  const { configuration, options } = variant
   return {
     name: variant.name,
     title: `${variant.title} ${versionOf('graphile-worker')}`,
@@ -33,8 +35,40 @@ export function createGraphileWorker(variant: {
     tables: ['graphile_worker._private_jobs', 'graphile_worker._private_job_queues'],
     fill,
     unsettled,
-    consumes: { configuration: variant.configuration, run: (url, spec) => consume(url, spec, variant.options) },
+    consumes: {
+      configuration,
+      run: (url, spec) => start(url, spec, { bench: taskFor(spec.work) }, options),
+    },
+    listens: {
+      configuration,
+      run: (url, spec) => start(url, spec, { bench: (payload) => spec.handle(payload as Payload) }, options),
+    },
+    enqueues: {
+      configuration: "the SQL functions add_job and add_jobs in the application's transaction",
+      run: async (url) => ({ open: () => openWriter(url, ADD), stop: async () => undefined }),
+    },
+    idles: {
+      configuration: `${configuration}; a task for each queue`,
+      run: (url, queues) => start(url, IDLE, idleTasks(queues), options),
+    },
   }
+}
+
+const ADD: Statements = {
+  one: (client, message) =>
+    client.query(`SELECT graphile_worker.add_job('bench', $1::json)`, [JSON.stringify(message)]),
+  many: (client, messages) =>
+    client.query(
+      `SELECT (graphile_worker.add_jobs(array_agg(json_populate_record(NULL::graphile_worker.job_spec, job)))).id
+       FROM json_array_elements($1::json) AS job`,
+      [JSON.stringify(messages.map((payload) => ({ identifier: 'bench', payload })))],
+    ),
+}
+
+const IDLE = { batchSize: 1, inFlight: 24, onSettled: () => undefined }
+
+function idleTasks(queues: number): TaskList {
+  return Object.fromEntries(Array.from({ length: queues }, (_, queue) => [`idle-${queue}`, () => undefined]))
 }
 
 async function install(url: string): Promise<void> {
@@ -43,13 +77,15 @@ async function install(url: string): Promise<void> {
   await utils.release()
 }
 
-async function fill(client: pg.Client, spec: FillSpec): Promise<void> {
+async function fill(client: pg.Client, { messages, scheduled = 0, bytes }: FillSpec): Promise<void> {
   await client.query(
     `SELECT count(*) FROM graphile_worker.add_jobs((
        SELECT array_agg(json_populate_record(NULL::graphile_worker.job_spec, json_build_object(
-         'identifier', 'bench', 'payload', json_build_object('n', n))))
-       FROM generate_series(1, $1::integer) AS n))`,
-    [spec.messages],
+         'identifier', 'bench',
+         'payload', json_strip_nulls(json_build_object('n', n, 'text', repeat('x', $3::integer))),
+         'run_at', CASE WHEN n > $1 THEN now() + interval '1 day' END)))
+       FROM generate_series(1, $1::integer + $2::integer) AS n))`,
+    [messages, scheduled, bytes],
   )
 }
 
@@ -60,7 +96,9 @@ async function unsettled(client: pg.Client): Promise<number> {
 
 const SILENT = new Logger(() => () => undefined)
 
-async function consume(url: string, spec: ConsumeSpec, options: WorkerOptions): Promise<Consumer> {
+type StartSpec = Pick<ConsumeSpec, 'batchSize' | 'inFlight' | 'onSettled'>
+
+async function start(url: string, spec: StartSpec, taskList: TaskList, options: WorkerOptions): Promise<Consumer> {
   const concurrentJobs = spec.batchSize > 1 ? 24 : spec.inFlight
   const pool = new pg.Pool({ connectionString: url, max: concurrentJobs + 1 })
   pool.on('error', () => undefined)
@@ -68,7 +106,7 @@ async function consume(url: string, spec: ConsumeSpec, options: WorkerOptions): 
   const runner = await run({
     pgPool: pool,
     preset: { worker: { ...options, concurrentJobs } },
-    taskList: { bench: taskFor(spec.work) },
+    taskList,
     noHandleSignals: true,
     logger: SILENT,
   })
@@ -80,9 +118,9 @@ async function consume(url: string, spec: ConsumeSpec, options: WorkerOptions): 
   }
 }
 
-function taskFor({ kind }: ConsumeSpec['work']): Task {
-  if (kind === 'nothing') return () => undefined
-  if (kind === 'insert batch') throw new Error('graphile-worker has no batches of jobs')
+function taskFor(work: Work): Task {
+  if (work === 'nothing') return () => undefined
+  if (work === 'insert batch') throw new Error('graphile-worker has no batches of jobs')
   return async (_payload, { job, withPgClient }) => {
     await withPgClient((client) => client.query(INSERT_EFFECT, [job.id]))
   }

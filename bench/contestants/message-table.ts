@@ -13,11 +13,21 @@ export const messageTable: Pick<Contestant, 'install' | 'tables' | 'fill' | 'uns
   unsettled,
 }
 
-async function fill(client: pg.Client, spec: FillSpec): Promise<void> {
+/** Without the trigger that wakes consumers: what an INSERT into the same table costs by itself. */
+export const withoutTrigger: NonNullable<Contestant['setUp']> = {
+  sql: 'ALTER TABLE sluice.message DISABLE TRIGGER message_wake',
+  undo: 'ALTER TABLE sluice.message ENABLE TRIGGER message_wake',
+}
+
+async function fill(client: pg.Client, { messages, scheduled = 0, keys, bytes }: FillSpec): Promise<void> {
   await client.query(
-    `INSERT INTO sluice.message (queue, payload)
-     SELECT 'bench', jsonb_build_object('n', n) FROM generate_series(1, $1::integer) AS n`,
-    [spec.messages],
+    `INSERT INTO sluice.message (queue, payload, ordering_key, due_at)
+     SELECT 'bench',
+            jsonb_strip_nulls(jsonb_build_object('n', n, 'text', repeat('x', $4::integer))),
+            'key-' || n % $3::integer,
+            clock_timestamp() + CASE WHEN n > $1 THEN interval '1 day' ELSE interval '0' END
+     FROM generate_series(1, $1::integer + $2::integer) AS n`,
+    [messages, scheduled, keys, bytes],
   )
 }
 

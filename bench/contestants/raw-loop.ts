@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import type { Consumer, ConsumeSpec, Contestant } from '../contestant.ts'
+import type { Consumer, ConsumeSpec, Contestant, Payload, Work } from '../contestant.ts'
 import { INSERT_EFFECT, INSERT_EFFECTS } from '../effects.ts'
-import { messageTable } from './message-table.ts'
+import { messageTable, withoutTrigger } from './message-table.ts'
+import { openWriter } from './writer.ts'
 
 /**
  * What a user could write by hand on the same table: claim, work, delete and commit, with the statements of one batch's
@@ -10,17 +11,42 @@ import { messageTable } from './message-table.ts'
  */
 export const rawLoop: Contestant = {
   name: 'raw-loop',
-  title: 'Loop by hand',
+  title: 'By hand',
   guarantee:
     'Claim, work and delete are one transaction, exactly once; but the first message that fails stops its batch for ever',
   ...messageTable,
+  setUp: withoutTrigger,
   consumes: {
     configuration:
       'pg with pipeline: true; SELECT … FOR UPDATE SKIP LOCKED, work, then DELETE, COMMIT, BEGIN and the next SELECT ' +
-      'sent at once; prepared statements; looks every 10 ms when there is nothing',
-    run: consume,
+      'sent at once; prepared statements; for one effect per message SAVEPOINT, INSERT and RELEASE, each awaited',
+    run: (url, spec) => consume(url, { ...spec, work: (client, rows) => workOff(client, rows, spec.work) }),
+  },
+  listens: {
+    configuration: 'the same loop, which looks again after 10 ms when there was nothing',
+    run: (url, { handle, ...spec }) =>
+      consume(url, {
+        ...spec,
+        work: async (_client, rows) => {
+          for (const { payload } of rows) await handle(JSON.parse(payload) as Payload)
+        },
+      }),
+  },
+  enqueues: {
+    configuration: 'INSERT INTO sluice.message (queue, payload), many by unnest($1::text[]); trigger disabled',
+    run: async (url) => ({
+      open: () =>
+        openWriter(url, {
+          one: (client, message) => client.query(INSERT_ONE, [JSON.stringify(message)]),
+          many: (client, messages) => client.query(INSERT_MANY, [messages.map((message) => JSON.stringify(message))]),
+        }),
+      stop: async () => undefined,
+    }),
   },
 }
+
+const INSERT_ONE = `INSERT INTO sluice.message (queue, payload) VALUES ('bench', $1::text::jsonb)`
+const INSERT_MANY = `INSERT INTO sluice.message (queue, payload) SELECT 'bench', unnest($1::text[])::jsonb`
 
 const CLAIM = `
 SELECT id::text, payload::text FROM sluice.message
@@ -29,7 +55,16 @@ ORDER BY due_at, id LIMIT $1 FOR UPDATE SKIP LOCKED`
 const DELETE = `DELETE FROM sluice.message WHERE queue = 'bench' AND id = ANY ($1::bigint[])`
 const IDLE_MS = 10
 
-async function consume(url: string, spec: ConsumeSpec): Promise<Consumer> {
+interface ClaimedRow {
+  readonly id: string
+  readonly payload: string
+}
+
+interface LoopSpec extends Omit<ConsumeSpec, 'work'> {
+  readonly work: (client: pg.Client, rows: readonly ClaimedRow[]) => Promise<void>
+}
+
+async function consume(url: string, spec: LoopSpec): Promise<Consumer> {
   const stopping = new AbortController()
   const loops = Array.from({ length: spec.inFlight }, () => loop(url, spec, stopping.signal))
   return {
@@ -40,42 +75,42 @@ async function consume(url: string, spec: ConsumeSpec): Promise<Consumer> {
   }
 }
 
-async function loop(url: string, spec: ConsumeSpec, stopping: AbortSignal): Promise<void> {
+async function loop(url: string, spec: LoopSpec, stopping: AbortSignal): Promise<void> {
   const client = new pg.Client({ connectionString: url, pipeline: true })
   await client.connect()
   let claimed = claim(client, spec.batchSize)
   while (!stopping.aborted) {
-    const ids = await claimed
-    if (ids.length === 0) {
+    const rows = await claimed
+    if (rows.length === 0) {
       await client.query('ROLLBACK')
       await sleep(IDLE_MS)
       claimed = claim(client, spec.batchSize)
       continue
     }
-    await work(client, ids, spec.work)
-    const deleted = client.query({ name: 'delete', text: DELETE, values: [ids] })
+    await spec.work(client, rows)
+    const deleted = client.query({ name: 'delete', text: DELETE, values: [rows.map(({ id }) => id)] })
     const committed = client.query('COMMIT')
     claimed = claim(client, spec.batchSize)
     const [, { command }] = await Promise.all([deleted, committed])
     if (command !== 'COMMIT') throw new Error(`COMMIT answered by ${command}`)
-    spec.onSettled(ids.length)
+    spec.onSettled(rows.length)
   }
   await claimed
   await client.query('ROLLBACK')
   await client.end()
 }
 
-async function claim(client: pg.Client, limit: number): Promise<readonly string[]> {
+async function claim(client: pg.Client, limit: number): Promise<readonly ClaimedRow[]> {
   const begun = client.query('BEGIN')
-  const claimed = client.query<{ id: string; payload: string }>({ name: 'claim', text: CLAIM, values: [limit] })
+  const claimed = client.query<ClaimedRow>({ name: 'claim', text: CLAIM, values: [limit] })
   await begun
-  return (await claimed).rows.map((row) => row.id)
+  return (await claimed).rows
 }
 
-async function work(client: pg.Client, ids: readonly string[], { kind }: ConsumeSpec['work']): Promise<void> {
-  if (kind === 'insert batch') await client.query(INSERT_EFFECTS, [ids])
-  if (kind !== 'insert each') return
-  for (const id of ids) {
+async function workOff(client: pg.Client, rows: readonly ClaimedRow[], work: Work): Promise<void> {
+  if (work === 'insert batch') await client.query(INSERT_EFFECTS, [rows.map(({ id }) => id)])
+  if (work !== 'insert each') return
+  for (const { id } of rows) {
     await client.query('SAVEPOINT message')
     await client.query(INSERT_EFFECT, [id])
     await client.query('RELEASE SAVEPOINT message')

@@ -2,11 +2,11 @@ import type { Cell, Goal, Metric, Place } from '../cell.ts'
 import type { Contestant } from '../contestant.ts'
 import type { Entry } from '../run/rounds.ts'
 import type { Sample } from '../run/sample.ts'
+import { type Summary, summarise } from '../statistics.ts'
 import type { Environment } from './environment.ts'
-import { type Summary, summarise } from './statistics.ts'
 
 /** All that is known of a cell after a run: the content of its file. */
-export interface CellResult extends Pick<Cell, 'name' | 'title' | 'measures' | 'metric'> {
+export interface CellResult extends Pick<Cell, 'name' | 'title' | 'measures' | 'metric' | 'without'> {
   readonly environment: Environment
   readonly rounds: number
   readonly entries: readonly EntryResult[]
@@ -16,7 +16,8 @@ export interface CellResult extends Pick<Cell, 'name' | 'title' | 'measures' | '
 export interface EntryResult extends Pick<Contestant, 'guarantee'> {
   readonly contestant: string
   readonly title: string
-  readonly configuration: string
+  /** How it was set up, by what it was to do. */
+  readonly configuration: Readonly<Record<string, string>>
   readonly case: string
   /** Over the rounds in which it did not fail. */
   readonly metrics: Readonly<Record<string, Summary>>
@@ -35,12 +36,13 @@ export function toResult(
   entries: readonly Entry[],
   run: { readonly environment: Environment; readonly rounds: number },
 ): CellResult {
-  const { name, title, measures, metric } = cell
+  const { name, title, measures, metric, without = {} } = cell
   return {
     name,
     title,
     measures,
     metric,
+    without,
     ...run,
     entries: entries.map(toEntryResult),
     goals: cell.goals.map((goal) => toGoalResult(goal, metric, entries)),
@@ -54,13 +56,18 @@ function toEntryResult({ contestant, case: name, samples }: Entry): EntryResult 
     contestant: contestant.name,
     title: contestant.title,
     guarantee: contestant.guarantee,
-    configuration: (contestant.drains ?? contestant.consumes)?.configuration ?? '',
+    configuration: configurationOf(contestant),
     case: name,
     metrics: Object.fromEntries(
       names.map((metric) => [metric, summarise(good.flatMap((metrics) => metrics[metric] ?? []))]),
     ),
     samples,
   }
+}
+
+function configurationOf({ drains, consumes, listens, enqueues, idles }: Contestant): EntryResult['configuration'] {
+  const capabilities = Object.entries({ drains, consumes, listens, enqueues, idles })
+  return Object.fromEntries(capabilities.flatMap(([name, found]) => (found ? [[name, found.configuration]] : [])))
 }
 
 function toGoalResult(goal: Goal, metric: Metric, entries: readonly Entry[]): GoalResult {

@@ -1,6 +1,6 @@
 import Table from 'cli-table3'
+import type { Summary } from '../statistics.ts'
 import type { CellResult, EntryResult, GoalResult } from './result.ts'
-import type { Summary } from './statistics.ts'
 
 /** A cell's numbers and goals, for a terminal. */
 export function tableOf(result: CellResult): string {

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import type { Cell, Scale } from '../cell.ts'
 import { CELLS } from '../cells/index.ts'
 import type { Contestant } from '../contestant.ts'
-import { loadContestant } from '../contestants/index.ts'
+import { CONTESTANTS, loadContestant } from '../contestants/index.ts'
 import { readEnvironment } from '../report/environment.ts'
 import { type CellResult, toResult } from '../report/result.ts'
 import { format, tableOf } from '../report/table.ts'
@@ -45,7 +45,7 @@ async function runCells(server: BenchServer, options: BenchOptions, signal: Abor
   for (const cell of chosen(CELLS, (found) => found.name, options.only)) {
     say(`\n${cell.name}`)
     const contestants = await contestantsOf(cell, options.only, server.url)
-    const rounds = options.rounds ?? (options.quick ? 1 : 5)
+    const rounds = options.rounds ?? (options.quick ? 1 : Math.min(5, cell.mostRounds ?? 5))
     const entries = await runRounds(server, { cell, contestants, rounds, scale, signal, onSample: progress(cell) })
     const result = toResult(cell, entries, { environment, rounds })
     results.push(result)
@@ -57,15 +57,16 @@ async function runCells(server: BenchServer, options: BenchOptions, signal: Abor
 
 const installed = new Set<string>()
 
-/** Those of the cell that are asked for and can run here, installed. */
+/** Those that the cell asks, that are wanted, and that can run here, installed. */
 async function contestantsOf(cell: Cell, only: readonly string[], url: string): Promise<readonly Contestant[]> {
   const able: Contestant[] = []
-  for (const name of chosen(cell.contestants, (contestant) => contestant, only)) {
+  for (const name of chosen(CONTESTANTS, (contestant) => contestant, only)) {
     const contestant = await loadContestant(name)
-    const missing = contestant.missing?.()
-    if (missing === undefined) able.push(contestant)
-    else say(`  ${name} skipped: ${missing}`)
-    if (missing !== undefined || installed.has(name)) continue
+    if (!cell.asks(contestant)) continue
+    const reason = cell.without?.[name] ?? contestant.missing?.()
+    if (reason === undefined) able.push(contestant)
+    else say(`  without ${name}: ${reason}`)
+    if (reason !== undefined || installed.has(name)) continue
     await contestant.install(url)
     installed.add(name)
   }

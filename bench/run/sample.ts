@@ -5,7 +5,7 @@ import type { Contestant } from '../contestant.ts'
 import type { SampleOrder } from './sample-process.ts'
 
 /** What one sample gave: its metrics, or why there are none. */
-export type Sample = { readonly metrics: Measured['metrics'] } | { readonly failed: string }
+export type Sample = Pick<Measured, 'metrics' | 'series'> | { readonly failed: string }
 
 /** What the process of a sample tells. */
 export type SampleAnswer = { readonly measured: Measured } | { readonly failed: string }
@@ -29,17 +29,21 @@ export async function takeSample(server: SampleServer, spec: SampleSpec, signal:
     const answer = await measure(server, spec, signal)
     if ('failed' in answer) return answer
     await verify(server.client, spec.contestant, answer.measured)
-    return { metrics: answer.measured.metrics }
+    const { metrics, series } = answer.measured
+    return series === undefined ? { metrics } : { metrics, series }
   } catch (error) {
     return { failed: error instanceof Error ? error.message : String(error) }
   } finally {
+    if (spec.contestant.setUp !== undefined) await server.client.query(spec.contestant.setUp.undo)
     await clear(server.client, spec.contestant)
   }
 }
 
-async function prepare(client: pg.Client, { contestant, case: { filled }, scale }: SampleSpec): Promise<void> {
+async function prepare(client: pg.Client, { contestant, case: { fill }, scale }: SampleSpec): Promise<void> {
   await clear(client, contestant)
-  if (filled[scale] > 0) await contestant.fill(client, { messages: filled[scale] })
+  if (contestant.setUp !== undefined) await client.query(contestant.setUp.sql)
+  const spec = fill(scale)
+  if (spec.messages > 0) await contestant.fill(client, spec)
   await client.query(`VACUUM (ANALYZE) ${contestant.tables.join(', ')}`)
   await client.query('CHECKPOINT')
 }
