@@ -3,15 +3,14 @@ import { claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { insertMessages } from '../../src/table/insert.ts'
 import { lookOver } from '../../src/table/lanes.ts'
-import { ackMessages, buryMessages, holdKeys } from '../../src/table/settle.ts'
+import { ackMessages, holdKeys } from '../../src/table/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { pollQueues } from '../../src/table/wait.ts'
-import { recordBatches } from '../../src/table/worker.ts'
 import { bottomOf } from '../support/claim-session.ts'
 import { times } from '../support/counted.ts'
 import { type Explained, explain } from '../support/explain.ts'
 import { DEAD, type Lane, type Send, test } from '../support/pinned.ts'
-import { insertRow, postponed } from '../support/settled-rows.ts'
+import { batchRecorded, buried, insertRow, postponed } from '../support/settled-rows.ts'
 import { startTestSluice } from '../support/sluice.ts'
 import { claimsOf, recordStatements, type SentStatement } from '../support/statements.ts'
 
@@ -43,9 +42,9 @@ const BOUNDS: readonly Bound[] = [
   { what: 'an ack of 100 of a key', most: 112, send: (on, lane) => ackMessages(on, lane.queue, lane.keyedIds) },
   // Each row's old and new page, a descent of both of its indexes, and now and then a page more.
   { what: 'a postponement of 100', most: 1_800, send: (on, lane) => postponed(on, lane.queue, lane.ids) },
-  { what: 'a burial of 100', most: 800, send: (on, lane) => buryMessages(on, lane.queue, lane.ids.map(toDead)) },
+  { what: 'a burial of 100', most: 800, send: (on, lane) => buried(on, lane.queue, lane.ids) },
   { what: 'a hold of a key', most: 8, send: hold },
-  { what: 'a record of a batch of 100', most: 14, send: recordOf },
+  { what: 'a record of a batch of 100', most: 14, send: (on, lane) => batchRecorded(on, lane.queue, lane.ids) },
   { what: 'an enqueue', most: 12, send: (on, lane) => insertMessages(on, lane.queue, [insertRow()]) },
 ]
 
@@ -139,15 +138,7 @@ function claimWhole(execute: Execute, { queue }: Lane, id: string) {
   return claimWholeQueue(execute, queue, { slot: WHOLE_QUEUE_SLOT, id }, 100)
 }
 
-function toDead(id: string) {
-  return { id, attempt: 1, reason: 'too many', error: 'broken' }
-}
-
 /** Holds for an instant that has passed, so that no claim heeds it. */
 function hold(execute: Execute, { queue, key, slotFloor, keyedIds }: Lane): Promise<void> {
   return holdKeys(execute, queue, [{ slot: slotFloor.slot, orderingKey: key, messageId: keyedIds[0]!, untilUs: 1 }], 2)
-}
-
-function recordOf(execute: Execute, { queue, ids }: Lane) {
-  return recordBatches(execute, 1, [1], [{ id: 2, queue, messageIds: ids, attempts: ids.map(() => 0) }])
 }

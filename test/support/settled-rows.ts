@@ -1,6 +1,7 @@
 import type { InsertRow } from '../../src/table/insert.ts'
-import { postponeMessages } from '../../src/table/settle.ts'
+import { buryMessages, postponeMessages } from '../../src/table/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
+import { recordBatches } from '../../src/table/worker.ts'
 
 /** A row to insert, with nothing special about it. */
 export function insertRow(orderingKey: string | null = null): InsertRow {
@@ -22,4 +23,15 @@ export function postponed(execute: Execute, queue: string, ids: readonly string[
   const nowUs = Date.now() * 1_000
   const messages = ids.map((id) => ({ id, dueUs: nowUs + 1_000_000, attempt: 1, error: 'broken' }))
   return postponeMessages(execute, queue, messages, nowUs)
+}
+
+/** Buries messages as after their last failure. */
+export function buried(execute: Execute, queue: string, ids: readonly string[]): Promise<void> {
+  const messages = ids.map((id) => ({ id, attempt: 1, reason: 'too many', error: 'broken' }))
+  return buryMessages(execute, queue, messages)
+}
+
+/** Writes down that a batch of these messages begins, and that the one before it has ended. */
+export async function batchRecorded(execute: Execute, queue: string, ids: readonly string[]): Promise<void> {
+  await recordBatches(execute, 1, [1], [{ id: 2, queue, messageIds: ids, attempts: ids.map(() => 0) }])
 }
