@@ -28,6 +28,8 @@ export interface Metric {
 /** A variant of the question; most cells have one, without a name. */
 export interface Case {
   readonly name: string
+  /** Left out of a quick run. */
+  readonly slow?: true
   /** What is there before the sample starts. */
   readonly fill: (scale: Scale) => FillSpec
   /** Measures, in a fresh process. */

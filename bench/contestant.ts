@@ -22,6 +22,8 @@ export interface Contestant extends Capabilities {
   readonly tables: readonly string[]
   /** Puts messages in, on the server, as if they had been enqueued one by one. One transaction. */
   fill(client: pg.Client, spec: FillSpec): Promise<void>
+  /** Whether messages can be filled in with keys, whose order it then keeps. */
+  readonly keepsOrder?: true
   /** How many messages are not settled yet, read from its tables. */
   unsettled(client: pg.Client): Promise<number>
 }

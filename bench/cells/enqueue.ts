@@ -25,6 +25,7 @@ export const enqueueOne: Cell = {
   cases: CASES.map(
     ({ writers, consumer }): Case => ({
       name: caseName(writers, consumer),
+      ...(writers === 16 ? {} : { slow: true }),
       fill: () => ({ messages: 0 }),
       measure: (context) => measureWriters(context, { writers, workMs: consumer === 'idle' ? 0 : 20 }),
     }),

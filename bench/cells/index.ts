@@ -1,8 +1,13 @@
 import type { Cell } from '../cell.ts'
+import { backlog } from './backlog.ts'
 import { drainBatches, drainSingles } from './drain.ts'
 import { effectsBatch, effectsEach } from './effects.ts'
 import { enqueueMany, enqueueOne } from './enqueue.ts'
+import { idle } from './idle.ts'
 import { latency } from './latency.ts'
+import { memory } from './memory.ts'
+import { ordering } from './ordering.ts'
+import { pinnedHorizon } from './pinned-horizon.ts'
 
 /** All cells, in the order in which they run. */
 export const CELLS: readonly Cell[] = [
@@ -13,4 +18,9 @@ export const CELLS: readonly Cell[] = [
   enqueueOne,
   enqueueMany,
   latency,
+  pinnedHorizon,
+  backlog,
+  ordering,
+  idle,
+  memory,
 ]

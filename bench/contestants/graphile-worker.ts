@@ -37,19 +37,25 @@ export function createGraphileWorker(variant: {
     unsettled,
     consumes: {
       configuration,
-      run: (url, spec) => start(url, spec, { bench: taskFor(spec.work) }, options),
+      run: (url, spec) => start(url, concurrent(spec), { bench: taskFor(spec.work) }, options),
     },
     listens: {
       configuration,
-      run: (url, spec) => start(url, spec, { bench: (payload) => spec.handle(payload as Payload) }, options),
+      run: (url, spec) =>
+        start(url, concurrent(spec), { bench: (payload) => spec.handle(payload as Payload) }, options),
     },
     enqueues: {
       configuration: "the SQL functions add_job and add_jobs in the application's transaction",
       run: async (url) => ({ open: () => openWriter(url, ADD), stop: async () => undefined }),
     },
     idles: {
-      configuration: `${configuration}; a task for each queue`,
-      run: (url, queues) => start(url, IDLE, idleTasks(queues), options),
+      configuration: options.localQueue
+        ? `a task for each queue; ${configuration}`
+        : 'a task for each queue, all as it comes',
+      run: (url, queues) => {
+        const concurrentJobs = options.localQueue ? GUIDE_CONCURRENCY : 1
+        return start(url, { concurrentJobs, onSettled: () => undefined }, idleTasks(queues), options)
+      },
     },
   }
 }
@@ -64,8 +70,6 @@ const ADD: Statements = {
       [JSON.stringify(messages.map((payload) => ({ identifier: 'bench', payload })))],
     ),
 }
-
-const IDLE = { batchSize: 1, inFlight: 24, onSettled: () => undefined }
 
 function idleTasks(queues: number): TaskList {
   return Object.fromEntries(Array.from({ length: queues }, (_, queue) => [`idle-${queue}`, () => undefined]))
@@ -96,10 +100,20 @@ async function unsettled(client: pg.Client): Promise<number> {
 
 const SILENT = new Logger(() => () => undefined)
 
-type StartSpec = Pick<ConsumeSpec, 'batchSize' | 'inFlight' | 'onSettled'>
+interface StartSpec extends Pick<ConsumeSpec, 'onSettled'> {
+  readonly concurrentJobs: number
+}
+
+/** What its performance guide uses. */
+const GUIDE_CONCURRENCY = 24
+
+/** It has no batches of jobs: where others take batches, it has the concurrency of its guide. */
+function concurrent({ batchSize, inFlight, onSettled }: Omit<ConsumeSpec, 'work'>): StartSpec {
+  return { concurrentJobs: batchSize > 1 ? GUIDE_CONCURRENCY : inFlight, onSettled }
+}
 
 async function start(url: string, spec: StartSpec, taskList: TaskList, options: WorkerOptions): Promise<Consumer> {
-  const concurrentJobs = spec.batchSize > 1 ? 24 : spec.inFlight
+  const { concurrentJobs } = spec
   const pool = new pg.Pool({ connectionString: url, max: concurrentJobs + 1 })
   pool.on('error', () => undefined)
   pool.on('connect', (client) => reportCompletions(client, spec.onSettled))

@@ -135,9 +135,16 @@ async function enqueue(url: string): Promise<Enqueuer> {
 
 async function idle(url: string, queues: number): Promise<Consumer> {
   const boss = await start(url, { useListenNotify: true })
-  for (let queue = 1; queue <= queues; queue++) {
-    await boss.createQueue(`idle-${queue}`, { notify: true })
-    await boss.work(`idle-${queue}`, async () => undefined)
+  const names = Array.from({ length: queues }, (_, queue) => `idle-${queue}`)
+  for (const name of names) {
+    await boss.createQueue(name, { notify: true })
+    await boss.work(name, async () => undefined)
   }
-  return { stop: () => boss.stop() }
+  return {
+    stop: async () => {
+      await Promise.all(names.map((name) => boss.offWork(name)))
+      for (const name of names) await boss.deleteQueue(name)
+      await boss.stop()
+    },
+  }
 }

@@ -12,6 +12,7 @@ export const sluice: Contestant = {
     'Claim, handlers and settlement are one transaction: if the process dies, its messages are free at once, and ' +
     'their effects in the database happen exactly once',
   ...messageTable,
+  keepsOrder: true,
   consumes: { configuration: 'pipeline(queue, { batchSize, concurrency }), all else as it comes', run: consume },
   listens: { configuration: 'pipeline(queue, { batchSize, concurrency }), all else as it comes', run: listen },
   enqueues: { configuration: "enqueue(client, queue, payload) in the application's transaction", run: enqueue },

@@ -24,7 +24,8 @@ export interface RoundsSpec {
  * the one who runs behind the same other.
  */
 export async function runRounds(server: SampleServer, spec: RoundsSpec): Promise<readonly Entry[]> {
-  const entries = spec.cell.cases.flatMap((found) =>
+  const cases = spec.cell.cases.filter(({ slow }) => slow === undefined || spec.scale === 'full')
+  const entries = cases.flatMap((found) =>
     spec.contestants.map((contestant) => ({ contestant, case: found, samples: [] as Sample[] })),
   )
   for (let round = 0; round < spec.rounds; round++) {

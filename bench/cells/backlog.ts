@@ -1,0 +1,57 @@
+import type { Case, Cell, Scale, Size } from '../cell.ts'
+import type { FillSpec } from '../contestant.ts'
+import { measureDrain } from '../measure/drain.ts'
+import { PER_SECOND } from './drain.ts'
+
+const SMALL = '50,000 ready'
+const LARGE = '5,000,000 ready'
+const SCHEDULED = '50,000 ready, 1,000,000 scheduled'
+
+const DRAINED: Size = { full: 44_000, quick: 4_400 }
+
+export const backlog: Cell = {
+  name: 'backlog',
+  title: 'Claims out of a large backlog',
+  measures:
+    'The first 44,000 messages out of a backlog, up to 100 per batch and 4 batches in flight in one process, handlers ' +
+    'that do nothing: from the settlement of the first 4,000 to the durable settlement of the last. What is scheduled ' +
+    'falls due in a day',
+  metric: PER_SECOND,
+  cases: [
+    backlogCase(SMALL, (scale) => ({ messages: { full: 50_000, quick: 5_000 }[scale] })),
+    backlogCase(LARGE, (scale) => ({ messages: { full: 5_000_000, quick: 100_000 }[scale] })),
+    backlogCase(SCHEDULED, (scale) => ({
+      messages: { full: 50_000, quick: 5_000 }[scale],
+      scheduled: { full: 1_000_000, quick: 50_000 }[scale],
+    })),
+  ],
+  asks: ({ consumes }) => consumes !== undefined,
+  without: {
+    'graphile-worker': 'filling takes too long for what it would show; with the local queue it is asked',
+  },
+  goals: [LARGE, SCHEDULED].map((name) => ({
+    of: { contestant: 'sluice', case: name },
+    over: { contestant: 'sluice', case: SMALL },
+    atLeast: 0.9,
+  })),
+  mostRounds: 3,
+}
+
+function backlogCase(name: string, fill: (scale: Scale) => FillSpec): Case {
+  return {
+    name,
+    fill,
+    measure: (context) => {
+      const messages = DRAINED[context.scale]
+      const filled = fill(context.scale)
+      return measureDrain(context, {
+        batchSize: 100,
+        inFlight: 4,
+        work: 'nothing',
+        messages,
+        warmUp: messages / 11,
+        filled,
+      })
+    },
+  }
+}

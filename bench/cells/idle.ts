@@ -1,0 +1,52 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import type { Cell, Measured, SampleContext, Size } from '../cell.ts'
+
+const QUEUES = 100
+const SETTLE_MS: Size = { full: 5_000, quick: 1_500 }
+const MEASURED_MS: Size = { full: 60_000, quick: 3_000 }
+
+export const idle: Cell = {
+  name: 'idle',
+  title: '100 queues in one process in which nothing happens',
+  measures:
+    'One process waits on 100 queues (graphile-worker: tasks) without messages. After 5 seconds, for 60 seconds, because some look only every 30: the ' +
+    'statements that it sends to the server, counted in the driver, and its own processor time as a part of one core',
+  metric: { name: 'perSecond', unit: 'statements/s', better: 'less' },
+  cases: [{ name: '', fill: () => ({ messages: 0 }), measure }],
+  asks: ({ idles }) => idles !== undefined,
+  goals: [
+    { of: { contestant: 'sluice' }, atMost: 1 },
+    { of: { contestant: 'sluice', metric: 'cpuPercent' }, atMost: 1 },
+  ],
+  mostRounds: 3,
+}
+
+async function measure({ contestant: { idles, name }, url, scale }: SampleContext): Promise<Measured> {
+  if (idles === undefined) throw new Error(`${name} cannot idle`)
+  const statements = countStatements()
+  const consumer = await idles.run(url, QUEUES)
+  await sleep(SETTLE_MS[scale])
+  const [from, sent, cpu] = [performance.now(), statements.sent, process.cpuUsage()]
+  await sleep(MEASURED_MS[scale])
+  const ms = performance.now() - from
+  const { user, system } = process.cpuUsage(cpu)
+  const metrics = {
+    perSecond: ((statements.sent - sent) / ms) * 1_000,
+    cpuPercent: ((user + system) / 1_000 / ms) * 100,
+  }
+  await consumer.stop()
+  return { metrics, left: 0 }
+}
+
+/** All contestants use the same driver, and all their statements go through this method of it. */
+function countStatements(): { readonly sent: number } {
+  const counter = { sent: 0 }
+  const prototype: { query: (...args: unknown[]) => unknown } = pg.Client.prototype as never
+  const { query } = prototype
+  prototype.query = function (this: pg.Client, ...args) {
+    counter.sent += 1
+    return query.apply(this, args)
+  }
+  return counter
+}

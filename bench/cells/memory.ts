@@ -1,0 +1,53 @@
+import type { Cell, Measured, SampleContext, Size } from '../cell.ts'
+import { consumePortions } from '../measure/portions.ts'
+import { percentile } from '../statistics.ts'
+
+const PORTIONS = 50
+const PORTION: Size = { full: 20_000, quick: 600 }
+const EVERY_MS = 20
+const MIB = 2 ** 20
+
+export const memory: Cell = {
+  name: 'memory',
+  title: 'Memory of a process that handles a million messages of 1 KiB',
+  measures:
+    '1,000,000 messages with 1 KiB of text each go through one process (100 per batch, 4 in flight) in 50 portions, ' +
+    'each committed at once while the consumer waits: resident memory, read every 20 ms. Node, its TypeScript ' +
+    'loader and the harness are part of it',
+  metric: { name: 'peak', unit: 'MiB resident at most', better: 'less' },
+  cases: [{ name: '', fill: () => ({ messages: 0 }), measure }],
+  asks: ({ consumes }) => consumes !== undefined,
+  without: { 'graphile-worker': 'a million jobs, one by one, take it minutes; with the local queue it is asked' },
+  goals: [
+    { of: { contestant: 'sluice' }, atMost: 150 },
+    { of: { contestant: 'sluice', metric: 'lastOverSecondTenth' }, atMost: 1.1 },
+  ],
+  mostRounds: 3,
+}
+
+async function measure(context: SampleContext): Promise<Measured> {
+  const before = rssMiB()
+  const portions: number[][] = [[]]
+  const timer = setInterval(() => portions.at(-1)?.push(rssMiB()), EVERY_MS)
+  const left = await consumePortions(context, {
+    portions: PORTIONS,
+    fill: { messages: PORTION[context.scale], bytes: 1_024 },
+    longestMs: 300_000,
+    onPortion: () => {
+      portions.at(-1)?.push(rssMiB())
+      portions.push([])
+    },
+  })
+  clearInterval(timer)
+  const tenth = (from: number) => percentile(portions.slice(from, from + PORTIONS / 10).flat(), 50)
+  const metrics = {
+    peak: Math.max(...portions.flat()),
+    before,
+    lastOverSecondTenth: tenth(PORTIONS - PORTIONS / 10) / tenth(PORTIONS / 10),
+  }
+  return { metrics, series: portions.slice(0, PORTIONS).map((values) => Math.max(...values)), left }
+}
+
+function rssMiB(): number {
+  return process.memoryUsage.rss() / MIB
+}
