@@ -1,14 +1,17 @@
 import pg from 'pg'
 import { describe, expect } from 'vitest'
 import { executeOn } from '../../src/connection/open-client.ts'
+import { CLAIM_SETTINGS } from '../../src/pipeline/batch-connection.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
+import { insertMessages } from '../../src/table/insert.ts'
 import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
-import { ackMessages } from '../../src/table/settle.ts'
+import { ackMessages, holdKeys } from '../../src/table/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { pollQueues } from '../../src/table/wait.ts'
 import { bottomOf } from '../support/claim-session.ts'
-import { explain, recorded } from '../support/explain.ts'
+import { type Explained, explain, recorded } from '../support/explain.ts'
+import { buried, insertRow, postponed } from '../support/settled-rows.ts'
 import { STATISTICS, type Statistics, setStatistics } from '../support/statistics.ts'
 import { test as base } from '../support/test.ts'
 
@@ -67,12 +70,19 @@ interface Planned {
   readonly ways: readonly RegExp[]
   /** Far below what reading a whole queue costs: 600,000 rows are at least 6,000 buffers. */
   readonly buffers: number
+  /** It is sent by other connections too, or behind a handler's statements: without what a batch's planner must keep to. */
+  readonly free?: boolean
+  /** Known to fail, and to be mended: then this has to go. */
+  readonly failsWith?: Statistics
 }
 
 const worker = /^Index Scan worker_pkey$/
 const due = /^Index (Only )?Scan message_due_idx$/
 const slots = /^Index (Only )?Scan message_slot_idx$/
 const lock = /^Index Scan slot_pkey$/
+const byId = /^Index Scan message_pkey$/
+// A bitmap of the primary key's entries for the ids given: as good, and nothing depends on the order.
+const byIds = [/^Bitmap Index Scan message_pkey$/, /^Bitmap Heap Scan$/]
 
 const STATEMENTS: readonly Planned[] = [
   {
@@ -122,27 +132,82 @@ const STATEMENTS: readonly Planned[] = [
     send: (execute) => pollQueues(execute, 1, ['busy', 'mixed', 'small.7', 'none'], true),
     ways: [due, slots, worker],
     buffers: 300,
-  },
-  {
-    name: 'an ack of 100',
-    send: (execute, { ids }) => ackMessages(execute, 'busy', ids),
-    // A bitmap of the primary key's entries for the ids given: as good, and nothing depends on the order.
-    ways: [/^(Bitmap )?Index Scan message_pkey$/, /^Bitmap Heap Scan$/],
-    buffers: 1_000,
+    free: true,
   },
 ]
 
-describe.for(STATISTICS)('W18: with a million messages, %s,', (statistics) => {
-  for (const { name, send, ways, buffers } of STATEMENTS) {
-    test(`${name} goes by its index and reads little`, { timeout: 120_000 }, async ({ loaded }) => {
-      await loaded.with(statistics)
-      const statement = await recorded((execute) => send(execute, loaded.facts))
-      for (const mode of ['force_custom_plan', 'force_generic_plan'] as const) {
-        const explained = await explain(loaded.client, statement, mode)
-        expect(explained.ways.filter((way) => !ways.some((wanted) => wanted.test(way)))).toEqual([])
-        expect(explained.ways).not.toEqual([])
-        expect(explained.buffers).toBeLessThanOrEqual(buffers)
-      }
-    })
-  }
-})
+/** These leave dead rows behind, although they are rolled back: they come last. */
+const WRITES: readonly Planned[] = [
+  {
+    name: 'an ack of 100',
+    send: (execute, { ids }) => ackMessages(execute, 'busy', ids),
+    ways: [byId, ...byIds],
+    buffers: 1_000,
+    free: true,
+  },
+  {
+    name: 'a postponement of 100',
+    send: (execute, { ids }) => postponed(execute, 'busy', ids),
+    ways: [byId, ...byIds],
+    buffers: 4_000,
+    free: true,
+    // FIXME: the planner takes the queue for empty, and joins all of it to the hundred by their hashes.
+    failsWith: 'analyzed with 50 rows of another queue',
+  },
+  {
+    name: 'a burial of 100',
+    send: (execute, { ids }) => buried(execute, 'busy', ids),
+    ways: [byId, ...byIds],
+    buffers: 2_000,
+    free: true,
+  },
+  {
+    name: 'a hold of a key',
+    send: (execute, { hotSlot, ids }) =>
+      holdKeys(execute, 'mixed', [{ slot: hotSlot, orderingKey: 'hot', messageId: ids[0]!, untilUs: 1 }], 2),
+    // Free to, it reads all slots of the queue, which are 257 at most.
+    ways: [lock, /^Bitmap Index Scan slot_pkey$/, /^Bitmap Heap Scan$/],
+    buffers: 20,
+    free: true,
+  },
+  {
+    name: 'an enqueue of 1,000',
+    send: (execute) =>
+      insertMessages(
+        execute,
+        'busy',
+        Array.from({ length: 1_000 }, () => insertRow()),
+      ),
+    // It reads nothing but what it is given.
+    ways: [],
+    buffers: 15_000,
+    free: true,
+  },
+]
+
+for (const statements of [STATEMENTS, WRITES]) {
+  describe.for(STATISTICS)('W18: with a million messages, %s,', (statistics) => {
+    for (const planned of statements) {
+      const check = planned.failsWith === statistics ? test.fails : test
+      check(`${planned.name} goes by its index and reads little`, { timeout: 120_000 }, async ({ loaded }) => {
+        await loaded.with(statistics)
+        const statement = await recorded((execute) => planned.send(execute, loaded.facts))
+        for (const settings of planned.free ? [CLAIM_SETTINGS, ''] : [CLAIM_SETTINGS]) {
+          for (const mode of ['force_custom_plan', 'force_generic_plan'] as const) {
+            expectPlanned(planned, await explain(loaded.client, statement, mode, settings), `${mode} ${settings}`)
+          }
+        }
+      })
+    }
+  })
+}
+
+function expectPlanned({ ways, buffers }: Planned, explained: Explained, how: string): void {
+  const what = `${how}\n${explained.plan}`
+  expect(
+    explained.ways.filter((way) => !ways.some((wanted) => wanted.test(way))),
+    what,
+  ).toEqual([])
+  if (ways.length > 0) expect(explained.ways, what).not.toEqual([])
+  expect(explained.buffers, what).toBeLessThanOrEqual(buffers)
+}

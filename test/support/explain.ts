@@ -51,7 +51,6 @@ export interface WalUsage {
 export interface Explained {
   /** How it came to its rows, each way once: 'Index Scan message_due_idx', 'Seq Scan message', 'Sort', … */
   readonly ways: readonly string[]
-  readonly rows: number
   readonly buffers: number
   readonly wal: WalUsage
   /** For people: a line per node. */
@@ -60,15 +59,19 @@ export interface Explained {
 
 export type PlanMode = 'force_custom_plan' | 'force_generic_plan'
 
-/** Executes a statement as a batch does, in a transaction that is rolled back, by a plan for these parameters or for any. */
+/**
+ * Executes a statement in a transaction that is rolled back, by a plan for these parameters or for any; unless told
+ * otherwise with what the planner must keep to while a batch is claimed.
+ */
 export async function explain(
   client: pg.ClientBase,
   { statement, params }: Recorded,
   mode: PlanMode = 'force_custom_plan',
+  settings: string = CLAIM_SETTINGS,
 ): Promise<Explained> {
   await client.query(`PREPARE explained AS ${statement.text}`)
   try {
-    await client.query(`BEGIN; ${CLAIM_SETTINGS}; SET LOCAL plan_cache_mode = ${mode}`)
+    await client.query(`BEGIN; ${settings}; SET LOCAL plan_cache_mode = ${mode}`)
     const values = params.length === 0 ? '' : ` (${params.map(literal).join(', ')})`
     const text = `EXPLAIN (ANALYZE, BUFFERS, WAL, FORMAT JSON) EXECUTE explained${values}`
     const { rows } = await client.query<{ 'QUERY PLAN': readonly [{ readonly Plan: PlanNode }] }>(text)
@@ -88,7 +91,6 @@ function readPlan(plan: PlanNode): Explained {
   const total = (count: (node: PlanNode) => number) => [plan, ...apart].reduce((sum, node) => sum + count(node), 0)
   return {
     ways: [...new Set(nodes.flatMap(wayOf))].sort(),
-    rows: plan['Actual Rows'] * plan['Actual Loops'],
     buffers: total(buffersOf),
     wal: {
       records: total((node) => node['WAL Records']),
