@@ -21,6 +21,8 @@ const CLAIM_PARAMETERS = 5
 interface Bound {
   readonly what: string
   readonly most: number
+  /** Before PostgreSQL 17 each id of an array is a descent of its own. */
+  readonly mostBefore17?: number
   readonly send: Send
 }
 
@@ -38,13 +40,23 @@ const BOUNDS: readonly Bound[] = [
   // And the slot's first live row, and the row of the slot.
   { what: 'a claim of 100 of a key', most: 120, send: (on, lane) => claimSlots(on, lane.queue, [lane.slotFloor], 100) },
   { what: 'a claim of 100 of a whole queue', most: 120, send: (on, lane) => claimWhole(on, lane, lane.ids[0]!) },
-  { what: 'an ack of 100', most: 112, send: (on, lane) => ackMessages(on, lane.queue, lane.ids) },
-  { what: 'an ack of 100 of a key', most: 112, send: (on, lane) => ackMessages(on, lane.queue, lane.keyedIds) },
+  { what: 'an ack of 100', most: 112, mostBefore17: 420, send: (on, lane) => ackMessages(on, lane.queue, lane.ids) },
+  {
+    what: 'an ack of 100 of a key',
+    most: 112,
+    mostBefore17: 420,
+    send: (on, lane) => ackMessages(on, lane.queue, lane.keyedIds),
+  },
   // Each row's old and new page, a descent of both of its indexes, and now and then a page more.
   { what: 'a postponement of 100', most: 1_800, send: (on, lane) => postponed(on, lane.queue, lane.ids) },
-  { what: 'a burial of 100', most: 800, send: (on, lane) => buried(on, lane.queue, lane.ids) },
+  { what: 'a burial of 100', most: 800, mostBefore17: 1_150, send: (on, lane) => buried(on, lane.queue, lane.ids) },
   { what: 'a hold of a key', most: 8, send: hold },
-  { what: 'a record of a batch of 100', most: 14, send: (on, lane) => batchRecorded(on, lane.queue, lane.ids) },
+  {
+    what: 'a record of a batch of 100',
+    most: 14,
+    mostBefore17: 220,
+    send: (on, lane) => batchRecorded(on, lane.queue, lane.ids),
+  },
   { what: 'an enqueue', most: 12, send: (on, lane) => insertMessages(on, lane.queue, [insertRow()]) },
 ]
 
@@ -72,11 +84,12 @@ const FLOORLESS: readonly Bound[] = [
 const CLEAN_LOOK = 45
 
 describe('P6: with 300,000 dead rows that a snapshot keeps', () => {
-  for (const { what, most, send } of BOUNDS) {
+  for (const { what, most, mostBefore17 = most, send } of BOUNDS) {
     test(`${what} touches at most ${most} buffers, as without`, async ({ pinned }) => {
       for (const lane of [pinned.clean, pinned.dead]) {
         for (const mode of ['force_custom_plan', 'force_generic_plan'] as const) {
-          expectAtMost(most, await pinned.explain(send, lane, mode), `${what} in the queue ${lane.queue}, ${mode}`)
+          const bound = pinned.serverVersion < 170_000 ? mostBefore17 : most
+          expectAtMost(bound, await pinned.explain(send, lane, mode), `${what} in the queue ${lane.queue}, ${mode}`)
         }
       }
     })

@@ -1,6 +1,8 @@
 import { describe, expect } from 'vitest'
+import { executeOn } from '../../src/connection/open-client.ts'
 import { retry } from '../../src/message.ts'
 import type { Pipeline, RunnablePipeline } from '../../src/pipeline/pipeline.ts'
+import { readServerVersion } from '../../src/table/schema.ts'
 import { type Flush, test, times } from '../support/counted.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { put } from '../support/sluice.ts'
@@ -145,7 +147,7 @@ describe('no wait for the server too many:', () => {
 })
 
 /** Before version 17 the server has one limit of time less. */
-async function beginOf({ sql }: TestDatabase): Promise<string> {
-  const [server] = await sql<{ version: number }>(`SELECT current_setting('server_version_num')::integer AS version`)
-  return server!.version >= 170_000 ? BEGIN : BEGIN.replace('; SET', '')
+async function beginOf({ pool }: TestDatabase): Promise<string> {
+  const version = await readServerVersion(executeOn(pool))
+  return version >= 170_000 ? BEGIN : BEGIN.replace('; SET', '')
 }

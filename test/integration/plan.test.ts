@@ -6,6 +6,7 @@ import { claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { insertMessages } from '../../src/table/insert.ts'
 import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
+import { readServerVersion } from '../../src/table/schema.ts'
 import { ackMessages, holdKeys } from '../../src/table/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { pollQueues } from '../../src/table/wait.ts'
@@ -50,6 +51,7 @@ const test = base.extend('loaded', { scope: 'file' }, async ({ database }, { onC
   let statistics: Statistics | undefined
   return {
     client,
+    serverVersion: await readServerVersion(executeOn(client)),
     facts: { ids: some.map(({ id }) => id), hotSlot: hot[0]!.slot },
     with: async (wanted: Statistics) => {
       if (statistics !== wanted) await setStatistics(client, wanted)
@@ -74,6 +76,8 @@ interface Planned {
   readonly free?: boolean
   /** Known to fail, and to be mended: then this has to go. */
   readonly failsWith?: Statistics
+  /** The same, where the server reads all of the queue and compares each row with the ids given. */
+  readonly failsBefore17?: Statistics
 }
 
 const worker = /^Index Scan worker_pkey$/
@@ -144,6 +148,7 @@ const WRITES: readonly Planned[] = [
     ways: [byId, ...byIds],
     buffers: 1_000,
     free: true,
+    failsBefore17: 'analyzed with 50 rows of another queue',
   },
   {
     name: 'a postponement of 100',
@@ -160,6 +165,7 @@ const WRITES: readonly Planned[] = [
     ways: [byId, ...byIds],
     buffers: 2_000,
     free: true,
+    failsBefore17: 'analyzed with 50 rows of another queue',
   },
   {
     name: 'a hold of a key',
@@ -189,7 +195,9 @@ for (const statements of [STATEMENTS, WRITES]) {
   describe.for(STATISTICS)('W18: with a million messages, %s,', (statistics) => {
     for (const planned of statements) {
       const check = planned.failsWith === statistics ? test.fails : test
-      check(`${planned.name} goes by its index and reads little`, { timeout: 120_000 }, async ({ loaded }) => {
+      check(`${planned.name} goes by its index and reads little`, { timeout: 120_000 }, async ({ loaded, skip }) => {
+        const fails = planned.failsBefore17 === statistics && loaded.serverVersion < 170_000
+        skip(fails, 'reads all of a queue that the planner takes for empty')
         await loaded.with(statistics)
         const statement = await recorded((execute) => planned.send(execute, loaded.facts))
         for (const settings of planned.free ? [CLAIM_SETTINGS, ''] : [CLAIM_SETTINGS]) {

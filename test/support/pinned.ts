@@ -3,6 +3,7 @@ import { executeOn } from '../../src/connection/open-client.ts'
 import type { PriorityFloor } from '../../src/table/claim.ts'
 import { type SlotPosition, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { ensureSlots } from '../../src/table/lanes.ts'
+import { readServerVersion } from '../../src/table/schema.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { keysOf } from './claim-session.ts'
 import { type Explained, explain, type PlanMode, recorded } from './explain.ts'
@@ -26,6 +27,7 @@ export type Send = (execute: Execute, lane: Lane) => Promise<unknown>
 export interface Pinned {
   readonly client: pg.Client
   readonly execute: Execute
+  readonly serverVersion: number
   readonly clean: Lane
   /** Below its floors lie 300,000 dead rows of each kind. */
   readonly dead: Lane
@@ -44,6 +46,7 @@ export const test = base.extend('pinned', { scope: 'file' }, async ({ database }
   return {
     client,
     execute: executeOn(client),
+    serverVersion: await readServerVersion(executeOn(client)),
     clean: await fill(client, { queue: 'clean', key: same[0], slot, dead: 0 }),
     dead: await fill(client, { queue: 'dead', key: same[0], slot, dead: DEAD }),
     explain: async (send, lane, mode) => explain(client, await recorded((execute) => send(execute, lane)), mode),
