@@ -9,6 +9,8 @@ export interface Cell {
   readonly measures: string
   /** The metric that the chart shows; others are in the table and in the file. */
   readonly metric: Metric
+  /** What the series of the samples are, if there are any: the chart shows them then. */
+  readonly series?: SeriesAxes
   readonly cases: readonly Case[]
   /** Who can answer. */
   readonly asks: (contestant: Contestant) => boolean
@@ -23,6 +25,12 @@ export interface Metric {
   readonly name: string
   readonly unit: string
   readonly better: 'more' | 'less'
+}
+
+export interface SeriesAxes {
+  readonly x: string
+  readonly y: string
+  readonly scale: 'value' | 'log'
 }
 
 /** A variant of the question; most cells have one, without a name. */

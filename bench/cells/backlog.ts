@@ -3,9 +3,9 @@ import type { FillSpec } from '../contestant.ts'
 import { measureDrain } from '../measure/drain.ts'
 import { PER_SECOND } from './drain.ts'
 
-const SMALL = '50,000 ready'
-const LARGE = '5,000,000 ready'
-const SCHEDULED = '50,000 ready, 1,000,000 scheduled'
+const SMALL = 'small backlog'
+const LARGE = 'large backlog'
+const SCHEDULED = 'small, and many scheduled'
 
 const DRAINED: Size = { full: 44_000, quick: 4_400 }
 
@@ -13,9 +13,9 @@ export const backlog: Cell = {
   name: 'backlog',
   title: 'Claims out of a large backlog',
   measures:
-    'The first 44,000 messages out of a backlog, up to 100 per batch and 4 batches in flight in one process, handlers ' +
-    'that do nothing: from the settlement of the first 4,000 to the durable settlement of the last. What is scheduled ' +
-    'falls due in a day',
+    'The first 44,000 messages out of a backlog of 50,000, of 5,000,000, and of 50,000 beside 1,000,000 that fall due in ' +
+    'a day; up to 100 per batch and 4 batches in flight in one process, handlers that do nothing: from the settlement of ' +
+    'the first 4,000 to the durable settlement of the last',
   metric: PER_SECOND,
   cases: [
     backlogCase(SMALL, (scale) => ({ messages: { full: 50_000, quick: 5_000 }[scale] })),

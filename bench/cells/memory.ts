@@ -15,6 +15,7 @@ export const memory: Cell = {
     'each committed at once while the consumer waits: resident memory, read every 20 ms. Node, its TypeScript ' +
     'loader and the harness are part of it',
   metric: { name: 'peak', unit: 'MiB resident at most', better: 'less' },
+  series: { x: 'fiftieths of a million messages', y: 'MiB resident at most in each fiftieth', scale: 'value' },
   cases: [{ name: '', fill: () => ({ messages: 0 }), measure }],
   asks: ({ consumes }) => consumes !== undefined,
   without: { 'graphile-worker': 'a million jobs, one by one, take it minutes; with the local queue it is asked' },
@@ -32,6 +33,7 @@ async function measure(context: SampleContext): Promise<Measured> {
   const left = await consumePortions(context, {
     portions: PORTIONS,
     fill: { messages: PORTION[context.scale], bytes: 1_024 },
+    longestPortionMs: 60_000,
     longestMs: 300_000,
     onPortion: () => {
       portions.at(-1)?.push(rssMiB())

@@ -6,7 +6,7 @@ import { PER_SECOND } from './drain.ts'
 const UNORDERED = 'no keys'
 const MANY = '5,000 keys'
 const HOT = 'one key'
-const HOT_AND_LONG = 'one key with a backlog ten times as long'
+const HOT_AND_LONG = 'one key, ten times the backlog'
 
 const drained = (scale: Scale): number => ({ full: 44_000, quick: 4_400 })[scale]
 

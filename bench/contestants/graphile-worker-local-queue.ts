@@ -2,7 +2,7 @@ import { createGraphileWorker } from './graphile-worker.ts'
 
 export const graphileWorkerLocalQueue = createGraphileWorker({
   name: 'graphile-worker-local-queue',
-  title: 'graphile-worker with local queue',
+  suffix: ', local queue',
   configuration:
     'concurrentJobs: 24, maxPoolSize: 25, localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0, ' +
     'as its performance guide measures it',

@@ -9,7 +9,7 @@ type WorkerOptions = NonNullable<GraphileConfig.Preset['worker']>
 
 export const graphileWorker: Contestant = createGraphileWorker({
   name: 'graphile-worker',
-  title: 'graphile-worker',
+  suffix: '',
   configuration:
     'concurrentJobs: 24 and maxPoolSize: 25, as in its performance guide, or as many jobs as are in flight',
   lost: 'the jobs in hand',
@@ -19,7 +19,8 @@ export const graphileWorker: Contestant = createGraphileWorker({
 /** One package, with the options that its guide measures apart. */
 export function createGraphileWorker(variant: {
   readonly name: string
-  readonly title: string
+  /** Behind its name and version. */
+  readonly suffix: string
   readonly configuration: string
   readonly lost: string
   readonly options: WorkerOptions
@@ -27,7 +28,7 @@ export function createGraphileWorker(variant: {
   const { configuration, options } = variant
   return {
     name: variant.name,
-    title: `${variant.title} ${versionOf('graphile-worker')}`,
+    title: `graphile-worker ${versionOf('graphile-worker')}${variant.suffix}`,
     guarantee:
       `The claim commits before the task runs: if the process dies, ${variant.lost} wait 4 hours and then run again; ` +
       'effects happen at least once',

@@ -12,7 +12,7 @@ import { messageTable } from './message-table.ts'
  */
 export const pgbench: Contestant = {
   name: 'pgbench',
-  title: `One statement, no handler (pgbench ${version() ?? ''})`,
+  title: `pgbench ${version() ?? ''}, no handlers`,
   guarantee: 'None: a message is gone before anything could be done about it',
   missing: () => (version() === undefined ? 'there is no pgbench in PATH' : undefined),
   ...messageTable,

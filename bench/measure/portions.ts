@@ -8,7 +8,9 @@ export interface PortionsSpec {
   readonly portions: number
   /** What each of them is. */
   readonly fill: FillSpec
-  /** How long consuming may take in all, in milliseconds; then it is stopped within its portion. */
+  /** After how many milliseconds a portion is given up, and the rest with it. */
+  readonly longestPortionMs: number
+  /** After how many milliseconds of consuming no other portion begins. */
   readonly longestMs: number
   /** Called after each portion with the rate at which it was consumed. */
   readonly onPortion: (perSecond: number) => void
@@ -26,16 +28,15 @@ export async function consumePortions({ contestant, url }: SampleContext, spec: 
   const settled = new Settled()
   const onSettled = (messages: number) => settled.add(messages)
   const consumer = await consumes.run(url, { batchSize: 100, inFlight: 4, work: 'nothing', onSettled })
-  let filled = 0
-  let leftMs = spec.longestMs
-  while (filled < spec.portions * spec.fill.messages && leftMs > 0) {
+  let [filled, tookMs] = [0, 0]
+  while (filled < spec.portions * spec.fill.messages && filled === settled.count && tookMs < spec.longestMs) {
     await contestant.fill(client, spec.fill)
     const [from, before] = [performance.now(), settled.count]
     filled += spec.fill.messages
-    await Promise.race([settled.reach(filled), sleep(leftMs)])
-    const tookMs = performance.now() - from
-    leftMs -= tookMs
-    spec.onPortion(((settled.count - before) / tookMs) * 1_000)
+    await Promise.race([settled.reach(filled), sleep(spec.longestPortionMs, undefined, { ref: false })])
+    const ms = performance.now() - from
+    tookMs += ms
+    spec.onPortion(((settled.count - before) / ms) * 1_000)
   }
   await consumer.stop()
   await client.end()

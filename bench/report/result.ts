@@ -6,7 +6,7 @@ import { type Summary, summarise } from '../statistics.ts'
 import type { Environment } from './environment.ts'
 
 /** All that is known of a cell after a run: the content of its file. */
-export interface CellResult extends Pick<Cell, 'name' | 'title' | 'measures' | 'metric' | 'without'> {
+export interface CellResult extends Pick<Cell, 'name' | 'title' | 'measures' | 'metric' | 'series' | 'without'> {
   readonly environment: Environment
   readonly rounds: number
   readonly entries: readonly EntryResult[]
@@ -21,6 +21,8 @@ export interface EntryResult extends Pick<Contestant, 'guarantee'> {
   readonly case: string
   /** Over the rounds in which it did not fail. */
   readonly metrics: Readonly<Record<string, Summary>>
+  /** Sluice's number over this one's, within a round and a case. */
+  readonly sluiceOver?: Summary
   readonly samples: readonly Sample[]
 }
 
@@ -36,22 +38,29 @@ export function toResult(
   entries: readonly Entry[],
   run: { readonly environment: Environment; readonly rounds: number },
 ): CellResult {
-  const { name, title, measures, metric, without = {} } = cell
+  const { name, title, measures, metric, series, without = {} } = cell
   return {
     name,
     title,
     measures,
     metric,
+    ...(series && { series }),
     without,
     ...run,
-    entries: entries.map(toEntryResult),
+    entries: entries.map((entry) => toEntryResult(entry, metric, entries)),
     goals: cell.goals.map((goal) => toGoalResult(goal, metric, entries)),
   }
 }
 
-function toEntryResult({ contestant, case: name, samples }: Entry): EntryResult {
+function toEntryResult(entry: Entry, metric: Metric, entries: readonly Entry[]): EntryResult {
+  const { contestant, case: name, samples } = entry
   const good = samples.flatMap((sample) => ('metrics' in sample ? [sample.metrics] : []))
   const names = Object.keys(good[0] ?? {})
+  const [sluice, own] = [
+    { contestant: 'sluice', case: name },
+    { contestant: contestant.name, case: name },
+  ]
+  const sluiceOver = ratioOf({ of: sluice, over: own }, metric, entries)
   return {
     contestant: contestant.name,
     title: contestant.title,
@@ -59,8 +68,9 @@ function toEntryResult({ contestant, case: name, samples }: Entry): EntryResult 
     configuration: configurationOf(contestant),
     case: name,
     metrics: Object.fromEntries(
-      names.map((metric) => [metric, summarise(good.flatMap((metrics) => metrics[metric] ?? []))]),
+      names.map((found) => [found, summarise(good.flatMap((metrics) => metrics[found] ?? []))]),
     ),
+    ...(contestant.name !== 'sluice' && sluiceOver !== undefined && { sluiceOver }),
     samples,
   }
 }
@@ -71,14 +81,22 @@ function configurationOf({ drains, consumes, listens, enqueues, idles }: Contest
 }
 
 function toGoalResult(goal: Goal, metric: Metric, entries: readonly Entry[]): GoalResult {
-  const numerators = valuesAt(goal.of, metric, entries)
-  const denominators = goal.over === undefined ? undefined : valuesAt(goal.over, metric, entries)
-  const values = numerators.flatMap((value, round) => {
-    const divisor = denominators === undefined ? 1 : denominators[round]
-    return value === undefined || divisor === undefined ? [] : [value / divisor]
+  const value = ratioOf(goal, metric, entries)
+  return { ...goal, text: goalText(goal, metric), value, met: value && isMet(goal, value.median) }
+}
+
+/** The number in each round, or its ratio to another of the same round. */
+function ratioOf(
+  { of, over }: Pick<Goal, 'of' | 'over'>,
+  metric: Metric,
+  entries: readonly Entry[],
+): Summary | undefined {
+  const divisors = over === undefined ? undefined : valuesAt(over, metric, entries)
+  const values = valuesAt(of, metric, entries).flatMap((value, round) => {
+    const divisor = divisors === undefined ? 1 : divisors[round]
+    return value === undefined || !divisor ? [] : [value / divisor]
   })
-  const summary = values.length === 0 ? undefined : summarise(values)
-  return { ...goal, text: goalText(goal, metric), value: summary, met: summary && isMet(goal, summary.median) }
+  return values.length === 0 ? undefined : summarise(values)
 }
 
 function isMet(

@@ -4,7 +4,7 @@ import type { CellResult, EntryResult, GoalResult } from './result.ts'
 
 /** A cell's numbers and goals, for a terminal. */
 export function tableOf(result: CellResult): string {
-  const { title, name, measures, entries, goals } = result
+  const { title, name, measures, environment, entries, goals } = result
   const metrics = [...new Set(entries.flatMap((entry) => Object.keys(entry.metrics)))]
   const table = new Table({
     head: ['', ...metrics.map((metric) => unitOf(result, metric))],
@@ -12,7 +12,8 @@ export function tableOf(result: CellResult): string {
     style: { head: [], border: [] },
   })
   for (const entry of entries) table.push([labelOf(entry), ...metrics.map((metric) => cellOf(entry, metric))])
-  return [`\n${title} (${name})`, measures, table.toString(), ...goals.map(goalLine)].join('\n')
+  const described = environment.scale === 'quick' ? `${measures} (quick: with far fewer messages)` : measures
+  return [`\n${title} (${name})`, described, table.toString(), ...goals.map(goalLine)].join('\n')
 }
 
 /** A number with three significant digits or none behind the point. */
@@ -23,7 +24,7 @@ export function format(value: number): string {
 }
 
 /** The case's name, or the contestant's title with it. */
-export function labelOf({ title, case: name }: Pick<EntryResult, 'title' | 'case'>): string {
+function labelOf({ title, case: name }: Pick<EntryResult, 'title' | 'case'>): string {
   return name === '' ? title : `${title}: ${name}`
 }
 

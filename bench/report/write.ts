@@ -1,9 +1,11 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { chartOf } from './chart.ts'
 import type { CellResult } from './result.ts'
 
 /** Writes a cell's file, and its chart beside it. */
 export async function writeResult(result: CellResult, folder: string): Promise<void> {
   await mkdir(folder, { recursive: true })
   await writeFile(join(folder, `${result.name}.json`), `${JSON.stringify(result, null, 2)}\n`)
+  await writeFile(join(folder, `${result.name}.svg`), chartOf(result))
 }

@@ -20,16 +20,16 @@ export interface RoundsSpec {
 
 /**
  * Takes a sample of each contestant in each case, round after round. The machine's mood changes from minute to minute,
- * so contestants are compared within a round; and each round starts with the next of them, so that nobody is always
- * the one who runs behind the same other.
+ * so contestants are compared within a round; and each round starts with the next case and the next contestant, so that
+ * nobody is always the one who runs behind the same other.
  */
 export async function runRounds(server: SampleServer, spec: RoundsSpec): Promise<readonly Entry[]> {
   const cases = spec.cell.cases.filter(({ slow }) => slow === undefined || spec.scale === 'full')
-  const entries = cases.flatMap((found) =>
+  const byCase = cases.map((found) =>
     spec.contestants.map((contestant) => ({ contestant, case: found, samples: [] as Sample[] })),
   )
   for (let round = 0; round < spec.rounds; round++) {
-    for (const entry of rotated(entries, round)) {
+    for (const entry of rotated(byCase, round).flatMap((entries) => rotated(entries, round))) {
       spec.signal.throwIfAborted()
       const order = { cell: spec.cell, case: entry.case, contestant: entry.contestant, scale: spec.scale }
       const sample = await takeSample(server, order, spec.signal)
@@ -37,7 +37,7 @@ export async function runRounds(server: SampleServer, spec: RoundsSpec): Promise
       spec.onSample(round + 1, { contestant: entry.contestant, case: entry.case.name }, sample)
     }
   }
-  return entries.map((entry) => ({ ...entry, case: entry.case.name }))
+  return byCase.flat().map((entry) => ({ ...entry, case: entry.case.name }))
 }
 
 function rotated<T>(list: readonly T[], by: number): readonly T[] {

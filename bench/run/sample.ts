@@ -87,7 +87,8 @@ async function measure(server: SampleServer, spec: SampleSpec, signal: AbortSign
     env: SAMPLE_ENVIRONMENT,
     // What contestants log is not a result, and stdout may be somebody's JSON.
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    signal: AbortSignal.any([signal, AbortSignal.timeout(LONGEST_MS)]),
+    signal,
+    timeout: LONGEST_MS,
     killSignal: 'SIGKILL',
   })
   return new Promise((resolve) => {
