@@ -5,12 +5,12 @@ export const effectsEach: Cell = {
   name: 'effects-each',
   title: 'Handlers that insert one row each',
   measures:
-    '55,000 messages that wait, a handler per message that awaits one INSERT, up to 50 messages per batch and 4 batches ' +
-    'in flight in one process: from the settlement of the first 5,000 to the durable settlement of the last. By hand: ' +
+    '60,000 messages that wait, a handler per message that awaits one INSERT, up to 50 messages per batch and 4 batches ' +
+    'in flight in one process: from the settlement of the first 20,000 to the durable settlement of the last. By hand: ' +
     'SAVEPOINT, INSERT and RELEASE per message, so that one that fails leaves no trace. pg-boss: the batch succeeds or ' +
     'fails as a whole. graphile-worker: the effect is committed before its job, and happens again if the process dies',
   metric: PER_SECOND,
-  cases: [drainCase({ full: 55_000, quick: 5_500 }, { batchSize: 50, inFlight: 4, work: 'insert each' })],
+  cases: [drainCase({ full: 60_000, quick: 6_000 }, { batchSize: 50, inFlight: 4, work: 'insert each' })],
   asks: ({ consumes }) => consumes !== undefined,
   goals: [{ of: { contestant: 'sluice' }, over: { contestant: 'raw-loop' }, atLeast: 0.75 }],
 }
@@ -19,11 +19,11 @@ export const effectsBatch: Cell = {
   name: 'effects-batch',
   title: 'A batch handler that inserts the rows of its batch by one statement',
   measures:
-    '110,000 messages that wait, a handler per batch that awaits one INSERT … SELECT unnest, up to 100 messages per ' +
-    'batch and 4 batches in flight in one process: from the settlement of the first 10,000 to the durable settlement of ' +
+    '150,000 messages that wait, a handler per batch that awaits one INSERT … SELECT unnest, up to 100 messages per ' +
+    'batch and 4 batches in flight in one process: from the settlement of the first 50,000 to the durable settlement of ' +
     'the last',
   metric: PER_SECOND,
-  cases: [drainCase({ full: 110_000, quick: 11_000 }, { batchSize: 100, inFlight: 4, work: 'insert batch' })],
+  cases: [drainCase({ full: 150_000, quick: 15_000 }, { batchSize: 100, inFlight: 4, work: 'insert batch' })],
   asks: ({ consumes }) => consumes !== undefined,
   without: {
     'graphile-worker': 'it has no batches of jobs, only payloads that are arrays',

@@ -8,14 +8,14 @@ const MANY = '5,000 keys'
 const HOT = 'one key'
 const HOT_AND_LONG = 'one key, ten times the backlog'
 
-const drained = (scale: Scale): number => ({ full: 44_000, quick: 4_400 })[scale]
+const drained = (scale: Scale): number => ({ full: 45_000, quick: 4_500 })[scale]
 
 export const ordering: Cell = {
   name: 'ordering',
   title: 'Messages in order of their keys',
   measures:
-    '44,000 messages, up to 100 per batch and 4 batches in flight in one process, handlers that do nothing: from the ' +
-    'settlement of the first 4,000 to the durable settlement of the last. With one key no two batches can be in flight',
+    '45,000 messages, up to 100 per batch and 4 batches in flight in one process, handlers that do nothing: from the ' +
+    'settlement of the first 15,000 to the durable settlement of the last. With one key no two batches can be in flight',
   metric: PER_SECOND,
   cases: [
     orderingCase(UNORDERED, (scale) => ({ messages: drained(scale) })),
@@ -50,7 +50,7 @@ function orderingCase(name: string, fill: (scale: Scale) => FillSpec): Case {
         inFlight: 4,
         work: 'nothing',
         messages,
-        warmUp: messages / 11,
+        warmUp: messages / 3,
         filled,
       })
     },

@@ -8,7 +8,7 @@ import { loadContestant } from '../contestants/index.ts'
 import type { ListenerOrder, ListenerReport } from './listener.ts'
 import { monotonicMs } from './monotonic.ts'
 
-const order = JSON.parse(process.argv[2] ?? '') as ListenerOrder
+const [order] = (await once(process, 'message')) as [ListenerOrder]
 const { listens } = await loadContestant(order.contestant)
 if (listens === undefined) throw new Error(`${order.contestant} cannot listen`)
 

@@ -27,7 +27,8 @@ const CALM_MS = 500
 
 /** Starts a consumer in another process, and waits until it is idle. */
 export async function startListener(order: ListenerOrder): Promise<Listener> {
-  const child = fork(new URL('./listener-process.ts', import.meta.url), [JSON.stringify(order)])
+  const child = fork(new URL('./listener-process.ts', import.meta.url))
+  child.send(order)
   const ended = once(child, 'exit').then(([code]) => {
     throw new Error(`The listening process ended by itself, with exit code ${code}`)
   })

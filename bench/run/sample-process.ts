@@ -21,7 +21,7 @@ void once(process, 'disconnect').then(() => process.exit(1))
 process.on('uncaughtException', (error) => tell({ failed: String(error.stack ?? error) }))
 process.on('unhandledRejection', (error) => tell({ failed: String(error instanceof Error ? error.stack : error) }))
 
-const order = JSON.parse(process.argv[2] ?? '') as SampleOrder
+const [order] = (await once(process, 'message')) as [SampleOrder]
 const found = CELLS.find((cell) => cell.name === order.cell)?.cases.find(({ name }) => name === order.case)
 if (found === undefined) throw new Error(`No case "${order.case}" in the cell ${order.cell}`)
 const contestant = await loadContestant(order.contestant)

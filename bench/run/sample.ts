@@ -76,14 +76,7 @@ const SAMPLE_ENVIRONMENT = {
 const LONGEST_MS = 900_000
 
 async function measure(server: SampleServer, spec: SampleSpec, signal: AbortSignal): Promise<SampleAnswer> {
-  const order: SampleOrder = {
-    cell: spec.cell.name,
-    case: spec.case.name,
-    contestant: spec.contestant.name,
-    url: server.url,
-    scale: spec.scale,
-  }
-  const child = fork(new URL('./sample-process.ts', import.meta.url), [JSON.stringify(order)], {
+  const child = fork(new URL('./sample-process.ts', import.meta.url), {
     env: SAMPLE_ENVIRONMENT,
     // What contestants log is not a result, and stdout may be somebody's JSON.
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
@@ -91,9 +84,23 @@ async function measure(server: SampleServer, spec: SampleSpec, signal: AbortSign
     timeout: LONGEST_MS,
     killSignal: 'SIGKILL',
   })
+  // Not as an argument: everybody on the machine can see those, and the URL has a password.
+  child.send({
+    cell: spec.cell.name,
+    case: spec.case.name,
+    contestant: spec.contestant.name,
+    url: server.url,
+    scale: spec.scale,
+  } satisfies SampleOrder)
+  let answer: SampleAnswer | undefined
+  child.once('message', (message) => {
+    answer = message as SampleAnswer
+  })
+  // Its end is awaited, so that its last connections are not part of the next sample.
   return new Promise((resolve) => {
-    child.once('message', (answer) => resolve(answer as SampleAnswer))
     child.once('error', (error) => resolve({ failed: error.message }))
-    child.once('exit', (code, killed) => resolve({ failed: `its process ended by ${killed ?? `exit code ${code}`}` }))
+    child.once('exit', (code, killed) =>
+      resolve(answer ?? { failed: `its process ended by ${killed ?? `exit code ${code}`}` }),
+    )
   })
 }
