@@ -18,7 +18,10 @@ export const memory: Cell = {
   series: { x: 'fiftieths of a million messages', y: 'MiB resident at most in each fiftieth', scale: 'value' },
   cases: [{ name: '', fill: () => ({ messages: 0 }), measure }],
   asks: ({ consumes }) => consumes !== undefined,
-  without: { 'graphile-worker': 'a million jobs, one by one, take it minutes; with the local queue it is asked' },
+  without: {
+    'pg-boss-delete': 'it holds in memory what pg-boss does',
+    'graphile-worker': 'a million jobs, one by one, take it minutes; with the local queue it is asked',
+  },
   goals: [
     { of: { contestant: 'sluice' }, atMost: 150 },
     { of: { contestant: 'sluice', metric: 'lastOverSecondTenth' }, atMost: 1.1 },

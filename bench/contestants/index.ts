@@ -8,6 +8,7 @@ const LOADERS: Readonly<Record<string, () => Promise<Contestant>>> = {
   'sluice-without-trigger': async () => (await import('./sluice-without-trigger.ts')).sluiceWithoutTrigger,
   sluice: async () => (await import('./sluice.ts')).sluice,
   'pg-boss': async () => (await import('./pg-boss.ts')).pgBoss,
+  'pg-boss-delete': async () => (await import('./pg-boss-delete.ts')).pgBossDelete,
   'graphile-worker': async () => (await import('./graphile-worker.ts')).graphileWorker,
   'graphile-worker-local-queue': async () =>
     (await import('./graphile-worker-local-queue.ts')).graphileWorkerLocalQueue,
