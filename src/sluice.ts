@@ -18,6 +18,7 @@ import { Deliveries } from './pipeline/deliveries.ts'
 import { type PipelineOptions, type PipelinePlan, resolvePipeline } from './pipeline/options.ts'
 import { Pipeline, type PipelineSubscription } from './pipeline/pipeline.ts'
 import type { Producer } from './pipeline/producer.ts'
+import type { EnqueueIn } from './pipeline/run-context.ts'
 import { checkQueueName, type OutputOf, type PayloadOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import type { Execute } from './table/statement.ts'
 import { createTelemetry, type SluiceEvent } from './telemetry.ts'
@@ -55,7 +56,7 @@ export function createSluice<const Definitions extends QueueDefinitions | undefi
 export interface SluiceInternals {
   readonly pool: Pool
   readonly enqueueContext: EnqueueContext
-  readonly withEnqueue: (work: Work) => Work
+  readonly enqueueIn: EnqueueIn
 }
 
 const internals = new WeakMap<object, SluiceInternals>()
@@ -91,7 +92,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     internals.set(this, {
       pool: this.#pool,
       enqueueContext: this.#enqueueContext,
-      withEnqueue: (work) => this.#withEnqueue(work),
+      enqueueIn: this.#enqueueIn,
     })
   }
 
@@ -189,7 +190,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     const producer: Producer = createConsumer(this.#worker.runtime, {
       plan,
       definition,
-      work: this.#withEnqueue(work),
+      work,
+      enqueue: this.#enqueueIn,
       onSettled,
       onEnded: () => this.#producers.delete(producer),
     })
@@ -197,21 +199,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     return producer
   }
 
-  /** Adds to the handlers' context what needs the names and schemas of the queues. */
-  #withEnqueue(work: Work): Work {
-    const extend = (context: { readonly tx: unknown }) =>
-      Object.assign(context, {
-        enqueue: (queue: string, payload: unknown, options?: EnqueueOptions) =>
-          enqueueOne(this.#enqueueContext, context.tx, queue, payload, options),
-      })
-    return work.kind === 'each'
-      ? {
-          kind: 'each',
-          handle: (message, context) =>
-            work.handle(message, Object.assign(extend(context), { attempt: message.attempt }) as never),
-        }
-      : { kind: 'batch', handle: (messages, context) => work.handle(messages, extend(context) as never) }
-  }
+  readonly #enqueueIn: EnqueueIn = (tx, queue, payload, options) =>
+    enqueueOne(this.#enqueueContext, tx, queue, payload, options)
 
   get #enqueueContext(): EnqueueContext {
     return {

@@ -10,6 +10,7 @@ import { DeliveredMessage } from './pipeline/delivered-message.ts'
 import { type Handler, toOutcome } from './pipeline/handler.ts'
 import { MessageTransaction } from './pipeline/message-transaction.ts'
 import type { RunnablePipeline } from './pipeline/pipeline.ts'
+import { type EnqueueIn, runContext } from './pipeline/run-context.ts'
 import type { SettledMessage } from './pipeline/settlement.ts'
 import {
   checkQueueName,
@@ -65,15 +66,15 @@ export async function deliver<Definitions extends QueueDefinitions | undefined, 
   handler: Handler<OutputOf<Definitions, Name>, Definitions>,
   messages: readonly MessageToEnqueue<PayloadOf<Definitions, Name>>[],
 ): Promise<readonly Outcome[]> {
-  const { pool, enqueueContext, withEnqueue } = internalsOf(sluice)
+  const { pool, enqueueContext, enqueueIn } = internalsOf(sluice)
   const name = checkQueueName(queue, enqueueContext.definitions)
-  const work = withEnqueue({ kind: 'each', handle: handler as (message: unknown, context: unknown) => unknown })
   const delivered = await Promise.all(messages.map((message, at) => toDelivered(enqueueContext, name, message, at)))
   const connection = await BatchConnection.acquire(pool)
   try {
     connection.begin()
     const outcomes: Outcome[] = []
-    for (const message of delivered) outcomes.push(await callHandler(connection, work.handle as CallHandler, message))
+    for (const message of delivered)
+      outcomes.push(await callHandler(connection, handler as CallHandler, message, enqueueIn))
     await connection.commit()
     return outcomes
   } finally {
@@ -91,15 +92,16 @@ export async function enqueuedIn(tx: unknown): Promise<readonly EnqueuedMessage[
   return enqueuedHere(await executorOf(tx))
 }
 
-type CallHandler = (message: DeliveredMessage, context: unknown) => unknown
+type CallHandler = (message: unknown, context: unknown) => unknown
 
 async function callHandler(
   connection: BatchConnection,
   handle: CallHandler,
   message: DeliveredMessage,
+  enqueue: EnqueueIn,
 ): Promise<Outcome> {
   const tx = new MessageTransaction(connection)
-  const outcome = toOutcome(await handle(message, { tx, signal: new AbortController().signal }))
+  const outcome = toOutcome(await handle(message, runContext(tx, new AbortController(), message.attempt, enqueue)))
   await (outcome.kind === 'retry' || outcome.kind === 'deadLetter' ? tx.undo() : tx.keep())
   return outcome
 }

@@ -49,9 +49,12 @@ export class Control {
 
   /** Runs a statement. @throws SluiceError UNREACHABLE while the connection is being restored. */
   readonly execute: Execute = async (statement, params) => {
-    const client = this.#client
-    if (client === undefined) throw new SluiceError('UNREACHABLE', 'The control connection is down and being restored')
-    return executeOn(client)(statement, params)
+    return executeOn(this.#up())(statement, params)
+  }
+
+  /** @throws SluiceError UNREACHABLE while the connection is being restored. */
+  requireUp(): void {
+    this.#up()
   }
 
   /** Closes the connection, or gives the attempt to restore it up. */
@@ -61,6 +64,11 @@ export class Control {
     this.#client = undefined
     if (client !== undefined) await closeClient(client)
     await this.#restoring
+  }
+
+  #up(): pg.Client {
+    if (this.#client !== undefined) return this.#client
+    throw new SluiceError('UNREACHABLE', 'The control connection is down and being restored')
   }
 
   async #connect(): Promise<void> {

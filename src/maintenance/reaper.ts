@@ -19,6 +19,7 @@ export class Reaper {
   readonly #options: ReaperOptions
   #timer: NodeJS.Timeout | undefined
   #staleAt = Number.NEGATIVE_INFINITY
+  #passing: Promise<number> | undefined
 
   constructor(options: ReaperOptions) {
     this.#options = options
@@ -50,9 +51,16 @@ export class Reaper {
     await forgetGone(this.#options.control.execute)
   }
 
-  /** One pass, unless the last is so fresh that passes would take more than a fiftieth of the time. */
-  async runIfStale(): Promise<void> {
-    if (performance.now() >= this.#staleAt) await this.runOnce()
+  /**
+   * One pass, unless the last is so fresh that passes would take more than a fiftieth of the time. Returns whether it
+   * found a dead worker: then there may be new evidence.
+   */
+  async runIfStale(): Promise<boolean> {
+    if (this.#passing === undefined && performance.now() < this.#staleAt) return false
+    this.#passing ??= this.runOnce().finally(() => {
+      this.#passing = undefined
+    })
+    return (await this.#passing) > 0
   }
 }
 

@@ -5,15 +5,10 @@ import type { BatchConnection } from './batch-connection.ts'
 import type { DeliveredMessage } from './delivered-message.ts'
 import { Deadline, toOutcome, toOutcomes } from './handler.ts'
 import type { Crashes } from './in-hand.ts'
-import { type HandlerTransaction, MessageTransaction } from './message-transaction.ts'
+import { MessageTransaction } from './message-transaction.ts'
 import type { PipelinePlan } from './options.ts'
+import { type EnqueueIn, type RunContext, runContext } from './run-context.ts'
 import type { Settlement } from './settlement.ts'
-
-/** What a batch's handlers get from the pipeline, without the types of the user's queues. */
-export interface RunContext {
-  readonly tx: HandlerTransaction
-  readonly signal: AbortSignal
-}
 
 /** One message or a whole batch per call. */
 export type Work =
@@ -24,6 +19,7 @@ export interface BatchRunOptions {
   readonly plan: PipelinePlan
   readonly work: Work
   readonly definition: QueueDefinition | undefined
+  readonly enqueue: EnqueueIn
   readonly connection: BatchConnection
   readonly settlement: Settlement
   readonly crashLimit: number
@@ -48,10 +44,12 @@ export class BatchRun {
   readonly #options: BatchRunOptions
   readonly #blockedKeys = new Set<string>()
   readonly #startedAt = performance.now()
+  readonly #deadline: Deadline
   #hung: readonly DeliveredMessage[] = []
 
   constructor(options: BatchRunOptions) {
     this.#options = options
+    this.#deadline = new Deadline(options.plan.timeoutMs, options.signal)
   }
 
   /**
@@ -64,13 +62,26 @@ export class BatchRun {
   }
 
   async run(messages: readonly DeliveredMessage[]): Promise<void> {
-    const { work, crashes, recordAlone } = this.#options
-    if (work.kind === 'batch' && crashes.size === 0) return this.#runTogether(messages)
+    const { work, crashes } = this.#options
+    try {
+      await (work.kind === 'batch' && crashes.size === 0 ? this.#runTogether(messages) : this.#runOneByOne(messages))
+    } finally {
+      this.#deadline.end()
+    }
+  }
+
+  async #runOneByOne(messages: readonly DeliveredMessage[]): Promise<void> {
+    const { crashes, recordAlone } = this.#options
     for (const message of messages) {
       if (!this.#reaches(message)) continue
       if (crashes.size > 0) await recordAlone(message)
-      if (await this.#mayRun(message)) await this.#runAlone(message)
+      if (!this.#isChecked || (await this.#mayRun(message))) await this.#runAlone(message)
     }
+  }
+
+  /** Whether a message may have to be buried before its handler sees it. */
+  get #isChecked(): boolean {
+    return this.#options.crashes.size > 0 || this.#options.definition?.schema !== undefined
   }
 
   /** Whether there is time for the message, and no earlier one of its key has failed. */
@@ -81,7 +92,7 @@ export class BatchRun {
 
   /** Buries messages that killed their process too often, or whose payload no longer fits its schema. */
   async #mayRun(message: DeliveredMessage): Promise<boolean> {
-    const { crashes, crashLimit, definition, plan, settlement, signal } = this.#options
+    const { crashes, crashLimit, definition, settlement } = this.#options
     const evidence = crashes.get(message.id)
     if (evidence?.alone && evidence.crashes >= crashLimit) {
       settlement.condemn(message, `crashed: ${evidence.crashes} processes died or hung with this message in hand`)
@@ -89,7 +100,8 @@ export class BatchRun {
     }
     if (definition?.schema === undefined) return true
     try {
-      const checked = await new Deadline(plan.timeoutMs, signal).await(validatePayload(definition, message.payload))
+      this.#deadline.next()
+      const checked = await this.#deadline.await(validatePayload(definition, message.payload))
       if ('value' in checked) {
         message.accept(checked.value)
         return true
@@ -102,23 +114,22 @@ export class BatchRun {
     return false
   }
 
-  async #runAlone(message: DeliveredMessage): Promise<void> {
+  #runAlone(message: DeliveredMessage): Promise<boolean> {
     const { work } = this.#options
-    await this.#attempt([message], async (context) =>
-      work.kind === 'each'
-        ? [toOutcome(await work.handle(message, context))]
-        : toOutcomes(await work.handle([message], context), 1),
-    )
+    return work.kind === 'each'
+      ? this.#attempt([message], (context) => work.handle(message, context))
+      : this.#attempt([message], (context) => work.handle([message], context))
   }
 
   /** A whole batch in one call; if it throws, each of its messages in a call of its own. */
   async #runTogether(messages: readonly DeliveredMessage[]): Promise<void> {
     const { work } = this.#options
     const fit: DeliveredMessage[] = []
-    for (const message of messages) if (this.#reaches(message) && (await this.#mayRun(message))) fit.push(message)
+    for (const message of messages) {
+      if (this.#reaches(message) && (!this.#isChecked || (await this.#mayRun(message)))) fit.push(message)
+    }
     if (fit.length === 0 || work.kind !== 'batch') return
-    const done = await this.#attempt(fit, async (context) => toOutcomes(await work.handle(fit, context), fit.length))
-    if (done) return
+    if (await this.#attempt(fit, (context) => work.handle(fit, context))) return
     for (const message of fit) if (this.#reaches(message)) await this.#runAlone(message)
   }
 
@@ -126,31 +137,31 @@ export class BatchRun {
    * Calls the handler once. Returns false if it failed for several messages at once, so that none is to blame yet.
    * Throws only if the batch's connection is of no more use.
    */
-  async #attempt(
-    messages: readonly DeliveredMessage[],
-    call: (context: RunContext) => Promise<readonly Outcome[]>,
-  ): Promise<boolean> {
-    const { plan, signal, work } = this.#options
-    const tx = new MessageTransaction(this.#options.connection)
-    const deadline = new Deadline(plan.timeoutMs, signal)
-    const context = {
-      tx,
-      get signal() {
-        return deadline.signal
-      },
-    }
-    const startedAt = performance.now()
+  async #attempt(messages: readonly DeliveredMessage[], call: (context: RunContext) => unknown): Promise<boolean> {
+    const { connection, enqueue, plan, work } = this.#options
+    const tx = new MessageTransaction(connection)
+    const turn = this.#deadline.next()
+    const attempt = work.kind === 'each' ? messages[0]?.attempt : undefined
     try {
-      const outcomes = await deadline.await(answered(call(context), tx))
-      const undone = work.kind === 'each' && (outcomes[0]?.kind === 'retry' || outcomes[0]?.kind === 'deadLetter')
-      await (undone ? tx.undo() : tx.keep())
-      for (const [at, message] of messages.entries()) this.#settle(message, outcomes[at] ?? { kind: 'ack' })
+      const returned = call(runContext(tx, turn, attempt, enqueue))
+      const result = isPromise(returned) ? await this.#deadline.await(returned) : returned
+      // Statements that the handler has not awaited count as its time.
+      if (tx.busy) await this.#deadline.await(tx.closed())
+      await this.#keep(messages, tx, result)
       return true
     } catch (error) {
       return await this.#failed(messages, tx, error)
     } finally {
-      if (performance.now() - startedAt > plan.timeoutMs + HUNG_MS) this.#hung = messages
+      if (turn.tookMs > plan.timeoutMs + HUNG_MS) this.#hung = messages
     }
+  }
+
+  async #keep(messages: readonly DeliveredMessage[], tx: MessageTransaction, result: unknown): Promise<void> {
+    const each = this.#options.work.kind === 'each'
+    const outcomes = each ? [toOutcome(result)] : toOutcomes(result, messages.length)
+    const undone = each && (outcomes[0]?.kind === 'retry' || outcomes[0]?.kind === 'deadLetter')
+    await (undone ? tx.undo() : tx.keep())
+    for (const [at, message] of messages.entries()) this.#settle(message, outcomes[at] ?? { kind: 'ack' })
   }
 
   async #failed(messages: readonly DeliveredMessage[], tx: MessageTransaction, error: unknown): Promise<boolean> {
@@ -181,9 +192,6 @@ export class BatchRun {
   }
 }
 
-/** What the handler returned, once its statements are answered: those that it has not awaited count as its time. */
-async function answered<T>(handled: Promise<T>, tx: MessageTransaction): Promise<T> {
-  const result = await handled
-  await tx.closed()
-  return result
+function isPromise(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
 }

@@ -20,6 +20,8 @@ export interface Look {
   readonly nowUs: number
   /** This process's clock before that, so that a time reckoned from the two is never too early. */
   readonly sentAtMs: number
+  /** There is crash evidence against messages of the queue. */
+  readonly evidence: boolean
   readonly rows: readonly ClaimedRow[]
   /** As many as were asked for: there may be more. */
   readonly full: boolean
@@ -36,6 +38,7 @@ export interface SentClaim {
 
 type Lane = 'slots' | 'unkeyed'
 const ALL_LANES: readonly Lane[] = ['slots', 'unkeyed']
+const PASS_OVER = 7
 
 /**
  * Claims batches of one queue for one process, with floors. Now and then, and before it says that there is nothing, it
@@ -50,6 +53,9 @@ export class Claimer {
   /** Whose next claim is part of a sweep. */
   readonly #fromBottom = new Set<Lane>()
   #slotsFirst = false
+  /** Which kind of messages the last look did not find, and how often it has not been asked for since. */
+  #missing: Lane | undefined
+  #passedOver = 0
   #clock = { nowUs: 0, atMs: 0 }
 
   constructor(options: ClaimerOptions) {
@@ -133,10 +139,15 @@ export class Claimer {
     for (const slot of fresh) this.#knownSlots.add(slot)
   }
 
-  /** Which kinds of messages to ask for, the one whose turn it is first. */
+  /**
+   * Which kinds of messages to ask for, the one whose turn it is first. To ask for what is not there costs a round trip,
+   * so a kind that was missing has only every eighth turn, until it is found again.
+   */
   #lanes(): readonly Lane[] {
     if (!this.#floors.hasSlots()) return ['unkeyed']
-    return this.#slotsFirst ? ['slots', 'unkeyed'] : ['unkeyed', 'slots']
+    const turn = this.#slotsFirst ? 'slots' : 'unkeyed'
+    const other = this.#slotsFirst ? 'unkeyed' : 'slots'
+    return turn === this.#missing && this.#passedOver < PASS_OVER ? [other, turn] : [turn, other]
   }
 
   async #claim(connection: BatchConnection, lane: Lane, bottom: boolean): Promise<Look> {
@@ -153,9 +164,20 @@ export class Claimer {
         ))
     const full = taken.rows.length >= batchSize
     if (!('firstLive' in taken)) this.#floors.claimed(taken.rows, { bottom, full, lowered })
-    if (taken.rows.length > 0) this.#slotsFirst = lane === 'unkeyed'
+    this.#took(lane, taken.rows.length)
     this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }
-    return { nowUs: taken.nowUs, sentAtMs, rows: taken.rows, full, nextDueMs: null }
+    return { nowUs: taken.nowUs, sentAtMs, evidence: taken.evidence, rows: taken.rows, full, nextDueMs: null }
+  }
+
+  #took(lane: Lane, rows: number): void {
+    if (rows === 0) {
+      this.#missing = lane
+      this.#passedOver = 0
+      return
+    }
+    this.#slotsFirst = lane === 'unkeyed'
+    if (this.#missing === lane) this.#missing = undefined
+    else this.#passedOver += 1
   }
 
   /** The database's clock by the last claim. Too early is harmless: a floor that is too low costs a longer walk. */

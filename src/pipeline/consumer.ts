@@ -11,6 +11,7 @@ import type { Gate } from './gate.ts'
 import type { BegunBatch, Crashes, InHand } from './in-hand.ts'
 import type { PipelinePlan } from './options.ts'
 import { type ClaimedBatch, type ConsumedBatch, Producer } from './producer.ts'
+import type { EnqueueIn } from './run-context.ts'
 import { type SettledMessage, Settlement } from './settlement.ts'
 
 /** What every consumer of a process shares. */
@@ -30,6 +31,7 @@ export interface Consumption {
   readonly plan: PipelinePlan
   readonly definition: QueueDefinition | undefined
   readonly work: Work
+  readonly enqueue: EnqueueIn
   /** Hears of every message that a committed batch has settled. */
   readonly onSettled?: ((settled: readonly SettledMessage[]) => void) | undefined
   readonly onEnded?: (() => void) | undefined
@@ -65,6 +67,7 @@ class TransactionalBatch implements ConsumedBatch {
     this.#settlement = new Settlement({
       plan: consumption.plan,
       report: runtime.report,
+      serverVersion: runtime.serverVersion(),
       claimedUs: nowUs,
       nowUs: () => nowUs + (performance.now() - sentAtMs) * 1_000,
     })
@@ -140,7 +143,7 @@ class TransactionalBatch implements ConsumedBatch {
 
   async #begin(rows: readonly ClaimedRow[]): Promise<Crashes> {
     this.#end()
-    this.#record = await this.#runtime.inHand.begin(this.#consumption.plan.queue, rows)
+    this.#record = await this.#runtime.inHand.begin(this.#consumption.plan.queue, rows, this.#batch.look.evidence)
     return this.#record.crashes
   }
 

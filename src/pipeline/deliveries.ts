@@ -1,9 +1,10 @@
 import { Observable, type Subscriber } from 'rxjs'
 import { isSluiceError, SluiceError } from '../errors.ts'
 import type { Message, Outcome } from '../message.ts'
-import type { RunContext, Work } from './batch-run.ts'
+import type { Work } from './batch-run.ts'
 import { Delivery, type Settled } from './delivery.ts'
 import type { Producer } from './producer.ts'
+import type { RunContext } from './run-context.ts'
 
 /** Makes a producer for a subscriber, once the process is connected; rejects if it cannot be. */
 export type StartProducer = (work: Work) => Promise<Producer>

@@ -81,43 +81,82 @@ export function toOutcomes(returned: unknown, count: number): readonly Outcome[]
 }
 
 /**
- * Waits for a handler, at most until its time is up or its batch ends early. The handler cannot be killed: it goes on,
- * with its signal aborted and its transaction closed, and what it does then no longer counts.
+ * The time of a batch's handlers, which run one after another: one timer and one listener for all of them. A handler
+ * cannot be killed: when its time is up it goes on, with its signal aborted and its transaction closed, and what it
+ * does then no longer counts.
  */
 export class Deadline {
   readonly #timeoutMs: number
   readonly #batch: AbortSignal
-  #controller: AbortController | undefined
+  readonly #onBatchEnd = () => this.#give(this.#batch.reason)
+  #turn = new Turn()
+  #timer: NodeJS.Timeout | undefined
+  #reject: ((error: unknown) => void) | undefined
 
+  /** `batch`: aborts when nothing can come of the batch any more. */
   constructor(timeoutMs: number, batch: AbortSignal) {
     this.#timeoutMs = timeoutMs
     this.#batch = batch
+    batch.addEventListener('abort', this.#onBatchEnd)
   }
 
+  /** The next handler begins. */
+  next(): Turn {
+    this.#turn = new Turn()
+    return this.#turn
+  }
+
+  /**
+   * Waits for what the handler does, at most until its time is up or its batch ends early.
+   *
+   * @throws SluiceError HANDLER_TIMEOUT, the reason for which the batch ends, or what the work throws.
+   */
+  await<T>(work: PromiseLike<T>): Promise<T> {
+    this.#timer ??= setTimeout(this.#onTime, this.#timeoutMs)
+    return new Promise<T>((resolve, reject) => {
+      this.#reject = reject
+      work.then(resolve, reject)
+      if (this.#batch.aborted) this.#onBatchEnd()
+    })
+  }
+
+  /** The batch has no more handlers. */
+  end(): void {
+    clearTimeout(this.#timer)
+    this.#batch.removeEventListener('abort', this.#onBatchEnd)
+  }
+
+  /** Set for an earlier handler, it may come too early for this one. */
+  readonly #onTime = (): void => {
+    const leftMs = this.#timeoutMs - this.#turn.tookMs
+    this.#timer = leftMs > 0 ? setTimeout(this.#onTime, Math.ceil(leftMs)) : undefined
+    if (leftMs <= 0) this.#give(timedOut(this.#timeoutMs))
+  }
+
+  #give(error: unknown): void {
+    this.#turn.abort(error)
+    this.#reject?.(error)
+  }
+}
+
+/** One handler's part of a batch's time. */
+export class Turn {
+  readonly #startedAt = performance.now()
+  #controller: AbortController | undefined
+
+  /** Made when it is first asked for: most handlers never do. */
   get signal(): AbortSignal {
     this.#controller ??= new AbortController()
     return this.#controller.signal
   }
 
-  /** @throws SluiceError HANDLER_TIMEOUT, the reason for which the batch ends, or what the work throws. */
-  async await<T>(work: Promise<T>): Promise<T> {
-    const end = Promise.withResolvers<never>()
-    end.promise.catch(() => undefined)
-    const give = (error: unknown) => {
-      this.#controller ??= new AbortController()
-      this.#controller.abort(error)
-      end.reject(error)
-    }
-    const onBatchEnd = () => give(this.#batch.reason)
-    const timer = setTimeout(() => give(timedOut(this.#timeoutMs)), this.#timeoutMs)
-    this.#batch.addEventListener('abort', onBatchEnd)
-    try {
-      if (this.#batch.aborted) onBatchEnd()
-      return await Promise.race([end.promise, work])
-    } finally {
-      clearTimeout(timer)
-      this.#batch.removeEventListener('abort', onBatchEnd)
-    }
+  get tookMs(): number {
+    return performance.now() - this.#startedAt
+  }
+
+  abort(reason: unknown): void {
+    this.#controller ??= new AbortController()
+    this.#controller.abort(reason)
   }
 }
 

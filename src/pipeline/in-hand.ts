@@ -1,5 +1,5 @@
 import type { Control } from '../connection/control.ts'
-import { type BatchRecord, type CrashCount, recordBatches, recordHung } from '../table/worker.ts'
+import { type BatchRecord, type CrashCount, readEvidence, recordBatches, recordHung } from '../table/worker.ts'
 import { Isolation } from './isolation.ts'
 
 /** The evidence against the messages of a batch, by id. Most are not in it. */
@@ -12,29 +12,33 @@ const NONE: Crashes = new Map()
  * the transaction of a process that dies leaves no trace, so something outside it must tell which messages it held.
  * Batches that begin or end while a write is under way share the next one, so the cost is at most one small
  * statement per batch, without WAL and without waiting for the disk.
+ *
+ * Nobody waits for the answer either, unless there is something to learn from it: what a process has written to its
+ * socket reaches the server even if the process dies with the next instruction.
  */
 export class InHand {
   /** Who may have something in hand at the same time. */
   readonly isolation = new Isolation()
-  readonly #control: Pick<Control, 'execute'>
+  readonly #control: Pick<Control, 'execute' | 'requireUp'>
   readonly #workerId: () => number
-  readonly #beforeRecord: () => Promise<void>
+  readonly #lookForDead: () => Promise<boolean>
   readonly #active = new Map<number, BatchRecord>()
-  #begun: {
-    readonly record: BatchRecord
-    readonly resolve: (crashes: Crashes) => void
-    readonly reject: (error: unknown) => void
-  }[] = []
+  /** What goes into the next write. */
+  #begun: RecordsToWrite | undefined
   #ended: number[] = []
   #writing: Promise<void> | undefined
   #tidy: NodeJS.Timeout | undefined
   #nextId = 1
 
-  /** `beforeRecord` runs before evidence is read: the moment to look whether a worker has died. */
-  constructor(control: Pick<Control, 'execute' | 'onUp'>, workerId: () => number, beforeRecord: () => Promise<void>) {
+  /** `lookForDead` runs before a batch is recorded, and resolves with whether there may be new evidence. */
+  constructor(
+    control: Pick<Control, 'execute' | 'requireUp' | 'onUp'>,
+    workerId: () => number,
+    lookForDead: () => Promise<boolean>,
+  ) {
     this.#control = control
     this.#workerId = workerId
-    this.#beforeRecord = beforeRecord
+    this.#lookForDead = lookForDead
     // A reaper may have taken our records for those of a dead worker while the connection was down.
     control.onUp(async (execute) => {
       this.#ended = []
@@ -42,23 +46,29 @@ export class InHand {
     })
   }
 
-  /** Records a batch and returns its number and the evidence. @throws SluiceError UNREACHABLE */
+  /**
+   * Records a batch and returns its number and the evidence.
+   *
+   * @param suspect there is evidence against messages of this queue: read it, and wait until the record is written.
+   * @throws SluiceError UNREACHABLE
+   */
   async begin(
     queue: string,
     messages: readonly { readonly id: string; readonly attempt: number }[],
+    suspect: boolean,
   ): Promise<BegunBatch> {
-    const record: BatchRecord = {
-      id: this.#nextId++,
-      queue,
-      messageIds: messages.map((message) => message.id),
-      attempts: messages.map((message) => message.attempt),
-    }
+    const careful = (await this.#lookForDead()) || suspect
+    const messageIds = messages.map((message) => message.id)
+    const record = { id: this.#nextId++, queue, messageIds, attempts: messages.map((message) => message.attempt) }
     this.#active.set(record.id, record)
-    const crashes = await new Promise<Crashes>((resolve, reject) => {
-      this.#begun.push({ record, resolve, reject })
-      this.#write()
-    })
-    return { id: record.id, crashes }
+    try {
+      const { sent, written } = this.#record(record)
+      await (careful ? written : sent)
+      return { id: record.id, crashes: careful ? await this.#evidence(record) : NONE }
+    } catch (error) {
+      this.#active.delete(record.id)
+      throw error
+    }
   }
 
   /** Writes evidence against messages of a batch in hand: their handler hung until the server ended the transaction. */
@@ -72,49 +82,65 @@ export class InHand {
   end(id: number): void {
     if (!this.#active.delete(id)) return
     this.#ended.push(id)
-    this.#tidy ??= setTimeout(() => this.#write(), TIDY_MS)
+    this.#tidySoon()
   }
 
   /** Writes what is left. */
   async stop(): Promise<void> {
+    await this.#writing
     this.#write()
     await this.#writing
+    clearTimeout(this.#tidy)
+  }
+
+  #tidySoon(): void {
+    this.#tidy ??= setTimeout(() => {
+      this.#tidy = undefined
+      this.#write()
+    }, TIDY_MS)
+  }
+
+  async #evidence({ queue, messageIds }: BatchRecord): Promise<Crashes> {
+    const found = await readEvidence(this.#control.execute, queue, messageIds)
+    return new Map(found.map((count) => [count.messageId, count]))
+  }
+
+  #record(record: BatchRecord): { readonly sent: Promise<void>; readonly written: Promise<void> } {
+    this.#begun ??= new RecordsToWrite()
+    const { records, sent, written } = this.#begun
+    records.push(record)
+    this.#write()
+    return { sent: sent.promise, written: written.promise }
   }
 
   #write(): void {
+    if (this.#writing !== undefined || (this.#begun === undefined && this.#ended.length === 0)) return
     clearTimeout(this.#tidy)
     this.#tidy = undefined
-    if (this.#writing !== undefined || (this.#begun.length === 0 && this.#ended.length === 0)) return
     this.#writing = this.#writeAll().finally(() => {
       this.#writing = undefined
+      if (this.#ended.length > 0) this.#tidySoon()
     })
   }
 
   async #writeAll(): Promise<void> {
-    while (this.#begun.length > 0 || this.#ended.length > 0) {
-      const begun = this.#begun
+    do {
+      const begun = this.#begun ?? new RecordsToWrite()
       const ended = this.#ended
-      this.#begun = []
+      this.#begun = undefined
       this.#ended = []
       try {
-        if (begun.length > 0) await this.#beforeRecord()
-        const found = await recordBatches(
-          this.#control.execute,
-          this.#workerId(),
-          ended,
-          begun.map(({ record }) => record),
-        )
-        for (const { record, resolve } of begun) resolve(evidenceFor(record, found))
+        this.#control.requireUp()
+        const answer = recordBatches(this.#control.execute, this.#workerId(), ended, begun.records)
+        begun.sent.resolve()
+        await answer
+        begun.written.resolve()
       } catch (error) {
-        for (const { record, reject } of begun) {
-          this.#active.delete(record.id)
-          reject(error)
-        }
+        begun.fail(error)
         // Usually lost with the connection, and then the worker registers anew with its active batches only.
         this.#ended.push(...ended)
-        if (this.#begun.length === 0) return
       }
-    }
+    } while (this.#begun !== undefined)
   }
 }
 
@@ -123,15 +149,22 @@ export interface BegunBatch {
   readonly crashes: Crashes
 }
 
+/** The batches that begin with one write. */
+class RecordsToWrite {
+  readonly records: BatchRecord[] = []
+  readonly sent = Promise.withResolvers<void>()
+  readonly written = Promise.withResolvers<void>()
+
+  constructor() {
+    // Each batch waits for one of the two.
+    for (const { promise } of [this.sent, this.written]) promise.catch(() => undefined)
+  }
+
+  fail(error: unknown): void {
+    this.sent.reject(error)
+    this.written.reject(error)
+  }
+}
+
 /** An ended batch stands in `sluice.in_flight` for this long at most if no other begins. */
 const TIDY_MS = 20
-
-function evidenceFor(record: BatchRecord, found: readonly CrashCount[]): Crashes {
-  if (found.length === 0) return NONE
-  const ids = new Set(record.messageIds)
-  return new Map(
-    found
-      .filter((count) => count.queue === record.queue && ids.has(count.messageId))
-      .map((count) => [count.messageId, count]),
-  )
-}

@@ -6,7 +6,7 @@ import type { Control } from '../connection/control.ts'
 import type { ClaimedRow } from '../table/claim.ts'
 import { type Report, toError } from '../telemetry.ts'
 import type { Scheduler, Waiter, WakeReason } from '../wake-up/scheduler.ts'
-import { BatchConnection } from './batch-connection.ts'
+import { BatchConnection, type TransactionLimit } from './batch-connection.ts'
 import { Claimer, type Look, type SentClaim } from './claimer.ts'
 import type { Gate } from './gate.ts'
 import type { PipelinePlan } from './options.ts'
@@ -192,6 +192,7 @@ export class Producer implements Waiter {
     const stop = () => connection.stop()
     this.#stop.signal.addEventListener('abort', stop)
     try {
+      connection.begin(this.#limit)
       let sent: SentClaim | undefined = this.#send(connection)
       while (sent !== undefined) {
         const look = await this.#take(connection, sent)
@@ -211,11 +212,14 @@ export class Producer implements Waiter {
     }
   }
 
+  get #limit(): TransactionLimit {
+    const { plan, serverVersion } = this.#options
+    return { ms: plan.timeoutMs * 2 + SERVER_GRACE_MS, serverVersion: serverVersion() }
+  }
+
   #send(connection: BatchConnection): SentClaim {
     this.#again = false
     this.#looking += 1
-    const { plan, serverVersion } = this.#options
-    connection.begin({ ms: plan.timeoutMs * 2 + SERVER_GRACE_MS, serverVersion: serverVersion() })
     return this.#claimer.send(connection)
   }
 
@@ -233,11 +237,15 @@ export class Producer implements Waiter {
     let next: SentClaim | undefined
     try {
       await batch.run()
-      const written = batch.write()
-      const committed = connection.commit()
-      if (!this.#draining) next = this.#send(connection)
+      const ended = connection.together(() => {
+        const written = batch.write()
+        if (this.#draining) return [written, connection.commit()]
+        const committed = connection.commit(this.#limit)
+        next = this.#send(connection)
+        return [written, committed]
+      })
       // The settlement's error first: it is why COMMIT did not commit, and may be read later.
-      for (const sent of await Promise.allSettled([written, committed])) {
+      for (const sent of await Promise.allSettled(ended)) {
         if (sent.status === 'rejected') throw sent.reason
       }
     } catch (error) {

@@ -22,6 +22,7 @@ export interface SettlementOptions {
   readonly claimedUs: number
   /** The same clock now, or a little later than now: it is reckoned. */
   readonly nowUs: () => number
+  readonly serverVersion: number
   readonly report: Report
 }
 
@@ -106,10 +107,10 @@ export class Settlement {
 
   /** Sends the statements, none if there is nothing to settle, without waiting in between. */
   async write(execute: Execute): Promise<void> {
-    const { plan, claimedUs, nowUs } = this.#options
+    const { plan, claimedUs, nowUs, serverVersion } = this.#options
     const now = Math.floor(nowUs())
     const sent: Promise<void>[] = []
-    if (this.#acked.length > 0) sent.push(ackMessages(execute, plan.queue, this.#acked))
+    if (this.#acked.length > 0) sent.push(ackMessages(execute, plan.queue, this.#acked, serverVersion))
     if (this.#postponed.length > 0) sent.push(postponeMessages(execute, plan.queue, this.#postponed, now))
     if (this.#held.size > 0) sent.push(holdKeys(execute, plan.queue, [...this.#held.values()], claimedUs))
     if (this.#dead.length > 0) sent.push(buryMessages(execute, plan.queue, this.#dead))

@@ -1,4 +1,4 @@
-import { CLAIM_RESULT, CLAIMED_COLUMNS, type Claim, toClaim } from './claim.ts'
+import { CLAIM_RESULT, CLAIMED_COLUMNS, type Claim, HAS_EVIDENCE, toClaim } from './claim.ts'
 import { type Execute, numberOf, type Statement, statement, textOf } from './statement.ts'
 
 /** The slot that stands for all messages without a key, in a pipeline that orders the whole queue. */
@@ -82,9 +82,12 @@ function orderedClaim(name: string, inSlot: (slot: string, id: string) => string
     name,
     `
 WITH clock AS MATERIALIZED (
-  SELECT c.now, (extract(epoch FROM c.now) * 1000000)::bigint AS now_us
+  SELECT c.now, (extract(epoch FROM c.now) * 1000000)::bigint AS now_us, ${HAS_EVIDENCE} AS evidence
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
-), claimed AS MATERIALIZED (
+)${CLAIM_RESULT}, c.locked_slot, c.first_live::text AS first_live,
+       pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
+       CASE WHEN c.fresh THEN pg_current_xact_id()::text END AS xid
+FROM clock LEFT JOIN LATERAL (
   SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, m.*
   FROM (
     SELECT start.fresh, floor.slot, (
@@ -105,17 +108,14 @@ WITH clock AS MATERIALIZED (
     SELECT ${CLAIMED_COLUMNS}
     FROM sluice.message m
     WHERE m.queue = $1::text AND ${inSlot('lane.slot', 'lane.first_live')}
-      AND m.due_at <= (SELECT clock.now FROM clock)
-      AND coalesce((locked.held -> coalesce(m.ordering_key, '') ->> 1)::bigint, 0) <= (SELECT clock.now_us FROM clock)
+      AND m.due_at <= clock.now
+      AND coalesce((locked.held -> coalesce(m.ordering_key, '') ->> 1)::bigint, 0) <= clock.now_us
     ORDER BY ${order}
     LIMIT (SELECT $4::integer)
     FOR UPDATE OF m
   ) m
   LIMIT $4::integer
-)${CLAIM_RESULT}, c.locked_slot, c.first_live::text AS first_live,
-       pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
-       CASE WHEN c.fresh THEN pg_current_xact_id()::text END AS xid
-FROM clock LEFT JOIN claimed c ON true`,
+) c ON true`,
   )
 }
 

@@ -21,6 +21,8 @@ export interface ClaimedRow {
 /** What a claim took, and what the database's clock said when it looked. */
 export interface Claim {
   readonly nowUs: number
+  /** There is crash evidence against messages of the queue, perhaps against these. */
+  readonly evidence: boolean
   readonly rows: readonly ClaimedRow[]
 }
 
@@ -40,8 +42,9 @@ export interface PriorityFloor {
  * later are never touched, and dead rows below the floor are never visited. The lateral join is a nested loop that
  * pulls one row at a time, so the outer LIMIT stops the locking: never more than `limit` rows are locked. The inner
  * LIMIT changes no result: it tells the planner that few rows are wanted, and hides how many, without which stale
- * statistics make it read and sort the whole backlog (98 ms instead of 0.5 ms with 200,000 ready). The CTE is
- * MATERIALIZED because a locking subquery that the planner may run twice locks twice.
+ * statistics make it read and sort the whole backlog (98 ms instead of 0.5 ms with 200,000 ready). The clock is
+ * MATERIALIZED, one row, and everything that locks is joined to it laterally: a locking subquery that the planner may
+ * run twice locks twice, and this one it can run only once.
  */
 export async function claim(
   execute: Execute,
@@ -64,19 +67,25 @@ export const CLAIMED_COLUMNS = `
     m.id, m.priority, m.due_at, m.slot, m.ordering_key, m.type, m.schema_version,
     m.payload::text AS payload, m.headers::text AS headers, m.attempt, m.max_attempts, m.enqueued_at`
 
-/** One line per claimed row, and one with a null id if there is none, so that the clock always comes back. */
+/**
+ * One line per claimed row, and one with a null id if there is none, so that the clock always comes back. Instants are
+ * seconds in double precision, whose microseconds are exact until 2106: `date_part` costs a tenth of what `extract`
+ * does, which computes with `numeric` (a drain is 9 % faster for it).
+ */
 export const CLAIM_RESULT = `
 SELECT c.id::text AS id, c.priority, c.slot, c.ordering_key, c.type, c.schema_version, c.payload, c.headers, c.attempt, c.max_attempts,
-       (extract(epoch FROM c.due_at) * 1000000)::bigint::text AS due_us,
-       (extract(epoch FROM c.enqueued_at) * 1000000)::bigint::text AS enqueued_us,
-       (extract(epoch FROM clock.now) * 1000000)::bigint::text AS now_us`
+       date_part('epoch', c.due_at) AS due_s, date_part('epoch', c.enqueued_at) AS enqueued_s, date_part('epoch', clock.now) AS now_s, clock.evidence`
+
+/** One probe of an index that is nearly always empty; who sees a message with evidence takes more care. */
+export const HAS_EVIDENCE = 'EXISTS (SELECT FROM sluice.crash c WHERE c.queue = $1::text)'
 
 const CLAIM = statement(
   'claim',
   `
 WITH clock AS MATERIALIZED (
-  SELECT clock_timestamp() AS now
-), claimed AS MATERIALIZED (
+  SELECT clock_timestamp() AS now, ${HAS_EVIDENCE} AS evidence
+)${CLAIM_RESULT}
+FROM clock LEFT JOIN LATERAL (
   SELECT m.*
   FROM unnest($2::smallint[], $3::bigint[], $4::bigint[]) AS floor (priority, due_us, id)
   CROSS JOIN LATERAL (
@@ -84,28 +93,31 @@ WITH clock AS MATERIALIZED (
     FROM sluice.message m
     WHERE m.queue = $1::text AND m.slot IS NULL AND m.priority = floor.priority
       AND (m.due_at, m.id) > (timestamptz 'epoch' + floor.due_us * interval '1 microsecond', floor.id)
-      AND m.due_at <= (SELECT clock.now FROM clock)
+      AND m.due_at <= clock.now
     ORDER BY m.due_at, m.id
     LIMIT (SELECT $5::integer)
     FOR UPDATE OF m SKIP LOCKED
   ) m
   LIMIT $5::integer
-)${CLAIM_RESULT}
-FROM clock LEFT JOIN claimed c ON true`,
+) c ON true`,
 )
 
 /** The driver's rows as a {@link Claim}. */
 export function toClaim(rows: readonly Row[]): Claim {
   const first = rows[0]
   if (first === undefined) throw new TypeError('claim: expected at least the row with the clock')
-  return { nowUs: numberOf(first, 'now_us'), rows: first.id === null ? [] : rows.map(toClaimedRow) }
+  return {
+    nowUs: microseconds(first, 'now_s'),
+    evidence: first.evidence === true,
+    rows: first.id === null ? [] : rows.map(toClaimedRow),
+  }
 }
 
 function toClaimedRow(row: Row): ClaimedRow {
   return {
     id: textOf(row, 'id'),
     priority: numberOf(row, 'priority'),
-    dueUs: numberOf(row, 'due_us'),
+    dueUs: microseconds(row, 'due_s'),
     slot: row.slot === null ? null : numberOf(row, 'slot'),
     orderingKey: textOrNull(row, 'ordering_key'),
     type: textOrNull(row, 'type'),
@@ -114,6 +126,10 @@ function toClaimedRow(row: Row): ClaimedRow {
     headers: textOf(row, 'headers'),
     attempt: numberOf(row, 'attempt'),
     maxAttempts: row.max_attempts === null ? null : numberOf(row, 'max_attempts'),
-    enqueuedUs: numberOf(row, 'enqueued_us'),
+    enqueuedUs: microseconds(row, 'enqueued_s'),
   }
+}
+
+function microseconds(row: Row, column: string): number {
+  return Math.round(numberOf(row, column) * 1_000_000)
 }

@@ -30,8 +30,13 @@ export interface HeldKey {
  * Removes handled messages. The primary key (queue, id) serves it. One dead row each, and nothing else was ever
  * written for a message that succeeded at once.
  */
-export async function ackMessages(execute: Execute, queue: string, ids: readonly string[]): Promise<void> {
-  await execute(ACK, [queue, ids])
+export async function ackMessages(
+  execute: Execute,
+  queue: string,
+  ids: readonly string[],
+  serverVersion: number,
+): Promise<void> {
+  await execute(serverVersion >= 170_000 ? ACK : ACK_BEFORE_17, [queue, ids])
 }
 
 /** Re-enqueues messages with a later due time, in place. The instants come in, so the UPDATE reads no clock. */
@@ -84,7 +89,26 @@ export async function forgetCrashes(execute: Execute, queue: string, ids: readon
   await execute(FORGET, [queue, ids])
 }
 
-const ACK = statement('ack', 'DELETE FROM sluice.message m WHERE m.queue = $1::text AND m.id = ANY ($2::bigint[])')
+/**
+ * Where messages are, found one by one in the primary key, whatever the statistics say. Otherwise the planner may take
+ * the queue for nearly empty and read all of it: 12,000 buffers instead of 600 for a hundred messages of 600,000. The
+ * caller has locked them, so they stay there.
+ */
+const PLACES = `ARRAY(
+  SELECT at.ctid
+  FROM unnest($2::bigint[]) AS given (id)
+  CROSS JOIN LATERAL (SELECT m.ctid FROM sluice.message m WHERE m.queue = $1::text AND m.id = given.id LIMIT 1) at
+)`
+
+// From version 17 the server finds an array of ids in one walk over the index, and always does; before, it may prefer
+// to read the queue and compare each row, so there the places come first, which takes a tenth longer. The subselect
+// hides how many ids there are: seeing that they are few, the planner would think a plan of its own for every batch
+// better than the prepared one, and planning costs more than deleting.
+const ACK = statement(
+  'ack',
+  'DELETE FROM sluice.message m WHERE m.queue = $1::text AND m.id = ANY ((SELECT $2::bigint[])::bigint[])',
+)
+const ACK_BEFORE_17 = statement('ack_by_place', `DELETE FROM sluice.message m WHERE m.ctid = ANY (${PLACES})`)
 
 const POSTPONE = statement(
   'postpone',
@@ -95,7 +119,7 @@ SET due_at = timestamptz 'epoch' + p.due_us * interval '1 microsecond',
     last_error = coalesce(p.error, m.last_error),
     failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE timestamptz 'epoch' + $6::bigint * interval '1 microsecond' END
 FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::text[]) AS p (id, due_us, attempt, error)
-WHERE m.queue = $1::text AND m.id = p.id`,
+WHERE m.ctid = ANY (${PLACES}) AND m.id = p.id`,
 )
 
 const BURY = statement(
@@ -104,7 +128,7 @@ const BURY = statement(
 WITH doomed AS (
   SELECT d.* FROM unnest($2::bigint[], $3::integer[], $4::text[], $5::text[]) AS d (id, attempt, reason, error)
 ), gone AS (
-  DELETE FROM sluice.message m WHERE m.queue = $1::text AND m.id = ANY ($2::bigint[]) RETURNING m.*
+  DELETE FROM sluice.message m WHERE m.ctid = ANY (${PLACES}) RETURNING m.*
 )
 INSERT INTO sluice.dead_letter
   (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at)

@@ -48,7 +48,6 @@ export interface BatchRecord {
 
 /** The evidence against a message. */
 export interface CrashCount {
-  readonly queue: string
   readonly messageId: string
   /** How many batches were lost with this message in hand. */
   readonly crashes: number
@@ -57,17 +56,16 @@ export interface CrashCount {
 }
 
 /**
- * Writes down which batches begin and which have ended, in one statement, and returns the evidence against the
- * messages of those that begin. Insert and delete by a key that is never used twice: an update of one row per worker
- * would leave a chain of dead versions to walk while a snapshot pins the horizon.
+ * Writes down which batches begin and which have ended, in one statement. Insert and delete by a key that is never used
+ * twice: an update of one row per worker would leave a chain of dead versions to walk while a snapshot pins the horizon.
  */
 export async function recordBatches(
   execute: Execute,
   workerId: number,
   ended: readonly number[],
   begun: readonly BatchRecord[],
-): Promise<readonly CrashCount[]> {
-  const rows = await execute(RECORD_BATCHES, [
+): Promise<void> {
+  await execute(RECORD_BATCHES, [
     workerId,
     ended,
     begun.map((batch) => batch.id),
@@ -75,8 +73,16 @@ export async function recordBatches(
     begun.map((batch) => `{${batch.messageIds.join()}}`),
     begun.map((batch) => `{${batch.attempts.join()}}`),
   ])
+}
+
+/** The evidence against messages of a queue. Most have none. */
+export async function readEvidence(
+  execute: Execute,
+  queue: string,
+  messageIds: readonly string[],
+): Promise<readonly CrashCount[]> {
+  const rows = await execute(EVIDENCE, [queue, messageIds])
   return rows.map((row) => ({
-    queue: textOf(row, 'queue'),
     messageId: textOf(row, 'message_id'),
     crashes: numberOf(row, 'crashes'),
     alone: row.alone === true,
@@ -124,11 +130,13 @@ export async function cancelBackend(execute: Execute, pid: number): Promise<void
 const CANCEL = statement('cancel', 'SELECT pg_cancel_backend($1::integer)')
 
 // Nothing that the control connection writes needs to survive a crash of the server. The server finds out within half a
-// minute, not two hours, that the machine of a worker is gone: until then it keeps the locks.
+// minute, not two hours, that the machine of a worker is gone: until then it keeps the locks. Plans are kept, because
+// making one takes longer than running it.
 const CONFIGURE = statement(
   'control_configure',
   `
-SELECT set_config('synchronous_commit', 'off', false), set_config('tcp_keepalives_idle', '15', false),
+SELECT set_config('synchronous_commit', 'off', false), set_config('plan_cache_mode', 'force_generic_plan', false),
+       set_config('tcp_keepalives_idle', '15', false),
        set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false)`,
 )
 
@@ -175,20 +183,22 @@ DELETE FROM sluice.worker w WHERE w.id = $1::integer`,
 const RECORD_BATCHES = statement(
   'batch_record',
   `
-WITH begun AS MATERIALIZED (
-  SELECT b.id, b.queue, b.message_ids::bigint[] AS message_ids, b.attempts::integer[] AS attempts
-  FROM unnest($3::bigint[], $4::text[], $5::text[], $6::text[]) AS b (id, queue, message_ids, attempts)
-), ended AS (
+WITH ended AS (
   DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer AND b.id = ANY ($2::bigint[])
-), recorded AS (
-  INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts)
-  SELECT $1::integer, b.id, b.queue, b.message_ids, b.attempts FROM begun b
-  ON CONFLICT (worker_id, id) DO NOTHING
 )
-SELECT c.queue, c.message_id::text AS message_id, count(*)::integer AS crashes, bool_or(c.alone) AS alone
-FROM begun b
-JOIN sluice.crash c ON c.queue = b.queue AND c.message_id = ANY (b.message_ids)
-GROUP BY c.queue, c.message_id`,
+INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts)
+SELECT $1::integer, b.id, b.queue, b.message_ids::bigint[], b.attempts::integer[]
+FROM unnest($3::bigint[], $4::text[], $5::text[], $6::text[]) AS b (id, queue, message_ids, attempts)
+ON CONFLICT (worker_id, id) DO NOTHING`,
+)
+
+const EVIDENCE = statement(
+  'crash_evidence',
+  `
+SELECT c.message_id::text AS message_id, count(*)::integer AS crashes, bool_or(c.alone) AS alone
+FROM sluice.crash c
+WHERE c.queue = $1::text AND c.message_id = ANY ($2::bigint[])
+GROUP BY c.message_id`,
 )
 
 const RECORD_HUNG = statement(

@@ -1,8 +1,9 @@
 import { expect } from 'vitest'
 import { claim } from '../../src/table/claim.ts'
-import { ackMessages, postponeMessages } from '../../src/table/settle.ts'
+import { postponeMessages } from '../../src/table/settle.ts'
 import { test as base, bottomOf, type ClaimSession, idsOf, lockedIds, put } from '../support/claim-session.ts'
 import type { TestDatabase } from '../support/database.ts'
+import { acked } from '../support/settled-rows.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** Stops a claim between its snapshot and its first row, where it reads the clock. */
@@ -36,7 +37,7 @@ test('P3: a claim does not lock a message that another batch acks meanwhile', as
   const batch = await begin()
   expect(idsOf(await claim(batch.execute, queue, bottomOf(5), 1))).toEqual(ids.slice(0, 1))
   const taken = await stopped(10, async () => {
-    await ackMessages(batch.execute, queue, ids.slice(0, 1))
+    await acked(batch.execute, queue, ids.slice(0, 1))
     await batch.commit()
   })
   expect(taken).toEqual(ids.slice(1))

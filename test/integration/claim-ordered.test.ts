@@ -1,9 +1,10 @@
 import { describe, expect } from 'vitest'
 import { claimSlots, claimWholeQueue, type SlotPosition, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { ensureSlots } from '../../src/table/lanes.ts'
-import { ackMessages, holdKeys } from '../../src/table/settle.ts'
+import { holdKeys } from '../../src/table/settle.ts'
 import { test as base, idsOf, keysOf, lockedIds, put } from '../support/claim-session.ts'
 import type { TestDatabase } from '../support/database.ts'
+import { acked } from '../support/settled-rows.ts'
 
 const test = base
   .extend('keys', ({ database }) => keysOf(database))
@@ -164,7 +165,7 @@ describe('a claim of the whole queue', () => {
     expect(idsOf(taken)).toEqual([low, high])
     expect([...taken.firstLive]).toEqual([[WHOLE_QUEUE_SLOT, low]])
     expect(idsOf(await claimWholeQueue(two.execute, queue, WHOLE, 2))).toEqual([])
-    await ackMessages(one.execute, queue, idsOf(taken))
+    await acked(one.execute, queue, idsOf(taken))
     await one.commit()
     await two.rollBack()
     expect(idsOf(await claimWholeQueue(two.execute, queue, { slot: WHOLE_QUEUE_SLOT, id: third! }, 2))).toEqual([third])

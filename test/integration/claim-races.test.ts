@@ -1,9 +1,10 @@
 import { describe, expect } from 'vitest'
 import { claimSlots, type SlotPosition } from '../../src/table/claim-ordered.ts'
 import { ensureSlots } from '../../src/table/lanes.ts'
-import { ackMessages, holdKeys, postponeMessages } from '../../src/table/settle.ts'
+import { holdKeys, postponeMessages } from '../../src/table/settle.ts'
 import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/claim-session.ts'
 import type { TestDatabase } from '../support/database.ts'
+import { acked } from '../support/settled-rows.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** Two slots: `first` with a message that an operator has locked, and `second` with the messages `ids` of one key. */
@@ -55,7 +56,7 @@ describe('between the snapshot of a claim and its lock of a slot', () => {
     await claimSlots(batch.execute, queue, slots.slice(1), 1)
     const claiming = claimSlots(claimer.execute, queue, slots, 10)
     await untilBlocked(database, claimer)
-    await ackMessages(batch.execute, queue, [ids[0]!])
+    await acked(batch.execute, queue, [ids[0]!])
     await batch.commit()
     await operator.rollBack()
     expect(idsOf(await claiming)).toEqual([locked, ids[1]])

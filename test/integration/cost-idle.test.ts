@@ -16,8 +16,9 @@ const IDLE_MINUTE = {
 
 /** What a message sends on its way through a worker of one slot that sleeps, until it sleeps again. */
 const ONE_MESSAGE = {
-  // Each look that finds nothing ends with a ROLLBACK. The last is the one after the flag is raised.
-  sluice: { BEGIN: 3, claim: 3, ack: 1, COMMIT: 1, ROLLBACK: 2 },
+  // Each look that finds nothing ends with a ROLLBACK. The last is the one after the flag is raised. COMMIT begins the
+  // second transaction as well.
+  sluice: { BEGIN: 2, claim: 3, ack: 1, COMMIT: 1, ROLLBACK: 2 },
   // The reaper's pass goes before the record, and has a round trip of its own.
   'sluice control': { flag_lower: 1, worker_reap: 1, batch_record: 1, flag_raise: 1 },
   'sluice listener': {},

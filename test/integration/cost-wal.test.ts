@@ -5,13 +5,13 @@ import { claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { insertMessages } from '../../src/table/insert.ts'
 import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
-import { ackMessages, forgetCrashes, holdKeys } from '../../src/table/settle.ts'
+import { forgetCrashes, holdKeys } from '../../src/table/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { pollQueues, raiseFlag } from '../../src/table/wait.ts'
 import { bottomOf, keysOf, put } from '../support/claim-session.ts'
 import { times } from '../support/counted.ts'
 import { type Explained, explain, recorded, type WalUsage } from '../support/explain.ts'
-import { batchRecorded, buried, insertRow, postponed } from '../support/settled-rows.ts'
+import { acked, batchRecorded, buried, insertRow, postponed } from '../support/settled-rows.ts'
 import { test as base } from '../support/test.ts'
 
 type Send = (execute: Execute, facts: Facts) => Promise<unknown>
@@ -67,14 +67,14 @@ const BOUNDS: readonly {
     messages: 1,
     records: 1,
     bytesEach: 60,
-    send: (on, { ids }) => ackMessages(on, QUEUE, ids.slice(0, 1)),
+    send: (on, { ids }) => acked(on, QUEUE, ids.slice(0, 1)),
   },
   {
     what: 'an ack of 100',
     messages: 100,
     records: 100,
     bytesEach: 60,
-    send: (on, { ids }) => ackMessages(on, QUEUE, ids),
+    send: (on, { ids }) => acked(on, QUEUE, ids),
   },
   // The lock that moving to another page takes, the row, and two index entries; now and then a page is split.
   {
@@ -189,7 +189,7 @@ describe('what is written to the log:', () => {
         await inTransaction(client, async () => {
           const { rows: claimed } = await claim(execute, 'life', bottomOf(5), 100)
           const ids = claimed.map(({ id }) => id)
-          await ackMessages(execute, 'life', ids)
+          await acked(execute, 'life', ids)
         })
       }
     }

@@ -1,5 +1,5 @@
 import type { InsertRow } from '../../src/table/insert.ts'
-import { buryMessages, postponeMessages } from '../../src/table/settle.ts'
+import { ackMessages, buryMessages, postponeMessages } from '../../src/table/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { recordBatches } from '../../src/table/worker.ts'
 
@@ -34,4 +34,9 @@ export function buried(execute: Execute, queue: string, ids: readonly string[]):
 /** Writes down that a batch of these messages begins, and that the one before it has ended. */
 export async function batchRecorded(execute: Execute, queue: string, ids: readonly string[]): Promise<void> {
   await recordBatches(execute, 1, [1], [{ id: 2, queue, messageIds: ids, attempts: ids.map(() => 0) }])
+}
+
+/** Removes messages, as it is done from version 17 on; `before17`: as before. */
+export function acked(execute: Execute, queue: string, ids: readonly string[], before17 = false): Promise<void> {
+  return ackMessages(execute, queue, ids, before17 ? 160_000 : 170_000)
 }

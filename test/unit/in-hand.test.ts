@@ -7,65 +7,90 @@ import { waitFor } from '../support/wait.ts'
 describe('InHand', () => {
   let server: PlayedServer
   let inHand: InHand
-  let looks: number
+  let found: boolean[]
+  let up: boolean
   let connectionUp: (execute: Execute) => Promise<void>
 
   beforeEach(() => {
     server = new PlayedServer()
-    looks = 0
+    found = []
+    up = true
     const control = {
       execute: server.execute,
+      requireUp: () => {
+        if (!up) throw new Error('the connection is down')
+      },
       onUp: (listener: (execute: Execute) => Promise<void>) => {
         connectionUp = listener
       },
     }
-    const look = async () => {
-      looks += 1
-    }
-    inHand = new InHand(control, () => 7, look)
+    inHand = new InHand(
+      control,
+      () => 7,
+      async () => found.shift() ?? false,
+    )
   })
 
-  test('looks for dead workers, records the batch, and gives back the evidence', async () => {
-    const begun = inHand.begin('q', [
-      { id: '11', attempt: 0 },
-      { id: '12', attempt: 2 },
+  test('a batch begins when its record is on the way, without waiting for the answer', async () => {
+    const begun = await inHand.begin('q', [message('11'), message('12', 2)], false)
+    expect([begun.id, begun.crashes.size]).toEqual([1, 0])
+    expect(server.asked.map(wroteBy)).toEqual([
+      { ended: [], begun: [1], queues: ['q'], ids: ['{11,12}'], attempts: ['{0,2}'] },
     ])
-    const asked = await server.next()
-    expect({ looks, wrote: wroteBy(asked) }).toEqual({
-      looks: 1,
-      wrote: { ended: [], begun: [1], queues: ['q'], ids: ['{11,12}'], attempts: ['{0,2}'] },
-    })
-    asked.answer([{ queue: 'q', message_id: '12', crashes: 2, alone: false }])
-    const { id, crashes } = await begun
-    expect([id, [...crashes]]).toEqual([1, [['12', { queue: 'q', messageId: '12', crashes: 2, alone: false }]]])
   })
 
-  test('batches that begin or end during a write share the next, each with its own evidence', async () => {
-    const first = inHand.begin('a', [{ id: '1', attempt: 0 }])
-    const writing = await server.next()
-    const others = [inHand.begin('a', [{ id: '2', attempt: 0 }]), inHand.begin('b', [{ id: '2', attempt: 0 }])]
-    inHand.end(1)
-    writing.answer([])
-    expect((await first).crashes.size).toBe(0)
+  test('where there is evidence against messages of the queue, waits for the record and reads it', async () => {
+    const begun = inHand.begin('q', [message('11'), message('12')], true)
     const asked = await server.next()
-    expect(wroteBy(asked)).toMatchObject({ ended: [1], begun: [2, 3], queues: ['a', 'b'] })
-    asked.answer([{ queue: 'b', message_id: '2', crashes: 1, alone: true }])
-    const sizes = (await Promise.all(others)).map(({ crashes }) => crashes.size)
-    expect(sizes).toEqual([0, 1])
+    expect(server.asked).toHaveLength(1)
+    asked.answer([])
+    const evidence = await server.next()
+    expect([evidence.statement, evidence.params]).toEqual(['sluice_crash_evidence', ['q', ['11', '12']]])
+    evidence.answer([{ message_id: '12', crashes: 2, alone: false }])
+    expect([...(await begun).crashes]).toEqual([['12', { messageId: '12', crashes: 2, alone: false }]])
+  })
+
+  test('where a look for dead workers may have found some, reads the evidence', async () => {
+    found = [true]
+    const begun = inHand.begin('q', [message('11')], false)
+    ;(await server.next()).answer([])
+    ;(await server.next()).answer([{ message_id: '11', crashes: 1, alone: true }])
+    expect((await begun).crashes.size).toBe(1)
+  })
+
+  test('batches that begin or end during a write share the next, and begin when it is on the way', async () => {
+    await begin(1)
+    const others = [inHand.begin('a', [message('2')], false), inHand.begin('b', [message('2')], false)]
+    inHand.end(1)
+    let begun = 0
+    for (const other of others) void other.then(() => begun++)
+    await new Promise(setImmediate)
+    expect({ begun, asked: server.asked.length }).toEqual({ begun: 0, asked: 1 })
+    server.asked[0]?.answer([])
+    await Promise.all(others)
+    expect(server.asked.slice(1).map(wroteBy)).toMatchObject([{ ended: [1], begun: [2, 3], queues: ['a', 'b'] }])
   })
 
   test('writes soon that a batch has ended, if no other begins', async () => {
     await begin(1)
+    server.asked[0]?.answer([])
     inHand.end(1)
     inHand.end(1)
-    expect(wroteBy(await server.next())).toMatchObject({ ended: [1], begun: [] })
-    expect(looks).toBe(1)
+    await waitFor(() => server.asked.length === 2, { what: 'the end' })
+    expect(server.asked.slice(1).map(wroteBy)).toMatchObject([{ ended: [1], begun: [] }])
   })
 
-  test('a batch that cannot be recorded does not begin', async () => {
-    const begun = inHand.begin('q', [{ id: '1', attempt: 0 }])
-    const asked = await server.next()
-    asked.fail()
+  test('without a connection no batch begins', async () => {
+    up = false
+    await expect(inHand.begin('q', [message('1')], false)).rejects.toThrow('the connection is down')
+    inHand.end(1)
+    await inHand.stop()
+    expect(server.asked).toEqual([])
+  })
+
+  test('a batch that needs its evidence does not begin if its record fails', async () => {
+    const begun = inHand.begin('q', [message('1')], true)
+    ;(await server.next()).fail()
     await expect(begun).rejects.toThrow('the connection ended')
     inHand.end(1)
     await inHand.stop()
@@ -74,49 +99,53 @@ describe('InHand', () => {
 
   test('remembers what has ended while a write failed', async () => {
     await begin(1)
+    server.asked[0]?.answer([])
     await begin(2)
+    server.asked[1]?.answer([])
     inHand.end(1)
-    const failing = await server.next()
-    failing.fail()
+    await waitFor(() => server.asked.length === 3, { what: 'the end' })
+    server.asked[2]?.fail()
     inHand.end(2)
-    const asked = await server.next()
-    expect([...wroteBy(asked).ended].toSorted()).toEqual([1, 2])
+    await waitFor(() => server.asked.length === 4, { what: 'both ends' })
+    expect([...wroteBy(server.asked[3]!).ended].toSorted()).toEqual([1, 2])
   })
 
-  test('records its batches again on a new connection, and nothing else', async () => {
+  test('records its batches again on a new connection, also one whose record was lost on the way', async () => {
     await begin(1)
+    server.asked[0]?.answer([])
     await begin(2)
+    server.asked[1]?.fail()
     inHand.end(1)
-    const failing = await server.next()
-    failing.fail()
-    await waitFor(() => server.asked.length === 3, { what: 'the failed write' })
     const other = new PlayedServer()
     const recorded = connectionUp(other.execute)
     const asked = await other.next()
     expect(wroteBy(asked)).toMatchObject({ ended: [], begun: [2] })
     asked.answer([])
     await recorded
-    await begin(3, [])
   })
 
   test('writes what is left when it stops', async () => {
     await begin(1)
+    server.asked[0]?.answer([])
     inHand.end(1)
     const stopped = inHand.stop()
-    const asked = await server.next()
-    expect(wroteBy(asked)).toMatchObject({ ended: [1] })
-    asked.answer([])
+    await waitFor(() => server.asked.length === 2, { what: 'the end' })
+    expect(wroteBy(server.asked[1]!)).toMatchObject({ ended: [1] })
+    server.asked[1]?.answer([])
     await stopped
   })
 
-  async function begin(id: number, ended: readonly number[] = []): Promise<void> {
-    const begun = inHand.begin('q', [{ id: String(id * 10), attempt: 0 }])
-    const asked = await server.next()
-    expect(wroteBy(asked)).toMatchObject({ ended, begun: [id] })
-    asked.answer([])
-    expect((await begun).id).toBe(id)
+  /** Begins a batch and lets it have been sent. */
+  async function begin(id: number): Promise<void> {
+    const begun = await inHand.begin('q', [message(String(id * 10))], false)
+    expect(begun.id).toBe(id)
+    expect(wroteBy(server.asked.at(-1)!)).toMatchObject({ begun: [id] })
   }
 })
+
+function message(id: string, attempt = 0) {
+  return { id, attempt }
+}
 
 function wroteBy({ statement, params }: Asked) {
   expect(statement).toBe('sluice_batch_record')

@@ -132,7 +132,13 @@ describe('a policy that throws, or answers no time,', () => {
     const written: unknown[][] = []
     const plan = { ...resolvePipeline('mails', {}), retry }
     const report = (event: SluiceEvent) => events.push(event)
-    const settlement = new Settlement({ plan, claimedUs: 5_000_000, nowUs: () => 5_000_000, report })
+    const settlement = new Settlement({
+      plan,
+      serverVersion: 180_000,
+      claimedUs: 5_000_000,
+      nowUs: () => 5_000_000,
+      report,
+    })
     settlement.add(new DeliveredMessage('mails', claimedRow({ id: '7' }), 0), { kind: 'retry' })
     await settlement.write(async (_statement, params) => {
       written.push([...params])
