@@ -24,7 +24,7 @@ const ROOT = join(import.meta.dirname, '../..')
 /** Runs all that is asked for, prints and writes the results. Ctrl-C stops the server as well. */
 export async function runBench(options: BenchOptions): Promise<void> {
   const interrupted = new AbortController()
-  process.once('SIGINT', () => interrupted.abort(new Error('interrupted')))
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupted.abort(new Error(signal)))
   const server = await startServer()
   try {
     const results = await runCells(server, options, interrupted.signal)
