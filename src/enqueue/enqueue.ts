@@ -68,7 +68,8 @@ async function readMessages(rules: MessageRules, queue: string, messages: unknow
       throw expected('OPTION_INVALID', what, 'an object with a payload and options', message)
     }
     const { payload, ...options }: Readonly<Record<string, unknown>> = { ...message }
-    rows.push(await readMessage(rules, queue, { payload, options }, { payload: `${what}.payload`, options: what }))
+    const row = readMessage(rules, queue, { payload, options }, { payload: `${what}.payload`, options: what })
+    rows.push(row instanceof Promise ? await row : row)
   }
   return rows
 }
@@ -93,7 +94,7 @@ async function insertAll(execute: Execute, queue: string, rows: readonly InsertR
   return ids
 }
 
-/** Far below what one jsonb value can hold (256 MB), and little enough for the server to take apart in memory. */
+/** Far below what one jsonb array can hold (256 MB), even in UTF-8, and little enough for the server to take apart in memory. */
 const STATEMENT_BYTES = 32 * 1024 * 1024
 
 function* chunksOf(rows: readonly InsertRow[]): Generator<readonly InsertRow[]> {

@@ -50,7 +50,12 @@ function encode(value: unknown, place: Place): string {
   }
 }
 
+/** Printable ASCII without `"` and `\\`: what JSON only puts in quotes. */
+const PLAIN = /^[ !#-[\]-~]*$/
+
 function encodeText(text: string, place: Place): string {
+  // Most texts and nearly all keys are short and plain, and found to be so in a third of the time.
+  if (text.length < 64 && PLAIN.test(text)) return `"${text}"`
   if (!text.includes('\0') && text.isWellFormed()) return JSON.stringify(text)
   throw refused(place, 'text that jsonb can hold', text.includes('\0') ? 'a NUL character' : 'a lone surrogate')
 }
@@ -74,22 +79,28 @@ function ownForm(object: object, place: Place): unknown {
 }
 
 function encodeMembers(object: object, place: Place): string {
-  if (Array.isArray(object))
-    return `[${Array.from(object, (item, at) => inside(at, place, () => encode(item, place))).join(',')}]`
+  if (Array.isArray(object)) return encodeItems(object, place)
   const kind = kindOf(object)
   if (kind !== 'Object') throw refused(place, 'a JSON value', describe(object), REMEDIES[kind] ?? 'Use a plain object')
-  // An optional property that is not there: the one thing that JSON leaves out and nobody misses.
-  const members = Object.entries(object)
-    .filter(([, member]) => member !== undefined)
-    .map(([key, member]) => inside(key, place, () => `${encodeText(key, place)}:${encode(member, place)}`))
-  return `{${members.join(',')}}`
+  let text = ''
+  for (const [key, member] of Object.entries(object)) {
+    // An optional property that is not there: the one thing that JSON leaves out and nobody misses.
+    if (member === undefined) continue
+    place.path.push(key)
+    text += `${text === '' ? '' : ','}${encodeText(key, place)}:${encode(member, place)}`
+    place.path.pop()
+  }
+  return `{${text}}`
 }
 
-function inside(segment: string | number, place: Place, work: () => string): string {
-  place.path.push(segment)
-  const text = work()
-  place.path.pop()
-  return text
+function encodeItems(items: readonly unknown[], place: Place): string {
+  let text = ''
+  for (const [at, item] of items.entries()) {
+    place.path.push(at)
+    text += `${at === 0 ? '' : ','}${encode(item, place)}`
+    place.path.pop()
+  }
+  return `[${text}]`
 }
 
 /** The class that the engine gives an object: 'Array', 'Map', 'Date'; 'Object' for plain ones and users' classes. */

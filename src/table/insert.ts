@@ -19,17 +19,45 @@ export interface InsertRow {
  * Inserts rows into a queue in one statement, in whatever transaction `execute` runs in, and returns their ids in
  * the order of the rows.
  *
- * The rows travel as one JSON parameter, because that is the only bulk form that all accepted clients send alike;
- * payloads and headers are JSON texts inside it, so that their numbers and key order are not read twice. The sort
- * by `ordinal` is what makes the ids ascend in the order of the input. The insert trigger does the wake-up.
+ * Texts are the only parameters that all accepted clients send alike. The payloads are one JSON array, in which each
+ * stands as it was encoded: nobody escapes it, and the server reads it once. What else is known of the rows is a second
+ * array, of objects, and an empty one if no row has anything but the table's defaults: the function that ends first is
+ * filled up with NULL. Elements taken as jsonb keep a payload of null; a recordset would make it NULL.
+ *
+ * The sort by `ordinal` is what makes the ids ascend in the order of the input, because they are drawn above it. It
+ * finds the rows sorted already: 10 µs for a thousand. The insert trigger does the wake-up.
  */
 export async function insertMessages(
   execute: Execute,
   queue: string,
   rows: readonly InsertRow[],
 ): Promise<readonly string[]> {
-  const inserted = await execute(INSERT, [queue, JSON.stringify(rows)])
+  const payloads = rows.map(({ payload }) => payload).join(',')
+  const inserted = await execute(INSERT, [queue, `[${payloads}]`, optionsOf(rows)])
   return inserted.map((row) => textOf(row, 'id'))
+}
+
+/** Beside the payloads: nothing at all in the common case, which halves what there is to read. */
+function optionsOf(rows: readonly InsertRow[]): string {
+  return rows.every(isPlain) ? '[]' : `[${rows.map((row) => (isPlain(row) ? '{}' : encodeOptions(row))).join(',')}]`
+}
+
+function isPlain(row: InsertRow): boolean {
+  return (
+    row.orderingKey === null &&
+    row.type === null &&
+    row.headers === '{}' &&
+    row.priority === 5 &&
+    row.delayMs === 0 &&
+    row.deliverAt === null &&
+    row.schemaVersion === 1 &&
+    row.maxAttempts === null
+  )
+}
+
+/** Headers are JSON already. */
+function encodeOptions({ payload, headers, ...others }: InsertRow): string {
+  return `{"headers":${headers},${JSON.stringify(others).slice(1)}`
 }
 
 const INSERT = statement(
@@ -37,11 +65,13 @@ const INSERT = statement(
   `
 INSERT INTO sluice.message
   (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts)
-SELECT $1::text, r.payload::jsonb, r.headers::jsonb, r.type, r."schemaVersion", r."orderingKey", r.priority,
-       greatest(r."deliverAt", clock_timestamp() + r."delayMs" * interval '1 millisecond'), r."maxAttempts"
+SELECT $1::text, r.payload, coalesce(r.headers, '{}'), r.type, coalesce(r."schemaVersion", 1), r."orderingKey",
+       coalesce(r.priority, 5::smallint),
+       greatest(r."deliverAt", clock_timestamp() + coalesce(r."delayMs", 0) * interval '1 millisecond'), r."maxAttempts"
 FROM ROWS FROM (
-  jsonb_to_recordset($2::text::jsonb) AS (
-    payload text, headers text, type text, "schemaVersion" integer, "orderingKey" text, priority smallint,
+  jsonb_array_elements($2::text::jsonb),
+  jsonb_to_recordset($3::text::jsonb) AS (
+    headers jsonb, type text, "schemaVersion" integer, "orderingKey" text, priority smallint,
     "delayMs" double precision, "deliverAt" timestamptz, "maxAttempts" integer
   )
 ) WITH ORDINALITY AS r (payload, headers, type, "schemaVersion", "orderingKey", priority, "delayMs", "deliverAt", "maxAttempts", ordinal)
