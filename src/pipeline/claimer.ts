@@ -40,6 +40,9 @@ type Lane = 'slots' | 'unkeyed'
 const ALL_LANES: readonly Lane[] = ['slots', 'unkeyed']
 const PASS_OVER = 7
 
+/** What a sweep costs that walks nothing: three statements, their messages and their answers. */
+const LEAST_SWEEP_MS = 1
+
 /**
  * Claims batches of one queue for one process, with floors. Now and then, and before it says that there is nothing, it
  * sweeps: looks over the queue, and claims from the bottom. While it is busy a sweep costs no round trip: the look goes
@@ -108,7 +111,10 @@ export class Claimer {
     await behind
     const started = performance.now()
     const lanes = await answer
-    this.#sweep.ran(performance.now() - started)
+    // Behind a claim, the answers come together, and only the server knows what the look took. The claims from the
+    // bottom that follow will walk what it has walked.
+    const tookMs = behind === undefined ? performance.now() - started : lanes.tookMs * 2
+    this.#sweep.ran(Math.max(tookMs, LEAST_SWEEP_MS))
     await this.#learn(lanes)
     return lanes
   }

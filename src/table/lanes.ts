@@ -10,6 +10,8 @@ export interface Lanes {
   readonly ready: boolean
   /** Milliseconds until the next message falls due; null: none is waiting. */
   readonly nextDueMs: number | null
+  /** How long the server looked, in milliseconds; zero if there is nothing at all. */
+  readonly tookMs: number
 }
 
 /**
@@ -28,13 +30,15 @@ export async function lookOver(execute: Execute, queue: string): Promise<Lanes> 
   const slots: number[] = []
   let nextDueMs: number | null = null
   let ready = false
+  let tookMs = 0
   for (const row of rows) {
     if (row.priority !== null) priorities.push(numberOf(row, 'priority'))
     if (row.slot !== null) slots.push(numberOf(row, 'slot'))
     if (row.ready === true) ready = true
+    tookMs = Math.max(tookMs, numberOf(row, 'took_ms'))
     if (row.next_due_ms !== null) nextDueMs = Math.min(nextDueMs ?? Infinity, numberOf(row, 'next_due_ms'))
   }
-  return { priorities, slots, unkeyed: priorities.length > 0, ready, nextDueMs }
+  return { priorities, slots, unkeyed: priorities.length > 0, ready, nextDueMs, tookMs }
 }
 
 /** Makes the rows that ordered claims lock. Idempotent; runs outside the batch, so that it never waits for one. */
@@ -68,7 +72,8 @@ WITH RECURSIVE clock AS MATERIALIZED (
   ) next
 )
 SELECT lane.priority, lane.slot, lane.ready,
-       (extract(epoch FROM lane.next_due_at - clock.now) * 1000)::double precision AS next_due_ms
+       date_part('epoch', lane.next_due_at - clock.now) * 1000 AS next_due_ms,
+       date_part('epoch', clock_timestamp() - clock.now) * 1000 AS took_ms
 FROM clock CROSS JOIN LATERAL (
   SELECT p.priority, NULL::smallint AS slot, p.first_due_at <= clock.now AS ready,
          (SELECT m.due_at FROM sluice.message m
