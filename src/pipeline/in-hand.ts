@@ -119,7 +119,9 @@ export class InHand {
     this.#tidy = undefined
     this.#writing = this.#writeAll().finally(() => {
       this.#writing = undefined
-      if (this.#ended.length > 0) this.#tidySoon()
+      // One may have begun since the last write was answered.
+      if (this.#begun !== undefined) this.#write()
+      else if (this.#ended.length > 0) this.#tidySoon()
     })
   }
 

@@ -71,6 +71,21 @@ describe('InHand', () => {
     expect(server.asked.slice(1).map(wroteBy)).toMatchObject([{ ended: [1], begun: [2, 3], queues: ['a', 'b'] }])
   })
 
+  test('a batch that begins while the last write is being answered is not left waiting', async () => {
+    for (let turns = 0; turns < 12; turns++) {
+      const before = server.asked.length
+      await inHand.begin('q', [message('1')], false)
+      server.asked.at(-1)?.answer([])
+      for (let turn = 0; turn < turns; turn++) await Promise.resolve()
+      const next = inHand.begin('q', [message('2')], false)
+      await new Promise(setImmediate)
+      expect({ turns, written: server.asked.length - before }).toEqual({ turns, written: 2 })
+      await next
+      server.asked.at(-1)?.answer([])
+      await new Promise(setImmediate)
+    }
+  })
+
   test('writes soon that a batch has ended, if no other begins', async () => {
     await begin(1)
     server.asked[0]?.answer([])
