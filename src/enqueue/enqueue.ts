@@ -67,7 +67,8 @@ async function readMessages(rules: MessageRules, queue: string, messages: unknow
     if (typeof message !== 'object' || message === null) {
       throw expected('OPTION_INVALID', what, 'an object with a payload and options', message)
     }
-    const { payload, ...options }: Readonly<Record<string, unknown>> = { ...message }
+    const { payload, ...given }: Readonly<Record<string, unknown>> = { ...message }
+    const options = Object.keys(given).length === 0 ? undefined : given
     const row = readMessage(rules, queue, { payload, options }, { payload: `${what}.payload`, options: what })
     rows.push(row instanceof Promise ? await row : row)
   }

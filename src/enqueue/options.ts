@@ -46,24 +46,36 @@ const LONGEST_TEXT_BYTES = 255
  * @throws SluiceError OPTION_INVALID, for unknown options too
  */
 export function readOptions(options: unknown, what: string): Omit<InsertRow, 'payload'> {
+  if (options === undefined) return DEFAULTS
   const given = namedOnly(options, what)
   const at = (name: (typeof NAMES)[number]): string => `${what}.${name}`
   return {
     type: typeOf(given.type, at('type')),
-    schemaVersion: integerOf(given.schemaVersion, at('schemaVersion'), 1, LARGEST_INTEGER) ?? 1,
+    schemaVersion: integerOf(given.schemaVersion, at('schemaVersion'), 1, LARGEST_INTEGER) ?? DEFAULTS.schemaVersion,
     headers: headersOf(given.headers, at('headers')),
     orderingKey: textOf(given.orderingKey, at('orderingKey'), 'a text'),
-    priority: integerOf(given.priority, at('priority'), 0, 9) ?? 5,
-    delayMs: given.delay === undefined ? 0 : toMs(given.delay, at('delay')),
+    priority: integerOf(given.priority, at('priority'), 0, 9) ?? DEFAULTS.priority,
+    delayMs: given.delay === undefined ? DEFAULTS.delayMs : toMs(given.delay, at('delay')),
     deliverAt: instantOf(given, what),
-    maxAttempts: integerOf(given.maxAttempts, at('maxAttempts'), 1, LARGEST_INTEGER) ?? null,
+    maxAttempts: integerOf(given.maxAttempts, at('maxAttempts'), 1, LARGEST_INTEGER) ?? DEFAULTS.maxAttempts,
   }
+}
+
+/** Those of the table. */
+const DEFAULTS: Omit<InsertRow, 'payload'> = {
+  type: null,
+  schemaVersion: 1,
+  headers: '{}',
+  orderingKey: null,
+  priority: 5,
+  delayMs: 0,
+  deliverAt: null,
+  maxAttempts: null,
 }
 
 type Given = { readonly [Name in keyof EnqueueOptions]?: unknown }
 
 function namedOnly(options: unknown, what: string): Given {
-  if (options === undefined) return {}
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     throw expected('OPTION_INVALID', what, 'an object', options)
   }
@@ -99,7 +111,7 @@ function integerOf(value: unknown, what: string, least: number, most: number): n
 }
 
 function headersOf(value: unknown, what: string): string {
-  if (value === undefined) return '{}'
+  if (value === undefined) return DEFAULTS.headers
   const text = encodeJson(value, what, 'OPTION_INVALID')
   // Judged by its JSON, because an object with toJSON may become anything.
   if (text.startsWith('{')) return text
