@@ -29,16 +29,19 @@ export interface Look {
   readonly nextDueMs: number | null
 }
 
+/** Messages with ordering keys, or without. */
+type Lane = 'slots' | 'unkeyed'
+
 /** A claim that has been sent; its answers may be awaited later. */
 export interface SentClaim {
+  readonly lane: Lane
   readonly first: Promise<Look>
   /** Sent behind it when a sweep was due. */
   readonly lanes: Promise<Lanes> | undefined
 }
 
-type Lane = 'slots' | 'unkeyed'
 const ALL_LANES: readonly Lane[] = ['slots', 'unkeyed']
-const PASS_OVER = 7
+const PASS_OVER = 8
 
 /** What a sweep costs that walks nothing: three statements, their messages and their answers. */
 const LEAST_SWEEP_MS = 1
@@ -56,8 +59,8 @@ export class Claimer {
   /** Whose next claim is part of a sweep. */
   readonly #fromBottom = new Set<Lane>()
   #slotsFirst = false
-  /** Which kind of messages the last look did not find, and how often it has not been asked for since. */
-  #missing: Lane | undefined
+  /** Which kinds of messages the last look over the queue found none of, in anybody's hands either. */
+  readonly #missing = new Set<Lane>()
   #passedOver = 0
   #clock = { nowUs: 0, atMs: 0 }
 
@@ -72,7 +75,7 @@ export class Claimer {
     const lanes = this.#sweep.waitMs() === 0 ? this.#lookOver(connection, first) : undefined
     // Awaited later, perhaps after an error that ends the connection's use.
     for (const answer of [first, lanes]) answer?.catch(() => undefined)
-    return { first, lanes }
+    return { lane, first, lanes }
   }
 
   /** The answer to a sent claim; where that took nothing, the rest of the look. */
@@ -84,7 +87,8 @@ export class Claimer {
       return first
     }
     if (lanes === undefined) {
-      const other = await this.#firstOf(connection, this.#lanes().slice(1), false)
+      const others = this.#lanes().filter((lane) => lane !== sent.lane)
+      const other = await this.#firstOf(connection, others, false)
       if (other !== undefined) return other
       const waitMs = this.#sweep.idleWaitMs()
       if (waitMs > 0) return { ...first, nextDueMs: waitMs }
@@ -137,6 +141,9 @@ export class Claimer {
   async #learn(lanes: Lanes): Promise<void> {
     const { control, queue, ordered } = this.#options
     this.#floors.learn(lanes.priorities, lanes.slots)
+    this.#missing.clear()
+    if (!lanes.unkeyed) this.#missing.add('unkeyed')
+    if (lanes.slots.length === 0) this.#missing.add('slots')
     const needed = ordered ? [...lanes.slots, WHOLE_QUEUE_SLOT] : lanes.slots
     const fresh = needed.filter((slot) => !this.#knownSlots.has(slot))
     if (fresh.length === 0) return
@@ -151,9 +158,10 @@ export class Claimer {
    */
   #lanes(): readonly Lane[] {
     if (!this.#floors.hasSlots()) return ['unkeyed']
-    const turn = this.#slotsFirst ? 'slots' : 'unkeyed'
-    const other = this.#slotsFirst ? 'unkeyed' : 'slots'
-    return turn === this.#missing && this.#passedOver < PASS_OVER ? [other, turn] : [turn, other]
+    const [turn, other]: readonly [Lane, Lane] = this.#slotsFirst ? ['slots', 'unkeyed'] : ['unkeyed', 'slots']
+    if (!this.#missing.has(turn)) return [turn, other]
+    this.#passedOver = (this.#passedOver + 1) % PASS_OVER
+    return this.#passedOver === 0 ? [turn, other] : [other, turn]
   }
 
   async #claim(connection: BatchConnection, lane: Lane, bottom: boolean): Promise<Look> {
@@ -170,20 +178,12 @@ export class Claimer {
         ))
     const full = taken.rows.length >= batchSize
     if (!('firstLive' in taken)) this.#floors.claimed(taken.rows, { bottom, full, lowered })
-    this.#took(lane, taken.rows.length)
+    if (taken.rows.length > 0) {
+      this.#slotsFirst = lane === 'unkeyed'
+      this.#missing.delete(lane)
+    }
     this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }
     return { nowUs: taken.nowUs, sentAtMs, evidence: taken.evidence, rows: taken.rows, full, nextDueMs: null }
-  }
-
-  #took(lane: Lane, rows: number): void {
-    if (rows === 0) {
-      this.#missing = lane
-      this.#passedOver = 0
-      return
-    }
-    this.#slotsFirst = lane === 'unkeyed'
-    if (this.#missing === lane) this.#missing = undefined
-    else this.#passedOver += 1
   }
 
   /** The database's clock by the last claim. Too early is harmless: a floor that is too low costs a longer walk. */

@@ -107,8 +107,8 @@ const CASES: readonly Case[] = [
     options: { batchSize: 100 },
     with: (pipeline) => pipeline.handle(() => undefined),
     control: [['ensure_slots']],
-    // The first look finds that there are only keys.
-    batches: [['claim_slots'], ...times(3, [['ack', COMMIT, 'claim_slots']])],
+    // The first look finds that there are only keys. The last asks for both kinds.
+    batches: [['claim_slots'], ...times(3, [['ack', COMMIT, 'claim_slots']]), ['claim']],
   },
   {
     what: 'a queue that is ordered as a whole takes one per batch',

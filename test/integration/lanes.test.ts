@@ -14,6 +14,7 @@ describe('a look over a queue', () => {
       slots: [],
       unkeyed: false,
       ready: false,
+      tookMs: 0,
       nextDueMs: null,
     })
   })
