@@ -1,0 +1,138 @@
+import { type Summary, summarise } from '../statistics.ts'
+import { markdownTable } from './markdown.ts'
+import type { CellResult, EntryResult, GoalResult } from './result.ts'
+import { format } from './table.ts'
+
+/** A cell's numbers, goals and picture, for the page. */
+export function sectionOf(result: CellResult): string {
+  const { name, title, measures, environment, goals, without = {} } = result
+  const notAsked = Object.entries(without).map(([contestant, reason]) => `${contestant} (${reason})`)
+  return [
+    `**${title}.** ${measures}.`,
+    ...(environment.scale === 'quick' ? ['**A quick look**, with far fewer messages: not to be quoted.'] : []),
+    `![${title}](../bench/results/${name}.svg)`,
+    numbersOf(result),
+    goals.map((goal) => goalLine(goal, result)).join('\n'),
+    ...(notAsked.length === 0 ? [] : [`Not asked: ${notAsked.join('; ')}.`]),
+  ].join('\n\n')
+}
+
+/** What becomes of a handler's writes when its process dies. In full it stands in each result. */
+const GUARANTEES: Readonly<Record<string, string>> = {
+  sluice: 'exactly once',
+  'sluice-without-trigger': 'exactly once',
+  'raw-loop': 'exactly once, no retries',
+  'listen-loop': 'none',
+  pgbench: 'none',
+  'pg-boss': 'at least once',
+  'pg-boss-delete': 'at least once',
+  'graphile-worker': 'at least once',
+  'graphile-worker-local-queue': 'at least once',
+}
+
+/** Where its handlers write in the transaction that completes the jobs. */
+const WITH_COMPLETION = 'committed with the completion, by batch'
+
+function guaranteeOf({ contestant, guarantee }: EntryResult, cell: string): string {
+  if (cell.startsWith('effects') && contestant.startsWith('pg-boss')) return WITH_COMPLETION
+  return GUARANTEES[contestant] ?? guarantee
+}
+
+/** Names of metrics beside the cell's own. */
+const METRICS: Readonly<Record<string, string>> = {
+  p90: 'p90',
+  p99: 'p99',
+  most: 'slowest',
+  cpuPercent: '% of a core',
+  before: 'MiB before',
+  lastOverSecondTenth: 'last ÷ second tenth',
+  firstTenth: 'first tenth, messages/s',
+  lastTenth: 'last tenth, messages/s',
+  tenths: 'tenths reached',
+}
+
+interface Column {
+  readonly head: string
+  readonly left?: true
+  readonly cell: (entry: EntryResult) => string
+}
+
+function numbersOf(result: CellResult): string {
+  const { entries } = result
+  const columns = columnsOf(result)
+  const rows = entries.map((entry) => columns.map(({ cell }) => cell(entry)))
+  const left = columns.filter((column) => column.left).map(({ head }) => head)
+  return markdownTable(
+    columns.map(({ head }) => head),
+    rows,
+    left,
+  )
+}
+
+function columnsOf({ name, entries, metric }: CellResult): readonly Column[] {
+  const others = [...new Set(entries.flatMap(({ metrics }) => Object.keys(metrics)))].filter((it) => it !== metric.name)
+  const hasCases = entries.some((entry) => entry.case !== '')
+  const hasRatios = entries.some(({ sluiceOver }) => sluiceOver !== undefined)
+  return [
+    { head: '', cell: titleOf },
+    ...(hasCases ? [{ head: 'Variant', left: true, cell: (entry: EntryResult) => entry.case } as const] : []),
+    { head: metric.unit, cell: (entry) => medianOf(entry, metric.name) },
+    { head: 'least – most', cell: ({ metrics }) => spread(metrics[metric.name]) },
+    ...(hasRatios ? [{ head: 'Sluice ÷ this', cell: ({ sluiceOver }: EntryResult) => withSpread(sluiceOver) }] : []),
+    ...others.map((other) => ({
+      head: METRICS[other] ?? other,
+      cell: ({ metrics }: EntryResult) => format(metrics[other]?.median ?? Number.NaN),
+    })),
+    { head: 'Effects in the database', left: true, cell: (entry) => guaranteeOf(entry, name) },
+  ]
+}
+
+function titleOf({ contestant, title }: EntryResult): string {
+  return contestant === 'sluice' ? `**${title}**` : title
+}
+
+function medianOf({ contestant, metrics, samples }: EntryResult, metric: string): string {
+  const failures = samples.flatMap((sample) => ('failed' in sample ? [sample.failed] : []))
+  const failed = failures.length === 0 ? [] : [`failed ${failures.length}×: ${failures[0]?.split('\n')[0]}`]
+  const median = metrics[metric]?.median
+  if (median === undefined) return failed.join('')
+  return [contestant === 'sluice' ? `**${format(median)}**` : format(median), ...failed].join(', ')
+}
+
+function spread(summary: Summary | undefined): string {
+  return summary === undefined ? '' : `${format(summary.min)} – ${format(summary.max)}`
+}
+
+function withSpread(summary: Summary | undefined): string {
+  return summary === undefined ? '' : `${format(summary.median)} (${spread(summary)})`
+}
+
+function goalLine(goal: GoalResult, result: CellResult): string {
+  // Undefined is not in a file.
+  const value: Summary | undefined = goal.value
+  if (value === undefined) return `- ? Goal: ${goal.text}. Not measured`
+  const line = `- ${goal.met ? '✓ Goal met' : '✗ Goal missed'}: ${goal.text}. Measured: ${withSpread(value)}`
+  return [line, ...ceilingNote(goal, result)].join('. ')
+}
+
+const CEILING = 'raw-loop'
+const YARDSTICKS = [CEILING, 'pgbench', 'listen-loop', 'sluice-without-trigger', 'sluice']
+
+/** A goal over another queue that even the loop by hand does not reach. */
+function ceilingNote({ over, atLeast }: GoalResult, { entries, metric }: CellResult): readonly string[] {
+  if (over === undefined || atLeast === undefined || YARDSTICKS.includes(over.contestant)) return []
+  const numbers = (contestant: string) =>
+    entries
+      .find((entry) => entry.contestant === contestant && entry.case === (over.case ?? ''))
+      ?.samples.map((sample) => ('metrics' in sample ? sample.metrics[metric.name] : undefined)) ?? []
+  const divisors = numbers(over.contestant)
+  const ratios = numbers(CEILING).flatMap((value, round) => {
+    const divisor = divisors[round]
+    return value === undefined || !divisor ? [] : [value / divisor]
+  })
+  if (ratios.length === 0) return []
+  const reached = summarise(ratios)
+  return reached.median >= atLeast
+    ? []
+    : [`Out of reach here: the loop by hand has ${withSpread(reached)} × ${over.contestant}`]
+}
