@@ -19,6 +19,7 @@ export class Reaper {
   readonly #options: ReaperOptions
   #timer: NodeJS.Timeout | undefined
   #staleAt = Number.NEGATIVE_INFINITY
+  #foundAt = Number.NEGATIVE_INFINITY
   #passing: Promise<number> | undefined
 
   constructor(options: ReaperOptions) {
@@ -42,6 +43,7 @@ export class Reaper {
     const dead = await reapWorkers(this.#options.control.execute, this.#options.workerId())
     const tookMs = performance.now() - startedAt
     this.#staleAt = startedAt + Math.min(tookMs / SHARE, LONGEST_FRESH_MS)
+    if (dead.length > 0) this.#foundAt = performance.now()
     for (const worker of dead) this.#options.report({ kind: 'worker.crashed', ...worker })
     return dead.length
   }
@@ -52,17 +54,20 @@ export class Reaper {
   }
 
   /**
-   * One pass, unless the last is so fresh that passes would take more than a fiftieth of the time. Returns whether it
-   * found a dead worker: then there may be new evidence.
+   * One pass, unless the last is so fresh that passes would take more than a fiftieth of the time. Returns whether dead
+   * workers were found just now: then there may be evidence that a claim has not seen.
    */
   async runIfStale(): Promise<boolean> {
-    if (this.#passing === undefined && performance.now() < this.#staleAt) return false
-    this.#passing ??= this.runOnce().finally(() => {
-      this.#passing = undefined
-    })
-    return (await this.#passing) > 0
+    if (this.#passing !== undefined || performance.now() >= this.#staleAt) {
+      this.#passing ??= this.runOnce().finally(() => {
+        this.#passing = undefined
+      })
+      await this.#passing
+    }
+    return performance.now() - this.#foundAt < JUST_NOW_MS
   }
 }
 
 const SHARE = 0.02
 const LONGEST_FRESH_MS = 500
+const JUST_NOW_MS = 1_000

@@ -58,6 +58,7 @@ export class Claimer {
   readonly #knownSlots = new Set<number>()
   /** Whose next claim is part of a sweep. */
   readonly #fromBottom = new Set<Lane>()
+  #lookingOver = false
   #slotsFirst = false
   /** Which kinds of messages the last look over the queue found none of, in anybody's hands either. */
   readonly #missing = new Set<Lane>()
@@ -72,7 +73,7 @@ export class Claimer {
   send(connection: BatchConnection): SentClaim {
     const [lane = 'unkeyed'] = this.#lanes()
     const first = this.#claim(connection, lane, this.#fromBottom.delete(lane))
-    const lanes = this.#sweep.waitMs() === 0 ? this.#lookOver(connection, first) : undefined
+    const lanes = !this.#lookingOver && this.#sweep.waitMs() === 0 ? this.#lookBehind(connection, first) : undefined
     // Awaited later, perhaps after an error that ends the connection's use.
     for (const answer of [first, lanes]) answer?.catch(() => undefined)
     return { lane, first, lanes }
@@ -81,11 +82,9 @@ export class Claimer {
   /** The answer to a sent claim; where that took nothing, the rest of the look. */
   async take(connection: BatchConnection, sent: SentClaim): Promise<Look> {
     const first = await sent.first
+    // The look that was sent behind it is not worth waiting for.
+    if (first.rows.length > 0) return first
     let lanes = await sent.lanes
-    if (first.rows.length > 0) {
-      if (lanes !== undefined) for (const lane of ALL_LANES) this.#fromBottom.add(lane)
-      return first
-    }
     if (lanes === undefined) {
       const others = this.#lanes().filter((lane) => lane !== sent.lane)
       const other = await this.#firstOf(connection, others, false)
@@ -107,6 +106,18 @@ export class Claimer {
   release(rows: readonly ClaimedRow[]): void {
     if (rows.length === 0) return
     this.#floors.lower(rows)
+  }
+
+  /** A look over the queue behind a claim; when it is answered, the next claims are from the bottom. */
+  async #lookBehind(connection: BatchConnection, claimed: Promise<Look>): Promise<Lanes> {
+    this.#lookingOver = true
+    try {
+      const lanes = await this.#lookOver(connection, claimed)
+      if ((await claimed).rows.length > 0) for (const lane of ALL_LANES) this.#fromBottom.add(lane)
+      return lanes
+    } finally {
+      this.#lookingOver = false
+    }
   }
 
   async #lookOver(connection: BatchConnection, behind: Promise<unknown> | undefined): Promise<Lanes> {

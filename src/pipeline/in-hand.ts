@@ -30,7 +30,7 @@ export class InHand {
   #tidy: NodeJS.Timeout | undefined
   #nextId = 1
 
-  /** `lookForDead` runs before a batch is recorded, and resolves with whether there may be new evidence. */
+  /** `lookForDead` runs before a batch is recorded, and resolves with whether there may be evidence that its claim has not seen. */
   constructor(
     control: Pick<Control, 'execute' | 'requireUp' | 'onUp'>,
     workerId: () => number,
@@ -69,6 +69,11 @@ export class InHand {
       this.#active.delete(record.id)
       throw error
     }
+  }
+
+  /** A claim is being sent: looks for dead workers meanwhile, so that {@link begin} need not wait for it. */
+  lookAhead(): void {
+    this.#lookForDead().catch(() => undefined)
   }
 
   /** Writes evidence against messages of a batch in hand: their handler hung until the server ended the transaction. */

@@ -9,6 +9,7 @@ import type { Scheduler, Waiter, WakeReason } from '../wake-up/scheduler.ts'
 import { BatchConnection, type TransactionLimit } from './batch-connection.ts'
 import { Claimer, type Look, type SentClaim } from './claimer.ts'
 import type { Gate } from './gate.ts'
+import type { InHand } from './in-hand.ts'
 import type { PipelinePlan } from './options.ts'
 
 /** A claimed batch, to the one who handles it. */
@@ -24,6 +25,7 @@ export interface ProducerOptions {
   readonly pool: pg.Pool
   readonly control: Control
   readonly scheduler: Scheduler
+  readonly inHand: Pick<InHand, 'lookAhead'>
   readonly serverVersion: () => number
   /** Shared by the process: a hundred idle queues that look at once take a few connections, not a hundred. */
   readonly gate: Gate
@@ -192,8 +194,11 @@ export class Producer implements Waiter {
     const stop = () => connection.stop()
     this.#stop.signal.addEventListener('abort', stop)
     try {
-      connection.begin(this.#limit)
-      let sent: SentClaim | undefined = this.#send(connection)
+      let sent: SentClaim | undefined = connection.together(() => {
+        connection.begin(this.#limit)
+        return this.#send(connection)
+      })
+      this.#options.inHand.lookAhead()
       while (sent !== undefined) {
         const look = await this.#take(connection, sent)
         if (look.rows.length === 0 || this.#draining) {
