@@ -166,6 +166,19 @@ describe('enqueueMany', () => {
     ])
   })
 
+  test('takes defaults beside options, and null for a payload', async ({ database, queue, tx }) => {
+    const special = { payload: null, headers: { h: null }, type: 'a.b', delay: 0.5, maxAttempts: 1, schemaVersion: 2 }
+    await enqueueMany(context, tx, queue, [{ payload: null }, special, { payload: [null] }, { payload: 'NULL' }])
+    await tx.query('COMMIT')
+    const plain = { type: null, schema_version: 1, headers: {}, max_attempts: null }
+    expect(await rowsOf(database, queue)).toMatchObject([
+      { payload: null, ...plain },
+      { payload: null, type: 'a.b', schema_version: 2, headers: { h: null }, max_attempts: 1 },
+      { payload: [null], ...plain },
+      { payload: 'NULL', ...plain },
+    ])
+  })
+
   test('takes several statements for more than 32 MiB, and keeps the order', async ({ database, queue, tx }) => {
     const large = enqueueContext({ payloadLimitBytes: 20 * 1024 * 1024 })
     const text = 'x'.repeat(15 * 1024 * 1024)
@@ -410,11 +423,7 @@ describe('wake-ups', () => {
     expect(await listener.notifications()).toEqual([])
   })
 
-  test('W15: the trigger runs once per statement, and looks for a sleeper once per queue', async ({
-    database,
-    queue,
-    tx,
-  }) => {
+  test('W15: the trigger runs once per statement, and notifies once per queue', async ({ database, queue, tx }) => {
     await using sleeper = await sleepOn(database.url, queue)
     await tx.query(`SET LOCAL track_functions = 'pl'`)
     await enqueueMany(
@@ -423,13 +432,13 @@ describe('wake-ups', () => {
       queue,
       Array.from({ length: 1_000 }, (_, n) => ({ payload: n })),
     )
-    expect(await callsIn(tx)).toEqual({ wake: '1', wake_inserted: '1' })
+    expect(await callsIn(tx)).toEqual({ wake_inserted: '1' })
     await tx.query(
       `INSERT INTO sluice.message (queue, payload)
        SELECT CASE n % 3 WHEN 0 THEN $1 ELSE $1 || '.' || n % 3 END, to_jsonb(n) FROM generate_series(1, 300) AS n`,
       [queue],
     )
-    expect(await callsIn(tx)).toEqual({ wake: '4', wake_inserted: '2' })
+    expect(await callsIn(tx)).toEqual({ wake_inserted: '2' })
     await tx.query('COMMIT')
     expect(await sleeper.notifications()).toEqual([queue])
   })
@@ -438,6 +447,30 @@ describe('wake-ups', () => {
     await using sleeper = await sleepOn(database.url, queue)
     await database.sql(`INSERT INTO sluice.message (queue, payload) VALUES ($1, '{}')`, [queue])
     expect(await sleeper.notifications()).toEqual([queue])
+  })
+
+  test('one INSERT into several queues by turns wakes each that somebody waits for, whatever the search path', async ({
+    database,
+    queue,
+    tx,
+  }) => {
+    await using sleeper = await sleepOn(database.url, `${queue}.1`)
+    await using other = await sleepOn(database.url, `${queue}.3`)
+    await tx.query('CREATE SCHEMA played')
+    await tx.query(
+      `CREATE FUNCTION played.hashtext(text) RETURNS integer LANGUAGE sql AS 'SELECT 7';
+       CREATE FUNCTION played.pg_notify(text, text) RETURNS void LANGUAGE sql AS 'SELECT';
+       SET LOCAL search_path = played, pg_catalog`,
+    )
+    await tx.query(
+      `INSERT INTO sluice.message (queue, payload, due_at)
+       SELECT $1 || '.' || n % 4, to_jsonb(n), clock_timestamp() + CASE WHEN n % 4 = 2 THEN interval '1 day' ELSE '0' END
+       FROM generate_series(1, 40) AS n`,
+      [queue],
+    )
+    await tx.query('DROP SCHEMA played CASCADE; COMMIT')
+    expect(await sleeper.notifications()).toEqual([`${queue}.1`, `${queue}.3`])
+    expect(await other.notifications()).toContain(`${queue}.3`)
   })
 
   test('another queue does not wake', async ({ database, queue, tx }) => {
