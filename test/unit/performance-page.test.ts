@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { CELLS } from '../../bench/cells/index.ts'
 import { fillPage, placesOf, readResults } from '../../bench/report/page.ts'
+import type { CellResult, EntryResult } from '../../bench/report/result.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const PAGE = read('docs/performance.md')
@@ -27,6 +28,76 @@ describe('docs/performance.md', () => {
     for (const [what, records, bytes] of bounds) expect(gate(what).slice(3, 5), what).toEqual([records, bytes])
   })
 })
+
+describe('a page of results', () => {
+  const empty =
+    '<!-- bench:overview -->\n<!-- /bench:overview -->\nBetween.\n<!-- bench:drain -->\n<!-- /bench:drain -->\n'
+  const page = fillPage(empty, [result()])
+
+  test('has the numbers, the failures, and the goals, met or not', () => {
+    expect(page).toContain('| **Sluice 0.1.0** | **2,000** | 1,000 – 3,000 |  | exactly once |')
+    expect(page).toContain(
+      '| pg-boss 12.0.0 | 500, failed 1×: a \\| b | 500 – 500 | 4.00 (2.00 – 6.00) | at least once |',
+    )
+    expect(page).toContain('- ✓ Goal met: two. Measured: 4.00 (2.00 – 6.00)\n')
+    expect(page).toContain('- ? Goal: four. Not measured\n')
+    expect(page).toContain('| [drain](#drain) | To drain | 2,000 messages/s | 1 of 3 | quick | 2 | abc |')
+    expect(page).toContain('Sluice 0.1.0, pg-boss 12.0.0')
+  })
+
+  test('says of a goal over another queue that the loop by hand does not reach it either', () => {
+    const note = 'Out of reach here: the loop by hand has 8.00 (8.00 – 8.00) × pg-boss'
+    expect(page).toContain(`- ✗ Goal missed: nine. Measured: 4.00 (2.00 – 6.00). ${note}\n`)
+  })
+
+  test('changes nothing when it is made again, and keeps what is between', () => {
+    expect(fillPage(page, [result()])).toBe(page)
+    expect(page).toContain('\nBetween.\n')
+    expect(fillPage(page, [])).toContain('No result yet: `npm run bench -- --only drain` makes it.')
+  })
+
+  test('is refused if it has no place for a cell', () => {
+    expect(() => fillPage('', [result()])).toThrow('The page has no place for drain')
+  })
+})
+
+function result(): CellResult {
+  const fourfold = { median: 4, min: 2, max: 6 }
+  const overPgBoss = { of: { contestant: 'sluice' }, over: { contestant: 'pg-boss' }, value: fourfold }
+  return JSON.parse(
+    JSON.stringify({
+      name: 'drain',
+      title: 'To drain',
+      measures: 'All',
+      metric: { name: 'perSecond', unit: 'messages/s', better: 'more' },
+      environment: {
+        ...{ date: '2026-01-02T03:04:05Z', commit: 'abc', scale: 'quick', cpu: '2 × CPU', memoryGiB: 4 },
+        ...{ system: 'Linux 6', node: 'v24.0.0', server: 'PostgreSQL 18.1 on x (embedded)', settings: { fsync: 'on' } },
+      },
+      rounds: 2,
+      entries: [
+        entry('raw-loop', 'By hand', [4_000, 4_000]),
+        entry('sluice', 'Sluice 0.1.0', [1_000, 3_000]),
+        { ...entry('pg-boss', 'pg-boss 12.0.0', [500, 'a | b\nc']), sluiceOver: fourfold },
+      ],
+      goals: [
+        { ...overPgBoss, atLeast: 2, text: 'two', met: true },
+        { ...overPgBoss, atLeast: 9, text: 'nine', met: false },
+        { ...overPgBoss, atLeast: 4, text: 'four', value: undefined, met: undefined },
+      ],
+    } satisfies CellResult),
+  ) as CellResult
+}
+
+function entry(contestant: string, title: string, values: readonly (number | string)[]): EntryResult {
+  const numbers = values.filter((value) => typeof value === 'number')
+  const [least, most] = [Math.min(...numbers), Math.max(...numbers)]
+  return {
+    ...{ contestant, title, guarantee: 'G', configuration: {}, case: '' },
+    metrics: { perSecond: { median: (least + most) / 2, min: least, max: most } },
+    samples: values.map((value) => (typeof value === 'number' ? { metrics: { perSecond: value } } : { failed: value })),
+  }
+}
 
 const GATES = /<!-- gates -->(.*)<!-- \/gates -->/s.exec(PAGE)?.[1] ?? ''
 
