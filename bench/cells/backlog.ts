@@ -27,6 +27,7 @@ export const backlog: Cell = {
   ],
   asks: ({ consumes }) => consumes !== undefined,
   without: {
+    'raw-loop-kept-plans': 'the loop by hand is asked',
     'pg-boss-delete': 'it claims as pg-boss does',
     'graphile-worker': 'filling takes too long for what it would show; with the local queue it is asked',
   },

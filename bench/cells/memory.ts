@@ -19,6 +19,7 @@ export const memory: Cell = {
   cases: [{ name: '', fill: () => ({ messages: 0 }), measure }],
   asks: ({ consumes }) => consumes !== undefined,
   without: {
+    'raw-loop-kept-plans': 'the loop by hand is asked',
     'pg-boss-delete': 'it holds in memory what pg-boss does',
     'graphile-worker': 'a million jobs, one by one, take it minutes; with the local queue it is asked',
   },

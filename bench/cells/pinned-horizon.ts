@@ -18,6 +18,7 @@ export const pinnedHorizon: Cell = {
   series: { x: 'tenths of a million messages', y: 'messages/s in each tenth', scale: 'log' },
   cases: [{ name: '', fill: () => ({ messages: 0 }), measure }],
   asks: ({ consumes }) => consumes !== undefined,
+  without: { 'raw-loop-kept-plans': 'the loop by hand is asked' },
   goals: [{ of: { contestant: 'sluice' }, atLeast: 0.9 }],
   mostRounds: 3,
 }

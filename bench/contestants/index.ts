@@ -4,6 +4,7 @@ import type { Contestant } from '../contestant.ts'
 const LOADERS: Readonly<Record<string, () => Promise<Contestant>>> = {
   pgbench: async () => (await import('./pgbench.ts')).pgbench,
   'raw-loop': async () => (await import('./raw-loop.ts')).rawLoop,
+  'raw-loop-kept-plans': async () => (await import('./raw-loop-kept-plans.ts')).rawLoopKeptPlans,
   'listen-loop': async () => (await import('./listen-loop.ts')).listenLoop,
   'sluice-without-trigger': async () => (await import('./sluice-without-trigger.ts')).sluiceWithoutTrigger,
   sluice: async () => (await import('./sluice.ts')).sluice,

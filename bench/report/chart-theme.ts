@@ -48,4 +48,4 @@ export function colourOf(contestant: string): string {
   return YARDSTICKS.has(contestant) ? YARDSTICK : PEER
 }
 
-const YARDSTICKS = new Set(['pgbench', 'raw-loop', 'listen-loop', 'sluice-without-trigger'])
+const YARDSTICKS = new Set(['pgbench', 'raw-loop', 'raw-loop-kept-plans', 'listen-loop', 'sluice-without-trigger'])

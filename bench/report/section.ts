@@ -22,6 +22,7 @@ const GUARANTEES: Readonly<Record<string, string>> = {
   sluice: 'exactly once',
   'sluice-without-trigger': 'exactly once',
   'raw-loop': 'exactly once, no retries',
+  'raw-loop-kept-plans': 'exactly once, no retries',
   'listen-loop': 'none',
   pgbench: 'none',
   'pg-boss': 'at least once',
