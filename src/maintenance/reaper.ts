@@ -19,6 +19,7 @@ export class Reaper {
   readonly #options: ReaperOptions
   #timer: NodeJS.Timeout | undefined
   #staleAt = Number.NEGATIVE_INFINITY
+  #sweeps = 0
   #foundAt = Number.NEGATIVE_INFINITY
   #passing: Promise<number> | undefined
 
@@ -42,7 +43,7 @@ export class Reaper {
     this.#staleAt = startedAt + LONGEST_FRESH_MS
     const dead = await reapWorkers(this.#options.control.execute, this.#options.workerId())
     const tookMs = performance.now() - startedAt
-    this.#staleAt = startedAt + Math.min(tookMs / SHARE, LONGEST_FRESH_MS)
+    this.#staleAt = startedAt + Math.min(Math.max(tookMs / SHARE, LEAST_FRESH_MS), LONGEST_FRESH_MS)
     if (dead.length > 0) this.#foundAt = performance.now()
     for (const worker of dead) this.#options.report({ kind: 'worker.crashed', ...worker })
     return dead.length
@@ -50,7 +51,8 @@ export class Reaper {
 
   async #sweep(): Promise<void> {
     await this.runOnce()
-    await forgetGone(this.#options.control.execute)
+    this.#sweeps += 1
+    if (this.#sweeps % FORGET_SWEEPS === 0) await forgetGone(this.#options.control.execute)
   }
 
   /**
@@ -68,6 +70,10 @@ export class Reaper {
   }
 }
 
+/** Evidence against messages that are gone does no harm: it may stay for some minutes. */
+const FORGET_SWEEPS = 10
 const SHARE = 0.02
+/** One that went beside a claim serves the batch of that claim. */
+const LEAST_FRESH_MS = 10
 const LONGEST_FRESH_MS = 500
 const JUST_NOW_MS = 1_000
