@@ -113,7 +113,7 @@ function goalLine(goal: GoalResult, result: CellResult): string {
   const value: Summary | undefined = goal.value
   if (value === undefined) return `- ? Goal: ${goal.text}. Not measured`
   const line = `- ${goal.met ? '✓ Goal met' : '✗ Goal missed'}: ${goal.text}. Measured: ${withSpread(value)}`
-  return [line, ...ceilingNote(goal, result)].join('. ')
+  return [line, ...ceilingNote(goal, result), ...sharedMiss(goal, result)].join('. ')
 }
 
 /** The loop by hand, in both of its forms: nothing that does its work, and more, can be faster. */
@@ -129,6 +129,19 @@ function ceilingNote({ over, atLeast }: GoalResult, result: CellResult): readonl
   )
   if (best === undefined || best.median >= atLeast) return []
   return [`Out of reach here: the fastest loop by hand has ${withSpread(best)} × ${over.contestant}`]
+}
+
+/** A bound for Sluice alone that the loop by hand misses as well. */
+function sharedMiss(
+  { of, over, atLeast, atMost, met }: GoalResult,
+  { entries, metric }: CellResult,
+): readonly string[] {
+  if (over !== undefined || met !== false) return []
+  const loop = entries.find((entry) => entry.contestant === 'raw-loop' && entry.case === (of.case ?? ''))
+  const found = loop?.metrics[of.metric ?? metric.name]
+  if (found === undefined) return []
+  const misses = found.median < (atLeast ?? found.median) || found.median > (atMost ?? found.median)
+  return misses ? [`The loop by hand misses it too: ${withSpread(found)}`] : []
 }
 
 type Rounds = readonly (number | undefined)[]

@@ -41,13 +41,17 @@ describe('a page of results', () => {
     )
     expect(page).toContain('- ✓ Goal met: two. Measured: 4.00 (2.00 – 6.00)\n')
     expect(page).toContain('- ? Goal: four. Not measured\n')
-    expect(page).toContain('| [drain](#drain) | To drain | 2,000 messages/s | 1 of 3 | quick | 2 | abc |')
+    expect(page).toContain('| [drain](#drain) | To drain | 2,000 messages/s | 1 of 4 | quick | 2 | abc |')
     expect(page).toContain('Sluice 0.1.0, pg-boss 12.0.0')
   })
 
   test('says of a goal over another queue that the loop by hand does not reach it either', () => {
     const note = 'Out of reach here: the fastest loop by hand has 8.00 (8.00 – 8.00) × pg-boss'
     expect(page).toContain(`- ✗ Goal missed: nine. Measured: 4.00 (2.00 – 6.00). ${note}\n`)
+  })
+
+  test('says of a goal for Sluice alone that the loop by hand misses it too', () => {
+    expect(page).toContain('- ✗ Goal missed: low. Measured: 4.00 (2.00 – 6.00). The loop by hand misses it too: 3,500 ')
   })
 
   test('changes nothing when it is made again, and keeps what is between', () => {
@@ -84,6 +88,7 @@ function result(): CellResult {
       goals: [
         { ...overPgBoss, atLeast: 2, text: 'two', met: true },
         { ...overPgBoss, atLeast: 9, text: 'nine', met: false },
+        { of: { contestant: 'sluice' }, value: fourfold, atMost: 2, text: 'low', met: false },
         { ...overPgBoss, atLeast: 4, text: 'four', value: undefined, met: undefined },
       ],
     } satisfies CellResult),
