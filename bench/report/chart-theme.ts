@@ -1,5 +1,6 @@
 import type { EChartsOption } from 'echarts'
 import type { CellResult } from './result.ts'
+import { YARDSTICKS } from './yardsticks.ts'
 
 export interface Chart {
   readonly height: number
@@ -45,7 +46,5 @@ export function titled({ title, metric, rounds, environment }: CellResult, whisk
 
 export function colourOf(contestant: string): string {
   if (contestant === 'sluice') return SLUICE
-  return YARDSTICKS.has(contestant) ? YARDSTICK : PEER
+  return YARDSTICKS.includes(contestant) ? YARDSTICK : PEER
 }
-
-const YARDSTICKS = new Set(['pgbench', 'raw-loop', 'raw-loop-kept-plans', 'listen-loop', 'sluice-without-trigger'])

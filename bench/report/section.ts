@@ -2,6 +2,7 @@ import { type Summary, summarise } from '../statistics.ts'
 import { markdownTable } from './markdown.ts'
 import type { CellResult, EntryResult, GoalResult } from './result.ts'
 import { format } from './table.ts'
+import { CEILINGS, YARDSTICKS } from './yardsticks.ts'
 
 /** A cell's numbers, goals and picture, for the page. */
 export function sectionOf(result: CellResult): string {
@@ -116,13 +117,9 @@ function goalLine(goal: GoalResult, result: CellResult): string {
   return [line, ...ceilingNote(goal, result), ...sharedMiss(goal, result)].join('. ')
 }
 
-/** The loop by hand, in both of its forms: nothing that does its work, and more, can be faster. */
-const CEILINGS = ['raw-loop', 'raw-loop-kept-plans']
-const YARDSTICKS = [...CEILINGS, 'pgbench', 'listen-loop', 'sluice-without-trigger', 'sluice']
-
 /** A goal over another queue that even the faster loop by hand does not reach. */
 function ceilingNote({ over, atLeast }: GoalResult, result: CellResult): readonly string[] {
-  if (over === undefined || atLeast === undefined || YARDSTICKS.includes(over.contestant)) return []
+  if (over === undefined || atLeast === undefined || [...YARDSTICKS, 'sluice'].includes(over.contestant)) return []
   const divisors = roundsOf(over.contestant, over.case, result)
   const [best] = CEILINGS.flatMap((name) => ratioOver(divisors, roundsOf(name, over.case, result)) ?? []).sort(
     (one, other) => other.median - one.median,

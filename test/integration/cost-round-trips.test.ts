@@ -138,7 +138,7 @@ describe('no wait for the server too many:', () => {
       // A look over the queue costs no round trip of its own.
       for (const flush of await counted.flushesWith('sluice', 'lanes'))
         expect(flush).toContainEqual(expect.stringMatching(/^claim/))
-      // Before its first handler each batch is written down, on another connection, and that is waited for.
+      // Before its first handler each batch is written down, on another connection.
       const records = times(messages / options.batchSize, [['batch_record']])
       expect(await counted.flushes('sluice control')).toEqual([...control, ...records])
     })
