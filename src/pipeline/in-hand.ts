@@ -27,6 +27,8 @@ export class InHand {
   #begun: RecordsToWrite | undefined
   #ended: number[] = []
   #writing: Promise<void> | undefined
+  /** The last write failed: the next batch waits for its own, so that an error that lasts is seen. */
+  #doubtful = false
   #tidy: NodeJS.Timeout | undefined
   #nextId = 1
 
@@ -57,7 +59,7 @@ export class InHand {
     messages: readonly { readonly id: string; readonly attempt: number }[],
     suspect: boolean,
   ): Promise<BegunBatch> {
-    const careful = (await this.#lookForDead()) || suspect
+    const careful = (await this.#lookForDead()) || suspect || this.#doubtful
     const messageIds = messages.map((message) => message.id)
     const record = { id: this.#nextId++, queue, messageIds, attempts: messages.map((message) => message.attempt) }
     this.#active.set(record.id, record)
@@ -141,8 +143,10 @@ export class InHand {
         const answer = recordBatches(this.#control.execute, this.#workerId(), ended, begun.records)
         begun.sent.resolve()
         await answer
+        this.#doubtful = false
         begun.written.resolve()
       } catch (error) {
+        this.#doubtful = true
         begun.fail(error)
         // Usually lost with the connection, and then the worker registers anew with its active batches only.
         this.#ended.push(...ended)

@@ -112,6 +112,16 @@ describe('InHand', () => {
     expect(server.asked).toHaveLength(1)
   })
 
+  test('after a write that failed, the next batch waits for its own', async () => {
+    await begin(1)
+    server.asked[0]?.fail()
+    await new Promise(setImmediate)
+    const next = inHand.begin('q', [message('2')], false)
+    await waitFor(() => server.asked.length === 2, { what: 'the second record' })
+    server.asked[1]?.fail()
+    await expect(next).rejects.toThrow('the connection ended')
+  })
+
   test('remembers what has ended while a write failed', async () => {
     await begin(1)
     server.asked[0]?.answer([])
