@@ -7,12 +7,18 @@ export class Gate {
     this.#free = places
   }
 
-  async enter(): Promise<void> {
+  /** Resolves, when there is a place, with what gives it up: once, however often it is called. */
+  async enter(): Promise<() => void> {
     if (this.#free > 0) this.#free -= 1
     else await new Promise<void>((resolve) => this.#waiting.push(resolve))
+    let inside = true
+    return () => {
+      if (inside) this.#leave()
+      inside = false
+    }
   }
 
-  leave(): void {
+  #leave(): void {
     const next = this.#waiting.shift()
     if (next === undefined) this.#free += 1
     else next()

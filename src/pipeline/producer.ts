@@ -174,13 +174,7 @@ export class Producer implements Waiter {
 
   /** Batch after batch on one connection, until a look finds nothing. Returns whether to look again at once. */
   async #session(): Promise<boolean> {
-    const { gate } = this.#options
-    await gate.enter()
-    let entered = true
-    const leave = () => {
-      if (entered) gate.leave()
-      entered = false
-    }
+    const leave = await this.#options.gate.enter()
     try {
       return await this.#looks(leave)
     } finally {
