@@ -2,7 +2,7 @@ import { type Duration, toMs } from '../duration.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Headers } from '../message.ts'
 import { nearest } from '../nearest.ts'
-import type { InsertRow } from '../table/insert.ts'
+import { DEFAULTS, type InsertRow } from '../table/insert.ts'
 import { encodeJson } from './json.ts'
 
 /** What one message may be given beside its payload. */
@@ -59,18 +59,6 @@ export function readOptions(options: unknown, what: string): Omit<InsertRow, 'pa
     deliverAt: instantOf(given, what),
     maxAttempts: integerOf(given.maxAttempts, at('maxAttempts'), 1, LARGEST_INTEGER) ?? DEFAULTS.maxAttempts,
   }
-}
-
-/** Those of the table. */
-const DEFAULTS: Omit<InsertRow, 'payload'> = {
-  type: null,
-  schemaVersion: 1,
-  headers: '{}',
-  orderingKey: null,
-  priority: 5,
-  delayMs: 0,
-  deliverAt: null,
-  maxAttempts: null,
 }
 
 type Given = { readonly [Name in keyof EnqueueOptions]?: unknown }

@@ -15,6 +15,18 @@ export interface InsertRow {
   readonly maxAttempts: number | null
 }
 
+/** What the table gives a row that says nothing else. */
+export const DEFAULTS: Omit<InsertRow, 'payload'> = {
+  type: null,
+  schemaVersion: 1,
+  headers: '{}',
+  orderingKey: null,
+  priority: 5,
+  delayMs: 0,
+  deliverAt: null,
+  maxAttempts: null,
+}
+
 /**
  * Inserts rows into a queue in one statement, in whatever transaction `execute` runs in, and returns their ids in
  * the order of the rows.
@@ -44,14 +56,14 @@ function optionsOf(rows: readonly InsertRow[]): string {
 
 function isPlain(row: InsertRow): boolean {
   return (
-    row.orderingKey === null &&
-    row.type === null &&
-    row.headers === '{}' &&
-    row.priority === 5 &&
-    row.delayMs === 0 &&
-    row.deliverAt === null &&
-    row.schemaVersion === 1 &&
-    row.maxAttempts === null
+    row.orderingKey === DEFAULTS.orderingKey &&
+    row.type === DEFAULTS.type &&
+    row.headers === DEFAULTS.headers &&
+    row.priority === DEFAULTS.priority &&
+    row.delayMs === DEFAULTS.delayMs &&
+    row.deliverAt === DEFAULTS.deliverAt &&
+    row.schemaVersion === DEFAULTS.schemaVersion &&
+    row.maxAttempts === DEFAULTS.maxAttempts
   )
 }
 
