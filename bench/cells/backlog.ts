@@ -1,7 +1,5 @@
-import type { Case, Cell, Scale, Size } from '../cell.ts'
-import type { FillSpec } from '../contestant.ts'
-import { measureDrain } from '../measure/drain.ts'
-import { PER_SECOND } from './drain.ts'
+import type { Case, Cell, Size } from '../cell.ts'
+import { PER_SECOND, partialDrainCase } from './drain.ts'
 
 const SMALL = 'small backlog'
 const LARGE = 'large backlog'
@@ -39,21 +37,6 @@ export const backlog: Cell = {
   mostRounds: 3,
 }
 
-function backlogCase(name: string, fill: (scale: Scale) => FillSpec): Case {
-  return {
-    name,
-    fill,
-    measure: (context) => {
-      const messages = DRAINED[context.scale]
-      const filled = fill(context.scale)
-      return measureDrain(context, {
-        batchSize: 100,
-        inFlight: 4,
-        work: 'nothing',
-        messages,
-        warmUp: messages / 3,
-        filled,
-      })
-    },
-  }
+function backlogCase(name: string, fill: Case['fill']): Case {
+  return partialDrainCase(name, DRAINED, fill, { batchSize: 100, inFlight: 4, work: 'nothing' })
 }

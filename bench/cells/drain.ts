@@ -36,17 +36,27 @@ export const drainSingles: Cell = {
   ],
 }
 
+/** Drains all that is there. */
+export function drainCase(size: Size, spec: Omit<ConsumeSpec, 'onSettled'>): Case {
+  return partialDrainCase('', size, (scale) => ({ messages: size[scale] }), spec)
+}
+
 /**
- * Drains all that is there. The first third is the warm-up: connections are opened, and it takes V8 tens of thousands of
+ * Drains the first `size` messages of what is there. The first third is the warm-up: connections are opened, and it takes V8 tens of thousands of
  * messages to compile all that they pass through.
  */
-export function drainCase(size: Size, spec: Omit<ConsumeSpec, 'onSettled'>): Case {
+export function partialDrainCase(
+  name: string,
+  size: Size,
+  fill: Case['fill'],
+  spec: Omit<ConsumeSpec, 'onSettled'>,
+): Case {
   return {
-    name: '',
-    fill: (scale) => ({ messages: size[scale] }),
+    name,
+    fill,
     measure: (context) => {
       const messages = size[context.scale]
-      return measureDrain(context, { ...spec, messages, warmUp: messages / 3, filled: { messages } })
+      return measureDrain(context, { ...spec, messages, warmUp: messages / 3, filled: fill(context.scale) })
     },
   }
 }

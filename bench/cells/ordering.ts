@@ -1,14 +1,12 @@
-import type { Case, Cell, Scale } from '../cell.ts'
-import type { FillSpec } from '../contestant.ts'
-import { measureDrain } from '../measure/drain.ts'
-import { PER_SECOND } from './drain.ts'
+import type { Case, Cell, Size } from '../cell.ts'
+import { PER_SECOND, partialDrainCase } from './drain.ts'
 
 const UNORDERED = 'no keys'
 const MANY = '5,000 keys'
 const HOT = 'one key'
 const HOT_AND_LONG = 'one key, ten times the backlog'
 
-const drained = (scale: Scale): number => ({ full: 45_000, quick: 4_500 })[scale]
+const DRAINED: Size = { full: 45_000, quick: 4_500 }
 
 export const ordering: Cell = {
   name: 'ordering',
@@ -18,10 +16,10 @@ export const ordering: Cell = {
     'settlement of the first 15,000 to the durable settlement of the last. With one key no two batches can be in flight',
   metric: PER_SECOND,
   cases: [
-    orderingCase(UNORDERED, (scale) => ({ messages: drained(scale) })),
-    orderingCase(MANY, (scale) => ({ messages: drained(scale), keys: 5_000 })),
-    orderingCase(HOT, (scale) => ({ messages: drained(scale), keys: 1 })),
-    orderingCase(HOT_AND_LONG, (scale) => ({ messages: 10 * drained(scale), keys: 1 })),
+    orderingCase(UNORDERED, (scale) => ({ messages: DRAINED[scale] })),
+    orderingCase(MANY, (scale) => ({ messages: DRAINED[scale], keys: 5_000 })),
+    orderingCase(HOT, (scale) => ({ messages: DRAINED[scale], keys: 1 })),
+    orderingCase(HOT_AND_LONG, (scale) => ({ messages: 10 * DRAINED[scale], keys: 1 })),
   ],
   asks: ({ keepsOrder, consumes }) => keepsOrder === true && consumes !== undefined,
   goals: [
@@ -38,21 +36,6 @@ export const ordering: Cell = {
   ],
 }
 
-function orderingCase(name: string, fill: (scale: Scale) => FillSpec): Case {
-  return {
-    name,
-    fill,
-    measure: (context) => {
-      const messages = drained(context.scale)
-      const filled = fill(context.scale)
-      return measureDrain(context, {
-        batchSize: 100,
-        inFlight: 4,
-        work: 'nothing',
-        messages,
-        warmUp: messages / 3,
-        filled,
-      })
-    },
-  }
+function orderingCase(name: string, fill: Case['fill']): Case {
+  return partialDrainCase(name, DRAINED, fill, { batchSize: 100, inFlight: 4, work: 'nothing' })
 }

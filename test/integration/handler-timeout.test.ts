@@ -1,20 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect } from 'vitest'
+import { createNumberedEffects, INSERT_NUMBERED } from '../support/effects.ts'
 import { payloadsOf, untilEmpty } from '../support/rows.ts'
 import { test as base, put, startTestSluice } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
 
 const SHORT = { timeoutMs: 100, retry: { kind: 'fixed', delay: '1h' } } as const
 
-const test = base.extend('effects', { scope: 'file' }, async ({ database }) => {
-  await database.sql('CREATE TABLE effect (queue text, n integer)')
-  return async (queue: string) => {
-    const rows = await database.sql<{ n: number }>('SELECT n FROM effect WHERE queue = $1 ORDER BY n', [queue])
-    return rows.map(({ n }) => n)
-  }
-})
-
-const INSERT = 'INSERT INTO effect VALUES ($1, $2)'
+const test = base.extend('effects', { scope: 'file' }, ({ database }) => createNumberedEffects(database))
 
 test('a handler that takes too long is told by its signal and left behind; its siblings commit', async ({
   database,
@@ -29,7 +22,7 @@ test('a handler that takes too long is told by its signal and left behind; its s
     .pipeline(queue, SHORT)
     .handle(async ({ payload, attempt }, { tx, signal }) => {
       attempts.push([payload, attempt])
-      await tx.query(INSERT, [queue, payload])
+      await tx.query(INSERT_NUMBERED, [queue, payload])
       if (payload !== 2) return
       signal.addEventListener('abort', () => aborted.resolve(signal.reason))
       await new Promise(() => undefined)
@@ -64,7 +57,7 @@ test('the statement that it is running is cancelled, and what it tries next is r
   sluice
     .pipeline(queue, SHORT)
     .handle(async (_, { tx }) => {
-      await tx.query(INSERT, [queue, 1])
+      await tx.query(INSERT_NUMBERED, [queue, 1])
       await tx.query('SAVEPOINT own')
       const errors = [
         await tx.query('SELECT pg_sleep(60)').catch((error: unknown) => error),
@@ -98,7 +91,7 @@ test('a batch handler that takes too long fails all its messages', async ({ slui
   sluice
     .pipeline(queue, SHORT)
     .handleBatch(async (_, { tx, signal }) => {
-      await tx.query(INSERT, [queue, 1])
+      await tx.query(INSERT_NUMBERED, [queue, 1])
       await sleep(60_000, undefined, { signal })
     })
     .subscribe()
@@ -119,7 +112,7 @@ test('a handler that blocks the whole process is ended by the server; its batch 
     .pipeline(queue, { timeoutMs: 50, retry: { kind: 'fixed', delay: 0 } })
     .handle(async ({ payload, attempt }, { tx }) => {
       calls.push(payload)
-      await tx.query(INSERT, [queue, payload])
+      await tx.query(INSERT_NUMBERED, [queue, payload])
       // Twice the timeout, the server's grace, and some.
       if (payload === 2 && attempt === 1) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_000)
     })

@@ -2,20 +2,13 @@
 // W13 and W15 in enqueue.test.ts, W16 in waiting-flag.test.ts, W23 in control.test.ts and watcher.test.ts.
 
 import { expect } from 'vitest'
+import { createNumberedEffects, INSERT_NUMBERED } from '../support/effects.ts'
 import { payloadsOf, untilEmpty } from '../support/rows.ts'
 import { test as base, put, startTestSluice } from '../support/sluice.ts'
 import { claimsOf, recordStatements } from '../support/statements.ts'
 import { raise, Steps } from '../support/steps.ts'
 
-const test = base.extend('effects', { scope: 'file' }, async ({ database }) => {
-  await database.sql('CREATE TABLE effect (queue text, n integer)')
-  return async (queue: string) => {
-    const rows = await database.sql<{ n: number }>('SELECT n FROM effect WHERE queue = $1 ORDER BY n', [queue])
-    return rows.map(({ n }) => n)
-  }
-})
-
-const INSERT = 'INSERT INTO effect VALUES ($1, $2)'
+const test = base.extend('effects', { scope: 'file' }, ({ database }) => createNumberedEffects(database))
 const LATER = { retry: { kind: 'fixed', delay: '1h' } } as const
 
 test('W1: a message that is due is found without a notification, although another is due later', async ({
@@ -60,7 +53,7 @@ test('W3: a batch whose first message fails at once, third late, and last with i
   await put(sluice, queue, [1, 2, 3, 4, 5])
   for (let n = 1; n <= 5; n++) {
     const step = await steps.next()
-    await step.context.tx.query(INSERT, [queue, step.payload])
+    await step.context.tx.query(INSERT_NUMBERED, [queue, step.payload])
     if (n === 5) await database.sql('SELECT pg_terminate_backend($1)', [step.worker])
     else if (n % 2 === 1) step.endBy(raise)
     else step.end()
@@ -69,7 +62,7 @@ test('W3: a batch whose first message fails at once, third late, and last with i
   expect(await effects(queue)).toEqual([])
   for (let n = 1; n <= 5; n++) {
     const step = await steps.next()
-    await step.context.tx.query(INSERT, [queue, step.payload])
+    await step.context.tx.query(INSERT_NUMBERED, [queue, step.payload])
     step.end()
   }
   await untilEmpty(database, queue)
@@ -86,7 +79,7 @@ test('W4: a handler that rolls back, or swallows a failed statement, and returns
   sluice
     .pipeline(queue, LATER)
     .handle(async ({ payload }, { tx }) => {
-      await tx.query(INSERT, [queue, payload])
+      await tx.query(INSERT_NUMBERED, [queue, payload])
       if (payload === 1) await tx.query('ROLLBACK').catch(() => undefined)
       if (payload === 2) await tx.query('SELECT 1 / 0').catch(() => undefined)
     })
@@ -107,12 +100,12 @@ test('W6: the effects of a handler whose connection is lost before its message i
   sluice.pipeline(queue).handle(steps.handle).subscribe()
   await put(sluice, queue, [1])
   const lost = await steps.next()
-  await lost.context.tx.query(INSERT, [queue, 1])
+  await lost.context.tx.query(INSERT_NUMBERED, [queue, 1])
   await database.sql('SELECT pg_terminate_backend($1)', [lost.worker])
   lost.end()
   const again = await steps.next()
   expect(again.worker).not.toBe(lost.worker)
-  await again.context.tx.query(INSERT, [queue, 1])
+  await again.context.tx.query(INSERT_NUMBERED, [queue, 1])
   again.end()
   await untilEmpty(database, queue)
   expect(await effects(queue)).toEqual([1])
@@ -131,7 +124,7 @@ test('W7: a batch in flight takes one connection, its handler none, and the serv
   sluice.pipeline(queue, { concurrency: 3, batchSize: 1, timeoutMs: 20_000 }).handle(steps.handle).subscribe()
   await put(sluice, queue, [1, 2, 3])
   const inFlight = [await steps.next(), await steps.next(), await steps.next()]
-  for (const { context, payload } of inFlight) await context.tx.query(INSERT, [queue, payload])
+  for (const { context, payload } of inFlight) await context.tx.query(INSERT_NUMBERED, [queue, payload])
   expect(
     await database.sql(
       `SELECT count(*)::integer AS open FROM pg_stat_activity WHERE application_name = $1 AND xact_start IS NOT NULL`,

@@ -28,3 +28,17 @@ export async function effectsOf(
     [ids],
   )
 }
+
+/** Leaves an effect in the table of {@link createNumberedEffects}: the queue, and a number. */
+export const INSERT_NUMBERED = 'INSERT INTO effect VALUES ($1, $2)'
+
+/** Makes a table in which handlers leave numbers, and returns how to read those of a queue, in order. */
+export async function createNumberedEffects(
+  database: Pick<TestDatabase, 'sql'>,
+): Promise<(queue: string) => Promise<number[]>> {
+  await database.sql('CREATE TABLE effect (queue text, n integer)')
+  return async (queue) => {
+    const rows = await database.sql<{ n: number }>('SELECT n FROM effect WHERE queue = $1 ORDER BY n', [queue])
+    return rows.map(({ n }) => n)
+  }
+}
