@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
+import type { TcpProxy } from '../../faults/environment/tcp-proxy.ts'
 import { Control } from '../../src/connection/control.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
 import { newWorkerId, reapWorkers, registerWorker, unregisterWorker } from '../../src/table/worker.ts'
@@ -11,7 +12,7 @@ import { untilEmpty } from '../support/rows.ts'
 import { endSessions, untilSessions } from '../support/sessions.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { Steps } from '../support/steps.ts'
-import { TcpProxy } from '../support/tcp-proxy.ts'
+import { startProxy } from '../support/tcp-proxy.ts'
 import { waitFor } from '../support/wait.ts'
 
 const CONTROL = 'sluice control'
@@ -42,7 +43,7 @@ describe('a lost control connection', () => {
   })
 
   test('P4: takes back the evidence that was written against it meanwhile', async ({ database, queue }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const sluice = startTestSluice(database, { directConnection: proxy.url })
     const log = new EventLog(sluice.events)
     const steps = new Steps()
@@ -69,7 +70,7 @@ describe('a lost control connection', () => {
   })
 
   test('W23: what was enqueued meanwhile is handled soon after, without the poll', async ({ database, queue }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const sluice = startTestSluice(database, { directConnection: proxy.url, pollIntervalMs: NO_POLL })
     const log = new EventLog(sluice.events)
     const steps = new Steps()
@@ -90,7 +91,7 @@ describe('a lost control connection', () => {
     database,
     queue,
   }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const sluice = startTestSluice(database, { directConnection: proxy.url, name: queue })
     const log = new EventLog(sluice.events)
     const steps = new Steps()
@@ -152,7 +153,7 @@ describe('stop', () => {
       },
     },
   ])('is soon done, and leaves no session, when $state', async ({ make }, { database, queue }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const sluice = startTestSluice(database, { directConnection: proxy.url, connectTimeoutMs: 60_000 })
     sluice
       .pipeline(queue)
@@ -167,7 +168,7 @@ describe('stop', () => {
   })
 
   test('lets a handler end while the control connection is down', async ({ database, queue }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const sluice = startTestSluice(database, { directConnection: proxy.url })
     const steps = new Steps()
     sluice.pipeline(queue).handle(steps.handle).subscribe()
@@ -204,7 +205,7 @@ describe('stop', () => {
 })
 
 async function startControl(database: TestDatabase, answerMs = 60_000) {
-  const proxy = await TcpProxy.start(database.url)
+  const proxy = await startProxy(database.url)
   const events: SluiceEvent[] = []
   const connection = { connectionString: proxy.url }
   const control = new Control({ connection, connectTimeoutMs: 400, answerMs, report: (event) => events.push(event) })

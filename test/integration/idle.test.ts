@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect } from 'vitest'
+import type { TcpProxy } from '../../faults/environment/tcp-proxy.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { untilSessions } from '../support/sessions.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { Steps } from '../support/steps.ts'
-import { TcpProxy } from '../support/tcp-proxy.ts'
+import { startProxy } from '../support/tcp-proxy.ts'
 import { waitFor } from '../support/wait.ts'
 
 const QUEUES = Array.from({ length: 100 }, (_, at) => `idle.${at}`)
@@ -32,7 +33,7 @@ describe('the queries', () => {
   })
 
   test('W2: of a busy and an idle slot are at most six per second', async ({ database, queue }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const sluice = startTestSluice(database, { connection: proxy.url })
     const steps = new Steps()
     sluice.pipeline(queue, { concurrency: 2, batchSize: 1 }).handle(steps.handle).subscribe()
@@ -49,7 +50,7 @@ describe('the queries', () => {
 
 /** A process that consumes all queues, through a proxy that counts. */
 async function startIdle(database: TestDatabase): Promise<TcpProxy> {
-  const proxy = await TcpProxy.start(database.url)
+  const proxy = await startProxy(database.url)
   const sluice = startTestSluice(database, { connection: proxy.url })
   for (const queue of QUEUES)
     sluice

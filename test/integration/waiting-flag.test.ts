@@ -5,7 +5,7 @@ import { controlPid, flagHolder, loweredFlag, NO_POLL, raisedFlag } from '../sup
 import { type Sleeper, sleepOn } from '../support/sleeper.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { Steps } from '../support/steps.ts'
-import { TcpProxy } from '../support/tcp-proxy.ts'
+import { startProxy } from '../support/tcp-proxy.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** Nothing here is found by the poll: it does not come in time. */
@@ -100,7 +100,7 @@ describe('the waiting flag', () => {
   })
 
   test('P5: another process waits when the one that did has vanished', async ({ database, queue }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const first = await startWorker(database, queue, 'vanishing', { directConnection: proxy.url })
     expect(await raisedFlag(database, queue)).toBe(first.pid)
     const second = await startSecondWorker(database, queue, 'second', 100)
@@ -194,7 +194,7 @@ async function startWorker(
 
 /** A second process, which has found that another one waits already. */
 async function startSecondWorker(database: TestDatabase, queue: string, name: string, pollIntervalMs: number) {
-  const proxy = await TcpProxy.start(database.url)
+  const proxy = await startProxy(database.url)
   const worker = await startWorker(database, queue, name, { directConnection: proxy.url, pollIntervalMs })
   const hasTried = () => proxy.statements.some(({ text }) => text === 'sluice_flag_raise')
   await waitFor(hasTried, { what: 'the second worker to try for the flag' })

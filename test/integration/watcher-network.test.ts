@@ -4,7 +4,7 @@ import { flagHolder } from '../support/flag.ts'
 import { countSessions, endSessions, untilSessions } from '../support/sessions.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { Steps } from '../support/steps.ts'
-import { TcpProxy } from '../support/tcp-proxy.ts'
+import { startProxy } from '../support/tcp-proxy.ts'
 import { waitFor } from '../support/wait.ts'
 import { TestWatcher } from '../support/wake-up.ts'
 
@@ -13,7 +13,7 @@ const LISTENER = 'sluice listener'
 /** The numbers are those of pg-listen's known traps. */
 describe('the listener', () => {
   test('1, 8: keeps trying when the first connect fails, and reports it once', async ({ database }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     proxy.refusing = true
     const listener = new TestWatcher(proxy.url)
     listener.watcher.start()
@@ -25,7 +25,7 @@ describe('the listener', () => {
   })
 
   test('1, W23: comes back as often as it is lost, with one session', async ({ database }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const listener = new TestWatcher(proxy.url)
     await listener.up()
     const losses = [() => proxy.cut(), () => proxy.halfClose(), () => endSessions(database, LISTENER)]
@@ -43,7 +43,7 @@ describe('the listener', () => {
   })
 
   test('2: leaves no session behind when it stops while it connects', async ({ database }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const listener = new TestWatcher(proxy.url, { connectTimeoutMs: 60_000 })
     await listener.up()
     proxy.delayMs = () => 30
@@ -55,7 +55,7 @@ describe('the listener', () => {
   })
 
   test('2: does not try again after it was stopped between two attempts', async ({ database }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     proxy.refusing = true
     const listener = new TestWatcher(proxy.url)
     listener.watcher.start()
@@ -70,7 +70,7 @@ describe('the listener', () => {
   })
 
   test('3, 4, 5: finds a half-open connection, and leaves the black hole by and by', async ({ database }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const listener = new TestWatcher(proxy.url)
     await listener.up()
     proxy.blackHole()
@@ -91,7 +91,7 @@ describe('the listener', () => {
     { state: 'listens', listens: true },
     { state: 'connects', listens: false },
   ])('stops soon in a black hole while it $state', async ({ listens }, { database }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const listener = new TestWatcher(proxy.url, { connectTimeoutMs: 60_000, heartbeatMs: 60_000, answerMs: 60_000 })
     if (listens) await listener.up()
     proxy.blackHole()
@@ -103,7 +103,7 @@ describe('the listener', () => {
   })
 
   test('6: says once that notifications do not arrive, as through a transaction pooler', async ({ database }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     proxy.passes = ({ type }) => type !== NOTIFICATION
     const listener = new TestWatcher(proxy.url, { answerMs: 100 })
     listener.watcher.start()
@@ -116,7 +116,7 @@ describe('the listener', () => {
   })
 
   test('6: goes on by polling, and asks nobody to notify', async ({ database, queue }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     proxy.passes = ({ type }) => type !== NOTIFICATION
     const sluice = startTestSluice(database, { directConnection: proxy.url, pollIntervalMs: 100 })
     const log = new EventLog(sluice.events)
@@ -136,7 +136,7 @@ describe('the listener', () => {
   })
 
   test('6: notices when notifications no longer arrive', async ({ database }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const listener = new TestWatcher(proxy.url, { answerMs: 100 })
     await listener.up()
     proxy.passes = ({ type }) => type !== NOTIFICATION
@@ -168,7 +168,7 @@ describe('the listener', () => {
   })
 
   test('9: listens in the end when the connection breaks while it registers', async ({ database }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     let breaks = 3
     proxy.passes = ({ type, bytes }) => {
       if (type === COMMAND_COMPLETE && bytes.includes('LISTEN') && breaks-- > 0) proxy.cut()
@@ -188,7 +188,7 @@ describe('the listener', () => {
     const collect = (warning: Error) => warnings.push(warning)
     process.on('warning', collect)
     onTestFinished(() => void process.off('warning', collect))
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const listener = new TestWatcher(proxy.url, { heartbeatMs: 10 })
     await listener.up()
     proxy.cut()

@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
 import { flagHolder, raisedFlag } from '../support/flag.ts'
 import { untilSessions } from '../support/sessions.ts'
-import { TcpProxy } from '../support/tcp-proxy.ts'
+import { startProxy } from '../support/tcp-proxy.ts'
 import { test } from '../support/test.ts'
 import { waitFor } from '../support/wait.ts'
 import { TestWakeUp } from '../support/wake-up.ts'
@@ -49,7 +49,7 @@ describe('waking up', () => {
   })
 
   test('L5: a lost listener listens again, and each queue looks once for what it missed', async ({ database }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const wakeUp = await TestWakeUp.start(database, proxy.url)
     const sleepers = [wakeUp.sleep('L5.a'), wakeUp.sleep('L5.b')]
     for (const { queue } of sleepers) await raisedFlag(database, queue)
@@ -63,7 +63,7 @@ describe('waking up', () => {
   })
 
   test('L5: nobody pays for notifications that do not arrive', async ({ database }) => {
-    const proxy = await TcpProxy.start(database.url)
+    const proxy = await startProxy(database.url)
     const wakeUp = await TestWakeUp.start(database, proxy.url)
     const sleeper = wakeUp.sleep('L5.c')
     await raisedFlag(database, 'L5.c')

@@ -1,6 +1,6 @@
 import { Socket } from 'node:net'
 import type pg from 'pg'
-import { applicationName, statementOf, type WireMessage, WireReader } from './wire.ts'
+import { applicationName, statementOf, type WireMessage, WireReader } from '../../faults/environment/wire.ts'
 
 /**
  * What the connections of this process send to the server, in flushes.

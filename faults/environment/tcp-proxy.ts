@@ -1,0 +1,196 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
+import { applicationName, statementOf, type WireMessage, WireReader } from './wire.ts'
+
+/** A statement that went through the proxy. */
+export interface SeenStatement {
+  readonly application: string
+  readonly text: string
+}
+
+/** Where a message comes from: which side of which client's connection. */
+export interface Origin {
+  readonly from: 'client' | 'server'
+  /** The client's `application_name`. */
+  readonly application: string
+}
+
+/** What becomes of a message: it gets through, it is lost, or the connection breaks in front of it, on both sides. */
+export type Passage = boolean | 'cut'
+
+/** A network between clients and a server that fails as networks do. */
+export class TcpProxy {
+  /** The database's address through the proxy. */
+  readonly url: string
+  /** Closes new connections at once. */
+  refusing = false
+  /** For how long to keep what the server says to an application. */
+  delayMs: (application: string) => number = () => 0
+  /** Which messages get through. */
+  passes: (message: WireMessage, origin: Origin) => Passage = () => true
+  /** All statements so far. */
+  readonly statements: SeenStatement[] = []
+  /** How many connections have been accepted. */
+  accepted = 0
+  readonly #listener: Server
+  readonly #links = new Set<Link>()
+  #swallowing: 'nobody' | 'all' | { readonly application: string } = 'nobody'
+
+  private constructor(url: string, listener: Server) {
+    const target = new URL(url)
+    const through = new URL(url)
+    through.host = `127.0.0.1:${(listener.address() as AddressInfo).port}`
+    this.url = through.href
+    this.#listener = listener
+    listener.on('connection', (client) => this.#accept(client, target))
+  }
+
+  static async start(url: string): Promise<TcpProxy> {
+    const listener = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1')
+    await once(listener, 'listening')
+    return new TcpProxy(url, listener)
+  }
+
+  async stop(): Promise<void> {
+    for (const link of this.#links) link.destroy()
+    this.#listener.close()
+    await once(this.#listener, 'close')
+  }
+
+  /** Breaks the open connections on both sides, all or those of an application. */
+  cut(application?: string): void {
+    for (const link of this.#of(application)) link.destroy()
+  }
+
+  /** Ends what the server sends to the client, and nothing else. */
+  halfClose(application?: string): void {
+    for (const link of this.#of(application)) link.client.end()
+  }
+
+  /** Breaks the open connections to the client, and the server does not notice. */
+  loseClients(application?: string): void {
+    for (const link of this.#of(application)) {
+      link.swallows = true
+      link.client.resetAndDestroy()
+    }
+  }
+
+  /** From here on open connections are half-open for ever, and new ones of the same kind until `heal`. */
+  blackHole(application?: string): void {
+    this.#swallowing = application === undefined ? 'all' : { application }
+    for (const link of this.#of(application)) link.swallows = true
+  }
+
+  /** New connections work again. */
+  heal(): void {
+    this.refusing = false
+    this.#swallowing = 'nobody'
+  }
+
+  /** Whether a connection that opens now is half-open from its start. */
+  swallowsNew(application: string): boolean {
+    if (typeof this.#swallowing === 'string') return this.#swallowing === 'all'
+    return this.#swallowing.application === application
+  }
+
+  /** How many connections of an application are open. */
+  countOf(application: string): number {
+    return this.#of(application).length
+  }
+
+  #of(application: string | undefined): Link[] {
+    return [...this.#links].filter((link) => application === undefined || link.application === application)
+  }
+
+  #accept(client: Socket, target: URL): void {
+    this.accepted += 1
+    client.on('error', () => undefined)
+    if (this.refusing) {
+      client.resetAndDestroy()
+      return
+    }
+    const server = connect({ host: target.hostname, port: Number(target.port), allowHalfOpen: true })
+    const link = new Link(this, client, server)
+    this.#links.add(link)
+    client.once('close', () => {
+      if (!link.swallows) this.#links.delete(link)
+    })
+  }
+}
+
+class Link {
+  readonly client: Socket
+  readonly #server: Socket
+  readonly #proxy: TcpProxy
+  application = ''
+  swallows = false
+  #broken = false
+
+  constructor(proxy: TcpProxy, client: Socket, server: Socket) {
+    this.#proxy = proxy
+    this.client = client
+    this.#server = server
+    server.on('error', () => undefined)
+    this.#pipe(client, server, 'client')
+    this.#pipe(server, client, 'server')
+  }
+
+  destroy(): void {
+    this.client.resetAndDestroy()
+    this.#server.destroy()
+  }
+
+  #passing(messages: Iterable<WireMessage>, from: Origin['from']): Buffer[] {
+    const through: Buffer[] = []
+    for (const message of messages) {
+      if (from === 'client') this.#see(message)
+      if (this.swallows) break
+      const passage = this.#proxy.passes(message, { from, application: this.application })
+      if (passage === true) through.push(message.bytes)
+      if (passage === 'cut') {
+        // What came before it arrives, and then nothing more.
+        this.swallows = true
+        this.#broken = true
+        break
+      }
+    }
+    return through
+  }
+
+  #see(message: WireMessage): void {
+    if (message.type === '') {
+      this.application = applicationName(message)
+      this.swallows = this.#proxy.swallowsNew(this.application)
+    }
+    const text = statementOf(message)
+    if (text !== undefined) this.#proxy.statements.push({ application: this.application, text })
+  }
+
+  #pipe(from: Socket, to: Socket, side: Origin['from']): void {
+    const reader = new WireReader(side)
+    const later = (act: () => void) => {
+      const delayMs = side === 'server' ? this.#proxy.delayMs(this.application) : 0
+      if (delayMs > 0) setTimeout(act, delayMs)
+      else act()
+    }
+    from.on('data', (chunk) => {
+      if (this.swallows) return
+      const passing = this.#passing(reader.read(chunk), side)
+      if (passing.length > 0) later(() => to.writable && to.write(Buffer.concat(passing)))
+      if (this.#broken) later(() => this.#breakOff(to))
+    })
+    from.on('end', () => {
+      if (!this.swallows) later(() => to.end())
+    })
+    from.on('close', () => {
+      if (!this.swallows) later(() => to.destroy())
+    })
+  }
+
+  /** After a cut: what was written before it must reach its side. */
+  #breakOff(written: Socket): void {
+    const other = written === this.client ? this.#server : this.client
+    written.end(() => written.destroy())
+    other.destroy()
+  }
+}
