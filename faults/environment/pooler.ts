@@ -1,0 +1,189 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { access, chmod, constants, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { createInterface } from 'node:readline'
+import pg from 'pg'
+
+export interface PoolerOptions {
+  /** @default 'transaction' */
+  readonly mode?: 'session' | 'transaction'
+  /** Server connections per database. @default 20 */
+  readonly size?: number
+  /** Further lines of its configuration, by name. */
+  readonly settings?: Readonly<Record<string, string | number>>
+}
+
+/** The connections of a pool, as SHOW POOLS counts them. */
+export interface PoolCounts {
+  readonly clientsActive: number
+  readonly clientsWaiting: number
+  readonly serversActive: number
+  readonly serversIdle: number
+}
+
+/** A PgBouncer of one's own in front of a server, on a port that it keeps when it is restarted. */
+export class Pooler {
+  /** The server's address through the pooler. */
+  readonly url: string
+  readonly #program: string
+  readonly #folder: string
+  #process: ChildProcess | undefined
+
+  private constructor(url: string, program: string, folder: string) {
+    this.url = url
+    this.#program = program
+    this.#folder = folder
+  }
+
+  /** Undefined if PgBouncer is not installed. */
+  static async start(serverUrl: string, options: PoolerOptions = {}): Promise<Pooler | undefined> {
+    const program = await findProgram()
+    if (program === undefined) return undefined
+    const port = await freePort()
+    const folder = await mkdtemp(join(tmpdir(), 'sluice-pooler-'))
+    const url = new URL(serverUrl)
+    url.host = `127.0.0.1:${port}`
+    const pooler = new Pooler(url.href, program, folder)
+    try {
+      // Started by root it becomes somebody else, who must be able to read this.
+      await chmod(folder, 0o755)
+      await writeFile(join(folder, 'pgbouncer.ini'), configuration(new URL(serverUrl), port, options))
+      await pooler.#run()
+      return pooler
+    } catch (error) {
+      await pooler.stop()
+      throw error
+    }
+  }
+
+  /** The same path as in another address of the server: the same database, through the pooler. */
+  through(databaseUrl: string): string {
+    const url = new URL(databaseUrl)
+    url.host = new URL(this.url).host
+    return url.href
+  }
+
+  /** Ends it without a warning to anybody, and starts it again. */
+  async restart(): Promise<void> {
+    await this.#end('SIGKILL')
+    await this.#run()
+  }
+
+  async stop(): Promise<void> {
+    await this.#end('SIGTERM')
+    await rm(this.#folder, { recursive: true, force: true })
+  }
+
+  /** What the pool of a database looks like now. */
+  async counts(database: string): Promise<PoolCounts> {
+    const pools = await this.console('SHOW POOLS')
+    const pool = pools.find((row) => row.database === database) ?? {}
+    return {
+      clientsActive: Number(pool.cl_active ?? 0),
+      clientsWaiting: Number(pool.cl_waiting ?? 0),
+      serversActive: Number(pool.sv_active ?? 0),
+      serversIdle: Number(pool.sv_idle ?? 0) + Number(pool.sv_used ?? 0),
+    }
+  }
+
+  /** A command of PgBouncer's console. */
+  async console(command: string): Promise<readonly Record<string, unknown>[]> {
+    const url = new URL(this.url)
+    url.pathname = '/pgbouncer'
+    const client = new pg.Client({ connectionString: url.href })
+    await client.connect()
+    try {
+      return (await client.query<Record<string, unknown>>(command)).rows
+    } finally {
+      await client.end()
+    }
+  }
+
+  async #run(): Promise<void> {
+    const user = process.getuid?.() === 0 ? ['-u', 'nobody'] : []
+    const child = spawn(this.#program, [...user, join(this.#folder, 'pgbouncer.ini')], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    })
+    this.#process = child
+    const log: string[] = []
+    const up = Promise.withResolvers<void>()
+    createInterface(child.stderr).on('line', (line) => {
+      if (log.push(line) > LOG_LINES) log.shift()
+      if (line.includes('process up')) up.resolve()
+    })
+    child.on('error', up.reject)
+    child.on('exit', () => up.reject(new Error(`PgBouncer did not start:\n${log.join('\n')}`)))
+    process.once('exit', () => child.kill('SIGKILL'))
+    await up.promise
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<void> {
+    const child = this.#process
+    this.#process = undefined
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return
+    const ended = once(child, 'exit')
+    child.kill(signal)
+    await ended
+  }
+}
+
+const LOG_LINES = 20
+
+async function findProgram(): Promise<string | undefined> {
+  const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/sbin', '/usr/local/sbin']
+  for (const folder of folders) {
+    const program = join(folder, 'pgbouncer')
+    const runs = await access(program, constants.X_OK).then(
+      () => true,
+      () => false,
+    )
+    if (runs) return program
+  }
+  return undefined
+}
+
+/** Whoever connects becomes the server address's user: nobody but tests on this machine ever sees it. */
+function configuration(server: URL, port: number, { mode, size, settings }: PoolerOptions): string {
+  const target = {
+    host: server.hostname,
+    port: server.port || '5432',
+    user: decodeURIComponent(server.username),
+    password: decodeURIComponent(server.password),
+  }
+  const lines = {
+    listen_addr: '127.0.0.1',
+    listen_port: port,
+    unix_socket_dir: '',
+    auth_type: 'any',
+    admin_users: target.user,
+    pool_mode: mode ?? 'transaction',
+    default_pool_size: size ?? 20,
+    max_client_conn: 500,
+    ...settings,
+  }
+  return ['[databases]', `* = ${assignments(target, ' ', quoted)}`, '[pgbouncer]', assignments(lines, '\n'), ''].join(
+    '\n',
+  )
+}
+
+function assignments(values: Readonly<Record<string, unknown>>, between: string, write = String): string {
+  return Object.entries(values)
+    .map(([name, value]) => `${name}=${write(value)}`)
+    .join(between)
+}
+
+function quoted(value: unknown): string {
+  return `'${String(value).replaceAll("'", "''")}'`
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1')
+  await once(probe, 'listening')
+  const { port } = probe.address() as AddressInfo
+  probe.close()
+  await once(probe, 'close')
+  return port
+}
