@@ -36,6 +36,7 @@ export class Pooler {
     this.url = url
     this.#program = program
     this.#folder = folder
+    process.once('exit', this.#kill)
   }
 
   /** Undefined if PgBouncer is not installed. */
@@ -74,6 +75,7 @@ export class Pooler {
 
   async stop(): Promise<void> {
     await this.#end('SIGTERM')
+    process.off('exit', this.#kill)
     await rm(this.#folder, { recursive: true, force: true })
   }
 
@@ -116,9 +118,10 @@ export class Pooler {
     })
     child.on('error', up.reject)
     child.on('exit', () => up.reject(new Error(`PgBouncer did not start:\n${log.join('\n')}`)))
-    process.once('exit', () => child.kill('SIGKILL'))
     await up.promise
   }
+
+  readonly #kill = (): void => void this.#process?.kill('SIGKILL')
 
   async #end(signal: NodeJS.Signals): Promise<void> {
     const child = this.#process
@@ -169,7 +172,11 @@ function configuration(server: URL, port: number, { mode, size, settings }: Pool
   )
 }
 
-function assignments(values: Readonly<Record<string, unknown>>, between: string, write = String): string {
+function assignments(
+  values: Readonly<Record<string, unknown>>,
+  between: string,
+  write: (value: unknown) => string = String,
+): string {
   return Object.entries(values)
     .map(([name, value]) => `${name}=${write(value)}`)
     .join(between)
