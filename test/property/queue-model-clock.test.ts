@@ -1,0 +1,111 @@
+import { describe, expect, onTestFinished } from 'vitest'
+import { installSqlClock, onSqlClock, stepSqlClock } from '../../faults/environment/sql-clock.ts'
+import { retry } from '../../src/message.ts'
+import type { Sluice } from '../../src/sluice.ts'
+import { createTestDatabase, type TestDatabase } from '../support/database.ts'
+import { EventLog } from '../support/event-log.ts'
+import { test as base, put, startTestSluice } from '../support/sluice.ts'
+import { waitFor } from '../support/wait.ts'
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+
+/** `test` with a database of the test's own, whose clock can be stepped, and a Sluice that goes by it. */
+const test = base
+  .extend('clocked', async () => {
+    const database = await createTestDatabase()
+    onTestFinished(() => database[Symbol.asyncDispose]())
+    await installSqlClock(database.sql)
+    return database
+  })
+  .extend('worker', ({ clocked }) => startTestSluice(clocked, { connection: onSqlClock(clocked.url) }))
+
+describe('the settable clock', () => {
+  test('is the only clock of what the schema defines', async ({ clocked }) => {
+    const texts = await clocked.sql<{ text: string }>(
+      `SELECT pg_get_expr(d.adbin, d.adrelid) AS text FROM pg_attrdef d JOIN pg_class c ON c.oid = d.adrelid
+       WHERE c.relnamespace = 'sluice'::regnamespace
+       UNION ALL SELECT p.prosrc FROM pg_proc p WHERE p.pronamespace = 'sluice'::regnamespace
+       UNION ALL SELECT pg_get_viewdef(v.oid) FROM pg_class v WHERE v.relnamespace = 'sluice'::regnamespace AND v.relkind = 'v'`,
+    )
+    const named = texts.flatMap(({ text }) => text.match(/\S*clock_timestamp\(\)/g) ?? [])
+    expect(named.length).toBeGreaterThan(10)
+    expect(new Set(named.map((name) => name.replace(/^\(+/, '')))).toEqual(new Set(['clock.clock_timestamp()']))
+  })
+
+  test('is read by every statement that reads a clock', async ({ clocked, worker, queue }) => {
+    await stepSqlClock(clocked.sql, 40 * DAY_MS)
+    const [id = ''] = await put(worker, queue, [1])
+    await put(worker, queue, [2], { delay: '1h' })
+    const [settled] = await worker
+      .pipeline(queue)
+      .handle(() => retry({ after: '2h' }))
+      .runOnce()
+    expect(settled).toMatchObject({ message: { id } })
+    expect(
+      await daysAhead(clocked, `SELECT due_at - interval '2 hours' AS at FROM sluice.message WHERE id = ${id}`),
+    ).toBe(40)
+    expect(await daysAhead(clocked, `SELECT failed_at AS at FROM sluice.message WHERE id = ${id}`)).toBe(40)
+    expect(await daysAhead(clocked, `SELECT enqueued_at AS at FROM sluice.message WHERE id = ${id}`)).toBe(40)
+    expect(await daysAhead(clocked, 'SELECT seen_at AS at FROM sluice.worker')).toBe(40)
+    expect(Math.round((settled?.message.dueAt.getTime() ?? 0) - Date.now()) / DAY_MS).toBeCloseTo(40, 1)
+    const [state] = await clocked.sql('SELECT scheduled, retrying FROM sluice.queues WHERE queue = $1', [queue])
+    expect(state).toEqual({ scheduled: '1', retrying: '1' })
+  })
+})
+
+describe('a clock that is stepped under a running worker', () => {
+  test('forwards: what falls due by it is handled at once when somebody looks', async ({ clocked, worker, queue }) => {
+    const ids = await put(worker, queue, [1, 2], { delay: '1h' })
+    const handled = await consumed(worker, queue)
+    await stepSqlClock(clocked.sql, HOUR_MS)
+    await waitFor(() => handled.length === 2, { what: 'both messages' })
+    expect(handled).toEqual(ids)
+  })
+
+  test('backwards: what is enqueued after the step, and due before what was handled, is found', async ({
+    clocked,
+    worker,
+    queue,
+  }) => {
+    const handled = await consumed(worker, queue)
+    const before = await put(worker, queue, [1, 2])
+    await waitFor(() => handled.length === 2, { what: 'the messages before the step' })
+    await stepSqlClock(clocked.sql, -DAY_MS)
+    const after = await put(worker, queue, [3, 4])
+    await waitFor(() => handled.length === 4, { what: 'the messages after the step' })
+    expect(handled).toEqual([...before, ...after])
+  })
+
+  test('backwards: a message that was due waits for its time to come again', async ({ clocked, worker, queue }) => {
+    const [early = ''] = await put(worker, queue, ['early'])
+    await stepSqlClock(clocked.sql, -HOUR_MS)
+    const handled = await consumed(worker, queue)
+    const [late = ''] = await put(worker, queue, ['late'])
+    await waitFor(() => handled.length === 1, { what: 'the message after the step' })
+    expect(handled).toEqual([late])
+    await stepSqlClock(clocked.sql, HOUR_MS)
+    await waitFor(() => handled.length === 2, { what: 'the message before the step' })
+    expect(handled).toEqual([late, early])
+  })
+})
+
+/** Starts to consume, polling often, and returns the ids handled so far. */
+async function consumed(worker: Sluice, queue: string): Promise<string[]> {
+  const handled: string[] = []
+  const log = new EventLog(worker.events)
+  worker
+    .pipeline(queue)
+    .handle((message) => void handled.push(message.id))
+    .subscribe()
+  await log.first('pipeline.started')
+  return handled
+}
+
+/** By how many days an instant is ahead of the real time, rounded. */
+async function daysAhead(database: TestDatabase, text: string): Promise<number> {
+  const [row] = await database.sql<{ days: number }>(
+    `SELECT round(extract(epoch FROM t.at - clock_timestamp()) / 86400)::integer AS days FROM (${text}) t`,
+  )
+  return row?.days ?? Number.NaN
+}
