@@ -20,14 +20,15 @@ export type StopMode = 'smart' | 'fast' | 'immediate'
 export class EmbeddedServer {
   readonly url: string
   readonly port: number
-  readonly #folder: string
+  /** Of its data. */
+  readonly folder: string
   readonly #settings: ServerSettings
   readonly #log: string[] = []
   #process: ChildProcess | undefined
   #ready = Promise.withResolvers<void>()
 
   private constructor(folder: string, port: number, settings: ServerSettings) {
-    this.#folder = folder
+    this.folder = folder
     this.#settings = settings
     this.port = port
     this.url = `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/postgres`
@@ -58,15 +59,15 @@ export class EmbeddedServer {
   /** A second server with the same data, neither of them started: the first must have stopped in good order. */
   async copy(settings: ServerSettings): Promise<EmbeddedServer> {
     const folder = await mkdtemp(join(tmpdir(), 'sluice-server-'))
-    await promisify(execFile)('cp', ['-Rp', `${this.#folder}/.`, folder])
+    await promisify(execFile)('cp', ['-Rp', `${this.folder}/.`, folder])
     return new EmbeddedServer(folder, await freePort(), settings)
   }
 
   /** Starts it, and resolves when it takes connections. */
   async start(): Promise<void> {
-    const { uid, gid } = await stat(this.#folder)
+    const { uid, gid } = await stat(this.folder)
     this.#ready = Promise.withResolvers()
-    const child = spawn(await postgresProgram(), ['-D', this.#folder, '-p', `${this.port}`, ...this.#flags()], {
+    const child = spawn(await postgresProgram(), ['-D', this.folder, '-p', `${this.port}`, ...this.#flags()], {
       stdio: ['ignore', 'ignore', 'pipe'],
       ...(process.getuid?.() === 0 ? { uid, gid } : {}),
     })
@@ -127,7 +128,7 @@ export class EmbeddedServer {
   async remove(): Promise<void> {
     await this.stop('immediate')
     process.off('exit', this.#killAtExit)
-    await rm(this.#folder, { recursive: true, force: true })
+    await rm(this.folder, { recursive: true, force: true })
   }
 
   readonly #killAtExit = (): void => void this.#process?.kill('SIGQUIT')
