@@ -3,6 +3,7 @@ import { addDead } from './commands/dead.ts'
 import { addDemo } from './commands/demo.ts'
 import { addMigrate } from './commands/migrate.ts'
 import { addPeek } from './commands/peek.ts'
+import { addRoles } from './commands/roles.ts'
 import { addStatus } from './commands/status.ts'
 import { maskSecrets } from './mask-secrets.ts'
 import { packageVersion } from './package-version.ts'
@@ -20,7 +21,7 @@ export function createProgram(): Command {
     .showHelpAfterError('Add --help to see how it is used.')
     .exitOverride()
     .addHelpText('after', HELP)
-  for (const add of [addMigrate, addStatus, addPeek, addDead, addDemo]) add(program)
+  for (const add of [addMigrate, addRoles, addStatus, addPeek, addDead, addDemo]) add(program)
   return program
 }
 
@@ -28,6 +29,7 @@ const HELP = `
 Examples:
   $ export DATABASE_URL=postgres://app@db.example/app
   $ sluice migrate                  install or upgrade the schema
+  $ sluice roles                    make roles with few rights
   $ sluice status                   what waits, runs and fails, and who works on it
   $ sluice peek orders              the next messages of a queue
   $ sluice dead list                messages that are not tried again

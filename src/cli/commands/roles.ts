@@ -1,0 +1,44 @@
+import { readFileSync } from 'node:fs'
+import type { Command } from 'commander'
+import { withDatabase } from '../connect.ts'
+import { print } from '../output.ts'
+
+/** `sluice roles` */
+export function addRoles(program: Command): void {
+  program
+    .command('roles')
+    .description(
+      'Make the roles sluice_producer, sluice_worker, sluice_operator and sluice_reader, unless they are there, and ' +
+        'grant each what it needs in this database. Run it again after a migration.',
+    )
+    .option('--print', 'print it as plain SQL, for another tool; needs no database')
+    .addHelpText('after', EXAMPLES)
+    .action((options: { readonly print?: true }, command: Command) =>
+      options.print ? print(rolesSql().trimEnd()) : applyRoles(command),
+    )
+}
+
+async function applyRoles(command: Command): Promise<void> {
+  await withDatabase(command, (execute) => execute({ name: 'sluice_roles', text: rolesSql() }, []))
+  print('sluice_producer, sluice_worker, sluice_operator and sluice_reader have their rights in this database')
+}
+
+function rolesSql(): string {
+  return readFileSync(new URL('../../../migrations/roles/roles.sql', import.meta.url), 'utf8')
+}
+
+const EXAMPLES = `
+Examples:
+  $ sluice roles
+  $ sluice roles --print > roles/sluice.sql
+
+Then make your logins members, for example:
+  GRANT sluice_producer TO web;
+  GRANT sluice_worker, sluice_producer TO worker;   -- a worker whose handlers enqueue
+
+sluice_producer  enqueues
+sluice_worker    claims, handles and settles messages, and reads the views without payloads
+sluice_operator  reads all views, redrives and deletes dead letters
+sluice_reader    reads all views
+
+It must be run by the owner of schema "sluice", and needs CREATEROLE if one of the roles is missing.`

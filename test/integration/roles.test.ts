@@ -1,0 +1,254 @@
+import { randomBytes } from 'node:crypto'
+import pg from 'pg'
+import { describe, expect, onTestFinished } from 'vitest'
+import { createTestDatabase, type TestDatabase } from '../support/database.ts'
+import { ROLES, ROLES_SQL, type RoleName, test } from '../support/logins.ts'
+import { runCli } from '../support/run-cli.ts'
+import { waitFor } from '../support/wait.ts'
+
+/** All that each role may do, beside USAGE of the schema: the right, and on what, columns in alphabetical order. */
+const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
+  public: [],
+  sluice_producer: [
+    'EXECUTE enqueue',
+    'EXECUTE schema_version',
+    'EXECUTE sleeps',
+    'INSERT message(due_at, headers, max_attempts, ordering_key, payload, priority, queue, schema_version, type)',
+    'SELECT message(id)',
+  ],
+  sluice_worker: [
+    'DELETE batch',
+    'DELETE crash',
+    'DELETE message',
+    'DELETE worker',
+    'EXECUTE schema_version',
+    'INSERT batch',
+    'INSERT crash',
+    'INSERT dead_letter(attempt, enqueued_at, error, headers, id, max_attempts, ordering_key, payload, priority, queue, reason, schema_version, type)',
+    'INSERT slot(queue, slot)',
+    'INSERT worker',
+    'SELECT batch',
+    'SELECT crash',
+    'SELECT in_flight',
+    'SELECT message',
+    'SELECT queues',
+    'SELECT slot',
+    'SELECT worker',
+    'SELECT workers',
+    'UPDATE message(attempt, due_at, failed_at, last_error)',
+    'UPDATE slot(held)',
+    'UPDATE worker',
+    'USAGE worker_id_seq',
+  ],
+  sluice_operator: [
+    'DELETE dead_letter',
+    'EXECUTE peek',
+    'EXECUTE redrive',
+    'EXECUTE schema_version',
+    'EXECUTE sleeps',
+    'INSERT message(enqueued_at, headers, id, last_error, max_attempts, ordering_key, payload, priority, queue, schema_version, type)',
+    'SELECT dead_letter',
+    'SELECT dead_letters',
+    'SELECT in_flight',
+    'SELECT messages',
+    'SELECT queues',
+    'SELECT workers',
+  ],
+  sluice_reader: [
+    'EXECUTE peek',
+    'EXECUTE schema_version',
+    'SELECT dead_letters',
+    'SELECT in_flight',
+    'SELECT messages',
+    'SELECT queues',
+    'SELECT workers',
+  ],
+}
+
+const RIGHTS = `
+WITH relation AS (
+  SELECT c.oid, c.relname, c.relkind FROM pg_class c
+  WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
+), granted AS (
+  SELECT p.privilege || ' ' || r.relname AS rights
+  FROM relation r CROSS JOIN unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE,REFERENCES,TRIGGER}'::text[]) AS p (privilege)
+  WHERE CASE WHEN r.relkind <> 'S' THEN has_table_privilege($1, r.oid, p.privilege) END
+  UNION ALL
+  SELECT p.privilege || ' ' || r.relname || '(' || string_agg(a.attname, ', ' ORDER BY a.attname) || ')'
+  FROM relation r CROSS JOIN unnest('{SELECT,INSERT,UPDATE,REFERENCES}'::text[]) AS p (privilege)
+  JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
+  WHERE r.relkind <> 'S' AND NOT has_table_privilege($1, r.oid, p.privilege) AND has_column_privilege($1, r.oid, a.attnum, p.privilege)
+  GROUP BY r.relname, p.privilege
+  UNION ALL
+  SELECT p.privilege || ' ' || r.relname
+  FROM relation r CROSS JOIN unnest('{USAGE,SELECT,UPDATE}'::text[]) AS p (privilege)
+  WHERE CASE WHEN r.relkind = 'S' THEN has_sequence_privilege($1, r.oid, p.privilege) END
+  UNION ALL
+  SELECT 'EXECUTE ' || f.proname FROM pg_proc f
+  WHERE f.pronamespace = 'sluice'::regnamespace AND has_function_privilege($1, f.oid, 'EXECUTE')
+)
+SELECT rights FROM granted ORDER BY rights COLLATE "C"`
+
+/** One statement for each right that the role has not, made from the catalog: on each table as a whole and on each column. */
+const DENIED = `
+WITH relation AS (
+  SELECT c.oid, c.oid::regclass::text AS name, c.relkind IN ('r', 'p') AS is_table FROM pg_class c
+  WHERE c.relnamespace = 'sluice'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm')
+), attribute AS (
+  SELECT r.oid, r.name, r.is_table, a.attnum, quote_ident(a.attname) AS attribute
+  FROM relation r JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
+)
+SELECT format('SELECT %s FROM %s LIMIT 0', attribute, name) AS denied FROM attribute WHERE NOT has_column_privilege($1, oid, attnum, 'SELECT')
+UNION ALL SELECT format('INSERT INTO %s (%s) VALUES (DEFAULT)', name, attribute) FROM attribute WHERE is_table AND NOT has_column_privilege($1, oid, attnum, 'INSERT')
+UNION ALL SELECT format('UPDATE %s SET %s = DEFAULT WHERE false', name, attribute) FROM attribute WHERE is_table AND NOT has_column_privilege($1, oid, attnum, 'UPDATE')
+UNION ALL SELECT format('DELETE FROM %s WHERE false', name) FROM relation WHERE NOT has_table_privilege($1, oid, 'DELETE')
+UNION ALL SELECT format('TRUNCATE %s', name) FROM relation WHERE is_table
+UNION ALL SELECT format('ALTER TABLE %s ADD COLUMN mine integer', name) FROM relation WHERE is_table
+UNION ALL SELECT format('SELECT nextval(%L)', c.oid::regclass) FROM pg_class c
+  WHERE c.relnamespace = 'sluice'::regnamespace AND CASE WHEN c.relkind = 'S' THEN NOT has_sequence_privilege($1, c.oid, 'USAGE') END
+UNION ALL SELECT format('SELECT %s(%s)', f.oid::regproc, (SELECT string_agg('NULL::' || format_type(t.type, NULL), ', ') FROM unnest(f.proargtypes::oid[]) AS t (type)))
+  FROM pg_proc f WHERE f.pronamespace = 'sluice'::regnamespace AND f.prorettype <> 'trigger'::regtype AND NOT has_function_privilege($1, f.oid, 'EXECUTE')
+UNION ALL SELECT 'CREATE TABLE sluice.mine ()'
+UNION ALL SELECT 'DROP SCHEMA sluice CASCADE'`
+
+const INSUFFICIENT_PRIVILEGE = '42501'
+/** A view that cannot be written to at all. */
+const NOT_UPDATABLE = '55000'
+
+describe('the roles', () => {
+  test.for([...ROLES, 'public'] as const)(
+    '%s may do what is listed here, and nothing else',
+    async (role, { database, roles }) => {
+      expect(roles).toContain('sluice_worker')
+      const rows = await database.sql<{ rights: string }>(RIGHTS, [role])
+      expect(rows.map(({ rights }) => rights)).toEqual(ALLOWED[role])
+    },
+  )
+
+  test.for(ROLES)(
+    '%s is refused every other statement on everything in the schema',
+    async (role, { database, login }) => {
+      const { pool } = await login(role)
+      const denied = await database.sql<{ denied: string }>(DENIED, [role])
+      expect(denied.length).toBeGreaterThan(100)
+      const passed: string[] = []
+      for (const { denied: text } of denied) {
+        const code = await pool.query(text).then(
+          () => 'done',
+          (error: unknown) => (error instanceof pg.DatabaseError ? error.code : String(error)),
+        )
+        if (![INSUFFICIENT_PRIVILEGE, NOT_UPDATABLE].includes(code ?? '')) passed.push(`${code}: ${text}`)
+      }
+      expect(passed).toEqual([])
+    },
+  )
+
+  test('have no rights of the cluster, and nobody logs in as one', async ({ database, roles }) => {
+    const rows = await database.sql(
+      `SELECT FROM pg_roles WHERE rolname = ANY ($1) AND
+         NOT (rolsuper OR rolcreaterole OR rolcreatedb OR rolcanlogin OR rolreplication OR rolbypassrls)`,
+      [roles],
+    )
+    expect(rows).toHaveLength(ROLES.length)
+  })
+
+  test('leave no function that runs with the rights of its owner', async ({ database }) => {
+    const rows = await database.sql(
+      `SELECT proname FROM pg_proc WHERE pronamespace = 'sluice'::regnamespace AND prosecdef`,
+    )
+    expect(rows).toEqual([])
+  })
+})
+
+describe('sluice roles', () => {
+  test('grants, takes away what is too much, and may be run again', async () => {
+    const database = await fresh()
+    await database.sql(ROLES_SQL)
+    await database.sql('GRANT SELECT ON sluice.message TO sluice_reader')
+    await database.sql('GRANT UPDATE (payload) ON sluice.message TO sluice_worker')
+    await database.sql('GRANT EXECUTE ON FUNCTION sluice.redrive TO PUBLIC')
+    await database.sql('CREATE TABLE sluice.of_a_later_version (); GRANT SELECT ON sluice.of_a_later_version TO PUBLIC')
+    const env = { DATABASE_URL: database.url }
+    expect(await runCli(['roles'], env)).toMatchObject({ code: 0, stdout: expect.stringContaining('sluice_reader') })
+    for (const role of [...ROLES, 'public'] as const) {
+      const rows = await database.sql<{ rights: string }>(RIGHTS, [role])
+      expect(rows.map(({ rights }) => rights)).toEqual(ALLOWED[role])
+    }
+  })
+
+  test('--print prints the same as SQL, without a database', async () => {
+    const { code, stdout } = await runCli(['roles', '--print'])
+    expect({ code, stdout }).toEqual({ code: 0, stdout: ROLES_SQL })
+  })
+
+  test('run at once in several databases, and twice in one, succeeds in all', async () => {
+    const databases = await Promise.all([fresh(), fresh()])
+    const runs = [...databases, ...databases].map((database) => database.sql(ROLES_SQL))
+    expect(await Promise.allSettled(runs)).toEqual(runs.map(() => expect.objectContaining({ status: 'fulfilled' })))
+  })
+
+  test('makes a role that is missing although another session is just making it', async () => {
+    const [database, other] = await Promise.all([fresh(), fresh()])
+    const role = `sluice_test_${randomBytes(6).toString('hex')}`
+    const text = ROLES_SQL.replaceAll('sluice_reader', role)
+    onTestFinished(async () => void (await database.sql(`DROP ROLE IF EXISTS ${role}`)))
+    await using first = await inTransaction(other)
+    await first.client.query(text)
+    const second = database.sql(text)
+    await blockedBy(database, first.client)
+    await first.client.query('COMMIT')
+    await second
+    for (const { sql } of [database, other]) {
+      expect(await sql(`SELECT has_table_privilege($1, 'sluice.queues', 'SELECT') AS may`, [role])).toEqual([
+        { may: true },
+      ])
+      await sql(`DROP OWNED BY ${role}`)
+    }
+  })
+
+  test('is refused to who does not own the schema, and then changes nothing', async ({ database, login }) => {
+    const { url, name } = await login()
+    await database.sql(`GRANT USAGE ON SCHEMA sluice TO ${name}`)
+    await database.sql(`GRANT EXECUTE ON FUNCTION sluice.schema_version TO ${name}`)
+    expect(await runCli(['roles'], { DATABASE_URL: url })).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringContaining('expected to be run by the owner of schema "sluice", received sluice_test_'),
+    })
+  })
+
+  test('needs no right but to own the schema where the roles are there', async ({ login }) => {
+    const owner = await login()
+    const database = await fresh({ owner: owner.name })
+    const url = Object.assign(new URL(database.url), {
+      username: owner.name,
+      password: new URL(owner.url).password,
+    }).href
+    expect(await runCli(['migrate'], { DATABASE_URL: url })).toMatchObject({ code: 0 })
+    expect(await runCli(['roles'], { DATABASE_URL: url })).toMatchObject({ code: 0, stderr: '' })
+    expect(await database.sql(RIGHTS, ['sluice_reader'])).toHaveLength(ALLOWED.sluice_reader.length)
+  })
+})
+
+async function fresh({ owner }: { readonly owner?: string } = {}): Promise<TestDatabase> {
+  const database = await createTestDatabase({ migrated: owner === undefined })
+  onTestFinished(() => database[Symbol.asyncDispose]())
+  const name = new URL(database.url).pathname.slice(1)
+  if (owner !== undefined) await database.sql(`GRANT CREATE ON DATABASE ${name} TO ${owner}`)
+  return database
+}
+
+/** Resolves when somebody waits for a lock of the client's. */
+async function blockedBy(database: TestDatabase, client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+  const blocked = () =>
+    database.sql('SELECT FROM pg_stat_activity WHERE $1::integer = ANY (pg_blocking_pids(pid))', [rows[0]?.pid])
+  await waitFor(async () => (await blocked()).length > 0, { what: 'a session that is blocked' })
+}
+
+async function inTransaction({ url }: TestDatabase): Promise<AsyncDisposable & { readonly client: pg.Client }> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  await client.query('BEGIN')
+  return { client, [Symbol.asyncDispose]: () => client.end() }
+}
