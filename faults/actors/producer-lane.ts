@@ -1,0 +1,188 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import pg from 'pg'
+import type { Sluice } from '../../src/index.ts'
+import type { Fate } from '../ledger.ts'
+import { Random } from '../random.ts'
+import { LedgerWriter } from './ledger-writer.ts'
+import type { ProducerSetup } from './producer-process.ts'
+
+/** What a lane wants to enqueue in one transaction. */
+interface Intent {
+  readonly name: string
+  readonly messages: readonly Planned[]
+  readonly openMs: number
+  readonly rollsBack: boolean
+}
+
+interface Planned {
+  readonly orderingKey: string | undefined
+  readonly fate: Fate
+}
+
+/** How a try ended, as far as the lane can tell. */
+interface Told {
+  readonly outcome: 'committed' | 'rolled back' | 'refused' | 'lost'
+  readonly ambiguous: boolean
+  readonly detail?: string
+}
+
+interface Try {
+  readonly ids: string[]
+  xid: string | undefined
+  committing: boolean
+}
+
+/** One transaction after another, on one connection, as an application would. */
+export class ProducerLane {
+  readonly #setup: ProducerSetup
+  readonly #name: string
+  readonly #sluice: Sluice
+  readonly #random: Random
+  readonly #ledger: LedgerWriter
+  #client: pg.Client | undefined
+  #intents = 0
+  #place = 0
+
+  constructor(setup: ProducerSetup, at: number, sluice: Sluice) {
+    this.#setup = setup
+    this.#name = `${setup.seed}.${at}`
+    this.#sluice = sluice
+    this.#random = new Random(setup.seed * 31 + at)
+    this.#ledger = new LedgerWriter(setup.ledgerUrl)
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const intent = this.#plan()
+      // An intent whose transaction was lost is tried again, as an application would, until it is known how it ended.
+      while (!signal.aborted && (await this.#try(intent)) === 'lost');
+      await pause(this.#random.next() * this.#setup.load.pauseMs)
+    }
+    await this.#client?.end().catch(() => undefined)
+    await this.#ledger.end()
+  }
+
+  #plan(): Intent {
+    const { load } = this.#setup
+    const random = this.#random
+    this.#intents += 1
+    const messages = Array.from({ length: 1 + random.below(3) }, () => this.#planMessage())
+    return {
+      name: `${this.#name}.${this.#intents}`,
+      messages,
+      openMs: random.chance(load.long) ? random.next() * load.longMs : 0,
+      rollsBack: random.chance(load.rollbacks),
+    }
+  }
+
+  #planMessage(): Planned {
+    const { load } = this.#setup
+    const random = this.#random
+    const roll = random.next()
+    return {
+      orderingKey: load.keys > 0 && random.chance(0.5) ? `${this.#name}.${random.below(load.keys)}` : undefined,
+      fate: roll < load.failing ? 'fail' : roll < load.failing + load.dying ? 'die' : 'ack',
+    }
+  }
+
+  async #try(intent: Intent): Promise<Told['outcome']> {
+    const trying: Try = { ids: [], xid: undefined, committing: false }
+    const told = await this.#transact(intent, trying).catch((error: unknown) => this.#judge(error, intent, trying))
+    await this.#ledger.write(
+      'INSERT INTO ledger.told (intent, message_ids, outcome, ambiguous, detail) VALUES ($1, $2::bigint[], $3, $4, $5)',
+      [intent.name, trying.ids, told.outcome, told.ambiguous, told.detail],
+    )
+    return told.outcome
+  }
+
+  async #transact(intent: Intent, trying: Try): Promise<Told> {
+    const client = await this.#connected()
+    const begun = await client.query('BEGIN; SELECT pg_current_xact_id()::text AS xid')
+    const [, { rows }] = begun as unknown as [unknown, pg.QueryResult<{ xid: string }>]
+    trying.xid = rows[0]?.xid
+    await this.#enqueue(client, intent, trying)
+    if (intent.openMs > 0) await pause(intent.openMs)
+    if (intent.rollsBack) {
+      await client.query('ROLLBACK')
+      return { outcome: 'rolled back', ambiguous: false }
+    }
+    trying.committing = true
+    const { command } = await client.query('COMMIT')
+    return { outcome: command === 'COMMIT' ? 'committed' : 'rolled back', ambiguous: false }
+  }
+
+  async #enqueue(client: pg.Client, intent: Intent, trying: Try): Promise<void> {
+    for (const { orderingKey, fate } of intent.messages) {
+      const failures = fate === 'fail' ? 1 : 0
+      const id = await this.#sluice.enqueue(
+        client,
+        this.#setup.queue,
+        { fate, failures },
+        { ...(orderingKey === undefined ? {} : { orderingKey }), ...(fate === 'die' ? { maxAttempts: 2 } : {}) },
+      )
+      trying.ids.push(id)
+      await client.query(
+        'INSERT INTO ledger.enqueued (message_id, intent, ordering_key, place, fate, failures) VALUES ($1, $2, $3, $4, $5, $6)',
+        [id, intent.name, orderingKey, ++this.#place, fate, failures],
+      )
+    }
+  }
+
+  /** What an error means: the server's refusal is an answer; without COMMIT there is no commit; else somebody must know. */
+  async #judge(error: unknown, intent: Intent, trying: Try): Promise<Told> {
+    const detail = error instanceof Error ? error.message : String(error)
+    await this.#disconnect()
+    const cause = error instanceof Error && error.cause instanceof pg.DatabaseError ? error.cause : error
+    const refused = cause instanceof pg.DatabaseError && cause.severity === 'ERROR'
+    if (refused && !INTERVENTION.test(cause.code ?? '')) return { outcome: 'refused', ambiguous: false, detail }
+    if (!trying.committing) {
+      await pause(50)
+      return { outcome: 'lost', ambiguous: false, detail }
+    }
+    const outcome = (await this.#committed(intent, trying)) ? 'committed' : 'lost'
+    return { outcome, ambiguous: true, detail }
+  }
+
+  async #committed(intent: Intent, trying: Try): Promise<boolean> {
+    const { asks } = this.#setup.load
+    if (asks === 'nobody') return false
+    for (;;) {
+      const [row] =
+        asks === 'transaction'
+          ? await this.#ledger.read('SELECT pg_xact_status($1::xid8) AS status', [trying.xid])
+          : await this.#ledger.read(
+              "SELECT CASE WHEN EXISTS (SELECT FROM ledger.enqueued WHERE intent = $1) THEN 'committed' ELSE 'aborted' END AS status",
+              [intent.name],
+            )
+      if (row?.status !== 'in progress') return row?.status === 'committed'
+      await pause(20)
+    }
+  }
+
+  async #connected(): Promise<pg.Client> {
+    if (this.#client !== undefined) return this.#client
+    const client = new pg.Client({
+      connectionString: this.#setup.url,
+      application_name: 'producer',
+      connectionTimeoutMillis: 5_000,
+      // A half-open connection is noticed, as an application should.
+      query_timeout: this.#setup.load.enqueueTimeoutMs ?? 5_000,
+    })
+    client.on('error', () => undefined)
+    client.once('end', () => {
+      if (this.#client === client) this.#client = undefined
+    })
+    await client.connect()
+    this.#client = client
+    return client
+  }
+
+  async #disconnect(): Promise<void> {
+    const client = this.#client
+    this.#client = undefined
+    client?.connection.stream.destroy()
+  }
+}
+
+/** Somebody ended or cancelled it, or there was no room: to be tried again. */
+const INTERVENTION = /^(57|53)/

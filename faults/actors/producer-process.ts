@@ -1,0 +1,56 @@
+/**
+ * The program of a producer process: several lanes, each with a connection of its own, that enqueue in transactions,
+ * keep books about it, and find out how a COMMIT ended whose answer was lost.
+ */
+import { once } from 'node:events'
+import { createSluice } from '../../src/index.ts'
+import { ProducerLane } from './producer-lane.ts'
+
+/** What a producer does. */
+export interface ProducerSetup {
+  /** The way of the application's connections. */
+  readonly url: string
+  readonly ledgerUrl: string
+  readonly queue: string
+  readonly seed: number
+  readonly load: Load
+}
+
+export interface Load {
+  readonly lanes: number
+  /** The longest pause between two transactions of a lane. */
+  readonly pauseMs: number
+  /** How many keys each lane has for itself, zero for none. */
+  readonly keys: number
+  /** The share of transactions that stay open for a while, and for how long at most. */
+  readonly long: number
+  readonly longMs: number
+  /** The share of transactions that roll back. */
+  readonly rollbacks: number
+  /** Of messages, the shares that fail once and that always fail. */
+  readonly failing: number
+  readonly dying: number
+  /** How a lane finds out about a COMMIT whose answer was lost: it asks for the transaction, or for its own row; or it does not. */
+  readonly asks: 'transaction' | 'row' | 'nobody'
+  readonly enqueueTimeoutMs?: number
+}
+
+export type ProducerOrder = { readonly kind: 'start'; readonly setup: ProducerSetup } | { readonly kind: 'stop' }
+export type ProducerNews = { readonly kind: 'flowing' } | { readonly kind: 'done' }
+
+const stopping = new AbortController()
+process.on('disconnect', () => process.exit(1))
+const [order] = (await once(process, 'message')) as [ProducerOrder]
+if (order.kind !== 'start') process.exit(1)
+process.on('message', (next: ProducerOrder) => {
+  if (next.kind === 'stop') stopping.abort()
+})
+
+const { setup } = order
+const sluice = createSluice({ connection: setup.url })
+const lanes = Array.from({ length: setup.load.lanes }, (_, at) => new ProducerLane(setup, at, sluice))
+const running = lanes.map((lane) => lane.run(stopping.signal))
+process.send?.({ kind: 'flowing' } satisfies ProducerNews)
+await Promise.all(running)
+await sluice.stop()
+process.send?.({ kind: 'done' } satisfies ProducerNews, () => process.exit())

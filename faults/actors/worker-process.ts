@@ -1,0 +1,124 @@
+/**
+ * The program of a worker process: consumes a queue as a user's would, keeps books about what it begins and what it
+ * does, and dies where it is told to.
+ */
+import { once } from 'node:events'
+import {
+  type BatchHandler,
+  createSluice,
+  type Handler,
+  type PipelineOptions,
+  type SluiceEvent,
+} from '../../src/index.ts'
+import type { LoadPayload } from '../ledger.ts'
+import { LedgerWriter } from './ledger-writer.ts'
+
+export interface WorkerSetup {
+  readonly name: string
+  /** The way of the batches' connections, and of the two others, if another. */
+  readonly url: string
+  readonly directUrl?: string | undefined
+  readonly ledgerUrl: string
+  readonly queue: string
+  readonly pipeline: PipelineOptions
+  readonly pollIntervalMs?: number | undefined
+  readonly wholeBatches?: boolean | undefined
+}
+
+/** A moment in which a worker can be told to die. */
+export type Moment = 'claimed' | 'handling' | 'effects'
+
+export type WorkerOrder =
+  | { readonly kind: 'start'; readonly setup: WorkerSetup }
+  | { readonly kind: 'die'; readonly at: Moment }
+  | { readonly kind: 'stop' }
+
+export type WorkerNews =
+  | { readonly kind: 'consuming' }
+  | { readonly kind: 'stopped' }
+  | { readonly kind: 'event'; readonly event: SluiceEvent['kind'] }
+
+let fatal: Moment | undefined
+process.on('disconnect', () => process.exit(1))
+const [order] = (await once(process, 'message')) as [WorkerOrder]
+if (order.kind !== 'start') process.exit(1)
+const { setup } = order
+const ledger = new LedgerWriter(setup.ledgerUrl)
+const sluice = createSluice({
+  connection: setup.url,
+  directConnection: setup.directUrl,
+  name: setup.name,
+  pollIntervalMs: setup.pollIntervalMs,
+})
+
+process.on('message', (next: WorkerOrder) => {
+  if (next.kind === 'die') fatal = next.at
+  if (next.kind === 'stop') void stop()
+})
+sluice.events.subscribe((event) => {
+  if (event.kind === 'batch.claimed') reach('claimed')
+  if (event.kind === 'pipeline.started') tell({ kind: 'consuming' })
+  if (TOLD.includes(event.kind)) tell({ kind: 'event', event: event.kind })
+})
+
+/** What the fleet counts: everything else happens too often. */
+const TOLD: readonly SluiceEvent['kind'][] = [
+  'connection.lost',
+  'connection.restored',
+  'claim.failed',
+  'worker.crashed',
+  'message.dead',
+]
+
+/** What a blocked event loop is blocked for: longer than any transaction of this fleet may last. */
+const BLOCK_MS = 9_000
+
+const handle: Handler<LoadPayload> = async ({ id, payload }, { tx, attempt, signal }) => {
+  await ledger.write(
+    'INSERT INTO ledger.started (message_id, worker, attempt) VALUES ($1, $2, $3)',
+    [id, setup.name, attempt],
+    signal,
+  )
+  reach('handling')
+  await tx.query('INSERT INTO ledger.effect (message_id, worker, attempt) VALUES ($1, $2, $3)', [
+    id,
+    setup.name,
+    attempt,
+  ])
+  reach('effects')
+  meet(payload, attempt)
+}
+
+function meet({ fate, failures }: LoadPayload, attempt: number): void {
+  if (fate === 'poison') process.kill(process.pid, 'SIGKILL')
+  if (fate === 'block') for (const end = performance.now() + BLOCK_MS; performance.now() < end; );
+  if (fate === 'die' || (fate === 'fail' && attempt <= failures)) throw new Error(`fails with attempt ${attempt}`)
+}
+
+/** A batch in one call: for floods, of which each message succeeds at once. */
+const handleAll: BatchHandler = async (messages, { tx, signal }) => {
+  const values = [messages.map(({ id }) => id), setup.name, messages.map(({ attempt }) => attempt)]
+  const rows = 'SELECT given.id, $2, given.attempt FROM unnest($1::bigint[], $3::integer[]) AS given (id, attempt)'
+  await ledger.write(`INSERT INTO ledger.started (message_id, worker, attempt) ${rows}`, values, signal)
+  reach('handling')
+  await tx.query(`INSERT INTO ledger.effect (message_id, worker, attempt) ${rows}`, values)
+  reach('effects')
+}
+
+const pipeline = sluice.pipeline(setup.queue, setup.pipeline)
+if (setup.wholeBatches) pipeline.handleBatch(handleAll).subscribe()
+else pipeline.handle(handle as Handler).subscribe()
+
+function reach(moment: Moment): void {
+  if (fatal === moment) process.kill(process.pid, 'SIGKILL')
+}
+
+async function stop(): Promise<void> {
+  await sluice.stop()
+  await ledger.end()
+  tell({ kind: 'stopped' }, () => process.exit())
+}
+
+function tell(news: WorkerNews, sent?: () => void): void {
+  process.send?.(news, undefined, {}, sent)
+}

@@ -1,0 +1,47 @@
+import { Command, InvalidArgumentError } from 'commander'
+import { MODES } from './run/modes.ts'
+import { type FaultsOptions, runFaults } from './run/run-matrix.ts'
+import { SCENARIOS } from './scenarios/index.ts'
+
+/** The command line of `npm run faults`. */
+export function createProgram(): Command {
+  return new Command('faults')
+    .description(
+      'Injects faults under load, and lets an auditor judge from the database alone whether anything was lost.',
+    )
+    .option('--quick', 'few injections, several scenarios at a time, under four minutes')
+    .option('--twins', 'run what is broken on purpose instead, which the auditor must catch')
+    .option('--seed <n>', 'a whole number: the same choices again (default: a new one)', integer)
+    .option('--minutes <m>', 'a soak: round after round with new seeds, for so long', positive)
+    .option('--only <name>', 'a scenario or a mode, several times for several', named, [])
+    .option('--out <file>', 'write the results as JSON')
+    .option('--list', 'print the names of scenarios, modes and twins')
+    .action(async (options: FaultsOptions & { readonly list?: true }) => {
+      if (options.list) console.log(listing())
+      else await runFaults(options)
+    })
+}
+
+function integer(text: string): number {
+  const number = Number(text)
+  if (Number.isInteger(number) && number >= 0) return number
+  throw new InvalidArgumentError('Expected a whole number from 0.')
+}
+
+function positive(text: string): number {
+  const number = Number(text)
+  if (number > 0 && Number.isFinite(number)) return number
+  throw new InvalidArgumentError('Expected a number above 0.')
+}
+
+function named(name: string, before: readonly string[]): readonly string[] {
+  if ([...SCENARIOS, ...MODES].some((known) => known.name === name)) return [...before, name]
+  throw new InvalidArgumentError('Expected a name that --list prints.')
+}
+
+function listing(): string {
+  const scenarios = SCENARIOS.map(
+    ({ name, title, twin }) => `  ${name.padEnd(26)}${title}\n${' '.repeat(28)}twin: ${twin.title}`,
+  )
+  return ['Modes', ...MODES.map(({ name }) => `  ${name}`), 'Scenarios', ...scenarios].join('\n')
+}

@@ -1,0 +1,44 @@
+import { randomBytes } from 'node:crypto'
+import pg from 'pg'
+import { LEDGER } from '../actors/ledger-writer.ts'
+
+/** Where a scenario runs: an empty database, and the ways to it. */
+export interface Environment {
+  /** The application's way to the database, for producers and batches. */
+  readonly url: string
+  /** The way for sessions of their own. @default url */
+  readonly directUrl?: string | undefined
+  /** A way that no fault blocks, for the books and for the auditor. It may be down while the server is. */
+  readonly ledgerUrl: string
+  stop(): Promise<void>
+}
+
+/** A database of a scenario's own on a server that others use as well. */
+export async function ownDatabase(serverUrl: string): Promise<Environment> {
+  const name = `faults_${randomBytes(5).toString('hex')}`
+  await onServer(serverUrl, `CREATE DATABASE ${name}`)
+  const url = new URL(serverUrl)
+  url.pathname = name
+  return {
+    url: url.href,
+    ledgerUrl: url.href,
+    stop: () => onServer(serverUrl, `DROP DATABASE ${name} WITH (FORCE)`),
+  }
+}
+
+async function onServer(url: string, text: string): Promise<void> {
+  const client = await connect(url)
+  try {
+    await client.query(text)
+  } finally {
+    await client.end()
+  }
+}
+
+/** A connection for the harness, which faults pass by. */
+export async function connect(url: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url, application_name: LEDGER })
+  client.on('error', () => undefined)
+  await client.connect()
+  return client
+}

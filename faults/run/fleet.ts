@@ -1,0 +1,138 @@
+import { Actor } from '../actors/actor.ts'
+import type { Load, ProducerNews, ProducerOrder } from '../actors/producer-process.ts'
+import type { WorkerNews, WorkerOrder, WorkerSetup } from '../actors/worker-process.ts'
+import { TcpProxy } from '../environment/tcp-proxy.ts'
+import type { Edit } from '../twins/twins.ts'
+import type { Environment } from './environment.ts'
+import type { WorkerOptions } from './scenario.ts'
+
+export interface FleetOptions {
+  readonly environment: Environment
+  readonly queue: string
+  readonly seed: number
+  /** Changes of the workers' library. */
+  readonly edits: readonly Edit[] | undefined
+  readonly load: Load
+  readonly workers: WorkerOptions
+  /** What a pipeline of this mode is given. */
+  readonly mode: object
+}
+
+/** A worker process, with the network between it and the server if it has one of its own. */
+export interface WorkerActor {
+  readonly actor: Actor<WorkerOrder, WorkerNews>
+  readonly network: TcpProxy | undefined
+}
+
+/** The processes of a scenario. */
+export class Fleet {
+  readonly #options: FleetOptions
+  readonly #all: WorkerActor[] = []
+  #producer: Actor<ProducerOrder, ProducerNews> | undefined
+  #producers = 0
+  /** The producer's network. */
+  producerNetwork: TcpProxy | undefined
+
+  constructor(options: FleetOptions) {
+    this.#options = options
+  }
+
+  /** Those that have not ended. */
+  get workers(): readonly WorkerActor[] {
+    return this.#all.filter(({ actor }) => !actor.hasEnded)
+  }
+
+  get producer(): Actor<ProducerOrder, ProducerNews> | undefined {
+    return this.#producer
+  }
+
+  /** Starts the workers, and then, when they consume, the producer. */
+  async start(): Promise<void> {
+    await Promise.all(Array.from({ length: this.#options.workers.count ?? 2 }, () => this.startWorker()))
+    await this.startProducer()
+  }
+
+  async startWorker(change: Partial<WorkerSetup> & { readonly edits?: readonly Edit[] } = {}): Promise<WorkerActor> {
+    const { environment, queue, mode, workers } = this.#options
+    const { edits = this.#options.edits, ...changed } = change
+    const name = `worker ${this.#all.length + 1}`
+    const network = workers.network ? await TcpProxy.start(environment.url) : undefined
+    const actor = new Actor<WorkerOrder, WorkerNews>(new URL('../actors/worker-process.ts', import.meta.url), {
+      name,
+      edits,
+    })
+    const worker = { actor, network }
+    this.#all.push(worker)
+    const { pipeline, pollIntervalMs, wholeBatches } = workers
+    const setup: WorkerSetup = {
+      name,
+      url: network?.url ?? environment.url,
+      directUrl: network?.url ?? environment.directUrl,
+      ledgerUrl: environment.ledgerUrl,
+      queue,
+      pipeline: { ...PIPELINE, ...mode, ...pipeline },
+      pollIntervalMs,
+      wholeBatches,
+      ...changed,
+    }
+    actor.order({ kind: 'start', setup })
+    await actor.told('consuming', 'consume')
+    return worker
+  }
+
+  async startProducer(change: Partial<Load> = {}): Promise<void> {
+    const { environment, queue, seed, load, workers } = this.#options
+    this.producerNetwork ??= workers.network ? await TcpProxy.start(environment.url) : undefined
+    const program = new URL('../actors/producer-process.ts', import.meta.url)
+    const producer = new Actor<ProducerOrder, ProducerNews>(program, { name: 'producer' })
+    this.#producer = producer
+    this.#producers += 1
+    const setup = {
+      url: this.producerNetwork?.url ?? environment.url,
+      ledgerUrl: environment.ledgerUrl,
+      queue,
+      seed: seed + this.#producers,
+      load: { ...load, ...change },
+    }
+    producer.order({ kind: 'start', setup })
+    await producer.told('flowing', 'enqueue')
+  }
+
+  /** Resolves when the producer has come to know how its last transactions ended. */
+  async stopProducer(): Promise<void> {
+    const producer = this.#producer
+    if (producer === undefined || producer.hasEnded) return
+    producer.order({ kind: 'stop' })
+    await producer.told('done', 'stop', 60_000)
+    await producer.ended
+  }
+
+  /** Stops all workers in good order. */
+  async stopWorkers(): Promise<void> {
+    await Promise.all(this.workers.map(({ actor }) => stop(actor)))
+  }
+
+  /** Ends whatever still runs. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([this.#producer, ...this.#all.map(({ actor }) => actor)].map((actor) => actor?.kill()))
+    await Promise.all(
+      [this.producerNetwork, ...this.#all.map(({ network }) => network)].map((network) => network?.stop()),
+    )
+  }
+}
+
+/** Small batches and short limits: many transactions, and no long waits for what hangs. */
+const PIPELINE = {
+  concurrency: 2,
+  batchSize: 5,
+  timeout: '1s',
+  retry: { kind: 'fixed', delay: 50 },
+} as const
+
+async function stop(actor: Actor<WorkerOrder, WorkerNews>): Promise<void> {
+  actor.order({ kind: 'stop' })
+  await actor.told('stopped', 'stop', STOP_MS)
+  await actor.ended
+}
+
+const STOP_MS = 40_000

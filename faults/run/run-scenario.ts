@@ -1,0 +1,153 @@
+import { migrate } from '../../src/index.ts'
+import type { Load } from '../actors/producer-process.ts'
+import { audit, type Finding } from '../auditor/audit.ts'
+import { LEAKS } from '../auditor/checks.ts'
+import { type Recovery, readRecovery } from '../auditor/recovery.ts'
+import { CREATE_LEDGER } from '../ledger.ts'
+import { Random } from '../random.ts'
+import { connect, type Environment, ownDatabase } from './environment.ts'
+import { Fleet } from './fleet.ts'
+import type { Mode } from './modes.ts'
+import type { Scenario } from './scenario.ts'
+import { Stage } from './stage.ts'
+import { until } from './until.ts'
+
+export interface RunSpec {
+  readonly scenario: Scenario
+  readonly mode: Mode
+  readonly seed: number
+  readonly scale: 'quick' | 'full'
+  /** Run what is broken on purpose instead. */
+  readonly broken?: boolean
+  /** Where databases for scenarios can be made. */
+  readonly serverUrl: string
+}
+
+/** What came of a scenario. */
+export type Outcome =
+  | { readonly kind: 'missing'; readonly reason: string }
+  | {
+      readonly kind: 'judged'
+      readonly findings: readonly Finding[]
+      readonly recovery: readonly Recovery[]
+      readonly messages: number
+      readonly ms: number
+    }
+
+/** Runs one scenario in one mode and lets the auditor judge. */
+export async function runScenario(spec: RunSpec): Promise<Outcome> {
+  const startedAt = performance.now()
+  const environment = await (spec.scenario.environment?.() ?? ownDatabase(spec.serverUrl))
+  if ('missing' in environment) return { kind: 'missing', reason: environment.missing }
+  try {
+    const judged = await play(spec, environment)
+    return { kind: 'judged', ...judged, ms: performance.now() - startedAt }
+  } finally {
+    await environment.stop()
+  }
+}
+
+async function play(spec: RunSpec, environment: Environment) {
+  const { scenario, seed } = spec
+  const twin = spec.broken ? scenario.twin : undefined
+  await setUp(environment, twin?.sql)
+  const options = { environment, queue: QUEUE, seed, mode: spec.mode.pipeline, edits: twin?.edits }
+  const load: Load = { ...LOAD, ...scenario.load, ...twin?.load }
+  await using fleet = new Fleet({ ...options, load, workers: scenario.workers ?? {} })
+  const stage = new Stage({ environment, fleet, queue: QUEUE, random: new Random(seed) })
+  try {
+    const interrupted = await inject(spec, stage)
+    return await judge(spec, environment, stage, interrupted)
+  } finally {
+    await stage.end()
+  }
+}
+
+const QUEUE = 'load'
+
+/** A few hundred messages per second of all kinds: half of them with keys, some that fail, some late, some rolled back. */
+const LOAD: Load = {
+  lanes: 3,
+  pauseMs: 30,
+  keys: 3,
+  long: 0.05,
+  longMs: 300,
+  rollbacks: 0.1,
+  failing: 0.08,
+  dying: 0.02,
+  asks: 'transaction',
+}
+
+async function setUp(environment: Environment, sql: string | undefined): Promise<void> {
+  await migrate(environment.ledgerUrl)
+  const client = await connect(environment.ledgerUrl)
+  try {
+    await client.query(CREATE_LEDGER)
+    if (sql !== undefined) await client.query(sql)
+  } finally {
+    await client.end()
+  }
+}
+
+/** Returns why the load came to a standstill, if it did: for the auditor, that is the same as messages that are stuck. */
+async function inject({ scenario, scale }: RunSpec, stage: Stage): Promise<string | undefined> {
+  await scenario.prepare?.(stage)
+  try {
+    await stage.fleet.start()
+    await stage.flows()
+    for (let at = 0; at < scenario.injections[scale]; at++) {
+      await scenario.inject(stage, at)
+      await stage.flows(20, scenario.recoveryMs + FLOW_MS)
+    }
+    return undefined
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
+
+async function judge(spec: RunSpec, environment: Environment, stage: Stage, interrupted: string | undefined) {
+  const { scenario, mode } = spec
+  await stage.fleet.stopProducer()
+  const isEmpty = async () => {
+    const [row] = await stage.sql('SELECT NOT EXISTS (SELECT FROM sluice.message WHERE queue = $1) AS empty', [QUEUE])
+    return row?.empty === true
+  }
+  await until(isEmpty, 'the queue to be empty', scenario.recoveryMs + FLOW_MS).catch(() => undefined)
+  const client = await connect(environment.ledgerUrl)
+  try {
+    const { deathsCount = false, recoveryMs } = scenario
+    const found = await audit(client, { queue: QUEUE, effects: mode.effects, deathsCount, recoveryMs })
+    const leaks = await findLeaks(stage)
+    const halted: Finding[] = interrupted === undefined ? [] : [{ verdict: 'stuck', count: 1, examples: [interrupted] }]
+    const { rows } = await client.query<{ messages: number }>(
+      'SELECT count(*)::integer AS messages FROM ledger.enqueued',
+    )
+    return {
+      findings: [...found, ...leaks, ...halted],
+      recovery: await readRecovery(client),
+      messages: rows[0]?.messages ?? 0,
+    }
+  } finally {
+    await client.end()
+  }
+}
+
+/** The server notices with a delay that a client is gone: what is left after that is left for good. */
+async function findLeaks(stage: Stage): Promise<readonly Finding[]> {
+  const stopped = await stage.fleet.stopWorkers().then(
+    () => [],
+    (error: unknown) => [{ verdict: LEAKS.verdict, count: 1, examples: [String(error)] }],
+  )
+  const left = () => stage.sql(LEAKS.sql)
+  await until(async () => (await left()).length === 0, 'nothing to be left', LEAK_MS).catch(() => undefined)
+  const rows = await left()
+  if (rows.length === 0) return stopped
+  return [
+    ...stopped,
+    { verdict: LEAKS.verdict, count: rows.length, examples: rows.slice(0, 3).map(({ found }) => String(found)) },
+  ]
+}
+
+/** The load's own pace: its pauses, long transactions and retries. */
+const FLOW_MS = 5_000
+const LEAK_MS = 5_000

@@ -1,0 +1,78 @@
+import { LedgerWriter } from '../actors/ledger-writer.ts'
+import type { Random } from '../random.ts'
+import type { Environment } from './environment.ts'
+import type { Fleet, WorkerActor } from './fleet.ts'
+import { until } from './until.ts'
+
+export interface StageOptions<E extends Environment> {
+  readonly environment: E
+  readonly fleet: Fleet
+  readonly queue: string
+  readonly random: Random
+}
+
+/** What a scenario has at hand: the fleet, the database, chance, and the clock that says what lasted from when to when. */
+export class Stage<E extends Environment = Environment> {
+  readonly environment: E
+  readonly fleet: Fleet
+  readonly queue: string
+  readonly random: Random
+  readonly #ledger: LedgerWriter
+
+  constructor({ environment, fleet, queue, random }: StageOptions<E>) {
+    this.environment = environment
+    this.fleet = fleet
+    this.queue = queue
+    this.random = random
+    this.#ledger = new LedgerWriter(environment.ledgerUrl)
+  }
+
+  /** Rows of a statement on a connection that no fault touches; waits while the server is away. */
+  sql(text: string, values: readonly unknown[] = []): Promise<Record<string, unknown>[]> {
+    return this.#ledger.read(text, values)
+  }
+
+  /** One of the workers that run. */
+  victim(): WorkerActor {
+    const [first, ...others] = this.fleet.workers
+    if (first === undefined) throw new Error('No worker runs')
+    return this.random.pick([first, ...others])
+  }
+
+  /** Injects a fault and writes down when it began and ended. What it returns may be waited for afterwards. */
+  async fault<T>(name: string, act: () => T | Promise<T>): Promise<T> {
+    const beganAt = Date.now()
+    const result = await act()
+    await this.writeFault(name, beganAt, Date.now())
+    return result
+  }
+
+  /** Milliseconds since 1970. */
+  async writeFault(name: string, beganAt: number, endedAt: number): Promise<void> {
+    await this.sql(
+      'INSERT INTO ledger.fault (name, began_at, ended_at) VALUES ($1, to_timestamp($2::double precision / 1000), to_timestamp($3::double precision / 1000))',
+      [name, beganAt, endedAt],
+    )
+  }
+
+  /** Lets a worker die, wherever it was told to, and puts a new one in its place. */
+  async replace({ actor }: WorkerActor): Promise<void> {
+    await actor.ended
+    await this.fleet.startWorker()
+  }
+
+  /** Resolves when so many more messages have taken effect. @throws Error if they do not within `timeoutMs`. */
+  async flows(effects = 20, timeoutMs = 30_000): Promise<void> {
+    const before = await this.#effects()
+    await until(async () => (await this.#effects()) >= before + effects, `${effects} more effects`, timeoutMs)
+  }
+
+  async end(): Promise<void> {
+    await this.#ledger.end()
+  }
+
+  async #effects(): Promise<number> {
+    const [row] = await this.sql('SELECT count(*)::integer AS effects FROM ledger.effect')
+    return Number(row?.effects)
+  }
+}

@@ -1,0 +1,27 @@
+import type { Moment } from '../actors/worker-process.ts'
+import { scenario } from '../run/scenario.ts'
+import { ACK_BEFORE_HANDLER, EFFECTS_BEFORE_SETTLEMENT, type Twin } from '../twins/twins.ts'
+
+/** A worker kills itself at a moment of its own code, and another process takes its place. */
+function killAt(at: Moment, title: string, twin: Twin) {
+  return scenario({
+    name: `kill-${at}`,
+    title: `SIGKILL a worker ${title}`,
+    recoveryMs: 5_000,
+    injections: { quick: 3, full: 20 },
+    deathsCount: true,
+    twin,
+    async inject(stage) {
+      const victim = stage.victim()
+      await stage.fault(`killed ${title}`, async () => {
+        victim.actor.order({ kind: 'die', at })
+        await victim.actor.ended
+      })
+      await stage.replace(victim)
+    },
+  })
+}
+
+export const killClaimed = killAt('claimed', 'after a claim, before the first handler', ACK_BEFORE_HANDLER)
+export const killHandling = killAt('handling', 'in mid-handler', ACK_BEFORE_HANDLER)
+export const killEffects = killAt('effects', "after a handler's effects", EFFECTS_BEFORE_SETTLEMENT)

@@ -1,0 +1,11 @@
+import { scenario } from '../run/scenario.ts'
+import { CLAIM_WITHOUT_LOCK } from '../twins/twins.ts'
+
+export const noFault = scenario({
+  name: 'no-fault',
+  title: 'nothing: two workers, four batches in flight, late commits, rollbacks, failing and dying messages',
+  recoveryMs: 5_000,
+  injections: { quick: 1, full: 5 },
+  twin: CLAIM_WITHOUT_LOCK,
+  inject: (stage) => stage.fault('nothing', () => stage.flows(200)),
+})
