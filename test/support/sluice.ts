@@ -16,7 +16,7 @@ export const test = base
 
 /** A Sluice on the test's database. At the end of the test handlers that still run are aborted. */
 export function startTestSluice<const Definitions extends QueueDefinitions | undefined = undefined>(
-  database: TestDatabase,
+  database: Pick<TestDatabase, 'url'>,
   options: Partial<SluiceOptions<Definitions>> = {},
 ): Sluice<Definitions> {
   const sluice = createSluice<Definitions>({ connection: database.url, ...options })

@@ -1,0 +1,331 @@
+import { Kysely, PostgresDialect } from 'kysely'
+import { describe, expect, onTestFinished } from 'vitest'
+import { deadLetter, retry, snooze } from '../../src/message.ts'
+import type { Sluice } from '../../src/sluice.ts'
+import { createEffects, effectsOf } from '../support/effects.ts'
+import { EventLog } from '../support/event-log.ts'
+import { test as base, type Login } from '../support/logins.ts'
+import { bury } from '../support/operations.ts'
+import { untilEmpty } from '../support/rows.ts'
+import { runCli } from '../support/run-cli.ts'
+import { sleepOn } from '../support/sleeper.ts'
+import { put, startTestSluice } from '../support/sluice.ts'
+import { waitFor } from '../support/wait.ts'
+import { WorkerProcess } from '../support/worker-process.ts'
+
+const REFUSED = expect.objectContaining({ code: '42501' })
+const SLOW = { kind: 'fixed', delay: '1h' } as const
+
+let queues = 0
+
+const test = base
+  .extend('queue', () => `roles.${++queues}`)
+  .extend('producer', { scope: 'file' }, ({ login }) => login('sluice_producer'))
+  .extend('worker', { scope: 'file' }, async ({ database, login }) => {
+    const worker = await login('sluice_worker')
+    await createEffects(database)
+    await database.sql(`GRANT INSERT ON effect TO ${worker.name}`)
+    return worker
+  })
+
+describe('a member of sluice_producer', () => {
+  test('enqueues by every way, and wakes who sleeps', async ({ database, producer, queue }) => {
+    const sluice = startTestSluice(producer)
+    const everything = {
+      type: 'a.b',
+      schemaVersion: 2,
+      headers: { a: 1 },
+      orderingKey: 'k',
+      priority: 1,
+      delay: '1h',
+      maxAttempts: 3,
+    }
+    await using sleeper = await sleepOn(database.url, queue)
+    const ids = [await sluice.enqueue(sluice.ownTransaction, queue, 1)]
+    ids.push(...(await put(sluice, queue, [2, 3], everything as Parameters<typeof put>[3])))
+    const client = await producer.pool.connect()
+    // Not awaited: then the client cannot tell, and the server is asked.
+    const begun = client.query('BEGIN')
+    ids.push(await sluice.enqueue(client, queue, 4))
+    await begun
+    const { rows } = await client.query(`SELECT sluice.enqueue($1, '5', delay => '1 hour') AS id`, [queue])
+    ids.push(rows[0].id)
+    await client.query('COMMIT')
+    client.release()
+    const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool: producer.pool }) })
+    await db.transaction().execute(async (tx) => void ids.push(await sluice.enqueue(tx, queue, 6)))
+    expect(await database.sql('SELECT id, payload FROM sluice.messages WHERE queue = $1 ORDER BY id', [queue])).toEqual(
+      ids.map((id, at) => ({ id, payload: at + 1 })),
+    )
+    expect(new Set(await sleeper.notifications())).toEqual(new Set([queue]))
+  })
+
+  test('enqueues by a trigger on a table of its own', async ({ database, producer, queue }) => {
+    await database.sql(`
+      CREATE TABLE bought (id integer);
+      CREATE FUNCTION enqueue_bought() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM sluice.enqueue('${queue}', to_jsonb(new.id)); RETURN NULL; END $$;
+      CREATE TRIGGER bought AFTER INSERT ON bought FOR EACH ROW EXECUTE FUNCTION enqueue_bought();
+      GRANT INSERT ON bought TO ${producer.name}`)
+    await producer.sql('INSERT INTO bought VALUES (7)')
+    expect(await database.sql('SELECT payload FROM sluice.messages WHERE queue = $1', [queue])).toEqual([
+      { payload: 7 },
+    ])
+  })
+
+  test.for([
+    'SELECT payload FROM sluice.message',
+    'SELECT count(*) FROM sluice.message WHERE queue IS NOT NULL',
+    `INSERT INTO sluice.message (queue, payload, id) VALUES ('q', '1', 1)`,
+    `INSERT INTO sluice.message (queue, payload, attempt) VALUES ('q', '1', 2147483647)`,
+    'DELETE FROM sluice.message',
+    'SELECT FROM sluice.messages',
+    `SELECT sluice.redrive('q')`,
+    `SELECT sluice.peek('q')`,
+  ])('may not %s', async (text, { producer }) => {
+    await expect(producer.sql(text)).rejects.toEqual(REFUSED)
+  })
+
+  test('may not work', async ({ producer }) => {
+    await expect(startTestSluice(producer).start()).rejects.toEqual(REFUSED)
+  })
+})
+
+describe('a member of sluice_worker', () => {
+  test.for([
+    ['', ''],
+    ['plan_cache_mode', 'force_custom_plan'],
+    ['plan_cache_mode', 'force_generic_plan'],
+    ['search_path', "''"],
+    ['default_transaction_isolation', "'repeatable read'"],
+    ['lock_timeout', "'10s'"],
+  ])('claims and settles in every way, with %s %s', async ([setting, value], { database, worker, producer, queue }) => {
+    if (setting !== '') {
+      await database.sql(`ALTER ROLE ${worker.name} SET ${setting} = ${value}`)
+      onTestFinished(async () => void (await database.sql(`ALTER ROLE ${worker.name} RESET ALL`)))
+    }
+    const ids = await fill(startTestSluice(producer), queue)
+    const sluice = startTestSluice(worker)
+    const log = new EventLog(sluice.events)
+    handleAll(sluice, queue)
+    await waitFor(async () => (await statesOf(database, queue)).join() === 'dead,dead,retrying,retrying,scheduled', {
+      what: 'every message to be settled',
+    })
+    expect(log.all.filter((event) => 'error' in event && event.kind !== 'message.failed')).toEqual([])
+    const acked = await effectsOf(database, ids)
+    expect(acked.map(({ id }) => id)).toEqual([ids[0], ids[1], ids[2], ids[3]])
+  })
+
+  test('works on a whole queue in order, by batches, and by deliveries', async ({
+    database,
+    worker,
+    producer,
+    queue,
+  }) => {
+    const writer = startTestSluice(producer)
+    const sluice = startTestSluice(worker)
+    const seen: unknown[] = []
+    const batches = sluice
+      .pipeline(queue, { ordered: true })
+      .handleBatch((messages) => void seen.push(...messages.map(({ payload }) => payload)))
+      .subscribe()
+    await put(writer, queue, [1, 2, 3])
+    await untilEmpty(database, queue)
+    await batches.drain()
+    await put(writer, queue, [4])
+    for await (const delivery of sluice.deliveries(queue, { demand: 1 })) {
+      seen.push(delivery.message.payload)
+      await delivery.ack()
+      break
+    }
+    expect(seen).toEqual([1, 2, 3, 4])
+  })
+
+  test('cancels the statement of a handler that takes too long', async ({ database, worker, producer, queue }) => {
+    const sluice = startTestSluice(worker)
+    const log = new EventLog(sluice.events)
+    sluice
+      .pipeline(queue, { timeoutMs: 100, retry: SLOW })
+      .handle(async (_, { tx }) => void (await tx.query('SELECT pg_sleep(20)')))
+      .subscribe()
+    await put(startTestSluice(producer), queue, [1])
+    await log.first('message.failed')
+    expect(log.of('batch.released')).toEqual([])
+    const sleeping = `SELECT FROM pg_stat_activity WHERE usename = $1 AND state = 'active' AND query LIKE '%pg_sleep%'`
+    expect(await database.sql(sleeping, [worker.name])).toEqual([])
+  })
+
+  test('finds the evidence of a crash, and buries who is to blame', async ({ database, worker, producer, queue }) => {
+    const [id] = await put(startTestSluice(producer), queue, [{ kill: true }])
+    const dying = await WorkerProcess.start(worker, queue, { crashLimit: 1 })
+    expect(await dying.ended).toBe('SIGKILL')
+    await WorkerProcess.start(worker, queue, { crashLimit: 1 })
+    await waitFor(async () => (await statesOf(database, queue)).join() === 'dead', { what: 'the dead letter' })
+    expect(await database.sql('SELECT id, reason FROM sluice.dead_letters WHERE queue = $1', [queue])).toEqual([
+      { id, reason: 'crashed: 1 processes died or hung with this message in hand' },
+    ])
+    expect(await database.sql('SELECT FROM sluice.crash WHERE queue = $1', [queue])).toEqual([])
+  })
+
+  test('sleeps, wakes up, and comes back when its connections are lost', async ({
+    database,
+    worker,
+    producer,
+    queue,
+  }) => {
+    const sluice = startTestSluice(worker, { pollIntervalMs: 60_000 })
+    const log = new EventLog(sluice.events)
+    sluice
+      .pipeline(queue)
+      .handle(() => undefined)
+      .subscribe()
+    await waitFor(() => flagIsUp(database, queue), { what: 'the waiting flag' })
+    await put(startTestSluice(producer), queue, [1])
+    await untilEmpty(database, queue)
+    await database.sql(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1`, [worker.name])
+    await log.first('connection.restored', ({ role }) => role === 'control')
+    await log.first('connection.restored', ({ role }) => role === 'listener')
+    await put(startTestSluice(producer), queue, [2])
+    await untilEmpty(database, queue)
+  })
+
+  test('may enqueue in its handlers only as a member of sluice_producer too', async ({
+    database,
+    worker,
+    login,
+    queue,
+  }) => {
+    const both = await login('sluice_worker', 'sluice_producer')
+    for (const who of [worker, both]) await put(startTestSluice(both), `${queue}.${who.name}`, [1])
+    const outcomes = [worker, both].map((who) => enqueueByHandler(who, `${queue}.${who.name}`, queue))
+    expect(await Promise.all(outcomes)).toEqual([expect.stringMatching(/permission denied for table message/), 'acked'])
+    expect(await statesOf(database, queue)).toEqual(['ready'])
+  })
+
+  test('sees how things are by the command line, and no dead letter', async ({ worker }) => {
+    const env = { DATABASE_URL: worker.url }
+    expect(await runCli(['status'], env)).toMatchObject({ code: 0, stderr: '' })
+    expect(await runCli(['dead', 'list'], env)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('permission denied'),
+    })
+  })
+
+  test.for([
+    `UPDATE sluice.message SET payload = '1'`,
+    `UPDATE sluice.message SET queue = 'q'`,
+    `SELECT sluice.enqueue('q', '1')`,
+    'SELECT FROM sluice.dead_letter',
+    'DELETE FROM sluice.dead_letter',
+    'DELETE FROM sluice.slot',
+    'TRUNCATE sluice.batch',
+  ])('may not %s', async (text, { worker }) => {
+    await expect(worker.sql(text)).rejects.toEqual(REFUSED)
+  })
+})
+
+describe('a member of sluice_reader', () => {
+  test('reads every view and peeks, and by the command line sees all', async ({ database, login, queue }) => {
+    const reader = await login('sluice_reader')
+    await database.sql('SELECT sluice.enqueue($1, $2)', [queue, { a: 1 }])
+    const [dead] = await bury(database, { queue })
+    for (const view of ['queues', 'messages', 'in_flight', 'workers', 'dead_letters']) {
+      await reader.sql(`SELECT * FROM sluice.${view}`)
+    }
+    expect(await reader.sql('SELECT payload FROM sluice.peek($1)', [queue])).toEqual([{ payload: { a: 1 } }])
+    const commands = [
+      ['status', '--json'],
+      ['peek', queue],
+      ['dead', 'list'],
+      ['dead', 'show', queue, dead ?? ''],
+    ]
+    for (const command of commands) {
+      expect(await runCli(command, { DATABASE_URL: reader.url })).toMatchObject({ code: 0, stderr: '' })
+    }
+    for (const command of ['redrive', 'delete']) {
+      expect(await runCli(['dead', command, queue, '--yes'], { DATABASE_URL: reader.url })).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining('permission denied'),
+      })
+    }
+    expect(await statesOf(database, queue)).toEqual(['dead', 'ready'])
+  })
+})
+
+describe('a member of sluice_operator', () => {
+  test('redrives and deletes dead letters, and wakes who sleeps', async ({ database, login, queue }) => {
+    const operator = await login('sluice_operator')
+    const ids = await bury(database, { queue, count: 3 })
+    await using sleeper = await sleepOn(database.url, queue)
+    const env = { DATABASE_URL: operator.url }
+    const redrive = ['dead', 'redrive', queue, '--id', ids[0] ?? '', '--yes']
+    expect(await runCli(redrive, env)).toMatchObject({ code: 0, stderr: '' })
+    expect(await operator.sql('SELECT sluice.redrive($1, $2)', [queue, ids.slice(1, 2)])).toEqual([{ redrive: '1' }])
+    expect(await runCli(['dead', 'delete', queue, '--yes'], env)).toMatchObject({ code: 0, stderr: '' })
+    expect(await statesOf(database, queue)).toEqual(['ready', 'ready'])
+    expect(await sleeper.notifications()).toContain(queue)
+  })
+
+  test('may not work, enqueue, nor touch what is not dead', async ({ login }) => {
+    const operator = await login('sluice_operator')
+    await expect(startTestSluice(operator).start()).rejects.toEqual(REFUSED)
+    for (const text of [
+      `SELECT sluice.enqueue('q', '1')`,
+      'DELETE FROM sluice.message',
+      'SELECT FROM sluice.message',
+    ]) {
+      await expect(operator.sql(text)).rejects.toEqual(REFUSED)
+    }
+  })
+})
+
+/** Four to acknowledge, two of them with a key; two to retry, one with a key; one to snooze, two to die. */
+async function fill(sluice: Sluice, queue: string): Promise<readonly string[]> {
+  const plain = await put(sluice, queue, ['ack', 'ack'])
+  const keyed = await put(sluice, queue, ['ack', 'ack'], { orderingKey: 'a' })
+  await put(sluice, queue, ['throw', 'snooze', 'bury'])
+  await put(sluice, queue, ['retry'], { orderingKey: 'b' })
+  await put(sluice, queue, ['throw'], { maxAttempts: 1 })
+  return [...plain, ...keyed]
+}
+
+function handleAll(sluice: Sluice, queue: string): void {
+  sluice
+    .pipeline(queue, { retry: SLOW, concurrency: 2, batchSize: 3 })
+    .handle(async ({ id, payload }, { tx }) => {
+      await tx.query(`INSERT INTO public.effect (message_id, worker) VALUES ($1, 'worker')`, [id])
+      if (payload === 'throw') throw new Error('on purpose')
+      if (payload === 'retry') return retry()
+      if (payload === 'snooze') return snooze({ after: '1h' })
+      return payload === 'bury' ? deadLetter('on purpose') : undefined
+    })
+    .subscribe()
+}
+
+async function enqueueByHandler(who: Login, queue: string, target: string): Promise<string> {
+  const sluice = startTestSluice(who)
+  const log = new EventLog(sluice.events)
+  sluice
+    .pipeline(queue, { retry: SLOW })
+    .handle(async (_, { enqueue }) => void (await enqueue(target, 2)))
+    .subscribe()
+  const { acked } = await log.first('batch.committed')
+  return acked === 1 ? 'acked' : (await log.first('message.failed')).error
+}
+
+async function statesOf(database: Pick<Login, 'sql'>, queue: string): Promise<string[]> {
+  const rows = await database.sql<{ state: string }>(
+    `SELECT state FROM sluice.messages WHERE queue = $1
+     UNION ALL SELECT 'dead' FROM sluice.dead_letters WHERE queue = $1 ORDER BY state`,
+    [queue],
+  )
+  return rows.map(({ state }) => state)
+}
+
+async function flagIsUp(database: Pick<Login, 'sql'>, queue: string): Promise<boolean> {
+  const rows = await database.sql(
+    `SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 746501 AND objid::bigint = hashtext($1)::bigint & 4294967295 AND granted`,
+    [queue],
+  )
+  return rows.length > 0
+}
