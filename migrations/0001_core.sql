@@ -69,7 +69,8 @@ CREATE TABLE sluice.dead_letter (
 );
 
 -- One row per worker process. The process holds the advisory lock (746502, id) for as long as its control
--- connection lives, so a free lock means that the process, or its connection, is gone.
+-- connection lives, so a free lock means that the process, or its connection, is gone. pooled: a pooler stands before
+-- that connection, so there is no lock, and only silence tells.
 CREATE TABLE sluice.worker (
   id          integer     GENERATED ALWAYS AS IDENTITY CONSTRAINT worker_pkey PRIMARY KEY,
   name        text        NOT NULL,
@@ -79,7 +80,8 @@ CREATE TABLE sluice.worker (
   queues      text[]      NOT NULL DEFAULT '{}',
   started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
   seen_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-  server_started_at timestamptz NOT NULL DEFAULT pg_postmaster_start_time()
+  server_started_at timestamptz NOT NULL DEFAULT pg_postmaster_start_time(),
+  pooled      boolean     NOT NULL DEFAULT false
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
 
 -- One row per batch in hand, written on the control connection before the first handler runs: what is in flight,
@@ -225,14 +227,26 @@ COMMENT ON FUNCTION sluice.redrive IS
   'Puts dead letters of a queue back, with their ids, attempts from zero, due now. All of them, or those that match every filter given. Returns how many.';
 
 -- ── Views: a public, stable interface ────────────────────────────────────────────────────────────────────────
+-- What the views see of sluice.batch. A hot standby refuses every statement that names an unlogged table, when it plans
+-- it, and there the record is empty anyway. In plpgsql a statement is planned when it is reached.
+CREATE FUNCTION sluice.batches() RETURNS SETOF sluice.batch
+LANGUAGE plpgsql STABLE ROWS 100 SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT pg_is_in_recovery() THEN
+    RETURN QUERY SELECT b.* FROM sluice.batch b;
+  END IF;
+END
+$$;
+
 CREATE VIEW sluice.workers AS
 SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at,
-       EXISTS (
+       -- The locks of the primary cannot be seen from a standby.
+       CASE WHEN w.pooled OR pg_catalog.pg_is_in_recovery() THEN w.seen_at >= clock_timestamp() - interval '3 minutes' ELSE EXISTS (
          SELECT FROM pg_catalog.pg_locks l
          WHERE l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
            AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
-       ) AS alive,
-       (SELECT coalesce(sum(cardinality(b.message_ids)), 0) FROM sluice.batch b WHERE b.worker_id = w.id)::integer AS in_flight
+       ) END AS alive,
+       (SELECT coalesce(sum(cardinality(b.message_ids)), 0) FROM sluice.batches() b WHERE b.worker_id = w.id)::integer AS in_flight
 FROM sluice.worker w;
 COMMENT ON VIEW sluice.workers IS 'Worker processes: who runs, since when, on which queues.';
 COMMENT ON COLUMN sluice.workers.id IS 'The worker''s number, new at every start of a process.';
@@ -243,13 +257,13 @@ COMMENT ON COLUMN sluice.workers.version IS 'The version of Sluice that it runs.
 COMMENT ON COLUMN sluice.workers.queues IS 'The queues that its pipelines consume.';
 COMMENT ON COLUMN sluice.workers.started_at IS 'When it registered.';
 COMMENT ON COLUMN sluice.workers.seen_at IS 'Its last heartbeat.';
-COMMENT ON COLUMN sluice.workers.alive IS 'Whether its control connection is open now.';
+COMMENT ON COLUMN sluice.workers.alive IS 'Whether its control connection is open now; behind a pooler and on a standby, whether it was heard of in the last three minutes.';
 COMMENT ON COLUMN sluice.workers.in_flight IS 'How many messages it has in hand.';
 
 CREATE VIEW sluice.in_flight AS
 SELECT b.queue, m.message_id AS id, m.attempt + 1 AS attempt, b.claimed_at,
        clock_timestamp() - b.claimed_at AS running_for, b.id AS batch, w.id AS worker_id, w.name AS worker, w.alive AS worker_alive
-FROM sluice.batch b
+FROM sluice.batches() b
 JOIN sluice.workers w ON w.id = b.worker_id
 CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS m (message_id, attempt);
 COMMENT ON VIEW sluice.in_flight IS 'Messages in the hands of workers: which, where, since when.';

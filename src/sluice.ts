@@ -87,7 +87,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     }
     this.#config = config
     this.events = this.#telemetry.events
-    this.#pool = createBatchPool(config)
+    this.#pool = createBatchPool(config, this.#telemetry.report)
     this.#worker = new Worker(config, this.#pool, this.#telemetry.report)
     internals.set(this, {
       pool: this.#pool,

@@ -8,6 +8,11 @@ export type SluiceEvent =
   | { readonly kind: 'connection.restored'; readonly role: 'control' | 'listener' }
   /** Notifications do not arrive (a transaction pooler?). Reported once; polling goes on. */
   | { readonly kind: 'listener.unavailable'; readonly error: Error }
+  /**
+   * A pooler that hands server sessions around. `batches`: prepared statements have no names, which takes more time.
+   * `control`: no wake-ups but the poll's, and no counting of crashes. Each is reported once.
+   */
+  | { readonly kind: 'connection.pooled'; readonly role: 'batches' | 'control'; readonly reason: string }
   | { readonly kind: 'pipeline.started'; readonly queue: string }
   | { readonly kind: 'pipeline.stopped'; readonly queue: string }
   /** A claim failed and is tried again after `retryInMs`. */

@@ -2,6 +2,7 @@ import { hostname } from 'node:os'
 import pg from 'pg'
 import type { SluiceConfig } from './config.ts'
 import { Control } from './connection/control.ts'
+import { Names } from './connection/names.ts'
 import { Reaper } from './maintenance/reaper.ts'
 import type { Runtime } from './pipeline/consumer.ts'
 import { Gate } from './pipeline/gate.ts'
@@ -35,22 +36,26 @@ export class Worker {
     const workerId = () => this.#id ?? 0
     this.#config = config
     this.#report = report
-    const control = new Control({ connection: directConnection, connectTimeoutMs, report })
+    // By default it is the same object.
+    const vouched = directConnection !== config.connection
+    const control = new Control({ connection: directConnection, connectTimeoutMs, report, vouched })
     this.#control = control
     control.onUp((execute) => this.#register(execute))
-    const scheduler = new Scheduler({ control, workerId, pollIntervalMs, listening: () => this.#watcher.listening })
+    const listening = () => this.#watcher.listening && !control.shared
+    const scheduler = new Scheduler({ control, workerId, pollIntervalMs, listening })
     this.#scheduler = scheduler
     this.#watcher = new Watcher({
       connection: directConnection,
       connectTimeoutMs,
       workerId,
       report,
+      allowed: () => !control.shared,
       onNotification: (queue) => scheduler.notified(queue),
       onUp: () => scheduler.wake('reconnect'),
       onDown: () => scheduler.listenerDown(),
     })
     this.#reaper = new Reaper({ control, workerId, report })
-    const inHand = new InHand(control, workerId, () => this.#reaper.runIfStale())
+    const inHand = new InHand(control, workerId, async () => !control.shared && this.#reaper.runIfStale())
     control.onUp(async () => scheduler.wake('reconnect'))
     const serverVersion = () => this.#serverVersion
     const gate = new Gate(LOOKS_AT_A_TIME)
@@ -97,15 +102,19 @@ export class Worker {
     this.#serverVersion = await readServerVersion(execute)
     this.#id ??= await newWorkerId(execute)
     const identity = { name: this.#config.name, host: hostname(), pid: process.pid, version: VERSION }
-    await registerWorker(execute, this.#id, identity, this.#scheduler.queues)
+    await registerWorker(execute, this.#id, identity, this.#scheduler.queues, this.#control.shared)
   }
 }
 
 /** How many queues may be looked at side by side before any has shown messages. */
 const LOOKS_AT_A_TIME = 8
 
+const WITHOUT_NAMES =
+  'A pooler hands server sessions around and does not track prepared statements: statements go without names, which ' +
+  'takes more time'
+
 /** The connections of batches, opened when needed and closed after ten idle seconds. */
-export function createBatchPool(config: SluiceConfig): pg.Pool {
+export function createBatchPool(config: SluiceConfig, report: Report): pg.Pool {
   const pool = new pg.Pool({
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
@@ -120,7 +129,11 @@ export function createBatchPool(config: SluiceConfig): pg.Pool {
   })
   // An idle connection that breaks is replaced when one is needed.
   pool.on('error', () => undefined)
-  // A borrowed client without a listener would end the process when its connection breaks.
-  pool.on('connect', (client) => client.on('error', () => undefined))
+  const names = new Names(() => report({ kind: 'connection.pooled', role: 'batches', reason: WITHOUT_NAMES }))
+  pool.on('connect', (client) => {
+    // A borrowed client without a listener would end the process when its connection breaks.
+    client.on('error', () => undefined)
+    names.learn(client).catch(() => undefined)
+  })
   return pool
 }

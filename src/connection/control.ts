@@ -3,12 +3,19 @@ import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
 import { type Report, toError } from '../telemetry.ts'
 import { Backoff, pause } from './backoff.ts'
+import { Names } from './names.ts'
 import { closeClient, executeOn, openClient } from './open-client.ts'
+import { sessionsMove } from './sessions-move.ts'
 
 export interface ControlOptions {
   readonly connection: pg.ClientConfig
   readonly connectTimeoutMs: number
   readonly report: Report
+  /**
+   * The address was given for a session of one's own: a pooler there counts as one in session mode until it shows
+   * otherwise. @default false
+   */
+  readonly vouched?: boolean
   /** How long a statement may take. Every one is short and waits for no lock: later, the connection is half-open. @default 10000 */
   readonly answerMs?: number
 }
@@ -24,6 +31,7 @@ export class Control {
   readonly #upListeners: ((execute: Execute) => Promise<void>)[] = []
   readonly #downListeners: (() => void)[] = []
   #client: pg.Client | undefined
+  #shared = false
   #restoring: Promise<void> | undefined
   /** Why it is down, as last reported. */
   #reported: string | undefined
@@ -40,6 +48,14 @@ export class Control {
   /** Runs when the connection is lost: its session locks are gone with it. */
   onDown(listener: () => void): void {
     this.#downListeners.push(listener)
+  }
+
+  /**
+   * The server session belongs to others too: a pooler hands it around. Then nothing may be set in it, and no lock
+   * taken that outlives its transaction.
+   */
+  get shared(): boolean {
+    return this.#shared
   }
 
   /** @throws SluiceError UNREACHABLE within the connect timeout. */
@@ -71,21 +87,26 @@ export class Control {
     throw new SluiceError('UNREACHABLE', 'The control connection is down and being restored')
   }
 
-  async #connect(): Promise<void> {
-    const { signal } = this.#stopping
-    const client = await openClient(
+  #open(): Promise<pg.Client> {
+    return openClient(
       {
         ...this.#options.connection,
         connectionTimeoutMillis: this.#options.connectTimeoutMs,
         query_timeout: this.#options.answerMs ?? 10_000,
         application_name: 'sluice control',
       },
-      signal,
+      this.#stopping.signal,
     )
+  }
+
+  async #connect(): Promise<void> {
+    const { signal } = this.#stopping
+    const client = await this.#open()
     client.once('end', () => this.#lost(client))
     const giveUp = () => client.connection.stream.destroy()
     signal.addEventListener('abort', giveUp)
     try {
+      await this.#learnSession(client)
       for (const listener of this.#upListeners) await listener(executeOn(client))
       signal.throwIfAborted()
     } catch (error) {
@@ -95,6 +116,15 @@ export class Control {
       signal.removeEventListener('abort', giveUp)
     }
     this.#client = client
+  }
+
+  async #learnSession(client: pg.Client): Promise<void> {
+    const { pooled } = await new Names(() => undefined).learn(client)
+    const before = this.#shared
+    this.#shared = pooled && (!this.#options.vouched || (await sessionsMove(client, () => this.#open())))
+    if (this.#shared && !before) {
+      this.#options.report({ kind: 'connection.pooled', role: 'control', reason: WITHOUT_SESSION })
+    }
   }
 
   #lost(client: pg.Client): void {
@@ -130,3 +160,7 @@ export class Control {
     this.#options.report({ kind: 'connection.lost', role: 'control', error })
   }
 }
+
+const WITHOUT_SESSION =
+  'A pooler stands before the control connection: wake-ups are left to the poll, and crashes are not counted. ' +
+  'Give directConnection an address that leads to the server'

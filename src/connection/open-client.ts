@@ -2,6 +2,7 @@ import pg from 'pg'
 import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
 import { close } from './close.ts'
+import { nameOf, namesOf } from './names.ts'
 
 /**
  * Opens a connection of our own. Statements are pipelined: sent without waiting for the answers of earlier ones.
@@ -49,14 +50,21 @@ export function unreachable(cause: unknown): SluiceError {
   )
 }
 
-/** The seam of a client: prepared statements by name, parsed once per connection. */
-export function executeOn(client: Pick<pg.ClientBase, 'query'>): Execute {
+/**
+ * The seam of a client: prepared statements, parsed once per connection, where the connection may have names.
+ *
+ * @param connection the client itself, where the given one stands before it.
+ */
+export function executeOn(client: Pick<pg.ClientBase, 'query'>, connection: object = client): Execute {
   return async (statement, params) => {
-    const result = await client.query<Record<string, unknown>>({
-      name: statement.name,
-      text: statement.text,
-      values: [...params],
-    })
-    return result.rows
+    const query = { text: statement.text, values: [...params] }
+    const names = namesOf(connection)
+    if (!names?.allows(connection)) return (await client.query<Record<string, unknown>>(query)).rows
+    try {
+      return (await client.query<Record<string, unknown>>({ name: nameOf(statement), ...query })).rows
+    } catch (error) {
+      names.learnFrom(error)
+      throw error
+    }
   }
 }

@@ -46,12 +46,6 @@ export class BatchConnection {
     this.#ending.abort(new SluiceError('STOPPED', 'The pipeline was told to stop. The message is free for others'))
   }
 
-  /** The server process, for cancelling what it does. */
-  get backendPid(): number | undefined {
-    const pid: unknown = Reflect.get(this.client, 'processID')
-    return typeof pid === 'number' ? pid : undefined
-  }
-
   /** Whether the transaction can still commit: `E` after an error that nobody rolled back. */
   get aborted(): boolean {
     return this.client.getTransactionStatus() === 'E'

@@ -1,5 +1,5 @@
 import type { Control } from '../connection/control.ts'
-import { type Claim, type ClaimedRow, claim } from '../table/claim.ts'
+import { type Claim, type ClaimedRow, claim, type ServerTransaction } from '../table/claim.ts'
 import { claimSlots, claimWholeQueue, type OrderedClaim, WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
 import { ensureSlots, type Lanes, lookOver } from '../table/lanes.ts'
 import type { BatchConnection } from './batch-connection.ts'
@@ -20,6 +20,7 @@ export interface Look {
   readonly nowUs: number
   /** This process's clock before that, so that a time reckoned from the two is never too early. */
   readonly sentAtMs: number
+  readonly transaction: ServerTransaction
   /** There is crash evidence against messages of the queue. */
   readonly evidence: boolean
   readonly rows: readonly ClaimedRow[]
@@ -194,7 +195,8 @@ export class Claimer {
       this.#missing.delete(lane)
     }
     this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }
-    return { nowUs: taken.nowUs, sentAtMs, evidence: taken.evidence, rows: taken.rows, full, nextDueMs: null }
+    const { nowUs, transaction, evidence, rows } = taken
+    return { nowUs, transaction, sentAtMs, evidence, rows, full, nextDueMs: null }
   }
 
   /** The database's clock by the last claim. Too early is harmless: a floor that is too low costs a longer walk. */

@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { Control } from '../connection/control.ts'
 import type { QueueDefinition } from '../queues.ts'
 import type { ClaimedRow } from '../table/claim.ts'
-import { cancelBackend } from '../table/worker.ts'
+import { cancelStatement } from '../table/worker.ts'
 import type { Report } from '../telemetry.ts'
 import type { Scheduler } from '../wake-up/scheduler.ts'
 import { BatchRun, type Work } from './batch-run.ts'
@@ -96,7 +96,7 @@ class TransactionalBatch implements ConsumedBatch {
       crashLimit: this.#runtime.crashLimit,
       signal: this.#batch.signal,
       recordAlone: async (message) => void (await this.#begin([message.row])),
-      cancel: () => this.#cancel(),
+      cancel: () => cancelStatement(this.#runtime.control.execute, this.#batch.look.transaction),
     })
     await this.#run.run(rows.map((row) => new DeliveredMessage(plan.queue, row, crashes.get(row.id)?.crashes ?? 0)))
   }
@@ -150,10 +150,5 @@ class TransactionalBatch implements ConsumedBatch {
   #end(): void {
     if (this.#record !== undefined) this.#runtime.inHand.end(this.#record.id)
     this.#record = undefined
-  }
-
-  async #cancel(): Promise<void> {
-    const pid = this.#batch.connection.backendPid
-    if (pid !== undefined) await cancelBackend(this.#runtime.control.execute, pid)
   }
 }

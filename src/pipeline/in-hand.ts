@@ -19,7 +19,7 @@ const NONE: Crashes = new Map()
 export class InHand {
   /** Who may have something in hand at the same time. */
   readonly isolation = new Isolation()
-  readonly #control: Pick<Control, 'execute' | 'requireUp'>
+  readonly #control: ControlOfRecords
   readonly #workerId: () => number
   readonly #lookForDead: () => Promise<boolean>
   readonly #active = new Map<number, BatchRecord>()
@@ -34,7 +34,7 @@ export class InHand {
 
   /** `lookForDead` runs before a batch is recorded, and resolves with whether there may be evidence that its claim has not seen. */
   constructor(
-    control: Pick<Control, 'execute' | 'requireUp' | 'onUp'>,
+    control: ControlOfRecords & Pick<Control, 'onUp'>,
     workerId: () => number,
     lookForDead: () => Promise<boolean>,
   ) {
@@ -59,13 +59,15 @@ export class InHand {
     messages: readonly { readonly id: string; readonly attempt: number }[],
     suspect: boolean,
   ): Promise<BegunBatch> {
-    const careful = (await this.#lookForDead()) || suspect || this.#doubtful
+    // A pooler that is out of sessions would keep the batch, which has one, waiting for its own end.
+    const { shared = false } = this.#control
+    const careful = (await this.#lookForDead()) || suspect || (this.#doubtful && !shared)
     const messageIds = messages.map((message) => message.id)
     const record = { id: this.#nextId++, queue, messageIds, attempts: messages.map((message) => message.attempt) }
     this.#active.set(record.id, record)
     try {
       const { sent, written } = this.#record(record)
-      await (careful ? written : sent)
+      if (careful || !shared) await (careful ? written : sent)
       return { id: record.id, crashes: careful ? await this.#evidence(record) : NONE }
     } catch (error) {
       this.#active.delete(record.id)
@@ -154,6 +156,8 @@ export class InHand {
     } while (this.#begun !== undefined)
   }
 }
+
+type ControlOfRecords = Pick<Control, 'execute' | 'requireUp'> & Partial<Pick<Control, 'shared'>>
 
 export interface BegunBatch {
   readonly id: number

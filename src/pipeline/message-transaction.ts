@@ -78,7 +78,7 @@ export class MessageTransaction implements HandlerTransaction {
   }
 
   get [EXECUTE](): Execute {
-    return executeOn(this.client)
+    return executeOn(this.client, this.#connection.client)
   }
 
   /** Whether a statement of the handler's is running on the server. */

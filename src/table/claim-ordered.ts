@@ -1,4 +1,4 @@
-import { CLAIM_RESULT, CLAIMED_COLUMNS, type Claim, HAS_EVIDENCE, toClaim } from './claim.ts'
+import { CLAIM_RESULT, CLAIMED_COLUMNS, type Claim, LOOK, toClaim } from './claim.ts'
 import { type Execute, numberOf, type Statement, statement, textOf } from './statement.ts'
 
 /** The slot that stands for all messages without a key, in a pipeline that orders the whole queue. */
@@ -82,7 +82,7 @@ function orderedClaim(name: string, inSlot: (slot: string, id: string) => string
     name,
     `
 WITH clock AS MATERIALIZED (
-  SELECT c.now, (extract(epoch FROM c.now) * 1000000)::bigint AS now_us, ${HAS_EVIDENCE} AS evidence
+  SELECT c.now, (extract(epoch FROM c.now) * 1000000.0)::bigint AS now_us, ${LOOK}
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 )${CLAIM_RESULT}, c.locked_slot, c.first_live::text AS first_live,
        pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,

@@ -18,9 +18,17 @@ export interface ClaimedRow {
   readonly enqueuedUs: number
 }
 
+/** A transaction as the server knows it. Behind a pooler the driver does not know whom it talks to. */
+export interface ServerTransaction {
+  readonly pid: number
+  readonly startedUs: number
+}
+
 /** What a claim took, and what the database's clock said when it looked. */
 export interface Claim {
   readonly nowUs: number
+  /** The one in which the rows are locked. */
+  readonly transaction: ServerTransaction
   /** There is crash evidence against messages of the queue, perhaps against these. */
   readonly evidence: boolean
   readonly rows: readonly ClaimedRow[]
@@ -74,16 +82,22 @@ export const CLAIMED_COLUMNS = `
  */
 export const CLAIM_RESULT = `
 SELECT c.id::text AS id, c.priority, c.slot, c.ordering_key, c.type, c.schema_version, c.payload, c.headers, c.attempt, c.max_attempts,
-       date_part('epoch', c.due_at) AS due_s, date_part('epoch', c.enqueued_at) AS enqueued_s, date_part('epoch', clock.now) AS now_s, clock.evidence`
+       date_part('epoch', c.due_at) AS due_s, date_part('epoch', c.enqueued_at) AS enqueued_s, clock.look`
 
-/** One probe of an index that is nearly always empty; who sees a message with evidence takes more care. */
-export const HAS_EVIDENCE = 'EXISTS (SELECT FROM sluice.crash c WHERE c.queue = $1::text)'
+/**
+ * What does not depend on the row, in one text made once per claim: every column more is read for every message. The
+ * probe for evidence is of an index that is nearly always empty; who sees a message with evidence takes more care.
+ */
+export const LOOK = `pg_catalog.concat_ws(' ',
+    (date_part('epoch', c.now) * 1000000::double precision)::bigint, EXISTS (SELECT FROM sluice.crash c WHERE c.queue = $1::text),
+    pg_backend_pid(), (date_part('epoch', transaction_timestamp()) * 1000000::double precision)::bigint) AS look`
 
 const CLAIM = statement(
   'claim',
   `
 WITH clock AS MATERIALIZED (
-  SELECT clock_timestamp() AS now, ${HAS_EVIDENCE} AS evidence
+  SELECT c.now, ${LOOK}
+  FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 )${CLAIM_RESULT}
 FROM clock LEFT JOIN LATERAL (
   SELECT m.*
@@ -92,7 +106,7 @@ FROM clock LEFT JOIN LATERAL (
     SELECT ${CLAIMED_COLUMNS}
     FROM sluice.message m
     WHERE m.queue = $1::text AND m.slot IS NULL AND m.priority = floor.priority
-      AND (m.due_at, m.id) > (timestamptz 'epoch' + floor.due_us * interval '1 microsecond', floor.id)
+      AND (m.due_at, m.id) > (timestamptz 'epoch' + floor.due_us::double precision * interval '1 microsecond', floor.id)
       AND m.due_at <= clock.now
     ORDER BY m.due_at, m.id
     LIMIT (SELECT $5::integer)
@@ -106,9 +120,11 @@ FROM clock LEFT JOIN LATERAL (
 export function toClaim(rows: readonly Row[]): Claim {
   const first = rows[0]
   if (first === undefined) throw new TypeError('claim: expected at least the row with the clock')
+  const [now, evidence, pid, started] = textOf(first, 'look').split(' ')
   return {
-    nowUs: microseconds(first, 'now_s'),
-    evidence: first.evidence === true,
+    nowUs: Number(now),
+    evidence: evidence === 't',
+    transaction: { pid: Number(pid), startedUs: Number(started) },
     rows: first.id === null ? [] : rows.map(toClaimedRow),
   }
 }

@@ -1,3 +1,4 @@
+import type { ServerTransaction } from './claim.ts'
 import { type Execute, numberOf, statement, textOf } from './statement.ts'
 
 /** Who registers. */
@@ -16,20 +17,26 @@ export async function newWorkerId(execute: Execute): Promise<number> {
 }
 
 /**
- * Registers a worker process, or registers it again after a lost connection: takes its liveness lock, ending a session
- * of its own that the server has not yet seen die, takes back the evidence that was written against it meanwhile, and
+ * Registers a worker process, or registers it again after a lost connection: sets up its session and takes its liveness
+ * lock, ending a session of its own that the server has not yet seen die, unless the session is shared; takes back the evidence that was written against it meanwhile, and
  * clears its record of batches: the caller writes down those that it has in hand.
+ *
+ * @param pooled the session is shared: the worker can hold no lock, and is alive while it is heard of.
  */
 export async function registerWorker(
   execute: Execute,
   id: number,
   identity: WorkerIdentity,
   queues: readonly string[],
+  pooled = false,
 ): Promise<void> {
-  await execute(CONFIGURE, [])
-  await execute(END_OWN_GHOST, [id])
-  await execute(LOCK_WORKER, [id])
-  await execute(REGISTER, [id, identity.name, identity.host, identity.pid, identity.version, queues])
+  const { name, host, pid, version } = identity
+  if (!pooled) {
+    await execute(CONFIGURE, [])
+    await execute(END_OWN_GHOST, [id])
+    await execute(LOCK_WORKER, [id])
+  }
+  await execute(REGISTER, [id, name, host, pid, version, queues, pooled])
   await execute(ACQUIT, [id])
 }
 
@@ -110,7 +117,7 @@ export interface DeadWorker {
 /**
  * Finds workers whose liveness lock is free, writes down the evidence for the messages that they had in hand and that
  * are still as they were claimed, and takes the workers off the books. Nobody is to blame if the server itself has
- * restarted since.
+ * restarted since, or if the worker held no lock and is only silent. Like `sluice.workers.alive`.
  */
 export async function reapWorkers(execute: Execute, ownId: number): Promise<readonly DeadWorker[]> {
   const rows = await execute(REAP, [ownId])
@@ -122,12 +129,20 @@ export async function forgetGone(execute: Execute): Promise<void> {
   await execute(FORGET_GONE, [])
 }
 
-/** Interrupts what a server process of ours is doing. Resolves when the signal is sent. */
-export async function cancelBackend(execute: Execute, pid: number): Promise<void> {
-  await execute(CANCEL, [pid])
+/**
+ * Interrupts what the server does in a transaction of ours that is still open. Resolves when the signal is sent. Behind
+ * a pooler the same server process serves others as soon as that transaction has ended, and then nobody is interrupted.
+ */
+export async function cancelStatement(execute: Execute, { pid, startedUs }: ServerTransaction): Promise<void> {
+  await execute(CANCEL, [pid, startedUs])
 }
 
-const CANCEL = statement('cancel', 'SELECT pg_cancel_backend($1::integer)')
+const CANCEL = statement(
+  'cancel',
+  `
+SELECT pg_cancel_backend(a.pid) FROM pg_stat_activity a
+WHERE a.pid = $1::integer AND (date_part('epoch', a.xact_start) * 1000000::double precision)::bigint = $2::bigint`,
+)
 
 // Nothing that the control connection writes needs to survive a crash of the server. The server finds out within half a
 // minute, not two hours, that the machine of a worker is gone: until then it keeps the locks. Plans are kept, because
@@ -142,7 +157,7 @@ SELECT set_config('synchronous_commit', 'off', false), set_config('plan_cache_mo
 
 const NEW_WORKER_ID = statement(
   'worker_id',
-  `SELECT nextval(pg_get_serial_sequence('sluice.worker', 'id'))::integer AS id`,
+  `SELECT nextval(pg_get_serial_sequence('sluice.worker', 'id')::regclass)::integer AS id`,
 )
 
 const END_OWN_GHOST = statement(
@@ -150,7 +165,7 @@ const END_OWN_GHOST = statement(
   `
 SELECT pg_terminate_backend(l.pid)
 FROM pg_locks l
-WHERE l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = $1::integer::oid AND l.objsubid = 2 AND l.granted
+WHERE l.locktype = 'advisory' AND l.classid = 746502::oid AND l.objid = $1::integer::oid AND l.objsubid = 2 AND l.granted
   AND l.pid <> pg_backend_pid()
   AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())`,
 )
@@ -160,10 +175,11 @@ const LOCK_WORKER = statement('worker_lock', 'SELECT pg_advisory_lock(746502, $1
 const REGISTER = statement(
   'worker_register',
   `
-INSERT INTO sluice.worker (id, name, host, pid, version, queues)
+INSERT INTO sluice.worker (id, name, host, pid, version, queues, pooled)
 OVERRIDING SYSTEM VALUE
-VALUES ($1::integer, $2::text, $3::text, $4::integer, $5::text, $6::text[])
-ON CONFLICT (id) DO UPDATE SET seen_at = clock_timestamp(), server_started_at = pg_postmaster_start_time()`,
+VALUES ($1::integer, $2::text, $3::text, $4::integer, $5::text, $6::text[], $7::boolean)
+ON CONFLICT (id) DO UPDATE
+SET seen_at = clock_timestamp(), server_started_at = pg_postmaster_start_time(), pooled = EXCLUDED.pooled`,
 )
 
 const ACQUIT = statement(
@@ -206,7 +222,7 @@ const RECORD_HUNG = statement(
   `
 INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
 SELECT $3::text, hung.id, w.id, $2::bigint, 'hung', w.name, $5::boolean
-FROM sluice.worker w CROSS JOIN unnest($4::bigint[]) AS hung (id)
+FROM sluice.worker w CROSS JOIN pg_catalog.unnest($4::bigint[]) AS hung (id)
 WHERE w.id = $1::integer
 ON CONFLICT DO NOTHING`,
 )
@@ -221,8 +237,10 @@ const REAP = statement(
   `
 WITH dead AS (
   DELETE FROM sluice.worker w
-  WHERE w.id <> $1::integer AND pg_try_advisory_xact_lock_shared(746502, w.id)
-  RETURNING w.id, w.name, w.server_started_at
+  WHERE w.id <> $1::integer
+    AND CASE WHEN w.pooled THEN w.seen_at < clock_timestamp() - interval '3 minutes'
+             ELSE pg_try_advisory_xact_lock_shared(746502, w.id) END
+  RETURNING w.id, w.name, w.server_started_at, w.pooled
 ), batch AS (
   DELETE FROM sluice.batch b USING dead WHERE b.worker_id = dead.id
   RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts
@@ -232,7 +250,7 @@ WITH dead AS (
   FROM dead
   JOIN batch ON batch.worker_id = dead.id
   CROSS JOIN LATERAL unnest(batch.message_ids, batch.attempts) AS m (id, attempt)
-  WHERE dead.server_started_at = pg_postmaster_start_time()
+  WHERE dead.server_started_at = pg_postmaster_start_time() AND NOT dead.pooled
 ), evidence AS (
   INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
   SELECT h.queue, h.id, h.worker_id, h.batch_id, 'vanished', h.name, h.alone

@@ -32,6 +32,7 @@ export class Scheduler {
   readonly #queues = new Map<string, WaitingQueue>()
   #timer: NodeJS.Timeout | undefined
   #polls = 0
+  #heardAt = performance.now()
   #changed = false
   #polling: Promise<void> = Promise.resolve()
   #stopped = false
@@ -154,10 +155,12 @@ export class Scheduler {
 
   async #pollQueues(): Promise<void> {
     const { control, workerId } = this.#options
-    const heartbeat = this.#changed || this.#polls % HEARTBEAT_POLLS === 0
+    const isDue = this.#polls % HEARTBEAT_POLLS === 0 || performance.now() - this.#heardAt > LONGEST_SILENCE_MS
+    const heartbeat = this.#changed || isDue
     this.#changed = false
     try {
       const polled = await pollQueues(control.execute, workerId(), [...this.#queues.keys()], heartbeat)
+      if (heartbeat) this.#heardAt = performance.now()
       if (!this.#stopped) for (const queue of polled) this.#queues.get(queue.queue)?.polled(queue)
     } catch (error) {
       this.#changed ||= heartbeat
@@ -176,6 +179,8 @@ export class Scheduler {
 
 /** The worker's sign of life goes with every tenth poll, and with the next when its queues have changed. */
 const HEARTBEAT_POLLS = 10
+/** With the longest wait between two polls it is well below the three minutes after which a worker without a lock is dead. */
+const LONGEST_SILENCE_MS = 30_000
 const FLAG_POLLS = 10
 
 class WaitingQueue {

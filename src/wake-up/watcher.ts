@@ -18,6 +18,8 @@ export interface WatcherOptions {
   /** How long that notification may take. @default 5000 */
   readonly answerMs?: number
   readonly workerId: () => number
+  /** False while LISTEN would end up in a session that others share: then no connection is opened. @default true */
+  readonly allowed?: () => boolean
   readonly onNotification: (queue: string) => void
   /** The watcher listens (again): whatever was notified in between is lost, so look. */
   readonly onUp: () => void
@@ -73,7 +75,9 @@ export class Watcher {
         proved = true
         backoff.reset()
       }
-      await this.#listen(established).catch((error: unknown) => this.#failed(toError(error), proved))
+      if (this.#options.allowed?.() !== false) {
+        await this.#listen(established).catch((error: unknown) => this.#failed(toError(error), proved))
+      }
       await pause(backoff.next(), this.#stopping.signal)
     }
   }

@@ -196,7 +196,7 @@ async function startWorker(
 async function startSecondWorker(database: TestDatabase, queue: string, name: string, pollIntervalMs: number) {
   const proxy = await startProxy(database.url)
   const worker = await startWorker(database, queue, name, { directConnection: proxy.url, pollIntervalMs })
-  const hasTried = () => proxy.statements.some(({ text }) => text === 'sluice_flag_raise')
+  const hasTried = () => proxy.statements.some(({ text }) => text.startsWith('sluice_flag_raise'))
   await waitFor(hasTried, { what: 'the second worker to try for the flag' })
   return worker
 }

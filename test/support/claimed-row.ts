@@ -25,5 +25,12 @@ export function orderedClaim(
   snapshot: OrderedClaim['snapshot'],
 ): OrderedClaim {
   const lines = Object.entries(firstLive).map(([slot, id]) => [Number(slot), id] as const)
-  return { nowUs: 0, evidence: false, rows: [], firstLive: new Map(lines), snapshot }
+  return {
+    nowUs: 0,
+    transaction: { pid: 1, startedUs: 0 },
+    evidence: false,
+    rows: [],
+    firstLive: new Map(lines),
+    snapshot,
+  }
 }

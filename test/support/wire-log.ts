@@ -116,9 +116,9 @@ class Wire {
   }
 }
 
-/** The name of a prepared statement of ours without its prefix, or the first word of each command of a text. */
+/** The name of a prepared statement of ours, without its prefix and its hash, or the first word of each command of a text. */
 function label(text: string): string {
-  if (text.startsWith('sluice_')) return text.slice('sluice_'.length)
+  if (text.startsWith('sluice_')) return text.slice('sluice_'.length).replace(/_[0-9a-f]{8}$/, '')
   return text
     .split(';')
     .map((command) => /^\s*(?:ROLLBACK TO|\w+)/i.exec(command)?.[0].trim() ?? '?')
