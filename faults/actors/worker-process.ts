@@ -25,12 +25,12 @@ export interface WorkerSetup {
   readonly wholeBatches?: boolean | undefined
 }
 
-/** A moment in which a worker can be told to die. */
+/** A moment in which a worker can be told to send itself a signal. */
 export type Moment = 'claimed' | 'handling' | 'effects'
 
 export type WorkerOrder =
   | { readonly kind: 'start'; readonly setup: WorkerSetup }
-  | { readonly kind: 'die'; readonly at: Moment }
+  | { readonly kind: 'signal'; readonly signal: 'SIGKILL' | 'SIGSTOP'; readonly at: Moment }
   | { readonly kind: 'stop' }
 
 export type WorkerNews =
@@ -38,7 +38,7 @@ export type WorkerNews =
   | { readonly kind: 'stopped' }
   | { readonly kind: 'event'; readonly event: SluiceEvent['kind'] }
 
-let fatal: Moment | undefined
+let fatal: { readonly at: Moment; readonly signal: NodeJS.Signals } | undefined
 process.on('disconnect', () => process.exit(1))
 const [order] = (await once(process, 'message')) as [WorkerOrder]
 if (order.kind !== 'start') process.exit(1)
@@ -52,7 +52,7 @@ const sluice = createSluice({
 })
 
 process.on('message', (next: WorkerOrder) => {
-  if (next.kind === 'die') fatal = next.at
+  if (next.kind === 'signal') fatal = next
   if (next.kind === 'stop') void stop()
 })
 sluice.events.subscribe((event) => {
@@ -71,7 +71,7 @@ const TOLD: readonly SluiceEvent['kind'][] = [
 ]
 
 /** What a blocked event loop is blocked for: longer than any transaction of this fleet may last. */
-const BLOCK_MS = 9_000
+const BLOCK_MS = 3_500
 
 const handle: Handler<LoadPayload> = async ({ id, payload }, { tx, attempt, signal }) => {
   await ledger.write(
@@ -110,7 +110,10 @@ if (setup.wholeBatches) pipeline.handleBatch(handleAll).subscribe()
 else pipeline.handle(handle as Handler).subscribe()
 
 function reach(moment: Moment): void {
-  if (fatal === moment) process.kill(process.pid, 'SIGKILL')
+  if (fatal?.at !== moment) return
+  const { signal } = fatal
+  fatal = undefined
+  process.kill(process.pid, signal)
 }
 
 async function stop(): Promise<void> {

@@ -126,7 +126,7 @@ SELECT format('message %s: %s failures, effect by attempt %s, begun: %s', q.mess
 FROM ledger.effect e
 JOIN ledger.enqueued q ON q.message_id = e.message_id
 CROSS JOIN LATERAL (
-  SELECT array_agg(DISTINCT s.attempt ORDER BY s.attempt) AS attempts FROM ledger.started s WHERE s.message_id = e.message_id
+  SELECT coalesce(array_agg(DISTINCT s.attempt ORDER BY s.attempt), '{}') AS attempts FROM ledger.started s WHERE s.message_id = e.message_id
 ) s
 WHERE CASE WHEN $1::boolean THEN e.attempt <= q.failures OR NOT e.attempt = ANY (s.attempts)
       ELSE e.attempt <> q.failures + 1 OR s.attempts <> ARRAY(SELECT generate_series(1, e.attempt)) END`,

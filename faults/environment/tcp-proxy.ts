@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
+import { DelayLine } from './delay-line.ts'
 import { applicationName, statementOf, type WireMessage, WireReader } from './wire.ts'
 
 /** A statement that went through the proxy. */
@@ -26,6 +27,8 @@ export class TcpProxy {
   refusing = false
   /** For how long to keep what the server says to an application. */
   delayMs: (application: string) => number = () => 0
+  /** For how long to keep what an application says to the server. */
+  requestDelayMs: (application: string) => number = () => 0
   /** Which messages get through. */
   passes: (message: WireMessage, origin: Origin) => Passage = () => true
   /** All statements so far. */
@@ -168,10 +171,10 @@ class Link {
 
   #pipe(from: Socket, to: Socket, side: Origin['from']): void {
     const reader = new WireReader(side)
+    const line = new DelayLine()
     const later = (act: () => void) => {
-      const delayMs = side === 'server' ? this.#proxy.delayMs(this.application) : 0
-      if (delayMs > 0) setTimeout(act, delayMs)
-      else act()
+      const { delayMs, requestDelayMs } = this.#proxy
+      line.run(act, (side === 'server' ? delayMs : requestDelayMs)(this.application))
     }
     from.on('data', (chunk) => {
       if (this.swallows) return

@@ -30,6 +30,7 @@ export class Fleet {
   readonly #all: WorkerActor[] = []
   #producer: Actor<ProducerOrder, ProducerNews> | undefined
   #producers = 0
+  #stopping = false
   /** The producer's network. */
   producerNetwork: TcpProxy | undefined
 
@@ -76,8 +77,16 @@ export class Fleet {
       ...changed,
     }
     actor.order({ kind: 'start', setup })
+    if (workers.kept) void actor.ended.then(() => this.#keep(worker, change))
     await actor.told('consuming', 'consume')
     return worker
+  }
+
+  /** One that ends before the fleet does has a successor. Its death may be the fault: then that is not news. */
+  async #keep(ended: WorkerActor, change: Parameters<Fleet['startWorker']>[0]): Promise<void> {
+    if (this.#stopping) return
+    await ended.network?.stop()
+    await this.startWorker(change).catch(() => undefined)
   }
 
   async startProducer(change: Partial<Load> = {}): Promise<void> {
@@ -109,11 +118,13 @@ export class Fleet {
 
   /** Stops all workers in good order. */
   async stopWorkers(): Promise<void> {
+    this.#stopping = true
     await Promise.all(this.workers.map(({ actor }) => stop(actor)))
   }
 
   /** Ends whatever still runs. */
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#stopping = true
     await Promise.all([this.#producer, ...this.#all.map(({ actor }) => actor)].map((actor) => actor?.kill()))
     await Promise.all(
       [this.producerNetwork, ...this.#all.map(({ network }) => network)].map((network) => network?.stop()),

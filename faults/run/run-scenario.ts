@@ -91,13 +91,14 @@ async function setUp(environment: Environment, sql: string | undefined): Promise
 
 /** Returns why the load came to a standstill, if it did: for the auditor, that is the same as messages that are stuck. */
 async function inject({ scenario, scale }: RunSpec, stage: Stage): Promise<string | undefined> {
+  const { flow = 20 } = scenario
   await scenario.prepare?.(stage)
   try {
     await stage.fleet.start()
-    await stage.flows()
+    await stage.flows(flow)
     for (let at = 0; at < scenario.injections[scale]; at++) {
       await scenario.inject(stage, at)
-      await stage.flows(20, scenario.recoveryMs + FLOW_MS)
+      await stage.flows(flow, scenario.recoveryMs + FLOW_MS)
     }
     return undefined
   } catch (error) {
@@ -112,7 +113,9 @@ async function judge(spec: RunSpec, environment: Environment, stage: Stage, inte
     const [row] = await stage.sql('SELECT NOT EXISTS (SELECT FROM sluice.message WHERE queue = $1) AS empty', [QUEUE])
     return row?.empty === true
   }
-  await until(isEmpty, 'the queue to be empty', scenario.recoveryMs + FLOW_MS).catch(() => undefined)
+  // What has stood still will not go on.
+  const patienceMs = interrupted === undefined ? scenario.recoveryMs + FLOW_MS : STILL_MS
+  await until(isEmpty, 'the queue to be empty', patienceMs).catch(() => undefined)
   const client = await connect(environment.ledgerUrl)
   try {
     const { deathsCount = false, recoveryMs } = scenario
@@ -150,4 +153,5 @@ async function findLeaks(stage: Stage): Promise<readonly Finding[]> {
 
 /** The load's own pace: its pauses, long transactions and retries. */
 const FLOW_MS = 5_000
+const STILL_MS = 2_000
 const LEAK_MS = 5_000

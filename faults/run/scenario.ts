@@ -18,6 +18,8 @@ export interface Scenario<E extends Environment = Environment> {
   /** Where it runs, or why it cannot run here. @default a database on the run's server */
   readonly environment?: () => Promise<E | { readonly missing: string }>
   readonly load?: Partial<Load>
+  /** How many messages must take effect before the first fault and after each. @default 20 */
+  readonly flow?: number
   readonly workers?: WorkerOptions
   /** A library, a schema or a set-up that is broken on purpose: the auditor must find it. */
   readonly twin: Twin
@@ -30,6 +32,8 @@ export interface Scenario<E extends Environment = Environment> {
 /** What the fleet of a scenario is like. */
 export interface WorkerOptions extends Partial<Pick<WorkerSetup, 'pipeline' | 'pollIntervalMs' | 'wholeBatches'>> {
   readonly count?: number
+  /** Whether a worker that ends is replaced at once, as an orchestrator does. */
+  readonly kept?: boolean
   /** Whether each worker, and the producer, has a network of its own that can fail. */
   readonly network?: boolean
 }

@@ -1,4 +1,5 @@
 import { LedgerWriter } from '../actors/ledger-writer.ts'
+import type { Fate } from '../ledger.ts'
 import type { Random } from '../random.ts'
 import type { Environment } from './environment.ts'
 import type { Fleet, WorkerActor } from './fleet.ts'
@@ -18,6 +19,7 @@ export class Stage<E extends Environment = Environment> {
   readonly queue: string
   readonly random: Random
   readonly #ledger: LedgerWriter
+  #enqueued = 0
 
   constructor({ environment, fleet, queue, random }: StageOptions<E>) {
     this.environment = environment
@@ -55,6 +57,18 @@ export class Stage<E extends Environment = Environment> {
     )
   }
 
+  /** Enqueues one message in a transaction of its own, beside the load. Returns its id. */
+  async enqueue(fate: Fate): Promise<string> {
+    this.#enqueued += 1
+    const [row] = await this.sql(
+      `WITH message AS (SELECT sluice.enqueue($1, jsonb_build_object('fate', $2::text, 'failures', 0)) AS id)
+       INSERT INTO ledger.enqueued (message_id, intent, place, fate, failures)
+       SELECT id, $3, 0, $2, 0 FROM message RETURNING message_id::text AS id`,
+      [this.queue, fate, `stage.${this.#enqueued}`],
+    )
+    return String(row?.id)
+  }
+
   /** Lets a worker die, wherever it was told to, and puts a new one in its place. */
   async replace({ actor }: WorkerActor): Promise<void> {
     await actor.ended
@@ -65,6 +79,15 @@ export class Stage<E extends Environment = Environment> {
   async flows(effects = 20, timeoutMs = 30_000): Promise<void> {
     const before = await this.#effects()
     await until(async () => (await this.#effects()) >= before + effects, `${effects} more effects`, timeoutMs)
+  }
+
+  /** Resolves when this message has taken effect. @throws Error if it has not within `timeoutMs`. */
+  async handled(id: string, timeoutMs: number): Promise<void> {
+    const taken = async () => {
+      const [row] = await this.sql('SELECT EXISTS (SELECT FROM ledger.effect WHERE message_id = $1) AS taken', [id])
+      return row?.taken === true
+    }
+    await until(taken, `message ${id} to take effect`, timeoutMs)
   }
 
   async end(): Promise<void> {

@@ -1,6 +1,24 @@
 import type { Scenario } from '../run/scenario.ts'
+import { freezeWorker } from './freeze-worker.ts'
+import { blockedLoop, crashLoop } from './harmful-message.ts'
 import { killClaimed, killEffects, killHandling } from './kill-worker.ts'
 import { noFault } from './no-fault.ts'
+import { crashBackend, restartImmediate } from './restart-server.ts'
+import { terminateBackends } from './terminate-backends.ts'
+import { commitBeforeSleep, killSleeper } from './wake-ups.ts'
 
 /** All scenarios, in the order of the matrix. */
-export const SCENARIOS: readonly Scenario[] = [noFault, killClaimed, killHandling, killEffects]
+export const SCENARIOS: readonly Scenario[] = [
+  noFault,
+  killClaimed,
+  killHandling,
+  killEffects,
+  freezeWorker,
+  crashLoop,
+  blockedLoop,
+  commitBeforeSleep,
+  killSleeper,
+  terminateBackends,
+  restartImmediate,
+  crashBackend,
+]

@@ -14,7 +14,7 @@ function killAt(at: Moment, title: string, twin: Twin) {
     async inject(stage) {
       const victim = stage.victim()
       await stage.fault(`killed ${title}`, async () => {
-        victim.actor.order({ kind: 'die', at })
+        victim.actor.order({ kind: 'signal', signal: 'SIGKILL', at })
         await victim.actor.ended
       })
       await stage.replace(victim)

@@ -96,6 +96,18 @@ export const FLOOR_WITHOUT_SWEEP = {
   caught: ['stuck'],
 } as const satisfies Twin
 
+export const FLOOR_NOT_LOWERED = {
+  name: 'floor-not-lowered',
+  title: 'a floor that is not lowered when a batch is rolled back, and no sweep below it',
+  edits: [
+    ...FLOOR_WITHOUT_SWEEP.edits,
+    { file: 'pipeline/floors.ts', from: 'if (isBelow(before, floor)) this', to: 'if (rows.length < 0) this' },
+  ],
+  // A transaction that commits late would need the sweep as well.
+  load: { long: 0 },
+  caught: ['stuck'],
+} as const satisfies Twin
+
 export const PRODUCER_ASKS_NOBODY = {
   name: 'producer-asks-nobody',
   title: 'a producer that takes a lost answer to COMMIT for a rollback',

@@ -1,0 +1,58 @@
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import { scenario } from '../run/scenario.ts'
+import type { Stage } from '../run/stage.ts'
+import { until } from '../run/until.ts'
+
+/** The server gives a batch twice the handler's second and one more; then the rest of the fleet has its messages. */
+const RECOVERY_MS = 6_000
+const FREEZE_MS = 9_000
+
+/**
+ * A worker that stands still in mid-transaction (a debugger, a laptop's lid, a machine without memory) keeps its rows
+ * until the server ends its transaction. It goes on later, and must not get to commit.
+ */
+export const freezeWorker = scenario({
+  name: 'freeze-worker',
+  title: 'SIGSTOP a worker that has messages in hand, past its time limit, and let it go on',
+  recoveryMs: RECOVERY_MS,
+  injections: { quick: 1, full: 6 },
+  deathsCount: true,
+  twin: {
+    name: 'no-limit-on-the-server',
+    title: 'a batch whose transaction the server does not end',
+    edits: [
+      {
+        file: 'pipeline/batch-connection.ts',
+        // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the source's own.
+        from: '; SET LOCAL idle_in_transaction_session_timeout = ${ms}${whole}',
+        to: '',
+      },
+    ],
+    caught: ['late', 'stuck'],
+  },
+  async inject(stage) {
+    const { actor } = stage.victim()
+    actor.order({ kind: 'signal', signal: 'SIGSTOP', at: 'effects' })
+    await until(() => isStopped(actor.pid), `${actor.name} to stand still`, 10_000)
+    const beganAt = Date.now()
+    await stage.writeFault('stopped in mid-handler', beganAt, beganAt)
+    await until(() => isDone(stage), 'its messages to be handled by others', FREEZE_MS).catch(() => undefined)
+    actor.signal('SIGCONT')
+  },
+})
+
+/** Whether all that was there at the last fault has been handled. */
+async function isDone(stage: Stage): Promise<boolean> {
+  const [row] = await stage.sql(`
+    SELECT NOT EXISTS (
+      SELECT FROM ledger.enqueued q WHERE q.fate = 'ack' AND q.at <= (SELECT max(f.ended_at) FROM ledger.fault f)
+        AND NOT EXISTS (SELECT FROM ledger.effect e WHERE e.message_id = q.message_id)
+    ) AS done`)
+  return row?.done === true
+}
+
+async function isStopped(pid: number): Promise<boolean> {
+  const { stdout } = await promisify(execFile)('ps', ['-o', 'state=', '-p', String(pid)])
+  return stdout.startsWith('T')
+}

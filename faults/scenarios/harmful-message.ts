@@ -1,0 +1,64 @@
+import type { Fate } from '../ledger.ts'
+import { scenario } from '../run/scenario.ts'
+import type { Stage } from '../run/stage.ts'
+import { until } from '../run/until.ts'
+
+/** A message that kills whoever handles it, as a process without memory is killed. It must end among the dead letters. */
+export const crashLoop = scenario({
+  name: 'crash-loop',
+  title: 'a message that kills every process that handles it',
+  recoveryMs: 15_000,
+  injections: { quick: 1, full: 5 },
+  deathsCount: true,
+  workers: { kept: true },
+  twin: {
+    name: 'no-evidence',
+    title: 'batches in hand that nobody writes down',
+    edits: [
+      {
+        file: 'pipeline/in-hand.ts',
+        from: '        const answer = recordBatches(this.#control.execute, this.#workerId(), ended, begun.records)\n',
+        to: '        const answer = recordBatches(this.#control.execute, this.#workerId(), ended, [])\n',
+      },
+    ],
+    caught: ['stuck'],
+  },
+  inject: (stage) => sufferUntilDead(stage, 'poison', 'killed its process until it was dead'),
+})
+
+/** A handler that never gives the event loop back: nothing in its process can end it, the server does. */
+export const blockedLoop = scenario({
+  name: 'blocked-loop',
+  title: "a handler that blocks its process's event loop for longer than a transaction may last",
+  recoveryMs: 20_000,
+  injections: { quick: 1, full: 5 },
+  deathsCount: true,
+  workers: { pipeline: { timeout: '500ms' } },
+  twin: {
+    name: 'hangs-not-counted',
+    title: 'hanging handlers that nobody counts',
+    edits: [
+      {
+        file: 'pipeline/batch-run.ts',
+        from: '      if (turn.tookMs > plan.timeoutMs + HUNG_MS) this.#hung = messages\n',
+        to: '',
+      },
+    ],
+    caught: ['stuck'],
+  },
+  inject: (stage) => sufferUntilDead(stage, 'block', 'hung its process until it was dead'),
+})
+
+/** The time counts from the enqueue: what was there then is handled in spite of the deaths that follow. */
+async function sufferUntilDead(stage: Stage, fate: Fate, name: string): Promise<void> {
+  const id = await stage.enqueue(fate)
+  const beganAt = Date.now()
+  const isDead = async () => {
+    const [row] = await stage.sql('SELECT EXISTS (SELECT FROM sluice.dead_letter WHERE id = $1) AS dead', [id])
+    return row?.dead === true
+  }
+  await until(isDead, `message ${id} to be dead`, DEAD_MS)
+  await stage.writeFault(name, beganAt, beganAt)
+}
+
+const DEAD_MS = 20_000

@@ -1,0 +1,66 @@
+import type { Client } from 'pg'
+import { type OwnServer, ownServer } from '../environment/own-server.ts'
+import { connect } from '../run/environment.ts'
+import { scenario } from '../run/scenario.ts'
+import type { Stage } from '../run/stage.ts'
+import { until } from '../run/until.ts'
+import type { Twin } from '../twins/twins.ts'
+
+const CONTROL_GIVES_UP = {
+  name: 'control-gives-up',
+  title: 'a worker that tries once to restore its control connection',
+  edits: [
+    {
+      file: 'connection/control.ts',
+      from: '        await pause(backoff.next(), this.#stopping.signal)\n',
+      to: '        return\n',
+    },
+  ],
+  caught: ['stuck', 'late'],
+} as const satisfies Twin
+
+/** A transaction id that was given out shortly before a crash may be given out again, so a producer asks for its row. */
+const LOAD = { asks: 'row' } as const
+
+export const restartImmediate = scenario<OwnServer>({
+  name: 'restart-immediate',
+  title: "the server's immediate shutdown (SIGQUIT), and its start, which recovers",
+  recoveryMs: 5_000,
+  injections: { quick: 3, full: 15 },
+  environment: ownServer,
+  load: LOAD,
+  twin: CONTROL_GIVES_UP,
+  inject: (stage) => stage.fault('restarted', () => stage.environment.server.restart('immediate')),
+})
+
+export const crashBackend = scenario<OwnServer>({
+  name: 'crash-backend',
+  title: 'SIGKILL a process of the server that serves a client: it ends all others and recovers',
+  recoveryMs: 5_000,
+  injections: { quick: 3, full: 15 },
+  environment: ownServer,
+  load: LOAD,
+  twin: CONTROL_GIVES_UP,
+  async inject(stage) {
+    const witness = await connect(stage.environment.url)
+    const victims = await until(() => servedClients(witness), 'somebody to be served', 5_000)
+    await stage.fault('crashed', () => crash(stage, witness, stage.random.pick(victims)))
+  },
+})
+
+/** The processes that serve the producer and the workers. */
+async function servedClients(witness: Client): Promise<[number, ...number[]] | undefined> {
+  const { rows } = await witness.query<{ pid: number }>(`
+    SELECT a.pid FROM pg_stat_activity a
+    WHERE a.application_name = 'producer' OR a.application_name LIKE 'sluice%' ORDER BY a.application_name, a.pid`)
+  const [first, ...others] = rows.map(({ pid }) => pid)
+  return first === undefined ? undefined : [first, ...others]
+}
+
+/** Resolves when the server takes connections again. */
+async function crash(stage: Stage<OwnServer>, witness: Client, pid: number): Promise<void> {
+  const ended = new Promise((resolve) => witness.once('end', resolve))
+  process.kill(pid, 'SIGKILL')
+  await ended
+  await stage.sql('SELECT')
+}

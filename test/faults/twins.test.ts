@@ -1,0 +1,28 @@
+import { readFile } from 'node:fs/promises'
+import { describe, expect, inject, test } from 'vitest'
+import { MODES } from '../../faults/run/modes.ts'
+import { runScenario } from '../../faults/run/run-scenario.ts'
+import { SCENARIOS } from '../../faults/scenarios/index.ts'
+import { applyEdits } from '../../faults/twins/apply-edits.ts'
+
+describe.each(MODES)('in $name mode', (mode) => {
+  describe.concurrent('the auditor catches', () => {
+    test.each(SCENARIOS)('$name: $twin.title', { timeout: 180_000 }, async (scenario) => {
+      const serverUrl = inject('serverUrl')
+      const outcome = await runScenario({ scenario, mode, seed: 1, scale: 'quick', broken: true, serverUrl })
+      if (outcome.kind === 'missing') return
+      const verdicts = outcome.findings.map(({ verdict }) => verdict)
+      expect({ verdicts, caught: verdicts.some((verdict) => scenario.twin.caught.includes(verdict)) }).toMatchObject({
+        caught: true,
+      })
+    })
+  })
+})
+
+const library = SCENARIOS.flatMap(({ twin }) => twin.edits ?? [])
+const files = [...new Set(library.map(({ file }) => file))]
+
+test.each(files)('what twins change in src/%s stands there', async (file) => {
+  const source = await readFile(new URL(`../../src/${file}`, import.meta.url), 'utf8')
+  for (const edit of library.filter((known) => known.file === file)) expect(applyEdits(source, [edit])).not.toBe(source)
+})
