@@ -10,6 +10,10 @@ export interface Environment {
   readonly directUrl?: string | undefined
   /** A way that no fault blocks, for the books and for the auditor. It may be down while the server is. */
   readonly ledgerUrl: string
+  /** A pooler keeps the server's connections open. */
+  readonly pooled?: boolean
+  /** Workers have no sessions of their own: who vanishes stays on the books for a while. */
+  readonly unsupervised?: boolean
   stop(): Promise<void>
 }
 

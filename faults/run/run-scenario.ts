@@ -37,7 +37,7 @@ export type Outcome =
 /** Runs one scenario in one mode and lets the auditor judge. */
 export async function runScenario(spec: RunSpec): Promise<Outcome> {
   const startedAt = performance.now()
-  const environment = await (spec.scenario.environment?.() ?? ownDatabase(spec.serverUrl))
+  const environment = await (spec.scenario.environment?.(spec.serverUrl) ?? ownDatabase(spec.serverUrl))
   if ('missing' in environment) return { kind: 'missing', reason: environment.missing }
   try {
     const judged = await play(spec, environment)
@@ -141,7 +141,8 @@ async function findLeaks(stage: Stage): Promise<readonly Finding[]> {
     () => [],
     (error: unknown) => [{ verdict: LEAKS.verdict, count: 1, examples: [String(error)] }],
   )
-  const left = () => stage.sql(LEAKS.sql)
+  const { pooled = false, unsupervised = false } = stage.environment
+  const left = () => stage.sql(LEAKS.sql, [pooled, unsupervised])
   await until(async () => (await left()).length === 0, 'nothing to be left', LEAK_MS).catch(() => undefined)
   const rows = await left()
   if (rows.length === 0) return stopped

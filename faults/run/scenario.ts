@@ -16,7 +16,7 @@ export interface Scenario<E extends Environment = Environment> {
   /** Processes die or hang: a death with a message in hand counts as an attempt. */
   readonly deathsCount?: boolean
   /** Where it runs, or why it cannot run here. @default a database on the run's server */
-  readonly environment?: () => Promise<E | { readonly missing: string }>
+  readonly environment?: (serverUrl: string) => Promise<E | { readonly missing: string }>
   readonly load?: Partial<Load>
   /** How many messages must take effect before the first fault and after each. @default 20 */
   readonly flow?: number

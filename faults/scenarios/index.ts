@@ -1,8 +1,12 @@
 import type { Scenario } from '../run/scenario.ts'
+import { burst } from './burst.ts'
 import { freezeWorker } from './freeze-worker.ts'
 import { blockedLoop, crashLoop } from './harmful-message.ts'
 import { killClaimed, killEffects, killHandling } from './kill-worker.ts'
 import { noFault } from './no-fault.ts'
+import { notifyQueueFull } from './notify-queue-full.ts'
+import { snapshots } from './open-transactions.ts'
+import { poolerDirect, poolerOnly } from './pooler.ts'
 import { crashBackend, restartImmediate } from './restart-server.ts'
 import { terminateBackends } from './terminate-backends.ts'
 import { commitBeforeSleep, killSleeper } from './wake-ups.ts'
@@ -21,4 +25,9 @@ export const SCENARIOS: readonly Scenario[] = [
   terminateBackends,
   restartImmediate,
   crashBackend,
+  snapshots,
+  burst,
+  notifyQueueFull,
+  poolerDirect,
+  poolerOnly,
 ]

@@ -1,0 +1,91 @@
+import { Pooler } from '../environment/pooler.ts'
+import { type Environment, ownDatabase } from '../run/environment.ts'
+import { scenario } from '../run/scenario.ts'
+import type { Stage } from '../run/stage.ts'
+
+interface Pooled extends Environment {
+  readonly pooler: Pooler
+}
+
+/** A database behind a PgBouncer that hands its server sessions from transaction to transaction. */
+async function pooled(serverUrl: string, direct: boolean): Promise<Pooled | { readonly missing: string }> {
+  const database = await ownDatabase(serverUrl)
+  const pooler = await Pooler.start(database.url, { mode: 'transaction', size: 4 })
+  if (pooler === undefined) {
+    await database.stop()
+    return { missing: 'PgBouncer is not installed' }
+  }
+  return {
+    url: pooler.url,
+    directUrl: direct ? database.url : undefined,
+    ledgerUrl: database.ledgerUrl,
+    pooled: true,
+    unsupervised: !direct,
+    pooler,
+    stop: async () => {
+      await pooler.stop()
+      await database.stop()
+    },
+  }
+}
+
+/** By turns the pooler vanishes and comes back, and a worker is killed in mid-handler. */
+async function disturb(stage: Stage<Pooled>, at: number): Promise<void> {
+  if (at % 2 === 0) {
+    await stage.fault('PgBouncer killed and started again', () => stage.environment.pooler.restart())
+    return
+  }
+  const victim = stage.victim()
+  await stage.fault('a worker killed behind PgBouncer', async () => {
+    victim.actor.order({ kind: 'signal', signal: 'SIGKILL', at: 'effects' })
+    await victim.actor.ended
+  })
+  await stage.replace(victim)
+}
+
+const TRUSTS_ITS_SESSION = {
+  file: 'connection/control.ts',
+  from: 'this.#shared = pooled &&',
+  to: 'this.#shared = false && pooled &&',
+} as const
+
+export const poolerDirect = scenario<Pooled>({
+  name: 'pooler',
+  title: 'batches and producers through PgBouncer in transaction mode, control and listener direct',
+  recoveryMs: 8_000,
+  injections: { quick: 2, full: 10 },
+  deathsCount: true,
+  environment: (serverUrl) => pooled(serverUrl, true),
+  twin: {
+    name: 'control-through-the-pooler',
+    title: 'a control connection that goes through the pooler all the same, and takes the session for its own',
+    edits: [
+      TRUSTS_ITS_SESSION,
+      {
+        file: 'config.ts',
+        from: 'options.directConnection === undefined ? connection',
+        to: 'options.directConnection !== null ? connection',
+      },
+    ],
+    caught: ['leak', 'wrongly dead'],
+  },
+  inject: disturb,
+})
+
+export const poolerOnly = scenario<Pooled>({
+  name: 'pooler-only',
+  title: 'everything through PgBouncer in transaction mode',
+  recoveryMs: 8_000,
+  injections: { quick: 2, full: 10 },
+  deathsCount: true,
+  environment: (serverUrl) => pooled(serverUrl, false),
+  twin: {
+    name: 'sessions-taken-for-own',
+    title: 'locks of a session that others get next',
+    edits: [
+      { file: 'connection/control.ts', from: 'this.#shared = pooled &&', to: 'this.#shared = false && pooled &&' },
+    ],
+    caught: ['leak', 'wrongly dead'],
+  },
+  inject: disturb,
+})
