@@ -126,8 +126,8 @@ LANGUAGE sql AS 'SELECT NOT pg_catalog.pg_try_advisory_xact_lock_shared(746501, 
 CREATE FUNCTION sluice.wake_inserted() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
-  fresh text;
-  before text;
+  fresh pg_catalog.text;
+  before pg_catalog.text;
 BEGIN
   -- Rows that are due later wake nobody: a sleeping worker reads the next due time at every poll.
   FOR fresh IN SELECT i.queue FROM inserted i WHERE i.due_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp() LOOP

@@ -7,9 +7,11 @@ import {
   assertServed,
   BOUND_LOCK_WAITS,
   LOCK_MIGRATIONS,
+  PIN_SEARCH_PATH,
   readSchema,
   recordMigrationSql,
   SCHEMA_VERSION,
+  withPinnedSearchPath,
 } from './table/schema.ts'
 import type { Execute } from './table/statement.ts'
 
@@ -50,12 +52,16 @@ export async function migrate(connection: string | pg.ClientConfig): Promise<Mig
  * {@link migrate} knows later what has been run.
  */
 export function migrationSql(): readonly { readonly name: string; readonly sql: string }[] {
-  return migrationFiles().map((file) => ({ name: file.name, sql: file.sql + recordMigrationSql(file.name) }))
+  return migrationFiles().map(({ name, sql: text }) => ({
+    name,
+    sql: withPinnedSearchPath(text + recordMigrationSql(name)),
+  }))
 }
 
 async function migrateInside(db: Kysely<unknown>): Promise<MigrateResult> {
   const execute: Execute = async (query, params) =>
     (await db.executeQuery<Record<string, unknown>>(CompiledQuery.raw(query.text, [...params]))).rows
+  await execute(PIN_SEARCH_PATH, [])
   await execute(BOUND_LOCK_WAITS, [])
   await execute(LOCK_MIGRATIONS, [])
   const before = await readSchema(execute)

@@ -50,8 +50,8 @@ export const MATCHES = `
       ($1::text IS NULL OR d.queue = $1::text)
   AND ($2::bigint[] IS NULL OR d.id = ANY ($2::bigint[]))
   AND ($3::text IS NULL OR d.type = $3::text)
-  AND ($4::bigint IS NULL OR d.died_at < timestamptz 'epoch' + $4::bigint * interval '1 microsecond')
-  AND ($5::bigint IS NULL OR d.died_at >= timestamptz 'epoch' + $5::bigint * interval '1 microsecond')`
+  AND ($4::bigint IS NULL OR d.died_at < timestamptz 'epoch' + $4::bigint::double precision * interval '1 microsecond')
+  AND ($5::bigint IS NULL OR d.died_at >= timestamptz 'epoch' + $5::bigint::double precision * interval '1 microsecond')`
 
 /** The parameters of {@link MATCHES}: $1 to $5. */
 export function matchParams(filter: DeadLetterFilter): readonly unknown[] {
@@ -111,7 +111,7 @@ const LIST = statement(
 SELECT d.queue, d.id::text AS id, d.reason, d.error, d.attempt, d.max_attempts, d.type, d.schema_version, d.ordering_key,
        d.priority, d.headers::text AS headers, d.payload::text AS payload,
        to_char(d.died_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS died_at,
-       (extract(epoch FROM d.age) * 1000)::double precision AS age_ms,
+       (extract(epoch FROM d.age) * 1000.0)::double precision AS age_ms,
        to_char(d.enqueued_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS enqueued_at
 FROM sluice.dead_letters d
 WHERE ${MATCHES}

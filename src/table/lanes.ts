@@ -72,8 +72,8 @@ WITH RECURSIVE clock AS MATERIALIZED (
   ) next
 )
 SELECT lane.priority, lane.slot, lane.ready,
-       date_part('epoch', lane.next_due_at - clock.now) * 1000 AS next_due_ms,
-       date_part('epoch', clock_timestamp() - clock.now) * 1000 AS took_ms
+       date_part('epoch', lane.next_due_at - clock.now) * 1000::double precision AS next_due_ms,
+       date_part('epoch', clock_timestamp() - clock.now) * 1000::double precision AS took_ms
 FROM clock CROSS JOIN LATERAL (
   SELECT p.priority, NULL::smallint AS slot, p.first_due_at <= clock.now AS ready,
          (SELECT m.due_at FROM sluice.message m
@@ -83,10 +83,10 @@ FROM clock CROSS JOIN LATERAL (
   UNION ALL
   SELECT NULL, s.slot, due.id IS NOT NULL,
          CASE WHEN due.id IS NOT NULL
-           THEN (SELECT timestamptz 'epoch' + min((key.value ->> 1)::bigint) * interval '1 microsecond'
+           THEN (SELECT timestamptz 'epoch' + min((key.value ->> 1)::bigint)::double precision * interval '1 microsecond'
                  FROM sluice.slot held CROSS JOIN LATERAL jsonb_each(held.held) key
                  WHERE held.queue = $1::text AND held.slot = s.slot
-                   AND timestamptz 'epoch' + (key.value ->> 1)::bigint * interval '1 microsecond' > clock.now)
+                   AND timestamptz 'epoch' + (key.value ->> 1)::bigint::double precision * interval '1 microsecond' > clock.now)
            ELSE (SELECT min(waiting.due_at)
                  FROM (SELECT m.due_at FROM sluice.message m
                        WHERE m.queue = $1::text AND m.slot >= s.slot AND m.slot <= s.slot
@@ -104,6 +104,6 @@ const ENSURE_SLOTS = statement(
   'ensure_slots',
   `
 INSERT INTO sluice.slot (queue, slot)
-SELECT $1::text, unnest($2::smallint[])
+SELECT $1::text, pg_catalog.unnest($2::smallint[])
 ON CONFLICT (queue, slot) DO NOTHING`,
 )

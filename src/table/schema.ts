@@ -83,6 +83,24 @@ export const LOCK_MIGRATIONS = statement('lock_migrations', 'SELECT pg_advisory_
 /** Bounds the wait for {@link LOCK_MIGRATIONS} and for the tables that a migration changes. */
 export const BOUND_LOCK_WAITS = statement('bound_lock_waits', `SELECT set_config('lock_timeout', '5min', true)`)
 
+/**
+ * What a migration makes is bound to what its names mean then, for good: not to what somebody has put into another
+ * schema of the path.
+ */
+export const PIN_SEARCH_PATH = statement(
+  'pin_search_path',
+  `SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)`,
+)
+
+/** The same for a migration that another tool runs, perhaps with others in one transaction: the path comes back. */
+export function withPinnedSearchPath(sql: string): string {
+  return `SELECT pg_catalog.set_config('sluice.search_path', pg_catalog.current_setting('search_path'), false),
+       pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+${sql}
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('sluice.search_path'), false);
+`
+}
+
 /** What Kysely's Migrator would write, for migrations that are printed and run by other tools. */
 export function recordMigrationSql(name: string): string {
   return `

@@ -96,7 +96,7 @@ export async function forgetCrashes(execute: Execute, queue: string, ids: readon
  */
 const PLACES = `ARRAY(
   SELECT at.ctid
-  FROM unnest($2::bigint[]) AS given (id)
+  FROM pg_catalog.unnest($2::bigint[]) AS given (id)
   CROSS JOIN LATERAL (SELECT m.ctid FROM sluice.message m WHERE m.queue = $1::text AND m.id = given.id LIMIT 1) at
 )`
 
@@ -114,10 +114,10 @@ const POSTPONE = statement(
   'postpone',
   `
 UPDATE sluice.message m
-SET due_at = timestamptz 'epoch' + p.due_us * interval '1 microsecond',
+SET due_at = timestamptz 'epoch' + p.due_us::double precision * interval '1 microsecond',
     attempt = p.attempt,
     last_error = coalesce(p.error, m.last_error),
-    failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE timestamptz 'epoch' + $6::bigint * interval '1 microsecond' END
+    failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond' END
 FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::text[]) AS p (id, due_us, attempt, error)
 WHERE m.ctid = ANY (${PLACES}) AND m.id = p.id`,
 )
@@ -142,10 +142,10 @@ const HOLD = statement(
   `
 UPDATE sluice.slot s
 SET held = (
-  SELECT coalesce(jsonb_object_agg(old.key, old.value), '{}') FROM jsonb_each(s.held) old WHERE (old.value ->> 1)::bigint > $6::bigint
+  SELECT coalesce(pg_catalog.jsonb_object_agg(old.key, old.value), '{}') FROM jsonb_each(s.held) old WHERE (old.value ->> 1)::bigint > $6::bigint
 ) || fresh.held
 FROM (
-  SELECT k.slot, jsonb_object_agg(k.ordering_key, jsonb_build_array(k.message_id, k.until_us)) AS held
+  SELECT k.slot, pg_catalog.jsonb_object_agg(k.ordering_key, pg_catalog.jsonb_build_array(k.message_id, k.until_us)) AS held
   FROM unnest($2::smallint[], $3::text[], $4::bigint[], $5::bigint[]) AS k (slot, ordering_key, message_id, until_us)
   GROUP BY k.slot
 ) fresh

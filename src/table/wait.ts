@@ -72,7 +72,7 @@ SELECT pg_advisory_unlock(746501, hashtext($1::text)),
 const UNWATCHED = statement(
   'flag_unwatched',
   `
-SELECT q.queue FROM unnest($1::text[]) AS q (queue)
+SELECT q.queue FROM pg_catalog.unnest($1::text[]) AS q (queue)
 WHERE pg_try_advisory_xact_lock_shared(746501, hashtext(q.queue))`,
 )
 
@@ -85,8 +85,8 @@ WITH clock AS MATERIALIZED (
   UPDATE sluice.worker w SET seen_at = clock_timestamp(), queues = $2::text[] WHERE w.id = $1::integer AND $3::boolean
 )
 SELECT q.queue, keyed.slot IS NOT NULL AS keyed,
-       (extract(epoch FROM first.due_at - clock.now) * 1000)::double precision AS next_due_ms
-FROM clock CROSS JOIN unnest($2::text[]) AS q (queue)
+       (extract(epoch FROM first.due_at - clock.now) * 1000.0)::double precision AS next_due_ms
+FROM clock CROSS JOIN pg_catalog.unnest($2::text[]) AS q (queue)
 LEFT JOIN LATERAL (
   SELECT m.priority FROM sluice.message m
   WHERE m.queue = q.queue AND m.slot IS NULL ORDER BY m.priority, m.due_at, m.id LIMIT 1
@@ -97,7 +97,7 @@ LEFT JOIN LATERAL (
 ) keyed ON true
 LEFT JOIN LATERAL (
   SELECT min(head.due_at) AS due_at
-  FROM generate_series(unkeyed.priority, 9) AS p (priority)
+  FROM generate_series(unkeyed.priority::integer, 9) AS p (priority)
   CROSS JOIN LATERAL (
     SELECT m.due_at FROM sluice.message m
     WHERE m.queue = q.queue AND m.slot IS NULL AND m.priority = p.priority ORDER BY m.due_at, m.id LIMIT 1

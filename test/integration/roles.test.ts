@@ -50,7 +50,6 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE sleeps',
     'INSERT message(enqueued_at, headers, id, last_error, max_attempts, ordering_key, payload, priority, queue, schema_version, type)',
     'SELECT batch',
-    'SELECT batch',
     'SELECT dead_letter',
     'SELECT dead_letters',
     'SELECT in_flight',

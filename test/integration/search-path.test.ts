@@ -1,0 +1,229 @@
+import { readFileSync } from 'node:fs'
+import pg from 'pg'
+import { describe, expect, onTestFinished } from 'vitest'
+import { deadLetter, snooze } from '../../src/message.ts'
+import { migrate, migrationSql } from '../../src/migrate.ts'
+import type { Statement } from '../../src/table/statement.ts'
+import { createTestDatabase, type TestDatabase } from '../support/database.ts'
+import { EventLog } from '../support/event-log.ts'
+import { ROLES_SQL } from '../support/logins.ts'
+import { bury } from '../support/operations.ts'
+import { runCli } from '../support/run-cli.ts'
+import { calledNames, castShadows, SHADOW } from '../support/shadows.ts'
+import { sleepOn } from '../support/sleeper.ts'
+import { put, startTestSluice } from '../support/sluice.ts'
+import { tableStatements } from '../support/table-statements.ts'
+import { test as base } from '../support/test.ts'
+import { waitFor } from '../support/wait.ts'
+
+const MIGRATION = readFileSync(new URL('../../migrations/0001_core.sql', import.meta.url), 'utf8')
+
+/** These name everything in full. The first two run in every enqueue, where SET search_path would cost as much as all else. */
+const WITHOUT_A_PATH = ['schema_version', 'sleeps', 'wake_inserted']
+
+const test = base
+  .extend('statements', { scope: 'file' }, () => tableStatements())
+  .extend('evil', { scope: 'file' }, async ({ database }) => {
+    await database.sql('CREATE SCHEMA evil')
+    await castShadows(database, 'evil', calledNames(MIGRATION))
+    await database.sql(`
+      CREATE DOMAIN evil.text AS pg_catalog.text CHECK (VALUE = 'never');
+      CREATE DOMAIN evil.jsonb AS pg_catalog.jsonb CHECK (VALUE IS NULL);
+      CREATE TABLE evil.inserted (queue pg_catalog.text, due_at timestamptz);
+      CREATE TABLE evil.message (); CREATE TABLE evil.dead_letter (); CREATE TABLE evil.slot (); CREATE VIEW evil.messages AS SELECT;
+      CREATE TABLE evil.pg_locks (); CREATE TABLE evil.pg_database (); CREATE TABLE evil.pg_proc ();`)
+    return 'evil'
+  })
+  .extend('hostile', { scope: 'file' }, async ({ statements }, { onCleanup }) => {
+    const database = await createTestDatabase()
+    onCleanup(() => database[Symbol.asyncDispose]())
+    await castShadows(database, 'public', calledNames(statements.map(({ text }) => text).join()))
+    return database
+  })
+
+test('every function of the schema has a path of its own, or names everything in full', async ({ database }) => {
+  const rows = await database.sql<{ proname: string }>(
+    `SELECT proname FROM pg_proc WHERE pronamespace = 'sluice'::regnamespace
+       AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (proconfig), false) ORDER BY proname`,
+  )
+  expect(rows.map(({ proname }) => proname)).toEqual(WITHOUT_A_PATH)
+})
+
+describe('with a hostile schema in front of pg_catalog', () => {
+  test.for(['evil, pg_catalog', 'pg_temp, evil, pg_catalog'])(
+    'nothing of it is called: %s',
+    async (path, { database, evil }) => {
+      const client = await connect(database)
+      await client.query(`
+      CREATE TEMP TABLE message (); CREATE TEMP TABLE dead_letter (); CREATE TEMP TABLE messages (); CREATE TEMP TABLE pg_locks ();
+      CREATE TEMP TABLE inserted (queue text, due_at timestamptz); CREATE DOMAIN pg_temp.timestamptz AS integer;
+      SET search_path = ${path}`)
+      // The trap works: what does not say where it looks finds the shadows.
+      expect(path).toContain(evil)
+      await expect(client.query(`SELECT clock_timestamp()`)).rejects.toThrow(SHADOW)
+      await expect(client.query('SELECT 1 = 1')).rejects.toThrow(SHADOW)
+
+      const queue = `q${path.length}`
+      await bury(database, { queue, count: 2 })
+      await using sleeper = await sleepOn(database.url, queue)
+      for (const text of [
+        `SELECT sluice.enqueue('${queue}', '{}')`,
+        `SELECT sluice.enqueue('${queue}', '{}', 't', 2, '{"a": 1}', 'key', 3, NULL, 'tomorrow', 4)`,
+        `SELECT sluice.enqueue('${queue}', '{}', delay => '1 hour')`,
+        `INSERT INTO sluice.message (queue, payload, ordering_key) VALUES ('${queue}', '1', 'key'), ('${queue}', '2', NULL)`,
+        `SELECT sluice.redrive('${queue}', died_before => 'tomorrow', type => 'order.paid')`,
+        `SELECT * FROM sluice.peek('${queue}', 5)`,
+        'TABLE sluice.queues',
+        'TABLE sluice.messages',
+        'TABLE sluice.in_flight',
+        'TABLE sluice.workers',
+        'TABLE sluice.dead_letters',
+        'TABLE sluice.schema_version',
+        ROLES_SQL,
+      ]) {
+        await client.query(text.replace('TABLE sluice.schema_version', 'SELECT * FROM sluice.schema_version()'))
+      }
+      expect(await sleeper.notifications()).toContain(queue)
+      const slots = await database.sql(
+        `SELECT count(*)::integer, count(slot)::integer AS slots FROM sluice.message WHERE queue = $1`,
+        [queue],
+      )
+      expect(slots).toEqual([{ count: 7, slots: 2 }])
+    },
+  )
+
+  test.for(['migrate', 'sluice migrate --print'])(
+    '%s binds nothing to it, and leaves the path as it was',
+    async (by) => {
+      const database = await createTestDatabase({ migrated: false })
+      onTestFinished(() => database[Symbol.asyncDispose]())
+      await database.sql('CREATE SCHEMA evil')
+      await castShadows(database, 'evil', calledNames(MIGRATION))
+      await database.sql(`ALTER DATABASE ${new URL(database.url).pathname.slice(1)} SET search_path = evil, pg_catalog`)
+      if (by === 'migrate') await migrate(database.url)
+      else {
+        const client = await connect(database)
+        await client.query('BEGIN')
+        for (const { sql } of migrationSql()) await client.query(sql)
+        expect((await client.query('SHOW search_path')).rows).toEqual([{ search_path: 'evil, pg_catalog' }])
+        await client.query('COMMIT')
+      }
+      expect(await boundTo(database, 'evil', `d.classid <> 'pg_operator'::regclass`)).toEqual([])
+      const client = await connect(database)
+      await client.query(`SELECT sluice.enqueue('q', '{}')`)
+    },
+  )
+})
+
+/**
+ * Where anybody may make things in a schema of the path, as in public before PostgreSQL 15, pg_catalog comes first; but a
+ * function there that fits only with a conversion loses against one elsewhere that fits as it is.
+ */
+describe('with a hostile schema behind pg_catalog', () => {
+  test('every statement of the library means pg_catalog', async ({ hostile, statements }) => {
+    expect(statements.length).toBeGreaterThan(40)
+    const bound = await Promise.all(
+      statements.map(async (statement) => ({ [statement.name]: await shadowsIn(hostile, statement) })),
+    )
+    expect(bound.filter((one) => Object.values(one).some((shadows) => shadows.length > 0))).toEqual([])
+    // The trap works.
+    const careless = { name: 'careless', text: "SELECT $1::bigint * interval '1 day', unnest($2::bigint[])" }
+    expect(await shadowsIn(hostile, careless)).toEqual(['function unnest(bigint[])', 'operator *(bigint,interval)'])
+  })
+
+  test('what takes any type is named in full', async ({ hostile, statements }) => {
+    const polymorphic = await hostile.sql<{ proname: string }>(
+      `SELECT p.proname FROM pg_proc p
+       WHERE p.pronamespace = 'pg_catalog'::regnamespace
+       GROUP BY p.proname HAVING bool_and(EXISTS (
+         SELECT FROM pg_type t WHERE t.oid = ANY (p.proargtypes::oid[]) AND t.typtype = 'p' AND t.typname ~ '^any'))`,
+    )
+    const names = new Set(polymorphic.map(({ proname }) => proname))
+    // In FROM and with several arrays, unnest is syntax, and means pg_catalog's.
+    const named = statements.flatMap(({ name, text }) =>
+      calledNames(text.replaceAll(/(?:FROM|JOIN|LATERAL) unnest\([^()]*,/g, '')).map((called) => ({ name, called })),
+    )
+    expect(named.filter(({ called }) => names.has(called))).toEqual([])
+  })
+
+  test('a worker, a producer and an operator call nothing of it', async ({ hostile }) => {
+    const sluice = startTestSluice(hostile)
+    const log = new EventLog(sluice.events)
+    sluice
+      .pipeline('q', { retry: { kind: 'fixed', delay: '1h' } })
+      .handle(async ({ payload }) => {
+        if (payload === 'throw') throw new Error('on purpose')
+        return payload === 'bury'
+          ? deadLetter('on purpose')
+          : payload === 'snooze'
+            ? snooze({ after: '1h' })
+            : undefined
+      })
+      .subscribe()
+    await put(sluice, 'q', ['ack', 'throw', 'snooze', 'bury'])
+    await put(sluice, 'q', ['ack', 'throw'], { orderingKey: 'k' })
+    const left = () => hostile.sql(`SELECT FROM sluice.message WHERE due_at < clock_timestamp()`)
+    await waitFor(async () => log.of('message.failed').length === 2 && (await left()).length === 0, {
+      what: 'all to be settled',
+    })
+    await sluice.stop()
+    expect(log.all.filter((event) => JSON.stringify(event).includes(SHADOW))).toEqual([])
+    const env = { DATABASE_URL: hostile.url }
+    for (const args of [
+      ['status'],
+      ['peek', 'q'],
+      ['dead', 'redrive', 'q', '--older-than', '0s', '--yes'],
+      ['dead', 'list'],
+    ]) {
+      expect(await runCli(args, env)).toMatchObject({ code: 0 })
+    }
+  })
+})
+
+/** What of the schema public a statement means, found by making it the body of a function, which is not run. */
+async function shadowsIn(database: TestDatabase, { name, text }: Statement): Promise<readonly string[]> {
+  // Utility statements call nothing, and no function may have one of these.
+  if (!/^(WITH|SELECT|INSERT|UPDATE|DELETE)\b/.test(text)) return []
+  const types: string[] = []
+  for (const [, at, type = ''] of text.matchAll(/\$(\d+)::([a-z]+(?: precision)?(?:\[\])?)/g))
+    types[Number(at) - 1] ??= type
+  const probe = `probe_${name}`
+  const create = (returns: string) =>
+    database.sql(
+      `CREATE FUNCTION sluice.${probe}(${types.join()}) RETURNS ${returns} LANGUAGE sql BEGIN ATOMIC ${text}; END`,
+    )
+  await create('SETOF record').catch((error: unknown) => {
+    if (!(error instanceof pg.DatabaseError) || error.code !== RETURNS_NOTHING) throw error
+    return create('void')
+  })
+  return boundTo(database, 'public', `d.objid = 'sluice.${probe}'::regproc`)
+}
+
+const RETURNS_NOTHING = '42P13'
+
+/** The functions and operators of a schema that something else is bound to. The question itself must not meet them. */
+async function boundTo({ pool }: TestDatabase, schema: string, what: string): Promise<readonly string[]> {
+  const client = await pool.connect()
+  try {
+    await client.query('BEGIN; SET LOCAL search_path = pg_catalog')
+    const { rows } = await client.query<{ bound: string }>(
+      `SELECT DISTINCT replace(pg_describe_object(d.refclassid, d.refobjid, 0), $1 || '.', '') AS bound
+       FROM pg_depend d
+       LEFT JOIN pg_proc f ON d.refclassid = 'pg_proc'::regclass AND f.oid = d.refobjid
+       LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
+       WHERE ${what} AND $1::regnamespace IN (f.pronamespace, o.oprnamespace) ORDER BY 1`,
+      [schema],
+    )
+    return rows.map(({ bound }) => bound)
+  } finally {
+    await client.query('ROLLBACK')
+    client.release()
+  }
+}
+
+async function connect({ url }: TestDatabase): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  onTestFinished(() => client.end())
+  return client
+}
