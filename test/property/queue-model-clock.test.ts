@@ -3,7 +3,7 @@ import { installSqlClock, onSqlClock, stepSqlClock } from '../../faults/environm
 import { retry } from '../../src/message.ts'
 import type { Sluice } from '../../src/sluice.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
-import { EventLog } from '../support/event-log.ts'
+import { raisedFlag } from '../support/flag.ts'
 import { test as base, put, startTestSluice } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -55,9 +55,9 @@ describe('the settable clock', () => {
 })
 
 describe('a clock that is stepped under a running worker', () => {
-  test('forwards: what falls due by it is handled at once when somebody looks', async ({ clocked, worker, queue }) => {
+  test('forwards: what falls due by it is handled when the worker looks next', async ({ clocked, worker, queue }) => {
     const ids = await put(worker, queue, [1, 2], { delay: '1h' })
-    const handled = await consumed(worker, queue)
+    const handled = await consumed(clocked, worker, queue)
     await stepSqlClock(clocked.sql, HOUR_MS)
     await waitFor(() => handled.length === 2, { what: 'both messages' })
     expect(handled).toEqual(ids)
@@ -68,7 +68,7 @@ describe('a clock that is stepped under a running worker', () => {
     worker,
     queue,
   }) => {
-    const handled = await consumed(worker, queue)
+    const handled = await consumed(clocked, worker, queue)
     const before = await put(worker, queue, [1, 2])
     await waitFor(() => handled.length === 2, { what: 'the messages before the step' })
     await stepSqlClock(clocked.sql, -DAY_MS)
@@ -80,7 +80,7 @@ describe('a clock that is stepped under a running worker', () => {
   test('backwards: a message that was due waits for its time to come again', async ({ clocked, worker, queue }) => {
     const [early = ''] = await put(worker, queue, ['early'])
     await stepSqlClock(clocked.sql, -HOUR_MS)
-    const handled = await consumed(worker, queue)
+    const handled = await consumed(clocked, worker, queue)
     const [late = ''] = await put(worker, queue, ['late'])
     await waitFor(() => handled.length === 1, { what: 'the message after the step' })
     expect(handled).toEqual([late])
@@ -90,15 +90,14 @@ describe('a clock that is stepped under a running worker', () => {
   })
 })
 
-/** Starts to consume, polling often, and returns the ids handled so far. */
-async function consumed(worker: Sluice, queue: string): Promise<string[]> {
+/** Starts to consume, waits until the worker sleeps, and returns the ids that it handles from then on. */
+async function consumed(clocked: TestDatabase, worker: Sluice, queue: string): Promise<string[]> {
   const handled: string[] = []
-  const log = new EventLog(worker.events)
   worker
     .pipeline(queue)
     .handle((message) => void handled.push(message.id))
     .subscribe()
-  await log.first('pipeline.started')
+  await raisedFlag(clocked, queue)
   return handled
 }
 
