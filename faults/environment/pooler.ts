@@ -60,13 +60,6 @@ export class Pooler {
     }
   }
 
-  /** The same path as in another address of the server: the same database, through the pooler. */
-  through(databaseUrl: string): string {
-    const url = new URL(databaseUrl)
-    url.host = new URL(this.url).host
-    return url.href
-  }
-
   /** Ends it without a warning to anybody, and starts it again. */
   async restart(): Promise<void> {
     await this.#end('SIGKILL')

@@ -59,10 +59,10 @@ export class WorkerProcess {
   static async start(
     database: Pick<TestDatabase, 'url'>,
     queue: string,
-    options: PipelineOptions & Pick<SluiceOptions, 'crashLimit'> = {},
+    options: PipelineOptions & Pick<SluiceOptions, 'crashLimit' | 'directConnection'> = {},
   ): Promise<WorkerProcess> {
-    const { crashLimit, ...pipeline } = options
-    const sluice = { connection: database.url, name: `worker ${++started}`, crashLimit }
+    const { crashLimit, directConnection, ...pipeline } = options
+    const sluice = { connection: database.url, name: `worker ${++started}`, crashLimit, directConnection }
     const worker = new WorkerProcess({ sluice, queue, pipeline })
     await worker.event('pipeline.started')
     return worker

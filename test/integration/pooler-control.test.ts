@@ -1,0 +1,207 @@
+import pg from 'pg'
+import { describe, expect } from 'vitest'
+import type { SluiceOptions } from '../../src/config.ts'
+import { executeOn } from '../../src/connection/open-client.ts'
+import { reapWorkers } from '../../src/table/worker.ts'
+import type { TestDatabase } from '../support/database.ts'
+import { createEffects, effectsOf } from '../support/effects.ts'
+import { EventLog } from '../support/event-log.ts'
+import { startPooler } from '../support/pooler.ts'
+import { untilEmpty } from '../support/rows.ts'
+import { test as base, put, startTestSluice } from '../support/sluice.ts'
+import { deferred, waitFor } from '../support/wait.ts'
+import { WorkerProcess } from '../support/worker-process.ts'
+
+const test = base.extend('effects', { auto: true }, ({ database }) => createEffects(database))
+
+describe('a control connection through a transaction pooler', () => {
+  test('P5: takes no lock of a session, listens to nothing, and leaves wake-ups to the poll', async ({
+    database,
+    queue,
+    skip,
+  }) => {
+    const { pooler, url } = await startPooler(database, skip)
+    const { sluice, log } = startWorker(database, { connection: url, pollIntervalMs: 100 })
+    const handled = deferred()
+    sluice
+      .pipeline(queue)
+      .handle(() => handled.resolve())
+      .subscribe()
+    expect(await log.first('connection.pooled', ({ role }) => role === 'control')).toMatchObject({
+      reason: expect.stringContaining('directConnection'),
+    })
+    await waitFor(() => isRegistered(database, queue), { what: 'the poll to say what it consumes' })
+    await put(sluice, queue, [1])
+    await handled.promise
+    await untilEmpty(database, queue)
+    expect(await sessionLocks(database)).toEqual([])
+    expect((await pooler.console('SHOW CLIENTS')).map((client) => client.application_name)).not.toContain(
+      'sluice listener',
+    )
+    expect(log.of('connection.pooled').filter(({ role }) => role === 'control')).toHaveLength(1)
+    expect(log.of('connection.lost')).toEqual([])
+  })
+
+  test('sets nothing in sessions that others share', async ({ database, queue, skip }) => {
+    const { url } = await startPooler(database, skip, { size: 1 })
+    const { sluice } = startWorker(database, { connection: url })
+    await sluice.start()
+    const other = startTestSluice(database, { connection: url })
+    expect(await other.enqueue(other.ownTransaction, queue, {})).toMatch(/^\d+$/)
+    const own = await database.sql<{ setting: string }>('SHOW synchronous_commit')
+    const client = new pg.Client({ connectionString: url })
+    await client.connect()
+    const { rows } = await client.query<{ name: string }>(`SELECT name FROM pg_settings WHERE source = 'session'`)
+    const shared = await client.query<{ setting: string }>('SHOW synchronous_commit')
+    await client.end()
+    expect(shared.rows).toEqual(own)
+    expect(rows.map(({ name }) => name).filter((name) => name !== 'application_name')).toEqual([])
+  })
+
+  test('does not make its worker look dead to others, nor its messages guilty', async ({ database, queue, skip }) => {
+    const { url } = await startPooler(database, skip)
+    const { sluice, log } = startWorker(database, { connection: url, name: queue })
+    const go = deferred()
+    const begun = deferred()
+    await put(sluice, queue, [1])
+    sluice
+      .pipeline(queue)
+      .handle(() => {
+        begun.resolve()
+        return go.promise
+      })
+      .subscribe()
+    await begun.promise
+    await waitFor(async () => (await workerOf(database, queue))?.in_flight === 1, { what: 'the record of the batch' })
+    expect(await workerOf(database, queue)).toEqual({ alive: true, in_flight: 1 })
+    expect(await reapWorkers(executeOn(database.pool), 0)).toEqual([])
+    go.resolve()
+    await log.first('batch.committed')
+    await sluice.stop()
+    expect(await workerOf(database, queue)).toBeUndefined()
+  })
+
+  test('leaves a worker that dies on the books until it has been silent for long, and blames nobody', async ({
+    database,
+    queue,
+    skip,
+  }) => {
+    const { url } = await startPooler(database, skip)
+    const sluice = startTestSluice(database)
+    const [id] = await put(sluice, queue, [{ wait: true }])
+    const worker = await WorkerProcess.start({ url }, queue)
+    await worker.handling(id!)
+    await worker.kill()
+    expect(await reapWorkers(executeOn(database.pool), 0)).toEqual([])
+    expect(await workerOf(database, worker.name)).toEqual({ alive: true, in_flight: 1 })
+    await database.sql(
+      `UPDATE sluice.worker SET seen_at = clock_timestamp() - interval '3 minutes 1 second' WHERE name = $1`,
+      [worker.name],
+    )
+    expect(await workerOf(database, worker.name)).toEqual({ alive: false, in_flight: 1 })
+    expect(await reapWorkers(executeOn(database.pool), 0)).toMatchObject([{ messages: 0 }])
+    expect(await workerOf(database, worker.name)).toBeUndefined()
+    expect(await database.sql('SELECT FROM sluice.crash WHERE queue = $1', [queue])).toEqual([])
+    expect(await database.sql('SELECT attempt FROM sluice.messages WHERE queue = $1', [queue])).toEqual([
+      { attempt: 0 },
+    ])
+  })
+
+  test('shares a pool that is smaller than the batches in flight', async ({ database, queue, skip }) => {
+    const { url } = await startPooler(database, skip, { size: 2 })
+    const { sluice, log } = startWorker(database, { connection: url, pollIntervalMs: 100 })
+    await put(
+      sluice,
+      queue,
+      Array.from({ length: 200 }, (_, at) => at),
+    )
+    sluice
+      .pipeline(queue, { concurrency: 6, batchSize: 3 })
+      .handle((_, { tx }) => tx.query('SELECT 1').then(() => undefined))
+      .subscribe()
+    await untilEmpty(database, queue)
+    expect([log.of('batch.released'), log.of('claim.failed'), log.of('connection.lost')]).toEqual([[], [], []])
+  })
+
+  test('is found out although it was given as a direct one', async ({ database, skip }) => {
+    const { url } = await startPooler(database, skip)
+    const { sluice, log } = startWorker(database, { connection: database.url, directConnection: url })
+    await sluice.start()
+    expect(log.of('connection.pooled')).toMatchObject([{ role: 'control' }])
+    expect(await sessionLocks(database)).toEqual([])
+  })
+
+  test('is found out by the other rule of handing out sessions, too', async ({ database, skip }) => {
+    const settings = { server_round_robin: 1, min_pool_size: 4 }
+    const { url } = await startPooler(database, skip, { settings })
+    const { sluice, log } = startWorker(database, { connection: database.url, directConnection: url })
+    await sluice.start()
+    expect(log.of('connection.pooled')).toMatchObject([{ role: 'control' }])
+  })
+})
+
+describe('a control connection through a session pooler', () => {
+  test('has a session of its own if it was given as a direct one', async ({ database, queue, skip }) => {
+    const { url } = await startPooler(database, skip, { mode: 'session' })
+    const { sluice, log } = startWorker(database, { connection: database.url, directConnection: url, name: queue })
+    sluice
+      .pipeline(queue)
+      .handle(() => undefined)
+      .subscribe()
+    await waitFor(async () => (await sessionLocks(database)).includes(746501), { what: 'the waiting flag' })
+    expect(await sessionLocks(database)).toEqual([746501, 746502])
+    expect(log.of('connection.pooled')).toEqual([])
+    expect(await workerOf(database, queue)).toEqual({ alive: true, in_flight: 0 })
+    await sluice.stop()
+    expect(await sessionLocks(database)).toEqual([])
+  })
+
+  test('is taken for a shared one if nobody has said more', async ({ database, skip }) => {
+    const { url } = await startPooler(database, skip, { mode: 'session' })
+    const { sluice, log } = startWorker(database, { connection: url })
+    await sluice.start()
+    expect(log.of('connection.pooled')).toMatchObject([{ role: 'control' }])
+  })
+})
+
+describe('batches through a transaction pooler', () => {
+  test('P1, P4: a process that is killed leaves its message to another', async ({ database, queue, skip }) => {
+    const through = await startPooler(database, skip)
+    const [id] = await put(startTestSluice(database), queue, [{ wait: true }])
+    const options = { directConnection: database.url }
+    const first = await WorkerProcess.start(through, queue, options)
+    await first.handling(id!)
+    const second = await WorkerProcess.start(through, queue, options)
+    await first.kill()
+    await second.handling(id!)
+    second.order('go')
+    await untilEmpty(database, queue)
+    expect(await effectsOf(database, [id!])).toEqual([{ id, worker: second.name }])
+  })
+})
+
+function startWorker(database: TestDatabase, options: Partial<SluiceOptions>) {
+  const sluice = startTestSluice(database, options)
+  return { sluice, log: new EventLog(sluice.events) }
+}
+
+/** Whether a worker is known to consume the queue. */
+async function isRegistered(database: TestDatabase, queue: string): Promise<boolean> {
+  const rows = await database.sql('SELECT FROM sluice.worker WHERE $1 = ANY (queues)', [queue])
+  return rows.length > 0
+}
+
+async function workerOf(database: TestDatabase, name: string): Promise<Record<string, unknown> | undefined> {
+  const [row] = await database.sql('SELECT alive, in_flight FROM sluice.workers WHERE name = $1', [name])
+  return row
+}
+
+/** The kinds of advisory locks that anybody holds in the test's database. */
+async function sessionLocks(database: TestDatabase): Promise<readonly number[]> {
+  const rows = await database.sql<{ kind: number }>(
+    `SELECT DISTINCT classid::integer AS kind FROM pg_locks
+     WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'
+       AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY 1`,
+  )
+  return rows.map(({ kind }) => kind)
+}
