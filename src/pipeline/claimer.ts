@@ -57,6 +57,7 @@ export class Claimer {
   readonly #floors = new Floors()
   readonly #sweep = new SweepClock()
   readonly #knownSlots = new Set<number>()
+  readonly #knownConnections = new WeakSet<object>()
   /** Whose next claim is part of a sweep. */
   readonly #fromBottom = new Set<Lane>()
   #lookingOver = false
@@ -72,6 +73,7 @@ export class Claimer {
 
   /** Sends a claim in the transaction that has just been begun. */
   send(connection: BatchConnection): SentClaim {
+    this.#meet(connection)
     const [lane = 'unkeyed'] = this.#lanes()
     const first = this.#claim(connection, lane, this.#fromBottom.delete(lane))
     const lanes = !this.#lookingOver && this.#sweep.waitMs() === 0 ? this.#lookBehind(connection, first) : undefined
@@ -95,6 +97,8 @@ export class Claimer {
       lanes = await this.#lookOver(connection, undefined)
     }
     const swept = lanes.ready ? await this.#sweepFrom(connection) : undefined
+    // Usually somebody else has them. But without its row a slot is never claimed, and rows can be lost.
+    if (lanes.ready && swept === undefined) this.#knownSlots.clear()
     return swept ?? { ...first, nextDueMs: lanes.nextDueMs }
   }
 
@@ -107,6 +111,18 @@ export class Claimer {
   release(rows: readonly ClaimedRow[]): void {
     if (rows.length === 0) return
     this.#floors.lower(rows)
+  }
+
+  /**
+   * What a process knows of the table holds for a server that forgets nothing. Behind a new connection there can be one
+   * that has lost its last commits: an asynchronous standby that took over, or, where commits do not wait for the
+   * disk, one that has recovered. Messages below a slot's floor are then there again, and rows of slots may be gone.
+   */
+  #meet({ client }: BatchConnection): void {
+    if (this.#knownConnections.has(client)) return
+    this.#knownConnections.add(client)
+    this.#floors.restart()
+    this.#knownSlots.clear()
   }
 
   /** A look over the queue behind a claim; when it is answered, the next claims are from the bottom. */
@@ -206,11 +222,12 @@ export class Claimer {
 
   async #claimOrdered(connection: BatchConnection, lane: Lane, bottom: boolean): Promise<OrderedClaim | Claim> {
     const { queue, batchSize } = this.#options
+    const { lowered } = this.#floors
     const taken =
       lane === 'slots'
         ? await claimSlots(connection.execute, queue, this.#floors.slots(bottom), batchSize)
         : await claimWholeQueue(connection.execute, queue, this.#floors.wholeQueue(bottom), batchSize)
-    this.#floors.observed(taken)
+    if (lowered === this.#floors.lowered) this.#floors.observed(taken)
     return taken
   }
 }

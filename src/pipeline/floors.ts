@@ -31,7 +31,7 @@ export class Floors {
   readonly #priorities = new Map<number, Position>([[DEFAULT_PRIORITY, BOTTOM]])
   readonly #slots = new Map<number, SlotFloor>()
   readonly #slotSeenAt = new Map<number, number>()
-  readonly #wholeQueue = new SlotFloor(WHOLE_QUEUE_SLOT)
+  #wholeQueue = new SlotFloor(WHOLE_QUEUE_SLOT)
   readonly #now: () => number
   #lowered = 0
   #turn = 0
@@ -109,6 +109,14 @@ export class Floors {
       const floor = slot === WHOLE_QUEUE_SLOT ? this.#wholeQueue : this.#slots.get(slot)
       floor?.observed(firstLive, claim.snapshot)
     }
+  }
+
+  /** What was seen to be gone may be there again: begins everywhere at the bottom. The lanes themselves stay known. */
+  restart(): void {
+    this.#lowered += 1
+    for (const priority of this.#priorities.keys()) this.#priorities.set(priority, BOTTOM)
+    for (const slot of this.#slots.keys()) this.#slots.set(slot, new SlotFloor(slot))
+    this.#wholeQueue = new SlotFloor(WHOLE_QUEUE_SLOT)
   }
 
   /** Rows given back: claims must see them again. */
