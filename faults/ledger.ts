@@ -6,7 +6,7 @@ export const CREATE_LEDGER = `
 CREATE SCHEMA ledger;
 
 -- Written by a producer in the enqueuing transaction: here if and only if that committed. place: the message's place
--- in the order of its key. fate: what its handler does.
+-- in the order of its key. fate: what its handler does. delay_ms: how much later it is due.
 CREATE TABLE ledger.enqueued (
   message_id   bigint NOT NULL,
   intent       text   NOT NULL,
@@ -14,6 +14,7 @@ CREATE TABLE ledger.enqueued (
   place        bigint NOT NULL,
   fate         text   NOT NULL,
   failures     integer NOT NULL,
+  delay_ms     integer NOT NULL DEFAULT 0,
   at           timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
 );
 CREATE INDEX ON ledger.enqueued (message_id);

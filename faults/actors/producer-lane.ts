@@ -17,6 +17,7 @@ interface Intent {
 interface Planned {
   readonly orderingKey: string | undefined
   readonly fate: Fate
+  readonly delayMs: number
 }
 
 /** How a try ended, as far as the lane can tell. */
@@ -79,9 +80,11 @@ export class ProducerLane {
     const { load } = this.#setup
     const random = this.#random
     const roll = random.next()
+    const orderingKey = load.keys > 0 && random.chance(0.5) ? `${this.#name}.${random.below(load.keys)}` : undefined
     return {
-      orderingKey: load.keys > 0 && random.chance(0.5) ? `${this.#name}.${random.below(load.keys)}` : undefined,
+      orderingKey,
       fate: roll < load.failing ? 'fail' : roll < load.failing + load.dying ? 'die' : 'ack',
+      delayMs: orderingKey === undefined && random.chance(load.delayed) ? random.below(load.delayMs) : 0,
     }
   }
 
@@ -112,18 +115,22 @@ export class ProducerLane {
   }
 
   async #enqueue(client: pg.Client, intent: Intent, trying: Try): Promise<void> {
-    for (const { orderingKey, fate } of intent.messages) {
+    for (const { orderingKey, fate, delayMs } of intent.messages) {
       const failures = fate === 'fail' ? 1 : 0
       const id = await this.#sluice.enqueue(
         client,
         this.#setup.queue,
         { fate, failures },
-        { ...(orderingKey === undefined ? {} : { orderingKey }), ...(fate === 'die' ? { maxAttempts: 2 } : {}) },
+        {
+          ...(orderingKey === undefined ? {} : { orderingKey }),
+          ...(fate === 'die' ? { maxAttempts: 2 } : {}),
+          ...(delayMs > 0 ? { delay: delayMs } : {}),
+        },
       )
       trying.ids.push(id)
       await client.query(
-        'INSERT INTO ledger.enqueued (message_id, intent, ordering_key, place, fate, failures) VALUES ($1, $2, $3, $4, $5, $6)',
-        [id, intent.name, orderingKey, ++this.#place, fate, failures],
+        'INSERT INTO ledger.enqueued (message_id, intent, ordering_key, place, fate, failures, delay_ms) VALUES ($1, $2, $3, $4, $5, $6, $7)',
+        [id, intent.name, orderingKey, ++this.#place, fate, failures, delayMs],
       )
     }
   }
@@ -146,17 +153,19 @@ export class ProducerLane {
   async #committed(intent: Intent, trying: Try): Promise<boolean> {
     const { asks } = this.#setup.load
     if (asks === 'nobody') return false
+    if (asks === 'row') return this.#rowIsThere(intent, trying)
     for (;;) {
-      const [row] =
-        asks === 'transaction'
-          ? await this.#ledger.read('SELECT pg_xact_status($1::xid8) AS status', [trying.xid])
-          : await this.#ledger.read(
-              "SELECT CASE WHEN EXISTS (SELECT FROM ledger.enqueued WHERE intent = $1) THEN 'committed' ELSE 'aborted' END AS status",
-              [intent.name],
-            )
+      const [row] = await this.#ledger.read('SELECT pg_xact_status($1::xid8) AS status', [trying.xid])
       if (row?.status !== 'in progress') return row?.status === 'committed'
       await pause(20)
     }
+  }
+
+  /** A row that is not there may still come, for as long as its transaction is in progress: its lock says so. */
+  async #rowIsThere(intent: Intent, trying: Try): Promise<boolean> {
+    const inProgress = `SELECT FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = $1::xid8::xid`
+    while ((await this.#ledger.read(inProgress, [trying.xid])).length > 0) await pause(20)
+    return (await this.#ledger.read('SELECT FROM ledger.enqueued WHERE intent = $1', [intent.name])).length > 0
   }
 
   async #connected(): Promise<pg.Client> {

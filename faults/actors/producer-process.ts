@@ -30,6 +30,9 @@ export interface Load {
   /** Of messages, the shares that fail once and that always fail. */
   readonly failing: number
   readonly dying: number
+  /** Of messages without keys, the share that is due later, and how much later at most. */
+  readonly delayed: number
+  readonly delayMs: number
   /** How a lane finds out about a COMMIT whose answer was lost: it asks for the transaction, or for its own row; or it does not. */
   readonly asks: 'transaction' | 'row' | 'nobody'
   readonly enqueueTimeoutMs?: number

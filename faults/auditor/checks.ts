@@ -95,10 +95,10 @@ WHERE (t.outcome = 'committed') <> (q.message_id IS NOT NULL)`,
     verdict: 'committed twice',
     rule: 'an intent is committed by one of its tries at most',
     sql: `
-SELECT format('intent %s: %s tries took effect', t.intent, count(*)) AS found
+SELECT format('intent %s: %s tries took effect', t.intent, count(DISTINCT t.message_ids)) AS found
 FROM ledger.told t
 WHERE EXISTS (SELECT FROM ledger.enqueued q WHERE q.message_id = ANY (t.message_ids))
-GROUP BY t.intent HAVING count(*) > 1`,
+GROUP BY t.intent HAVING count(DISTINCT t.message_ids) > 1`,
   },
   {
     verdict: 'enqueue refused',
@@ -173,12 +173,15 @@ SELECT format('message %s: %s ms after "%s"', q.message_id, round(extract(epoch 
 FROM ledger.fault f
 JOIN ledger.enqueued q ON q.at <= f.ended_at AND q.fate = 'ack'
 JOIN ledger.effect e ON e.message_id = q.message_id
-WHERE e.at > f.ended_at + $1::double precision * interval '1 millisecond'
+WHERE e.at > greatest(f.ended_at, q.at + q.delay_ms * interval '1 millisecond') + $1::double precision * interval '1 millisecond'
   AND NOT EXISTS (SELECT FROM ledger.fault g WHERE g.began_at > f.ended_at AND g.began_at < e.at)`,
   },
 ]
 
-/** What must be gone when all workers have stopped, in the database that the client is connected to. */
+/**
+ * What must be gone when all workers have stopped, in the database that the client is connected to. $1: a pooler keeps
+ * the server's connections, whoever was their last user. $2: workers that have vanished may stay on the books.
+ */
 export const LEAKS: Check = {
   verdict: 'leak',
   rule: 'no lock, connection, listener, worker or batch is left behind',
@@ -187,9 +190,9 @@ SELECT format('advisory lock %s/%s', l.classid, l.objid) AS found FROM pg_locks 
 WHERE l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 UNION ALL
 SELECT format('connection "%s", %s', a.application_name, a.state) FROM pg_stat_activity a
-WHERE a.datname = current_database() AND a.application_name LIKE 'sluice%'
+WHERE NOT $1::boolean AND a.datname = current_database() AND a.application_name LIKE 'sluice%'
 UNION ALL
-SELECT format('worker %s', w.name) FROM sluice.worker w
+SELECT format('worker %s', w.name) FROM sluice.worker w WHERE NOT $2::boolean
 UNION ALL
-SELECT format('batch %s of worker %s', b.id, b.worker_id) FROM sluice.batch b`,
+SELECT format('batch %s of worker %s', b.id, b.worker_id) FROM sluice.batch b WHERE NOT $2::boolean`,
 }

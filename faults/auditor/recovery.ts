@@ -11,7 +11,7 @@ export interface Recovery {
 
 /**
  * For each injection, how long after its end the last message that was committed by then took effect. Messages that
- * fail on purpose are left out: they wait for their retry. So is what came after the next fault had begun.
+ * fail on purpose, or are due later, are left out: they wait. So is what came after the next fault had begun.
  */
 export async function readRecovery(client: pg.ClientBase): Promise<readonly Recovery[]> {
   const { rows } = await client.query<{ fault: string; injected: string; worst: number; median: number }>(`
@@ -20,7 +20,7 @@ SELECT r.name AS fault, count(*) AS injected, max(r.ms)::double precision AS wor
 FROM (
   SELECT f.name, f.began_at, coalesce(greatest(max(extract(epoch FROM e.at - f.ended_at)), 0) * 1000, 0) AS ms
   FROM ledger.fault f
-  LEFT JOIN ledger.enqueued q ON q.at <= f.ended_at AND q.fate = 'ack'
+  LEFT JOIN ledger.enqueued q ON q.at <= f.ended_at AND q.fate = 'ack' AND q.delay_ms = 0
   LEFT JOIN ledger.effect e ON e.message_id = q.message_id AND e.at > f.ended_at
     AND NOT EXISTS (SELECT FROM ledger.fault g WHERE g.began_at > f.ended_at AND g.began_at < e.at)
   GROUP BY f.name, f.began_at

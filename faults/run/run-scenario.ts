@@ -75,6 +75,8 @@ const LOAD: Load = {
   rollbacks: 0.1,
   failing: 0.08,
   dying: 0.02,
+  delayed: 0,
+  delayMs: 0,
   asks: 'transaction',
 }
 

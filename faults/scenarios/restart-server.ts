@@ -25,9 +25,10 @@ const LOAD = { asks: 'row' } as const
 export const restartImmediate = scenario<OwnServer>({
   name: 'restart-immediate',
   title: "the server's immediate shutdown (SIGQUIT), and its start, which recovers",
-  recoveryMs: 5_000,
+  recoveryMs: 3_000,
+  flow: 60,
   injections: { quick: 3, full: 15 },
-  environment: ownServer,
+  environment: () => ownServer(),
   load: LOAD,
   twin: CONTROL_GIVES_UP,
   inject: (stage) => stage.fault('restarted', () => stage.environment.server.restart('immediate')),
@@ -36,9 +37,10 @@ export const restartImmediate = scenario<OwnServer>({
 export const crashBackend = scenario<OwnServer>({
   name: 'crash-backend',
   title: 'SIGKILL a process of the server that serves a client: it ends all others and recovers',
-  recoveryMs: 5_000,
+  recoveryMs: 3_000,
+  flow: 60,
   injections: { quick: 3, full: 15 },
-  environment: ownServer,
+  environment: () => ownServer(),
   load: LOAD,
   twin: CONTROL_GIVES_UP,
   async inject(stage) {
