@@ -134,7 +134,9 @@ BEGIN
     -- Nearly always they are all of one queue; to ask for one twice does no harm. DISTINCT costs more, even for one row.
     CONTINUE WHEN fresh OPERATOR(pg_catalog.=) before;
     before := fresh;
-    IF sluice.sleeps(fresh) THEN
+    -- One queue of notifications serves the whole server, and when it is full, because some session listens and sits in a
+    -- transaction, COMMIT fails. The poll finds the message too.
+    IF sluice.sleeps(fresh) AND pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.5 THEN
       PERFORM pg_catalog.pg_notify('sluice', fresh);
     END IF;
   END LOOP;

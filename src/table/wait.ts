@@ -66,7 +66,7 @@ const LOWER_FLAG = statement(
   'flag_lower',
   `
 SELECT pg_advisory_unlock(746501, hashtext($1::text)),
-       pg_notify('sluice', $2::text)`,
+       CASE WHEN pg_notification_queue_usage() < 0.5::double precision THEN pg_notify('sluice', $2::text) END`,
 )
 
 const UNWATCHED = statement(
