@@ -1,0 +1,66 @@
+import { describe, expect } from 'vitest'
+import { explore } from '../support/permutations.ts'
+import {
+  ack,
+  type ClaimStep,
+  type Claims,
+  claimScenario,
+  commit,
+  inOneStep,
+  lanesOf,
+  lock,
+  look,
+  take,
+} from '../support/permutations-claims.ts'
+import { summary, wrongs } from '../support/permutations-report.ts'
+import type { Rewrite } from '../support/permutations-rewrite.ts'
+import { test } from '../support/permutations-stage.ts'
+
+const WITHOUT_LOCK: Rewrite = { statement: 'claim', from: 'FOR UPDATE OF m SKIP LOCKED', to: '' }
+const SLOT_UNLOCKED: Rewrite = { statement: 'claim_slots', from: 'FOR NO KEY UPDATE OF s SKIP LOCKED', to: '' }
+const SLIDING_PAST: Rewrite = { statement: 'claim_slots', from: 'FOR UPDATE OF m', to: 'FOR UPDATE OF m SKIP LOCKED' }
+
+const batch = (claims?: Claims): readonly ClaimStep[] => [look(claims), lock, ack, commit]
+describe('claims beside claims', () => {
+  test('of messages without a key share them, whatever comes between snapshot and locks', async ({ stage }) => {
+    const { unkeyed } = await lanesOf(stage.database)
+    const explored = await explore(stage, claimScenario(stage, unkeyed, 3, { a: batch(), b: batch() }))
+    expect(summary(explored)).toEqual({ interleavings: 70, waited: 0, wrong: [] })
+  })
+
+  test('of one key take turns', async ({ stage }) => {
+    const { keyed } = await lanesOf(stage.database)
+    for (const limit of [1, 2]) {
+      const steps = batch({ limit })
+      const explored = await explore(stage, claimScenario(stage, keyed, 3, { a: steps, b: steps }))
+      expect(summary(explored)).toEqual({ interleavings: 70, waited: 0, wrong: [] })
+    }
+  })
+
+  test('share and take turns by three as well', async ({ stage }) => {
+    const { unkeyed, keyed } = await lanesOf(stage.database)
+    const ends = inOneStep(ack, commit)
+    const others = { b: [take({ limit: 1 }), ends], c: [take({ limit: 1 }), ends] }
+    for (const lane of [unkeyed, keyed]) {
+      const sessions = { a: [look({ limit: 1 }), lock, ends], ...others }
+      const explored = await explore(stage, claimScenario(stage, lane, 3, sessions))
+      expect(summary(explored)).toEqual({ interleavings: 210, waited: 0, wrong: [] })
+    }
+  })
+
+  test('have the same message twice if they do not lock it', async ({ stage }) => {
+    const { unkeyed } = await lanesOf(stage.database)
+    const steps = batch({ twin: [WITHOUT_LOCK] })
+    const explored = await explore(stage, claimScenario(stage, unkeyed, 3, { a: steps, b: steps }))
+    expect(explored.interleavings).toBe(70)
+    expect(wrongs(explored)).toEqual(expect.arrayContaining(['a claims 1, which b has', '1 is handled twice']))
+  })
+
+  test('overtake each other if they do not lock their slot, and slide past what is locked', async ({ stage }) => {
+    const { keyed } = await lanesOf(stage.database)
+    const steps = batch({ limit: 1, twin: [SLOT_UNLOCKED, SLIDING_PAST] })
+    const explored = await explore(stage, claimScenario(stage, keyed, 3, { a: steps, b: steps }))
+    expect(explored.interleavings).toBe(70)
+    expect(wrongs(explored)).toContain('a claims 2 before 1')
+  })
+})

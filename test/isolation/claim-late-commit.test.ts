@@ -1,0 +1,36 @@
+import { describe, expect } from 'vitest'
+import { explore } from '../support/permutations.ts'
+import { commit, lanesOf, rollBack } from '../support/permutations-claims.ts'
+import { floorScenario, handle, insert, insertAtOnce } from '../support/permutations-floors.ts'
+import { summary, wrongs } from '../support/permutations-report.ts'
+import type { Rewrite } from '../support/permutations-rewrite.ts'
+import { test } from '../support/permutations-stage.ts'
+
+/** As if nobody else ran when the claim looked. */
+const ALONE: Rewrite = {
+  statement: 'claim_slots',
+  from: 'pg_snapshot_xmin(pg_current_snapshot())::text',
+  to: `'${2n ** 62n}'`,
+}
+
+describe('claims beside an enqueue that commits late', () => {
+  for (const end of [commit, rollBack]) {
+    test(`take nothing before its commit, and hide nothing of it, when it ${end.name}`, async ({ stage }) => {
+      const { unkeyed, keyed } = await lanesOf(stage.database)
+      const sessions = { late: [insert(1), end], early: [insertAtOnce(3)], process: [handle(), handle(), handle()] }
+      for (const lane of [unkeyed, keyed]) {
+        const explored = await explore(stage, floorScenario(stage, lane, sessions))
+        expect(summary(explored)).toEqual({ interleavings: 60, waited: 0, wrong: [] })
+      }
+    })
+  }
+
+  test("overtake it if their slot's floor does not wait for who was running", async ({ stage }) => {
+    const { keyed } = await lanesOf(stage.database)
+    const broken = handle(ALONE)
+    const sessions = { late: [insert(1), commit], early: [insertAtOnce(3)], process: [broken, broken, broken] }
+    const explored = await explore(stage, floorScenario(stage, keyed, sessions))
+    expect(explored.interleavings).toBe(60)
+    expect(wrongs(explored)).toEqual(expect.arrayContaining(['process claims 4 before 1', 'the floor hides 1']))
+  })
+})

@@ -1,0 +1,48 @@
+import { describe, expect } from 'vitest'
+import { explore } from '../support/permutations.ts'
+import { ack, claimScenario, commit, lanesOf, lock, look, take } from '../support/permutations-claims.ts'
+import { summary, wrongs } from '../support/permutations-report.ts'
+import type { Rewrite } from '../support/permutations-rewrite.ts'
+import { retry, SETTLEMENTS } from '../support/permutations-settle.ts'
+import { test } from '../support/permutations-stage.ts'
+
+const HOUR_US = 3_600_000_000
+
+const WITHOUT_LOCK: Rewrite = { statement: 'claim', from: 'FOR UPDATE OF m SKIP LOCKED', to: '' }
+
+/** What the claim would read of the slot if its holds were in a table of their own; see decision 5. */
+const HELD_BY_SNAPSHOT: Rewrite = {
+  statement: 'claim_slots',
+  from: 'SELECT s.held FROM sluice.slot s',
+  to: `SELECT (SELECT old.held FROM sluice.slot old WHERE old.queue = s.queue AND old.slot = s.slot) AS held
+       FROM sluice.slot s`,
+}
+
+describe('a claim beside a settlement', () => {
+  for (const settle of SETTLEMENTS) {
+    test(`takes what is left when a batch ${settle.name}, and nothing else`, async ({ stage }) => {
+      const { unkeyed, keyed } = await lanesOf(stage.database)
+      const sessions = { batch: [take({ limit: 1 }), settle, commit], claim: [look(), lock, ack, commit] }
+      for (const lane of [unkeyed, keyed]) {
+        const explored = await explore(stage, claimScenario(stage, lane, 3, sessions))
+        expect(summary(explored)).toEqual({ interleavings: 35, waited: 0, wrong: [] })
+      }
+    })
+  }
+
+  test('hands out a message that is to be tried later if it does not lock it', async ({ stage }) => {
+    const { unkeyed } = await lanesOf(stage.database)
+    const claim = [look({ twin: [WITHOUT_LOCK] }), lock, ack, commit]
+    const batch = [take({ limit: 1 }), retry(HOUR_US), commit]
+    const explored = await explore(stage, claimScenario(stage, unkeyed, 3, { batch, claim }))
+    expect(wrongs(explored)).toContain('claim claims 1, which is later')
+  })
+
+  test("overtakes a held message if it reads its slot's holds by its snapshot", async ({ stage }) => {
+    const { keyed } = await lanesOf(stage.database)
+    const claim = [look({ twin: [HELD_BY_SNAPSHOT] }), lock, ack, commit]
+    const batch = [take({ limit: 1 }), retry(HOUR_US), commit]
+    const explored = await explore(stage, claimScenario(stage, keyed, 3, { batch, claim }))
+    expect(wrongs(explored)).toContain('claim claims 2 before 1')
+  })
+})

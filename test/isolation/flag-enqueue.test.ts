@@ -1,0 +1,72 @@
+import { describe, expect, onTestFinished } from 'vitest'
+import type { TestDatabase } from '../support/database.ts'
+import { explore } from '../support/permutations.ts'
+import {
+  commitEnqueue,
+  enqueue,
+  type FlagStep,
+  flagScenario,
+  lookForMessages,
+  lower,
+  raise,
+  rollBackEnqueue,
+} from '../support/permutations-flag.ts'
+import { summary, wrongs } from '../support/permutations-report.ts'
+import type { Rewrite } from '../support/permutations-rewrite.ts'
+import { test } from '../support/permutations-stage.ts'
+
+const SILENTLY: Rewrite = { statement: 'flag_lower', from: `pg_notify('sluice', $2::text)`, to: '$2::text' }
+
+const enqueuer: readonly FlagStep[] = [enqueue, commitEnqueue]
+
+describe('a process that is about to sleep beside enqueues', () => {
+  test('sees or hears each that commits', async ({ stage }) => {
+    const watcher = [raise, lookForMessages, raise, lookForMessages]
+    for (const end of [commitEnqueue, rollBackEnqueue]) {
+      const sessions = { watcher, first: enqueuer, second: [enqueue, end] }
+      const explored = await explore(stage, flagScenario(stage, sessions))
+      expect(summary(explored)).toEqual({ interleavings: 420, waited: 0, wrong: [] })
+    }
+  })
+
+  test('and relies on the flag of another, sees or hears it too', async ({ stage }) => {
+    const sessions = { enqueuer, watcherA: [raise, lookForMessages, lower()], watcherB: [raise, lookForMessages] }
+    const explored = await explore(stage, flagScenario(stage, sessions))
+    expect(summary(explored)).toEqual({ interleavings: 210, waited: 0, wrong: [] })
+  })
+
+  test('sleeps for ever if it does not look again under its flag', async ({ stage }) => {
+    const explored = await explore(stage, flagScenario(stage, { enqueuer, watcher: [lookForMessages, raise] }))
+    expect(explored.interleavings).toBe(6)
+    expect(wrongs(explored)).toEqual(['watcher sleeps beside a message, and relies on its flag'])
+  })
+
+  test('sleeps for ever if who lowers the flag does not tell', async ({ stage }) => {
+    const watcherA = [raise, lookForMessages, lower(SILENTLY)]
+    const sessions = { enqueuer, watcherA, watcherB: [raise, lookForMessages] }
+    const explored = await explore(stage, flagScenario(stage, sessions))
+    expect(wrongs(explored)).toEqual(["watcherB sleeps beside a message, and relies on another's flag"])
+  })
+
+  test('sleeps for ever if an enqueue only looks whether the flag is up, and locks nothing', async ({ stage }) => {
+    await lookAtFlagOnly(stage.database)
+    const watcher = [raise, lookForMessages]
+    const explored = await explore(stage, flagScenario(stage, { enqueuer, watcher }))
+    expect(wrongs(explored)).toEqual(['watcher sleeps beside a message, and relies on its flag'])
+  })
+})
+
+async function lookAtFlagOnly({ sql }: TestDatabase): Promise<void> {
+  const [{ text } = { text: '' }] = await sql<{ text: string }>(
+    `SELECT pg_get_functiondef('sluice.sleeps'::regproc) AS text`,
+  )
+  onTestFinished(async () => void (await sql(text)))
+  await sql(`
+    CREATE OR REPLACE FUNCTION sluice.sleeps(queue text) RETURNS boolean LANGUAGE sql AS $$
+      SELECT EXISTS (
+        SELECT FROM pg_locks l
+        WHERE l.locktype = 'advisory' AND l.classid = 746501 AND l.objid::bigint = hashtext(queue)::bigint & 4294967295
+          AND l.mode = 'ExclusiveLock' AND l.granted
+      )
+    $$`)
+}

@@ -1,0 +1,98 @@
+import { describe, expect, onTestFinished } from 'vitest'
+import { insertMessages } from '../../src/table/insert.ts'
+import type { TestDatabase } from '../support/database.ts'
+import { explore, type Scenario } from '../support/permutations.ts'
+import { commit, type Lane, lanesOf } from '../support/permutations-claims.ts'
+import { type FloorStep, type FloorWorld, floorScenario, handle, insertAtOnce } from '../support/permutations-floors.ts'
+import { summary, wrongs } from '../support/permutations-report.ts'
+import type { Rewrite } from '../support/permutations-rewrite.ts'
+import { type PlayedSession, type Stage, test } from '../support/permutations-stage.ts'
+import { insertRow } from '../support/settled-rows.ts'
+
+const NUMBERED_LATE: Rewrite = {
+  statement: 'insert',
+  from: 'WHERE pg_catalog.pg_current_xact_id() IS NOT NULL',
+  to: '',
+}
+
+const inserting = new Map<PlayedSession, Promise<readonly string[]>>()
+
+type Enqueue = (session: PlayedSession, world: FloorWorld) => Promise<readonly string[]>
+
+const byLibrary =
+  (...twin: readonly Rewrite[]): Enqueue =>
+  (session, { queue, lane }) =>
+    insertMessages(session.execute(...twin), queue, [insertRow(lane.key)])
+
+const bySql: Enqueue = async ({ client }, { queue, lane }) => {
+  const text = `SELECT sluice.enqueue($1, '{}', ordering_key => $2)::text AS id`
+  const { rows } = await client.query<{ id: string }>(text, [queue, lane.key])
+  return rows.map(({ id }) => id)
+}
+
+const drawId = (enqueue: Enqueue): FloorStep => ({
+  name: 'draws an id',
+  run: async (session, world) => {
+    await session.begin()
+    const answer = enqueue(session, world)
+    answer.catch(() => undefined)
+    inserting.set(session, answer)
+    await session.untilAtGate(answer)
+  },
+})
+
+const goOn: FloorStep = {
+  name: 'goes on',
+  run: async (session, { queue, lane, ledger }) => {
+    await session.openGate(queue)
+    ledger.enqueues(session.name, await inserting.get(session)!, lane.key)
+  },
+}
+
+/**
+ * A slot's floor trusts that who has drawn an id has a transaction number by then. The server gives the number with the
+ * first row, a moment after the row's id was drawn, and here the enqueue stands still in that moment.
+ */
+describe('claims beside an enqueue that stands still between its id and its row', () => {
+  test('do not overtake it', async ({ stage }) => {
+    const { keyed } = await lanesOf(stage.database)
+    await pauseInserts(stage.database)
+    for (const enqueue of [byLibrary(), bySql]) {
+      const explored = await explore(stage, scenarioOf(stage, keyed, [drawId(enqueue), goOn, commit]))
+      expect(summary(explored)).toEqual({ interleavings: 140, waited: 0, wrong: [] })
+    }
+  })
+
+  test('overtake it if it has no transaction number yet', async ({ stage }) => {
+    const { keyed } = await lanesOf(stage.database)
+    await pauseInserts(stage.database)
+    const explored = await explore(stage, scenarioOf(stage, keyed, [drawId(byLibrary(NUMBERED_LATE)), goOn, commit]))
+    expect(wrongs(explored)).toContain('the floor hides 4')
+  })
+})
+
+function scenarioOf(stage: Stage, lane: Lane, late: readonly FloorStep[]): Scenario<FloorWorld> {
+  const process = [handle(), handle(), handle()]
+  const scenario = floorScenario(stage, lane, { late, early: [insertAtOnce(3)], process })
+  return {
+    ...scenario,
+    prepare: async (queue, session) => {
+      await session('late').closeGate(queue)
+      return scenario.prepare(queue, session)
+    },
+  }
+}
+
+/** A gate between the drawing of an id and the row's way into the table. */
+async function pauseInserts(database: TestDatabase): Promise<void> {
+  await database.sql(`
+    CREATE FUNCTION pause_insert() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      PERFORM pg_advisory_xact_lock_shared(pg_backend_pid(), hashtext(NEW.queue));
+      RETURN NEW;
+    END $$`)
+  await database.sql(
+    'CREATE TRIGGER pause BEFORE INSERT ON sluice.message FOR EACH ROW EXECUTE FUNCTION pause_insert()',
+  )
+  onTestFinished(async () => void (await database.sql('DROP FUNCTION pause_insert() CASCADE')))
+}

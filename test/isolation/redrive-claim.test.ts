@@ -1,0 +1,95 @@
+import { describe, expect, onTestFinished } from 'vitest'
+import type { DeadLetterFilter } from '../../src/table/dead-letters.ts'
+import { deleteDeadLetters, redriveDeadLetters } from '../../src/table/operate.ts'
+import type { Execute } from '../../src/table/statement.ts'
+import type { TestDatabase } from '../support/database.ts'
+import { explore } from '../support/permutations.ts'
+import {
+  ack,
+  type ClaimStep,
+  claimScenario,
+  commit,
+  inOneStep,
+  lanesOf,
+  rollBack,
+  take,
+} from '../support/permutations-claims.ts'
+import { summary, wrongs } from '../support/permutations-report.ts'
+import { bury } from '../support/permutations-settle.ts'
+import { test } from '../support/permutations-stage.ts'
+
+/** An operation on all dead letters of the queue; in these plays there is one, the first message. */
+const operation = (
+  name: string,
+  operate: (execute: Execute, filter: DeadLetterFilter) => Promise<number>,
+  place: 'waiting' | 'cancelled',
+): ClaimStep => ({
+  name,
+  run: async (session, { queue, ids, ledger }) => {
+    await session.begin()
+    const filter = { queue, ids: null, type: null, diedBeforeUs: null, diedAfterUs: null }
+    const count = await operate(session.execute(), filter)
+    ledger.moves(session.name, ids.slice(0, count), place)
+  },
+})
+
+const redrive = operation('redrives', redriveDeadLetters, 'waiting')
+const discard = operation('discards', deleteDeadLetters, 'cancelled')
+
+const handle = inOneStep(take({ limit: 1 }), ack, commit)
+const buries = [inOneStep(take({ limit: 1 }), bury), commit]
+const isDead: ClaimStep = inOneStep(take({ limit: 1 }), bury, commit)
+
+describe('a redrive beside claims', () => {
+  test('gives back what has died, once, and what dies meanwhile or not', async ({ stage }) => {
+    const { unkeyed, keyed } = await lanesOf(stage.database)
+    const sessions = { batch: buries, operator: [redrive, commit], claims: [handle, handle] }
+    for (const lane of [unkeyed, keyed]) {
+      const explored = await explore(stage, claimScenario(stage, lane, 1, sessions))
+      expect(summary(explored)).toEqual({ interleavings: 90, waited: 0, wrong: [] })
+    }
+  })
+
+  for (const end of [commit, rollBack]) {
+    test(`and a discard that ${end.name} do not both have the message`, async ({ stage }) => {
+      const { unkeyed, keyed } = await lanesOf(stage.database)
+      const sessions = { batch: [isDead], operator: [redrive, commit], other: [discard, end], claims: [handle] }
+      for (const lane of [unkeyed, keyed]) {
+        const explored = await explore(stage, claimScenario(stage, lane, 1, sessions))
+        expect(summary(explored)).toEqual({ interleavings: 180, waited: 20, wrong: [] })
+      }
+    })
+  }
+
+  test('by two operators gives it back once', async ({ stage }) => {
+    const { unkeyed } = await lanesOf(stage.database)
+    const sessions = { batch: [isDead], operator: [redrive, commit], other: [redrive, commit], claims: [handle] }
+    const explored = await explore(stage, claimScenario(stage, unkeyed, 1, sessions))
+    expect(summary(explored)).toEqual({ interleavings: 180, waited: 20, wrong: [] })
+  })
+
+  test('gives back what has been discarded if it reads the dead letters before it deletes them', async ({ stage }) => {
+    const { unkeyed } = await lanesOf(stage.database)
+    await readBeforeDelete(stage.database)
+    const sessions = { batch: [isDead], operator: [redrive, commit], other: [discard, commit], claims: [handle] }
+    const explored = await explore(stage, claimScenario(stage, unkeyed, 1, sessions))
+    expect(wrongs(explored)).toContain('operator has 1 waiting, which was cancelled')
+  })
+})
+
+/** A redrive whose DELETE does not decide what is put back. */
+async function readBeforeDelete({ sql }: TestDatabase): Promise<void> {
+  const [{ text } = { text: '' }] = await sql<{ text: string }>(
+    `SELECT pg_get_functiondef('sluice.redrive'::regproc) AS text`,
+  )
+  const twin = text
+    .replace('DELETE FROM sluice.dead_letter d', 'SELECT d.* FROM sluice.dead_letter d')
+    .replace('RETURNING d.*', '')
+    .replace(
+      '), restored AS (',
+      '), gone AS (DELETE FROM sluice.dead_letter d USING chosen c WHERE d.queue = c.queue AND d.id = c.id), restored AS (',
+    )
+  expect(twin).not.toBe(text)
+  await sql(twin)
+  onTestFinished(async () => void (await sql(text)))
+}

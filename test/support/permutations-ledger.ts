@@ -1,0 +1,119 @@
+/** Where a message is, as far as the sessions that have committed know. */
+type Place = 'nowhere' | 'waiting' | 'later' | 'dead' | 'handled' | 'cancelled'
+
+interface Entry {
+  /** What it is called in what is wrong: 1 for the first. */
+  readonly number: number
+  readonly key: string | null
+  place: Place
+  holder: string | undefined
+}
+
+/** What somebody saw who looked: the messages that had been committed by then. */
+export type Seen = ReadonlySet<string>
+
+/**
+ * What the sessions of a play have done, told step by step, and what of it must not be: a message in two hands, or taken
+ * before its commit, or handled twice, or before an earlier one of its key.
+ */
+export class Ledger {
+  readonly wrong: string[] = []
+  readonly #entries = new Map<string, Entry>()
+  readonly #open = new Map<string, Map<string, Place>>()
+
+  /** Known at the beginning. */
+  has(ids: readonly string[], place: Place = 'waiting', keyOf: (at: number) => string | null = () => null): void {
+    for (const [at, id] of ids.entries()) {
+      this.#entries.set(id, { number: this.#entries.size + 1, key: keyOf(at), place, holder: undefined })
+    }
+  }
+
+  /** The session inserts messages. */
+  enqueues(session: string, ids: readonly string[], key: string | null = null): void {
+    this.has(ids, 'nowhere', () => key)
+    this.moves(session, ids, 'waiting')
+  }
+
+  /** The session looks: its snapshot is of now. */
+  sees(): Seen {
+    return new Set(this.#in('waiting', 'later').map(([id]) => id))
+  }
+
+  claims(session: string, ids: readonly string[], seen: Seen): void {
+    for (const [at, id] of ids.entries()) {
+      const entry = this.#entry(id)
+      const { number, place, holder } = entry
+      const say = (what: string) => this.wrong.push(`${session} claims ${number}${what}`)
+      if (!seen.has(id)) say(', which had not been committed when it looked')
+      if (place !== 'waiting') say(`, which is ${place}`)
+      if (holder !== undefined) say(`, which ${holder} has`)
+      for (const earlier of this.#before(id, entry, seen)) {
+        if (!ids.slice(0, at).includes(earlier)) say(` before ${this.numberOf(earlier)}`)
+      }
+      entry.holder = session
+    }
+  }
+
+  /** What becomes of messages if the session commits. */
+  moves(session: string, ids: readonly string[], place: Place): void {
+    const open = this.#open.get(session) ?? new Map<string, Place>()
+    for (const id of ids) open.set(id, place)
+    this.#open.set(session, open)
+  }
+
+  /** Told before COMMIT is sent: who waits for it may be faster than its answer. */
+  commits(session: string): void {
+    for (const [id, place] of this.#open.get(session) ?? []) {
+      const entry = this.#entry(id)
+      const over = entry.place === 'handled' || entry.place === 'cancelled'
+      if (over && place !== entry.place)
+        this.wrong.push(`${session} has ${entry.number} ${place}, which was ${entry.place}`)
+      else if (over) this.wrong.push(`${entry.number} is ${place} twice`)
+      entry.place = place
+    }
+    this.rollsBack(session)
+  }
+
+  rollsBack(session: string): void {
+    this.#open.delete(session)
+    for (const entry of this.#entries.values()) if (entry.holder === session) entry.holder = undefined
+  }
+
+  idsIn(...places: readonly Place[]): readonly string[] {
+    return this.#in(...places).map(([id]) => id)
+  }
+
+  /** Somebody has something. */
+  get inHands(): boolean {
+    return [...this.#entries.values()].some(({ holder }) => holder !== undefined)
+  }
+
+  /** Those that a sweep must find now, whoever committed them: nobody has them, and no key holds them back. */
+  due(): readonly string[] {
+    const held = new Set(this.#in('later').map(([, { key }]) => key))
+    return this.#in('waiting')
+      .filter(([, { key, holder }]) => holder === undefined && (key === null || !held.has(key)))
+      .map(([id]) => id)
+  }
+
+  numberOf(id: string): number {
+    return this.#entry(id).number
+  }
+
+  #before(id: string, { key }: Entry, seen: Seen): readonly string[] {
+    if (key === null) return []
+    return this.#in('waiting', 'later')
+      .filter(([other, entry]) => entry.key === key && BigInt(other) < BigInt(id) && seen.has(other))
+      .map(([other]) => other)
+  }
+
+  #in(...places: readonly Place[]): readonly (readonly [string, Entry])[] {
+    return [...this.#entries].filter(([, { place }]) => places.includes(place))
+  }
+
+  #entry(id: string): Entry {
+    const entry = this.#entries.get(id)
+    if (entry === undefined) throw new TypeError(`nobody has enqueued ${id}`)
+    return entry
+  }
+}
