@@ -20,7 +20,7 @@ export function readEnvironment(server: BenchServer, scale: Scale): Environment 
   const cores = cpus()
   return {
     date: new Date().toISOString(),
-    commit: commit(),
+    commit: readCommit(),
     scale,
     cpu: `${cores.length} × ${cores[0]?.model.trim() ?? 'unknown'}`,
     memoryGiB: Math.round(totalmem() / 2 ** 30),
@@ -31,7 +31,8 @@ export function readEnvironment(server: BenchServer, scale: Scale): Environment 
   }
 }
 
-function commit(): string {
+/** What of the repository lies in the tree. */
+export function readCommit(): string {
   try {
     return execFileSync('git', ['describe', '--always', '--dirty'], {
       cwd: import.meta.dirname,

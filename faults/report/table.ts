@@ -1,7 +1,7 @@
 import Table from 'cli-table3'
-import type { Finding } from '../auditor/audit.ts'
 import type { Outcome } from '../run/run-scenario.ts'
 import type { Twin } from '../twins/twins.ts'
+import { type Summary, summaryOf } from './summary.ts'
 
 /** One cell of the matrix, with what came of it. */
 export interface Row {
@@ -24,37 +24,35 @@ export function isRight({ outcome, twin }: Row): boolean {
   return twin === undefined ? verdicts.length === 0 : verdicts.some((verdict) => twin.caught.includes(verdict))
 }
 
-/** The matrix for a terminal. */
+/** The matrix for a terminal, and in full what is not as it should be. */
 export function tableOf(rows: readonly Row[]): string {
   const table = new Table({
-    head: ['scenario', 'injected', 'messages', 'recovered in ms (median, worst, allowed)', 'verdict'],
-    style: { head: [], border: [] },
-    colWidths: [28, 10, 10, 22, 60],
-    wordWrap: true,
+    head: ['scenario', 'mode', 'injected', 'messages', 'recovered: median', 'worst', 'allowed', 'verdict'],
+    colAligns: ['left', 'left', 'right', 'right', 'right', 'right', 'right', 'left'],
+    style: { head: [], border: [], compact: true },
   })
-  for (const row of rows) table.push([`${row.scenario}\n${row.mode}, seed ${row.seed}`, ...cellsOf(row)])
-  return table.toString()
+  for (const summary of summaryOf(rows)) table.push(cellsOf(summary))
+  return [table.toString(), ...rows.filter((row) => !isRight(row)).map(detailsOf)].join('\n')
 }
 
-function cellsOf(row: Row): string[] {
-  const { outcome } = row
-  if (outcome.kind !== 'judged') return ['', '', '', `${outcome.kind}: ${outcome.reason}`]
-  const injected = outcome.recovery.reduce((sum, recovery) => sum + recovery.injected, 0)
-  const worst = Math.max(0, ...outcome.recovery.map(({ worstMs }) => worstMs))
-  const medians = outcome.recovery.map(({ medianMs }) => medianMs).sort((a, b) => a - b)
-  const median = medians[Math.floor(medians.length / 2)] ?? 0
-  return [
-    String(injected),
-    String(outcome.messages),
-    `${median}, ${worst}, ${row.recoveryMs}`,
-    verdictOf(row, outcome.findings),
-  ]
+function cellsOf(summary: Summary): string[] {
+  const { scenario, mode, injected, messages, medianMs, worstMs, recoveryMs, missing } = summary
+  if (missing !== undefined) return [scenario, mode, '', '', '', '', '', `not here: ${missing}`]
+  const recovered = [medianMs, worstMs, recoveryMs].map((ms) => `${ms} ms`)
+  return [scenario, mode, String(injected), String(messages), ...recovered, verdictOf(summary)]
 }
 
-function verdictOf({ twin }: Row, findings: readonly Finding[]): string {
-  const found = findings
-    .map(({ verdict, count, examples }) => `${verdict} (${count}): ${examples.join('; ')}`)
-    .join('\n')
-  if (twin === undefined) return found || 'nothing lost, nothing repeated'
-  return `${twin.title}: ${found === '' ? 'NOT CAUGHT' : `caught: ${found}`}`
+function verdictOf({ found, twin }: Summary): string {
+  const verdicts = [...new Set(found)].join(', ')
+  if (twin === undefined) return verdicts === '' ? 'nothing lost or repeated' : verdicts
+  return verdicts === '' ? 'twin not caught' : `twin caught: ${verdicts}`
+}
+
+function detailsOf({ scenario, mode, seed, outcome, twin }: Row): string {
+  const what = `\n${scenario} (${mode}, seed ${seed}${twin === undefined ? '' : `, twin: ${twin.title}`})`
+  if (outcome.kind !== 'judged') return `${what}: ${outcome.kind}: ${outcome.reason}`
+  const found = outcome.findings.map(
+    ({ verdict, count, examples }) => `\n  ${verdict} (${count}): ${examples.join('; ')}`,
+  )
+  return `${what}: ${found.length === 0 ? 'nothing found' : found.join('')}`
 }

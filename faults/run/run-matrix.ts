@@ -1,9 +1,12 @@
 import { randomInt } from 'node:crypto'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { findServer } from '../../src/server.ts'
+import { readCommit } from '../../bench/report/environment.ts'
+import { type FoundServer, findServer } from '../../src/server.ts'
+import type { MatrixResult } from '../report/page.ts'
 import { isRight, type Row, tableOf } from '../report/table.ts'
 import { SCENARIOS } from '../scenarios/index.ts'
+import { connect } from './environment.ts'
 import { MODES, type Mode } from './modes.ts'
 import { runScenario } from './run-scenario.ts'
 import type { Scenario } from './scenario.ts'
@@ -35,7 +38,8 @@ export async function runFaults(options: FaultsOptions): Promise<void> {
       rows.push(...(await runRound(options, { seed: seed + round, serverUrl: server.url, signal: interrupted.signal })))
       if (interrupted.signal.aborted || (options.minutes !== undefined && !rows.every(isRight))) break
     }
-    await report(options, seed, rows)
+    console.log(tableOf(rows))
+    if (options.out !== undefined) await write(options.out, { seed, rows, server: await versionOf(server) })
     if (interrupted.signal.aborted) process.exitCode = 130
     else if (!rows.every(isRight)) process.exitCode = 1
   } finally {
@@ -96,11 +100,20 @@ async function runCell(mode: Mode, scenario: Scenario, options: FaultsOptions, r
   }
 }
 
-async function report(options: FaultsOptions, seed: number, rows: readonly Row[]): Promise<void> {
-  console.log(tableOf(rows))
-  if (options.out === undefined) return
-  await mkdir(dirname(options.out), { recursive: true })
-  await writeFile(options.out, `${JSON.stringify({ seed, rows }, null, 2)}\n`)
+async function write(file: string, result: Pick<MatrixResult, 'seed' | 'rows' | 'server'>): Promise<void> {
+  await mkdir(dirname(file), { recursive: true })
+  const written: MatrixResult = { date: new Date().toISOString(), commit: readCommit(), ...result }
+  await writeFile(file, `${JSON.stringify(written, null, 2)}\n`)
+}
+
+async function versionOf({ url, kind }: FoundServer): Promise<string> {
+  const client = await connect(url)
+  try {
+    const { rows } = await client.query<{ version: string }>("SELECT current_setting('server_version') AS version")
+    return `PostgreSQL ${rows[0]?.version} (${kind})`
+  } finally {
+    await client.end()
+  }
 }
 
 /** The items named in `only`, or all of them if none is. */

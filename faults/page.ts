@@ -1,0 +1,9 @@
+/** Puts the results into docs/reliability.md: `npm run faults:page`, after the two runs that it says. */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fillPage, readResults } from './report/page.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+const page = join(ROOT, 'docs/reliability.md')
+
+writeFileSync(page, fillPage(readFileSync(page, 'utf8'), readResults(join(ROOT, 'faults/results'))))
