@@ -10,8 +10,8 @@ export interface StandbyPairOptions {
 }
 
 export interface FailOverOptions {
-  /** The address goes to the standby before it takes writes: whoever connects meanwhile finds a read-only server. @default false */
-  readonly early?: boolean
+  /** Clients come to the standby, which is read-only yet, and it takes over when this has resolved. */
+  readonly whileReadOnly?: () => Promise<unknown>
 }
 
 /** A primary that streams to a hot standby, and an address of whichever is the primary. */
@@ -71,7 +71,9 @@ export class StandbyPair {
 
   /** Resolves when the standby shows what the primary has committed so far. */
   async caughtUp(): Promise<void> {
-    const [now] = await this.primary.sql<{ lsn: string }>('SELECT pg_current_wal_insert_lsn()::text AS lsn')
+    // Only what is flushed is sent, and this commit flushes all before it.
+    await this.primary.sql(`SELECT pg_logical_emit_message(true, 'caught up', '')`)
+    const [now] = await this.primary.sql<{ lsn: string }>('SELECT pg_current_wal_flush_lsn()::text AS lsn')
     const replayed = async () => {
       const [row] = await this.standby.sql<{ done: boolean }>('SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn AS done', [
         now!.lsn,
@@ -93,14 +95,17 @@ export class StandbyPair {
   }
 
   /** Kills the primary without warning, and makes the standby the primary. Resolves when that takes writes. */
-  async failOver({ early = false }: FailOverOptions = {}): Promise<void> {
+  async failOver({ whileReadOnly }: FailOverOptions = {}): Promise<void> {
     this.#address.pointTo(undefined)
     await this.primary.kill()
     this.#address.cut()
     // What has reached the link is on its way to the standby, unless it is frozen: then it is lost.
     if (this.#frozen) this.#link.cut()
     this.#link.pointTo(undefined)
-    if (early) this.#address.pointTo(this.standby.port)
+    if (whileReadOnly !== undefined) {
+      this.#address.pointTo(this.standby.port)
+      await whileReadOnly()
+    }
     await this.standby.sql('SELECT pg_promote()')
     this.#failedOver = true
     this.#address.pointTo(this.standby.port)
