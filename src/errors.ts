@@ -62,10 +62,11 @@ export function expected(
   return new SluiceError(code, remedy === undefined ? sentence : `${sentence}. ${remedy}`)
 }
 
-/** A short text for any value: strings quoted and cut at 80 characters, objects by their class. */
+/** A short text for any value: strings quoted and cut at 80 characters, unless a password may be in them; objects by their class. */
 export function describe(value: unknown): string {
   switch (typeof value) {
     case 'string':
+      if (MAY_HOLD_A_PASSWORD.test(value)) return 'a connection string'
       return JSON.stringify(value.length > 80 ? `${value.slice(0, 80)}…` : value)
     case 'bigint':
       return `${value}n`
@@ -81,6 +82,9 @@ export function describe(value: unknown): string {
       return String(value)
   }
 }
+
+/** A URL, or `host=db password=…`, given where something else was expected. */
+const MAY_HOLD_A_PASSWORD = /:\/\/|password\s*=/i
 
 /** The text that is stored of an error: its name, message and causes, without stack, at most 4,000 characters. */
 export function errorText(error: unknown): string {

@@ -23,8 +23,11 @@ export function reportError(error: unknown, options: DatabaseUrlSource): number 
 function remarks(error: unknown): readonly string[] {
   if (!(error instanceof DatabaseError)) return []
   const remedy = error.code === INSUFFICIENT_PRIVILEGE ? REMEDY : undefined
-  return [error.detail, error.hint, remedy].filter((remark) => remark !== undefined)
+  const detail = QUOTES_THE_ROW.includes(error.code ?? '') ? undefined : error.detail
+  return [detail, error.hint, remedy].filter((remark) => remark !== undefined)
 }
 
+/** not_null_violation and check_violation: their detail is the row, with the payload. */
+const QUOTES_THE_ROW = ['23502', '23514']
 const INSUFFICIENT_PRIVILEGE = '42501'
 const REMEDY = 'Connect as the role that owns schema "sluice", or as one with the privileges it needs there.'

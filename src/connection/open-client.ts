@@ -11,13 +11,7 @@ import { nameOf, namesOf } from './names.ts'
  * @throws SluiceError UNREACHABLE, with the driver's error as `cause`.
  */
 export async function openClient(config: pg.ClientConfig, signal?: AbortSignal): Promise<pg.Client> {
-  const client = new pg.Client({
-    pipeline: true,
-    keepAlive: true,
-    // The operating system's default is two hours: a dead peer would keep its locks that long.
-    keepAliveInitialDelayMillis: 10_000,
-    ...config,
-  })
+  const client = createClient(config)
   // Without a listener a lost connection ends the process; whoever uses the client sees the failed statement or 'end'.
   client.on('error', () => undefined)
   const giveUp = () => client.connection.stream.destroy(new Error('Given up'))
@@ -30,6 +24,21 @@ export async function openClient(config: pg.ClientConfig, signal?: AbortSignal):
     throw unreachable(error)
   } finally {
     signal?.removeEventListener('abort', giveUp)
+  }
+}
+
+/** @throws SluiceError UNREACHABLE for a connection string that the driver cannot read, or a certificate that is not there. */
+function createClient(config: pg.ClientConfig): pg.Client {
+  try {
+    return new pg.Client({
+      pipeline: true,
+      keepAlive: true,
+      // The operating system's default is two hours: a dead peer would keep its locks that long.
+      keepAliveInitialDelayMillis: 10_000,
+      ...config,
+    })
+  } catch (error) {
+    throw unreachable(error)
   }
 }
 

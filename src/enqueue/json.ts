@@ -44,7 +44,7 @@ function encode(value: unknown, place: Place): string {
     case 'object':
       return value === null ? 'null' : encodeObject(value, place)
     case 'bigint':
-      throw refused(place, 'a JSON value', describe(value), 'Use a text, or a number up to 2^53')
+      throw refused(place, 'a JSON value', 'a bigint', 'Use a text, or a number up to 2^53')
     default:
       throw refused(place, 'a JSON value', describe(value), 'Leave it out, or use null')
   }

@@ -1,4 +1,4 @@
-import { expected, SluiceError } from '../errors.ts'
+import { describe, SluiceError } from '../errors.ts'
 import { type QueueDefinition, type QueueDefinitions, validatePayload } from '../queues.ts'
 import type { InsertRow } from '../table/insert.ts'
 import { encodeJson } from './json.ts'
@@ -53,5 +53,8 @@ async function checkSchema(definition: QueueDefinition, queue: string, payload: 
   const stored: unknown = JSON.parse(payload)
   const result = await validatePayload(definition, stored)
   if ('value' in result) return
-  throw expected('PAYLOAD_SCHEMA', what, `what the schema of queue ${queue} accepts`, stored, result.issues)
+  // What the payload holds is not quoted: the error may end in a log. The issues are the schema's words.
+  const received = typeof stored === 'object' ? describe(stored) : `a ${typeof stored}`
+  const sentence = `${what}: expected what the schema of queue ${queue} accepts, received ${received}`
+  throw new SluiceError('PAYLOAD_SCHEMA', `${sentence}. ${result.issues}`)
 }

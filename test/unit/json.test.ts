@@ -64,7 +64,7 @@ describe('encodeJson', () => {
     ['a hole', { a: Array(2) }, 'payload.a[0]: expected a JSON value, received undefined'],
     ['a function', { on: { click() {} } }, 'payload.on.click: expected a JSON value, received a function (click)'],
     ['a symbol', [Symbol('x')], 'payload[0]: expected a JSON value, received Symbol(x)'],
-    ['a BigInt', { id: 10n }, 'payload.id: expected a JSON value, received 10n. Use a text'],
+    ['a BigInt', { id: 10n }, 'payload.id: expected a JSON value, received a bigint. Use a text'],
     ['NaN', { 'odd key': NaN }, 'payload["odd key"]: expected a finite number, received NaN'],
     ['Infinity', [[Infinity]], 'payload[0][0]: expected a finite number, received Infinity'],
     ['minus Infinity', -Infinity, 'payload: expected a finite number, received -Infinity'],

@@ -4,7 +4,7 @@ import { MAX_ATTEMPTS, openShop, type ShopDatabase, type ShopMessage } from './s
 
 // A worker process of the demo: two pipelines, until the parent says stop, or goes away.
 
-const url = process.argv[2] ?? ''
+const url = process.env.DATABASE_URL ?? ''
 const shop = openShop(url)
 let waitToBeKilled = false
 
