@@ -1,5 +1,6 @@
 import type { Scenario } from '../run/scenario.ts'
 import { burst } from './burst.ts'
+import { clockSteps } from './clock-steps.ts'
 import { freezeWorker } from './freeze-worker.ts'
 import { blockedLoop, crashLoop } from './harmful-message.ts'
 import { killClaimed, killEffects, killHandling } from './kill-worker.ts'
@@ -30,4 +31,5 @@ export const SCENARIOS: readonly Scenario[] = [
   notifyQueueFull,
   poolerDirect,
   poolerOnly,
+  clockSteps,
 ]

@@ -77,6 +77,15 @@ async function claimBy(
   return { ...toClaim(rows), firstLive, snapshot }
 }
 
+/**
+ * In an order, a message without a delay is due from the start: if the clock is set back, or a standby takes over whose
+ * clock is behind, it would otherwise look like one with a delay, and those after it would go first. What waits for its
+ * retry is due after its enqueue, and so is what was redriven.
+ */
+export function isDue(message: string): string {
+  return `(${message}.due_at <= clock.now OR ${message}.due_at <= ${message}.enqueued_at)`
+}
+
 function orderedClaim(name: string, inSlot: (slot: string, id: string) => string, order: string): Statement {
   return statement(
     name,
@@ -108,7 +117,7 @@ FROM clock LEFT JOIN LATERAL (
     SELECT ${CLAIMED_COLUMNS}
     FROM sluice.message m
     WHERE m.queue = $1::text AND ${inSlot('lane.slot', 'lane.first_live')}
-      AND m.due_at <= clock.now
+      AND ${isDue('m')}
       AND coalesce((locked.held -> coalesce(m.ordering_key, '') ->> 1)::bigint, 0) <= clock.now_us
     ORDER BY ${order}
     LIMIT (SELECT $4::integer)

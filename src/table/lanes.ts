@@ -1,3 +1,4 @@
+import { isDue } from './claim-ordered.ts'
 import { type Execute, numberOf, statement } from './statement.ts'
 
 /** What a queue holds, seen without a floor: its priorities, its slots, and when the next message falls due. */
@@ -94,7 +95,7 @@ FROM clock CROSS JOIN LATERAL (
          END AS next_due_at
   FROM slot s LEFT JOIN LATERAL (
     SELECT m.id FROM sluice.message m
-    WHERE m.queue = $1::text AND m.slot >= s.slot AND m.slot <= s.slot AND m.due_at <= clock.now
+    WHERE m.queue = $1::text AND m.slot >= s.slot AND m.slot <= s.slot AND ${isDue('m')}
     ORDER BY m.slot, m.id LIMIT 1
   ) due ON true
 ) lane`,
