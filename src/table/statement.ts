@@ -11,6 +11,8 @@ export type Row = Readonly<Record<string, unknown>>
  * The one seam to a database connection: run a statement, get its rows. Every accepted transaction (`pg`, Kysely,
  * postgres.js, Knex, Drizzle, TypeORM, Prisma) and our own connections are this one function, so every statement
  * casts each parameter, takes JSON as `$n::text::jsonb` and gives big integers as text.
+ * They run under the search path of the application, so whatever is called fits a function or operator of pg_catalog
+ * without a conversion, or is named in full: otherwise one that fits better in another schema would be called.
  */
 export type Execute = (statement: Statement, params: readonly unknown[]) => Promise<readonly Row[]>
 
