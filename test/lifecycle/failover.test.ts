@@ -100,7 +100,7 @@ describe('when a synchronous standby takes over', () => {
       const log = new EventLog(first.events)
       for (const sluice of [first, second]) consume(sluice)
       const producer = new Producer(pair)
-      await producer.acknowledge(50)
+      await producer.acknowledge(25)
       const ghost = await startGhost(pair, producer.acknowledged.get(0)!)
 
       const readOnly = () =>
@@ -108,10 +108,10 @@ describe('when a synchronous standby takes over', () => {
           log.first('claim.failed', ({ error }) => /read-only/.test(`${error.message}`)),
           log.first('connection.lost', ({ role, error }) => role === 'control' && /read-only/.test(error.message)),
         ])
-      const producing = producer.acknowledge(100)
+      const producing = producer.acknowledge(50)
       await pair.failOver(address === 'before' ? { whileReadOnly: readOnly } : {})
       await producing
-      await producer.acknowledge(50)
+      await producer.acknowledge(25)
       await untilEmpty(pair)
 
       const effects = await effectsOf(pair)
@@ -193,15 +193,15 @@ describe('when an asynchronous standby takes over', () => {
     await producer.acknowledge(20)
     await pair.caughtUp()
     pair.freezeReplication()
-    await producer.acknowledge(80)
+    await producer.acknowledge(50)
     await pair.failOver()
     const ids = [...producer.acknowledged.values()]
-    await producer.acknowledge(80)
+    await producer.acknowledge(50)
     consume(startSluice(pair))
     await untilEmpty(pair)
 
-    expect(await producer.lost(pair)).toEqual(Array.from({ length: 80 }, (_, i) => 20 + i))
-    const again = [...producer.acknowledged.values()].slice(100)
+    expect(await producer.lost(pair)).toEqual(Array.from({ length: 50 }, (_, i) => 20 + i))
+    const again = [...producer.acknowledged.values()].slice(70)
     expect(again.filter((id) => ids.includes(id)).length).toBeGreaterThan(0)
   })
 
