@@ -123,6 +123,27 @@ describe('a control connection through a transaction pooler', () => {
     expect([log.of('batch.released'), log.of('claim.failed'), log.of('connection.lost')]).toEqual([[], [], []])
   })
 
+  test('P4: still counts a handler that hangs until the server ends the transaction', async ({
+    database,
+    queue,
+    skip,
+  }) => {
+    const { url } = await startPooler(database, skip)
+    const { sluice } = startWorker(database, { connection: url, crashLimit: 1 })
+    await put(sluice, queue, [1])
+    sluice
+      .pipeline(queue, { timeoutMs: 50 })
+      .handle(async (_, { tx }) => {
+        await tx.query('SELECT 1')
+        const until = performance.now() + 1_600
+        while (performance.now() < until);
+      })
+      .subscribe()
+    const buried = () => database.sql('SELECT attempt, reason FROM sluice.dead_letters WHERE queue = $1', [queue])
+    await waitFor(async () => (await buried()).length > 0, { what: 'the dead letter' })
+    expect(await buried()).toEqual([{ attempt: 1, reason: expect.stringContaining('crashed: 1') }])
+  })
+
   test('is found out although it was given as a direct one', async ({ database, skip }) => {
     const { url } = await startPooler(database, skip)
     const { sluice, log } = startWorker(database, { connection: database.url, directConnection: url })

@@ -341,6 +341,31 @@ describe('the server connections of a pool', () => {
 })
 
 describe('what befalls a pool', () => {
+  test('a batch that waits too long for a server connection is given up, and tried again', async ({
+    database,
+    skip,
+    queue,
+  }) => {
+    const { url } = await startPooler(database, skip, { size: 1, settings: { query_wait_timeout: 1 } })
+    const sluice = startTestSluice(database, { connection: url, directConnection: database.url })
+    const log = new EventLog(sluice.events)
+    const go = deferred()
+    await put(sluice, queue, numbers(4))
+    const handled: unknown[] = []
+    sluice
+      .pipeline(queue, { concurrency: 2, batchSize: 1 })
+      .handle(async ({ payload }) => {
+        handled.push(payload)
+        await go.promise
+      })
+      .subscribe()
+    await log.first('claim.failed')
+    expect(handled).toEqual([1])
+    go.resolve()
+    await untilEmpty(database, queue)
+    expect(handled.toSorted()).toEqual(numbers(4))
+  })
+
   test('P1: a pooler that is killed and restarted under load repeats and loses nothing', async ({
     database,
     through,
