@@ -29,6 +29,18 @@ describe('messages with an ordering key', () => {
     expect(log.of('batch.claimed')[0]).toMatchObject({ messages: 3 })
   })
 
+  test('do not stop for ever when the row of their slot is lost', async ({ database, sluice, queue, log }) => {
+    sluice
+      .pipeline(queue)
+      .handle(() => undefined)
+      .subscribe()
+    await put(sluice, queue, [1], A)
+    await log.first('batch.committed')
+    await database.sql('DELETE FROM sluice.slot WHERE queue = $1', [queue])
+    await put(sluice, queue, [2], A)
+    await untilEmpty(database, queue)
+  })
+
   test('hold back only their own key when one fails', async ({ database, sluice, queue }) => {
     const handled: unknown[] = []
     await put(sluice, queue, ['a1'], A)
