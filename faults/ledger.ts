@@ -6,10 +6,12 @@ export const CREATE_LEDGER = `
 CREATE SCHEMA ledger;
 
 -- Written by a producer in the enqueuing transaction: here if and only if that committed. place: the message's place
--- in the order of its key. fate: what its handler does. delay_ms: how much later it is due.
+-- in the order of its key. attempt: of the intent, because after a fail-over the ids of one that was lost are given
+-- out again. fate: what its handler does. delay_ms: how much later it is due.
 CREATE TABLE ledger.enqueued (
   message_id   bigint NOT NULL,
   intent       text   NOT NULL,
+  attempt      integer NOT NULL DEFAULT 1,
   ordering_key text,
   place        bigint NOT NULL,
   fate         text   NOT NULL,
@@ -22,6 +24,7 @@ CREATE INDEX ON ledger.enqueued (message_id);
 -- Written by a producer outside of it: what it was told of each try, in the end.
 CREATE TABLE ledger.told (
   intent      text     NOT NULL,
+  attempt     integer  NOT NULL DEFAULT 1,
   message_ids bigint[] NOT NULL,
   outcome     text     NOT NULL CHECK (outcome IN ('committed', 'rolled back', 'refused', 'lost')),
   ambiguous   boolean  NOT NULL,

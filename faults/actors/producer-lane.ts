@@ -28,6 +28,8 @@ interface Told {
 }
 
 interface Try {
+  /** From 1. */
+  readonly attempt: number
   readonly ids: string[]
   xid: string | undefined
   committing: boolean
@@ -56,7 +58,7 @@ export class ProducerLane {
     while (!signal.aborted) {
       const intent = this.#plan()
       // An intent whose transaction was lost is tried again, as an application would, until it is known how it ended.
-      while (!signal.aborted && (await this.#try(intent)) === 'lost');
+      for (let attempt = 1; !signal.aborted && (await this.#try(intent, attempt)) === 'lost'; attempt++);
       await pause(this.#random.next() * this.#setup.load.pauseMs)
     }
     await this.#client?.end().catch(() => undefined)
@@ -88,12 +90,12 @@ export class ProducerLane {
     }
   }
 
-  async #try(intent: Intent): Promise<Told['outcome']> {
-    const trying: Try = { ids: [], xid: undefined, committing: false }
+  async #try(intent: Intent, attempt: number): Promise<Told['outcome']> {
+    const trying: Try = { attempt, ids: [], xid: undefined, committing: false }
     const told = await this.#transact(intent, trying).catch((error: unknown) => this.#judge(error, intent, trying))
     await this.#ledger.write(
-      'INSERT INTO ledger.told (intent, message_ids, outcome, ambiguous, detail) VALUES ($1, $2::bigint[], $3, $4, $5)',
-      [intent.name, trying.ids, told.outcome, told.ambiguous, told.detail],
+      'INSERT INTO ledger.told (intent, attempt, message_ids, outcome, ambiguous, detail) VALUES ($1, $2, $3::bigint[], $4, $5, $6)',
+      [intent.name, attempt, trying.ids, told.outcome, told.ambiguous, told.detail],
     )
     return told.outcome
   }
@@ -115,23 +117,41 @@ export class ProducerLane {
   }
 
   async #enqueue(client: pg.Client, intent: Intent, trying: Try): Promise<void> {
-    for (const { orderingKey, fate, delayMs } of intent.messages) {
-      const failures = fate === 'fail' ? 1 : 0
-      const id = await this.#sluice.enqueue(
-        client,
-        this.#setup.queue,
-        { fate, failures },
-        {
-          ...(orderingKey === undefined ? {} : { orderingKey }),
-          ...(fate === 'die' ? { maxAttempts: 2 } : {}),
-          ...(delayMs > 0 ? { delay: delayMs } : {}),
-        },
-      )
+    for (const planned of intent.messages) {
+      const id = await (this.#setup.load.swallows
+        ? this.#enqueueOrNot(client, planned)
+        : this.#enqueueOne(client, planned))
+      const { orderingKey, fate, delayMs } = planned
       trying.ids.push(id)
+      if (this.#setup.load.apart) await client.query('COMMIT; BEGIN')
       await client.query(
-        'INSERT INTO ledger.enqueued (message_id, intent, ordering_key, place, fate, failures, delay_ms) VALUES ($1, $2, $3, $4, $5, $6, $7)',
-        [id, intent.name, orderingKey, ++this.#place, fate, failures, delayMs],
+        'INSERT INTO ledger.enqueued (message_id, intent, attempt, ordering_key, place, fate, failures, delay_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)',
+        [id, intent.name, trying.attempt, orderingKey, ++this.#place, fate, failuresOf(fate), delayMs],
       )
+    }
+  }
+
+  #enqueueOne(client: pg.Client, { orderingKey, fate, delayMs }: Planned): Promise<string> {
+    return this.#sluice.enqueue(
+      client,
+      this.#setup.queue,
+      { fate, failures: failuresOf(fate) },
+      {
+        ...(orderingKey === undefined ? {} : { orderingKey }),
+        ...(fate === 'die' ? { maxAttempts: 2 } : {}),
+        ...(delayMs > 0 ? { delay: delayMs } : {}),
+      },
+    )
+  }
+
+  /** The message's id, or one that no message has. */
+  async #enqueueOrNot(client: pg.Client, planned: Planned): Promise<string> {
+    await client.query('SAVEPOINT message')
+    try {
+      return await this.#enqueueOne(client, planned)
+    } catch {
+      await client.query('ROLLBACK TO message')
+      return `${-this.#place}`
     }
   }
 
@@ -165,7 +185,8 @@ export class ProducerLane {
   async #rowIsThere(intent: Intent, trying: Try): Promise<boolean> {
     const inProgress = `SELECT FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = $1::xid8::xid`
     while ((await this.#ledger.read(inProgress, [trying.xid])).length > 0) await pause(20)
-    return (await this.#ledger.read('SELECT FROM ledger.enqueued WHERE intent = $1', [intent.name])).length > 0
+    const itsRow = 'SELECT FROM ledger.enqueued WHERE intent = $1 AND attempt = $2'
+    return (await this.#ledger.read(itsRow, [intent.name, trying.attempt])).length > 0
   }
 
   async #connected(): Promise<pg.Client> {
@@ -191,6 +212,10 @@ export class ProducerLane {
     this.#client = undefined
     client?.connection.stream.destroy()
   }
+}
+
+function failuresOf(fate: Fate): number {
+  return fate === 'fail' ? 1 : 0
 }
 
 /** Somebody ended or cancelled it, or there was no room: to be tried again. */

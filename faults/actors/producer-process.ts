@@ -36,6 +36,10 @@ export interface Load {
   /** How a lane finds out about a COMMIT whose answer was lost: it asks for the transaction, or for its own row; or it does not. */
   readonly asks: 'transaction' | 'row' | 'nobody'
   readonly enqueueTimeoutMs?: number
+  /** Goes on without a message whose enqueue fails, and commits what it belongs to. */
+  readonly swallows?: boolean
+  /** Each message commits before the row that it belongs to, as without an outbox. */
+  readonly apart?: boolean
 }
 
 export type ProducerOrder = { readonly kind: 'start'; readonly setup: ProducerSetup } | { readonly kind: 'stop' }

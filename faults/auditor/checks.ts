@@ -88,17 +88,16 @@ WHERE NOT EXISTS (
     sql: `
 SELECT format('intent %s: told %s, message %s is %s', t.intent, t.outcome, id, CASE WHEN q.message_id IS NULL THEN 'not there' ELSE 'there' END) AS found
 FROM ledger.told t CROSS JOIN LATERAL unnest(t.message_ids) AS id
-LEFT JOIN ledger.enqueued q ON q.message_id = id
+LEFT JOIN ledger.enqueued q ON q.message_id = id AND q.intent = t.intent AND q.attempt = t.attempt
 WHERE (t.outcome = 'committed') <> (q.message_id IS NOT NULL)`,
   },
   {
     verdict: 'committed twice',
     rule: 'an intent is committed by one of its tries at most',
     sql: `
-SELECT format('intent %s: %s tries took effect', t.intent, count(DISTINCT t.message_ids)) AS found
-FROM ledger.told t
-WHERE EXISTS (SELECT FROM ledger.enqueued q WHERE q.message_id = ANY (t.message_ids))
-GROUP BY t.intent HAVING count(DISTINCT t.message_ids) > 1`,
+SELECT format('intent %s: %s tries took effect', q.intent, count(DISTINCT q.attempt)) AS found
+FROM ledger.enqueued q
+GROUP BY q.intent HAVING count(DISTINCT q.attempt) > 1`,
   },
   {
     verdict: 'enqueue refused',

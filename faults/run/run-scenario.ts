@@ -54,7 +54,7 @@ async function play(spec: RunSpec, environment: Environment) {
   const options = { environment, queue: QUEUE, seed, mode: spec.mode.pipeline, edits: twin?.edits }
   const load: Load = { ...LOAD, ...scenario.load, ...twin?.load }
   await using fleet = new Fleet({ ...options, load, workers: scenario.workers ?? {} })
-  const stage = new Stage({ environment, fleet, queue: QUEUE, random: new Random(seed) })
+  const stage = new Stage({ environment, fleet, queue: QUEUE, random: new Random(seed), broken: twin !== undefined })
   try {
     const interrupted = await inject(spec, stage)
     return await judge(spec, environment, stage, interrupted)

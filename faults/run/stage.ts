@@ -10,6 +10,8 @@ export interface StageOptions<E extends Environment> {
   readonly fleet: Fleet
   readonly queue: string
   readonly random: Random
+  /** The twin runs. @default false */
+  readonly broken?: boolean
 }
 
 /** What a scenario has at hand: the fleet, the database, chance, and the clock that says what lasted from when to when. */
@@ -18,14 +20,17 @@ export class Stage<E extends Environment = Environment> {
   readonly fleet: Fleet
   readonly queue: string
   readonly random: Random
+  /** What the scenario itself does is to be done wrongly, if its twin says so. */
+  readonly broken: boolean
   readonly #ledger: LedgerWriter
   #enqueued = 0
 
-  constructor({ environment, fleet, queue, random }: StageOptions<E>) {
+  constructor({ environment, fleet, queue, random, broken = false }: StageOptions<E>) {
     this.environment = environment
     this.fleet = fleet
     this.queue = queue
     this.random = random
+    this.broken = broken
     this.#ledger = new LedgerWriter(environment.ledgerUrl)
   }
 

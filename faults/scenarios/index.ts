@@ -1,6 +1,8 @@
 import type { Scenario } from '../run/scenario.ts'
 import { burst } from './burst.ts'
 import { clockSteps } from './clock-steps.ts'
+import { diskFull, diskFullLog } from './disk-full.ts'
+import { failOver } from './fail-over.ts'
 import { freezeWorker } from './freeze-worker.ts'
 import { blockedLoop, crashLoop } from './harmful-message.ts'
 import { killClaimed, killEffects, killHandling } from './kill-worker.ts'
@@ -9,6 +11,7 @@ import { notifyQueueFull } from './notify-queue-full.ts'
 import { snapshots } from './open-transactions.ts'
 import { poolerDirect, poolerOnly } from './pooler.ts'
 import { crashBackend, restartImmediate } from './restart-server.ts'
+import { rollingUpgrade } from './rolling-upgrade.ts'
 import { terminateBackends } from './terminate-backends.ts'
 import { commitBeforeSleep, killSleeper } from './wake-ups.ts'
 
@@ -32,4 +35,8 @@ export const SCENARIOS: readonly Scenario[] = [
   poolerDirect,
   poolerOnly,
   clockSteps,
+  rollingUpgrade,
+  failOver,
+  diskFull,
+  diskFullLog,
 ]

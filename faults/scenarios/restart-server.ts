@@ -6,7 +6,7 @@ import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
 import type { Twin } from '../twins/twins.ts'
 
-const CONTROL_GIVES_UP = {
+export const CONTROL_GIVES_UP = {
   name: 'control-gives-up',
   title: 'a worker that tries once to restore its control connection',
   edits: [

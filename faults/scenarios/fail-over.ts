@@ -1,0 +1,52 @@
+import { StandbyPair } from '../environment/standby-pair.ts'
+import type { Environment } from '../run/environment.ts'
+import { scenario } from '../run/scenario.ts'
+import { until } from '../run/until.ts'
+
+interface Pair extends Environment {
+  readonly pair: StandbyPair
+}
+
+const LANES = 3
+
+/**
+ * What was acknowledged is on the standby, and what is not there was not acknowledged. A producer whose COMMIT hung asks
+ * the new primary for its row: transaction ids that the old one gave out last are given out again.
+ */
+export const failOver = scenario<Pair>({
+  name: 'fail-over',
+  title:
+    'commits that hang because the synchronous standby gets nothing, then the primary dies and the standby takes over',
+  recoveryMs: 5_000,
+  flow: 60,
+  injections: { quick: 1, full: 1 },
+  environment: standbyPair,
+  load: { asks: 'row', lanes: LANES },
+  twin: {
+    name: 'asynchronous',
+    title: 'producers and workers whose COMMIT does not wait for the standby',
+    load: { rollbacks: 0 },
+    sql: 'ALTER ROLE postgres SET synchronous_commit = local',
+    caught: ['commit denied', 'lost'],
+  },
+  inject: (stage) =>
+    stage.fault('failed over', async () => {
+      const { pair } = stage.environment
+      pair.freezeReplication()
+      await until(async () => (await pair.primary.sql(HANGING)).length >= LANES, 'all producers to hang', 5_000)
+      await pair.failOver()
+    }),
+})
+
+/** A producer hangs in its COMMIT, or, after it, in what it writes into its books. */
+const HANGING = `
+SELECT FROM pg_stat_activity
+WHERE wait_event = 'SyncRep' AND (application_name = 'producer' OR query LIKE 'INSERT INTO ledger.told%')`
+
+/** The books wait for the standby also where nobody else does, so what was told of a commit outlives it. */
+async function standbyPair(): Promise<Pair> {
+  const pair = await StandbyPair.start()
+  const ledgerUrl = new URL(pair.url)
+  ledgerUrl.searchParams.set('options', '-c synchronous_commit=on')
+  return { pair, url: pair.url, ledgerUrl: ledgerUrl.href, stop: () => pair.stop() }
+}

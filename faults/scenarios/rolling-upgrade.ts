@@ -1,0 +1,93 @@
+import pg from 'pg'
+import { migrate } from '../../src/index.ts'
+import { recordMigrationSql } from '../../src/table/schema.ts'
+import { connect } from '../run/environment.ts'
+import type { WorkerActor } from '../run/fleet.ts'
+import { scenario } from '../run/scenario.ts'
+import type { Stage } from '../run/stage.ts'
+import type { Edit } from '../twins/twins.ts'
+
+const FLOW_MS = 8_000
+
+/** Migrations go ahead of the library, and a schema serves the library that came before it. */
+export const rollingUpgrade = scenario({
+  name: 'rolling-upgrade',
+  title: 'an additive migration while workers run, then two versions side by side, then the old ones stop',
+  recoveryMs: 3_000,
+  flow: 40,
+  injections: { quick: 2, full: 6 },
+  twin: {
+    name: 'migration-that-takes',
+    title: 'a migration that adds a column which those who do not know it cannot leave out',
+    caught: ['enqueue refused'],
+  },
+  async inject(stage, at) {
+    const version = at + 2
+    const old = stage.fleet.workers
+    await stage.fault(`migrated to version ${version}`, () => upgrade(stage, version))
+    await stage.flows(40, FLOW_MS)
+    const { applied } = await migrate(stage.environment.url)
+    if (applied.length > 0) throw new Error(`The old library migrated a newer schema: ${applied}`)
+    for (const _ of old) await stage.fleet.startWorker({ edits: libraryOf(version) })
+    await stage.flows(40, FLOW_MS)
+    await stage.fault('the old version stopped', () => Promise.all(old.map(stop)))
+  },
+})
+
+/**
+ * As other migration tools would run what `npx sluice migrate --print` prints. It locks table after table, and workers
+ * lock the same tables in another order: who is chosen as the victim of a deadlock has changed nothing, and tries again.
+ */
+async function upgrade(stage: Stage, version: number): Promise<void> {
+  const text = `BEGIN; ${migration(version, stage.broken)} ${recordMigrationSql(`000${version}_made_up`)} COMMIT`
+  const client = await connect(stage.environment.url)
+  try {
+    while (!(await isDone(client.query(text)))) await client.query('ROLLBACK')
+  } finally {
+    await client.end()
+  }
+}
+
+/** Or, if not, the victim of a deadlock. */
+function isDone(work: Promise<unknown>): Promise<boolean> {
+  return work.then(
+    () => true,
+    (error: unknown) => {
+      if (error instanceof pg.DatabaseError && error.code === '40P01') return false
+      throw error
+    },
+  )
+}
+
+function migration(version: number, broken: boolean): string {
+  return `
+SET LOCAL lock_timeout = '5min';
+ALTER TABLE sluice.message ADD COLUMN note_${version} text ${broken ? "NOT NULL DEFAULT ''" : ''};
+${broken ? `ALTER TABLE sluice.message ALTER COLUMN note_${version} DROP DEFAULT;` : ''}
+ALTER TABLE sluice.worker ADD COLUMN note_${version} text;
+ALTER TABLE sluice.batch ADD COLUMN note_${version} text;
+DO $$ BEGIN EXECUTE pg_get_functiondef('sluice.wake_inserted'::regproc); END $$;
+DO $$ BEGIN EXECUTE pg_get_functiondef('sluice.enqueue'::regproc); END $$;
+CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
+LANGUAGE sql IMMUTABLE AS 'SELECT ${version}, 1';
+`
+}
+
+/** The library of that version: it needs its schema, and its claims read the new column. */
+function libraryOf(version: number): readonly Edit[] {
+  return [
+    { file: 'version.ts', from: '= readVersion()', to: `= '${version}.0.0'` },
+    { file: 'table/schema.ts', from: 'SCHEMA_VERSION = 1', to: `SCHEMA_VERSION = ${version}` },
+    {
+      file: 'table/claim.ts',
+      from: 'm.max_attempts, m.enqueued_at`',
+      to: `m.max_attempts, m.enqueued_at, m.note_${version}\``,
+    },
+  ]
+}
+
+async function stop({ actor }: WorkerActor): Promise<void> {
+  actor.order({ kind: 'stop' })
+  await actor.told('stopped', 'stop')
+  await actor.ended
+}
