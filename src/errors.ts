@@ -47,7 +47,12 @@ export class SluiceError extends Error {
 
 /** Whether `error` is a {@link SluiceError}, and, if a code is given, one with that code. */
 export function isSluiceError(error: unknown, code?: ErrorCode): error is SluiceError {
-  return error instanceof SluiceError && (code === undefined || error.code === code)
+  try {
+    return error instanceof SluiceError && (code === undefined || error.code === code)
+  } catch {
+    // A proxy that answers no question.
+    return false
+  }
 }
 
 /** "`what`: expected `wanted`, received `received`. `remedy`": the one form of every complaint about input. */
@@ -86,18 +91,36 @@ export function describe(value: unknown): string {
 /** A URL, or `host=db password=…`, given where something else was expected. */
 const MAY_HOLD_A_PASSWORD = /:\/\/|password\s*=/i
 
-/** The text that is stored of an error: its name, message and causes, without stack, at most 4,000 characters. */
+/**
+ * The text that is stored of an error: its name, message and causes, without stack, at most 4,000 characters. Never
+ * throws, whatever was thrown: it runs where a second error would undo a whole batch.
+ */
 export function errorText(error: unknown): string {
-  const parts: string[] = []
-  for (let at: unknown = error; at !== undefined && parts.length < 5; at = causeOf(at)) {
-    parts.push(at instanceof Error ? `${at.name}: ${at.message}` : typeof at === 'string' ? at : describe(at))
-  }
+  const parts = [lineOf(error)]
+  for (let at = causeOf(error); at !== undefined && parts.length < 5; at = causeOf(at)) parts.push(lineOf(at))
   // A NUL cannot be stored as text, and an error may quote any input.
-  return parts.join(' — caused by ').replaceAll('\0', '\uFFFD').slice(0, 4000).toWellFormed()
+  return parts.join(' — caused by ').replaceAll('\0', '\uFFFD').slice(0, MOST_TEXT).toWellFormed()
+}
+
+const MOST_TEXT = 4_000
+
+function lineOf(error: unknown): string {
+  try {
+    if (typeof error === 'string') return error.slice(0, MOST_TEXT)
+    if (!(error instanceof Error)) return describe(error)
+    // Cut before they are put together: the longest string has no room for more.
+    return `${String(error.name).slice(0, MOST_TEXT)}: ${String(error.message).slice(0, MOST_TEXT)}`
+  } catch {
+    return 'an error that cannot be read'
+  }
 }
 
 /** The first of several, where a connection was tried at several addresses: the aggregate itself says nothing. */
 function causeOf(error: unknown): unknown {
-  if (error instanceof AggregateError) return error.cause ?? error.errors[0]
-  return error instanceof Error ? error.cause : undefined
+  try {
+    if (error instanceof AggregateError) return error.cause ?? error.errors[0]
+    return error instanceof Error ? error.cause : undefined
+  } catch {
+    return undefined
+  }
 }

@@ -1,4 +1,5 @@
 import { type Observable, Subject } from 'rxjs'
+import { errorText } from './errors.ts'
 
 /** Everything that Sluice reports while it runs. `queue` is the queue concerned; durations are in milliseconds. */
 export type SluiceEvent =
@@ -64,5 +65,10 @@ export function createTelemetry(): {
 
 /** Any thrown value as an Error. */
 export function toError(thrown: unknown): Error {
-  return thrown instanceof Error ? thrown : new Error(String(thrown), { cause: thrown })
+  try {
+    if (thrown instanceof Error) return thrown
+  } catch {
+    // A proxy that answers no question.
+  }
+  return new Error(errorText(thrown), { cause: thrown })
 }

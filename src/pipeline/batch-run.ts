@@ -3,7 +3,7 @@ import type { Message, Outcome } from '../message.ts'
 import { type QueueDefinition, validatePayload } from '../queues.ts'
 import type { BatchConnection } from './batch-connection.ts'
 import type { DeliveredMessage } from './delivered-message.ts'
-import { Deadline, toOutcome, toOutcomes } from './handler.ts'
+import { Deadline, NotHandled, toOutcome, toOutcomes } from './handler.ts'
 import type { Crashes } from './in-hand.ts'
 import { MessageTransaction } from './message-transaction.ts'
 import type { PipelinePlan } from './options.ts'
@@ -109,7 +109,7 @@ export class BatchRun {
       const error = errorText(checked.issues)
       this.#settle(message, { kind: 'deadLetter', reason: 'the payload does not fit its schema', error })
     } catch (error) {
-      if (!isSluiceError(error, 'STOPPED')) this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
+      if (!this.#isLeft(error)) this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
     }
     return false
   }
@@ -147,9 +147,11 @@ export class BatchRun {
       const result = isPromise(returned) ? await this.#deadline.await(returned) : returned
       // Statements that the handler has not awaited count as its time.
       if (tx.busy) await this.#deadline.await(tx.closed())
+      turn.end()
       await this.#keep(messages, tx, result)
       return true
     } catch (error) {
+      turn.end()
       return await this.#failed(messages, tx, error)
     } finally {
       if (turn.tookMs > plan.timeoutMs + HUNG_MS) this.#hung = messages
@@ -170,10 +172,15 @@ export class BatchRun {
     if (connection.lost !== undefined) throw connection.lost
     if (tx.busy) await cancel()
     await tx.undo()
-    if (isSluiceError(error, 'STOPPED')) return true
+    if (this.#isLeft(error)) return true
     if (messages.length > 1 && !isSluiceError(error, 'HANDLER_TIMEOUT')) return false
     for (const message of messages) this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
     return true
+  }
+
+  /** Whether a message stays as it was: the batch ends early. A STOPPED of anybody else is an error like others. */
+  #isLeft(error: unknown): boolean {
+    return isSluiceError(error, 'STOPPED') && (this.#options.signal.aborted || error instanceof NotHandled)
   }
 
   #settle(message: DeliveredMessage, outcome: Outcome, error?: unknown): void {

@@ -1,8 +1,9 @@
 import { Observable, type Subscriber } from 'rxjs'
-import { isSluiceError, SluiceError } from '../errors.ts'
+import { isSluiceError } from '../errors.ts'
 import type { Message, Outcome } from '../message.ts'
 import type { Work } from './batch-run.ts'
 import { Delivery, type Settled } from './delivery.ts'
+import { NotHandled } from './handler.ts'
 import type { Producer } from './producer.ts'
 import type { RunContext } from './run-context.ts'
 
@@ -115,7 +116,7 @@ class Feed<Payload> {
       else settled.resolve(how.outcome)
       return true
     }
-    if (this.#closed) throw new SluiceError('STOPPED', 'The subscriber is gone. The message is free for others')
+    if (this.#closed) throw new NotHandled()
     this.#sink.next(new Delivery(message as Message<Payload>, context, settle))
     return settled.promise
   }

@@ -53,6 +53,13 @@ export type BatchHandler<Payload = unknown, Definitions extends QueueDefinitions
   context: BatchHandlerContext<Definitions>,
 ) => readonly (Outcome | void)[] | void | Promise<readonly (Outcome | void)[] | void>
 
+/** Thrown instead of calling a handler that is gone: nothing is known against the message, which stays as it was. */
+export class NotHandled extends SluiceError {
+  constructor() {
+    super('STOPPED', 'The subscriber is gone. The message is free for others')
+  }
+}
+
 /** What a handler returned, as an outcome that can be written. @throws SluiceError OPTION_INVALID for anything else. */
 export function toOutcome(returned: unknown): Outcome {
   if (returned === undefined) return { kind: 'ack' }
@@ -142,6 +149,7 @@ export class Deadline {
 /** One handler's part of a batch's time. */
 export class Turn {
   readonly #startedAt = performance.now()
+  #endedAt: number | undefined
   #controller: AbortController | undefined
 
   /** Made when it is first asked for: most handlers never do. */
@@ -151,7 +159,12 @@ export class Turn {
   }
 
   get tookMs(): number {
-    return performance.now() - this.#startedAt
+    return (this.#endedAt ?? performance.now()) - this.#startedAt
+  }
+
+  /** The handler is over. What the server takes for its end is not its time. */
+  end(): void {
+    this.#endedAt ??= performance.now()
   }
 
   abort(reason: unknown): void {
