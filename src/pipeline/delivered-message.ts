@@ -1,6 +1,8 @@
 import type { Headers, Message } from '../message.ts'
 import type { ClaimedRow } from '../table/claim.ts'
 
+const LARGEST_INTEGER = 2_147_483_647
+
 /** A claimed row as a {@link Message}. JSON is parsed when it is read, because many handlers need only a part. */
 export class DeliveredMessage implements Message {
   readonly row: ClaimedRow
@@ -14,7 +16,8 @@ export class DeliveredMessage implements Message {
   constructor(queue: string, row: ClaimedRow, crashes: number) {
     this.queue = queue
     this.row = row
-    this.attempt = row.attempt + crashes + 1
+    // An INSERT by hand may say any number, and one more must fit the columns.
+    this.attempt = Math.min(row.attempt + crashes + 1, LARGEST_INTEGER)
   }
 
   get id(): string {

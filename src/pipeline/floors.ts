@@ -7,7 +7,9 @@ interface Position {
   readonly id: string
 }
 
-const BOTTOM: Position = { dueUs: 0, id: '0' }
+/** As low as columns go: an INSERT by hand may say any due time and any id. */
+const LOWEST_ID = -(2n ** 63n)
+const BOTTOM: Position = { dueUs: Date.UTC(-4713, 10, 24) * 1_000, id: String(LOWEST_ID) }
 const DEFAULT_PRIORITY = 5
 
 /**
@@ -125,7 +127,8 @@ export class Floors {
     for (const row of rows) {
       if (row.slot !== null) continue
       const floor = this.#priorities.get(row.priority) ?? BOTTOM
-      const before = { dueUs: row.dueUs, id: String(BigInt(row.id) - 1n) }
+      const id = BigInt(row.id)
+      const before = { dueUs: row.dueUs, id: String(id > LOWEST_ID ? id - 1n : id) }
       if (isBelow(before, floor)) this.#priorities.set(row.priority, before)
     }
   }
@@ -138,7 +141,7 @@ export class Floors {
  */
 class SlotFloor {
   readonly #slot: number
-  #id = '0'
+  #id = BOTTOM.id
   #candidate: { readonly id: string; readonly xid: bigint } | undefined
 
   constructor(slot: number) {
@@ -146,7 +149,7 @@ class SlotFloor {
   }
 
   position(bottom: boolean): SlotPosition {
-    return { slot: this.#slot, id: bottom ? '0' : this.#id }
+    return { slot: this.#slot, id: bottom ? BOTTOM.id : this.#id }
   }
 
   observed(firstLive: string, snapshot: { readonly xmin: bigint; readonly xid: bigint }): void {

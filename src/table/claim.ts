@@ -142,7 +142,8 @@ function toClaimedRow(row: Row): ClaimedRow {
     headers: textOf(row, 'headers'),
     attempt: numberOf(row, 'attempt'),
     maxAttempts: row.max_attempts === null ? null : numberOf(row, 'max_attempts'),
-    enqueuedUs: microseconds(row, 'enqueued_s'),
+    enqueuedUs:
+      row.enqueued_s === Infinity || row.enqueued_s === -Infinity ? row.enqueued_s : microseconds(row, 'enqueued_s'),
   }
 }
 

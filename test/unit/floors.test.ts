@@ -7,7 +7,9 @@ import { claimedRow, orderedClaim } from '../support/claimed-row.ts'
 /** A time so late that no floor is held back. */
 const LATE = Number.MAX_SAFE_INTEGER
 
-const BOTTOM = { dueUs: 0, id: '0' }
+/** The lowest that a row can be. */
+const LOWEST = { id: '-9223372036854775808' }
+const BOTTOM = { dueUs: -210_866_803_200_000_000, ...LOWEST }
 
 /** A claim of which nothing came back meanwhile. */
 function take(floors: Floors, rows: readonly ClaimedRow[], { bottom = false, full = false } = {}): void {
@@ -132,7 +134,7 @@ describe('floors of slots', () => {
     ).toEqual([3, 7])
     now = 60_000
     floors.learn([], [])
-    expect(floors.slots(false)).toEqual([{ slot: 7, id: '0' }])
+    expect(floors.slots(false)).toEqual([{ slot: 7, ...LOWEST }])
     now = 120_000
     floors.learn([], [])
     expect(floors.hasSlots()).toBe(false)
@@ -142,10 +144,10 @@ describe('floors of slots', () => {
     const floors = new Floors()
     floors.learn([], [3])
     floors.observed(orderedClaim({ 3: '40' }, quiet(10n)))
-    expect(floors.slots(false)).toEqual([{ slot: 3, id: '0' }])
+    expect(floors.slots(false)).toEqual([{ slot: 3, ...LOWEST }])
     floors.observed(orderedClaim({ 3: '50' }, quiet(12n)))
     expect(floors.slots(false)).toEqual([{ slot: 3, id: '40' }])
-    expect(floors.slots(true)).toEqual([{ slot: 3, id: '0' }])
+    expect(floors.slots(true)).toEqual([{ slot: 3, ...LOWEST }])
   })
 
   test('wait for a transaction that may have taken a lower id and not committed', () => {
@@ -153,7 +155,7 @@ describe('floors of slots', () => {
     floors.learn([], [3])
     floors.observed(orderedClaim({ 3: '40' }, { xmin: 8n, xid: 10n }))
     floors.observed(orderedClaim({ 3: '50' }, { xmin: 8n, xid: 12n }))
-    expect(floors.slots(false)).toEqual([{ slot: 3, id: '0' }])
+    expect(floors.slots(false)).toEqual([{ slot: 3, ...LOWEST }])
     floors.observed(orderedClaim({ 3: '50' }, { xmin: 11n, xid: 13n }))
     expect(floors.slots(false)).toEqual([{ slot: 3, id: '40' }])
   })
@@ -181,7 +183,7 @@ describe('floors of slots', () => {
     floors.observed(orderedClaim({ [WHOLE_QUEUE_SLOT]: '40' }, quiet(10n)))
     floors.observed(orderedClaim({ [WHOLE_QUEUE_SLOT]: '41' }, quiet(11n)))
     expect(floors.wholeQueue(false)).toEqual({ slot: WHOLE_QUEUE_SLOT, id: '40' })
-    expect(floors.wholeQueue(true)).toEqual({ slot: WHOLE_QUEUE_SLOT, id: '0' })
+    expect(floors.wholeQueue(true)).toEqual({ slot: WHOLE_QUEUE_SLOT, ...LOWEST })
     expect(floors.hasSlots()).toBe(false)
   })
 })
