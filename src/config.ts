@@ -10,8 +10,8 @@ export interface SluiceOptions<Definitions extends QueueDefinitions | undefined 
   /** The application's database. Each batch in flight takes one connection; a pooler may stand in between. */
   readonly connection: ConnectionConfig
   /**
-   * A direct connection to the same database, for the two connections that need a session of their own: the listener
-   * and the control connection. @default `connection`
+   * A direct connection to the same database, for the two connections that want a session of their own: the listener
+   * and the control connection. Through a transaction pooler they do with less. @default `connection`
    */
   readonly directConnection?: ConnectionConfig | undefined
   /** The queues and their schemas. With them, other names are refused, at compile time too. @default any name */
@@ -56,7 +56,7 @@ export function resolveConfig(options: SluiceOptions<QueueDefinitions | undefine
     directConnection:
       options.directConnection === undefined ? connection : connectionOf('directConnection', options.directConnection),
     definitions: options.queues,
-    name: options.name ?? `${hostname()}:${process.pid}`,
+    name: options.name === undefined ? `${hostname()}:${process.pid}` : nameOf(options.name),
     pollIntervalMs: integer('pollIntervalMs', options.pollIntervalMs, DEFAULTS.pollIntervalMs, 100, 60_000),
     connectTimeoutMs: integer('connectTimeoutMs', options.connectTimeoutMs, DEFAULTS.connectTimeoutMs, 100, 600_000),
     payloadLimitBytes: integer(
@@ -94,6 +94,12 @@ export function integer(what: string, value: unknown, byDefault: number, least: 
   if (value === undefined) return byDefault
   if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value
   throw expected('CONFIG_INVALID', what, `an integer from ${least} to ${most}`, value)
+}
+
+function nameOf(name: unknown): string {
+  const bytes = typeof name === 'string' ? Buffer.byteLength(name) : 0
+  if (typeof name === 'string' && bytes >= 1 && bytes <= 255 && !name.includes('\0') && name.isWellFormed()) return name
+  throw expected('CONFIG_INVALID', 'name', '1 to 255 bytes of text without NUL characters and lone surrogates', name)
 }
 
 function connectionOf(what: string, connection: unknown): ClientConfig {
