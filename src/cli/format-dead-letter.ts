@@ -24,7 +24,7 @@ function factsOf(letter: DeadLetter): readonly (readonly [string, string | null]
     ['id', letter.id],
     ['reason', letter.reason],
     ['died', `${letter.diedAt} (${formatAgo(letter.ageMs)})`],
-    ['enqueued', `${letter.enqueuedAt} (${formatAge(lifetimeMs(letter))} before it died)`],
+    ['enqueued', enqueued(letter)],
     ['attempts', `${letter.attempt}${limit}`],
     ['type', letter.type],
     ['schema version', String(letter.schemaVersion)],
@@ -33,8 +33,10 @@ function factsOf(letter: DeadLetter): readonly (readonly [string, string | null]
   ]
 }
 
-function lifetimeMs({ diedAt, enqueuedAt }: DeadLetter): number {
-  return Date.parse(diedAt) - Date.parse(enqueuedAt)
+function enqueued({ diedAt, enqueuedAt }: DeadLetter): string {
+  const lifetimeMs = Date.parse(diedAt) - Date.parse(enqueuedAt)
+  // An INSERT by hand may say infinity.
+  return Number.isNaN(lifetimeMs) ? enqueuedAt : `${enqueuedAt} (${formatAge(lifetimeMs)} before it died)`
 }
 
 function pretty(json: string): string {

@@ -7,6 +7,7 @@ import { addRoles } from './commands/roles.ts'
 import { addStatus } from './commands/status.ts'
 import { maskSecrets } from './mask-secrets.ts'
 import { packageVersion } from './package-version.ts'
+import { printable } from './printable.ts'
 
 /** The command line: every command with its options and help. Nothing runs before it is parsed. */
 export function createProgram(): Command {
@@ -17,7 +18,7 @@ export function createProgram(): Command {
     .helpCommand('help [command]', 'print help for a command')
     .option('--database-url <url>', 'connection string (default: the environment variable DATABASE_URL)')
     .configureHelp({ showGlobalOptions: true })
-    .configureOutput({ writeErr: (text) => void process.stderr.write(maskSecrets(text)) })
+    .configureOutput({ writeErr: (text) => void process.stderr.write(printable(maskSecrets(text))) })
     .showHelpAfterError('Add --help to see how it is used.')
     .exitOverride()
     .addHelpText('after', HELP)

@@ -46,7 +46,8 @@ export interface PeekedMessage {
   readonly attempt: number
   readonly maxAttempts: number | null
   readonly enqueuedAt: string
-  readonly enqueuedAgoMs: number
+  /** Null: at no time that can be told. */
+  readonly enqueuedAgoMs: number | null
   /** Null: never. */
   readonly dueAt: string | null
   /** Negative: it has been due for so long. Null: never. */
@@ -110,7 +111,7 @@ export async function peekMessages(execute: Execute, queue: string, limit: numbe
     attempt: numberOf(row, 'attempt'),
     maxAttempts: integerOrNull(row, 'max_attempts'),
     enqueuedAt: textOf(row, 'enqueued_at'),
-    enqueuedAgoMs: Math.round(numberOf(row, 'enqueued_ago_ms')),
+    enqueuedAgoMs: integerOrNull(row, 'enqueued_ago_ms'),
     dueAt: textOrNull(row, 'due_at'),
     dueInMs: integerOrNull(row, 'due_in_ms'),
     failedAt: textOrNull(row, 'failed_at'),
@@ -164,8 +165,8 @@ const PEEK = statement(
   `
 SELECT m.queue, m.id::text AS id, m.state, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,
        m.ordering_key, m.priority, m.attempt, m.max_attempts, m.last_error, m.held_by::text AS held_by, m.worker,
-       to_char(m.enqueued_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS enqueued_at,
-       (extract(epoch FROM clock_timestamp() - m.enqueued_at) * 1000.0)::double precision AS enqueued_ago_ms,
+       coalesce(to_char(m.enqueued_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), m.enqueued_at::text) AS enqueued_at,
+       ((extract(epoch FROM clock_timestamp()) - extract(epoch FROM m.enqueued_at)) * 1000.0)::double precision AS enqueued_ago_ms,
        to_char(m.due_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS due_at,
        ((extract(epoch FROM m.due_at) - extract(epoch FROM clock_timestamp())) * 1000.0)::double precision AS due_in_ms,
        to_char(m.failed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS failed_at
