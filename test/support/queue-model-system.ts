@@ -113,7 +113,7 @@ export class QueueSystem {
     if (concurrency === 1) {
       await runnable.runOnce()
     } else {
-      const subscription = runnable.subscribe()
+      await using subscription = runnable.subscribe()
       await waitFor(async () => (await this.#count(TAKEABLE, ordered)) === 0, { what: 'nothing to be due' })
       await subscription.drain()
     }
