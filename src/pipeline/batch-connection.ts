@@ -46,6 +46,11 @@ export class BatchConnection {
     this.#ending.abort(new SluiceError('STOPPED', 'The pipeline was told to stop. The message is free for others'))
   }
 
+  /** Breaks the connection. What has been sent and not answered has failed. */
+  break(why: string): void {
+    this.client.connection.stream.destroy(new Error(why))
+  }
+
   /** Whether the transaction can still commit: `E` after an error that nobody rolled back. */
   get aborted(): boolean {
     return this.client.getTransactionStatus() === 'E'

@@ -6,6 +6,7 @@ import type { Control } from '../connection/control.ts'
 import type { ClaimedRow } from '../table/claim.ts'
 import { type Report, toError } from '../telemetry.ts'
 import type { Scheduler, Waiter, WakeReason } from '../wake-up/scheduler.ts'
+import { AnswerLimit } from './answer-limit.ts'
 import { BatchConnection, type TransactionLimit } from './batch-connection.ts'
 import { Claimer, type Look, type SentClaim } from './claimer.ts'
 import type { Gate } from './gate.ts'
@@ -185,6 +186,7 @@ export class Producer implements Waiter {
   /** `found`: the first look is over and has found messages. */
   async #looks(found: () => void): Promise<boolean> {
     const connection = await BatchConnection.acquire(this.#options.pool)
+    const answers = new AnswerLimit(connection, this.#options.control, this.#limit.ms)
     const stop = () => connection.stop()
     this.#stop.signal.addEventListener('abort', stop)
     try {
@@ -195,6 +197,7 @@ export class Producer implements Waiter {
       this.#options.inHand.lookAhead()
       while (sent !== undefined) {
         const look = await this.#take(connection, sent)
+        answers.pid = look.transaction.pid
         if (look.rows.length === 0 || this.#draining) {
           this.#claimer.release(look.rows)
           await connection.rollback()
@@ -202,10 +205,11 @@ export class Producer implements Waiter {
         }
         found()
         this.#found(look.full)
-        sent = await this.#process(connection, look)
+        sent = await this.#process(connection, look, answers)
       }
       return false
     } finally {
+      answers.stop()
       this.#stop.signal.removeEventListener('abort', stop)
       connection.release()
     }
@@ -231,7 +235,7 @@ export class Producer implements Waiter {
   }
 
   /** Handles, settles and commits one batch, and sends the next claim behind the COMMIT. */
-  async #process(connection: BatchConnection, look: Look): Promise<SentClaim | undefined> {
+  async #process(connection: BatchConnection, look: Look, answers: AnswerLimit): Promise<SentClaim | undefined> {
     const batch = this.#options.consume({ connection, look, signal: connection.signal })
     let next: SentClaim | undefined
     try {
@@ -240,6 +244,7 @@ export class Producer implements Waiter {
         const written = batch.write()
         if (this.#draining) return [written, connection.commit()]
         const committed = connection.commit(this.#limit)
+        answers.restart()
         next = this.#send(connection)
         return [written, committed]
       })

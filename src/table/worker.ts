@@ -137,11 +137,24 @@ export async function cancelStatement(execute: Execute, { pid, startedUs }: Serv
   await execute(CANCEL, [pid, startedUs])
 }
 
+/** Whether the server works on a transaction that is older than this: it waits for a lock, or with COMMIT for a standby. */
+export async function worksSince(execute: Execute, pid: number, ms: number): Promise<boolean> {
+  return (await execute(WORKS_SINCE, [pid, ms])).length > 0
+}
+
 const CANCEL = statement(
   'cancel',
   `
 SELECT pg_cancel_backend(a.pid) FROM pg_stat_activity a
 WHERE a.pid = $1::integer AND (date_part('epoch', a.xact_start) * 1000000::double precision)::bigint = $2::bigint`,
+)
+
+const WORKS_SINCE = statement(
+  'works_since',
+  `
+SELECT FROM pg_stat_activity a
+WHERE a.pid = $1::integer AND a.state = 'active'
+  AND a.xact_start <= clock_timestamp() - $2::double precision * interval '1 millisecond'`,
 )
 
 // Nothing that the control connection writes needs to survive a crash of the server. The server finds out within half a
