@@ -84,9 +84,19 @@ export class TcpProxy {
     for (const link of this.#of(application)) link.swallows = true
   }
 
-  /** New connections work again. */
+  /** The server learns at last that the clients of half-open connections are gone. */
+  loseHalfOpen(): void {
+    for (const link of this.#links) {
+      if (!link.swallows) continue
+      link.destroy()
+      this.#links.delete(link)
+    }
+  }
+
+  /** New connections work again, and nothing is late any more. */
   heal(): void {
     this.refusing = false
+    this.delayMs = () => 0
     this.#swallowing = 'nobody'
   }
 

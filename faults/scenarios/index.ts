@@ -1,14 +1,19 @@
 import type { Scenario } from '../run/scenario.ts'
 import { burst } from './burst.ts'
 import { clockSteps } from './clock-steps.ts'
+import { commitUnanswered, enqueueCommitUnanswered } from './commit-unanswered.ts'
 import { diskFull, diskFullLog } from './disk-full.ts'
 import { failOver } from './fail-over.ts'
 import { freezeWorker } from './freeze-worker.ts'
 import { blockedLoop, crashLoop } from './harmful-message.ts'
+import { killBeforeClaim, killBeforeCommit } from './kill-at-wire.ts'
+import { killProducer } from './kill-producer.ts'
 import { killClaimed, killEffects, killHandling } from './kill-worker.ts'
+import { networkBlackHole, networkBlackHoleControl, networkCut, networkDelay, networkHalfClose } from './network.ts'
 import { noFault } from './no-fault.ts'
 import { notifyQueueFull } from './notify-queue-full.ts'
 import { snapshots } from './open-transactions.ts'
+import { poolExhausted } from './pool-exhausted.ts'
 import { poolerDirect, poolerOnly } from './pooler.ts'
 import { crashBackend, restartImmediate } from './restart-server.ts'
 import { rollingUpgrade } from './rolling-upgrade.ts'
@@ -35,6 +40,17 @@ export const SCENARIOS: readonly Scenario[] = [
   poolerDirect,
   poolerOnly,
   clockSteps,
+  networkCut,
+  networkHalfClose,
+  networkDelay,
+  networkBlackHole,
+  networkBlackHoleControl,
+  commitUnanswered,
+  enqueueCommitUnanswered,
+  killBeforeClaim,
+  killBeforeCommit,
+  killProducer,
+  poolExhausted,
   rollingUpgrade,
   failOver,
   diskFull,

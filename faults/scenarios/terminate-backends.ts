@@ -4,29 +4,41 @@ import { FLOOR_NOT_LOWERED } from '../twins/twins.ts'
 
 /** Each kind of connection by its application name. */
 const KINDS = ['sluice', 'sluice control', 'sluice listener', 'producer'] as const
-const AT_MOST = 4
 
-/** An administrator ends server processes of the fleet: of one kind in turn, and perhaps of others as well. */
+/** An administrator ends server processes of the fleet. */
 export const terminateBackends = scenario({
   name: 'terminate-backends',
-  title: 'pg_terminate_backend: batches, control, listener and the producer in turn, and others at random',
+  title: 'pg_terminate_backend: all of batches, control, listener or producer in turn, and others at random',
   recoveryMs: 4_000,
   injections: { quick: 8, full: 40 },
+  load: { pauseMs: 400 },
+  // Another worker would find with its own floor what this one passes over.
+  workers: { count: 1, pipeline: { concurrency: 4 } },
   twin: FLOOR_NOT_LOWERED,
+  async prepare(stage) {
+    await stage.sql(SLOW_HANDLERS)
+  },
   async inject(stage, at) {
     const kind = KINDS[at % KINDS.length] ?? 'sluice'
     await stage.fault(`terminated backends of "${kind}"`, () => terminate(stage, kind))
   },
 })
 
+/** What has been in hand for a tenth of a second is below where all claims begin: only a floor that goes down finds it. */
+const SLOW_HANDLERS = `
+CREATE FUNCTION ledger.take_time() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.1); RETURN NULL; END';
+CREATE TRIGGER takes_time AFTER INSERT ON ledger.effect FOR EACH STATEMENT EXECUTE FUNCTION ledger.take_time()`
+
+/** All of a kind, and some of the others. */
 async function terminate(stage: Stage, kind: string): Promise<void> {
   const backends = await stage.sql(
     'SELECT pid, application_name FROM pg_stat_activity WHERE datname = current_database() AND application_name = ANY ($1::text[])',
     [KINDS],
   )
-  const ranked = backends
-    .map(({ pid, application_name }) => ({ pid, rank: stage.random.next() + (application_name === kind ? 0 : 1) }))
-    .sort((a, b) => a.rank - b.rank)
-  const victims = ranked.slice(0, 1 + stage.random.below(AT_MOST)).map(({ pid }) => pid)
+  const victims = backends
+    .filter(({ application_name }) => application_name === kind || stage.random.chance(OTHERS))
+    .map(({ pid }) => pid)
   await stage.sql('SELECT pg_terminate_backend(pid) FROM unnest($1::integer[]) AS pid', [victims])
 }
+
+const OTHERS = 0.2

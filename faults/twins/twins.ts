@@ -103,8 +103,72 @@ export const FLOOR_NOT_LOWERED = {
     ...FLOOR_WITHOUT_SWEEP.edits,
     { file: 'pipeline/floors.ts', from: 'if (isBelow(before, floor)) this', to: 'if (rows.length < 0) this' },
   ],
-  // A transaction that commits late would need the sweep as well.
-  load: { long: 0 },
+  // A transaction that commits late would need the sweep as well. Keys have floors of their own.
+  load: { long: 0, keys: 0 },
+  caught: ['stuck'],
+} as const satisfies Twin
+
+export const NO_LIMIT_FOR_ANSWERS = {
+  name: 'no-limit-for-answers',
+  title: 'a batch that waits for its answers for ever',
+  edits: [
+    { file: 'pipeline/answer-limit.ts', from: 'setTimeout(() => void this.#late(), ', to: 'setTimeout(() => {}, ' },
+  ],
+  caught: ['late', 'stuck'],
+} as const satisfies Twin
+
+export const NOT_RESTORED = {
+  name: 'not-restored',
+  title: 'a control connection that is not restored',
+  edits: [
+    {
+      file: 'connection/control.ts',
+      from: 'this.#restoring ??= this.#restore()',
+      to: 'this.#restoring ??= Promise.resolve()',
+    },
+  ],
+  caught: ['stuck'],
+} as const satisfies Twin
+
+export const END_NOT_NOTICED = {
+  name: 'end-not-noticed',
+  title: 'a control connection whose end is not noticed',
+  edits: [{ file: 'connection/control.ts', from: "client.once('end', () => this.#lost(client))", to: '' }],
+  caught: ['stuck'],
+} as const satisfies Twin
+
+export const GIVES_UP = {
+  name: 'gives-up',
+  title: 'a worker that gives its control connection up at the first refusal',
+  edits: [{ file: 'connection/control.ts', from: 'await pause(backoff.next(), this.#stopping.signal)', to: 'return' }],
+  caught: ['stuck'],
+} as const satisfies Twin
+
+const MARK =
+  "BEGIN; UPDATE sluice.message SET taken_by = pg_backend_pid() WHERE id IN (SELECT m.id FROM sluice.message m WHERE m.queue = 'load' " +
+  'AND m.slot IS NULL AND m.taken_by IS NULL AND m.due_at <= clock_timestamp() ORDER BY m.due_at LIMIT 5 FOR UPDATE SKIP LOCKED); COMMIT'
+
+export const CLAIM_BY_MARK = {
+  name: 'claim-by-mark',
+  title: 'a claim that first marks its messages as its own, and commits that',
+  sql: 'ALTER TABLE sluice.message ADD COLUMN taken_by integer',
+  edits: [
+    {
+      file: 'pipeline/batch-connection.ts',
+      from: '`BEGIN ISOLATION LEVEL READ COMMITTED$',
+      to: `\`${MARK}; BEGIN ISOLATION LEVEL READ COMMITTED$`,
+    },
+    {
+      file: 'pipeline/batch-connection.ts',
+      from: '`COMMIT AND CHAIN$',
+      to: `\`COMMIT; ${MARK}; BEGIN ISOLATION LEVEL READ COMMITTED$`,
+    },
+    {
+      file: 'table/claim.ts',
+      from: 'AND m.priority = floor.priority',
+      to: 'AND m.priority = floor.priority AND m.taken_by = pg_backend_pid()',
+    },
+  ],
   caught: ['stuck'],
 } as const satisfies Twin
 
@@ -113,4 +177,12 @@ export const PRODUCER_ASKS_NOBODY = {
   title: 'a producer that takes a lost answer to COMMIT for a rollback',
   load: { asks: 'nobody' },
   caught: ['committed twice', 'commit denied'],
+} as const satisfies Twin
+
+export const TWO_TRANSACTIONS = {
+  name: 'two-transactions',
+  title: 'a producer that commits its message before what it belongs to',
+  // One that rolls back would show without a kill.
+  load: { apart: true, rollbacks: 0, pauseMs: 5 },
+  caught: ['phantom'],
 } as const satisfies Twin

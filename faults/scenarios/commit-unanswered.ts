@@ -1,0 +1,48 @@
+import type { WireMessage } from '../environment/wire.ts'
+import { scenario } from '../run/scenario.ts'
+import { ENQUEUES_LOST_BATCHES_AGAIN, PRODUCER_ASKS_NOBODY } from '../twins/twins.ts'
+import { commits, cutBefore } from './kill-at-wire.ts'
+
+/** The server has committed, and nobody is told. */
+export const commitUnanswered = scenario({
+  name: 'commit-unanswered',
+  title: "a worker's COMMIT takes effect, and its connection breaks in front of the answer",
+  recoveryMs: 2_000,
+  injections: { quick: 6, full: 40 },
+  workers: { network: true },
+  twin: ENQUEUES_LOST_BATCHES_AGAIN,
+  async inject(stage) {
+    const { actor, network } = stage.victim()
+    if (network === undefined) throw new Error(`${actor.name} has no network of its own`)
+    await stage.fault('answer of COMMIT lost', () =>
+      cutBefore(network, (message, { from, application }) => {
+        return from === 'server' && application === 'sluice' && saysCommitted(message)
+      }),
+    )
+  },
+})
+
+/** For the one who enqueues it looks the same whether COMMIT or its answer is lost. */
+export const enqueueCommitUnanswered = scenario({
+  name: 'enqueue-commit-unanswered',
+  title: "a producer's connection breaks in front of its COMMIT, or of the answer, in turn",
+  recoveryMs: 2_000,
+  injections: { quick: 8, full: 40 },
+  workers: { network: true },
+  twin: PRODUCER_ASKS_NOBODY,
+  async inject(stage, at) {
+    const network = stage.fleet.producerNetwork
+    if (network === undefined) throw new Error('The producer has no network of its own')
+    const answer = at % 2 === 0
+    await stage.fault(answer ? "answer of a producer's COMMIT lost" : "a producer's COMMIT lost", () =>
+      cutBefore(network, (message, { application }) => {
+        return application === 'producer' && (answer ? saysCommitted(message) : commits(message))
+      }),
+    )
+  },
+})
+
+/** The server's word: the type is also that of a client's Close, which is never about this. */
+function saysCommitted({ type, bytes }: WireMessage): boolean {
+  return type === 'C' && bytes.toString('utf8', 5) === 'COMMIT\0'
+}

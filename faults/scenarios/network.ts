@@ -1,0 +1,135 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import type { Load } from '../actors/producer-process.ts'
+import type { TcpProxy } from '../environment/tcp-proxy.ts'
+import { scenario } from '../run/scenario.ts'
+import type { Stage } from '../run/stage.ts'
+import { until } from '../run/until.ts'
+import { END_NOT_NOTICED, FLOOR_WITHOUT_SWEEP, NO_LIMIT_FOR_ANSWERS, NOT_RESTORED, type Twin } from '../twins/twins.ts'
+
+/** A kind of connection, by its application name. */
+type Kind = 'sluice' | 'sluice control' | 'sluice listener' | 'producer'
+
+interface Behaviour {
+  readonly name: string
+  readonly title: string
+  readonly recoveryMs: number
+  readonly kinds?: readonly [Kind, ...Kind[]]
+  /** How often each kind has its turn. */
+  readonly turns: { readonly quick: number; readonly full: number }
+  readonly load?: Partial<Load>
+  readonly twin: Twin
+  /** Breaks a network for one kind of connection. */
+  readonly fail: (network: TcpProxy, kind: Kind) => void
+  readonly lastsMs: number
+  /** After the recovery. */
+  readonly afterwards?: (network: TcpProxy) => void
+}
+
+const KINDS: readonly [Kind, ...Kind[]] = ['sluice', 'sluice control', 'sluice listener', 'producer']
+
+/** What piles up meanwhile is not what is timed. */
+const UNHURRIED = { pauseMs: 200 } as const
+
+/** All networks of the fleet, or the producer's, fail in one way for one kind of connection after another. */
+function networkThat({ kinds = KINDS, turns, fail, lastsMs, afterwards, ...shown }: Behaviour) {
+  return scenario({
+    ...shown,
+    injections: { quick: kinds.length * turns.quick, full: kinds.length * turns.full },
+    workers: { network: true },
+    async inject(stage, at) {
+      const kind = kinds[at % kinds.length] ?? kinds[0]
+      const networks = networksOf(stage, kind)
+      await stage.fault(`${shown.name}: "${kind}"`, async () => {
+        for (const network of networks) fail(network, kind)
+        await pause(lastsMs)
+        for (const network of networks) network.heal()
+      })
+      if (afterwards === undefined) return
+      await until(() => isCaughtUp(stage), 'all to be handled', shown.recoveryMs).catch(() => undefined)
+      for (const network of networks) afterwards(network)
+    },
+  })
+}
+
+export const networkCut = networkThat({
+  name: 'network-cut',
+  title: 'connections of one kind break, and new ones of any kind are refused for a while',
+  recoveryMs: 3_000,
+  turns: { quick: 2, full: 10 },
+  twin: NOT_RESTORED,
+  lastsMs: 300,
+  fail(network, kind) {
+    network.refusing = true
+    network.cut(kind)
+  },
+})
+
+export const networkHalfClose = networkThat({
+  name: 'network-half-close',
+  title: 'the server side of connections of one kind ends, and the other is left open',
+  recoveryMs: 3_000,
+  turns: { quick: 2, full: 10 },
+  twin: END_NOT_NOTICED,
+  lastsMs: 0,
+  fail: (network, kind) => network.halfClose(kind),
+})
+
+export const networkDelay = networkThat({
+  name: 'network-delay',
+  title: 'answers to connections of one kind take 150 ms for most of a second',
+  recoveryMs: 3_000,
+  turns: { quick: 2, full: 10 },
+  // A transaction that stays open by itself would need the sweep as well. Many lanes: some overtake others.
+  twin: { ...FLOOR_WITHOUT_SWEEP, load: { long: 0, keys: 0, lanes: 8, pauseMs: 100 } },
+  lastsMs: 800,
+  fail(network, kind) {
+    network.delayMs = (application) => (application === kind ? 150 : 0)
+  },
+})
+
+/**
+ * What a process has in a black hole is given back by the server after three seconds, and given up by the process after
+ * five. A connection that was idle then is found out when it is used: that takes five more at most, because after ten
+ * seconds it is gone.
+ */
+export const networkBlackHole = networkThat({
+  name: 'network-black-hole',
+  title: 'batches, listener or producer of all processes are half-open without a sign',
+  recoveryMs: 12_000,
+  load: UNHURRIED,
+  kinds: ['sluice', 'sluice listener', 'producer'],
+  turns: { quick: 1, full: 4 },
+  twin: NO_LIMIT_FOR_ANSWERS,
+  lastsMs: 300,
+  fail: (network, kind) => network.blackHole(kind),
+  afterwards: (network) => network.loseHalfOpen(),
+})
+
+/** The control connection gives an answer ten seconds. Without its record no batch may begin. */
+export const networkBlackHoleControl = networkThat({
+  name: 'network-black-hole-control',
+  title: 'the control connections of all processes are half-open without a sign',
+  recoveryMs: 13_000,
+  load: UNHURRIED,
+  kinds: ['sluice control'],
+  turns: { quick: 1, full: 4 },
+  twin: END_NOT_NOTICED,
+  lastsMs: 300,
+  fail: (network, kind) => network.blackHole(kind),
+  afterwards: (network) => network.loseHalfOpen(),
+})
+
+function networksOf({ fleet }: Stage, kind: Kind): readonly TcpProxy[] {
+  const all = kind === 'producer' ? [fleet.producerNetwork] : fleet.workers.map(({ network }) => network)
+  return all.filter((network) => network !== undefined)
+}
+
+/** Whether all that was there at the end of the last fault has been handled. */
+async function isCaughtUp(stage: Stage): Promise<boolean> {
+  const [row] = await stage.sql(`
+    SELECT NOT EXISTS (
+      SELECT FROM ledger.enqueued q WHERE q.fate = 'ack' AND q.at <= (SELECT max(f.ended_at) FROM ledger.fault f)
+        AND NOT EXISTS (SELECT FROM ledger.effect e WHERE e.message_id = q.message_id)
+    ) AS done`)
+  return row?.done === true
+}
