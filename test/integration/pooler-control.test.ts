@@ -117,7 +117,8 @@ describe('a control connection through a transaction pooler', () => {
     )
     sluice
       .pipeline(queue, { concurrency: 6, batchSize: 3 })
-      .handle((_, { tx }) => tx.query('SELECT 1').then(() => undefined))
+      // Long enough for the last look for dead workers to grow old.
+      .handle((_, { tx }) => tx.query('SELECT pg_sleep(0.01)').then(() => undefined))
       .subscribe()
     await untilEmpty(database, queue)
     expect([log.of('batch.released'), log.of('claim.failed'), log.of('connection.lost')]).toEqual([[], [], []])
@@ -153,8 +154,8 @@ describe('a control connection through a transaction pooler', () => {
   })
 
   test('is found out by the other rule of handing out sessions, too', async ({ database, skip }) => {
-    const settings = { server_round_robin: 1, min_pool_size: 4 }
-    const { url } = await startPooler(database, skip, { settings })
+    const { url } = await startPooler(database, skip, { settings: { server_round_robin: 1 } })
+    await openServers(url, 3)
     const { sluice, log } = startWorker(database, { connection: database.url, directConnection: url })
     await sluice.start()
     expect(log.of('connection.pooled')).toMatchObject([{ role: 'control' }])
@@ -204,6 +205,15 @@ describe('batches through a transaction pooler', () => {
 function startWorker(database: TestDatabase, options: Partial<SluiceOptions>) {
   const sluice = startTestSluice(database, options)
   return { sluice, log: new EventLog(sluice.events) }
+}
+
+/** Makes a pooler open so many server connections, which are idle then. */
+async function openServers(url: string, count: number): Promise<void> {
+  const clients = Array.from({ length: count }, () => new pg.Client({ connectionString: url }))
+  for (const client of clients) await client.connect()
+  for (const client of clients) await client.query('BEGIN')
+  for (const client of clients) await client.query('COMMIT')
+  for (const client of clients) await client.end()
 }
 
 /** Whether a worker is known to consume the queue. */
