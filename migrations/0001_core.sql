@@ -182,9 +182,11 @@ BEGIN
   END IF;
   INSERT INTO sluice.message
     (queue, payload, type, schema_version, headers, ordering_key, priority, due_at, max_attempts)
-  VALUES
-    (queue, payload, type, coalesce(schema_version, 1), coalesce(headers, '{}'), ordering_key, coalesce(priority, 5),
-     greatest(deliver_at, clock_timestamp() + coalesce(delay, interval '0')), max_attempts)
+  SELECT
+    queue, payload, type, coalesce(schema_version, 1), coalesce(headers, '{}'), ordering_key, coalesce(priority, 5),
+    greatest(deliver_at, clock_timestamp() + coalesce(delay, interval '0')), max_attempts
+  -- The transaction gets its number before it draws an id, as in the library's INSERT.
+  WHERE pg_current_xact_id() IS NOT NULL
   RETURNING id INTO message_id;
   RETURN message_id;
 END

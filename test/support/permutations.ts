@@ -46,7 +46,7 @@ export async function explore<World>(stage: Stage, scenario: Scenario<World>): P
 }
 
 /** All orders of so many steps of each session, as the number of the session whose turn it is. */
-export function* interleavingsOf(left: readonly number[]): Generator<readonly number[]> {
+function* interleavingsOf(left: readonly number[]): Generator<readonly number[]> {
   if (left.every((count) => count === 0)) yield []
   for (const [at, count] of left.entries()) {
     if (count === 0) continue
