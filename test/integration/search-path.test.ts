@@ -67,10 +67,11 @@ describe('with a hostile schema in front of pg_catalog', () => {
       await bury(database, { queue, count: 2 })
       await using sleeper = await sleepOn(database.url, queue)
       for (const text of [
+        // First of all: the trigger is compiled once in a session, and here not under the path of enqueue().
+        `INSERT INTO sluice.message (queue, payload, ordering_key) VALUES ('${queue}', '1', 'key'), ('${queue}', '2', NULL)`,
         `SELECT sluice.enqueue('${queue}', '{}')`,
         `SELECT sluice.enqueue('${queue}', '{}', 't', 2, '{"a": 1}', 'key', 3, NULL, 'tomorrow', 4)`,
         `SELECT sluice.enqueue('${queue}', '{}', delay => '1 hour')`,
-        `INSERT INTO sluice.message (queue, payload, ordering_key) VALUES ('${queue}', '1', 'key'), ('${queue}', '2', NULL)`,
         `SELECT sluice.redrive('${queue}', died_before => 'tomorrow', type => 'order.paid')`,
         `SELECT * FROM sluice.peek('${queue}', 5)`,
         'TABLE sluice.queues',
