@@ -45,7 +45,10 @@ const FAULTS: readonly { readonly what: string; readonly sql: string; readonly v
   },
   {
     what: 'an intent that took effect twice',
-    sql: "INSERT INTO ledger.told (intent, message_ids, outcome, ambiguous) VALUES ('a', '{1}', 'committed', true)",
+    sql: `INSERT INTO ledger.enqueued (message_id, intent, attempt, place, fate, failures) VALUES (2, 'a', 2, 0, 'ack', 0);
+          INSERT INTO ledger.told (intent, attempt, message_ids, outcome, ambiguous) VALUES ('a', 2, '{2}', 'committed', true);
+          INSERT INTO ledger.started (message_id, worker, attempt) VALUES (2, 'w', 1);
+          INSERT INTO ledger.effect (message_id, worker, attempt) VALUES (2, 'w', 1)`,
     verdicts: ['committed twice'],
   },
   {
@@ -88,6 +91,12 @@ const FAULTS: readonly { readonly what: string; readonly sql: string; readonly v
 describe('the auditor', () => {
   test('finds nothing where nothing is wrong', async ({ database }) => {
     expect(await verdictsAfter(database, '')).toEqual([])
+  })
+
+  test('knows that the ids of a try that was lost may be given out again', async ({ database }) => {
+    const lost =
+      "INSERT INTO ledger.told (intent, attempt, message_ids, outcome, ambiguous) VALUES ('a', 2, '{1}', 'lost', true)"
+    expect(await verdictsAfter(database, lost)).toEqual([])
   })
 
   test.for(FAULTS)('finds $what', async ({ sql, verdicts }, { database }) => {
