@@ -30,8 +30,8 @@ function consume(sluice: Sluice, before: (n: number) => Promise<void> = async ()
     await query('INSERT INTO effect (n) VALUES ($1)', [n])
   }
   sluice
-    .pipeline<Numbered>(QUEUE, { batchSize: 3 })
-    .handle(({ payload }, { tx }) => handle(payload.n, (text, values) => tx.query(text, values)))
+    .pipeline(QUEUE, { batchSize: 3 })
+    .handle(({ payload }, { tx }) => handle((payload as Numbered).n, (text, values) => tx.query(text, values)))
     .subscribe()
 }
 
@@ -124,9 +124,11 @@ describe('when a synchronous standby takes over', () => {
       const ids = [...producer.acknowledged.values()].map(Number)
       expect(ids).toEqual([...new Set(ids)].toSorted((a, b) => a - b))
 
-      // Nobody is blamed, and the dead worker is off the books.
-      const isGone = async () =>
-        (await pair.primary.sql('SELECT FROM sluice.worker WHERE id = $1', [ghost])).length === 0
+      // Nobody is blamed, and the dead worker is off the books, at the latest when there is work again.
+      const isGone = async () => {
+        await producer.acknowledge(1)
+        return (await pair.primary.sql('SELECT FROM sluice.worker WHERE id = $1', [ghost])).length === 0
+      }
       await waitFor(isGone, { what: 'the dead worker to be noticed' })
       expect(await pair.primary.sql('SELECT * FROM sluice.crash')).toEqual([])
       expect(
