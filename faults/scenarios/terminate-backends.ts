@@ -11,9 +11,10 @@ export const terminateBackends = scenario({
   title: 'pg_terminate_backend: all of batches, control, listener or producer in turn, and others at random',
   recoveryMs: 4_000,
   injections: { quick: 8, full: 40 },
-  load: { pauseMs: 400 },
+  load: { pauseMs: 500 },
+  flow: 10,
   // Another worker would find with its own floor what this one passes over.
-  workers: { count: 1, pipeline: { concurrency: 4 } },
+  workers: { count: 1, pipeline: { concurrency: 8 } },
   twin: FLOOR_NOT_LOWERED,
   async prepare(stage) {
     await stage.sql(SLOW_HANDLERS)
@@ -26,7 +27,7 @@ export const terminateBackends = scenario({
 
 /** What has been in hand for a tenth of a second is below where all claims begin: only a floor that goes down finds it. */
 const SLOW_HANDLERS = `
-CREATE FUNCTION ledger.take_time() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.1); RETURN NULL; END';
+CREATE FUNCTION ledger.take_time() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.25); RETURN NULL; END';
 CREATE TRIGGER takes_time AFTER INSERT ON ledger.effect FOR EACH STATEMENT EXECUTE FUNCTION ledger.take_time()`
 
 /** All of a kind, and some of the others. */
