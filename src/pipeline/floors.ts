@@ -13,8 +13,8 @@ const BOTTOM: Position = { dueUs: Date.UTC(-4713, 10, 24) * 1_000, id: String(LO
 const DEFAULT_PRIORITY = 5
 
 /**
- * Transactions that commit within this time of their insert are seen by every claim, not only by the sweep. Only a
- * consumer that keeps up with its producers pays for it, by walking the last 100 ms of dead rows.
+ * A transaction that commits within this time of its insert is seen by claims within that time, not only by the sweep.
+ * Only a consumer that keeps up with its producers pays for it, by walking the last 100 ms of dead rows.
  */
 const LOOK_BACK_US = 100_000
 

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { check, STUCK } from './checker.ts'
-import { CLAIM_TWINS, type ClaimVariant, claimModel, type MECHANISMS } from './claim-model.ts'
+import { claimModel } from './claim-model.ts'
+import { CLAIM_TWINS, type ClaimVariant, type MECHANISMS } from './claim-state.ts'
 
 const OWN_ROLLBACK: ClaimVariant = { messages: 3, processes: 1, slots: 2, commits: 'at once', rollbacks: 1 }
 const LATE: ClaimVariant = { messages: 3, processes: 1, slots: 1, commits: 'whenever' }

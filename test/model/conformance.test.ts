@@ -3,7 +3,8 @@ import { describe, expect, test } from 'vitest'
 import { Floors } from '../../src/pipeline/floors.ts'
 import { claimedRow, orderedClaim } from '../support/claimed-row.ts'
 import type { Model } from './checker.ts'
-import { type ClaimState, claimModel, LIMIT } from './claim-model.ts'
+import { claimModel } from './claim-model.ts'
+import { type ClaimState, LIMIT } from './claim-state.ts'
 import { type SlotState, slotModel } from './slot-model.ts'
 
 const SLOT = 3
