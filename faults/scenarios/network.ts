@@ -54,7 +54,8 @@ function networkThat({ kinds = KINDS, turns, fail, lastsMs, afterwards, ...shown
 export const networkCut = networkThat({
   name: 'network-cut',
   title: 'connections of one kind break, and new ones of any kind are refused for a while',
-  recoveryMs: 3_000,
+  recoveryMs: 4_000,
+  load: UNHURRIED,
   turns: { quick: 2, full: 10 },
   twin: NOT_RESTORED,
   lastsMs: 300,
