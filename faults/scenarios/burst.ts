@@ -6,7 +6,7 @@ import { FLOOR_WITHOUT_SWEEP } from '../twins/twins.ts'
 export const burst = scenario({
   name: 'burst',
   title: '100,000 messages in one transaction that commits late, beside the load',
-  recoveryMs: 15_000,
+  recoveryMs: 8_000,
   injections: { quick: 1, full: 5 },
   // A batch of messages in one call has no place for one that fails.
   load: { failing: 0, dying: 0 },
