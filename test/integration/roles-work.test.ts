@@ -44,6 +44,7 @@ describe('a member of sluice_producer', () => {
     const ids = [await sluice.enqueue(sluice.ownTransaction, queue, 1)]
     ids.push(...(await put(sluice, queue, [2, 3], everything as Parameters<typeof put>[3])))
     const client = await producer.pool.connect()
+    onTestFinished(() => client.release())
     // Not awaited: then the client cannot tell, and the server is asked.
     const begun = client.query('BEGIN')
     ids.push(await sluice.enqueue(client, queue, 4))
@@ -51,7 +52,6 @@ describe('a member of sluice_producer', () => {
     const { rows } = await client.query(`SELECT sluice.enqueue($1, '5', delay => '1 hour') AS id`, [queue])
     ids.push(rows[0].id)
     await client.query('COMMIT')
-    client.release()
     const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool: producer.pool }) })
     await db.transaction().execute(async (tx) => void ids.push(await sluice.enqueue(tx, queue, 6)))
     expect(await database.sql('SELECT id, payload FROM sluice.messages WHERE queue = $1 ORDER BY id', [queue])).toEqual(
