@@ -9,7 +9,7 @@ import { Gate } from './pipeline/gate.ts'
 import { InHand } from './pipeline/in-hand.ts'
 import { checkSchema, readServerVersion } from './table/schema.ts'
 import type { Execute } from './table/statement.ts'
-import { newWorkerId, registerWorker, unregisterWorker } from './table/worker.ts'
+import { registerWorker, unregisterWorker, workerIdOf } from './table/worker.ts'
 import type { Report } from './telemetry.ts'
 import { VERSION } from './version.ts'
 import { Scheduler } from './wake-up/scheduler.ts'
@@ -100,8 +100,8 @@ export class Worker {
   async #register(execute: Execute): Promise<void> {
     await checkSchema(execute)
     this.#serverVersion = await readServerVersion(execute)
-    this.#id ??= await newWorkerId(execute)
     const identity = { name: this.#config.name, host: hostname(), pid: process.pid, version: VERSION }
+    this.#id = await workerIdOf(execute, identity, this.#id)
     await registerWorker(execute, this.#id, identity, this.#scheduler.queues, this.#control.shared)
   }
 }

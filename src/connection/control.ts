@@ -1,10 +1,10 @@
-import type pg from 'pg'
+import pg from 'pg'
 import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
 import { type Report, toError } from '../telemetry.ts'
 import { Backoff, pause } from './backoff.ts'
 import { Names } from './names.ts'
-import { closeClient, executeOn, openClient } from './open-client.ts'
+import { closeClient, executeOn, openClient, unreachable } from './open-client.ts'
 import { sessionsMove } from './sessions-move.ts'
 
 export interface ControlOptions {
@@ -58,9 +58,14 @@ export class Control {
     return this.#shared
   }
 
-  /** @throws SluiceError UNREACHABLE within the connect timeout. */
+  /** @throws SluiceError UNREACHABLE within the connect timeout, or when the server stops answering. */
   async start(): Promise<void> {
-    await this.#connect()
+    try {
+      await this.#connect()
+    } catch (error) {
+      // What the server itself says, of privileges for example, is the better answer.
+      throw error instanceof SluiceError || error instanceof pg.DatabaseError ? error : unreachable(error)
+    }
   }
 
   /** Runs a statement. @throws SluiceError UNREACHABLE while the connection is being restored. */

@@ -9,7 +9,20 @@ export interface WorkerIdentity {
   readonly version: string
 }
 
-/** The number under which a new worker process is known, from a sequence. */
+/**
+ * The number under which a worker process is known: the one that it had, or one from a sequence. A standby that takes
+ * over may have lost the sequence's last values and rows of workers, so numbers can be given out again: one that stands
+ * on the books for another process is not taken.
+ */
+export async function workerIdOf(execute: Execute, identity: WorkerIdentity, before?: number): Promise<number> {
+  for (let id = before ?? (await newWorkerId(execute)); ; id = await newWorkerId(execute)) {
+    const { name, host, pid } = identity
+    const others = await execute(OF_ANOTHER, [id, name, host, pid])
+    if (others.length === 0) return id
+  }
+}
+
+/** The next number of the sequence. */
 export async function newWorkerId(execute: Execute): Promise<number> {
   const [row] = await execute(NEW_WORKER_ID, [])
   if (row === undefined) throw new TypeError('expected a worker id')
@@ -18,8 +31,9 @@ export async function newWorkerId(execute: Execute): Promise<number> {
 
 /**
  * Registers a worker process, or registers it again after a lost connection: sets up its session and takes its liveness
- * lock, ending a session of its own that the server has not yet seen die, unless the session is shared; takes back the evidence that was written against it meanwhile, and
- * clears its record of batches: the caller writes down those that it has in hand.
+ * lock, ending a session of its own that the server has not yet seen die, unless the session is shared; takes back the
+ * evidence that was written against it meanwhile, and clears its record of batches: the caller writes down those that it
+ * has in hand.
  *
  * @param pooled the session is shared: the worker can hold no lock, and is alive while it is heard of.
  */
@@ -171,6 +185,13 @@ SELECT set_config('synchronous_commit', 'off', false), set_config('plan_cache_mo
 const NEW_WORKER_ID = statement(
   'worker_id',
   `SELECT nextval(pg_get_serial_sequence('sluice.worker', 'id')::regclass)::integer AS id`,
+)
+
+const OF_ANOTHER = statement(
+  'worker_of_another',
+  `
+SELECT FROM sluice.worker w
+WHERE w.id = $1::integer AND (w.name <> $2::text OR w.host <> $3::text OR w.pid <> $4::integer)`,
 )
 
 const END_OWN_GHOST = statement(

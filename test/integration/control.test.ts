@@ -3,7 +3,7 @@ import { describe, expect, onTestFinished } from 'vitest'
 import type { TcpProxy } from '../../faults/environment/tcp-proxy.ts'
 import { Control } from '../../src/connection/control.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { newWorkerId, reapWorkers, registerWorker, unregisterWorker } from '../../src/table/worker.ts'
+import { newWorkerId, reapWorkers, registerWorker, unregisterWorker, workerIdOf } from '../../src/table/worker.ts'
 import type { SluiceEvent } from '../../src/telemetry.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'
@@ -212,6 +212,24 @@ async function startControl(database: TestDatabase, answerMs = 60_000) {
   await control.start()
   return { proxy, control, events }
 }
+
+test('a number that a fail-over gave out again is left to the process that stands on the books with it', async ({
+  database,
+}) => {
+  const client = new pg.Client({ connectionString: database.url })
+  onTestFinished(() => client.end())
+  await client.connect()
+  const execute = executeOn(client)
+  const taken = await newWorkerId(execute)
+  await registerWorker(execute, taken, { name: 'theirs', host: 'h', pid: 1, version: '0' }, [])
+  const forget = `SELECT setval(pg_get_serial_sequence('sluice.worker', 'id'), $1, false)`
+  await client.query(forget, [taken])
+  const ours = { name: 'ours', host: 'h', pid: 1, version: '0' }
+  expect(await workerIdOf(execute, ours)).toBeGreaterThan(taken)
+  expect(await workerIdOf(execute, ours, taken)).toBeGreaterThan(taken)
+  expect(await workerIdOf(execute, { ...ours, name: 'theirs' }, taken)).toBe(taken)
+  await unregisterWorker(execute, taken)
+})
 
 /** Looks for dead workers when called, as another worker would. */
 async function reaper(database: TestDatabase): Promise<() => Promise<unknown>> {
