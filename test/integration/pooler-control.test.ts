@@ -91,6 +91,8 @@ describe('a control connection through a transaction pooler', () => {
     const [id] = await put(sluice, queue, [{ wait: true }])
     const worker = await WorkerProcess.start({ url }, queue)
     await worker.handling(id!)
+    const isRecorded = async () => (await workerOf(database, worker.name))?.in_flight === 1
+    await waitFor(isRecorded, { what: 'the record of the batch' })
     await worker.kill()
     expect(await reapWorkers(executeOn(database.pool), 0)).toEqual([])
     expect(await workerOf(database, worker.name)).toEqual({ alive: true, in_flight: 1 })
