@@ -54,7 +54,7 @@ interface Round {
 }
 
 /** Quick runs wait more than they work: a few at a time. In a full run each has the machine for itself. */
-const AT_A_TIME = 3
+const AT_A_TIME = 4
 
 async function runRound(options: FaultsOptions, round: Round): Promise<Row[]> {
   const cells = chosen(MODES, options.only).flatMap((mode) =>
