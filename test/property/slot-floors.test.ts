@@ -12,7 +12,7 @@ interface ModelTransaction {
   readonly ids: number[]
 }
 
-/** One slot of a queue and its writers. As the server does, a transaction gets its number before its first id. */
+/** One slot of a queue and its writers. As the enqueue sees to, a transaction gets its number before its first id. */
 class SlotModel {
   readonly floors = new Floors()
   readonly #running: ModelTransaction[] = []
