@@ -4,7 +4,7 @@ import type { TcpProxy } from '../environment/tcp-proxy.ts'
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
-import { END_NOT_NOTICED, FLOOR_WITHOUT_SWEEP, NO_LIMIT_FOR_ANSWERS, NOT_RESTORED, type Twin } from '../twins/twins.ts'
+import { END_NOT_NOTICED, NO_LIMIT_FOR_ANSWERS, NOT_RESTORED, TAKES_LATE_FOR_LOST, type Twin } from '../twins/twins.ts'
 
 /** A kind of connection, by its application name. */
 type Kind = 'sluice' | 'sluice control' | 'sluice listener' | 'producer'
@@ -78,10 +78,10 @@ export const networkHalfClose = networkThat({
 export const networkDelay = networkThat({
   name: 'network-delay',
   title: 'answers to connections of one kind take 150 ms for most of a second',
-  recoveryMs: 3_000,
+  recoveryMs: 4_000,
+  load: UNHURRIED,
   turns: { quick: 2, full: 10 },
-  // A transaction that stays open by itself would need the sweep as well. Many lanes: some overtake others.
-  twin: { ...FLOOR_WITHOUT_SWEEP, load: { long: 0, keys: 0, lanes: 8, pauseMs: 100 } },
+  twin: TAKES_LATE_FOR_LOST,
   lastsMs: 800,
   fail(network, kind) {
     network.delayMs = (application) => (application === kind ? 150 : 0)

@@ -83,6 +83,23 @@ export const ENQUEUES_LOST_BATCHES_AGAIN = {
   caught: ['repeated'],
 } as const satisfies Twin
 
+export const TAKES_LATE_FOR_LOST = {
+  name: 'takes-late-for-lost',
+  title: 'a worker that takes a COMMIT without an answer after 100 ms for a rollback, and enqueues the messages again',
+  edits: [
+    ...ENQUEUES_LOST_BATCHES_AGAIN.edits,
+    {
+      file: 'pipeline/producer.ts',
+      from: '        answers.restart()\n',
+      to: `        answers.restart()
+        const late = setTimeout(() => connection.break('late'), 100)
+        committed.then(() => clearTimeout(late), () => undefined)
+`,
+    },
+  ],
+  caught: ['repeated'],
+} as const satisfies Twin
+
 export const FLOOR_WITHOUT_SWEEP = {
   name: 'floor-without-sweep',
   title: 'a floor without the sweep that starts below it',
