@@ -110,7 +110,7 @@ export const networkBlackHole = networkThat({
 export const networkBlackHoleControl = networkThat({
   name: 'network-black-hole-control',
   title: 'the control connections of all processes are half-open without a sign',
-  recoveryMs: 13_000,
+  recoveryMs: 16_000,
   load: UNHURRIED,
   kinds: ['sluice control'],
   turns: { quick: 1, full: 4 },

@@ -9,7 +9,7 @@ const KINDS = ['sluice', 'sluice control', 'sluice listener', 'producer'] as con
 export const terminateBackends = scenario({
   name: 'terminate-backends',
   title: 'pg_terminate_backend: all of batches, control, listener or producer in turn, and others at random',
-  recoveryMs: 4_000,
+  recoveryMs: 6_000,
   injections: { quick: 8, full: 40 },
   load: { pauseMs: 500 },
   flow: 10,
