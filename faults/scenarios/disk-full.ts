@@ -9,7 +9,7 @@ import { connect } from '../run/environment.ts'
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
-import { CONTROL_GIVES_UP } from './restart-server.ts'
+import { GIVES_UP } from '../twins/twins.ts'
 
 interface OnSmallDisk extends OwnServer {
   readonly disk: SmallDisk
@@ -55,7 +55,7 @@ export const diskFullLog = scenario<OnSmallDisk>({
   injections: { quick: 1, full: 8 },
   environment: () => onSmallDisk(moveLog),
   load: { asks: 'row' },
-  twin: CONTROL_GIVES_UP,
+  twin: GIVES_UP,
   async inject(stage) {
     const { disk, server } = stage.environment
     await stage.fault('no space for the log', async () => {

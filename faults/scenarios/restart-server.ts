@@ -4,20 +4,7 @@ import { connect } from '../run/environment.ts'
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
-import type { Twin } from '../twins/twins.ts'
-
-export const CONTROL_GIVES_UP = {
-  name: 'control-gives-up',
-  title: 'a worker that tries once to restore its control connection',
-  edits: [
-    {
-      file: 'connection/control.ts',
-      from: '        await pause(backoff.next(), this.#stopping.signal)\n',
-      to: '        return\n',
-    },
-  ],
-  caught: ['stuck', 'late'],
-} as const satisfies Twin
+import { GIVES_UP } from '../twins/twins.ts'
 
 /** A transaction id that was given out shortly before a crash may be given out again, so a producer asks for its row. */
 const LOAD = { asks: 'row' } as const
@@ -30,7 +17,7 @@ export const restartImmediate = scenario<OwnServer>({
   injections: { quick: 3, full: 15 },
   environment: () => ownServer(),
   load: LOAD,
-  twin: CONTROL_GIVES_UP,
+  twin: GIVES_UP,
   inject: (stage) => stage.fault('restarted', () => stage.environment.server.restart('immediate')),
 })
 
@@ -42,7 +29,7 @@ export const crashBackend = scenario<OwnServer>({
   injections: { quick: 3, full: 15 },
   environment: () => ownServer(),
   load: LOAD,
-  twin: CONTROL_GIVES_UP,
+  twin: GIVES_UP,
   async inject(stage) {
     const witness = await connect(stage.environment.url)
     const victims = await until(() => servedClients(witness), 'somebody to be served', 5_000)

@@ -158,7 +158,7 @@ export const GIVES_UP = {
   name: 'gives-up',
   title: 'a worker that gives its control connection up at the first refusal',
   edits: [{ file: 'connection/control.ts', from: 'await pause(backoff.next(), this.#stopping.signal)', to: 'return' }],
-  caught: ['stuck'],
+  caught: ['stuck', 'late'],
 } as const satisfies Twin
 
 const MARK =

@@ -66,7 +66,11 @@ describe('readOptions', () => {
     ],
     ['headers that are null', { headers: null }, 'options.headers: expected an object of JSON values, received null'],
     ['headers that become a text', { headers: new Date() }, 'options.headers: expected an object of JSON values'],
-    ['a header that JSON cannot hold', { headers: { n: 1n } }, 'options.headers.n: expected a JSON value, received a bigint'],
+    [
+      'a header that JSON cannot hold',
+      { headers: { n: 1n } },
+      'options.headers.n: expected a JSON value, received a bigint',
+    ],
     ['an empty ordering key', { orderingKey: '' }, 'options.orderingKey: expected 1 to 255 bytes of text, received ""'],
     ['too long an ordering key', { orderingKey: 'é'.repeat(128) }, 'options.orderingKey: expected 1 to 255 bytes'],
     ['an ordering key that is a number', { orderingKey: 7 }, 'options.orderingKey: expected a text, received 7'],
