@@ -45,7 +45,13 @@ export class LedgerWriter {
 export const LEDGER = 'ledger'
 
 async function connect(connectionString: string): Promise<pg.Client> {
-  const client = new pg.Client({ connectionString, application_name: LEDGER, connectionTimeoutMillis: 5_000 })
+  const client = new pg.Client({
+    connectionString,
+    application_name: LEDGER,
+    connectionTimeoutMillis: 5_000,
+    // Several scripts of a scenario may write at the same time.
+    pipeline: true,
+  })
   client.on('error', () => undefined)
   await client.connect()
   return client
