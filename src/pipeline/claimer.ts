@@ -60,7 +60,8 @@ export class Claimer {
   readonly #knownConnections = new WeakSet<object>()
   /** Whose next claim is part of a sweep. */
   readonly #fromBottom = new Set<Lane>()
-  #lookingOver = false
+  /** A look behind a claim that is not over. */
+  #lookingOver: { readonly connection: BatchConnection; readonly lanes: Promise<Lanes> } | undefined
   #slotsFirst = false
   /** Which kinds of messages the last look over the queue found none of, in anybody's hands either. */
   readonly #missing = new Set<Lane>()
@@ -76,7 +77,8 @@ export class Claimer {
     this.#meet(connection)
     const [lane = 'unkeyed'] = this.#lanes()
     const first = this.#claim(connection, lane, this.#fromBottom.delete(lane))
-    const lanes = !this.#lookingOver && this.#sweep.waitMs() === 0 ? this.#lookBehind(connection, first) : undefined
+    const lanes =
+      this.#lookingOver === undefined && this.#sweep.waitMs() === 0 ? this.#lookBehind(connection, first) : undefined
     // Awaited later, perhaps after an error that ends the connection's use.
     for (const answer of [first, lanes]) answer?.catch(() => undefined)
     return { lane, first, lanes }
@@ -87,12 +89,12 @@ export class Claimer {
     const first = await sent.first
     // The look that was sent behind it is not worth waiting for.
     if (first.rows.length > 0) return first
-    let lanes = await sent.lanes
+    let lanes = await (sent.lanes ?? this.#lookOn(connection))
     if (lanes === undefined) {
       const others = this.#lanes().filter((lane) => lane !== sent.lane)
       const other = await this.#firstOf(connection, others, false)
       if (other !== undefined) return other
-      const waitMs = this.#sweep.idleWaitMs()
+      const waitMs = this.#missedSlots ? 0 : this.#sweep.idleWaitMs()
       if (waitMs > 0) return { ...first, nextDueMs: waitMs }
       lanes = await this.#lookOver(connection, undefined)
     }
@@ -126,15 +128,33 @@ export class Claimer {
   }
 
   /** A look over the queue behind a claim; when it is answered, the next claims are from the bottom. */
-  async #lookBehind(connection: BatchConnection, claimed: Promise<Look>): Promise<Lanes> {
-    this.#lookingOver = true
-    try {
-      const lanes = await this.#lookOver(connection, claimed)
-      if ((await claimed).rows.length > 0) for (const lane of ALL_LANES) this.#fromBottom.add(lane)
-      return lanes
-    } finally {
-      this.#lookingOver = false
+  #lookBehind(connection: BatchConnection, claimed: Promise<Look>): Promise<Lanes> {
+    const look = async () => {
+      try {
+        const lanes = await this.#lookOver(connection, claimed)
+        if ((await claimed).rows.length > 0) for (const lane of ALL_LANES) this.#fromBottom.add(lane)
+        return lanes
+      } finally {
+        this.#lookingOver = undefined
+      }
     }
+    const lanes = look()
+    this.#lookingOver = { connection, lanes }
+    return lanes
+  }
+
+  /**
+   * The look that went behind an earlier claim on this connection. Its answer is here already: what it may still wait
+   * for are the rows of slots that it has found, and until they are there a claim finds nothing in them.
+   */
+  #lookOn(connection: BatchConnection): Promise<Lanes | undefined> | undefined {
+    if (this.#lookingOver?.connection !== connection) return undefined
+    return this.#lookingOver.lanes.catch(() => undefined)
+  }
+
+  /** A look that has just ended found slots, and the claim that asked for them may have been before their rows. */
+  get #missedSlots(): boolean {
+    return this.#floors.hasSlots() && this.#fromBottom.has('slots')
   }
 
   async #lookOver(connection: BatchConnection, behind: Promise<unknown> | undefined): Promise<Lanes> {
@@ -153,6 +173,7 @@ export class Claimer {
 
   async #sweepFrom(connection: BatchConnection): Promise<Look | undefined> {
     const started = performance.now()
+    this.#fromBottom.clear()
     const look = await this.#firstOf(connection, this.#lanes(), true)
     this.#sweep.ran(performance.now() - started)
     return look

@@ -172,7 +172,7 @@ async function expectAgreement(model: QueueModel, system: QueueSystem): Promise<
 }
 
 function messageView(model: QueueModel, message: ModelMessage, nowUs: number) {
-  const { slot: _slot, due, ...same } = message
+  const { slot: _slot, enqueuedUs: _enqueued, due, ...same } = message
   const hold = model.holdOn(message)
   const held = hold !== undefined && us(hold.until) > nowUs && BigInt(hold.id) < BigInt(message.id)
   return { ...same, state: stateOf(message, nowUs), due: String(due), heldBy: held ? hold.id : null, worker: null }
@@ -180,6 +180,7 @@ function messageView(model: QueueModel, message: ModelMessage, nowUs: number) {
 
 function deadView({
   slot: _slot,
+  enqueuedUs: _enqueued,
   due: _due,
   failed: _failed,
   died,

@@ -30,7 +30,10 @@ export function replay(model: QueueModel, trace: readonly TraceEvent[], run: Run
     }
   }
   expect(running.size).toBe(0)
-  expect(model.takeable(run.ordered, when.fromUs).map(({ id }) => id)).toEqual([])
+  // After a step back what has no key, and could be taken already, may also wait until the clock is there again.
+  const late = ({ key, due }: ModelMessage) => key === null && us(due) > when.fromUs
+  const forgotten = model.takeable(run.ordered, when.fromUs).filter((message) => !late(message))
+  expect(forgotten.map(({ id }) => id)).toEqual([])
 }
 
 function settle(model: QueueModel, id: string, step: Step, { mode, ordered }: Run, when: Window): void {

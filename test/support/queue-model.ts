@@ -26,6 +26,7 @@ export interface Given {
 export interface ModelMessage extends Given {
   readonly id: string
   readonly slot: number
+  readonly enqueuedUs: number
   attempt: number
   due: Instant
   failed: boolean
@@ -79,8 +80,11 @@ export class QueueModel {
   /** Due messages that a run may take now; `ordered`: those without a key are in order as well. */
   takeable(ordered: boolean, nowUs: number): readonly ModelMessage[] {
     return this.inOrderOfIds().filter((message) => {
-      const hold = message.key === null && !ordered ? undefined : this.holdOn(message)
-      return isPast(message.due, nowUs) && (hold === undefined || isPast(hold.until, nowUs))
+      if (message.key === null && !ordered) return isPast(message.due, nowUs)
+      const hold = this.holdOn(message)
+      // In an order, what had no delay is due also if the clock has been set back since.
+      const due = isPast(message.due, Math.max(nowUs, message.enqueuedUs))
+      return due && (hold === undefined || isPast(hold.until, nowUs))
     })
   }
 
