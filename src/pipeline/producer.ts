@@ -59,6 +59,7 @@ export class Producer implements Waiter {
   readonly #claimer: Claimer
   readonly #stop = new AbortController()
   readonly #drain = new AbortController()
+  #back = new AbortController()
   readonly #sleepers: (() => void)[] = []
   #running: Promise<unknown> | undefined
   #looking = 0
@@ -96,7 +97,7 @@ export class Producer implements Waiter {
   /** Claims and handles what is due, batch after batch, until a look finds nothing. For tests: instead of `start`. */
   async runOnce(): Promise<void> {
     try {
-      while (await this.#session());
+      while (await this.#session(() => undefined));
     } finally {
       this.#options.onEnded?.()
     }
@@ -107,6 +108,7 @@ export class Producer implements Waiter {
    * them: who was beaten to it the last times waits a few milliseconds before looking, while the others look at once.
    */
   wake(reason: WakeReason): void {
+    if (reason === 'reconnect') this.#serverIsBack()
     this.#notified = reason === 'notification'
     if (!this.#notified || this.#beaten === 0) this.#look()
     else
@@ -125,8 +127,15 @@ export class Producer implements Waiter {
   }
 
   /** A hint that comes while it is not parked: a look that is under way may be too old to see the reason. */
-  lookAgain(): void {
+  lookAgain(reason: WakeReason): void {
+    if (reason === 'reconnect') this.#serverIsBack()
     this.#again = true
+  }
+
+  /** Who waits before the next attempt to claim need not wait any longer. */
+  #serverIsBack(): void {
+    this.#back.abort()
+    this.#back = new AbortController()
   }
 
   /** Claims no more, and resolves when all batches in flight are settled. */
@@ -154,12 +163,12 @@ export class Producer implements Waiter {
       if (!awake) await this.#sleep()
       if (this.#draining) return
       try {
-        awake = await this.#session()
+        awake = await this.#session(() => backoff.reset())
         backoff.reset()
       } catch (error) {
         const retryInMs = backoff.next()
         this.#options.report({ kind: 'claim.failed', queue: this.queue, error: toError(error), retryInMs })
-        await pause(retryInMs, this.#drain.signal)
+        await pause(retryInMs, AbortSignal.any([this.#drain.signal, this.#back.signal]))
         awake = true
       }
     }
@@ -173,18 +182,21 @@ export class Producer implements Waiter {
     await new Promise<void>((resolve) => this.#sleepers.push(resolve))
   }
 
-  /** Batch after batch on one connection, until a look finds nothing. Returns whether to look again at once. */
-  async #session(): Promise<boolean> {
+  /**
+   * Batch after batch on one connection, until a look finds nothing. Returns whether to look again at once. A queue that
+   * is never empty has sessions that never end, so what succeeds in between is told to `onCommitted`.
+   */
+  async #session(onCommitted: () => void): Promise<boolean> {
     const leave = await this.#options.gate.enter()
     try {
-      return await this.#looks(leave)
+      return await this.#looks(leave, onCommitted)
     } finally {
       leave()
     }
   }
 
   /** `found`: the first look is over and has found messages. */
-  async #looks(found: () => void): Promise<boolean> {
+  async #looks(found: () => void, onCommitted: () => void): Promise<boolean> {
     const connection = await BatchConnection.acquire(this.#options.pool)
     const answers = new AnswerLimit(connection, this.#options.control, this.#limit.ms)
     const stop = () => connection.stop()
@@ -206,6 +218,7 @@ export class Producer implements Waiter {
         found()
         this.#found(look.full)
         sent = await this.#process(connection, look, answers)
+        onCommitted()
       }
       return false
     } finally {

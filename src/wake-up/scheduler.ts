@@ -11,7 +11,7 @@ export interface Waiter {
   /** It is parked: look now. */
   wake(reason: WakeReason): void
   /** It is not: it looks just now, and what it sees may be older than the reason, or it will look anyway. */
-  lookAgain(): void
+  lookAgain(reason: WakeReason): void
 }
 
 export interface SchedulerOptions {
@@ -207,7 +207,7 @@ class WaitingQueue {
     this.#disarm()
     for (const waiter of [...this.waiters]) {
       if (parked.has(waiter)) waiter.wake(reason)
-      else waiter.lookAgain()
+      else waiter.lookAgain(reason)
     }
   }
 
