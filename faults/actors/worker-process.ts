@@ -123,5 +123,5 @@ async function stop(): Promise<void> {
 }
 
 function tell(news: WorkerNews, sent?: () => void): void {
-  process.send?.(news, undefined, {}, sent)
+  if (process.connected) process.send?.(news, undefined, {}, sent)
 }

@@ -49,7 +49,7 @@ export class TcpProxy {
   }
 
   static async start(url: string): Promise<TcpProxy> {
-    const listener = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1')
+    const listener = createServer({ allowHalfOpen: true, noDelay: true }).listen(0, '127.0.0.1')
     await once(listener, 'listening')
     return new TcpProxy(url, listener)
   }
@@ -122,7 +122,13 @@ export class TcpProxy {
       client.resetAndDestroy()
       return
     }
-    const server = connect({ host: target.hostname, port: Number(target.port), allowHalfOpen: true })
+    const server = connect({
+      host: target.hostname,
+      port: Number(target.port),
+      allowHalfOpen: true,
+      // Small packets would wait for acknowledgements, 40 ms each.
+      noDelay: true,
+    })
     const link = new Link(this, client, server)
     this.#links.add(link)
     client.once('close', () => {
