@@ -5,6 +5,7 @@ import pg from 'pg'
 export class LedgerWriter {
   readonly #url: string
   #client: Promise<pg.Client> | undefined
+  #last: Promise<unknown> = Promise.resolve()
 
   constructor(url: string) {
     this.#url = url
@@ -20,14 +21,20 @@ export class LedgerWriter {
       signal?.throwIfAborted()
       try {
         const client = await this.#connected()
-        const { rows } = await client.query<Record<string, unknown>>(text, [...values])
-        return rows
+        return await this.#inTurn(async () => (await client.query<Record<string, unknown>>(text, [...values])).rows)
       } catch (error) {
         if (error instanceof pg.DatabaseError && !PASSING.test(error.code ?? '')) throw error
         this.#client = undefined
         await pause(50)
       }
     }
+  }
+
+  /** Several scripts of a scenario may write at the same time, and a connection takes one statement after another. */
+  #inTurn<T>(query: () => Promise<T>): Promise<T> {
+    const answer = this.#last.then(query)
+    this.#last = answer.catch(() => undefined)
+    return answer
   }
 
   async end(): Promise<void> {
@@ -49,8 +56,6 @@ async function connect(connectionString: string): Promise<pg.Client> {
     connectionString,
     application_name: LEDGER,
     connectionTimeoutMillis: 5_000,
-    // Several scripts of a scenario may write at the same time.
-    pipeline: true,
   })
   client.on('error', () => undefined)
   await client.connect()
