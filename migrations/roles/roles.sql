@@ -51,12 +51,10 @@ BEGIN
   GRANT USAGE ON SEQUENCE sluice.worker_id_seq TO sluice_worker;
   GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice.batches TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice.batches TO sluice_worker;
 
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
   GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.dead_letters
     TO sluice_reader, sluice_operator;
-  -- The views read it by a function, which has the rights of who asks.
   GRANT SELECT ON sluice.batch TO sluice_reader, sluice_operator;
   GRANT EXECUTE ON FUNCTION sluice.batches, sluice.peek TO sluice_reader, sluice_operator;
 
