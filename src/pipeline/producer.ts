@@ -3,23 +3,15 @@ import { setImmediate } from 'node:timers/promises'
 import type pg from 'pg'
 import { Backoff, pause } from '../connection/backoff.ts'
 import type { Control } from '../connection/control.ts'
-import type { ClaimedRow } from '../table/claim.ts'
 import { type Report, toError } from '../telemetry.ts'
 import type { Scheduler, Waiter, WakeReason } from '../wake-up/scheduler.ts'
 import { AnswerLimit } from './answer-limit.ts'
 import { BatchConnection, type TransactionLimit } from './batch-connection.ts'
+import type { ClaimedBatch, ConsumedBatch } from './claimed-batch.ts'
 import { Claimer, type Look, type SentClaim } from './claimer.ts'
 import type { Gate } from './gate.ts'
 import type { InHand } from './in-hand.ts'
 import type { PipelinePlan } from './options.ts'
-
-/** A claimed batch, to the one who handles it. */
-export interface ClaimedBatch {
-  readonly connection: BatchConnection
-  readonly look: Look
-  /** Aborts when nothing can come of the batch any more. */
-  readonly signal: AbortSignal
-}
 
 export interface ProducerOptions {
   readonly plan: PipelinePlan
@@ -34,19 +26,6 @@ export interface ProducerOptions {
   readonly onEnded?: (() => void) | undefined
   /** Takes a claimed batch over. Demand is the batches that have not ended: no row is claimed without one to spare. */
   readonly consume: (batch: ClaimedBatch) => ConsumedBatch
-}
-
-/** A batch in the hands of its consumer, and in the transaction in which it was claimed. */
-export interface ConsumedBatch {
-  /** Runs the handlers. */
-  run(): Promise<void>
-  /** Sends the settlement; its answers may be awaited after COMMIT has been sent. */
-  write(): Promise<void>
-  committed(): void
-  /** The transaction is lost: nothing of it holds. */
-  lost(): Promise<void>
-  /** The rows that it has not settled. */
-  readonly untouched: readonly ClaimedRow[]
 }
 
 /**
