@@ -30,7 +30,8 @@ export async function ownDatabase(serverUrl: string): Promise<Environment> {
   }
 }
 
-async function onServer(url: string, text: string): Promise<void> {
+/** One statement on a connection of its own. */
+export async function onServer(url: string, text: string): Promise<void> {
   const client = await connect(url)
   try {
     await client.query(text)

@@ -24,6 +24,12 @@ export interface WorkerActor {
   readonly network: TcpProxy | undefined
 }
 
+/** The network between a worker and the server. @throws Error if the scenario's workers have none. */
+export function networkOf({ actor, network }: WorkerActor): TcpProxy {
+  if (network === undefined) throw new Error(`${actor.name} has no network of its own`)
+  return network
+}
+
 /** The processes of a scenario. */
 export class Fleet {
   readonly #options: FleetOptions

@@ -86,6 +86,16 @@ export class Stage<E extends Environment = Environment> {
     await until(async () => (await this.#effects()) >= before + effects, `${effects} more effects`, timeoutMs)
   }
 
+  /** Whether all that was committed by the end of the last fault has been handled, but for what fails on purpose. */
+  async caughtUp(): Promise<boolean> {
+    const [row] = await this.sql(`
+      SELECT NOT EXISTS (
+        SELECT FROM ledger.enqueued q WHERE q.fate = 'ack' AND q.at <= (SELECT max(f.ended_at) FROM ledger.fault f)
+          AND NOT EXISTS (SELECT FROM ledger.effect e WHERE e.message_id = q.message_id)
+      ) AS done`)
+    return row?.done === true
+  }
+
   /** Resolves when this message has taken effect. @throws Error if it has not within `timeoutMs`. */
   async handled(id: string, timeoutMs: number): Promise<void> {
     const taken = async () => {

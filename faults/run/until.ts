@@ -5,13 +5,14 @@ export async function until<T>(
   condition: () => T | Promise<T>,
   what: string,
   timeoutMs: number,
-): Promise<Exclude<Awaited<T>, false | undefined | null | 0>> {
+  everyMs = EVERY_MS,
+): Promise<NonNullable<Exclude<T, false>>> {
   const deadline = performance.now() + timeoutMs
   for (;;) {
     const value = await condition()
-    if (value) return value as Exclude<Awaited<T>, false | undefined | null | 0>
-    if (performance.now() > deadline) throw new Error(`Waited ${timeoutMs} ms for ${what}`)
-    await pause(EVERY_MS)
+    if (value) return value as NonNullable<Exclude<T, false>>
+    if (performance.now() > deadline) throw new Error(`timed out after ${timeoutMs} ms waiting for ${what}`)
+    await pause(everyMs)
   }
 }
 

@@ -1,4 +1,5 @@
 import type { WireMessage } from '../environment/wire.ts'
+import { networkOf } from '../run/fleet.ts'
 import { scenario } from '../run/scenario.ts'
 import { ENQUEUES_LOST_BATCHES_AGAIN, PRODUCER_ASKS_NOBODY } from '../twins/twins.ts'
 import { commits, cutBefore } from './kill-at-wire.ts'
@@ -12,8 +13,7 @@ export const commitUnanswered = scenario({
   workers: { network: true },
   twin: ENQUEUES_LOST_BATCHES_AGAIN,
   async inject(stage) {
-    const { actor, network } = stage.victim()
-    if (network === undefined) throw new Error(`${actor.name} has no network of its own`)
+    const network = networkOf(stage.victim())
     await stage.fault('answer of COMMIT lost', () =>
       cutBefore(network, (message, { from, application }) => {
         return from === 'server' && application === 'sluice' && saysCommitted(message)

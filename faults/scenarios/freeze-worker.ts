@@ -1,7 +1,6 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { scenario } from '../run/scenario.ts'
-import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
 
 /** The server gives a batch twice the handler's second and one more; then the rest of the fleet has its messages. */
@@ -37,20 +36,10 @@ export const freezeWorker = scenario({
     await until(() => isStopped(actor.pid), `${actor.name} to stand still`, 10_000)
     const beganAt = Date.now()
     await stage.writeFault('stopped in mid-handler', beganAt, beganAt)
-    await until(() => isDone(stage), 'its messages to be handled by others', FREEZE_MS).catch(() => undefined)
+    await until(() => stage.caughtUp(), 'its messages to be handled by others', FREEZE_MS).catch(() => undefined)
     actor.signal('SIGCONT')
   },
 })
-
-/** Whether all that was there at the last fault has been handled. */
-async function isDone(stage: Stage): Promise<boolean> {
-  const [row] = await stage.sql(`
-    SELECT NOT EXISTS (
-      SELECT FROM ledger.enqueued q WHERE q.fate = 'ack' AND q.at <= (SELECT max(f.ended_at) FROM ledger.fault f)
-        AND NOT EXISTS (SELECT FROM ledger.effect e WHERE e.message_id = q.message_id)
-    ) AS done`)
-  return row?.done === true
-}
 
 async function isStopped(pid: number): Promise<boolean> {
   const { stdout } = await promisify(execFile)('ps', ['-o', 'state=', '-p', String(pid)])

@@ -1,5 +1,6 @@
 import type { Origin, TcpProxy } from '../environment/tcp-proxy.ts'
 import type { WireMessage } from '../environment/wire.ts'
+import { networkOf } from '../run/fleet.ts'
 import { scenario } from '../run/scenario.ts'
 import { until } from '../run/until.ts'
 import { CLAIM_BY_MARK, EFFECTS_BEFORE_SETTLEMENT, type Twin } from '../twins/twins.ts'
@@ -30,8 +31,8 @@ function killBefore(name: string, title: string, twin: Twin, matches: Matches) {
     twin,
     async inject(stage) {
       const victim = stage.victim()
-      const { actor, network } = victim
-      if (network === undefined) throw new Error(`${actor.name} has no network of its own`)
+      const { actor } = victim
+      const network = networkOf(victim)
       await stage.fault(`killed ${title}`, async () => {
         await cutBefore(network, matches, () => actor.signal('SIGKILL'))
         await actor.ended

@@ -45,7 +45,7 @@ function networkThat({ kinds = KINDS, turns, fail, lastsMs, afterwards, ...shown
         for (const network of networks) network.heal()
       })
       if (afterwards === undefined) return
-      await until(() => isCaughtUp(stage), 'all to be handled', shown.recoveryMs).catch(() => undefined)
+      await until(() => stage.caughtUp(), 'all to be handled', shown.recoveryMs).catch(() => undefined)
       for (const network of networks) afterwards(network)
     },
   })
@@ -123,14 +123,4 @@ export const networkBlackHoleControl = networkThat({
 function networksOf({ fleet }: Stage, kind: Kind): readonly TcpProxy[] {
   const all = kind === 'producer' ? [fleet.producerNetwork] : fleet.workers.map(({ network }) => network)
   return all.filter((network) => network !== undefined)
-}
-
-/** Whether all that was there at the end of the last fault has been handled. */
-async function isCaughtUp(stage: Stage): Promise<boolean> {
-  const [row] = await stage.sql(`
-    SELECT NOT EXISTS (
-      SELECT FROM ledger.enqueued q WHERE q.fate = 'ack' AND q.at <= (SELECT max(f.ended_at) FROM ledger.fault f)
-        AND NOT EXISTS (SELECT FROM ledger.effect e WHERE e.message_id = q.message_id)
-    ) AS done`)
-  return row?.done === true
 }

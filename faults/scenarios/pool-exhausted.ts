@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
-import { connect, type Environment, ownDatabase } from '../run/environment.ts'
+import { type Environment, onServer, ownDatabase } from '../run/environment.ts'
 import { scenario } from '../run/scenario.ts'
 import { GIVES_UP } from '../twins/twins.ts'
 
@@ -51,14 +51,5 @@ async function limitedRole(serverUrl: string): Promise<LimitedRole> {
       await database.stop()
       await onServer(serverUrl, `DROP ROLE ${role}`)
     },
-  }
-}
-
-async function onServer(url: string, text: string): Promise<void> {
-  const client = await connect(url)
-  try {
-    await client.query(text)
-  } finally {
-    await client.end()
   }
 }

@@ -6,30 +6,28 @@ import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
 import { GIVES_UP } from '../twins/twins.ts'
 
-/** A transaction id that was given out shortly before a crash may be given out again, so a producer asks for its row. */
-const LOAD = { asks: 'row' } as const
-
-export const restartImmediate = scenario<OwnServer>({
-  name: 'restart-immediate',
-  title: "the server's immediate shutdown (SIGQUIT), and its start, which recovers",
+/** What both have in common. */
+const SHARED = {
   recoveryMs: 3_000,
   flow: 60,
   injections: { quick: 3, full: 15 },
   environment: () => ownServer(),
-  load: LOAD,
+  // A transaction id that was given out shortly before a crash may be given out again, so a producer asks for its row.
+  load: { asks: 'row' },
   twin: GIVES_UP,
+} as const
+
+export const restartImmediate = scenario<OwnServer>({
+  name: 'restart-immediate',
+  title: "the server's immediate shutdown (SIGQUIT), and its start, which recovers",
+  ...SHARED,
   inject: (stage) => stage.fault('restarted', () => stage.environment.server.restart('immediate')),
 })
 
 export const crashBackend = scenario<OwnServer>({
   name: 'crash-backend',
   title: 'SIGKILL a process of the server that serves a client: it ends all others and recovers',
-  recoveryMs: 3_000,
-  flow: 60,
-  injections: { quick: 3, full: 15 },
-  environment: () => ownServer(),
-  load: LOAD,
-  twin: GIVES_UP,
+  ...SHARED,
   async inject(stage) {
     const witness = await connect(stage.environment.url)
     const victims = await until(() => servedClients(witness), 'somebody to be served', 5_000)

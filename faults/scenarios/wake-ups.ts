@@ -1,4 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises'
+import { networkOf } from '../run/fleet.ts'
 import { scenario } from '../run/scenario.ts'
 import { until } from '../run/until.ts'
 
@@ -37,8 +38,7 @@ export const commitBeforeSleep = scenario({
     caught: ['stuck', 'late'],
   },
   async inject(stage) {
-    const { network } = stage.victim()
-    if (network === undefined) throw new Error('Expected a network')
+    const network = networkOf(stage.victim())
     network.requestDelayMs = (application) => (application === 'sluice control' ? SLOW_MS : 0)
     const seen = network.statements.length
     await stage.enqueue('ack')

@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { until } from '../../faults/run/until.ts'
 
 const STEP_MS = 5
 
@@ -14,13 +14,7 @@ export async function waitFor<T>(
   condition: () => T | Promise<T>,
   { what, timeoutMs = 10_000 }: WaitOptions,
 ): Promise<NonNullable<Exclude<T, false>>> {
-  const deadline = performance.now() + timeoutMs
-  for (;;) {
-    const value = await condition()
-    if (value) return value as NonNullable<Exclude<T, false>>
-    if (performance.now() > deadline) throw new Error(`timed out after ${timeoutMs} ms waiting for ${what}`)
-    await sleep(STEP_MS)
-  }
+  return until(condition, what, timeoutMs, STEP_MS)
 }
 
 /** A promise, and the functions that settle it. */
