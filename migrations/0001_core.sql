@@ -81,6 +81,8 @@ CREATE TABLE sluice.worker (
   started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
   seen_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
   server_started_at timestamptz NOT NULL DEFAULT pg_postmaster_start_time(),
+  -- A copy of the database has this row too, and not the worker.
+  database_oid oid,
   pooled      boolean     NOT NULL DEFAULT false
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
 
@@ -97,15 +99,16 @@ CREATE UNLOGGED TABLE sluice.batch (
   CONSTRAINT batch_pkey PRIMARY KEY (worker_id, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
--- Evidence against messages: one row per message and batch that a worker process left without settling it, because it
--- vanished (a worker that comes back after a lost connection takes these away again), or because it hung until the
--- server ended the transaction. alone: the process had no other message in hand, so this one is to blame.
+-- Evidence against messages: one row per message and batch that a worker process left without settling it. vanished: the
+-- process died (a worker that comes back after a lost connection takes these away again). hung: it hung until the server
+-- ended the transaction. lost: the transaction was lost, the process and the server were not. alone: nothing else was in
+-- hand (lost: nothing else ran in the transaction, and the server said why it ended), so this message is to blame.
 CREATE TABLE sluice.crash (
   queue      text        NOT NULL,
   message_id bigint      NOT NULL,
   worker_id  integer     NOT NULL,
   batch_id   bigint      NOT NULL,
-  kind       text        NOT NULL CONSTRAINT crash_kind CHECK (kind IN ('vanished', 'hung')),
+  kind       text        NOT NULL CONSTRAINT crash_kind CHECK (kind IN ('vanished', 'hung', 'lost')),
   worker     text        NOT NULL,
   alone      boolean     NOT NULL,
   crashed_at timestamptz NOT NULL DEFAULT clock_timestamp(),

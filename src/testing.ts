@@ -116,7 +116,7 @@ async function toDelivered(
   const row = await readMessage(rules, queue, { payload, options }, { payload: `${what}.payload`, options: what })
   const nowUs = Date.now() * 1_000
   const claimed = { ...row, id: String(at + 1), slot: null, attempt: 0, dueUs: nowUs, enqueuedUs: nowUs }
-  const message = new DeliveredMessage(queue, claimed, 0)
+  const message = new DeliveredMessage(queue, claimed)
   const checked = await validatePayload(rules.definitions?.[queue], message.payload)
   if ('issues' in checked) throw expected('PAYLOAD_SCHEMA', `${what}.payload`, 'what the schema takes', checked.issues)
   message.accept(checked.value)

@@ -59,7 +59,8 @@ export class Worker {
     control.onUp(async () => scheduler.wake('reconnect'))
     const serverVersion = () => this.#serverVersion
     const gate = new Gate(LOOKS_AT_A_TIME)
-    this.runtime = { pool, control, scheduler, inHand, crashLimit, report, serverVersion, gate }
+    const createPool = () => createBatchPool(config, report)
+    this.runtime = { pool, createPool, control, scheduler, inHand, crashLimit, report, serverVersion, gate }
   }
 
   /**

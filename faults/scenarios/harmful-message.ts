@@ -17,8 +17,8 @@ export const crashLoop = scenario({
     edits: [
       {
         file: 'pipeline/in-hand.ts',
-        from: '        const answer = recordBatches(this.#control.execute, this.#workerId(), ended, begun.records)\n',
-        to: '        const answer = recordBatches(this.#control.execute, this.#workerId(), ended, [])\n',
+        from: '        const answer = recordBatches(this.#control.execute, this.workerId, ended, records)\n',
+        to: '        const answer = recordBatches(this.#control.execute, this.workerId, ended, [])\n',
       },
     ],
     caught: ['stuck'],

@@ -38,13 +38,14 @@ export const ACK_BEFORE_HANDLER = {
   edits: [
     {
       file: 'pipeline/consumer.ts',
-      from: '    await this.#enter(false)\n',
-      to: `    const ids = rows.map((row) => row.id)
+      from: '    const evidence = await this.#begin(rows)\n',
+      to: `    const { plan } = this.#consumption
+    const ids = rows.map((row) => row.id)
     const { client } = this.#batch.connection
     await client.query('DELETE FROM sluice.message WHERE queue = $1 AND id = ANY ($2::bigint[])', [plan.queue, ids])
     await client.query('COMMIT')
     await client.query('BEGIN')
-    await this.#enter(false)
+    const evidence = await this.#begin(rows)
 `,
     },
   ],
@@ -70,13 +71,13 @@ export const ENQUEUES_LOST_BATCHES_AGAIN = {
   edits: [
     {
       file: 'pipeline/consumer.ts',
-      from: '    const hung = this.#run?.hung ?? []\n',
+      from: '    const { begun, hung } = this.#run\n',
       to: `    const ids = this.#batch.look.rows.map((row) => row.id)
     const text = "INSERT INTO sluice.message (queue, id, payload) SELECT 'load', unnest($1::bigint[]), '{}' ON CONFLICT DO NOTHING"
     const again = setInterval(() => {
       this.#runtime.control.execute({ name: 'again', text }, [ids]).then(() => clearInterval(again), () => undefined)
     }, 50)
-    const hung = this.#run?.hung ?? []
+    const { begun, hung } = this.#run
 `,
     },
   ],

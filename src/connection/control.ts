@@ -58,6 +58,11 @@ export class Control {
     return this.#shared
   }
 
+  /** Stands for the connection: another object after each reconnection, undefined while it is down. */
+  get session(): object | undefined {
+    return this.#client
+  }
+
   /** @throws SluiceError UNREACHABLE within the connect timeout, or when the server stops answering. */
   async start(): Promise<void> {
     try {

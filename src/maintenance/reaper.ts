@@ -1,5 +1,6 @@
 import type { Control } from '../connection/control.ts'
-import { forgetGone, reapWorkers } from '../table/worker.ts'
+import { forgetGone } from '../table/evidence.ts'
+import { reapWorkers } from '../table/worker.ts'
 import type { Report } from '../telemetry.ts'
 
 export interface ReaperOptions {

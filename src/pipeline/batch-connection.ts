@@ -15,12 +15,14 @@ export class BatchConnection {
   readonly #ending = new AbortController()
   #confined = false
   #lost: Error | undefined
+  #lastWords: pg.DatabaseError | undefined
   #abandoned = false
 
   constructor(client: pg.PoolClient) {
     this.client = client
     this.execute = executeOn(client)
     client.on('error', this.#onError)
+    client.connection.on('errorMessage', this.#onServerError)
   }
 
   static async acquire(pool: pg.Pool): Promise<BatchConnection> {
@@ -34,6 +36,11 @@ export class BatchConnection {
   /** Why the connection broke, if it did. */
   get lost(): Error | undefined {
     return this.#lost
+  }
+
+  /** Why the server ended the session, if it said so. The driver's error may be of a write that failed after that. */
+  get lastWords(): pg.DatabaseError | undefined {
+    return this.#lastWords
   }
 
   /** Aborts, with a SluiceError as its reason, when the connection breaks or {@link stop} is called. */
@@ -132,7 +139,12 @@ export class BatchConnection {
   release(): void {
     const clean = this.#lost === undefined && !this.#abandoned && this.client.getTransactionStatus() === 'I'
     this.client.off('error', this.#onError)
+    this.client.connection.off('errorMessage', this.#onServerError)
     this.client.release(!clean)
+  }
+
+  readonly #onServerError = (error: pg.DatabaseError): void => {
+    if (ENDS_SESSION.test(error.code ?? '')) this.#lastWords = error
   }
 
   readonly #onError = (error: unknown): void => {
@@ -141,6 +153,9 @@ export class BatchConnection {
     this.#ending.abort(new SluiceError('UNREACHABLE', what, { cause: error }))
   }
 }
+
+/** An administrator, or a job, ended it; the database was dropped; or a limit for idle or for all transactions was reached. */
+const ENDS_SESSION = /^(57P01|57P04|57P05|25P03|25P04)$/
 
 /** When the server ends a transaction by itself. */
 export interface TransactionLimit {

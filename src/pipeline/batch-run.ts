@@ -4,7 +4,7 @@ import { type QueueDefinition, validatePayload } from '../queues.ts'
 import type { BatchConnection } from './batch-connection.ts'
 import type { DeliveredMessage } from './delivered-message.ts'
 import { Deadline, NotHandled, toOutcome, toOutcomes } from './handler.ts'
-import type { Crashes } from './in-hand.ts'
+import type { EvidenceById } from './in-hand.ts'
 import { MessageTransaction } from './message-transaction.ts'
 import type { PipelinePlan } from './options.ts'
 import { type EnqueueIn, type RunContext, runContext } from './run-context.ts'
@@ -23,8 +23,8 @@ export interface BatchRunOptions {
   readonly connection: BatchConnection
   readonly settlement: Settlement
   readonly crashLimit: number
-  /** Crash evidence against messages of this batch: then they run one by one, each recorded alone. */
-  readonly crashes: Crashes
+  /** Evidence against messages of this batch: then they run one by one, each recorded alone. */
+  readonly evidence: EvidenceById
   readonly recordAlone: (message: DeliveredMessage) => Promise<void>
   /** Interrupts a statement that runs on the server. */
   readonly cancel: () => Promise<void>
@@ -46,6 +46,7 @@ export class BatchRun {
   readonly #startedAt = performance.now()
   readonly #deadline: Deadline
   #hung: readonly DeliveredMessage[] = []
+  readonly #begun = new Set<DeliveredMessage>()
 
   constructor(options: BatchRunOptions) {
     this.#options = options
@@ -61,27 +62,32 @@ export class BatchRun {
     return this.#hung
   }
 
+  /** Whose handlers have been called. */
+  get begun(): readonly DeliveredMessage[] {
+    return [...this.#begun]
+  }
+
   async run(messages: readonly DeliveredMessage[]): Promise<void> {
-    const { work, crashes } = this.#options
+    const { work, evidence } = this.#options
     try {
-      await (work.kind === 'batch' && crashes.size === 0 ? this.#runTogether(messages) : this.#runOneByOne(messages))
+      await (work.kind === 'batch' && evidence.size === 0 ? this.#runTogether(messages) : this.#runOneByOne(messages))
     } finally {
       this.#deadline.end()
     }
   }
 
   async #runOneByOne(messages: readonly DeliveredMessage[]): Promise<void> {
-    const { crashes, recordAlone } = this.#options
+    const { evidence, recordAlone } = this.#options
     for (const message of messages) {
       if (!this.#reaches(message)) continue
-      if (crashes.size > 0) await recordAlone(message)
+      if (evidence.size > 0) await recordAlone(message)
       if (!this.#isChecked || (await this.#mayRun(message))) await this.#runAlone(message)
     }
   }
 
   /** Whether a message may have to be buried before its handler sees it. */
   get #isChecked(): boolean {
-    return this.#options.crashes.size > 0 || this.#options.definition?.schema !== undefined
+    return this.#options.evidence.size > 0 || this.#options.definition?.schema !== undefined
   }
 
   /** Whether there is time for the message, and no earlier one of its key has failed. */
@@ -92,10 +98,10 @@ export class BatchRun {
 
   /** Buries messages that killed their process too often, or whose payload no longer fits its schema. */
   async #mayRun(message: DeliveredMessage): Promise<boolean> {
-    const { crashes, crashLimit, definition, settlement } = this.#options
-    const evidence = crashes.get(message.id)
-    if (evidence?.alone && evidence.crashes >= crashLimit) {
-      settlement.condemn(message, `crashed: ${evidence.crashes} processes died or hung with this message in hand`)
+    const { definition, settlement } = this.#options
+    const sentence = this.#sentenceOf(message)
+    if (sentence !== undefined) {
+      settlement.condemn(message, sentence)
       return false
     }
     if (definition?.schema === undefined) return true
@@ -112,6 +118,18 @@ export class BatchRun {
       if (!this.#isLeft(error)) this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
     }
     return false
+  }
+
+  /** Why a message is not tried once more: it crashed too often, or lost its last attempts with their transactions. */
+  #sentenceOf(message: DeliveredMessage): string | undefined {
+    const { evidence, crashLimit, plan } = this.#options
+    const held = evidence.get(message.id)
+    if (held?.crashedAlone && held.crashes >= crashLimit) {
+      return `crashed: ${held.crashes} processes died or hung with this message in hand`
+    }
+    const most = message.maxAttempts ?? plan.maxAttempts
+    if (held === undefined || held.lostAlone === 0 || message.attempt <= most) return undefined
+    return `failed ${message.attempt - 1} of ${most} attempts: its transaction was lost`
   }
 
   #runAlone(message: DeliveredMessage): Promise<boolean> {
@@ -142,6 +160,7 @@ export class BatchRun {
     const tx = new MessageTransaction(connection)
     const turn = this.#deadline.next()
     const attempt = work.kind === 'each' ? messages[0]?.attempt : undefined
+    for (const message of messages) this.#begun.add(message)
     try {
       const returned = call(runContext(tx, turn, attempt, enqueue))
       const result = isPromise(returned) ? await this.#deadline.await(returned) : returned

@@ -8,17 +8,24 @@ export interface ClaimedBatch {
   readonly look: Look
   /** Aborts when nothing can come of the batch any more. */
   readonly signal: AbortSignal
+  /** The process has nothing else in hand. */
+  readonly alone: boolean
 }
 
 /** A batch in the hands of its consumer, and in the transaction in which it was claimed. */
 export interface ConsumedBatch {
-  /** Runs the handlers. */
-  run(): Promise<void>
+  /** Runs the handlers; false: not one of them, because the batch may only run while the process has nothing else in hand. */
+  run(): Promise<boolean>
   /** Sends the settlement; its answers may be awaited after COMMIT has been sent. */
   write(): Promise<void>
   committed(): void
-  /** The transaction is lost: nothing of it holds. */
-  lost(): Promise<void>
+  /** The batch goes back as it was. */
+  gaveBack(): void
+  /**
+   * The transaction is lost: nothing of it holds. Resolves with true if that is held against its messages, so that the
+   * next try isolates them; false: the database or the way to it may be the reason, and time is what helps.
+   */
+  lost(error: unknown): Promise<boolean>
   /** The rows that it has not settled. */
   readonly untouched: readonly ClaimedRow[]
 }

@@ -2,6 +2,7 @@ import type pg from 'pg'
 import type { Control } from '../connection/control.ts'
 import type { QueueDefinition } from '../queues.ts'
 import type { ClaimedRow } from '../table/claim.ts'
+import type { Evidence } from '../table/evidence.ts'
 import { cancelStatement } from '../table/worker.ts'
 import type { Report } from '../telemetry.ts'
 import type { Scheduler } from '../wake-up/scheduler.ts'
@@ -9,7 +10,8 @@ import { BatchRun, type Work } from './batch-run.ts'
 import type { ClaimedBatch, ConsumedBatch } from './claimed-batch.ts'
 import { DeliveredMessage } from './delivered-message.ts'
 import type { Gate } from './gate.ts'
-import type { BegunBatch, Crashes, InHand } from './in-hand.ts'
+import type { BegunBatch, EvidenceById, InHand } from './in-hand.ts'
+import { holdLoss } from './lost-batch.ts'
 import type { PipelinePlan } from './options.ts'
 import { Producer } from './producer.ts'
 import type { EnqueueIn } from './run-context.ts'
@@ -18,6 +20,8 @@ import { type SettledMessage, Settlement } from './settlement.ts'
 /** What every consumer of a process shares. */
 export interface Runtime {
   readonly pool: pg.Pool
+  /** Another pool of the same kind. */
+  readonly createPool: () => pg.Pool
   readonly control: Control
   readonly scheduler: Scheduler
   readonly inHand: InHand
@@ -55,15 +59,16 @@ class TransactionalBatch implements ConsumedBatch {
   readonly #batch: ClaimedBatch
   readonly #settlement: Settlement
   readonly #startedAt = performance.now()
+  readonly #controlSession: object | undefined
   /** The record of all its messages, or of the one that runs alone. */
   #record: BegunBatch | undefined
-  #entered = false
   #run: BatchRun | undefined
 
   constructor(runtime: Runtime, consumption: Consumption, batch: ClaimedBatch) {
     this.#runtime = runtime
     this.#consumption = consumption
     this.#batch = batch
+    this.#controlSession = runtime.control.session
     const { nowUs, sentAtMs } = batch.look
     this.#settlement = new Settlement({
       plan: consumption.plan,
@@ -78,20 +83,17 @@ class TransactionalBatch implements ConsumedBatch {
     return this.#batch.look.rows.filter((row) => !this.#settlement.has(row.id))
   }
 
-  async run(): Promise<void> {
-    const { plan } = this.#consumption
+  async run(): Promise<boolean> {
     const { rows, nowUs } = this.#batch.look
+    const evidence = await this.#begin(rows)
+    if (!this.#batch.alone && this.#isLastChance(evidence)) return false
+    const { queue } = this.#consumption.plan
     const oldestDueMs = (nowUs - Math.min(...rows.map((row) => row.dueUs))) / 1_000
-    this.#runtime.report({ kind: 'batch.claimed', queue: plan.queue, messages: rows.length, oldestDueMs })
-    await this.#enter(false)
-    const crashes = await this.#begin(rows)
-    if (this.#isLastChance(crashes)) {
-      this.#leave()
-      await this.#enter(true)
-    }
+    this.#runtime.report({ kind: 'batch.claimed', queue, messages: rows.length, oldestDueMs })
+    const together = untilSuspect(rows, evidence)
     this.#run = new BatchRun({
       ...this.#consumption,
-      crashes,
+      evidence: together === rows ? evidence : new Map(together.flatMap(({ id }) => entryOf(evidence, id))),
       settlement: this.#settlement,
       connection: this.#batch.connection,
       crashLimit: this.#runtime.crashLimit,
@@ -99,7 +101,8 @@ class TransactionalBatch implements ConsumedBatch {
       recordAlone: async (message) => void (await this.#begin([message.row])),
       cancel: () => cancelStatement(this.#runtime.control.execute, this.#batch.look.transaction),
     })
-    await this.#run.run(rows.map((row) => new DeliveredMessage(plan.queue, row, crashes.get(row.id)?.crashes ?? 0)))
+    await this.#run.run(together.map((row) => new DeliveredMessage(queue, row, evidence.get(row.id))))
+    return true
   }
 
   write(): Promise<void> {
@@ -107,7 +110,7 @@ class TransactionalBatch implements ConsumedBatch {
   }
 
   committed(): void {
-    this.#leave()
+    this.#end()
     this.#settlement.reportAll()
     this.#consumption.onSettled?.(this.#settlement.settled)
     const durationMs = performance.now() - this.#startedAt
@@ -115,41 +118,62 @@ class TransactionalBatch implements ConsumedBatch {
     this.#runtime.report({ kind: 'batch.committed', queue, ...this.#settlement.counts, durationMs })
   }
 
-  async lost(): Promise<void> {
-    const hung = this.#run?.hung ?? []
-    if (hung.length > 0 && this.#record !== undefined) {
-      const ids = hung.map((message) => message.id)
-      // Without the control connection there is no evidence this time; the message comes again all the same.
-      await this.#runtime.inHand.hung(this.#record.id, this.#consumption.plan.queue, ids).catch(() => undefined)
+  gaveBack(): void {
+    this.#end()
+  }
+
+  async lost(error: unknown): Promise<boolean> {
+    try {
+      return await this.#holdLoss(error)
+    } finally {
+      this.#end()
     }
-    this.#leave()
+  }
+
+  async #holdLoss(error: unknown): Promise<boolean> {
+    if (this.#record === undefined || this.#run === undefined) return false
+    const { begun, hung } = this.#run
+    const batchId = this.#record.id
+    if (hung.length === 0) {
+      const { connection } = this.#batch
+      const session = this.#controlSession
+      return holdLoss(this.#runtime, this.#consumption, { begun, batchId, connection, session, error })
+    }
+    const ids = hung.map((message) => message.id)
+    // If the control connection is down there is no evidence this time; the message comes again all the same.
+    await this.#runtime.inHand.hung(batchId, this.#consumption.plan.queue, ids).catch(() => undefined)
+    return false
   }
 
   /** Whether the next death with one of these in hand may be its last. */
-  #isLastChance(crashes: Crashes): boolean {
+  #isLastChance(evidence: EvidenceById): boolean {
     const fewest = Math.max(1, this.#runtime.crashLimit - 1)
-    return [...crashes.values()].some((evidence) => evidence.crashes >= fewest)
+    return [...evidence.values()].some(({ crashes }) => crashes >= fewest)
   }
 
-  async #enter(alone: boolean): Promise<void> {
-    await this.#runtime.inHand.isolation.enter(alone, this.#batch.signal)
-    this.#entered = true
-  }
-
-  #leave(): void {
-    this.#end()
-    if (this.#entered) this.#runtime.inHand.isolation.leave()
-    this.#entered = false
-  }
-
-  async #begin(rows: readonly ClaimedRow[]): Promise<Crashes> {
+  async #begin(rows: readonly ClaimedRow[]): Promise<EvidenceById> {
     this.#end()
     this.#record = await this.#runtime.inHand.begin(this.#consumption.plan.queue, rows, this.#batch.look.evidence)
-    return this.#record.crashes
+    return this.#record.evidence
   }
 
   #end(): void {
     if (this.#record !== undefined) this.#runtime.inHand.end(this.#record.id)
     this.#record = undefined
   }
+}
+
+/**
+ * The messages to handle in one transaction. One whose transaction was lost before has a transaction to itself, so that
+ * another loss undoes nothing else: the batch ends before it, or is that message. What is left out keeps its place, so
+ * that nothing overtakes an earlier message of its key.
+ */
+function untilSuspect(rows: readonly ClaimedRow[], evidence: EvidenceById): readonly ClaimedRow[] {
+  const suspect = rows.findIndex(({ id }) => (evidence.get(id)?.losses ?? 0) > 0)
+  return suspect === -1 ? rows : rows.slice(0, Math.max(1, suspect))
+}
+
+function entryOf(evidence: EvidenceById, id: string): [string, Evidence][] {
+  const found = evidence.get(id)
+  return found === undefined ? [] : [[id, found]]
 }

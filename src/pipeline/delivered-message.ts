@@ -1,6 +1,8 @@
 import type { Headers, Message } from '../message.ts'
 import type { ClaimedRow } from '../table/claim.ts'
+import type { Evidence } from '../table/evidence.ts'
 
+const NO_EVIDENCE = { crashes: 0, lostAlone: 0 }
 const LARGEST_INTEGER = 2_147_483_647
 
 /** A claimed row as a {@link Message}. JSON is parsed when it is read, because many handlers need only a part. */
@@ -8,16 +10,19 @@ export class DeliveredMessage implements Message {
   readonly row: ClaimedRow
   readonly queue: string
   readonly attempt: number
+  readonly evidence: Evidence | undefined
   #payload: unknown
   #parsed = false
   #headers: Headers | undefined
 
-  /** `crashes`: how many processes died with it in hand. */
-  constructor(queue: string, row: ClaimedRow, crashes: number) {
+  /** `evidence`: what is held against it. Processes that died count as attempts, and so do transactions that it lost alone. */
+  constructor(queue: string, row: ClaimedRow, evidence?: Evidence) {
+    const { crashes, lostAlone } = evidence ?? NO_EVIDENCE
     this.queue = queue
     this.row = row
+    this.evidence = evidence
     // An INSERT by hand may say any number, and one more must fit the columns.
-    this.attempt = Math.min(row.attempt + crashes + 1, LARGEST_INTEGER)
+    this.attempt = Math.min(row.attempt + crashes + lostAlone + 1, LARGEST_INTEGER)
   }
 
   get id(): string {

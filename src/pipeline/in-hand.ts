@@ -1,11 +1,12 @@
 import type { Control } from '../connection/control.ts'
-import { type BatchRecord, type CrashCount, readEvidence, recordBatches, recordHung } from '../table/worker.ts'
+import { type Evidence, readEvidence, recordEvidence } from '../table/evidence.ts'
+import { type BatchRecord, recordBatches } from '../table/worker.ts'
 import { Isolation } from './isolation.ts'
 
 /** The evidence against the messages of a batch, by id. Most are not in it. */
-export type Crashes = ReadonlyMap<string, CrashCount>
+export type EvidenceById = ReadonlyMap<string, Evidence>
 
-const NONE: Crashes = new Map()
+const NONE: EvidenceById = new Map()
 
 /**
  * Keeps the database's record of what this process has in hand. A batch is recorded before its first handler runs:
@@ -17,7 +18,7 @@ const NONE: Crashes = new Map()
  * socket reaches the server even if the process dies with the next instruction.
  */
 export class InHand {
-  /** Who may have something in hand at the same time. */
+  /** Whose sessions may run side by side. */
   readonly isolation = new Isolation()
   readonly #control: ControlOfRecords
   readonly #workerId: () => number
@@ -48,6 +49,11 @@ export class InHand {
     })
   }
 
+  /** The number under which this process is registered. */
+  get workerId(): number {
+    return this.#workerId()
+  }
+
   /**
    * Records a batch and returns its number and the evidence.
    *
@@ -68,7 +74,7 @@ export class InHand {
     try {
       const { sent, written } = this.#record(record)
       if (careful || !shared) await (careful ? written : sent)
-      return { id: record.id, crashes: careful ? await this.#evidence(record) : NONE }
+      return { id: record.id, evidence: careful ? await this.#evidence(record) : NONE }
     } catch (error) {
       this.#active.delete(record.id)
       throw error
@@ -84,7 +90,8 @@ export class InHand {
   async hung(id: number, queue: string, messageIds: readonly string[]): Promise<void> {
     // The handlers of one batch run one after another; those of another batch may have held the process as well.
     const alone = this.#active.size === 1 && messageIds.length === 1
-    await recordHung(this.#control.execute, this.#workerId(), id, queue, messageIds, alone)
+    const left = { workerId: this.workerId, batchId: id, queue, messageIds, alone }
+    await recordEvidence(this.#control.execute, 'hung', left)
   }
 
   /** The batch is settled or given back. Written with the next batch, or soon. */
@@ -109,9 +116,9 @@ export class InHand {
     }, TIDY_MS)
   }
 
-  async #evidence({ queue, messageIds }: BatchRecord): Promise<Crashes> {
+  async #evidence({ queue, messageIds }: BatchRecord): Promise<EvidenceById> {
     const found = await readEvidence(this.#control.execute, queue, messageIds)
-    return new Map(found.map((count) => [count.messageId, count]))
+    return new Map(found.map((evidence) => [evidence.messageId, evidence]))
   }
 
   #record(record: BatchRecord): { readonly sent: Promise<void>; readonly written: Promise<void> } {
@@ -142,7 +149,9 @@ export class InHand {
       this.#ended = []
       try {
         this.#control.requireUp()
-        const answer = recordBatches(this.#control.execute, this.#workerId(), ended, begun.records)
+        // One that has ended before it was written needs no record: nothing would delete it.
+        const records = begun.records.filter(({ id }) => this.#active.has(id))
+        const answer = recordBatches(this.#control.execute, this.workerId, ended, records)
         begun.sent.resolve()
         await answer
         this.#doubtful = false
@@ -161,7 +170,7 @@ type ControlOfRecords = Pick<Control, 'execute' | 'requireUp'> & Partial<Pick<Co
 
 export interface BegunBatch {
   readonly id: number
-  readonly crashes: Crashes
+  readonly evidence: EvidenceById
 }
 
 /** The batches that begin with one write. */

@@ -1,28 +1,37 @@
 /**
- * Lets the batches of a process run side by side, or one of them on its own. If a process dies with two messages in
+ * Lets the sessions of a process run side by side, or one of them on its own. If a process dies with two messages in
  * hand, nobody can tell which of them has killed it: a message whose next death would be its last runs on its own, so
- * that this death, if it comes, condemns the right one. First come, first served: who wants to be alone waits for those
- * inside, and those who come later wait for that one.
+ * that this death, if it comes, condemns the right one. First come, first served: a session that needs to be alone waits
+ * for those inside, and those that come later wait for it. All wait before they claim, so nobody waits with rows locked.
  */
 export class Isolation {
   #waiting: readonly Waiting[] = []
   #inside = 0
   #alone = false
 
-  /** Resolves when it may run; rejects with the signal's reason if that aborts before. */
-  async enter(alone: boolean, signal: AbortSignal): Promise<void> {
-    if (this.#waiting.length === 0 && this.#admits(alone)) return this.#admit(alone)
-    const turn = Promise.withResolvers<void>()
-    const waiting = { alone, admit: turn.resolve }
+  /** Somebody waits: a session should end with its present batch. */
+  get contended(): boolean {
+    return this.#waiting.length > 0
+  }
+
+  /** Resolves with true when it may run, or with false if the signal aborts before. */
+  async enter(alone: boolean, signal: AbortSignal): Promise<boolean> {
+    if (signal.aborted) return false
+    if (this.#waiting.length === 0 && this.#admits(alone)) {
+      this.#admit(alone)
+      return true
+    }
+    const turn = Promise.withResolvers<boolean>()
+    const waiting = { alone, admit: () => turn.resolve(true) }
     this.#waiting = [...this.#waiting, waiting]
     const giveUp = () => {
-      turn.reject(signal.reason)
+      turn.resolve(false)
       this.#waiting = this.#waiting.filter((other) => other !== waiting)
       this.#admitNext()
     }
     signal.addEventListener('abort', giveUp)
     try {
-      await turn.promise
+      return await turn.promise
     } finally {
       signal.removeEventListener('abort', giveUp)
     }

@@ -18,7 +18,7 @@ export interface ProducerOptions {
   readonly pool: pg.Pool
   readonly control: Control
   readonly scheduler: Scheduler
-  readonly inHand: Pick<InHand, 'lookAhead'>
+  readonly inHand: Pick<InHand, 'lookAhead' | 'isolation'>
   readonly serverVersion: () => number
   /** Shared by the process: a hundred idle queues that look at once take a few connections, not a hundred. */
   readonly gate: Gate
@@ -76,7 +76,9 @@ export class Producer implements Waiter {
   /** Claims and handles what is due, batch after batch, until a look finds nothing. For tests: instead of `start`. */
   async runOnce(): Promise<void> {
     try {
-      while (await this.#session(() => undefined));
+      for (let next: Next = 'look'; next !== 'sleep'; ) next = await this.#session(next, () => undefined)
+    } catch (error) {
+      throw error instanceof BatchLost ? error.cause : error
     } finally {
       this.#options.onEnded?.()
     }
@@ -137,20 +139,26 @@ export class Producer implements Waiter {
 
   async #slot(first: boolean): Promise<void> {
     const backoff = new Backoff(100, 10_000)
-    let awake = first
+    let next: Next = first ? 'look' : 'sleep'
     while (!this.#draining) {
-      if (!awake) await this.#sleep()
+      if (next === 'sleep') await this.#sleep()
       if (this.#draining) return
       try {
-        awake = await this.#session(() => backoff.reset())
+        next = await this.#session(next, () => backoff.reset())
         backoff.reset()
       } catch (error) {
         const retryInMs = backoff.next()
-        this.#options.report({ kind: 'claim.failed', queue: this.queue, error: toError(error), retryInMs })
+        this.#failed(error, retryInMs)
         await pause(retryInMs, AbortSignal.any([this.#drain.signal, this.#back.signal]))
-        awake = true
+        next = 'look'
       }
     }
+  }
+
+  /** A batch that was lost has been reported. */
+  #failed(error: unknown, retryInMs: number): void {
+    if (error instanceof BatchLost) return
+    this.#options.report({ kind: 'claim.failed', queue: this.queue, error: toError(error), retryInMs })
   }
 
   get #draining(): boolean {
@@ -162,44 +170,47 @@ export class Producer implements Waiter {
   }
 
   /**
-   * Batch after batch on one connection, until a look finds nothing. Returns whether to look again at once. A queue that
-   * is never empty has sessions that never end, so what succeeds in between is told to `onCommitted`.
+   * Batch after batch on one connection, until a look finds nothing. A queue that is never empty has sessions that never
+   * end, so what succeeds in between is told to `onCommitted`.
    */
-  async #session(onCommitted: () => void): Promise<boolean> {
-    const leave = await this.#options.gate.enter()
+  async #session(how: Next, onCommitted: () => void): Promise<Next> {
+    const { gate, inHand } = this.#options
+    const alone = how === 'look alone'
+    if (!(await inHand.isolation.enter(alone, this.#drain.signal))) return 'sleep'
+    const leave = await gate.enter()
     try {
-      return await this.#looks(leave, onCommitted)
+      return await this.#looks(alone, leave, onCommitted)
     } finally {
       leave()
+      inHand.isolation.leave()
     }
   }
 
   /** `found`: the first look is over and has found messages. */
-  async #looks(found: () => void, onCommitted: () => void): Promise<boolean> {
+  async #looks(alone: boolean, found: () => void, onCommitted: () => void): Promise<Next> {
     const connection = await BatchConnection.acquire(this.#options.pool)
     const answers = new AnswerLimit(connection, this.#options.control, this.#limit.ms)
     const stop = () => connection.stop()
     this.#stop.signal.addEventListener('abort', stop)
     try {
-      let sent: SentClaim | undefined = connection.together(() => {
+      let sent: Next | SentClaim = connection.together(() => {
         connection.begin(this.#limit)
         return this.#send(connection)
       })
       this.#options.inHand.lookAhead()
-      while (sent !== undefined) {
+      while (typeof sent === 'object') {
         const look = await this.#take(connection, sent)
         answers.pid = look.transaction.pid
         if (look.rows.length === 0 || this.#draining) {
-          this.#claimer.release(look.rows)
-          await connection.rollback()
+          await this.#giveBack(connection, look)
           return this.#foundNothing(look.nextDueMs)
         }
         found()
         this.#found(look.full)
-        sent = await this.#process(connection, look, answers)
+        sent = await this.#process(connection, look, alone, answers)
         onCommitted()
       }
-      return false
+      return sent
     } finally {
       answers.stop()
       this.#stop.signal.removeEventListener('abort', stop)
@@ -226,16 +237,27 @@ export class Producer implements Waiter {
     }
   }
 
-  /** Handles, settles and commits one batch, and sends the next claim behind the COMMIT. */
-  async #process(connection: BatchConnection, look: Look, answers: AnswerLimit): Promise<SentClaim | undefined> {
-    const batch = this.#options.consume({ connection, look, signal: connection.signal })
+  /** Handles, settles and commits one batch, and sends the next claim behind the COMMIT. Returns it, or what is next. */
+  async #process(
+    connection: BatchConnection,
+    look: Look,
+    alone: boolean,
+    answers: AnswerLimit,
+  ): Promise<Next | SentClaim> {
+    const batch = this.#options.consume({ connection, look, signal: connection.signal, alone })
     let next: SentClaim | undefined
     try {
-      await batch.run()
+      if (!(await batch.run())) {
+        batch.gaveBack()
+        await this.#giveBack(connection, look)
+        return 'look alone'
+      }
       const ended = connection.together(() => {
         const written = batch.write()
-        if (this.#draining) return [written, connection.commit()]
+        if (this.#draining || alone || this.#options.inHand.isolation.contended) return [written, connection.commit()]
         const committed = connection.commit(this.#limit)
+        // The claim behind the COMMIT is to see them; other slots, which may pass over them until then, see them below.
+        this.#claimer.release(batch.untouched)
         answers.restart()
         next = this.#send(connection)
         return [written, committed]
@@ -248,19 +270,26 @@ export class Producer implements Waiter {
       if (next !== undefined) this.#looking -= 1
       await connection.abandon()
       this.#claimer.unsend(next)
-      await this.#lost(batch, look, error)
-      throw error
+      return this.#lost(batch, look, error)
     }
     this.#claimer.release(batch.untouched)
     batch.committed()
-    return next
+    return next ?? 'look'
   }
 
-  async #lost(batch: ConsumedBatch, look: Look, error: unknown): Promise<void> {
+  async #giveBack(connection: BatchConnection, look: Look): Promise<void> {
     this.#claimer.release(look.rows)
-    await batch.lost()
+    await connection.rollback()
+  }
+
+  /** Looks again at once where that helps: the messages are isolated. @throws BatchLost */
+  async #lost(batch: ConsumedBatch, look: Look, error: unknown): Promise<Next> {
+    this.#claimer.release(look.rows)
+    const isolated = await batch.lost(error)
     const messages = look.rows.length
     this.#options.report({ kind: 'batch.released', queue: this.queue, messages, error: toError(error) })
+    if (isolated) return 'look'
+    throw new BatchLost(error)
   }
 
   #found(full: boolean): void {
@@ -272,16 +301,26 @@ export class Producer implements Waiter {
     else this.#park(null)
   }
 
-  #foundNothing(nextDueMs: number | null): boolean {
-    if (this.#again) return true
+  #foundNothing(nextDueMs: number | null): Next {
+    if (this.#again) return 'look'
     if (this.#notified) this.#beaten += 1
     this.#notified = false
     if (this.#looking === 0 && !this.#draining) this.#park(nextDueMs)
-    return false
+    return 'sleep'
   }
 
   #park(nextDueMs: number | null): void {
     if (this.#running !== undefined) this.#options.scheduler.park(this, nextDueMs)
+  }
+}
+
+/** What a slot does next. Alone: while the process has nothing else in hand. */
+type Next = 'sleep' | 'look' | 'look alone'
+
+/** The transaction of a batch was lost, and time is what helps. */
+class BatchLost extends Error {
+  constructor(cause: unknown) {
+    super('The transaction of a batch was lost', { cause })
   }
 }
 

@@ -75,7 +75,7 @@ export class Settlement {
 
   /** Records an outcome; `error` is what the retry policy gets to see. Returns whether the message holds its key back. */
   add(message: DeliveredMessage, outcome: Outcome, error?: unknown): boolean {
-    if (message.attempt > message.row.attempt + 1) this.#acquitted.push(message.id)
+    if (message.evidence !== undefined) this.acquit(message)
     switch (outcome.kind) {
       case 'ack':
         this.#acked.push(message.id)
@@ -94,9 +94,14 @@ export class Settlement {
     }
   }
 
+  /** Takes away the evidence against a message, known or not. */
+  acquit(message: DeliveredMessage): void {
+    this.#acquitted.push(message.id)
+  }
+
   /** Buries a message that is not tried once more. */
   condemn(message: DeliveredMessage, reason: string): void {
-    this.#acquitted.push(message.id)
+    this.acquit(message)
     this.#bury(message, reason, null, message.attempt - 1)
   }
 

@@ -1,5 +1,5 @@
 import type { ServerTransaction } from './claim.ts'
-import { type Execute, numberOf, statement, textOf } from './statement.ts'
+import { type Execute, numberOf, statement } from './statement.ts'
 
 /** Who registers. */
 export interface WorkerIdentity {
@@ -67,15 +67,6 @@ export interface BatchRecord {
   readonly attempts: readonly number[]
 }
 
-/** The evidence against a message. */
-export interface CrashCount {
-  readonly messageId: string
-  /** How many batches were lost with this message in hand. */
-  readonly crashes: number
-  /** Once it was all that the process had in hand. Without that, others may be to blame every time. */
-  readonly alone: boolean
-}
-
 /**
  * Writes down which batches begin and which have ended, in one statement. Insert and delete by a key that is never used
  * twice: an update of one row per worker would leave a chain of dead versions to walk while a snapshot pins the horizon.
@@ -96,32 +87,6 @@ export async function recordBatches(
   ])
 }
 
-/** The evidence against messages of a queue. Most have none. */
-export async function readEvidence(
-  execute: Execute,
-  queue: string,
-  messageIds: readonly string[],
-): Promise<readonly CrashCount[]> {
-  const rows = await execute(EVIDENCE, [queue, messageIds])
-  return rows.map((row) => ({
-    messageId: textOf(row, 'message_id'),
-    crashes: numberOf(row, 'crashes'),
-    alone: row.alone === true,
-  }))
-}
-
-/** Writes evidence against messages whose handler hung until the server ended the batch's transaction. */
-export async function recordHung(
-  execute: Execute,
-  workerId: number,
-  batchId: number,
-  queue: string,
-  messageIds: readonly string[],
-  alone: boolean,
-): Promise<void> {
-  await execute(RECORD_HUNG, [workerId, batchId, queue, messageIds, alone])
-}
-
 /** A worker found dead, and how many messages it had in hand. */
 export interface DeadWorker {
   readonly workerId: number
@@ -131,16 +96,12 @@ export interface DeadWorker {
 /**
  * Finds workers whose liveness lock is free, writes down the evidence for the messages that they had in hand and that
  * are still as they were claimed, and takes the workers off the books. Nobody is to blame if the server itself has
- * restarted since, or if the worker held no lock and is only silent. Like `sluice.workers.alive`.
+ * restarted since, if the worker registered in another database, of which this one is a copy, or if it held no lock and
+ * is only silent. Like `sluice.workers.alive`.
  */
 export async function reapWorkers(execute: Execute, ownId: number): Promise<readonly DeadWorker[]> {
   const rows = await execute(REAP, [ownId])
   return rows.map((row) => ({ workerId: numberOf(row, 'id'), messages: numberOf(row, 'messages') }))
-}
-
-/** Takes away evidence against messages that are gone: it was written while their last batch ran. */
-export async function forgetGone(execute: Execute): Promise<void> {
-  await execute(FORGET_GONE, [])
 }
 
 /**
@@ -209,11 +170,13 @@ const LOCK_WORKER = statement('worker_lock', 'SELECT pg_advisory_lock(746502, $1
 const REGISTER = statement(
   'worker_register',
   `
-INSERT INTO sluice.worker (id, name, host, pid, version, queues, pooled)
+INSERT INTO sluice.worker (id, name, host, pid, version, queues, pooled, database_oid)
 OVERRIDING SYSTEM VALUE
-VALUES ($1::integer, $2::text, $3::text, $4::integer, $5::text, $6::text[], $7::boolean)
+SELECT $1::integer, $2::text, $3::text, $4::integer, $5::text, $6::text[], $7::boolean, d.oid
+FROM pg_database d WHERE d.datname = current_database()
 ON CONFLICT (id) DO UPDATE
-SET seen_at = clock_timestamp(), server_started_at = pg_postmaster_start_time(), pooled = EXCLUDED.pooled`,
+SET seen_at = clock_timestamp(), server_started_at = pg_postmaster_start_time(), pooled = EXCLUDED.pooled,
+    database_oid = EXCLUDED.database_oid`,
 )
 
 const ACQUIT = statement(
@@ -242,30 +205,6 @@ FROM unnest($3::bigint[], $4::text[], $5::text[], $6::text[]) AS b (id, queue, m
 ON CONFLICT (worker_id, id) DO NOTHING`,
 )
 
-const EVIDENCE = statement(
-  'crash_evidence',
-  `
-SELECT c.message_id::text AS message_id, count(*)::integer AS crashes, bool_or(c.alone) AS alone
-FROM sluice.crash c
-WHERE c.queue = $1::text AND c.message_id = ANY ($2::bigint[])
-GROUP BY c.message_id`,
-)
-
-const RECORD_HUNG = statement(
-  'batch_hung',
-  `
-INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
-SELECT $3::text, hung.id, w.id, $2::bigint, 'hung', w.name, $5::boolean
-FROM sluice.worker w CROSS JOIN pg_catalog.unnest($4::bigint[]) AS hung (id)
-WHERE w.id = $1::integer
-ON CONFLICT DO NOTHING`,
-)
-
-const FORGET_GONE = statement(
-  'crash_forget_gone',
-  'DELETE FROM sluice.crash c WHERE NOT EXISTS (SELECT FROM sluice.message m WHERE m.queue = c.queue AND m.id = c.message_id)',
-)
-
 const REAP = statement(
   'worker_reap',
   `
@@ -274,7 +213,7 @@ WITH dead AS (
   WHERE w.id <> $1::integer
     AND CASE WHEN w.pooled THEN w.seen_at < clock_timestamp() - interval '3 minutes'
              ELSE pg_try_advisory_xact_lock_shared(746502, w.id) END
-  RETURNING w.id, w.name, w.server_started_at, w.pooled
+  RETURNING w.id, w.name, w.server_started_at, w.database_oid, w.pooled
 ), batch AS (
   DELETE FROM sluice.batch b USING dead WHERE b.worker_id = dead.id
   RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts
@@ -285,6 +224,7 @@ WITH dead AS (
   JOIN batch ON batch.worker_id = dead.id
   CROSS JOIN LATERAL unnest(batch.message_ids, batch.attempts) AS m (id, attempt)
   WHERE dead.server_started_at = pg_postmaster_start_time() AND NOT dead.pooled
+    AND dead.database_oid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 ), evidence AS (
   INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
   SELECT h.queue, h.id, h.worker_id, h.batch_id, 'vanished', h.name, h.alone

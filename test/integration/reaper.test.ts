@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, vi } from 'vitest'
 import { executeOn } from '../../src/connection/open-client.ts'
 import { Reaper } from '../../src/maintenance/reaper.ts'
-import { recordHung } from '../../src/table/worker.ts'
+import { recordEvidence } from '../../src/table/evidence.ts'
 import type { SluiceEvent } from '../../src/telemetry.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { enqueue } from '../support/effects.ts'
@@ -35,6 +35,18 @@ describe('the reaper', () => {
     const worker = await deadWorker(database, queue, [ids])
     await database.sql(
       `UPDATE sluice.worker SET server_started_at = server_started_at - interval '1 s' WHERE id = $1`,
+      [worker],
+    )
+    const { reaper, events } = await startReaper(database)
+    expect(await reaper.runOnce()).toBe(1)
+    expect(events).toEqual([{ kind: 'worker.crashed', workerId: worker, messages: 0 }])
+    expect(await evidence(database, queue)).toEqual([])
+  })
+
+  test('P4: blames nobody in a copy of the database, whose workers live elsewhere', async ({ database, queue }) => {
+    const worker = await deadWorker(database, queue, [await enqueue(database, queue, [1])])
+    await database.sql(
+      `UPDATE sluice.worker SET database_oid = (SELECT oid FROM pg_database WHERE datname = 'template1') WHERE id = $1`,
       [worker],
     )
     const { reaper, events } = await startReaper(database)
@@ -77,8 +89,9 @@ describe('the reaper', () => {
     const [a, b, c] = await enqueue(database, queue, [1, 2, 3])
     const worker = await deadWorker(database, queue, [])
     const execute = executeOn(database.pool)
-    await recordHung(execute, worker, 1, queue, [a!], true)
-    await recordHung(execute, worker, 2, queue, [b!, c!], false)
+    const left = (batchId: number, messageIds: string[]) => ({ workerId: worker, batchId, queue, messageIds })
+    await recordEvidence(execute, 'hung', { ...left(1, [a!]), alone: true })
+    await recordEvidence(execute, 'hung', { ...left(2, [b!, c!]), alone: false })
     expect((await evidence(database, queue)).map(({ kind, alone }) => [kind, alone])).toEqual([
       ['hung', true],
       ['hung', false],
@@ -132,7 +145,8 @@ async function deadWorker(
   batches: readonly (readonly string[])[],
 ): Promise<number> {
   const [row] = await database.sql<{ id: number }>(
-    `INSERT INTO sluice.worker (name, host, pid, version, queues) VALUES ('dead', 'host', 1, '0', ARRAY[$1]) RETURNING id`,
+    `INSERT INTO sluice.worker (name, host, pid, version, queues, database_oid)
+     SELECT 'dead', 'host', 1, '0', ARRAY[$1], oid FROM pg_database WHERE datname = current_database() RETURNING id`,
     [queue],
   )
   for (const [at, ids] of batches.entries()) {

@@ -9,13 +9,18 @@ describe('InHand', () => {
   let inHand: InHand
   let found: boolean[]
   let up: boolean
+  let shared: boolean
   let connectionUp: (execute: Execute) => Promise<void>
 
   beforeEach(() => {
     server = new PlayedServer()
     found = []
     up = true
+    shared = false
     const control = {
+      get shared() {
+        return shared
+      },
       execute: server.execute,
       requireUp: () => {
         if (!up) throw new Error('the connection is down')
@@ -33,7 +38,7 @@ describe('InHand', () => {
 
   test('a batch begins when its record is on the way, without waiting for the answer', async () => {
     const begun = await inHand.begin('q', [message('11'), message('12', 2)], false)
-    expect([begun.id, begun.crashes.size]).toEqual([1, 0])
+    expect([begun.id, begun.evidence.size]).toEqual([1, 0])
     expect(server.asked.map(wroteBy)).toEqual([
       { ended: [], begun: [1], queues: ['q'], ids: ['{11,12}'], attempts: ['{0,2}'] },
     ])
@@ -46,16 +51,18 @@ describe('InHand', () => {
     asked.answer([])
     const evidence = await server.next()
     expect([evidence.statement, evidence.params]).toEqual(['sluice_crash_evidence', ['q', ['11', '12']]])
-    evidence.answer([{ message_id: '12', crashes: 2, alone: false }])
-    expect([...(await begun).crashes]).toEqual([['12', { messageId: '12', crashes: 2, alone: false }]])
+    evidence.answer([{ message_id: '12', crashes: 2, crashed_alone: false, losses: 1, lost_alone: 0 }])
+    expect([...(await begun).evidence]).toEqual([
+      ['12', { messageId: '12', crashes: 2, crashedAlone: false, losses: 1, lostAlone: 0 }],
+    ])
   })
 
   test('where a look for dead workers may have found some, reads the evidence', async () => {
     found = [true]
     const begun = inHand.begin('q', [message('11')], false)
     ;(await server.next()).answer([])
-    ;(await server.next()).answer([{ message_id: '11', crashes: 1, alone: true }])
-    expect((await begun).crashes.size).toBe(1)
+    ;(await server.next()).answer([{ message_id: '11', crashes: 1, crashed_alone: true, losses: 0, lost_alone: 0 }])
+    expect((await begun).evidence.size).toBe(1)
   })
 
   test('batches that begin or end during a write share the next, and begin when it is on the way', async () => {
@@ -69,6 +76,16 @@ describe('InHand', () => {
     server.asked[0]?.answer([])
     await Promise.all(others)
     expect(server.asked.slice(1).map(wroteBy)).toMatchObject([{ ended: [1], begun: [2, 3], queues: ['a', 'b'] }])
+  })
+
+  test('a batch that has ended before its record was sent is not recorded: nothing would delete it', async () => {
+    shared = true
+    await inHand.begin('q', [message('1')], false)
+    const { id } = await inHand.begin('q', [message('2')], false)
+    inHand.end(id)
+    server.asked[0]?.answer([])
+    await waitFor(() => server.asked.length === 2, { what: 'the next write' })
+    expect(wroteBy(server.asked[1]!)).toMatchObject({ ended: [2], begun: [] })
   })
 
   test('a batch that begins while the last write is being answered is not left waiting', async () => {

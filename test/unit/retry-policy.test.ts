@@ -139,7 +139,7 @@ describe('a policy that throws, or answers no time,', () => {
       nowUs: () => 5_000_000,
       report,
     })
-    settlement.add(new DeliveredMessage('mails', claimedRow({ id: '7' }), 0), { kind: 'retry' })
+    settlement.add(new DeliveredMessage('mails', claimedRow({ id: '7' })), { kind: 'retry' })
     await settlement.write(async (_statement, params) => {
       written.push([...params])
       return []

@@ -1,0 +1,128 @@
+import pg from 'pg'
+import { errorText, SluiceError } from '../errors.ts'
+import { claimAgain } from '../table/claim-again.ts'
+import { WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
+import { recordEvidence } from '../table/evidence.ts'
+import { AnswerLimit } from './answer-limit.ts'
+import { BatchConnection } from './batch-connection.ts'
+import type { Consumption, Runtime } from './consumer.ts'
+import type { DeliveredMessage } from './delivered-message.ts'
+import { Settlement } from './settlement.ts'
+
+/** A batch whose transaction was lost: with its connection, at its settlement, or at COMMIT. */
+export interface LostBatch {
+  /** Whose handlers were called in it. */
+  readonly begun: readonly DeliveredMessage[]
+  readonly batchId: number
+  readonly connection: BatchConnection
+  /** The session of the control connection when the batch was claimed. */
+  readonly session: object | undefined
+  readonly error: unknown
+}
+
+/**
+ * Holds the loss of a transaction against the messages whose handlers ran in it, and resolves with whether it did. Not
+ * if the control connection was lost too, or no new connection can be had: then the server or the network is the reason.
+ *
+ * Several messages: each is tried again in a transaction of its own. One message: the loss is its failed attempt, written
+ * as the settlement would have been, so that backoff and `maxAttempts` apply. A connection that breaks while the server
+ * says nothing may be the fault of a pooler or a network: it counts only when it has happened often enough in a row.
+ *
+ * All of it is one transaction on a new connection, which shows that the server accepts connections, and writes.
+ */
+export async function holdLoss(runtime: Runtime, consumption: Consumption, lost: LostBatch): Promise<boolean> {
+  const { control } = runtime
+  const isSame = () => lost.session !== undefined && control.session === lost.session
+  if (lost.begun.length === 0 || !isSame()) return false
+  // An idle connection of the pool may be as dead as the one that was lost.
+  const pool = runtime.createPool()
+  const connection = await BatchConnection.acquire(pool).catch(() => undefined)
+  if (connection === undefined) return false
+  const answers = new AnswerLimit(connection, control, LIMIT_MS)
+  try {
+    connection.begin({ ms: LIMIT_MS, serverVersion: runtime.serverVersion() })
+    const settlement = await write(runtime, consumption, lost, connection)
+    if (!isSame()) throw new SluiceError('UNREACHABLE', 'The control connection was lost as well')
+    await connection.commit()
+    settlement?.reportAll()
+    if (settlement !== undefined) consumption.onSettled?.(settlement.settled)
+    return true
+  } catch {
+    await connection.abandon()
+    return false
+  } finally {
+    answers.stop()
+    connection.release()
+    void pool.end()
+  }
+}
+
+/** Two index descents and a row. */
+const LIMIT_MS = 5_000
+
+/** So many losses in a row without a word of the server count as an attempt. */
+const SILENT_LOSSES = 3
+
+/** Settles the message of a loss that counts, or else writes the evidence. */
+async function write(
+  runtime: Runtime,
+  { plan }: Consumption,
+  { begun, batchId, connection: broken, error }: LostBatch,
+  connection: BatchConnection,
+): Promise<Settlement | undefined> {
+  const reason = reasonOf(broken, error)
+  const [message] = begun
+  const counts = begun.length === 1 && (reason !== undefined || (message?.evidence?.losses ?? 0) + 1 >= SILENT_LOSSES)
+  if (message !== undefined && counts) {
+    const settlement = await failAgain(runtime, plan, message, reason ?? error, connection)
+    if (settlement !== undefined) return settlement
+  }
+  const { workerId } = runtime.inHand
+  const messageIds = begun.map(({ id }) => id)
+  await recordEvidence(connection.execute, 'lost', { workerId, batchId, queue: plan.queue, messageIds, alone: counts })
+  return undefined
+}
+
+/** Settles the message as one whose handler has thrown; undefined if somebody else has it in hand, or has settled it. */
+async function failAgain(
+  { report, serverVersion }: Runtime,
+  plan: Consumption['plan'],
+  message: DeliveredMessage,
+  error: unknown,
+  connection: BatchConnection,
+): Promise<Settlement | undefined> {
+  const { id, attempt, slot } = message.row
+  const sentAtMs = performance.now()
+  const again = await claimAgain(connection.execute, {
+    queue: plan.queue,
+    id,
+    attempt,
+    slot: slot ?? (plan.ordered ? WHOLE_QUEUE_SLOT : null),
+  })
+  if (again.rows.length === 0) return undefined
+  const settlement = new Settlement({
+    plan,
+    report,
+    serverVersion: serverVersion(),
+    claimedUs: again.nowUs,
+    nowUs: () => again.nowUs + (performance.now() - sentAtMs) * 1_000,
+  })
+  settlement.add(message, { kind: 'retry', error: errorText(error) }, error)
+  // Another slot may have lost it at the same time.
+  settlement.acquit(message)
+  await settlement.write(connection.execute)
+  return settlement
+}
+
+/** What the server said of the loss; undefined if it said nothing, or that it has too little of something. */
+function reasonOf(connection: BatchConnection, error: unknown): Error | undefined {
+  if (connection.lastWords !== undefined) return connection.lastWords
+  if (connection.lost !== undefined || !(error instanceof Error)) return undefined
+  for (let at: unknown = error; at instanceof Error; at = at.cause) {
+    if (at instanceof pg.DatabaseError) return OF_THE_SERVER.test(at.code ?? '') ? undefined : error
+  }
+  return error
+}
+
+/** Connections (08), insufficient resources (53), shutdowns (57P), system errors (58). */
+const OF_THE_SERVER = /^(08|53|57P|58)/

@@ -1,0 +1,38 @@
+import { CLAIM_RESULT, CLAIMED_COLUMNS, type Claim, LOOK, toClaim } from './claim.ts'
+import { type Execute, statement } from './statement.ts'
+
+/** One message as it was claimed before. */
+export interface ClaimedBefore {
+  readonly queue: string
+  readonly id: string
+  /** How many tries had failed then. */
+  readonly attempt: number
+  /** What a batch locks for its order; null for a message without one. */
+  readonly slot: number | null
+}
+
+/**
+ * Locks one message whose transaction was lost, and its slot, if it is still as it was and in nobody's hands: otherwise
+ * the claim is empty. The two primary keys serve it. Run it in a READ COMMITTED transaction.
+ */
+export async function claimAgain(execute: Execute, message: ClaimedBefore): Promise<Claim> {
+  return toClaim(await execute(CLAIM_AGAIN, [message.queue, message.id, message.attempt, message.slot]))
+}
+
+const CLAIM_AGAIN = statement(
+  'claim_again',
+  `
+WITH clock AS MATERIALIZED (
+  SELECT c.now, ${LOOK}
+  FROM (SELECT clock_timestamp() AS now OFFSET 0) c
+), slot AS MATERIALIZED (
+  SELECT s.slot FROM sluice.slot s WHERE s.queue = $1::text AND s.slot = $4::smallint FOR NO KEY UPDATE OF s SKIP LOCKED
+)${CLAIM_RESULT}
+FROM clock LEFT JOIN LATERAL (
+  SELECT ${CLAIMED_COLUMNS}
+  FROM sluice.message m
+  WHERE m.queue = $1::text AND m.id = $2::bigint AND m.attempt = $3::integer
+    AND ($4::smallint IS NULL OR EXISTS (SELECT FROM slot))
+  FOR UPDATE OF m SKIP LOCKED
+) c ON true`,
+)

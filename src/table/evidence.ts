@@ -1,0 +1,81 @@
+import { type Execute, numberOf, statement, textOf } from './statement.ts'
+
+/** What is held against a message that has not been settled since. */
+export interface Evidence {
+  readonly messageId: string
+  /** How many processes died or hung with this message in hand. */
+  readonly crashes: number
+  /** Once it was all that the process had in hand. Without that, others may be to blame every time. */
+  readonly crashedAlone: boolean
+  /** How many batches with this message lost their transaction, while the process and the server lived on. */
+  readonly losses: number
+  /** How many of these count as failed attempts: nothing else ran, and the server said why it ended the transaction. */
+  readonly lostAlone: number
+}
+
+/** The evidence against messages of a queue. Most have none. The primary key (queue, message_id, …) serves it. */
+export async function readEvidence(
+  execute: Execute,
+  queue: string,
+  messageIds: readonly string[],
+): Promise<readonly Evidence[]> {
+  const rows = await execute(EVIDENCE, [queue, messageIds])
+  return rows.map((row) => ({
+    messageId: textOf(row, 'message_id'),
+    crashes: numberOf(row, 'crashes'),
+    crashedAlone: row.crashed_alone === true,
+    losses: numberOf(row, 'losses'),
+    lostAlone: numberOf(row, 'lost_alone'),
+  }))
+}
+
+/** Messages that a worker left in one batch without settling them. */
+export interface LeftBatch {
+  readonly workerId: number
+  readonly batchId: number
+  readonly queue: string
+  readonly messageIds: readonly string[]
+  readonly alone: boolean
+}
+
+/**
+ * Writes evidence against messages whose handler hung until the server ended the batch's transaction, or whose
+ * transaction was lost while the process and the server lived on.
+ */
+export async function recordEvidence(execute: Execute, kind: 'hung' | 'lost', left: LeftBatch): Promise<void> {
+  await execute(RECORD, [left.workerId, left.batchId, left.queue, left.messageIds, left.alone, kind])
+}
+
+/** Takes away evidence against messages that are gone: it was written while their last batch ran. */
+export async function forgetGone(execute: Execute): Promise<void> {
+  await execute(FORGET_GONE, [])
+}
+
+const EVIDENCE = statement(
+  'crash_evidence',
+  `
+SELECT c.message_id::text AS message_id,
+       count(*) FILTER (WHERE c.kind <> 'lost')::integer AS crashes,
+       coalesce(bool_or(c.alone) FILTER (WHERE c.kind <> 'lost'), false) AS crashed_alone,
+       count(*) FILTER (WHERE c.kind = 'lost')::integer AS losses,
+       count(*) FILTER (WHERE c.kind = 'lost' AND c.alone)::integer AS lost_alone
+FROM sluice.crash c
+WHERE c.queue = $1::text AND c.message_id = ANY ($2::bigint[])
+GROUP BY c.message_id`,
+)
+
+// A message that is gone was settled after all: only the answer was lost.
+const RECORD = statement(
+  'crash_record',
+  `
+INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
+SELECT $3::text, given.id, w.id, $2::bigint, $6::text, w.name, $5::boolean
+FROM sluice.worker w CROSS JOIN pg_catalog.unnest($4::bigint[]) AS given (id)
+WHERE w.id = $1::integer AND EXISTS (SELECT FROM sluice.message m WHERE m.queue = $3::text AND m.id = given.id)
+ON CONFLICT DO NOTHING`,
+)
+
+const FORGET_GONE = statement(
+  'crash_forget_gone',
+  'DELETE FROM sluice.crash c WHERE NOT EXISTS (SELECT FROM sluice.message m WHERE m.queue = c.queue AND m.id = c.message_id)',
+)
