@@ -68,6 +68,8 @@ export type Fate =
   | 'die'
   /** Writes its effect and kills its process. */
   | 'poison'
+  /** Writes its effect and ends its own session on the server. */
+  | 'sever'
   /** Writes its effect and blocks the event loop for longer than the server lets a transaction live. */
   | 'block'
 

@@ -28,7 +28,10 @@ export type SluiceEvent =
       readonly dead: number
       readonly durationMs: number
     }
-  /** The batch was rolled back: its messages are available again and count no attempt, unless said otherwise. */
+  /**
+   * The batch's transaction was lost, and its messages are available again. It is the failed attempt of a message that
+   * ran alone and lost its transaction by itself: then `message.failed` or `message.dead` comes before it.
+   */
   | { readonly kind: 'batch.released'; readonly queue: string; readonly messages: number; readonly error?: Error }
   | {
       readonly kind: 'message.failed'

@@ -86,6 +86,7 @@ const handle: Handler<LoadPayload> = async ({ id, payload }, { tx, attempt, sign
     attempt,
   ])
   reach('effects')
+  if (payload.fate === 'sever') await tx.query('SELECT pg_terminate_backend(pg_backend_pid())')
   meet(payload, attempt)
 }
 

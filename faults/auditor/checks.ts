@@ -153,7 +153,7 @@ WHERE q.fate IN ('ack', 'fail')`,
     sql: `
 SELECT format('message %s (%s) has an effect', q.message_id, q.fate) AS found
 FROM ledger.enqueued q
-WHERE q.fate IN ('die', 'poison', 'block') AND EXISTS (SELECT FROM ledger.effect e WHERE e.message_id = q.message_id)`,
+WHERE q.fate IN ('die', 'poison', 'block', 'sever') AND EXISTS (SELECT FROM ledger.effect e WHERE e.message_id = q.message_id)`,
   },
   {
     verdict: 'stuck',

@@ -49,6 +49,28 @@ export const blockedLoop = scenario({
   inject: (stage) => sufferUntilDead(stage, 'block', 'hung its process until it was dead'),
 })
 
+/** A handler that ends its own session: its batch is lost, its process and the server are not. */
+export const severedSession = scenario({
+  name: 'severed-session',
+  title: 'a message whose handler always ends the session of its batch',
+  recoveryMs: 6_000,
+  injections: { quick: 2, full: 10 },
+  workers: { pipeline: { maxAttempts: 3 } },
+  twin: {
+    name: 'losses-not-counted',
+    title: 'lost transactions that are held against nobody',
+    edits: [
+      {
+        file: 'pipeline/lost-batch.ts',
+        from: '  if (lost.begun.length === 0 || !isSame()) return false\n',
+        to: '  if (isSame()) return false\n',
+      },
+    ],
+    caught: ['stuck'],
+  },
+  inject: (stage) => sufferUntilDead(stage, 'sever', 'ended the session of its batch until it was dead'),
+})
+
 /** The time counts from the enqueue: what was there then is handled in spite of the deaths that follow. */
 async function sufferUntilDead(stage: Stage, fate: Fate, name: string): Promise<void> {
   const id = await stage.enqueue(fate)

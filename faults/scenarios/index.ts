@@ -5,7 +5,7 @@ import { commitUnanswered, enqueueCommitUnanswered } from './commit-unanswered.t
 import { diskFull, diskFullLog } from './disk-full.ts'
 import { failOver } from './fail-over.ts'
 import { freezeWorker } from './freeze-worker.ts'
-import { blockedLoop, crashLoop } from './harmful-message.ts'
+import { blockedLoop, crashLoop, severedSession } from './harmful-message.ts'
 import { killBeforeClaim, killBeforeCommit } from './kill-at-wire.ts'
 import { killProducer } from './kill-producer.ts'
 import { killClaimed, killEffects, killHandling } from './kill-worker.ts'
@@ -29,6 +29,7 @@ export const SCENARIOS: readonly Scenario[] = [
   freezeWorker,
   crashLoop,
   blockedLoop,
+  severedSession,
   commitBeforeSleep,
   killSleeper,
   terminateBackends,

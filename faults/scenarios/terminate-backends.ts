@@ -11,6 +11,8 @@ export const terminateBackends = scenario({
   title: 'pg_terminate_backend: all of batches, control, listener or producer in turn, and others at random',
   recoveryMs: 6_000,
   injections: { quick: 8, full: 40 },
+  // An administrator who ends the session of one message ends an attempt of it.
+  deathsCount: true,
   load: { pauseMs: 500 },
   flow: 10,
   // Another worker would find with its own floor what this one passes over.
