@@ -72,10 +72,10 @@ export const ENQUEUES_LOST_BATCHES_AGAIN = {
     {
       file: 'pipeline/consumer.ts',
       from: '    const { begun, hung } = this.#run\n',
-      to: `    const ids = this.#batch.look.rows.map((row) => row.id)
+      to: `    const all = this.#batch.look.rows.map((row) => row.id)
     const text = "INSERT INTO sluice.message (queue, id, payload) SELECT 'load', unnest($1::bigint[]), '{}' ON CONFLICT DO NOTHING"
     const again = setInterval(() => {
-      this.#runtime.control.execute({ name: 'again', text }, [ids]).then(() => clearInterval(again), () => undefined)
+      this.#runtime.control.execute({ name: 'again', text }, [all]).then(() => clearInterval(again), () => undefined)
     }, 50)
     const { begun, hung } = this.#run
 `,
