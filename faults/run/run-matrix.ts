@@ -3,6 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { readCommit } from '../../bench/report/environment.ts'
 import { type FoundServer, findServer } from '../../src/server.ts'
+import { serverPackage } from '../environment/server-package.ts'
 import type { MatrixResult } from '../report/page.ts'
 import { isRight, type Row, tableOf } from '../report/table.ts'
 import { SCENARIOS } from '../scenarios/index.ts'
@@ -27,7 +28,7 @@ const SETTINGS = { max_connections: 300, fsync: 'off', full_page_writes: 'off' }
 /** Runs the matrix, prints it, and sets the exit code: 1 if anything was found, or a twin was not caught. */
 export async function runFaults(options: FaultsOptions): Promise<void> {
   const seed = options.seed ?? randomInt(1_000_000)
-  const server = await findServer({ settings: SETTINGS })
+  const server = await findServer({ settings: SETTINGS, package: serverPackage() })
   const interrupted = new AbortController()
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupted.abort())
   console.error(`seed ${seed}`)

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import pg from 'pg'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { SERVER_PACKAGES, serverPackage } from '../../faults/environment/server-package.ts'
 import { findServer } from '../../src/server.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -23,6 +24,19 @@ describe('findServer', () => {
       await server.stop()
       await expect(ask(server.url, 'SELECT 1')).rejects.toThrow('ECONNREFUSED')
     }
+  })
+
+  test.each(Object.keys(SERVER_PACKAGES))('starts PostgreSQL %s where a test run asks for it', async (version) => {
+    vi.stubEnv('DATABASE_URL', '')
+    onTestFinished(() => void vi.unstubAllEnvs())
+    const server = await findServer({ package: serverPackage(`embedded:${version}`) })
+    onTestFinished(() => server.stop())
+    expect(await ask(server.url, 'SHOW server_version')).toMatch(new RegExp(`^${version}[.]`))
+  })
+
+  test('starts nothing of a version that there is not', () => {
+    expect(() => serverPackage('embedded:9')).toThrow('expected docker, embedded:14')
+    expect(() => serverPackage('14')).toThrow('received "14"')
   })
 
   test.each([

@@ -1,12 +1,17 @@
+import { serverPackage } from '../../faults/environment/server-package.ts'
 import { type FoundServer, findServer } from '../../src/server.ts'
 
 const MAX_CONNECTIONS = 300
 
-/** The server of a test run: `DATABASE_URL`, Docker if `SLUICE_TEST_SERVER=docker`, else an embedded one. */
+/**
+ * The server of a test run: `DATABASE_URL`, Docker if `SLUICE_TEST_SERVER=docker`, else an embedded one, of the
+ * version in `SLUICE_TEST_SERVER=embedded:14`.
+ */
 export async function findTestServer(): Promise<FoundServer> {
   if (!process.env.DATABASE_URL && process.env.SLUICE_TEST_SERVER === 'docker') return startContainer()
   // Nothing here outlives a crash of the server, so nothing needs to reach the disk.
-  return findServer({ settings: { max_connections: MAX_CONNECTIONS, fsync: 'off', full_page_writes: 'off' } })
+  const settings = { max_connections: MAX_CONNECTIONS, fsync: 'off', full_page_writes: 'off' }
+  return findServer({ settings, package: serverPackage() })
 }
 
 async function startContainer(): Promise<FoundServer> {
