@@ -1,4 +1,4 @@
-import { expect } from 'vitest'
+import { expect, inject } from 'vitest'
 import { type Counted, test } from '../support/counted.ts'
 
 /** What an idle process sends in a minute, whatever the number of its queues and slots. */
@@ -13,11 +13,14 @@ const IDLE_MINUTE = {
   sluice: {},
 }
 
+/** Before PostgreSQL 17 it is another statement. */
+const ACK = inject('serverVersion') < 170_000 ? 'ack_by_place' : 'ack'
+
 /** What a message sends on its way through a worker of one slot that sleeps, until it sleeps again. */
 const ONE_MESSAGE = {
   // Each look that finds nothing ends with a ROLLBACK. The last is the one after the flag is raised. COMMIT begins the
   // second transaction as well.
-  sluice: { BEGIN: 2, claim: 3, ack: 1, COMMIT: 1, ROLLBACK: 2 },
+  sluice: { BEGIN: 2, claim: 3, [ACK]: 1, COMMIT: 1, ROLLBACK: 2 },
   // A look for dead workers goes beside the first claim, and serves the next ones.
   'sluice control': { flag_lower: 1, worker_reap: 1, batch_record: 1, flag_raise: 1 },
   'sluice listener': {},

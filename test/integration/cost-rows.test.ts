@@ -1,3 +1,4 @@
+import pg from 'pg'
 import { describe, expect } from 'vitest'
 import { deadLetter, retry } from '../../src/message.ts'
 import type { Pipeline, RunnablePipeline } from '../../src/pipeline/pipeline.ts'
@@ -6,6 +7,7 @@ import type { TestDatabase } from '../support/database.ts'
 import { untilSessions } from '../support/sessions.ts'
 import { put, startTestSluice } from '../support/sluice.ts'
 import { test } from '../support/test.ts'
+import { waitFor } from '../support/wait.ts'
 
 interface Writes {
   readonly inserted?: number
@@ -77,7 +79,7 @@ describe('P6: no dead row too many: a message', () => {
         ended += settled.filter(({ outcome }) => outcome.kind !== 'retry').length
       }
       await sluice.stop()
-      // A server process tells what it has written before it ends.
+      // A server process tells what it has written before it ends: see `written`.
       for (const application of ['sluice', 'sluice control', 'sluice listener']) {
         await untilSessions(database, application, 0)
       }
@@ -91,8 +93,16 @@ describe('P6: no dead row too many: a message', () => {
 
 type Counts = ReadonlyMap<string, number>
 
-/** The row versions that were written, and ended, since the database was created: 'message inserted' and so on. */
-async function written({ sql }: TestDatabase): Promise<Counts> {
+/**
+ * The row versions that were written, and ended, since the database was created: 'message inserted' and so on. Before
+ * version 15 a server process sends what it has written to another one, which publishes it later, in the order in which
+ * it came: when a session that began after all others had ended is in it, they are too.
+ */
+async function written(database: TestDatabase): Promise<Counts> {
+  const { sql } = database
+  await writeMarker(database)
+  const marked = () => sql(`SELECT FROM pg_stat_user_tables WHERE relname = 'marker_${markers}' AND n_tup_ins = 1`)
+  await waitFor(async () => (await marked()).length === 1, { what: 'the statistics' })
   const rows = await sql<{ what: string; count: number }>(
     `SELECT t.relname || ' ' || c.name AS what, c.count::float8 AS count
      FROM pg_stat_user_tables t CROSS JOIN LATERAL (
@@ -102,6 +112,16 @@ async function written({ sql }: TestDatabase): Promise<Counts> {
   )
   return new Map(rows.map(({ what, count }) => [what, count]))
 }
+
+async function writeMarker({ url }: TestDatabase): Promise<void> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  markers += 1
+  await client.query(`CREATE TABLE marker_${markers} (); INSERT INTO marker_${markers} DEFAULT VALUES`)
+  await client.end()
+}
+
+let markers = 0
 
 function difference(before: Counts, after: Counts): Record<string, Record<string, number>> {
   const writes: Record<string, Record<string, number>> = {}

@@ -8,6 +8,8 @@ import { findTestServer } from './server.ts'
 declare module 'vitest' {
   interface ProvidedContext {
     serverUrl: string
+    /** 170004 for 17.4. */
+    serverVersion: number
     /** A migrated database that nobody connects to, to clone. */
     templateDatabase: string
   }
@@ -20,6 +22,8 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   try {
     await execute(server.url, `CREATE DATABASE ${template}`)
     await migrate(databaseUrl(server.url, template))
+    const rows = await execute(server.url, `SELECT current_setting('server_version_num')::integer AS version`)
+    project.provide('serverVersion', Number(rows[0]?.version))
   } catch (error) {
     await server.stop()
     throw error
@@ -32,11 +36,11 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   }
 }
 
-async function execute(url: string, text: string): Promise<void> {
+async function execute(url: string, text: string): Promise<readonly Record<string, unknown>[]> {
   const client = new pg.Client({ connectionString: url })
   await client.connect()
   try {
-    await client.query(text)
+    return (await client.query<Record<string, unknown>>(text)).rows
   } finally {
     await client.end()
   }

@@ -1,3 +1,4 @@
+import { inject } from 'vitest'
 import type { InsertRow } from '../../src/table/insert.ts'
 import { ackMessages, buryMessages, postponeMessages } from '../../src/table/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
@@ -36,7 +37,12 @@ export async function batchRecorded(execute: Execute, queue: string, ids: readon
   await recordBatches(execute, 1, [1], [{ id: 2, queue, messageIds: ids, attempts: ids.map(() => 0) }])
 }
 
-/** Removes messages, as it is done from version 17 on; `before17`: as before. */
-export function acked(execute: Execute, queue: string, ids: readonly string[], before17 = false): Promise<void> {
-  return ackMessages(execute, queue, ids, before17 ? 160_000 : 170_000)
+/** Removes messages, as it is done on a server of this version. */
+export function acked(
+  execute: Execute,
+  queue: string,
+  ids: readonly string[],
+  serverVersion = inject('serverVersion'),
+): Promise<void> {
+  return ackMessages(execute, queue, ids, serverVersion)
 }
