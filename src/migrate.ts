@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { CompiledQuery, Kysely, type MigrationLockOptions, PostgresAdapter, PostgresDialect, sql } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
 import pg from 'pg'
+import { OWN_PARSERS } from './connection/own-parsers.ts'
 import { errorText, SluiceError } from './errors.ts'
 import {
   assertServed,
@@ -34,7 +35,8 @@ export interface MigrateResult {
  */
 export async function migrate(connection: string | pg.ClientConfig): Promise<MigrateResult> {
   const config = typeof connection === 'string' ? { connectionString: connection } : connection
-  const pool = new pg.Pool({ connectionTimeoutMillis: 10_000, ...config, max: 1 })
+  const pool = new pg.Pool({ connectionTimeoutMillis: 10_000, ...config, types: OWN_PARSERS, max: 1 })
+  pool.on('connect', (client) => Reflect.set(client, 'binary', false))
   // A connection that breaks while idle fails the next statement as well, and that error is the one to report.
   pool.on('error', () => undefined)
   try {

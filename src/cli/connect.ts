@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { openClient } from '../connection/open-client.ts'
+import { executeOn, openClient } from '../connection/open-client.ts'
 import { isSluiceError, SluiceError } from '../errors.ts'
 import { checkSchema } from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
@@ -16,9 +16,8 @@ const CONNECT_TIMEOUT_MS = 5_000
 export async function withDatabase<T>(command: Command, work: (execute: Execute) => Promise<T>): Promise<T> {
   return connected(command, async (config) => {
     const client = await openClient(config)
-    // Without names: these statements run once, and a pooler need not know them.
-    const execute: Execute = async ({ text }, params) =>
-      (await client.query<Record<string, unknown>>(text, [...params])).rows
+    // It has no names: these statements run once, and a pooler need not know them.
+    const execute = executeOn(client)
     try {
       await checkSchema(execute)
       return await work(execute)

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type pg from 'pg'
 import { readSession } from '../table/session.ts'
 import type { Statement } from '../table/statement.ts'
+import { queryAsText } from './own-parsers.ts'
 
 /** What stands between a connection and the server. */
 export interface Session {
@@ -73,7 +74,7 @@ async function sessionOf(client: pg.ClientBase): Promise<Session> {
   const told: unknown = Reflect.get(client, 'processID')
   try {
     const { pid, knowsName } = await readSession(async ({ text }, params) => {
-      const { rows } = await client.query<Record<string, unknown>>({ name: PROBE, text, values: [...params] })
+      const { rows } = await queryAsText(client, { name: PROBE, text, values: [...params] })
       return rows
     }, PROBE)
     const pooled = pid !== told

@@ -3,6 +3,7 @@ import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
 import { close } from './close.ts'
 import { nameOf, namesOf } from './names.ts'
+import { queryAsText } from './own-parsers.ts'
 
 /**
  * Opens a connection of our own. Statements are pipelined: sent without waiting for the answers of earlier ones.
@@ -68,9 +69,9 @@ export function executeOn(client: Pick<pg.ClientBase, 'query'>, connection: obje
   return async (statement, params) => {
     const query = { text: statement.text, values: [...params] }
     const names = namesOf(connection)
-    if (!names?.allows(connection)) return (await client.query<Record<string, unknown>>(query)).rows
+    if (!names?.allows(connection)) return (await queryAsText(client, query, connection)).rows
     try {
-      return (await client.query<Record<string, unknown>>({ name: nameOf(statement), ...query })).rows
+      return (await queryAsText(client, { name: nameOf(statement), ...query }, connection)).rows
     } catch (error) {
       names.learnFrom(error)
       throw error

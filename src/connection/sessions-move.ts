@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { readSession } from '../table/session.ts'
 import { closeClient } from './open-client.ts'
+import { queryAsText } from './own-parsers.ts'
 
 /**
  * Whether two connections through one pooler come upon each other's server sessions, or one upon several. Each asks
@@ -20,7 +21,7 @@ export async function sessionsMove(client: pg.Client, openAnother: () => Promise
 
 async function pidOf(client: pg.Client): Promise<number> {
   const { pid } = await readSession(
-    async ({ text }, params) => (await client.query<Record<string, unknown>>(text, [...params])).rows,
+    async ({ text }, params) => (await queryAsText(client, { text, values: [...params] })).rows,
     '',
   )
   return pid

@@ -1,4 +1,4 @@
-import { type Execute, numberOf, statement, textOf } from './statement.ts'
+import { booleanOf, type Execute, numberOf, statement, textOf } from './statement.ts'
 
 /** What is held against a message that has not been settled since. */
 export interface Evidence {
@@ -23,7 +23,7 @@ export async function readEvidence(
   return rows.map((row) => ({
     messageId: textOf(row, 'message_id'),
     crashes: numberOf(row, 'crashes'),
-    crashedAlone: row.crashed_alone === true,
+    crashedAlone: booleanOf(row, 'crashed_alone'),
     losses: numberOf(row, 'losses'),
     lostAlone: numberOf(row, 'lost_alone'),
   }))

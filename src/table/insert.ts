@@ -1,4 +1,4 @@
-import { type Execute, statement, textOf } from './statement.ts'
+import { type Execute, type Row, statement } from './statement.ts'
 
 /** One row to insert, validated: JSON as text, times for the database's clock to resolve. */
 export interface InsertRow {
@@ -49,7 +49,18 @@ export async function insertMessages(
 ): Promise<readonly string[]> {
   const payloads = rows.map(({ payload }) => payload).join(',')
   const inserted = await execute(INSERT, [queue, `[${payloads}]`, optionsOf(rows)])
-  return inserted.map((row) => textOf(row, 'id'))
+  return inserted.map(idOf)
+}
+
+/**
+ * The id of an inserted row, whatever the application's parsers for text have made of it, and whatever its client calls
+ * the one column that there is.
+ */
+function idOf(row: Row): string {
+  const [value] = Object.values(row)
+  const text = String(value)
+  if (/^\d+$/.test(text) && !(typeof value === 'number' && value > Number.MAX_SAFE_INTEGER)) return text
+  throw new TypeError(`id: expected digits, received ${typeof value}. Does the application's client parse text?`)
 }
 
 /** Beside the payloads: nothing at all in the common case, which halves what there is to read. */

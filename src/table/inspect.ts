@@ -1,4 +1,4 @@
-import { type Execute, numberOf, type Row, statement, textOf, textOrNull, textsOf } from './statement.ts'
+import { booleanOf, type Execute, numberOf, type Row, statement, textOf, textOrNull, textsOf } from './statement.ts'
 
 /** What waits, runs and fails in one queue. */
 export interface QueueStatus {
@@ -90,7 +90,7 @@ export async function readWorkers(execute: Execute, queue: string | null): Promi
     startedAt: textOf(row, 'started_at'),
     seenAt: textOf(row, 'seen_at'),
     seenAgoMs: Math.round(numberOf(row, 'seen_ago_ms')),
-    alive: row.alive === true,
+    alive: booleanOf(row, 'alive'),
     inFlight: numberOf(row, 'in_flight'),
   }))
 }

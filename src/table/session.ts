@@ -1,4 +1,4 @@
-import { type Execute, numberOf, statement } from './statement.ts'
+import { booleanOf, type Execute, numberOf, statement } from './statement.ts'
 
 /** The server session that a statement came to. */
 export interface ServerSession {
@@ -11,7 +11,7 @@ export interface ServerSession {
 export async function readSession(execute: Execute, name: string): Promise<ServerSession> {
   const [row] = await execute(READ_SESSION, [name])
   if (row === undefined) throw new TypeError('expected the session')
-  return { pid: numberOf(row, 'pid'), knowsName: row.knows_name === true }
+  return { pid: numberOf(row, 'pid'), knowsName: booleanOf(row, 'knows_name') }
 }
 
 const READ_SESSION = statement(

@@ -36,6 +36,13 @@ export function textOf(row: Row, column: string): string {
   throw new TypeError(`${column}: not a text`)
 }
 
+/** The column as a boolean; throws on anything else: what is not true would pass for false. */
+export function booleanOf(row: Row, column: string): boolean {
+  const value = row[column]
+  if (typeof value === 'boolean') return value
+  throw new TypeError(`${column}: not a boolean`)
+}
+
 /** The column as text, or null. */
 export function textOrNull(row: Row, column: string): string | null {
   return row[column] === null || row[column] === undefined ? null : textOf(row, column)

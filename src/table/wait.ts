@@ -1,4 +1,4 @@
-import { type Execute, statement, textOf } from './statement.ts'
+import { booleanOf, type Execute, statement, textOf } from './statement.ts'
 
 /** Who holds a queue's waiting flag now: we do; enqueues are in flight; or another process waits. */
 export type FlagState = 'held' | 'enqueueing' | 'others'
@@ -50,7 +50,7 @@ export async function pollQueues(
   return rows.map((row) => ({
     queue: textOf(row, 'queue'),
     nextDueMs: row.next_due_ms === null ? null : Number(row.next_due_ms),
-    keyed: row.keyed === true,
+    keyed: booleanOf(row, 'keyed'),
   }))
 }
 

@@ -1,3 +1,5 @@
+import type { ClientBase } from 'pg'
+import { queryAsText } from '../../connection/own-parsers.ts'
 import type { Execute } from '../../table/statement.ts'
 import { notInTransaction, transactionFailed } from './not-in-transaction.ts'
 import { probed } from './probed.ts'
@@ -5,8 +7,7 @@ import type { Recogniser } from './recogniser.ts'
 import { rowsOf } from './rows.ts'
 
 /** A `pg` Client or PoolClient, and what extends them. */
-interface Client {
-  query(text: string, values: unknown[]): Promise<unknown>
+interface Client extends Pick<ClientBase, 'query'> {
   /** From pg 8.21 on: 'I' idle, 'T' in a transaction, 'E' in a failed one; null before it has connected. */
   getTransactionStatus?(): string | null
   readonly readyForQuery?: boolean
@@ -27,7 +28,7 @@ export const nodePostgres: Recogniser<Client | Pool> = {
 
   async execute(tx) {
     if (isPool(tx)) throw notInTransaction('a pg Pool', REMEDY)
-    const execute: Execute = async ({ text }, params) => rowsOf(await tx.query(text, [...params]))
+    const execute: Execute = async ({ text }, params) => rowsOf(await queryAsText(tx, { text, values: [...params] }))
     const status = tx.getTransactionStatus?.()
     if (status === 'T' && tx.readyForQuery !== false) return execute
     if (status === 'E') throw transactionFailed()

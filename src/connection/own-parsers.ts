@@ -1,0 +1,50 @@
+import type pg from 'pg'
+
+/**
+ * How our own statements read what the server answers. An application may have replaced any of the driver's parsers, for
+ * all connections (`pg.types.setTypeParser`) or for those of its configuration (`types`): what it makes of a boolean must
+ * not decide what is claimed. What is not in the table is text, as the server writes it: big integers, for example.
+ */
+export const OWN_PARSERS = {
+  // The driver's type has an overload for each type that it knows.
+  getTypeParser: (oid: number): ((value: string) => unknown) => PARSERS.get(oid) ?? asText,
+} as pg.CustomTypesConfig
+
+/**
+ * Sends a statement of ours, whose answer comes as text even where the configuration says `binary`. The driver reads that
+ * flag when the statement is given to it, and a statement cannot say otherwise.
+ *
+ * @param connection the client itself, where the given one stands before it.
+ */
+export function queryAsText(
+  client: Pick<pg.ClientBase, 'query'>,
+  query: { readonly text: string; readonly name?: string; readonly values?: unknown[] },
+  connection: object = client,
+): Promise<pg.QueryResult<Record<string, unknown>>> {
+  const binary: unknown = Reflect.get(connection, 'binary')
+  if (binary) Reflect.set(connection, 'binary', false)
+  try {
+    return client.query<Record<string, unknown>>({ ...query, types: OWN_PARSERS })
+  } finally {
+    if (binary) Reflect.set(connection, 'binary', binary)
+  }
+}
+
+function asText(value: string): string {
+  return value
+}
+
+/** `{a,"b c"}`. None of ours holds NULL, or an array. */
+function textArray(value: string): readonly string[] {
+  const elements = value.slice(1, -1).matchAll(/"((?:[^"\\]|\\.)*)"|[^,]+/gs)
+  return [...elements].map(([whole, quoted]) => (quoted === undefined ? whole : quoted.replace(/\\(.)/gs, '$1')))
+}
+
+/** By the server's numbers for boolean, smallint, integer, double precision and text[]. */
+const PARSERS: ReadonlyMap<number, (value: string) => unknown> = new Map<number, (value: string) => unknown>([
+  [16, (value) => value === 't'],
+  [21, Number],
+  [23, Number],
+  [701, Number],
+  [1009, textArray],
+])
