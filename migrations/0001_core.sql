@@ -22,6 +22,13 @@ CREATE TABLE sluice.message (
   enqueued_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
   failed_at      timestamptz,
   last_error     text,
+  -- The library reads in UTF-8. What cannot be put into it would fail every claim that comes upon it: bytes that are no
+  -- character of the database's encoding, or any bytes in a database that has none (SQL_ASCII).
+  CONSTRAINT message_readable CHECK (
+    getdatabaseencoding() = 'UTF8'
+    OR convert_to(payload::text, 'UTF8') IS NOT NULL AND convert_to(headers::text, 'UTF8') IS NOT NULL
+       AND convert_to(coalesce(ordering_key, ''), 'UTF8') IS NOT NULL AND convert_to(coalesce(type, ''), 'UTF8') IS NOT NULL
+  ),
   CONSTRAINT message_pkey PRIMARY KEY (queue, id)
 ) WITH (
   -- A queue turns over its whole content many times a day: vacuum early and at full speed, and never take the
@@ -115,7 +122,7 @@ CREATE TABLE sluice.crash (
   CONSTRAINT crash_pkey PRIMARY KEY (queue, message_id, worker_id, batch_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
 
--- ── Wake-ups ─────────────────────────────────────────────────────────────────────────────────────────────────
+-- Wake-ups
 -- A futex: a process that is about to sleep holds the exclusive lock (746501, hash of the queue). An enqueuing
 -- transaction tries the shared lock and notifies only if it cannot have it, that is, only if somebody sleeps.
 -- Whoever gets the exclusive lock knows that no enqueue is in flight, reads once more, and sleeps: no wake-up
@@ -150,7 +157,28 @@ $$;
 CREATE TRIGGER message_wake AFTER INSERT ON sluice.message
 REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION sluice.wake_inserted();
 
--- ── Functions for users ──────────────────────────────────────────────────────────────────────────────────────
+-- Encoding
+-- Which of these characters, given and returned as Unicode numbers with commas between them, the database's encoding
+-- cannot hold. To send one would fail its statement, and with it the transaction of whoever enqueues. chr(92) is a
+-- backslash: a literal would have to be written in one way or the other, as standard_conforming_strings says.
+CREATE FUNCTION sluice.foreign_characters(numbers text) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  number integer;
+  found_foreign text[] := '{}';
+BEGIN
+  FOREACH number IN ARRAY string_to_array(numbers, ',')::integer[] LOOP
+    BEGIN
+      PERFORM unistr(chr(92) || '+' || lpad(to_hex(number), 6, '0'));
+    EXCEPTION WHEN untranslatable_character OR feature_not_supported THEN
+      found_foreign := found_foreign || number::text;
+    END;
+  END LOOP;
+  RETURN array_to_string(found_foreign, ',');
+END
+$$;
+
+-- Functions for users
 CREATE FUNCTION sluice.enqueue(
   queue          text,
   payload        jsonb,
@@ -233,7 +261,7 @@ $$;
 COMMENT ON FUNCTION sluice.redrive IS
   'Puts dead letters of a queue back, with their ids, attempts from zero, due now. All of them, or those that match every filter given. Returns how many.';
 
--- ── Views: a public, stable interface ────────────────────────────────────────────────────────────────────────
+-- Views: a public, stable interface
 -- What the views see of sluice.batch. A hot standby refuses every statement that names an unlogged table, when it plans
 -- it, and there the record is empty anyway. In plpgsql a statement is planned when it is reached.
 CREATE FUNCTION sluice.batches() RETURNS SETOF sluice.batch

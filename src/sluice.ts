@@ -1,6 +1,7 @@
 import type { Pool } from 'pg'
 import type { Observable } from 'rxjs'
 import { checkKeys, integer, resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
+import { Alphabet } from './connection/alphabet.ts'
 import {
   type EnqueueContext,
   enqueueMany,
@@ -74,6 +75,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   readonly events: Observable<SluiceEvent>
   readonly #config: SluiceConfig
   readonly #telemetry = createTelemetry()
+  readonly #alphabet = new Alphabet()
   readonly #pool: Pool
   readonly #worker: Worker
   readonly #subscriptions = new Set<PipelineSubscription>()
@@ -88,7 +90,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     this.#config = config
     this.events = this.#telemetry.events
     this.#pool = createBatchPool(config, this.#telemetry.report)
-    this.#worker = new Worker(config, this.#pool, this.#telemetry.report)
+    this.#worker = new Worker(config, this.#pool, this.#alphabet, this.#telemetry.report)
     internals.set(this, {
       pool: this.#pool,
       enqueueContext: this.#enqueueContext,
@@ -206,6 +208,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     return {
       definitions: this.#config.definitions,
       payloadLimitBytes: this.#config.payloadLimitBytes,
+      alphabet: this.#alphabet,
       inOwnTransaction: (enqueue) => this.#inOwnTransaction(enqueue),
     }
   }

@@ -1,6 +1,7 @@
 import { hostname } from 'node:os'
 import pg from 'pg'
 import type { SluiceConfig } from './config.ts'
+import type { Alphabet } from './connection/alphabet.ts'
 import { Control } from './connection/control.ts'
 import { Names } from './connection/names.ts'
 import { Reaper } from './maintenance/reaper.ts'
@@ -31,7 +32,7 @@ export class Worker {
   #serverVersion = 0
   #starting: Promise<void> | undefined
 
-  constructor(config: SluiceConfig, pool: pg.Pool, report: Report) {
+  constructor(config: SluiceConfig, pool: pg.Pool, alphabet: Alphabet, report: Report) {
     const { directConnection, connectTimeoutMs, pollIntervalMs, crashLimit } = config
     const workerId = () => this.#id ?? 0
     this.#config = config
@@ -60,7 +61,7 @@ export class Worker {
     const serverVersion = () => this.#serverVersion
     const gate = new Gate(LOOKS_AT_A_TIME)
     const createPool = () => createBatchPool(config, report)
-    this.runtime = { pool, createPool, control, scheduler, inHand, crashLimit, report, serverVersion, gate }
+    this.runtime = { pool, createPool, alphabet, control, scheduler, inHand, crashLimit, report, serverVersion, gate }
   }
 
   /**
@@ -101,7 +102,10 @@ export class Worker {
   async #register(execute: Execute): Promise<void> {
     await checkSchema(execute)
     this.#serverVersion = await readServerVersion(execute)
-    const identity = { name: this.#config.name, host: hostname(), pid: process.pid, version: VERSION }
+    const { alphabet } = this.runtime
+    const [name, host] = [this.#config.name, hostname()]
+    await alphabet.learn(execute, [name, host])
+    const identity = { name: alphabet.fit(name), host: alphabet.fit(host), pid: process.pid, version: VERSION }
     this.#id = await workerIdOf(execute, identity, this.#id)
     await registerWorker(execute, this.#id, identity, this.#scheduler.queues, this.#control.shared)
   }

@@ -35,10 +35,10 @@ BEGIN
   GRANT EXECUTE ON FUNCTION sluice.schema_version TO sluice_producer, sluice_worker, sluice_operator, sluice_reader;
 
   -- Enqueues, in any queue. It cannot choose an id, and so no place in an order, nor count attempts; of the messages that
-  -- are there it sees the ids, which INSERT … RETURNING takes.
+  -- are there it sees the ids, which INSERT ... RETURNING takes.
   GRANT INSERT (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts), SELECT (id)
     ON sluice.message TO sluice_producer;
-  GRANT EXECUTE ON FUNCTION sluice.enqueue, sluice.sleeps TO sluice_producer;
+  GRANT EXECUTE ON FUNCTION sluice.enqueue, sluice.sleeps, sluice.foreign_characters TO sluice_producer;
 
   -- Claims and settles. It cannot enqueue, nor change what a message says, nor read dead letters.
   GRANT SELECT, DELETE, UPDATE (due_at, attempt, last_error, failed_at) ON sluice.message TO sluice_worker;
@@ -50,7 +50,7 @@ BEGIN
   GRANT SELECT, INSERT, DELETE ON sluice.batch, sluice.crash TO sluice_worker;
   GRANT USAGE ON SEQUENCE sluice.worker_id_seq TO sluice_worker;
   GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice.batches TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.foreign_characters TO sluice_worker;
 
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
   GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.dead_letters

@@ -1,17 +1,21 @@
+import type { Alphabet } from '../connection/alphabet.ts'
 import { expected, SluiceError } from '../errors.ts'
 import { checkQueueName } from '../queues.ts'
 import { type InsertRow, insertMessages } from '../table/insert.ts'
 import type { Execute } from '../table/statement.ts'
+import { checkAlphabet } from './alphabet-check.ts'
 import { transactionFailed } from './clients/not-in-transaction.ts'
 import { hasSqlState } from './clients/sql-state.ts'
 import type { EnqueueOptions } from './options.ts'
-import { type MessageRules, readMessage } from './read-message.ts'
+import { type MessageNames, type MessageRules, readMessage } from './read-message.ts'
 import { executorOf } from './transaction.ts'
 
 /** Given instead of a transaction: enqueue in one of Sluice's own, committed when `enqueue` returns. */
 export const ownTransaction: unique symbol = Symbol.for('sluice.ownTransaction')
 
 export interface EnqueueContext extends MessageRules {
+  /** Of the application's database. */
+  readonly alphabet: Alphabet
   readonly inOwnTransaction: <T>(work: (execute: Execute) => Promise<T>) => Promise<T>
 }
 
@@ -35,8 +39,8 @@ export async function enqueueOne(
   options?: EnqueueOptions,
 ): Promise<string> {
   const name = checkQueueName(queue, context.definitions)
-  const row = await readMessage(context, name, { payload, options }, { payload: 'payload', options: 'options' })
-  const [id] = await write(context, tx, name, [row])
+  const row = await readMessage(context, name, { payload, options }, ALONE)
+  const [id] = await write(context, tx, name, [row], () => ALONE)
   if (id === undefined) throw new TypeError('The server returned no id')
   return id
 }
@@ -55,7 +59,13 @@ export async function enqueueMany(
 ): Promise<string[]> {
   const name = checkQueueName(queue, context.definitions)
   const rows = await readMessages(context, name, messages)
-  return rows.length === 0 ? [] : write(context, tx, name, rows)
+  return rows.length === 0 ? [] : write(context, tx, name, rows, namesAt)
+}
+
+const ALONE: MessageNames = { payload: 'payload', options: 'options' }
+
+function namesAt(at: number): MessageNames {
+  return { payload: `messages[${at}].payload`, options: `messages[${at}]` }
 }
 
 async function readMessages(rules: MessageRules, queue: string, messages: unknown): Promise<readonly InsertRow[]> {
@@ -63,13 +73,13 @@ async function readMessages(rules: MessageRules, queue: string, messages: unknow
   const list: readonly unknown[] = messages
   const rows: InsertRow[] = []
   for (const [at, message] of list.entries()) {
-    const what = `messages[${at}]`
+    const names = namesAt(at)
     if (typeof message !== 'object' || message === null) {
-      throw expected('OPTION_INVALID', what, 'an object with a payload and options', message)
+      throw expected('OPTION_INVALID', names.options, 'an object with a payload and options', message)
     }
     const { payload, ...given }: Readonly<Record<string, unknown>> = { ...message }
     const options = Object.keys(given).length === 0 ? undefined : given
-    const row = readMessage(rules, queue, { payload, options }, { payload: `${what}.payload`, options: what })
+    const row = readMessage(rules, queue, { payload, options }, names)
     rows.push(row instanceof Promise ? await row : row)
   }
   return rows
@@ -80,8 +90,12 @@ async function write(
   tx: unknown,
   queue: string,
   rows: readonly InsertRow[],
+  namesOf: (at: number) => MessageNames,
 ): Promise<string[]> {
-  const insert = (execute: Execute) => insertAll(execute, queue, rows)
+  const insert = async (execute: Execute) => {
+    if (!context.alphabet.holdsAll) await checkAlphabet(context.alphabet, execute, rows, namesOf)
+    return insertAll(execute, queue, rows)
+  }
   try {
     return await (tx === ownTransaction ? context.inOwnTransaction(insert) : insert(await executorOf(tx)))
   } catch (error) {

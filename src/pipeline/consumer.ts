@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import type { Alphabet } from '../connection/alphabet.ts'
 import type { Control } from '../connection/control.ts'
 import type { QueueDefinition } from '../queues.ts'
 import type { ClaimedRow } from '../table/claim.ts'
@@ -22,6 +23,7 @@ export interface Runtime {
   readonly pool: pg.Pool
   /** Another pool of the same kind. */
   readonly createPool: () => pg.Pool
+  readonly alphabet: Alphabet
   readonly control: Control
   readonly scheduler: Scheduler
   readonly inHand: InHand
@@ -73,6 +75,7 @@ class TransactionalBatch implements ConsumedBatch {
     this.#settlement = new Settlement({
       plan: consumption.plan,
       report: runtime.report,
+      alphabet: runtime.alphabet,
       serverVersion: runtime.serverVersion(),
       claimedUs: nowUs,
       nowUs: () => nowUs + (performance.now() - sentAtMs) * 1_000,
@@ -102,6 +105,7 @@ class TransactionalBatch implements ConsumedBatch {
       cancel: () => cancelStatement(this.#runtime.control.execute, this.#batch.look.transaction),
     })
     await this.#run.run(together.map((row) => new DeliveredMessage(queue, row, evidence.get(row.id))))
+    await this.#settlement.learnTexts(this.#runtime.control.execute)
     return true
   }
 

@@ -85,7 +85,7 @@ async function write(
 
 /** Settles the message as one whose handler has thrown; undefined if somebody else has it in hand, or has settled it. */
 async function failAgain(
-  { report, serverVersion }: Runtime,
+  { alphabet, report, serverVersion }: Runtime,
   plan: Consumption['plan'],
   message: DeliveredMessage,
   error: unknown,
@@ -102,6 +102,7 @@ async function failAgain(
   if (again.rows.length === 0) return undefined
   const settlement = new Settlement({
     plan,
+    alphabet,
     report,
     serverVersion: serverVersion(),
     claimedUs: again.nowUs,
@@ -110,6 +111,7 @@ async function failAgain(
   settlement.add(message, { kind: 'retry', error: errorText(error) }, error)
   // Another slot may have lost it at the same time.
   settlement.acquit(message)
+  await settlement.learnTexts(connection.execute)
   await settlement.write(connection.execute)
   return settlement
 }

@@ -1,3 +1,4 @@
+import type { Alphabet } from '../connection/alphabet.ts'
 import type { Message, Outcome } from '../message.ts'
 import { WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
 import {
@@ -23,6 +24,8 @@ export interface SettlementOptions {
   /** The same clock now, or a little later than now: it is reckoned. */
   readonly nowUs: () => number
   readonly serverVersion: number
+  /** What is stored of errors must fit the database's encoding. */
+  readonly alphabet: Alphabet
   readonly report: Report
 }
 
@@ -110,17 +113,37 @@ export class Settlement {
     for (const event of this.#events) this.#options.report(event)
   }
 
+  /** Asks about characters of errors and reasons that are not known yet. Without an answer they are escaped. */
+  async learnTexts(execute: Execute): Promise<void> {
+    const { alphabet } = this.#options
+    const texts = [...this.#postponed, ...this.#dead].flatMap((of) => [of.error ?? '', 'reason' in of ? of.reason : ''])
+    if (!texts.every((text) => alphabet.knows(text))) await alphabet.learn(execute, texts).catch(() => undefined)
+  }
+
   /** Sends the statements, none if there is nothing to settle, without waiting in between. */
   async write(execute: Execute): Promise<void> {
     const { plan, claimedUs, nowUs, serverVersion } = this.#options
     const now = Math.floor(nowUs())
     const sent: Promise<void>[] = []
     if (this.#acked.length > 0) sent.push(ackMessages(execute, plan.queue, this.#acked, serverVersion))
-    if (this.#postponed.length > 0) sent.push(postponeMessages(execute, plan.queue, this.#postponed, now))
+    if (this.#postponed.length > 0)
+      sent.push(postponeMessages(execute, plan.queue, this.#postponed.map(this.#fitted), now))
     if (this.#held.size > 0) sent.push(holdKeys(execute, plan.queue, [...this.#held.values()], claimedUs))
-    if (this.#dead.length > 0) sent.push(buryMessages(execute, plan.queue, this.#dead))
+    if (this.#dead.length > 0)
+      sent.push(
+        buryMessages(
+          execute,
+          plan.queue,
+          this.#dead.map((dead) => this.#fitted({ ...dead, reason: this.#options.alphabet.fit(dead.reason) })),
+        ),
+      )
     if (this.#acquitted.length > 0) sent.push(forgetCrashes(execute, plan.queue, this.#acquitted))
     await Promise.all(sent)
+  }
+
+  readonly #fitted = <Settled extends Postponed | Dead>(settled: Settled): Settled => {
+    const error = settled.error === null ? null : this.#options.alphabet.fit(settled.error)
+    return { ...settled, error }
   }
 
   #retry(message: DeliveredMessage, text: string, afterMs: number | undefined, error: unknown): boolean {

@@ -111,7 +111,7 @@ const LIST = statement(
 SELECT d.queue, d.id::text AS id, d.reason, d.error, d.attempt, d.max_attempts, d.type, d.schema_version, d.ordering_key,
        d.priority, d.headers::text AS headers, d.payload::text AS payload,
        to_char(d.died_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS died_at,
-       (extract(epoch FROM d.age) * 1000.0)::double precision AS age_ms,
+       (extract(epoch FROM d.age) * 1000.0) AS age_ms,
        coalesce(to_char(d.enqueued_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), d.enqueued_at::text) AS enqueued_at
 FROM sluice.dead_letters d
 WHERE ${MATCHES}

@@ -29,7 +29,7 @@ const ENQUEUED_HERE = statement(
   `
 SELECT m.id::text AS id, m.queue, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,
        m.ordering_key, m.priority, m.max_attempts,
-       greatest(extract(epoch FROM m.due_at - m.enqueued_at) * 1000.0, 0)::double precision AS delay_ms
+       greatest(extract(epoch FROM m.due_at - m.enqueued_at) * 1000.0, 0) AS delay_ms
 FROM sluice.message m
 WHERE pg_xact_status(
         ((pg_current_xact_id()::text::bigint >> 32 << 32) + m.xmin::text::bigint)::text::xid8

@@ -140,9 +140,9 @@ const QUEUES = statement(
   'inspect_queues',
   `
 SELECT q.queue, q.ready, q.scheduled, q.retrying, q.in_flight, q.dead, q.workers,
-       (extract(epoch FROM q.oldest_ready_age) * 1000.0)::double precision AS oldest_ready_age_ms,
+       (extract(epoch FROM q.oldest_ready_age) * 1000.0) AS oldest_ready_age_ms,
        to_char(q.next_due_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS next_due_at,
-       ((extract(epoch FROM q.next_due_at) - extract(epoch FROM clock_timestamp())) * 1000.0)::double precision AS next_due_in_ms
+       ((extract(epoch FROM q.next_due_at) - extract(epoch FROM clock_timestamp())) * 1000.0) AS next_due_in_ms
 FROM sluice.queues q
 WHERE $1::text IS NULL OR q.queue = $1::text
 ORDER BY q.queue`,
@@ -154,7 +154,7 @@ const WORKERS = statement(
 SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.alive, w.in_flight,
        to_char(w.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS started_at,
        to_char(w.seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS seen_at,
-       (extract(epoch FROM clock_timestamp() - w.seen_at) * 1000.0)::double precision AS seen_ago_ms
+       (extract(epoch FROM clock_timestamp() - w.seen_at) * 1000.0) AS seen_ago_ms
 FROM sluice.workers w
 WHERE $1::text IS NULL OR $1::text = ANY (w.queues)
 ORDER BY w.id`,
@@ -166,9 +166,9 @@ const PEEK = statement(
 SELECT m.queue, m.id::text AS id, m.state, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,
        m.ordering_key, m.priority, m.attempt, m.max_attempts, m.last_error, m.held_by::text AS held_by, m.worker,
        coalesce(to_char(m.enqueued_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), m.enqueued_at::text) AS enqueued_at,
-       ((extract(epoch FROM clock_timestamp()) - extract(epoch FROM m.enqueued_at)) * 1000.0)::double precision AS enqueued_ago_ms,
+       ((extract(epoch FROM clock_timestamp()) - extract(epoch FROM m.enqueued_at)) * 1000.0) AS enqueued_ago_ms,
        to_char(m.due_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS due_at,
-       ((extract(epoch FROM m.due_at) - extract(epoch FROM clock_timestamp())) * 1000.0)::double precision AS due_in_ms,
+       ((extract(epoch FROM m.due_at) - extract(epoch FROM clock_timestamp())) * 1000.0) AS due_in_ms,
        to_char(m.failed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS failed_at
 FROM sluice.peek($1::text, $2::integer) m
 ORDER BY m.due_at, m.id`,

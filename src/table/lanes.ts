@@ -73,7 +73,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
   ) next
 )
 SELECT lane.priority, lane.slot, lane.ready,
-       date_part('epoch', lane.next_due_at - clock.now) * 1000::double precision AS next_due_ms,
+       (date_part('epoch', lane.next_due_at - clock.now) * 1000::double precision)::bigint AS next_due_ms,
        date_part('epoch', clock_timestamp() - clock.now) * 1000::double precision AS took_ms
 FROM clock CROSS JOIN LATERAL (
   SELECT p.priority, NULL::smallint AS slot, p.first_due_at <= clock.now AS ready,

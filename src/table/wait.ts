@@ -85,7 +85,7 @@ WITH clock AS MATERIALIZED (
   UPDATE sluice.worker w SET seen_at = clock_timestamp(), queues = $2::text[] WHERE w.id = $1::integer AND $3::boolean
 )
 SELECT q.queue, keyed.slot IS NOT NULL AS keyed,
-       (extract(epoch FROM first.due_at - clock.now) * 1000.0)::double precision AS next_due_ms
+       (extract(epoch FROM first.due_at - clock.now) * 1000.0)::bigint AS next_due_ms
 FROM clock CROSS JOIN pg_catalog.unnest($2::text[]) AS q (queue)
 LEFT JOIN LATERAL (
   SELECT m.priority FROM sluice.message m

@@ -11,6 +11,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
   public: [],
   sluice_producer: [
     'EXECUTE enqueue',
+    'EXECUTE foreign_characters',
     'EXECUTE schema_version',
     'EXECUTE sleeps',
     'INSERT message(due_at, headers, max_attempts, ordering_key, payload, priority, queue, schema_version, type)',
@@ -22,6 +23,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'DELETE message',
     'DELETE worker',
     'EXECUTE batches',
+    'EXECUTE foreign_characters',
     'EXECUTE schema_version',
     'INSERT batch',
     'INSERT crash',

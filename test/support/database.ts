@@ -15,12 +15,18 @@ export interface TestDatabase extends AsyncDisposable {
 export interface TestDatabaseOptions {
   /** With schema "sluice" in it. Default true. */
   readonly migrated?: boolean
+  /** As CREATE DATABASE takes it. Such a database is not migrated. Default: the server's. */
+  readonly encoding?: string
 }
 
 /** Creates a database, by default with the schema, to be dropped with whoever is still connected to it. */
-export async function createTestDatabase({ migrated = true }: TestDatabaseOptions = {}): Promise<TestDatabase> {
+export async function createTestDatabase({
+  migrated = true,
+  encoding,
+}: TestDatabaseOptions = {}): Promise<TestDatabase> {
   const name = `sluice_test_${randomBytes(6).toString('hex')}`
-  await create(name, migrated ? inject('templateDatabase') : 'template0')
+  const options = encoding === undefined ? '' : ` ENCODING '${encoding}' LC_COLLATE 'C' LC_CTYPE 'C'`
+  await create(name, (migrated && encoding === undefined ? inject('templateDatabase') : 'template0') + options)
   const url = databaseUrl(inject('serverUrl'), name)
   const pool = new pg.Pool({ connectionString: url })
   // Tests kill connections; an idle one that breaks must not end the test process.

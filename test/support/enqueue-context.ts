@@ -1,9 +1,11 @@
+import { Alphabet } from '../../src/connection/alphabet.ts'
 import type { EnqueueContext } from '../../src/enqueue/enqueue.ts'
 
 /** What `enqueue` needs beside its arguments, with nothing defined and no connection of its own. */
 export function enqueueContext(overrides: Partial<EnqueueContext> = {}): EnqueueContext {
   return {
     definitions: undefined,
+    alphabet: new Alphabet(),
     payloadLimitBytes: 1024 * 1024,
     inOwnTransaction: () => Promise.reject(new Error('no transaction of its own was asked for')),
     ...overrides,

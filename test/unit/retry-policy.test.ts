@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { Alphabet } from '../../src/connection/alphabet.ts'
 import { DeliveredMessage } from '../../src/pipeline/delivered-message.ts'
 import { resolvePipeline } from '../../src/pipeline/options.ts'
 import { type RetryOptions, retryPolicy } from '../../src/pipeline/retry-policy.ts'
@@ -138,6 +139,7 @@ describe('a policy that throws, or answers no time,', () => {
       claimedUs: 5_000_000,
       nowUs: () => 5_000_000,
       report,
+      alphabet: new Alphabet(),
     })
     settlement.add(new DeliveredMessage('mails', claimedRow({ id: '7' })), { kind: 'retry' })
     await settlement.write(async (_statement, params) => {

@@ -1,0 +1,45 @@
+import type { Alphabet } from '../connection/alphabet.ts'
+import { type ErrorCode, SluiceError } from '../errors.ts'
+import type { InsertRow } from '../table/insert.ts'
+import type { Execute } from '../table/statement.ts'
+import type { MessageNames } from './read-message.ts'
+
+/**
+ * Refuses rows with a character that the database's encoding does not have, before the server does: its refusal would
+ * end the caller's transaction.
+ *
+ * @param namesOf what the message at a place is called in errors
+ * @throws SluiceError PAYLOAD_INVALID, OPTION_INVALID
+ */
+export async function checkAlphabet(
+  alphabet: Alphabet,
+  execute: Execute,
+  rows: readonly InsertRow[],
+  namesOf: (at: number) => MessageNames,
+): Promise<void> {
+  const unknown = rows.flatMap(textsOf).filter((text) => !alphabet.knows(text))
+  if (unknown.length > 0) await alphabet.learn(execute, unknown)
+  for (const [at, row] of rows.entries()) {
+    const { payload, options } = namesOf(at)
+    refuse(alphabet, row.payload, payload, 'PAYLOAD_INVALID')
+    refuse(alphabet, row.headers, `${options}.headers`, 'OPTION_INVALID')
+    refuse(alphabet, row.type, `${options}.type`, 'OPTION_INVALID')
+    refuse(alphabet, row.orderingKey, `${options}.orderingKey`, 'OPTION_INVALID')
+  }
+}
+
+function textsOf({ payload, headers, type, orderingKey }: InsertRow): readonly string[] {
+  return [payload, headers, type ?? '', orderingKey ?? '']
+}
+
+function refuse(alphabet: Alphabet, text: string | null, what: string, code: ErrorCode): void {
+  const foreign = text === null ? undefined : alphabet.foreignIn(text)
+  if (foreign === undefined) return
+  // The character alone: what a payload holds is not for logs.
+  const number = foreign.codePointAt(0)?.toString(16).toUpperCase().padStart(4, '0')
+  throw new SluiceError(
+    code,
+    `${what}: expected characters of the database's encoding, ${alphabet.encoding}, received U+${number}. ` +
+      'Leave it out, or use a database in UTF-8',
+  )
+}

@@ -1,0 +1,21 @@
+import { type Execute, statement, textOf } from './statement.ts'
+
+/** The database's encoding, as the server calls it: 'UTF8', 'LATIN1', 'SQL_ASCII'. */
+export async function readEncoding(execute: Execute): Promise<string> {
+  const [row] = await execute(READ_ENCODING, [])
+  if (row === undefined) throw new TypeError('expected the encoding')
+  return textOf(row, 'encoding')
+}
+
+/** Which of these characters the encoding of the database cannot hold. */
+export async function foreignCharacters(execute: Execute, characters: readonly string[]): Promise<readonly string[]> {
+  const numbers = characters.map((character) => character.codePointAt(0)).join()
+  const [row] = await execute(FOREIGN_CHARACTERS, [numbers])
+  if (row === undefined) throw new TypeError('expected the foreign characters')
+  const found = textOf(row, 'numbers')
+  return found === '' ? [] : found.split(',').map((number) => String.fromCodePoint(Number(number)))
+}
+
+const READ_ENCODING = statement('encoding', 'SELECT pg_catalog.getdatabaseencoding()::text AS encoding')
+
+const FOREIGN_CHARACTERS = statement('foreign_characters', 'SELECT sluice.foreign_characters($1::text) AS numbers')
