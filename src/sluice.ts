@@ -2,6 +2,9 @@ import type { Pool } from 'pg'
 import type { Observable } from 'rxjs'
 import { checkKeys, integer, resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
 import { Alphabet } from './connection/alphabet.ts'
+import { Sockets } from './connection/sockets.ts'
+import { STOP_MS } from './connection/within.ts'
+import { type Duration, toMs } from './duration.ts'
 import {
   type EnqueueContext,
   enqueueMany,
@@ -12,16 +15,15 @@ import {
 import type { EnqueueOptions } from './enqueue/options.ts'
 import { expected, SluiceError } from './errors.ts'
 import { type MigrateResult, migrate } from './migrate.ts'
-import { BatchConnection } from './pipeline/batch-connection.ts'
 import type { Work } from './pipeline/batch-run.ts'
 import { type Consumption, createConsumer } from './pipeline/consumer.ts'
 import { Deliveries } from './pipeline/deliveries.ts'
 import { type PipelineOptions, type PipelinePlan, resolvePipeline } from './pipeline/options.ts'
-import { Pipeline, type PipelineSubscription } from './pipeline/pipeline.ts'
+import { inOwnTransaction } from './pipeline/own-transaction.ts'
+import { DRAIN_TIMEOUT_MS, Pipeline, type PipelineSubscription } from './pipeline/pipeline.ts'
 import type { Producer } from './pipeline/producer.ts'
 import type { EnqueueIn } from './pipeline/run-context.ts'
 import { checkQueueName, type OutputOf, type PayloadOf, type QueueDefinitions, type QueueName } from './queues.ts'
-import type { Execute } from './table/statement.ts'
 import { createTelemetry, type SluiceEvent } from './telemetry.ts'
 import { createBatchPool, Worker } from './worker.ts'
 
@@ -76,11 +78,13 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   readonly #config: SluiceConfig
   readonly #telemetry = createTelemetry()
   readonly #alphabet = new Alphabet()
+  readonly #sockets = new Sockets()
   readonly #pool: Pool
   readonly #worker: Worker
   readonly #subscriptions = new Set<PipelineSubscription>()
   readonly #producers = new Set<Producer>()
   #stopped = false
+  #poolEnded: Promise<void> | undefined
 
   constructor(config: SluiceConfig) {
     for (const [name, definition] of Object.entries(config.definitions ?? {})) {
@@ -89,8 +93,9 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     }
     this.#config = config
     this.events = this.#telemetry.events
-    this.#pool = createBatchPool(config, this.#telemetry.report)
-    this.#worker = new Worker(config, this.#pool, this.#alphabet, this.#telemetry.report)
+    const createPool = () => createBatchPool(config, this.#sockets, this.#telemetry.report)
+    this.#pool = createPool()
+    this.#worker = new Worker(config, this.#pool, createPool, this.#alphabet, this.#telemetry.report)
     internals.set(this, {
       pool: this.#pool,
       enqueueContext: this.#enqueueContext,
@@ -171,18 +176,43 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     return migrate(this.#config.directConnection)
   }
 
-  /** Drains all pipelines and closes all connections. @param options.timeoutMs of the drain. @default 30000 */
-  async stop(options: { readonly timeoutMs?: number } = {}): Promise<void> {
-    await Promise.all([...this.#subscriptions].map((subscription) => subscription.drain(options)))
-    this.#stopped = true
-    await Promise.all([...this.#producers].map((producer) => producer.stop()))
-    await this.#worker.stop()
-    if (!this.#pool.ended) await this.#pool.end()
-    this.#telemetry.close()
+  /**
+   * Drains all pipelines and closes all connections, at the latest some seconds after the timeout: what the server has not
+   * answered by then is cut off.
+   *
+   * @param options.timeoutMs of the drain: milliseconds, or a text such as '1m'. @default 30000
+   */
+  async stop(options: { readonly timeoutMs?: Duration } = {}): Promise<void> {
+    checkKeys('stop', options, ['timeoutMs'])
+    const timeoutMs = toMs(options.timeoutMs ?? DRAIN_TIMEOUT_MS, 'stop.timeoutMs')
+    const limit = setTimeout(() => this.#cut(), Math.min(timeoutMs, LONGEST_TIMER_MS) + STOP_MS)
+    try {
+      await this.#stop(timeoutMs)
+    } finally {
+      clearTimeout(limit)
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop()
+  }
+
+  async #stop(timeoutMs: number): Promise<void> {
+    await Promise.all([...this.#subscriptions].map((subscription) => subscription.drain({ timeoutMs })))
+    this.#stopped = true
+    await Promise.all([...this.#producers].map((producer) => producer.stop()))
+    await this.#worker.stop()
+    this.#poolEnded ??= this.#pool.end()
+    await this.#poolEnded
+    await this.#sockets.closed()
+    this.#telemetry.close()
+  }
+
+  /** Whatever still waits for the server fails. */
+  #cut(): void {
+    this.#stopped = true
+    this.#worker.cut()
+    this.#sockets.cut('The Sluice has stopped')
   }
 
   async #createProducer(plan: PipelinePlan, work: Work, onSettled?: Consumption['onSettled']): Promise<Producer> {
@@ -209,19 +239,10 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
       definitions: this.#config.definitions,
       payloadLimitBytes: this.#config.payloadLimitBytes,
       alphabet: this.#alphabet,
-      inOwnTransaction: (enqueue) => this.#inOwnTransaction(enqueue),
-    }
-  }
-
-  async #inOwnTransaction<T>(enqueue: (execute: Execute) => Promise<T>): Promise<T> {
-    const connection = await BatchConnection.acquire(this.#pool)
-    try {
-      connection.begin()
-      const result = await enqueue(connection.execute)
-      await connection.commit()
-      return result
-    } finally {
-      connection.release()
+      inOwnTransaction: (enqueue) => inOwnTransaction(this.#pool, enqueue),
     }
   }
 }
+
+/** setTimeout overflows above this. */
+const LONGEST_TIMER_MS = 2_000_000_000

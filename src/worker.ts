@@ -4,6 +4,7 @@ import type { SluiceConfig } from './config.ts'
 import type { Alphabet } from './connection/alphabet.ts'
 import { Control } from './connection/control.ts'
 import { Names } from './connection/names.ts'
+import type { Sockets } from './connection/sockets.ts'
 import { Reaper } from './maintenance/reaper.ts'
 import type { Runtime } from './pipeline/consumer.ts'
 import { Gate } from './pipeline/gate.ts'
@@ -32,7 +33,8 @@ export class Worker {
   #serverVersion = 0
   #starting: Promise<void> | undefined
 
-  constructor(config: SluiceConfig, pool: pg.Pool, alphabet: Alphabet, report: Report) {
+  /** `createPool` makes another pool like `pool`. */
+  constructor(config: SluiceConfig, pool: pg.Pool, createPool: () => pg.Pool, alphabet: Alphabet, report: Report) {
     const { directConnection, connectTimeoutMs, pollIntervalMs, crashLimit } = config
     const workerId = () => this.#id ?? 0
     this.#config = config
@@ -60,8 +62,19 @@ export class Worker {
     control.onUp(async () => scheduler.wake('reconnect'))
     const serverVersion = () => this.#serverVersion
     const gate = new Gate(LOOKS_AT_A_TIME)
-    const createPool = () => createBatchPool(config, report)
-    this.runtime = { pool, createPool, alphabet, control, scheduler, inHand, crashLimit, report, serverVersion, gate }
+    this.runtime = {
+      pool,
+      createPool,
+      connectTimeoutMs,
+      alphabet,
+      control,
+      scheduler,
+      inHand,
+      crashLimit,
+      report,
+      serverVersion,
+      gate,
+    }
   }
 
   /**
@@ -89,6 +102,12 @@ export class Worker {
     await this.#control.stop()
     this.#starting = undefined
     this.#report({ kind: 'worker.stopped', workerId: this.#id ?? 0, name: this.#config.name })
+  }
+
+  /** Gives up whatever the server has not answered: {@link start} rejects, {@link stop} waits for nothing any more. */
+  cut(): void {
+    void this.#control.stop()
+    void this.#watcher.stop()
   }
 
   async #start(): Promise<void> {
@@ -119,12 +138,12 @@ const WITHOUT_NAMES =
   'takes more time'
 
 /** The connections of batches, opened when needed and closed after ten idle seconds. */
-export function createBatchPool(config: SluiceConfig, report: Report): pg.Pool {
+export function createBatchPool(config: SluiceConfig, sockets: Sockets, report: Report): pg.Pool {
   const pool = new pg.Pool({
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
     application_name: 'sluice',
-    ...config.connection,
+    ...sockets.of(config.connection),
     pipeline: true,
     connectionTimeoutMillis: config.connectTimeoutMs,
     // The pipelines' concurrency is the limit.

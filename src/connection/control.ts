@@ -111,10 +111,17 @@ export class Control {
 
   async #connect(): Promise<void> {
     const { signal } = this.#stopping
+    const { connectTimeoutMs } = this.#options
+    const startedAt = performance.now()
     const client = await this.#open()
     client.once('end', () => this.#lost(client))
     const giveUp = () => client.connection.stream.destroy()
     signal.addEventListener('abort', giveUp)
+    // Connected means that its session is set up: a server may fall silent after it has let us in.
+    const late = setTimeout(
+      () => client.connection.stream.destroy(new Error(`No answer within ${connectTimeoutMs} ms`)),
+      Math.max(0, connectTimeoutMs - (performance.now() - startedAt)),
+    )
     try {
       await this.#learnSession(client)
       for (const listener of this.#upListeners) await listener(executeOn(client))
@@ -123,6 +130,7 @@ export class Control {
       void closeClient(client)
       throw error
     } finally {
+      clearTimeout(late)
       signal.removeEventListener('abort', giveUp)
     }
     this.#client = client

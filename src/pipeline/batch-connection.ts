@@ -25,11 +25,22 @@ export class BatchConnection {
     client.connection.on('errorMessage', this.#onServerError)
   }
 
-  static async acquire(pool: pg.Pool): Promise<BatchConnection> {
+  /** @param signal gives up waiting, with its reason; a connection that comes later is closed. */
+  static async acquire(pool: pg.Pool, signal?: AbortSignal): Promise<BatchConnection> {
+    if (signal?.aborted) throw stopped()
+    const connecting = pool.connect()
+    const givenUp = Promise.withResolvers<never>()
+    const giveUp = () => {
+      connecting.then((client) => client.release(true)).catch(() => undefined)
+      givenUp.reject(stopped())
+    }
+    signal?.addEventListener('abort', giveUp)
     try {
-      return new BatchConnection(await pool.connect())
+      return new BatchConnection(await Promise.race([connecting, givenUp.promise]))
     } catch (error) {
-      throw unreachable(error)
+      throw error instanceof SluiceError ? error : unreachable(error)
+    } finally {
+      signal?.removeEventListener('abort', giveUp)
     }
   }
 
@@ -50,7 +61,7 @@ export class BatchConnection {
 
   /** The pipeline stops: the handler in hand is to end. */
   stop(): void {
-    this.#ending.abort(new SluiceError('STOPPED', 'The pipeline was told to stop. The message is free for others'))
+    this.#ending.abort(stopped())
   }
 
   /** Breaks the connection. What has been sent and not answered has failed. */
@@ -161,6 +172,10 @@ const ENDS_SESSION = /^(57P01|57P04|57P05|25P03|25P04)$/
 export interface TransactionLimit {
   readonly ms: number
   readonly serverVersion: number
+}
+
+function stopped(): SluiceError {
+  return new SluiceError('STOPPED', 'The pipeline was told to stop. The message is free for others')
 }
 
 interface CommandResult {

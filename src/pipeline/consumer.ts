@@ -23,6 +23,7 @@ export interface Runtime {
   readonly pool: pg.Pool
   /** Another pool of the same kind. */
   readonly createPool: () => pg.Pool
+  readonly connectTimeoutMs: number
   readonly alphabet: Alphabet
   readonly control: Control
   readonly scheduler: Scheduler

@@ -3,10 +3,11 @@ import { errorText, SluiceError } from '../errors.ts'
 import { claimAgain } from '../table/claim-again.ts'
 import { WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
 import { recordEvidence } from '../table/evidence.ts'
-import { AnswerLimit } from './answer-limit.ts'
-import { BatchConnection } from './batch-connection.ts'
+import type { Execute } from '../table/statement.ts'
+import type { BatchConnection } from './batch-connection.ts'
 import type { Consumption, Runtime } from './consumer.ts'
 import type { DeliveredMessage } from './delivered-message.ts'
+import { inOwnTransaction } from './own-transaction.ts'
 import { Settlement } from './settlement.ts'
 
 /** A batch whose transaction was lost: with its connection, at its settlement, or at COMMIT. */
@@ -36,29 +37,28 @@ export async function holdLoss(runtime: Runtime, consumption: Consumption, lost:
   if (lost.begun.length === 0 || !isSame()) return false
   // An idle connection of the pool may be as dead as the one that was lost.
   const pool = runtime.createPool()
-  const connection = await BatchConnection.acquire(pool).catch(() => undefined)
-  if (connection === undefined) return false
-  const answers = new AnswerLimit(connection, control, LIMIT_MS)
   try {
-    connection.begin({ ms: LIMIT_MS, serverVersion: runtime.serverVersion() })
-    const settlement = await write(runtime, consumption, lost, connection)
-    if (!isSame()) throw new SluiceError('UNREACHABLE', 'The control connection was lost as well')
-    await connection.commit()
+    const settlement = await inOwnTransaction(
+      pool,
+      async (execute) => {
+        const written = await write(runtime, consumption, lost, execute)
+        if (!isSame()) throw new SluiceError('UNREACHABLE', 'The control connection was lost as well')
+        return written
+      },
+      ANSWER_MS,
+    )
     settlement?.reportAll()
     if (settlement !== undefined) consumption.onSettled?.(settlement.settled)
     return true
   } catch {
-    await connection.abandon()
     return false
   } finally {
-    answers.stop()
-    connection.release()
     void pool.end()
   }
 }
 
-/** Two index descents and a row. */
-const LIMIT_MS = 5_000
+/** A few index descents, and rows. */
+const ANSWER_MS = 5_000
 
 /** So many losses in a row without a word of the server count as an attempt. */
 const SILENT_LOSSES = 3
@@ -68,18 +68,18 @@ async function write(
   runtime: Runtime,
   { plan }: Consumption,
   { begun, batchId, connection: broken, error }: LostBatch,
-  connection: BatchConnection,
+  execute: Execute,
 ): Promise<Settlement | undefined> {
   const reason = reasonOf(broken, error)
   const [message] = begun
   const counts = begun.length === 1 && (reason !== undefined || (message?.evidence?.losses ?? 0) + 1 >= SILENT_LOSSES)
   if (message !== undefined && counts) {
-    const settlement = await failAgain(runtime, plan, message, reason ?? error, connection)
+    const settlement = await failAgain(runtime, plan, message, reason ?? error, execute)
     if (settlement !== undefined) return settlement
   }
   const { workerId } = runtime.inHand
   const messageIds = begun.map(({ id }) => id)
-  await recordEvidence(connection.execute, 'lost', { workerId, batchId, queue: plan.queue, messageIds, alone: counts })
+  await recordEvidence(execute, 'lost', { workerId, batchId, queue: plan.queue, messageIds, alone: counts })
   return undefined
 }
 
@@ -89,11 +89,11 @@ async function failAgain(
   plan: Consumption['plan'],
   message: DeliveredMessage,
   error: unknown,
-  connection: BatchConnection,
+  execute: Execute,
 ): Promise<Settlement | undefined> {
   const { id, attempt, slot } = message.row
   const sentAtMs = performance.now()
-  const again = await claimAgain(connection.execute, {
+  const again = await claimAgain(execute, {
     queue: plan.queue,
     id,
     attempt,
@@ -111,8 +111,8 @@ async function failAgain(
   settlement.add(message, { kind: 'retry', error: errorText(error) }, error)
   // Another slot may have lost it at the same time.
   settlement.acquit(message)
-  await settlement.learnTexts(connection.execute)
-  await settlement.write(connection.execute)
+  await settlement.learnTexts(execute)
+  await settlement.write(execute)
   return settlement
 }
 

@@ -1,5 +1,6 @@
 import { filter, type Observable } from 'rxjs'
 import { checkKeys } from '../config.ts'
+import { STOP_MS, within } from '../connection/within.ts'
 import { type Duration, toMs } from '../duration.ts'
 import type { QueueDefinitions } from '../queues.ts'
 import { type Report, type SluiceEvent, toError } from '../telemetry.ts'
@@ -80,7 +81,7 @@ export interface Drained {
 }
 
 /** How long a drain waits by default. */
-const DRAIN_TIMEOUT_MS = 30_000
+export const DRAIN_TIMEOUT_MS = 30_000
 
 /** A running consumer. */
 export class PipelineSubscription implements AsyncDisposable {
@@ -96,6 +97,7 @@ export class PipelineSubscription implements AsyncDisposable {
   readonly #producer: Promise<Producer>
   readonly #ended = Promise.withResolvers<void>()
   #ending: Promise<void> | undefined
+  #stopped = false
 
   constructor(queue: string, host: PipelineHost, work: Work) {
     this.queue = queue
@@ -106,6 +108,7 @@ export class PipelineSubscription implements AsyncDisposable {
     this.#producer = host.createProducer(work)
     this.#producer.then(
       (producer) => {
+        if (this.#stopped) return
         producer.start()
         host.report({ kind: 'pipeline.started', queue })
       },
@@ -136,8 +139,17 @@ export class PipelineSubscription implements AsyncDisposable {
     return { completed: false }
   }
 
-  /** Claims no more, aborts the handlers' signals, and gives back what is not done. */
+  /**
+   * Claims no more, aborts the handlers' signals, and gives back what is not done. Ends within seconds, whatever the
+   * server does; a pipeline that still waits for its first connection is not started any more.
+   */
   async stop(): Promise<void> {
+    this.#stopped = true
+    // A producer has its own limit; what takes longer is the connection without which there is none.
+    await within(STOP_MS + 1_500, this.#stopProducer(), () => undefined)
+  }
+
+  async #stopProducer(): Promise<void> {
     const producer = await this.#producer.catch(() => undefined)
     await producer?.stop()
     await this.#endBy((stopped) => stopped.stop())

@@ -1,8 +1,11 @@
 import { setMaxListeners } from 'node:events'
 import { setImmediate } from 'node:timers/promises'
-import type pg from 'pg'
+import pg from 'pg'
 import { Backoff, pause } from '../connection/backoff.ts'
 import type { Control } from '../connection/control.ts'
+import { unreachable } from '../connection/open-client.ts'
+import { STOP_MS, within } from '../connection/within.ts'
+import { isSluiceError, SluiceError } from '../errors.ts'
 import { type Report, toError } from '../telemetry.ts'
 import type { Scheduler, Waiter, WakeReason } from '../wake-up/scheduler.ts'
 import { AnswerLimit } from './answer-limit.ts'
@@ -16,6 +19,7 @@ import type { PipelinePlan } from './options.ts'
 export interface ProducerOptions {
   readonly plan: PipelinePlan
   readonly pool: pg.Pool
+  readonly connectTimeoutMs: number
   readonly control: Control
   readonly scheduler: Scheduler
   readonly inHand: Pick<InHand, 'lookAhead' | 'isolation'>
@@ -40,6 +44,7 @@ export class Producer implements Waiter {
   readonly #drain = new AbortController()
   #back = new AbortController()
   readonly #sleepers: (() => void)[] = []
+  readonly #connections = new Set<BatchConnection>()
   #running: Promise<unknown> | undefined
   #looking = 0
   /** Something happened since the last look was sent. */
@@ -77,8 +82,9 @@ export class Producer implements Waiter {
   async runOnce(): Promise<void> {
     try {
       for (let next: Next = 'look'; next !== 'sleep'; ) next = await this.#session(next, () => undefined)
-    } catch (error) {
-      throw error instanceof BatchLost ? error.cause : error
+    } catch (thrown) {
+      const error = thrown instanceof BatchLost ? thrown.cause : thrown
+      throw error instanceof SluiceError || error instanceof pg.DatabaseError ? error : unreachable(error)
     } finally {
       this.#options.onEnded?.()
     }
@@ -128,13 +134,19 @@ export class Producer implements Waiter {
     await this.#running
   }
 
-  /** Aborts the handlers' signals, gives back what is not done, and resolves when all is over. */
+  /**
+   * Aborts the handlers' signals, gives back what is not done, and resolves when all is over, {@link STOP_MS} later at the
+   * latest. What the server has not answered by then is cut off: a COMMIT may then have taken effect or not, as after a
+   * kill.
+   */
   async stop(): Promise<void> {
     this.#drain.abort()
     // A handler that has just ended, or a delivery that has just been settled, counts: let the promises between run.
     await setImmediate()
     this.#stop.abort()
-    await this.drain()
+    await within(STOP_MS, this.drain(), () => {
+      for (const connection of this.#connections) connection.break('The pipeline has stopped')
+    })
   }
 
   async #slot(first: boolean): Promise<void> {
@@ -147,6 +159,7 @@ export class Producer implements Waiter {
         next = await this.#session(next, () => backoff.reset())
         backoff.reset()
       } catch (error) {
+        if (this.#stop.signal.aborted && isSluiceError(error, 'STOPPED')) return
         const retryInMs = backoff.next()
         this.#failed(error, retryInMs)
         await pause(retryInMs, AbortSignal.any([this.#drain.signal, this.#back.signal]))
@@ -188,8 +201,10 @@ export class Producer implements Waiter {
 
   /** `found`: the first look is over and has found messages. */
   async #looks(alone: boolean, found: () => void, onCommitted: () => void): Promise<Next> {
-    const connection = await BatchConnection.acquire(this.#options.pool)
-    const answers = new AnswerLimit(connection, this.#options.control, this.#limit.ms)
+    const { pool, control, connectTimeoutMs } = this.#options
+    const connection = await BatchConnection.acquire(pool, this.#stop.signal)
+    this.#connections.add(connection)
+    const answers = new AnswerLimit(connection, control, { claimMs: connectTimeoutMs, serverMs: this.#limit.ms })
     const stop = () => connection.stop()
     this.#stop.signal.addEventListener('abort', stop)
     try {
@@ -200,7 +215,7 @@ export class Producer implements Waiter {
       this.#options.inHand.lookAhead()
       while (typeof sent === 'object') {
         const look = await this.#take(connection, sent)
-        answers.pid = look.transaction.pid
+        answers.claimed(look.transaction.pid)
         if (look.rows.length === 0 || this.#draining) {
           await this.#giveBack(connection, look)
           return this.#foundNothing(look.nextDueMs)
@@ -214,6 +229,7 @@ export class Producer implements Waiter {
     } finally {
       answers.stop()
       this.#stop.signal.removeEventListener('abort', stop)
+      this.#connections.delete(connection)
       connection.release()
     }
   }
@@ -258,7 +274,7 @@ export class Producer implements Waiter {
         const committed = connection.commit(this.#limit)
         // The claim behind the COMMIT is to see them; other slots, which may pass over them until then, see them below.
         this.#claimer.release(batch.untouched)
-        answers.restart()
+        answers.claiming()
         next = this.#send(connection)
         return [written, committed]
       })

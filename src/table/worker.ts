@@ -1,5 +1,5 @@
 import type { ServerTransaction } from './claim.ts'
-import { type Execute, numberOf, statement } from './statement.ts'
+import { booleanOf, type Execute, numberOf, statement } from './statement.ts'
 
 /** Who registers. */
 export interface WorkerIdentity {
@@ -112,9 +112,14 @@ export async function cancelStatement(execute: Execute, { pid, startedUs }: Serv
   await execute(CANCEL, [pid, startedUs])
 }
 
-/** Whether the server works on a transaction that is older than this: it waits for a lock, or with COMMIT for a standby. */
-export async function worksSince(execute: Execute, pid: number, ms: number): Promise<boolean> {
-  return (await execute(WORKS_SINCE, [pid, ms])).length > 0
+/**
+ * What a process of the server does: it is busy with a transaction older than this, and perhaps waits for a lock, or with
+ * COMMIT for a standby; it is not; or there is none with this number.
+ */
+export async function workOf(execute: Execute, pid: number, ms: number): Promise<'busy' | 'none' | 'unknown'> {
+  const [row] = await execute(WORKS_SINCE, [pid, ms])
+  if (row === undefined) return 'unknown'
+  return booleanOf(row, 'busy') ? 'busy' : 'none'
 }
 
 const CANCEL = statement(
@@ -127,9 +132,9 @@ WHERE a.pid = $1::integer AND (date_part('epoch', a.xact_start) * 1000000::doubl
 const WORKS_SINCE = statement(
   'works_since',
   `
-SELECT FROM pg_stat_activity a
-WHERE a.pid = $1::integer AND a.state = 'active'
-  AND a.xact_start <= clock_timestamp() - $2::double precision * interval '1 millisecond'`,
+SELECT coalesce(a.state = 'active' AND a.xact_start <= clock_timestamp() - $2::double precision * interval '1 millisecond', false) AS busy
+FROM pg_stat_activity a
+WHERE a.pid = $1::integer`,
 )
 
 // Nothing that the control connection writes needs to survive a crash of the server. The server finds out within half a

@@ -1,0 +1,41 @@
+import { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type pg from 'pg'
+import { pause } from './backoff.ts'
+
+/**
+ * The sockets of a pool. A pool that ends waits for those who have borrowed from it and for connections that are being
+ * opened, and it does not wait for the goodbye of the others: a half-open one would keep the process alive for as long as
+ * the operating system resends.
+ */
+export class Sockets {
+  readonly #open = new Set<Duplex>()
+
+  /** The configuration, with sockets that are known here. */
+  of(config: pg.ClientConfig): pg.ClientConfig {
+    return { ...config, stream: () => this.#add(config.stream?.() ?? new Socket()) }
+  }
+
+  /** Destroys all that are open: what has been sent and not answered has failed. */
+  cut(why: string): void {
+    for (const socket of this.#open) socket.destroy(new Error(why))
+  }
+
+  /** Resolves when all are closed. Those that take longer than a goodbye are destroyed. */
+  async closed(): Promise<void> {
+    const late = new AbortController()
+    const closing = [...this.#open].map((socket) => new Promise((resolve) => socket.once('close', resolve)))
+    const all = Promise.all(closing).then(() => late.abort())
+    await pause(FAREWELL_MS, late.signal)
+    this.cut('No goodbye')
+    await all
+  }
+
+  #add(socket: Duplex): Duplex {
+    this.#open.add(socket)
+    socket.once('close', () => this.#open.delete(socket))
+    return socket
+  }
+}
+
+const FAREWELL_MS = 1_000

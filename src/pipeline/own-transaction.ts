@@ -1,0 +1,41 @@
+import type pg from 'pg'
+import { unreachable } from '../connection/open-client.ts'
+import { SluiceError } from '../errors.ts'
+import type { Execute } from '../table/statement.ts'
+import { BatchConnection } from './batch-connection.ts'
+
+/**
+ * Runs statements in a transaction of Sluice's own and commits it. Nobody else limits its time, so each answer has one:
+ * then the connection is cut, and if that was in a COMMIT, nobody knows whether it took effect. A wait for a lock ends
+ * before, on the server, because a session that waits does not notice that its client has gone.
+ *
+ * @throws SluiceError UNREACHABLE, COMMIT_FAILED
+ */
+export async function inOwnTransaction<T>(
+  pool: pg.Pool,
+  work: (execute: Execute) => Promise<T>,
+  answerMs = ANSWER_MS,
+): Promise<T> {
+  const connection = await BatchConnection.acquire(pool)
+  const limit = setTimeout(() => connection.break(`No answer within ${answerMs} ms`), answerMs)
+  const execute: Execute = async (statement, params) => {
+    const rows = await connection.execute(statement, params)
+    limit.refresh()
+    return rows
+  }
+  try {
+    connection.begin()
+    connection.client.query(`SET LOCAL lock_timeout = ${Math.ceil(answerMs / 2)}`).catch(() => undefined)
+    const result = await work(execute)
+    await connection.commit()
+    return result
+  } catch (error) {
+    throw connection.lost === undefined || error instanceof SluiceError ? error : unreachable(error)
+  } finally {
+    clearTimeout(limit)
+    connection.release()
+  }
+}
+
+/** An INSERT of 32 MiB of JSON takes a second or two. */
+const ANSWER_MS = 30_000
