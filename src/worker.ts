@@ -4,6 +4,7 @@ import type { SluiceConfig } from './config.ts'
 import type { Alphabet } from './connection/alphabet.ts'
 import { Control } from './connection/control.ts'
 import { Names } from './connection/names.ts'
+import { learnPoolerSettings } from './connection/pooler-settings.ts'
 import type { Sockets } from './connection/sockets.ts'
 import { Reaper } from './maintenance/reaper.ts'
 import type { Runtime } from './pipeline/consumer.ts'
@@ -157,7 +158,13 @@ export function createBatchPool(config: SluiceConfig, sockets: Sockets, report: 
   pool.on('connect', (client) => {
     // A borrowed client without a listener would end the process when its connection breaks.
     client.on('error', () => undefined)
-    names.learn(client).catch(() => undefined)
+    learn(client, names).catch(() => undefined)
   })
   return pool
+}
+
+async function learn(client: pg.PoolClient, names: Names): Promise<void> {
+  const { pooled } = await names.learn(client)
+  // Sent before a handler's first statement, which waits for a claim that is on its way.
+  if (pooled) await learnPoolerSettings(client)
 }

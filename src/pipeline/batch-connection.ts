@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { pause } from '../connection/backoff.ts'
 import { executeOn, unreachable } from '../connection/open-client.ts'
+import { poolerSettingsOf } from '../connection/pooler-settings.ts'
 import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
 import { toError } from '../telemetry.ts'
@@ -13,6 +14,8 @@ export class BatchConnection {
   readonly client: pg.PoolClient
   readonly execute: Execute
   readonly #ending = new AbortController()
+  #limit: TransactionLimit | undefined
+  #beganAtMs = 0
   #confined = false
   #lost: Error | undefined
   #lastWords: pg.DatabaseError | undefined
@@ -81,7 +84,7 @@ export class BatchConnection {
    * pooler the session belongs to others too. A failure shows in the statement that follows.
    */
   begin(limit?: TransactionLimit): void {
-    this.#confined = limit !== undefined
+    this.#began(limit)
     this.client.query(`BEGIN ISOLATION LEVEL READ COMMITTED${settings(limit)}`).catch(() => undefined)
   }
 
@@ -93,6 +96,26 @@ export class BatchConnection {
   }
 
   /**
+   * What undoes the settings of a handler, by whatever means it made them, and sets the transaction's own again. They
+   * return to what the session began with, which is what the transaction began with: Sluice sets nothing for a session.
+   * RESET ALL leaves the role and the session's user alone, so these come first.
+   */
+  get settingsReset(): string {
+    const reset = ['RESET SESSION AUTHORIZATION', 'RESET ROLE', 'RESET ALL', ...poolerSettingsOf(this.client)]
+    return this.#limit === undefined ? reset.join('; ') : `${reset.join('; ')}${limitSettings(this.#rest(this.#limit))}`
+  }
+
+  /**
+   * Makes the connection fit for the settlement after handlers that had it: takes away what they have left on the
+   * session that no rollback undoes and no sibling sees, and sends the planner settings of a claim again.
+   */
+  confine(): void {
+    if (this.#confined || this.#limit === undefined) return
+    this.#confined = true
+    this.client.query(`${SESSION_RESET}; ${CLAIM_SETTINGS}`).catch(() => undefined)
+  }
+
+  /**
    * Commits, and believes only the server's command tag: COMMIT of an aborted transaction is no error to the driver.
    *
    * @param next begins the next transaction with the same message. Should COMMIT fail, there is none, and what was sent
@@ -100,7 +123,7 @@ export class BatchConnection {
    * @throws SluiceError COMMIT_FAILED
    */
   async commit(next?: TransactionLimit): Promise<void> {
-    if (next !== undefined) this.#confined = true
+    if (next !== undefined) this.#began(next)
     const text = next === undefined ? 'COMMIT' : `COMMIT AND CHAIN${settings(next)}`
     // Several statements in one message have several results, of which only the types of the driver do not know.
     const sent: Promise<CommandResult | readonly CommandResult[]> = this.client.query(text)
@@ -115,6 +138,8 @@ export class BatchConnection {
     if (result?.command !== 'COMMIT') {
       throw new SluiceError('COMMIT_FAILED', `COMMIT: expected the command tag COMMIT, received ${result?.command}`)
     }
+    // COMMIT may have waited for a standby: the next transaction begins when it is answered.
+    this.#beganAtMs = performance.now()
   }
 
   /** Sends all that `send` sends in one packet: it costs the sender and the server a system call each. */
@@ -158,6 +183,21 @@ export class BatchConnection {
     if (ENDS_SESSION.test(error.code ?? '')) this.#lastWords = error
   }
 
+  #began(limit: TransactionLimit | undefined): void {
+    this.#limit = limit
+    this.#confined = limit !== undefined
+    this.#beganAtMs = performance.now()
+  }
+
+  /**
+   * What is left of the transaction's time: the server starts its clock anew when the limit is set. In whole seconds,
+   * because pg_stat_statements of PostgreSQL 17 keeps each number as a statement of its own.
+   */
+  #rest({ ms, serverVersion }: TransactionLimit): TransactionTimes {
+    const seconds = Math.ceil((ms - (performance.now() - this.#beganAtMs)) / 1_000)
+    return { idleMs: ms, wholeMs: Math.max(seconds, 1) * 1_000, serverVersion }
+  }
+
   readonly #onError = (error: unknown): void => {
     this.#lost ??= toError(error)
     const what = "The batch's connection was lost, and its messages are free for others"
@@ -194,11 +234,27 @@ export const CLAIM_SETTINGS =
 const HANDLER_SETTINGS =
   'SET LOCAL plan_cache_mode = DEFAULT; SET LOCAL enable_sort = DEFAULT; SET LOCAL enable_bitmapscan = DEFAULT'
 
+/**
+ * After the last handler of a batch. Session locks stay through a rollback, so failed handlers leave them, too. A LISTEN
+ * counts from the COMMIT on.
+ */
+const SESSION_RESET = 'UNLISTEN *; SELECT pg_catalog.pg_advisory_unlock_all()'
+
 function settings(limit: TransactionLimit | undefined): string {
   if (limit === undefined) return ''
-  const ms = Math.ceil(limit.ms)
-  const whole = limit.serverVersion >= 170_000 ? `; SET LOCAL transaction_timeout = ${ms}` : ''
-  return `; SET LOCAL idle_in_transaction_session_timeout = ${ms}${whole}; ${CLAIM_SETTINGS}`
+  const { ms, serverVersion } = limit
+  return `${limitSettings({ idleMs: ms, wholeMs: ms, serverVersion })}; ${CLAIM_SETTINGS}`
+}
+
+interface TransactionTimes {
+  readonly idleMs: number
+  readonly wholeMs: number
+  readonly serverVersion: number
+}
+
+function limitSettings({ idleMs, wholeMs, serverVersion }: TransactionTimes): string {
+  const whole = serverVersion >= 170_000 ? `; SET LOCAL transaction_timeout = ${Math.ceil(wholeMs)}` : ''
+  return `; SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(idleMs)}${whole}`
 }
 
 const ABANDON_MS = 1_000

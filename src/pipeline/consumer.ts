@@ -111,6 +111,7 @@ class TransactionalBatch implements ConsumedBatch {
   }
 
   write(): Promise<void> {
+    this.#batch.connection.confine()
     return this.#settlement.write(this.#batch.connection.execute)
   }
 

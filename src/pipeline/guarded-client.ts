@@ -92,9 +92,14 @@ function textOf(config: unknown): string {
 function refuse(what: string, guard: Guard): never {
   const error = new SluiceError(
     'TRANSACTION_CONTROL',
-    `The batch's transaction: expected to stay open until the batch is settled, received ${what}. ` +
-      'Return to commit, throw to roll back, or use a savepoint for a part',
+    PREPARES.test(what)
+      ? `The batch's connection: expected its prepared statements to stay as they are, received ${what}. ` +
+          'Give query() a name with the text instead'
+      : `The batch's transaction: expected to stay open until the batch is settled, received ${what}. ` +
+          'Return to commit, throw to roll back, or use a savepoint for a part',
   )
   guard.onViolation(error)
   throw error
 }
+
+const PREPARES = /^(?:PREPARE|DEALLOCATE)$/

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import type { Transaction } from 'kysely'
 import type pg from 'pg'
 import { executeOn } from '../connection/open-client.ts'
@@ -23,20 +24,26 @@ export interface HandlerTransaction {
 /** How `enqueue` recognises a transaction of ours. */
 const EXECUTE: unique symbol = Symbol.for('sluice.execute')
 
-const SAVEPOINT = 'sluice_message'
+/** Nobody who does not look for it can release it or roll back to it, whatever the spelling. */
+const SAVEPOINT = `sluice_${randomBytes(6).toString('hex')}`
 
 /**
  * Checks deferred constraints before it keeps what was written: at COMMIT a violation would undo the whole batch. The
  * check is taken back, because constraints that are deferred must stay so for the next handler; COMMIT checks again.
- * A role that the handler has taken on would last for the rest of the batch, and may not be allowed to settle it.
+ * Settings, a role, cursors and temporary tables of the handler would reach the next one, and may not allow the
+ * settlement. All of it comes before RELEASE, so that whatever fails does so at the expense of its own message.
  */
-const KEEP = [
-  'SAVEPOINT sluice_check',
-  'SET CONSTRAINTS ALL IMMEDIATE',
-  'ROLLBACK TO SAVEPOINT sluice_check',
-  `RELEASE SAVEPOINT ${SAVEPOINT}`,
-  'RESET ROLE',
-].join('; ')
+function keeping(settingsReset: string): string {
+  return [
+    'SAVEPOINT sluice_check',
+    'SET CONSTRAINTS ALL IMMEDIATE',
+    'ROLLBACK TO SAVEPOINT sluice_check',
+    settingsReset,
+    'CLOSE ALL',
+    'DISCARD TEMP',
+    `RELEASE SAVEPOINT ${SAVEPOINT}`,
+  ].join('; ')
+}
 
 /**
  * A batch's connection, lent to one handler. The savepoint is set when the handler first uses it, so one that never
@@ -112,7 +119,7 @@ export class MessageTransaction implements HandlerTransaction {
     if (this.#violation !== undefined) throw this.#violation
     if (!this.#savepoint) return
     try {
-      await this.#connection.client.query(KEEP)
+      await this.#connection.client.query(keeping(this.#connection.settingsReset))
     } catch (error) {
       if (sqlStateOf(error) !== IN_FAILED_TRANSACTION) throw error
       throw new SluiceError(

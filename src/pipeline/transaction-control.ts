@@ -1,6 +1,7 @@
 /**
- * The first statement in a text that would end the batch's transaction or meddle with our savepoint, or undefined.
- * `ROLLBACK TO` and savepoints of the handler's own are fine.
+ * The first statement in a text that would end the batch's transaction, or undefined. `ROLLBACK TO` and savepoints are
+ * fine: ours has a name that nobody knows. Statements prepared by SQL would stay on the session, through a rollback too,
+ * and DEALLOCATE may take those away that settle the batch.
  *
  * A text of several statements can reach the server only without parameters; each is looked at.
  */
@@ -14,11 +15,11 @@ export function transactionControlIn(sql: string): string | undefined {
 }
 
 /** Cheap, and true of every text that holds control: most texts end here. */
-const SUSPICIOUS = /\b(?:begin|start|commit|end|rollback|abort|prepare|discard|deallocate)\b|\bsluice_message\b/i
+const SUSPICIOUS = /\b(?:begin|start|commit|end|rollback|abort|prepare|discard|deallocate)\b/i
 
-/** Of the first words of a statement. DEALLOCATE ALL takes the statements away that settle the batch. */
+/** Of the first words of a statement. */
 const CONTROL =
-  /^(?:begin|commit|end|abort|start transaction|prepare transaction|discard all|deallocate (?:prepare )?all|rollback(?! (?:work |transaction )?to )|(?:savepoint|release|rollback)(?: \S+)* "?sluice_message"?)(?= |$)/
+  /^(?:begin|commit|end|abort|start transaction|prepare(?: transaction)?|discard all|deallocate|rollback(?! (?:work |transaction )?to ))(?= |$)/
 
 /** No control has more words that matter. */
 const WORDS = 5

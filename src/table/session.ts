@@ -1,4 +1,4 @@
-import { booleanOf, type Execute, numberOf, statement } from './statement.ts'
+import { booleanOf, type Execute, numberOf, statement, textOf } from './statement.ts'
 
 /** The server session that a statement came to. */
 export interface ServerSession {
@@ -14,8 +14,31 @@ export async function readSession(execute: Execute, name: string): Promise<Serve
   return { pid: numberOf(row, 'pid'), knowsName: booleanOf(row, 'knows_name') }
 }
 
+/** A setting of a session that is not as the session began. */
+export interface ChangedSetting {
+  readonly name: string
+  readonly value: string
+}
+
+/**
+ * Which settings a pooler has set on the session for its client: of those that PostgreSQL reports to clients, which is
+ * how a pooler knows them.
+ */
+export async function readPoolerSettings(execute: Execute): Promise<readonly ChangedSetting[]> {
+  const rows = await execute(READ_POOLER_SETTINGS, [])
+  return rows.map((row) => ({ name: textOf(row, 'name'), value: textOf(row, 'setting') }))
+}
+
 const READ_SESSION = statement(
   'session',
   `
 SELECT pg_backend_pid() AS pid, EXISTS (SELECT FROM pg_prepared_statements p WHERE p.name = $1::text) AS knows_name`,
+)
+
+const READ_POOLER_SETTINGS = statement(
+  'pooler_settings',
+  `
+SELECT s.name, s.setting FROM pg_catalog.pg_settings s
+WHERE s.name IN ('application_name', 'client_encoding', 'DateStyle', 'IntervalStyle', 'standard_conforming_strings', 'TimeZone')
+  AND s.setting <> s.reset_val`,
 )

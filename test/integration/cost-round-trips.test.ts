@@ -18,8 +18,13 @@ const FIRST = [BEGIN, 'claim']
 const NEXT = [COMMIT, 'claim']
 /** The first savepoint of a batch gives the planner back its freedom. */
 const FIRST_SAVEPOINT = 'SET; SET; SET; SAVEPOINT'
-/** Checks deferred constraints, takes the check back, and ends the savepoint. */
-const KEEP = ['SAVEPOINT; SET; ROLLBACK TO; RELEASE; RESET']
+/**
+ * Checks deferred constraints and takes the check back; resets user, role and settings; closes cursors, drops temporary
+ * tables, sets the two limits of the transaction (one before PostgreSQL 17) again, and ends the savepoint.
+ */
+const KEEP = ['SAVEPOINT; SET; ROLLBACK TO; RESET; RESET; RESET; SET; SET; CLOSE; DISCARD; RELEASE']
+/** After the handlers that had the connection, and before the settlement. */
+const CONFINE = 'UNLISTEN; SELECT; SET; SET; SET'
 const UNDO = ['ROLLBACK TO', 'RELEASE']
 
 interface Case {
@@ -55,14 +60,19 @@ const CASES: readonly Case[] = [
     messages: 3,
     options: { batchSize: 3 },
     with: (pipeline) => pipeline.handle(async (_, { tx }) => void (await tx.query('INSERT INTO effect VALUES (1)'))),
-    batches: [[FIRST_SAVEPOINT, 'INSERT'], KEEP, ...times(2, [['SAVEPOINT', 'INSERT'], KEEP]), ['ack', ...NEXT]],
+    batches: [
+      [FIRST_SAVEPOINT, 'INSERT'],
+      KEEP,
+      ...times(2, [['SAVEPOINT', 'INSERT'], KEEP]),
+      [CONFINE, 'ack', ...NEXT],
+    ],
   },
   {
     what: 'a handler that enqueues takes two round trips',
     messages: 2,
     options: { batchSize: 2 },
     with: (pipeline) => pipeline.handle(async (_, { enqueue }) => void (await enqueue('other', {}))),
-    batches: [[FIRST_SAVEPOINT, 'insert'], KEEP, ['SAVEPOINT', 'insert'], KEEP, ['ack', ...NEXT]],
+    batches: [[FIRST_SAVEPOINT, 'insert'], KEEP, ['SAVEPOINT', 'insert'], KEEP, [CONFINE, 'ack', ...NEXT]],
   },
   {
     what: 'a handler of whole batches takes two round trips for all its messages',
@@ -70,7 +80,7 @@ const CASES: readonly Case[] = [
     options: { batchSize: 100 },
     with: (pipeline) =>
       pipeline.handleBatch(async (_, { tx }) => void (await tx.query('INSERT INTO effect VALUES (1)'))),
-    batches: [[FIRST_SAVEPOINT, 'INSERT'], KEEP, ['ack', ...NEXT]],
+    batches: [[FIRST_SAVEPOINT, 'INSERT'], KEEP, [CONFINE, 'ack', ...NEXT]],
   },
   {
     what: 'failures cost one statement per batch, and no round trip',
@@ -88,7 +98,7 @@ const CASES: readonly Case[] = [
         await tx.query('INSERT INTO effect VALUES (1)')
         return retry({ after: '1h' })
       }),
-    batches: [[FIRST_SAVEPOINT, 'INSERT'], UNDO, ['SAVEPOINT', 'INSERT'], UNDO, ['postpone', ...NEXT]],
+    batches: [[FIRST_SAVEPOINT, 'INSERT'], UNDO, ['SAVEPOINT', 'INSERT'], UNDO, [CONFINE, 'postpone', ...NEXT]],
   },
   {
     what: 'dead letters cost one statement per batch, and no round trip',
@@ -148,6 +158,6 @@ function namesOn(serverVersion: number, claim: string): (sent: string) => string
     if (sent === 'claim') return claim
     if (serverVersion >= 170_000) return sent
     if (sent === 'ack') return 'ack_by_place'
-    return sent === BEGIN || sent === COMMIT ? sent.replace('; SET', '') : sent
+    return [BEGIN, COMMIT, ...KEEP].includes(sent) ? sent.replace('; SET; SET', '; SET') : sent
   }
 }

@@ -121,16 +121,17 @@ describe('tx', () => {
     await put(sluice, queue, ['unused', 'used', 'unused', 'fails unused', 'fails used', 'used'])
     await expect.poll(() => payloadsOf(database, queue)).toEqual(['fails unused', 'fails used'])
     const savepoints = statements.flatMap(
-      ({ text }) => /^[A-Z ]+ sluice_message$/gm.exec(text.replaceAll('; ', '\n')) ?? [],
+      ({ text }) =>
+        /^[A-Z ]+ sluice_[0-9a-f]{12}$/gm.exec(text.replaceAll('; ', '\n'))?.[0].replace(/ sluice_\w+/, '') ?? [],
     )
     expect(savepoints).toEqual([
-      'SAVEPOINT sluice_message',
-      'RELEASE SAVEPOINT sluice_message',
-      'SAVEPOINT sluice_message',
-      'ROLLBACK TO SAVEPOINT sluice_message',
-      'RELEASE SAVEPOINT sluice_message',
-      'SAVEPOINT sluice_message',
-      'RELEASE SAVEPOINT sluice_message',
+      'SAVEPOINT',
+      'RELEASE SAVEPOINT',
+      'SAVEPOINT',
+      'ROLLBACK TO SAVEPOINT',
+      'RELEASE SAVEPOINT',
+      'SAVEPOINT',
+      'RELEASE SAVEPOINT',
     ])
   })
 

@@ -340,6 +340,36 @@ describe('the server connections of a pool', () => {
   })
 })
 
+describe('what a pooler has set on a server session', () => {
+  test("stays through a handler that changes it, and the handler's own settings do not", async ({
+    database,
+    skip,
+    queue,
+  }) => {
+    const { url } = await startPooler(database, skip, { size: 1 })
+    const through = new URL(url)
+    through.searchParams.set('application_name', 'mine')
+    const name = new URL(database.url).pathname.slice(1)
+    // What the server gives a session by itself is not what the driver asks for.
+    await database.sql(`ALTER DATABASE ${name} SET client_encoding = 'SQL_ASCII'`)
+    onTestFinished(() => void database.sql(`ALTER DATABASE ${name} RESET client_encoding`))
+    const sluice = startTestSluice(database, { connection: through.href, directConnection: database.url })
+    const seen: unknown[] = []
+    const look = `SELECT current_setting('client_encoding') AS encoding, current_setting('application_name') AS application,
+      current_setting('DateStyle') AS dates, current_setting('search_path') AS path`
+    const pipeline = sluice.pipeline(queue, { ...LATER, batchSize: 2 }).handle(async (_, { tx }) => {
+      seen.push((await tx.query(look)).rows[0])
+      await tx.query(`SET application_name = 'other'; SET DateStyle = 'German'; SET LOCAL search_path = pg_catalog`)
+      await tx.query(`SET client_encoding = 'SQL_ASCII'`)
+    })
+    await put(sluice, queue, numbers(4))
+    await pipeline.runOnce()
+    const [first] = seen
+    expect(first).toMatchObject({ encoding: 'UTF8', application: 'mine' })
+    expect(seen).toEqual(Array(4).fill(first))
+  })
+})
+
 describe('what befalls a pool', () => {
   test('a batch that waits too long for a server connection is given up, and tried again', async ({
     database,
@@ -411,7 +441,7 @@ async function preparedIn({ url }: Pick<TestPooler, 'url'>): Promise<readonly st
 async function settingsOf(url: string): Promise<readonly Record<string, unknown>[]> {
   const found = await inEverySession(
     url,
-    `SELECT name, setting FROM pg_settings WHERE source = 'session' AND name <> 'application_name'
+    `SELECT name, setting FROM pg_settings WHERE source = 'session' AND setting <> reset_val AND name <> 'application_name'
      UNION ALL SELECT 'channel', c FROM pg_listening_channels() c
      UNION ALL SELECT 'temporary', c.relname FROM pg_class c WHERE c.relpersistence = 't' ORDER BY 1`,
   )
