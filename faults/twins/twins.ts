@@ -58,8 +58,8 @@ export const EFFECTS_BEFORE_SETTLEMENT = {
   edits: [
     {
       file: 'pipeline/message-transaction.ts',
-      from: '    `RELEASE SAVEPOINT ${SAVEPOINT}`,\n',
-      to: "    `RELEASE SAVEPOINT ${SAVEPOINT}`,\n    'COMMIT',\n    'BEGIN',\n",
+      from: '    RELEASE,\n',
+      to: "    RELEASE,\n    'COMMIT',\n    'BEGIN',\n",
     },
   ],
   caught: ['repeated'],

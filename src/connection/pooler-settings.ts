@@ -3,12 +3,12 @@ import { readPoolerSettings } from '../table/session.ts'
 import type { Execute } from '../table/statement.ts'
 
 /**
- * The commands that set again what a pooler has set on the server session for this connection; none without a pooler.
- * RESET ALL takes it away together with all else, and neither the pooler nor the driver would know: a change and its
+ * The commands that set again what a pooler has set on the server session for this connection, or undefined if the
+ * session is the connection's own. RESET ALL takes it away together with all else, and neither the pooler nor the driver would know: a change and its
  * return within one message are told to nobody.
  */
-export function poolerSettingsOf(client: object): readonly string[] {
-  return OF_CLIENT.get(client) ?? []
+export function poolerSettingsOf(client: object): readonly string[] | undefined {
+  return OF_CLIENT.get(client)
 }
 
 /**
@@ -16,6 +16,7 @@ export function poolerSettingsOf(client: object): readonly string[] {
  * or later: to these RESET ALL returns.
  */
 export async function learnPoolerSettings(client: pg.ClientBase): Promise<void> {
+  OF_CLIENT.set(client, [])
   const execute: Execute = async ({ text }) => (await client.query<Record<string, unknown>>(text)).rows
   const settings = await readPoolerSettings(execute)
   OF_CLIENT.set(

@@ -101,8 +101,10 @@ export class BatchConnection {
    * RESET ALL leaves the role and the session's user alone, so these come first.
    */
   get settingsReset(): string {
-    const reset = ['RESET SESSION AUTHORIZATION', 'RESET ROLE', 'RESET ALL', ...poolerSettingsOf(this.client)]
-    return this.#limit === undefined ? reset.join('; ') : `${reset.join('; ')}${limitSettings(this.#rest(this.#limit))}`
+    const reset = ['RESET SESSION AUTHORIZATION', 'RESET ROLE', 'RESET ALL', ...(poolerSettingsOf(this.client) ?? [])]
+    return this.#limit === undefined
+      ? reset.join('; ')
+      : `${reset.join('; ')}${limitSettings(this.#limit, this.#restMs(this.#limit))}`
   }
 
   /**
@@ -112,7 +114,8 @@ export class BatchConnection {
   confine(): void {
     if (this.#confined || this.#limit === undefined) return
     this.#confined = true
-    this.client.query(`${SESSION_RESET}; ${CLAIM_SETTINGS}`).catch(() => undefined)
+    const reset = poolerSettingsOf(this.client) === undefined ? `${UNLISTEN}; ${UNLOCK}` : UNLISTEN
+    this.client.query(`${reset}; ${CLAIM_SETTINGS}`).catch(() => undefined)
   }
 
   /**
@@ -193,9 +196,9 @@ export class BatchConnection {
    * What is left of the transaction's time: the server starts its clock anew when the limit is set. In whole seconds,
    * because pg_stat_statements of PostgreSQL 17 keeps each number as a statement of its own.
    */
-  #rest({ ms, serverVersion }: TransactionLimit): TransactionTimes {
+  #restMs({ ms }: TransactionLimit): number {
     const seconds = Math.ceil((ms - (performance.now() - this.#beganAtMs)) / 1_000)
-    return { idleMs: ms, wholeMs: Math.max(seconds, 1) * 1_000, serverVersion }
+    return Math.max(seconds, 1) * 1_000
   }
 
   readonly #onError = (error: unknown): void => {
@@ -234,27 +237,21 @@ export const CLAIM_SETTINGS =
 const HANDLER_SETTINGS =
   'SET LOCAL plan_cache_mode = DEFAULT; SET LOCAL enable_sort = DEFAULT; SET LOCAL enable_bitmapscan = DEFAULT'
 
-/**
- * After the last handler of a batch. Session locks stay through a rollback, so failed handlers leave them, too. A LISTEN
- * counts from the COMMIT on.
- */
-const SESSION_RESET = 'UNLISTEN *; SELECT pg_catalog.pg_advisory_unlock_all()'
+/** A LISTEN counts from the COMMIT on, so this comes early enough after the last handler of a batch. */
+const UNLISTEN = 'UNLISTEN *'
+
+/** Session locks outlast a rollback. Behind a pooler the session may hold those of strangers as well, and keeps all. */
+const UNLOCK = 'SELECT pg_catalog.pg_advisory_unlock_all()'
 
 function settings(limit: TransactionLimit | undefined): string {
   if (limit === undefined) return ''
-  const { ms, serverVersion } = limit
-  return `${limitSettings({ idleMs: ms, wholeMs: ms, serverVersion })}; ${CLAIM_SETTINGS}`
+  return `${limitSettings(limit, limit.ms)}; ${CLAIM_SETTINGS}`
 }
 
-interface TransactionTimes {
-  readonly idleMs: number
-  readonly wholeMs: number
-  readonly serverVersion: number
-}
-
-function limitSettings({ idleMs, wholeMs, serverVersion }: TransactionTimes): string {
-  const whole = serverVersion >= 170_000 ? `; SET LOCAL transaction_timeout = ${Math.ceil(wholeMs)}` : ''
-  return `; SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(idleMs)}${whole}`
+function limitSettings(limit: TransactionLimit, restMs: number): string {
+  const ms = Math.ceil(limit.ms)
+  const whole = limit.serverVersion >= 170_000 ? `; SET LOCAL transaction_timeout = ${Math.ceil(restMs)}` : ''
+  return `; SET LOCAL idle_in_transaction_session_timeout = ${ms}${whole}`
 }
 
 const ABANDON_MS = 1_000

@@ -26,6 +26,7 @@ const EXECUTE: unique symbol = Symbol.for('sluice.execute')
 
 /** Nobody who does not look for it can release it or roll back to it, whatever the spelling. */
 const SAVEPOINT = `sluice_${randomBytes(6).toString('hex')}`
+const RELEASE = `RELEASE SAVEPOINT ${SAVEPOINT}`
 
 /**
  * Checks deferred constraints before it keeps what was written: at COMMIT a violation would undo the whole batch. The
@@ -41,7 +42,7 @@ function keeping(settingsReset: string): string {
     settingsReset,
     'CLOSE ALL',
     'DISCARD TEMP',
-    `RELEASE SAVEPOINT ${SAVEPOINT}`,
+    RELEASE,
   ].join('; ')
 }
 
@@ -137,7 +138,7 @@ export class MessageTransaction implements HandlerTransaction {
     if (!this.#savepoint) return
     await Promise.all([
       this.#connection.client.query(`ROLLBACK TO SAVEPOINT ${SAVEPOINT}`),
-      this.#connection.client.query(`RELEASE SAVEPOINT ${SAVEPOINT}`),
+      this.#connection.client.query(RELEASE),
     ])
   }
 
