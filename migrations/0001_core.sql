@@ -178,6 +178,27 @@ BEGIN
 END
 $$;
 
+-- Settlement
+-- Called by a statement that settles a batch when it has touched fewer rows than it should: the error turns the COMMIT
+-- that stands behind it into a rollback, and with it go the effects of handlers that would happen again. A message that
+-- is no longer there was removed by its own handler, through tx; nobody else could, because it is locked. Volatile, so
+-- it sees what the calling statement has done so far.
+CREATE FUNCTION sluice.require_settled(relation text, queue text, wanted bigint[], touched bigint[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  untouched bigint[] := ARRAY(SELECT w FROM unnest(wanted) w WHERE w <> ALL (touched));
+BEGIN
+  IF relation = 'message' THEN
+    untouched := ARRAY(SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.id = ANY (untouched));
+  END IF;
+  IF cardinality(untouched) > 0 THEN
+    RAISE EXCEPTION 'sluice.%: expected to settle % rows of queue "%", left % of them as they were, the first is %',
+      relation, cardinality(wanted), queue, cardinality(untouched), untouched[1] USING ERRCODE = 'SL001';
+  END IF;
+END
+$$;
+
 -- Functions for users
 CREATE FUNCTION sluice.enqueue(
   queue          text,
@@ -219,6 +240,10 @@ BEGIN
   -- The transaction gets its number before it draws an id, as in the library's INSERT.
   WHERE pg_current_xact_id() IS NOT NULL
   RETURNING id INTO message_id;
+  IF message_id IS NULL THEN
+    RAISE EXCEPTION 'sluice.message: expected to take 1 message for queue "%", took 0', queue
+      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+  END IF;
   RETURN message_id;
 END
 $$;
@@ -235,6 +260,7 @@ CREATE FUNCTION sluice.redrive(
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
+  taken bigint;
   redriven bigint;
 BEGIN
   WITH chosen AS (
@@ -254,7 +280,11 @@ BEGIN
     ORDER BY c.id
     RETURNING 1
   )
-  SELECT count(*) INTO redriven FROM restored;
+  SELECT (SELECT count(*) FROM chosen), (SELECT count(*) FROM restored) INTO taken, redriven;
+  IF redriven < taken THEN
+    RAISE EXCEPTION 'sluice.message: expected to take % messages for queue "%", took %', taken, queue, redriven
+      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+  END IF;
   RETURN redriven;
 END
 $$;

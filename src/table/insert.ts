@@ -1,3 +1,4 @@
+import { rowsMissing } from './rows-missing.ts'
 import { type Execute, type Row, statement } from './statement.ts'
 
 /** One row to insert, validated: JSON as text, times for the database's clock to resolve. */
@@ -41,6 +42,8 @@ export const DEFAULTS: Omit<InsertRow, 'payload'> = {
  *
  * The transaction gets its number before it draws an id: the server would give it with the first row, a moment later,
  * and a slot's floor that is computed in that moment does not know that somebody has a lower id.
+ *
+ * @throws SluiceError ROWS_MISSING if the table has not taken all of them, for example because of a trigger.
  */
 export async function insertMessages(
   execute: Execute,
@@ -49,6 +52,11 @@ export async function insertMessages(
 ): Promise<readonly string[]> {
   const payloads = rows.map(({ payload }) => payload).join(',')
   const inserted = await execute(INSERT, [queue, `[${payloads}]`, optionsOf(rows)])
+  if (inserted.length !== rows.length) {
+    throw rowsMissing(
+      `sluice.message: expected to take ${rows.length} messages for queue "${queue}", took ${inserted.length}`,
+    )
+  }
   return inserted.map(idOf)
 }
 

@@ -1,3 +1,4 @@
+import { requiringRows } from './rows-missing.ts'
 import { type Execute, statement } from './statement.ts'
 
 /** A message to try again later, in its own row: same id, same place in its order. */
@@ -36,7 +37,7 @@ export async function ackMessages(
   ids: readonly string[],
   serverVersion: number,
 ): Promise<void> {
-  await execute(serverVersion >= 170_000 ? ACK : ACK_BEFORE_17, [queue, ids])
+  await requiringRows(execute(serverVersion >= 170_000 ? ACK : ACK_BEFORE_17, [queue, ids]))
 }
 
 /** Re-enqueues messages with a later due time, in place. The instants come in, so the UPDATE reads no clock. */
@@ -46,7 +47,7 @@ export async function postponeMessages(
   messages: readonly Postponed[],
   nowUs: number,
 ): Promise<void> {
-  await execute(POSTPONE, [
+  const sent = execute(POSTPONE, [
     queue,
     messages.map((message) => message.id),
     messages.map((message) => message.dueUs),
@@ -54,17 +55,19 @@ export async function postponeMessages(
     messages.map((message) => message.error),
     nowUs,
   ])
+  await requiringRows(sent)
 }
 
 /** Moves messages from the hot table to the dead letters. */
 export async function buryMessages(execute: Execute, queue: string, messages: readonly Dead[]): Promise<void> {
-  await execute(BURY, [
+  const sent = execute(BURY, [
     queue,
     messages.map((message) => message.id),
     messages.map((message) => message.attempt),
     messages.map((message) => message.reason),
     messages.map((message) => message.error),
   ])
+  await requiringRows(sent)
 }
 
 /** Notes, in slot rows that the batch has locked, which keys wait; entries whose time has come go at the same time. */
@@ -74,7 +77,7 @@ export async function holdKeys(
   keys: readonly HeldKey[],
   nowUs: number,
 ): Promise<void> {
-  await execute(HOLD, [
+  const sent = execute(HOLD, [
     queue,
     keys.map((key) => key.slot),
     keys.map((key) => key.orderingKey),
@@ -82,6 +85,7 @@ export async function holdKeys(
     keys.map((key) => key.untilUs),
     nowUs,
   ])
+  await requiringRows(sent)
 }
 
 /** Takes away the evidence against messages that have been settled. */
@@ -100,26 +104,48 @@ const PLACES = `ARRAY(
   CROSS JOIN LATERAL (SELECT m.ctid FROM sluice.message m WHERE m.queue = $1::text AND m.id = given.id LIMIT 1) at
 )`
 
+/**
+ * Ends a statement that has touched rows of sluice.message, `touched` by name, and must have touched all of $2. COMMIT
+ * leaves in the same packet, so only the server can stop it: the function raises an error. It is called for a mismatch
+ * only, and otherwise this counts what the statement has in memory anyway (an ack of 100 takes 3 per cent longer).
+ */
+const REQUIRE_ALL = `
+SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t))
+FROM (SELECT count(*) AS n FROM touched) t
+WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`
+
 // From version 17 the server finds an array of ids in one walk over the index, and always does; before, it may prefer
 // to read the queue and compare each row, so there the places come first, which takes a tenth longer. The subselect
 // hides how many ids there are: seeing that they are few, the planner would think a plan of its own for every batch
 // better than the prepared one, and planning costs more than deleting.
 const ACK = statement(
   'ack',
-  'DELETE FROM sluice.message m WHERE m.queue = $1::text AND m.id = ANY ((SELECT $2::bigint[])::bigint[])',
+  `
+WITH touched AS (
+  DELETE FROM sluice.message m WHERE m.queue = $1::text AND m.id = ANY ((SELECT $2::bigint[])::bigint[]) RETURNING m.id
+)${REQUIRE_ALL}`,
 )
-const ACK_BEFORE_17 = statement('ack_by_place', `DELETE FROM sluice.message m WHERE m.ctid = ANY (${PLACES})`)
+const ACK_BEFORE_17 = statement(
+  'ack_by_place',
+  `
+WITH touched AS (
+  DELETE FROM sluice.message m WHERE m.ctid = ANY (${PLACES}) RETURNING m.id
+)${REQUIRE_ALL}`,
+)
 
 const POSTPONE = statement(
   'postpone',
   `
-UPDATE sluice.message m
-SET due_at = timestamptz 'epoch' + p.due_us::double precision * interval '1 microsecond',
-    attempt = p.attempt,
-    last_error = coalesce(p.error, m.last_error),
-    failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond' END
-FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::text[]) AS p (id, due_us, attempt, error)
-WHERE m.ctid = ANY (${PLACES}) AND m.id = p.id`,
+WITH touched AS (
+  UPDATE sluice.message m
+  SET due_at = timestamptz 'epoch' + p.due_us::double precision * interval '1 microsecond',
+      attempt = p.attempt,
+      last_error = coalesce(p.error, m.last_error),
+      failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond' END
+  FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::text[]) AS p (id, due_us, attempt, error)
+  WHERE m.ctid = ANY (${PLACES}) AND m.id = p.id
+  RETURNING m.id
+)${REQUIRE_ALL}`,
 )
 
 const BURY = statement(
@@ -129,27 +155,39 @@ WITH doomed AS (
   SELECT d.* FROM unnest($2::bigint[], $3::integer[], $4::text[], $5::text[]) AS d (id, attempt, reason, error)
 ), gone AS (
   DELETE FROM sluice.message m WHERE m.ctid = ANY (${PLACES}) RETURNING m.*
+), buried AS (
+  INSERT INTO sluice.dead_letter
+    (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at)
+  SELECT g.queue, g.id, g.priority, g.ordering_key, g.type, g.schema_version, g.payload, g.headers, d.attempt, g.max_attempts,
+         d.reason, coalesce(d.error, g.last_error), g.enqueued_at
+  FROM gone g JOIN doomed d ON d.id = g.id
+  RETURNING dead_letter.id
 )
-INSERT INTO sluice.dead_letter
-  (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at)
-SELECT g.queue, g.id, g.priority, g.ordering_key, g.type, g.schema_version, g.payload, g.headers, d.attempt, g.max_attempts,
-       d.reason, coalesce(d.error, g.last_error), g.enqueued_at
-FROM gone g JOIN doomed d ON d.id = g.id`,
+SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT g.id FROM gone g)),
+       sluice.require_settled('dead_letter', $1::text, ARRAY(SELECT g.id FROM gone g), ARRAY(SELECT b.id FROM buried b))
+FROM (SELECT count(*) AS n FROM buried) b
+WHERE b.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`,
 )
 
 const HOLD = statement(
   'hold',
   `
-UPDATE sluice.slot s
-SET held = (
-  SELECT coalesce(pg_catalog.jsonb_object_agg(old.key, old.value), '{}') FROM jsonb_each(s.held) old WHERE (old.value ->> 1)::bigint > $6::bigint
-) || fresh.held
-FROM (
+WITH fresh AS (
   SELECT k.slot, pg_catalog.jsonb_object_agg(k.ordering_key, pg_catalog.jsonb_build_array(k.message_id, k.until_us)) AS held
   FROM unnest($2::smallint[], $3::text[], $4::bigint[], $5::bigint[]) AS k (slot, ordering_key, message_id, until_us)
   GROUP BY k.slot
-) fresh
-WHERE s.queue = $1::text AND s.slot = fresh.slot`,
+), touched AS (
+  UPDATE sluice.slot s
+  SET held = (
+    SELECT coalesce(pg_catalog.jsonb_object_agg(old.key, old.value), '{}') FROM jsonb_each(s.held) old WHERE (old.value ->> 1)::bigint > $6::bigint
+  ) || fresh.held
+  FROM fresh
+  WHERE s.queue = $1::text AND s.slot = fresh.slot
+  RETURNING s.slot
+)
+SELECT sluice.require_settled('slot', $1::text, ARRAY(SELECT f.slot::bigint FROM fresh f), ARRAY(SELECT t.slot::bigint FROM touched t))
+FROM (SELECT count(*) AS n FROM touched) t
+WHERE t.n OPERATOR(pg_catalog.<) (SELECT count(*) FROM fresh)`,
 )
 
 const FORGET = statement(

@@ -215,7 +215,7 @@ describe('a member of sluice_worker', () => {
     `UPDATE sluice.message SET payload = '1'`,
     `UPDATE sluice.message SET queue = 'q'`,
     `SELECT sluice.enqueue('q', '1')`,
-    'SELECT FROM sluice.dead_letter',
+    'SELECT queue FROM sluice.dead_letter',
     'DELETE FROM sluice.dead_letter',
     'DELETE FROM sluice.slot',
     'TRUNCATE sluice.batch',

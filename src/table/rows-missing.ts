@@ -1,0 +1,30 @@
+import { SluiceError } from '../errors.ts'
+
+/**
+ * What a statement answers that counts its rows on the server.
+ *
+ * @throws SluiceError ROWS_MISSING if it has touched fewer than it should.
+ */
+export async function requiringRows<T>(answer: Promise<T>): Promise<T> {
+  try {
+    return await answer
+  } catch (error) {
+    throw isRowsMissing(error) ? rowsMissing(error.message, error) : error
+  }
+}
+
+/** A table of ours did not do what it was told, and said nothing. */
+export function rowsMissing(what: string, cause?: unknown): SluiceError {
+  return new SluiceError('ROWS_MISSING', `${what}. ${REMEDY}`, { cause })
+}
+
+/** The SQLSTATE of sluice.require_settled and of the public functions. */
+const ROWS_MISSING = 'SL001'
+
+const REMEDY =
+  'Look for a row-level security policy that does not allow it, for a trigger that returns NULL or only marks the row, ' +
+  'for a rule, and for an operator "=" in a schema that stands before pg_catalog in the search_path'
+
+function isRowsMissing(error: unknown): error is Error {
+  return error instanceof Error && 'code' in error && error.code === ROWS_MISSING
+}

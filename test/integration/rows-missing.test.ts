@@ -1,0 +1,142 @@
+import { describe, expect } from 'vitest'
+import { isSluiceError } from '../../src/errors.ts'
+import { ack, deadLetter, type Outcome, retry, snooze } from '../../src/message.ts'
+import { EventLog } from '../support/event-log.ts'
+import { test as base } from '../support/logins.ts'
+import { bury } from '../support/operations.ts'
+import { put, startTestSluice } from '../support/sluice.ts'
+
+let queues = 0
+
+const test = base
+  .extend('queue', () => `q.${++queues}`)
+  .extend('table', { scope: 'file' }, async ({ database }) => {
+    await database.sql(`
+      CREATE TABLE effect (queue text);
+      CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`)
+    return 'effect'
+  })
+
+/** What an application may do with a message, and the table that a trigger keeps from following. */
+const OUTCOMES: Readonly<
+  Record<string, { readonly outcome: () => Outcome | undefined; readonly key?: string; readonly on: string }>
+> = {
+  'an ack': { outcome: () => undefined, on: 'DELETE ON sluice.message' },
+  'a retry': { outcome: () => retry({ after: '1h' }), on: 'UPDATE ON sluice.message' },
+  'a snooze': { outcome: () => snooze({ after: '1h' }), on: 'UPDATE ON sluice.message' },
+  'a dead letter that does not leave': { outcome: () => deadLetter('no good'), on: 'DELETE ON sluice.message' },
+  'a dead letter that does not arrive': { outcome: () => deadLetter('no good'), on: 'INSERT ON sluice.dead_letter' },
+  'a key that is not held': { outcome: () => snooze({ after: '1h' }), key: 'k', on: 'UPDATE ON sluice.slot' },
+}
+
+describe.for(Object.entries(OUTCOMES))('%s that a trigger swallows', ([, { outcome, key, on }]) => {
+  test('rolls its batch back with all effects, and says why', async ({ database, queue, table }) => {
+    const row = on.startsWith('INSERT') ? 'NEW' : 'OLD'
+    await database.sql(`
+      CREATE TRIGGER swallow BEFORE ${on} FOR EACH ROW WHEN (${row}.queue = '${queue}') EXECUTE FUNCTION swallow()`)
+    try {
+      const sluice = startTestSluice(database)
+      const log = new EventLog(sluice.events)
+      await put(sluice, queue, [1, 2, 3], { orderingKey: key })
+      const pipeline = sluice.pipeline(queue, { batchSize: key === undefined ? 3 : 1 }).handle(async (_, { tx }) => {
+        await tx.query(`INSERT INTO ${table} VALUES ($1)`, [queue])
+        return outcome()
+      })
+      await expect(pipeline.runOnce()).rejects.toMatchObject({
+        code: 'ROWS_MISSING',
+        message: expect.stringMatching(
+          /^sluice\.\w+: expected to settle \d rows of queue "q\.\d+", left \d .*Look for/,
+        ),
+      })
+      expect(log.of('batch.released')).toMatchObject([{ error: { code: 'ROWS_MISSING' } }])
+      expect(log.of('batch.committed')).toEqual([])
+      expect(await database.sql(`SELECT FROM ${table} WHERE queue = $1`, [queue])).toEqual([])
+      expect(await database.sql('SELECT attempt FROM sluice.message WHERE queue = $1', [queue])).toEqual(
+        Array(3).fill({ attempt: 0 }),
+      )
+    } finally {
+      await database.sql(`DROP TRIGGER swallow ON ${on.split(' ')[2]}`)
+    }
+  })
+})
+
+describe('a message that its own handler removes', () => {
+  test.for([
+    ['acked', ack()],
+    ['snoozed', snooze({ after: '1h' })],
+    ['buried', deadLetter('no good')],
+  ] as const)('may be %s: there is nothing left to do', async ([what, outcome], { database, queue, table }) => {
+    const sluice = startTestSluice(database)
+    const log = new EventLog(sluice.events)
+    await put(sluice, queue, [1, 2, 3])
+    await sluice
+      .pipeline(queue, { batchSize: 3 })
+      .handle(async ({ id, payload }, { tx }) => {
+        await tx.query(`INSERT INTO ${table} VALUES ($1)`, [queue])
+        if (payload !== 2) return undefined
+        await tx.query('DELETE FROM sluice.message WHERE id = $1', [id])
+        return outcome
+      })
+      .runOnce()
+    expect(log.of('batch.committed')).toHaveLength(1)
+    expect(await database.sql(`SELECT FROM ${table} WHERE queue = $1`, [queue])).toHaveLength(what === 'buried' ? 2 : 3)
+    expect(log.of('batch.released')).toEqual([])
+  })
+})
+
+test('a policy without DELETE rolls the batch back, and says why', async ({ database, login, queue, table }) => {
+  const worker = await login('sluice_worker')
+  await database.sql(`
+    GRANT INSERT ON ${table} TO ${worker.name};
+    ALTER TABLE sluice.message ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY look ON sluice.message FOR SELECT USING (true);
+    CREATE POLICY change ON sluice.message FOR UPDATE USING (true)`)
+  try {
+    const sluice = startTestSluice(worker)
+    await put(startTestSluice(database), queue, [1, 2, 3])
+    const pipeline = sluice
+      .pipeline(queue)
+      .handle(async (_, { tx }) => void (await tx.query(`INSERT INTO ${table} VALUES ($1)`, [queue])))
+    await expect(pipeline.runOnce()).rejects.toMatchObject({ code: 'ROWS_MISSING' })
+    expect(await database.sql(`SELECT FROM ${table} WHERE queue = $1`, [queue])).toEqual([])
+  } finally {
+    await database.sql(`
+      ALTER TABLE sluice.message DISABLE ROW LEVEL SECURITY;
+      DROP POLICY look ON sluice.message; DROP POLICY change ON sluice.message`)
+  }
+})
+
+test('an operator of another schema rolls the batch back, and says why', async ({ database, queue, table }) => {
+  await database.sql(`
+    CREATE SCHEMA odd;
+    CREATE FUNCTION odd.never(bigint, bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT false';
+    CREATE OPERATOR odd.= (FUNCTION = odd.never, LEFTARG = bigint, RIGHTARG = bigint)`)
+  const url = new URL(database.url)
+  url.searchParams.set('options', '-c search_path=odd,pg_catalog,public')
+  const sluice = startTestSluice(database, { connection: url.href, directConnection: database.url })
+  await put(startTestSluice(database), queue, [1, 2, 3])
+  const pipeline = sluice
+    .pipeline(queue)
+    .handle(async (_, { tx }) => void (await tx.query(`INSERT INTO ${table} VALUES ($1)`, [queue])))
+  await expect(pipeline.runOnce()).rejects.toMatchObject({ code: 'ROWS_MISSING' })
+  expect(await database.sql(`SELECT FROM ${table} WHERE queue = $1`, [queue])).toEqual([])
+})
+
+describe('an INSERT that a trigger swallows', () => {
+  test('throws, whether the library, SQL or a redrive enqueues', async ({ database, queue, table: _ }) => {
+    const sluice = startTestSluice(database)
+    await bury(database, { queue, count: 2 })
+    await database.sql(`
+      CREATE TRIGGER swallow BEFORE INSERT ON sluice.message FOR EACH ROW WHEN (NEW.queue = '${queue}') EXECUTE FUNCTION swallow()`)
+    try {
+      const enqueued = sluice.enqueue(sluice.ownTransaction, queue, 1)
+      await expect(enqueued).rejects.toSatisfy((error) => isSluiceError(error, 'ROWS_MISSING'))
+      const refused = { code: 'SL001', message: expect.stringContaining('expected to take') }
+      await expect(database.sql(`SELECT sluice.enqueue('${queue}', '1')`)).rejects.toMatchObject(refused)
+      await expect(database.sql(`SELECT sluice.redrive('${queue}')`)).rejects.toMatchObject(refused)
+      expect(await database.sql('SELECT FROM sluice.dead_letter WHERE queue = $1', [queue])).toHaveLength(2)
+    } finally {
+      await database.sql('DROP TRIGGER swallow ON sluice.message')
+    }
+  })
+})
