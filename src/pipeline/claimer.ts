@@ -28,6 +28,8 @@ export interface Look {
   readonly full: boolean
   /** Milliseconds until something may be due; null: nothing is waiting. */
   readonly nextDueMs: number | null
+  /** It has read as many rows as one claim may, and has not come to the end of those that are held: look again now. */
+  readonly cut: boolean
 }
 
 /** Messages with ordering keys, or without. */
@@ -90,18 +92,22 @@ export class Claimer {
     // The look that was sent behind it is not worth waiting for.
     if (first.rows.length > 0) return first
     let lanes = await (sent.lanes ?? this.#lookOn(connection))
+    let { cut } = first
     if (lanes === undefined) {
       const others = this.#lanes().filter((lane) => lane !== sent.lane)
       const other = await this.#firstOf(connection, others, false)
-      if (other !== undefined) return other
+      if (other !== undefined && other.rows.length > 0) return other
+      cut ||= other?.cut ?? false
       const waitMs = this.#missedSlots ? 0 : this.#sweep.idleWaitMs()
-      if (waitMs > 0) return { ...first, nextDueMs: waitMs }
+      if (waitMs > 0) return { ...first, cut, nextDueMs: waitMs }
       lanes = await this.#lookOver(connection, undefined)
     }
-    const swept = lanes.ready ? await this.#sweepFrom(connection) : undefined
+    if (!lanes.ready) return { ...first, cut, nextDueMs: lanes.nextDueMs }
+    const swept = await this.#sweepFrom(connection)
+    if (swept !== undefined && swept.rows.length > 0) return swept
     // Usually somebody else has them. But without its row a slot is never claimed, and rows can be lost.
-    if (lanes.ready && swept === undefined) this.#knownSlots.clear()
-    return swept ?? { ...first, nextDueMs: lanes.nextDueMs }
+    this.#knownSlots.clear()
+    return { ...first, cut: cut || swept?.cut === true, nextDueMs: lanes.nextDueMs }
   }
 
   /** A sent claim whose answer nobody takes: what it locked is free again. */
@@ -179,12 +185,15 @@ export class Claimer {
     return look
   }
 
+  /** The first claim that takes something, or else one that was cut short, or else any. */
   async #firstOf(connection: BatchConnection, lanes: readonly Lane[], bottom: boolean): Promise<Look | undefined> {
+    let found: Look | undefined
     for (const lane of lanes) {
       const look = await this.#claim(connection, lane, bottom)
       if (look.rows.length > 0) return look
+      if (!found?.cut) found = look
     }
-    return undefined
+    return found
   }
 
   async #learn(lanes: Lanes): Promise<void> {
@@ -217,7 +226,7 @@ export class Claimer {
     const { batchSize } = this.#options
     const lowered = this.#floors.lowered
     const sentAtMs = performance.now()
-    const taken = await (lane === 'slots' || this.#options.ordered
+    const taken: Claim & Partial<OrderedClaim> = await (lane === 'slots' || this.#options.ordered
       ? this.#claimOrdered(connection, lane, bottom)
       : claim(
           connection.execute,
@@ -226,14 +235,17 @@ export class Claimer {
           batchSize,
         ))
     const full = taken.rows.length >= batchSize
-    if (!('firstLive' in taken)) this.#floors.claimed(taken.rows, { bottom, full, lowered })
+    const cut = taken.walks?.some((walk) => walk.cut) ?? false
+    // While a long run is walked claim by claim, the messages without a key have every other turn.
+    if (cut) this.#slotsFirst = false
+    if (taken.firstLive === undefined) this.#floors.claimed(taken.rows, { bottom, full, lowered })
     if (taken.rows.length > 0) {
       this.#slotsFirst = lane === 'unkeyed'
       this.#missing.delete(lane)
     }
     this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }
     const { nowUs, transaction, evidence, rows } = taken
-    return { nowUs, transaction, sentAtMs, evidence, rows, full, nextDueMs: null }
+    return { nowUs, transaction, sentAtMs, evidence, rows, full, cut, nextDueMs: null }
   }
 
   /** The database's clock by the last claim. Too early is harmless: a floor that is too low costs a longer walk. */
@@ -246,7 +258,7 @@ export class Claimer {
     const { lowered } = this.#floors
     const taken =
       lane === 'slots'
-        ? await claimSlots(connection.execute, queue, this.#floors.slots(bottom), batchSize)
+        ? await claimSlots(connection.execute, queue, this.#floors.slots(bottom), batchSize, this.#floors.passed())
         : await claimWholeQueue(connection.execute, queue, this.#floors.wholeQueue(bottom), batchSize)
     if (lowered === this.#floors.lowered) this.#floors.observed(taken)
     return taken

@@ -1,5 +1,7 @@
 import type { ClaimedRow, PriorityFloor } from '../table/claim.ts'
-import { type OrderedClaim, type SlotPosition, WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
+import { type ClaimSnapshot, type OrderedClaim, type SlotPosition, WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
+import type { PassedStretch, SlotWalk } from '../table/slot-walk.ts'
+import { PassedRows } from './passed-rows.ts'
 
 /** A position in a priority's order of messages: due time, then id. */
 interface Position {
@@ -18,6 +20,9 @@ const DEFAULT_PRIORITY = 5
  */
 const LOOK_BACK_US = 100_000
 
+/** How long rows are passed over before they are read again: a redriven message may be among them. */
+const KEEP_PASSED_MS = 60_000
+
 /** How long a slot is asked for after its last message: its next one need not wait for a sweep. */
 const KEEP_SLOTS_MS = 60_000
 
@@ -35,6 +40,7 @@ export class Floors {
   readonly #slotSeenAt = new Map<number, number>()
   #wholeQueue = new SlotFloor(WHOLE_QUEUE_SLOT)
   readonly #now: () => number
+  #passedSince = Number.NEGATIVE_INFINITY
   #lowered = 0
   #turn = 0
 
@@ -65,6 +71,9 @@ export class Floors {
     for (const slot of this.#slots.keys()) {
       if (now - (this.#slotSeenAt.get(slot) ?? 0) >= KEEP_SLOTS_MS) this.#slots.delete(slot)
     }
+    if (now - this.#passedSince < KEEP_PASSED_MS) return
+    this.#passedSince = now
+    for (const floor of this.#slots.values()) floor.forgetPassed()
   }
 
   /**
@@ -86,6 +95,11 @@ export class Floors {
     return [...all.slice(this.#turn), ...all.slice(0, this.#turn)]
   }
 
+  /** The rows of slots that a claim need not look at, one from the bottom neither; see {@link PassedRows}. */
+  passed(): readonly PassedStretch[] {
+    return [...this.#slots.values()].flatMap((floor) => floor.passed)
+  }
+
   wholeQueue(bottom: boolean): SlotPosition {
     return this.#wholeQueue.position(bottom)
   }
@@ -104,13 +118,14 @@ export class Floors {
     }
   }
 
-  /** Notes where the live rows of slots begin; see {@link SlotFloor}. */
-  observed(claim: Pick<OrderedClaim, 'firstLive' | 'snapshot'>): void {
+  /** Notes where the live rows of slots begin, see {@link SlotFloor}, and which of them nobody can take. */
+  observed(claim: Pick<OrderedClaim, 'firstLive' | 'snapshot' | 'walks'>): void {
     if (claim.snapshot === undefined) return
     for (const [slot, firstLive] of claim.firstLive) {
       const floor = slot === WHOLE_QUEUE_SLOT ? this.#wholeQueue : this.#slots.get(slot)
       floor?.observed(firstLive, claim.snapshot)
     }
+    for (const walk of claim.walks) this.#slots.get(walk.slot)?.walked(walk, claim.snapshot)
   }
 
   /** What was seen to be gone may be there again: begins everywhere at the bottom. The lanes themselves stay known. */
@@ -143,16 +158,30 @@ class SlotFloor {
   readonly #slot: number
   #id = BOTTOM.id
   #candidate: { readonly id: string; readonly xid: bigint } | undefined
+  #passed: PassedRows
 
   constructor(slot: number) {
     this.#slot = slot
+    this.#passed = new PassedRows(slot)
+  }
+
+  get passed(): readonly PassedStretch[] {
+    return this.#passed.stretches
+  }
+
+  forgetPassed(): void {
+    this.#passed = new PassedRows(this.#slot)
+  }
+
+  walked(walk: SlotWalk, snapshot: ClaimSnapshot): void {
+    this.#passed.walked(walk, snapshot)
   }
 
   position(bottom: boolean): SlotPosition {
     return { slot: this.#slot, id: bottom ? BOTTOM.id : this.#id }
   }
 
-  observed(firstLive: string, snapshot: { readonly xmin: bigint; readonly xid: bigint }): void {
+  observed(firstLive: string, snapshot: Pick<ClaimSnapshot, 'xmin' | 'xid'>): void {
     if (this.#candidate === undefined) {
       this.#candidate = { id: firstLive, xid: snapshot.xid }
     } else if (snapshot.xmin > this.#candidate.xid) {

@@ -218,7 +218,7 @@ export class Producer implements Waiter {
         answers.claimed(look.transaction.pid)
         if (look.rows.length === 0 || this.#draining) {
           await this.#giveBack(connection, look)
-          return this.#foundNothing(look.nextDueMs)
+          return this.#foundNothing(look)
         }
         found()
         this.#found(look.full)
@@ -317,8 +317,8 @@ export class Producer implements Waiter {
     else this.#park(null)
   }
 
-  #foundNothing(nextDueMs: number | null): Next {
-    if (this.#again) return 'look'
+  #foundNothing({ nextDueMs, cut }: Look): Next {
+    if (this.#again || cut) return 'look'
     if (this.#notified) this.#beaten += 1
     this.#notified = false
     if (this.#looking === 0 && !this.#draining) this.#park(nextDueMs)

@@ -1,5 +1,7 @@
-import { CLAIM_RESULT, CLAIMED_COLUMNS, type Claim, LOOK, toClaim } from './claim.ts'
-import { type Execute, numberOf, type Statement, statement, textOf } from './statement.ts'
+import { type Claim, toClaim } from './claim.ts'
+import { CLAIM_SLOTS, CLAIM_WHOLE_QUEUE, MOST_WALKED } from './ordered-statements.ts'
+import { type PassedStretch, type SlotWalk, toWalk } from './slot-walk.ts'
+import { type Execute, numberOf, type Row, type Statement, textOf } from './statement.ts'
 
 /** The slot that stands for all messages without a key, in a pipeline that orders the whole queue. */
 export const WHOLE_QUEUE_SLOT = 256
@@ -10,15 +12,26 @@ export interface SlotPosition {
   readonly id: string
 }
 
+/** Which transactions ran when a claim looked. */
+export interface ClaimSnapshot {
+  /** The oldest of them. */
+  readonly xmin: bigint
+  /**
+   * The claim's own, which is higher than any given out before. (Not the snapshot's xmax: that is only one more than
+   * the last to end, and a running transaction can be above it.)
+   */
+  readonly xid: bigint
+  /** All that were running, and perhaps some that were parts of one. */
+  readonly running: ReadonlySet<bigint>
+}
+
 /** What an ordered claim took, where the live rows of the slots that it locked begin, and as of which snapshot. */
 export interface OrderedClaim extends Claim {
   readonly firstLive: ReadonlyMap<number, string>
-  /**
-   * The oldest transaction id still running then, and the claim's own, which is higher than any given out before. (Not
-   * the snapshot's xmax: that is only one more than the last to end, and a running transaction can be above it.)
-   * Undefined if the transaction had its id already: then that says nothing of what ran when the claim looked.
-   */
-  readonly snapshot: { readonly xmin: bigint; readonly xid: bigint } | undefined
+  /** Undefined if the transaction had its id already: then that says nothing of what ran when the claim looked. */
+  readonly snapshot: ClaimSnapshot | undefined
+  /** Over many rows that could not be taken. */
+  readonly walks: readonly SlotWalk[]
 }
 
 /**
@@ -32,19 +45,30 @@ export interface OrderedClaim extends Claim {
  * message would break the order, and with the slot locked only an operator can hold one.
  * The inner LIMIT is for the planner, as in `claim`.
  * Slots are locked one at a time as the limit needs them, and only if they hold a row at all.
+ *
+ * @param passed what earlier walks have found, so that the rows behind a held key are not read by every claim
  */
 export async function claimSlots(
   execute: Execute,
   queue: string,
   floors: readonly SlotPosition[],
   limit: number,
+  passed: readonly PassedStretch[] = [],
 ): Promise<OrderedClaim> {
-  return claimBy(CLAIM_SLOTS, execute, queue, floors, limit)
+  const stretches = [
+    passed.map(({ slot }) => slot),
+    passed.map(({ firstId }) => firstId),
+    passed.map(({ lastId }) => lastId),
+    passed.map(({ untilUs }) => untilUs),
+    passed.map(({ running }) => `{${running.join()}}`),
+  ]
+  return toOrderedClaim(await claimBy(CLAIM_SLOTS, execute, queue, floors, limit, stretches))
 }
 
 /**
  * The same for all messages without a key, as one sequence in order of id: {@link WHOLE_QUEUE_SLOT} is the lock, and
- * the primary key (queue, id) gives the order.
+ * the primary key (queue, id) gives the order. It waits for nobody: the first message that another pipeline has locked
+ * ends it. One that was handled since the claim looked seems to be locked too, so an empty claim looks once more.
  */
 export async function claimWholeQueue(
   execute: Execute,
@@ -52,93 +76,51 @@ export async function claimWholeQueue(
   floor: SlotPosition,
   limit: number,
 ): Promise<OrderedClaim> {
-  return claimBy(CLAIM_WHOLE_QUEUE, execute, queue, [floor], limit)
+  const claimOnce = () => claimBy(CLAIM_WHOLE_QUEUE, execute, queue, [floor], limit, [])
+  const rows = await claimOnce()
+  const isGone = (row: Row) => row.id === null && row.locked_slot !== null
+  return toOrderedClaim(upToFirst(isGone, rows[0] && isGone(rows[0]) ? await claimOnce() : rows))
 }
 
-async function claimBy(
+function claimBy(
   claimStatement: Statement,
   execute: Execute,
   queue: string,
   floors: readonly SlotPosition[],
   limit: number,
-): Promise<OrderedClaim> {
-  const rows = await execute(claimStatement, [
-    queue,
-    floors.map((floor) => floor.slot),
-    floors.map((floor) => floor.id),
-    limit,
-  ])
+  stretches: readonly unknown[],
+): Promise<readonly Row[]> {
+  const slots = floors.map((floor) => floor.slot)
+  const ids = floors.map((floor) => floor.id)
+  return execute(claimStatement, [queue, slots, ids, limit, ...stretches])
+}
+
+/** The lines before the first that ends a claim; the first line always, because it has the clock. */
+function upToFirst(ends: (row: Row) => boolean, rows: readonly Row[]): readonly Row[] {
+  const end = rows.findIndex(ends)
+  return end < 0 ? rows : rows.slice(0, Math.max(end, 1))
+}
+
+function toOrderedClaim(rows: readonly Row[]): OrderedClaim {
+  const messages = rows.filter((row) => row.id !== null)
   const firstLive = new Map<number, string>()
+  const walks: SlotWalk[] = []
   for (const row of rows) {
-    if (row.id !== null) firstLive.set(numberOf(row, 'locked_slot'), String(row.first_live))
+    if (row.locked_slot === null) continue
+    const slot = numberOf(row, 'locked_slot')
+    firstLive.set(slot, textOf(row, 'first_live'))
+    const walk = toWalk(row, slot, textOf(row, 'first_live'), MOST_WALKED)
+    if (walk !== undefined) walks.push(walk)
   }
   const fresh = rows.find((row) => row.xid !== null)
-  const snapshot = fresh && { xmin: BigInt(textOf(fresh, 'xmin')), xid: BigInt(textOf(fresh, 'xid')) }
-  return { ...toClaim(rows), firstLive, snapshot }
+  return { ...toClaim(messages.length > 0 ? messages : rows), firstLive, walks, snapshot: fresh && toSnapshot(fresh) }
 }
 
-/**
- * In an order, a message without a delay is due from the start: if the clock is set back, or a standby takes over whose
- * clock is behind, it would otherwise look like one with a delay, and those after it would go first. What waits for its
- * retry is due after its enqueue, and so is what was redriven.
- */
-export function isDue(message: string): string {
-  return `(${message}.due_at <= clock.now OR ${message}.due_at <= ${message}.enqueued_at)`
+/** All that are not below the last to end count as running, up to the claim's own. */
+function toSnapshot(row: Row): ClaimSnapshot {
+  const xid = BigInt(textOf(row, 'xid'))
+  const [xmin = '0', xmax = '0', running = ''] = textOf(row, 'snapshot').split(':')
+  const ids = running.split(',').filter((text) => text !== '')
+  const beyond = Array.from({ length: Number(xid - BigInt(xmax)) }, (_, at) => BigInt(xmax) + BigInt(at))
+  return { xmin: BigInt(xmin), xid, running: new Set([...ids.map(BigInt), ...beyond]) }
 }
-
-function orderedClaim(name: string, inSlot: (slot: string, id: string) => string, order: string): Statement {
-  return statement(
-    name,
-    `
-WITH clock AS MATERIALIZED (
-  SELECT c.now, (extract(epoch FROM c.now) * 1000000.0)::bigint AS now_us, ${LOOK}
-  FROM (SELECT clock_timestamp() AS now OFFSET 0) c
-)${CLAIM_RESULT}, c.locked_slot, c.first_live::text AS first_live,
-       pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
-       CASE WHEN c.fresh THEN pg_current_xact_id()::text END AS xid
-FROM clock LEFT JOIN LATERAL (
-  SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, m.*
-  FROM (
-    SELECT start.fresh, floor.slot, (
-      SELECT m.id FROM sluice.message m
-      WHERE m.queue = $1::text AND ${inSlot('floor.slot', 'floor.id')}
-      ORDER BY ${order} LIMIT 1
-    ) AS first_live
-    FROM (SELECT pg_current_xact_id_if_assigned() IS NULL AS fresh OFFSET 0) start
-    CROSS JOIN unnest($2::smallint[], $3::bigint[]) AS floor (slot, id)
-    OFFSET 0 -- a fence: pulled up, the subselect would run again for every message
-  ) lane
-  CROSS JOIN LATERAL (
-    SELECT s.held FROM sluice.slot s
-    WHERE s.queue = $1::text AND s.slot = lane.slot AND lane.first_live IS NOT NULL
-    FOR NO KEY UPDATE OF s SKIP LOCKED
-  ) locked
-  CROSS JOIN LATERAL (
-    SELECT ${CLAIMED_COLUMNS}
-    FROM sluice.message m
-    WHERE m.queue = $1::text AND ${inSlot('lane.slot', 'lane.first_live')}
-      AND ${isDue('m')}
-      AND coalesce((locked.held -> coalesce(m.ordering_key, '') ->> 1)::bigint, 0) <= clock.now_us
-    ORDER BY ${order}
-    LIMIT (SELECT $4::integer)
-    FOR UPDATE OF m
-  ) m
-  LIMIT $4::integer
-) c ON true`,
-  )
-}
-
-// Not slot = …: the order would then be by id alone, which the primary key has too, and with stale statistics the
-// planner would read the queue from its beginning.
-const CLAIM_SLOTS = orderedClaim(
-  'claim_slots',
-  (slot, id) => `m.slot IS NOT NULL AND (m.slot, m.id) >= (${slot}, ${id}) AND m.slot <= ${slot}`,
-  'm.slot, m.id',
-)
-
-// Not slot IS NULL: that would let the planner take message_due_idx, and sort the whole queue by id.
-const CLAIM_WHOLE_QUEUE = orderedClaim(
-  'claim_whole_queue',
-  (_, id) => `coalesce(m.slot, -1) = -1 AND m.id >= ${id}`,
-  'm.id',
-)

@@ -1,4 +1,4 @@
-import { isDue } from './claim-ordered.ts'
+import { isDue } from './ordered-statements.ts'
 import { type Execute, numberOf, statement } from './statement.ts'
 
 /** What a queue holds, seen without a floor: its priorities, its slots, and when the next message falls due. */

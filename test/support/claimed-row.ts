@@ -1,5 +1,5 @@
 import type { ClaimedRow } from '../../src/table/claim.ts'
-import type { OrderedClaim } from '../../src/table/claim-ordered.ts'
+import type { ClaimSnapshot, OrderedClaim } from '../../src/table/claim-ordered.ts'
 
 /** A claimed row of which only what is given matters. */
 export function claimedRow(row: Partial<ClaimedRow> & { readonly id: string }): ClaimedRow {
@@ -22,7 +22,7 @@ export function claimedRow(row: Partial<ClaimedRow> & { readonly id: string }): 
 /** An ordered claim of which only where the slots' live rows begin matters, and as of when. */
 export function orderedClaim(
   firstLive: Readonly<Record<number, string>>,
-  snapshot: OrderedClaim['snapshot'],
+  snapshot: Pick<ClaimSnapshot, 'xmin' | 'xid'>,
 ): OrderedClaim {
   const lines = Object.entries(firstLive).map(([slot, id]) => [Number(slot), id] as const)
   return {
@@ -31,6 +31,7 @@ export function orderedClaim(
     evidence: false,
     rows: [],
     firstLive: new Map(lines),
-    snapshot,
+    walks: [],
+    snapshot: { ...snapshot, running: new Set() },
   }
 }

@@ -1,0 +1,125 @@
+import type { ClaimSnapshot } from '../table/claim-ordered.ts'
+import type { PassedStretch, SlotWalk } from '../table/slot-walk.ts'
+
+interface Stretch {
+  readonly lastId: bigint
+  readonly keys: ReadonlySet<string>
+  /** When the first row falls due whose key is not held. */
+  readonly dueUs: number
+  readonly running: ReadonlySet<bigint>
+}
+
+/** More stretches in one slot become one: coarser, because one change voids all of it, and never wrong. */
+const MOST_STRETCHES = 64
+
+/**
+ * The rows at the beginning of a slot that nobody can take for now: their keys are held, or they are not due. A claim
+ * that knows them begins behind them, so a backlog behind a failed message is read twice and not by every claim.
+ *
+ * It has to be exact, as the floor of a slot has: to pass over a message that can be taken would break its key's order.
+ * A row that was passed becomes one to take when a hold or a delay ends, which has its time; holds only get longer. A
+ * new row gets in between only from a transaction that ran when the claim looked, so a stretch counts as long as all
+ * of these still run. Once one of them has ended it is walked again, and then depends on the others alone.
+ * (A redriven message may come in as well. For that, {@link Floors} forgets everything once a minute.)
+ */
+export class PassedRows {
+  readonly #slot: number
+  #firstId = 0n
+  #xid = 0n
+  #stretches: readonly Stretch[] = []
+  readonly #heldUntilUs = new Map<string, number>()
+  #told: readonly PassedStretch[] = []
+
+  constructor(slot: number) {
+    this.#slot = slot
+  }
+
+  /** For a claim, which finds out what still holds. */
+  get stretches(): readonly PassedStretch[] {
+    return this.#told
+  }
+
+  walked(walk: SlotWalk, snapshot: ClaimSnapshot): void {
+    // Answers of several connections come in any order.
+    if (snapshot.xid < this.#xid) return
+    this.#xid = snapshot.xid
+    for (const [key, untilUs] of walk.heldUntilUs) this.#heldUntilUs.set(key, untilUs)
+    const firstLive = BigInt(walk.firstLive)
+    if (this.#stretches.length === 0 || firstLive < this.#firstId) {
+      this.#firstId = firstLive
+      this.#stretches = []
+    }
+    const live = this.#stretches.filter((stretch) => stretch.lastId >= firstLive)
+    this.#stretches = fewer(joined([...splice(live, walk, snapshot)]))
+    this.#tell()
+  }
+
+  #tell(): void {
+    const keys = new Set(this.#stretches.flatMap((stretch) => [...stretch.keys]))
+    for (const key of this.#heldUntilUs.keys()) if (!keys.has(key)) this.#heldUntilUs.delete(key)
+    this.#told = this.#stretches.map((stretch) => ({
+      slot: this.#slot,
+      firstId: String(this.#firstId),
+      lastId: String(stretch.lastId),
+      untilUs: this.#untilUs(stretch),
+      running: [...stretch.running],
+    }))
+  }
+
+  #untilUs({ keys, dueUs }: Stretch): number {
+    let untilUs = Math.min(dueUs, Number.MAX_SAFE_INTEGER)
+    for (const key of keys) untilUs = Math.min(untilUs, this.#heldUntilUs.get(key) ?? 0)
+    return Math.floor(untilUs)
+  }
+}
+
+/** The stretches before a walk, those that it has walked again, what it has added, and those behind it. */
+function* splice(stretches: readonly Stretch[], walk: SlotWalk, { running }: ClaimSnapshot): Generator<Stretch> {
+  const [start, last] = [BigInt(walk.start), BigInt(walk.last)]
+  const walked = { keys: new Set(walk.heldUntilUs.keys()), dueUs: walk.dueUs }
+  yield* stretches.filter((stretch) => stretch.lastId <= start)
+  let end = start
+  for (const again of stretches.filter((stretch) => stretch.lastId > start)) {
+    if (end < last) {
+      end = again.lastId < last ? again.lastId : last
+      yield { ...walked, lastId: end, running: intersection(again.running, running) }
+    }
+    if (again.lastId > last) yield again
+  }
+  if (end < last) yield { ...walked, lastId: last, running }
+}
+
+/** Neighbours that hold under the same conditions are one. */
+function joined(stretches: readonly Stretch[]): readonly Stretch[] {
+  const all: Stretch[] = []
+  for (const next of stretches) {
+    const last = all.at(-1)
+    const isSame = last && sameMembers(last.keys, next.keys) && sameMembers(last.running, next.running)
+    if (isSame) all[all.length - 1] = united(last, next)
+    else all.push(next)
+  }
+  return all
+}
+
+function fewer(stretches: readonly Stretch[]): readonly Stretch[] {
+  const [first, second, ...rest] = stretches
+  if (first === undefined || second === undefined || stretches.length <= MOST_STRETCHES) return stretches
+  return fewer([united(first, second), ...rest])
+}
+
+function united(a: Stretch, b: Stretch): Stretch {
+  return {
+    lastId: b.lastId,
+    keys: new Set([...a.keys, ...b.keys]),
+    dueUs: Math.min(a.dueUs, b.dueUs),
+    running: new Set([...a.running, ...b.running]),
+  }
+}
+
+function intersection(a: ReadonlySet<bigint>, b: ReadonlySet<bigint>): ReadonlySet<bigint> {
+  return new Set([...a].filter((member) => b.has(member)))
+}
+
+function sameMembers(a: ReadonlySet<unknown>, b: ReadonlySet<unknown>): boolean {
+  return a.size === b.size && [...a].every((member) => b.has(member))
+}

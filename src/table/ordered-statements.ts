@@ -1,0 +1,174 @@
+import { CLAIM_RESULT, CLAIMED_COLUMNS, LOOK } from './claim.ts'
+import { type Statement, statement } from './statement.ts'
+
+/**
+ * In an order, a message without a delay is due from the start: if the clock is set back, or a standby takes over whose
+ * clock is behind, it would otherwise look like one with a delay, and those after it would go first. What waits for its
+ * retry is due after its enqueue, and so is what was redriven.
+ */
+export function isDue(message: string): string {
+  return `(${message}.due_at <= clock.now OR ${message}.due_at <= ${message}.enqueued_at)`
+}
+
+/** So many rows of a slot with held keys are read in one claim at most. */
+export const MOST_WALKED = 5_000
+
+/** A walk over fewer rows is not worth remembering: each claim makes it again. */
+const LEAST_WALKED = 100
+
+const HIGHEST_ID = '9223372036854775807'
+
+function orderedClaim(name: string, ctes: string, lanes: string): Statement {
+  return statement(
+    name,
+    `
+WITH clock AS MATERIALIZED (
+  SELECT c.now, (extract(epoch FROM c.now) * 1000000.0)::bigint AS now_us, ${LOOK}
+  FROM (SELECT clock_timestamp() AS now OFFSET 0) c
+)${ctes}${CLAIM_RESULT}, c.locked_slot, c.first_live::text AS first_live, c.walk,
+       CASE WHEN c.fresh THEN pg_current_snapshot()::text END AS snapshot,
+       CASE WHEN c.fresh THEN pg_current_xact_id()::text END AS xid
+FROM clock LEFT JOIN LATERAL (${lanes}
+  LIMIT $4::integer
+) c ON true`,
+  )
+}
+
+/** The slots to claim from, each with its first live row, if it has one. */
+function lanesOf(firstLive: string): string {
+  return `(
+    SELECT start.fresh, floor.slot, (${firstLive}) AS first_live
+    FROM (SELECT pg_current_xact_id_if_assigned() IS NULL AS fresh OFFSET 0) start
+    CROSS JOIN unnest($2::smallint[], $3::bigint[]) AS floor (slot, id)
+    OFFSET 0 -- a fence: pulled up, the subselect would run again for every message
+  ) lane`
+}
+
+/** When the hold of a message's key ends; zero: its key is not held. */
+function heldUntil(message: string): string {
+  return `coalesce((start.held -> coalesce(${message}.ordering_key, '') ->> 1)::bigint, 0)`
+}
+
+// Not slot = …: the order would then be by id alone, which the primary key has too, and with stale statistics the
+// planner would read the queue from its beginning.
+function inSlot(slot: string, first: string, beyond: string): string {
+  return `m.queue = $1::text AND m.slot IS NOT NULL AND (m.slot, m.id) >= (${slot}, ${first}) AND ${beyond}`
+}
+
+/** The end of a range of rows in a slot. */
+const upTo = (slot: string, id: string) => `(m.slot, m.id) <= (${slot}, ${id})`
+const before = (slot: string, id: string) => `(m.slot, m.id) < (${slot}, ${id})`
+
+/**
+ * `passed`: the stretches of rows that a claim of this process has found all held, or not due yet, and that still are.
+ * A claim begins behind the last of those that follow one another without a gap.
+ *
+ * `start` is the locked slot row with that place. Only where a key is held at this moment, `pick` finds which rows to
+ * take among the next 5,000, and `run` what lies before them: how far it reaches, whose keys it holds and when the
+ * first of its delays ends. Elsewhere both are skipped (a one-time filter), and `m` begins at the first live row.
+ */
+export const CLAIM_SLOTS = orderedClaim(
+  'claim_slots',
+  `, passed AS MATERIALIZED (
+  SELECT p.slot, p.first_id, p.last_id, p.until_us > clock.now_us AND NOT EXISTS (
+      SELECT FROM pg_catalog.unnest(p.running::xid8[]) ran (xid) WHERE pg_visible_in_snapshot(ran.xid, pg_current_snapshot())
+    ) AS holds
+  FROM clock CROSS JOIN unnest($5::smallint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[])
+    AS p (slot, first_id, last_id, until_us, running)
+)`,
+  `
+  SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, m.*,
+         CASE WHEN run.walked >= ${LEAST_WALKED} AND (m.id IS NULL OR m.id = pick.first) THEN
+           pg_catalog.jsonb_build_object('start', start.id::text, 'last', run.last::text, 'rows', run.walked, 'keys', run.keys, 'dueS', run.due_s)::text
+         END AS walk
+  FROM ${lanesOf(`
+      SELECT m.id FROM sluice.message m
+      WHERE ${inSlot('floor.slot', 'floor.id', `m.slot <= floor.slot`)}
+      ORDER BY m.slot, m.id LIMIT 1
+    `)}
+  CROSS JOIN LATERAL (
+    SELECT locked.held, now.any_held, CASE WHEN now.any_held THEN coalesce((
+        SELECT max(p.last_id) FROM passed p
+        WHERE p.slot = lane.slot AND p.first_id <= lane.first_live AND p.last_id >= lane.first_live AND p.last_id < coalesce(
+          (SELECT min(broken.last_id) FROM passed broken WHERE broken.slot = lane.slot AND broken.last_id >= lane.first_live AND NOT broken.holds), ${HIGHEST_ID})
+      ), lane.first_live) ELSE lane.first_live END AS id
+    FROM (
+      SELECT s.held FROM sluice.slot s
+      WHERE s.queue = $1::text AND s.slot = lane.slot AND lane.first_live IS NOT NULL
+      FOR NO KEY UPDATE OF s SKIP LOCKED
+    ) locked
+    CROSS JOIN LATERAL (
+      SELECT locked.held <> '{}'::jsonb AND EXISTS (
+        SELECT FROM jsonb_each(locked.held) key WHERE (key.value ->> 1)::bigint > clock.now_us
+      ) AS any_held OFFSET 0
+    ) now
+    OFFSET 0
+  ) start
+  CROSS JOIN LATERAL (
+    SELECT min(free.id) AS first, max(free.id) AS last FROM (
+      SELECT w.id FROM (
+        SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at FROM sluice.message m
+        WHERE start.any_held AND ${inSlot('lane.slot', 'start.id', `m.slot <= lane.slot`)}
+        ORDER BY m.slot, m.id LIMIT (SELECT ${MOST_WALKED})
+      ) w
+      WHERE ${isDue('w')} AND ${heldUntil('w')} <= clock.now_us
+      LIMIT (SELECT $4::integer)
+    ) free
+  ) pick
+  CROSS JOIN LATERAL (
+    SELECT count(*)::integer AS walked, max(w.id) AS last,
+           pg_catalog.jsonb_object_agg(w.key, w.held_us) FILTER (WHERE w.held_us > clock.now_us) AS keys,
+           min(date_part('epoch', w.due_at)) FILTER (WHERE w.held_us <= clock.now_us) AS due_s
+    FROM (
+      SELECT m.id, m.due_at, coalesce(m.ordering_key, '') AS key, ${heldUntil('m')} AS held_us FROM sluice.message m
+      WHERE start.any_held AND ${inSlot('lane.slot', 'start.id', before('lane.slot', `coalesce(pick.first, ${HIGHEST_ID})`))}
+      ORDER BY m.slot, m.id LIMIT (SELECT ${MOST_WALKED})
+    ) w
+  ) run
+  LEFT JOIN LATERAL (
+    SELECT ${CLAIMED_COLUMNS}
+    FROM sluice.message m
+    WHERE (pick.first IS NOT NULL OR NOT start.any_held)
+      AND ${inSlot('lane.slot', 'coalesce(pick.first, start.id)', upTo('lane.slot', `coalesce(pick.last, ${HIGHEST_ID})`))}
+      AND ${isDue('m')} AND ${heldUntil('m')} <= clock.now_us
+    ORDER BY m.slot, m.id
+    LIMIT (SELECT $4::integer)
+    FOR UPDATE OF m
+  ) m ON true
+  WHERE m.id IS NOT NULL OR run.walked >= ${LEAST_WALKED}`,
+)
+
+/**
+ * Not slot IS NULL: that would let the planner take message_due_idx, and sort the whole queue by id.
+ * A message that somebody else has locked, a pipeline without `ordered` for instance, comes back as a line without one:
+ * to wait for it would keep the connection for as long as a handler takes.
+ */
+export const CLAIM_WHOLE_QUEUE = orderedClaim(
+  'claim_whole_queue',
+  '',
+  `
+  SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, m.*, NULL AS walk
+  FROM ${lanesOf(`
+      SELECT m.id FROM sluice.message m
+      WHERE m.queue = $1::text AND coalesce(m.slot, -1) = -1 AND m.id >= floor.id
+      ORDER BY m.id LIMIT 1
+    `)}
+  CROSS JOIN LATERAL (
+    SELECT FROM sluice.slot s
+    WHERE s.queue = $1::text AND s.slot = lane.slot AND lane.first_live IS NOT NULL
+      AND coalesce((s.held -> ''::text ->> 1)::bigint, 0) <= clock.now_us
+    FOR NO KEY UPDATE OF s SKIP LOCKED
+  ) locked
+  CROSS JOIN LATERAL (
+    SELECT m.id, m.ctid FROM sluice.message m
+    WHERE m.queue = $1::text AND coalesce(m.slot, -1) = -1 AND m.id >= lane.first_live AND ${isDue('m')}
+    ORDER BY m.id
+    LIMIT (SELECT $4::integer)
+  ) next
+  LEFT JOIN LATERAL (
+    SELECT ${CLAIMED_COLUMNS}
+    FROM sluice.message m
+    WHERE m.queue = $1::text AND m.id = next.id AND m.ctid = next.ctid AND ${isDue('m')}
+    FOR UPDATE OF m SKIP LOCKED
+  ) m ON true`,
+)
