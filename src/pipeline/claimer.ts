@@ -16,6 +16,7 @@ export interface ClaimerOptions {
 
 /** What a look at the queue gave: rows, or when to look again. */
 export interface Look {
+  readonly lane: Lane
   /** The database's clock when it looked. */
   readonly nowUs: number
   /** This process's clock before that, so that a time reckoned from the two is never too early. */
@@ -37,9 +38,8 @@ type Lane = 'slots' | 'unkeyed'
 
 /** A claim that has been sent; its answers may be awaited later. */
 export interface SentClaim {
-  readonly lane: Lane
   readonly first: Promise<Look>
-  /** Sent behind it when a sweep was due. */
+  /** Sent behind it when a sweep was due; the very first one went before it. */
   readonly lanes: Promise<Lanes> | undefined
 }
 
@@ -60,6 +60,9 @@ export class Claimer {
   readonly #sweep = new SweepClock()
   readonly #knownSlots = new Set<number>()
   readonly #knownConnections = new WeakSet<object>()
+  /** Without it the first claims would take the default priority before those that go first. */
+  #firstLook: Promise<Lanes> | undefined
+  #hasLooked = false
   /** Whose next claim is part of a sweep. */
   readonly #fromBottom = new Set<Lane>()
   /** A look behind a claim that is not over. */
@@ -77,13 +80,36 @@ export class Claimer {
   /** Sends a claim in the transaction that has just been begun. */
   send(connection: BatchConnection): SentClaim {
     this.#meet(connection)
-    const [lane = 'unkeyed'] = this.#lanes()
-    const first = this.#claim(connection, lane, this.#fromBottom.delete(lane))
-    const lanes =
-      this.#lookingOver === undefined && this.#sweep.waitMs() === 0 ? this.#lookBehind(connection, first) : undefined
+    const sent = this.#hasLooked ? this.#sendAtOnce(connection) : this.#sendBehindLook(connection)
     // Awaited later, perhaps after an error that ends the connection's use.
-    for (const answer of [first, lanes]) answer?.catch(() => undefined)
-    return { lane, first, lanes }
+    for (const answer of [sent.first, sent.lanes]) answer?.catch(() => undefined)
+    return sent
+  }
+
+  #sendAtOnce(connection: BatchConnection): SentClaim {
+    const first = this.#claimNext(connection)
+    const isDue = this.#lookingOver === undefined && this.#sweep.waitMs() === 0
+    return { first, lanes: isDue ? this.#lookBehind(connection, first) : undefined }
+  }
+
+  /** Once per claimer: a round trip for the priorities and slots that there are, and then the claim. */
+  #sendBehindLook(connection: BatchConnection): SentClaim {
+    this.#firstLook ??= this.#lookOver(connection, undefined).then(
+      (lanes) => {
+        this.#hasLooked = true
+        return lanes
+      },
+      (error: unknown) => {
+        this.#firstLook = undefined
+        throw error
+      },
+    )
+    return { first: this.#firstLook.then(() => this.#claimNext(connection)), lanes: this.#firstLook }
+  }
+
+  #claimNext(connection: BatchConnection): Promise<Look> {
+    const [lane = 'unkeyed'] = this.#lanes()
+    return this.#claim(connection, lane, this.#fromBottom.delete(lane))
   }
 
   /** The answer to a sent claim; where that took nothing, the rest of the look. */
@@ -94,7 +120,7 @@ export class Claimer {
     let lanes = await (sent.lanes ?? this.#lookOn(connection))
     let { cut } = first
     if (lanes === undefined) {
-      const others = this.#lanes().filter((lane) => lane !== sent.lane)
+      const others = this.#lanes().filter((lane) => lane !== first.lane)
       const other = await this.#firstOf(connection, others, false)
       if (other !== undefined && other.rows.length > 0) return other
       cut ||= other?.cut ?? false
@@ -245,7 +271,7 @@ export class Claimer {
     }
     this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }
     const { nowUs, transaction, evidence, rows } = taken
-    return { nowUs, transaction, sentAtMs, evidence, rows, full, cut, nextDueMs: null }
+    return { lane, nowUs, transaction, sentAtMs, evidence, rows, full, cut, nextDueMs: null }
   }
 
   /** The database's clock by the last claim. Too early is harmless: a floor that is too low costs a longer walk. */

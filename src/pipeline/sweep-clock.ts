@@ -26,12 +26,19 @@ export class SweepClock {
 
   ran(durationMs: number): void {
     const now = this.#now()
-    this.#nextAt = now + durationMs / SHARE
+    this.#nextAt = now + Math.min(durationMs / SHARE, Math.max(durationMs * LEAST_TIMES, LONGEST_MS))
     this.#nextIdleAt = now + Math.min(durationMs / SHARE, Math.max(durationMs * 2, IDLE_MS))
   }
 }
 
 /** 3 per cent. */
 const SHARE = 0.03
+
+/**
+ * What only a sweep finds waits no longer than this while the queue is busy, a priority that nobody has seen before for
+ * instance, unless sweeps take so long that they would be more than a tenth of the time.
+ */
+const LONGEST_MS = 30_000
+const LEAST_TIMES = 9
 
 const IDLE_MS = 1_000

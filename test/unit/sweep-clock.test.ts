@@ -22,8 +22,16 @@ describe('SweepClock', () => {
     const clock = new SweepClock(() => now)
     clock.ran(0.3)
     now = 10
-    clock.ran(3_000)
-    expect(clock.waitMs()).toBeCloseTo(100_000)
+    clock.ran(600)
+    expect(clock.waitMs()).toBeCloseTo(20_000)
+  })
+
+  test('what only a sweep finds waits for half a minute at most, unless sweeps take longer than three seconds', () => {
+    const clock = new SweepClock(() => 0)
+    clock.ran(2_000)
+    expect(clock.waitMs()).toBe(30_000)
+    clock.ran(10_000)
+    expect(clock.waitMs()).toBe(90_000)
   })
 
   test('P5: a claimer that found nothing waits a second at most, unless sweeps take longer themselves', () => {
