@@ -87,7 +87,7 @@ export const CLAIM_SLOTS = orderedClaim(
       ORDER BY m.slot, m.id LIMIT 1
     `)}
   CROSS JOIN LATERAL (
-    SELECT locked.held, now.any_held, CASE WHEN now.any_held THEN coalesce((
+    SELECT now.held, now.any_held, CASE WHEN now.any_held THEN coalesce((
         SELECT max(p.last_id) FROM passed p
         WHERE p.slot = lane.slot AND p.first_id <= lane.first_live AND p.last_id >= lane.first_live AND p.last_id < coalesce(
           (SELECT min(broken.last_id) FROM passed broken WHERE broken.slot = lane.slot AND broken.last_id >= lane.first_live AND NOT broken.holds), ${HIGHEST_ID})
@@ -98,9 +98,9 @@ export const CLAIM_SLOTS = orderedClaim(
       FOR NO KEY UPDATE OF s SKIP LOCKED
     ) locked
     CROSS JOIN LATERAL (
-      SELECT locked.held <> '{}'::jsonb AND EXISTS (
+      SELECT locked.held || '{}'::jsonb AS held, locked.held <> '{}'::jsonb AND EXISTS (
         SELECT FROM jsonb_each(locked.held) key WHERE (key.value ->> 1)::bigint > clock.now_us
-      ) AS any_held OFFSET 0
+      ) AS any_held OFFSET 0 -- a fence, and a copy: a thousand keys would be fetched from their TOAST table for each row
     ) now
     OFFSET 0
   ) start
