@@ -1,0 +1,160 @@
+import { describe, expect } from 'vitest'
+import { Floors } from '../../src/pipeline/floors.ts'
+import { claimSlots } from '../../src/table/claim-ordered.ts'
+import { ensureSlots } from '../../src/table/lanes.ts'
+import { MOST_WALKED } from '../../src/table/ordered-statements.ts'
+import { holdKeys } from '../../src/table/settle.ts'
+import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/claim-session.ts'
+import type { TestDatabase } from '../support/database.ts'
+import { waitFor } from '../support/wait.ts'
+
+const HOUR_US = 3_600_000_000
+
+/** A process, and a slot in which 300 messages of the key `held` are before one of the key `free`. */
+const test = base.extend('slot', async ({ database, queue, begin }) => {
+  const { slot, same } = await keysOf(database)
+  const [held, free, other] = same
+  const session = await begin()
+  await ensureSlots(session.execute, queue, [slot])
+  await session.commit()
+  const ids = await put(
+    database,
+    queue,
+    Array.from({ length: 300 }, () => ({ key: held })),
+  )
+  const [after] = await put(database, queue, [{ key: free }])
+  const process = new Claims(session, queue, slot)
+  return { slot, held, free, other, ids, after, process }
+})
+
+class Claims {
+  readonly floors = new Floors()
+  readonly #session: ClaimSession
+  readonly #queue: string
+
+  constructor(session: ClaimSession, queue: string, slot: number) {
+    this.#session = session
+    this.#queue = queue
+    this.floors.learn([], [slot])
+  }
+
+  /** What a claim takes, and gives back. */
+  async take(bottom = false): Promise<readonly string[]> {
+    const { execute, rollBack } = this.#session
+    const taken = await claimSlots(execute, this.#queue, this.floors.slots(bottom), 10, this.floors.passed())
+    await rollBack()
+    this.floors.observed(taken)
+    return idsOf(taken)
+  }
+
+  /** Where the next claim begins. */
+  get passed(): readonly (string | undefined)[] {
+    return this.floors.passed().map(({ lastId }) => lastId)
+  }
+}
+
+async function hold({ sql }: TestDatabase, queue: string, slot: number, orderingKey: string, forUs: number) {
+  const [row] = await sql<{ now: string }>('SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now')
+  const execute = async ({ text }: { text: string }, params: readonly unknown[]) => sql(text, params)
+  const nowUs = Number(row!.now)
+  await holdKeys(execute, queue, [{ slot, orderingKey, messageId: '1', untilUs: nowUs + forUs }], nowUs)
+  return nowUs + forUs
+}
+
+async function untilUs({ sql }: TestDatabase, instantUs: number): Promise<void> {
+  const due = () => sql('SELECT 1 WHERE extract(epoch FROM clock_timestamp()) * 1000000 > $1::bigint', [instantUs])
+  await waitFor(async () => (await due()).length === 1, { what: 'the hold to end' })
+}
+
+describe('the rows behind a held key', () => {
+  test('are read once, and then passed over, also by a claim from the bottom', async ({ database, queue, slot }) => {
+    await hold(database, queue, slot.slot, slot.held, HOUR_US)
+    for (const bottom of [false, false, true]) expect(await slot.process.take(bottom)).toEqual([slot.after])
+    expect(slot.process.passed).toEqual([slot.ids.at(-1)])
+  })
+
+  test('are there again when the hold has ended, the first one first', async ({ database, queue, slot }) => {
+    const endUs = await hold(database, queue, slot.slot, slot.held, 500_000)
+    await slot.process.take()
+    await untilUs(database, endUs)
+    expect(await slot.process.take()).toEqual(slot.ids.slice(0, 10))
+    await hold(database, queue, slot.slot, slot.held, HOUR_US)
+    for (let claims = 0; claims < 2; claims += 1) expect(await slot.process.take()).toEqual([slot.after])
+    expect(slot.process.passed).toEqual([slot.ids.at(-1)])
+  })
+
+  test('are passed as far as they are held, when one of two keys is free again', async ({ database, queue, slot }) => {
+    const [later] = await put(database, queue, [{ key: slot.other }, { key: slot.other }])
+    await put(
+      database,
+      queue,
+      Array.from({ length: 200 }, () => ({ key: slot.held })),
+    )
+    await hold(database, queue, slot.slot, slot.held, HOUR_US)
+    await hold(database, queue, slot.slot, slot.free, HOUR_US)
+    const endUs = await hold(database, queue, slot.slot, slot.other, 500_000)
+    await slot.process.take()
+    await untilUs(database, endUs)
+    expect((await slot.process.take())[0]).toBe(later)
+  })
+
+  test('are read again when a transaction has ended that may have put one among them', async ({
+    database,
+    queue,
+    begin,
+    slot,
+  }) => {
+    const [writer, bystander] = [await begin(), await begin()]
+    await bystander.client.query('SELECT pg_current_xact_id()')
+    const late = await put(
+      {
+        sql: async <Row>(text: string, params: readonly unknown[] = []) =>
+          (await writer.client.query(text, [...params])).rows as Row[],
+      },
+      queue,
+      [{ key: slot.free }],
+    )
+    const more = await put(
+      database,
+      queue,
+      Array.from({ length: 150 }, () => ({ key: slot.held })),
+    )
+    const [last] = await put(database, queue, [{ key: slot.free }])
+    await hold(database, queue, slot.slot, slot.held, HOUR_US)
+    await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND id = $2', [queue, slot.after])
+    for (let claims = 0; claims < 3; claims += 1) expect(await slot.process.take()).toEqual([last])
+    expect(slot.process.passed).toEqual([more.at(-1)])
+    await writer.commit()
+    expect(await slot.process.take()).toEqual([...late, last])
+    await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND id = $2', [queue, late[0]])
+    for (let claims = 0; claims < 2; claims += 1) expect(await slot.process.take()).toEqual([last])
+    await bystander.commit()
+    for (let claims = 0; claims < 2; claims += 1) expect(await slot.process.take()).toEqual([last])
+  })
+
+  test('give way to a message below them that was redriven', async ({ database, queue, slot }) => {
+    await hold(database, queue, slot.slot, slot.held, HOUR_US)
+    await slot.process.take()
+    await database.sql(
+      `INSERT INTO sluice.message (queue, id, ordering_key, payload) OVERRIDING SYSTEM VALUE VALUES ($1, $2, $3, '{}')`,
+      [queue, String(BigInt(slot.ids[0]!) - 1_000_000n), slot.other],
+    )
+    expect((await slot.process.take(true))[0]).toBe(String(BigInt(slot.ids[0]!) - 1_000_000n))
+  })
+
+  test('do not hide what comes later, when there are more than a claim reads', async ({ database, queue, slot }) => {
+    await database.sql(
+      `INSERT INTO sluice.message (queue, ordering_key, payload) SELECT $1, $2, '{}' FROM generate_series(1, $3::integer)`,
+      [queue, slot.held, MOST_WALKED * 2],
+    )
+    const [last] = await put(database, queue, [{ key: slot.free }])
+    await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND id = $2', [queue, slot.after])
+    await hold(database, queue, slot.slot, slot.held, HOUR_US)
+    let claims = 0
+    while ((await slot.process.take())[0] !== last) {
+      claims += 1
+      expect(claims).toBeLessThan(9)
+    }
+    expect(claims).toBeGreaterThan(1)
+  })
+})
