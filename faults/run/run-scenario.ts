@@ -57,7 +57,9 @@ async function play(spec: RunSpec, environment: Environment) {
   const stage = new Stage({ environment, fleet, queue: QUEUE, random: new Random(seed), broken: twin !== undefined })
   try {
     const interrupted = await inject(spec, stage)
-    return await judge(spec, environment, stage, interrupted)
+    return await judge(spec, environment, stage, interrupted).catch((error: unknown) => {
+      throw interrupted === undefined ? error : new Error(interrupted, { cause: error })
+    })
   } finally {
     await stage.end()
   }

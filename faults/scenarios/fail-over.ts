@@ -33,15 +33,25 @@ export const failOver = scenario<Pair>({
     stage.fault('failed over', async () => {
       const { pair } = stage.environment
       pair.freezeReplication()
-      await until(async () => (await pair.primary.sql(HANGING)).length >= LANES, 'all producers to hang', 5_000)
+      try {
+        await until(async () => (await pair.primary.sql(HANGING)).length >= LANES, 'all producers to hang', 5_000)
+      } catch (error) {
+        // Else the producer could not stop either, and its complaint would hide this one.
+        pair.thawReplication()
+        throw error
+      }
       await pair.failOver()
     }),
 })
 
-/** A producer hangs in its COMMIT, or, after it, in what it writes into its books. */
+/**
+ * A producer hangs in its COMMIT, or, after it, in what it writes into its books. A COMMIT that has notified keeps the
+ * server's lock for NOTIFY while it waits for the standby, so the next one that has notified waits for that lock instead.
+ */
 const HANGING = `
 SELECT FROM pg_stat_activity
-WHERE wait_event = 'SyncRep' AND (application_name = 'producer' OR query LIKE 'INSERT INTO ledger.told%')`
+WHERE (application_name = 'producer' AND query = 'COMMIT' OR query LIKE 'INSERT INTO ledger.told%')
+  AND (wait_event = 'SyncRep' OR wait_event_type = 'Lock')`
 
 /** The books wait for the standby also where nobody else does, so what was told of a commit outlives it. */
 async function standbyPair(): Promise<Pair> {
