@@ -12,6 +12,7 @@ import { Gate } from './pipeline/gate.ts'
 import { InHand } from './pipeline/in-hand.ts'
 import { checkSchema, readServerVersion } from './table/schema.ts'
 import type { Execute } from './table/statement.ts'
+import { notifyListener } from './table/wait.ts'
 import { registerWorker, unregisterWorker, workerIdOf } from './table/worker.ts'
 import type { Report } from './telemetry.ts'
 import { VERSION } from './version.ts'
@@ -54,6 +55,7 @@ export class Worker {
       workerId,
       report,
       allowed: () => !control.shared,
+      notify: (payload) => notifyListener(control.execute, payload),
       onNotification: (queue) => scheduler.notified(queue),
       onUp: () => scheduler.wake('reconnect'),
       onDown: () => scheduler.listenerDown(),

@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Environment } from '../run/environment.ts'
 import { until } from '../run/until.ts'
 import { EmbeddedServer } from './embedded-server.ts'
 import { TcpRelay } from './tcp-relay.ts'
@@ -115,6 +116,19 @@ export class StandbyPair {
   async stop(): Promise<void> {
     await this.#resources.disposeAsync()
   }
+}
+
+/** Where a scenario has a pair for itself. */
+export interface StandbyPairEnvironment extends Environment {
+  readonly pair: StandbyPair
+}
+
+/** The books wait for the standby also where nobody else does, so what was told of a commit outlives it. */
+export async function standbyPairEnvironment(): Promise<StandbyPairEnvironment> {
+  const pair = await StandbyPair.start()
+  const ledgerUrl = new URL(pair.url)
+  ledgerUrl.searchParams.set('options', '-c synchronous_commit=on')
+  return { pair, url: pair.url, ledgerUrl: ledgerUrl.href, stop: () => pair.stop() }
 }
 
 const STANDBY = 'standby'

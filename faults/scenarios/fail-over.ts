@@ -1,11 +1,6 @@
-import { StandbyPair } from '../environment/standby-pair.ts'
-import type { Environment } from '../run/environment.ts'
+import { type StandbyPairEnvironment, standbyPairEnvironment } from '../environment/standby-pair.ts'
 import { scenario } from '../run/scenario.ts'
 import { until } from '../run/until.ts'
-
-interface Pair extends Environment {
-  readonly pair: StandbyPair
-}
 
 const LANES = 3
 
@@ -13,14 +8,14 @@ const LANES = 3
  * What was acknowledged is on the standby, and what is not there was not acknowledged. A producer whose COMMIT hung asks
  * the new primary for its row: transaction ids that the old one gave out last are given out again.
  */
-export const failOver = scenario<Pair>({
+export const failOver = scenario<StandbyPairEnvironment>({
   name: 'fail-over',
   title:
     'commits that hang because the synchronous standby gets nothing, then the primary dies and the standby takes over',
   recoveryMs: 5_000,
   flow: 60,
   injections: { quick: 1, full: 1 },
-  environment: standbyPair,
+  environment: standbyPairEnvironment,
   load: { asks: 'row', lanes: LANES },
   twin: {
     name: 'asynchronous',
@@ -48,15 +43,7 @@ export const failOver = scenario<Pair>({
  * A producer hangs in its COMMIT, or, after it, in what it writes into its books. A COMMIT that has notified keeps the
  * server's lock for NOTIFY while it waits for the standby, so the next one that has notified waits for that lock instead.
  */
-const HANGING = `
+export const HANGING = `
 SELECT FROM pg_stat_activity
 WHERE (application_name = 'producer' AND query = 'COMMIT' OR query LIKE 'INSERT INTO ledger.told%')
   AND (wait_event = 'SyncRep' OR wait_event_type = 'Lock')`
-
-/** The books wait for the standby also where nobody else does, so what was told of a commit outlives it. */
-async function standbyPair(): Promise<Pair> {
-  const pair = await StandbyPair.start()
-  const ledgerUrl = new URL(pair.url)
-  ledgerUrl.searchParams.set('options', '-c synchronous_commit=on')
-  return { pair, url: pair.url, ledgerUrl: ledgerUrl.href, stop: () => pair.stop() }
-}

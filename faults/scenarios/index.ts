@@ -17,6 +17,7 @@ import { poolExhausted } from './pool-exhausted.ts'
 import { poolerDirect, poolerOnly } from './pooler.ts'
 import { crashBackend, restartImmediate } from './restart-server.ts'
 import { rollingUpgrade } from './rolling-upgrade.ts'
+import { standbyStalls } from './standby-stalls.ts'
 import { terminateBackends } from './terminate-backends.ts'
 import { commitBeforeSleep, killSleeper } from './wake-ups.ts'
 
@@ -54,6 +55,7 @@ export const SCENARIOS: readonly Scenario[] = [
   poolExhausted,
   rollingUpgrade,
   failOver,
+  standbyStalls,
   diskFull,
   diskFullLog,
 ]

@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
+import { configureControl } from '../table/worker.ts'
 import { type Report, toError } from '../telemetry.ts'
 import { Backoff, pause } from './backoff.ts'
 import { Names } from './names.ts'
@@ -16,7 +17,10 @@ export interface ControlOptions {
    * otherwise. @default false
    */
   readonly vouched?: boolean
-  /** How long a statement may take. Every one is short and waits for no lock: later, the connection is half-open. @default 10000 */
+  /**
+   * How long a statement may take. Every one is short, and the server ends its wait for a lock long before: after this
+   * time the connection is half-open. @default 10000
+   */
   readonly answerMs?: number
 }
 
@@ -124,6 +128,7 @@ export class Control {
     )
     try {
       await this.#learnSession(client)
+      if (!this.#shared) await configureControl(executeOn(client))
       for (const listener of this.#upListeners) await listener(executeOn(client))
       signal.throwIfAborted()
     } catch (error) {

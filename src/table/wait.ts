@@ -15,9 +15,27 @@ export async function raiseFlag(execute: Execute, queue: string): Promise<FlagSt
   throw new TypeError(`state of the flag: ${state}`)
 }
 
-/** Gives the flag up and tells the other processes, so that one of them raises it. */
+/**
+ * Gives the flag up and tells the other processes, so that one of them raises it. The lock goes first and for good: if
+ * the notification fails, at the lock that NOTIFY waits for or for another reason, the flag is down, and nobody knows.
+ */
 export async function lowerFlag(execute: Execute, queue: string, workerId: number): Promise<void> {
   await execute(LOWER_FLAG, [queue, `!${workerId}!${queue}`])
+}
+
+/** Gives the flag up and tells nobody: this process looks after the queue by itself for a moment. */
+export async function restFlag(execute: Execute, queue: string): Promise<void> {
+  await execute(REST_FLAG, [queue])
+}
+
+/** Tells the other processes that this one no longer looks after the queue. */
+export async function tellLowered(execute: Execute, queue: string, workerId: number): Promise<void> {
+  await execute(TELL_LOWERED, [`!${workerId}!${queue}`])
+}
+
+/** Notifies a listener of this process, which is to hear it. */
+export async function notifyListener(execute: Execute, payload: string): Promise<void> {
+  await execute(NOTIFY_LISTENER, [payload])
 }
 
 /** The queues among these for which nobody waits at this moment. */
@@ -68,6 +86,16 @@ const LOWER_FLAG = statement(
 SELECT pg_advisory_unlock(746501, hashtext($1::text)),
        CASE WHEN pg_notification_queue_usage() < 0.5::double precision THEN pg_notify('sluice', $2::text) END`,
 )
+
+const REST_FLAG = statement('flag_rest', 'SELECT pg_advisory_unlock(746501, hashtext($1::text))')
+
+const TELL_LOWERED = statement(
+  'flag_tell',
+  `
+SELECT CASE WHEN pg_notification_queue_usage() < 0.5::double precision THEN pg_notify('sluice', $1::text) END`,
+)
+
+const NOTIFY_LISTENER = statement('listener_notify', "SELECT pg_notify('sluice', $1::text)")
 
 const UNWATCHED = statement(
   'flag_unwatched',

@@ -29,11 +29,15 @@ export async function newWorkerId(execute: Execute): Promise<number> {
   return numberOf(row, 'id')
 }
 
+/** Sets up the session of a control connection, unless it is shared. */
+export async function configureControl(execute: Execute): Promise<void> {
+  await execute(CONFIGURE, [])
+}
+
 /**
- * Registers a worker process, or registers it again after a lost connection: sets up its session and takes its liveness
- * lock, ending a session of its own that the server has not yet seen die, unless the session is shared; takes back the
- * evidence that was written against it meanwhile, and clears its record of batches: the caller writes down those that it
- * has in hand.
+ * Registers a worker process, or registers it again after a lost connection: takes its liveness lock, ending a session of
+ * its own that the server has not yet seen die, unless the session is shared; takes back the evidence that was written
+ * against it meanwhile, and clears its record of batches: the caller writes down those that it has in hand.
  *
  * @param pooled the session is shared: the worker can hold no lock, and is alive while it is heard of.
  */
@@ -46,7 +50,6 @@ export async function registerWorker(
 ): Promise<void> {
   const { name, host, pid, version } = identity
   if (!pooled) {
-    await execute(CONFIGURE, [])
     await execute(END_OWN_GHOST, [id])
     await execute(LOCK_WORKER, [id])
   }
@@ -139,13 +142,17 @@ WHERE a.pid = $1::integer`,
 
 // Nothing that the control connection writes needs to survive a crash of the server. The server finds out within half a
 // minute, not two hours, that the machine of a worker is gone: until then it keeps the locks. Plans are kept, because
-// making one takes longer than running it.
+// making one takes longer than running it. No statement waits longer for a lock: the process would give up and connect
+// anew, and the session that waits would stay with the server, one more with every attempt. NOTIFY waits for a lock of
+// the whole server, which a COMMIT that has notified keeps until its standby has answered; others wait for tables while
+// a migration runs.
 const CONFIGURE = statement(
   'control_configure',
   `
 SELECT set_config('synchronous_commit', 'off', false), set_config('plan_cache_mode', 'force_generic_plan', false),
        set_config('tcp_keepalives_idle', '15', false),
-       set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false)`,
+       set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false),
+       set_config('lock_timeout', '1s', false)`,
 )
 
 const NEW_WORKER_ID = statement(

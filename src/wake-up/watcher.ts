@@ -5,6 +5,7 @@ import type { ClientConfig } from 'pg'
 import pgListen, { type Subscriber as PgListenSubscriber } from 'pg-listen'
 import { Backoff, pause } from '../connection/backoff.ts'
 import { close } from '../connection/close.ts'
+import { SluiceError } from '../errors.ts'
 import { type Report, toError } from '../telemetry.ts'
 
 type Subscriber = PgListenSubscriber<Record<string, unknown>>
@@ -13,10 +14,12 @@ export interface WatcherOptions {
   readonly connection: ClientConfig
   readonly connectTimeoutMs: number
   readonly report: Report
-  /** How often the connection proves itself by a notification to itself. @default 30000 */
+  /** How often the connection proves that it is alive. @default 30000 */
   readonly heartbeatMs?: number
-  /** How long that notification may take. @default 5000 */
+  /** How long an answer may take, and the notification that proves that it listens. @default 5000 */
   readonly answerMs?: number
+  /** Notifies on the channel from another session, under a limit of time on the server. */
+  readonly notify: (payload: string) => Promise<unknown>
   readonly workerId: () => number
   /** False while LISTEN would end up in a session that others share: then no connection is opened. @default true */
   readonly allowed?: () => boolean
@@ -28,14 +31,21 @@ export interface WatcherOptions {
 
 /**
  * The one channel. A payload is the name of a queue; or, starting with `!` as no name can, `!<worker>!<queue>` from a
- * worker that no longer waits for that queue; or a heartbeat.
+ * worker that no longer waits for that queue; or the self-test of a listener.
  */
 const CHANNEL = 'sluice'
+/** Nobody notifies here: to begin or end to listen is the heartbeat. */
+const HEARTBEAT = 'sluice_heartbeat'
 
 /**
- * The process's one LISTEN connection, on pg-listen. It listens again by itself, for as long as it takes. A
- * notification to itself, answered in time, is both the self-test at the start (LISTEN does not work through a
- * transaction pooler) and the heartbeat that finds a half-open connection.
+ * The process's one LISTEN connection, on pg-listen. It listens again by itself, for as long as it takes. At its start
+ * it proves itself by a notification that must arrive (LISTEN does not work through a transaction pooler), and later by
+ * a heartbeat, which finds a half-open connection.
+ *
+ * No statement of this session may wait for a lock: the process would give up, and the server's session would wait on
+ * without it, one more with every attempt. NOTIFY waits for a lock of the whole server, which a COMMIT that has
+ * notified keeps while it waits for its standby. So the self-test is sent by the control connection, which has a
+ * `lock_timeout`, and the heartbeat is a LISTEN or UNLISTEN, which waits for nothing.
  *
  * pg-listen's own reconnection is switched off (a retry limit of one means none): it gives up after three seconds by
  * default, goes on after close(), and leaks a session then. A lost connection is replaced by a new subscriber.
@@ -70,13 +80,8 @@ export class Watcher {
   async #run(): Promise<void> {
     const backoff = new Backoff(50, 5_000)
     while (!this.#stopping.signal.aborted) {
-      let proved = false
-      const established = () => {
-        proved = true
-        backoff.reset()
-      }
       if (this.#options.allowed?.() !== false) {
-        await this.#listen(established).catch((error: unknown) => this.#failed(toError(error), proved))
+        await this.#listen(() => backoff.reset()).catch((error: unknown) => this.#failed(toError(error)))
       }
       await pause(backoff.next(), this.#stopping.signal)
     }
@@ -95,12 +100,12 @@ export class Watcher {
     try {
       await unlessOver(subscriber.connect())
       await unlessOver(subscriber.listenTo(CHANNEL))
-      await unlessOver(this.#prove(subscriber))
+      await unlessOver(this.#prove())
       established()
       this.#up()
       for (;;) {
         await unlessOver(pause(this.#options.heartbeatMs ?? 30_000, signal))
-        await unlessOver(this.#prove(subscriber))
+        await unlessOver(this.#beat(subscriber))
       }
     } finally {
       signal.removeEventListener('abort', stop)
@@ -117,7 +122,7 @@ export class Watcher {
       {
         ...config,
         connectionTimeoutMillis: this.#options.connectTimeoutMs,
-        query_timeout: this.#options.answerMs ?? 5_000,
+        query_timeout: this.#options.answerMs ?? ANSWER_MS,
         keepAliveInitialDelayMillis: 10_000,
         application_name: 'sluice listener',
       },
@@ -138,17 +143,37 @@ export class Watcher {
     else if (Number(told[1]) !== this.#options.workerId()) this.#options.onNotification(told[2] ?? '')
   }
 
-  async #prove(subscriber: Subscriber): Promise<void> {
+  async #prove(): Promise<void> {
     const nonce = `!${randomUUID()}`
     const answer = Promise.withResolvers<void>()
-    const answerMs = this.#options.answerMs ?? 5_000
-    const timer = setTimeout(() => answer.reject(new Unanswered(answerMs)), answerMs).unref()
+    const answerMs = this.#options.answerMs ?? ANSWER_MS
+    const late = () => answer.reject(new Unproved(`A notification to itself did not arrive within ${answerMs} ms`))
+    const timer = setTimeout(late, answerMs).unref()
     this.#answers.set(nonce, answer.resolve)
     try {
-      await Promise.all([subscriber.notify(CHANNEL, nonce), answer.promise])
+      await Promise.all([this.#notify(nonce), answer.promise])
     } finally {
       clearTimeout(timer)
       this.#answers.delete(nonce)
+    }
+  }
+
+  async #notify(nonce: string): Promise<void> {
+    try {
+      await this.#options.notify(nonce)
+    } catch (cause) {
+      throw new Unproved('The notification to itself could not be sent', { cause })
+    }
+  }
+
+  async #beat(subscriber: Subscriber): Promise<void> {
+    const listens = subscriber.getSubscribedChannels().includes(HEARTBEAT)
+    try {
+      await (listens ? subscriber.unlisten(HEARTBEAT) : subscriber.listenTo(HEARTBEAT))
+    } catch (cause) {
+      throw new Error(`The heartbeat failed, or was not answered within ${this.#options.answerMs ?? ANSWER_MS} ms`, {
+        cause,
+      })
     }
   }
 
@@ -160,20 +185,21 @@ export class Watcher {
   }
 
   /** Reports each kind of failure once, until it listens again. */
-  #failed(error: Error, proved: boolean): void {
-    const kind = error instanceof Unanswered && !proved ? 'listener.unavailable' : 'connection.lost'
+  #failed(error: Error): void {
+    // The control connection, which sends the self-test, speaks for itself.
+    if (error.cause instanceof SluiceError && error.cause.code === 'UNREACHABLE') return
+    const kind = error instanceof Unproved ? 'listener.unavailable' : 'connection.lost'
     if (this.#reported.has(kind) || this.#stopping.signal.aborted) return
     this.#reported.add(kind)
     this.#options.report(kind === 'connection.lost' ? { kind, role: 'listener', error } : { kind, error })
   }
 }
 
-class Unanswered extends Error {
-  override readonly name = 'Unanswered'
+const ANSWER_MS = 5_000
 
-  constructor(ms: number) {
-    super(`A notification to itself did not arrive within ${ms} ms`)
-  }
+/** It listens, but nothing shows that notifications arrive. */
+class Unproved extends Error {
+  override readonly name = 'Unproved'
 }
 
 /** The configuration, and a way to destroy the socket of the one connection made with it. */

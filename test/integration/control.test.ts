@@ -3,7 +3,14 @@ import { describe, expect, onTestFinished } from 'vitest'
 import type { TcpProxy } from '../../faults/environment/tcp-proxy.ts'
 import { Control } from '../../src/connection/control.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { newWorkerId, reapWorkers, registerWorker, unregisterWorker, workerIdOf } from '../../src/table/worker.ts'
+import {
+  configureControl,
+  newWorkerId,
+  reapWorkers,
+  registerWorker,
+  unregisterWorker,
+  workerIdOf,
+} from '../../src/table/worker.ts'
 import type { SluiceEvent } from '../../src/telemetry.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'
@@ -125,13 +132,11 @@ test('P4: the server soon finds out that the machine of a worker is gone', async
   const client = new pg.Client({ connectionString: database.url })
   onTestFinished(() => client.end())
   await client.connect()
-  const worker = await newWorkerId(executeOn(client))
-  await registerWorker(executeOn(client), worker, { name: 'n', host: 'h', pid: 1, version: '0' }, [])
+  await configureControl(executeOn(client))
   const settings = await client.query(
     `SELECT setting::integer FROM pg_settings WHERE name ~ '^tcp_keepalives' ORDER BY name`,
   )
   expect(settings.rows).toEqual([{ setting: 3 }, { setting: 15 }, { setting: 5 }])
-  await unregisterWorker(executeOn(client), worker)
 })
 
 describe('stop', () => {

@@ -9,7 +9,7 @@ const IDLE_MINUTE = {
     worker_reap: 2,
   },
   // The heartbeat.
-  'sluice listener': { NOTIFY: 2 },
+  'sluice listener': { LISTEN: 1, UNLISTEN: 1 },
   sluice: {},
 }
 
