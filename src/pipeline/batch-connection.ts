@@ -31,7 +31,8 @@ export class BatchConnection {
   /** @param signal gives up waiting, with its reason; a connection that comes later is closed. */
   static async acquire(pool: pg.Pool, signal?: AbortSignal): Promise<BatchConnection> {
     if (signal?.aborted) throw stopped()
-    const connecting = pool.connect()
+    // A connection string that cannot be read is thrown, not rejected.
+    const connecting = (async () => pool.connect())()
     const givenUp = Promise.withResolvers<never>()
     const giveUp = () => {
       connecting.then((client) => client.release(true)).catch(() => undefined)
