@@ -3,10 +3,13 @@ import { CompiledQuery, Kysely, type MigrationLockOptions, PostgresAdapter, Post
 import { type Migration, Migrator } from 'kysely/migration'
 import pg from 'pg'
 import { OWN_PARSERS } from './connection/own-parsers.ts'
+import { SilenceWatch } from './connection/silence.ts'
+import { Sockets } from './connection/sockets.ts'
 import { errorText, SluiceError } from './errors.ts'
 import {
   assertServed,
-  BOUND_LOCK_WAITS,
+  BOUND_COMMIT,
+  BOUND_MIGRATION,
   LOCK_MIGRATIONS,
   PIN_SEARCH_PATH,
   readSchema,
@@ -14,6 +17,7 @@ import {
   SCHEMA_VERSION,
   withPinnedSearchPath,
 } from './table/schema.ts'
+import { readSession } from './table/session.ts'
 import type { Execute } from './table/statement.ts'
 
 export interface MigrateResult {
@@ -30,22 +34,47 @@ export interface MigrateResult {
  *
  * The role needs CREATE on the database the first time, and afterwards must own the schema.
  *
+ * No limit cuts a migration that the server works on: five minutes for each lock, an hour for each statement. A connection
+ * that has fallen silent is given up within a minute.
+ *
  * @throws SluiceError UNREACHABLE, SERVER_TOO_OLD, SCHEMA_TOO_NEW, or TRANSACTION_FAILED with the server's error as
  * `cause`: then nothing has changed.
  */
 export async function migrate(connection: string | pg.ClientConfig): Promise<MigrateResult> {
-  const config = typeof connection === 'string' ? { connectionString: connection } : connection
-  const pool = new pg.Pool({ connectionTimeoutMillis: 10_000, ...config, types: OWN_PARSERS, max: 1 })
-  pool.on('connect', (client) => Reflect.set(client, 'binary', false))
+  return migrateWatched(connection, SILENCE_MS)
+}
+
+/** How long nothing may be heard before the server is asked whether it still works. */
+const SILENCE_MS = 15_000
+
+/** @param silenceMs for tests. */
+export async function migrateWatched(connection: string | pg.ClientConfig, silenceMs: number): Promise<MigrateResult> {
+  const given = typeof connection === 'string' ? { connectionString: connection } : connection
+  const config = { connectionTimeoutMillis: 10_000, keepAlive: true, ...given, types: OWN_PARSERS }
+  const sockets = new Sockets()
+  const pool = new pg.Pool({ ...sockets.of(config), max: 1 })
   // A connection that breaks while idle fails the next statement as well, and that error is the one to report.
   pool.on('error', () => undefined)
+  let watch: SilenceWatch | undefined
+  let lost: unknown
+  pool.on('connect', (client) => {
+    Reflect.set(client, 'binary', false)
+    client.on('error', (error) => {
+      lost ??= error
+    })
+    watch = new SilenceWatch(client, config, silenceMs)
+  })
   try {
     await assertReachable(pool)
-    return await new Kysely<unknown>({ dialect: new Dialect({ pool }) }).transaction().execute(migrateInside)
+    const db = new Kysely<unknown>({ dialect: new Dialect({ pool }) })
+    return await db.transaction().execute((transaction) => migrateInside(transaction, (pid) => watch?.servedBy(pid)))
   } catch (error) {
+    if (lost !== undefined) throw lostConnection(lost)
     throw error instanceof SluiceError ? error : failed('The migration', error)
   } finally {
+    watch?.stop()
     await pool.end()
+    await sockets.closed()
   }
 }
 
@@ -60,11 +89,12 @@ export function migrationSql(): readonly { readonly name: string; readonly sql: 
   }))
 }
 
-async function migrateInside(db: Kysely<unknown>): Promise<MigrateResult> {
+async function migrateInside(db: Kysely<unknown>, servedBy: (pid: number) => void): Promise<MigrateResult> {
   const execute: Execute = async (query, params) =>
     (await db.executeQuery<Record<string, unknown>>(CompiledQuery.raw(query.text, [...params]))).rows
+  servedBy((await readSession(execute, '')).pid)
   await execute(PIN_SEARCH_PATH, [])
-  await execute(BOUND_LOCK_WAITS, [])
+  await execute(BOUND_MIGRATION, [])
   await execute(LOCK_MIGRATIONS, [])
   const before = await readSchema(execute)
   if (before !== undefined && before.version > SCHEMA_VERSION) {
@@ -73,6 +103,7 @@ async function migrateInside(db: Kysely<unknown>): Promise<MigrateResult> {
   }
   const applied = await runMigrator(db)
   const after = await readSchema(execute)
+  await execute(BOUND_COMMIT, [])
   return { applied, version: after?.version ?? 0 }
 }
 
@@ -116,6 +147,12 @@ async function assertReachable(pool: pg.Pool): Promise<void> {
       { cause },
     )
   }
+}
+
+/** Nobody knows whether a COMMIT on the way took effect. */
+function lostConnection(cause: unknown): SluiceError {
+  const sentence = `The migration lost its connection: ${errorText(cause)}. Run it again: what has been applied is left alone`
+  return new SluiceError('UNREACHABLE', sentence, { cause })
 }
 
 function failed(what: string, cause: unknown): SluiceError {

@@ -80,8 +80,17 @@ const READ_VERSION = statement('read_version', 'SELECT version, oldest_client FR
 /** Held by a running migration until its transaction ends. Not Kysely's own lock: see `migrate.ts`. */
 export const LOCK_MIGRATIONS = statement('lock_migrations', 'SELECT pg_advisory_xact_lock(746500, 0)')
 
-/** Bounds the wait for {@link LOCK_MIGRATIONS} and for the tables that a migration changes. */
-export const BOUND_LOCK_WAITS = statement('bound_lock_waits', `SELECT set_config('lock_timeout', '5min', true)`)
+/**
+ * Bounds the wait for {@link LOCK_MIGRATIONS} and for the tables that a migration changes; and a statement, in place of a
+ * shorter limit that the database may have for its application: to build an index takes as long as it takes.
+ */
+export const BOUND_MIGRATION = statement(
+  'bound_migration',
+  `SELECT pg_catalog.set_config('lock_timeout', '5min', true), pg_catalog.set_config('statement_timeout', '1h', true)`,
+)
+
+/** A COMMIT that waits for a standby longer than this ends with a warning. It has taken effect on this server. */
+export const BOUND_COMMIT = statement('bound_commit', `SELECT pg_catalog.set_config('statement_timeout', '30s', true)`)
 
 /**
  * What a migration makes is bound to what its names mean then, for good: not to what somebody has put into another

@@ -116,10 +116,13 @@ export async function cancelStatement(execute: Execute, { pid, startedUs }: Serv
 }
 
 /**
- * What a process of the server does: it is busy with a transaction older than this, and perhaps waits for a lock, or with
- * COMMIT for a standby; it is not; or there is none with this number.
+ * What a process of the server does: it is busy, and perhaps waits for a lock, or with COMMIT for a standby; it is not; or
+ * there is none with this number.
  */
-export async function workOf(execute: Execute, pid: number, ms: number): Promise<'busy' | 'none' | 'unknown'> {
+export type ServerWork = 'busy' | 'none' | 'unknown'
+
+/** @param ms busy only with a transaction that is older than this */
+export async function workOf(execute: Execute, pid: number, ms: number): Promise<ServerWork> {
   const [row] = await execute(WORKS_SINCE, [pid, ms])
   if (row === undefined) return 'unknown'
   return booleanOf(row, 'busy') ? 'busy' : 'none'

@@ -1,0 +1,63 @@
+import type pg from 'pg'
+import { type ServerWork, workOf } from '../table/worker.ts'
+import { closeClient, executeOn, openClient } from './open-client.ts'
+
+/**
+ * Ends a connection that has fallen silent while a statement may take as long as it needs: when nothing has come for a
+ * while, another connection asks the server whether it works on this one. If it does not, or cannot be asked, nobody is
+ * there any more.
+ */
+export class SilenceWatch {
+  readonly #client: pg.Client
+  readonly #config: pg.ClientConfig
+  readonly #everyMs: number
+  #timer: NodeJS.Timeout | undefined
+  #pid: number | undefined
+
+  constructor(client: pg.Client, config: pg.ClientConfig, everyMs: number) {
+    this.#client = client
+    this.#config = config
+    this.#everyMs = everyMs
+    this.#arm()
+  }
+
+  /** The server's process: behind a pooler the driver does not know it. */
+  servedBy(pid: number): void {
+    this.#pid = pid
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+  }
+
+  #arm(): void {
+    const heard = this.#bytesRead
+    this.#timer = setTimeout(() => void this.#check(heard), this.#everyMs)
+  }
+
+  async #check(heard: unknown): Promise<void> {
+    const silent = heard === this.#bytesRead && (await this.#work()) !== 'busy' && heard === this.#bytesRead
+    if (this.#timer === undefined) return
+    if (!silent) return this.#arm()
+    this.#client.connection.stream.destroy(new Error('The server has fallen silent'))
+  }
+
+  async #work(): Promise<ServerWork> {
+    if (this.#pid === undefined) return 'none'
+    try {
+      const other = await openClient({ ...this.#config, query_timeout: this.#everyMs })
+      try {
+        return await workOf(executeOn(other), this.#pid, 0)
+      } finally {
+        void closeClient(other)
+      }
+    } catch {
+      return 'none'
+    }
+  }
+
+  get #bytesRead(): unknown {
+    return Reflect.get(this.#client.connection.stream, 'bytesRead')
+  }
+}
