@@ -12,7 +12,11 @@ export function createProgram(): Command {
     .option('--quick', 'few injections, several scenarios at a time, under four minutes')
     .option('--twins', 'run what is broken on purpose instead, which the auditor must catch')
     .option('--seed <n>', 'a whole number: the same choices again (default: a new one)', integer)
-    .option('--minutes <m>', 'a soak: round after round with new seeds, for so long', positive)
+    .option(
+      '--minutes <m>',
+      'a soak: round after round with new seeds, until it is over or something is found',
+      positive,
+    )
     .option('--only <name>', 'a scenario or a mode, several times for several', named, [])
     .option('--out <file>', 'write the results as JSON')
     .option('--list', 'print the names of scenarios, modes and twins')

@@ -24,6 +24,17 @@ export function isRight({ outcome, twin }: Row): boolean {
   return twin === undefined ? verdicts.length === 0 : verdicts.some((verdict) => twin.caught.includes(verdict))
 }
 
+/** What came of one cell, for whoever watches the run; in full if it is not as it should be. */
+export function lineOf(row: Row): string {
+  const [summary] = summaryOf([row])
+  if (summary === undefined) throw new TypeError('expected a summary')
+  const { scenario, mode, worstMs, recoveryMs, missing } = summary
+  const came =
+    missing === undefined ? `${verdictOf(summary)}, worst ${worstMs} of ${recoveryMs} ms` : `not here: ${missing}`
+  const line = `${mode} ${scenario}: ${came} (seed ${row.seed}, ${Math.round(row.ms / 1_000)} s)`
+  return isRight(row) ? `ok   ${line}` : `BAD  ${line}${detailsOf(row)}`
+}
+
 /** The matrix for a terminal, and in full what is not as it should be. */
 export function tableOf(rows: readonly Row[]): string {
   const table = new Table({

@@ -1,16 +1,17 @@
 import { randomInt } from 'node:crypto'
+import { once } from 'node:events'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { readCommit } from '../../bench/report/environment.ts'
 import { type FoundServer, findServer } from '../../src/server.ts'
 import { serverPackage } from '../environment/server-package.ts'
 import type { MatrixResult } from '../report/page.ts'
-import { isRight, type Row, tableOf } from '../report/table.ts'
+import { isRight, lineOf, type Row, tableOf } from '../report/table.ts'
 import { SCENARIOS } from '../scenarios/index.ts'
 import { connect } from './environment.ts'
-import { MODES, type Mode } from './modes.ts'
+import { MODES } from './modes.ts'
+import { type Cell, cellsOf, runCells } from './run-cells.ts'
 import { runScenario } from './run-scenario.ts'
-import type { Scenario } from './scenario.ts'
 
 export interface FaultsOptions {
   readonly quick?: true
@@ -29,57 +30,77 @@ const SETTINGS = { max_connections: 300, fsync: 'off', full_page_writes: 'off' }
 export async function runFaults(options: FaultsOptions): Promise<void> {
   const seed = options.seed ?? randomInt(1_000_000)
   const server = await findServer({ settings: SETTINGS, package: serverPackage() })
-  const interrupted = new AbortController()
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupted.abort())
+  const interrupted = onInterrupt()
   console.error(`seed ${seed}`)
   try {
-    const until = performance.now() + (options.minutes ?? 0) * 60_000
     const rows: Row[] = []
-    for (let round = 0; round === 0 || performance.now() < until; round++) {
-      rows.push(...(await runRound(options, { seed: seed + round, serverUrl: server.url, signal: interrupted.signal })))
-      if (interrupted.signal.aborted || (options.minutes !== undefined && !rows.every(isRight))) break
-    }
-    console.log(tableOf(rows))
-    if (options.out !== undefined) await write(options.out, { seed, rows, server: await versionOf(server) })
-    if (interrupted.signal.aborted) process.exitCode = 130
-    else if (!rows.every(isRight)) process.exitCode = 1
+    const running = runAll(options, { seed, serverUrl: server.url, interrupted, rows })
+    // What has ended is told at once; then what runs comes to its end, so that nothing of it is left behind.
+    await Promise.race([running, once(interrupted, 'abort')])
+    const ended = rows.filter((row) => row !== undefined)
+    console.log(tableOf(ended))
+    if (options.out !== undefined) await write(options.out, { seed, rows: ended, server: await versionOf(server) })
+    if (interrupted.aborted) process.exitCode = 130
+    else if (!ended.every(isRight)) process.exitCode = 1
+    await running
   } finally {
     await server.stop()
   }
 }
 
-interface Round {
-  readonly seed: number
-  readonly serverUrl: string
-  readonly signal: AbortSignal
+/** Aborts at the first SIGINT or SIGTERM. npm hands on what the terminal has sent as well: a second one comes later. */
+function onInterrupt(): AbortSignal {
+  const interrupted = new AbortController()
+  let at = Number.POSITIVE_INFINITY
+  const hear = () => {
+    if (performance.now() - at > SECOND_SIGNAL_MS) process.exit(130)
+    at = Math.min(at, performance.now())
+    interrupted.abort()
+  }
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, hear)
+  return interrupted.signal
 }
+
+const SECOND_SIGNAL_MS = 1_000
 
 /** Quick runs wait more than they work: a few at a time. In a full run each has the machine for itself. */
 const AT_A_TIME = 4
 
-async function runRound(options: FaultsOptions, round: Round): Promise<Row[]> {
-  const cells = chosen(MODES, options.only).flatMap((mode) =>
-    chosen(SCENARIOS, options.only).map((scenario) => ({ mode, scenario })),
-  )
-  const waiting = cells.map((cell, at) => ({ ...cell, at }))
-  const rows: Row[] = []
-  const lane = async () => {
-    for (let next = waiting.shift(); next !== undefined && !round.signal.aborted; next = waiting.shift()) {
-      const row = await runCell(next.mode, next.scenario, options, round)
-      rows[next.at] = row
-      console.error(`${isRight(row) ? 'ok  ' : 'BAD '} ${row.mode} ${row.scenario} (${Math.round(row.ms / 1_000)} s)`)
-    }
-  }
-  await Promise.all(Array.from({ length: options.quick ? AT_A_TIME : 1 }, lane))
-  return rows.filter((row) => row !== undefined)
+interface Run {
+  readonly seed: number
+  readonly serverUrl: string
+  readonly interrupted: AbortSignal
+  /** Those that have ended, each in the place of its cell. */
+  readonly rows: Row[]
 }
 
-async function runCell(mode: Mode, scenario: Scenario, options: FaultsOptions, round: Round): Promise<Row> {
+/** One round; with a time, as many as begin in it, until something is found. */
+async function runAll(options: FaultsOptions, { seed, serverUrl, interrupted, rows }: Run): Promise<void> {
+  const { minutes, only } = options
+  const found = new AbortController()
+  const over = [interrupted, found.signal, ...(minutes === undefined ? [] : [AbortSignal.timeout(minutes * 60_000)])]
+  const rounds = minutes === undefined ? 1 : Number.POSITIVE_INFINITY
+  await runCells(cellsOf(chosen(MODES, only), chosen(SCENARIOS, only), seed, rounds), {
+    atATime: options.quick ? AT_A_TIME : 1,
+    run: (cell) => runCell(cell, options, serverUrl),
+    over: AbortSignal.any(over),
+    onRow: (row, at) => {
+      // The terminal's interrupt reaches the processes of a scenario too, so what ran then has no verdict.
+      if (interrupted.aborted) return
+      rows[at] = row
+      console.error(lineOf(row))
+      if (minutes !== undefined && !isRight(row)) found.abort()
+    },
+  })
+}
+
+async function runCell({ mode, scenario, seed }: Cell, options: FaultsOptions, serverUrl: string): Promise<Row> {
   const { name, recoveryMs, title, twin } = scenario
   const started = performance.now()
   const broken = options.twins === true
   const outcome = await runScenario({
-    ...round,
+    seed,
+    serverUrl,
     scenario,
     mode,
     broken,
@@ -94,7 +115,7 @@ async function runCell(mode: Mode, scenario: Scenario, options: FaultsOptions, r
     scenario: name,
     title,
     recoveryMs,
-    seed: round.seed,
+    seed,
     ms,
     ...(broken ? { twin } : {}),
     outcome,
