@@ -119,8 +119,8 @@ function toOrderedClaim(rows: readonly Row[]): OrderedClaim {
 /** All that are not below the last to end count as running, up to the claim's own. */
 function toSnapshot(row: Row): ClaimSnapshot {
   const xid = BigInt(textOf(row, 'xid'))
-  const [xmin = '0', xmax = '0', running = ''] = textOf(row, 'snapshot').split(':')
+  const [, xmax = '0', running = ''] = textOf(row, 'snapshot').split(':')
   const ids = running.split(',').filter((text) => text !== '')
   const beyond = Array.from({ length: Number(xid - BigInt(xmax)) }, (_, at) => BigInt(xmax) + BigInt(at))
-  return { xmin: BigInt(xmin), xid, running: new Set([...ids.map(BigInt), ...beyond]) }
+  return { xmin: BigInt(textOf(row, 'xmin')), xid, running: new Set([...ids.map(BigInt), ...beyond]) }
 }

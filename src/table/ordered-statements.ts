@@ -26,7 +26,7 @@ WITH clock AS MATERIALIZED (
   SELECT c.now, (extract(epoch FROM c.now) * 1000000.0)::bigint AS now_us, ${LOOK}
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 )${ctes}${CLAIM_RESULT}, c.locked_slot, c.first_live::text AS first_live, c.walk,
-       CASE WHEN c.fresh THEN pg_current_snapshot()::text END AS snapshot,
+       pg_snapshot_xmin(pg_current_snapshot())::text AS xmin, CASE WHEN c.fresh THEN pg_current_snapshot()::text END AS snapshot,
        CASE WHEN c.fresh THEN pg_current_xact_id()::text END AS xid
 FROM clock LEFT JOIN LATERAL (${lanes}
   LIMIT $4::integer

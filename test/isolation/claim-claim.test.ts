@@ -20,6 +20,12 @@ const WITHOUT_LOCK: Rewrite = { statement: 'claim', from: 'FOR UPDATE OF m SKIP 
 const SLOT_UNLOCKED: Rewrite = { statement: 'claim_slots', from: 'FOR NO KEY UPDATE OF s SKIP LOCKED', to: '' }
 const SLIDING_PAST: Rewrite = { statement: 'claim_slots', from: 'FOR UPDATE OF m', to: 'FOR UPDATE OF m SKIP LOCKED' }
 
+const WAITING: Rewrite = {
+  statement: 'claim_whole_queue',
+  from: 'FOR UPDATE OF m SKIP LOCKED',
+  to: 'FOR UPDATE OF m',
+}
+
 const batch = (claims?: Claims): readonly ClaimStep[] => [look(claims), lock, ack, commit]
 describe('claims beside claims', () => {
   test('of messages without a key share them, whatever comes between snapshot and locks', async ({ stage }) => {
@@ -49,6 +55,29 @@ describe('claims beside claims', () => {
       const explored = await explore(stage, claimScenario(stage, lane, 3, { a, ...others }))
       expect(summary(explored)).toEqual({ interleavings, waited: 0, wrong: [] })
     }
+  })
+
+  test('of a queue in order wait for nobody, also beside a pipeline that is in no order', async ({ stage }) => {
+    const { unkeyed, keyed, whole } = await lanesOf(stage.database)
+    for (const [lane, other] of [
+      [whole, whole],
+      [whole, unkeyed],
+      [keyed, unkeyed],
+      [keyed, whole],
+    ] as const) {
+      for (const limit of [1, 3]) {
+        const sessions = { a: batch({ limit }), b: batch({ limit: 2, by: other }) }
+        const explored = await explore(stage, claimScenario(stage, lane, 3, sessions))
+        expect(summary(explored)).toEqual({ interleavings: 70, waited: 0, wrong: [] })
+      }
+    }
+  })
+
+  test('of a queue in order would wait for a pipeline that is in no order if they did not skip', async ({ stage }) => {
+    const { unkeyed, whole } = await lanesOf(stage.database)
+    const sessions = { a: batch({ twin: [WAITING] }), b: batch({ by: unkeyed }) }
+    const { waited } = await explore(stage, claimScenario(stage, whole, 3, sessions))
+    expect(waited).toBeGreaterThan(0)
   })
 
   test('have the same message twice if they do not lock it', async ({ stage }) => {

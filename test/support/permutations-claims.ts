@@ -1,6 +1,6 @@
 import { Floors } from '../../src/pipeline/floors.ts'
 import { type Claim, type ClaimedRow, claim } from '../../src/table/claim.ts'
-import { claimSlots } from '../../src/table/claim-ordered.ts'
+import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { bottomOf, idsOf, keysOf, put } from './claim-session.ts'
@@ -19,9 +19,22 @@ export interface Lane {
   readonly claim: (execute: Execute, queue: string, limit: number) => Promise<Claim>
 }
 
-export async function lanesOf(database: TestDatabase): Promise<{ readonly unkeyed: Lane; readonly keyed: Lane }> {
+export interface Lanes {
+  readonly unkeyed: Lane
+  readonly keyed: Lane
+  /** The messages without a key, in order. */
+  readonly whole: Lane
+}
+
+export async function lanesOf(database: TestDatabase): Promise<Lanes> {
   const { slot, same } = await keysOf(database)
   return {
+    whole: {
+      name: 'whole',
+      key: null,
+      slot: WHOLE_QUEUE_SLOT,
+      claim: (execute, queue, limit) => claimWholeQueue(execute, queue, { slot: WHOLE_QUEUE_SLOT, id: '0' }, limit),
+    },
     unkeyed: {
       name: 'unkeyed',
       key: null,
@@ -52,17 +65,19 @@ export type ClaimStep = PlayedStep<ClaimWorld>
 
 export interface Claims {
   readonly limit?: number
+  /** How to claim, if not as the queue's lane is claimed. */
+  readonly by?: Lane
   readonly twin?: readonly Rewrite[]
 }
 
 /** A claim in two steps: its snapshot, and what it locks. The session's gate must be closed. */
-export function look({ limit = 2, twin = [] }: Claims = {}): ClaimStep {
+export function look({ limit = 2, twin = [], by }: Claims = {}): ClaimStep {
   return {
     name: 'looks',
     run: async (session, { queue, lane, ledger, looks }) => {
       await session.begin()
       const seen = ledger.sees()
-      const claiming = lane.claim(session.execute(...PAUSED_CLAIM, ...twin), queue, limit)
+      const claiming = (by ?? lane).claim(session.execute(...PAUSED_CLAIM, ...twin), queue, limit)
       claiming.catch(() => undefined)
       looks.set(session.name, { seen, claiming })
       await session.untilAtGate(claiming)
@@ -88,7 +103,8 @@ export function take(claims: Claims = {}): ClaimStep {
     run: async (session, { queue, lane, ledger, hands }) => {
       await session.begin()
       const seen = ledger.sees()
-      const taken = await lane.claim(session.execute(...(claims.twin ?? [])), queue, claims.limit ?? 2)
+      const { twin = [], by = lane, limit = 2 } = claims
+      const taken = await by.claim(session.execute(...twin), queue, limit)
       ledger.claims(session.name, idsOf(taken), seen)
       hands.set(session.name, taken.rows)
     },
@@ -148,7 +164,8 @@ export function claimScenario(
         queue,
         Array.from({ length: count }, () => ({ key: lane.key })),
       )
-      if (lane.key !== null) await ensureSlots(executeAlone(database), queue, [lane.slot])
+      if (lane.key !== null || lane.slot === WHOLE_QUEUE_SLOT)
+        await ensureSlots(executeAlone(database), queue, [lane.slot])
       const ledger = new Ledger()
       ledger.has(ids, 'waiting', () => lane.key)
       return { queue, lane, ids, ledger, hands: new Map(), looks: new Map() }
