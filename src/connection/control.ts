@@ -70,7 +70,7 @@ export class Control {
   /** @throws SluiceError UNREACHABLE within the connect timeout, or when the server stops answering. */
   async start(): Promise<void> {
     try {
-      await this.#connect()
+      await this.#connect(this.#options.connectTimeoutMs)
     } catch (error) {
       // What the server itself says, of privileges for example, is the better answer.
       throw error instanceof SluiceError || error instanceof pg.DatabaseError ? error : unreachable(error)
@@ -113,19 +113,16 @@ export class Control {
     )
   }
 
-  async #connect(): Promise<void> {
+  /** @param limitMs for connecting and setting up the session together. */
+  async #connect(limitMs: number): Promise<void> {
     const { signal } = this.#stopping
-    const { connectTimeoutMs } = this.#options
     const startedAt = performance.now()
     const client = await this.#open()
     client.once('end', () => this.#lost(client))
     const giveUp = () => client.connection.stream.destroy()
     signal.addEventListener('abort', giveUp)
-    // Connected means that its session is set up: a server may fall silent after it has let us in.
-    const late = setTimeout(
-      () => client.connection.stream.destroy(new Error(`No answer within ${connectTimeoutMs} ms`)),
-      Math.max(0, connectTimeoutMs - (performance.now() - startedAt)),
-    )
+    // A server may fall silent after it has let us in.
+    const late = setTimeout(giveUp, Math.max(0, limitMs - (performance.now() - startedAt)))
     try {
       await this.#learnSession(client)
       if (!this.#shared) await configureControl(executeOn(client))
@@ -165,7 +162,7 @@ export class Control {
     const backoff = new Backoff(50, 5_000)
     while (!this.#stopping.signal.aborted) {
       try {
-        await this.#connect()
+        await this.#connect(LONGEST_RESTORE_MS)
         this.#reported = undefined
         this.#options.report({ kind: 'connection.restored', role: 'control' })
         return
@@ -183,6 +180,9 @@ export class Control {
     this.#options.report({ kind: 'connection.lost', role: 'control', error })
   }
 }
+
+/** On a server that is busy with everybody else's return as well. Each statement has its own limit. */
+const LONGEST_RESTORE_MS = 60_000
 
 const WITHOUT_SESSION =
   'A pooler stands before the control connection: wake-ups are left to the poll, and crashes are not counted. ' +

@@ -31,8 +31,7 @@ export class BatchConnection {
   /** @param signal gives up waiting, with its reason; a connection that comes later is closed. */
   static async acquire(pool: pg.Pool, signal?: AbortSignal): Promise<BatchConnection> {
     if (signal?.aborted) throw stopped()
-    // A connection string that cannot be read is thrown, not rejected.
-    const connecting = (async () => pool.connect())()
+    const connecting = connect(pool)
     const givenUp = Promise.withResolvers<never>()
     const giveUp = () => {
       connecting.then((client) => client.release(true)).catch(() => undefined)
@@ -216,6 +215,11 @@ const ENDS_SESSION = /^(57P01|57P04|57P05|25P03|25P04)$/
 export interface TransactionLimit {
   readonly ms: number
   readonly serverVersion: number
+}
+
+/** The driver throws at once where it cannot read its configuration. */
+async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
+  return pool.connect()
 }
 
 function stopped(): SluiceError {
