@@ -8,7 +8,10 @@ export default defineConfig({
     globalSetup: ['test/support/global-setup.ts'],
     pool: 'forks',
     maxWorkers: 2,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    // A bound on a test that hangs, not on one that is slow: many processes may share two cores. What a test waits for
+    // has a bound of its own, which is shorter, and says what did not come.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: 30_000 } },
   },
 })

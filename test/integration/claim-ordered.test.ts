@@ -124,7 +124,7 @@ describe('a held key', () => {
     slots,
   }) => {
     const [failed, next, neighbour] = await put(database, queue, [
-      { key: keys.same[0], dueInMs: 150 },
+      { key: keys.same[0], dueInMs: 3_000 },
       { key: keys.same[0] },
       { key: keys.same[1] },
     ])
@@ -134,7 +134,7 @@ describe('a held key', () => {
       holder.execute,
       queue,
       [{ slot: keys.slot, orderingKey: keys.same[0], messageId: failed!, untilUs }],
-      untilUs - 150_000,
+      untilUs - 3_000_000,
     )
     await holder.commit()
     const { execute, rollBack } = await begin()

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect } from 'vitest'
 import { claim } from '../../src/table/claim.ts'
 import { bottomOf, idsOf, lockedIds, put, test } from '../support/claim-session.ts'
@@ -50,10 +49,10 @@ describe('a claim takes', () => {
   })
 
   test('no message that is not due yet', async ({ database, queue, begin }) => {
-    const [due, soon] = await put(database, queue, [{ dueInMs: 0 }, { dueInMs: 300 }, { dueInMs: 60_000 }])
+    const [due, soon] = await put(database, queue, [{ dueInMs: 0 }, { dueInMs: 3_000 }, { dueInMs: 60_000 }])
     const { execute } = await begin()
     expect(idsOf(await claim(execute, queue, bottomOf(5), 10))).toEqual([due])
-    await sleep(320)
+    await database.sql('SELECT pg_sleep_until(max(due_at)) FROM sluice.message WHERE id = $1', [soon])
     // The clock is the statement's: the transaction has been open for longer.
     expect(idsOf(await claim(execute, queue, bottomOf(5), 10))).toEqual([due, soon])
   })

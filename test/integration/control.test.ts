@@ -15,7 +15,7 @@ import type { SluiceEvent } from '../../src/telemetry.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'
 import { NO_POLL, raisedFlag } from '../support/flag.ts'
-import { untilEmpty } from '../support/rows.ts'
+import { untilEmpty, untilRecorded } from '../support/rows.ts'
 import { endSessions, untilSessions } from '../support/sessions.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { Steps } from '../support/steps.ts'
@@ -35,6 +35,7 @@ describe('a lost control connection', () => {
     sluice.pipeline(queue).handle(steps.handle).subscribe()
     const [id] = await put(sluice, queue, [1])
     const step = await steps.next()
+    await untilRecorded(database, queue, 1)
     const before = await inFlight(database, queue)
     await endSessions(database, CONTROL)
     await log.first('connection.restored')
@@ -57,6 +58,7 @@ describe('a lost control connection', () => {
     sluice.pipeline(queue).handle(steps.handle).subscribe()
     await put(sluice, queue, [1, 2])
     const first = await steps.next()
+    await untilRecorded(database, queue, 2)
     const before = await inFlight(database, queue)
     proxy.refusing = true
     proxy.cut()
@@ -105,6 +107,7 @@ describe('a lost control connection', () => {
     sluice.pipeline(queue).handle(steps.handle).subscribe()
     await put(sluice, queue, [1])
     const step = await steps.next()
+    await untilRecorded(database, queue, 1)
     const before = await inFlight(database, queue)
     // The server does not see that the client is gone: it keeps the session, and the worker's lock with it.
     proxy.loseClients(CONTROL)
@@ -117,7 +120,7 @@ describe('a lost control connection', () => {
 })
 
 test('a half-open control connection is replaced as soon as a statement is not answered', async ({ database }) => {
-  const { proxy, control, events } = await startControl(database, 200)
+  const { proxy, control, events } = await startControl(database, 1_000)
   proxy.blackHole()
   const statements = [1, 2, 3].map((n) => control.execute({ name: `half_open_${n}`, text: 'SELECT 1' }, []))
   for (const statement of statements) await expect(statement).rejects.toThrow()
@@ -168,7 +171,7 @@ describe('stop', () => {
     make(proxy)
     const started = performance.now()
     await sluice.stop()
-    expect(performance.now() - started).toBeLessThan(5_000)
+    expect(performance.now() - started).toBeLessThan(30_000)
     for (const application of [CONTROL, 'sluice listener', 'sluice']) await untilSessions(database, application, 0)
   })
 
@@ -192,7 +195,7 @@ describe('stop', () => {
     proxy.blackHole()
     const started = performance.now()
     await control.stop()
-    expect(performance.now() - started).toBeLessThan(5_000)
+    expect(performance.now() - started).toBeLessThan(30_000)
   })
 
   test('stops a control connection that is just being restored', async ({ database }) => {
@@ -213,7 +216,7 @@ async function startControl(database: TestDatabase, answerMs = 60_000) {
   const proxy = await startProxy(database.url)
   const events: SluiceEvent[] = []
   const connection = { connectionString: proxy.url }
-  const control = new Control({ connection, connectTimeoutMs: 400, answerMs, report: (event) => events.push(event) })
+  const control = new Control({ connection, connectTimeoutMs: 1_500, answerMs, report: (event) => events.push(event) })
   await control.start()
   return { proxy, control, events }
 }

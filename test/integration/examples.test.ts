@@ -66,7 +66,7 @@ describe('examples', () => {
 
   test.for(Object.entries(OUTPUTS))('%s', async ([file, output], { database }) => {
     const env = { ...process.env, DATABASE_URL: database.url }
-    const { stdout } = await promisify(execFile)(process.execPath, [join(FOLDER, file)], { env, timeout: 25_000 })
+    const { stdout } = await promisify(execFile)(process.execPath, [join(FOLDER, file)], { env, timeout: 90_000 })
     expect(linesOf(stdout)).toEqual(output)
     const left = await database.sql(
       `SELECT queue FROM sluice.queues WHERE ready + scheduled + retrying + in_flight > 0`,

@@ -22,7 +22,7 @@ describe("a batch's connection that is half-open", () => {
       const sluice = startTestSluice({ url: proxy.url }, { directConnection: database.url })
       const log = new EventLog(sluice.events)
       const steps = new Steps()
-      sluice.pipeline(queue, { timeoutMs: 100 }).handle(steps.handle).subscribe()
+      sluice.pipeline(queue, { timeoutMs: 500 }).handle(steps.handle).subscribe()
       await put(sluice, queue, [1])
       const first = await steps.next()
       proxy.blackHole(BATCHES)
@@ -53,11 +53,11 @@ describe("a batch's connection that is half-open", () => {
       .subscribe()
     await put(sluice, queue, [1])
     const asked = () => proxy.statements.filter(({ text }) => text.startsWith('sluice_works_since'))
-    await waitFor(() => asked().length === 2, { what: 'the second question', timeoutMs: 15_000 })
+    await waitFor(() => asked().length === 2, { what: 'the second question' })
     await holder.query('SELECT pg_advisory_unlock(5)')
     await untilEmpty(database, queue)
     expect({ released: log.of('batch.released').length }).toEqual({ released: 0 })
-  }, 30_000)
+  })
 })
 
 /** From PostgreSQL 17 on the server would end the transaction while it commits; before, there is no such limit. */

@@ -49,7 +49,7 @@ describe('messages with an ordering key', () => {
     await put(sluice, queue, ['b2'], B)
     await put(sluice, queue, ['free'])
     sluice
-      .pipeline(queue, { retry: { kind: 'fixed', delay: 1_000 } })
+      .pipeline(queue, { retry: { kind: 'fixed', delay: 3_000 } })
       .handle(({ payload, attempt }) => {
         if (payload === 'a1' && attempt === 1) raise()
         handled.push(payload)
@@ -136,7 +136,7 @@ describe('messages with an ordering key', () => {
     const steps = new Steps()
     sluice.pipeline(queue).handle(steps.handle).subscribe()
     await sluice.enqueueMany(sluice.ownTransaction, queue, [
-      { payload: 'scheduled first', ...A, delay: 1_000 },
+      { payload: 'scheduled first', ...A, delay: 3_000 },
       { payload: 1, ...A },
     ])
     await steps.endNext()
@@ -207,7 +207,7 @@ describe('a pipeline with ordered: true', () => {
     await put(sluice, queue, [1, 2])
     await put(sluice, queue, ['a1', 'a2'], A)
     sluice
-      .pipeline(queue, { ordered: true, retry: { kind: 'fixed', delay: 1_000 } })
+      .pipeline(queue, { ordered: true, retry: { kind: 'fixed', delay: 3_000 } })
       .handle(({ payload, attempt }) => {
         if (payload === 1 && attempt === 1) raise()
         handled.push(payload)

@@ -135,10 +135,10 @@ describe('a control connection through a transaction pooler', () => {
     const { sluice } = startWorker(database, { connection: url, crashLimit: 1 })
     await put(sluice, queue, [1])
     sluice
-      .pipeline(queue, { timeoutMs: 50 })
+      .pipeline(queue, { timeoutMs: 500 })
       .handle(async (_, { tx }) => {
         await tx.query('SELECT 1')
-        const until = performance.now() + 1_600
+        const until = performance.now() + 4_000
         while (performance.now() < until);
       })
       .subscribe()

@@ -146,7 +146,7 @@ describe('a member of sluice_worker', () => {
     const log = new EventLog(sluice.events)
     sluice
       .pipeline(queue, { timeoutMs: 100, retry: SLOW })
-      .handle(async (_, { tx }) => void (await tx.query('SELECT pg_sleep(20)')))
+      .handle(async (_, { tx }) => void (await tx.query('SELECT pg_sleep(60)')))
       .subscribe()
     await put(startTestSluice(producer), queue, [1])
     await log.first('message.failed')

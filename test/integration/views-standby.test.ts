@@ -1,5 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { createSluice } from '../../src/sluice.ts'
+import { untilRecorded } from '../support/rows.ts'
 import { runCli } from '../support/run-cli.ts'
 import { startStandbyPair } from '../support/standby-pair.ts'
 import { deferred, waitFor } from '../support/wait.ts'
@@ -19,6 +20,7 @@ test('on a hot standby the views and the command line show all but what workers 
     .subscribe()
   await sluice.enqueue(sluice.ownTransaction, 'busy', { n: 1 })
   await handling.promise
+  await untilRecorded(pair.primary, 'busy', 1)
   await sluice.enqueueMany(sluice.ownTransaction, 'idle', [{ payload: 1 }, { payload: 2, delay: '1h' }])
   await pair.primary.sql(`INSERT INTO sluice.dead_letter (queue, id, priority, schema_version, payload, headers, attempt, reason, enqueued_at)
     VALUES ('idle', 1000, 5, 1, '{}', '{}', 1, 'broken', now())`)

@@ -79,7 +79,7 @@ describe('the listener', () => {
       {
         kind: 'connection.lost',
         role: 'listener',
-        error: expect.objectContaining({ message: expect.stringContaining('400 ms') }),
+        error: expect.objectContaining({ message: expect.stringContaining('1500 ms') }),
       },
     ])
     proxy.heal()
@@ -99,13 +99,13 @@ describe('the listener', () => {
     await waitFor(() => proxy.accepted === 1, { what: 'the connection' })
     const started = performance.now()
     await listener.watcher.stop()
-    expect(performance.now() - started).toBeLessThan(5_000)
+    expect(performance.now() - started).toBeLessThan(30_000)
   })
 
   test('6: says once that notifications do not arrive, as through a transaction pooler', async ({ database }) => {
     const proxy = await startProxy(database.url)
     proxy.passes = ({ type }) => type !== NOTIFICATION
-    const listener = new TestWatcher(proxy.url, { answerMs: 100 })
+    const listener = new TestWatcher(proxy.url, { answerMs: 1_000 })
     listener.watcher.start()
     await waitFor(() => proxy.accepted >= 3, { what: 'three attempts' })
     expect(listener.kinds).toEqual(['listener.unavailable'])

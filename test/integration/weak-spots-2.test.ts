@@ -3,7 +3,7 @@
 import { expect } from 'vitest'
 import { retry } from '../../src/message.ts'
 import { type RoutesOptions, routes } from '../../src/pipeline/routes.ts'
-import { untilEmpty } from '../support/rows.ts'
+import { untilEmpty, untilRecorded } from '../support/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { claimsOf, recordStatements } from '../support/statements.ts'
 import { raise, Steps } from '../support/steps.ts'
@@ -194,5 +194,6 @@ test('W24: peek shows one queue, in the order of due times, as many as wanted, a
   const steps = new Steps()
   sluice.pipeline(queue, { batchSize: 2 }).handle(steps.handle).subscribe()
   await steps.next()
+  await untilRecorded(database, queue, 2)
   expect((await peek(10)).map(({ state }) => state)).toEqual(['in_flight', 'in_flight', 'ready', 'scheduled'])
 })

@@ -47,7 +47,7 @@ async function effectsOf(pair: StandbyPair): Promise<readonly number[]> {
 
 async function untilEmpty(pair: StandbyPair): Promise<void> {
   const isEmpty = async () => (await pair.primary.sql('SELECT FROM sluice.message')).length === 0
-  await waitFor(isEmpty, { what: 'the queue to be empty', timeoutMs: 15_000 })
+  await waitFor(isEmpty, { what: 'the queue to be empty' })
 }
 
 /** Enqueues numbered messages one after another, and knows of which it was told that they are committed. */

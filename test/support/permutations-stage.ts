@@ -147,14 +147,16 @@ class Gate {
   }
 
   async reached(pid: number): Promise<void> {
-    const deadline = performance.now() + 10_000
+    const deadline = performance.now() + PATIENCE_MS
     while (performance.now() < deadline) {
       const { rows } = await this.#watching.query<{ stands: boolean }>({ name: 'stands', text: STANDS, values: [pid] })
       if (rows[0]!.stands) return
     }
-    throw new Error('timed out after 10000 ms waiting for a statement to come to its pause')
+    throw new Error(`timed out after ${PATIENCE_MS} ms waiting for a statement to come to its pause`)
   }
 }
+
+const PATIENCE_MS = 30_000
 
 const STANDS = `
 SELECT EXISTS (

@@ -5,14 +5,14 @@ const STEP_MS = 5
 export interface WaitOptions {
   /** What is awaited, for the error: "timed out after 10000 ms waiting for …". */
   readonly what: string
-  /** Default 10,000. */
+  /** Default 30,000. */
   readonly timeoutMs?: number
 }
 
 /** Polls until `condition` gives a truthy value, and returns it. For what has no event to await. */
 export async function waitFor<T>(
   condition: () => T | Promise<T>,
-  { what, timeoutMs = 10_000 }: WaitOptions,
+  { what, timeoutMs = 30_000 }: WaitOptions,
 ): Promise<NonNullable<Exclude<T, false>>> {
   return until(condition, what, timeoutMs, STEP_MS)
 }

@@ -39,7 +39,7 @@ export class Sleeper implements Waiter {
   }
 }
 
-/** A listener that is impatient: it finds a dead connection, and gives an attempt up, in a part of a second. */
+/** A listener that is impatient: it finds a dead connection, and gives an attempt up, in a second or two. */
 export class TestWatcher {
   readonly watcher: Watcher
   readonly events: SluiceEvent[] = []
@@ -50,9 +50,9 @@ export class TestWatcher {
   constructor(url: string, options: Partial<WatcherOptions> = {}) {
     this.watcher = new Watcher({
       connection: { connectionString: url },
-      connectTimeoutMs: 400,
+      connectTimeoutMs: 1_500,
       heartbeatMs: 100,
-      answerMs: 400,
+      answerMs: 1_500,
       workerId: () => 7,
       notify: (payload) => notifyDirectly(url, payload),
       report: (event) => this.events.push(event),

@@ -79,8 +79,8 @@ export class WorkerProcess {
   }
 
   /** Resolves when it handles a message, with the number of the attempt. */
-  handling(id: string, timeoutMs = 20_000): Promise<number> {
-    return this.#waitFor(() => this.attemptsOf(id)[0], `to handle ${id}`, timeoutMs)
+  handling(id: string): Promise<number> {
+    return this.#waitFor(() => this.attemptsOf(id)[0], `to handle ${id}`)
   }
 
   async event(kind: SluiceEvent['kind']): Promise<void> {
