@@ -72,6 +72,8 @@ export type Fate =
   | 'sever'
   /** Writes its effect and blocks the event loop for longer than the server lets a transaction live. */
   | 'block'
+  /** Writes its effect, leaves settings and a temporary table on its connection, and returns. */
+  | 'careless'
 
 /** The payload of a message. */
 export interface LoadPayload {

@@ -73,6 +73,10 @@ const TOLD: readonly SluiceEvent['kind'][] = [
 /** What a blocked event loop is blocked for: longer than any transaction of this fleet may last. */
 const BLOCK_MS = 3_500
 
+/** The second handler to create the table on a connection fails, and so does whoever writes there in a transaction begun later. */
+const LEFT_BEHIND =
+  'CREATE TEMP TABLE left_behind (); SET search_path = nowhere; SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY'
+
 const handle: Handler<LoadPayload> = async ({ id, payload }, { tx, attempt, signal }) => {
   await ledger.write(
     'INSERT INTO ledger.started (message_id, worker, attempt) VALUES ($1, $2, $3)',
@@ -87,6 +91,7 @@ const handle: Handler<LoadPayload> = async ({ id, payload }, { tx, attempt, sign
   ])
   reach('effects')
   if (payload.fate === 'sever') await tx.query('SELECT pg_terminate_backend(pg_backend_pid())')
+  if (payload.fate === 'careless') await tx.query(LEFT_BEHIND)
   meet(payload, attempt)
 }
 

@@ -1,5 +1,6 @@
 import type { Scenario } from '../run/scenario.ts'
 import { burst } from './burst.ts'
+import { carelessHandlers } from './careless-handlers.ts'
 import { clockSteps } from './clock-steps.ts'
 import { commitUnanswered, enqueueCommitUnanswered } from './commit-unanswered.ts'
 import { diskFull, diskFullLog } from './disk-full.ts'
@@ -18,6 +19,7 @@ import { poolerDirect, poolerOnly } from './pooler.ts'
 import { crashBackend, restartImmediate } from './restart-server.ts'
 import { rollingUpgrade } from './rolling-upgrade.ts'
 import { standbyStalls } from './standby-stalls.ts'
+import { swallowedSettlement } from './swallowed-settlement.ts'
 import { terminateBackends } from './terminate-backends.ts'
 import { commitBeforeSleep, killSleeper } from './wake-ups.ts'
 
@@ -31,6 +33,8 @@ export const SCENARIOS: readonly Scenario[] = [
   crashLoop,
   blockedLoop,
   severedSession,
+  carelessHandlers,
+  swallowedSettlement,
   commitBeforeSleep,
   killSleeper,
   terminateBackends,

@@ -133,7 +133,17 @@ const CASES: readonly Case[] = [
 ]
 
 describe('no wait for the server too many:', () => {
-  for (const { what, messages, orderingKey, options, with: work, batches, claim = 'claim', control = [], first = FIRST } of CASES) {
+  for (const {
+    what,
+    messages,
+    orderingKey,
+    options,
+    with: work,
+    batches,
+    claim = 'claim',
+    control = [],
+    first = FIRST,
+  } of CASES) {
     test(what, async ({ counted, database, queue }) => {
       const { sluice } = counted
       await database.sql('CREATE TABLE IF NOT EXISTS effect (n bigint)')
