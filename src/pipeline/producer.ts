@@ -221,7 +221,7 @@ export class Producer implements Waiter {
           return this.#foundNothing(look)
         }
         found()
-        this.#found(look.full)
+        this.#found(look)
         sent = await this.#process(connection, look, alone, answers)
         onCommitted()
       }
@@ -308,10 +308,11 @@ export class Producer implements Waiter {
     throw new BatchLost(error)
   }
 
-  #found(full: boolean): void {
+  #found({ full, nowUs, rows }: Look): void {
     const { scheduler } = this.#options
     this.#notified = false
     this.#beaten = 0
+    scheduler.found(this.queue, (nowUs - Math.max(...rows.map((row) => row.dueUs))) / 1_000)
     if (this.#sleepers.length === 0) scheduler.unpark(this)
     else if (full || this.#again) this.#sleepers.pop()?.()
     else this.#park(null)

@@ -87,6 +87,11 @@ export class Scheduler {
     if (this.#options.listening()) queue.flag.raise()
   }
 
+  /** Messages were found, of which the youngest is so old: about as long as a COMMIT takes on this server. */
+  found(name: string, youngestMs: number): void {
+    this.#queues.get(name)?.flag.found(youngestMs)
+  }
+
   /** The waiter found messages, or has no demand left: the queue is busy. */
   unpark(waiter: Waiter): void {
     const queue = this.#queues.get(waiter.queue)
@@ -109,7 +114,7 @@ export class Scheduler {
   /** A notification: messages, or another process that no longer waits. */
   notified(name: string): void {
     const queue = this.#queues.get(name)
-    queue?.flag.othersMoved()
+    queue?.flag.notified()
     queue?.wake('notification')
   }
 
@@ -228,7 +233,7 @@ class WaitingQueue {
 
   close(): void {
     this.#disarm()
-    this.flag.lower()
+    this.flag.close()
   }
 
   #disarm(): void {

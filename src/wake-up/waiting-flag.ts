@@ -1,12 +1,14 @@
+import { Backoff } from '../connection/backoff.ts'
 import type { Execute } from '../table/statement.ts'
-import { lowerFlag, raiseFlag } from '../table/wait.ts'
+import { lowerFlag, raiseFlag, restFlag, tellLowered } from '../table/wait.ts'
+import { Linger } from './linger.ts'
 
 export interface WaitingFlagOptions {
   readonly queue: string
   /** The control connection: the flag is a lock of its session. */
   readonly execute: Execute
   readonly workerId: () => number
-  /** Look once more, then wait again: the flag was just raised, or enqueues are in flight. */
+  /** Look once more, then wait again: the flag was just raised, enqueues are in flight, or it lingers. */
   readonly onLookAgain: () => void
 }
 
@@ -19,15 +21,24 @@ export interface WaitingFlagOptions {
  * - enqueues are in flight: look again soon, waiting about as long as they have taken so far;
  * - another process waits: its notifications reach us too. Who lowers the flag tells the others, even after a
  *   notification: one that was notified earlier may have found the flag still raised, and gone back to sleep.
+ *
+ * While it lingers, the flag is down and the process looks by itself. It does not tell the others before it stops doing
+ * so: those who rely on it may go on.
  */
 export class WaitingFlag {
   readonly #options: WaitingFlagOptions
+  readonly #linger = new Linger()
+  readonly #retries = new Backoff(FIRST_RETRY_MS, LAST_RETRY_MS)
   #state: 'down' | 'moving' | 'held' | 'others' = 'down'
   #wanted = false
   /** The others have moved since the last try was sent: its answer may be older. */
   #moved = false
+  /** The flag is down, and others who rely on it have not been told. */
+  #untold = false
+  #closed = false
   #again: NodeJS.Timeout | undefined
   #againMs = FIRST_LOOK_MS
+  #later: NodeJS.Timeout | undefined
 
   constructor(options: WaitingFlagOptions) {
     this.#options = options
@@ -41,16 +52,43 @@ export class WaitingFlag {
   /** Somebody in this process waits for the queue. */
   raise(): void {
     this.#wanted = true
-    if (this.#state === 'down' && this.#again === undefined) void this.#raise()
+    if (this.#again !== undefined) return
+    if (this.#state === 'down' && this.#linger.lasts) {
+      this.#lookSoon(LAST_LINGERING_LOOK_MS)
+      return
+    }
+    this.#linger.sleeps()
+    if (this.#state === 'down') void this.#raise()
   }
 
-  /** Nobody in this process waits any more: it is busy, or stops. */
+  /** Nobody in this process waits any more: it is busy. */
   lower(): void {
     this.#wanted = false
     this.#againMs = FIRST_LOOK_MS
     this.#cancelLook()
     if (this.#state === 'held') void this.#lower()
     if (this.#state === 'others') this.#state = 'down'
+    if (this.#state === 'down') this.#settle()
+  }
+
+  /** Nobody in this process will wait again: it stops, or consumes the queue no more. */
+  close(): void {
+    this.#closed = true
+    this.#linger.end()
+    this.lower()
+  }
+
+  /** Messages were found, of which the youngest is so old. */
+  found(youngestMs: number): void {
+    this.#againMs = FIRST_LOOK_MS
+    this.#linger.found(youngestMs)
+  }
+
+  /** Of messages, or that another process has lowered its flag. */
+  notified(): void {
+    this.#linger.notified()
+    if (this.#state === 'held' && this.#linger.lasts) void this.#rest()
+    else this.othersMoved()
   }
 
   /** Another process has lowered its flag, or notified: ours is the next to try. */
@@ -58,43 +96,99 @@ export class WaitingFlag {
     this.#moved = true
     if (this.#state !== 'others') return
     this.#state = 'down'
-    if (this.#wanted) void this.#raise()
+    this.#settle()
   }
 
   /** The lock went with the control connection. */
   forget(): void {
+    if (this.#state === 'held') this.#untold = true
     if (this.#state !== 'moving') this.#state = 'down'
   }
 
+  /** The flag is down, and no statement is under way: what is next? */
+  #settle(): void {
+    if (this.#wanted) this.raise()
+    else if (this.#untold && this.#linger.lasts) this.#settleIn(this.#linger.leftMs)
+    else if (this.#untold) void this.#tell()
+  }
+
   async #raise(): Promise<void> {
-    this.#state = 'moving'
+    this.#move()
     this.#moved = false
-    const state = await raiseFlag(this.#options.execute, this.#options.queue).catch(() => 'down' as const)
+    const state = await raiseFlag(this.#options.execute, this.#options.queue).catch(() => 'failed' as const)
     if (state === 'held' && !this.#wanted) return this.#lower()
     if (state === 'others' && this.#wanted && this.#moved) return this.#raise()
-    this.#state = state === 'enqueueing' || !this.#wanted ? 'down' : state
-    if (!this.#wanted) return
+    if (state === 'held' || state === 'others') this.#untold = false
+    this.#state = this.#wanted && (state === 'held' || state === 'others') ? state : 'down'
+    if (state === 'failed') return this.#failed()
+    this.#retries.reset()
+    if (!this.#wanted) return this.#settle()
     if (state === 'held') {
       this.#againMs = FIRST_LOOK_MS
       this.#options.onLookAgain()
     } else if (state === 'enqueueing') {
-      this.#lookSoon()
+      this.#lookSoon(LAST_LOOK_MS)
     }
   }
 
   async #lower(): Promise<void> {
-    this.#state = 'moving'
-    // A failure means that the connection is gone, and the lock with it.
-    await lowerFlag(this.#options.execute, this.#options.queue, this.#options.workerId()).catch(() => undefined)
-    this.#state = 'down'
-    if (this.#wanted) await this.#raise()
+    this.#untold = true
+    const { execute, queue, workerId } = this.#options
+    await this.#moveDown(lowerFlag(execute, queue, workerId()), true)
   }
 
-  #lookSoon(): void {
-    this.#again = setTimeout(() => {
-      this.#again = undefined
-      if (this.#wanted) this.#options.onLookAgain()
-    }, this.#againMs)
+  async #rest(): Promise<void> {
+    this.#untold = true
+    await this.#moveDown(restFlag(this.#options.execute, this.#options.queue), false)
+  }
+
+  async #tell(): Promise<void> {
+    const { execute, queue, workerId } = this.#options
+    await this.#moveDown(tellLowered(execute, queue, workerId()), true)
+  }
+
+  async #moveDown(statement: Promise<void>, tells: boolean): Promise<void> {
+    this.#move()
+    const succeeded = await statement.then(
+      () => true,
+      () => false,
+    )
+    this.#state = 'down'
+    if (!succeeded) return this.#failed()
+    this.#retries.reset()
+    if (tells) this.#untold = false
+    this.#settle()
+  }
+
+  #move(): void {
+    clearTimeout(this.#later)
+    this.#state = 'moving'
+  }
+
+  /**
+   * The connection is gone, and the lock with it; or the server refused, or ended the wait for the lock of NOTIFY: then
+   * the flag is down, and the others do not know. It is tried again, later and later, unless the process may be about to
+   * end: others find out by their polls.
+   */
+  #failed(): void {
+    if (!this.#closed && (this.#wanted || this.#untold)) this.#settleIn(this.#retries.next())
+  }
+
+  #settleIn(ms: number): void {
+    clearTimeout(this.#later)
+    this.#later = setTimeout(() => {
+      if (this.#state === 'down') this.#settle()
+    }, ms).unref()
+  }
+
+  #lookSoon(mostMs: number): void {
+    this.#again = setTimeout(
+      () => {
+        this.#again = undefined
+        if (this.#wanted) this.#options.onLookAgain()
+      },
+      Math.min(this.#againMs, mostMs),
+    )
     this.#againMs = Math.min(this.#againMs * 2, LAST_LOOK_MS)
   }
 
@@ -106,3 +200,6 @@ export class WaitingFlag {
 
 const FIRST_LOOK_MS = 2
 const LAST_LOOK_MS = 250
+const LAST_LINGERING_LOOK_MS = 10
+const FIRST_RETRY_MS = 1_000
+const LAST_RETRY_MS = 30_000

@@ -8,6 +8,8 @@ export interface FlagVariant {
   readonly stops?: number
   readonly vanishes?: { readonly count: number; readonly which: 'bystanders' | 'flag holders' | 'any' }
   readonly poll?: boolean
+  /** Whether a process that is notified may linger. @default false */
+  readonly lingers?: boolean
   readonly twin?: FlagTwin
 }
 
@@ -18,6 +20,7 @@ export const FLAG_TWINS = [
   'does not tell when it was notified',
   'forgets that others moved while it tried',
   'overhears a notification while it looks',
+  'lingers without looking again',
   'checks the flag without locking',
   'frees the flag before its message is visible',
 ] as const
@@ -30,7 +33,7 @@ export type FlagTwin = (typeof FLAG_TWINS)[number]
  */
 export type Enqueuer = 'idle' | 'locked' | 'notifying' | 'seen locked' | 'seen notifying' | 'unlocked' | 'ended'
 
-/** What the control connection is asked, and how far it is: raiseFlag and lowerFlag of table/wait.ts. */
+/** What the control connection is asked, and how far it is: the statements of table/wait.ts. */
 type Asked =
   | 'nothing'
   | 'try'
@@ -42,6 +45,8 @@ type Asked =
   | 'unlock'
   | 'tell'
   | 'lowered'
+  | 'rest'
+  | 'rested'
 
 export interface Watcher {
   readonly id: number
@@ -49,11 +54,13 @@ export interface Watcher {
   slot: 'looks' | 'nothing' | 'found' | 'busy' | 'parked' | 'gone'
   /** Producer.#again */
   again: boolean
-  /** WaitingFlag: #state, #wanted, #moved, #again */
+  /** WaitingFlag: #state, #wanted, #moved, #again, #untold, #linger.lasts */
   flag: 'down' | 'moving' | 'held' | 'others'
   wanted: boolean
   moved: boolean
   timer: boolean
+  untold: boolean
+  lingers: boolean
   asked: Asked
   /** Its session has the exclusive lock. */
   exclusive: boolean
@@ -83,6 +90,8 @@ export function newWatcher(id: number): Watcher {
     wanted: false,
     moved: false,
     timer: false,
+    untold: false,
+    lingers: false,
     asked: 'nothing',
     exclusive: false,
     inbox: 0,

@@ -24,11 +24,12 @@ export class WatcherMoves {
   }
 
   all(): readonly FlagMove[] {
-    const { slot, inbox, timer } = this.#watcher
+    const { slot, inbox, timer, lingers } = this.#watcher
     if (slot === 'gone' && this.#watcher.asked === 'nothing') return []
     const moves = [...this.#slot(), ...this.#flag(), ...this.#faults()]
     if (slot === 'gone') return moves
-    if (inbox > 0) moves.push(this.#move('is notified', (one) => this.#isNotified(one)))
+    if (inbox > 0) moves.push(...this.#notifications())
+    if (lingers) moves.push(this.#move('has lingered', (one) => this.#hasLingered(one)))
     if (timer) moves.push(this.#move('has waited for enqueues', (one) => this.#lookLater(one)))
     if (this.#variant.poll) moves.push(...this.#poll())
     return moves
@@ -77,24 +78,69 @@ export class WatcherMoves {
     }
     one.slot = 'parked'
     one.notified = false
-    // WaitingFlag.raise
+    this.#raise(one)
+  }
+
+  /** WaitingFlag.raise */
+  #raise(one: Watcher): void {
     one.wanted = true
-    if (one.flag === 'down' && !one.timer) tryFor(one)
+    if (one.flag !== 'down' || one.timer) return
+    if (!one.lingers) tryFor(one)
+    else if (this.#variant.twin !== 'lingers without looking again') one.timer = true
+  }
+
+  /** WaitingFlag.#settle */
+  #settle(one: Watcher): void {
+    if (one.wanted) this.#raise(one)
+    else if (one.untold && !one.lingers) tell(one)
+  }
+
+  /** The timer of WaitingFlag.#settleIn, if nobody waits. */
+  #hasLingered(one: Watcher): void {
+    one.lingers = false
+    if (one.flag === 'down' && !one.wanted) this.#settle(one)
   }
 
   /** Producer.#found, Scheduler.unpark */
   #found(one: Watcher): void {
     one.slot = 'busy'
-    lower(one)
+    this.#lower(one)
   }
 
-  /** Scheduler.notified: WaitingFlag.othersMoved, WaitingQueue.wake */
-  #isNotified(one: Watcher): void {
+  /** WaitingFlag.lower */
+  #lower(one: Watcher): void {
+    one.wanted = false
+    one.timer = false
+    if (one.flag === 'held') unlock(one)
+    if (one.flag === 'others') one.flag = 'down'
+    if (one.flag === 'down') this.#settle(one)
+  }
+
+  /** How long it slept decides whether it lingers. */
+  #notifications(): readonly FlagMove[] {
+    const { lingers = false } = this.#variant
+    const moves = [this.#move('is notified', (one) => this.#isNotified(one, false))]
+    if (lingers) moves.push(this.#move('is notified, and lingers', (one) => this.#isNotified(one, true)))
+    return moves
+  }
+
+  /** Scheduler.notified: WaitingFlag.notified, WaitingQueue.wake */
+  #isNotified(one: Watcher, lingers: boolean): void {
     one.inbox -= 1
     one.notified = this.#variant.twin === 'does not tell when it was notified'
-    othersMoved(one)
+    one.lingers = lingers
+    if (one.flag === 'held' && lingers) rest(one)
+    else this.#othersMoved(one)
     if (one.slot !== 'parked' && this.#variant.twin === 'overhears a notification while it looks') return
     wake(one)
+  }
+
+  /** WaitingFlag.othersMoved */
+  #othersMoved(one: Watcher): void {
+    one.moved = true
+    if (one.flag !== 'others') return
+    one.flag = 'down'
+    this.#settle(one)
   }
 
   /** The timer of WaitingFlag.#lookSoon */
@@ -103,7 +149,7 @@ export class WatcherMoves {
     if (one.wanted) wake(one)
   }
 
-  /** WaitingFlag.#raise and #lower, and the two statements of table/wait.ts, which are not atomic. */
+  /** WaitingFlag.#raise, #lower, #rest and #tell, and the statements of table/wait.ts, which are not atomic. */
   #flag(): readonly FlagMove[] {
     const { asked } = this.#watcher
     const free = !isHeld(this.#state) && !isShared(this.#state)
@@ -145,7 +191,11 @@ export class WatcherMoves {
       case 'tell':
         return [this.#move('tells the others', (one, next) => this.#tell(one, next))]
       case 'lowered':
-        return [this.#move('hears "lowered"', (one) => this.#lowered(one))]
+        return [this.#move('hears "lowered"', (one) => this.#isDown(one, false))]
+      case 'rest':
+        return [this.#move('rests the flag', (one) => Object.assign(one, { asked: 'rested', exclusive: false }))]
+      case 'rested':
+        return [this.#move('hears "rested"', (one) => this.#isDown(one, true))]
     }
   }
 
@@ -168,16 +218,21 @@ export class WatcherMoves {
       tryFor(one)
       return
     }
+    if (answer !== 'enqueueing') one.untold = false
     one.flag = answer === 'enqueueing' || !one.wanted ? 'down' : answer
-    if (!one.wanted) return
+    if (!one.wanted) {
+      this.#settle(one)
+      return
+    }
     if (answer === 'held' && twin !== 'does not look again under its flag') wake(one)
     if (answer === 'enqueueing' && twin !== 'sleeps when enqueues are in flight') one.timer = true
   }
 
-  #lowered(one: Watcher): void {
+  #isDown(one: Watcher, untold: boolean): void {
     one.asked = 'nothing'
     one.flag = 'down'
-    if (one.wanted) tryFor(one)
+    one.untold = untold
+    this.#settle(one)
   }
 
   /** Scheduler.#poll, and #checkFlags without its own brief lock */
@@ -185,7 +240,8 @@ export class WatcherMoves {
     const { slot, flag } = this.#watcher
     const moves: FlagMove[] = []
     if (slot === 'parked' && this.#state.messages > 0) moves.push(this.#move('polls', (one) => wake(one)))
-    if (flag === 'others' && !isHeld(this.#state)) moves.push(this.#move('finds no flag', (one) => othersMoved(one)))
+    if (flag === 'others' && !isHeld(this.#state))
+      moves.push(this.#move('finds no flag', (one) => this.#othersMoved(one)))
     return moves
   }
 
@@ -195,12 +251,23 @@ export class WatcherMoves {
     const moves: FlagMove[] = []
     const isLast = watchers.filter((one) => one.slot !== 'gone').length === 1
     if (isLast || slot === 'gone') return moves
-    if (stops > 0 && slot === 'parked') moves.push({ ...this.#move('stops', stop), optional: true })
+    if (stops > 0 && slot === 'parked')
+      moves.push({ ...this.#move('stops', (one, next) => this.#stop(one, next)), optional: true })
     const inHand = slot === 'found' || slot === 'busy'
     const { which = 'any' } = this.#variant.vanishes ?? {}
     const mayVanish = which === 'any' || (!inHand && (which === 'flag holders' || (!exclusive && asked !== 'tell')))
     if (vanishes > 0 && mayVanish) moves.push({ ...this.#move('vanishes', vanish), optional: true })
     return moves
+  }
+
+  /** Scheduler.detach: what the control connection was asked is still answered. */
+  #stop(one: Watcher, state: FlagState): void {
+    one.slot = 'gone'
+    one.again = false
+    one.inbox = 0
+    one.lingers = false
+    this.#lower(one)
+    state.stops -= 1
   }
 }
 
@@ -216,40 +283,25 @@ function wake(one: Watcher): void {
   else if (one.slot !== 'gone') one.again = true
 }
 
-/** WaitingFlag.othersMoved */
-function othersMoved(one: Watcher): void {
-  one.moved = true
-  if (one.flag !== 'others') return
-  one.flag = 'down'
-  if (one.wanted) tryFor(one)
-}
-
-/** WaitingFlag.lower */
-function lower(one: Watcher): void {
-  one.wanted = false
-  one.timer = false
-  if (one.flag === 'held') unlock(one)
-  if (one.flag === 'others') one.flag = 'down'
-}
-
 function tryFor(one: Watcher): void {
   one.flag = 'moving'
   one.moved = false
   one.asked = 'try'
 }
 
+function rest(one: Watcher): void {
+  one.flag = 'moving'
+  one.asked = 'rest'
+}
+
+function tell(one: Watcher): void {
+  one.flag = 'moving'
+  one.asked = 'tell'
+}
+
 function unlock(one: Watcher): void {
   one.flag = 'moving'
   one.asked = 'unlock'
-}
-
-/** Scheduler.detach: what the control connection was asked is still answered. */
-function stop(one: Watcher, state: FlagState): void {
-  one.slot = 'gone'
-  one.again = false
-  one.inbox = 0
-  lower(one)
-  state.stops -= 1
 }
 
 /** Its locks and its batch end with its connections. */

@@ -6,6 +6,8 @@ import { FLAG_TWINS, type FlagTwin, type FlagVariant } from './waiting-flag-stat
 const STEPS_OF_ONE: FlagVariant = { watchers: 1, enqueuers: 2 }
 const STEPS_OF_TWO: FlagVariant = { watchers: 2, enqueuers: 2 }
 const ONE_STOPS: FlagVariant = { watchers: 2, enqueuers: 1, stops: 1 }
+const ONE_LINGERS: FlagVariant = { watchers: 1, enqueuers: 2, lingers: true }
+const TWO_LINGER: FlagVariant = { watchers: 2, enqueuers: 1, lingers: true }
 
 /** The least in which each shows. */
 const REFUTED_BY: Record<FlagTwin, FlagVariant> = {
@@ -15,6 +17,7 @@ const REFUTED_BY: Record<FlagTwin, FlagVariant> = {
   'does not tell when it was notified': STEPS_OF_TWO,
   'forgets that others moved while it tried': ONE_STOPS,
   'overhears a notification while it looks': STEPS_OF_ONE,
+  'lingers without looking again': ONE_LINGERS,
   'checks the flag without locking': STEPS_OF_ONE,
   'frees the flag before its message is visible': STEPS_OF_ONE,
 }
@@ -30,6 +33,18 @@ describe('without the poll, the waiting flag loses no wake-up', () => {
     const { states, counterexample } = check(flagModel(STEPS_OF_TWO))
     expect(counterexample).toBeUndefined()
     expect(states).toBeGreaterThan(200_000)
+  })
+
+  test('when a process that was notified lingers', () => {
+    const { states, counterexample } = check(flagModel(ONE_LINGERS))
+    expect(counterexample).toBeUndefined()
+    expect(states).toBeGreaterThan(1_000)
+  })
+
+  test('when a process lingers on whose flag another relies', () => {
+    const { states, counterexample } = check(flagModel(TWO_LINGER))
+    expect(counterexample).toBeUndefined()
+    expect(states).toBeGreaterThan(10_000)
   })
 
   test('when a process stops in order', () => {

@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { WaitingFlag } from '../../src/wake-up/waiting-flag.ts'
 import { PlayedServer } from '../support/played-server.ts'
 import { waitFor } from '../support/wait.ts'
@@ -120,7 +120,162 @@ describe('WaitingFlag', () => {
   })
 })
 
+describe('a waiting flag that the server does not move', () => {
+  let server: PlayedServer
+  let flag: WaitingFlag
+
+  beforeEach(() => {
+    vi.useFakeTimers()
+    server = new PlayedServer()
+    flag = new WaitingFlag({ queue: 'q', execute: server.execute, workerId: () => 7, onLookAgain: () => undefined })
+  })
+
+  afterEach(() => {
+    vi.useRealTimers()
+  })
+
+  test('is tried for again, later and later, although nobody parks', async () => {
+    flag.raise()
+    for (let tries = 1; tries <= 3; tries++) {
+      server.asked[tries - 1]!.fail()
+      await vi.advanceTimersByTimeAsync(60_000)
+      expect(server.statements).toEqual(Array.from({ length: tries + 1 }, () => RAISE))
+    }
+  })
+
+  test('is not tried for again when nobody waits any more', async () => {
+    flag.raise()
+    flag.lower()
+    server.asked[0]!.fail()
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(server.statements).toEqual([RAISE])
+  })
+
+  test('P5: tells the others later if it could not tell them when it was lowered', async () => {
+    flag.raise()
+    await answer(0, [{ state: 'held' }])
+    flag.lower()
+    for (let tries = 1; tries <= 3; tries++) {
+      server.asked[tries]!.fail()
+      await vi.advanceTimersByTimeAsync(60_000)
+    }
+    await answer(4)
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(server.statements).toEqual([RAISE, LOWER, TELL, TELL, TELL])
+    expect(server.asked[4]!.params).toEqual(['!7!q'])
+  })
+
+  test('need not tell the others if it is raised again', async () => {
+    flag.raise()
+    await answer(0, [{ state: 'held' }])
+    flag.lower()
+    server.asked[1]!.fail()
+    await vi.advanceTimersByTimeAsync(0)
+    flag.raise()
+    await answer(2, [{ state: 'held' }])
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(server.statements).toEqual([RAISE, LOWER, RAISE])
+  })
+
+  test('is given up after one try by a process that may be about to end', async () => {
+    flag.raise()
+    await answer(0, [{ state: 'held' }])
+    flag.close()
+    server.asked[1]!.fail()
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(server.statements).toEqual([RAISE, LOWER])
+  })
+
+  async function answer(at: number, rows: readonly Record<string, unknown>[] = []): Promise<void> {
+    server.asked[at]!.answer(rows)
+    await vi.advanceTimersByTimeAsync(0)
+  }
+})
+
+describe('a waiting flag whose process hardly sleeps between two messages', () => {
+  let server: PlayedServer
+  let looks: number
+  let flag: WaitingFlag
+
+  beforeEach(async () => {
+    vi.useFakeTimers()
+    server = new PlayedServer()
+    looks = 0
+    flag = new WaitingFlag({ queue: 'q', execute: server.execute, workerId: () => 7, onLookAgain: () => looks++ })
+    flag.found(COMMIT_MS)
+    flag.raise()
+    await answer(0, [{ state: 'held' }])
+    flag.raise()
+    await vi.advanceTimersByTimeAsync(COMMIT_MS)
+    flag.notified()
+    looks = 0
+  })
+
+  afterEach(() => {
+    vi.useRealTimers()
+  })
+
+  test('P5: is lowered without a word, and the process looks by itself before it is raised again', async () => {
+    expect(server.statements).toEqual([RAISE, REST])
+    await answer(1)
+    flag.raise()
+    for (let look = 1; look <= 4; look++) {
+      await vi.advanceTimersByTimeAsync(10)
+      expect(looks).toBeGreaterThanOrEqual(look)
+      if (look < 4) flag.raise()
+    }
+    expect(server.statements).toEqual([RAISE, REST])
+    await vi.advanceTimersByTimeAsync(2 * COMMIT_MS)
+    flag.raise()
+    expect(server.statements).toEqual([RAISE, REST, RAISE])
+  })
+
+  test('stays down for as long as messages keep coming', async () => {
+    await answer(1)
+    for (let message = 0; message < 10; message++) {
+      flag.raise()
+      await vi.advanceTimersByTimeAsync(COMMIT_MS)
+      flag.found(COMMIT_MS)
+    }
+    expect(server.statements).toEqual([RAISE, REST])
+  })
+
+  test('P5: tells the others if the process stays busy', async () => {
+    await answer(1)
+    flag.lower()
+    expect(server.statements).toEqual([RAISE, REST])
+    await vi.advanceTimersByTimeAsync(2 * COMMIT_MS)
+    expect(server.statements).toEqual([RAISE, REST, TELL])
+  })
+
+  test('P5: tells the others at once if the process stops', async () => {
+    await answer(1)
+    flag.close()
+    expect(server.statements).toEqual([RAISE, REST, TELL])
+  })
+
+  test('stays raised if the process slept for long', async () => {
+    await answer(1)
+    await vi.advanceTimersByTimeAsync(1_000)
+    flag.raise()
+    await answer(2, [{ state: 'held' }])
+    flag.raise()
+    await vi.advanceTimersByTimeAsync(1_000)
+    flag.notified()
+    expect(server.statements).toEqual([RAISE, REST, RAISE])
+  })
+
+  async function answer(at: number, rows: readonly Record<string, unknown>[] = []): Promise<void> {
+    server.asked[at]!.answer(rows)
+    await vi.advanceTimersByTimeAsync(0)
+  }
+})
+
+/** How old messages are when they are found. */
+const COMMIT_MS = 20
 const RAISE = 'sluice_flag_raise'
+const REST = 'sluice_flag_rest'
+const TELL = 'sluice_flag_tell'
 const LOWER = 'sluice_flag_lower'
 
 /** Lets promises that are resolved run on. */
