@@ -8,6 +8,7 @@ import { latency } from './latency.ts'
 import { memory } from './memory.ts'
 import { ordering } from './ordering.ts'
 import { pinnedHorizon } from './pinned-horizon.ts'
+import { standby } from './standby.ts'
 
 /** All cells, in the order in which they run. */
 export const CELLS: readonly Cell[] = [
@@ -17,6 +18,7 @@ export const CELLS: readonly Cell[] = [
   effectsBatch,
   enqueueOne,
   enqueueMany,
+  standby,
   latency,
   pinnedHorizon,
   backlog,

@@ -16,7 +16,7 @@ const startedMs: [number, number][] = []
 let settled = 0
 const consumer = await listens.run(order.url, {
   batchSize: order.batchSize,
-  inFlight: 1,
+  inFlight: order.inFlight ?? 1,
   handle: async ({ n }) => {
     if (order.keepStarts) startedMs.push([n, monotonicMs()])
     if (order.workMs > 0) await sleep(order.workMs)

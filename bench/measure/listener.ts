@@ -6,6 +6,8 @@ export interface ListenerOrder {
   readonly contestant: string
   readonly url: string
   readonly batchSize: number
+  /** @default 1 */
+  readonly inFlight?: number | undefined
   /** How long the handler sleeps. */
   readonly workMs: number
   readonly keepStarts: boolean

@@ -1,6 +1,8 @@
 import type { Measured, SampleContext, Size } from '../cell.ts'
 import type { Writer } from '../contestant.ts'
-import { startListener } from './listener.ts'
+import { percentile } from '../statistics.ts'
+import { type ListenerReport, startListener } from './listener.ts'
+import { monotonicMs } from './monotonic.ts'
 
 export interface WritersSpec {
   readonly writers: number
@@ -8,6 +10,10 @@ export interface WritersSpec {
   readonly many?: number
   /** Beside a consumer whose handler sleeps so long. Default: without a consumer. */
   readonly workMs?: number
+  /** How many batches that consumer has in flight at most. @default 1 */
+  readonly inFlight?: number
+  /** Whether to measure as well how long a message takes from the sending of its COMMIT to the start of its handler. */
+  readonly latency?: true
 }
 
 const WARM_UP_MS: Size = { full: 1_000, quick: 300 }
@@ -17,14 +23,21 @@ const MEASURED_MS: Size = { full: 3_000, quick: 500 }
 export async function measureWriters({ contestant, url, scale }: SampleContext, spec: WritersSpec): Promise<Measured> {
   const { enqueues } = contestant
   if (enqueues === undefined) throw new Error(`${contestant.name} cannot enqueue`)
-  const { writers, many, workMs } = spec
+  const { writers, many, workMs, inFlight, latency } = spec
   const listener =
     workMs === undefined
       ? undefined
-      : await startListener({ contestant: contestant.name, url, batchSize: 10, workMs, keepStarts: false })
+      : await startListener({
+          contestant: contestant.name,
+          url,
+          batchSize: 10,
+          inFlight,
+          workMs,
+          keepStarts: latency === true,
+        })
   const enqueuer = await enqueues.run(url)
   const opened = await Promise.all(Array.from({ length: writers }, () => enqueuer.open()))
-  const count = { written: 0 }
+  const count: Count = { written: 0, begun: 0, sentMs: [] }
   const start = performance.now() + WARM_UP_MS[scale]
   const end = start + MEASURED_MS[scale]
   const written = opened.map((writer) => writeUntil(writer, end, count, many))
@@ -35,15 +48,34 @@ export async function measureWriters({ contestant, url, scale }: SampleContext, 
   await Promise.all(opened.map((writer) => writer.close()))
   await enqueuer.stop()
   const report = await listener?.stop()
-  return { metrics: { perSecond }, left: count.written - (report?.settled ?? 0) }
+  const latencies = latency && report !== undefined ? latenciesOf(report, count.sentMs, before) : {}
+  return { metrics: { perSecond, ...latencies }, left: count.written - (report?.settled ?? 0) }
 }
 
-async function writeUntil(writer: Writer, end: number, count: { written: number }, many?: number): Promise<void> {
+interface Count {
+  written: number
+  begun: number
+  /** When each message's COMMIT was sent. */
+  readonly sentMs: number[]
+}
+
+async function writeUntil(writer: Writer, end: number, count: Count, many?: number): Promise<void> {
   const messages = Array.from({ length: many ?? 1 }, (_, n) => ({ n }))
-  const [message] = messages
-  if (message === undefined) return
   while (performance.now() < end) {
-    await (many === undefined ? writer.enqueue(message) : writer.enqueueMany(messages))
+    if (many === undefined) await writeOne(writer, count)
+    else await writer.enqueueMany(messages)
     count.written += messages.length
   }
+}
+
+async function writeOne(writer: Writer, count: Count): Promise<void> {
+  const n = count.begun++
+  await writer.enqueue({ n }, () => {
+    count.sentMs[n] = monotonicMs()
+  })
+}
+
+function latenciesOf({ startedMs }: ListenerReport, sentMs: readonly number[], from: number) {
+  const latencies = startedMs.filter(([n]) => n >= from).map(([n, startMs]) => startMs - (sentMs[n] ?? Number.NaN))
+  return { p50: percentile(latencies, 50), p99: percentile(latencies, 99) }
 }

@@ -8,6 +8,8 @@ import { TcpRelay } from './tcp-relay.ts'
 export interface StandbyPairOptions {
   /** Whether COMMIT waits until the standby has it. Without, what was acknowledged can be lost. @default true */
   readonly synchronous?: boolean
+  /** How far away the standby is, there and back. @default 0 */
+  readonly distanceMs?: number
 }
 
 export interface FailOverOptions {
@@ -42,7 +44,7 @@ export class StandbyPair {
   }
 
   /** Resolves when the standby follows. */
-  static async start({ synchronous = true }: StandbyPairOptions = {}): Promise<StandbyPair> {
+  static async start({ synchronous = true, distanceMs = 0 }: StandbyPairOptions = {}): Promise<StandbyPair> {
     await using resources = new AsyncDisposableStack()
     const address = resources.adopt(await TcpRelay.start(), (relay) => relay.stop())
     const link = resources.adopt(await TcpRelay.start(), (relay) => relay.stop())
@@ -57,6 +59,7 @@ export class StandbyPair {
     link.pointTo(first.port)
     await second.start()
     await until(() => isFollowed(first, synchronous ? 'sync' : 'async'), 'the standby to follow', PATIENCE_MS)
+    link.delayMs = distanceMs
     return new StandbyPair([first, second], address, link, resources.move())
   }
 

@@ -1,9 +1,12 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
+import { DelayLine } from './delay-line.ts'
 
 /** An address that stays while what is behind it changes. */
 export class TcpRelay {
   readonly port: number
+  /** For how long to keep what the servers say. */
+  delayMs = 0
   readonly #listener: Server
   readonly #pairs = new Set<readonly [client: Socket, server: Socket]>()
   #target: number | undefined
@@ -59,8 +62,10 @@ export class TcpRelay {
     server.on('error', () => undefined)
     const pair = [client, server] as const
     this.#pairs.add(pair)
+    const late = new DelayLine()
+    client.on('data', (chunk) => server.write(chunk))
+    server.on('data', (chunk) => late.run(() => client.write(chunk), this.delayMs))
     for (const [from, to] of [pair, [server, client] as const]) {
-      from.on('data', (chunk) => to.write(chunk))
       from.on('end', () => to.end())
       from.on('close', () => {
         this.#pairs.delete(pair)
