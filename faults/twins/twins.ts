@@ -130,7 +130,7 @@ export const NO_LIMIT_FOR_ANSWERS = {
   name: 'no-limit-for-answers',
   title: 'a batch that waits for its answers for ever',
   edits: [
-    { file: 'pipeline/answer-limit.ts', from: 'setTimeout(() => void this.#late(), ', to: 'setTimeout(() => {}, ' },
+    { file: 'pipeline/answer-limit.ts', from: 'setTimeout(() => void this.#check(), ', to: 'setTimeout(() => {}, ' },
   ],
   caught: ['late', 'stuck'],
 } as const satisfies Twin

@@ -36,12 +36,12 @@ export class AnswerLimit {
     this.#serverMs = options.serverMs
     this.#claimMs = Math.min(options.claimMs, options.serverMs + GRACE_MS)
     this.#pid = Number(Reflect.get(connection.client, 'processID'))
-    this.claiming()
+    this.restart()
     this.#arm(this.#claimMs)
   }
 
   /** The next transaction begins with a claim. */
-  claiming(): void {
+  restart(): void {
     this.#claiming = true
     this.#extend()
   }

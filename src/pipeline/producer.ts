@@ -274,7 +274,7 @@ export class Producer implements Waiter {
         const committed = connection.commit(this.#limit)
         // The claim behind the COMMIT is to see them; other slots, which may pass over them until then, see them below.
         this.#claimer.release(batch.untouched)
-        answers.claiming()
+        answers.restart()
         next = this.#send(connection)
         return [written, committed]
       })
