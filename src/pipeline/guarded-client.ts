@@ -4,7 +4,7 @@ import { transactionControlIn } from './transaction-control.ts'
 
 export interface Guard {
   /** Runs before each statement; throws if the handler may not use the connection any more. */
-  readonly beforeQuery: () => void
+  readonly beforeQuery: (text: string) => void
   /** The handler tried to end the transaction. */
   readonly onViolation: (error: SluiceError) => void
   /** A statement is about to be sent. Returns what to call with its answer, or with its error. */
@@ -32,8 +32,9 @@ type Callback = (...results: unknown[]) => void
 function query(client: pg.PoolClient, guard: Guard, given: readonly unknown[]): unknown {
   const { args, callback } = callbackApart(given)
   try {
-    guard.beforeQuery()
-    const control = transactionControlIn(textOf(args[0]))
+    const text = textOf(args[0])
+    guard.beforeQuery(text)
+    const control = transactionControlIn(text)
     if (control !== undefined) refuse(control, guard)
   } catch (error) {
     if (callback !== undefined) return queueMicrotask(() => callback(error))

@@ -3,6 +3,7 @@ import type { Transaction } from 'kysely'
 import type pg from 'pg'
 import { executeOn } from '../connection/open-client.ts'
 import { SluiceError } from '../errors.ts'
+import { CONSTRAINTS_AS_DECLARED } from '../table/constraints.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from './batch-connection.ts'
 import { kyselyOn } from './batch-kysely.ts'
@@ -34,7 +35,7 @@ const RELEASE = `RELEASE SAVEPOINT ${SAVEPOINT}`
  * Settings, a role, cursors and temporary tables of the handler would reach the next one, and may not allow the
  * settlement. All of it comes before RELEASE, so that whatever fails does so at the expense of its own message.
  */
-function keeping(settingsReset: string): string {
+function keeping(settingsReset: string, constraintsSet: boolean): string {
   return [
     'SAVEPOINT sluice_check',
     'SET CONSTRAINTS ALL IMMEDIATE',
@@ -42,6 +43,7 @@ function keeping(settingsReset: string): string {
     settingsReset,
     'CLOSE ALL',
     'DISCARD TEMP',
+    ...(constraintsSet ? [CONSTRAINTS_AS_DECLARED] : []),
     RELEASE,
   ].join('; ')
 }
@@ -56,6 +58,7 @@ export class MessageTransaction implements HandlerTransaction {
   #kysely: Transaction<unknown> | undefined
   #open = true
   #savepoint = false
+  #constraintsSet = false
   #pending = 0
   #idle: (() => void) | undefined
   #violation: SluiceError | undefined
@@ -67,7 +70,7 @@ export class MessageTransaction implements HandlerTransaction {
 
   get client(): pg.PoolClient {
     this.#client ??= guardClient(this.#connection.client, {
-      beforeQuery: () => this.#beforeQuery(),
+      beforeQuery: (text) => this.#beforeQuery(text),
       onViolation: (error) => {
         this.#violation ??= error
       },
@@ -120,7 +123,7 @@ export class MessageTransaction implements HandlerTransaction {
     if (this.#violation !== undefined) throw this.#violation
     if (!this.#savepoint) return
     try {
-      await this.#connection.client.query(keeping(this.#connection.settingsReset))
+      await this.#connection.client.query(keeping(this.#connection.settingsReset, this.#constraintsSet))
     } catch (error) {
       if (sqlStateOf(error) !== IN_FAILED_TRANSACTION) throw error
       throw new SluiceError(
@@ -155,18 +158,22 @@ export class MessageTransaction implements HandlerTransaction {
     }
   }
 
-  #beforeQuery(): void {
+  #beforeQuery(text: string): void {
     if (!this.#open) {
       throw new SluiceError(
         'TRANSACTION_CLOSED',
         "The handler's transaction ended with the handler: expected no statement after it, received one. Await every statement",
       )
     }
+    this.#constraintsSet ||= SETS_CONSTRAINTS.test(text)
     if (this.#savepoint) return
     this.#savepoint = true
     this.#connection.savepoint(SAVEPOINT)
   }
 }
+
+/** Cheap, and true of some other texts, for which it costs a look at the catalog. */
+const SETS_CONSTRAINTS = /\bset\s+constraints\b/i
 
 /** What every statement after the failed one fails with. */
 const IN_FAILED_TRANSACTION = '25P02'

@@ -235,6 +235,35 @@ describe('settings of a handler', () => {
   })
 })
 
+describe('constraints that a handler sets', () => {
+  test.for([
+    'SET CONSTRAINTS ALL IMMEDIATE',
+    'SET CONSTRAINTS ALL DEFERRED',
+    'set constraints early, late deferred; set constraints late immediate',
+  ])('are for the next one as they were declared: %s', async (text, { database, sluice, queue, log }) => {
+    await database.sql(`
+      DROP TABLE IF EXISTS child, parent;
+      CREATE TABLE parent (id integer PRIMARY KEY);
+      CREATE TABLE child (
+        soon integer CONSTRAINT early REFERENCES parent DEFERRABLE,
+        later integer CONSTRAINT late REFERENCES parent DEFERRABLE INITIALLY DEFERRED
+      )`)
+    sluice
+      .pipeline(queue, LATER)
+      .handle(async ({ payload }, { tx }) => {
+        if (payload === 'set') return void (await tx.query(text))
+        if (payload === 'late') await tx.query('INSERT INTO child (later) VALUES (1)')
+        if (payload === 'early') await tx.query('INSERT INTO child (soon) VALUES (2)')
+        await tx.query(`INSERT INTO parent VALUES (${payload === 'late' ? 1 : 2})`)
+      })
+      .subscribe()
+    await put(sluice, queue, ['set', 'late', 'set', 'early'])
+    expect(await log.first('batch.committed')).toMatchObject({ acked: 3, retried: 1 })
+    expect(log.of('message.failed')).toMatchObject([{ error: expect.stringContaining('violates foreign key') }])
+    expect(await database.sql('SELECT later, soon FROM child')).toEqual([{ later: 1, soon: null }])
+  })
+})
+
 describe('a lock of the session', () => {
   const HELD = `SELECT count(*)::integer AS n FROM pg_locks WHERE locktype = 'advisory' AND classid = 0 AND objid = $1`
 
