@@ -106,6 +106,31 @@ test('a policy without DELETE rolls the batch back, and says why', async ({ data
   }
 })
 
+test('a policy without UPDATE leaves the messages where they are, as a claim locks rows', async ({
+  database,
+  login,
+  queue,
+}) => {
+  const worker = await login('sluice_worker')
+  await database.sql(`
+    ALTER TABLE sluice.message ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY look ON sluice.message FOR SELECT USING (true);
+    CREATE POLICY remove ON sluice.message FOR DELETE USING (true)`)
+  try {
+    await put(startTestSluice(database), queue, [1, 2, 3])
+    const settled = await startTestSluice(worker)
+      .pipeline(queue)
+      .handle(() => undefined)
+      .runOnce()
+    expect(settled).toEqual([])
+    expect(await worker.sql('SELECT ready FROM sluice.queues WHERE queue = $1', [queue])).toEqual([{ ready: '3' }])
+  } finally {
+    await database.sql(`
+      ALTER TABLE sluice.message DISABLE ROW LEVEL SECURITY;
+      DROP POLICY look ON sluice.message; DROP POLICY remove ON sluice.message`)
+  }
+})
+
 test('an operator of another schema rolls the batch back, and says why', async ({ database, queue, table }) => {
   await database.sql(`
     CREATE SCHEMA odd;
