@@ -1,18 +1,19 @@
 import { setMaxListeners } from 'node:events'
 import { setImmediate } from 'node:timers/promises'
-import pg from 'pg'
+import type pg from 'pg'
 import { Backoff, pause } from '../connection/backoff.ts'
 import type { Control } from '../connection/control.ts'
-import { unreachable } from '../connection/open-client.ts'
 import { STOP_MS, within } from '../connection/within.ts'
-import { isSluiceError, SluiceError } from '../errors.ts'
+import { isSluiceError } from '../errors.ts'
 import { type Report, toError } from '../telemetry.ts'
 import type { Scheduler, Waiter, WakeReason } from '../wake-up/scheduler.ts'
 import { AnswerLimit } from './answer-limit.ts'
 import { BatchConnection, type TransactionLimit } from './batch-connection.ts'
+import { BatchLost, reasonFor } from './batch-lost.ts'
 import type { ClaimedBatch, ConsumedBatch } from './claimed-batch.ts'
 import { Claimer, type Look, type SentClaim } from './claimer.ts'
 import type { Gate } from './gate.ts'
+import { Hints } from './hints.ts'
 import type { InHand } from './in-hand.ts'
 import type { PipelinePlan } from './options.ts'
 
@@ -43,17 +44,9 @@ export class Producer implements Waiter {
   readonly #stop = new AbortController()
   readonly #drain = new AbortController()
   #back = new AbortController()
-  readonly #sleepers: (() => void)[] = []
+  readonly #hints = new Hints()
   readonly #connections = new Set<BatchConnection>()
   #running: Promise<unknown> | undefined
-  #looking = 0
-  /** Something happened since the last look was sent. */
-  #again = false
-  /** The last hint was a notification, and has brought nothing yet. */
-  #notified = false
-  /** How many notifications in a row brought nothing, because others were faster. */
-  #beaten = 0
-  #deferred: NodeJS.Timeout | undefined
 
   constructor(options: ProducerOptions) {
     this.#options = options
@@ -73,7 +66,7 @@ export class Producer implements Waiter {
 
   start(): void {
     this.#options.scheduler.attach(this)
-    this.#again = true
+    this.#hints.lookAgain()
     const slots = Array.from({ length: this.#options.plan.concurrency }, (_, at) => this.#slot(at === 0))
     this.#running = Promise.all(slots).finally(this.#options.onEnded)
   }
@@ -82,41 +75,23 @@ export class Producer implements Waiter {
   async runOnce(): Promise<void> {
     try {
       for (let next: Next = 'look'; next !== 'sleep'; ) next = await this.#session(next, () => undefined)
-    } catch (thrown) {
-      const error = thrown instanceof BatchLost ? thrown.cause : thrown
-      throw error instanceof SluiceError || error instanceof pg.DatabaseError ? error : unreachable(error)
+    } catch (error) {
+      throw reasonFor(error)
     } finally {
       this.#options.onEnded?.()
     }
   }
 
-  /**
-   * A hint that there may be something. A notification reaches every process, and one message suffices for one of
-   * them: who was beaten to it the last times waits a few milliseconds before looking, while the others look at once.
-   */
+  /** A hint that there may be something. */
   wake(reason: WakeReason): void {
     if (reason === 'reconnect') this.#serverIsBack()
-    this.#notified = reason === 'notification'
-    if (!this.#notified || this.#beaten === 0) this.#look()
-    else
-      this.#deferred ??= setTimeout(
-        () => this.#look(),
-        Math.random() * Math.min(2 ** this.#beaten, LONGEST_DEFERRAL_MS),
-      )
+    this.#hints.wake(reason)
   }
 
-  /** Sets the flag first; it is cleared before the next claim is sent. */
-  #look(): void {
-    clearTimeout(this.#deferred)
-    this.#deferred = undefined
-    this.#again = true
-    if (this.#looking === 0) this.#sleepers.pop()?.()
-  }
-
-  /** A hint that comes while it is not parked: a look that is under way may be too old to see the reason. */
+  /** A hint that comes while it is not parked. */
   lookAgain(reason: WakeReason): void {
     if (reason === 'reconnect') this.#serverIsBack()
-    this.#again = true
+    this.#hints.lookAgain()
   }
 
   /** Who waits before the next attempt to claim need not wait any longer. */
@@ -128,9 +103,8 @@ export class Producer implements Waiter {
   /** Claims no more, and resolves when all batches in flight are settled. */
   async drain(): Promise<void> {
     this.#drain.abort()
-    clearTimeout(this.#deferred)
     this.#options.scheduler.detach(this)
-    for (const sleeper of this.#sleepers.splice(0)) sleeper()
+    this.#hints.wakeAll()
     await this.#running
   }
 
@@ -153,7 +127,7 @@ export class Producer implements Waiter {
     const backoff = new Backoff(100, 10_000)
     let next: Next = first ? 'look' : 'sleep'
     while (!this.#draining) {
-      if (next === 'sleep') await this.#sleep()
+      if (next === 'sleep') await this.#hints.sleep()
       if (this.#draining) return
       try {
         next = await this.#session(next, () => backoff.reset())
@@ -161,25 +135,17 @@ export class Producer implements Waiter {
       } catch (error) {
         if (this.#stop.signal.aborted && isSluiceError(error, 'STOPPED')) return
         const retryInMs = backoff.next()
-        this.#failed(error, retryInMs)
+        const { report } = this.#options
+        if (!(error instanceof BatchLost))
+          report({ kind: 'claim.failed', queue: this.queue, error: toError(error), retryInMs })
         await pause(retryInMs, AbortSignal.any([this.#drain.signal, this.#back.signal]))
         next = 'look'
       }
     }
   }
 
-  /** A batch that was lost has been reported. */
-  #failed(error: unknown, retryInMs: number): void {
-    if (error instanceof BatchLost) return
-    this.#options.report({ kind: 'claim.failed', queue: this.queue, error: toError(error), retryInMs })
-  }
-
   get #draining(): boolean {
     return this.#drain.signal.aborted
-  }
-
-  async #sleep(): Promise<void> {
-    await new Promise<void>((resolve) => this.#sleepers.push(resolve))
   }
 
   /**
@@ -240,8 +206,7 @@ export class Producer implements Waiter {
   }
 
   #send(connection: BatchConnection): SentClaim {
-    this.#again = false
-    this.#looking += 1
+    this.#hints.sent()
     return this.#claimer.send(connection)
   }
 
@@ -249,7 +214,7 @@ export class Producer implements Waiter {
     try {
       return await this.#claimer.take(connection, sent)
     } finally {
-      this.#looking -= 1
+      this.#hints.answered()
     }
   }
 
@@ -283,7 +248,7 @@ export class Producer implements Waiter {
         if (sent.status === 'rejected') throw sent.reason
       }
     } catch (error) {
-      if (next !== undefined) this.#looking -= 1
+      if (next !== undefined) this.#hints.answered()
       await connection.abandon()
       this.#claimer.unsend(next)
       return this.#lost(batch, look, error)
@@ -310,19 +275,17 @@ export class Producer implements Waiter {
 
   #found({ full, nowUs, rows }: Look): void {
     const { scheduler } = this.#options
-    this.#notified = false
-    this.#beaten = 0
+    this.#hints.found()
     scheduler.found(this.queue, (nowUs - Math.max(...rows.map((row) => row.dueUs))) / 1_000)
-    if (this.#sleepers.length === 0) scheduler.unpark(this)
-    else if (full || this.#again) this.#sleepers.pop()?.()
+    if (!this.#hints.sleeping) scheduler.unpark(this)
+    else if (full || this.#hints.again) this.#hints.wakeOne()
     else this.#park(null)
   }
 
   #foundNothing({ nextDueMs, cut }: Look): Next {
-    if (this.#again || cut) return 'look'
-    if (this.#notified) this.#beaten += 1
-    this.#notified = false
-    if (this.#looking === 0 && !this.#draining) this.#park(nextDueMs)
+    if (this.#hints.again || cut) return 'look'
+    this.#hints.foundNothing()
+    if (!this.#hints.looking && !this.#draining) this.#park(nextDueMs)
     return 'sleep'
   }
 
@@ -334,15 +297,5 @@ export class Producer implements Waiter {
 /** What a slot does next. Alone: while the process has nothing else in hand. */
 type Next = 'sleep' | 'look' | 'look alone'
 
-/** The transaction of a batch was lost, and time is what helps. */
-class BatchLost extends Error {
-  constructor(cause: unknown) {
-    super('The transaction of a batch was lost', { cause })
-  }
-}
-
 /** The server ends a transaction this long after the process should have. */
 const SERVER_GRACE_MS = 1_000
-
-/** A process that is never the first to look still looks this soon after a notification. */
-const LONGEST_DEFERRAL_MS = 16

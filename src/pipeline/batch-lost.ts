@@ -1,0 +1,16 @@
+import pg from 'pg'
+import { unreachable } from '../connection/open-client.ts'
+import { SluiceError } from '../errors.ts'
+
+/** The transaction of a batch was lost, which has been reported; time is what helps. */
+export class BatchLost extends Error {
+  constructor(cause: unknown) {
+    super('The transaction of a batch was lost', { cause })
+  }
+}
+
+/** What to tell a caller of a session that failed: an error of ours or of the server, or else that it was out of reach. */
+export function reasonFor(thrown: unknown): unknown {
+  const error = thrown instanceof BatchLost ? thrown.cause : thrown
+  return error instanceof SluiceError || error instanceof pg.DatabaseError ? error : unreachable(error)
+}

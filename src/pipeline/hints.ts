@@ -1,0 +1,94 @@
+import type { WakeReason } from '../wake-up/scheduler.ts'
+
+/**
+ * What tells the slots of a producer to look: who of them sleeps, and whether a look that is under way may be too old to
+ * see the reason for a hint.
+ */
+export class Hints {
+  readonly #sleepers: (() => void)[] = []
+  #looking = 0
+  #again = false
+  /** The last hint was a notification, and has brought nothing yet. */
+  #notified = false
+  /** How many notifications in a row brought nothing, because others were faster. */
+  #beaten = 0
+  #deferred: NodeJS.Timeout | undefined
+
+  /** A look is under way. */
+  get looking(): boolean {
+    return this.#looking > 0
+  }
+
+  /** Something happened since the last look was sent. */
+  get again(): boolean {
+    return this.#again
+  }
+
+  get sleeping(): boolean {
+    return this.#sleepers.length > 0
+  }
+
+  /**
+   * Wakes a slot. A notification reaches every process, and one message suffices for one of them: a process that was
+   * beaten to it the last times waits a few milliseconds before it looks, while the others look at once.
+   */
+  wake(reason: WakeReason): void {
+    this.#notified = reason === 'notification'
+    if (!this.#notified || this.#beaten === 0) this.#look()
+    else
+      this.#deferred ??= setTimeout(
+        () => this.#look(),
+        Math.random() * Math.min(2 ** this.#beaten, LONGEST_DEFERRAL_MS),
+      )
+  }
+
+  lookAgain(): void {
+    this.#again = true
+  }
+
+  /** Resolves when the slot is to look. */
+  async sleep(): Promise<void> {
+    await new Promise<void>((resolve) => this.#sleepers.push(resolve))
+  }
+
+  wakeOne(): void {
+    this.#sleepers.pop()?.()
+  }
+
+  /** The producer ends. */
+  wakeAll(): void {
+    clearTimeout(this.#deferred)
+    for (const sleeper of this.#sleepers.splice(0)) sleeper()
+  }
+
+  /** A claim is sent: it sees all that was hinted at before. */
+  sent(): void {
+    this.#again = false
+    this.#looking += 1
+  }
+
+  answered(): void {
+    this.#looking -= 1
+  }
+
+  found(): void {
+    this.#notified = false
+    this.#beaten = 0
+  }
+
+  foundNothing(): void {
+    if (this.#notified) this.#beaten += 1
+    this.#notified = false
+  }
+
+  /** Sets the flag first; it is cleared before the next claim is sent. */
+  #look(): void {
+    clearTimeout(this.#deferred)
+    this.#deferred = undefined
+    this.#again = true
+    if (!this.looking) this.wakeOne()
+  }
+}
+
+/** A process that is never the first to look still looks this soon after a notification. */
+const LONGEST_DEFERRAL_MS = 16
