@@ -1,6 +1,12 @@
 import type { Control } from '../connection/control.ts'
 import { type Claim, type ClaimedRow, claim, type ServerTransaction } from '../table/claim.ts'
-import { claimSlots, claimWholeQueue, type OrderedClaim, WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
+import {
+  claimFreeSlots,
+  claimSlots,
+  claimWholeQueue,
+  type OrderedClaim,
+  WHOLE_QUEUE_SLOT,
+} from '../table/claim-ordered.ts'
 import { ensureSlots, type Lanes, lookOver } from '../table/lanes.ts'
 import type { BatchConnection } from './batch-connection.ts'
 import { Floors } from './floors.ts'
@@ -250,7 +256,7 @@ export class Claimer {
 
   async #claim(connection: BatchConnection, lane: Lane, bottom: boolean): Promise<Look> {
     const { batchSize } = this.#options
-    const lowered = this.#floors.lowered
+    const { lowered, anyHeld: heldKnown } = this.#floors
     const sentAtMs = performance.now()
     const taken: Claim & Partial<OrderedClaim> = await (lane === 'slots' || this.#options.ordered
       ? this.#claimOrdered(connection, lane, bottom)
@@ -261,7 +267,7 @@ export class Claimer {
           batchSize,
         ))
     const full = taken.rows.length >= batchSize
-    const cut = taken.walks?.some((walk) => walk.cut) ?? false
+    const cut = mayHaveMore(taken, heldKnown)
     // While a long run is walked claim by claim, the messages without a key have every other turn.
     if (cut) this.#slotsFirst = false
     if (taken.firstLive === undefined) this.#floors.claimed(taken.rows, { bottom, full, lowered })
@@ -284,9 +290,23 @@ export class Claimer {
     const { lowered } = this.#floors
     const taken =
       lane === 'slots'
-        ? await claimSlots(connection.execute, queue, this.#floors.slots(bottom), batchSize, this.#floors.passed())
+        ? await this.#claimSlots(connection, bottom)
         : await claimWholeQueue(connection.execute, queue, this.#floors.wholeQueue(bottom), batchSize)
     if (lowered === this.#floors.lowered) this.#floors.observed(taken)
     return taken
   }
+
+  #claimSlots({ execute }: BatchConnection, bottom: boolean): Promise<OrderedClaim> {
+    const { queue, batchSize } = this.#options
+    const slots = this.#floors.slots(bottom)
+    return this.#floors.anyHeld
+      ? claimSlots(execute, queue, slots, batchSize, this.#floors.passed())
+      : claimFreeSlots(execute, queue, slots, batchSize)
+  }
+}
+
+/** It has not read all rows that it may take: a walk was cut short, or a slot that it took for free has held keys. */
+function mayHaveMore({ walks, anyHeld }: Partial<OrderedClaim>, heldKnown: boolean): boolean {
+  if (walks?.some((walk) => walk.cut)) return true
+  return !heldKnown && [...(anyHeld?.values() ?? [])].includes(true)
 }

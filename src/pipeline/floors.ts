@@ -40,6 +40,7 @@ export class Floors {
   readonly #slotSeenAt = new Map<number, number>()
   #wholeQueue = new SlotFloor(WHOLE_QUEUE_SLOT)
   readonly #now: () => number
+  readonly #heldSlots = new Set<number>()
   #passedSince = Number.NEGATIVE_INFINITY
   #lowered = 0
   #turn = 0
@@ -73,6 +74,7 @@ export class Floors {
     }
     if (now - this.#passedSince < KEEP_PASSED_MS) return
     this.#passedSince = now
+    this.#heldSlots.clear()
     for (const floor of this.#slots.values()) floor.forgetPassed()
   }
 
@@ -118,8 +120,17 @@ export class Floors {
     }
   }
 
+  /** Whether a slot may have held keys: then {@link passed} counts, and the claim is another. */
+  get anyHeld(): boolean {
+    return this.#heldSlots.size > 0
+  }
+
   /** Notes where the live rows of slots begin, see {@link SlotFloor}, and which of them nobody can take. */
-  observed(claim: Pick<OrderedClaim, 'firstLive' | 'snapshot' | 'walks'>): void {
+  observed(claim: Pick<OrderedClaim, 'firstLive' | 'snapshot' | 'walks' | 'anyHeld'>): void {
+    for (const [slot, held] of claim.anyHeld) {
+      if (held) this.#heldSlots.add(slot)
+      else this.#heldSlots.delete(slot)
+    }
     if (claim.snapshot === undefined) return
     for (const [slot, firstLive] of claim.firstLive) {
       const floor = slot === WHOLE_QUEUE_SLOT ? this.#wholeQueue : this.#slots.get(slot)
@@ -134,6 +145,7 @@ export class Floors {
     for (const priority of this.#priorities.keys()) this.#priorities.set(priority, BOTTOM)
     for (const slot of this.#slots.keys()) this.#slots.set(slot, new SlotFloor(slot))
     this.#wholeQueue = new SlotFloor(WHOLE_QUEUE_SLOT)
+    this.#heldSlots.clear()
   }
 
   /** Rows given back: claims must see them again. */

@@ -50,6 +50,9 @@ export class PassedRows {
       this.#stretches = []
     }
     const live = this.#stretches.filter((stretch) => stretch.lastId >= firstLive)
+    // It began behind rows that have been forgotten meanwhile.
+    const start = BigInt(walk.start)
+    if (start > firstLive && !live.some((stretch) => stretch.lastId >= start)) return
     this.#stretches = fewer(joined([...splice(live, walk, snapshot)]))
     this.#tell()
   }
@@ -77,9 +80,14 @@ export class PassedRows {
 function* splice(stretches: readonly Stretch[], walk: SlotWalk, { running }: ClaimSnapshot): Generator<Stretch> {
   const [start, last] = [BigInt(walk.start), BigInt(walk.last)]
   const walked = { keys: new Set(walk.heldUntilUs.keys()), dueUs: walk.dueUs }
-  yield* stretches.filter((stretch) => stretch.lastId <= start)
+  const before = stretches.filter((stretch) => stretch.lastId <= start)
+  const beyond = stretches.filter((stretch) => stretch.lastId > start)
+  yield* before
+  // Joined since the claim was sent: it has begun in the middle of this one, and has not seen what is before that.
+  const isInside = start > BigInt(walk.firstLive) && before.at(-1)?.lastId !== start
+  if (isInside && beyond[0] !== undefined) yield { ...beyond[0], lastId: start }
   let end = start
-  for (const again of stretches.filter((stretch) => stretch.lastId > start)) {
+  for (const again of beyond) {
     if (end < last) {
       end = again.lastId < last ? again.lastId : last
       yield { ...walked, lastId: end, running: intersection(again.running, running) }

@@ -1,5 +1,5 @@
 import { type Claim, toClaim } from './claim.ts'
-import { CLAIM_SLOTS, CLAIM_WHOLE_QUEUE, MOST_WALKED } from './ordered-statements.ts'
+import { CLAIM_FREE_SLOTS, CLAIM_SLOTS, CLAIM_WHOLE_QUEUE, MOST_WALKED } from './ordered-statements.ts'
 import { type PassedStretch, type SlotWalk, toWalk } from './slot-walk.ts'
 import { type Execute, numberOf, type Row, type Statement, textOf } from './statement.ts'
 
@@ -30,6 +30,8 @@ export interface OrderedClaim extends Claim {
   readonly firstLive: ReadonlyMap<number, string>
   /** Undefined if the transaction had its id already: then that says nothing of what ran when the claim looked. */
   readonly snapshot: ClaimSnapshot | undefined
+  /** Of slots that it locked: whether any key was held. */
+  readonly anyHeld: ReadonlyMap<number, boolean>
   /** Over many rows that could not be taken. */
   readonly walks: readonly SlotWalk[]
 }
@@ -63,6 +65,16 @@ export async function claimSlots(
     passed.map(({ running }) => `{${running.join()}}`),
   ]
   return toOrderedClaim(await claimBy(CLAIM_SLOTS, execute, queue, floors, limit, stretches))
+}
+
+/** The same, but a slot in which any key is held it only reports. */
+export async function claimFreeSlots(
+  execute: Execute,
+  queue: string,
+  floors: readonly SlotPosition[],
+  limit: number,
+): Promise<OrderedClaim> {
+  return toOrderedClaim(await claimBy(CLAIM_FREE_SLOTS, execute, queue, floors, limit, []))
 }
 
 /**
@@ -104,16 +116,19 @@ function upToFirst(ends: (row: Row) => boolean, rows: readonly Row[]): readonly 
 function toOrderedClaim(rows: readonly Row[]): OrderedClaim {
   const messages = rows.filter((row) => row.id !== null)
   const firstLive = new Map<number, string>()
+  const anyHeld = new Map<number, boolean>()
   const walks: SlotWalk[] = []
   for (const row of rows) {
     if (row.locked_slot === null) continue
     const slot = numberOf(row, 'locked_slot')
     firstLive.set(slot, textOf(row, 'first_live'))
+    anyHeld.set(slot, row.any_held === true)
     const walk = toWalk(row, slot, textOf(row, 'first_live'), MOST_WALKED)
     if (walk !== undefined) walks.push(walk)
   }
   const fresh = rows.find((row) => row.xid !== null)
-  return { ...toClaim(messages.length > 0 ? messages : rows), firstLive, walks, snapshot: fresh && toSnapshot(fresh) }
+  const claim = toClaim(messages.length > 0 ? messages : rows)
+  return { ...claim, firstLive, anyHeld, walks, snapshot: fresh && toSnapshot(fresh) }
 }
 
 /** All that are not below the last to end count as running, up to the claim's own. */

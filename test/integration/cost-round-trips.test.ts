@@ -117,8 +117,8 @@ const CASES: readonly Case[] = [
     with: (pipeline) => pipeline.handle(() => undefined),
     control: [['ensure_slots']],
     // The look finds that there are only keys. The last claim asks for both kinds.
-    first: [[BEGIN], ['claim_slots']],
-    batches: [...times(3, [['ack', COMMIT, 'claim_slots']]), ['claim']],
+    first: [[BEGIN], ['claim_free_slots']],
+    batches: [...times(3, [['ack', COMMIT, 'claim_free_slots']]), ['claim']],
   },
   {
     what: 'a queue that is ordered as a whole takes one per batch',

@@ -35,10 +35,16 @@ describe('claims beside claims', () => {
   })
 
   test('of one key take turns', async ({ stage }) => {
-    const { keyed } = await lanesOf(stage.database)
-    for (const limit of [1, 2]) {
-      const steps = batch({ limit })
-      const explored = await explore(stage, claimScenario(stage, keyed, 3, { a: steps, b: steps }))
+    const { keyed, free } = await lanesOf(stage.database)
+    for (const [limit, by] of [
+      [1, keyed],
+      [2, keyed],
+      [2, free],
+    ] as const) {
+      const explored = await explore(
+        stage,
+        claimScenario(stage, free, 3, { a: batch({ limit }), b: batch({ limit, by }) }),
+      )
       expect(summary(explored)).toEqual({ interleavings: 70, waited: 0, wrong: [] })
     }
   })

@@ -31,6 +31,7 @@ export function orderedClaim(
     evidence: false,
     rows: [],
     firstLive: new Map(lines),
+    anyHeld: new Map(),
     walks: [],
     snapshot: { ...snapshot, running: new Set() },
   }

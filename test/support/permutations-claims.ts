@@ -1,6 +1,6 @@
 import { Floors } from '../../src/pipeline/floors.ts'
 import { type Claim, type ClaimedRow, claim } from '../../src/table/claim.ts'
-import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
+import { claimFreeSlots, claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { bottomOf, idsOf, keysOf, put } from './claim-session.ts'
@@ -22,6 +22,8 @@ export interface Lane {
 export interface Lanes {
   readonly unkeyed: Lane
   readonly keyed: Lane
+  /** The same by the claim that leaves alone slots with held keys. */
+  readonly free: Lane
   /** The messages without a key, in order. */
   readonly whole: Lane
 }
@@ -29,6 +31,12 @@ export interface Lanes {
 export async function lanesOf(database: TestDatabase): Promise<Lanes> {
   const { slot, same } = await keysOf(database)
   return {
+    free: {
+      name: 'free',
+      key: same[0],
+      slot,
+      claim: (execute, queue, limit) => claimFreeSlots(execute, queue, [{ slot, id: '0' }], limit),
+    },
     whole: {
       name: 'whole',
       key: null,
