@@ -29,7 +29,14 @@ test('W18: a settlement behind a handler, who has the planner free, is planned f
   queue,
 }) => {
   // The rest is not sent there.
-  const elsewhere = ['sluice_claim', 'sluice_claim_free_slots', 'sluice_claim_slots', 'sluice_claim_whole_queue', 'sluice_lanes', 'sluice_poll']
+  const elsewhere = [
+    'sluice_claim',
+    'sluice_claim_free_slots',
+    'sluice_claim_slots',
+    'sluice_claim_whole_queue',
+    'sluice_lanes',
+    'sluice_poll',
+  ]
   const each = await planned(database, queue, 'SET LOCAL plan_cache_mode = auto', PLANNED)
   expect(each.filter((name) => !elsewhere.includes(name))).toEqual([])
 })
