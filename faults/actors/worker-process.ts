@@ -31,7 +31,7 @@ export type Moment = 'claimed' | 'handling' | 'effects'
 export type WorkerOrder =
   | { readonly kind: 'start'; readonly setup: WorkerSetup }
   | { readonly kind: 'signal'; readonly signal: 'SIGKILL' | 'SIGSTOP'; readonly at: Moment }
-  | { readonly kind: 'stop' }
+  | { readonly kind: 'stop'; readonly timeoutMs?: number }
 
 export type WorkerNews =
   | { readonly kind: 'consuming' }
@@ -53,7 +53,7 @@ const sluice = createSluice({
 
 process.on('message', (next: WorkerOrder) => {
   if (next.kind === 'signal') fatal = next
-  if (next.kind === 'stop') void stop()
+  if (next.kind === 'stop') void stop(next.timeoutMs)
 })
 sluice.events.subscribe((event) => {
   if (event.kind === 'batch.claimed') reach('claimed')
@@ -122,8 +122,8 @@ function reach(moment: Moment): void {
   process.kill(process.pid, signal)
 }
 
-async function stop(): Promise<void> {
-  await sluice.stop()
+async function stop(timeoutMs?: number): Promise<void> {
+  await sluice.stop(timeoutMs === undefined ? {} : { timeoutMs })
   await ledger.end()
   tell({ kind: 'stopped' }, () => process.exit())
 }

@@ -19,6 +19,7 @@ import { poolerDirect, poolerOnly } from './pooler.ts'
 import { crashBackend, restartImmediate } from './restart-server.ts'
 import { rollingUpgrade } from './rolling-upgrade.ts'
 import { standbyStalls } from './standby-stalls.ts'
+import { stopInBlackHole } from './stop-in-black-hole.ts'
 import { swallowedSettlement } from './swallowed-settlement.ts'
 import { terminateBackends } from './terminate-backends.ts'
 import { commitBeforeSleep, killSleeper } from './wake-ups.ts'
@@ -51,6 +52,7 @@ export const SCENARIOS: readonly Scenario[] = [
   networkDelay,
   networkBlackHole,
   networkBlackHoleControl,
+  stopInBlackHole,
   commitUnanswered,
   enqueueCommitUnanswered,
   killBeforeClaim,
