@@ -126,7 +126,7 @@ CREATE TABLE sluice.crash (
 -- A futex: a process that is about to sleep holds the exclusive lock (746501, hash of the queue). An enqueuing
 -- transaction tries the shared lock and notifies only if it cannot have it, that is, only if somebody sleeps.
 -- Whoever gets the exclusive lock knows that no enqueue is in flight, reads once more, and sleeps: no wake-up
--- can be lost, and a busy queue never pays the database-wide lock that NOTIFY holds through commit.
+-- can be lost, and a busy queue never pays for the lock of the whole server that NOTIFY holds through commit.
 -- These two run in every enqueue. SET search_path took as long as all else in them, so they name everything in full.
 -- Whether somebody sleeps. If not, nobody can fall asleep before this transaction has ended. In SQL, so that whoever
 -- calls it takes it over into its own expression.
