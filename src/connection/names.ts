@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type pg from 'pg'
+import { EVERY_SETTING } from '../table/planner.ts'
 import { readSession } from '../table/session.ts'
 import type { Statement } from '../table/statement.ts'
 import { queryAsText } from './own-parsers.ts'
@@ -58,6 +59,16 @@ export function namesOf(client: object): Names | undefined {
   return OF_CLIENT.get(client)
 }
 
+const DEVIATIONS = new WeakMap<object, readonly string[]>()
+
+/**
+ * Which of the planner's settings must be set for statements of ours on this connection: all until it has answered.
+ * Behind a pooler sessions have the same, because role and database are the same.
+ */
+export function deviationsOf(client: object): readonly string[] {
+  return DEVIATIONS.get(client) ?? EVERY_SETTING
+}
+
 /** The name with a hash of the text: the same name is the same statement, whichever version has prepared it. */
 export function nameOf(statement: Statement): string {
   const known = NAMES.get(statement)
@@ -73,10 +84,11 @@ const NAMES = new WeakMap<Statement, string>()
 async function sessionOf(client: pg.ClientBase): Promise<Session> {
   const told: unknown = Reflect.get(client, 'processID')
   try {
-    const { pid, knowsName } = await readSession(async ({ text }, params) => {
+    const { pid, knowsName, deviations } = await readSession(async ({ text }, params) => {
       const { rows } = await queryAsText(client, { name: PROBE, text, values: [...params] })
       return rows
     }, PROBE)
+    DEVIATIONS.set(client, deviations)
     const pooled = pid !== told
     return { pooled, names: !pooled || !knowsName }
   } catch (error) {

@@ -1,8 +1,10 @@
 import type pg from 'pg'
 import { pause } from '../connection/backoff.ts'
+import { deviationsOf } from '../connection/names.ts'
 import { executeOn, unreachable } from '../connection/open-client.ts'
 import { poolerSettingsOf } from '../connection/pooler-settings.ts'
 import { SluiceError } from '../errors.ts'
+import { setLocal, unsetLocal } from '../table/planner.ts'
 import type { Execute } from '../table/statement.ts'
 import { toError } from '../telemetry.ts'
 
@@ -85,12 +87,12 @@ export class BatchConnection {
    */
   begin(limit?: TransactionLimit): void {
     this.#began(limit)
-    this.client.query(`BEGIN ISOLATION LEVEL READ COMMITTED${settings(limit)}`).catch(() => undefined)
+    this.client.query(`BEGIN ISOLATION LEVEL READ COMMITTED${settings(this.client, limit)}`).catch(() => undefined)
   }
 
   /** Sends SAVEPOINT for a handler's statements; the first of a batch gives the planner back its freedom. */
   savepoint(name: string): void {
-    const freed = this.#confined ? `${HANDLER_SETTINGS}; ` : ''
+    const freed = this.#confined ? `${handlerSettings(this.client)}; ` : ''
     this.#confined = false
     this.client.query(`${freed}SAVEPOINT ${name}`).catch(() => undefined)
   }
@@ -115,7 +117,7 @@ export class BatchConnection {
     if (this.#confined || this.#limit === undefined) return
     this.#confined = true
     const reset = poolerSettingsOf(this.client) === undefined ? `${UNLISTEN}; ${UNLOCK}` : UNLISTEN
-    this.client.query(`${reset}; ${CLAIM_SETTINGS}`).catch(() => undefined)
+    this.client.query(`${reset}; ${claimSettings(this.client)}`).catch(() => undefined)
   }
 
   /**
@@ -127,7 +129,7 @@ export class BatchConnection {
    */
   async commit(next?: TransactionLimit): Promise<void> {
     if (next !== undefined) this.#began(next)
-    const text = next === undefined ? 'COMMIT' : `COMMIT AND CHAIN${settings(next)}`
+    const text = next === undefined ? 'COMMIT' : `COMMIT AND CHAIN${settings(this.client, next)}`
     // Several statements in one message have several results, of which only the types of the driver do not know.
     const sent: Promise<CommandResult | readonly CommandResult[]> = this.client.query(text)
     const results = await sent.catch((cause: unknown) => {
@@ -238,9 +240,19 @@ interface CommandResult {
  * index has in order. A handler's statements are planned as the database says.
  */
 export const CLAIM_SETTINGS =
-  'SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off'
-const HANDLER_SETTINGS =
-  'SET LOCAL plan_cache_mode = DEFAULT; SET LOCAL enable_sort = DEFAULT; SET LOCAL enable_bitmapscan = DEFAULT'
+  'SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off'
+export const HANDLER_SETTINGS =
+  'SET LOCAL plan_cache_mode = DEFAULT; SET LOCAL enable_sort = DEFAULT; SET LOCAL enable_seqscan = DEFAULT'
+
+/** All that a statement of ours needs on this connection: the same, and what its database or role has otherwise. */
+export function claimSettings(client: object): string {
+  return `${CLAIM_SETTINGS}${setLocal(deviationsOf(client))}`
+}
+
+/** Undoes {@link claimSettings}, for a handler's statements. */
+export function handlerSettings(client: object): string {
+  return `${HANDLER_SETTINGS}${unsetLocal(deviationsOf(client))}`
+}
 
 /** A LISTEN counts from the COMMIT on, so this comes early enough after the last handler of a batch. */
 const UNLISTEN = 'UNLISTEN *'
@@ -248,9 +260,9 @@ const UNLISTEN = 'UNLISTEN *'
 /** Session locks outlast a rollback. Behind a pooler the session may hold those of strangers as well, and keeps all. */
 const UNLOCK = 'SELECT pg_catalog.pg_advisory_unlock_all()'
 
-function settings(limit: TransactionLimit | undefined): string {
-  if (limit === undefined) return ''
-  return `${limitSettings(limit, limit.ms)}; ${CLAIM_SETTINGS}`
+function settings(client: object, limit: TransactionLimit | undefined): string {
+  if (limit === undefined) return setLocal(deviationsOf(client))
+  return `${limitSettings(limit, limit.ms)}; ${claimSettings(client)}`
 }
 
 function limitSettings(limit: TransactionLimit, restMs: number): string {

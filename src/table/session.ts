@@ -1,3 +1,4 @@
+import { DEVIATIONS } from './planner.ts'
 import { booleanOf, type Execute, numberOf, statement, textOf } from './statement.ts'
 
 /** The server session that a statement came to. */
@@ -5,13 +6,19 @@ export interface ServerSession {
   readonly pid: number
   /** The session knows a statement by the name under which this one was prepared, if it was. */
   readonly knowsName: boolean
+  /** Which of the planner's settings it has otherwise than our statements need; see `planner.ts`. */
+  readonly deviations: readonly string[]
 }
 
 /** @param name under which this very statement is prepared. */
 export async function readSession(execute: Execute, name: string): Promise<ServerSession> {
   const [row] = await execute(READ_SESSION, [name])
   if (row === undefined) throw new TypeError('expected the session')
-  return { pid: numberOf(row, 'pid'), knowsName: booleanOf(row, 'knows_name') }
+  return {
+    pid: numberOf(row, 'pid'),
+    knowsName: booleanOf(row, 'knows_name'),
+    deviations: textOf(row, 'deviations').split(' ').filter(Boolean),
+  }
 }
 
 /** A setting of a session that is not as the session began. */
@@ -32,7 +39,7 @@ export async function readPoolerSettings(execute: Execute): Promise<readonly Cha
 const READ_SESSION = statement(
   'session',
   `
-SELECT pg_backend_pid() AS pid, EXISTS (SELECT FROM pg_prepared_statements p WHERE p.name = $1::text) AS knows_name`,
+SELECT pg_backend_pid() AS pid, EXISTS (SELECT FROM pg_prepared_statements p WHERE p.name = $1::text) AS knows_name,${DEVIATIONS} AS deviations`,
 )
 
 const READ_POOLER_SETTINGS = statement(

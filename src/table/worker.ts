@@ -1,4 +1,5 @@
 import type { ServerTransaction } from './claim.ts'
+import { CONFIGURE_PLANNER } from './planner.ts'
 import { booleanOf, type Execute, numberOf, statement } from './statement.ts'
 
 /** Who registers. */
@@ -32,6 +33,7 @@ export async function newWorkerId(execute: Execute): Promise<number> {
 /** Sets up the session of a control connection, unless it is shared. */
 export async function configureControl(execute: Execute): Promise<void> {
   await execute(CONFIGURE, [])
+  await execute(CONFIGURE_PLANNER, [])
 }
 
 /**

@@ -53,6 +53,8 @@ export interface Explained {
   readonly ways: readonly string[]
   readonly buffers: number
   readonly wal: WalUsage
+  /** It was compiled to machine code before it ran. */
+  readonly compiled: boolean
   /** For people: a line per node. */
   readonly plan: string
 }
@@ -74,14 +76,17 @@ export async function explain(
     await client.query(`BEGIN; ${settings}; SET LOCAL plan_cache_mode = ${mode}`)
     const values = params.length === 0 ? '' : ` (${params.map(literal).join(', ')})`
     const text = `EXPLAIN (ANALYZE, BUFFERS, WAL, FORMAT JSON) EXECUTE explained${values}`
-    const { rows } = await client.query<{ 'QUERY PLAN': readonly [{ readonly Plan: PlanNode }] }>(text)
-    return readPlan(rows[0]!['QUERY PLAN'][0].Plan)
+    const { rows } = await client.query<{
+      'QUERY PLAN': readonly [{ readonly Plan: PlanNode; readonly JIT?: unknown }]
+    }>(text)
+    const [{ Plan: plan, JIT: jit }] = rows[0]!['QUERY PLAN']
+    return { ...readPlan(plan), compiled: jit !== undefined }
   } finally {
     await client.query('ROLLBACK; DEALLOCATE explained')
   }
 }
 
-function readPlan(plan: PlanNode): Explained {
+function readPlan(plan: PlanNode): Omit<Explained, 'compiled'> {
   const nodes = nodesOf(plan)
   // A node counts those below it, except for a CTE that writes and that nobody reads: that runs behind all others.
   const read = new Set(nodes.map((node) => node['CTE Name']))
