@@ -1,5 +1,6 @@
 import type { Control } from '../connection/control.ts'
 import { type Claim, type ClaimedRow, claim, type ServerTransaction } from '../table/claim.ts'
+import { claimApart } from '../table/claim-apart.ts'
 import {
   claimFreeSlots,
   claimSlots,
@@ -10,11 +11,14 @@ import {
 import { ensureSlots, type Lanes, lookOver } from '../table/lanes.ts'
 import type { BatchConnection } from './batch-connection.ts'
 import { Floors } from './floors.ts'
+import { Spread } from './spread.ts'
 import { SweepClock } from './sweep-clock.ts'
 
 export interface ClaimerOptions {
   readonly queue: string
   readonly batchSize: number
+  /** How many batches may be in flight. */
+  readonly concurrency: number
   /** Messages without a key are one sequence. */
   readonly ordered: boolean
   readonly control: Control
@@ -62,8 +66,9 @@ const LEAST_SWEEP_MS = 1
  */
 export class Claimer {
   readonly #options: ClaimerOptions
-  readonly #floors = new Floors()
+  readonly #floors: Floors
   readonly #sweep = new SweepClock()
+  readonly #spread: Spread
   readonly #knownSlots = new Set<number>()
   readonly #knownConnections = new WeakSet<object>()
   /** Without it the first claims would take the default priority before those that go first. */
@@ -79,8 +84,10 @@ export class Claimer {
   #passedOver = 0
   #clock = { nowUs: 0, atMs: 0 }
 
-  constructor(options: ClaimerOptions) {
+  constructor(options: ClaimerOptions, random: () => number = Math.random) {
     this.#options = options
+    this.#floors = new Floors(undefined, Math.floor(random() * WHOLE_QUEUE_SLOT))
+    this.#spread = new Spread(options.concurrency, options.batchSize, random)
   }
 
   /** Sends a claim in the transaction that has just been begun. */
@@ -231,6 +238,7 @@ export class Claimer {
   async #learn(lanes: Lanes): Promise<void> {
     const { control, queue, ordered } = this.#options
     this.#floors.learn(lanes.priorities, lanes.slots)
+    this.#spread.learn(lanes.workers)
     this.#missing.clear()
     if (!lanes.unkeyed) this.#missing.add('unkeyed')
     if (lanes.slots.length === 0) this.#missing.add('slots')
@@ -258,19 +266,15 @@ export class Claimer {
     const { batchSize } = this.#options
     const { lowered, anyHeld: heldKnown } = this.#floors
     const sentAtMs = performance.now()
+    const skipped = bottom || !this.#spread.wide ? 0 : this.#spread.next()
     const taken: Claim & Partial<OrderedClaim> = await (lane === 'slots' || this.#options.ordered
       ? this.#claimOrdered(connection, lane, bottom)
-      : claim(
-          connection.execute,
-          this.#options.queue,
-          this.#floors.priorities(bottom ? 'bottom' : this.#databaseNowUs()),
-          batchSize,
-        ))
+      : this.#claimUnkeyed(connection, bottom, skipped))
     const full = taken.rows.length >= batchSize
     const cut = mayHaveMore(taken, heldKnown)
     // While a long run is walked claim by claim, the messages without a key have every other turn.
     if (cut) this.#slotsFirst = false
-    if (taken.firstLive === undefined) this.#floors.claimed(taken.rows, { bottom, full, lowered })
+    if (taken.firstLive === undefined && skipped === 0) this.#floors.claimed(taken.rows, { bottom, full, lowered })
     if (taken.rows.length > 0) {
       this.#slotsFirst = lane === 'unkeyed'
       this.#missing.delete(lane)
@@ -278,6 +282,14 @@ export class Claimer {
     this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }
     const { nowUs, transaction, evidence, rows } = taken
     return { lane, nowUs, transaction, sentAtMs, evidence, rows, full, cut, nextDueMs: null }
+  }
+
+  #claimUnkeyed({ execute }: BatchConnection, bottom: boolean, skipped: number): Promise<Claim> {
+    const { queue, batchSize } = this.#options
+    const floors = this.#floors.priorities(bottom ? 'bottom' : this.#databaseNowUs())
+    return this.#spread.wide
+      ? claimApart(execute, queue, floors, batchSize, skipped)
+      : claim(execute, queue, floors, batchSize)
   }
 
   /** The database's clock by the last claim. Too early is harmless: a floor that is too low costs a longer walk. */

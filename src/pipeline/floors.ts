@@ -43,11 +43,15 @@ export class Floors {
   readonly #heldSlots = new Set<number>()
   #passedSince = Number.NEGATIVE_INFINITY
   #lowered = 0
-  #turn = 0
+  #turn: number
 
-  /** `now`: milliseconds of a clock that never goes back. */
-  constructor(now: () => number = () => performance.now()) {
+  /**
+   * @param now milliseconds of a clock that never goes back
+   * @param turn with which slot to begin: processes that begin with different ones meet each other's locks less
+   */
+  constructor(now: () => number = () => performance.now(), turn = 0) {
     this.#now = now
+    this.#turn = turn
   }
 
   /** Counts how often floors went down: a claim sent before one of these says nothing about the rows given back. */

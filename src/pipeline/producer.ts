@@ -50,8 +50,8 @@ export class Producer implements Waiter {
 
   constructor(options: ProducerOptions) {
     this.#options = options
-    const { queue, batchSize, ordered } = options.plan
-    this.#claimer = new Claimer({ queue, batchSize, ordered, control: options.control })
+    const { queue, batchSize, concurrency, ordered } = options.plan
+    this.#claimer = new Claimer({ queue, batchSize, concurrency, ordered, control: options.control })
     setMaxListeners(0, this.#stop.signal, this.#drain.signal)
   }
 

@@ -11,6 +11,8 @@ export interface Lanes {
   readonly ready: boolean
   /** Milliseconds until the next message falls due; null: none is waiting. */
   readonly nextDueMs: number | null
+  /** How many workers consume the queue, by the registry; zero if there is nothing at all. */
+  readonly workers: number
   /** How long the server looked, in milliseconds; zero if there is nothing at all. */
   readonly tookMs: number
 }
@@ -32,14 +34,16 @@ export async function lookOver(execute: Execute, queue: string): Promise<Lanes> 
   let nextDueMs: number | null = null
   let ready = false
   let tookMs = 0
+  let workers = 0
   for (const row of rows) {
     if (row.priority !== null) priorities.push(numberOf(row, 'priority'))
     if (row.slot !== null) slots.push(numberOf(row, 'slot'))
     if (row.ready === true) ready = true
+    workers = numberOf(row, 'workers')
     tookMs = Math.max(tookMs, numberOf(row, 'took_ms'))
     if (row.next_due_ms !== null) nextDueMs = Math.min(nextDueMs ?? Infinity, numberOf(row, 'next_due_ms'))
   }
-  return { priorities, slots, unkeyed: priorities.length > 0, ready, nextDueMs, tookMs }
+  return { priorities, slots, unkeyed: priorities.length > 0, ready, nextDueMs, workers, tookMs }
 }
 
 /** Makes the rows that ordered claims lock. Idempotent; runs outside the batch, so that it never waits for one. */
@@ -53,7 +57,8 @@ const LANES = statement(
   'lanes',
   `
 WITH RECURSIVE clock AS MATERIALIZED (
-  SELECT clock_timestamp() AS now
+  SELECT clock_timestamp() AS now,
+         (SELECT count(*) FROM sluice.worker w WHERE $1::text = ANY (w.queues))::integer AS workers
 ), priority (priority, first_due_at) AS (
   (SELECT m.priority, m.due_at FROM sluice.message m
    WHERE m.queue = $1::text AND m.slot IS NULL ORDER BY m.priority, m.due_at, m.id LIMIT 1)
@@ -72,7 +77,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
     ORDER BY m.slot, m.id LIMIT 1
   ) next
 )
-SELECT lane.priority, lane.slot, lane.ready,
+SELECT lane.priority, lane.slot, lane.ready, clock.workers,
        (date_part('epoch', lane.next_due_at - clock.now) * 1000::double precision)::bigint AS next_due_ms,
        date_part('epoch', clock_timestamp() - clock.now) * 1000::double precision AS took_ms
 FROM clock CROSS JOIN LATERAL (

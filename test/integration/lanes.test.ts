@@ -15,6 +15,7 @@ describe('a look over a queue', () => {
       unkeyed: false,
       ready: false,
       tookMs: 0,
+      workers: 0,
       nextDueMs: null,
     })
   })

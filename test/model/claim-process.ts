@@ -45,7 +45,11 @@ function slotMoves(
       const claims = move('sends a claim', (slot, owner, next) => send(variant, slot, owner, next, false))
       // Claimer.send, when the sweep's time has come; Claimer.take, before it says that there is nothing
       const sweeps = move('sends a sweep', (slot, owner, next) => send(variant, slot, owner, next, true))
-      return has(variant, 'the sweep') ? [claims, sweeps] : [claims]
+      const apart = move('sends a claim apart', (slot, owner, next) => {
+        send(variant, slot, owner, next, false)
+        slot.offset = variant.apart ?? 0
+      })
+      return [claims, ...(has(variant, 'the sweep') ? [sweeps] : []), ...(variant.apart === undefined ? [] : [apart])]
     }
     case 'sent':
       return [move('claims', (slot, _, next) => claim(variant, slot, next))]
@@ -74,12 +78,15 @@ function send(
   Object.assign(slot, { at: 'sent', bottom, lowered, floor: bottom ? 0 : Math.max(0, Math.min(floor, highest)) })
 }
 
-/** The statement of table/claim.ts, on the server. */
+/** The statements of table/claim.ts and table/claim-apart.ts, on the server. */
 function claim({ twin }: ClaimVariant, slot: Slot, next: ClaimState): void {
-  const due = [...next.messages.keys()].filter((id) => next.messages[id]!.place === 'free')
-  slot.rows = due
+  const inOrder = [...next.messages.keys()]
+    .filter((id) => next.messages[id]!.place === 'free' || next.messages[id]!.place === 'locked')
     .filter((id) => positionIn(next, id) > slot.floor)
     .toSorted((a, b) => positionIn(next, a) - positionIn(next, b))
+  const start = slot.offset > 0 && slot.offset < inOrder.length ? slot.offset + 1 : 0
+  slot.rows = [...inOrder.slice(start), ...inOrder.slice(0, start)]
+    .filter((id) => next.messages[id]!.place === 'free')
     .slice(0, LIMIT)
   for (const id of slot.rows) next.messages[id]!.place = 'locked'
   Object.assign(slot, { at: 'answered', floor: 0, now: twin === undefined ? 0 : next.now })
@@ -87,8 +94,10 @@ function claim({ twin }: ClaimVariant, slot: Slot, next: ClaimState): void {
 
 /** Floors.claimed */
 function answer(variant: ClaimVariant, slot: Slot, owner: Process, next: ClaimState): void {
-  const { rows, bottom, lowered } = slot
-  const counts = lowered === owner.lowered || !has(variant, 'the count of lowerings')
+  const { rows, bottom, lowered, offset } = slot
+  // A claim that began behind others says nothing about those.
+  const fromFloor = offset === 0 || variant.twin === 'floor goes up past what a claim left before it'
+  const counts = fromFloor && (lowered === owner.lowered || !has(variant, 'the count of lowerings'))
   for (const id of counts ? rows : []) {
     const mayGoDown = bottom && rows.length === LIMIT && id === rows.at(-1)
     const back = variant.twin === 'look-back when a floor goes up' ? positionOf(slot.now - LOOK_BACK, 0) : Infinity

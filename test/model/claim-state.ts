@@ -7,6 +7,8 @@ export interface ClaimVariant {
   readonly slots: number
   /** When an enqueue commits: with its insert, within the look-back after it, or whenever. */
   readonly commits: 'at once' | 'within the look-back' | 'whenever'
+  /** Claims that leave so many messages before them go beside those from the floor. */
+  readonly apart?: number
   readonly rollbacks?: number
   readonly crashes?: number
   /** A crashed process leaves its place to nobody, as long as there is another. */
@@ -20,7 +22,10 @@ export interface ClaimVariant {
 export const MECHANISMS = ['the sweep', 'lowering floors', 'the count of lowerings', 'the look-back'] as const
 
 export const CLAIM_TWINS = ['settles before the effects', 'effects outside of the transaction'] as const
-export type ClaimTwin = (typeof CLAIM_TWINS)[number] | 'look-back when a floor goes up'
+export type ClaimTwin =
+  | (typeof CLAIM_TWINS)[number]
+  | 'look-back when a floor goes up'
+  | 'floor goes up past what a claim left before it'
 
 /** A row of sluice.message, without a key and of one priority; ids are in the order of the inserts. */
 interface Message {
@@ -36,6 +41,8 @@ export interface Slot {
   /** What was sent: Claimer.#claim */
   floor: number
   bottom: boolean
+  /** How many messages it leaves before it. */
+  offset: number
   lowered: number
   rows: number[]
   /** The server's clock when it claimed: for one of the twins. */
@@ -65,7 +72,7 @@ export const LOOK_BACK = 1
 export const LAST_INSERT = 1
 export const LAST_TICK = LAST_INSERT + LOOK_BACK + 1
 
-export const IDLE: Slot = { at: 'idle', floor: 0, bottom: false, lowered: 0, rows: [], now: 0 }
+export const IDLE: Slot = { at: 'idle', floor: 0, bottom: false, offset: 0, lowered: 0, rows: [], now: 0 }
 
 export function newProcess({ slots }: ClaimVariant): Process {
   return { floor: 0, lowered: 0, slots: Array.from({ length: slots }, () => ({ ...IDLE })) }

@@ -6,6 +6,7 @@ import { CLAIM_TWINS, type ClaimVariant, type MECHANISMS } from './claim-state.t
 const OWN_ROLLBACK: ClaimVariant = { messages: 3, processes: 1, slots: 2, commits: 'at once', rollbacks: 1 }
 const LATE: ClaimVariant = { messages: 3, processes: 1, slots: 1, commits: 'whenever' }
 const A_LITTLE_LATE: ClaimVariant = { ...LATE, commits: 'within the look-back' }
+const APART: ClaimVariant = { messages: 3, processes: 1, slots: 2, commits: 'at once', apart: 1 }
 const ANOTHERS_DEATH: ClaimVariant = {
   messages: 3,
   processes: 2,
@@ -59,6 +60,23 @@ describe('a floor', () => {
       expect(states).toBeGreaterThan(2_000)
     })
   }
+
+  test('hides nothing that a claim left before it, even without a sweep', () => {
+    const { states, counterexample } = check(claimModel({ ...APART, without: ['the sweep'] }))
+    expect(counterexample).toBeUndefined()
+    expect(states).toBeGreaterThan(500)
+  })
+
+  test('hides a message for ever if it goes up past what a claim left before it', () => {
+    const twin = 'floor goes up past what a claim left before it'
+    const { counterexample } = check(claimModel({ ...APART, without: ['the sweep'], twin }))
+    expect(counterexample?.why).toBe(STUCK)
+  })
+
+  test('costs a sweep and no message where claims apart meet late commits, a rollback and a crash', () => {
+    const everything = { messages: 2, processes: 2, slots: 1, commits: 'whenever', rollbacks: 1, crashes: 1 } as const
+    expect(check(claimModel({ ...everything, apart: 1 })).counterexample).toBeUndefined()
+  })
 
   test('hides nothing that commits within the look-back of its insert, if it keeps the look-back when it goes up', () => {
     const twin = 'look-back when a floor goes up'

@@ -13,6 +13,9 @@ const step = stepsOf<LaneModel>()
 const inserts = step('insert', fc.tuple(priority, delayUs), (model, [lane, delay]) => model.insert(lane, delay, true))
 const timePasses = step('wait', fc.integer({ min: 1, max: 10 }), (model, us) => model.wait(us))
 const sends = step('send', limit, (model, count) => void model.send(count, false))
+const sendsApart = step('send apart', fc.tuple(limit, fc.integer({ min: 0, max: 6 })), (model, [count, offset]) =>
+  model.send(count, false, offset),
+)
 const sweeps = step('sweep', limit, (model, count) => void model.send(count, true))
 const runs = step('run', place, (model, at) => {
   const claim = pick(model.waiting, at)
@@ -28,7 +31,20 @@ const retries = step('retry', fc.tuple(place, fc.integer({ min: 1, max: 9 })), (
   model.retryBatch(at, us),
 )
 
-const orderly = [inserts, inserts, timePasses, sends, sends, sweeps, runs, answers, answers, acks, rollsBack, retries]
+const orderly = [
+  inserts,
+  inserts,
+  timePasses,
+  sends,
+  sendsApart,
+  sweeps,
+  runs,
+  answers,
+  answers,
+  acks,
+  rollsBack,
+  retries,
+]
 
 const insertsLate = step('insert late', fc.tuple(priority, delayUs), (model, [lane, delay]) =>
   model.insert(lane, delay, false),
@@ -50,6 +66,20 @@ describe('P6: floors of priorities', () => {
       }),
       { numRuns: 500 },
     )
+  })
+
+  test('would stand above rows that nobody has, if they went up past what a claim left before it', () => {
+    const run = fc.check(
+      fc.property(steps(...orderly), (sequence) => {
+        const model = new LaneModel({ raisedPastSkipped: true })
+        for (const act of sequence) {
+          act(model)
+          expect(model.hidden()).toEqual([])
+        }
+      }),
+      { numRuns: 500 },
+    )
+    expect(run.failed).toBe(true)
   })
 
   test('cost rows that commit late a sweep, and never more: every row is claimed in the end', () => {

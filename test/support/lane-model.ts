@@ -12,6 +12,8 @@ interface ModelClaim {
   readonly bottom: boolean
   readonly lowered: number
   readonly limit: number
+  /** How many rows it leaves before it: `claimApart`. */
+  readonly offset: number
   rows: ModelRow[] | undefined
 }
 
@@ -21,7 +23,13 @@ export class LaneModel {
   readonly rows: ModelRow[] = []
   readonly sent: ModelClaim[] = []
   readonly batches: ModelRow[][] = []
+  /** Not as the claimer does: floors go up to what a claim took that began behind others. */
+  readonly #raisedPastSkipped: boolean
   nowUs = 1_000
+
+  constructor({ raisedPastSkipped = false } = {}) {
+    this.#raisedPastSkipped = raisedPastSkipped
+  }
 
   insert(priority: number, delayUs: number, committed: boolean): void {
     const id = String(this.rows.length + 1)
@@ -60,7 +68,7 @@ export class LaneModel {
     this.floors.learn([...new Set(this.in('free', 'locked').map((row) => row.priority))], [])
   }
 
-  send(limit: number, bottom: boolean): ModelClaim {
+  send(limit: number, bottom: boolean, offset = 0): ModelClaim {
     if (bottom) this.learn()
     const { lowered } = this.floors
     const claim = {
@@ -68,6 +76,7 @@ export class LaneModel {
       bottom,
       lowered,
       limit,
+      offset,
       rows: undefined,
     }
     this.sent.push(claim)
@@ -77,9 +86,14 @@ export class LaneModel {
   /** The server runs a claim: locks due rows above the floors, priority by priority. */
   run(claim: ModelClaim): void {
     const free = this.in('free').filter((row) => row.dueUs <= this.nowUs)
-    const above = claim.floors.flatMap((floor) =>
-      free.filter((row) => row.priority === floor.priority && isAbove(row, floor)).sort(byPosition),
-    )
+    const above = claim.floors.flatMap((floor) => {
+      const inLane = (row: ModelRow) => row.priority === floor.priority && isAbove(row, floor)
+      const start = claim.offset > 0 ? this.#dueIn(inLane)[claim.offset] : undefined
+      const lane = free.filter(inLane).sort(byPosition)
+      return start === undefined
+        ? lane
+        : [...lane.filter((row) => isAbove(row, start)), ...lane.filter((row) => !isAbove(row, start))]
+    })
     claim.rows = above.slice(0, claim.limit)
     for (const row of claim.rows) row.state = 'locked'
   }
@@ -89,8 +103,9 @@ export class LaneModel {
     if (claim.rows === undefined) this.run(claim)
     const rows = claim.rows ?? []
     this.sent.splice(this.sent.indexOf(claim), 1)
-    const { bottom, lowered, limit } = claim
-    this.floors.claimed(rows, { bottom, lowered, full: rows.length >= limit })
+    const { bottom, lowered, limit, offset } = claim
+    const fromFloor = offset === 0 || this.#raisedPastSkipped
+    if (fromFloor) this.floors.claimed(rows, { bottom, lowered, full: rows.length >= limit })
     if (rows.length > 0) this.batches.push(rows)
     return rows
   }
@@ -120,6 +135,13 @@ export class LaneModel {
       const floor = floors.get(row.priority)
       return floor !== undefined && !isAbove(row, floor)
     })
+  }
+
+  /** Rows that are due, in anybody's hands or nobody's. */
+  #dueIn(lane: (row: ModelRow) => boolean): readonly ModelRow[] {
+    return this.in('free', 'locked')
+      .filter((row) => row.dueUs <= this.nowUs && lane(row))
+      .sort(byPosition)
   }
 
   #endBatch(at: number): ModelRow[] {

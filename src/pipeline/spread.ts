@@ -1,0 +1,39 @@
+/**
+ * Where the claims of one process begin when many claim from a queue at once. A claim from the head walks over all rows
+ * that others have in hand; claims that begin at random within twice as many meet few of them.
+ */
+export class Spread {
+  readonly #places: number
+  readonly #batchSize: number
+  readonly #random: () => number
+  #workers = 1
+
+  /** @param concurrency how many batches a worker has in flight; others are taken to have as many. */
+  constructor(concurrency: number, batchSize: number, random: () => number = Math.random) {
+    this.#places = concurrency
+    this.#batchSize = batchSize
+    this.#random = random
+  }
+
+  /** So many workers consume the queue, this one included. */
+  learn(workers: number): void {
+    this.#workers = Math.max(1, workers)
+  }
+
+  /** Whether so many claim at once that a claim from the head costs more than one that begins elsewhere. */
+  get wide(): boolean {
+    return this.#workers * this.#places > FEW
+  }
+
+  /** How many messages the next claim leaves before it. One in eight begins with the oldest. */
+  next(): number {
+    const at = this.#random()
+    if (at < FROM_HEAD) return 0
+    return Math.floor(((at - FROM_HEAD) / (1 - FROM_HEAD)) * 2 * this.#workers * this.#places * this.#batchSize)
+  }
+}
+
+/** Batches in flight up to which all claims begin at the head. */
+const FEW = 8
+
+const FROM_HEAD = 1 / 8
