@@ -8,6 +8,7 @@ import { latency } from './latency.ts'
 import { memory } from './memory.ts'
 import { ordering } from './ordering.ts'
 import { pinnedHorizon } from './pinned-horizon.ts'
+import { processes, processesKeyed } from './processes.ts'
 import { standby } from './standby.ts'
 
 /** All cells, in the order in which they run. */
@@ -23,6 +24,8 @@ export const CELLS: readonly Cell[] = [
   pinnedHorizon,
   backlog,
   ordering,
+  processes,
+  processesKeyed,
   idle,
   memory,
 ]
