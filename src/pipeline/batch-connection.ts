@@ -241,7 +241,7 @@ interface CommandResult {
  */
 export const CLAIM_SETTINGS =
   'SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off'
-export const HANDLER_SETTINGS =
+const HANDLER_SETTINGS =
   'SET LOCAL plan_cache_mode = DEFAULT; SET LOCAL enable_sort = DEFAULT; SET LOCAL enable_seqscan = DEFAULT'
 
 /** All that a statement of ours needs on this connection: the same, and what its database or role has otherwise. */

@@ -2,7 +2,7 @@ import pg from 'pg'
 import { expect } from 'vitest'
 import { Names } from '../../src/connection/names.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { CLAIM_SETTINGS } from '../../src/pipeline/batch-connection.ts'
+import { claimSettings } from '../../src/pipeline/batch-connection.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { insertMessages } from '../../src/table/insert.ts'
@@ -21,7 +21,7 @@ test('W18: a hot statement of a batch is planned once by each connection, whatev
   database,
   queue,
 }) => {
-  expect(await planned(database, queue, CLAIM_SETTINGS, 0)).toEqual([])
+  expect(await planned(database, queue, claimSettings({}), 0)).toEqual([])
 })
 
 test('W18: a settlement behind a handler, who has the planner free, is planned five times and then no more', async ({

@@ -34,7 +34,7 @@ export class PlayedSession {
 
   /** Begins a transaction as a batch's is begun. */
   async begin(): Promise<void> {
-    await this.client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${CLAIM_SETTINGS}`)
+    await this.client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${CLAIM_SETTINGS}; SET LOCAL jit = off`)
   }
 
   async commit(): Promise<void> {
