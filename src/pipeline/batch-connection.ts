@@ -84,10 +84,14 @@ export class BatchConnection {
    * can. A shorter limit on idle transactions, which a database may have for its own reasons, would end every batch
    * whose handlers wait for something else, so that is set as well; for the transaction only, because behind a
    * pooler the session belongs to others too. A failure shows in the statement that follows.
+   *
+   * @param lockMs how long a statement may wait for a lock. @default as the database says
    */
-  begin(limit?: TransactionLimit): void {
+  begin(limit?: TransactionLimit, lockMs?: number): void {
     this.#began(limit)
-    this.client.query(`BEGIN ISOLATION LEVEL READ COMMITTED${settings(this.client, limit)}`).catch(() => undefined)
+    const locks = lockMs === undefined ? '' : `; SET LOCAL lock_timeout = ${lockMs}`
+    const all = `${settings(this.client, limit)}${locks}`
+    this.client.query(`BEGIN ISOLATION LEVEL READ COMMITTED${all}`).catch(() => undefined)
   }
 
   /** Sends SAVEPOINT for a handler's statements; the first of a batch gives the planner back its freedom. */

@@ -24,8 +24,7 @@ export async function inOwnTransaction<T>(
     return rows
   }
   try {
-    connection.begin()
-    connection.client.query(`SET LOCAL lock_timeout = ${Math.ceil(answerMs / 2)}`).catch(() => undefined)
+    connection.begin(undefined, Math.ceil(answerMs / 2))
     const result = await work(execute)
     await connection.commit()
     return result

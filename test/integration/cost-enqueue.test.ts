@@ -77,10 +77,10 @@ describe('P5: the cost of an enqueue:', () => {
   test('two round trips in a transaction of its own', async ({ counted, queue }) => {
     const { sluice } = counted
     await sluice.enqueue(sluice.ownTransaction, queue, {})
-    expect(await counted.flushes('sluice')).toEqual([['session', 'BEGIN', 'INSERT'], ['COMMIT']])
+    expect(await counted.flushes('sluice')).toEqual([['session', 'BEGIN; SET', 'INSERT'], ['COMMIT']])
     await counted.clear()
     await sluice.enqueue(sluice.ownTransaction, queue, {})
-    expect(await counted.flushes('sluice')).toEqual([['BEGIN', 'insert'], ['COMMIT']])
+    expect(await counted.flushes('sluice')).toEqual([['BEGIN; SET', 'insert'], ['COMMIT']])
   })
 })
 
