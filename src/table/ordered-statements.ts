@@ -26,7 +26,7 @@ WITH clock AS MATERIALIZED (
   SELECT c.now, (extract(epoch FROM c.now) * 1000000.0)::bigint AS now_us, ${LOOK}
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 )${ctes}${CLAIM_RESULT}, c.locked_slot, c.first_live::text AS first_live, c.any_held, c.walk,
-       pg_snapshot_xmin(pg_current_snapshot())::text AS xmin, CASE WHEN c.fresh THEN pg_current_snapshot()::text END AS snapshot,
+       c.oldest AS xmin, c.snapshot,
        CASE WHEN c.fresh THEN pg_current_xact_id()::text END AS xid
 FROM clock LEFT JOIN LATERAL (${lanes}
   LIMIT $4::integer
@@ -37,8 +37,12 @@ FROM clock LEFT JOIN LATERAL (${lanes}
 /** The slots to claim from, each with its first live row, if it has one. */
 function lanesOf(firstLive: string): string {
   return `(
-    SELECT start.fresh, floor.slot, (${firstLive}) AS first_live
-    FROM (SELECT pg_current_xact_id_if_assigned() IS NULL AS fresh OFFSET 0) start
+    SELECT start.*, floor.slot, (${firstLive}) AS first_live
+    FROM (
+      SELECT pg_current_xact_id_if_assigned() IS NULL AS fresh, pg_current_snapshot()::text AS snapshot,
+             pg_snapshot_xmin(pg_current_snapshot())::text AS oldest
+      OFFSET 0
+    ) start
     CROSS JOIN unnest($2::smallint[], $3::bigint[]) AS floor (slot, id)
     OFFSET 0 -- a fence: pulled up, the subselect would run again for every message
   ) lane`
@@ -84,7 +88,7 @@ export const CLAIM_FREE_SLOTS = orderedClaim(
   'claim_free_slots',
   '',
   `
-  SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, start.any_held, m.*, NULL AS walk
+  SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, lane.snapshot, lane.oldest, start.any_held, m.*, NULL AS walk
   FROM ${lanesOf(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
     SELECT ${ANY_HELD} FROM (${LOCKED_SLOT}) locked
@@ -119,7 +123,7 @@ export const CLAIM_SLOTS = orderedClaim(
     AS p (slot, first_id, last_id, until_us, running)
 )`,
   `
-  SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, start.any_held, m.*,
+  SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, lane.snapshot, lane.oldest, start.any_held, m.*,
          CASE WHEN run.walked >= ${LEAST_WALKED} AND (m.id IS NULL OR m.id = pick.first) THEN
            pg_catalog.jsonb_build_object('start', start.id::text, 'last', run.last::text, 'rows', run.walked, 'keys', run.keys, 'dueS', run.due_s)::text
          END AS walk
@@ -180,7 +184,7 @@ export const CLAIM_WHOLE_QUEUE = orderedClaim(
   'claim_whole_queue',
   '',
   `
-  SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, false AS any_held, m.*, NULL AS walk
+  SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, lane.snapshot, lane.oldest, false AS any_held, m.*, NULL AS walk
   FROM ${lanesOf(`
       SELECT m.id FROM sluice.message m
       WHERE m.queue = $1::text AND coalesce(m.slot, -1) = -1 AND m.id >= floor.id
