@@ -32,6 +32,7 @@ export class Scheduler {
   readonly #queues = new Map<string, WaitingQueue>()
   #timer: NodeJS.Timeout | undefined
   #polls = 0
+  #lastPollMs = Number.POSITIVE_INFINITY
   #heardAt = performance.now()
   #changed = false
   #polling: Promise<void> = Promise.resolve()
@@ -154,8 +155,11 @@ export class Scheduler {
     } catch {
       // The control connection is down: it is being restored, and everybody looks then.
     }
-    // Walking dead rows may make it slow: it may cost a twentieth of the time at most.
-    this.#schedulePoll(Math.max(this.#options.pollIntervalMs, Math.min(tookMs * 20, 60_000)))
+    // Walking dead rows may make it slow: it may cost a twentieth of the time at most. One that only waited behind
+    // another statement, which waited for a lock, is followed by one that is not slow.
+    const slowMs = Math.min(tookMs, this.#lastPollMs)
+    this.#lastPollMs = tookMs
+    this.#schedulePoll(Math.max(this.#options.pollIntervalMs, Math.min(slowMs * 20, 60_000)))
   }
 
   async #pollQueues(): Promise<void> {

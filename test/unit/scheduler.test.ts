@@ -153,6 +153,17 @@ describe('Scheduler', () => {
     expect(server.asked).toHaveLength(2)
   })
 
+  test('P5: a single slow poll, which may have waited for another statement, does not', async () => {
+    attach('a')
+    scheduler.start()
+    await poll()
+    await vi.advanceTimersByTimeAsync(POLL_MS)
+    await vi.advanceTimersByTimeAsync(200)
+    await answer('sluice_poll', [])
+    await poll()
+    expect(server.asked).toHaveLength(3)
+  })
+
   test('raises a flag for who parks, if notifications arrive', async () => {
     const sleeper = attach('q')
     scheduler.park(sleeper, null)
