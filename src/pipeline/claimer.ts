@@ -107,17 +107,27 @@ export class Claimer {
 
   /** Once per claimer: a round trip for the priorities and slots that there are, and then the claim. */
   #sendBehindLook(connection: BatchConnection): SentClaim {
-    this.#firstLook ??= this.#lookOver(connection, undefined).then(
-      (lanes) => {
+    const answered = Promise.withResolvers<void>()
+    if (this.#firstLook === undefined) {
+      const lanes = this.#lookOver(connection, undefined, answered.resolve)
+      this.#firstLook = lanes
+      this.#lookingOver = { connection, lanes }
+      lanes
+        .then(
+          () => answered.resolve(),
+          () => {
+            this.#firstLook = undefined
+          },
+        )
+        .finally(() => {
+          this.#lookingOver = undefined
+        })
+      void answered.promise.then(() => {
         this.#hasLooked = true
-        return lanes
-      },
-      (error: unknown) => {
-        this.#firstLook = undefined
-        throw error
-      },
-    )
-    return { first: this.#firstLook.then(() => this.#claimNext(connection)), lanes: this.#firstLook }
+      })
+    }
+    const lookedOver = Promise.race([answered.promise, this.#firstLook])
+    return { first: lookedOver.then(() => this.#claimNext(connection)), lanes: this.#firstLook }
   }
 
   #claimNext(connection: BatchConnection): Promise<Look> {
@@ -202,7 +212,12 @@ export class Claimer {
     return this.#floors.hasSlots() && this.#fromBottom.has('slots')
   }
 
-  async #lookOver(connection: BatchConnection, behind: Promise<unknown> | undefined): Promise<Lanes> {
+  /** `answered` is called when messages without a key can be claimed: they need not wait for rows of slots. */
+  async #lookOver(
+    connection: BatchConnection,
+    behind: Promise<unknown> | undefined,
+    answered?: () => void,
+  ): Promise<Lanes> {
     const answer = lookOver(connection.execute, this.#options.queue)
     answer.catch(() => undefined)
     await behind
@@ -212,7 +227,9 @@ export class Claimer {
     // bottom that follow will walk what it has walked.
     const tookMs = behind === undefined ? performance.now() - started : lanes.tookMs * 2
     this.#sweep.ran(Math.max(tookMs, LEAST_SWEEP_MS))
-    await this.#learn(lanes)
+    const learned = this.#learn(lanes)
+    if (lanes.unkeyed && !this.#options.ordered) answered?.()
+    await learned
     return lanes
   }
 
