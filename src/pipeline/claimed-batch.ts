@@ -1,6 +1,6 @@
 import type { ClaimedRow } from '../table/claim.ts'
 import type { BatchConnection } from './batch-connection.ts'
-import type { Look } from './claimer.ts'
+import type { Look } from './look.ts'
 
 /** A claimed batch, to the one who handles it. */
 export interface ClaimedBatch {
@@ -16,6 +16,8 @@ export interface ClaimedBatch {
 export interface ConsumedBatch {
   /** Runs the handlers; false: not one of them, because the batch may only run while the process has nothing else in hand. */
   run(): Promise<boolean>
+  /** Some of its messages need a transaction of their own, so only a part of it has been handled. */
+  readonly isolated: boolean
   /** Sends the settlement; its answers may be awaited after COMMIT has been sent. */
   write(): Promise<void>
   committed(): void

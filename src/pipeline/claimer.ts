@@ -1,5 +1,5 @@
 import type { Control } from '../connection/control.ts'
-import { type Claim, type ClaimedRow, claim, type ServerTransaction } from '../table/claim.ts'
+import { type Claim, type ClaimedRow, claim } from '../table/claim.ts'
 import { claimApart } from '../table/claim-apart.ts'
 import {
   claimFreeSlots,
@@ -11,6 +11,8 @@ import {
 import { ensureSlots, type Lanes, lookOver } from '../table/lanes.ts'
 import type { BatchConnection } from './batch-connection.ts'
 import { Floors } from './floors.ts'
+import { LaneTurns } from './lane-turns.ts'
+import { type Lane, type Look, mayHaveMore, type SentClaim } from './look.ts'
 import { Spread } from './spread.ts'
 import { SweepClock } from './sweep-clock.ts'
 
@@ -24,37 +26,7 @@ export interface ClaimerOptions {
   readonly control: Control
 }
 
-/** What a look at the queue gave: rows, or when to look again. */
-export interface Look {
-  readonly lane: Lane
-  /** The database's clock when it looked. */
-  readonly nowUs: number
-  /** This process's clock before that, so that a time reckoned from the two is never too early. */
-  readonly sentAtMs: number
-  readonly transaction: ServerTransaction
-  /** There is crash evidence against messages of the queue. */
-  readonly evidence: boolean
-  readonly rows: readonly ClaimedRow[]
-  /** As many as were asked for: there may be more. */
-  readonly full: boolean
-  /** Milliseconds until something may be due; null: nothing is waiting. */
-  readonly nextDueMs: number | null
-  /** It has read as many rows as one claim may, and has not come to the end of those that are held: look again now. */
-  readonly cut: boolean
-}
-
-/** Messages with ordering keys, or without. */
-type Lane = 'slots' | 'unkeyed'
-
-/** A claim that has been sent; its answers may be awaited later. */
-export interface SentClaim {
-  readonly first: Promise<Look>
-  /** Sent behind it when a sweep was due; the very first one went before it. */
-  readonly lanes: Promise<Lanes> | undefined
-}
-
 const ALL_LANES: readonly Lane[] = ['slots', 'unkeyed']
-const PASS_OVER = 8
 
 /** What a sweep costs that walks nothing: three statements, their messages and their answers. */
 const LEAST_SWEEP_MS = 1
@@ -69,6 +41,7 @@ export class Claimer {
   readonly #floors: Floors
   readonly #sweep = new SweepClock()
   readonly #spread: Spread
+  readonly #turns = new LaneTurns()
   readonly #knownSlots = new Set<number>()
   readonly #knownConnections = new WeakSet<object>()
   /** Without it the first claims would take the default priority before those that go first. */
@@ -78,16 +51,27 @@ export class Claimer {
   readonly #fromBottom = new Set<Lane>()
   /** A look behind a claim that is not over. */
   #lookingOver: { readonly connection: BatchConnection; readonly lanes: Promise<Lanes> } | undefined
-  #slotsFirst = false
-  /** Which kinds of messages the last look over the queue found none of, in anybody's hands either. */
-  readonly #missing = new Set<Lane>()
-  #passedOver = 0
+  #most: number
   #clock = { nowUs: 0, atMs: 0 }
 
   constructor(options: ClaimerOptions, random: () => number = Math.random) {
     this.#options = options
+    this.#most = options.batchSize
     this.#floors = new Floors(undefined, Math.floor(random() * WHOLE_QUEUE_SLOT))
     this.#spread = new Spread(options.concurrency, options.batchSize, random)
+  }
+
+  /**
+   * After a batch of which only a part could be handled, claims take one message, then two, then four, up to a batch: to
+   * lock a thousand rows for the sake of one would take longer than to handle it.
+   */
+  narrow(): void {
+    this.#most = 1
+  }
+
+  /** A batch could be handled as a whole. */
+  widen(): void {
+    this.#most = Math.min(this.#most * 2, this.#options.batchSize)
   }
 
   /** Sends a claim in the transaction that has just been begun. */
@@ -256,9 +240,7 @@ export class Claimer {
     const { control, queue, ordered } = this.#options
     this.#floors.learn(lanes.priorities, lanes.slots)
     this.#spread.learn(lanes.workers)
-    this.#missing.clear()
-    if (!lanes.unkeyed) this.#missing.add('unkeyed')
-    if (lanes.slots.length === 0) this.#missing.add('slots')
+    this.#turns.learn(lanes)
     const needed = ordered ? [...lanes.slots, WHOLE_QUEUE_SLOT] : lanes.slots
     const fresh = needed.filter((slot) => !this.#knownSlots.has(slot))
     if (fresh.length === 0) return
@@ -267,46 +249,34 @@ export class Claimer {
     for (const slot of fresh) this.#knownSlots.add(slot)
   }
 
-  /**
-   * Which kinds of messages to ask for, the one whose turn it is first. To ask for what is not there costs a round trip,
-   * so a kind that was missing has only every eighth turn, until it is found again.
-   */
   #lanes(): readonly Lane[] {
-    if (!this.#floors.hasSlots()) return ['unkeyed']
-    const [turn, other]: readonly [Lane, Lane] = this.#slotsFirst ? ['slots', 'unkeyed'] : ['unkeyed', 'slots']
-    if (!this.#missing.has(turn)) return [turn, other]
-    this.#passedOver = (this.#passedOver + 1) % PASS_OVER
-    return this.#passedOver === 0 ? [turn, other] : [other, turn]
+    return this.#floors.hasSlots() ? this.#turns.next() : ['unkeyed']
   }
 
   async #claim(connection: BatchConnection, lane: Lane, bottom: boolean): Promise<Look> {
-    const { batchSize } = this.#options
+    const most = this.#most
     const { lowered, anyHeld: heldKnown } = this.#floors
     const sentAtMs = performance.now()
     const skipped = bottom || !this.#spread.wide ? 0 : this.#spread.next()
     const taken: Claim & Partial<OrderedClaim> = await (lane === 'slots' || this.#options.ordered
       ? this.#claimOrdered(connection, lane, bottom)
       : this.#claimUnkeyed(connection, bottom, skipped))
-    const full = taken.rows.length >= batchSize
+    const full = taken.rows.length >= most
     const cut = mayHaveMore(taken, heldKnown)
-    // While a long run is walked claim by claim, the messages without a key have every other turn.
-    if (cut) this.#slotsFirst = false
     if (taken.firstLive === undefined && skipped === 0) this.#floors.claimed(taken.rows, { bottom, full, lowered })
-    if (taken.rows.length > 0) {
-      this.#slotsFirst = lane === 'unkeyed'
-      this.#missing.delete(lane)
-    }
+    this.#turns.took(lane, taken.rows.length > 0, cut)
     this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }
     const { nowUs, transaction, evidence, rows } = taken
     return { lane, nowUs, transaction, sentAtMs, evidence, rows, full, cut, nextDueMs: null }
   }
 
   #claimUnkeyed({ execute }: BatchConnection, bottom: boolean, skipped: number): Promise<Claim> {
-    const { queue, batchSize } = this.#options
+    const { queue } = this.#options
     const floors = this.#floors.priorities(bottom ? 'bottom' : this.#databaseNowUs())
-    return this.#spread.wide
-      ? claimApart(execute, queue, floors, batchSize, skipped)
-      : claim(execute, queue, floors, batchSize)
+    // A sweep passes by nothing: the number that a row bears can be of several lockers, and then says nothing of any.
+    return this.#spread.wide && !bottom
+      ? claimApart(execute, queue, floors, this.#most, skipped)
+      : claim(execute, queue, floors, this.#most)
   }
 
   /** The database's clock by the last claim. Too early is harmless: a floor that is too low costs a longer walk. */
@@ -315,27 +285,21 @@ export class Claimer {
   }
 
   async #claimOrdered(connection: BatchConnection, lane: Lane, bottom: boolean): Promise<OrderedClaim | Claim> {
-    const { queue, batchSize } = this.#options
+    const { queue } = this.#options
     const { lowered } = this.#floors
     const taken =
       lane === 'slots'
         ? await this.#claimSlots(connection, bottom)
-        : await claimWholeQueue(connection.execute, queue, this.#floors.wholeQueue(bottom), batchSize)
+        : await claimWholeQueue(connection.execute, queue, this.#floors.wholeQueue(bottom), this.#most)
     if (lowered === this.#floors.lowered) this.#floors.observed(taken)
     return taken
   }
 
   #claimSlots({ execute }: BatchConnection, bottom: boolean): Promise<OrderedClaim> {
-    const { queue, batchSize } = this.#options
+    const { queue } = this.#options
     const slots = this.#floors.slots(bottom)
     return this.#floors.anyHeld
-      ? claimSlots(execute, queue, slots, batchSize, this.#floors.passed())
-      : claimFreeSlots(execute, queue, slots, batchSize)
+      ? claimSlots(execute, queue, slots, this.#most, this.#floors.passed())
+      : claimFreeSlots(execute, queue, slots, this.#most)
   }
-}
-
-/** It has not read all rows that it may take: a walk was cut short, or a slot that it took for free has held keys. */
-function mayHaveMore({ walks, anyHeld }: Partial<OrderedClaim>, heldKnown: boolean): boolean {
-  if (walks?.some((walk) => walk.cut)) return true
-  return !heldKnown && [...(anyHeld?.values() ?? [])].includes(true)
 }

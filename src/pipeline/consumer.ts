@@ -66,6 +66,7 @@ class TransactionalBatch implements ConsumedBatch {
   /** The record of all its messages, or of the one that runs alone. */
   #record: BegunBatch | undefined
   #run: BatchRun | undefined
+  isolated = false
 
   constructor(runtime: Runtime, consumption: Consumption, batch: ClaimedBatch) {
     this.#runtime = runtime
@@ -95,6 +96,7 @@ class TransactionalBatch implements ConsumedBatch {
     const oldestDueMs = (nowUs - Math.min(...rows.map((row) => row.dueUs))) / 1_000
     this.#runtime.report({ kind: 'batch.claimed', queue, messages: rows.length, oldestDueMs })
     const together = untilSuspect(rows, evidence)
+    this.isolated = [...evidence.values()].some(({ losses }) => losses > 0)
     this.#run = new BatchRun({
       ...this.#consumption,
       evidence: together === rows ? evidence : new Map(together.flatMap(({ id }) => entryOf(evidence, id))),

@@ -1,37 +1,18 @@
 import { setMaxListeners } from 'node:events'
 import { setImmediate } from 'node:timers/promises'
-import type pg from 'pg'
 import { Backoff, pause } from '../connection/backoff.ts'
-import type { Control } from '../connection/control.ts'
 import { STOP_MS, within } from '../connection/within.ts'
 import { isSluiceError } from '../errors.ts'
-import { type Report, toError } from '../telemetry.ts'
-import type { Scheduler, Waiter, WakeReason } from '../wake-up/scheduler.ts'
+import { toError } from '../telemetry.ts'
+import type { Waiter, WakeReason } from '../wake-up/scheduler.ts'
 import { AnswerLimit } from './answer-limit.ts'
 import { BatchConnection, type TransactionLimit } from './batch-connection.ts'
 import { BatchLost, reasonFor } from './batch-lost.ts'
-import type { ClaimedBatch, ConsumedBatch } from './claimed-batch.ts'
-import { Claimer, type Look, type SentClaim } from './claimer.ts'
-import type { Gate } from './gate.ts'
+import type { ConsumedBatch } from './claimed-batch.ts'
+import { Claimer } from './claimer.ts'
 import { Hints } from './hints.ts'
-import type { InHand } from './in-hand.ts'
-import type { PipelinePlan } from './options.ts'
-
-export interface ProducerOptions {
-  readonly plan: PipelinePlan
-  readonly pool: pg.Pool
-  readonly connectTimeoutMs: number
-  readonly control: Control
-  readonly scheduler: Scheduler
-  readonly inHand: Pick<InHand, 'lookAhead' | 'isolation'>
-  readonly serverVersion: () => number
-  /** Shared by the process: a hundred idle queues that look at once take a few connections, not a hundred. */
-  readonly gate: Gate
-  readonly report: Report
-  readonly onEnded?: (() => void) | undefined
-  /** Takes a claimed batch over. Demand is the batches that have not ended: no row is claimed without one to spare. */
-  readonly consume: (batch: ClaimedBatch) => ConsumedBatch
-}
+import type { Look, SentClaim } from './look.ts'
+import type { ProducerOptions } from './producer-options.ts'
 
 /**
  * The demand-driven source of a pipeline (a producer in the sense of GenStage). It has one slot per batch that may be
@@ -233,6 +214,8 @@ export class Producer implements Waiter {
         await this.#giveBack(connection, look)
         return 'look alone'
       }
+      if (batch.isolated) this.#claimer.narrow()
+      else this.#claimer.widen()
       const ended = connection.together(() => {
         const written = batch.write()
         if (this.#draining || alone || this.#options.inHand.isolation.contended) return [written, connection.commit()]

@@ -1,0 +1,37 @@
+import type { Lanes } from '../table/lanes.ts'
+import type { Lane } from './look.ts'
+
+/** Messages with and without ordering keys take turns. */
+export class LaneTurns {
+  #slotsFirst = false
+  /** Which kinds of messages the last look over the queue found none of, in anybody's hands either. */
+  readonly #missing = new Set<Lane>()
+  #passedOver = 0
+
+  /**
+   * Which kinds of messages to ask for, the one whose turn it is first. To ask for what is not there costs a round trip,
+   * so a kind that was missing has only every eighth turn, until it is found again.
+   */
+  next(): readonly Lane[] {
+    const [turn, other]: readonly [Lane, Lane] = this.#slotsFirst ? ['slots', 'unkeyed'] : ['unkeyed', 'slots']
+    if (!this.#missing.has(turn)) return [turn, other]
+    this.#passedOver = (this.#passedOver + 1) % PASS_OVER
+    return this.#passedOver === 0 ? [turn, other] : [other, turn]
+  }
+
+  /** A claim of one kind has ended. While a long run is walked claim by claim, the other has every other turn. */
+  took(lane: Lane, some: boolean, cut: boolean): void {
+    if (cut) this.#slotsFirst = false
+    if (!some) return
+    this.#slotsFirst = lane === 'unkeyed'
+    this.#missing.delete(lane)
+  }
+
+  learn({ unkeyed, slots }: Pick<Lanes, 'unkeyed' | 'slots'>): void {
+    this.#missing.clear()
+    if (!unkeyed) this.#missing.add('unkeyed')
+    if (slots.length === 0) this.#missing.add('slots')
+  }
+}
+
+const PASS_OVER = 8

@@ -1,0 +1,38 @@
+import type { ClaimedRow, ServerTransaction } from '../table/claim.ts'
+import type { OrderedClaim } from '../table/claim-ordered.ts'
+import type { Lanes } from '../table/lanes.ts'
+
+/** What a look at the queue gave: rows, or when to look again. */
+export interface Look {
+  readonly lane: Lane
+  /** The database's clock when it looked. */
+  readonly nowUs: number
+  /** This process's clock before that, so that a time reckoned from the two is never too early. */
+  readonly sentAtMs: number
+  readonly transaction: ServerTransaction
+  /** There is crash evidence against messages of the queue. */
+  readonly evidence: boolean
+  readonly rows: readonly ClaimedRow[]
+  /** As many as were asked for: there may be more. */
+  readonly full: boolean
+  /** Milliseconds until something may be due; null: nothing is waiting. */
+  readonly nextDueMs: number | null
+  /** It has read as many rows as one claim may, and has not come to the end of those that are held: look again now. */
+  readonly cut: boolean
+}
+
+/** Messages with ordering keys, or without. */
+export type Lane = 'slots' | 'unkeyed'
+
+/** A claim that has been sent; its answers may be awaited later. */
+export interface SentClaim {
+  readonly first: Promise<Look>
+  /** Sent behind it when a sweep was due; the very first one went before it. */
+  readonly lanes: Promise<Lanes> | undefined
+}
+
+/** It has not read all rows that it may take: a walk was cut short, or a slot that it took for free has held keys. */
+export function mayHaveMore({ walks, anyHeld }: Partial<OrderedClaim>, heldKnown: boolean): boolean {
+  if (walks?.some((walk) => walk.cut)) return true
+  return !heldKnown && [...(anyHeld?.values() ?? [])].includes(true)
+}
