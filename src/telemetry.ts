@@ -30,9 +30,16 @@ export type SluiceEvent =
     }
   /**
    * The batch's transaction was lost, and its messages are available again. It is the failed attempt of a message that
-   * ran alone and lost its transaction by itself: then `message.failed` or `message.dead` comes before it.
+   * ran alone and lost its transaction by itself: then `message.failed` or `message.dead` comes before it. If the database
+   * or the way to it may be the reason, the next look waits for `retryInMs`.
    */
-  | { readonly kind: 'batch.released'; readonly queue: string; readonly messages: number; readonly error?: Error }
+  | {
+      readonly kind: 'batch.released'
+      readonly queue: string
+      readonly messages: number
+      readonly error?: Error
+      readonly retryInMs?: number
+    }
   | {
       readonly kind: 'message.failed'
       readonly queue: string

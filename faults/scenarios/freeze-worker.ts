@@ -28,6 +28,8 @@ export const freezeWorker = scenario({
         to: '',
       },
     ],
+    // A batch of messages that fail on purpose would be late unseen.
+    load: { failing: 0, dying: 0 },
     caught: ['late', 'stuck'],
   },
   async inject(stage) {

@@ -62,8 +62,8 @@ export const severedSession = scenario({
     edits: [
       {
         file: 'pipeline/lost-batch.ts',
-        from: '  if (lost.begun.length === 0 || !isSame()) return false\n',
-        to: '  if (isSame()) return false\n',
+        from: "  if (lost.begun.length === 0 || !isSame()) return 'nothing'\n",
+        to: "  if (isSame()) return 'nothing'\n",
       },
     ],
     caught: ['stuck'],

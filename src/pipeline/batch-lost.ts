@@ -2,10 +2,13 @@ import pg from 'pg'
 import { unreachable } from '../connection/open-client.ts'
 import { SluiceError } from '../errors.ts'
 
-/** The transaction of a batch was lost, which has been reported; time is what helps. */
+/** The transaction of a batch was lost, and time is what helps. */
 export class BatchLost extends Error {
-  constructor(cause: unknown) {
+  readonly messages: number
+
+  constructor(cause: unknown, messages: number) {
     super('The transaction of a batch was lost', { cause })
+    this.messages = messages
   }
 }
 

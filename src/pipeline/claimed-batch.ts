@@ -2,6 +2,13 @@ import type { ClaimedRow } from '../table/claim.ts'
 import type { BatchConnection } from './batch-connection.ts'
 import type { Look } from './look.ts'
 
+/**
+ * What the loss of a transaction was held to be: a failed attempt of the one message that ran, which has been written; a
+ * reason to try each of its messages in a transaction of its own; or nothing of theirs: the database or the way to it may
+ * be the reason, and time is what helps.
+ */
+export type Held = 'failed attempt' | 'isolated' | 'nothing'
+
 /** A claimed batch, to the one who handles it. */
 export interface ClaimedBatch {
   readonly connection: BatchConnection
@@ -23,11 +30,8 @@ export interface ConsumedBatch {
   committed(): void
   /** The batch goes back as it was. */
   gaveBack(): void
-  /**
-   * The transaction is lost: nothing of it holds. Resolves with true if that is held against its messages, so that the
-   * next try isolates them; false: the database or the way to it may be the reason, and time is what helps.
-   */
-  lost(error: unknown): Promise<boolean>
+  /** The transaction is lost: nothing of it holds. */
+  lost(error: unknown): Promise<Held>
   /** The rows that it has not settled. */
   readonly untouched: readonly ClaimedRow[]
 }

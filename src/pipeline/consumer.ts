@@ -8,7 +8,7 @@ import { cancelStatement } from '../table/worker.ts'
 import type { Report } from '../telemetry.ts'
 import type { Scheduler } from '../wake-up/scheduler.ts'
 import { BatchRun, type Work } from './batch-run.ts'
-import type { ClaimedBatch, ConsumedBatch } from './claimed-batch.ts'
+import type { ClaimedBatch, ConsumedBatch, Held } from './claimed-batch.ts'
 import { DeliveredMessage } from './delivered-message.ts'
 import type { Gate } from './gate.ts'
 import type { BegunBatch, EvidenceById, InHand } from './in-hand.ts'
@@ -130,7 +130,7 @@ class TransactionalBatch implements ConsumedBatch {
     this.#end()
   }
 
-  async lost(error: unknown): Promise<boolean> {
+  async lost(error: unknown): Promise<Held> {
     try {
       return await this.#holdLoss(error)
     } finally {
@@ -138,8 +138,8 @@ class TransactionalBatch implements ConsumedBatch {
     }
   }
 
-  async #holdLoss(error: unknown): Promise<boolean> {
-    if (this.#record === undefined || this.#run === undefined) return false
+  async #holdLoss(error: unknown): Promise<Held> {
+    if (this.#record === undefined || this.#run === undefined) return 'nothing'
     const { begun, hung } = this.#run
     const batchId = this.#record.id
     if (hung.length === 0) {
@@ -150,7 +150,7 @@ class TransactionalBatch implements ConsumedBatch {
     const ids = hung.map((message) => message.id)
     // If the control connection is down there is no evidence this time; the message comes again all the same.
     await this.#runtime.inHand.hung(batchId, this.#consumption.plan.queue, ids).catch(() => undefined)
-    return false
+    return 'nothing'
   }
 
   /** Whether the next death with one of these in hand may be its last. */

@@ -5,6 +5,7 @@ import { WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
 import { recordEvidence } from '../table/evidence.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from './batch-connection.ts'
+import type { Held } from './claimed-batch.ts'
 import type { Consumption, Runtime } from './consumer.ts'
 import type { DeliveredMessage } from './delivered-message.ts'
 import { inOwnTransaction } from './own-transaction.ts'
@@ -22,7 +23,7 @@ export interface LostBatch {
 }
 
 /**
- * Holds the loss of a transaction against the messages whose handlers ran in it, and resolves with whether it did. Not
+ * Holds the loss of a transaction against the messages whose handlers ran in it, if they may be the reason. Not
  * if the control connection was lost too, or no new connection can be had: then the server or the network is the reason.
  *
  * Several messages: each is tried again in a transaction of its own. One message: the loss is its failed attempt, written
@@ -31,10 +32,10 @@ export interface LostBatch {
  *
  * All of it is one transaction on a new connection, which shows that the server accepts connections, and writes.
  */
-export async function holdLoss(runtime: Runtime, consumption: Consumption, lost: LostBatch): Promise<boolean> {
+export async function holdLoss(runtime: Runtime, consumption: Consumption, lost: LostBatch): Promise<Held> {
   const { control } = runtime
   const isSame = () => lost.session !== undefined && control.session === lost.session
-  if (lost.begun.length === 0 || !isSame()) return false
+  if (lost.begun.length === 0 || !isSame()) return 'nothing'
   // An idle connection of the pool may be as dead as the one that was lost.
   const pool = runtime.createPool()
   try {
@@ -47,11 +48,12 @@ export async function holdLoss(runtime: Runtime, consumption: Consumption, lost:
       },
       ANSWER_MS,
     )
-    settlement?.reportAll()
-    if (settlement !== undefined) consumption.onSettled?.(settlement.settled)
-    return true
+    if (settlement === undefined) return 'isolated'
+    settlement.reportAll()
+    consumption.onSettled?.(settlement.settled)
+    return 'failed attempt'
   } catch {
-    return false
+    return 'nothing'
   } finally {
     void pool.end()
   }
@@ -126,5 +128,5 @@ function reasonOf(connection: BatchConnection, error: unknown): Error | undefine
   return error
 }
 
-/** Connections (08), insufficient resources (53), shutdowns (57P), system errors (58). */
-const OF_THE_SERVER = /^(08|53|57P|58)/
+/** Connections (08), insufficient resources (53), shutdowns (57P), system errors (58), and names that a pooler mixes up. */
+const OF_THE_SERVER = /^(08|53|57P|58|26000|42P05)/

@@ -28,6 +28,8 @@ export class Producer implements Waiter {
   readonly #hints = new Hints()
   readonly #connections = new Set<BatchConnection>()
   #running: Promise<unknown> | undefined
+  /** Batches lost since the last one that was settled. */
+  #losses = 0
 
   constructor(options: ProducerOptions) {
     this.#options = options
@@ -57,6 +59,7 @@ export class Producer implements Waiter {
     try {
       for (let next: Next = 'look'; next !== 'sleep'; ) next = await this.#session(next, () => undefined)
     } catch (error) {
+      this.#report(error)
       throw reasonFor(error)
     } finally {
       this.#options.onEnded?.()
@@ -116,9 +119,7 @@ export class Producer implements Waiter {
       } catch (error) {
         if (this.#stop.signal.aborted && isSluiceError(error, 'STOPPED')) return
         const retryInMs = backoff.next()
-        const { report } = this.#options
-        if (!(error instanceof BatchLost))
-          report({ kind: 'claim.failed', queue: this.queue, error: toError(error), retryInMs })
+        this.#report(error, retryInMs)
         await pause(retryInMs, AbortSignal.any([this.#drain.signal, this.#back.signal]))
         next = 'look'
       }
@@ -237,6 +238,7 @@ export class Producer implements Waiter {
       return this.#lost(batch, look, error)
     }
     this.#claimer.release(batch.untouched)
+    this.#losses = 0
     batch.committed()
     return next ?? 'look'
   }
@@ -246,14 +248,31 @@ export class Producer implements Waiter {
     await connection.rollback()
   }
 
-  /** Looks again at once where that helps: the messages are isolated. @throws BatchLost */
+  /**
+   * Looks again at once where that helps: a failed attempt is written, or the messages are isolated. What is written must
+   * be seen by the next claim, and an odd operator or policy may hide it, so that does not go on for ever.
+   *
+   * @throws BatchLost
+   */
   async #lost(batch: ConsumedBatch, look: Look, error: unknown): Promise<Next> {
     this.#claimer.release(look.rows)
-    const isolated = await batch.lost(error)
-    const messages = look.rows.length
-    this.#options.report({ kind: 'batch.released', queue: this.queue, messages, error: toError(error) })
-    if (isolated) return 'look'
-    throw new BatchLost(error)
+    const held = await batch.lost(error)
+    this.#losses = held === 'failed attempt' ? 0 : this.#losses + 1
+    const lost = new BatchLost(error, look.rows.length)
+    if (held === 'nothing' || this.#losses > MOST_LOSSES) throw lost
+    this.#report(lost)
+    return 'look'
+  }
+
+  /** @param retryInMs after which the slot looks again; none: at once, or never. */
+  #report(error: unknown, retryInMs?: number): void {
+    const { report } = this.#options
+    const { queue } = this
+    if (error instanceof BatchLost) {
+      const { messages, cause } = error
+      const after = retryInMs === undefined ? {} : { retryInMs }
+      report({ kind: 'batch.released', queue, messages, error: toError(cause), ...after })
+    } else if (retryInMs !== undefined) report({ kind: 'claim.failed', queue, error: toError(error), retryInMs })
   }
 
   #found({ full, nowUs, rows }: Look): void {
@@ -279,6 +298,8 @@ export class Producer implements Waiter {
 
 /** What a slot does next. Alone: while the process has nothing else in hand. */
 type Next = 'sleep' | 'look' | 'look alone'
+
+const MOST_LOSSES = 8
 
 /** The server ends a transaction this long after the process should have. */
 const SERVER_GRACE_MS = 1_000

@@ -138,7 +138,8 @@ export class Settlement {
         ),
       )
     if (this.#acquitted.length > 0) sent.push(forgetCrashes(execute, plan.queue, this.#acquitted))
-    await Promise.all(sent)
+    // The first that failed is the reason; those behind it were only told that the transaction is aborted.
+    for (const answer of await Promise.allSettled(sent)) if (answer.status === 'rejected') throw answer.reason
   }
 
   readonly #fitted = <Settled extends Postponed | Dead>(settled: Settled): Settled => {

@@ -77,10 +77,17 @@ describe('P5: the cost of an enqueue:', () => {
   test('two round trips in a transaction of its own', async ({ counted, queue }) => {
     const { sluice } = counted
     await sluice.enqueue(sluice.ownTransaction, queue, {})
-    expect(await counted.flushes('sluice')).toEqual([['session', 'BEGIN; SET', 'INSERT'], ['COMMIT']])
+    expect(await counted.flushes('sluice')).toEqual([
+      ['session', 'BEGIN; SET; SET; SET; SET; SET', 'INSERT'],
+      ['COMMIT'],
+    ])
     await counted.clear()
     await sluice.enqueue(sluice.ownTransaction, queue, {})
-    expect(await counted.flushes('sluice')).toEqual([['BEGIN; SET', 'insert'], ['COMMIT']])
+    // The limit for locks, and what the database has otherwise than our statements need.
+    expect(await counted.flushes('sluice')).toEqual([
+      [expect.stringMatching(/^BEGIN(; SET){1,2}$/), 'insert'],
+      ['COMMIT'],
+    ])
   })
 })
 
