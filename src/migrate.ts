@@ -92,9 +92,9 @@ export function migrationSql(): readonly { readonly name: string; readonly sql: 
 async function migrateInside(db: Kysely<unknown>, servedBy: (pid: number) => void): Promise<MigrateResult> {
   const execute: Execute = async (query, params) =>
     (await db.executeQuery<Record<string, unknown>>(CompiledQuery.raw(query.text, [...params]))).rows
-  servedBy((await readSession(execute, '')).pid)
   await execute(PIN_SEARCH_PATH, [])
   await execute(BOUND_MIGRATION, [])
+  servedBy((await readSession(execute, '')).pid)
   await execute(LOCK_MIGRATIONS, [])
   const before = await readSchema(execute)
   if (before !== undefined && before.version > SCHEMA_VERSION) {

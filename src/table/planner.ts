@@ -31,11 +31,11 @@ const LIST = NEEDED.map(([name, value]) => `('${name}', '${value}')`).join(', ')
 
 /** The names of those that a session has otherwise, as one text. */
 export const DEVIATIONS = `
-  (SELECT coalesce(string_agg(needed.name, ' '), '') FROM (VALUES ${LIST}) AS needed (name, value)
-   WHERE current_setting(needed.name) <> needed.value)`
+  (SELECT coalesce(pg_catalog.string_agg(needed.name, ' '), '') FROM (VALUES ${LIST}) AS needed (name, value)
+   WHERE pg_catalog.current_setting(needed.name) OPERATOR(pg_catalog.<>) needed.value)`
 
 /** Sets all of them for a session that is ours alone. */
 export const CONFIGURE_PLANNER = statement(
   'planner_configure',
-  `SELECT set_config(needed.name, needed.value, false) FROM (VALUES ${LIST}) AS needed (name, value)`,
+  `SELECT pg_catalog.set_config(needed.name, needed.value, false) FROM (VALUES ${LIST}) AS needed (name, value)`,
 )

@@ -39,7 +39,8 @@ export async function readPoolerSettings(execute: Execute): Promise<readonly Cha
 const READ_SESSION = statement(
   'session',
   `
-SELECT pg_backend_pid() AS pid, EXISTS (SELECT FROM pg_prepared_statements p WHERE p.name = $1::text) AS knows_name,${DEVIATIONS} AS deviations`,
+SELECT pg_catalog.pg_backend_pid() AS pid,
+       EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.name OPERATOR(pg_catalog.=) $1::text) AS knows_name,${DEVIATIONS} AS deviations`,
 )
 
 const READ_POOLER_SETTINGS = statement(

@@ -3,6 +3,7 @@ import { BatchConnection } from '../../src/pipeline/batch-connection.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
 import { put, test } from '../support/sluice.ts'
+import { waitFor } from '../support/wait.ts'
 
 /** Makes the removal of a queue's messages fail until the function that it returns is called. */
 async function refuseRemoval(database: TestDatabase, queue: string): Promise<() => Promise<void>> {
@@ -50,11 +51,11 @@ describe('a settlement that fails', () => {
     await put(sluice, queue, [1, 2, 3])
     for (let round = 1; round <= 30; round++) {
       const subscription = sluice
-        .pipeline(queue, { batchSize: 1, concurrency: 2 })
+        .pipeline(queue, { batchSize: 1, concurrency: 2, maxAttempts: 1_000, retry: { kind: 'fixed', delay: 1 } })
         .handle(() => undefined)
         .subscribe()
       const before = log.of('batch.released').length
-      await expect.poll(() => log.of('batch.released').length).toBeGreaterThan(before)
+      await waitFor(() => log.of('batch.released').length > before, { what: 'a lost batch' })
       await subscription.drain()
       expect(await unlockedPayloads(database, queue), `round ${round}`).toEqual([1, 2, 3])
     }
