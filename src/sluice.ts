@@ -25,7 +25,7 @@ import type { Producer } from './pipeline/producer.ts'
 import type { EnqueueIn } from './pipeline/run-context.ts'
 import { checkQueueName, type OutputOf, type PayloadOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { createTelemetry, type SluiceEvent } from './telemetry.ts'
-import { createBatchPool, Worker } from './worker.ts'
+import { createBatchNames, createBatchPool, Worker } from './worker.ts'
 
 /** How `deliveries` consumes its queue. */
 export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> {
@@ -93,7 +93,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     }
     this.#config = config
     this.events = this.#telemetry.events
-    const createPool = () => createBatchPool(config, this.#sockets, this.#telemetry.report)
+    const names = createBatchNames(this.#telemetry.report)
+    const createPool = () => createBatchPool(config, this.#sockets, names)
     this.#pool = createPool()
     this.#worker = new Worker(config, this.#pool, createPool, this.#alphabet, this.#telemetry.report)
     internals.set(this, {
@@ -168,6 +169,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
    * SERVER_TOO_OLD
    */
   async start(): Promise<void> {
+    this.#requireGoing()
     await this.#worker.start()
   }
 
@@ -217,7 +219,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
 
   async #createProducer(plan: PipelinePlan, work: Work, onSettled?: Consumption['onSettled']): Promise<Producer> {
     if (!this.#stopped) await this.#worker.start()
-    if (this.#stopped) throw new SluiceError('STOPPED', 'The Sluice has been stopped. Make another one')
+    this.#requireGoing()
     const definition = this.#config.definitions?.[plan.queue]
     const producer: Producer = createConsumer(this.#worker.runtime, {
       plan,
@@ -229,6 +231,11 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     })
     this.#producers.add(producer)
     return producer
+  }
+
+  /** @throws SluiceError STOPPED */
+  #requireGoing(): void {
+    if (this.#stopped) throw new SluiceError('STOPPED', 'The Sluice has been stopped. Make another one')
   }
 
   readonly #enqueueIn: EnqueueIn = (tx, queue, payload, options) =>

@@ -140,8 +140,13 @@ const WITHOUT_NAMES =
   'A pooler hands server sessions around and does not track prepared statements: statements go without names, which ' +
   'takes more time'
 
+/** What is known of names on the connections of batches, whichever pool they are of. */
+export function createBatchNames(report: Report): Names {
+  return new Names(() => report({ kind: 'connection.pooled', role: 'batches', reason: WITHOUT_NAMES }))
+}
+
 /** The connections of batches, opened when needed and closed after ten idle seconds. */
-export function createBatchPool(config: SluiceConfig, sockets: Sockets, report: Report): pg.Pool {
+export function createBatchPool(config: SluiceConfig, sockets: Sockets, names: Names): pg.Pool {
   const pool = new pg.Pool({
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
@@ -156,7 +161,6 @@ export function createBatchPool(config: SluiceConfig, sockets: Sockets, report: 
   })
   // An idle connection that breaks is replaced when one is needed.
   pool.on('error', () => undefined)
-  const names = new Names(() => report({ kind: 'connection.pooled', role: 'batches', reason: WITHOUT_NAMES }))
   pool.on('connect', (client) => {
     // A borrowed client without a listener would end the process when its connection breaks.
     client.on('error', () => undefined)

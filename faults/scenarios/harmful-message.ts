@@ -61,7 +61,7 @@ export const severedSession = scenario({
     title: 'lost transactions that are held against nobody',
     edits: [
       {
-        file: 'pipeline/lost-batch.ts',
+        file: 'pipeline/blame.ts',
         from: "  if (lost.begun.length === 0 || !isSame()) return 'nothing'\n",
         to: "  if (isSame()) return 'nothing'\n",
       },

@@ -7,7 +7,7 @@ import type { Look } from './look.ts'
  * reason to try each of its messages in a transaction of its own; or nothing of theirs: the database or the way to it may
  * be the reason, and time is what helps.
  */
-export type Held = 'failed attempt' | 'isolated' | 'nothing'
+export type Blamed = 'failed attempt' | 'isolated' | 'nothing'
 
 /** A claimed batch, to the one who handles it. */
 export interface ClaimedBatch {
@@ -31,7 +31,7 @@ export interface ConsumedBatch {
   /** The batch goes back as it was. */
   gaveBack(): void
   /** The transaction is lost: nothing of it holds. */
-  lost(error: unknown): Promise<Held>
+  lost(error: unknown): Promise<Blamed>
   /** The rows that it has not settled. */
   readonly untouched: readonly ClaimedRow[]
 }

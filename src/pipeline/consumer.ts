@@ -1,18 +1,18 @@
 import type pg from 'pg'
 import type { Alphabet } from '../connection/alphabet.ts'
 import type { Control } from '../connection/control.ts'
+import { isSluiceError } from '../errors.ts'
 import type { QueueDefinition } from '../queues.ts'
 import type { ClaimedRow } from '../table/claim.ts'
-import type { Evidence } from '../table/evidence.ts'
 import { cancelStatement } from '../table/worker.ts'
 import type { Report } from '../telemetry.ts'
 import type { Scheduler } from '../wake-up/scheduler.ts'
 import { BatchRun, type Work } from './batch-run.ts'
-import type { ClaimedBatch, ConsumedBatch, Held } from './claimed-batch.ts'
+import { blameLoss } from './blame.ts'
+import type { Blamed, ClaimedBatch, ConsumedBatch } from './claimed-batch.ts'
 import { DeliveredMessage } from './delivered-message.ts'
 import type { Gate } from './gate.ts'
 import type { BegunBatch, EvidenceById, InHand } from './in-hand.ts'
-import { holdLoss } from './lost-batch.ts'
 import type { PipelinePlan } from './options.ts'
 import { Producer } from './producer.ts'
 import type { EnqueueIn } from './run-context.ts'
@@ -67,6 +67,7 @@ class TransactionalBatch implements ConsumedBatch {
   #record: BegunBatch | undefined
   #run: BatchRun | undefined
   isolated = false
+  #controlFailed = false
 
   constructor(runtime: Runtime, consumption: Consumption, batch: ClaimedBatch) {
     this.#runtime = runtime
@@ -89,25 +90,16 @@ class TransactionalBatch implements ConsumedBatch {
   }
 
   async run(): Promise<boolean> {
-    const { rows, nowUs } = this.#batch.look
+    const { rows } = this.#batch.look
     const evidence = await this.#begin(rows)
-    if (!this.#batch.alone && this.#isLastChance(evidence)) return false
-    const { queue } = this.#consumption.plan
-    const oldestDueMs = (nowUs - Math.min(...rows.map((row) => row.dueUs))) / 1_000
-    this.#runtime.report({ kind: 'batch.claimed', queue, messages: rows.length, oldestDueMs })
     const together = untilSuspect(rows, evidence)
-    this.isolated = [...evidence.values()].some(({ losses }) => losses > 0)
-    this.#run = new BatchRun({
-      ...this.#consumption,
-      evidence: together === rows ? evidence : new Map(together.flatMap(({ id }) => entryOf(evidence, id))),
-      settlement: this.#settlement,
-      connection: this.#batch.connection,
-      crashLimit: this.#runtime.crashLimit,
-      signal: this.#batch.signal,
-      recordAlone: async (message) => void (await this.#begin([message.row])),
-      cancel: () => cancelStatement(this.#runtime.control.execute, this.#batch.look.transaction),
-    })
-    await this.#run.run(together.map((row) => new DeliveredMessage(queue, row, evidence.get(row.id))))
+    const against = new Map([...evidence].filter(([id]) => together.some((row) => row.id === id)))
+    this.isolated = together.length < rows.length
+    if (!this.#batch.alone && this.#isLastChance(against)) return false
+    // What is left out is in nobody's hands: should the process die, it was not because of that.
+    if (this.isolated) await this.#begin(together)
+    this.#reportClaimed()
+    await this.#handle(together, against)
     await this.#settlement.learnTexts(this.#runtime.control.execute)
     return true
   }
@@ -130,27 +122,63 @@ class TransactionalBatch implements ConsumedBatch {
     this.#end()
   }
 
-  async lost(error: unknown): Promise<Held> {
+  async lost(error: unknown): Promise<Blamed> {
     try {
-      return await this.#holdLoss(error)
+      return await this.#blameLoss(error)
     } finally {
       this.#end()
     }
   }
 
-  async #holdLoss(error: unknown): Promise<Held> {
-    if (this.#record === undefined || this.#run === undefined) return 'nothing'
+  async #blameLoss(error: unknown): Promise<Blamed> {
+    if (this.#record === undefined || this.#run === undefined || this.#controlFailed) return 'nothing'
+    // Our own stop has cut the connection.
+    if (isSluiceError(this.#batch.signal.reason, 'STOPPED')) return 'nothing'
     const { begun, hung } = this.#run
     const batchId = this.#record.id
     if (hung.length === 0) {
       const { connection } = this.#batch
       const session = this.#controlSession
-      return holdLoss(this.#runtime, this.#consumption, { begun, batchId, connection, session, error })
+      return blameLoss(this.#runtime, this.#consumption, { begun, batchId, connection, session, error })
     }
     const ids = hung.map((message) => message.id)
     // If the control connection is down there is no evidence this time; the message comes again all the same.
     await this.#runtime.inHand.hung(batchId, this.#consumption.plan.queue, ids).catch(() => undefined)
     return 'nothing'
+  }
+
+  #reportClaimed(): void {
+    const { rows, nowUs } = this.#batch.look
+    const oldestDueMs = (nowUs - Math.min(...rows.map((row) => row.dueUs))) / 1_000
+    const { queue } = this.#consumption.plan
+    this.#runtime.report({ kind: 'batch.claimed', queue, messages: rows.length, oldestDueMs })
+  }
+
+  async #handle(rows: readonly ClaimedRow[], evidence: EvidenceById): Promise<void> {
+    const { connection, look, signal } = this.#batch
+    const { control, crashLimit } = this.#runtime
+    this.#run = new BatchRun({
+      ...this.#consumption,
+      evidence,
+      settlement: this.#settlement,
+      connection,
+      crashLimit,
+      signal,
+      recordAlone: (message) => this.#onControl(() => this.#begin([message.row])),
+      cancel: () => this.#onControl(() => cancelStatement(control.execute, look.transaction)),
+    })
+    const { queue } = this.#consumption.plan
+    await this.#run.run(rows.map((row) => new DeliveredMessage(queue, row, evidence.get(row.id))))
+  }
+
+  /** What fails on the control connection is no message's fault. */
+  async #onControl(work: () => Promise<unknown>): Promise<void> {
+    try {
+      await work()
+    } catch (error) {
+      this.#controlFailed = true
+      throw error
+    }
   }
 
   /** Whether the next death with one of these in hand may be its last. */
@@ -179,9 +207,4 @@ class TransactionalBatch implements ConsumedBatch {
 function untilSuspect(rows: readonly ClaimedRow[], evidence: EvidenceById): readonly ClaimedRow[] {
   const suspect = rows.findIndex(({ id }) => (evidence.get(id)?.losses ?? 0) > 0)
   return suspect === -1 ? rows : rows.slice(0, Math.max(1, suspect))
-}
-
-function entryOf(evidence: EvidenceById, id: string): [string, Evidence][] {
-  const found = evidence.get(id)
-  return found === undefined ? [] : [[id, found]]
 }

@@ -7,12 +7,12 @@ import { toError } from '../telemetry.ts'
 import type { Waiter, WakeReason } from '../wake-up/scheduler.ts'
 import { AnswerLimit } from './answer-limit.ts'
 import { BatchConnection, type TransactionLimit } from './batch-connection.ts'
-import { BatchLost, reasonFor } from './batch-lost.ts'
 import type { ConsumedBatch } from './claimed-batch.ts'
 import { Claimer } from './claimer.ts'
 import { Hints } from './hints.ts'
 import type { Look, SentClaim } from './look.ts'
 import type { ProducerOptions } from './producer-options.ts'
+import { BatchLost, reasonFor } from './session-error.ts'
 
 /**
  * The demand-driven source of a pipeline (a producer in the sense of GenStage). It has one slot per batch that may be
@@ -89,6 +89,7 @@ export class Producer implements Waiter {
     this.#drain.abort()
     this.#options.scheduler.detach(this)
     this.#hints.wakeAll()
+    if (this.#running === undefined) this.#options.onEnded?.()
     await this.#running
   }
 

@@ -107,3 +107,10 @@ test('P1, W23: pipelines resume by themselves when the server ends all their ses
   const effects = await database.sql<{ id: string }>('SELECT id::text FROM resumed ORDER BY resumed.id')
   expect(effects.map(({ id }) => id)).toEqual(ids)
 })
+
+test('start after stop says STOPPED, and registers nobody', async ({ database }) => {
+  const sluice = createSluice({ connection: database.url, name: 'stopped before' })
+  await sluice.stop()
+  await expect(sluice.start()).rejects.toMatchObject({ code: 'STOPPED' })
+  expect(await database.sql(`SELECT FROM sluice.worker WHERE name = 'stopped before'`)).toEqual([])
+})

@@ -5,7 +5,7 @@ import { WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
 import { recordEvidence } from '../table/evidence.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from './batch-connection.ts'
-import type { Held } from './claimed-batch.ts'
+import type { Blamed } from './claimed-batch.ts'
 import type { Consumption, Runtime } from './consumer.ts'
 import type { DeliveredMessage } from './delivered-message.ts'
 import { inOwnTransaction } from './own-transaction.ts'
@@ -32,7 +32,7 @@ export interface LostBatch {
  *
  * All of it is one transaction on a new connection, which shows that the server accepts connections, and writes.
  */
-export async function holdLoss(runtime: Runtime, consumption: Consumption, lost: LostBatch): Promise<Held> {
+export async function blameLoss(runtime: Runtime, consumption: Consumption, lost: LostBatch): Promise<Blamed> {
   const { control } = runtime
   const isSame = () => lost.session !== undefined && control.session === lost.session
   if (lost.begun.length === 0 || !isSame()) return 'nothing'
