@@ -110,6 +110,8 @@ CREATE UNLOGGED TABLE sluice.batch (
 -- process died (a worker that comes back after a lost connection takes these away again). hung: it hung until the server
 -- ended the transaction. lost: the transaction was lost, the process and the server were not. alone: nothing else was in
 -- hand (lost: nothing else ran in the transaction, and the server said why it ended), so this message is to blame.
+-- attempt, error: which try was lost, and how; whoever claims the message next settles it as failed. Several workers may
+-- lose the same try one after another, before the first has written that.
 CREATE TABLE sluice.crash (
   queue      text        NOT NULL,
   message_id bigint      NOT NULL,
@@ -118,6 +120,8 @@ CREATE TABLE sluice.crash (
   kind       text        NOT NULL CONSTRAINT crash_kind CHECK (kind IN ('vanished', 'hung', 'lost')),
   worker     text        NOT NULL,
   alone      boolean     NOT NULL,
+  attempt    integer,
+  error      text,
   crashed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   CONSTRAINT crash_pkey PRIMARY KEY (queue, message_id, worker_id, batch_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
@@ -193,7 +197,7 @@ BEGIN
     untouched := ARRAY(SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.id = ANY (untouched));
   END IF;
   IF cardinality(untouched) > 0 THEN
-    RAISE EXCEPTION 'sluice.%: expected to settle % rows of queue "%", left % of them as they were, the first is %',
+    RAISE EXCEPTION 'sluice.%: expected to settle % row(s) of queue "%", left % as they were; the first has the number %',
       relation, cardinality(wanted), queue, cardinality(untouched), untouched[1] USING ERRCODE = 'SL001';
   END IF;
 END

@@ -246,7 +246,10 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
       definitions: this.#config.definitions,
       payloadLimitBytes: this.#config.payloadLimitBytes,
       alphabet: this.#alphabet,
-      inOwnTransaction: (enqueue) => inOwnTransaction(this.#pool, enqueue),
+      inOwnTransaction: async (enqueue) => {
+        this.#requireGoing()
+        return inOwnTransaction(this.#pool, enqueue)
+      },
     }
   }
 }

@@ -96,12 +96,20 @@ export class BatchRun {
     return !signal.aborted && !this.#blocked(message) && performance.now() - this.#startedAt < plan.timeoutMs
   }
 
-  /** Buries messages that killed their process too often, or whose payload no longer fits its schema. */
+  /**
+   * Buries messages that killed their process too often, or whose payload no longer fits its schema, and settles those
+   * whose last try was lost: other workers may have taken them before that could be written.
+   */
   async #mayRun(message: DeliveredMessage): Promise<boolean> {
     const { definition, settlement } = this.#options
     const sentence = this.#sentenceOf(message)
     if (sentence !== undefined) {
       settlement.condemn(message, sentence)
+      return false
+    }
+    if (message.lostTry !== undefined) {
+      const { error } = message.lostTry
+      this.#settle(message, { kind: 'retry', error }, new Error(error))
       return false
     }
     if (definition?.schema === undefined) return true
@@ -120,16 +128,11 @@ export class BatchRun {
     return false
   }
 
-  /** Why a message is not tried once more: it crashed too often, or lost its last attempts with their transactions. */
-  #sentenceOf(message: DeliveredMessage): string | undefined {
-    const { evidence, crashLimit, plan } = this.#options
-    const held = evidence.get(message.id)
-    if (held?.crashedAlone && held.crashes >= crashLimit) {
-      return `crashed: ${held.crashes} processes died or hung with this message in hand`
-    }
-    const most = message.maxAttempts ?? plan.maxAttempts
-    if (held === undefined || held.lostAlone === 0 || message.attempt <= most) return undefined
-    return `failed ${message.attempt - 1} of ${most} attempts: its transaction was lost`
+  /** Why a message that crashed too often is not tried once more. */
+  #sentenceOf({ evidence }: DeliveredMessage): string | undefined {
+    if (evidence === undefined || !evidence.crashedAlone || evidence.crashes < this.#options.crashLimit)
+      return undefined
+    return `crashed: ${evidence.crashes} processes died or hung with this message in hand`
   }
 
   #runAlone(message: DeliveredMessage): Promise<boolean> {

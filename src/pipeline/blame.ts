@@ -1,8 +1,9 @@
 import pg from 'pg'
-import { errorText, SluiceError } from '../errors.ts'
+import { errorText, isSluiceError, SluiceError } from '../errors.ts'
+import type { Outcome } from '../message.ts'
 import { claimAgain } from '../table/claim-again.ts'
 import { WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
-import { recordEvidence } from '../table/evidence.ts'
+import { type LostTry, recordEvidence } from '../table/evidence.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from './batch-connection.ts'
 import type { Blamed } from './claimed-batch.ts'
@@ -38,11 +39,11 @@ export async function blameLoss(runtime: Runtime, consumption: Consumption, lost
   if (lost.begun.length === 0 || !isSame()) return 'nothing'
   // An idle connection of the pool may be as dead as the one that was lost.
   const pool = runtime.createPool()
-  try {
+  const inTransaction = async (work: (execute: Execute) => Promise<Settlement | undefined>): Promise<Blamed> => {
     const settlement = await inOwnTransaction(
       pool,
       async (execute) => {
-        const written = await write(runtime, consumption, lost, execute)
+        const written = await work(execute)
         if (!isSame()) throw new SluiceError('UNREACHABLE', 'The control connection was lost as well')
         return written
       },
@@ -52,6 +53,12 @@ export async function blameLoss(runtime: Runtime, consumption: Consumption, lost
     settlement.reportAll()
     consumption.onSettled?.(settlement.settled)
     return 'failed attempt'
+  }
+  try {
+    return await inTransaction((execute) => write(runtime, consumption, lost, execute)).catch((error: unknown) => {
+      if (!isSluiceError(error, 'ROWS_MISSING')) throw error
+      return inTransaction((execute) => putAside(runtime, consumption, lost, execute))
+    })
   } catch {
     return 'nothing'
   } finally {
@@ -65,6 +72,9 @@ const ANSWER_MS = 5_000
 /** So many losses in a row without a word of the server count as an attempt. */
 const SILENT_LOSSES = 3
 
+/** So long a message is put aside that cannot be buried. */
+const ASIDE_MS = 60_000
+
 /** Settles the message of a loss that counts, or else writes the evidence. */
 async function write(
   runtime: Runtime,
@@ -76,20 +86,45 @@ async function write(
   const [message] = begun
   const counts = begun.length === 1 && (reason !== undefined || (message?.evidence?.losses ?? 0) + 1 >= SILENT_LOSSES)
   if (message !== undefined && counts) {
-    const settlement = await failAgain(runtime, plan, message, reason ?? error, execute)
+    const failed = reason ?? error
+    const outcome = { kind: 'retry', error: errorText(failed) } as const
+    const settlement = await settleAgain(runtime, plan, message, outcome, failed, execute)
     if (settlement !== undefined) return settlement
   }
   const { workerId } = runtime.inHand
   const messageIds = begun.map(({ id }) => id)
-  await recordEvidence(execute, 'lost', { workerId, batchId, queue: plan.queue, messageIds, alone: counts })
+  const lostTry =
+    message !== undefined && counts ? await lostTryOf(runtime, message, reason ?? error, execute) : undefined
+  await recordEvidence(execute, 'lost', { workerId, batchId, queue: plan.queue, messageIds, alone: counts, lostTry })
   return undefined
 }
 
-/** Settles the message as one whose handler has thrown; undefined if somebody else has it in hand, or has settled it. */
-async function failAgain(
+async function lostTryOf(
+  { alphabet }: Runtime,
+  message: DeliveredMessage,
+  error: unknown,
+  execute: Execute,
+): Promise<LostTry> {
+  const text = errorText(error)
+  if (!alphabet.knows(text)) await alphabet.learn(execute, [text])
+  return { attempt: message.attempt, error: alphabet.fit(text) }
+}
+
+/**
+ * The message is out of attempts, and something keeps it from the dead letters: a policy, or a trigger. It comes again in
+ * a minute, so that it does not keep the others.
+ */
+async function putAside(runtime: Runtime, { plan }: Consumption, { begun }: LostBatch, execute: Execute) {
+  const [message] = begun
+  return message && settleAgain(runtime, plan, message, { kind: 'snooze', afterMs: ASIDE_MS }, undefined, execute)
+}
+
+/** Settles a message in another transaction; undefined if somebody else has it in hand, or has settled it. */
+async function settleAgain(
   { alphabet, report, serverVersion }: Runtime,
   plan: Consumption['plan'],
   message: DeliveredMessage,
+  outcome: Outcome,
   error: unknown,
   execute: Execute,
 ): Promise<Settlement | undefined> {
@@ -110,7 +145,7 @@ async function failAgain(
     claimedUs: again.nowUs,
     nowUs: () => again.nowUs + (performance.now() - sentAtMs) * 1_000,
   })
-  settlement.add(message, { kind: 'retry', error: errorText(error) }, error)
+  settlement.add(message, outcome, error)
   // Another slot may have lost it at the same time.
   settlement.acquit(message)
   await settlement.learnTexts(execute)

@@ -1,8 +1,7 @@
 import type { Headers, Message } from '../message.ts'
 import type { ClaimedRow } from '../table/claim.ts'
-import type { Evidence } from '../table/evidence.ts'
+import type { Evidence, LostTry } from '../table/evidence.ts'
 
-const NO_EVIDENCE = { crashes: 0, lostAlone: 0 }
 const LARGEST_INTEGER = 2_147_483_647
 
 /** A claimed row as a {@link Message}. JSON is parsed when it is read, because many handlers need only a part. */
@@ -15,14 +14,22 @@ export class DeliveredMessage implements Message {
   #parsed = false
   #headers: Headers | undefined
 
-  /** `evidence`: what is held against it. Processes that died count as attempts, and so do transactions that it lost alone. */
+  /**
+   * `evidence`: what is held against it. Processes that died count as attempts; a try whose loss is not yet settled is the
+   * one that this is.
+   */
   constructor(queue: string, row: ClaimedRow, evidence?: Evidence) {
-    const { crashes, lostAlone } = evidence ?? NO_EVIDENCE
     this.queue = queue
     this.row = row
     this.evidence = evidence
     // An INSERT by hand may say any number, and one more must fit the columns.
-    this.attempt = Math.min(row.attempt + crashes + lostAlone + 1, LARGEST_INTEGER)
+    this.attempt = Math.min(this.lostTry?.attempt ?? row.attempt + (evidence?.crashes ?? 0) + 1, LARGEST_INTEGER)
+  }
+
+  /** The try that was lost, and that nobody has settled since. */
+  get lostTry(): LostTry | undefined {
+    const lost = this.evidence?.lostTry
+    return lost !== undefined && lost.attempt > this.row.attempt ? lost : undefined
   }
 
   get id(): string {

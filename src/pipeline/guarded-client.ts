@@ -95,7 +95,7 @@ function refuse(what: string, guard: Guard): never {
     'TRANSACTION_CONTROL',
     PREPARES.test(what)
       ? `The batch's connection: expected its prepared statements to stay as they are, received ${what}. ` +
-          'Give query() a name with the text instead'
+          'Use tx.client.query({ name, text, values }) instead'
       : `The batch's transaction: expected to stay open until the batch is settled, received ${what}. ` +
           'Return to commit, throw to roll back, or use a savepoint for a part',
   )

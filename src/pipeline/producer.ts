@@ -236,7 +236,7 @@ export class Producer implements Waiter {
       if (next !== undefined) this.#hints.answered()
       await connection.abandon()
       this.#claimer.unsend(next)
-      return this.#lost(batch, look, error)
+      return this.#lost(batch, look, connection.lastWords ?? error)
     }
     this.#claimer.release(batch.untouched)
     this.#losses = 0

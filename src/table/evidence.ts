@@ -1,4 +1,4 @@
-import { booleanOf, type Execute, numberOf, statement, textOf } from './statement.ts'
+import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull } from './statement.ts'
 
 /** What is held against a message that has not been settled since. */
 export interface Evidence {
@@ -9,8 +9,14 @@ export interface Evidence {
   readonly crashedAlone: boolean
   /** How many batches with this message lost their transaction, while the process and the server lived on. */
   readonly losses: number
-  /** How many of these count as failed attempts: nothing else ran, and the server said why it ended the transaction. */
-  readonly lostAlone: number
+  /** The last try that was lost alone, and how: nothing else ran, and the server said why it ended the transaction. */
+  readonly lostTry: LostTry | undefined
+}
+
+/** A try whose loss counts, from 1, and what the server said. */
+export interface LostTry {
+  readonly attempt: number
+  readonly error: string
 }
 
 /** The evidence against messages of a queue. Most have none. The primary key (queue, message_id, …) serves it. */
@@ -25,7 +31,10 @@ export async function readEvidence(
     crashes: numberOf(row, 'crashes'),
     crashedAlone: booleanOf(row, 'crashed_alone'),
     losses: numberOf(row, 'losses'),
-    lostAlone: numberOf(row, 'lost_alone'),
+    lostTry:
+      row.lost_attempt === null
+        ? undefined
+        : { attempt: numberOf(row, 'lost_attempt'), error: textOrNull(row, 'lost_error') ?? '' },
   }))
 }
 
@@ -36,6 +45,8 @@ export interface LeftBatch {
   readonly queue: string
   readonly messageIds: readonly string[]
   readonly alone: boolean
+  /** Of a loss that counts. */
+  readonly lostTry?: LostTry | undefined
 }
 
 /**
@@ -43,7 +54,17 @@ export interface LeftBatch {
  * transaction was lost while the process and the server lived on.
  */
 export async function recordEvidence(execute: Execute, kind: 'hung' | 'lost', left: LeftBatch): Promise<void> {
-  await execute(RECORD, [left.workerId, left.batchId, left.queue, left.messageIds, left.alone, kind])
+  const { lostTry } = left
+  await execute(RECORD, [
+    left.workerId,
+    left.batchId,
+    left.queue,
+    left.messageIds,
+    left.alone,
+    kind,
+    lostTry?.attempt ?? null,
+    lostTry?.error ?? null,
+  ])
 }
 
 /** Takes away evidence against messages that are gone: it was written while their last batch ran. */
@@ -58,7 +79,8 @@ SELECT c.message_id::text AS message_id,
        count(*) FILTER (WHERE c.kind <> 'lost')::integer AS crashes,
        coalesce(bool_or(c.alone) FILTER (WHERE c.kind <> 'lost'), false) AS crashed_alone,
        count(*) FILTER (WHERE c.kind = 'lost')::integer AS losses,
-       count(*) FILTER (WHERE c.kind = 'lost' AND c.alone)::integer AS lost_alone
+       max(c.attempt) AS lost_attempt,
+       (pg_catalog.array_agg(c.error ORDER BY c.attempt DESC) FILTER (WHERE c.attempt IS NOT NULL))[1] AS lost_error
 FROM sluice.crash c
 WHERE c.queue = $1::text AND c.message_id = ANY ($2::bigint[])
 GROUP BY c.message_id`,
@@ -68,8 +90,8 @@ GROUP BY c.message_id`,
 const RECORD = statement(
   'crash_record',
   `
-INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
-SELECT $3::text, given.id, w.id, $2::bigint, $6::text, w.name, $5::boolean
+INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone, attempt, error)
+SELECT $3::text, given.id, w.id, $2::bigint, $6::text, w.name, $5::boolean, $7::integer, $8::text
 FROM sluice.worker w CROSS JOIN pg_catalog.unnest($4::bigint[]) AS given (id)
 WHERE w.id = $1::integer AND EXISTS (SELECT FROM sluice.message m WHERE m.queue = $3::text AND m.id = given.id)
 ON CONFLICT DO NOTHING`,

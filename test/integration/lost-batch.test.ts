@@ -57,6 +57,24 @@ describe('a message that always loses its transaction', () => {
     }
   }
 
+  test('P2: a try that several slots lose one after another counts once', async ({ database, queue, sluice, log }) => {
+    const payloads = Array.from({ length: 40 }, (_, at) => at)
+    await put(sluice, queue, payloads)
+    const tries: number[] = []
+    sluice
+      .pipeline(queue, { batchSize: 1, concurrency: 4, maxAttempts: 2, retry: { kind: 'fixed', delay: 1 } })
+      .handle(async ({ payload }, context) => {
+        if (Number(payload) % 10 !== 5) return
+        tries.push(context.attempt)
+        if (context.attempt === 1) await HARMS['ends its own backend']!(context, database)
+      })
+      .subscribe()
+    await waitFor(async () => (await waiting(database, queue)) === 0, { what: 'all' })
+    expect(log.of('message.dead')).toEqual([])
+    expect(tries.filter((attempt) => attempt === 2)).toHaveLength(4)
+    expect(log.of('message.failed').map(({ attempt }) => attempt)).toEqual([1, 1, 1, 1])
+  })
+
   test('P2: the others need not wait for its backoff', async ({ database, queue, sluice }) => {
     await put(
       sluice,

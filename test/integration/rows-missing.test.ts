@@ -43,7 +43,9 @@ const OUTCOMES: Readonly<
   },
 }
 
-const SAYS_WHY = expect.stringMatching(/sluice\.\w+: expected to settle \d rows of queue "q\.\d+", left \d .*Look for/)
+const SAYS_WHY = expect.stringMatching(
+  /sluice\.\w+: expected to settle \d row\(s\) of queue "q\.\d+", left \d .*Look for/,
+)
 
 describe.for(Object.entries(OUTCOMES))('%s that a trigger swallows', ([, { outcome, key, on, stays = false }]) => {
   test('rolls its batch back with all effects, says why, and is a failed attempt if that can be written', async ({
@@ -77,6 +79,28 @@ describe.for(Object.entries(OUTCOMES))('%s that a trigger swallows', ([, { outco
       await database.sql(`DROP TRIGGER swallow ON ${on.split(' ')[2]}`)
     }
   })
+})
+
+test('P2: a message that cannot be removed is put aside when it is out of attempts, and the others go on', async ({
+  database,
+  queue,
+  table: _,
+}) => {
+  const sluice = startTestSluice(database)
+  const [stuck] = await put(sluice, queue, [1, 2, 3, 4, 5])
+  await database.sql(`
+    CREATE TRIGGER swallow BEFORE DELETE ON sluice.message FOR EACH ROW WHEN (OLD.id = ${stuck}) EXECUTE FUNCTION swallow()`)
+  try {
+    await sluice
+      .pipeline(queue, { maxAttempts: 1 })
+      .handle(() => undefined)
+      .runOnce()
+    expect(await database.sql('SELECT id, state FROM sluice.messages WHERE queue = $1', [queue])).toEqual([
+      { id: stuck, state: 'scheduled' },
+    ])
+  } finally {
+    await database.sql('DROP TRIGGER swallow ON sluice.message')
+  }
 })
 
 describe('a message that its own handler removes', () => {

@@ -51,9 +51,11 @@ describe('InHand', () => {
     asked.answer([])
     const evidence = await server.next()
     expect([evidence.statement, evidence.params]).toEqual(['sluice_crash_evidence', ['q', ['11', '12']]])
-    evidence.answer([{ message_id: '12', crashes: 2, crashed_alone: false, losses: 1, lost_alone: 0 }])
+    evidence.answer([
+      { message_id: '12', crashes: 2, crashed_alone: false, losses: 1, lost_attempt: null, lost_error: null },
+    ])
     expect([...(await begun).evidence]).toEqual([
-      ['12', { messageId: '12', crashes: 2, crashedAlone: false, losses: 1, lostAlone: 0 }],
+      ['12', { messageId: '12', crashes: 2, crashedAlone: false, losses: 1, lostTry: undefined }],
     ])
   })
 
@@ -61,7 +63,9 @@ describe('InHand', () => {
     found = [true]
     const begun = inHand.begin('q', [message('11')], false)
     ;(await server.next()).answer([])
-    ;(await server.next()).answer([{ message_id: '11', crashes: 1, crashed_alone: true, losses: 0, lost_alone: 0 }])
+    ;(await server.next()).answer([
+      { message_id: '11', crashes: 1, crashed_alone: true, losses: 0, lost_attempt: null, lost_error: null },
+    ])
     expect((await begun).evidence.size).toBe(1)
   })
 
