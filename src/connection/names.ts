@@ -69,6 +69,13 @@ export function deviationsOf(client: object): readonly string[] {
   return DEVIATIONS.get(client) ?? EVERY_SETTING
 }
 
+const DEFERRABLE = new WeakMap<object, boolean>()
+
+/** Whether the database had constraints that may be deferred when the connection was opened; true until it has answered. */
+export function mayDefer(client: object): boolean {
+  return DEFERRABLE.get(client) ?? true
+}
+
 /** The name with a hash of the text: the same name is the same statement, whichever version has prepared it. */
 export function nameOf(statement: Statement): string {
   const known = NAMES.get(statement)
@@ -84,11 +91,12 @@ const NAMES = new WeakMap<Statement, string>()
 async function sessionOf(client: pg.ClientBase): Promise<Session> {
   const told: unknown = Reflect.get(client, 'processID')
   try {
-    const { pid, knowsName, deviations } = await readSession(async ({ text }, params) => {
+    const { pid, knowsName, deviations, deferrable } = await readSession(async ({ text }, params) => {
       const { rows } = await queryAsText(client, { name: PROBE, text, values: [...params] })
       return rows
     }, PROBE)
     DEVIATIONS.set(client, deviations)
+    DEFERRABLE.set(client, deferrable)
     const pooled = pid !== told
     return { pooled, names: !pooled || !knowsName }
   } catch (error) {

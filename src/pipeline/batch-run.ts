@@ -62,7 +62,7 @@ export class BatchRun {
     return this.#hung
   }
 
-  /** Whose handlers have been called. */
+  /** Whose handlers have been called, or for which something is to be written without that. */
   get begun(): readonly DeliveredMessage[] {
     return [...this.#begun]
   }
@@ -104,6 +104,7 @@ export class BatchRun {
     const { definition, settlement } = this.#options
     const sentence = this.#sentenceOf(message)
     if (sentence !== undefined) {
+      this.#begun.add(message)
       settlement.condemn(message, sentence)
       return false
     }
@@ -206,6 +207,7 @@ export class BatchRun {
   }
 
   #settle(message: DeliveredMessage, outcome: Outcome, error?: unknown): void {
+    this.#begun.add(message)
     const holdsBack = this.#options.settlement.add(message, outcome, error)
     const key = this.#keyOf(message)
     if (holdsBack && key !== undefined) this.#blockedKeys.add(key)

@@ -56,7 +56,7 @@ export async function blameLoss(runtime: Runtime, consumption: Consumption, lost
   }
   try {
     return await inTransaction((execute) => write(runtime, consumption, lost, execute)).catch((error: unknown) => {
-      if (!isSluiceError(error, 'ROWS_MISSING')) throw error
+      if (!(error instanceof pg.DatabaseError || isSluiceError(error, 'ROWS_MISSING'))) throw error
       return inTransaction((execute) => putAside(runtime, consumption, lost, execute))
     })
   } catch {

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Transaction } from 'kysely'
 import type pg from 'pg'
+import { mayDefer } from '../connection/names.ts'
 import { executeOn } from '../connection/open-client.ts'
 import { SluiceError } from '../errors.ts'
 import { CONSTRAINTS_AS_DECLARED } from '../table/constraints.ts'
@@ -30,20 +31,21 @@ const SAVEPOINT = `sluice_${randomBytes(6).toString('hex')}`
 const RELEASE = `RELEASE SAVEPOINT ${SAVEPOINT}`
 
 /**
- * Checks deferred constraints before it keeps what was written: at COMMIT a violation would undo the whole batch. The
- * check is taken back, because constraints that are deferred must stay so for the next handler; COMMIT checks again.
+ * Checks deferred constraints before it keeps what was written: at COMMIT a violation would undo the whole batch. Deferred
+ * triggers run here too, with the handler's settings and role, and not once more at COMMIT; then each constraint is
+ * deferred again as it was declared, for the next handler. Where the database had no such constraint when the connection
+ * was opened, the catalog is not read: the check is taken back, and COMMIT checks again what is new.
  * Settings, a role, cursors and temporary tables of the handler would reach the next one, and may not allow the
  * settlement. All of it comes before RELEASE, so that whatever fails does so at the expense of its own message.
  */
-function keeping(settingsReset: string, constraintsSet: boolean): string {
+function keeping(settingsReset: string, mayBeDeferred: boolean): string {
+  const check = 'SET CONSTRAINTS ALL IMMEDIATE'
   return [
-    'SAVEPOINT sluice_check',
-    'SET CONSTRAINTS ALL IMMEDIATE',
-    'ROLLBACK TO SAVEPOINT sluice_check',
+    ...(mayBeDeferred ? [check] : ['SAVEPOINT sluice_check', check, 'ROLLBACK TO SAVEPOINT sluice_check']),
     settingsReset,
     'CLOSE ALL',
     'DISCARD TEMP',
-    ...(constraintsSet ? [CONSTRAINTS_AS_DECLARED] : []),
+    ...(mayBeDeferred ? [CONSTRAINTS_AS_DECLARED] : []),
     RELEASE,
   ].join('; ')
 }
@@ -123,7 +125,9 @@ export class MessageTransaction implements HandlerTransaction {
     if (this.#violation !== undefined) throw this.#violation
     if (!this.#savepoint) return
     try {
-      await this.#connection.client.query(keeping(this.#connection.settingsReset, this.#constraintsSet))
+      await this.#connection.client.query(
+        keeping(this.#connection.settingsReset, this.#constraintsSet || mayDefer(this.#connection.client)),
+      )
     } catch (error) {
       if (sqlStateOf(error) !== IN_FAILED_TRANSACTION) throw error
       throw new SluiceError(

@@ -8,6 +8,8 @@ export interface ServerSession {
   readonly knowsName: boolean
   /** Which of the planner's settings it has otherwise than our statements need; see `planner.ts`. */
   readonly deviations: readonly string[]
+  /** The database has constraints that a transaction may defer. */
+  readonly deferrable: boolean
 }
 
 /** @param name under which this very statement is prepared. */
@@ -18,6 +20,7 @@ export async function readSession(execute: Execute, name: string): Promise<Serve
     pid: numberOf(row, 'pid'),
     knowsName: booleanOf(row, 'knows_name'),
     deviations: textOf(row, 'deviations').split(' ').filter(Boolean),
+    deferrable: booleanOf(row, 'deferrable'),
   }
 }
 
@@ -40,7 +43,8 @@ const READ_SESSION = statement(
   'session',
   `
 SELECT pg_catalog.pg_backend_pid() AS pid,
-       EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.name OPERATOR(pg_catalog.=) $1::text) AS knows_name,${DEVIATIONS} AS deviations`,
+       EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.name OPERATOR(pg_catalog.=) $1::text) AS knows_name,${DEVIATIONS} AS deviations,
+       EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.condeferrable) AS deferrable`,
 )
 
 const READ_POOLER_SETTINGS = statement(

@@ -328,3 +328,39 @@ describe("the batch's own savepoint", () => {
 async function tenantOf(tx: HandlerTransaction): Promise<unknown> {
   return (await tx.query(`SELECT current_setting('app.tenant', true) AS tenant`)).rows[0]?.tenant
 }
+
+test('a deferred trigger runs once per handler, with its settings and its role', async ({
+  database,
+  queue,
+  sluice,
+}) => {
+  await database.sql(`
+    CREATE TABLE tenant_row (tenant text); CREATE TABLE tenant_audit (tenant text, setting text, by text);
+    CREATE ROLE deferring; GRANT ALL ON tenant_row, tenant_audit TO deferring;
+    CREATE FUNCTION audit_tenant() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN
+        INSERT INTO tenant_audit VALUES (NEW.tenant, current_setting('app.tenant', true), current_user);
+        RETURN NULL;
+      END $$;
+    CREATE CONSTRAINT TRIGGER audits AFTER INSERT ON tenant_row DEFERRABLE INITIALLY DEFERRED
+      FOR EACH ROW EXECUTE FUNCTION audit_tenant()`)
+  try {
+    await put(sluice, queue, ['a', 'b', 'c'])
+    const settled = await sluice
+      .pipeline(queue, { batchSize: 3 })
+      .handle(async ({ payload }, { tx }) => {
+        await tx.query(`SELECT set_config('app.tenant', $1, true)`, [payload])
+        await tx.query('SET LOCAL ROLE deferring')
+        await tx.query('INSERT INTO tenant_row VALUES ($1)', [payload])
+      })
+      .runOnce()
+    expect(settled.map(({ outcome }) => outcome.kind)).toEqual(['ack', 'ack', 'ack'])
+    expect(await database.sql('SELECT * FROM tenant_audit ORDER BY tenant')).toEqual(
+      ['a', 'b', 'c'].map((tenant) => ({ tenant, setting: tenant, by: 'deferring' })),
+    )
+  } finally {
+    await database.sql(
+      'DROP TABLE tenant_row, tenant_audit; DROP FUNCTION audit_tenant; DROP OWNED BY deferring; DROP ROLE deferring',
+    )
+  }
+})
