@@ -8,6 +8,7 @@
 export class Linger {
   #commitMs = 0
   #ms = 0
+  #lookMs = FIRST_LOOK_MS
   #sleptAt: number | undefined
   #until = Number.NEGATIVE_INFINITY
 
@@ -20,10 +21,22 @@ export class Linger {
     return this.#until - performance.now()
   }
 
-  /** Messages were found. The age of the youngest is about what a commit takes: it was inserted just before its own. */
-  found(youngestMs: number): void {
+  /** The time before the next look while it lasts: it grows from 2 ms to 10. */
+  nextLookMs(): number {
+    const ms = this.#lookMs
+    this.#lookMs = Math.min(ms * 2, LAST_LOOK_MS)
+    return ms
+  }
+
+  /**
+   * Messages were found. The age of the youngest is about what a commit takes: it was inserted just before its own.
+   *
+   * @param extend for as long again
+   */
+  found(youngestMs: number, extend: boolean): void {
     this.#commitMs = Math.min(Math.max(0, youngestMs), LONGEST_MS)
-    if (this.#ms > 0) this.#for(2 * this.#commitMs)
+    this.#lookMs = FIRST_LOOK_MS
+    if (extend && this.#ms > 0) this.#for(2 * this.#commitMs)
   }
 
   sleeps(): void {
@@ -37,6 +50,7 @@ export class Linger {
       this.#ms = isShort ? Math.max(2 * this.#commitMs, 2 * this.#ms) : 0
       this.#sleptAt = undefined
     }
+    this.#lookMs = FIRST_LOOK_MS
     this.#for(this.#ms)
   }
 
@@ -53,3 +67,5 @@ export class Linger {
 
 /** A message of a transaction that goes on for long after its enqueue is old, and says nothing of the commit. */
 const LONGEST_MS = 250
+const FIRST_LOOK_MS = 2
+const LAST_LOOK_MS = 10

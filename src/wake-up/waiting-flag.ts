@@ -54,7 +54,7 @@ export class WaitingFlag {
     this.#wanted = true
     if (this.#again !== undefined) return
     if (this.#state === 'down' && this.#linger.lasts) {
-      this.#lookSoon(LAST_LINGERING_LOOK_MS)
+      this.#lookIn(this.#linger.nextLookMs())
       return
     }
     this.#linger.sleeps()
@@ -81,7 +81,8 @@ export class WaitingFlag {
   /** Messages were found, of which the youngest is so old. */
   found(youngestMs: number): void {
     this.#againMs = FIRST_LOOK_MS
-    this.#linger.found(youngestMs)
+    // A process in which nobody waits does not look by itself: its time must run out, so that the others are told.
+    this.#linger.found(youngestMs, this.#wanted)
   }
 
   /** Of messages, or that another process has lowered its flag. */
@@ -127,7 +128,8 @@ export class WaitingFlag {
       this.#againMs = FIRST_LOOK_MS
       this.#options.onLookAgain()
     } else if (state === 'enqueueing') {
-      this.#lookSoon(LAST_LOOK_MS)
+      this.#lookIn(this.#againMs)
+      this.#againMs = Math.min(this.#againMs * 2, LAST_LOOK_MS)
     }
   }
 
@@ -181,15 +183,11 @@ export class WaitingFlag {
     }, ms).unref()
   }
 
-  #lookSoon(mostMs: number): void {
-    this.#again = setTimeout(
-      () => {
-        this.#again = undefined
-        if (this.#wanted) this.#options.onLookAgain()
-      },
-      Math.min(this.#againMs, mostMs),
-    )
-    this.#againMs = Math.min(this.#againMs * 2, LAST_LOOK_MS)
+  #lookIn(ms: number): void {
+    this.#again = setTimeout(() => {
+      this.#again = undefined
+      if (this.#wanted) this.#options.onLookAgain()
+    }, ms)
   }
 
   #cancelLook(): void {
@@ -200,6 +198,5 @@ export class WaitingFlag {
 
 const FIRST_LOOK_MS = 2
 const LAST_LOOK_MS = 250
-const LAST_LINGERING_LOOK_MS = 10
 const FIRST_RETRY_MS = 1_000
 const LAST_RETRY_MS = 30_000

@@ -242,10 +242,30 @@ describe('a waiting flag whose process hardly sleeps between two messages', () =
 
   test('P5: tells the others if the process stays busy', async () => {
     await answer(1)
+    flag.found(COMMIT_MS)
     flag.lower()
     expect(server.statements).toEqual([RAISE, REST])
-    await vi.advanceTimersByTimeAsync(2 * COMMIT_MS)
+    for (let batch = 0; batch < 4; batch++) {
+      await vi.advanceTimersByTimeAsync(COMMIT_MS)
+      flag.found(COMMIT_MS)
+    }
     expect(server.statements).toEqual([RAISE, REST, TELL])
+  })
+
+  test('looks behind an enqueue in flight as soon as any other when it has lingered', async () => {
+    await answer(1)
+    do {
+      flag.raise()
+      await vi.advanceTimersByTimeAsync(10)
+    } while (server.statements.length === 2)
+    await answer(2, [{ state: 'enqueueing' }])
+    looks = 0
+    await vi.advanceTimersByTimeAsync(2)
+    expect(looks).toBe(1)
+    flag.raise()
+    await answer(3, [{ state: 'enqueueing' }])
+    await vi.advanceTimersByTimeAsync(2)
+    expect(looks).toBe(1)
   })
 
   test('P5: tells the others at once if the process stops', async () => {
