@@ -13,7 +13,7 @@ export class Sockets {
 
   /** The configuration, with sockets that are known here. */
   of(config: pg.ClientConfig): pg.ClientConfig {
-    return { ...config, stream: () => this.#add(config.stream?.() ?? new Socket()) }
+    return { ...config, stream: (...given: unknown[]) => this.#add(socketOf(config, given)) }
   }
 
   /** Destroys all that are open: what has been sent and not answered has failed. */
@@ -36,6 +36,12 @@ export class Sockets {
     socket.once('close', () => this.#open.delete(socket))
     return socket
   }
+}
+
+/** A new socket, from the factory of the configuration if it has one: the driver gives it an argument that its types hide. */
+export function socketOf(config: pg.ClientConfig, given: readonly unknown[]): Duplex {
+  const factory: ((...given: readonly unknown[]) => Duplex | undefined) | undefined = config.stream
+  return factory?.(...given) ?? new Socket()
 }
 
 const FAREWELL_MS = 1_000

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { ClientConfig } from 'pg'
 import pgListen, { type Subscriber as PgListenSubscriber } from 'pg-listen'
 import { Backoff, pause } from '../connection/backoff.ts'
 import { close } from '../connection/close.ts'
+import { socketOf } from '../connection/sockets.ts'
 import { SluiceError } from '../errors.ts'
 import { type Report, toError } from '../telemetry.ts'
 
@@ -205,8 +205,8 @@ class Unproved extends Error {
 /** The configuration, and a way to destroy the socket of the one connection made with it. */
 function withSocket(config: ClientConfig): { readonly config: ClientConfig; readonly destroy: () => void } {
   let socket: Duplex | undefined
-  const stream = () => {
-    socket = config.stream?.() ?? new Socket()
+  const stream = (...given: unknown[]) => {
+    socket = socketOf(config, given)
     return socket
   }
   return { config: { ...config, stream }, destroy: () => socket?.destroy() }

@@ -1,9 +1,10 @@
+import { Socket } from 'node:net'
 import { expect } from 'vitest'
 import { createSluice } from '../../src/index.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
 import { untilSessions } from '../support/sessions.ts'
-import { put, test } from '../support/sluice.ts'
+import { put, startTestSluice, test } from '../support/sluice.ts'
 import { Steps } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -40,6 +41,24 @@ test('stop closes every connection, in the middle of work too', async ({ databas
   for (const name of ['sluice', 'sluice control', 'sluice listener']) await untilSessions(database, name, 0)
   expect(await unlockedPayloads(database, queue)).toEqual([1, 2, 3])
   expect(await database.sql('SELECT FROM sluice.worker')).toEqual([])
+})
+
+test('a stream of the configuration is made of what the driver gives', async ({ database, queue }) => {
+  const seen: unknown[] = []
+  const stream = (given?: object) => {
+    seen.push(given)
+    return new Socket()
+  }
+  const sluice = startTestSluice(database, { connection: { connectionString: database.url, stream } })
+  sluice
+    .pipeline(queue)
+    .handle(() => undefined)
+    .subscribe()
+  await put(sluice, queue, [1])
+  await untilEmpty(database, queue)
+  await untilSessions(database, 'sluice listener', 1)
+  expect(seen.length).toBeGreaterThanOrEqual(3)
+  for (const given of seen) expect(given).toHaveProperty('keepAlive')
 })
 
 test('a server that cannot be reached shows within the connect timeout', async () => {
