@@ -119,7 +119,7 @@ export async function cancelStatement(execute: Execute, { pid, startedUs }: Serv
 
 /**
  * What a process of the server does: it is busy, and perhaps waits for a lock, or with COMMIT for a standby; it is not; or
- * there is none with this number.
+ * the server does not say: there is none with this number, it belongs to another login, or it tracks no activities.
  */
 export type ServerWork = 'busy' | 'none' | 'unknown'
 
@@ -142,7 +142,7 @@ const WORKS_SINCE = statement(
   `
 SELECT coalesce(a.state = 'active' AND a.xact_start <= clock_timestamp() - $2::double precision * interval '1 millisecond', false) AS busy
 FROM pg_stat_activity a
-WHERE a.pid = $1::integer`,
+WHERE a.pid = $1::integer AND a.state <> 'disabled'`,
 )
 
 // Nothing that the control connection writes needs to survive a crash of the server. The server finds out within half a

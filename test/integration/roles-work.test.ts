@@ -1,7 +1,10 @@
 import { Kysely, PostgresDialect } from 'kysely'
+import type pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
+import { executeOn } from '../../src/connection/open-client.ts'
 import { deadLetter, retry, snooze } from '../../src/message.ts'
 import type { Sluice } from '../../src/sluice.ts'
+import { workOf } from '../../src/table/worker.ts'
 import { createEffects, effectsOf } from '../support/effects.ts'
 import { EventLog } from '../support/event-log.ts'
 import { test as base, type Login } from '../support/logins.ts'
@@ -153,6 +156,27 @@ describe('a member of sluice_worker', () => {
     expect(log.of('batch.released')).toEqual([])
     const sleeping = `SELECT FROM pg_stat_activity WHERE usename = $1 AND state = 'active' AND query LIKE '%pg_sleep%'`
     expect(await database.sql(sleeping, [worker.name])).toEqual([])
+  })
+
+  test('is told what its own sessions do, and not what those of others do', async ({ database, worker }) => {
+    const work = async (pool: pg.Pool) => {
+      const client = await pool.connect()
+      onTestFinished(() => client.release())
+      const { rows } = await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+      const pid = rows[0]!.pid
+      const idle = await workOf(executeOn(worker.pool), pid, 0)
+      await client.query('BEGIN')
+      const sleep = client.query('SELECT pg_sleep(60)').catch(() => undefined)
+      const state = `SELECT FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'`
+      await waitFor(async () => (await database.sql(state, [pid])).length === 1, { what: 'the statement' })
+      const busy = await workOf(executeOn(worker.pool), pid, 0)
+      await database.sql('SELECT pg_cancel_backend($1)', [pid])
+      await sleep
+      await client.query('ROLLBACK')
+      return { idle, busy }
+    }
+    expect(await work(worker.pool)).toEqual({ idle: 'none', busy: 'busy' })
+    expect(await work(database.pool)).toEqual({ idle: 'unknown', busy: 'unknown' })
   })
 
   test('finds the evidence of a crash, and buries who is to blame', async ({ database, worker, producer, queue }) => {
