@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { type ServerWork, workOf } from '../table/worker.ts'
+import { bytesReadOf } from './bytes-read.ts'
 import { closeClient, executeOn, openClient } from './open-client.ts'
 
 /**
@@ -32,12 +33,13 @@ export class SilenceWatch {
   }
 
   #arm(): void {
-    const heard = this.#bytesRead
+    const heard = bytesReadOf(this.#client)
     this.#timer = setTimeout(() => void this.#check(heard), this.#everyMs)
   }
 
   async #check(heard: unknown): Promise<void> {
-    const silent = heard === this.#bytesRead && (await this.#work()) !== 'busy' && heard === this.#bytesRead
+    const hears = () => heard !== bytesReadOf(this.#client)
+    const silent = !hears() && (await this.#work()) !== 'busy' && !hears()
     if (this.#timer === undefined) return
     if (!silent) return this.#arm()
     this.#client.connection.stream.destroy(new Error('The server has fallen silent'))
@@ -55,9 +57,5 @@ export class SilenceWatch {
     } catch {
       return 'none'
     }
-  }
-
-  get #bytesRead(): unknown {
-    return Reflect.get(this.#client.connection.stream, 'bytesRead')
   }
 }

@@ -1,3 +1,4 @@
+import { bytesReadOf } from '../connection/bytes-read.ts'
 import type { Control } from '../connection/control.ts'
 import { workOf } from '../table/worker.ts'
 import type { BatchConnection } from './batch-connection.ts'
@@ -11,10 +12,15 @@ export interface AnswerLimitOptions {
 
 /**
  * Ends a connection whose answers stay away. Half-open, it would hold its slot until the operating system gives up
- * resending, a quarter of an hour later. While handlers run there may be nothing to answer, so the server's own limit for
- * a transaction comes first, and ends what has only lost this process. A claim is asked after sooner. Either may be slow
- * for a good reason, and a COMMIT that waits for a standby is under no limit there: to leave it would take a connection
- * more each time. So the server is asked whether it works on it. One timer for all transactions of a connection.
+ * resending, a quarter of an hour later. Three cases:
+ *
+ * - a claim: when the server has owed an answer for `claimMs`, it is asked whether it works on it;
+ * - handlers: there may be nothing to answer, and the server's own limit for the transaction comes first, so we wait that
+ *   long and two seconds more before we ask;
+ * - COMMIT: it may wait for a standby without limit, and to leave it would take a connection more each time, so it is
+ *   ended only if the server does not work on it, or does not say.
+ *
+ * One timer for all transactions of a connection.
  */
 export class AnswerLimit {
   readonly #connection: BatchConnection
@@ -63,11 +69,16 @@ export class AnswerLimit {
     return this.#claiming ? this.#claimMs : this.#serverMs + GRACE_MS
   }
 
+  /** Before its own claim a connection may wait for what is sent on another: then nobody owes it an answer. */
+  get #earliestMs(): number {
+    return (this.#connection.waitsSinceMs ?? performance.now()) + this.#claimMs
+  }
+
   #extend(): void {
     this.#turn += 1
     this.#since = performance.now()
     this.#deadline = this.#since + this.#limitMs
-    this.#heard = this.#bytesRead
+    this.#heard = bytesReadOf(this.#connection.client)
   }
 
   #arm(ms: number): void {
@@ -76,6 +87,7 @@ export class AnswerLimit {
 
   async #check(): Promise<void> {
     const turn = this.#turn
+    if (this.#claiming) this.#deadline = Math.max(this.#deadline, this.#earliestMs)
     if (performance.now() >= this.#deadline) {
       const silent = await this.#isSilent()
       // After a pause of the whole process the answers may have been there, unread.
@@ -93,14 +105,10 @@ export class AnswerLimit {
     if (work === 'busy') return false
     if (!this.#claiming) return true
     const heard = this.#heard
-    this.#heard = this.#bytesRead
+    this.#heard = bytesReadOf(this.#connection.client)
     // An answer of many megabytes comes in pieces; and a pooler may have no session to spare yet.
     if (heard !== this.#heard) return false
     return work !== 'unknown' || performance.now() - this.#since >= this.#serverMs + GRACE_MS
-  }
-
-  get #bytesRead(): unknown {
-    return Reflect.get(this.#connection.client.connection.stream, 'bytesRead')
   }
 }
 

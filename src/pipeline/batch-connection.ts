@@ -22,10 +22,13 @@ export class BatchConnection {
   #lost: Error | undefined
   #lastWords: pg.DatabaseError | undefined
   #abandoned = false
+  #unanswered = 0
+  #waitsSinceMs = 0
 
   constructor(client: pg.PoolClient) {
     this.client = client
-    this.execute = executeOn(client)
+    const execute = executeOn(client)
+    this.execute = (statement, params) => this.#awaited(execute(statement, params))
     client.on('error', this.#onError)
     client.connection.on('errorMessage', this.#onServerError)
   }
@@ -57,6 +60,11 @@ export class BatchConnection {
   /** Why the server ended the session, if it said so. The driver's error may be of a write that failed after that. */
   get lastWords(): pg.DatabaseError | undefined {
     return this.#lastWords
+  }
+
+  /** Since when the server owes an answer, on the clock of `performance`; undefined: it has answered all of ours. */
+  get waitsSinceMs(): number | undefined {
+    return this.#unanswered > 0 ? this.#waitsSinceMs : undefined
   }
 
   /** Aborts, with a SluiceError as its reason, when the connection breaks or {@link stop} is called. */
@@ -91,7 +99,7 @@ export class BatchConnection {
     this.#began(limit)
     const locks = lockMs === undefined ? '' : `; SET LOCAL lock_timeout = ${lockMs}`
     const all = `${settings(this.client, limit)}${locks}`
-    this.client.query(`BEGIN ISOLATION LEVEL READ COMMITTED${all}`).catch(() => undefined)
+    this.#awaited(this.client.query(`BEGIN ISOLATION LEVEL READ COMMITTED${all}`)).catch(() => undefined)
   }
 
   /** Sends SAVEPOINT for a handler's statements; the first of a batch gives the planner back its freedom. */
@@ -135,7 +143,7 @@ export class BatchConnection {
     if (next !== undefined) this.#began(next)
     const text = next === undefined ? 'COMMIT' : `COMMIT AND CHAIN${settings(this.client, next)}`
     // Several statements in one message have several results, of which only the types of the driver do not know.
-    const sent: Promise<CommandResult | readonly CommandResult[]> = this.client.query(text)
+    const sent: Promise<CommandResult | readonly CommandResult[]> = this.#awaited(this.client.query(text))
     const results = await sent.catch((cause: unknown) => {
       throw new SluiceError(
         'COMMIT_FAILED',
@@ -190,6 +198,17 @@ export class BatchConnection {
 
   readonly #onServerError = (error: pg.DatabaseError): void => {
     if (ENDS_SESSION.test(error.code ?? '')) this.#lastWords = error
+  }
+
+  #awaited<T>(answer: Promise<T>): Promise<T> {
+    const answered = () => {
+      this.#unanswered -= 1
+      this.#waitsSinceMs = performance.now()
+    }
+    if (this.#unanswered === 0) this.#waitsSinceMs = performance.now()
+    this.#unanswered += 1
+    answer.then(answered, answered)
+    return answer
   }
 
   #began(limit: TransactionLimit | undefined): void {

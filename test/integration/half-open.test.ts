@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
+import { BatchConnection } from '../../src/pipeline/batch-connection.ts'
 import { EventLog } from '../support/event-log.ts'
 import { untilEmpty } from '../support/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
@@ -34,6 +35,24 @@ describe("a batch's connection that is half-open", () => {
       expect(second.message.attempt).toBe(1)
     })
   }
+
+  test('is not what one looks like to which the server owes nothing', async ({ database }) => {
+    const connection = await BatchConnection.acquire(database.pool)
+    onTestFinished(() => connection.release())
+    const waits = () => connection.waitsSinceMs !== undefined
+    connection.begin()
+    const one = connection.execute({ name: 'one', text: 'SELECT 1' }, [])
+    const broken = connection.execute({ name: 'broken', text: 'SELECT 1 / 0' }, [])
+    const seen = [waits()]
+    await one
+    seen.push(waits())
+    await expect(broken).rejects.toThrow('division by zero')
+    seen.push(waits())
+    const committed = connection.commit()
+    seen.push(waits())
+    await expect(committed).rejects.toMatchObject({ code: 'COMMIT_FAILED' })
+    expect([...seen, waits()]).toEqual([true, true, false, true, false])
+  })
 
   test('is not what a COMMIT looks like that the server works on', async ({ database, queue }) => {
     const proxy = await startProxy(database.url)
