@@ -3,7 +3,7 @@
  *
  * A COMMIT that notifies keeps a lock of the whole server until it is durable, on a synchronous standby as well where
  * there is one. A process that sleeps after each message and is notified of the next makes all enqueues take turns: with
- * a standby 10 ms away, 100 a second. Whoever slept for less than about two commits had better not have slept.
+ * a standby 10 ms away, 100 a second. A sleep shorter than about two commits costs more than it saves.
  */
 export class Linger {
   #commitMs = 0
@@ -43,7 +43,9 @@ export class Linger {
     this.#sleptAt = performance.now()
   }
 
-  /** A notification. Who lingers for nothing, because others are faster, lingers twice as long the next time. */
+  /**
+   * A notification. A process that lingers for nothing, because others are faster, lingers twice as long the next time.
+   */
   notified(): void {
     if (this.#sleptAt !== undefined) {
       const isShort = performance.now() - this.#sleptAt < 2 * this.#commitMs

@@ -18,7 +18,7 @@ export interface SchedulerOptions {
   readonly control: Pick<Control, 'execute' | 'onDown'>
   readonly workerId: () => number
   readonly pollIntervalMs: number
-  /** Whether notifications arrive: without, a raised flag would only cost the producers. */
+  /** Whether notifications arrive. If they do not, a raised flag would only cost the producers. */
   readonly listening: () => boolean
   readonly random?: () => number
 }

@@ -19,8 +19,8 @@ export interface WaitingFlagOptions {
  * - it is ours: no enqueue was in flight at that moment, so one more look sees all that committed before, and every
  *   later enqueue notifies;
  * - enqueues are in flight: look again soon, waiting about as long as they have taken so far;
- * - another process waits: its notifications reach us too. Who lowers the flag tells the others, even after a
- *   notification: one that was notified earlier may have found the flag still raised, and gone back to sleep.
+ * - another process waits: its notifications reach us too. The process that lowers the flag tells the others, even
+ *   after a notification: one that was notified earlier may have found the flag still raised, and gone back to sleep.
  *
  * While it lingers, the flag is down and the process looks by itself. It does not tell the others before it stops doing
  * so: those who rely on it may go on.
@@ -68,7 +68,7 @@ export class WaitingFlag {
     this.#cancelLook()
     if (this.#state === 'held') void this.#lower()
     if (this.#state === 'others') this.#state = 'down'
-    if (this.#state === 'down') this.#settle()
+    if (this.#state === 'down') this.#next()
   }
 
   /** Nobody in this process will wait again: it stops, or consumes the queue no more. */
@@ -97,7 +97,7 @@ export class WaitingFlag {
     this.#moved = true
     if (this.#state !== 'others') return
     this.#state = 'down'
-    this.#settle()
+    this.#next()
   }
 
   /** The lock went with the control connection. */
@@ -107,9 +107,9 @@ export class WaitingFlag {
   }
 
   /** The flag is down, and no statement is under way: what is next? */
-  #settle(): void {
+  #next(): void {
     if (this.#wanted) this.raise()
-    else if (this.#untold && this.#linger.lasts) this.#settleIn(this.#linger.leftMs)
+    else if (this.#untold && this.#linger.lasts) this.#nextIn(this.#linger.leftMs)
     else if (this.#untold) void this.#tell()
   }
 
@@ -123,7 +123,7 @@ export class WaitingFlag {
     this.#state = this.#wanted && (state === 'held' || state === 'others') ? state : 'down'
     if (state === 'failed') return this.#failed()
     this.#retries.reset()
-    if (!this.#wanted) return this.#settle()
+    if (!this.#wanted) return this.#next()
     if (state === 'held') {
       this.#againMs = FIRST_LOOK_MS
       this.#options.onLookAgain()
@@ -159,7 +159,7 @@ export class WaitingFlag {
     if (!succeeded) return this.#failed()
     this.#retries.reset()
     if (tells) this.#untold = false
-    this.#settle()
+    this.#next()
   }
 
   #move(): void {
@@ -173,13 +173,13 @@ export class WaitingFlag {
    * end: others find out by their polls.
    */
   #failed(): void {
-    if (!this.#closed && (this.#wanted || this.#untold)) this.#settleIn(this.#retries.next())
+    if (!this.#closed && (this.#wanted || this.#untold)) this.#nextIn(this.#retries.next())
   }
 
-  #settleIn(ms: number): void {
+  #nextIn(ms: number): void {
     clearTimeout(this.#later)
     this.#later = setTimeout(() => {
-      if (this.#state === 'down') this.#settle()
+      if (this.#state === 'down') this.#next()
     }, ms).unref()
   }
 

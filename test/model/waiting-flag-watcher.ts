@@ -89,16 +89,16 @@ export class WatcherMoves {
     else if (this.#variant.twin !== 'lingers without looking again') one.timer = true
   }
 
-  /** WaitingFlag.#settle */
-  #settle(one: Watcher): void {
+  /** WaitingFlag.#next */
+  #next(one: Watcher): void {
     if (one.wanted) this.#raise(one)
     else if (one.untold && !one.lingers) tell(one)
   }
 
-  /** The timer of WaitingFlag.#settleIn, if nobody waits. */
+  /** The timer of WaitingFlag.#nextIn, if nobody waits. */
   #hasLingered(one: Watcher): void {
     one.lingers = false
-    if (one.flag === 'down' && !one.wanted) this.#settle(one)
+    if (one.flag === 'down' && !one.wanted) this.#next(one)
   }
 
   /** Producer.#found, Scheduler.unpark */
@@ -113,7 +113,7 @@ export class WatcherMoves {
     one.timer = false
     if (one.flag === 'held') unlock(one)
     if (one.flag === 'others') one.flag = 'down'
-    if (one.flag === 'down') this.#settle(one)
+    if (one.flag === 'down') this.#next(one)
   }
 
   /** How long it slept decides whether it lingers. */
@@ -140,7 +140,7 @@ export class WatcherMoves {
     one.moved = true
     if (one.flag !== 'others') return
     one.flag = 'down'
-    this.#settle(one)
+    this.#next(one)
   }
 
   /** The timer of WaitingFlag.#lookSoon */
@@ -221,7 +221,7 @@ export class WatcherMoves {
     if (answer !== 'enqueueing') one.untold = false
     one.flag = answer === 'enqueueing' || !one.wanted ? 'down' : answer
     if (!one.wanted) {
-      this.#settle(one)
+      this.#next(one)
       return
     }
     if (answer === 'held' && twin !== 'does not look again under its flag') wake(one)
@@ -232,7 +232,7 @@ export class WatcherMoves {
     one.asked = 'nothing'
     one.flag = 'down'
     one.untold = untold
-    this.#settle(one)
+    this.#next(one)
   }
 
   /** Scheduler.#poll, and #checkFlags without its own brief lock */
