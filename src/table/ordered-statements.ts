@@ -16,6 +16,9 @@ export const MOST_WALKED = 5_000
 /** A walk over fewer rows is not worth remembering: each claim makes it again. */
 const LEAST_WALKED = 100
 
+/** A delay that ends later counts as ending then: microseconds up to here are below 2^53, those of year 294276 overflow. */
+const FAR = `timestamptz '2255-01-01 00:00:00+00'`
+
 const HIGHEST_ID = '9223372036854775807'
 
 function orderedClaim(name: string, ctes: string, lanes: string): Statement {
@@ -125,7 +128,7 @@ export const CLAIM_SLOTS = orderedClaim(
   `
   SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, lane.snapshot, lane.oldest, start.any_held, m.*,
          CASE WHEN run.walked >= ${LEAST_WALKED} AND (m.id IS NULL OR m.id = pick.first) THEN
-           pg_catalog.jsonb_build_object('start', start.id::text, 'last', run.last::text, 'rows', run.walked, 'keys', run.keys, 'dueS', run.due_s)::text
+           pg_catalog.jsonb_build_object('start', start.id::text, 'last', run.last::text, 'rows', run.walked, 'keys', run.keys, 'dueUs', run.due_us)::text
          END AS walk
   FROM ${lanesOf(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
@@ -155,7 +158,7 @@ export const CLAIM_SLOTS = orderedClaim(
   CROSS JOIN LATERAL (
     SELECT count(*)::integer AS walked, max(w.id) AS last,
            pg_catalog.jsonb_object_agg(w.key, w.held_us) FILTER (WHERE w.held_us > clock.now_us) AS keys,
-           min(date_part('epoch', w.due_at)) FILTER (WHERE w.held_us <= clock.now_us) AS due_s
+           (extract(epoch FROM least(min(w.due_at) FILTER (WHERE w.held_us <= clock.now_us), ${FAR})) * 1000000.0)::bigint AS due_us
     FROM (
       SELECT m.id, m.due_at, coalesce(m.ordering_key, '') AS key, ${heldUntil('m')} AS held_us FROM sluice.message m
       WHERE start.any_held AND ${inSlot('lane.slot', 'start.id', before('lane.slot', `coalesce(pick.first, ${HIGHEST_ID})`))}

@@ -23,7 +23,7 @@ export interface SlotWalk {
   readonly cut: boolean
   /** The keys that it met, with the time until which they are held, in microseconds since 1970. */
   readonly heldUntilUs: ReadonlyMap<string, number>
-  /** When the first row falls due that is not held. */
+  /** When the first row falls due that is not held. Whole microseconds: extra_float_digits rounds a double to hours. */
   readonly dueUs: number
 }
 
@@ -32,14 +32,13 @@ interface WalkText {
   readonly last: string
   readonly rows: number
   readonly keys: Readonly<Record<string, number>> | null
-  readonly dueS: number | string | null
+  readonly dueUs: number
 }
 
 /** The walk that a line of a claim tells of, if any. */
 export function toWalk(row: Row, slot: number, firstLive: string, most: number): SlotWalk | undefined {
   const text = textOrNull(row, 'walk')
   if (text === null) return undefined
-  const { start, last, rows, keys, dueS }: WalkText = JSON.parse(text)
-  const dueUs = dueS === null ? Number.POSITIVE_INFINITY : Number(dueS) * 1_000_000
+  const { start, last, rows, keys, dueUs }: WalkText = JSON.parse(text)
   return { slot, firstLive, start, last, cut: rows >= most, heldUntilUs: new Map(Object.entries(keys ?? {})), dueUs }
 }

@@ -132,6 +132,21 @@ describe('the rows behind a held key', () => {
     for (let claims = 0; claims < 2; claims += 1) expect(await slot.process.take()).toEqual([last])
   })
 
+  test.for([
+    ['2033-05-18 03:33:20.123457+00', 2_000_000_000_123_457],
+    ['294276-12-31 23:59:59+00', Date.UTC(2255, 0, 1) * 1_000],
+  ] as const)(
+    'tell when a delay among them ends, whatever the database sets: %s',
+    async ([due, us], { database, queue, begin, slot }) => {
+      await hold(database, queue, slot.slot, slot.held, HOUR_US)
+      await database.sql('UPDATE sluice.message SET due_at = $2::timestamptz WHERE id = $1', [slot.after, due])
+      const { client, execute } = await begin()
+      await client.query("SET LOCAL extra_float_digits = -15; SET LOCAL datestyle = 'German, DMY'")
+      const { walks } = await claimSlots(execute, queue, [{ slot: slot.slot, id: '0' }], 10)
+      expect(walks.map(({ last, dueUs }) => ({ last, dueUs }))).toEqual([{ last: slot.after, dueUs: us }])
+    },
+  )
+
   test('give way to a message below them that was redriven', async ({ database, queue, slot }) => {
     await hold(database, queue, slot.slot, slot.held, HOUR_US)
     await slot.process.take()
