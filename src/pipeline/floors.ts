@@ -1,5 +1,6 @@
 import type { ClaimedRow, PriorityFloor } from '../table/claim.ts'
-import { type ClaimSnapshot, type OrderedClaim, type SlotPosition, WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
+import { type OrderedClaim, type SlotPosition, WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
+import type { ClaimSnapshot } from '../table/claim-snapshot.ts'
 import type { PassedStretch, SlotWalk } from '../table/slot-walk.ts'
 import { PassedRows } from './passed-rows.ts'
 
@@ -63,7 +64,10 @@ export class Floors {
     return this.#slots.size > 0
   }
 
-  /** What was found when looking over the queue. Priorities are remembered, because an empty one costs one descent. */
+  /**
+   * What was found when looking over the queue. Priorities are remembered, because an empty one costs one descent.
+   * A slot is forgotten when nothing was found in it for a minute, and what slots pass over once a minute.
+   */
   learn(priorities: readonly number[], slots: readonly number[]): void {
     for (const priority of priorities) {
       if (!this.#priorities.has(priority)) this.#priorities.set(priority, BOTTOM)
@@ -85,7 +89,7 @@ export class Floors {
   /**
    * The priorities, first first, with the positions from which to claim.
    *
-   * @param nowUs the database's clock, as far as known; none: claim from the bottom, without floors
+   * @param nowUs the database's clock, as far as known; `'bottom'`: claim from the bottom, without floors
    */
   priorities(nowUs: number | 'bottom'): readonly PriorityFloor[] {
     const highest = nowUs === 'bottom' ? BOTTOM : { dueUs: nowUs - LOOK_BACK_US, id: '0' }

@@ -1,4 +1,4 @@
-import type { ClaimSnapshot } from '../table/claim-ordered.ts'
+import type { ClaimSnapshot } from '../table/claim-snapshot.ts'
 import type { PassedStretch, SlotWalk } from '../table/slot-walk.ts'
 
 interface Stretch {
@@ -39,10 +39,12 @@ export class PassedRows {
     return this.#told
   }
 
-  walked(walk: SlotWalk, snapshot: ClaimSnapshot): void {
+  /** Remembers nothing of a walk if it cannot be said which transactions ran: then the next claim makes it again. */
+  walked(walk: SlotWalk, { xid, running }: ClaimSnapshot): void {
+    if (running === undefined) return
     // Answers of several connections come in any order.
-    if (snapshot.xid < this.#xid) return
-    this.#xid = snapshot.xid
+    if (xid < this.#xid) return
+    this.#xid = xid
     for (const [key, untilUs] of walk.heldUntilUs) this.#heldUntilUs.set(key, untilUs)
     const firstLive = BigInt(walk.firstLive)
     if (this.#stretches.length === 0 || firstLive < this.#firstId) {
@@ -53,7 +55,7 @@ export class PassedRows {
     // It began behind rows that have been forgotten meanwhile.
     const start = BigInt(walk.start)
     if (start > firstLive && !live.some((stretch) => stretch.lastId >= start)) return
-    this.#stretches = fewer(joined([...splice(live, walk, snapshot)]))
+    this.#stretches = fewer(joined([...splice(live, walk, running)]))
     this.#tell()
   }
 
@@ -77,7 +79,7 @@ export class PassedRows {
 }
 
 /** The stretches before a walk, those that it has walked again, what it has added, and those behind it. */
-function* splice(stretches: readonly Stretch[], walk: SlotWalk, { running }: ClaimSnapshot): Generator<Stretch> {
+function* splice(stretches: readonly Stretch[], walk: SlotWalk, running: ReadonlySet<bigint>): Generator<Stretch> {
   const [start, last] = [BigInt(walk.start), BigInt(walk.last)]
   const walked = { keys: new Set(walk.heldUntilUs.keys()), dueUs: walk.dueUs }
   const before = stretches.filter((stretch) => stretch.lastId <= start)

@@ -1,4 +1,5 @@
 import { type Claim, toClaim } from './claim.ts'
+import { type ClaimSnapshot, toSnapshot } from './claim-snapshot.ts'
 import { CLAIM_FREE_SLOTS, CLAIM_SLOTS, CLAIM_WHOLE_QUEUE, MOST_WALKED } from './ordered-statements.ts'
 import { type PassedStretch, type SlotWalk, toWalk } from './slot-walk.ts'
 import { type Execute, numberOf, type Row, type Statement, textOf } from './statement.ts'
@@ -10,19 +11,6 @@ export const WHOLE_QUEUE_SLOT = 256
 export interface SlotPosition {
   readonly slot: number
   readonly id: string
-}
-
-/** Which transactions ran when a claim looked. */
-export interface ClaimSnapshot {
-  /** The oldest of them. */
-  readonly xmin: bigint
-  /**
-   * The claim's own, which is higher than any given out before. (Not the snapshot's xmax: that is only one more than
-   * the last to end, and a running transaction can be above it.)
-   */
-  readonly xid: bigint
-  /** All that were running, and perhaps some that were parts of one. */
-  readonly running: ReadonlySet<bigint>
 }
 
 /** What an ordered claim took, where the live rows of the slots that it locked begin, and as of which snapshot. */
@@ -129,13 +117,4 @@ function toOrderedClaim(rows: readonly Row[]): OrderedClaim {
   const fresh = rows.find((row) => row.xid !== null)
   const claim = toClaim(messages.length > 0 ? messages : rows)
   return { ...claim, firstLive, anyHeld, walks, snapshot: fresh && toSnapshot(fresh) }
-}
-
-/** All that are not below the last to end count as running, up to the claim's own. */
-function toSnapshot(row: Row): ClaimSnapshot {
-  const xid = BigInt(textOf(row, 'xid'))
-  const [, xmax = '0', running = ''] = textOf(row, 'snapshot').split(':')
-  const ids = running.split(',').filter((text) => text !== '')
-  const beyond = Array.from({ length: Number(xid - BigInt(xmax)) }, (_, at) => BigInt(xmax) + BigInt(at))
-  return { xmin: BigInt(textOf(row, 'xmin')), xid, running: new Set([...ids.map(BigInt), ...beyond]) }
 }

@@ -1,5 +1,6 @@
 import type { ClaimedRow } from '../../src/table/claim.ts'
-import type { ClaimSnapshot, OrderedClaim } from '../../src/table/claim-ordered.ts'
+import type { OrderedClaim } from '../../src/table/claim-ordered.ts'
+import type { ClaimSnapshot } from '../../src/table/claim-snapshot.ts'
 
 /** A claimed row of which only what is given matters. */
 export function claimedRow(row: Partial<ClaimedRow> & { readonly id: string }): ClaimedRow {
