@@ -1,16 +1,21 @@
 /**
  * Sets each deferrable constraint back to how it was declared. SET CONSTRAINTS lasts until the end of the transaction,
  * and no command takes it back. Reads the catalog, so it is for those who have used it.
+ *
+ * A name is one table's alone, and the command means all constraints of the schema with this name: it fails if it defers
+ * one that is not deferrable. Those of one name of which not all begin deferred, or none, stay as they are.
  */
 export const CONSTRAINTS_AS_DECLARED = `DO $sluice$
 DECLARE
   command pg_catalog.text;
 BEGIN
   FOR command IN
-    SELECT pg_catalog.format('SET CONSTRAINTS %I.%I %s', n.nspname, c.conname, CASE WHEN c.condeferred THEN 'DEFERRED' ELSE 'IMMEDIATE' END)
+    SELECT pg_catalog.format('SET CONSTRAINTS %I.%I %s', n.nspname, c.conname, CASE WHEN pg_catalog.bool_and(c.condeferred) THEN 'DEFERRED' ELSE 'IMMEDIATE' END)
     FROM pg_catalog.pg_constraint c
     JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.connamespace
-    WHERE c.condeferrable AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+    WHERE pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+    GROUP BY n.nspname, c.conname
+    HAVING pg_catalog.bool_or(c.condeferrable) AND (pg_catalog.bool_and(c.condeferred) OR NOT pg_catalog.bool_or(c.condeferred))
   LOOP
     EXECUTE command;
   END LOOP;

@@ -262,6 +262,30 @@ describe('constraints that a handler sets', () => {
     expect(log.of('message.failed')).toMatchObject([{ error: expect.stringContaining('violates foreign key') }])
     expect(await database.sql('SELECT later, soon FROM child')).toEqual([{ later: 1, soon: null }])
   })
+
+  test('stay as they are where a namesake in the schema is not deferrable', async ({
+    database,
+    sluice,
+    queue,
+    log,
+  }) => {
+    await database.sql(`
+      DROP TABLE IF EXISTS one, other, third;
+      CREATE TABLE one (id integer CONSTRAINT namesake UNIQUE DEFERRABLE INITIALLY DEFERRED);
+      CREATE TABLE other (id integer CONSTRAINT namesake CHECK (id > 0));
+      CREATE TABLE third (id integer CONSTRAINT single UNIQUE DEFERRABLE)`)
+    sluice
+      .pipeline(queue, LATER)
+      .handle(async ({ payload }, { tx }) => {
+        if (payload === 'set') return void (await tx.query('SET CONSTRAINTS single DEFERRED'))
+        await tx.query('INSERT INTO one VALUES (1), (1); DELETE FROM one')
+        if (payload === 'third') await tx.query('INSERT INTO third VALUES (1), (1); DELETE FROM third')
+      })
+      .subscribe()
+    await put(sluice, queue, ['set', 'one', 'third'])
+    expect(await log.first('batch.committed')).toMatchObject({ acked: 2, retried: 1 })
+    expect(log.of('message.failed')).toMatchObject([{ error: expect.stringContaining('"single"') }])
+  })
 })
 
 describe('a lock of the session', () => {
