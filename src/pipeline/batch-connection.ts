@@ -4,7 +4,7 @@ import { deviationsOf } from '../connection/names.ts'
 import { executeOn, unreachable } from '../connection/open-client.ts'
 import { poolerSettingsOf } from '../connection/pooler-settings.ts'
 import { SluiceError } from '../errors.ts'
-import { setLocal, unsetLocal } from '../table/planner.ts'
+import { claimSettings, handlerSettings, setLocal } from '../table/planner.ts'
 import type { Execute } from '../table/statement.ts'
 import { toError } from '../telemetry.ts'
 
@@ -24,11 +24,14 @@ export class BatchConnection {
   #abandoned = false
   #unanswered = 0
   #waitsSinceMs = 0
+  /** The first error of a text for whose answer nobody waits. */
+  #unawaited: unknown
 
   constructor(client: pg.PoolClient) {
     this.client = client
     const execute = executeOn(client)
-    this.execute = (statement, params) => this.#awaited(execute(statement, params))
+    this.execute = (statement, params) =>
+      this.#awaited(execute(statement, params)).catch((error) => Promise.reject(this.causeOf(error)))
     client.on('error', this.#onError)
     client.connection.on('errorMessage', this.#onServerError)
   }
@@ -99,14 +102,14 @@ export class BatchConnection {
     this.#began(limit)
     const locks = lockMs === undefined ? '' : `; SET LOCAL lock_timeout = ${lockMs}`
     const all = `${settings(this.client, limit)}${locks}`
-    this.#awaited(this.client.query(`BEGIN ISOLATION LEVEL READ COMMITTED${all}`)).catch(() => undefined)
+    this.#send(`BEGIN ISOLATION LEVEL READ COMMITTED${all}`)
   }
 
   /** Sends SAVEPOINT for a handler's statements; the first of a batch gives the planner back its freedom. */
   savepoint(name: string): void {
-    const freed = this.#confined ? `${handlerSettings(this.client)}; ` : ''
+    const freed = this.#confined ? `${handlerSettings(deviationsOf(this.client))}; ` : ''
     this.#confined = false
-    this.client.query(`${freed}SAVEPOINT ${name}`).catch(() => undefined)
+    this.#send(`${freed}SAVEPOINT ${name}`)
   }
 
   /**
@@ -129,14 +132,14 @@ export class BatchConnection {
     if (this.#confined || this.#limit === undefined) return
     this.#confined = true
     const reset = poolerSettingsOf(this.client) === undefined ? `${UNLISTEN}; ${UNLOCK}` : UNLISTEN
-    this.client.query(`${reset}; ${claimSettings(this.client)}`).catch(() => undefined)
+    this.#send(`${reset}; ${claimSettings(deviationsOf(this.client))}`)
   }
 
   /**
    * Commits, and believes only the server's command tag: COMMIT of an aborted transaction is no error to the driver.
    *
-   * @param next begins the next transaction with the same message. Should COMMIT fail, there is none, and what was sent
-   * behind it holds no locks.
+   * @param next begins the next transaction with the same message. If COMMIT raises an error there is none, and what was
+   * sent behind it holds no locks. If it answers ROLLBACK there is one, which {@link abandon} rolls back.
    * @throws SluiceError COMMIT_FAILED
    */
   async commit(next?: TransactionLimit): Promise<void> {
@@ -153,10 +156,17 @@ export class BatchConnection {
     })
     const [result] = [results].flat()
     if (result?.command !== 'COMMIT') {
-      throw new SluiceError('COMMIT_FAILED', `COMMIT: expected the command tag COMMIT, received ${result?.command}`)
+      const what = `COMMIT: expected the command tag COMMIT, received ${result?.command}`
+      throw new SluiceError('COMMIT_FAILED', what, { cause: this.#unawaited })
     }
     // COMMIT may have waited for a standby: the next transaction begins when it is answered.
     this.#beganAtMs = performance.now()
+  }
+
+  /** Why a statement failed: a text before it did, if this error says no more than that. */
+  causeOf(error: unknown): unknown {
+    const saysMore = !(error instanceof Error && 'code' in error && SAYS_NO_MORE.test(String(error.code)))
+    return saysMore ? error : (this.#unawaited ?? error)
   }
 
   /** Sends all that `send` sends in one packet: it costs the sender and the server a system call each. */
@@ -211,9 +221,17 @@ export class BatchConnection {
     return answer
   }
 
+  /** Without waiting for the answer: an error shows in the statement that follows, see {@link causeOf}. */
+  #send(text: string): void {
+    this.#awaited(this.client.query(text)).catch((error: unknown) => {
+      this.#unawaited ??= error
+    })
+  }
+
   #began(limit: TransactionLimit | undefined): void {
     this.#limit = limit
     this.#confined = limit !== undefined
+    this.#unawaited = undefined
     this.#beganAtMs = performance.now()
   }
 
@@ -236,6 +254,9 @@ export class BatchConnection {
 /** An administrator, or a job, ended it; the database was dropped; or a limit for idle or for all transactions was reached. */
 const ENDS_SESSION = /^(57P01|57P04|57P05|25P03|25P04)$/
 
+/** The transaction is aborted; there is no such savepoint. */
+const SAYS_NO_MORE = /^(25P02|3B001)$/
+
 /** When the server ends a transaction by itself. */
 export interface TransactionLimit {
   readonly ms: number
@@ -255,28 +276,6 @@ interface CommandResult {
   readonly command: string
 }
 
-/**
- * What the planner must keep to while a batch is claimed. One plan for each statement, kept: planning a claim takes
- * longer than running it, and the server would do it for every claim, because with the numbers before its eyes it
- * finds each plan a little better than the kept one (one message per transaction: 3,800 claims/s with, 6,700 without).
- * It may neither sort nor build bitmaps: with stale statistics it would read and sort the backlog of a slot, which the
- * index has in order. A handler's statements are planned as the database says.
- */
-export const CLAIM_SETTINGS =
-  'SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off'
-const HANDLER_SETTINGS =
-  'SET LOCAL plan_cache_mode = DEFAULT; SET LOCAL enable_sort = DEFAULT; SET LOCAL enable_seqscan = DEFAULT'
-
-/** All that a statement of ours needs on this connection: the same, and what its database or role has otherwise. */
-export function claimSettings(client: object): string {
-  return `${CLAIM_SETTINGS}${setLocal(deviationsOf(client))}`
-}
-
-/** Undoes {@link claimSettings}, for a handler's statements. */
-export function handlerSettings(client: object): string {
-  return `${HANDLER_SETTINGS}${unsetLocal(deviationsOf(client))}`
-}
-
 /** A LISTEN counts from the COMMIT on, so this comes early enough after the last handler of a batch. */
 const UNLISTEN = 'UNLISTEN *'
 
@@ -285,7 +284,7 @@ const UNLOCK = 'SELECT pg_catalog.pg_advisory_unlock_all()'
 
 function settings(client: object, limit: TransactionLimit | undefined): string {
   if (limit === undefined) return setLocal(deviationsOf(client))
-  return `${limitSettings(limit, limit.ms)}; ${claimSettings(client)}`
+  return `${limitSettings(limit, limit.ms)}; ${claimSettings(deviationsOf(client))}`
 }
 
 function limitSettings(limit: TransactionLimit, restMs: number): string {

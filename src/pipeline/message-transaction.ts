@@ -134,7 +134,7 @@ export class MessageTransaction implements HandlerTransaction {
         'TRANSACTION_FAILED',
         'A statement failed in the transaction, and the handler returned as if it had not. ' +
           'Let the error out, or wrap the statement in a savepoint and roll back to it',
-        { cause: this.#failure ?? error },
+        { cause: this.#failure ?? this.#connection.causeOf(error) },
       )
     }
   }
@@ -143,10 +143,9 @@ export class MessageTransaction implements HandlerTransaction {
   async undo(): Promise<void> {
     await this.closed()
     if (!this.#savepoint) return
-    await Promise.all([
-      this.#connection.client.query(`ROLLBACK TO SAVEPOINT ${SAVEPOINT}`),
-      this.#connection.client.query(RELEASE),
-    ])
+    const { client } = this.#connection
+    const undone = [client.query(`ROLLBACK TO SAVEPOINT ${SAVEPOINT}`), client.query(RELEASE)]
+    await Promise.all(undone).catch((error: unknown) => Promise.reject(this.#connection.causeOf(error)))
   }
 
   #sent(): (error?: unknown) => void {

@@ -23,14 +23,38 @@ export function setLocal(names: readonly string[]): string {
 }
 
 /** Gives them back to the database and the role, for the rest of a transaction. */
-export function unsetLocal(names: readonly string[]): string {
-  return names.map((name) => `; SET LOCAL ${name} = DEFAULT`).join('')
+function unsetLocal(names: readonly string[]): string {
+  return NEEDED.filter(([name]) => names.includes(name))
+    .map(([name]) => `; SET LOCAL ${name} = DEFAULT`)
+    .join('')
+}
+
+/**
+ * What the planner must keep to while a batch is claimed. One plan for each statement, kept: planning a claim takes
+ * longer than running it, and the server would do it for every claim, because with the numbers before its eyes it
+ * finds each plan a little better than the kept one (one message per transaction: 3,800 claims/s with, 6,700 without).
+ * It may neither sort nor build bitmaps: with stale statistics it would read and sort the backlog of a slot, which the
+ * index has in order. A handler's statements are planned as the database says.
+ */
+export const CLAIM_SETTINGS =
+  'SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off'
+const HANDLER_SETTINGS =
+  'SET LOCAL plan_cache_mode = DEFAULT; SET LOCAL enable_sort = DEFAULT; SET LOCAL enable_seqscan = DEFAULT'
+
+/** All that statements of ours need in a transaction: the same always, and what the database or role has otherwise. */
+export function claimSettings(names: readonly string[] = EVERY_SETTING): string {
+  return `${CLAIM_SETTINGS}${setLocal(names)}`
+}
+
+/** Undoes {@link claimSettings}, for a handler's statements. */
+export function handlerSettings(names: readonly string[]): string {
+  return `${HANDLER_SETTINGS}${unsetLocal(names)}`
 }
 
 const LIST = NEEDED.map(([name, value]) => `('${name}', '${value}')`).join(', ')
 
 /** The names of those that a session has otherwise, as one text. */
-export const DEVIATIONS = `
+export const DEVIATING = `
   (SELECT coalesce(pg_catalog.string_agg(needed.name, ' '), '') FROM (VALUES ${LIST}) AS needed (name, value)
    WHERE pg_catalog.current_setting(needed.name) OPERATOR(pg_catalog.<>) needed.value)`
 

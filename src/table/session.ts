@@ -1,4 +1,4 @@
-import { DEVIATIONS } from './planner.ts'
+import { DEVIATING } from './planner.ts'
 import { booleanOf, type Execute, numberOf, statement, textOf } from './statement.ts'
 
 /** The server session that a statement came to. */
@@ -43,7 +43,7 @@ const READ_SESSION = statement(
   'session',
   `
 SELECT pg_catalog.pg_backend_pid() AS pid,
-       EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.name OPERATOR(pg_catalog.=) $1::text) AS knows_name,${DEVIATIONS} AS deviations,
+       EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.name OPERATOR(pg_catalog.=) $1::text) AS knows_name,${DEVIATING} AS deviations,
        EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.condeferrable) AS deferrable`,
 )
 

@@ -2,11 +2,11 @@ import pg from 'pg'
 import { expect } from 'vitest'
 import { Names } from '../../src/connection/names.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { claimSettings } from '../../src/pipeline/batch-connection.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { insertMessages } from '../../src/table/insert.ts'
 import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
+import { claimSettings } from '../../src/table/planner.ts'
 import { holdKeys } from '../../src/table/settle.ts'
 import { pollQueues } from '../../src/table/wait.ts'
 import { bottomOf, keysOf, put, test } from '../support/claim-session.ts'
@@ -21,7 +21,7 @@ test('W18: a hot statement of a batch is planned once by each connection, whatev
   database,
   queue,
 }) => {
-  expect(await planned(database, queue, claimSettings({}), 0)).toEqual([])
+  expect(await planned(database, queue, claimSettings(), 0)).toEqual([])
 })
 
 test('W18: a settlement behind a handler, who has the planner free, is planned five times and then no more', async ({

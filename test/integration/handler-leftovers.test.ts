@@ -1,5 +1,7 @@
 import { describe, expect } from 'vitest'
 import type { HandlerTransaction } from '../../src/pipeline/message-transaction.ts'
+import { createTestDatabase } from '../support/database.ts'
+import { EventLog } from '../support/event-log.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { raise } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'
@@ -308,6 +310,26 @@ describe('a lock of the session', () => {
       await waitFor(() => log.of('batch.committed').length === 2, { what: 'two batches' })
       expect(held).toEqual([0])
       expect(await database.sql(HELD, [key])).toEqual([{ n: 0 }])
+    },
+  )
+})
+
+test('why nothing of it could be taken back is the reason of the lost batch', async ({ queue }) => {
+  await using database = await createTestDatabase()
+  const sluice = startTestSluice(database)
+  const log = new EventLog(sluice.events)
+  await database.sql('ALTER FUNCTION pg_catalog.pg_advisory_unlock_all() RENAME TO pg_unlock_all')
+  sluice
+    .pipeline(queue, LATER)
+    .handle(async (_, { tx }) => void (await tx.query('SELECT 1')))
+    .subscribe()
+  await put(sluice, queue, [1])
+  const { error } = await log.first('batch.released')
+  expect(error?.message).toContain('pg_advisory_unlock_all')
+  await waitFor(
+    async () => (await database.sql('SELECT FROM sluice.messages WHERE last_error ~ $1', ['unlock_all']))[0],
+    {
+      what: 'the failed attempt',
     },
   )
 })

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { describe } from 'vitest'
-import { claimSettings } from '../../src/pipeline/batch-connection.ts'
+import { claimSettings } from '../../src/table/planner.ts'
 import { explain, recorded } from '../support/explain.ts'
 import { expectPlanned, load, STATEMENTS, WRITES } from '../support/planned.ts'
 import { STATISTICS, type Statistics, setStatistics } from '../support/statistics.ts'
@@ -28,7 +28,7 @@ for (const statements of [STATEMENTS, WRITES]) {
       test(`${planned.name} goes by its index and reads little`, { timeout: 120_000 }, async ({ loaded }) => {
         await loaded.with(statistics)
         const statement = await recorded((execute) => planned.send(execute, loaded.facts))
-        for (const settings of planned.free ? [claimSettings({}), ''] : [claimSettings({})]) {
+        for (const settings of planned.free ? [claimSettings(), ''] : [claimSettings()]) {
           for (const mode of ['force_custom_plan', 'force_generic_plan'] as const) {
             expectPlanned(planned, await explain(loaded.client, statement, mode, settings), `${mode} ${settings}`)
           }

@@ -1,8 +1,8 @@
 import pg from 'pg'
 import { describe, expect } from 'vitest'
-import { Names } from '../../src/connection/names.ts'
+import { deviationsOf, Names } from '../../src/connection/names.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { claimSettings, handlerSettings } from '../../src/pipeline/batch-connection.ts'
+import { claimSettings, handlerSettings } from '../../src/table/planner.ts'
 import { readServerVersion } from '../../src/table/schema.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { explain, recorded } from '../support/explain.ts'
@@ -61,8 +61,8 @@ describe.for(DATABASES)('W18: in a database that %s,', ([, settings]) => {
       await using session = await sessionWith(database, settings)
       const statement = await recorded((execute) => planned.send(execute, loaded.facts))
       for (const mode of ['force_custom_plan', 'force_generic_plan'] as const) {
-        const explained = await explain(session.client, statement, mode, claimSettings(session.client))
-        expectPlanned(planned, explained, `${mode}, ${claimSettings(session.client)}`)
+        const explained = await explain(session.client, statement, mode, claimSettings(deviationsOf(session.client)))
+        expectPlanned(planned, explained, `${mode}, ${claimSettings(deviationsOf(session.client))}`)
         expect(explained.compiled, explained.plan).toBe(false)
       }
     })
@@ -92,9 +92,9 @@ test('W18: what a handler runs is planned as its database says', async ({ databa
     return rows
   }
   const before = await settings()
-  await client.query(`BEGIN; ${claimSettings(client)}`)
+  await client.query(`BEGIN; ${claimSettings(deviationsOf(client))}`)
   expect(await settings()).not.toEqual(before)
-  await client.query(handlerSettings(client))
+  await client.query(handlerSettings(deviationsOf(client)))
   expect(await settings()).toEqual(before)
   await client.query('ROLLBACK')
 })

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { claimSettings } from '../../src/pipeline/batch-connection.ts'
+import { claimSettings } from '../../src/table/planner.ts'
 import type { Execute, Statement } from '../../src/table/statement.ts'
 
 /** A statement as a function of src/table sends it. */
@@ -69,7 +69,7 @@ export async function explain(
   client: pg.ClientBase,
   { statement, params }: Recorded,
   mode: PlanMode = 'force_custom_plan',
-  settings: string = claimSettings({}),
+  settings: string = claimSettings(),
 ): Promise<Explained> {
   await client.query(`PREPARE explained AS ${statement.text}`)
   try {

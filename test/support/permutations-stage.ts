@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { CLAIM_SETTINGS } from '../../src/pipeline/batch-connection.ts'
+import { CLAIM_SETTINGS } from '../../src/table/planner.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import type { TestDatabase } from './database.ts'
 import { type Rewrite, rewriting } from './permutations-rewrite.ts'
