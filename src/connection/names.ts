@@ -71,9 +71,9 @@ export function deviationsOf(client: object): readonly string[] {
 
 const DEFERRABLE = new WeakMap<object, boolean>()
 
-/** Whether the database had constraints that may be deferred when the connection was opened; true until it has answered. */
+/** Whether the database had constraints that may be deferred and set back when the connection was opened. */
 export function mayDefer(client: object): boolean {
-  return DEFERRABLE.get(client) ?? true
+  return DEFERRABLE.get(client) ?? false
 }
 
 /** The name with a hash of the text: the same name is the same statement, whichever version has prepared it. */

@@ -34,18 +34,18 @@ const RELEASE = `RELEASE SAVEPOINT ${SAVEPOINT}`
  * Checks deferred constraints before it keeps what was written: at COMMIT a violation would undo the whole batch. Deferred
  * triggers run here too, with the handler's settings and role, and not once more at COMMIT; then each constraint is
  * deferred again as it was declared, for the next handler. Where the database had no such constraint when the connection
- * was opened, the catalog is not read: the check is taken back, and COMMIT checks again what is new.
+ * was opened, or has some that cannot be named alone, the check is taken back, and COMMIT checks again.
  * Settings, a role, cursors and temporary tables of the handler would reach the next one, and may not allow the
  * settlement. All of it comes before RELEASE, so that whatever fails does so at the expense of its own message.
  */
-function keeping(settingsReset: string, mayBeDeferred: boolean): string {
+function keeping(settingsReset: string, mayDefer: boolean, constraintsSet: boolean): string {
   const check = 'SET CONSTRAINTS ALL IMMEDIATE'
   return [
-    ...(mayBeDeferred ? [check] : ['SAVEPOINT sluice_check', check, 'ROLLBACK TO SAVEPOINT sluice_check']),
+    ...(mayDefer ? [check] : ['SAVEPOINT sluice_check', check, 'ROLLBACK TO SAVEPOINT sluice_check']),
     settingsReset,
     'CLOSE ALL',
     'DISCARD TEMP',
-    ...(mayBeDeferred ? [CONSTRAINTS_AS_DECLARED] : []),
+    ...(mayDefer || constraintsSet ? [CONSTRAINTS_AS_DECLARED] : []),
     RELEASE,
   ].join('; ')
 }
@@ -124,10 +124,9 @@ export class MessageTransaction implements HandlerTransaction {
     await this.closed()
     if (this.#violation !== undefined) throw this.#violation
     if (!this.#savepoint) return
+    const { client, settingsReset } = this.#connection
     try {
-      await this.#connection.client.query(
-        keeping(this.#connection.settingsReset, this.#constraintsSet || mayDefer(this.#connection.client)),
-      )
+      await client.query(keeping(settingsReset, mayDefer(client), this.#constraintsSet))
     } catch (error) {
       if (sqlStateOf(error) !== IN_FAILED_TRANSACTION) throw error
       throw new SluiceError(

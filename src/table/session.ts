@@ -8,7 +8,7 @@ export interface ServerSession {
   readonly knowsName: boolean
   /** Which of the planner's settings it has otherwise than our statements need; see `planner.ts`. */
   readonly deviations: readonly string[]
-  /** The database has constraints that a transaction may defer. */
+  /** The database has constraints that a transaction may defer, and each of them can be named alone. */
   readonly deferrable: boolean
 }
 
@@ -44,7 +44,10 @@ const READ_SESSION = statement(
   `
 SELECT pg_catalog.pg_backend_pid() AS pid,
        EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.name OPERATOR(pg_catalog.=) $1::text) AS knows_name,${DEVIATING} AS deviations,
-       EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.condeferrable) AS deferrable`,
+       CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.condeferrable) THEN NOT EXISTS (
+         SELECT FROM pg_catalog.pg_constraint c GROUP BY c.connamespace, c.conname
+         HAVING pg_catalog.bool_or(c.condeferred) AND NOT pg_catalog.bool_and(c.condeferred)
+       ) ELSE false END AS deferrable`,
 )
 
 const READ_POOLER_SETTINGS = statement(
