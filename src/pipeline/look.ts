@@ -7,7 +7,7 @@ export interface Look {
   readonly lane: Lane
   /** The database's clock when it looked. */
   readonly nowUs: number
-  /** This process's clock before that, so that a time reckoned from the two is never too early. */
+  /** This process's clock before that, so that a time computed from the two is never too early. */
   readonly sentAtMs: number
   readonly transaction: ServerTransaction
   /** There is crash evidence against messages of the queue. */

@@ -21,7 +21,7 @@ export interface SettlementOptions {
   readonly plan: PipelinePlan
   /** The database's clock when the batch was claimed, in microseconds since 1970. */
   readonly claimedUs: number
-  /** The same clock now, or a little later than now: it is reckoned. */
+  /** The same clock now, or a little later: it is an estimate. */
   readonly nowUs: () => number
   readonly serverVersion: number
   /** What is stored of errors must fit the database's encoding. */

@@ -14,7 +14,7 @@ export function transactionControlIn(sql: string): string | undefined {
   return undefined
 }
 
-/** Cheap, and true of every text that holds control: most texts end here. */
+/** Cheap, and true of every text with such a statement; most texts end here. */
 const SUSPICIOUS = /\b(?:begin|start|commit|end|rollback|abort|prepare|discard|deallocate)\b/i
 
 /** Of the first words of a statement. */

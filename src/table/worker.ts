@@ -2,7 +2,7 @@ import type { ServerTransaction } from './claim.ts'
 import { CONFIGURE_PLANNER } from './planner.ts'
 import { booleanOf, type Execute, numberOf, statement } from './statement.ts'
 
-/** Who registers. */
+/** What a worker registers with. */
 export interface WorkerIdentity {
   readonly name: string
   readonly host: string
