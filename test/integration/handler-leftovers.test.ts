@@ -375,11 +375,8 @@ async function tenantOf(tx: HandlerTransaction): Promise<unknown> {
   return (await tx.query(`SELECT current_setting('app.tenant', true) AS tenant`)).rows[0]?.tenant
 }
 
-test('a deferred trigger runs once per handler, with its settings and its role', async ({
-  database,
-  queue,
-  sluice,
-}) => {
+test('a deferred trigger runs once per handler, with its settings and its role', async ({ queue }) => {
+  await using database = await createTestDatabase()
   await database.sql(`
     CREATE TABLE tenant_row (tenant text); CREATE TABLE tenant_audit (tenant text, setting text, by text);
     CREATE ROLE deferring; GRANT ALL ON tenant_row, tenant_audit TO deferring;
@@ -391,6 +388,7 @@ test('a deferred trigger runs once per handler, with its settings and its role',
     CREATE CONSTRAINT TRIGGER audits AFTER INSERT ON tenant_row DEFERRABLE INITIALLY DEFERRED
       FOR EACH ROW EXECUTE FUNCTION audit_tenant()`)
   try {
+    const sluice = startTestSluice(database)
     await put(sluice, queue, ['a', 'b', 'c'])
     const settled = await sluice
       .pipeline(queue, { batchSize: 3 })
@@ -404,6 +402,7 @@ test('a deferred trigger runs once per handler, with its settings and its role',
     expect(await database.sql('SELECT * FROM tenant_audit ORDER BY tenant')).toEqual(
       ['a', 'b', 'c'].map((tenant) => ({ tenant, setting: tenant, by: 'deferring' })),
     )
+    await sluice.stop()
   } finally {
     await database.sql(
       'DROP TABLE tenant_row, tenant_audit; DROP FUNCTION audit_tenant; DROP OWNED BY deferring; DROP ROLE deferring',

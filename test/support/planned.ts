@@ -118,7 +118,7 @@ export const STATEMENTS: readonly Planned[] = [
     name: 'a look over ten priorities',
     send: (execute) => lookOver(execute, 'busy'),
     ways: [due, slots, workers],
-    buffers: 300,
+    buffers: 400,
   },
   {
     name: 'a look over 256 slots',
