@@ -18,7 +18,7 @@ export const standbyStalls = scenario<StandbyPairEnvironment>({
   name: 'standby-stalls',
   title:
     'commits that hang for eight seconds because the synchronous standby does not answer, and a worker that starts',
-  recoveryMs: 8_000,
+  recoveryMs: 15_000,
   flow: 40,
   injections: { quick: 1, full: 3 },
   // Handlers write into the books, which wait for the standby as well, and are given up.
