@@ -56,7 +56,7 @@ export async function blameLoss(runtime: Runtime, consumption: Consumption, lost
   }
   try {
     return await inTransaction((execute) => write(runtime, consumption, lost, execute)).catch((error: unknown) => {
-      if (!(error instanceof pg.DatabaseError || isSluiceError(error, 'ROWS_MISSING'))) throw error
+      if (!isRefusal(error) || !isOutOfAttempts(lost.begun[0], consumption.plan)) throw error
       return inTransaction((execute) => putAside(runtime, consumption, lost, execute))
     })
   } catch {
@@ -151,6 +151,16 @@ async function settleAgain(
   await settlement.learnTexts(execute)
   await settlement.write(execute)
   return settlement
+}
+
+/** The database does not let it be written, for a reason that lies in the row: not for want of space, for example. */
+function isRefusal(error: unknown): boolean {
+  if (isSluiceError(error, 'ROWS_MISSING')) return true
+  return error instanceof pg.DatabaseError && !OF_THE_SERVER.test(error.code ?? '')
+}
+
+function isOutOfAttempts(message: DeliveredMessage | undefined, plan: Consumption['plan']): boolean {
+  return message !== undefined && message.attempt >= (message.maxAttempts ?? plan.maxAttempts)
 }
 
 /** What the server said of the loss; undefined if it said nothing, or that it has too little of something. */

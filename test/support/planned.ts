@@ -136,7 +136,8 @@ export const STATEMENTS: readonly Planned[] = [
   {
     name: 'a reading of evidence',
     send: (execute, { ids }) => readEvidence(execute, 'busy', ids),
-    ways: [evidence, /^Bitmap Index Scan crash_pkey$/, /^Bitmap Heap Scan$/],
+    // It sorts the evidence of one message.
+    ways: [evidence, /^Bitmap Index Scan crash_pkey$/, /^Bitmap Heap Scan$/, /^(Incremental )?Sort$/],
     // A descent for each id.
     buffers: 300,
   },
