@@ -184,11 +184,9 @@ export const WRITES: readonly Planned[] = [
     name: 'a hold of a key',
     send: (execute, { hotSlot, ids }) =>
       holdKeys(execute, 'mixed', [{ slot: hotSlot, orderingKey: 'hot', messageId: ids[0]!, untilUs: 1 }], 2),
-    // Free to, it reads all slots of the queue, which are 257 at most.
     // A sort can only be of what it is given.
     ways: [lock, /^Bitmap Index Scan slot_pkey$/, /^Bitmap Heap Scan$/, /^Sort$/],
     buffers: 20,
-    free: true,
   },
   {
     name: 'an enqueue of 1,000',
