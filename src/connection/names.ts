@@ -69,6 +69,13 @@ export function deviationsOf(client: object): readonly string[] {
   return DEVIATIONS.get(client) ?? EVERY_SETTING
 }
 
+const OWN = new WeakSet<object>()
+
+/** The connection has shown that no pooler stands before its session. */
+export function hasOwnSession(client: object): boolean {
+  return OWN.has(client)
+}
+
 const DEFERRABLE = new WeakMap<object, boolean>()
 
 /** Whether the database had constraints that may be deferred and set back when the connection was opened. */
@@ -98,6 +105,7 @@ async function sessionOf(client: pg.ClientBase): Promise<Session> {
     DEVIATIONS.set(client, deviations)
     DEFERRABLE.set(client, deferrable)
     const pooled = pid !== told
+    if (!pooled) OWN.add(client)
     return { pooled, names: !pooled || !knowsName }
   } catch (error) {
     if (isAboutNames(error)) return { pooled: true, names: false }

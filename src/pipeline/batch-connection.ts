@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { pause } from '../connection/backoff.ts'
-import { deviationsOf } from '../connection/names.ts'
+import { deviationsOf, hasOwnSession } from '../connection/names.ts'
 import { executeOn, unreachable } from '../connection/open-client.ts'
 import { poolerSettingsOf } from '../connection/pooler-settings.ts'
 import { SluiceError } from '../errors.ts'
@@ -131,7 +131,7 @@ export class BatchConnection {
   confine(): void {
     if (this.#confined || this.#limit === undefined) return
     this.#confined = true
-    const reset = poolerSettingsOf(this.client) === undefined ? `${UNLISTEN}; ${UNLOCK}` : UNLISTEN
+    const reset = hasOwnSession(this.client) ? `${UNLISTEN}; ${UNLOCK}` : UNLISTEN
     this.#send(`${reset}; ${claimSettings(deviationsOf(this.client))}`)
   }
 
