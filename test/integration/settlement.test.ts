@@ -18,12 +18,7 @@ async function refuseRemoval(database: TestDatabase, queue: string): Promise<() 
 }
 
 describe('a settlement that fails', () => {
-  test('gives the whole batch back, with no attempt counted and nothing of its effects', async ({
-    database,
-    sluice,
-    queue,
-    log,
-  }) => {
+  test('gives the whole batch back with nothing of its effects', async ({ database, sluice, queue, log }) => {
     await database.sql('CREATE TABLE effect (n integer)')
     const allow = await refuseRemoval(database, queue)
     const attempts: number[] = []
@@ -41,7 +36,8 @@ describe('a settlement that fails', () => {
     await allow()
     await untilEmpty(database, queue)
     expect(await database.sql('SELECT n FROM effect ORDER BY n')).toEqual([{ n: 1 }, { n: 2 }])
-    expect(new Set(attempts)).toEqual(new Set([1]))
+    // Both fail once more, by themselves, if they are tried before the removal is allowed.
+    expect(attempts.slice(0, 2)).toEqual([1, 1])
   })
 
   // The next claim is on its way by then: what it locks has to be free as well. Repeated, because it depends on how the
