@@ -56,6 +56,15 @@ const LEAVES_LOCKS = {
   to: 'const reset = false && hasOwnSession(this.client) ?',
 } as const
 
+/** And a batch takes a lock of its session, so that not only chance decides whether one is left. */
+const LOCKS_ITS_SESSION = {
+  file: 'pipeline/batch-connection.ts',
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the source's own.
+  from: '`BEGIN ISOLATION LEVEL READ COMMITTED${all}`',
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the source's own.
+  to: '`SELECT pg_advisory_lock_shared(746502, 0); BEGIN ISOLATION LEVEL READ COMMITTED${all}`',
+} as const
+
 export const poolerDirect = scenario<Pooled>({
   name: 'pooler',
   title: 'batches and producers through PgBouncer in transaction mode, control and listener direct',
@@ -69,6 +78,7 @@ export const poolerDirect = scenario<Pooled>({
     edits: [
       TRUSTS_ITS_SESSION,
       LEAVES_LOCKS,
+      LOCKS_ITS_SESSION,
       {
         file: 'config.ts',
         from: 'options.directConnection === undefined ? connection',
@@ -90,7 +100,7 @@ export const poolerOnly = scenario<Pooled>({
   twin: {
     name: 'sessions-taken-for-own',
     title: 'locks of a session that others get next',
-    edits: [TRUSTS_ITS_SESSION, LEAVES_LOCKS],
+    edits: [TRUSTS_ITS_SESSION, LEAVES_LOCKS, LOCKS_ITS_SESSION],
     caught: ['leak', 'wrongly dead', 'stuck', 'late'],
   },
   inject: disturb,
