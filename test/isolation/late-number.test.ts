@@ -54,7 +54,7 @@ const goOn: FloorStep = {
  * first row, a moment after the row's id was drawn, and here the enqueue stands still in that moment.
  */
 describe('claims beside an enqueue that stands still between its id and its row', () => {
-  test('do not overtake it', async ({ stage }) => {
+  test('do not overtake it', { timeout: 240_000 }, async ({ stage }) => {
     const { keyed } = await lanesOf(stage.database)
     await pauseInserts(stage.database)
     for (const enqueue of [byLibrary(), bySql]) {
@@ -63,7 +63,7 @@ describe('claims beside an enqueue that stands still between its id and its row'
     }
   })
 
-  test('overtake it if it has no transaction number yet', async ({ stage }) => {
+  test('overtake it if it has no transaction number yet', { timeout: 240_000 }, async ({ stage }) => {
     const { keyed } = await lanesOf(stage.database)
     await pauseInserts(stage.database)
     await numberLate(stage.database)
