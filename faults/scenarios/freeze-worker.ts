@@ -29,7 +29,7 @@ export const freezeWorker = scenario({
       },
     ],
     // A batch of messages that fail on purpose would be late unseen.
-    load: { failing: 0, dying: 0 },
+    load: { failing: 0, dying: 0, delayed: 0 },
     caught: ['late', 'stuck'],
   },
   async inject(stage) {

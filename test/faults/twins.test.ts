@@ -7,14 +7,18 @@ import { applyEdits } from '../../faults/twins/apply-edits.ts'
 
 describe.each(MODES)('in $name mode', (mode) => {
   describe.concurrent('the auditor catches', () => {
-    test.for(SCENARIOS)('$name: $twin.title', { timeout: 180_000 }, async (scenario, { skip }) => {
+    test.for(SCENARIOS)('$name: $twin.title', { timeout: 400_000 }, async (scenario, { skip }) => {
       const serverUrl = inject('serverUrl')
-      const outcome = await runScenario({ scenario, mode, seed: 1, scale: 'quick', broken: true, serverUrl })
-      if (outcome.kind === 'missing') return skip(outcome.reason)
-      const verdicts = outcome.findings.map(({ verdict }) => verdict)
-      expect({ verdicts, caught: verdicts.some((verdict) => scenario.twin.caught.includes(verdict)) }).toMatchObject({
-        caught: true,
-      })
+      const missed: unknown[] = []
+      // What is broken shows only if a fault meets it: a seed may miss it, and three in a row hardly do.
+      for (const seed of [1, 2, 3]) {
+        const outcome = await runScenario({ scenario, mode, seed, scale: 'quick', broken: true, serverUrl })
+        if (outcome.kind === 'missing') return skip(outcome.reason)
+        const verdicts = outcome.findings.map(({ verdict }) => verdict)
+        if (verdicts.some((verdict) => scenario.twin.caught.includes(verdict))) return
+        missed.push(verdicts)
+      }
+      expect({ verdicts: missed }).toEqual({ verdicts: 'one of those that the twin must be caught by' })
     })
   })
 })
