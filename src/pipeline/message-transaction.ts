@@ -38,14 +38,14 @@ const RELEASE = `RELEASE SAVEPOINT ${SAVEPOINT}`
  * Settings, a role, cursors and temporary tables of the handler would reach the next one, and may not allow the
  * settlement. All of it comes before RELEASE, so that whatever fails does so at the expense of its own message.
  */
-function keeping(settingsReset: string, mayDefer: boolean, constraintsSet: boolean): string {
+function keeping(settingsReset: string, deferrable: boolean, constraintsSet: boolean): string {
   const check = 'SET CONSTRAINTS ALL IMMEDIATE'
   return [
-    ...(mayDefer ? [check] : ['SAVEPOINT sluice_check', check, 'ROLLBACK TO SAVEPOINT sluice_check']),
+    ...(deferrable ? [check] : ['SAVEPOINT sluice_check', check, 'ROLLBACK TO SAVEPOINT sluice_check']),
     settingsReset,
     'CLOSE ALL',
     'DISCARD TEMP',
-    ...(mayDefer || constraintsSet ? [CONSTRAINTS_AS_DECLARED] : []),
+    ...(deferrable || constraintsSet ? [CONSTRAINTS_AS_DECLARED] : []),
     RELEASE,
   ].join('; ')
 }
