@@ -4,9 +4,9 @@ import { PER_SECOND } from './drain.ts'
 
 const PROCESSES = [1, 4, 16, 32]
 const BATCH_SIZES = [100, 10]
-const FILLED: Size = { full: 400_000, quick: 20_000 }
-const WARM_UP: Size = { full: 3_000, quick: 500 }
-const WINDOW: Size = { full: 5_000, quick: 1_000 }
+const FILLED: Size = { full: 500_000, quick: 20_000 }
+const WARM_UP: Size = { full: 6_000, quick: 500 }
+const WINDOW: Size = { full: 8_000, quick: 1_000 }
 
 export const processes: Cell = {
   name: 'processes',

@@ -209,6 +209,7 @@ export class Claimer {
     const lanes = await answer
     // Behind a claim, the answers come together, and only the server knows what the look took. The claims from the
     // bottom that follow will walk what it has walked.
+    this.#sweep.learn(lanes.workers)
     const tookMs = behind === undefined ? performance.now() - started : lanes.tookMs * 2
     this.#sweep.ran(Math.max(tookMs, LEAST_SWEEP_MS))
     const learned = this.#learn(lanes)

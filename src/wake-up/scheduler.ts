@@ -168,7 +168,8 @@ export class Scheduler {
     const heartbeat = this.#changed || isDue
     this.#changed = false
     try {
-      const polled = await pollQueues(control.execute, workerId(), [...this.#queues.keys()], heartbeat)
+      const waiting = [...this.#queues.values()].filter(({ parked }) => parked.size > 0).map(({ name }) => name)
+      const polled = await pollQueues(control.execute, workerId(), waiting, heartbeat ? this.queues : null)
       if (heartbeat) this.#heardAt = performance.now()
       if (!this.#stopped) for (const queue of polled) this.#queues.get(queue.queue)?.polled(queue)
     } catch (error) {

@@ -79,7 +79,7 @@ const CLAIMS_FROM_THE_BOTTOM: readonly Bound[] = [
 /** So do these two, which have no floors: once over the messages without a key, and once over those with one, and once more over one of them. */
 const FLOORLESS: readonly Bound[] = [
   { what: 'a look over the queue', most: 3 * WALK, send: (on, { queue }) => lookOver(on, queue) },
-  { what: 'a poll', most: 3 * WALK, send: (on, { queue }) => pollQueues(on, 1, [queue], true) },
+  { what: 'a poll', most: 3 * WALK, send: (on, { queue }) => pollQueues(on, 1, [queue], [queue]) },
 ]
 
 /** Without dead rows they touch no more than this. */
