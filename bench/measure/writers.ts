@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Measured, SampleContext, Size } from '../cell.ts'
 import type { Writer } from '../contestant.ts'
 import { percentile } from '../statistics.ts'
@@ -8,6 +9,8 @@ export interface WritersSpec {
   readonly writers: number
   /** How many messages in each transaction. @default 1 */
   readonly many?: number
+  /** How long each rests after a transaction, in milliseconds. @default 0 */
+  readonly restMs?: number
   /** Beside a consumer whose handler sleeps so long. Default: without a consumer. */
   readonly workMs?: number
   /** How many batches that consumer has in flight at most. @default 1 */
@@ -23,7 +26,7 @@ const MEASURED_MS: Size = { full: 3_000, quick: 500 }
 export async function measureWriters({ contestant, url, scale }: SampleContext, spec: WritersSpec): Promise<Measured> {
   const { enqueues } = contestant
   if (enqueues === undefined) throw new Error(`${contestant.name} cannot enqueue`)
-  const { writers, many, workMs, inFlight, latency } = spec
+  const { writers, workMs, inFlight, latency } = spec
   const listener =
     workMs === undefined
       ? undefined
@@ -40,7 +43,7 @@ export async function measureWriters({ contestant, url, scale }: SampleContext, 
   const count: Count = { written: 0, begun: 0, sentMs: [] }
   const start = performance.now() + WARM_UP_MS[scale]
   const end = start + MEASURED_MS[scale]
-  const written = opened.map((writer) => writeUntil(writer, end, count, many))
+  const written = opened.map((writer) => writeUntil(writer, end, count, spec))
   await new Promise((resolve) => setTimeout(resolve, start - performance.now()))
   const [from, before] = [performance.now(), count.written]
   await Promise.all(written)
@@ -59,12 +62,13 @@ interface Count {
   readonly sentMs: number[]
 }
 
-async function writeUntil(writer: Writer, end: number, count: Count, many?: number): Promise<void> {
+async function writeUntil(writer: Writer, end: number, count: Count, { many, restMs }: WritersSpec): Promise<void> {
   const messages = Array.from({ length: many ?? 1 }, (_, n) => ({ n }))
   while (performance.now() < end) {
     if (many === undefined) await writeOne(writer, count)
     else await writer.enqueueMany(messages)
     count.written += messages.length
+    if (restMs !== undefined) await sleep(restMs)
   }
 }
 

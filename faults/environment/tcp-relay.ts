@@ -19,7 +19,7 @@ export class TcpRelay {
   }
 
   static async start(): Promise<TcpRelay> {
-    const listener = createServer().listen(0, '127.0.0.1')
+    const listener = createServer({ noDelay: true }).listen(0, '127.0.0.1')
     await once(listener, 'listening')
     return new TcpRelay(listener)
   }
@@ -58,7 +58,7 @@ export class TcpRelay {
       client.resetAndDestroy()
       return
     }
-    const server = connect(this.#target, '127.0.0.1')
+    const server = connect({ port: this.#target, host: '127.0.0.1', noDelay: true })
     server.on('error', () => undefined)
     const pair = [client, server] as const
     this.#pairs.add(pair)

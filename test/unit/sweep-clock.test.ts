@@ -17,6 +17,19 @@ describe('SweepClock', () => {
     expect(clock.waitMs()).toBe(0)
   })
 
+  test('P6: gives the sweeps of all workers on a queue 3 per cent of the time together', () => {
+    const clock = new SweepClock(() => 0)
+    clock.learn(32)
+    clock.ran(3)
+    expect(clock.waitMs()).toBeCloseTo(3_200)
+    expect(clock.idleWaitMs()).toBe(1_000)
+    clock.ran(60)
+    expect(clock.waitMs()).toBe(30_000)
+    clock.learn(0)
+    clock.ran(3)
+    expect(clock.waitMs()).toBeCloseTo(100)
+  })
+
   test('a sweep that was slow makes the next one rare, whatever came before', () => {
     let now = 0
     const clock = new SweepClock(() => now)
