@@ -12,8 +12,8 @@ export const processes: Cell = {
   name: 'processes',
   title: 'Many worker processes on one queue',
   measures:
-    'Up to 400,000 messages that wait, handlers that do nothing, 2 batches in flight per process: messages that all ' +
-    'processes settle together in five seconds, three seconds after the first',
+    'Up to 500,000 messages that wait, handlers that do nothing, 2 batches in flight per process: messages that all ' +
+    'processes settle together in eight seconds, six seconds after the first',
   metric: PER_SECOND,
   cases: casesOf(),
   asks: ({ consumes }) => consumes !== undefined,
