@@ -42,9 +42,9 @@ export class Reaper {
   async runOnce(): Promise<number> {
     const startedAt = performance.now()
     this.#staleAt = startedAt + LONGEST_FRESH_MS
-    const { dead, others } = await reapWorkers(this.#options.control.execute, this.#options.workerId())
-    const freshMs = ((performance.now() - startedAt) * (others + 1)) / SHARE
-    this.#staleAt = startedAt + Math.min(Math.max(freshMs, LEAST_FRESH_MS), LONGEST_FRESH_MS)
+    const dead = await reapWorkers(this.#options.control.execute, this.#options.workerId())
+    const tookMs = performance.now() - startedAt
+    this.#staleAt = startedAt + Math.min(Math.max(tookMs / SHARE, LEAST_FRESH_MS), LONGEST_FRESH_MS)
     if (dead.length > 0) this.#foundAt = performance.now()
     for (const worker of dead) this.#options.report({ kind: 'worker.crashed', ...worker })
     return dead.length
@@ -57,9 +57,8 @@ export class Reaper {
   }
 
   /**
-   * One pass, unless the last is so fresh that the passes of all workers together would take more than a fiftieth of the
-   * time; half a second old it is never fresh. Returns whether dead workers were found just now: then there may be
-   * evidence that a claim has not seen.
+   * One pass, unless the last is so fresh that passes would take more than a fiftieth of the time. Returns whether dead
+   * workers were found just now: then there may be evidence that a claim has not seen.
    */
   async runIfStale(): Promise<boolean> {
     if (this.#passing !== undefined || performance.now() >= this.#staleAt) {

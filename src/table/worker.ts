@@ -98,27 +98,15 @@ export interface DeadWorker {
   readonly messages: number
 }
 
-/** What a pass found, and how many others are registered, the dead included. */
-export interface Reaped {
-  readonly dead: readonly DeadWorker[]
-  readonly others: number
-}
-
 /**
  * Finds workers whose liveness lock is free, writes down the evidence for the messages that they had in hand and that
  * are still as they were claimed, and takes the workers off the books. Nobody is to blame if the server itself has
  * restarted since, if the worker registered in another database, of which this one is a copy, or if it held no lock and
  * is only silent. Like `sluice.workers.alive`.
  */
-export async function reapWorkers(execute: Execute, ownId: number): Promise<Reaped> {
+export async function reapWorkers(execute: Execute, ownId: number): Promise<readonly DeadWorker[]> {
   const rows = await execute(REAP, [ownId])
-  const [first] = rows
-  if (first === undefined) throw new TypeError('reap: expected at least the row with the number of workers')
-  const dead = rows.filter((row) => row.id !== null)
-  return {
-    dead: dead.map((row) => ({ workerId: numberOf(row, 'id'), messages: numberOf(row, 'messages') })),
-    others: numberOf(first, 'others'),
-  }
+  return rows.map((row) => ({ workerId: numberOf(row, 'id'), messages: numberOf(row, 'messages') }))
 }
 
 /**
@@ -261,6 +249,5 @@ WITH dead AS (
   WHERE EXISTS (SELECT FROM sluice.message m WHERE m.queue = h.queue AND m.id = h.id AND m.attempt = h.attempt)
   ON CONFLICT DO NOTHING
 )
-SELECT dead.id, (SELECT count(*) FROM in_hand h WHERE h.worker_id = dead.id)::integer AS messages, registered.others
-FROM (SELECT count(*)::integer AS others FROM sluice.worker w WHERE w.id <> $1::integer) registered LEFT JOIN dead ON true`,
+SELECT dead.id, (SELECT count(*) FROM in_hand h WHERE h.worker_id = dead.id)::integer AS messages FROM dead`,
 )
