@@ -1,7 +1,8 @@
 import { hostname } from 'node:os'
 import type { ClientConfig } from 'pg'
-import { expected } from './errors.ts'
-import type { QueueDefinitions } from './queues.ts'
+import { checkKeys } from './check-keys.ts'
+import { describe, expected, SluiceError } from './errors.ts'
+import { checkQueueName, type QueueDefinitions } from './queues.ts'
 
 /** How to reach a database: a connection string, or what `pg` takes. */
 export type ConnectionConfig = string | ClientConfig
@@ -55,7 +56,7 @@ export function resolveConfig(options: SluiceOptions<QueueDefinitions | undefine
     connection,
     directConnection:
       options.directConnection === undefined ? connection : connectionOf('directConnection', options.directConnection),
-    definitions: options.queues,
+    definitions: definitionsOf(options.queues),
     name: options.name === undefined ? `${hostname()}:${process.pid}` : nameOf(options.name),
     pollIntervalMs: integer('pollIntervalMs', options.pollIntervalMs, DEFAULTS.pollIntervalMs, 100, 60_000),
     connectTimeoutMs: integer('connectTimeoutMs', options.connectTimeoutMs, DEFAULTS.connectTimeoutMs, 100, 600_000),
@@ -81,14 +82,6 @@ const OPTIONS = [
   'crashLimit',
 ] as const
 
-/** @throws SluiceError OPTION_INVALID naming the first key that is not one of `known`. */
-export function checkKeys(what: string, options: unknown, known: readonly string[]): void {
-  if (typeof options !== 'object' || options === null)
-    throw expected('OPTION_INVALID', what, 'an object of options', options)
-  const unknown = Object.keys(options).find((key) => !known.includes(key))
-  if (unknown !== undefined) throw expected('OPTION_INVALID', what, `only the options ${known.join(', ')}`, unknown)
-}
-
 /** The integer, or the default if it is undefined. @throws SluiceError CONFIG_INVALID outside `least`..`most`. */
 export function integer(what: string, value: unknown, byDefault: number, least: number, most: number): number {
   if (value === undefined) return byDefault
@@ -102,14 +95,46 @@ function nameOf(name: unknown): string {
   throw expected('CONFIG_INVALID', 'name', '1 to 255 bytes of text without NUL characters and lone surrogates', name)
 }
 
+function definitionsOf(queues: unknown): QueueDefinitions | undefined {
+  if (queues === undefined) return undefined
+  if (typeof queues !== 'object' || queues === null || Array.isArray(queues)) {
+    throw expected('CONFIG_INVALID', 'queues', 'an object with the names of queues as keys', queues)
+  }
+  for (const [name, definition] of Object.entries(queues)) {
+    checkQueueName(name, undefined)
+    checkKeys(`queues.${name}`, definition, ['schema'])
+    const { schema }: { readonly schema?: unknown } = definition
+    if (schema !== undefined && !isStandardSchema(schema)) {
+      const remedy = 'For example z.object({ … }) of Zod 3.24 or later'
+      throw expected('CONFIG_INVALID', `queues.${name}.schema`, 'a Standard Schema', schema, remedy)
+    }
+  }
+  return { ...queues }
+}
+
+/** Schemas of ArkType are functions. */
+function isStandardSchema(schema: unknown): boolean {
+  if ((typeof schema !== 'object' && typeof schema !== 'function') || schema === null) return false
+  const standard: unknown = Reflect.get(schema, '~standard')
+  return typeof standard === 'object' && standard !== null && typeof Reflect.get(standard, 'validate') === 'function'
+}
+
 function connectionOf(what: string, connection: unknown): ClientConfig {
-  if (typeof connection === 'string' && connection !== '') return { connectionString: connection }
-  if (typeof connection === 'object' && connection !== null && !Array.isArray(connection)) return connection
-  throw expected(
-    'CONFIG_INVALID',
-    what,
-    'a connection string or an object as pg takes it',
-    typeof connection,
-    'For example process.env.DATABASE_URL',
-  )
+  if (typeof connection === 'string' && CONNECTION_STRING.test(connection)) return { connectionString: connection }
+  if (typeof connection === 'object' && connection !== null && !Array.isArray(connection) && isConfig(connection)) {
+    return connection
+  }
+  const wanted = "a text that begins with 'postgres://', or an object of options as pg.Client takes it"
+  // A text is not quoted: there may be a password in it.
+  const received = typeof connection === 'string' && connection !== '' ? 'another text' : describe(connection)
+  const remedy = 'For example process.env.DATABASE_URL'
+  throw new SluiceError('CONFIG_INVALID', `${what}: expected ${wanted}, received ${received}. ${remedy}`)
+}
+
+/** Also the path of a Unix socket, with or without a scheme, as the driver takes it. */
+const CONNECTION_STRING = /^(postgres(ql)?:\/\/|socket:|\/)/i
+
+/** What has methods is no configuration: a pool or a client, which are somebody else's, and a URL, which the driver ignores. */
+function isConfig(connection: object): boolean {
+  return !['query', 'connect', 'toJSON'].some((name) => typeof Reflect.get(connection, name) === 'function')
 }

@@ -1,5 +1,6 @@
+import { checkKeys } from './check-keys.ts'
 import { type Duration, toMs } from './duration.ts'
-import { errorText } from './errors.ts'
+import { errorText, expected } from './errors.ts'
 
 /** A message's state, derived from its row, never stored. `dead` messages are in another table. */
 export const MESSAGE_STATES = ['scheduled', 'ready', 'in_flight', 'retrying', 'dead'] as const
@@ -48,8 +49,10 @@ export function ack(): Outcome {
  * Failed: try again, counting an attempt. Without `after` the pipeline's retry policy says when.
  *
  * @example return retry({ after: '5m' })
+ * @throws SluiceError OPTION_INVALID
  */
 export function retry(options: { readonly after?: Duration; readonly error?: unknown } = {}): Outcome {
+  checkKeys('retry', options, ['after', 'error'], "As in retry({ after: '5m' })")
   return {
     kind: 'retry',
     afterMs: options.after === undefined ? undefined : toMs(options.after, 'retry.after'),
@@ -60,12 +63,23 @@ export function retry(options: { readonly after?: Duration; readonly error?: unk
 /**
  * Not now: deliver again later without counting an attempt. The handler's writes through `tx` are kept, because
  * nothing failed.
+ *
+ * @throws SluiceError OPTION_INVALID
  */
 export function snooze(options: { readonly after: Duration }): Outcome {
+  checkKeys('snooze', options, ['after'], "As in snooze({ after: '5m' })")
   return { kind: 'snooze', afterMs: toMs(options.after, 'snooze.after') }
 }
 
-/** Give up now: move the message to the dead letters with this reason. Writes through `tx` are rolled back. */
+/**
+ * Give up now: move the message to the dead letters with this reason. Writes through `tx` are rolled back.
+ *
+ * @throws SluiceError OPTION_INVALID
+ */
 export function deadLetter(reason: string, error?: unknown): Outcome {
+  if (typeof reason !== 'string') {
+    const remedy = "As in deadLetter('card expired', error)"
+    throw expected('OPTION_INVALID', 'deadLetter', 'a reason as text', reason, remedy)
+  }
   return { kind: 'deadLetter', reason, error: error === undefined ? undefined : errorText(error) }
 }

@@ -72,6 +72,8 @@ function encodeObject(object: object, place: Place): string {
 
 /** What an object's `toJSON` makes of it, else itself. */
 function ownForm(object: object, place: Place): unknown {
+  // A Buffer has a form of its own, four times its size, of which nobody makes bytes again.
+  if (ArrayBuffer.isView(object)) throw refused(place, 'a JSON value', describe(object), REMEDY_FOR_BYTES)
   if (kindOf(object) === 'Date' && Number.isNaN(Number(object))) throw refused(place, 'a valid Date', 'an invalid one')
   if (!('toJSON' in object) || typeof object.toJSON !== 'function') return object
   const form: unknown = object.toJSON(String(place.path.at(-1) ?? ''))
@@ -108,7 +110,10 @@ function kindOf(object: object): string {
   return Object.prototype.toString.call(object).slice('[object '.length, -1)
 }
 
+const REMEDY_FOR_BYTES = "Use a text, for example Buffer.from(bytes).toString('base64')"
+
 const REMEDIES: Readonly<Record<string, string>> = {
+  ArrayBuffer: REMEDY_FOR_BYTES,
   Map: 'Use Object.fromEntries(map), or [...map]',
   Set: 'Use [...set]',
   Promise: 'Await it first',

@@ -7,7 +7,8 @@ import {
   type Subscription,
   takeUntil,
 } from 'rxjs'
-import { checkKeys, integer } from '../config.ts'
+import { checkKeys } from '../check-keys.ts'
+import { integer } from '../config.ts'
 import { expected } from '../errors.ts'
 
 export interface BatchOptions {

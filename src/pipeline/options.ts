@@ -1,4 +1,5 @@
-import { checkKeys, integer } from '../config.ts'
+import { checkKeys } from '../check-keys.ts'
+import { integer } from '../config.ts'
 import { type Duration, toMs } from '../duration.ts'
 import { expected } from '../errors.ts'
 import { type RetryOptions, type RetryPolicy, retryPolicy } from './retry-policy.ts'

@@ -1,11 +1,15 @@
 import { Observable, type OperatorFunction, Subject, takeUntil } from 'rxjs'
-import { checkKeys, integer } from '../config.ts'
+import { checkKeys } from '../check-keys.ts'
+import { integer } from '../config.ts'
 import type { Message, Outcome } from '../message.ts'
 import type { Delivery } from './delivery.ts'
-import { toOutcome } from './handler.ts'
+import { checkFunction, toOutcome } from './handler.ts'
 import type { HandlerTransaction } from './message-transaction.ts'
 
-/** What became of a delivery: its outcome, or the error with which its handler failed or was too late. */
+/**
+ * What is to become of a delivery: its outcome, or the error with which its handler failed or was too late. Not yet
+ * committed.
+ */
 export type Processed<Payload> = { readonly message: Message<Payload> } & (
   | { readonly outcome: Outcome }
   | { readonly error: unknown }
@@ -18,8 +22,9 @@ export type DeliveryHandler<Payload> = (
 ) => Outcome | void | Promise<Outcome | void>
 
 /**
- * Handles deliveries and settles them, `concurrency` at a time. Failures are data: a handler that throws fails its
- * delivery, and the stream goes on. Completes when the source has completed and all in hand is settled. After
+ * Handles deliveries and settles them, `concurrency` at a time, and emits what it has settled: a result is true once the
+ * batch commits, which `batch.committed` tells, and void if the batch is lost. Failures are data: a handler that throws
+ * fails its delivery, and the stream goes on. Completes when the source has completed and all in hand is settled. After
  * unsubscription what is in hand is still handled, because nobody else would settle it.
  *
  * It keeps a list of its own instead of using `mergeMap`, which hangs when thousands of inner observables complete
@@ -35,6 +40,7 @@ export function process<Payload>(
   handle: DeliveryHandler<Payload>,
   options: { readonly concurrency?: number } = {},
 ): OperatorFunction<Delivery<Payload>, Processed<Payload>> {
+  checkFunction('process', handle)
   checkKeys('process', options, ['concurrency'])
   const concurrency =
     options.concurrency === undefined

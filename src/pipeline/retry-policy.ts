@@ -1,4 +1,4 @@
-import { checkKeys } from '../config.ts'
+import { checkKeys } from '../check-keys.ts'
 import { type Duration, toMs } from '../duration.ts'
 import { expected } from '../errors.ts'
 

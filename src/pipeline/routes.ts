@@ -1,9 +1,9 @@
-import { checkKeys } from '../config.ts'
+import { checkKeys } from '../check-keys.ts'
 import { expected } from '../errors.ts'
 import { deadLetter, type Message, type Outcome, retry } from '../message.ts'
 import type { QueueDefinitions } from '../queues.ts'
 import type { Handler, HandlerContext } from './handler.ts'
-import { toOutcome } from './handler.ts'
+import { checkFunction, toOutcome } from './handler.ts'
 
 /** A handler for the types that a pattern matches. */
 export interface Route<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined> {
@@ -35,11 +35,23 @@ export function routes<Payload = unknown, Definitions extends QueueDefinitions |
 ): Handler<Payload, Definitions> {
   checkKeys('routes', options, ['unmatched'])
   const unmatched = unmatchedOutcome(options.unmatched ?? 'deadLetter')
-  const compiled = table.map((route) => ({ matches: typeMatcher(route.match), handle: route.handle }))
+  if (!Array.isArray(table)) throw expected('OPTION_INVALID', 'routes', 'an array of routes', table, REMEDY)
+  const compiled = table.map(compile)
   return async (message, context) => {
     const matching = compiled.filter(({ matches }) => message.type !== null && matches(message.type))
     return matching.length === 0 ? unmatched(message) : callAll(matching, message, context)
   }
+}
+
+const REMEDY = "As in routes([{ match: 'Orders.*.Paid', handle: ship }])"
+
+function compile<Payload, Definitions extends QueueDefinitions | undefined>(
+  route: Route<Payload, Definitions>,
+  at: number,
+): { readonly matches: (type: string) => boolean; readonly handle: Handler<Payload, Definitions> } {
+  const what = `routes[${at}]`
+  checkKeys(what, route, ['match', 'handle'], REMEDY)
+  return { matches: typeMatcher(route.match), handle: checkFunction(`${what}.handle`, route.handle) }
 }
 
 async function callAll<Payload, Definitions extends QueueDefinitions | undefined>(

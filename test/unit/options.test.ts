@@ -151,9 +151,12 @@ describe('the options of createSluice', () => {
       /^OPTION_INVALID: createSluice: expected only the options connection, .*, received "connectionString"$/,
     ],
     [null, /^OPTION_INVALID: createSluice: expected an object of options, received null$/],
-    [{}, /^CONFIG_INVALID: connection: expected a connection string or an object as pg takes it, received .*undefined/],
-    [{ connection: '' }, /^CONFIG_INVALID: connection: expected a connection string/],
-    [{ connection, directConnection: 5 }, /^CONFIG_INVALID: directConnection: expected a connection string/],
+    [
+      {},
+      /^CONFIG_INVALID: connection: expected a text that begins with 'postgres:\/\/', or an object of options as pg.Client takes it, received undefined/,
+    ],
+    [{ connection: '' }, /^CONFIG_INVALID: connection: expected a text/],
+    [{ connection, directConnection: 5 }, /^CONFIG_INVALID: directConnection: expected a text/],
     [
       { connection, queues: { 'no such name': {} } },
       /^QUEUE_NAME_INVALID: queue: expected a name .*, received "no such name"/,
