@@ -1,6 +1,7 @@
 import type { Pool } from 'pg'
 import type { Observable } from 'rxjs'
-import { checkKeys, integer, resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
+import { checkKeys } from './check-keys.ts'
+import { integer, resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
 import { Alphabet } from './connection/alphabet.ts'
 import { Sockets } from './connection/sockets.ts'
 import { STOP_MS } from './connection/within.ts'
@@ -15,8 +16,9 @@ import {
 import type { EnqueueOptions } from './enqueue/options.ts'
 import { expected, SluiceError } from './errors.ts'
 import { type MigrateResult, migrate } from './migrate.ts'
+import { checkNode } from './node-version.ts'
 import type { Work } from './pipeline/batch-run.ts'
-import { type Consumption, createConsumer } from './pipeline/consumer.ts'
+import { type Consumption, createConsumer, type Runtime } from './pipeline/consumer.ts'
 import { Deliveries } from './pipeline/deliveries.ts'
 import { type PipelineOptions, type PipelinePlan, resolvePipeline } from './pipeline/options.ts'
 import { inOwnTransaction } from './pipeline/own-transaction.ts'
@@ -26,6 +28,7 @@ import type { EnqueueIn } from './pipeline/run-context.ts'
 import { checkQueueName, type OutputOf, type PayloadOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { createTelemetry, type SluiceEvent } from './telemetry.ts'
 import { createBatchNames, createBatchPool, Worker } from './worker.ts'
+import { Workers } from './workers.ts'
 
 /** How `deliveries` consumes its queue. */
 export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> {
@@ -47,11 +50,12 @@ export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> 
  * })
  * sluice.pipeline('emails').handle(async (message) => send(message.payload)).subscribe()
  *
- * @throws SluiceError CONFIG_INVALID, OPTION_INVALID
+ * @throws SluiceError CONFIG_INVALID, OPTION_INVALID, QUEUE_NAME_INVALID, NODE_TOO_OLD
  */
 export function createSluice<const Definitions extends QueueDefinitions | undefined = undefined>(
   options: SluiceOptions<Definitions>,
 ): Sluice<Definitions> {
+  checkNode()
   return new Sluice(resolveConfig(options))
 }
 
@@ -80,23 +84,22 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   readonly #alphabet = new Alphabet()
   readonly #sockets = new Sockets()
   readonly #pool: Pool
-  readonly #worker: Worker
+  readonly #workers: Workers
   readonly #subscriptions = new Set<PipelineSubscription>()
   readonly #producers = new Set<Producer>()
-  #stopped = false
-  #poolEnded: Promise<void> | undefined
+  /** Nothing starts any more. */
+  #stopping = false
+  #ended: Promise<void> | undefined
 
   constructor(config: SluiceConfig) {
-    for (const [name, definition] of Object.entries(config.definitions ?? {})) {
-      checkQueueName(name, undefined)
-      checkKeys(`queues.${name}`, definition, ['schema'])
-    }
     this.#config = config
     this.events = this.#telemetry.events
     const names = createBatchNames(this.#telemetry.report)
     const createPool = () => createBatchPool(config, this.#sockets, names)
     this.#pool = createPool()
-    this.#worker = new Worker(config, this.#pool, createPool, this.#alphabet, this.#telemetry.report)
+    this.#workers = new Workers(
+      () => new Worker(config, this.#pool, createPool, this.#alphabet, this.#telemetry.report),
+    )
     internals.set(this, {
       pool: this.#pool,
       enqueueContext: this.#enqueueContext,
@@ -136,7 +139,11 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     const name = checkQueueName(queue, this.#config.definitions)
     const plan = resolvePipeline(name, options)
     return new Pipeline(name, {
-      createProducer: (work, onSettled) => this.#createProducer(plan, work, onSettled),
+      runOnce: async (work, onSettled) => {
+        this.#requireGoing()
+        await this.#workers.visit((runtime) => this.#createProducer(runtime, { plan, work, onSettled }).runOnce())
+      },
+      awaitProducer: (work, signal) => this.#awaitProducer(plan, work, signal),
       events: this.events,
       report: this.#telemetry.report,
       opened: (subscription) => this.#subscriptions.add(subscription),
@@ -155,22 +162,23 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     const most = integer('deliveries.demand', demand, 1, 1, 1_000)
     const batchSize = integer('deliveries.batchSize', options.batchSize, 1, 1, most)
     const plan = resolvePipeline(name, { ...rest, batchSize, concurrency: Math.floor(most / batchSize) })
-    return new Deliveries(async (work) => {
-      const producer = await this.#createProducer(plan, work)
+    return new Deliveries(async (work, signal) => {
+      const producer = await this.#awaitProducer(plan, work, signal)
       producer.start()
       return producer
     })
   }
 
   /**
-   * Connects and checks the schema, so that a wrong configuration shows at once. The first `subscribe()` does the same.
+   * Connects and checks the schema, so that whatever is wrong shows at once, a database that is down included. The first
+   * `subscribe()` does the same, but waits for a database that is down.
    *
    * @throws SluiceError UNREACHABLE within the connect timeout, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
-   * SERVER_TOO_OLD
+   * SERVER_TOO_OLD, STOPPED
    */
   async start(): Promise<void> {
     this.#requireGoing()
-    await this.#worker.start()
+    await this.#workers.start()
   }
 
   /** Installs or upgrades the SQL schema; safe from many processes at once. */
@@ -180,16 +188,19 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
 
   /**
    * Drains all pipelines and closes all connections, at the latest some seconds after the timeout: what the server has not
-   * answered by then is cut off.
+   * answered by then is cut off. Called again, it waits for the same end, or for less if its timeout is shorter.
    *
    * @param options.timeoutMs of the drain: milliseconds, or a text such as '1m'. @default 30000
    */
   async stop(options: { readonly timeoutMs?: Duration } = {}): Promise<void> {
     checkKeys('stop', options, ['timeoutMs'])
     const timeoutMs = toMs(options.timeoutMs ?? DRAIN_TIMEOUT_MS, 'stop.timeoutMs')
+    this.#stopping = true
     const limit = setTimeout(() => this.#cut(), Math.min(timeoutMs, LONGEST_TIMER_MS) + STOP_MS)
     try {
-      await this.#stop(timeoutMs)
+      await Promise.all([...this.#subscriptions].map((subscription) => subscription.drain({ timeoutMs })))
+      this.#ended ??= this.#end()
+      await this.#ended
     } finally {
       clearTimeout(limit)
     }
@@ -199,34 +210,32 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     await this.stop()
   }
 
-  async #stop(timeoutMs: number): Promise<void> {
-    await Promise.all([...this.#subscriptions].map((subscription) => subscription.drain({ timeoutMs })))
-    this.#stopped = true
+  async #end(): Promise<void> {
     await Promise.all([...this.#producers].map((producer) => producer.stop()))
-    await this.#worker.stop()
-    this.#poolEnded ??= this.#pool.end()
-    await this.#poolEnded
+    await this.#workers.stop()
+    await this.#pool.end()
     await this.#sockets.closed()
     this.#telemetry.close()
   }
 
   /** Whatever still waits for the server fails. */
   #cut(): void {
-    this.#stopped = true
-    this.#worker.cut()
+    this.#workers.cut()
     this.#sockets.cut('The Sluice has stopped')
   }
 
-  async #createProducer(plan: PipelinePlan, work: Work, onSettled?: Consumption['onSettled']): Promise<Producer> {
-    if (!this.#stopped) await this.#worker.start()
+  async #awaitProducer(plan: PipelinePlan, work: Work, signal: AbortSignal): Promise<Producer> {
     this.#requireGoing()
-    const definition = this.#config.definitions?.[plan.queue]
-    const producer: Producer = createConsumer(this.#worker.runtime, {
-      plan,
-      definition,
-      work,
+    await this.#workers.startPatiently(signal)
+    return this.#createProducer(this.#workers.runtime, { plan, work })
+  }
+
+  #createProducer(runtime: Runtime, what: Pick<Consumption, 'plan' | 'work' | 'onSettled'>): Producer {
+    this.#requireGoing()
+    const producer: Producer = createConsumer(runtime, {
+      ...what,
+      definition: this.#config.definitions?.[what.plan.queue],
       enqueue: this.#enqueueIn,
-      onSettled,
       onEnded: () => this.#producers.delete(producer),
     })
     this.#producers.add(producer)
@@ -235,7 +244,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
 
   /** @throws SluiceError STOPPED */
   #requireGoing(): void {
-    if (this.#stopped) throw new SluiceError('STOPPED', 'The Sluice has been stopped. Make another one')
+    if (this.#stopping) throw new SluiceError('STOPPED', 'The Sluice has been stopped. Make another one')
   }
 
   readonly #enqueueIn: EnqueueIn = (tx, queue, payload, options) =>
@@ -246,10 +255,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
       definitions: this.#config.definitions,
       payloadLimitBytes: this.#config.payloadLimitBytes,
       alphabet: this.#alphabet,
-      inOwnTransaction: async (enqueue) => {
-        this.#requireGoing()
-        return inOwnTransaction(this.#pool, enqueue)
-      },
+      // Handlers that a drain waits for may still enqueue.
+      inOwnTransaction: (enqueue) => inOwnTransaction(this.#pool, enqueue),
     }
   }
 }

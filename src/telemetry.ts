@@ -1,10 +1,18 @@
 import { type Observable, Subject } from 'rxjs'
 import { errorText } from './errors.ts'
+import { GuardedObservable } from './guarded-observable.ts'
 
 /** Everything that Sluice reports while it runs. `queue` is the queue concerned; durations are in milliseconds. */
 export type SluiceEvent =
   | { readonly kind: 'worker.started'; readonly workerId: number; readonly name: string }
   | { readonly kind: 'worker.stopped'; readonly workerId: number; readonly name: string }
+  /** The first connection of the process failed, and is tried again after `retryInMs`: pipelines wait for it. */
+  | {
+      readonly kind: 'connection.failed'
+      readonly role: 'control'
+      readonly error: Error
+      readonly retryInMs: number
+    }
   | { readonly kind: 'connection.lost'; readonly role: 'control' | 'listener'; readonly error: Error }
   | { readonly kind: 'connection.restored'; readonly role: 'control' | 'listener' }
   /** Notifications do not arrive (a transaction pooler?). Reported once; polling goes on. */
@@ -15,7 +23,8 @@ export type SluiceEvent =
    */
   | { readonly kind: 'connection.pooled'; readonly role: 'batches' | 'control'; readonly reason: string }
   | { readonly kind: 'pipeline.started'; readonly queue: string }
-  | { readonly kind: 'pipeline.stopped'; readonly queue: string }
+  /** With an `error`: it could not start, and another attempt would not help. */
+  | { readonly kind: 'pipeline.stopped'; readonly queue: string; readonly error?: Error }
   /** A claim failed and is tried again after `retryInMs`. */
   | { readonly kind: 'claim.failed'; readonly queue: string; readonly error: Error; readonly retryInMs: number }
   | { readonly kind: 'batch.claimed'; readonly queue: string; readonly messages: number; readonly oldestDueMs: number }
@@ -29,7 +38,8 @@ export type SluiceEvent =
       readonly durationMs: number
     }
   /**
-   * The batch's transaction was lost, and its messages are available again. It is the failed attempt of a message that
+   * The batch's messages are available again: without an `error`, because the pipeline was stopped before any was done;
+   * with one, because the transaction was lost. It is the failed attempt of a message that
    * ran alone and lost its transaction by itself: then `message.failed` or `message.dead` comes before it. If the database
    * or the way to it may be the reason, the next look waits for `retryInMs`.
    */
@@ -63,14 +73,18 @@ export type SluiceEvent =
 /** Where the parts report to. */
 export type Report = (event: SluiceEvent) => void
 
-/** The stream of events, and the way to put one in. A subscriber that throws does not disturb the queue. */
+/** The stream of events, and the way to put one in. A subscriber that throws is warned about and disturbs nobody. */
 export function createTelemetry(): {
   readonly report: Report
   readonly events: Observable<SluiceEvent>
   close(): void
 } {
   const subject = new Subject<SluiceEvent>()
-  return { report: (event) => subject.next(event), events: subject.asObservable(), close: () => subject.complete() }
+  return {
+    report: (event) => subject.next(event),
+    events: new GuardedObservable<SluiceEvent>((subscriber) => subject.subscribe(subscriber)),
+    close: () => subject.complete(),
+  }
 }
 
 /** Any thrown value as an Error. */

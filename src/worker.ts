@@ -4,7 +4,9 @@ import type { SluiceConfig } from './config.ts'
 import type { Alphabet } from './connection/alphabet.ts'
 import { Control } from './connection/control.ts'
 import { Names } from './connection/names.ts'
+import { Patience } from './connection/patience.ts'
 import { learnPoolerSettings } from './connection/pooler-settings.ts'
+import { orPrivilegeMissing } from './connection/privilege.ts'
 import type { Sockets } from './connection/sockets.ts'
 import { Reaper } from './maintenance/reaper.ts'
 import type { Runtime } from './pipeline/consumer.ts'
@@ -30,6 +32,7 @@ export class Worker {
   readonly #scheduler: Scheduler
   readonly #watcher: Watcher
   readonly #reaper: Reaper
+  readonly #patience: Patience
   readonly runtime: Runtime
   #id: number | undefined
   #serverVersion = 0
@@ -63,6 +66,7 @@ export class Worker {
     this.#reaper = new Reaper({ control, workerId, report })
     const inHand = new InHand(control, workerId, async () => !control.shared && this.#reaper.runIfStale())
     control.onUp(async () => scheduler.wake('reconnect'))
+    this.#patience = new Patience(() => this.start(), report)
     const serverVersion = () => this.#serverVersion
     const gate = new Gate(LOOKS_AT_A_TIME)
     this.runtime = {
@@ -83,18 +87,28 @@ export class Worker {
   /**
    * Connects, checks the schema, and registers. Idempotent.
    *
-   * @throws SluiceError UNREACHABLE, SERVER_TOO_OLD, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW
+   * @throws SluiceError UNREACHABLE, SERVER_TOO_OLD, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW, PRIVILEGE_MISSING
    */
   start(): Promise<void> {
     this.#starting ??= this.#start().catch((error: unknown) => {
       this.#starting = undefined
-      throw error
+      throw orPrivilegeMissing(error)
     })
     return this.#starting
   }
 
+  /**
+   * As {@link start}, again and again while the database cannot be reached, until the signal aborts.
+   *
+   * @throws the reason of the signal; SluiceError as {@link start}, and STOPPED.
+   */
+  startPatiently(signal: AbortSignal): Promise<void> {
+    return this.#patience.wait(signal)
+  }
+
   /** Takes the worker off the books and closes what it opened. The pipelines must have ended. */
   async stop(): Promise<void> {
+    this.#patience.stop()
     if (this.#starting === undefined) return
     await this.#starting.catch(() => undefined)
     this.#reaper.stop()
@@ -109,6 +123,7 @@ export class Worker {
 
   /** Gives up whatever the server has not answered: {@link start} rejects, {@link stop} waits for nothing any more. */
   cut(): void {
+    this.#patience.stop()
     void this.#control.stop()
     void this.#watcher.stop()
   }

@@ -1,4 +1,5 @@
 import type { Alphabet } from '../connection/alphabet.ts'
+import { privilegeMissing } from '../connection/privilege.ts'
 import { expected, SluiceError } from '../errors.ts'
 import { checkQueueName } from '../queues.ts'
 import { type InsertRow, insertMessages } from '../table/insert.ts'
@@ -29,7 +30,7 @@ export interface MessageToEnqueue<Payload = unknown> extends EnqueueOptions {
  * refused has written nothing and leaves the transaction as it was.
  *
  * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE,
- * PAYLOAD_SCHEMA, EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION, SCHEMA_MISSING
+ * PAYLOAD_SCHEMA, EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION, SCHEMA_MISSING, PRIVILEGE_MISSING
  */
 export async function enqueueOne(
   context: EnqueueContext,
@@ -105,7 +106,10 @@ async function write(
 
 async function insertAll(execute: Execute, queue: string, rows: readonly InsertRow[]): Promise<string[]> {
   const ids: string[] = []
-  for (const chunk of chunksOf(rows)) ids.push(...(await insertMessages(execute, queue, chunk)))
+  for (const chunk of chunksOf(rows)) {
+    // Not spread: a call takes some 125,000 arguments.
+    for (const id of await insertMessages(execute, queue, chunk)) ids.push(id)
+  }
   return ids
 }
 
@@ -130,6 +134,7 @@ function* chunksOf(rows: readonly InsertRow[]): Generator<readonly InsertRow[]> 
 function explained(error: unknown): unknown {
   if (error instanceof SluiceError) return error
   if (hasSqlState(error, '25P02')) return transactionFailed(error)
+  if (hasSqlState(error, '42501')) return privilegeMissing('sluice_producer', error)
   if (!hasSqlState(error, '42P01') && !hasSqlState(error, '3F000')) return error
   return new SluiceError('SCHEMA_MISSING', 'The database has no schema "sluice". Run `npx sluice migrate`', {
     cause: error,

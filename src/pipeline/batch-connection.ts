@@ -7,6 +7,7 @@ import { SluiceError } from '../errors.ts'
 import { claimSettings, handlerSettings, setLocal } from '../table/planner.ts'
 import type { Execute } from '../table/statement.ts'
 import { toError } from '../telemetry.ts'
+import { commitFailed } from './commit-failed.ts'
 
 /**
  * A pooled connection that carries one batch after another, each in a transaction of its own. Statements are
@@ -148,11 +149,7 @@ export class BatchConnection {
     // Several statements in one message have several results, of which only the types of the driver do not know.
     const sent: Promise<CommandResult | readonly CommandResult[]> = this.#awaited(this.client.query(text))
     const results = await sent.catch((cause: unknown) => {
-      throw new SluiceError(
-        'COMMIT_FAILED',
-        'COMMIT failed; whether it took effect is unknown if the connection was lost',
-        { cause },
-      )
+      throw commitFailed(cause, next !== undefined)
     })
     const [result] = [results].flat()
     if (result?.command !== 'COMMIT') {
@@ -265,6 +262,7 @@ export interface TransactionLimit {
 
 /** The driver throws at once where it cannot read its configuration. */
 async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
+  if (pool.ending) throw new SluiceError('STOPPED', 'The Sluice has been stopped. Make another one')
   return pool.connect()
 }
 

@@ -113,8 +113,13 @@ class TransactionalBatch implements ConsumedBatch {
     this.#end()
     this.#settlement.reportAll()
     this.#consumption.onSettled?.(this.#settlement.settled)
-    const durationMs = performance.now() - this.#startedAt
     const { queue } = this.#consumption.plan
+    if (this.#settlement.isEmpty) {
+      // A stop came before anything was done.
+      this.#runtime.report({ kind: 'batch.released', queue, messages: this.untouched.length })
+      return
+    }
+    const durationMs = performance.now() - this.#startedAt
     this.#runtime.report({ kind: 'batch.committed', queue, ...this.#settlement.counts, durationMs })
   }
 

@@ -1,18 +1,22 @@
 import { filter, type Observable } from 'rxjs'
-import { checkKeys } from '../config.ts'
+import { checkKeys } from '../check-keys.ts'
 import { STOP_MS, within } from '../connection/within.ts'
 import { type Duration, toMs } from '../duration.ts'
+import { expected, SluiceError } from '../errors.ts'
 import type { QueueDefinitions } from '../queues.ts'
 import { type Report, type SluiceEvent, toError } from '../telemetry.ts'
 import type { Work } from './batch-run.ts'
-import type { BatchHandler, Handler } from './handler.ts'
+import { type BatchHandler, checkFunction, type Handler } from './handler.ts'
 import type { Producer } from './producer.ts'
+import { SettledCollector, type SettledMessages } from './settled-messages.ts'
 import type { SettledMessage } from './settlement.ts'
 
 /** What a pipeline needs of the process that it runs in. */
 export interface PipelineHost {
-  /** Connects if need be, and makes the producer, which does not run yet. */
-  readonly createProducer: (work: Work, onSettled?: (settled: readonly SettledMessage[]) => void) => Promise<Producer>
+  /** Connects if need be, and handles what is due. */
+  readonly runOnce: (work: Work, onSettled: (settled: readonly SettledMessage[]) => void) => Promise<void>
+  /** Makes the producer, which does not run yet, once the process is connected, or rejects when the signal aborts. */
+  readonly awaitProducer: (work: Work, signal: AbortSignal) => Promise<Producer>
   readonly events: Observable<SluiceEvent>
   readonly report: Report
   readonly opened: (subscription: PipelineSubscription) => void
@@ -29,15 +33,25 @@ export class Pipeline<Payload, Definitions extends QueueDefinitions | undefined>
     this.#host = host
   }
 
-  /** Handles messages one by one; see {@link Handler}. */
+  /**
+   * Handles messages one by one; see {@link Handler}.
+   *
+   * @throws SluiceError OPTION_INVALID
+   */
   handle(handler: Handler<Payload, Definitions>): RunnablePipeline {
+    checkFunction('handle', handler)
     // The context and the payload get their types from the queue's definition, which validation has enforced.
     const work = { kind: 'each', handle: handler as (message: unknown, context: unknown) => unknown } as const
     return new RunnablePipeline(this.queue, this.#host, work)
   }
 
-  /** Handles whole batches; see {@link BatchHandler}. */
+  /**
+   * Handles whole batches; see {@link BatchHandler}.
+   *
+   * @throws SluiceError OPTION_INVALID
+   */
   handleBatch(handler: BatchHandler<Payload, Definitions>): RunnablePipeline {
+    checkFunction('handleBatch', handler)
     const work = { kind: 'batch', handle: handler as (messages: unknown, context: unknown) => unknown } as const
     return new RunnablePipeline(this.queue, this.#host, work)
   }
@@ -56,19 +70,23 @@ export class RunnablePipeline {
   }
 
   /**
-   * Handles everything that is due now, batch after batch in one transaction each, and returns what became of each
-   * message, in the order in which they were settled. For tests and for processes that are started by a clock.
+   * Handles everything that is due now, batch after batch in one transaction each, and returns what became of the
+   * messages: the first 10,000 in the order in which they were settled, and `counts` of all. For tests and for processes
+   * that are started by a clock. It closes the connections that it has opened a moment later, so the process can end.
    *
    * @throws SluiceError UNREACHABLE and the like
    */
-  async runOnce(): Promise<readonly SettledMessage[]> {
-    const settled: SettledMessage[] = []
-    const producer = await this.#host.createProducer(this.#work, (messages) => settled.push(...messages))
-    await producer.runOnce()
-    return settled
+  async runOnce(): Promise<SettledMessages> {
+    const settled = new SettledCollector()
+    await this.#host.runOnce(this.#work, (messages) => settled.add(messages))
+    return settled.messages
   }
 
-  /** Starts to consume, connecting first if need be. Each call is a consumer of its own. */
+  /**
+   * Starts to consume, connecting first if need be: it waits for a database that is down, reporting `connection.failed`.
+   * What waiting does not cure (a missing schema, a refused login) rejects {@link PipelineSubscription.closed}, which ends
+   * the process unless it is handled. Each call is a consumer of its own.
+   */
   subscribe(): PipelineSubscription {
     return new PipelineSubscription(this.queue, this.#host, this.#work)
   }
@@ -83,21 +101,25 @@ export interface Drained {
 /** How long a drain waits by default. */
 export const DRAIN_TIMEOUT_MS = 30_000
 
+const REMEDY_FOR_STOP = 'drain({ timeoutMs }) waits for the handlers, and stop() does not'
+
 /** A running consumer. */
 export class PipelineSubscription implements AsyncDisposable {
   readonly queue: string
   /** What happens in the pipelines of this queue in this process. */
   readonly events: Observable<SluiceEvent>
   /**
-   * Resolves when the pipeline has ended. Rejects if it cannot start: UNREACHABLE, SCHEMA_MISSING and the like. Once
-   * started it never rejects: a lost database is waited for.
+   * Resolves when the pipeline has ended. Rejects if it cannot start and another attempt would not help: SCHEMA_MISSING
+   * and the like, and UNREACHABLE for a login, a database or a certificate that is refused. A database that is down is
+   * waited for, at the start and later.
    */
   readonly closed: Promise<void>
   readonly #host: PipelineHost
   readonly #producer: Promise<Producer>
   readonly #ended = Promise.withResolvers<void>()
+  /** Aborts when the pipeline need not start any more. */
+  readonly #leaving = new AbortController()
   #ending: Promise<void> | undefined
-  #stopped = false
 
   constructor(queue: string, host: PipelineHost, work: Work) {
     this.queue = queue
@@ -105,14 +127,14 @@ export class PipelineSubscription implements AsyncDisposable {
     this.events = host.events.pipe(filter((event) => 'queue' in event && event.queue === queue))
     host.opened(this)
     this.closed = this.#ended.promise
-    this.#producer = host.createProducer(work)
+    this.#producer = host.awaitProducer(work, this.#leaving.signal)
     this.#producer.then(
       (producer) => {
-        if (this.#stopped) return
+        if (this.#leaving.signal.aborted) return
         producer.start()
         host.report({ kind: 'pipeline.started', queue })
       },
-      (error: unknown) => this.#end(toError(error)),
+      (error: unknown) => this.#end(this.#leaving.signal.aborted ? undefined : toError(error)),
     )
   }
 
@@ -129,6 +151,7 @@ export class PipelineSubscription implements AsyncDisposable {
   async drain(options: { readonly timeoutMs?: Duration } = {}): Promise<Drained> {
     checkKeys('drain', options, ['timeoutMs'])
     const timeoutMs = toMs(options.timeoutMs ?? DRAIN_TIMEOUT_MS, 'drain.timeoutMs')
+    this.#leave()
     const drained = this.#endBy((producer) => producer.drain())
     const timer = Promise.withResolvers<'late'>()
     const timeout = setTimeout(() => timer.resolve('late'), Math.min(timeoutMs, 2_000_000_000))
@@ -143,9 +166,10 @@ export class PipelineSubscription implements AsyncDisposable {
    * Claims no more, aborts the handlers' signals, and gives back what is not done. Ends within seconds, whatever the
    * server does; a pipeline that still waits for its first connection is not started any more.
    */
-  async stop(): Promise<void> {
-    this.#stopped = true
-    // A producer has its own limit; what takes longer is the connection without which there is none.
+  async stop(none?: undefined): Promise<void> {
+    if (none !== undefined) throw expected('OPTION_INVALID', 'stop', 'no arguments', none, REMEDY_FOR_STOP)
+    this.#leave()
+    // A producer has its own limit, which a second stop would wait for again.
     await within(STOP_MS + 1_500, this.#stopProducer(), () => undefined)
   }
 
@@ -153,6 +177,10 @@ export class PipelineSubscription implements AsyncDisposable {
     const producer = await this.#producer.catch(() => undefined)
     await producer?.stop()
     await this.#endBy((stopped) => stopped.stop())
+  }
+
+  #leave(): void {
+    this.#leaving.abort(new SluiceError('STOPPED', 'The pipeline was told to stop before it had started'))
   }
 
   /** As {@link stop}, without waiting for it. */
@@ -174,7 +202,7 @@ export class PipelineSubscription implements AsyncDisposable {
 
   #end(error: Error | undefined): void {
     this.#host.closed(this)
-    this.#host.report({ kind: 'pipeline.stopped', queue: this.queue })
+    this.#host.report({ kind: 'pipeline.stopped', queue: this.queue, ...(error === undefined ? {} : { error }) })
     if (error === undefined) this.#ended.resolve()
     else this.#ended.reject(error)
   }

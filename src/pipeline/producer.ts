@@ -3,7 +3,6 @@ import { setImmediate } from 'node:timers/promises'
 import { Backoff, pause } from '../connection/backoff.ts'
 import { STOP_MS, within } from '../connection/within.ts'
 import { isSluiceError } from '../errors.ts'
-import { toError } from '../telemetry.ts'
 import type { Waiter, WakeReason } from '../wake-up/scheduler.ts'
 import { AnswerLimit } from './answer-limit.ts'
 import { BatchConnection, type TransactionLimit } from './batch-connection.ts'
@@ -12,7 +11,7 @@ import { Claimer } from './claimer.ts'
 import { Hints } from './hints.ts'
 import type { Look, SentClaim } from './look.ts'
 import type { ProducerOptions } from './producer-options.ts'
-import { BatchLost, reasonFor } from './session-error.ts'
+import { BatchLost, reasonFor, toReport } from './session-error.ts'
 
 /**
  * The demand-driven source of a pipeline (a producer in the sense of GenStage). It has one slot per batch that may be
@@ -272,8 +271,8 @@ export class Producer implements Waiter {
     if (error instanceof BatchLost) {
       const { messages, cause } = error
       const after = retryInMs === undefined ? {} : { retryInMs }
-      report({ kind: 'batch.released', queue, messages, error: toError(cause), ...after })
-    } else if (retryInMs !== undefined) report({ kind: 'claim.failed', queue, error: toError(error), retryInMs })
+      report({ kind: 'batch.released', queue, messages, error: toReport(cause), ...after })
+    } else if (retryInMs !== undefined) report({ kind: 'claim.failed', queue, error: toReport(error), retryInMs })
   }
 
   #found({ full, nowUs, rows }: Look): void {

@@ -1,6 +1,8 @@
 import pg from 'pg'
 import { unreachable } from '../connection/open-client.ts'
+import { orPrivilegeMissing } from '../connection/privilege.ts'
 import { SluiceError } from '../errors.ts'
+import { toError } from '../telemetry.ts'
 
 /** The transaction of a batch was lost, and time is what helps. */
 export class BatchLost extends Error {
@@ -15,5 +17,12 @@ export class BatchLost extends Error {
 /** What to tell a caller of a session that failed: an error of ours or of the server, or else that it was out of reach. */
 export function reasonFor(thrown: unknown): unknown {
   const error = thrown instanceof BatchLost ? thrown.cause : thrown
-  return error instanceof SluiceError || error instanceof pg.DatabaseError ? error : unreachable(error)
+  return error instanceof SluiceError || error instanceof pg.DatabaseError
+    ? orPrivilegeMissing(error)
+    : unreachable(error)
+}
+
+/** As an event says it. */
+export function toReport(error: unknown): Error {
+  return toError(orPrivilegeMissing(error))
 }

@@ -55,7 +55,7 @@ export class Settlement {
   readonly #dead: Dead[] = []
   readonly #held = new Map<string, HeldKey>()
   readonly #acquitted: string[] = []
-  readonly #settled = new Map<string, SettledMessage>()
+  readonly #settled = new Map<string, { readonly message: DeliveredMessage; readonly outcome: Outcome }>()
   readonly #events: SluiceEvent[] = []
   #snoozed = 0
 
@@ -69,7 +69,12 @@ export class Settlement {
   }
 
   get settled(): readonly SettledMessage[] {
-    return [...this.#settled.values()]
+    return [...this.#settled.values()].map(({ message, outcome }) => ({ message: message.handed, outcome }))
+  }
+
+  /** Nothing has become of any message. */
+  get isEmpty(): boolean {
+    return this.#settled.size === 0
   }
 
   has(id: string): boolean {

@@ -112,3 +112,29 @@ test('process() does not begin with deliveries whose time was up before their tu
   ])
   expect(handled).toEqual([1])
 })
+
+test('the iterator of deliveries can be left while it waits for a message', async ({ database, sluice, queue }) => {
+  const iterator = sluice.deliveries(queue, { demand: 2 })[Symbol.asyncIterator]()
+  await put(sluice, queue, [1])
+  const first = await iterator.next()
+  expect(first.value?.ack()).toBe(true)
+  const waiting = [iterator.next(), iterator.next()]
+
+  expect(await iterator.return()).toEqual({ done: true, value: undefined })
+
+  for (const next of waiting) expect(await next).toEqual({ done: true, value: undefined })
+  expect(await iterator.next()).toEqual({ done: true, value: undefined })
+  expect(await unlockedPayloads(database, queue)).toEqual([])
+})
+
+test('the iterator of deliveries connects with its first next(), and not if it is left before', async ({
+  database,
+  queue,
+}) => {
+  const sluice = startTestSluice(database, { name: 'left before' })
+  const iterator = sluice.deliveries(queue, { demand: 1 })[Symbol.asyncIterator]()
+  await iterator.return()
+  expect(await iterator.next()).toEqual({ done: true, value: undefined })
+  await expect(iterator.throw(new Error('mine'))).rejects.toThrow('mine')
+  expect(await database.sql(`SELECT FROM sluice.worker WHERE name = 'left before'`)).toEqual([])
+})

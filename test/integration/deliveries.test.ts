@@ -1,8 +1,9 @@
 import { map, Subject, take, takeUntil, toArray } from 'rxjs'
 import { expect } from 'vitest'
-import { batch, createSluice, type Delivery, process } from '../../src/index.ts'
+import { batch, type Delivery, process } from '../../src/index.ts'
+import { createTestDatabase } from '../support/database.ts'
 import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
-import { put, test } from '../support/sluice.ts'
+import { put, startTestSluice, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
 const NUMBERS = [1, 2, 3, 4, 5, 6, 7]
@@ -161,15 +162,15 @@ test('fails a delivery that nobody settles in time', async ({ sluice, queue, log
 })
 
 test('reports what makes it impossible on the error channel', async ({ queue }) => {
-  const unreachable = createSluice({ connection: 'postgres://nobody@127.0.0.1:1/none', connectTimeoutMs: 500 })
+  await using bare = await createTestDatabase({ migrated: false })
+  const bareSluice = startTestSluice({ url: bare.url })
   const error = await new Promise((resolve) => {
-    unreachable.deliveries(queue, { demand: 1 }).subscribe({ error: resolve })
+    bareSluice.deliveries(queue, { demand: 1 }).subscribe({ error: resolve })
   })
-  expect(error).toMatchObject({ code: 'UNREACHABLE' })
+  expect(error).toMatchObject({ code: 'SCHEMA_MISSING' })
   await expect(
     (async () => {
-      for await (const _ of unreachable.deliveries(queue, { demand: 1 }));
+      for await (const _ of bareSluice.deliveries(queue, { demand: 1 }));
     })(),
-  ).rejects.toMatchObject({ code: 'UNREACHABLE' })
-  await unreachable.stop()
+  ).rejects.toMatchObject({ code: 'SCHEMA_MISSING' })
 })

@@ -194,6 +194,16 @@ describe('enqueueMany', () => {
     expect(new Set(rows.map((row) => row.cmin)).size).toBe(3)
   })
 
+  test('takes more messages than a call takes arguments', async ({ queue, tx }) => {
+    const ids = await enqueueMany(
+      context,
+      tx,
+      queue,
+      Array.from({ length: 150_000 }, () => ({ payload: 0 })),
+    )
+    expect(new Set(ids).size).toBe(150_000)
+  })
+
   test('gives [] for [], without touching the database', async ({ queue }) => {
     expect(await enqueueMany(context, undefined, queue, [])).toEqual([])
   })

@@ -75,3 +75,50 @@ test('P7: COMMIT has succeeded only if the server says COMMIT', async ({ databas
     connection.release()
   }
 })
+
+test('P7: a COMMIT that the server refuses is known to have had no effect', async ({
+  database,
+  sluice,
+  queue,
+  log,
+}) => {
+  await database.sql('CREATE TABLE once (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO once VALUES (1)')
+  const refused = {
+    code: 'COMMIT_FAILED',
+    message: 'The server refused COMMIT: nothing of the transaction has taken effect',
+    cause: { code: '23505' },
+  }
+  const connection = await BatchConnection.acquire(database.pool)
+  try {
+    connection.begin()
+    await connection.client.query('INSERT INTO once VALUES (1)')
+    await expect(connection.commit()).rejects.toMatchObject(refused)
+  } finally {
+    connection.release()
+  }
+  sluice
+    .pipeline(queue)
+    .handle(async (_, { tx }) => {
+      await tx.query('INSERT INTO once VALUES (1)')
+    })
+    .subscribe()
+  await put(sluice, queue, [1])
+  expect(await log.first('message.failed')).toMatchObject({ error: expect.stringContaining('once_n_key') })
+  expect(await log.first('batch.released')).toMatchObject({ error: refused })
+})
+
+test('P7: a COMMIT that is not answered may have had an effect', async ({ database }) => {
+  const connection = await BatchConnection.acquire(database.pool)
+  try {
+    connection.begin()
+    await connection.client.query('SELECT 1')
+    const committed = connection.commit()
+    connection.break('cut')
+    await expect(committed).rejects.toMatchObject({
+      code: 'COMMIT_FAILED',
+      message: 'COMMIT was not answered: whether it took effect is unknown',
+    })
+  } finally {
+    connection.release()
+  }
+})

@@ -67,15 +67,6 @@ test('a server that cannot be reached shows within the connect timeout', async (
   const started = sluice.start()
   await expect(started).rejects.toMatchObject({ code: 'UNREACHABLE' })
   await expect(started).rejects.not.toThrow('secret')
-  await expect(
-    sluice
-      .pipeline('q')
-      .handle(() => undefined)
-      .subscribe().closed,
-  ).rejects.toMatchObject({
-    code: 'UNREACHABLE',
-  })
-
   await sluice.stop()
 })
 
@@ -132,4 +123,79 @@ test('start after stop says STOPPED, and registers nobody', async ({ database })
   await sluice.stop()
   await expect(sluice.start()).rejects.toMatchObject({ code: 'STOPPED' })
   expect(await database.sql(`SELECT FROM sluice.worker WHERE name = 'stopped before'`)).toEqual([])
+})
+
+test('stop can be called twice at once, and again: all calls wait for the same end', async ({ database, queue }) => {
+  const sluice = createSluice({ connection: database.url, name: 'stopped twice' })
+  await put(sluice, queue, [1])
+  const steps = new Steps()
+  sluice.pipeline(queue).handle(steps.handle).subscribe()
+  const step = await steps.next()
+  const stopping = [sluice.stop(), sluice.stop()]
+  step.end()
+  await Promise.all(stopping)
+  await sluice.stop()
+  expect(await payloadsOf(database, queue)).toEqual([])
+  expect(await database.sql(`SELECT FROM sluice.worker WHERE name = 'stopped twice'`)).toEqual([])
+})
+
+test('a second stop with a shorter timeout ends the drain of the first', async ({ database, queue }) => {
+  const sluice = createSluice({ connection: database.url })
+  await put(sluice, queue, [1])
+  const steps = new Steps()
+  sluice.pipeline(queue).handle(steps.handle).subscribe()
+  await steps.next()
+  const patient = sluice.stop({ timeoutMs: '1h' })
+  await sluice.stop({ timeoutMs: 0 })
+  await patient
+  expect(await unlockedPayloads(database, queue)).toEqual([1])
+})
+
+test('nothing starts any more once stop() has been called, and handlers in hand may still enqueue', async ({
+  database,
+  queue,
+}) => {
+  const sluice = createSluice({ connection: database.url, name: 'no ghost' })
+  await put(sluice, queue, [1])
+  const steps = new Steps()
+  sluice.pipeline(queue).handle(steps.handle).subscribe()
+  const step = await steps.next()
+
+  const stopped = sluice.stop()
+
+  const { closed } = sluice.pipeline(queue).handle(steps.handle).subscribe()
+  const refused = [sluice.start(), closed, sluice.pipeline(queue).handle(steps.handle).runOnce()]
+  for (const { status, ...result } of await Promise.allSettled(refused)) {
+    expect(status).toBe('rejected')
+    expect(result).toMatchObject({ reason: { code: 'STOPPED' } })
+  }
+  await put(sluice, `${queue}.next`, [2])
+  step.end()
+  await stopped
+  expect(await payloadsOf(database, `${queue}.next`)).toEqual([2])
+  await expect(put(sluice, queue, [3])).rejects.toMatchObject({ code: 'STOPPED' })
+  expect(await database.sql(`SELECT FROM sluice.worker WHERE name = 'no ghost'`)).toEqual([])
+})
+
+test('start after an unawaited stop leaves nobody on the books', async ({ database }) => {
+  const sluice = createSluice({ connection: database.url, name: 'raced' })
+  const stopped = sluice.stop()
+  await expect(sluice.start()).rejects.toMatchObject({ code: 'STOPPED' })
+  await stopped
+  expect(await database.sql(`SELECT FROM sluice.worker WHERE name = 'raced'`)).toEqual([])
+})
+
+test('a stop with what it does not take is refused, and does not stop', async ({ sluice, queue }) => {
+  const subscription = sluice
+    .pipeline(queue)
+    .handle(() => undefined)
+    .subscribe()
+  for (const stop of [sluice.stop.bind(sluice), subscription.stop.bind(subscription)] as ((
+    given: unknown,
+  ) => Promise<void>)[]) {
+    for (const given of [{ timeout: '5s' }, 5_000, null]) {
+      await expect(stop(given)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    }
+  }
+  await sluice.start()
 })

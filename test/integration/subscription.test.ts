@@ -79,6 +79,7 @@ describe('stop', () => {
     database,
     sluice,
     queue,
+    log,
   }) => {
     await database.sql('CREATE TABLE stopped (n integer)')
     const steps = new Steps()
@@ -95,6 +96,11 @@ describe('stop', () => {
     expect(await database.sql('SELECT n FROM stopped')).toEqual([])
     await subscription.closed
     await subscription.stop()
+    expect(log.of('batch.committed')).toEqual([])
+    expect(log.of('batch.released')).toEqual([
+      { kind: 'batch.released', queue, messages: 1 },
+      { kind: 'batch.released', queue, messages: 1 },
+    ])
   })
 
   test('cancels the statement that a handler is running', async ({ database, sluice, queue }) => {

@@ -4,13 +4,13 @@ import { describe, expect, test } from 'vitest'
 
 /** A file may import from its own layer and from lower ones. Folders, or files by name. */
 const LAYERS: readonly (readonly string[])[] = [
-  ['errors', 'message', 'duration', 'nearest', 'path-text', 'free-port', 'version'],
-  ['config', 'queues', 'telemetry', 'server', 'server-process'],
+  ['errors', 'check-keys', 'message', 'duration', 'nearest', 'path-text', 'free-port', 'version', 'node-version'],
+  ['config', 'queues', 'guarded-observable', 'telemetry', 'server', 'server-process'],
   ['table'],
   ['connection'],
   ['enqueue', 'wake-up', 'migrate'],
   ['maintenance', 'pipeline'],
-  ['worker'],
+  ['worker', 'workers'],
   ['sluice'],
   ['testing', 'demo', 'cli', 'index'],
 ]

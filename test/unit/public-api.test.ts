@@ -64,7 +64,9 @@ test('the main entry exports these types', () => {
       "Route",
       "RoutesOptions",
       "RunnablePipeline",
+      "SettledCounts",
       "SettledMessage",
+      "SettledMessages",
       "Sluice",
       "SluiceEvent",
       "SluiceOptions",
@@ -87,6 +89,7 @@ test('sluice/testing exports these types', () => {
     [
       "EnqueuedMessage",
       "SettledMessage",
+      "SettledMessages",
     ]
   `)
 })

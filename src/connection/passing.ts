@@ -1,0 +1,31 @@
+import pg from 'pg'
+import { isSluiceError } from '../errors.ts'
+
+/**
+ * Whether the next attempt to connect may succeed where this one failed: nobody answers, or the server starts, stops,
+ * fails over or has no room. A missing schema, a refused login, a database that does not exist and a certificate that does
+ * not fit stay as they are until somebody changes them.
+ */
+export function mayPass(error: unknown): boolean {
+  if (!isSluiceError(error)) return error instanceof pg.DatabaseError && PASSING_STATE.test(error.code ?? '')
+  if (error.code !== 'UNREACHABLE') return false
+  const { cause } = error
+  if (cause instanceof pg.DatabaseError) return PASSING_STATE.test(cause.code ?? '')
+  if (!(cause instanceof Error) || cause instanceof TypeError) return false
+  // A file of the configuration that cannot be read.
+  if ('syscall' in cause && cause.syscall === 'open') return false
+  if ('code' in cause && cause.code !== undefined) return SYSTEM_CODE.test(String(cause.code))
+  return !REFUSED_BY_DRIVER.test(cause.message)
+}
+
+/**
+ * The classes of connections, of transactions that others have rolled back, of resources, of states, of administrators
+ * and of the system; and a server that is still a standby.
+ */
+const PASSING_STATE = /^(08|40|53|55|57|58)|^25006$/
+
+/** ECONNREFUSED, ENOTFOUND, EAI_AGAIN and the like; not those of TLS, such as ERR_TLS_CERT_ALTNAME_INVALID. */
+const SYSTEM_CODE = /^E(?!RR_)[A-Z_]+$/
+
+/** The driver's errors have no codes. Of those without, these come of what client and server are set up for. */
+const REFUSED_BY_DRIVER = /^SASL|does not support SSL/

@@ -1,0 +1,66 @@
+import { SluiceError } from '../errors.ts'
+import { type Report, toError } from '../telemetry.ts'
+import { Backoff, pause } from './backoff.ts'
+import { mayPass } from './passing.ts'
+
+/**
+ * Repeats the first connection of a process while somebody waits for it and it may still come about: one row of attempts
+ * for all who wait.
+ */
+export class Patience {
+  readonly #attempt: () => Promise<void>
+  readonly #report: Report
+  readonly #stopping = new AbortController()
+  #waiting = 0
+  #attempts: Promise<void> | undefined
+
+  constructor(attempt: () => Promise<void>, report: Report) {
+    this.#attempt = attempt
+    this.#report = report
+  }
+
+  /**
+   * Resolves when an attempt has succeeded.
+   *
+   * @throws the error of an attempt, if another would fail as well; the reason of the signal when that aborts; and
+   * SluiceError STOPPED after {@link stop}.
+   */
+  async wait(signal: AbortSignal): Promise<void> {
+    const left = Promise.withResolvers<never>()
+    const given = AbortSignal.any([signal, this.#stopping.signal])
+    const leave = () => left.reject(given.reason)
+    if (given.aborted) leave()
+    else given.addEventListener('abort', leave)
+    this.#waiting += 1
+    try {
+      this.#attempts ??= this.#repeat()
+      await Promise.race([left.promise, this.#attempts])
+    } finally {
+      this.#waiting -= 1
+      given.removeEventListener('abort', leave)
+    }
+  }
+
+  /** Whoever waits waits in vain. */
+  stop(): void {
+    this.#stopping.abort(new SluiceError('STOPPED', 'The Sluice was stopped before it had connected'))
+  }
+
+  async #repeat(): Promise<void> {
+    const backoff = new Backoff(100, 5_000)
+    try {
+      while (this.#waiting > 0 && !this.#stopping.signal.aborted) {
+        try {
+          return await this.#attempt()
+        } catch (error) {
+          if (!mayPass(error)) throw error
+          const retryInMs = backoff.next()
+          this.#report({ kind: 'connection.failed', role: 'control', error: toError(error), retryInMs })
+          await pause(retryInMs, this.#stopping.signal)
+        }
+      }
+    } finally {
+      this.#attempts = undefined
+    }
+  }
+}

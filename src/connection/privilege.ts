@@ -1,0 +1,17 @@
+import pg from 'pg'
+import { errorText, SluiceError } from '../errors.ts'
+
+/** A worker's error: in words that say what to grant, if the server has refused it for want of privileges. */
+export function orPrivilegeMissing(error: unknown): unknown {
+  const refused = error instanceof pg.DatabaseError && error.code === INSUFFICIENT_PRIVILEGE
+  return refused ? privilegeMissing('sluice_worker', error) : error
+}
+
+/** @param role which has what is missing. */
+export function privilegeMissing(role: 'sluice_producer' | 'sluice_worker', cause: unknown): SluiceError {
+  const remedy = `Run \`npx sluice roles\` as the owner of schema "sluice", and then \`GRANT ${role} TO …\` for the login`
+  const what = `The login lacks privileges of ${role} (${errorText(cause)})`
+  return new SluiceError('PRIVILEGE_MISSING', `${what}. ${remedy}`, { cause })
+}
+
+const INSUFFICIENT_PRIVILEGE = '42501'

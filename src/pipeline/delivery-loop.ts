@@ -1,0 +1,82 @@
+import type { Delivery } from './delivery.ts'
+import type { Feed, Sink } from './feed.ts'
+
+type Step<Payload> = IteratorResult<Delivery<Payload>, void>
+
+/**
+ * What `for await` reads. A generator would not do: its `return()` waits for a `next()` that waits for a message, for ever
+ * if none comes.
+ */
+export class DeliveryLoop<Payload> implements AsyncGenerator<Delivery<Payload>, void, undefined> {
+  readonly #createFeed: (sink: Sink<Payload>) => Feed<Payload>
+  readonly #arrived: Delivery<Payload>[] = []
+  readonly #waiting: PromiseWithResolvers<Step<Payload>>[] = []
+  #feed: Feed<Payload> | undefined
+  /** Set when nothing more comes. */
+  #end: { readonly error?: unknown } | undefined
+
+  /** `createFeed` begins to consume: with the first `next()`. */
+  constructor(createFeed: (sink: Sink<Payload>) => Feed<Payload>) {
+    this.#createFeed = createFeed
+  }
+
+  async next(): Promise<Step<Payload>> {
+    if (this.#end === undefined) this.#feed ??= this.#createFeed(this.#sink)
+    for (let next = this.#arrived.shift(); next !== undefined; next = this.#arrived.shift()) {
+      if (!next.signal.aborted) return { done: false, value: next }
+    }
+    if (this.#end !== undefined) return this.#over(this.#end)
+    const waiting = Promise.withResolvers<Step<Payload>>()
+    this.#waiting.push(waiting)
+    return waiting.promise
+  }
+
+  /** Gives back all that is not settled, and resolves when it is free. */
+  async return(): Promise<Step<Payload>> {
+    this.#arrived.length = 0
+    this.#finish({})
+    await this.#feed?.stop()
+    return OVER
+  }
+
+  async throw(error: unknown): Promise<Step<Payload>> {
+    await this.return()
+    throw error
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.return()
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this
+  }
+
+  get #sink(): Sink<Payload> {
+    return {
+      next: (delivery) => this.#arrive(delivery),
+      error: (error: unknown) => this.#finish({ error }),
+      complete: () => this.#finish({}),
+    }
+  }
+
+  #arrive(delivery: Delivery<Payload>): void {
+    const first = this.#waiting.shift()
+    if (first === undefined) this.#arrived.push(delivery)
+    else first.resolve({ done: false, value: delivery })
+  }
+
+  #finish(end: { readonly error?: unknown }): void {
+    this.#end ??= end
+    for (const waiting of this.#waiting.splice(0)) waiting.resolve(this.#over(this.#end))
+  }
+
+  /** The end; an error is thrown once. */
+  async #over(end: { readonly error?: unknown }): Promise<Step<Payload>> {
+    this.#end = {}
+    if ('error' in end) throw end.error
+    return OVER
+  }
+}
+
+const OVER = { done: true, value: undefined } as const

@@ -1,0 +1,79 @@
+import type { Runtime } from './pipeline/consumer.ts'
+import type { Worker } from './worker.ts'
+
+/**
+ * The worker of a process while it is needed. For whoever {@link start | stays} it goes on until the end. Those who only
+ * {@link visit} share one, which is let go a moment after the last of them: its connections would keep the process alive.
+ */
+export class Workers {
+  readonly #create: () => Worker
+  #worker: Worker
+  #stays = false
+  #guests = 0
+  #leaving: NodeJS.Timeout | undefined
+  readonly #going = new Map<Worker, Promise<void>>()
+
+  constructor(create: () => Worker) {
+    this.#create = create
+    this.#worker = create()
+  }
+
+  /** What the consumers of the worker share, for those who stay. */
+  get runtime(): Runtime {
+    return this.#worker.runtime
+  }
+
+  /** Starts it, for good. @throws SluiceError as {@link Worker.start} */
+  start(): Promise<void> {
+    this.#stay()
+    return this.#worker.start()
+  }
+
+  /** As {@link start}, waiting for a database that is down. @throws SluiceError as {@link Worker.startPatiently} */
+  startPatiently(signal: AbortSignal): Promise<void> {
+    this.#stay()
+    return this.#worker.startPatiently(signal)
+  }
+
+  /** Starts it for as long as the work takes. @throws SluiceError as {@link Worker.start} */
+  async visit<T>(work: (runtime: Runtime) => Promise<T>): Promise<T> {
+    clearTimeout(this.#leaving)
+    this.#guests += 1
+    try {
+      const worker = this.#worker
+      await worker.start()
+      return await work(worker.runtime)
+    } finally {
+      this.#guests -= 1
+      if (this.#guests === 0 && !this.#stays) this.#leaving = setTimeout(() => this.#letGo(), LINGER_MS)
+    }
+  }
+
+  /** The pipelines must have ended. */
+  async stop(): Promise<void> {
+    this.#stay()
+    await Promise.all([...this.#going.values(), this.#worker.stop()])
+  }
+
+  cut(): void {
+    for (const worker of [...this.#going.keys(), this.#worker]) worker.cut()
+  }
+
+  #stay(): void {
+    this.#stays = true
+    clearTimeout(this.#leaving)
+  }
+
+  #letGo(): void {
+    const worker = this.#worker
+    // It cannot be started again.
+    this.#worker = this.#create()
+    this.#going.set(
+      worker,
+      worker.stop().finally(() => this.#going.delete(worker)),
+    )
+  }
+}
+
+/** Long enough for another `runOnce` right after, as in tests; a process that ends does not wait for longer. */
+const LINGER_MS = 100

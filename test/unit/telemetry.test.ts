@@ -1,0 +1,82 @@
+import { filter, firstValueFrom, map } from 'rxjs'
+import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { createTelemetry, type SluiceEvent } from '../../src/telemetry.ts'
+
+const EVENT: SluiceEvent = { kind: 'pipeline.started', queue: 'q' }
+
+describe('a subscriber of events that throws', () => {
+  let warnings: Error[]
+
+  beforeEach(() => {
+    warnings = []
+    const listener = (warning: Error) => warnings.push(warning)
+    process.on('warning', listener)
+    onTestFinished(() => void process.off('warning', listener))
+  })
+
+  test('is warned about once, goes on to be told, and disturbs nobody else', async () => {
+    const { events, report } = createTelemetry()
+    const seen: string[] = []
+    const failing = (event: SluiceEvent) => {
+      seen.push(event.kind)
+      throw new Error('no log')
+    }
+    events.subscribe(failing)
+    const others: string[] = []
+    events.subscribe((event) => others.push(event.kind))
+    report(EVENT)
+    report(EVENT)
+    await nothingUnhandled()
+    expect(seen).toHaveLength(2)
+    expect(others).toHaveLength(2)
+    expect(warnings).toHaveLength(1)
+    expect(warnings[0]).toMatchObject({ name: 'SluiceWarning', message: expect.stringContaining('no log') })
+  })
+
+  test.for([
+    ['as an observer', { next: () => fail() }],
+    ['asynchronously', async () => fail()],
+  ] as const)('%s is warned about', async ([, observer]) => {
+    const { events, report } = createTelemetry()
+    events.subscribe(observer)
+    report(EVENT)
+    await nothingUnhandled()
+    expect(warnings).toHaveLength(1)
+  })
+
+  test('is warned about behind operators, and when an operator throws', async () => {
+    const { events, report } = createTelemetry()
+    events
+      .pipe(
+        filter(({ kind }) => kind === 'pipeline.started'),
+        map(({ kind }) => kind),
+      )
+      .subscribe(() => fail())
+    events.pipe(filter(() => fail())).subscribe()
+    report(EVENT)
+    await nothingUnhandled()
+    expect(warnings).toHaveLength(2)
+  })
+
+  test('still gets its own error handler called, and its completion', async () => {
+    const { events, report, close } = createTelemetry()
+    const told: unknown[] = []
+    const observer = { error: (error: unknown) => told.push(error), complete: () => told.push('complete') }
+    events.pipe(map(() => fail())).subscribe(observer)
+    events.subscribe(observer)
+    const first = firstValueFrom(events)
+    report(EVENT)
+    close()
+    expect(await first).toBe(EVENT)
+    expect(told).toEqual([expect.objectContaining({ message: 'failed' }), 'complete'])
+  })
+})
+
+function fail(): never {
+  throw new Error('failed')
+}
+
+/** Long enough for what is thrown in a timer or a promise: then the test run fails by itself. */
+async function nothingUnhandled(): Promise<void> {
+  for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setTimeout(resolve))
+}
