@@ -7,11 +7,11 @@ import { expected, SluiceError } from './errors.ts'
 import type { Outcome } from './message.ts'
 import { BatchConnection } from './pipeline/batch-connection.ts'
 import { DeliveredMessage } from './pipeline/delivered-message.ts'
-import { type Handler, toOutcome } from './pipeline/handler.ts'
+import { checkFunction, type Handler, toOutcome } from './pipeline/handler.ts'
 import { MessageTransaction } from './pipeline/message-transaction.ts'
-import type { RunnablePipeline } from './pipeline/pipeline.ts'
+import { RunnablePipeline } from './pipeline/pipeline.ts'
 import { type EnqueueIn, runContext } from './pipeline/run-context.ts'
-import type { SettledMessage } from './pipeline/settlement.ts'
+import { SettledCollector, type SettledMessages } from './pipeline/settled-messages.ts'
 import {
   checkQueueName,
   type OutputOf,
@@ -23,6 +23,7 @@ import {
 import { internalsOf, type Sluice } from './sluice.ts'
 import { type EnqueuedMessage, enqueuedHere } from './table/enqueued.ts'
 
+export type { SettledMessages } from './pipeline/settled-messages.ts'
 export type { SettledMessage } from './pipeline/settlement.ts'
 export type { EnqueuedMessage } from './table/enqueued.ts'
 
@@ -31,25 +32,40 @@ const MOST_ROUNDS = 1_000
 
 /**
  * Handles everything that is due now in the given pipelines, what their handlers enqueue for one another included, and
- * returns what became of each message.
+ * returns what became of each message, as `runOnce` does.
  *
  * @example
  * const [settled] = await runDue([emails, audit])
  * expect(settled.outcome).toEqual({ kind: 'ack' })
  */
-export async function runDue(
-  pipelines: RunnablePipeline | readonly RunnablePipeline[],
-): Promise<readonly SettledMessage[]> {
-  const all = Array.isArray(pipelines) ? pipelines : [pipelines]
-  const settled: SettledMessage[] = []
+export async function runDue(pipelines: RunnablePipeline | readonly RunnablePipeline[]): Promise<SettledMessages> {
+  const all = pipelinesOf(pipelines)
+  const settled = new SettledCollector()
   for (let round = 0; round < MOST_ROUNDS; round++) {
-    const before = settled.length
-    for (const pipeline of all) settled.push(...(await pipeline.runOnce()))
-    if (settled.length === before) return settled
+    let found = false
+    for (const pipeline of all) {
+      const messages = await pipeline.runOnce()
+      settled.merge(messages)
+      found ||= messages.length > 0
+    }
+    if (!found) return settled.messages
   }
   throw new SluiceError(
     'OPTION_INVALID',
     `runDue: expected an end within ${MOST_ROUNDS} rounds, received none. Does a handler snooze without delay?`,
+  )
+}
+
+function pipelinesOf(given: unknown): readonly RunnablePipeline[] {
+  const all: readonly unknown[] = Array.isArray(given) ? given : [given]
+  if (all.every((pipeline) => pipeline instanceof RunnablePipeline)) return all
+  const wrong = all.find((pipeline) => !(pipeline instanceof RunnablePipeline))
+  throw expected(
+    'OPTION_INVALID',
+    'runDue',
+    'pipelines with a handler',
+    wrong,
+    'sluice.pipeline(…).handle(…) makes one',
   )
 }
 
@@ -68,6 +84,10 @@ export async function deliver<Definitions extends QueueDefinitions | undefined, 
 ): Promise<readonly Outcome[]> {
   const { pool, enqueueContext, enqueueIn } = internalsOf(sluice)
   const name = checkQueueName(queue, enqueueContext.definitions)
+  checkFunction('deliver', handler)
+  if (!Array.isArray(messages)) {
+    throw expected('OPTION_INVALID', 'deliver', 'an array of messages', messages, 'As in [{ payload: … }]')
+  }
   const delivered = await Promise.all(messages.map((message, at) => toDelivered(enqueueContext, name, message, at)))
   const connection = await BatchConnection.acquire(pool)
   try {
@@ -101,7 +121,9 @@ async function callHandler(
   enqueue: EnqueueIn,
 ): Promise<Outcome> {
   const tx = new MessageTransaction(connection)
-  const outcome = toOutcome(await handle(message, runContext(tx, new AbortController(), message.attempt, enqueue)))
+  const outcome = toOutcome(
+    await handle(message.handed, runContext(tx, new AbortController(), message.attempt, enqueue)),
+  )
   await (outcome.kind === 'retry' || outcome.kind === 'deadLetter' ? tx.undo() : tx.keep())
   return outcome
 }
@@ -109,10 +131,14 @@ async function callHandler(
 async function toDelivered(
   rules: Parameters<typeof readMessage>[0],
   queue: string,
-  { payload, ...options }: MessageToEnqueue,
+  given: MessageToEnqueue,
   at: number,
 ): Promise<DeliveredMessage> {
   const what = `messages[${at}]`
+  if (typeof given !== 'object' || given === null) {
+    throw expected('OPTION_INVALID', what, 'an object with a payload and options', given)
+  }
+  const { payload, ...options } = given
   const row = await readMessage(rules, queue, { payload, options }, { payload: `${what}.payload`, options: what })
   const nowUs = Date.now() * 1_000
   const claimed = { ...row, id: String(at + 1), slot: null, attempt: 0, dueUs: nowUs, enqueuedUs: nowUs }

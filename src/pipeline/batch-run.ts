@@ -139,8 +139,8 @@ export class BatchRun {
   #runAlone(message: DeliveredMessage): Promise<boolean> {
     const { work } = this.#options
     return work.kind === 'each'
-      ? this.#attempt([message], (context) => work.handle(message, context))
-      : this.#attempt([message], (context) => work.handle([message], context))
+      ? this.#attempt([message], (context) => work.handle(message.handed, context))
+      : this.#attempt([message], (context) => work.handle([message.handed], context))
   }
 
   /** A whole batch in one call; if it throws, each of its messages in a call of its own. */
@@ -151,7 +151,15 @@ export class BatchRun {
       if (this.#reaches(message) && (!this.#isChecked || (await this.#mayRun(message)))) fit.push(message)
     }
     if (fit.length === 0 || work.kind !== 'batch') return
-    if (await this.#attempt(fit, (context) => work.handle(fit, context))) return
+    if (
+      await this.#attempt(fit, (context) =>
+        work.handle(
+          fit.map((message) => message.handed),
+          context,
+        ),
+      )
+    )
+      return
     for (const message of fit) if (this.#reaches(message)) await this.#runAlone(message)
   }
 

@@ -1,11 +1,15 @@
 import type { Headers, Message } from '../message.ts'
 import type { ClaimedRow } from '../table/claim.ts'
 import type { Evidence, LostTry } from '../table/evidence.ts'
+import { HandedMessage } from './handed-message.ts'
 
 const LARGEST_INTEGER = 2_147_483_647
 
-/** A claimed row as a {@link Message}. JSON is parsed when it is read, because many handlers need only a part. */
-export class DeliveredMessage implements Message {
+/**
+ * A claimed row, and what is known of it, in the hands of a pipeline. JSON is parsed when it is read, because many handlers
+ * need only a part.
+ */
+export class DeliveredMessage {
   readonly row: ClaimedRow
   readonly queue: string
   readonly attempt: number
@@ -13,6 +17,7 @@ export class DeliveredMessage implements Message {
   #payload: unknown
   #parsed = false
   #headers: Headers | undefined
+  #handed: Message | undefined
 
   /**
    * `evidence`: what is held against it. Processes that died count as attempts; a try whose loss is not yet settled is the
@@ -26,6 +31,12 @@ export class DeliveredMessage implements Message {
     this.attempt = Math.min(this.lostTry?.attempt ?? row.attempt + (evidence?.crashes ?? 0) + 1, LARGEST_INTEGER)
   }
 
+  /** What handlers and callers get: a plain object, apart from this. */
+  get handed(): Message {
+    this.#handed ??= new HandedMessage(this)
+    return this.#handed
+  }
+
   /** The try that was lost, and that nobody has settled since. */
   get lostTry(): LostTry | undefined {
     const lost = this.evidence?.lostTry
@@ -36,12 +47,12 @@ export class DeliveredMessage implements Message {
     return this.row.id
   }
 
-  get type(): string | null {
-    return this.row.type
+  get orderingKey(): string | null {
+    return this.row.orderingKey
   }
 
-  get schemaVersion(): number {
-    return this.row.schemaVersion
+  get maxAttempts(): number | null {
+    return this.row.maxAttempts
   }
 
   get payload(): unknown {
@@ -54,48 +65,9 @@ export class DeliveredMessage implements Message {
     return this.#headers
   }
 
-  get orderingKey(): string | null {
-    return this.row.orderingKey
-  }
-
-  get priority(): number {
-    return this.row.priority
-  }
-
-  get maxAttempts(): number | null {
-    return this.row.maxAttempts
-  }
-
-  get enqueuedAt(): Date {
-    return new Date(this.row.enqueuedUs / 1_000)
-  }
-
-  get dueAt(): Date {
-    return new Date(this.row.dueUs / 1_000)
-  }
-
   /** Replaces the payload by its schema's output. */
   accept(payload: unknown): void {
     this.#payload = payload
     this.#parsed = true
-  }
-
-  toJSON(): Record<string, unknown> {
-    const { id, queue, type, schemaVersion, payload, headers, orderingKey, priority, attempt, maxAttempts } = this
-    const { enqueuedAt, dueAt } = this
-    return {
-      id,
-      queue,
-      type,
-      schemaVersion,
-      payload,
-      headers,
-      orderingKey,
-      priority,
-      attempt,
-      maxAttempts,
-      enqueuedAt,
-      dueAt,
-    }
   }
 }

@@ -11,7 +11,7 @@ export class FakeDelivery extends Delivery<string> {
 
   constructor(payload: string, settlements: Settled[], end: AbortController) {
     const row = claimedRow({ id: '1', payload: JSON.stringify(payload) })
-    const message = new DeliveredMessage('fake', row) as Message<string>
+    const message = new DeliveredMessage('fake', row).handed as Message<string>
     // Nothing in these tests runs a statement.
     const tx = {} as HandlerTransaction
     super(message, { tx, signal: end.signal }, (settled) => {
