@@ -10,7 +10,8 @@ export function orPrivilegeMissing(error: unknown): unknown {
 /** @param role which has what is missing. */
 export function privilegeMissing(role: 'sluice_producer' | 'sluice_worker', cause: unknown): SluiceError {
   const remedy = `Run \`npx sluice roles\` as the owner of schema "sluice", and then \`GRANT ${role} TO …\` for the login`
-  const what = `The login lacks privileges of ${role} (${errorText(cause)})`
+  const words = cause instanceof pg.DatabaseError ? cause.message : errorText(cause)
+  const what = `The login lacks privileges of ${role}: ${words}`
   return new SluiceError('PRIVILEGE_MISSING', `${what}. ${remedy}`, { cause })
 }
 

@@ -90,7 +90,7 @@ describe('a member of sluice_producer', () => {
   })
 
   test('may not work', async ({ producer }) => {
-    await expect(startTestSluice(producer).start()).rejects.toEqual(REFUSED)
+    await expect(startTestSluice(producer).start()).rejects.toMatchObject({ cause: REFUSED })
   })
 })
 
@@ -292,7 +292,7 @@ describe('a member of sluice_operator', () => {
 
   test('may not work, enqueue, nor touch what is not dead', async ({ login }) => {
     const operator = await login('sluice_operator')
-    await expect(startTestSluice(operator).start()).rejects.toEqual(REFUSED)
+    await expect(startTestSluice(operator).start()).rejects.toMatchObject({ cause: REFUSED })
     for (const text of [
       `SELECT sluice.enqueue('q', '1')`,
       'DELETE FROM sluice.message',

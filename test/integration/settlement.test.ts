@@ -96,15 +96,6 @@ test('P7: a COMMIT that the server refuses is known to have had no effect', asyn
   } finally {
     connection.release()
   }
-  sluice
-    .pipeline(queue)
-    .handle(async (_, { tx }) => {
-      await tx.query('INSERT INTO once VALUES (1)')
-    })
-    .subscribe()
-  await put(sluice, queue, [1])
-  expect(await log.first('message.failed')).toMatchObject({ error: expect.stringContaining('once_n_key') })
-  expect(await log.first('batch.released')).toMatchObject({ error: refused })
 })
 
 test('P7: a COMMIT that is not answered may have had an effect', async ({ database }) => {
