@@ -1,17 +1,7 @@
 import { createHash } from 'node:crypto'
 import type pg from 'pg'
-import { EVERY_SETTING } from '../table/planner.ts'
-import { readSession } from '../table/session.ts'
 import type { Statement } from '../table/statement.ts'
-import { queryAsText } from './own-parsers.ts'
-
-/** What stands between a connection and the server. */
-export interface Session {
-  /** The server process is not the one that the driver was told of when it connected. */
-  readonly pooled: boolean
-  /** Statements may be prepared by name. */
-  readonly names: boolean
-}
+import { isAboutNames, type Session, sessionOf } from './session.ts'
 
 /**
  * Whether statements may be prepared by name on the connections to one address. Without names the server parses and
@@ -59,30 +49,6 @@ export function namesOf(client: object): Names | undefined {
   return OF_CLIENT.get(client)
 }
 
-const DEVIATIONS = new WeakMap<object, readonly string[]>()
-
-/**
- * Which of the planner's settings must be set for statements of ours on this connection: all until it has answered.
- * Behind a pooler sessions have the same, because role and database are the same.
- */
-export function deviationsOf(client: object): readonly string[] {
-  return DEVIATIONS.get(client) ?? EVERY_SETTING
-}
-
-const OWN = new WeakSet<object>()
-
-/** The connection has shown that no pooler stands before its session. */
-export function hasOwnSession(client: object): boolean {
-  return OWN.has(client)
-}
-
-const DEFERRABLE = new WeakMap<object, boolean>()
-
-/** Whether the database had constraints that may be deferred and set back when the connection was opened. */
-export function mayDefer(client: object): boolean {
-  return DEFERRABLE.get(client) ?? false
-}
-
 /** The name with a hash of the text: the same name is the same statement, whichever version has prepared it. */
 export function nameOf(statement: Statement): string {
   const known = NAMES.get(statement)
@@ -93,29 +59,3 @@ export function nameOf(statement: Statement): string {
 }
 
 const NAMES = new WeakMap<Statement, string>()
-
-/** @throws what the driver throws, except for an error that tells of a pooler. */
-async function sessionOf(client: pg.ClientBase): Promise<Session> {
-  const told: unknown = Reflect.get(client, 'processID')
-  try {
-    const { pid, knowsName, deviations, deferrable } = await readSession(async ({ text }, params) => {
-      const { rows } = await queryAsText(client, { name: PROBE, text, values: [...params] })
-      return rows
-    }, PROBE)
-    DEVIATIONS.set(client, deviations)
-    DEFERRABLE.set(client, deferrable)
-    const pooled = pid !== told
-    if (!pooled) OWN.add(client)
-    return { pooled, names: !pooled || !knowsName }
-  } catch (error) {
-    if (isAboutNames(error)) return { pooled: true, names: false }
-    throw error
-  }
-}
-
-const PROBE = 'sluice_session'
-
-/** "prepared statement … does not exist", "… already exists". */
-function isAboutNames(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && (error.code === '26000' || error.code === '42P05')
-}

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { pause } from '../connection/backoff.ts'
-import { deviationsOf, hasOwnSession } from '../connection/names.ts'
+import { deviationsOf, hasOwnSession } from '../connection/session.ts'
 import { executeOn, unreachable } from '../connection/open-client.ts'
 import { poolerSettingsOf } from '../connection/pooler-settings.ts'
 import { SluiceError } from '../errors.ts'

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Transaction } from 'kysely'
 import type pg from 'pg'
-import { mayDefer } from '../connection/names.ts'
+import { mayDefer } from '../connection/session.ts'
 import { executeOn } from '../connection/open-client.ts'
 import { SluiceError } from '../errors.ts'
 import { CONSTRAINTS_AS_DECLARED } from '../table/constraints.ts'

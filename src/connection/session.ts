@@ -1,0 +1,62 @@
+import type pg from 'pg'
+import { EVERY_SETTING } from '../table/planner.ts'
+import { readSession, type ServerSession } from '../table/session.ts'
+import { queryAsText } from './own-parsers.ts'
+
+/** What stands between a connection and the server. */
+export interface Session {
+  /** The server process is not the one that the driver was told of when it connected. */
+  readonly pooled: boolean
+  /** Statements may be prepared by name. */
+  readonly names: boolean
+}
+
+/**
+ * Asks a new connection for its session, and remembers the answer for the functions below.
+ *
+ * @throws what the driver throws, except for an error that tells of a pooler.
+ */
+export async function sessionOf(client: pg.ClientBase): Promise<Session> {
+  const told: unknown = Reflect.get(client, 'processID')
+  try {
+    const session = await readSession(async ({ text }, params) => {
+      const { rows } = await queryAsText(client, { name: PROBE, text, values: [...params] })
+      return rows
+    }, PROBE)
+    SESSIONS.set(client, session)
+    const pooled = session.pid !== told
+    if (!pooled) OWN.add(client)
+    return { pooled, names: !pooled || !session.knowsName }
+  } catch (error) {
+    if (isAboutNames(error)) return { pooled: true, names: false }
+    throw error
+  }
+}
+
+/**
+ * Which of the planner's settings must be set for statements of ours on this connection: all until it has answered.
+ * Behind a pooler sessions have the same, because role and database are the same.
+ */
+export function deviationsOf(client: object): readonly string[] {
+  return SESSIONS.get(client)?.deviations ?? EVERY_SETTING
+}
+
+/** The connection has shown that no pooler stands before its session. */
+export function hasOwnSession(client: object): boolean {
+  return OWN.has(client)
+}
+
+/** Whether the database had constraints that may be deferred and set back when the connection was opened. */
+export function mayDefer(client: object): boolean {
+  return SESSIONS.get(client)?.deferrable ?? false
+}
+
+/** "prepared statement … does not exist", "… already exists". */
+export function isAboutNames(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && (error.code === '26000' || error.code === '42P05')
+}
+
+const SESSIONS = new WeakMap<object, ServerSession>()
+const OWN = new WeakSet<object>()
+
+const PROBE = 'sluice_session'
