@@ -5,7 +5,7 @@ import { integer, resolveConfig, type SluiceConfig, type SluiceOptions } from '.
 import { Alphabet } from './connection/alphabet.ts'
 import { Sockets } from './connection/sockets.ts'
 import { STOP_MS } from './connection/within.ts'
-import { type Duration, toMs } from './duration.ts'
+import { type Duration, LONGEST_TIMER_MS, toMs } from './duration.ts'
 import {
   type EnqueueContext,
   enqueueMany,
@@ -18,13 +18,14 @@ import { expected, SluiceError } from './errors.ts'
 import { type MigrateResult, migrate } from './migrate.ts'
 import { checkNode } from './node-version.ts'
 import type { Work } from './pipeline/batch-run.ts'
-import { type Consumption, createConsumer, type Runtime } from './pipeline/consumer.ts'
+import { createConsumer } from './pipeline/consumer.ts'
 import { Deliveries } from './pipeline/deliveries.ts'
 import { type PipelineOptions, type PipelinePlan, resolvePipeline } from './pipeline/options.ts'
 import { inOwnTransaction } from './pipeline/own-transaction.ts'
 import { DRAIN_TIMEOUT_MS, Pipeline, type PipelineSubscription } from './pipeline/pipeline.ts'
 import type { Producer } from './pipeline/producer.ts'
 import type { EnqueueIn } from './pipeline/run-context.ts'
+import type { Consumption, Runtime } from './pipeline/runtime.ts'
 import { checkQueueName, type OutputOf, type PayloadOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { createTelemetry, type SluiceEvent } from './telemetry.ts'
 import { createBatchNames, createBatchPool, Worker } from './worker.ts'
@@ -260,6 +261,3 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     }
   }
 }
-
-/** setTimeout overflows above this. */
-const LONGEST_TIMER_MS = 2_000_000_000

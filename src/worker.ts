@@ -9,7 +9,7 @@ import { learnPoolerSettings } from './connection/pooler-settings.ts'
 import { orPrivilegeMissing } from './connection/privilege.ts'
 import type { Sockets } from './connection/sockets.ts'
 import { Reaper } from './maintenance/reaper.ts'
-import type { Runtime } from './pipeline/consumer.ts'
+import type { Runtime } from './pipeline/runtime.ts'
 import { Gate } from './pipeline/gate.ts'
 import { InHand } from './pipeline/in-hand.ts'
 import { checkSchema, readServerVersion } from './table/schema.ts'
@@ -35,13 +35,14 @@ export class Worker {
   readonly #patience: Patience
   readonly runtime: Runtime
   #id: number | undefined
+  readonly #workerId = () => this.#id ?? 0
   #serverVersion = 0
   #starting: Promise<void> | undefined
 
   /** `createPool` makes another pool like `pool`. */
   constructor(config: SluiceConfig, pool: pg.Pool, createPool: () => pg.Pool, alphabet: Alphabet, report: Report) {
     const { directConnection, connectTimeoutMs, pollIntervalMs, crashLimit } = config
-    const workerId = () => this.#id ?? 0
+    const workerId = this.#workerId
     this.#config = config
     this.#report = report
     // By default it is the same object.
@@ -52,23 +53,10 @@ export class Worker {
     const listening = () => this.#watcher.listening && !control.shared
     const scheduler = new Scheduler({ control, workerId, pollIntervalMs, listening })
     this.#scheduler = scheduler
-    this.#watcher = new Watcher({
-      connection: directConnection,
-      connectTimeoutMs,
-      workerId,
-      report,
-      allowed: () => !control.shared,
-      notify: (payload) => notifyListener(control.execute, payload),
-      onNotification: (queue) => scheduler.notified(queue),
-      onUp: () => scheduler.wake('reconnect'),
-      onDown: () => scheduler.listenerDown(),
-    })
+    this.#watcher = this.#createWatcher()
     this.#reaper = new Reaper({ control, workerId, report })
-    const inHand = new InHand(control, workerId, async () => !control.shared && this.#reaper.runIfStale())
     control.onUp(async () => scheduler.wake('reconnect'))
     this.#patience = new Patience(() => this.start(), report)
-    const serverVersion = () => this.#serverVersion
-    const gate = new Gate(LOOKS_AT_A_TIME)
     this.runtime = {
       pool,
       createPool,
@@ -76,12 +64,28 @@ export class Worker {
       alphabet,
       control,
       scheduler,
-      inHand,
+      inHand: new InHand(control, workerId, async () => !control.shared && this.#reaper.runIfStale()),
       crashLimit,
       report,
-      serverVersion,
-      gate,
+      serverVersion: () => this.#serverVersion,
+      gate: new Gate(LOOKS_AT_A_TIME),
     }
+  }
+
+  #createWatcher(): Watcher {
+    const { directConnection, connectTimeoutMs } = this.#config
+    const [control, scheduler] = [this.#control, this.#scheduler]
+    return new Watcher({
+      connection: directConnection,
+      connectTimeoutMs,
+      workerId: this.#workerId,
+      report: this.#report,
+      allowed: () => !control.shared,
+      notify: (payload) => notifyListener(control.execute, payload),
+      onNotification: (queue) => scheduler.notified(queue),
+      onUp: () => scheduler.wake('reconnect'),
+      onDown: () => scheduler.listenerDown(),
+    })
   }
 
   /**

@@ -1,4 +1,4 @@
-import type { Runtime } from './pipeline/consumer.ts'
+import type { Runtime } from './pipeline/runtime.ts'
 import type { Worker } from './worker.ts'
 
 /**

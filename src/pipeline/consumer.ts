@@ -1,49 +1,14 @@
-import type pg from 'pg'
-import type { Alphabet } from '../connection/alphabet.ts'
-import type { Control } from '../connection/control.ts'
 import { isSluiceError } from '../errors.ts'
-import type { QueueDefinition } from '../queues.ts'
 import type { ClaimedRow } from '../table/claim.ts'
 import { cancelStatement } from '../table/worker.ts'
-import type { Report } from '../telemetry.ts'
-import type { Scheduler } from '../wake-up/scheduler.ts'
-import { BatchRun, type Work } from './batch-run.ts'
+import { BatchRun } from './batch-run.ts'
 import { blameLoss } from './blame.ts'
 import type { Blamed, ClaimedBatch, ConsumedBatch } from './claimed-batch.ts'
 import { DeliveredMessage } from './delivered-message.ts'
-import type { Gate } from './gate.ts'
-import type { BegunBatch, EvidenceById, InHand } from './in-hand.ts'
-import type { PipelinePlan } from './options.ts'
+import type { BegunBatch, EvidenceById } from './in-hand.ts'
 import { Producer } from './producer.ts'
-import type { EnqueueIn } from './run-context.ts'
-import { type SettledMessage, Settlement } from './settlement.ts'
-
-/** What every consumer of a process shares. */
-export interface Runtime {
-  readonly pool: pg.Pool
-  /** Another pool of the same kind. */
-  readonly createPool: () => pg.Pool
-  readonly connectTimeoutMs: number
-  readonly alphabet: Alphabet
-  readonly control: Control
-  readonly scheduler: Scheduler
-  readonly inHand: InHand
-  readonly serverVersion: () => number
-  readonly gate: Gate
-  readonly crashLimit: number
-  readonly report: Report
-}
-
-/** What is consumed, and how. */
-export interface Consumption {
-  readonly plan: PipelinePlan
-  readonly definition: QueueDefinition | undefined
-  readonly work: Work
-  readonly enqueue: EnqueueIn
-  /** Hears of every message that a committed batch has settled. */
-  readonly onSettled?: ((settled: readonly SettledMessage[]) => void) | undefined
-  readonly onEnded?: (() => void) | undefined
-}
+import type { Consumption, Runtime } from './runtime.ts'
+import { Settlement } from './settlement.ts'
 
 /** Makes the producer that feeds the work with the batches of a queue, in transactional mode. */
 export function createConsumer(runtime: Runtime, consumption: Consumption): Producer {

@@ -1,7 +1,7 @@
 import { filter, type Observable } from 'rxjs'
 import { checkKeys } from '../check-keys.ts'
 import { STOP_MS, within } from '../connection/within.ts'
-import { type Duration, toMs } from '../duration.ts'
+import { type Duration, LONGEST_TIMER_MS, toMs } from '../duration.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { QueueDefinitions } from '../queues.ts'
 import { type Report, type SluiceEvent, toError } from '../telemetry.ts'
@@ -154,7 +154,7 @@ export class PipelineSubscription implements AsyncDisposable {
     this.#leave()
     const drained = this.#endBy((producer) => producer.drain())
     const timer = Promise.withResolvers<'late'>()
-    const timeout = setTimeout(() => timer.resolve('late'), Math.min(timeoutMs, 2_000_000_000))
+    const timeout = setTimeout(() => timer.resolve('late'), Math.min(timeoutMs, LONGEST_TIMER_MS))
     const first = await Promise.race([drained, timer.promise])
     clearTimeout(timeout)
     if (first !== 'late') return { completed: true }

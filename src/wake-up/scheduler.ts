@@ -1,4 +1,5 @@
 import type { Control } from '../connection/control.ts'
+import { LONGEST_TIMER_MS } from '../duration.ts'
 import { type PolledQueue, pollQueues, unwatchedQueues } from '../table/wait.ts'
 import { WaitingFlag } from './waiting-flag.ts'
 
@@ -246,6 +247,3 @@ class WaitingQueue {
     this.#dueAt = Number.POSITIVE_INFINITY
   }
 }
-
-/** setTimeout overflows above this; the wake is a hint, so an early one does no harm. */
-const LONGEST_TIMER_MS = 2_000_000_000
