@@ -10,8 +10,9 @@ import type { ConsumedBatch } from './claimed-batch.ts'
 import { Claimer } from './claimer.ts'
 import { Hints } from './hints.ts'
 import type { Look, SentClaim } from './look.ts'
+import { Losses } from './losses.ts'
 import type { ProducerOptions } from './producer-options.ts'
-import { BatchLost, reasonFor, toReport } from './session-error.ts'
+import { reasonFor } from './session-error.ts'
 
 /**
  * The demand-driven source of a pipeline (a producer in the sense of GenStage). It has one slot per batch that may be
@@ -27,11 +28,11 @@ export class Producer implements Waiter {
   readonly #hints = new Hints()
   readonly #connections = new Set<BatchConnection>()
   #running: Promise<unknown> | undefined
-  /** Batches lost since the last one that was settled. */
-  #losses = 0
+  readonly #losses: Losses
 
   constructor(options: ProducerOptions) {
     this.#options = options
+    this.#losses = new Losses(options.plan.queue, options.report)
     const { queue, batchSize, concurrency, ordered } = options.plan
     this.#claimer = new Claimer({ queue, batchSize, concurrency, ordered, control: options.control })
     setMaxListeners(0, this.#stop.signal, this.#drain.signal)
@@ -58,7 +59,7 @@ export class Producer implements Waiter {
     try {
       for (let next: Next = 'look'; next !== 'sleep'; ) next = await this.#session(next, () => undefined)
     } catch (error) {
-      this.#report(error)
+      this.#losses.report(error)
       throw reasonFor(error)
     } finally {
       this.#options.onEnded?.()
@@ -119,7 +120,7 @@ export class Producer implements Waiter {
       } catch (error) {
         if (this.#stop.signal.aborted && isSluiceError(error, 'STOPPED')) return
         const retryInMs = backoff.next()
-        this.#report(error, retryInMs)
+        this.#losses.report(error, retryInMs)
         await pause(retryInMs, AbortSignal.any([this.#drain.signal, this.#back.signal]))
         next = 'look'
       }
@@ -238,7 +239,7 @@ export class Producer implements Waiter {
       return this.#lost(batch, look, connection.lastWords ?? error)
     }
     this.#claimer.release(batch.untouched)
-    this.#losses = 0
+    this.#losses.settled()
     batch.committed()
     return next ?? 'look'
   }
@@ -248,31 +249,10 @@ export class Producer implements Waiter {
     await connection.rollback()
   }
 
-  /**
-   * Looks again at once where that helps: a failed attempt is written, or the messages are isolated. What is written must
-   * be seen by the next claim, and an odd operator or policy may hide it, so that does not go on for ever.
-   *
-   * @throws BatchLost
-   */
   async #lost(batch: ConsumedBatch, look: Look, error: unknown): Promise<Next> {
     this.#claimer.release(look.rows)
-    const held = await batch.lost(error)
-    this.#losses = held === 'failed attempt' ? 0 : this.#losses + 1
-    const lost = new BatchLost(error, look.rows.length)
-    if (held === 'nothing' || this.#losses > MOST_LOSSES) throw lost
-    this.#report(lost)
+    await this.#losses.lost(batch, look.rows.length, error)
     return 'look'
-  }
-
-  /** @param retryInMs after which the slot looks again; none: at once, or never. */
-  #report(error: unknown, retryInMs?: number): void {
-    const { report } = this.#options
-    const { queue } = this
-    if (error instanceof BatchLost) {
-      const { messages, cause } = error
-      const after = retryInMs === undefined ? {} : { retryInMs }
-      report({ kind: 'batch.released', queue, messages, error: toReport(cause), ...after })
-    } else if (retryInMs !== undefined) report({ kind: 'claim.failed', queue, error: toReport(error), retryInMs })
   }
 
   #found({ full, nowUs, rows }: Look): void {
@@ -298,8 +278,6 @@ export class Producer implements Waiter {
 
 /** What a slot does next. Alone: while the process has nothing else in hand. */
 type Next = 'sleep' | 'look' | 'look alone'
-
-const MOST_LOSSES = 8
 
 /** The server ends a transaction this long after the process should have. */
 const SERVER_GRACE_MS = 1_000
