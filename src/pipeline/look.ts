@@ -19,6 +19,13 @@ export interface Look {
   readonly nextDueMs: number | null
   /** It has read as many rows as one claim may, and has not come to the end of those that are held: look again now. */
   readonly cut: boolean
+  /** The server was not the one whose rows the floors tell of: it has taken nothing, whatever it has locked. */
+  readonly void: boolean
+}
+
+/** There is nothing more to ask for in this transaction. */
+export function endsTransaction(look: Look): boolean {
+  return look.void || look.rows.length > 0
 }
 
 /** Messages with ordering keys, or without. */

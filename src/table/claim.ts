@@ -1,3 +1,4 @@
+import { SERVER_MEMORY } from './server-memory.ts'
 import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from './statement.ts'
 
 /** A claimed row: locked until its transaction ends. Instants are microseconds since 1970, exact in a double. */
@@ -30,6 +31,8 @@ export interface Claim {
   readonly nowUs: number
   /** The one in which the rows are locked. */
   readonly transaction: ServerTransaction
+  /** Another text than before: the server may have forgotten what it showed before. Empty: it cannot tell. */
+  readonly memory: string
   /** There is crash evidence against messages of the queue, perhaps against these. */
   readonly evidence: boolean
   readonly rows: readonly ClaimedRow[]
@@ -94,7 +97,8 @@ SELECT c.id::text AS id, c.priority, c.slot, c.ordering_key, c.type, c.schema_ve
  */
 export const LOOK = `pg_catalog.concat_ws(' ',
     (date_part('epoch', c.now) * 1000000::double precision)::bigint, EXISTS (SELECT FROM sluice.crash c WHERE c.queue = $1::text),
-    pg_backend_pid(), (date_part('epoch', transaction_timestamp()) * 1000000::double precision)::bigint) AS look`
+    pg_backend_pid(), (date_part('epoch', transaction_timestamp()) * 1000000::double precision)::bigint,
+    ${SERVER_MEMORY}) AS look`
 
 const CLAIM = statement(
   'claim',
@@ -124,11 +128,12 @@ FROM clock LEFT JOIN LATERAL (
 export function toClaim(rows: readonly Row[]): Claim {
   const first = rows[0]
   if (first === undefined) throw new TypeError('claim: expected at least the row with the clock')
-  const [now, evidence, pid, started] = textOf(first, 'look').split(' ')
+  const [now, evidence, pid, started, memory = ''] = textOf(first, 'look').split(' ')
   return {
     nowUs: Number(now),
     evidence: evidence === 't',
     transaction: { pid: Number(pid), startedUs: Number(started) },
+    memory,
     rows: first.id === null ? [] : rows.map(toClaimedRow),
   }
 }

@@ -41,6 +41,7 @@ describe('a claim takes', () => {
     const nothing = {
       nowUs: expect.any(Number),
       transaction: { pid: expect.any(Number), startedUs: expect.any(Number) },
+      memory: expect.any(String),
       evidence: false,
       rows: [],
     }

@@ -1,4 +1,7 @@
-import { describe, expect } from 'vitest'
+import pg from 'pg'
+import { describe, expect, onTestFinished } from 'vitest'
+import { BatchConnection } from '../../src/pipeline/batch-connection.ts'
+import { Claimer } from '../../src/pipeline/claimer.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { insertMessages } from '../../src/table/insert.ts'
@@ -13,6 +16,7 @@ import { DEAD, type Lane, type Send, test } from '../support/pinned.ts'
 import { acked, batchRecorded, buried, insertRow, postponed } from '../support/settled-rows.ts'
 import { startTestSluice } from '../support/sluice.ts'
 import { claimsOf, recordStatements, type SentStatement } from '../support/statements.ts'
+import { waitFor } from '../support/wait.ts'
 
 const CLAIM_OF_100 = 112
 /** Those of slots have more, and those of a whole queue one less. */
@@ -122,6 +126,35 @@ describe('P6: with 300,000 dead rows that a snapshot keeps', () => {
     expectAtMost(before.buffers + 20, await pinned.explain(send, dead), 'a claim of 100 of a key')
   })
 
+  test('the first claims on new connections begin behind them, as those on the first do', async ({
+    database,
+    pinned: { client, dead, execute, serverVersion },
+    skip,
+  }) => {
+    if (serverVersion < 150_000) skip('a server that cannot tell whether it is the same')
+    const pool = new pg.Pool({ connectionString: database.url, maxUses: 1 })
+    onTestFinished(() => pool.end())
+    const rest = { batchSize: 100, concurrency: 1, ordered: false, control: { execute } }
+    const claimer = new Claimer({ queue: dead.queue, ...rest })
+    const sent = recordStatements()
+    const lastClaim = (lane: 'slots' | 'unkeyed') =>
+      claimsOf(sent, dead.queue).findLast(({ text }) => text.includes('FOR NO KEY UPDATE') === (lane === 'slots'))
+    const floorOf = (claimed: SentStatement | undefined) => Number([claimed?.values[2]].flat()[0])
+    // A slot's floor needs two answers, and a sweep begins at the bottom.
+    await waitFor(
+      async () => {
+        await claimOnce(pool, claimer)
+        return floorOf(lastClaim('slots')) === Number(dead.slotFloor.id) && floorOf(lastClaim('unkeyed')) > 0
+      },
+      { what: 'both kinds of claims to begin at their floors' },
+    )
+    for (const lane of ['slots', 'unkeyed'] as const) {
+      const { text, values } = lastClaim(lane)!
+      const explained = await explain(client, { statement: { name: 'as sent', text }, params: values })
+      expectAtMost(CLAIM_OF_100 + 20, explained, `the first claim on a connection, ${lane}`)
+    }
+  })
+
   test('a process walks them when it begins, and its later claims begin behind them', async ({ database, pinned }) => {
     const { client, dead, execute } = pinned
     const sent = recordStatements()
@@ -140,6 +173,16 @@ describe('P6: with 300,000 dead rows that a snapshot keeps', () => {
     expectAtMost(CLAIM_OF_100 + 20, await explained(unkeyed.at(-1)), 'the last claim of a process')
   })
 })
+
+/** One batch on a connection of its own, which is given back. */
+async function claimOnce(pool: pg.Pool, claimer: Claimer): Promise<void> {
+  const connection = await BatchConnection.acquire(pool)
+  connection.begin()
+  const { rows } = await claimer.take(connection, claimer.send(connection))
+  claimer.release(rows)
+  await connection.rollback()
+  connection.release()
+}
 
 function expectAtMost(most: number, { buffers, plan }: Explained, what: string): void {
   expect(buffers, `${what}: expected at most ${most} buffers, received ${buffers}\n${plan}`).toBeLessThanOrEqual(most)

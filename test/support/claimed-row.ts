@@ -29,6 +29,7 @@ export function orderedClaim(
   return {
     nowUs: 0,
     transaction: { pid: 1, startedUs: 0 },
+    memory: '',
     evidence: false,
     rows: [],
     firstLive: new Map(lines),
