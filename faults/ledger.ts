@@ -62,7 +62,7 @@ CREATE TABLE ledger.fault (
 export type Fate =
   /** Writes its effect and returns. */
   | 'ack'
-  /** Writes its effect and throws, as often as `failures` says; then as `ack`. */
+  /** Writes its effect and throws, or asks to be tried again after `afterMs`, as often as `failures` says; then as `ack`. */
   | 'fail'
   /** Writes its effect and throws, always: it has two attempts. */
   | 'die'
@@ -79,4 +79,5 @@ export type Fate =
 export interface LoadPayload {
   readonly fate: Fate
   readonly failures: number
+  readonly afterMs?: number
 }

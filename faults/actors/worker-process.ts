@@ -7,7 +7,9 @@ import {
   type BatchHandler,
   createSluice,
   type Handler,
+  type Outcome,
   type PipelineOptions,
+  retry,
   type SluiceEvent,
 } from '../../src/index.ts'
 import type { LoadPayload } from '../ledger.ts'
@@ -92,13 +94,16 @@ const handle: Handler<LoadPayload> = async ({ id, payload }, { tx, attempt, sign
   reach('effects')
   if (payload.fate === 'sever') await tx.query('SELECT pg_terminate_backend(pg_backend_pid())')
   if (payload.fate === 'careless') await tx.query(LEFT_BEHIND)
-  meet(payload, attempt)
+  return meet(payload, attempt)
 }
 
-function meet({ fate, failures }: LoadPayload, attempt: number): void {
+function meet({ fate, failures, afterMs }: LoadPayload, attempt: number): Outcome | undefined {
   if (fate === 'poison') process.kill(process.pid, 'SIGKILL')
   if (fate === 'block') for (const end = performance.now() + BLOCK_MS; performance.now() < end; );
-  if (fate === 'die' || (fate === 'fail' && attempt <= failures)) throw new Error(`fails with attempt ${attempt}`)
+  const fails = fate === 'die' || (fate === 'fail' && attempt <= failures)
+  if (fails && afterMs) return retry({ after: afterMs })
+  if (fails) throw new Error(`fails with attempt ${attempt}`)
+  return undefined
 }
 
 /** A batch in one call: for floods, of which each message succeeds at once. */

@@ -7,6 +7,7 @@ import { diskFull, diskFullLog } from './disk-full.ts'
 import { failOver } from './fail-over.ts'
 import { freezeWorker } from './freeze-worker.ts'
 import { blockedLoop, crashLoop, severedSession } from './harmful-message.ts'
+import { heldKey } from './held-key.ts'
 import { killBeforeClaim, killBeforeCommit } from './kill-at-wire.ts'
 import { killProducer } from './kill-producer.ts'
 import { killClaimed, killEffects, killHandling } from './kill-worker.ts'
@@ -42,6 +43,7 @@ export const SCENARIOS: readonly Scenario[] = [
   restartImmediate,
   crashBackend,
   snapshots,
+  heldKey,
   burst,
   notifyQueueFull,
   poolerDirect,

@@ -126,6 +126,19 @@ export const FLOOR_NOT_LOWERED = {
   caught: ['stuck'],
 } as const satisfies Twin
 
+export const PASSED_FOR_EVER = {
+  name: 'passed-for-ever',
+  title: 'rows of a held key that are passed over even when its hold has ended',
+  edits: [
+    {
+      file: 'pipeline/passed-rows.ts',
+      from: '    for (const key of keys) untilUs = Math.min(untilUs, this.#heldUntilUs.get(key) ?? 0)\n',
+      to: '    if (keys.size < 0) untilUs = 0\n',
+    },
+  ],
+  caught: ['out of order', 'stuck'],
+} as const satisfies Twin
+
 export const NO_LIMIT_FOR_ANSWERS = {
   name: 'no-limit-for-answers',
   title: 'a batch that waits for its answers for ever',

@@ -1,0 +1,104 @@
+import { scenario } from '../run/scenario.ts'
+import type { Stage } from '../run/stage.ts'
+import { until } from '../run/until.ts'
+import { PASSED_FOR_EVER } from '../twins/twins.ts'
+
+const BACKLOG = 100_000
+/** Of the backlog, every so manieth message is on the books and handled in the end: to handle all takes minutes. */
+const BOOKED_EVERY = 1_000
+/** How many messages of two other keys of the same slot come behind the backlog. */
+const BEHIND = 20
+
+/**
+ * Messages of the same slot wait until a new process has gone through the backlog, 5,000 rows a claim, and it claims between
+ * batches of others: three to seven seconds on two busy cores. What is in other slots or has no key waits less than one.
+ */
+const RECOVERY_MS = 10_000
+/** From before the first fault until long after what is not held must have been handled. */
+const HELD_MS = 15_000
+/** A second key of the slot is held again and again, until shortly after the last fault. */
+const RETRIED = { failures: 4, afterMs: 1_500 } as const
+
+/** What a key is held for must not be felt by any other key, and its own order must survive. */
+export const heldKey = scenario({
+  name: 'held-key',
+  title: `${BACKLOG.toLocaleString('en')} messages behind one held key, while workers are killed and batches cut`,
+  recoveryMs: RECOVERY_MS,
+  injections: { quick: 1, full: 3 },
+  deathsCount: true,
+  twin: PASSED_FOR_EVER,
+  async inject(stage, at) {
+    const key = await enqueueBacklog(stage, at)
+    const isHeld = async () => {
+      const [row] = await stage.sql(
+        'SELECT attempt FROM sluice.message WHERE queue = $1 AND ordering_key = $2 ORDER BY id LIMIT 1',
+        [stage.queue, key],
+      )
+      return Number(row?.attempt) > 0
+    }
+    await until(isHeld, 'the key to be held', 10_000)
+    await stage.flows()
+    const victim = stage.victim()
+    await stage.fault('killed a worker beside a held key', async () => {
+      victim.actor.order({ kind: 'signal', signal: 'SIGKILL', at: 'handling' })
+      await victim.actor.ended
+    })
+    await stage.replace(victim)
+    await stage.flows()
+    await stage.fault('cut all batches beside a held key', () => stage.sql(CUT_BATCHES))
+    await until(() => stage.caughtUp(), 'all that is not held to be handled', RECOVERY_MS).catch(() => undefined)
+    await stage.sql(FORGET_BACKLOG, [stage.queue, key])
+    await until(() => isEmpty(stage, key), 'the key to be free and handled', HELD_MS + RECOVERY_MS)
+  },
+})
+
+/** Returns the key that is held for long. */
+async function enqueueBacklog(stage: Stage, at: number): Promise<string> {
+  const slot = stage.random.below(256)
+  const rows = await stage.sql(KEYS_OF_SLOT, [`held.${at}.`, slot])
+  const keys = rows.map(({ key }) => String(key))
+  const { failures, afterMs } = RETRIED
+  await stage.sql(ENQUEUE, [stage.queue, keys, BACKLOG, BEHIND, BOOKED_EVERY, HELD_MS, failures, afterMs])
+  return keys[0] ?? ''
+}
+
+async function isEmpty(stage: Stage, key: string): Promise<boolean> {
+  const [row] = await stage.sql(
+    'SELECT NOT EXISTS (SELECT FROM sluice.message WHERE queue = $1 AND ordering_key = $2) AS empty',
+    [stage.queue, key],
+  )
+  return row?.empty === true
+}
+
+const KEYS_OF_SLOT = `
+SELECT named.key FROM (SELECT $1::text || n AS key FROM generate_series(1, 20000) n) named
+WHERE pg_catalog.hashtextextended(named.key COLLATE "C", 0) & 255 = $2::integer LIMIT 3`
+
+/**
+ * The head of the held key, which waits long for its retry; that of the retried one; the backlog behind the first; and
+ * behind it the rest of the second key, and a third that has nothing to wait for. Only the third is to be in time ('ack').
+ */
+const ENQUEUE = `
+WITH planned AS (
+  SELECT n, n <= 2 OR n > $3::integer + 2 OR n % $5::integer = 0 AS booked,
+         CASE WHEN n = 2 THEN 2 WHEN n <= $3::integer + 2 THEN 1 ELSE 2 + n % 2 END AS key,
+         CASE WHEN n <= $3::integer + 2 OR n % 2 = 0 THEN 'fail' ELSE 'ack' END AS fate,
+         CASE n WHEN 1 THEN 1 WHEN 2 THEN $7::integer ELSE 0 END AS failures,
+         CASE n WHEN 1 THEN $6::integer WHEN 2 THEN $8::integer ELSE 0 END AS after_ms
+  FROM generate_series(1, $3::integer + 2 + $4::integer * 2) n
+), message AS (
+  INSERT INTO sluice.message (queue, ordering_key, payload)
+  SELECT $1::text, ($2::text[])[p.key],
+         jsonb_build_object('fate', p.fate, 'failures', p.failures, 'afterMs', p.after_ms, 'place', p.n, 'booked', p.booked)
+  FROM planned p ORDER BY p.n
+  RETURNING id, ordering_key, payload
+)
+INSERT INTO ledger.enqueued (message_id, intent, ordering_key, place, fate, failures)
+SELECT m.id, 'backlog of ' || ($2::text[])[1], m.ordering_key, (m.payload ->> 'place')::bigint, m.payload ->> 'fate', (m.payload ->> 'failures')::integer
+FROM message m WHERE (m.payload ->> 'booked')::boolean`
+
+const FORGET_BACKLOG = `
+DELETE FROM sluice.message WHERE queue = $1 AND ordering_key = $2 AND NOT (payload ->> 'booked')::boolean`
+
+const CUT_BATCHES = `
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'sluice'`
