@@ -11,11 +11,11 @@ const BEHIND = 20
 
 /**
  * Messages of the same slot wait until a new process has gone through the backlog, 5,000 rows a claim, and it claims between
- * batches of others: three to seven seconds on two busy cores. What is in other slots or has no key waits less than one.
+ * batches of others: three to eight seconds on two busy cores. What is in other slots or has no key waits less than one.
  */
-const RECOVERY_MS = 10_000
+const RECOVERY_MS = 15_000
 /** From before the first fault until long after what is not held must have been handled. */
-const HELD_MS = 15_000
+const HELD_MS = 20_000
 /** A second key of the slot is held again and again, until shortly after the last fault. */
 const RETRIED = { failures: 4, afterMs: 1_500 } as const
 
