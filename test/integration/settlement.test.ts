@@ -76,12 +76,7 @@ test('P7: COMMIT has succeeded only if the server says COMMIT', async ({ databas
   }
 })
 
-test('P7: a COMMIT that the server refuses is known to have had no effect', async ({
-  database,
-  sluice,
-  queue,
-  log,
-}) => {
+test('P7: a COMMIT that the server refuses is known to have had no effect', async ({ database }) => {
   await database.sql('CREATE TABLE once (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO once VALUES (1)')
   const refused = {
     code: 'COMMIT_FAILED',
