@@ -68,10 +68,9 @@ export class Workers {
     const worker = this.#worker
     // It cannot be started again.
     this.#worker = this.#create()
-    this.#going.set(
-      worker,
-      worker.stop().finally(() => this.#going.delete(worker)),
-    )
+    // Nobody waits for it here: what fails must not end the process.
+    const gone = () => void this.#going.delete(worker)
+    this.#going.set(worker, worker.stop().then(gone, gone))
   }
 }
 
