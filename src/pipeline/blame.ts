@@ -7,9 +7,9 @@ import { type LostTry, recordEvidence } from '../table/evidence.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from './batch-connection.ts'
 import type { Blamed } from './claimed-batch.ts'
-import type { Consumption, Runtime } from './runtime.ts'
 import type { DeliveredMessage } from './delivered-message.ts'
 import { inOwnTransaction } from './own-transaction.ts'
+import type { Consumption, Runtime } from './runtime.ts'
 import { Settlement } from './settlement.ts'
 
 /** A batch whose transaction was lost: with its connection, at its settlement, or at COMMIT. */
