@@ -116,7 +116,7 @@ function keyOf(state: PassedState): string {
     if (at === 'looked') for (let xid = ended + 1; xid < nextXid; xid += 1) numbers.add(xid)
   }
   for (const walk of walks.flat()) for (const xid of numbersOf(walk)) numbers.add(xid)
-  const ranks = new Map([...numbers].toSorted((a, b) => a - b).map((number, rank) => [number, rank]))
+  const ranks = new Map([...numbers].toSorted((a, b) => a - b).map((number, place) => [number, place]))
   const rank = (xid: number) => ranks.get(xid) ?? -1
   const ofWalk = (walk: Walk) => ({ ...walk, xid: rank(walk.xid), running: walk.running.map(rank) })
   return JSON.stringify([
