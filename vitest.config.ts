@@ -1,6 +1,8 @@
 import { defineConfig } from 'vitest/config'
 
 export default defineConfig({
+  // Vite asks for what bundlers get, which only the build makes.
+  resolve: { alias: { '#pg-listen': 'pg-listen' } },
   test: {
     environment: 'node',
     include: ['test/**/*.test.ts'],

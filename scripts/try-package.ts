@@ -1,46 +1,50 @@
 /**
- * Tries the package as its users get it: checks the tarball, installs it into an empty project, and there compiles
- * and runs the first TypeScript program of the README.
+ * Tries the package as its users get it: checks the tarball, installs it into empty projects, and there runs the first
+ * program of the README, and whatever the README's table of modules says that works.
  */
-import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { findServer } from '../src/server.ts'
+import { tryBundlers } from './try-package/bundlers.ts'
+import { Project } from './try-package/project.ts'
+import { tryRequire } from './try-package/require.ts'
+import { tryTypeScript } from './try-package/typescript.ts'
 
 const root = join(import.meta.dirname, '..')
-const project = mkdtempSync(join(tmpdir(), 'sluice-package-'))
+const folder = mkdtempSync(join(tmpdir(), 'sluice-package-'))
 const server = await findServer()
 try {
   const tarball = pack()
-  run('npx', ['publint', tarball, '--strict'], root)
-  run('npx', ['attw', tarball, '--profile', 'esm-only'], root)
-  createProject(tarball)
-  run('npx', ['tsc'], project)
-  run('npx', ['sluice', 'migrate'], project)
-  run('node', ['program.js'], project)
+  const { devDependencies } = readManifest()
+  const checks = new Project(root, server.url)
+  checks.run('npx', ['publint', tarball, '--strict'])
+  checks.run('npx', ['attw', tarball, '--profile', 'esm-only'])
+  tryFirstProgram(tarball)
+  tryRequire(Project.create(folder, 'require', server.url), tarball)
+  tryTypeScript(Project.create(folder, 'typescript', server.url), tarball, devDependencies)
+  tryBundlers(Project.create(folder, 'bundlers', server.url), tarball)
 } finally {
   await server.stop()
-  rmSync(project, { recursive: true, force: true })
+  rmSync(folder, { recursive: true, force: true })
 }
 
 function pack(): string {
-  run('npm', ['run', 'build'], root)
-  run('npm', ['pack', '--ignore-scripts', '--pack-destination', project], root)
+  const project = new Project(root, server.url)
+  project.run('npm', ['run', 'build'])
+  project.run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder])
   const { name, version } = readManifest()
-  return join(project, `${name}-${version}.tgz`)
+  return join(folder, `${name}-${version}.tgz`)
 }
 
-function createProject(tarball: string): void {
-  const { devDependencies } = readManifest()
-  const types = ['typescript', '@types/node'].map((name) => `${name}@${devDependencies[name]}`)
-  write('package.json', JSON.stringify({ name: 'try', private: true, type: 'module' }))
-  write(
-    'tsconfig.json',
-    JSON.stringify({ compilerOptions: { module: 'NodeNext', target: 'ES2024', strict: true, types: ['node'] } }),
-  )
-  write('program.ts', firstProgram())
-  run('npm', ['install', '--no-audit', '--no-fund', '--loglevel=error', tarball, ...types], project)
+/** As the README tells a beginner, in the CommonJS project that `npm init` makes. */
+function tryFirstProgram(tarball: string): void {
+  const project = Project.create(folder, 'first', server.url)
+  project.run('npm', ['init', '-y'])
+  project.install(tarball, 'pg')
+  project.write('first.mjs', firstProgram())
+  project.run('npx', ['sluice', 'migrate'])
+  project.expect('lamp ack\n', 'node', ['first.mjs'])
 }
 
 function firstProgram(): string {
@@ -51,19 +55,4 @@ function firstProgram(): string {
 
 function readManifest(): { name: string; version: string; devDependencies: Record<string, string> } {
   return JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
-}
-
-function write(name: string, text: string): void {
-  writeFileSync(join(project, name), text)
-}
-
-function run(command: string, args: readonly string[], cwd: string): void {
-  console.log(`\n$ ${[command, ...args].join(' ')}`)
-  const { status } = spawnSync(command, args, {
-    cwd,
-    stdio: 'inherit',
-    env: { ...process.env, DATABASE_URL: server.url },
-    timeout: 300_000,
-  })
-  if (status !== 0) throw new Error(`${command} ${args[0]}: exit status ${status}`)
 }

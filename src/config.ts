@@ -2,11 +2,13 @@ import { hostname } from 'node:os'
 import type { ClientConfig } from 'pg'
 import { checkKeys } from './check-keys.ts'
 import { describe, expected, SluiceError } from './errors.ts'
+import type { SluiceLog } from './log.ts'
 import { checkQueueName, type QueueDefinitions } from './queues.ts'
 
 /** How to reach a database: a connection string, or what `pg` takes. */
 export type ConnectionConfig = string | ClientConfig
 
+/** What `createSluice` takes. */
 export interface SluiceOptions<Definitions extends QueueDefinitions | undefined = undefined> {
   /** The application's database. Each batch in flight takes one connection; a pooler may stand in between. */
   readonly connection: ConnectionConfig
@@ -27,6 +29,12 @@ export interface SluiceOptions<Definitions extends QueueDefinitions | undefined 
   readonly payloadLimitBytes?: number | undefined
   /** After how many deaths of a process with it in hand a message goes to the dead letters, 1 to 1,000. @default 3 */
   readonly crashLimit?: number | undefined
+  /**
+   * Where a line goes for each failed message, dead letter, lost batch, lost connection and vanished worker: `console`,
+   * a pino or winston logger, or any object with `info`, `warn` and `error`; `false` for nowhere. At most 10 lines in 10
+   * seconds for each kind and queue; then how many were left out. @default stderr, while nobody subscribes to `events`
+   */
+  readonly log?: SluiceLog | false | undefined
 }
 
 /** The options, complete and checked. */
@@ -39,6 +47,7 @@ export interface SluiceConfig {
   readonly connectTimeoutMs: number
   readonly payloadLimitBytes: number
   readonly crashLimit: number
+  readonly log: SluiceLog | false | undefined
 }
 
 const DEFAULTS = {
@@ -68,6 +77,7 @@ export function resolveConfig(options: SluiceOptions<QueueDefinitions | undefine
       268_435_456,
     ),
     crashLimit: integer('crashLimit', options.crashLimit, DEFAULTS.crashLimit, 1, 1_000),
+    log: logOf(options.log),
   }
 }
 
@@ -80,6 +90,7 @@ const OPTIONS = [
   'connectTimeoutMs',
   'payloadLimitBytes',
   'crashLimit',
+  'log',
 ] as const
 
 /** The integer, or the default if it is undefined. @throws SluiceError CONFIG_INVALID outside `least`..`most`. */
@@ -87,6 +98,18 @@ export function integer(what: string, value: unknown, byDefault: number, least: 
   if (value === undefined) return byDefault
   if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value
   throw expected('CONFIG_INVALID', what, `an integer from ${least} to ${most}`, value)
+}
+
+function logOf(log: unknown): SluiceLog | false | undefined {
+  if (log === undefined || log === false || isLog(log)) return log
+  throw expected('CONFIG_INVALID', 'log', 'an object with the methods info, warn and error, or false', log)
+}
+
+function isLog(log: unknown): log is SluiceLog {
+  const methods = ['info', 'warn', 'error']
+  return (
+    typeof log === 'object' && log !== null && methods.every((name) => typeof Reflect.get(log, name) === 'function')
+  )
 }
 
 function nameOf(name: unknown): string {

@@ -25,6 +25,7 @@ export const ERROR_CODES = [
   'STOPPED',
 ] as const
 
+/** One of {@link ERROR_CODES}. */
 export type ErrorCode = (typeof ERROR_CODES)[number]
 
 /**

@@ -6,6 +6,7 @@ export type { Duration } from './duration.ts'
 export { type MessageToEnqueue, ownTransaction } from './enqueue/enqueue.ts'
 export type { EnqueueOptions } from './enqueue/options.ts'
 export { ERROR_CODES, type ErrorCode, isSluiceError, SluiceError } from './errors.ts'
+export type { SluiceLog } from './log.ts'
 // Outcomes
 export {
   ack,

@@ -4,6 +4,7 @@ import { errorText, expected } from './errors.ts'
 
 /** A message's state, derived from its row, never stored. `dead` messages are in another table. */
 export const MESSAGE_STATES = ['scheduled', 'ready', 'in_flight', 'retrying', 'dead'] as const
+/** One of {@link MESSAGE_STATES}. */
 export type MessageState = (typeof MESSAGE_STATES)[number]
 
 /** A value that JSON can hold. */
@@ -16,20 +17,27 @@ export type Headers = Readonly<Record<string, Json>>
 export interface Message<Payload = unknown> {
   /** Unique in the database, the same through every retry, death and redrive: the key to deduplicate outside effects by. */
   readonly id: string
+  /** The name of its queue. */
   readonly queue: string
   /** Dot-separated, for `routes()`; null if none was given. */
   readonly type: string | null
+  /** The version of the payload's schema, as it was enqueued, from 1. */
   readonly schemaVersion: number
+  /** As the schema of the queue returns it; as JSON gives it back if there is no schema. */
   readonly payload: Payload
+  /** The metadata that was enqueued with it; an empty object if there was none. */
   readonly headers: Headers
+  /** Messages with the same key are handled one at a time, in order; null if none was given. */
   readonly orderingKey: string | null
-  /** 0 (first) to 9. */
+  /** 0 (first) to 9; 5 if none was given. */
   readonly priority: number
   /** Which try this is, from 1. Counts failed tries and tries whose process died; snoozing does not count. */
   readonly attempt: number
+  /** After how many failed attempts it dies; null if the pipeline's number applies. */
   readonly maxAttempts: number | null
+  /** When it was enqueued, by the database's clock. */
   readonly enqueuedAt: Date
-  /** When it was due this time. */
+  /** When it was due this time, by the database's clock. */
   readonly dueAt: Date
 }
 

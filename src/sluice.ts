@@ -1,5 +1,5 @@
-import type { Pool } from 'pg'
 import type { Observable } from 'rxjs'
+import type { BatchPools } from './batch-pools.ts'
 import { checkKeys } from './check-keys.ts'
 import { integer, resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
 import { Alphabet } from './connection/alphabet.ts'
@@ -18,18 +18,16 @@ import { expected, SluiceError } from './errors.ts'
 import { type MigrateResult, migrate } from './migrate.ts'
 import { checkNode } from './node-version.ts'
 import type { Work } from './pipeline/batch-run.ts'
-import { createConsumer } from './pipeline/consumer.ts'
 import { Deliveries } from './pipeline/deliveries.ts'
 import { type PipelineOptions, type PipelinePlan, resolvePipeline } from './pipeline/options.ts'
-import { inOwnTransaction } from './pipeline/own-transaction.ts'
 import { DRAIN_TIMEOUT_MS, Pipeline, type PipelineSubscription } from './pipeline/pipeline.ts'
 import type { Producer } from './pipeline/producer.ts'
 import type { EnqueueIn } from './pipeline/run-context.ts'
 import type { Consumption, Runtime } from './pipeline/runtime.ts'
 import { checkQueueName, type OutputOf, type PayloadOf, type QueueDefinitions, type QueueName } from './queues.ts'
-import { createTelemetry, type SluiceEvent } from './telemetry.ts'
-import { createBatchNames, createBatchPool, Worker } from './worker.ts'
-import { Workers } from './workers.ts'
+import { createTelemetry, type SluiceEvent, type Telemetry } from './telemetry.ts'
+import type { Worker } from './worker.ts'
+import type { Workers } from './workers.ts'
 
 /** How `deliveries` consumes its queue. */
 export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> {
@@ -62,7 +60,7 @@ export function createSluice<const Definitions extends QueueDefinitions | undefi
 
 /** What `sluice/testing` needs of a Sluice, and nobody else. */
 export interface SluiceInternals {
-  readonly pool: Pool
+  readonly pools: () => Promise<BatchPools>
   readonly enqueueContext: EnqueueContext
   readonly enqueueIn: EnqueueIn
 }
@@ -75,17 +73,19 @@ export function internalsOf(sluice: object): SluiceInternals {
   return found
 }
 
+/** What `createSluice` makes: one per process and database is enough. */
 export class Sluice<Definitions extends QueueDefinitions | undefined = undefined> implements AsyncDisposable {
   /** Give this instead of a transaction to enqueue in one of Sluice's own, committed when `enqueue` returns. */
   readonly ownTransaction: typeof ownTransaction = ownTransaction
-  /** Everything that happens in this process. */
+  /** Everything that happens in this process. While somebody subscribes, failures are not written to stderr as well. */
   readonly events: Observable<SluiceEvent>
   readonly #config: SluiceConfig
-  readonly #telemetry = createTelemetry()
+  readonly #telemetry: Telemetry
   readonly #alphabet = new Alphabet()
   readonly #sockets = new Sockets()
-  readonly #pool: Pool
-  readonly #workers: Workers
+  /** Neither is loaded before it is needed: a process that enqueues in its own transactions needs none of it. */
+  #pools: Promise<BatchPools> | undefined
+  #workers: Promise<Workers> | undefined
   readonly #subscriptions = new Set<PipelineSubscription>()
   readonly #producers = new Set<Producer>()
   /** Nothing starts any more. */
@@ -94,15 +94,10 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
 
   constructor(config: SluiceConfig) {
     this.#config = config
+    this.#telemetry = createTelemetry(config.log)
     this.events = this.#telemetry.events
-    const names = createBatchNames(this.#telemetry.report)
-    const createPool = () => createBatchPool(config, this.#sockets, names)
-    this.#pool = createPool()
-    this.#workers = new Workers(
-      () => new Worker(config, this.#pool, createPool, this.#alphabet, this.#telemetry.report),
-    )
     internals.set(this, {
-      pool: this.#pool,
+      pools: () => this.#loadPools(),
       enqueueContext: this.#enqueueContext,
       enqueueIn: this.#enqueueIn,
     })
@@ -142,7 +137,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     return new Pipeline(name, {
       runOnce: async (work, onSettled) => {
         this.#requireGoing()
-        await this.#workers.visit((runtime) => this.#createProducer(runtime, { plan, work, onSettled }).runOnce())
+        const workers = await this.#loadWorkers()
+        await workers.visit((worker) => this.#createProducer(worker, { plan, work, onSettled }).runOnce())
       },
       awaitProducer: (work, signal) => this.#awaitProducer(plan, work, signal),
       events: this.events,
@@ -179,7 +175,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
    */
   async start(): Promise<void> {
     this.#requireGoing()
-    await this.#workers.start()
+    const workers = await this.#loadWorkers()
+    await workers.start()
   }
 
   /** Installs or upgrades the SQL schema; safe from many processes at once. */
@@ -213,27 +210,27 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
 
   async #end(): Promise<void> {
     await Promise.all([...this.#producers].map((producer) => producer.stop()))
-    await this.#workers.stop()
-    await this.#pool.end()
+    await (await this.#workers)?.stop()
+    await (await this.#pools)?.pool.end()
     await this.#sockets.closed()
     this.#telemetry.close()
   }
 
   /** Whatever still waits for the server fails. */
   #cut(): void {
-    this.#workers.cut()
+    void this.#workers?.then((workers) => workers.cut())
     this.#sockets.cut('The Sluice has stopped')
   }
 
   async #awaitProducer(plan: PipelinePlan, work: Work, signal: AbortSignal): Promise<Producer> {
     this.#requireGoing()
-    await this.#workers.startPatiently(signal)
-    return this.#createProducer(this.#workers.runtime, { plan, work })
+    const workers = await this.#loadWorkers()
+    return this.#createProducer(await workers.startPatiently(signal), { plan, work })
   }
 
-  #createProducer(runtime: Runtime, what: Pick<Consumption, 'plan' | 'work' | 'onSettled'>): Producer {
+  #createProducer(worker: Worker, what: Pick<Consumption, 'plan' | 'work' | 'onSettled'>): Producer {
     this.#requireGoing()
-    const producer: Producer = createConsumer(runtime, {
+    const producer: Producer = worker.consume({
       ...what,
       definition: this.#config.definitions?.[what.plan.queue],
       enqueue: this.#enqueueIn,
@@ -243,9 +240,23 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     return producer
   }
 
+  #loadWorkers(): Promise<Workers> {
+    this.#workers ??= Promise.all([import('./workers.ts'), this.#loadPools()]).then(
+      ([module, pools]) => new module.Workers(this.#config, pools, this.#alphabet, this.#telemetry.report),
+    )
+    return this.#workers
+  }
+
+  #loadPools(): Promise<BatchPools> {
+    this.#pools ??= import('./batch-pools.ts').then(
+      (module) => new module.BatchPools(this.#config, this.#sockets, this.#telemetry.report),
+    )
+    return this.#pools
+  }
+
   /** @throws SluiceError STOPPED */
   #requireGoing(): void {
-    if (this.#stopping) throw new SluiceError('STOPPED', 'The Sluice has been stopped. Make another one')
+    if (this.#stopping) throw stopped()
   }
 
   readonly #enqueueIn: EnqueueIn = (tx, queue, payload, options) =>
@@ -257,7 +268,15 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
       payloadLimitBytes: this.#config.payloadLimitBytes,
       alphabet: this.#alphabet,
       // Handlers that a drain waits for may still enqueue.
-      inOwnTransaction: (enqueue) => inOwnTransaction(this.#pool, enqueue),
+      inOwnTransaction: async (enqueue) => {
+        if (this.#ended !== undefined) throw stopped()
+        const pools = await this.#loadPools()
+        return pools.inOwnTransaction(enqueue)
+      },
     }
   }
+}
+
+function stopped(): SluiceError {
+  return new SluiceError('STOPPED', 'The Sluice has been stopped. Make another one')
 }

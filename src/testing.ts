@@ -82,13 +82,14 @@ export async function deliver<Definitions extends QueueDefinitions | undefined, 
   handler: Handler<OutputOf<Definitions, Name>, Definitions>,
   messages: readonly MessageToEnqueue<PayloadOf<Definitions, Name>>[],
 ): Promise<readonly Outcome[]> {
-  const { pool, enqueueContext, enqueueIn } = internalsOf(sluice)
+  const { pools, enqueueContext, enqueueIn } = internalsOf(sluice)
   const name = checkQueueName(queue, enqueueContext.definitions)
   checkFunction('deliver', handler)
   if (!Array.isArray(messages)) {
     throw expected('OPTION_INVALID', 'deliver', 'an array of messages', messages, 'As in [{ payload: … }]')
   }
   const delivered = await Promise.all(messages.map((message, at) => toDelivered(enqueueContext, name, message, at)))
+  const { pool } = await pools()
   const connection = await BatchConnection.acquire(pool)
   try {
     connection.begin()

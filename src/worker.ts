@@ -1,17 +1,16 @@
 import { hostname } from 'node:os'
-import pg from 'pg'
+import type { BatchPools } from './batch-pools.ts'
 import type { SluiceConfig } from './config.ts'
 import type { Alphabet } from './connection/alphabet.ts'
 import { Control } from './connection/control.ts'
-import { Names } from './connection/names.ts'
 import { Patience } from './connection/patience.ts'
-import { learnPoolerSettings } from './connection/pooler-settings.ts'
 import { orPrivilegeMissing } from './connection/privilege.ts'
-import type { Sockets } from './connection/sockets.ts'
 import { Reaper } from './maintenance/reaper.ts'
+import { createConsumer } from './pipeline/consumer.ts'
 import { Gate } from './pipeline/gate.ts'
 import { InHand } from './pipeline/in-hand.ts'
-import type { Runtime } from './pipeline/runtime.ts'
+import type { Producer } from './pipeline/producer.ts'
+import type { Consumption, Runtime } from './pipeline/runtime.ts'
 import { checkSchema, readServerVersion } from './table/schema.ts'
 import type { Execute } from './table/statement.ts'
 import { notifyListener } from './table/wait.ts'
@@ -33,14 +32,13 @@ export class Worker {
   readonly #watcher: Watcher
   readonly #reaper: Reaper
   readonly #patience: Patience
-  readonly runtime: Runtime
+  readonly #runtime: Runtime
   #id: number | undefined
   readonly #workerId = () => this.#id ?? 0
   #serverVersion = 0
   #starting: Promise<void> | undefined
 
-  /** `createPool` makes another pool like `pool`. */
-  constructor(config: SluiceConfig, pool: pg.Pool, createPool: () => pg.Pool, alphabet: Alphabet, report: Report) {
+  constructor(config: SluiceConfig, pools: BatchPools, alphabet: Alphabet, report: Report) {
     const { directConnection, connectTimeoutMs, pollIntervalMs, crashLimit } = config
     const workerId = this.#workerId
     this.#config = config
@@ -57,9 +55,9 @@ export class Worker {
     this.#reaper = new Reaper({ control, workerId, report })
     control.onUp(async () => scheduler.wake('reconnect'))
     this.#patience = new Patience(() => this.start(), report)
-    this.runtime = {
-      pool,
-      createPool,
+    this.#runtime = {
+      pool: pools.pool,
+      createPool: pools.create,
       connectTimeoutMs,
       alphabet,
       control,
@@ -110,6 +108,11 @@ export class Worker {
     return this.#patience.wait(signal)
   }
 
+  /** Makes a producer, which does not run yet. The worker must have been started. */
+  consume(consumption: Consumption): Producer {
+    return createConsumer(this.#runtime, consumption)
+  }
+
   /** Takes the worker off the books and closes what it opened. The pipelines must have ended. */
   async stop(): Promise<void> {
     this.#patience.stop()
@@ -118,7 +121,7 @@ export class Worker {
     this.#reaper.stop()
     await this.#watcher.stop()
     await this.#scheduler.stop()
-    await this.runtime.inHand.stop()
+    await this.#runtime.inHand.stop()
     if (this.#id !== undefined) await unregisterWorker(this.#control.execute, this.#id).catch(() => undefined)
     await this.#control.stop()
     this.#starting = undefined
@@ -143,7 +146,7 @@ export class Worker {
   async #register(execute: Execute): Promise<void> {
     await checkSchema(execute)
     this.#serverVersion = await readServerVersion(execute)
-    const { alphabet } = this.runtime
+    const { alphabet } = this.#runtime
     const [name, host] = [this.#config.name, hostname()]
     await alphabet.learn(execute, [name, host])
     const identity = { name: alphabet.fit(name), host: alphabet.fit(host), pid: process.pid, version: VERSION }
@@ -154,42 +157,3 @@ export class Worker {
 
 /** How many queues may be looked at side by side before any has shown messages. */
 const LOOKS_AT_A_TIME = 8
-
-const WITHOUT_NAMES =
-  'A pooler hands server sessions around and does not track prepared statements: statements go without names, which ' +
-  'takes more time'
-
-/** What is known of names on the connections of batches, whichever pool they are of. */
-export function createBatchNames(report: Report): Names {
-  return new Names(() => report({ kind: 'connection.pooled', role: 'batches', reason: WITHOUT_NAMES }))
-}
-
-/** The connections of batches, opened when needed and closed after ten idle seconds. */
-export function createBatchPool(config: SluiceConfig, sockets: Sockets, names: Names): pg.Pool {
-  const pool = new pg.Pool({
-    keepAlive: true,
-    keepAliveInitialDelayMillis: 10_000,
-    application_name: 'sluice',
-    ...sockets.of(config.connection),
-    pipeline: true,
-    connectionTimeoutMillis: config.connectTimeoutMs,
-    // The pipelines' concurrency is the limit.
-    max: Number.MAX_SAFE_INTEGER,
-    idleTimeoutMillis: 10_000,
-    allowExitOnIdle: true,
-  })
-  // An idle connection that breaks is replaced when one is needed.
-  pool.on('error', () => undefined)
-  pool.on('connect', (client) => {
-    // A borrowed client without a listener would end the process when its connection breaks.
-    client.on('error', () => undefined)
-    learn(client, names).catch(() => undefined)
-  })
-  return pool
-}
-
-async function learn(client: pg.PoolClient, names: Names): Promise<void> {
-  const { pooled } = await names.learn(client)
-  // Sent before a handler's first statement, which waits for a claim that is on its way.
-  if (pooled) await learnPoolerSettings(client)
-}

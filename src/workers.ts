@@ -1,5 +1,8 @@
-import type { Runtime } from './pipeline/runtime.ts'
-import type { Worker } from './worker.ts'
+import type { BatchPools } from './batch-pools.ts'
+import type { SluiceConfig } from './config.ts'
+import type { Alphabet } from './connection/alphabet.ts'
+import type { Report } from './telemetry.ts'
+import { Worker } from './worker.ts'
 
 /**
  * The worker of a process while it is needed. For whoever {@link start | stays} it goes on until the end. Those who only
@@ -13,14 +16,9 @@ export class Workers {
   #leaving: NodeJS.Timeout | undefined
   readonly #going = new Map<Worker, Promise<void>>()
 
-  constructor(create: () => Worker) {
-    this.#create = create
-    this.#worker = create()
-  }
-
-  /** What the consumers of the worker share, for those who stay. */
-  get runtime(): Runtime {
-    return this.#worker.runtime
+  constructor(config: SluiceConfig, pools: BatchPools, alphabet: Alphabet, report: Report) {
+    this.#create = () => new Worker(config, pools, alphabet, report)
+    this.#worker = this.#create()
   }
 
   /** Starts it, for good. @throws SluiceError as {@link Worker.start} */
@@ -30,19 +28,21 @@ export class Workers {
   }
 
   /** As {@link start}, waiting for a database that is down. @throws SluiceError as {@link Worker.startPatiently} */
-  startPatiently(signal: AbortSignal): Promise<void> {
+  async startPatiently(signal: AbortSignal): Promise<Worker> {
     this.#stay()
-    return this.#worker.startPatiently(signal)
+    const worker = this.#worker
+    await worker.startPatiently(signal)
+    return worker
   }
 
   /** Starts it for as long as the work takes. @throws SluiceError as {@link Worker.start} */
-  async visit<T>(work: (runtime: Runtime) => Promise<T>): Promise<T> {
+  async visit<T>(work: (worker: Worker) => Promise<T>): Promise<T> {
     clearTimeout(this.#leaving)
     this.#guests += 1
     try {
       const worker = this.#worker
       await worker.start()
-      return await work(worker.runtime)
+      return await work(worker)
     } finally {
       this.#guests -= 1
       if (this.#guests === 0 && !this.#stays) this.#leaving = setTimeout(() => this.#letGo(), LINGER_MS)

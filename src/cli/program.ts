@@ -1,4 +1,5 @@
 import { Command } from 'commander'
+import { VERSION } from '../version.ts'
 import { addDead } from './commands/dead.ts'
 import { addDemo } from './commands/demo.ts'
 import { addMigrate } from './commands/migrate.ts'
@@ -6,14 +7,13 @@ import { addPeek } from './commands/peek.ts'
 import { addRoles } from './commands/roles.ts'
 import { addStatus } from './commands/status.ts'
 import { maskSecrets } from './mask-secrets.ts'
-import { packageVersion } from './package-version.ts'
 import { printable } from './printable.ts'
 
 /** The command line: every command with its options and help. Nothing runs before it is parsed. */
 export function createProgram(): Command {
   const program = new Command('sluice')
     .description('Look into and operate the message queue in your PostgreSQL.')
-    .version(packageVersion(), '-V, --version', 'print the version')
+    .version(VERSION, '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print help')
     .helpCommand('help [command]', 'print help for a command')
     .option('--database-url <url>', 'connection string (default: the environment variable DATABASE_URL)')

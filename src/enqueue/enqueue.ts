@@ -22,6 +22,7 @@ export interface EnqueueContext extends MessageRules {
 
 /** One message for {@link enqueueMany}: its payload, with its options beside it. */
 export interface MessageToEnqueue<Payload = unknown> extends EnqueueOptions {
+  /** What the handler gets: a value that JSON can hold. */
   readonly payload: Payload
 }
 

@@ -11,12 +11,13 @@ import { checkKeys } from '../check-keys.ts'
 import { integer } from '../config.ts'
 import { expected } from '../errors.ts'
 
+/** How `batch` groups. */
 export interface BatchOptions {
   /** The most items of a group, 1 to 100,000. */
   readonly size: number
-  /** How long the first item of a group waits for the others at most, in milliseconds. */
+  /** How long the first item of a group waits for the others at most, in milliseconds, 0 to 86,400,000 (a day). */
   readonly maxWaitMs: number
-  /** @default RxJS's asyncScheduler */
+  /** Keeps the time: for tests. @default RxJS's asyncScheduler */
   readonly scheduler?: SchedulerLike
 }
 

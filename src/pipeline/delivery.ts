@@ -1,5 +1,4 @@
 import type { Duration } from '../duration.ts'
-
 import { deadLetter, type Message, type Outcome, retry, snooze } from '../message.ts'
 import type { HandlerTransaction } from './message-transaction.ts'
 
@@ -15,6 +14,10 @@ export class Delivery<Payload = unknown> {
   readonly message: Message<Payload>
   /** The transaction in which the message will be removed. */
   readonly tx: HandlerTransaction
+  /**
+   * Aborts when the delivery has taken too long, the pipeline is told to stop, or the connection is lost. Its `reason` is a
+   * SluiceError.
+   */
   readonly signal: AbortSignal
   readonly #settle: (settled: Settled) => boolean
 
@@ -29,18 +32,22 @@ export class Delivery<Payload = unknown> {
     this.#settle = settle
   }
 
+  /** Handled: the message is removed when its batch commits. */
   ack(): boolean {
     return this.#settle({ outcome: { kind: 'ack' } })
   }
 
+  /** Failed: try again, counting an attempt. Without `after` the pipeline's retry policy says when. */
   retry(options?: { readonly after?: Duration; readonly error?: unknown }): boolean {
     return this.#settle({ outcome: retry(options) })
   }
 
+  /** Not now: deliver again later without counting an attempt. What was written through `tx` is kept. */
   snooze(options: { readonly after: Duration }): boolean {
     return this.#settle({ outcome: snooze(options) })
   }
 
+  /** Give up: move the message to the dead letters. What was written through `tx` is rolled back. */
   deadLetter(reason: string, error?: unknown): boolean {
     return this.#settle({ outcome: deadLetter(reason, error) })
   }

@@ -25,6 +25,7 @@ export interface HandlerContext<Definitions extends QueueDefinitions | undefined
   readonly signal: AbortSignal
   /** Which try this is, from 1. */
   readonly attempt: number
+  /** Enqueues in the same transaction: what a failed handler has enqueued does not exist. */
   readonly enqueue: EnqueueInTransaction<Definitions>
 }
 

@@ -25,6 +25,7 @@ export interface PipelineHost {
 
 /** A pipeline without its handler. */
 export class Pipeline<Payload, Definitions extends QueueDefinitions | undefined> {
+  /** The name of the queue. */
   readonly queue: string
   readonly #host: PipelineHost
 
@@ -59,6 +60,7 @@ export class Pipeline<Payload, Definitions extends QueueDefinitions | undefined>
 
 /** A pipeline with its handler. */
 export class RunnablePipeline {
+  /** The name of the queue. */
   readonly queue: string
   readonly #host: PipelineHost
   readonly #work: Work
@@ -105,6 +107,7 @@ const REMEDY_FOR_STOP = 'drain({ timeoutMs }) waits for the handlers, and stop()
 
 /** A running consumer. */
 export class PipelineSubscription implements AsyncDisposable {
+  /** The name of the queue. */
   readonly queue: string
   /** What happens in the pipelines of this queue in this process. */
   readonly events: Observable<SluiceEvent>

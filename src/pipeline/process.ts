@@ -30,7 +30,7 @@ export type DeliveryHandler<Payload> = (
  * It keeps a list of its own instead of using `mergeMap`, which hangs when thousands of inner observables complete
  * synchronously (ReactiveX/rxjs#7334); what waits in it is bounded by the source's demand.
  *
- * @param options.concurrency handlers at a time. @default as many as the source's demand allows
+ * @param options.concurrency handlers at a time, 1 to 100,000; by default as many as the source's demand allows
  *
  * @example sluice.deliveries('emails', { demand: 8 }).pipe(process(send)).subscribe()
  *

@@ -9,11 +9,13 @@ import { checkFunction, toOutcome } from './handler.ts'
 export interface Route<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined> {
   /** Segments separated by dots; `*` is any one segment, `**`, at the end, any that remain, or none. */
   readonly match: string
+  /** Called for the messages whose type matches. */
   readonly handle: Handler<Payload, Definitions>
 }
 
+/** What `routes` takes beside the routes. */
 export interface RoutesOptions {
-  /** What becomes of a message whose type no route matches. @default 'deadLetter' */
+  /** What becomes of a message whose type no route matches, or that has none. @default 'deadLetter' */
   readonly unmatched?: 'deadLetter' | 'ack' | 'retry' | undefined
 }
 

@@ -31,6 +31,7 @@ export interface SettlementOptions {
 
 /** What became of one message, once it was true. */
 export interface SettledMessage {
+  /** As its handler got it. */
   readonly message: Message
   /** As it was written: a retry has its delay, and an exhausted message is a dead letter. */
   readonly outcome: Outcome
@@ -162,8 +163,8 @@ export class Settlement {
     const retryInMs = afterMs ?? this.#delayByPolicy(message, error)
     this.#postpone(message, message.attempt, text, retryInMs)
     this.#settled.set(message.id, { message, outcome: { kind: 'retry', afterMs: retryInMs, error: text } })
-    const { id, attempt } = message
-    this.#events.push({ kind: 'message.failed', queue: plan.queue, id, attempt, error: text, retryInMs })
+    const { id, type, attempt } = message
+    this.#events.push({ kind: 'message.failed', queue: plan.queue, id, type, attempt, error: text, retryInMs })
     return true
   }
 
@@ -199,6 +200,7 @@ export class Settlement {
   #bury(message: DeliveredMessage, reason: string, error: string | null, attempt = message.attempt): void {
     this.#dead.push({ id: message.id, attempt, reason, error })
     this.#settled.set(message.id, { message, outcome: { kind: 'deadLetter', reason, error: error ?? undefined } })
-    this.#events.push({ kind: 'message.dead', queue: this.#options.plan.queue, id: message.id, attempt, reason })
+    const { id, type } = message
+    this.#events.push({ kind: 'message.dead', queue: this.#options.plan.queue, id, type, attempt, reason, error })
   }
 }

@@ -2,6 +2,7 @@ import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from 
 
 /** A message as it was enqueued. */
 export interface EnqueuedMessage {
+  /** As `enqueue` returned it. */
   readonly id: string
   readonly queue: string
   readonly type: string | null

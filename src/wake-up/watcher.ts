@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Duplex } from 'node:stream'
 import type { ClientConfig } from 'pg'
-import pgListen, { type Subscriber as PgListenSubscriber } from 'pg-listen'
+import pgListen, { type Subscriber as PgListenSubscriber } from '#pg-listen'
 import { Backoff, pause } from '../connection/backoff.ts'
 import { close } from '../connection/close.ts'
 import { socketOf } from '../connection/sockets.ts'
@@ -9,6 +9,9 @@ import { SluiceError } from '../errors.ts'
 import { type Report, toError } from '../telemetry.ts'
 
 type Subscriber = PgListenSubscriber<Record<string, unknown>>
+
+/** Bundlers do not agree on what the default import of a CommonJS module is. */
+const createSubscriber = ('default' in pgListen ? pgListen.default : pgListen) as typeof pgListen.default
 
 export interface WatcherOptions {
   readonly connection: ClientConfig
@@ -118,7 +121,7 @@ export class Watcher {
   }
 
   #subscriber(config: ClientConfig, lost: (error: Error) => void): Subscriber {
-    const subscriber = pgListen.default<Record<string, unknown>>(
+    const subscriber = createSubscriber<Record<string, unknown>>(
       {
         ...config,
         connectionTimeoutMillis: this.#options.connectTimeoutMs,

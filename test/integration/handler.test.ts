@@ -44,7 +44,15 @@ describe('an outcome', () => {
     expect(waitMs).toBeGreaterThan(3_600_000 - 5_000)
     expect(waitMs).toBeLessThanOrEqual(3_600_000)
     expect(log.of('message.failed')).toEqual([
-      { kind: 'message.failed', queue, id, attempt: 1, error: 'Error: the bank is closed', retryInMs: 3_600_000 },
+      {
+        kind: 'message.failed',
+        queue,
+        id,
+        type: null,
+        attempt: 1,
+        error: 'Error: the bank is closed',
+        retryInMs: 3_600_000,
+      },
     ])
   })
 
@@ -107,7 +115,7 @@ describe('an outcome', () => {
       },
     ])
     expect(log.of('message.dead')).toEqual([
-      { kind: 'message.dead', queue, id, attempt: 2, reason: 'no such customer' },
+      { kind: 'message.dead', queue, id, type: null, attempt: 2, reason: 'no such customer', error: null },
     ])
   })
 

@@ -69,6 +69,7 @@ test('the main entry exports these types', () => {
       "SettledMessages",
       "Sluice",
       "SluiceEvent",
+      "SluiceLog",
       "SluiceOptions",
     ]
   `)

@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
+import { ROLES } from '../../sql-files.ts'
 import { withDatabase } from '../connect.ts'
 import { print } from '../output.ts'
 
@@ -14,17 +14,13 @@ export function addRoles(program: Command): void {
     .option('--print', 'print it as plain SQL, for another tool; needs no database')
     .addHelpText('after', EXAMPLES)
     .action((options: { readonly print?: true }, command: Command) =>
-      options.print ? print(rolesSql().trimEnd()) : applyRoles(command),
+      options.print ? print(ROLES.trimEnd()) : applyRoles(command),
     )
 }
 
 async function applyRoles(command: Command): Promise<void> {
-  await withDatabase(command, (execute) => execute({ name: 'sluice_roles', text: rolesSql() }, []))
+  await withDatabase(command, (execute) => execute({ name: 'sluice_roles', text: ROLES }, []))
   print('sluice_producer, sluice_worker, sluice_operator and sluice_reader have their rights in this database')
-}
-
-function rolesSql(): string {
-  return readFileSync(new URL('../../../migrations/roles/roles.sql', import.meta.url), 'utf8')
 }
 
 const EXAMPLES = `

@@ -1,0 +1,43 @@
+import type { Node } from 'typescript/unstable/ast'
+
+/** A doc comment, taken apart. Texts are Markdown. */
+export interface Comment {
+  readonly text: string
+  readonly tags: readonly { readonly name: string; readonly text: string }[]
+}
+
+/** The doc comment of a declaration, or of the member of a union of types, which the compiler gives none. */
+export function commentOf(node: Node): Comment {
+  const attached = node.jsDoc?.at(-1)?.getText() ?? ''
+  const before = node.getFullText().slice(0, node.getFullText().length - node.getText().length)
+  return parse(attached || (/\/\*\*(?:(?!\/\*\*)[\s\S])*\*\//.exec(before)?.[0] ?? ''))
+}
+
+/** The text of a tag that stands once; undefined if there is none. */
+export function tagOf(comment: Comment, name: string): string | undefined {
+  return comment.tags.find((tag) => tag.name === name)?.text
+}
+
+function parse(source: string): Comment {
+  const lines = source
+    .replace(/^\/\*\*/, '')
+    .replace(/\*\/$/, '')
+    .split('\n')
+    .map((line) => line.replace(/^\s*\* ?/, '').trimEnd())
+  // A default often stands behind the sentence that it belongs to.
+  const [text = '', ...tags] = lines.join('\n').split(/(?:^|(?<=\n)|(?<= ))@(?=[a-z]+\b)/)
+  return {
+    text: linked(text.trim()),
+    tags: tags.map((tag) => {
+      const [, name = '', rest = ''] = /^(\w+)\s*([\s\S]*)$/.exec(tag) ?? []
+      return { name, text: linked(rest.trim()) }
+    }),
+  }
+}
+
+/** `{@link name | words}` as Markdown. */
+function linked(text: string): string {
+  return text.replaceAll(/\{@link\s+([^}|]*?)\s*(?:\|\s*([^}]*?)\s*)?\}/g, (_, name: string, words?: string) =>
+    words === undefined ? `\`${name}\`` : `${words} (\`${name}\`)`,
+  )
+}

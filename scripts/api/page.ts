@@ -1,0 +1,74 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type Export, readExports } from './exports.ts'
+import { sectionOf } from './section.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+
+/** What stands under which heading. A name that is in no list stands under the last one. */
+const SECTIONS: readonly (readonly [heading: string, names: readonly string[]])[] = [
+  ['Create', ['createSluice', 'SluiceOptions', 'ConnectionConfig', 'SluiceLog', 'Duration', 'Sluice']],
+  ['Migrate', ['migrate', 'MigrateResult', 'migrationSql']],
+  ['Enqueue', ['EnqueueOptions', 'MessageToEnqueue', 'ownTransaction', 'Headers', 'Json']],
+  [
+    'Handle',
+    [
+      ...['Pipeline', 'PipelineOptions', 'RetryOptions', 'Handler', 'Message', 'HandlerContext', 'HandlerTransaction'],
+      ...['EnqueueInTransaction', 'BatchHandler', 'BatchHandlerContext'],
+      ...['RunnablePipeline', 'SettledMessage', 'PipelineSubscription', 'Drained'],
+    ],
+  ],
+  ['Outcomes', ['ack', 'retry', 'snooze', 'deadLetter', 'Outcome']],
+  ['Routes', ['routes', 'Route', 'RoutesOptions']],
+  [
+    'Deliveries',
+    ['Deliveries', 'DeliveriesOptions', 'Delivery', 'process', 'DeliveryHandler', 'Processed', 'batch', 'BatchOptions'],
+  ],
+  ['Events', ['SluiceEvent']],
+  ['Errors', ['SluiceError', 'isSluiceError', 'ERROR_CODES', 'ErrorCode']],
+  ['Queues and types', ['QueueDefinition', 'QueueDefinitions', 'QueueName', 'PayloadOf', 'OutputOf']],
+]
+
+const REST = 'More'
+
+/** The text of docs/api.md, from the doc comments of all that is exported. */
+export function apiPage(): string {
+  const entries = readExports(ROOT, ['src/index.ts', 'src/testing.ts'])
+  const listed = SECTIONS.flatMap(([, names]) => names)
+  const rest = entries['src/index.ts'].map(({ name }) => name).filter((name) => !listed.includes(name))
+  const testing = entries['src/testing.ts'].filter(({ statement }) => !isIn(entries['src/index.ts'], statement))
+  const parts = [
+    INTRODUCTION,
+    ...[...SECTIONS, [REST, rest] as const].flatMap(([heading, names]) => [
+      `## ${heading}`,
+      ...names.flatMap((name) => entries['src/index.ts'].filter((each) => each.name === name)).map(sectionOf),
+      ...(heading === 'Errors' ? [errorCodes()] : []),
+    ]),
+    '## sluice/testing',
+    'See [testing your code](testing.md).',
+    ...testing.map(sectionOf),
+  ]
+  return `${parts.join('\n\n')}\n`
+}
+
+function isIn(exported: readonly Export[], statement: Export['statement']): boolean {
+  return exported.some((each) => each.name !== '' && each.statement === statement)
+}
+
+/** Every code, with the first sentence of its section in docs/errors.md and a link to the rest. */
+function errorCodes(): string {
+  const page = readFileSync(join(ROOT, 'docs/errors.md'), 'utf8')
+  const rows = [...page.matchAll(/^### (\w+)\n\n([\s\S]*?)(?=\n#|$(?![\s\S]))/gm)].map(([, name = '', text = '']) => {
+    const meaning = text.split(/\n\n/)[0]!.replaceAll('\n', ' ').replaceAll('|', '\\|')
+    return `| [\`${name}\`](errors.md#${name.toLowerCase()}) | ${meaning} |`
+  })
+  return ['| Code | Meaning and remedy |', '|---|---|', ...rows].join('\n')
+}
+
+const INTRODUCTION = `# API
+
+Everything that \`sluice\` and \`sluice/testing\` export, made from the doc comments in the code by \`npm run docs:api\`; a test
+compares the two. Your editor shows the same. Errors are described in [errors](errors.md), SQL in [sql](sql.md).
+
+A \`Duration\` is a number of milliseconds, or a number with a unit: \`'250ms'\`, \`'30s'\`, \`'5m'\`, \`'2h'\`, \`'7d'\`.
+An option that does not exist, or has a value out of bounds, is refused at once.`

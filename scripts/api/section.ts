@@ -1,0 +1,142 @@
+import type { ClassDeclaration, Node, TypeElement } from 'typescript/unstable/ast'
+import {
+  isClassDeclaration,
+  isConstructorDeclaration,
+  isFunctionDeclaration,
+  isGetAccessorDeclaration,
+  isInterfaceDeclaration,
+  isMethodDeclaration,
+  isPropertyDeclaration,
+  isPropertySignatureDeclaration,
+  isTypeAliasDeclaration,
+  isTypeLiteralNode,
+  isUnionTypeNode,
+  isVariableStatement,
+} from 'typescript/unstable/ast/is'
+import { type Comment, commentOf, tagOf } from './comment.ts'
+import type { Export } from './exports.ts'
+
+/** One public name, as a section of the page. */
+export function sectionOf({ name, statement }: Export): string {
+  const parts = [`### ${name}`, ...bodyOf(statement)]
+  return parts.filter((part) => part !== '').join('\n\n')
+}
+
+function bodyOf(statement: Node): readonly string[] {
+  if (isFunctionDeclaration(statement)) return described(commentOf(statement), signatureOf(statement, statement.body))
+  if (isClassDeclaration(statement)) return classOf(statement)
+  if (isVariableStatement(statement)) return described(commentOf(statement), statement.getText())
+  if (isInterfaceDeclaration(statement)) {
+    const head = statement.getText().split('{')[0]?.trim() ?? ''
+    const plain = /^export interface \w+$/.test(head)
+    return [...described(commentOf(statement), plain ? '' : `${head} { … }`), tableOf(statement.members)]
+  }
+  if (isTypeAliasDeclaration(statement) && isUnionTypeNode(statement.type) && isUnionOfKinds(statement.type.types)) {
+    return [...described(commentOf(statement), ''), kindsOf(statement.type.types)]
+  }
+  return described(commentOf(statement), statement.getText())
+}
+
+function described(comment: Comment, code: string): readonly string[] {
+  const parameters = comment.tags.filter(({ name }) => name === 'param')
+  const example = tagOf(comment, 'example')
+  const throws = tagOf(comment, 'throws')
+  const returns = tagOf(comment, 'returns')
+  return [
+    code === '' ? '' : fenced(code),
+    comment.text,
+    parameters.map(({ text }) => `- ${parameterText(text)}`).join('\n'),
+    returns === undefined ? '' : `Returns ${returns}`,
+    throws === undefined ? '' : `Throws ${throws}`,
+    example === undefined ? '' : fenced(example),
+  ].filter((part) => part !== '')
+}
+
+function parameterText(text: string): string {
+  const [, name = '', rest = ''] = /^(\S+)\s+([\s\S]*)$/.exec(text) ?? []
+  return `\`${name}\`: ${rest}`
+}
+
+/** Without the compiled examples of the other pages: parts of signatures are no programs. */
+function fenced(code: string): string {
+  return `\`\`\`typescript\n${code.replace(/^export (?=\w)/, '')}\n\`\`\``
+}
+
+function signatureOf(declaration: Node, body: Node | undefined): string {
+  const text = declaration.getText()
+  return text.slice(0, text.length - (body?.getText().length ?? 0)).trim()
+}
+
+function classOf(statement: ClassDeclaration): readonly string[] {
+  const head = statement.getText().slice(0, statement.members[0]!.getStart() - statement.getStart())
+  const declared = head.split('{\n')[0]!.trim()
+  const members = statement.members.filter(isPublic)
+  const properties = members.filter((member) => isPropertyDeclaration(member) || isGetAccessorDeclaration(member))
+  const methods = members.filter(isMethodDeclaration)
+  return [
+    ...described(commentOf(statement), `${declared.replace(/\s*\{$/, '')} { … }`),
+    properties.length === 0 ? '' : tableOf(properties),
+    ...methods.flatMap((method) => [
+      `#### ${statement.name?.getText()}.${method.name.getText()}`,
+      ...described(commentOf(method), signatureOf(method, method.body)),
+    ]),
+  ]
+}
+
+/** Neither private nor internal, nor what a user never calls. */
+function isPublic(member: Node): boolean {
+  const text = member.getText()
+  return (
+    !isConstructorDeclaration(member) &&
+    !/^(?:override )?(?:readonly |static |get |async )*[#[*]/.test(text) &&
+    !/^(?:private|toString)\b/.test(text)
+  )
+}
+
+function tableOf(members: readonly Node[]): string {
+  const rows = members.map((member) => {
+    const comment = commentOf(member)
+    const byDefault = tagOf(comment, 'default')
+    return row([`\`${memberName(member)}\``, quoted(memberType(member)), byDefault ?? '', comment.text])
+  })
+  return ['| Name | Type | Default | |', '|---|---|---|---|', ...rows].join('\n')
+}
+
+function memberName(member: Node): string {
+  return /^(?:readonly |static |get |async )*([\w$]+\??)/.exec(member.getText())?.[1] ?? member.getText()
+}
+
+function memberType(member: Node): string {
+  const typed = isPropertySignatureDeclaration(member) || isPropertyDeclaration(member)
+  const type = typed ? member.type?.getText() : undefined
+  if (type !== undefined) return type.replace(/ \| undefined$/, '')
+  const signature = isGetAccessorDeclaration(member) ? signatureOf(member, member.body) : member.getText()
+  return signature.replace(/^(?:readonly |get )*[\w$]+\??(?:\(\))?:?\s*/, '')
+}
+
+/** A union of objects that are told apart by their `kind`, each with a comment or a name that says enough. */
+function isUnionOfKinds(types: readonly Node[]): boolean {
+  return types.length > 4 && types.every((type) => isTypeLiteralNode(type) && kindOf(type.members) !== undefined)
+}
+
+function kindsOf(types: readonly Node[]): string {
+  const rows = types.filter(isTypeLiteralNode).map((type) => {
+    const fields = type.members.filter((member) => memberName(member) !== 'kind')
+    const list = fields.map((field) => quoted(`${memberName(field)}: ${memberType(field)}`)).join(', ')
+    return row([`\`${kindOf(type.members)}\``, list, commentOf(type).text])
+  })
+  return ['| `kind` | Beside it | |', '|---|---|---|', ...rows].join('\n')
+}
+
+function kindOf(members: readonly TypeElement[]): string | undefined {
+  const kind = members.find((member) => memberName(member) === 'kind')
+  return kind === undefined ? undefined : memberType(kind).replaceAll("'", '')
+}
+
+function quoted(text: string): string {
+  return `\`${text.replaceAll(/\s+/g, ' ')}\``
+}
+
+function row(cells: readonly string[]): string {
+  return `| ${cells.map((cell) => cell.replaceAll(/\s*\n\s*/g, ' ').replaceAll('|', '\\|')).join(' | ')} |`
+}

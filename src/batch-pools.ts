@@ -1,0 +1,60 @@
+import pg from 'pg'
+import type { SluiceConfig } from './config.ts'
+import { Names } from './connection/names.ts'
+import { learnPoolerSettings } from './connection/pooler-settings.ts'
+import type { Sockets } from './connection/sockets.ts'
+import { inOwnTransaction } from './pipeline/own-transaction.ts'
+import type { Execute } from './table/statement.ts'
+import type { Report } from './telemetry.ts'
+
+/** The connections of batches and of enqueues in `ownTransaction`, opened when needed and closed after ten idle seconds. */
+export class BatchPools {
+  readonly pool: pg.Pool
+  /** Makes another pool of the same kind. */
+  readonly create: () => pg.Pool
+
+  constructor(config: SluiceConfig, sockets: Sockets, report: Report) {
+    // What is known of names holds for the connections of all pools.
+    const names = new Names(() => report({ kind: 'connection.pooled', role: 'batches', reason: WITHOUT_NAMES }))
+    this.create = () => createBatchPool(config, sockets, names)
+    this.pool = this.create()
+  }
+
+  /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */
+  inOwnTransaction<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
+    return inOwnTransaction(this.pool, work)
+  }
+}
+
+const WITHOUT_NAMES =
+  'A pooler hands server sessions around and does not track prepared statements: statements go without names, which ' +
+  'takes more time'
+
+function createBatchPool(config: SluiceConfig, sockets: Sockets, names: Names): pg.Pool {
+  const pool = new pg.Pool({
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
+    application_name: 'sluice',
+    ...sockets.of(config.connection),
+    pipeline: true,
+    connectionTimeoutMillis: config.connectTimeoutMs,
+    // The pipelines' concurrency is the limit.
+    max: Number.MAX_SAFE_INTEGER,
+    idleTimeoutMillis: 10_000,
+    allowExitOnIdle: true,
+  })
+  // An idle connection that breaks is replaced when one is needed.
+  pool.on('error', () => undefined)
+  pool.on('connect', (client) => {
+    // A borrowed client without a listener would end the process when its connection breaks.
+    client.on('error', () => undefined)
+    learn(client, names).catch(() => undefined)
+  })
+  return pool
+}
+
+async function learn(client: pg.PoolClient, names: Names): Promise<void> {
+  const { pooled } = await names.learn(client)
+  // Sent before a handler's first statement, which waits for a claim that is on its way.
+  if (pooled) await learnPoolerSettings(client)
+}

@@ -1,0 +1,91 @@
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { type BuildOptions, build } from 'esbuild'
+import { afterAll, beforeAll, describe, expect, onTestFinished } from 'vitest'
+import { migrationSql } from '../../src/migrate.ts'
+import { VERSION } from '../../src/version.ts'
+import { type BuiltPackage, buildPackage } from '../support/build-package.ts'
+import { createTestDatabase } from '../support/database.ts'
+import { test } from '../support/test.ts'
+
+/** Migrates, enqueues in both kinds of transaction, and handles with a worker that listens. */
+const APPLICATION = `
+import pg from 'pg'
+import { createSluice, migrationSql } from 'sluice'
+
+async function main() {
+  const connection = process.env.DATABASE_URL
+  const sluice = createSluice({ connection })
+  const { version } = await sluice.migrate()
+  const db = new pg.Client(connection)
+  await db.connect()
+  await db.query('BEGIN')
+  await sluice.enqueue(db, 'bundled', 'in my transaction')
+  await db.query('COMMIT')
+  const handled = []
+  let parked = Promise.withResolvers()
+  const subscription = sluice.pipeline('bundled').handle(async (message, { tx }) => {
+    const { worker } = await tx.kysely().selectFrom('sluice.workers').select('version as worker').executeTakeFirst()
+    handled.push([message.payload, worker])
+    parked.resolve()
+  }).subscribe()
+  await parked.promise
+  parked = Promise.withResolvers()
+  await sluice.enqueue(sluice.ownTransaction, 'bundled', 'in its own')
+  await parked.promise
+  const listeners = "SELECT FROM pg_stat_activity WHERE application_name = 'sluice listener' AND query = 'LISTEN sluice' AND datname = current_database()"
+  while ((await db.query(listeners)).rowCount === 0) await new Promise((resolve) => setTimeout(resolve, 20))
+  await subscription.drain()
+  await sluice.stop()
+  await db.end()
+  console.log(JSON.stringify({ version, handled, migrations: migrationSql() }))
+}
+main()
+`
+
+/** What every ES module bundle needs whose packages, pg among them, call \`require\` for Node's modules. */
+const REQUIRE = "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);"
+
+const FORMATS: readonly (readonly [string, BuildOptions])[] = [
+  ['an ES module', { format: 'esm', outExtension: { '.js': '.mjs' }, banner: { js: REQUIRE } }],
+  ['a CommonJS module', { format: 'cjs', outExtension: { '.js': '.cjs' } }],
+  ['a minified CommonJS module', { format: 'cjs', outExtension: { '.js': '.cjs' }, minify: true }],
+]
+
+describe('an application that esbuild has bundled into one file, without externals', () => {
+  let built: BuiltPackage
+  beforeAll(async () => {
+    built = await buildPackage()
+  })
+  afterAll(() => built.remove())
+
+  test.for(FORMATS)('migrates, enqueues and handles as %s in an empty folder', async ([, options]) => {
+    await using database = await createTestDatabase({ migrated: false })
+    const folder = mkdtempSync(join(tmpdir(), 'sluice-bundle-'))
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+    const { warnings } = await build({
+      stdin: { contents: APPLICATION, resolveDir: built.folder, sourcefile: 'application.js' },
+      bundle: true,
+      platform: 'node',
+      target: 'node22',
+      outdir: folder,
+      logLevel: 'silent',
+      ...options,
+    })
+    expect(warnings.map(({ text }) => text)).toEqual([])
+    const file = join(folder, `stdin${options.outExtension?.['.js']}`)
+    const env = { PATH: process.env.PATH, DATABASE_URL: database.url }
+    const { stdout } = await promisify(execFile)(process.execPath, [file], { cwd: folder, env, timeout: 90_000 })
+    expect(JSON.parse(stdout)).toEqual({
+      version: expect.any(Number),
+      handled: [
+        ['in my transaction', VERSION],
+        ['in its own', VERSION],
+      ],
+      migrations: migrationSql(),
+    })
+  })
+})

@@ -1,0 +1,57 @@
+import { beforeEach, describe, expect, onTestFinished, vi } from 'vitest'
+import { EventLog } from '../support/event-log.ts'
+import { put, startTestSluice, test } from '../support/sluice.ts'
+
+const fail = async () => {
+  throw new Error('The mail server is busy')
+}
+
+const LINE = /^sluice: q\.\d+: message \d+ \(welcome\), attempt 1, failed, again in .*: Error: The mail server is busy$/
+
+describe('a handler that fails', () => {
+  let written: string[]
+  beforeEach(() => {
+    written = []
+    const error = vi.spyOn(console, 'error').mockImplementation((line: unknown) => void written.push(String(line)))
+    onTestFinished(() => error.mockRestore())
+  })
+
+  test('says so on stderr without any configuration', async ({ database, queue }) => {
+    const sluice = startTestSluice(database)
+    await put(sluice, queue, ['a'], { type: 'welcome' })
+    await sluice.pipeline(queue).handle(fail).runOnce()
+    expect(written).toEqual([expect.stringMatching(LINE)])
+  })
+
+  test('says so in the events alone while somebody subscribes to them', async ({ database, queue }) => {
+    const sluice = startTestSluice(database)
+    const log = new EventLog(sluice.events)
+    await put(sluice, queue, ['a'], { type: 'welcome' })
+    await sluice.pipeline(queue).handle(fail).runOnce()
+    expect(log.of('message.failed')).toHaveLength(1)
+    expect(written).toEqual([])
+  })
+
+  test('says so to the log that was given, whoever subscribes', async ({ database, queue }) => {
+    const warn = vi.fn<(line: string) => void>()
+    const sluice = startTestSluice(database, { log: { info: vi.fn(), warn, error: vi.fn() } })
+    new EventLog(sluice.events)
+    await put(sluice, queue, ['a'], { type: 'welcome' })
+    await sluice.pipeline(queue).handle(fail).runOnce()
+    expect(warn.mock.calls).toEqual([[expect.stringMatching(LINE)]])
+    expect(written).toEqual([])
+  })
+
+  test('is silent where that was asked for', async ({ database, queue }) => {
+    const sluice = startTestSluice(database, { log: false })
+    await put(sluice, queue, ['a'], { type: 'welcome' })
+    const [settled] = await sluice.pipeline(queue).handle(fail).runOnce()
+    expect(settled?.outcome.kind).toBe('retry')
+    expect(written).toEqual([])
+  })
+
+  test.for([true, 'console', {}, { info: () => undefined }])('has no log of %o', (log, { database }) => {
+    // @ts-expect-error No log.
+    expect(() => startTestSluice(database, { log })).toThrow('log: expected an object with the methods')
+  })
+})

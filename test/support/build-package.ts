@@ -1,0 +1,25 @@
+import { execFile } from 'node:child_process'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+
+const ROOT = join(import.meta.dirname, '../..')
+
+/** A folder where `sluice` can be imported as it is published. */
+export interface BuiltPackage {
+  readonly folder: string
+  remove(): void
+}
+
+/** Builds the package as `npm run build` does, without touching `dist`. */
+export async function buildPackage(): Promise<BuiltPackage> {
+  mkdirSync(join(ROOT, '.tmp'), { recursive: true })
+  const folder = mkdtempSync(join(ROOT, '.tmp/package-'))
+  const dist = join(folder, 'node_modules/sluice/dist')
+  const run = (file: string, args: readonly string[]) =>
+    promisify(execFile)(file, args, { cwd: ROOT, timeout: 100_000 })
+  await run(join(ROOT, 'node_modules/.bin/tsc'), ['-p', 'tsconfig.build.json', '--outDir', dist])
+  await run(process.execPath, ['scripts/embed.ts', dist])
+  copyFileSync(join(ROOT, 'package.json'), join(folder, 'node_modules/sluice/package.json'))
+  return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) }
+}

@@ -1,0 +1,53 @@
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import { expect, test } from 'vitest'
+
+/** Prints the packages that a program has loaded when it ends. */
+const HOOK = `
+import { registerHooks } from 'node:module'
+const loaded = new Set()
+registerHooks({
+  load(url, context, nextLoad) {
+    const [, name] = /node_modules\\/((?:@[^/]+\\/)?[^/]+)/.exec(url) ?? []
+    if (name !== undefined) loaded.add(name)
+    return nextLoad(url, context)
+  },
+})
+process.once('exit', () => console.log([...loaded].sort().join(' ')))
+`
+
+const INDEX = JSON.stringify(new URL('../../src/index.ts', import.meta.url).href)
+
+test('the library loads nothing but RxJS before something connects', async () => {
+  expect(await packagesOf(`import ${INDEX}`)).toEqual(['rxjs'])
+})
+
+test('to enqueue in a transaction of the application loads nothing more', async () => {
+  const program = `
+    import { createSluice } from ${INDEX}
+    const sluice = createSluice({ connection: 'postgres://nowhere' })
+    const tx = Object.assign(() => undefined, {
+      isTransaction: true, schema: {}, client: {},
+      raw: async () => ({ rows: [{ id: '1' }] }),
+    })
+    await sluice.enqueue(tx, 'mail', 'Hello')
+    await sluice.stop()`
+  expect(await packagesOf(program)).toEqual(['rxjs'])
+})
+
+test('to enqueue in a transaction of its own loads pg, and not Kysely', async () => {
+  const program = `
+    import { createSluice } from ${INDEX}
+    const sluice = createSluice({ connection: 'postgres://127.0.0.1:1/nowhere' })
+    await sluice.enqueue(sluice.ownTransaction, 'mail', 'Hello').catch(() => undefined)`
+  const packages = await packagesOf(program)
+  expect(packages).toContain('pg')
+  expect(packages).not.toContain('kysely')
+})
+
+async function packagesOf(program: string): Promise<readonly string[]> {
+  const hook = `data:text/javascript,${encodeURIComponent(HOOK)}`
+  const args = ['--import', hook, '--input-type=module', '--eval', program]
+  const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 60_000 })
+  return stdout.trim().split(' ')
+}

@@ -1,0 +1,129 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { Lines, type SluiceLog } from '../../src/log.ts'
+import type { SluiceEvent } from '../../src/telemetry.ts'
+
+const FAILED = {
+  kind: 'message.failed',
+  queue: 'mail',
+  id: '7',
+  type: 'welcome',
+  attempt: 2,
+  error: 'Error: busy',
+  retryInMs: 2_000,
+} as const
+const DEAD = {
+  kind: 'message.dead',
+  queue: 'mail',
+  id: '8',
+  type: null,
+  attempt: 20,
+  reason: 'gone',
+  error: null,
+} as const
+
+/** What a log was given. */
+class Written implements SluiceLog {
+  readonly lines: string[] = []
+
+  info(line: string): void {
+    this.lines.push(`info ${line}`)
+  }
+
+  warn(line: string): void {
+    this.lines.push(`warn ${line}`)
+  }
+
+  error(line: string): void {
+    this.lines.push(`error ${line}`)
+  }
+}
+
+function linesOf(...events: readonly SluiceEvent[]): readonly string[] {
+  const log = new Written()
+  const lines = new Lines(log)
+  for (const event of events) lines.write(event)
+  lines.flush()
+  return log.lines
+}
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+describe('a line', () => {
+  const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+  const unreachable = new Error('The database cannot be reached', { cause: refused })
+  test.for<readonly [SluiceEvent, string]>([
+    [FAILED, 'warn sluice: mail: message 7 (welcome), attempt 2, failed, again in 2 s: Error: busy'],
+    [DEAD, 'error sluice: mail: message 8, attempt 20, went to the dead letters, gone'],
+    [{ ...DEAD, error: 'E: no' }, 'error sluice: mail: message 8, attempt 20, went to the dead letters, gone: E: no'],
+    [
+      { kind: 'batch.released', queue: 'mail', messages: 3, error: unreachable },
+      'error sluice: mail: a batch of 3 was rolled back: The database cannot be reached (ECONNREFUSED)',
+    ],
+    [
+      { kind: 'claim.failed', queue: 'mail', error: unreachable, retryInMs: 250 },
+      'warn sluice: mail: a claim failed, again in 250 ms: The database cannot be reached (ECONNREFUSED)',
+    ],
+    [
+      { kind: 'connection.lost', role: 'listener', error: new Error('The connection ended') },
+      'warn sluice: the listener connection was lost: The connection ended',
+    ],
+    [{ kind: 'connection.restored', role: 'control' }, 'info sluice: the control connection is restored'],
+    [
+      { kind: 'worker.crashed', workerId: 4, messages: 3 },
+      'warn sluice: worker 4 vanished with 3 messages in hand, which are free again',
+    ],
+  ])('tells of %o', ([event, line]) => {
+    expect(linesOf(event)).toEqual([line])
+  })
+
+  test('is not written when all is well', () => {
+    const well: readonly SluiceEvent[] = [
+      { kind: 'worker.started', workerId: 1, name: 'a' },
+      { kind: 'pipeline.started', queue: 'mail' },
+      { kind: 'batch.claimed', queue: 'mail', messages: 1, oldestDueMs: 1 },
+      { kind: 'batch.committed', queue: 'mail', acked: 1, retried: 0, snoozed: 0, dead: 0, durationMs: 1 },
+      { kind: 'batch.released', queue: 'mail', messages: 1 },
+      { kind: 'pipeline.stopped', queue: 'mail' },
+      { kind: 'worker.stopped', workerId: 1, name: 'a' },
+    ]
+    expect(linesOf(...well)).toEqual([])
+  })
+
+  test('is one line, which cannot steer a terminal, whatever the error says', () => {
+    const [line = ''] = linesOf({ ...FAILED, error: `Error: a\n  b\u001b[2Jc\u202e${'x'.repeat(5_000)}` })
+    expect(line).toContain('Error: a b [2Jc xxx')
+    expect(line.length).toBeLessThan(1_100)
+  })
+})
+
+describe('many failures', () => {
+  test('are ten lines in ten seconds for each kind and queue, and then their number', () => {
+    const log = new Written()
+    const lines = new Lines(log)
+    for (let at = 0; at < 1_000; at++) lines.write(FAILED)
+    for (let at = 0; at < 12; at++) lines.write({ ...FAILED, queue: 'audit' })
+    lines.write(DEAD)
+    expect(log.lines).toHaveLength(21)
+    log.lines.length = 0
+    vi.advanceTimersByTime(10_000)
+    expect(log.lines).toEqual([
+      'warn sluice: mail: message.failed: 990 more in 10 s, left out',
+      'warn sluice: audit: message.failed: 2 more in 10 s, left out',
+    ])
+    lines.write(FAILED)
+    expect(log.lines).toHaveLength(3)
+  })
+
+  test('say at the end how many were left out', () => {
+    expect(linesOf(...Array.from({ length: 11 }, () => FAILED)).at(-1)).toContain('1 more')
+  })
+})
+
+test('a log that throws disturbs nobody', () => {
+  const fail = () => {
+    throw new Error('The disk is full')
+  }
+  const lines = new Lines({ info: fail, warn: fail, error: fail })
+  expect(() => lines.write(FAILED)).not.toThrow()
+})
