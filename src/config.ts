@@ -25,7 +25,7 @@ export interface SluiceOptions<Definitions extends QueueDefinitions | undefined 
   readonly pollIntervalMs?: number | undefined
   /** How long to wait for a connection, in milliseconds, 100 to 600,000. @default 5000 */
   readonly connectTimeoutMs?: number | undefined
-  /** The largest payload in bytes of JSON, 1 to 256 MiB. @default 1048576 */
+  /** The largest payload in bytes of JSON, 1 to 268,435,456 (256 MiB). @default 1048576 */
   readonly payloadLimitBytes?: number | undefined
   /** After how many deaths of a process with it in hand a message goes to the dead letters, 1 to 1,000. @default 3 */
   readonly crashLimit?: number | undefined

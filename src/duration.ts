@@ -1,6 +1,6 @@
 import { type ErrorCode, expected } from './errors.ts'
 
-/** Milliseconds, or a number with a unit: `'250ms'`, `'30s'`, `'5m'`, `'2h'`, `'7d'`. */
+/** Milliseconds, or a number with a unit: `'250ms'`, `'1.5s'`, `'5m'`, `'2h'`, `'7d'`. From 0 to 100 years. */
 export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`
 
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }

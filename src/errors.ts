@@ -40,6 +40,7 @@ export type ErrorCode = (typeof ERROR_CODES)[number]
  * }
  */
 export class SluiceError extends Error {
+  /** Stable: branch on it. */
   readonly code: ErrorCode
 
   constructor(code: ErrorCode, message: string, options?: { readonly cause?: unknown }) {

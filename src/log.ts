@@ -2,8 +2,11 @@ import type { SluiceEvent } from './telemetry.ts'
 
 /** Where lines about failures go: `console`, a pino or winston logger, or any object with these methods. */
 export interface SluiceLog {
+  /** Gets what is well again. */
   info(line: string): unknown
+  /** Gets what is tried again. */
   warn(line: string): unknown
+  /** Gets what has come to an end: dead letters, lost batches. */
   error(line: string): unknown
 }
 

@@ -33,7 +33,7 @@ import type { Workers } from './workers.ts'
 export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> {
   /** The most messages locked at a time, settled or not, 1 to 1,000. */
   readonly demand: number
-  /** How many of them share a transaction; those come one after another. @default 1 */
+  /** How many of them share a transaction, 1 to `demand`; those come one after another. @default 1 */
   readonly batchSize?: number | undefined
 }
 
@@ -107,7 +107,17 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
    * Enqueues one message in the caller's open transaction, and returns its id. `tx` is a `pg` client, a Kysely,
    * Knex, Drizzle, TypeORM or Prisma transaction, a postgres.js transaction, or a handler's `tx`.
    *
-   * @throws SluiceError NOT_IN_TRANSACTION and others; nothing is written then.
+   * @param tx the open transaction, or `sluice.ownTransaction`.
+   * @param payload any value that JSON can hold; what the queue's schema takes, if it has one.
+   *
+   * @throws SluiceError NOT_IN_TRANSACTION, EXECUTOR_UNKNOWN, QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID,
+   * PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA: nothing is written then, and the transaction is as it was;
+   * SCHEMA_MISSING; in `ownTransaction` UNREACHABLE and COMMIT_FAILED. An error of the server comes as your client throws it.
+   *
+   * @example
+   * await client.query('BEGIN')
+   * const id = await sluice.enqueue(client, 'emails', { to: 'ada@example.com' }, { delay: '5m' })
+   * await client.query('COMMIT')
    */
   enqueue<Name extends QueueName<Definitions>>(
     tx: unknown,
@@ -118,7 +128,14 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     return enqueueOne(this.#enqueueContext, tx, queue, payload, options)
   }
 
-  /** Enqueues many messages by one statement, and returns their ids in order. */
+  /**
+   * Enqueues messages into one queue, in their order, and returns their ids in that order. Thousands take one statement;
+   * more than 32 MiB of JSON take several, in the same transaction.
+   *
+   * @throws SluiceError as `enqueue`, naming the message: "messages[3].priority: …"
+   *
+   * @example await sluice.enqueueMany(tx, 'emails', [{ payload: ada }, { payload: grace, priority: 0 }])
+   */
   enqueueMany<Name extends QueueName<Definitions>>(
     tx: unknown,
     queue: Name,
@@ -127,7 +144,13 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     return enqueueMany(this.#enqueueContext, tx, queue, messages)
   }
 
-  /** A pipeline that handles the messages of a queue: give it a handler, then `subscribe()`. */
+  /**
+   * A pipeline that handles the messages of a queue: give it a handler, then `subscribe()`.
+   *
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, CONFIG_INVALID
+   *
+   * @example sluice.pipeline('emails', { concurrency: 4 }).handle(async ({ payload }) => send(payload)).subscribe()
+   */
   pipeline<Name extends QueueName<Definitions>>(
     queue: Name,
     options: PipelineOptions = {},
@@ -148,7 +171,13 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     })
   }
 
-  /** A queue as an Observable, and an AsyncIterable, of deliveries that the subscriber settles. */
+  /**
+   * A queue as an Observable, and an AsyncIterable, of deliveries that the subscriber settles.
+   *
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, CONFIG_INVALID
+   *
+   * @example for await (const delivery of sluice.deliveries('reports', { demand: 1 })) delivery.ack()
+   */
   deliveries<Name extends QueueName<Definitions>>(
     queue: Name,
     options: DeliveriesOptions,
@@ -179,7 +208,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     await workers.start()
   }
 
-  /** Installs or upgrades the SQL schema; safe from many processes at once. */
+  /** Installs or upgrades the SQL schema, as the function `migrate` does, by `directConnection`. */
   async migrate(): Promise<MigrateResult> {
     return migrate(this.#config.directConnection)
   }
@@ -188,7 +217,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
    * Drains all pipelines and closes all connections, at the latest some seconds after the timeout: what the server has not
    * answered by then is cut off. Called again, it waits for the same end, or for less if its timeout is shorter.
    *
-   * @param options.timeoutMs of the drain: milliseconds, or a text such as '1m'. @default 30000
+   * @param options.timeoutMs of the drain, a duration. @default 30000
    */
   async stop(options: { readonly timeoutMs?: Duration } = {}): Promise<void> {
     checkKeys('stop', options, ['timeoutMs'])

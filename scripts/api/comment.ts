@@ -6,11 +6,17 @@ export interface Comment {
   readonly tags: readonly { readonly name: string; readonly text: string }[]
 }
 
-/** The doc comment of a declaration, or of the member of a union of types, which the compiler gives none. */
+/** The doc comment of a declaration. */
 export function commentOf(node: Node): Comment {
-  const attached = node.jsDoc?.at(-1)?.getText() ?? ''
-  const before = node.getFullText().slice(0, node.getFullText().length - node.getText().length)
-  return parse(attached || (/\/\*\*(?:(?!\/\*\*)[\s\S])*\*\//.exec(before)?.[0] ?? ''))
+  return parse(node.jsDoc?.at(-1)?.getText() ?? '')
+}
+
+/** The doc comment of a member of a union, which stands before the `|`: the compiler gives the member none. */
+export function commentOfMember(types: readonly Node[], at: number): Comment {
+  const member = types[at]!
+  const from = types[at - 1]?.getEnd() ?? member.parent.getFullStart()
+  const before = member.getSourceFile().text.slice(from, member.getStart())
+  return parse(/\/\*\*[\s\S]*\*\//.exec(before)?.[0] ?? '')
 }
 
 /** The text of a tag that stands once; undefined if there is none. */

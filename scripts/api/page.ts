@@ -42,7 +42,7 @@ export function apiPage(): string {
     ...[...SECTIONS, [REST, rest] as const].flatMap(([heading, names]) => [
       `## ${heading}`,
       ...names.flatMap((name) => entries['src/index.ts'].filter((each) => each.name === name)).map(sectionOf),
-      ...(heading === 'Errors' ? [errorCodes()] : []),
+      ...(heading === 'Errors' ? ['### Codes', errorCodes()] : []),
     ]),
     '## sluice/testing',
     'See [testing your code](testing.md).',
@@ -59,7 +59,7 @@ function isIn(exported: readonly Export[], statement: Export['statement']): bool
 function errorCodes(): string {
   const page = readFileSync(join(ROOT, 'docs/errors.md'), 'utf8')
   const rows = [...page.matchAll(/^### (\w+)\n\n([\s\S]*?)(?=\n#|$(?![\s\S]))/gm)].map(([, name = '', text = '']) => {
-    const meaning = text.split(/\n\n/)[0]!.replaceAll('\n', ' ').replaceAll('|', '\\|')
+    const meaning = text.split(/\n\n/)[0]!.trim().replaceAll('\n', ' ').replaceAll('|', '\\|')
     return `| [\`${name}\`](errors.md#${name.toLowerCase()}) | ${meaning} |`
   })
   return ['| Code | Meaning and remedy |', '|---|---|', ...rows].join('\n')
@@ -70,5 +70,5 @@ const INTRODUCTION = `# API
 Everything that \`sluice\` and \`sluice/testing\` export, made from the doc comments in the code by \`npm run docs:api\`; a test
 compares the two. Your editor shows the same. Errors are described in [errors](errors.md), SQL in [sql](sql.md).
 
-A \`Duration\` is a number of milliseconds, or a number with a unit: \`'250ms'\`, \`'30s'\`, \`'5m'\`, \`'2h'\`, \`'7d'\`.
-An option that does not exist, or has a value out of bounds, is refused at once.`
+Durations are milliseconds as a number, or a number with a unit, from 0 to 100 years: \`250\`, \`'250ms'\`, \`'1.5s'\`,
+\`'5m'\`, \`'2h'\`, \`'7d'\`. An option that does not exist, or has a value out of bounds, is refused at once.`

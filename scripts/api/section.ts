@@ -13,7 +13,7 @@ import {
   isUnionTypeNode,
   isVariableStatement,
 } from 'typescript/unstable/ast/is'
-import { type Comment, commentOf, tagOf } from './comment.ts'
+import { type Comment, commentOf, commentOfMember, tagOf } from './comment.ts'
 import type { Export } from './exports.ts'
 
 /** One public name, as a section of the page. */
@@ -38,28 +38,34 @@ function bodyOf(statement: Node): readonly string[] {
 }
 
 function described(comment: Comment, code: string): readonly string[] {
-  const parameters = comment.tags.filter(({ name }) => name === 'param')
   const example = tagOf(comment, 'example')
   const throws = tagOf(comment, 'throws')
   const returns = tagOf(comment, 'returns')
   return [
     code === '' ? '' : fenced(code),
     comment.text,
-    parameters.map(({ text }) => `- ${parameterText(text)}`).join('\n'),
+    parametersOf(comment),
     returns === undefined ? '' : `Returns ${returns}`,
     throws === undefined ? '' : `Throws ${throws}`,
     example === undefined ? '' : fenced(example),
   ].filter((part) => part !== '')
 }
 
-function parameterText(text: string): string {
-  const [, name = '', rest = ''] = /^(\S+)\s+([\s\S]*)$/.exec(text) ?? []
-  return `\`${name}\`: ${rest}`
+/** A default belongs to the parameter before it. */
+function parametersOf({ tags }: Comment): string {
+  return tags
+    .flatMap(({ name, text }, at) => {
+      const [, parameter = '', rest = ''] = /^(\S+)\s+([\s\S]*)$/.exec(text) ?? []
+      const next = tags[at + 1]
+      const byDefault = next?.name === 'default' ? ` Default: ${next.text}` : ''
+      return name === 'param' ? [`- \`${parameter}\`: ${rest}${byDefault}`] : []
+    })
+    .join('\n')
 }
 
 /** Without the compiled examples of the other pages: parts of signatures are no programs. */
 function fenced(code: string): string {
-  return `\`\`\`typescript\n${code.replace(/^export (?=\w)/, '')}\n\`\`\``
+  return `\`\`\`typescript\n${code.replace(/^(?:export )?(?:async )?(?=\w)/, '').replaceAll(/^ {2}(?=[ )])/gm, '')}\n\`\`\``
 }
 
 function signatureOf(declaration: Node, body: Node | undefined): string {
@@ -120,10 +126,10 @@ function isUnionOfKinds(types: readonly Node[]): boolean {
 }
 
 function kindsOf(types: readonly Node[]): string {
-  const rows = types.filter(isTypeLiteralNode).map((type) => {
+  const rows = types.filter(isTypeLiteralNode).map((type, at) => {
     const fields = type.members.filter((member) => memberName(member) !== 'kind')
     const list = fields.map((field) => quoted(`${memberName(field)}: ${memberType(field)}`)).join(', ')
-    return row([`\`${kindOf(type.members)}\``, list, commentOf(type).text])
+    return row([`\`${kindOf(type.members)}\``, list, commentOfMember(types, at).text])
   })
   return ['| `kind` | Beside it | |', '|---|---|---|', ...rows].join('\n')
 }

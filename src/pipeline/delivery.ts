@@ -11,6 +11,7 @@ export type Settled = { readonly outcome: Outcome } | { readonly error: unknown 
  * the pipeline's timeout or its stop.
  */
 export class Delivery<Payload = unknown> {
+  /** The message, as a handler gets it. */
   readonly message: Message<Payload>
   /** The transaction in which the message will be removed. */
   readonly tx: HandlerTransaction

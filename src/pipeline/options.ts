@@ -18,7 +18,7 @@ export interface PipelineOptions {
    * transaction lasts at most twice as long; the server enforces it. 1 ms to 1 h. @default '30s'
    */
   readonly timeout?: Duration | undefined
-  /** The same in milliseconds. */
+  /** The same as a number of milliseconds, 1 to 3,600,000. Not together with `timeout`. */
   readonly timeoutMs?: number | undefined
   /** When to try failed messages again. @default exponential: 1 s, 2 s, 4 s, … 1 h, with 20 % jitter */
   readonly retry?: RetryOptions | undefined

@@ -149,7 +149,7 @@ export class PipelineSubscription implements AsyncDisposable {
   /**
    * Claims no more, lets the handlers in flight end and commits. After the timeout the rest is stopped.
    *
-   * @param options.timeoutMs milliseconds, or a text such as '1m'. @default 30000
+   * @param options.timeoutMs a duration. @default 30000
    */
   async drain(options: { readonly timeoutMs?: Duration } = {}): Promise<Drained> {
     checkKeys('drain', options, ['timeoutMs'])

@@ -27,9 +27,6 @@ export type DeliveryHandler<Payload> = (
  * fails its delivery, and the stream goes on. Completes when the source has completed and all in hand is settled. After
  * unsubscription what is in hand is still handled, because nobody else would settle it.
  *
- * It keeps a list of its own instead of using `mergeMap`, which hangs when thousands of inner observables complete
- * synchronously (ReactiveX/rxjs#7334); what waits in it is bounded by the source's demand.
- *
  * @param options.concurrency handlers at a time, 1 to 100,000; by default as many as the source's demand allows
  *
  * @example sluice.deliveries('emails', { demand: 8 }).pipe(process(send)).subscribe()
@@ -48,6 +45,8 @@ export function process<Payload>(
       : integer('process.concurrency', options.concurrency, 1, 1, 100_000)
   return (source) =>
     new Observable((subscriber) => {
+      // Not by `mergeMap`, which hangs when thousands of inner observables complete synchronously (ReactiveX/rxjs#7334).
+      // What waits here is bounded by the source's demand.
       const waiting: Delivery<Payload>[] = []
       let running = 0
       let completed = false

@@ -4,13 +4,21 @@ import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from 
 export interface EnqueuedMessage {
   /** As `enqueue` returned it. */
   readonly id: string
+  /** The name of its queue. */
   readonly queue: string
+  /** Null if none was given. */
   readonly type: string | null
+  /** From 1. */
   readonly schemaVersion: number
+  /** As JSON gives it back. */
   readonly payload: unknown
+  /** An empty object if none were given. */
   readonly headers: unknown
+  /** Null if none was given. */
   readonly orderingKey: string | null
+  /** 0 (first) to 9. */
   readonly priority: number
+  /** Null if the pipeline's number applies. */
   readonly maxAttempts: number | null
   /** How long after it was enqueued it is due, in milliseconds. */
   readonly delayMs: number
