@@ -30,6 +30,7 @@ writeFileSync(
   `export const MIGRATIONS = ${JSON.stringify(MIGRATIONS, null, 2)}\nexport const ROLES = ${JSON.stringify(ROLES)}\n`,
 )
 await copyPgListen(join(folder, 'wake-up/pg-listen.cjs'))
+writeFileSync(join(folder, 'wake-up/pg-listen.js'), `import copy from './pg-listen.cjs'\nexport default copy\n`)
 
 /** With all that it needs but `pg`: it does not depend on how a package manager lays out its dependencies. */
 async function copyPgListen(outfile: string): Promise<void> {

@@ -17,14 +17,14 @@ describe('a handler that fails', () => {
   })
 
   test('says so on stderr without any configuration', async ({ database, queue }) => {
-    const sluice = startTestSluice(database)
+    const sluice = startTestSluice(database, { log: undefined })
     await put(sluice, queue, ['a'], { type: 'welcome' })
     await sluice.pipeline(queue).handle(fail).runOnce()
     expect(written).toEqual([expect.stringMatching(LINE)])
   })
 
   test('says so in the events alone while somebody subscribes to them', async ({ database, queue }) => {
-    const sluice = startTestSluice(database)
+    const sluice = startTestSluice(database, { log: undefined })
     const log = new EventLog(sluice.events)
     await put(sluice, queue, ['a'], { type: 'welcome' })
     await sluice.pipeline(queue).handle(fail).runOnce()

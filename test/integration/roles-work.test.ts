@@ -114,7 +114,7 @@ describe('a member of sluice_worker', () => {
     await waitFor(async () => (await statesOf(database, queue)).join() === 'dead,dead,retrying,retrying,scheduled', {
       what: 'every message to be settled',
     })
-    expect(log.all.filter((event) => 'error' in event && event.kind !== 'message.failed')).toEqual([])
+    expect(log.all.filter((event) => 'error' in event && event.error instanceof Error)).toEqual([])
     const acked = await effectsOf(database, ids)
     expect(acked.map(({ id }) => id)).toEqual([ids[0], ids[1], ids[2], ids[3]])
   })

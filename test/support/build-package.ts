@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 
@@ -15,6 +15,8 @@ export interface BuiltPackage {
 export async function buildPackage(): Promise<BuiltPackage> {
   mkdirSync(join(ROOT, '.tmp'), { recursive: true })
   const folder = mkdtempSync(join(ROOT, '.tmp/package-'))
+  // Or else `sluice` would be this repository itself.
+  writeFileSync(join(folder, 'package.json'), '{}')
   const dist = join(folder, 'node_modules/sluice/dist')
   const run = (file: string, args: readonly string[]) =>
     promisify(execFile)(file, args, { cwd: ROOT, timeout: 100_000 })

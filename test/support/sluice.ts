@@ -14,12 +14,12 @@ export const test = base
   .extend('sluice', ({ database }) => startTestSluice(database))
   .extend('log', ({ sluice }) => new EventLog(sluice.events))
 
-/** A Sluice on the test's database. At the end of the test handlers that still run are aborted. */
+/** A Sluice on the test's database, without a log. At the end of the test handlers that still run are aborted. */
 export function startTestSluice<const Definitions extends QueueDefinitions | undefined = undefined>(
   database: Pick<TestDatabase, 'url'>,
   options: Partial<SluiceOptions<Definitions>> = {},
 ): Sluice<Definitions> {
-  const sluice = createSluice<Definitions>({ connection: database.url, ...options })
+  const sluice = createSluice<Definitions>({ connection: database.url, log: false, ...options })
   onTestFinished(() => sluice.stop({ timeoutMs: 0 }))
   return sluice
 }
