@@ -20,6 +20,7 @@ const REQUIRE = "import { createRequire } from 'node:module'; const require = cr
 
 const WEBPACK = `
 module.exports = { mode: 'production', target: 'node', entry: './main.mjs', output: { filename: 'bundle.cjs' },
+  module: { parser: { javascript: { dynamicImportMode: 'eager' } } },
   externals: { 'pg-native': 'commonjs pg-native' } }
 `
 const ROLLUP = `

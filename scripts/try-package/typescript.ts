@@ -17,7 +17,7 @@ const SETTINGS: readonly (readonly [type: 'module' | 'commonjs', options: Readon
   ['module', { module: 'preserve' }],
   ['commonjs', { module: 'node20' }],
   ['commonjs', { module: 'nodenext' }],
-  ['commonjs', { module: 'commonjs', moduleResolution: 'bundler' }],
+  ['commonjs', { module: 'commonjs' }],
 ]
 
 /** Compiles under each setting, and runs what came of it. */
