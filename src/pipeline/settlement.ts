@@ -163,7 +163,8 @@ export class Settlement {
     const retryInMs = afterMs ?? this.#delayByPolicy(message, error)
     this.#postpone(message, message.attempt, text, retryInMs)
     this.#settled.set(message.id, { message, outcome: { kind: 'retry', afterMs: retryInMs, error: text } })
-    const { id, type, attempt } = message
+    const { id, attempt } = message
+    const { type } = message.row
     this.#events.push({ kind: 'message.failed', queue: plan.queue, id, type, attempt, error: text, retryInMs })
     return true
   }
@@ -200,7 +201,8 @@ export class Settlement {
   #bury(message: DeliveredMessage, reason: string, error: string | null, attempt = message.attempt): void {
     this.#dead.push({ id: message.id, attempt, reason, error })
     this.#settled.set(message.id, { message, outcome: { kind: 'deadLetter', reason, error: error ?? undefined } })
-    const { id, type } = message
+    const { id } = message
+    const { type } = message.row
     this.#events.push({ kind: 'message.dead', queue: this.#options.plan.queue, id, type, attempt, reason, error })
   }
 }
