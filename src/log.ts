@@ -78,6 +78,10 @@ function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefi
       return ['error', `the retry policy failed for message ${event.id}, again in 1 s: ${reasonOf(event.error)}`]
     case 'worker.crashed':
       return ['warn', `worker ${event.workerId} vanished with ${event.messages} messages in hand, which are free again`]
+    case 'connection.failed':
+      return ['warn', `cannot connect, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
+    case 'pipeline.stopped':
+      return event.error && ['error', `the pipeline could not start: ${reasonOf(event.error)}`]
     case 'connection.lost':
       return ['warn', `the ${event.role} connection was lost: ${reasonOf(event.error)}`]
     case 'connection.restored':
