@@ -75,6 +75,9 @@ CREATE TABLE sluice.dead_letter (
   CONSTRAINT dead_letter_pkey PRIMARY KEY (queue, id)
 );
 
+-- The latest dead letters of a queue: ids tell when messages were enqueued, not when they died.
+CREATE INDEX dead_letter_died_at_idx ON sluice.dead_letter (queue, died_at, id);
+
 -- One row per worker process. The process holds the advisory lock (746502, id) for as long as its control
 -- connection lives, so a free lock means that the process, or its connection, is gone. pooled: a pooler stands before
 -- that connection, so there is no lock, and only silence tells.
@@ -296,6 +299,12 @@ COMMENT ON FUNCTION sluice.redrive IS
   'Puts dead letters of a queue back, with their ids, attempts from zero, due now. All of them, or those that match every filter given. Returns how many.';
 
 -- Views: a public, stable interface
+-- The time of a view, in a subselect without a parameter: read once per statement, so that all rows are as of one instant. A
+-- view with clock_timestamp() itself is computed in full before a LIMIT, because that is volatile; statement_timestamp()
+-- stands still while a function enqueues and then looks.
+CREATE FUNCTION sluice.clock() RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT pg_catalog.clock_timestamp()';
+
 -- What the views see of sluice.batch. A hot standby refuses every statement that names an unlogged table, when it plans
 -- it, and there the record is empty anyway. In plpgsql a statement is planned when it is reached.
 CREATE FUNCTION sluice.batches() RETURNS SETOF sluice.batch
@@ -310,7 +319,7 @@ $$;
 CREATE VIEW sluice.workers AS
 SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at,
        -- The locks of the primary cannot be seen from a standby.
-       CASE WHEN w.pooled OR pg_catalog.pg_is_in_recovery() THEN w.seen_at >= clock_timestamp() - interval '3 minutes' ELSE EXISTS (
+       CASE WHEN w.pooled OR pg_catalog.pg_is_in_recovery() THEN w.seen_at >= (SELECT sluice.clock()) - interval '3 minutes' ELSE EXISTS (
          SELECT FROM pg_catalog.pg_locks l
          WHERE l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
            AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
@@ -331,7 +340,7 @@ COMMENT ON COLUMN sluice.workers.in_flight IS 'How many messages it has in hand.
 
 CREATE VIEW sluice.in_flight AS
 SELECT b.queue, m.message_id AS id, m.attempt + 1 AS attempt, b.claimed_at,
-       clock_timestamp() - b.claimed_at AS running_for, b.id AS batch, w.id AS worker_id, w.name AS worker, w.alive AS worker_alive
+       (SELECT sluice.clock()) - b.claimed_at AS running_for, b.id AS batch, w.id AS worker_id, w.name AS worker, w.alive AS worker_alive
 FROM sluice.batches() b
 JOIN sluice.workers w ON w.id = b.worker_id
 CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS m (message_id, attempt);
@@ -349,13 +358,13 @@ COMMENT ON COLUMN sluice.in_flight.worker_alive IS 'False: the worker is gone; t
 CREATE VIEW sluice.messages AS
 SELECT m.queue, m.id,
        CASE WHEN f.id IS NOT NULL THEN 'in_flight'
-            WHEN m.due_at <= clock_timestamp() THEN 'ready'
+            WHEN m.due_at <= (SELECT sluice.clock()) THEN 'ready'
             WHEN m.attempt > 0 THEN 'retrying'
             ELSE 'scheduled'
        END AS state,
        m.type, m.schema_version, m.payload, m.headers, m.ordering_key, m.priority, m.attempt, m.max_attempts,
        m.enqueued_at, m.due_at, m.failed_at, m.last_error,
-       CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM clock_timestamp()) * 1000000 AND (h.held ->> 0)::bigint < m.id
+       CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM (SELECT sluice.clock())) * 1000000 AND (h.held ->> 0)::bigint < m.id
             THEN (h.held ->> 0)::bigint
        END AS held_by,
        f.worker
@@ -390,7 +399,7 @@ COMMENT ON COLUMN sluice.messages.held_by IS 'The earlier message with the same 
 COMMENT ON COLUMN sluice.messages.worker IS 'The worker that has it in hand.';
 
 CREATE VIEW sluice.dead_letters AS
-SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, clock_timestamp() - d.died_at AS age, d.type, d.schema_version,
+SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, (SELECT sluice.clock()) - d.died_at AS age, d.type, d.schema_version,
        d.payload, d.headers, d.ordering_key, d.priority, d.max_attempts, d.enqueued_at
 FROM sluice.dead_letter d;
 COMMENT ON VIEW sluice.dead_letters IS 'Messages that are not tried again unless redriven.';
@@ -455,7 +464,27 @@ COMMENT ON COLUMN sluice.queues.workers IS 'How many live worker processes consu
 
 CREATE FUNCTION sluice.peek(queue text, max integer DEFAULT 10) RETURNS SETOF sluice.messages
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT m.* FROM sluice.messages m WHERE m.queue = peek.queue ORDER BY m.due_at, m.id LIMIT peek.max
+  WITH candidate AS (
+    SELECT first.due_at, first.id
+    FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+      SELECT m.due_at, m.id FROM sluice.message m
+      WHERE m.queue = peek.queue AND m.slot IS NULL AND m.priority = p.priority
+      ORDER BY m.due_at, m.id LIMIT (SELECT peek.max)
+    ) first
+    UNION ALL
+    -- No index has these in the order in which they fall due, and to sort them all takes as long as there are many.
+    SELECT first.due_at, first.id
+    FROM generate_series(0, 255) AS s (slot) CROSS JOIN LATERAL (
+      SELECT m.due_at, m.id FROM sluice.message m
+      WHERE m.queue = peek.queue AND m.slot >= s.slot AND m.slot <= s.slot
+      ORDER BY m.slot, m.id LIMIT (SELECT CASE WHEN peek.max < 100 THEN 100 ELSE peek.max END)
+    ) first
+  ), chosen AS (
+    SELECT c.due_at, c.id FROM candidate c ORDER BY c.due_at, c.id LIMIT peek.max
+  )
+  SELECT m.* FROM chosen c CROSS JOIN LATERAL (
+    SELECT m.* FROM sluice.messages m WHERE m.queue = peek.queue AND m.id = c.id OFFSET 0
+  ) m ORDER BY c.due_at, c.id
 $$;
 COMMENT ON FUNCTION sluice.peek IS 'The next messages of a queue in the order in which they fall due, without claiming them.';
 

@@ -51,13 +51,14 @@ BEGIN
   GRANT SELECT, INSERT, DELETE ON sluice.batch, sluice.crash TO sluice_worker;
   GRANT USAGE ON SEQUENCE sluice.worker_id_seq TO sluice_worker;
   GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.foreign_characters, sluice.require_settled TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.foreign_characters, sluice.require_settled TO sluice_worker;
 
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
   GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.dead_letters
     TO sluice_reader, sluice_operator;
   GRANT SELECT ON sluice.batch TO sluice_reader, sluice_operator;
-  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.peek TO sluice_reader, sluice_operator;
+  GRANT SELECT (queue, id, priority, slot, due_at) ON sluice.message TO sluice_reader, sluice_operator;
+  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.peek TO sluice_reader, sluice_operator;
 
   -- Redrives and deletes dead letters as well. A message that comes back has its old id, so it can choose ids.
   GRANT SELECT, DELETE ON sluice.dead_letter TO sluice_operator;

@@ -105,17 +105,28 @@ function toDeadLetter(row: Row): DeadLetter {
   }
 }
 
+// From queue to queue, and from each its latest, by the index on (queue, died_at, id): no index has those of all queues in
+// the order in which they died.
 const LIST = statement(
   'dead_list',
   `
+WITH RECURSIVE dead_queue (queue) AS (
+  SELECT coalesce($1::text, (SELECT d.queue FROM sluice.dead_letters d ORDER BY d.queue, d.died_at, d.id LIMIT 1))
+  UNION ALL
+  SELECT (SELECT d.queue FROM sluice.dead_letters d WHERE d.queue > q.queue ORDER BY d.queue, d.died_at, d.id LIMIT 1)
+  FROM dead_queue q WHERE $1::text IS NULL AND q.queue IS NOT NULL
+)
 SELECT d.queue, d.id::text AS id, d.reason, d.error, d.attempt, d.max_attempts, d.type, d.schema_version, d.ordering_key,
        d.priority, d.headers::text AS headers, d.payload::text AS payload,
        to_char(d.died_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS died_at,
        (extract(epoch FROM d.age) * 1000.0) AS age_ms,
        coalesce(to_char(d.enqueued_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), d.enqueued_at::text) AS enqueued_at
-FROM sluice.dead_letters d
-WHERE ${MATCHES}
-  AND ($6::text IS NULL OR strpos(lower(d.reason), lower($6::text)) > 0)
+FROM dead_queue q CROSS JOIN LATERAL (
+  SELECT d.* FROM sluice.dead_letters d
+  WHERE d.queue = q.queue AND ${MATCHES}
+    AND ($6::text IS NULL OR strpos(lower(d.reason), lower($6::text)) > 0)
+  ORDER BY d.died_at DESC, d.id DESC LIMIT (SELECT $7::integer)
+) d
 ORDER BY d.died_at DESC, d.id DESC
 LIMIT $7::integer`,
 )

@@ -95,6 +95,12 @@ export async function readWorkers(execute: Execute, queue: string | null): Promi
   }))
 }
 
+/** The names of all queues that have messages, dead letters or workers. From each to the next by an index: it counts nothing. */
+export async function readQueueNames(execute: Execute): Promise<readonly string[]> {
+  const rows = await execute(QUEUE_NAMES, [])
+  return rows.map((row) => textOf(row, 'queue'))
+}
+
 /** The next messages of a queue in the order in which they fall due, without claiming them. */
 export async function peekMessages(execute: Execute, queue: string, limit: number): Promise<readonly PeekedMessage[]> {
   const rows = await execute(PEEK, [queue, limit])
@@ -158,6 +164,25 @@ SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.alive, w.in_flight,
 FROM sluice.workers w
 WHERE $1::text IS NULL OR $1::text = ANY (w.queues)
 ORDER BY w.id`,
+)
+
+const QUEUE_NAMES = statement(
+  'inspect_queue_names',
+  `
+WITH RECURSIVE live (queue) AS (
+  SELECT (SELECT m.queue FROM sluice.messages m ORDER BY m.queue, m.id LIMIT 1)
+  UNION ALL
+  SELECT (SELECT m.queue FROM sluice.messages m WHERE m.queue > l.queue ORDER BY m.queue, m.id LIMIT 1)
+  FROM live l WHERE l.queue IS NOT NULL
+), dead (queue) AS (
+  SELECT (SELECT d.queue FROM sluice.dead_letters d ORDER BY d.queue, d.id LIMIT 1)
+  UNION ALL
+  SELECT (SELECT d.queue FROM sluice.dead_letters d WHERE d.queue > l.queue ORDER BY d.queue, d.id LIMIT 1)
+  FROM dead l WHERE l.queue IS NOT NULL
+)
+SELECT l.queue FROM live l WHERE l.queue IS NOT NULL
+UNION SELECT d.queue FROM dead d WHERE d.queue IS NOT NULL
+UNION SELECT pg_catalog.unnest(w.queues) FROM sluice.workers w`,
 )
 
 const PEEK = statement(

@@ -55,7 +55,7 @@ const BOUNDS: readonly Bound[] = [
   },
   // Each row's old and new page, a descent of both of its indexes, and now and then a page more.
   { what: 'a postponement of 100', most: 1_800, send: (on, lane) => postponed(on, lane.queue, lane.ids) },
-  { what: 'a burial of 100', most: 1_050, mostBefore17: 1_400, send: (on, lane) => buried(on, lane.queue, lane.ids) },
+  { what: 'a burial of 100', most: 1_260, mostBefore17: 1_610, send: (on, lane) => buried(on, lane.queue, lane.ids) },
   { what: 'a hold of a key', most: 8, send: hold },
   {
     what: 'a record of a batch of 100',

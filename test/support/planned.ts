@@ -203,7 +203,11 @@ export const WRITES: readonly Planned[] = [
   },
 ]
 
-export function expectPlanned({ ways, buffers }: Planned, explained: Explained, how: string): void {
+export function expectPlanned(
+  { ways, buffers }: Pick<Planned, 'ways' | 'buffers'>,
+  explained: Explained,
+  how: string,
+): void {
   const what = `${how}\n${explained.plan}`
   expect(
     explained.ways.filter((way) => !ways.some((wanted) => wanted.test(way))),

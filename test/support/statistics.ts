@@ -11,46 +11,61 @@ export const STATISTICS = [
   'analyzed',
 ] as const
 
+type Relation = 'sluice.message' | 'sluice.dead_letter'
+
 /**
- * Gives sluice.message the statistics that it would have after another history, without loading it anew: they are
- * rows of two catalogs, which a superuser may write.
+ * Gives a table the statistics that it would have after another history, without loading it anew: they are rows of two
+ * catalogs, which a superuser may write.
  */
-export async function setStatistics(client: pg.ClientBase, statistics: Statistics): Promise<void> {
-  await client.query(`DELETE FROM pg_statistic WHERE starelid = 'sluice.message'::regclass`)
+export async function setStatistics(
+  client: pg.ClientBase,
+  statistics: Statistics,
+  relation: Relation = 'sluice.message',
+): Promise<void> {
+  await client.query(`DELETE FROM pg_statistic WHERE starelid = '${relation}'::regclass`)
   switch (statistics) {
     case 'never analyzed':
-      return setSize(client, -1, 0)
+      return setSize(client, relation, -1, 0)
     case 'analyzed when empty':
-      return setSize(client, 0, 0)
+      return setSize(client, relation, 0, 0)
     case 'analyzed with 50 rows':
-      await copyFromFewRows(client, ['busy', 'mixed'])
-      return setSize(client, 50, 1)
+      await copyFromFewRows(client, relation, ['busy', 'mixed'])
+      return setSize(client, relation, 50, 1)
     case 'analyzed with 50 rows of another queue':
-      await copyFromFewRows(client, ['first'])
-      return setSize(client, 50, 1)
+      await copyFromFewRows(client, relation, ['first'])
+      return setSize(client, relation, 50, 1)
     case 'analyzed':
-      await client.query('ANALYZE sluice.message')
+      await client.query(`ANALYZE ${relation}`)
   }
 }
 
-async function setSize(client: pg.ClientBase, rows: number, pages: number): Promise<void> {
-  await client.query(`UPDATE pg_class SET reltuples = $1, relpages = $2 WHERE oid = 'sluice.message'::regclass`, [
+async function setSize(client: pg.ClientBase, relation: Relation, rows: number, pages: number): Promise<void> {
+  await client.query(`UPDATE pg_class SET reltuples = $1, relpages = $2 WHERE oid = '${relation}'::regclass`, [
     rows,
     pages,
   ])
 }
 
-/** As of 50 messages of one priority, all due and none with a key. */
-async function copyFromFewRows(client: pg.ClientBase, queues: readonly string[]): Promise<void> {
+/** Of 50 messages: one priority, all due, and none with a key. */
+const FEW: Readonly<Record<Relation, { readonly columns: string; readonly values: string }>> = {
+  'sluice.message': { columns: 'due_at, payload', values: `clock_timestamp() - n * interval '1 second', '{}'` },
+  'sluice.dead_letter': {
+    columns: 'died_at, priority, schema_version, payload, headers, attempt, reason, enqueued_at',
+    values: `clock_timestamp() - n * interval '1 second', 5, 1, '{}', '{}', 20, 'Too many attempts', clock_timestamp()`,
+  },
+}
+
+async function copyFromFewRows(client: pg.ClientBase, relation: Relation, queues: readonly string[]): Promise<void> {
+  const { columns, values } = FEW[relation]
   await client.query(`
-    CREATE TABLE few (LIKE sluice.message INCLUDING DEFAULTS INCLUDING GENERATED);
-    INSERT INTO few (queue, id, due_at, payload)
-      SELECT ('{${queues.join()}}'::text[])[1 + n % ${queues.length}], n, clock_timestamp() - n * interval '1 second', '{}'
+    CREATE TABLE few (LIKE ${relation} INCLUDING DEFAULTS INCLUDING GENERATED);
+    INSERT INTO few (queue, id, ${columns})
+      SELECT ('{${queues.join()}}'::text[])[1 + n % ${queues.length}], n, ${values}
       FROM generate_series(1, 50) n;
     ANALYZE few;
-    UPDATE pg_statistic s SET starelid = 'sluice.message'::regclass
+    UPDATE pg_statistic s SET starelid = '${relation}'::regclass
       FROM pg_attribute a
-      WHERE s.starelid = 'few'::regclass AND a.attrelid = 'sluice.message'::regclass AND a.attnum = s.staattnum
+      WHERE s.starelid = 'few'::regclass AND a.attrelid = '${relation}'::regclass AND a.attnum = s.staattnum
         AND a.attstattarget IS DISTINCT FROM 0;
     DROP TABLE few`)
 }

@@ -1,0 +1,150 @@
+import pg from 'pg'
+import { describe } from 'vitest'
+import { listDeadLetters } from '../../src/table/dead-letters.ts'
+import { peekMessages, readQueueNames } from '../../src/table/inspect.ts'
+import type { Execute } from '../../src/table/statement.ts'
+import { explain, type Recorded, recorded } from '../support/explain.ts'
+import { expectPlanned, load, type Planned } from '../support/planned.ts'
+import { STATISTICS, type Statistics, setStatistics } from '../support/statistics.ts'
+import { test as base } from '../support/test.ts'
+
+/** In queues of the messages, and one that has only ever had dead letters. */
+const BURY = `
+INSERT INTO sluice.dead_letter (queue, id, priority, type, schema_version, payload, headers, attempt, reason, enqueued_at, died_at)
+SELECT ('{busy,mixed,small.7,gone}'::text[])[1 + n % 4], n, 5, 'type ' || n % 7, 1, '{}', '{}', 20, 'Too many attempts',
+       clock_timestamp() - interval '60 days', clock_timestamp() - (n::bigint * 7919 % 2592000) * interval '1 second'
+FROM generate_series(1, 300000) n`
+
+const test = base.extend('polled', { scope: 'file' }, async ({ database }, { onCleanup }) => {
+  const client = new pg.Client({ connectionString: database.url })
+  await client.connect()
+  onCleanup(() => client.end())
+  await load(client, 0.3)
+  await client.query('ALTER TABLE sluice.dead_letter SET (autovacuum_enabled = off)')
+  await client.query(BURY)
+  const [body] = await database.sql<{ prosrc: string }>(`SELECT prosrc FROM pg_proc WHERE oid = 'sluice.peek'::regproc`)
+  let statistics: Statistics | undefined
+  return {
+    client,
+    peek: body!.prosrc.replaceAll('peek.queue', '$1::text').replaceAll('peek.max', '$2::integer'),
+    with: async (wanted: Statistics) => {
+      if (statistics === wanted) return
+      await setStatistics(client, wanted)
+      await setStatistics(client, wanted, 'sluice.dead_letter')
+      statistics = wanted
+    },
+  }
+})
+
+type Polled = Pick<Planned, 'name' | 'ways' | 'buffers'>
+
+const workers = /^(Seq|Index|Index Only) Scan worker(_pkey)?$/
+const slot = /^(Seq Scan slot|Index Scan slot_pkey)$/
+// Of what workers have in hand, and of databases.
+const aside = [workers, slot, /^Seq Scan pg_database$/, /^Sort$/, /^(Index|Index Only) Scan pg_database_.*$/]
+const byId = /^Index Scan message_pkey$/
+// Of one message: as good.
+const byIdOnly = [byId, /^Bitmap Index Scan message_pkey$/, /^Bitmap Heap Scan$/]
+const due = /^Index (Only )?Scan message_due_idx$/
+const slots = /^Index (Only )?Scan message_slot_idx$/
+const died = /^Index (Only )?Scan dead_letter_died_at_idx$/
+
+const VIEWS: readonly (Polled & { readonly text: string })[] = [
+  {
+    name: 'the latest page of sluice.messages',
+    text: `SELECT * FROM sluice.messages WHERE queue = 'busy' ORDER BY id DESC LIMIT 50`,
+    ways: [byId, ...aside],
+    buffers: 200,
+  },
+  {
+    name: 'a later page of sluice.messages, of messages with keys too,',
+    text: `SELECT * FROM sluice.messages WHERE queue = 'mixed' AND id < 200000 ORDER BY id DESC LIMIT 50`,
+    ways: [byId, ...aside],
+    buffers: 400,
+  },
+  {
+    name: 'one message of sluice.messages',
+    text: `SELECT * FROM sluice.messages WHERE queue = 'busy' AND id = 4711`,
+    ways: [...byIdOnly, ...aside],
+    buffers: 100,
+  },
+  {
+    name: 'the latest page of sluice.dead_letters',
+    text: `SELECT * FROM sluice.dead_letters WHERE queue = 'gone' ORDER BY died_at DESC, id DESC LIMIT 50`,
+    ways: [died],
+    buffers: 100,
+  },
+  {
+    name: 'the latest page of sluice.dead_letters, by the time of death alone,',
+    text: `SELECT * FROM sluice.dead_letters WHERE queue = 'gone' ORDER BY died_at DESC LIMIT 50`,
+    ways: [died],
+    buffers: 100,
+  },
+]
+
+const PEEKS: readonly (Polled & { readonly queue: string })[] = [
+  { name: 'sluice.peek of ten priorities', queue: 'busy', ways: [due, slots, ...byIdOnly, ...aside], buffers: 1_800 },
+  // The first hundred of each slot, row by row.
+  { name: 'sluice.peek of 256 slots', queue: 'mixed', ways: [due, slots, ...byIdOnly, ...aside], buffers: 28_000 },
+]
+
+const COMMANDS: readonly (Polled & { readonly send: (execute: Execute) => Promise<unknown> })[] = [
+  {
+    name: 'what the command line lists of all dead letters',
+    send: (execute) => listDeadLetters(execute, FILTER, { limit: 51 }),
+    ways: [died, /^Sort$/],
+    buffers: 400,
+  },
+  {
+    name: 'all names of queues',
+    send: readQueueNames,
+    ways: [/^Index (Only )?Scan (message|dead_letter)_pkey$/, died, workers, /^Sort$/],
+    buffers: 600,
+  },
+  {
+    name: 'what it lists of one queue',
+    send: (execute) => listDeadLetters(execute, { ...FILTER, queue: 'gone' }, { limit: 51 }),
+    ways: [died, /^Sort$/],
+    buffers: 100,
+  },
+]
+
+const FILTER = { queue: null, ids: null, type: null, diedBeforeUs: Date.now() * 1_000, diedAfterUs: null }
+
+describe.for(STATISTICS)('with 300,000 messages and as many dead letters, %s,', (statistics) => {
+  for (const { text, ...view } of VIEWS) {
+    test(`${view.name} is read by its index`, { timeout: 120_000 }, async ({ polled }) => {
+      await polled.with(statistics)
+      await expectBoth(polled.client, view, { statement: { name: view.name, text }, params: [] })
+    })
+  }
+
+  for (const { queue, ...peek } of PEEKS) {
+    test(`${peek.name} reads the first messages of each`, { timeout: 120_000 }, async ({ polled }) => {
+      await polled.with(statistics)
+      const statement = { name: peek.name, text: polled.peek }
+      await expectBoth(polled.client, peek, { statement, params: [queue, 50] })
+      const whole = await explain(
+        polled.client,
+        await recorded((execute) => peekMessages(execute, queue, 50)),
+        undefined,
+        'SET LOCAL jit = off',
+      )
+      expectPlanned({ ...peek, ways: [/^Sort$/] }, whole, 'as the command line sends it')
+    })
+  }
+
+  for (const { send, ...command } of COMMANDS) {
+    test(`${command.name} is read by the index`, { timeout: 120_000 }, async ({ polled }) => {
+      await polled.with(statistics)
+      const explained = await explain(polled.client, await recorded(send), 'force_custom_plan', 'SET LOCAL jit = off')
+      expectPlanned(command, explained, command.name)
+    })
+  }
+})
+
+async function expectBoth(client: pg.Client, polled: Polled, statement: Recorded): Promise<void> {
+  for (const mode of ['force_custom_plan', 'force_generic_plan'] as const) {
+    expectPlanned(polled, await explain(client, statement, mode, 'SET LOCAL jit = off'), mode)
+  }
+}
