@@ -2,6 +2,7 @@ import type pg from 'pg'
 import type { MigrateResult } from './migrator.ts'
 import { MIGRATIONS, type SqlFile } from './sql-files.ts'
 import { recordMigrationSql, withPinnedSearchPath } from './table/schema.ts'
+import type { Report } from './telemetry.ts'
 
 export type { MigrateResult }
 
@@ -10,28 +11,26 @@ export type { MigrateResult }
  * once, for example at every start: one of them migrates, the others wait and find nothing to do. A newer schema
  * that still serves this library is left alone, so that old processes can restart during a roll-out.
  *
- * The role needs CREATE on the database the first time, and afterwards must own the schema.
+ * The role needs CREATE on the database the first time, and must own the schema when there is something to do.
  *
- * No limit cuts a migration that the server works on: five minutes for each lock, an hour for each statement. A connection
- * that has fallen silent is given up within a minute.
+ * Whoever uses a table that a migration changes waits behind it, so an attempt waits 5 seconds for each lock and then
+ * gives way; four more wait 15 s, 45 s, 2 min and 5 min, and so does one after a deadlock. Each attempt may have an hour
+ * for a statement, and a connection that has fallen silent is given up within a minute.
  *
  * @param connection a connection string, or what `pg` takes.
- *
+ * @param report is told `migration.delayed` before each further attempt.
  * @throws SluiceError UNREACHABLE, SERVER_TOO_OLD, SCHEMA_TOO_NEW, or TRANSACTION_FAILED with the server's error as
  * `cause`: then nothing has changed.
+ * @example
+ * const { applied } = await migrate(process.env.DATABASE_URL, console.log)
  */
-export async function migrate(connection: string | pg.ClientConfig): Promise<MigrateResult> {
-  return migrateWatched(connection, SILENCE_MS)
-}
-
-/** How long nothing may be heard before the server is asked whether it still works. */
-const SILENCE_MS = 15_000
-
-/** @param silenceMs for tests. */
-export async function migrateWatched(connection: string | pg.ClientConfig, silenceMs: number): Promise<MigrateResult> {
+export async function migrate(
+  connection: string | pg.ClientConfig,
+  report: Report = () => undefined,
+): Promise<MigrateResult> {
   // Kysely takes longer to load than all the rest together.
-  const { runMigrations } = await import('./migrator.ts')
-  return runMigrations(connection, silenceMs)
+  const { MIGRATION_LIMITS, migrateWithin } = await import('./migrator.ts')
+  return migrateWithin(MIGRATION_LIMITS, connection, report)
 }
 
 /**

@@ -1,22 +1,27 @@
 import { CompiledQuery, Kysely, type MigrationLockOptions, PostgresAdapter, PostgresDialect, sql } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
 import pg from 'pg'
+import { Backoff, pause } from './connection/backoff.ts'
 import { OWN_PARSERS } from './connection/own-parsers.ts'
 import { SilenceWatch } from './connection/silence.ts'
 import { Sockets } from './connection/sockets.ts'
 import { errorText, SluiceError } from './errors.ts'
+import { MigrationFailure, metLock } from './migrate/failure.ts'
 import { MIGRATIONS } from './sql-files.ts'
 import {
   assertServed,
   BOUND_COMMIT,
+  BOUND_LOCKS,
   BOUND_MIGRATION,
   LOCK_MIGRATIONS,
   PIN_SEARCH_PATH,
+  readRights,
   readSchema,
   SCHEMA_VERSION,
 } from './table/schema.ts'
 import { readSession } from './table/session.ts'
 import type { Execute } from './table/statement.ts'
+import type { Report } from './telemetry.ts'
 
 /** What a migration has done. */
 export interface MigrateResult {
@@ -26,8 +31,43 @@ export interface MigrateResult {
   readonly version: number
 }
 
-/** Runs the migrations that the database does not have yet, by Kysely's migrator. */
-export async function runMigrations(connection: string | pg.ClientConfig, silenceMs: number): Promise<MigrateResult> {
+export interface MigrationLimits {
+  /** How long nothing may be heard before the server is asked whether it still works. */
+  readonly silenceMs: number
+  /** How long each attempt waits for a lock. */
+  readonly lockWaitsMs: readonly number[]
+}
+
+export const MIGRATION_LIMITS: MigrationLimits = {
+  silenceMs: 15_000,
+  lockWaitsMs: [5_000, 15_000, 45_000, 120_000, 300_000],
+}
+
+/** Runs the migrations that the database does not have yet, attempt after attempt within these limits. */
+export async function migrateWithin(
+  { silenceMs, lockWaitsMs }: MigrationLimits,
+  connection: string | pg.ClientConfig,
+  report: Report = () => undefined,
+): Promise<MigrateResult> {
+  const backoff = new Backoff(1_000, 10_000)
+  for (const [at, lockWaitMs] of lockWaitsMs.entries()) {
+    try {
+      return await attempt(connection, silenceMs, lockWaitMs)
+    } catch (error) {
+      if (!metLock(error) || at === lockWaitsMs.length - 1) throw error
+      const retryInMs = Math.round(backoff.next())
+      report({ kind: 'migration.delayed', attempt: at + 1, attempts: lockWaitsMs.length, error, retryInMs })
+      await pause(retryInMs)
+    }
+  }
+  throw new TypeError('expected at least one attempt')
+}
+
+async function attempt(
+  connection: string | pg.ClientConfig,
+  silenceMs: number,
+  lockWaitMs: number,
+): Promise<MigrateResult> {
   const given = typeof connection === 'string' ? { connectionString: connection } : connection
   const config = { connectionTimeoutMillis: 10_000, keepAlive: true, ...given, types: OWN_PARSERS }
   const sockets = new Sockets()
@@ -43,13 +83,15 @@ export async function runMigrations(connection: string | pg.ClientConfig, silenc
     })
     watch = new SilenceWatch(client, config, silenceMs)
   })
+  const failure = new MigrationFailure()
   try {
     await assertReachable(pool)
-    const db = new Kysely<unknown>({ dialect: new Dialect({ pool }) })
-    return await db.transaction().execute((transaction) => migrateInside(transaction, (pid) => watch?.servedBy(pid)))
+    const db = new Kysely<unknown>({ dialect: new Dialect({ pool }), log: failure.log })
+    const run: Run = { lockWaitMs, failure, servedBy: (pid) => watch?.servedBy(pid) }
+    return await db.transaction().execute((transaction) => migrateInside(transaction, run))
   } catch (error) {
     if (lost !== undefined) throw lostConnection(lost)
-    throw error instanceof SluiceError ? error : failed('The migration', error)
+    throw error instanceof SluiceError ? error : failure.toError(error)
   } finally {
     watch?.stop()
     await pool.end()
@@ -57,25 +99,33 @@ export async function runMigrations(connection: string | pg.ClientConfig, silenc
   }
 }
 
-async function migrateInside(db: Kysely<unknown>, servedBy: (pid: number) => void): Promise<MigrateResult> {
+interface Run {
+  readonly lockWaitMs: number
+  readonly failure: MigrationFailure
+  readonly servedBy: (pid: number) => void
+}
+
+async function migrateInside(db: Kysely<unknown>, { lockWaitMs, failure, servedBy }: Run): Promise<MigrateResult> {
   const execute: Execute = async (query, params) =>
     (await db.executeQuery<Record<string, unknown>>(CompiledQuery.raw(query.text, [...params]))).rows
   await execute(PIN_SEARCH_PATH, [])
   await execute(BOUND_MIGRATION, [])
   servedBy((await readSession(execute, '')).pid)
+  failure.rights = await readRights(execute)
   await execute(LOCK_MIGRATIONS, [])
+  await execute(BOUND_LOCKS, [`${lockWaitMs}ms`])
   const before = await readSchema(execute)
-  if (before !== undefined && before.version > SCHEMA_VERSION) {
+  if (before !== undefined && before.version >= SCHEMA_VERSION) {
     assertServed(before)
     return { applied: [], version: before.version }
   }
-  const applied = await runMigrator(db)
+  const applied = await runMigrator(db, failure)
   const after = await readSchema(execute)
   await execute(BOUND_COMMIT, [])
   return { applied, version: after?.version ?? 0 }
 }
 
-async function runMigrator(db: Kysely<unknown>): Promise<readonly string[]> {
+async function runMigrator(db: Kysely<unknown>, failure: MigrationFailure): Promise<readonly string[]> {
   const { error, results = [] } = await new Migrator({
     db,
     provider: { getMigrations: async () => migrations() },
@@ -84,8 +134,8 @@ async function runMigrator(db: Kysely<unknown>): Promise<readonly string[]> {
     migrationLockTableName: 'migration_lock',
   }).migrateToLatest()
   if (error !== undefined) {
-    const culprit = results.find((result) => result.status === 'Error')
-    throw failed(culprit ? `Migration ${culprit.migrationName}` : 'The migration', error)
+    failure.migration = results.find((result) => result.status === 'Error')?.migrationName
+    throw error
   }
   return results.map((result) => result.migrationName)
 }
@@ -113,10 +163,6 @@ async function assertReachable(pool: pg.Pool): Promise<void> {
 function lostConnection(cause: unknown): SluiceError {
   const sentence = `The migration lost its connection: ${errorText(cause)}. Run it again: what has been applied is left alone`
   return new SluiceError('UNREACHABLE', sentence, { cause })
-}
-
-function failed(what: string, cause: unknown): SluiceError {
-  return new SluiceError('TRANSACTION_FAILED', `${what} failed and was rolled back: ${errorText(cause)}`, { cause })
 }
 
 class Dialect extends PostgresDialect {

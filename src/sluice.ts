@@ -208,9 +208,9 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     await workers.start()
   }
 
-  /** Installs or upgrades the SQL schema, as the function `migrate` does, by `directConnection`. */
+  /** Installs or upgrades the SQL schema, as the function `migrate` does, by `directConnection`. Reports `migration.delayed`. */
   async migrate(): Promise<MigrateResult> {
-    return migrate(this.#config.directConnection)
+    return migrate(this.#config.directConnection, this.#telemetry.report)
   }
 
   /**

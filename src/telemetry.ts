@@ -80,6 +80,14 @@ export type SluiceEvent =
     }
   /** A retry policy threw; the message is tried again after one second. */
   | { readonly kind: 'retryPolicy.failed'; readonly queue: string; readonly id: string; readonly error: Error }
+  /** A migration met a lock that others held and was rolled back: one of `attempts`. The next begins after `retryInMs`. */
+  | {
+      readonly kind: 'migration.delayed'
+      readonly attempt: number
+      readonly attempts: number
+      readonly error: Error
+      readonly retryInMs: number
+    }
   /** A worker process vanished with messages in hand. */
   | { readonly kind: 'worker.crashed'; readonly workerId: number; readonly messages: number }
 

@@ -1,5 +1,5 @@
 import { SluiceError } from '../errors.ts'
-import { type Execute, numberOf, statement } from './statement.ts'
+import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull } from './statement.ts'
 
 /** The version of the SQL schema that this library was written for: the latest migration's. */
 export const SCHEMA_VERSION = 1
@@ -37,6 +37,28 @@ export async function readSchema(execute: Execute): Promise<InstalledSchema | un
   if (numberOf(server, 'installed') === 0) return undefined
   const [row] = await execute(READ_VERSION, [])
   return row && { version: numberOf(row, 'version'), oldestClient: numberOf(row, 'oldest_client') }
+}
+
+/** What the role that is connected may do, with names as SQL writes them. */
+export interface MigrationRights {
+  readonly role: string
+  readonly database: string
+  readonly mayCreate: boolean
+  /** Null: there is no schema "sluice". */
+  readonly owner: string | null
+  readonly owns: boolean
+}
+
+export async function readRights(execute: Execute): Promise<MigrationRights> {
+  const [row] = await execute(READ_RIGHTS, [])
+  if (row === undefined) throw new TypeError('The server returned no rights')
+  return {
+    role: textOf(row, 'role'),
+    database: textOf(row, 'database'),
+    mayCreate: booleanOf(row, 'may_create'),
+    owner: textOrNull(row, 'owner'),
+    owns: booleanOf(row, 'owns'),
+  }
 }
 
 /**
@@ -77,17 +99,29 @@ SELECT current_setting('server_version_num')::integer AS version_num,
 
 const READ_VERSION = statement('read_version', 'SELECT version, oldest_client FROM sluice.schema_version()')
 
+const READ_RIGHTS = statement(
+  'read_rights',
+  `
+SELECT quote_ident(current_user::text) AS role, quote_ident(current_database()::text) AS database,
+       has_database_privilege(current_database()::text, 'CREATE'::text) AS may_create,
+       quote_ident(pg_get_userbyid(n.nspowner)::text) AS owner, coalesce(pg_has_role(n.nspowner, 'USAGE'::text), false) AS owns
+FROM (SELECT) one LEFT JOIN pg_namespace n ON n.nspname = 'sluice'::name`,
+)
+
 /** Held by a running migration until its transaction ends. Not Kysely's own lock: see `migrate.ts`. */
 export const LOCK_MIGRATIONS = statement('lock_migrations', 'SELECT pg_advisory_xact_lock(746500, 0)')
 
 /**
- * Bounds the wait for {@link LOCK_MIGRATIONS} and for the tables that a migration changes; and a statement, in place of a
- * shorter limit that the database may have for its application: to build an index takes as long as it takes.
+ * Bounds the wait for {@link LOCK_MIGRATIONS}, which stops nobody else; and a statement, in place of a shorter limit that
+ * the database may have for its application: to build an index takes as long as it takes.
  */
 export const BOUND_MIGRATION = statement(
   'bound_migration',
   `SELECT pg_catalog.set_config('lock_timeout', '5min', true), pg_catalog.set_config('statement_timeout', '1h', true)`,
 )
+
+/** Bounds the wait for tables that a migration changes: whoever uses them afterwards waits behind it. $1 as '5000ms'. */
+export const BOUND_LOCKS = statement('bound_locks', `SELECT pg_catalog.set_config('lock_timeout', $1::text, true)`)
 
 /** A COMMIT that waits for a standby longer than this ends with a warning. It has taken effect on this server. */
 export const BOUND_COMMIT = statement('bound_commit', `SELECT pg_catalog.set_config('statement_timeout', '30s', true)`)

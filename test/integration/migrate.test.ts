@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { promisify } from 'node:util'
 import { Kysely, PostgresDialect } from 'kysely'
 import { Migrator } from 'kysely/migration'
@@ -6,9 +7,12 @@ import pg from 'pg'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import type { SluiceError } from '../../src/errors.ts'
 import { type MigrateResult, migrate, migrationSql } from '../../src/migrate.ts'
+import { MIGRATION_LIMITS, migrateWithin } from '../../src/migrator.ts'
 import { checkSchema, SCHEMA_VERSION } from '../../src/table/schema.ts'
 import type { Execute } from '../../src/table/statement.ts'
+import type { SluiceEvent } from '../../src/telemetry.ts'
 import { createTestDatabase, type TestDatabase, type TestDatabaseOptions } from '../support/database.ts'
+import { waitFor } from '../support/wait.ts'
 
 const names = migrationSql().map((migration) => migration.name)
 
@@ -72,6 +76,93 @@ describe('migrate', () => {
   })
 })
 
+describe('migrate without the rights', () => {
+  test('to make the schema says so, and what to grant', async () => {
+    const database = await fresh({ migrated: false })
+    const role = await createRole(database)
+    const error = await migrate(role.url).catch((thrown: unknown) => thrown)
+    const name = new URL(database.url).pathname.slice(1)
+    expect(error).toMatchObject({
+      code: 'TRANSACTION_FAILED',
+      message: expect.stringMatching(
+        `permission denied for database ${name}.*GRANT CREATE ON DATABASE ${name} TO ${role.name}$`,
+      ),
+      cause: expect.objectContaining({ code: '42501' }),
+    })
+    await database.sql(`GRANT CREATE ON DATABASE ${name} TO ${role.name}`)
+    expect(await migrate(role.url)).toEqual({ applied: names, version: SCHEMA_VERSION })
+  })
+
+  test('to the schema says whose it is', async () => {
+    const database = await fresh({ migrated: false })
+    const [role, owner] = [await createRole(database), await createRole(database)]
+    await database.sql(`CREATE SCHEMA sluice AUTHORIZATION ${owner.name}; GRANT USAGE ON SCHEMA sluice TO ${role.name}`)
+    const error = await migrate(role.url).catch((thrown: unknown) => thrown)
+    expect(error).toMatchObject({
+      code: 'TRANSACTION_FAILED',
+      message: expect.stringMatching(
+        `permission denied for schema sluice.*belongs to ${owner.name}: connect as that role`,
+      ),
+    })
+  })
+
+  test('succeeds when there is nothing to do', async () => {
+    const database = await fresh()
+    const role = await createRole(database)
+    await database.sql(`GRANT USAGE ON SCHEMA sluice TO ${role.name}`)
+    expect(await migrate(role.url)).toEqual({ applied: [], version: SCHEMA_VERSION })
+  })
+})
+
+describe('migrate that meets a lock', () => {
+  const impatient = { ...MIGRATION_LIMITS, lockWaitsMs: [10, 60_000] }
+
+  test('gives way, says so, and tries again', async () => {
+    const database = await fresh({ migrated: false })
+    const holder = await lockedMigrations(database)
+    const delays: SluiceEvent[] = []
+    const migrated = migrateWithin(impatient, database.url, (event) => {
+      delays.push(event)
+      void holder.query('COMMIT')
+    })
+    expect(await migrated).toEqual({ applied: names, version: SCHEMA_VERSION })
+    expect(delays).toEqual([
+      {
+        kind: 'migration.delayed',
+        attempt: 1,
+        attempts: 2,
+        retryInMs: expect.any(Number),
+        error: expect.objectContaining({ cause: expect.objectContaining({ code: '55P03' }) }),
+      },
+    ])
+  })
+
+  test('tries again after a deadlock', async () => {
+    const database = await fresh({ migrated: false })
+    const holder = await lockedMigrations(database)
+    // The other side does not look for a deadlock before an hour has passed.
+    await holder.query(`SET LOCAL deadlock_timeout = '1h'`)
+    const codes: unknown[] = []
+    const migrated = migrateWithin({ ...impatient, lockWaitsMs: [60_000, 60_000] }, database.url, (event) => {
+      if (event.kind === 'migration.delayed') codes.push(event.error.cause)
+    })
+    await untilWaiting(database, 1)
+    await holder.query('SELECT pg_advisory_xact_lock(746500, 0)')
+    await holder.query('COMMIT')
+    expect(await migrated).toEqual({ applied: names, version: SCHEMA_VERSION })
+    expect(codes).toEqual([expect.objectContaining({ code: '40P01' })])
+  })
+
+  test('fails after the last attempt, with what to do', async () => {
+    const database = await fresh({ migrated: false })
+    await lockedMigrations(database)
+    await expect(migrateWithin({ ...impatient, lockWaitsMs: [10, 10] }, database.url)).rejects.toMatchObject({
+      code: 'TRANSACTION_FAILED',
+      message: expect.stringMatching(/lock timeout.*End the transactions that hold the tables/),
+    })
+  })
+})
+
 describe('migrationSql', () => {
   test('prints what another tool can run, and migrate then knows of it', async () => {
     const database = await fresh({ migrated: false })
@@ -125,6 +216,40 @@ async function fresh(options?: TestDatabaseOptions): Promise<TestDatabase> {
 
 function executeOn(database: TestDatabase): Execute {
   return (statement, params) => database.sql(statement.text, params)
+}
+
+/** Somebody who may connect, and nothing else. */
+async function createRole(database: TestDatabase): Promise<{ readonly name: string; readonly url: string }> {
+  const name = `sluice_test_${randomBytes(6).toString('hex')}`
+  const password = randomBytes(12).toString('hex')
+  await database.sql(`CREATE ROLE ${name} LOGIN PASSWORD '${password}'`)
+  onTestFinished(async () => {
+    await database.sql(`DROP OWNED BY ${name} CASCADE`)
+    await database.sql(`DROP ROLE ${name}`)
+  })
+  return { name, url: Object.assign(new URL(database.url), { username: name, password }).href }
+}
+
+/** A table that every migration reads, locked by somebody else until COMMIT. */
+async function lockedMigrations(database: TestDatabase): Promise<pg.PoolClient> {
+  await database.sql(`
+    CREATE SCHEMA sluice;
+    CREATE TABLE sluice.migration (name varchar(255) PRIMARY KEY, "timestamp" varchar(255) NOT NULL)`)
+  const holder = await database.pool.connect()
+  onTestFinished(() => holder.release(true))
+  await holder.query('BEGIN')
+  await holder.query('LOCK TABLE sluice.migration')
+  return holder
+}
+
+async function untilWaiting(database: TestDatabase, sessions: number): Promise<void> {
+  const waiting = async () => {
+    const rows = await database.sql(
+      `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+    )
+    return rows.length === sessions
+  }
+  await waitFor(waiting, { what: `${sessions} session(s) to wait for a lock` })
 }
 
 async function pretend(database: TestDatabase, schema: { version: number; oldestClient: number }): Promise<void> {

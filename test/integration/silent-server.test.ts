@@ -1,7 +1,8 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import type { TcpProxy } from '../../faults/environment/tcp-proxy.ts'
-import { migrate, migrateWatched } from '../../src/migrate.ts'
+import { migrate } from '../../src/migrate.ts'
+import { MIGRATION_LIMITS, migrateWithin } from '../../src/migrator.ts'
 import { inOwnTransaction } from '../../src/pipeline/own-transaction.ts'
 import { createSluice } from '../../src/sluice.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
@@ -100,9 +101,13 @@ describe('migrate', () => {
     const proxy = await startProxy(database.url)
     const config = { connectionString: proxy.url, application_name: APPLICATION }
     silenceAfterLogin(proxy, APPLICATION)
-    await expect(migrateWatched(config, ANSWER_MS)).rejects.toMatchObject({ code: 'UNREACHABLE' })
+    await expect(migrateWithin({ ...MIGRATION_LIMITS, silenceMs: ANSWER_MS }, config)).rejects.toMatchObject({
+      code: 'UNREACHABLE',
+    })
     proxy.passes = ({ bytes }) => !bytes.includes('schema_version')
-    await expect(migrateWatched(config, ANSWER_MS)).rejects.toMatchObject({ code: 'UNREACHABLE' })
+    await expect(migrateWithin({ ...MIGRATION_LIMITS, silenceMs: ANSWER_MS }, config)).rejects.toMatchObject({
+      code: 'UNREACHABLE',
+    })
   })
 
   test('waits for another one that takes longer', async () => {
@@ -111,7 +116,7 @@ describe('migrate', () => {
     const holder = await database.pool.connect()
     await holder.query('BEGIN')
     await holder.query('SELECT pg_advisory_xact_lock(746500, 0)')
-    const migrated = migrateWatched({ connectionString: proxy.url }, ANSWER_MS)
+    const migrated = migrateWithin({ ...MIGRATION_LIMITS, silenceMs: ANSWER_MS }, { connectionString: proxy.url })
     await waitFor(() => proxy.accepted >= 3, { what: 'the second question', timeoutMs: 20_000 })
     await holder.query('COMMIT')
     holder.release()

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { EmbeddedServer } from '../../faults/environment/embedded-server.ts'
-import { migrateWatched } from '../../src/migrate.ts'
+import { MIGRATION_LIMITS, migrateWithin } from '../../src/migrator.ts'
 import { createSluice } from '../../src/sluice.ts'
 import { startRestartableServer } from '../support/restartable-server.ts'
 import { Steps } from '../support/steps.ts'
@@ -39,7 +39,7 @@ test('a migration whose COMMIT waits for a standby is not cut by us', async () =
   await server.sql('DROP SCHEMA sluice CASCADE')
   await stallCommits(server)
   const proxy = await startProxy(server.url)
-  const migrated = migrateWatched(proxy.url, 200)
+  const migrated = migrateWithin({ ...MIGRATION_LIMITS, silenceMs: 200 }, proxy.url)
   await committing(server, 1)
   const before = proxy.accepted
   await waitFor(() => proxy.accepted >= before + 2, {

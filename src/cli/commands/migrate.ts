@@ -1,7 +1,9 @@
 import type { Command } from 'commander'
 import { migrate, migrationSql } from '../../migrate.ts'
+import type { SluiceEvent } from '../../telemetry.ts'
 import { connected } from '../connect.ts'
-import { print } from '../output.ts'
+import { formatAge } from '../format-age.ts'
+import { note, print } from '../output.ts'
 
 /** `sluice migrate` */
 export function addMigrate(program: Command): void {
@@ -26,11 +28,17 @@ function printMigrations(): void {
 }
 
 async function runMigrations(command: Command): Promise<void> {
-  const { applied, version } = await connected(command, migrate)
+  const { applied, version } = await connected(command, (config) => migrate(config, noteDelay))
   for (const name of applied) print(`Applied ${name}`)
   print(
     applied.length === 0 ? `Nothing to do: the schema has version ${version}` : `The schema has version ${version} now`,
   )
+}
+
+function noteDelay(event: SluiceEvent): void {
+  if (event.kind !== 'migration.delayed') return
+  const { attempt, attempts, error, retryInMs } = event
+  note(`Attempt ${attempt} of ${attempts}: ${error.message}. The next one begins in ${formatAge(retryInMs)}`)
 }
 
 const EXAMPLES = `

@@ -1,0 +1,53 @@
+import type { LogEvent } from 'kysely'
+import { DatabaseError } from 'pg'
+import { errorText, SluiceError } from '../errors.ts'
+import type { MigrationRights } from '../table/schema.ts'
+
+/**
+ * Why a migration failed. Kysely goes on after some errors and then reports the next, which only says that the transaction
+ * is aborted: the first one is the reason.
+ */
+export class MigrationFailure {
+  /** Of the role that migrates, as soon as they are known. */
+  rights: MigrationRights | undefined
+  /** The one that failed, if it came to one. */
+  migration: string | undefined
+  #first: unknown
+
+  readonly log = (event: LogEvent): void => {
+    if (event.level === 'error') this.#first ??= event.error
+  }
+
+  /** TRANSACTION_FAILED with the reason, and what to do about it where that is known. */
+  toError(last: unknown): SluiceError {
+    const cause = this.#first ?? last
+    const remedy = this.#remedyFor(cause)
+    const what = this.migration === undefined ? 'The migration' : `Migration ${this.migration}`
+    const sentence = `${what} failed and was rolled back: ${errorText(cause)}`
+    return new SluiceError('TRANSACTION_FAILED', remedy === undefined ? sentence : `${sentence}. ${remedy}`, { cause })
+  }
+
+  #remedyFor(cause: unknown): string | undefined {
+    if (!(cause instanceof DatabaseError)) return undefined
+    if (cause.code !== undefined && LOCK_CODES.includes(cause.code)) return END_OTHERS
+    return cause.code === INSUFFICIENT_PRIVILEGE && this.rights !== undefined ? grantFor(this.rights) : undefined
+  }
+}
+
+/** The migration gave way to a lock that others held: another attempt may find it free. */
+export function metLock(error: unknown): error is SluiceError {
+  if (!(error instanceof SluiceError) || !(error.cause instanceof DatabaseError)) return false
+  return error.cause.code !== undefined && LOCK_CODES.includes(error.cause.code)
+}
+
+function grantFor({ role, database, mayCreate, owner, owns }: MigrationRights): string | undefined {
+  if (owner !== null && !owns) return `Schema "sluice" belongs to ${owner}: connect as that role, not as ${role}`
+  if (mayCreate) return undefined
+  return `Let the owner of the database run: GRANT CREATE ON DATABASE ${database} TO ${role}`
+}
+
+/** deadlock_detected, lock_not_available */
+const LOCK_CODES = ['40P01', '55P03']
+const INSUFFICIENT_PRIVILEGE = '42501'
+const END_OTHERS =
+  'End the transactions that hold the tables of schema "sluice" (see pg_stat_activity), and run it again'
