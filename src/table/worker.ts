@@ -59,6 +59,11 @@ export async function registerWorker(
   await execute(ACQUIT, [id])
 }
 
+/** Writes down which queues a worker consumes: all of them. */
+export async function registerQueues(execute: Execute, id: number, queues: readonly string[]): Promise<void> {
+  await execute(REGISTER_QUEUES, [id, queues])
+}
+
 /** Takes the worker and its batches off the books: it stopped in good order. */
 export async function unregisterWorker(execute: Execute, id: number): Promise<void> {
   await execute(UNREGISTER, [id])
@@ -194,6 +199,11 @@ FROM pg_database d WHERE d.datname = current_database()
 ON CONFLICT (id) DO UPDATE
 SET seen_at = clock_timestamp(), server_started_at = pg_postmaster_start_time(), pooled = EXCLUDED.pooled,
     database_oid = EXCLUDED.database_oid`,
+)
+
+const REGISTER_QUEUES = statement(
+  'worker_queues',
+  'UPDATE sluice.worker w SET queues = $2::text[], seen_at = clock_timestamp() WHERE w.id = $1::integer',
 )
 
 const ACQUIT = statement(

@@ -1,6 +1,7 @@
 import type { Control } from '../connection/control.ts'
 import { LONGEST_TIMER_MS } from '../duration.ts'
 import { type PolledQueue, pollQueues, unwatchedQueues } from '../table/wait.ts'
+import { registerQueues } from '../table/worker.ts'
 import { WaitingFlag } from './waiting-flag.ts'
 
 /** Why a waiter is woken: a hint each, the table says what there is. */
@@ -35,7 +36,10 @@ export class Scheduler {
   #polls = 0
   #lastPollMs = Number.POSITIVE_INFINITY
   #heardAt = performance.now()
+  /** Its queues are others than those in `sluice.workers`. */
   #changed = false
+  #registering: NodeJS.Immediate | undefined
+  #started = false
   #polling: Promise<void> = Promise.resolve()
   #stopped = false
 
@@ -50,21 +54,25 @@ export class Scheduler {
   }
 
   start(): void {
+    this.#started = true
     this.#schedulePoll(this.#options.pollIntervalMs)
   }
 
   async stop(): Promise<void> {
     this.#stopped = true
     clearTimeout(this.#timer)
+    clearImmediate(this.#registering)
     this.#each((queue) => queue.close())
     this.#queues.clear()
     await this.#polling
   }
 
-  /** Makes the queue known to the poll and to `sluice.workers`. */
+  /** Makes the queue known to the poll and, at once, to `sluice.workers`. */
   attach(waiter: Waiter): void {
+    if (!this.#queues.has(waiter.queue)) this.#changed = true
     this.#of(waiter.queue).waiters.add(waiter)
-    this.#changed = true
+    // Those that start together are told together.
+    if (this.#changed && this.#started) this.#registering ??= setImmediate(() => void this.#register())
   }
 
   detach(waiter: Waiter): void {
@@ -143,6 +151,15 @@ export class Scheduler {
       },
       delayMs * (1 + random() / 5),
     )
+  }
+
+  async #register(): Promise<void> {
+    this.#registering = undefined
+    this.#changed = false
+    await registerQueues(this.#options.control.execute, this.#options.workerId(), this.queues).catch(() => {
+      // The next poll tells them.
+      this.#changed = true
+    })
   }
 
   async #poll(): Promise<void> {

@@ -27,6 +27,18 @@ test('a stop keeps the siblings that were done, and leaves no trace of the one i
   expect(await database.sql(`SELECT to_regclass('never_seen') AS table`)).toEqual([{ table: null }])
 })
 
+test('a worker says at once what it consumes, not only with its first poll', async ({ database, queue }) => {
+  const sluice = startTestSluice(database, { name: queue, pollIntervalMs: 60_000 })
+  const handle = (name: string) => sluice.pipeline(name).handle(() => undefined)
+  for (const name of [queue, `${queue}.other`]) handle(name).subscribe()
+  const queuesOf = async () =>
+    (await database.sql('SELECT queues FROM sluice.workers WHERE name = $1', [queue]))[0]?.queues
+  await waitFor(async () => (await queuesOf())?.length === 2, { what: 'both queues' })
+  expect(await queuesOf()).toEqual([queue, `${queue}.other`])
+  handle(`${queue}.late`).subscribe()
+  await waitFor(async () => (await queuesOf())?.length === 3, { what: 'the third queue' })
+})
+
 test('stop closes every connection, in the middle of work too', async ({ database, queue }) => {
   const sluice = createSluice({ connection: database.url })
   await put(sluice, queue, [1, 2, 3])

@@ -120,14 +120,37 @@ describe('Scheduler', () => {
   })
 
   test('gives a sign of life with every tenth poll, and with the first after a change of its queues', async () => {
-    attach('a')
+    const [, gone] = [attach('a'), attach('b')]
     scheduler.start()
     const heartbeats: unknown[] = []
     for (let at = 1; at <= 12; at++) {
-      if (at === 5) attach('b')
+      if (at === 5) scheduler.detach(gone)
       heartbeats.push((await poll())[2])
     }
     expect(heartbeats.flatMap((consumed, at) => (consumed === null ? [] : [at + 1]))).toEqual([1, 5, 10])
+  })
+
+  test('tells its queues as soon as one is added, those that start together in one statement', async () => {
+    scheduler.start()
+    for (const queue of ['a', 'b', 'a']) attach(queue)
+    await vi.advanceTimersByTimeAsync(0)
+    expect(await answer('sluice_worker_queues', [])).toEqual([7, ['a', 'b']])
+    attach('b')
+    expect((await poll())[2]).toBe(false)
+    attach('c')
+    await vi.advanceTimersByTimeAsync(0)
+    expect(await answer('sluice_worker_queues', [])).toEqual([7, ['a', 'b', 'c']])
+    expect(server.asked).toHaveLength(3)
+  })
+
+  test('tells them with the next poll if that failed', async () => {
+    scheduler.start()
+    attach('a')
+    await vi.advanceTimersByTimeAsync(0)
+    const asked = await server.next()
+    asked.fail()
+    expect((await poll())[2]).toBe(true)
+    expect((await poll())[2]).toBe(false)
   })
 
   test('a poll that failed is made up for by the next', async () => {
