@@ -7,6 +7,7 @@ import { type DeadFilterOptions, readDeadFilter } from './dead-filter.ts'
 import { deadLetters, formatPlan } from './format-dead-letters.ts'
 import { note, print } from './output.ts'
 import { Refusal } from './refusal.ts'
+import { didYouMean } from './unknown-queue.ts'
 import { stdoutView } from './view.ts'
 
 /** Something done to all dead letters that match. */
@@ -51,7 +52,7 @@ async function showPlan(execute: Execute, { verb }: DeadOperation, filter: DeadL
     summariseDeadLetters(execute, filter),
     listDeadLetters(execute, filter, { limit: EXAMPLES_SHOWN }),
   ])
-  if (summary.total === 0) print('No dead letters match.')
+  if (summary.total === 0) print(`No dead letters match.${await didYouMean(execute, filter.queue ?? undefined)}`)
   else print(`${verb} ${deadLetters(summary.total)}:\n\n${formatPlan(summary, examples, stdoutView())}\n`)
   return summary.total
 }

@@ -39,7 +39,7 @@ function queueColumns({ paint }: View): readonly Column<QueueStatus>[] {
     {
       title: 'NEXT DUE',
       align: 'right',
-      cell: (queue) => (queue.nextDueInMs === null ? null : formatDue(queue.nextDueInMs)),
+      cell: (queue) => (queue.nextDueInMs === null ? null : formatNextDue(queue.nextDueInMs)),
     },
     {
       title: 'WORKERS',
@@ -48,6 +48,11 @@ function queueColumns({ paint }: View): readonly Column<QueueStatus>[] {
       paint: (text, queue) => (queue.workers === 0 && queue.ready > 0 ? paint('yellow', text) : text),
     },
   ]
+}
+
+/** It was due later when it was counted. */
+function formatNextDue(ms: number): string {
+  return ms <= 0 ? 'now' : formatDue(ms)
 }
 
 function workerColumns({ paint }: View): readonly Column<WorkerStatus>[] {

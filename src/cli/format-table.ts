@@ -1,4 +1,5 @@
 import Table from 'cli-table3'
+import { type Extent, fitColumns } from './fit-columns.ts'
 import { maskSecrets } from './mask-secrets.ts'
 import { oneLine } from './printable.ts'
 import type { View } from './view.ts'
@@ -11,16 +12,26 @@ export interface Column<Row> {
   readonly paint?: (text: string, row: Row) => string
 }
 
-/** Rows under titles, in aligned columns without borders. On a terminal the last column is cut to what is left. */
+/**
+ * Rows under titles, in aligned columns without borders, one line each. On a terminal they are cut to its width, and columns
+ * that have no room at all are left out, which a last column … tells.
+ */
 export function formatTable<Row>(columns: readonly Column<Row>[], rows: readonly Row[], view: View): string {
   const titles = columns.map((column) => view.paint('dim', column.title))
   const lines = [titles, ...rows.map((row) => columns.map((column) => cellText(column, row)))]
   const aligns = columns.map((column) => column.align ?? 'left')
-  return draw(lines, aligns, view.width === undefined ? null : widthOfLast(lines, aligns, view.width))
+  if (view.width === undefined) return draw(lines, aligns, [])
+  const extents = aligns.map((align, at) => extentOf(lines, at, align))
+  const widths = fitColumns(extents, view.width, GAP.length)
+  if (widths.length === columns.length) return draw(lines, aligns, widths)
+  const left = lines.map((line, at) => [...line.slice(0, widths.length), at === 0 ? view.paint('dim', '…') : ''])
+  return draw(left, [...aligns.slice(0, widths.length), 'left'], [...widths, 1])
 }
 
 const GAP = '  '
+/** To cut a text below this tells nothing, and a title neither. */
 const NARROWEST = 8
+const NARROWEST_TITLE = 4
 
 function cellText<Row>({ cell, paint }: Column<Row>, row: Row): string {
   const value = cell(row)
@@ -29,26 +40,34 @@ function cellText<Row>({ cell, paint }: Column<Row>, row: Row): string {
   return paint === undefined ? text : paint(text, row)
 }
 
-function widthOfLast(lines: readonly string[][], aligns: readonly Align[], terminal: number): number | null {
-  if (aligns.at(-1) === 'right') return null
-  const widthOf = (columns: (line: string[]) => string[]) => createTable(lines.map(columns), aligns, []).width
-  const others = widthOf((line) => line.slice(0, -1))
-  const last = widthOf((line) => line.slice(-1))
-  return Math.min(last, Math.max(NARROWEST, terminal - others - GAP.length))
+/** Of a number only the title may be cut. */
+function extentOf(lines: readonly string[][], at: number, align: Align): Extent {
+  const cells = lines.map((line) => line[at] ?? '')
+  const natural = widthOf(cells)
+  const least = align === 'right' ? Math.max(NARROWEST_TITLE, widthOf(cells.slice(1))) : NARROWEST
+  return { natural, least: Math.min(natural, least) }
 }
 
-function draw(lines: readonly string[][], aligns: readonly Align[], last: number | null): string {
-  const widths = aligns.map((_, column) => (column === aligns.length - 1 ? last : null))
+/** The table's own measure counts the characters of its first line: here that is blank, as wide as the others. */
+function widthOf(cells: readonly string[]): number {
+  return createTable(
+    ['', ...cells].map((cell) => [cell]),
+    ['left'],
+    [],
+  ).width
+}
+
+function draw(lines: readonly string[][], aligns: readonly Align[], widths: readonly number[]): string {
   const text = createTable(lines, aligns, widths).toString()
   return text.replaceAll(/ +$/gm, '')
 }
 
 type Align = 'left' | 'right'
 
-function createTable(lines: readonly string[][], aligns: readonly Align[], widths: (number | null)[]): Table.Table {
+function createTable(lines: readonly string[][], aligns: readonly Align[], widths: readonly number[]): Table.Table {
   const table = new Table({
     colAligns: [...aligns],
-    colWidths: widths,
+    colWidths: [...widths],
     chars: { ...NO_BORDERS, middle: GAP },
     style: { head: [], border: [], 'padding-left': 0, 'padding-right': 0 },
   })

@@ -40,5 +40,5 @@ Passwords are best given in DATABASE_URL or a .pgpass file: others on the machin
 
 Exit codes:
   0  done
-  1  failed: the database refused or cannot be reached, nothing was found, or you said no
+  1  failed: the database refused or cannot be reached, the dead letter to show is not there, or you said no
   2  used wrongly: an unknown command or option, a value that is not allowed, no connection string`

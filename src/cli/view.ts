@@ -13,6 +13,7 @@ export interface View {
 export function stdoutView(): View {
   return {
     paint: (style, text) => styleText(style, text, { stream: process.stdout }),
-    width: process.stdout.isTTY ? process.stdout.columns : undefined,
+    // Some terminals have not been told their width, and say 0.
+    width: (process.stdout.isTTY && process.stdout.columns) || undefined,
   }
 }

@@ -196,6 +196,24 @@ describe('sluice peek', () => {
   })
 })
 
+describe('the name of a queue that there is not', () => {
+  test.for([
+    { args: ['peek', 'known.quee'], code: 0 },
+    { args: ['status', '--queue', 'known.quee'], code: 0 },
+    { args: ['dead', 'list', 'known.quee'], code: 0 },
+    { args: ['dead', 'redrive', 'known.quee', '--yes'], code: 0 },
+    { args: ['dead', 'show', 'known.quee', '1'], code: 1 },
+  ])('is told apart from an empty queue: $args', async ({ args, code }, { database, cli }) => {
+    await database.sql(`SELECT sluice.enqueue('known.queue', '1')`)
+    const wrong = await cli(...args)
+    expect(wrong.code).toBe(code)
+    expect(wrong.stdout + wrong.stderr).toContain('No queue has this name. Did you mean "known.queue"?')
+    const right = await cli(...args.map((arg) => arg.replace('quee', 'queue')))
+    expect(right.code).toBe(code)
+    expect(right.stdout + right.stderr).not.toContain('No queue')
+  })
+})
+
 describe('sluice dead', () => {
   test('lists and shows dead letters', async ({ database, cli }) => {
     const [first, second] = await bury(database, {

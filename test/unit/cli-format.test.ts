@@ -1,3 +1,4 @@
+import { stripVTControlCharacters } from 'node:util'
 import { describe, expect, test } from 'vitest'
 import { parseExactly, toJsonText } from '../../src/cli/exact-json.ts'
 import { formatAge, formatDue } from '../../src/cli/format-age.ts'
@@ -61,12 +62,35 @@ describe('formatTable', () => {
     ])
   })
 
-  test('cuts the last column to the width of the terminal', () => {
-    expect(formatTable(columns, facts, { ...PIPE, width: 30 }).split('\n')).toEqual([
+  test('cuts texts and titles to the width of the terminal, and no number', () => {
+    const view = { ...PIPE, width: 30 }
+    expect(formatTable(columns, facts, view).split('\n')).toEqual([
       'NAME  COUNT  TEXT',
       'a         7  two lines, and a…',
       '日本  12345  -',
     ])
+    const wide = [{ title: 'A LONG TITLE', align: 'right' as const, cell: (fact: Fact) => fact.count }, ...columns]
+    expect(formatTable(wide, facts, { ...PIPE, width: 32 }).split('\n')).toEqual([
+      'A LONG …  NAME  COUNT  TEXT',
+      '       7  a         7  two line…',
+      '   12345  日本  12345  -',
+    ])
+  })
+
+  test('leaves out columns that have no room, and tells so', () => {
+    expect(formatTable(columns, facts, { ...PIPE, width: 20 }).split('\n')).toEqual([
+      'NAME  COUNT  …',
+      'a         7',
+      '日本  12345',
+    ])
+    expect(formatTable(columns, facts, { ...PIPE, width: 3 }).split('\n')).toEqual(['NAME  …', 'a', '日本'])
+  })
+
+  test.for([120, 80, 60, 30, 15])('prints one line for each row on a terminal of %s columns', (width) => {
+    const paint: View['paint'] = (_, text) => `\u001b[2m${text}\u001b[22m`
+    const lines = formatTable(columns, facts, { paint, width }).split('\n')
+    expect(lines).toHaveLength(facts.length + 1)
+    for (const line of lines) expect(stripVTControlCharacters(line).length).toBeLessThanOrEqual(width)
   })
 
   test('masks a password before it cuts the URL', () => {

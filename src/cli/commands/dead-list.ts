@@ -6,6 +6,7 @@ import { parseExactly } from '../exact-json.ts'
 import { formatDeadLetters } from '../format-dead-letters.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson } from '../output.ts'
+import { didYouMean } from '../unknown-queue.ts'
 import { stdoutView } from '../view.ts'
 
 interface DeadListOptions extends DeadFilterOptions {
@@ -32,13 +33,15 @@ export function withContent(letter: DeadLetter): unknown {
 
 async function listDead(queue: string | undefined, options: DeadListOptions, command: Command): Promise<void> {
   const { reason, limit, json } = options
-  const found = await withDatabase(command, async (execute) =>
-    listDeadLetters(execute, await readDeadFilter(execute, queue, options), { reason, limit: limit + 1 }),
-  )
+  const found = await withDatabase(command, async (execute) => {
+    const filter = await readDeadFilter(execute, queue, options)
+    const some = await listDeadLetters(execute, filter, { reason, limit: limit + 1 })
+    if (some.length === 0) note(`No dead letters match.${await didYouMean(execute, queue)}`)
+    return some
+  })
   const letters = found.slice(0, limit)
   if (json) printJson(letters.map(withContent))
-  else if (letters.length === 0) note('No dead letters match.')
-  else print(formatDeadLetters(letters, stdoutView()))
+  else if (letters.length > 0) print(formatDeadLetters(letters, stdoutView()))
   if (found.length > limit) note(`There are more than these ${limit}: give a filter or a larger --limit.`)
 }
 

@@ -1,11 +1,13 @@
 import type { Command } from 'commander'
-import { listDeadLetters } from '../../table/dead-letters.ts'
+import { type DeadLetter, listDeadLetters } from '../../table/dead-letters.ts'
+import type { Execute } from '../../table/statement.ts'
 import { withDatabase } from '../connect.ts'
 import { readDeadFilter } from '../dead-filter.ts'
 import { formatDeadLetter } from '../format-dead-letter.ts'
 import { parse } from '../options.ts'
 import { print, printJson } from '../output.ts'
 import { Refusal } from '../refusal.ts'
+import { didYouMean } from '../unknown-queue.ts'
 import { stdoutView } from '../view.ts'
 import { withContent } from './dead-list.ts'
 
@@ -27,13 +29,17 @@ async function showDead(
   { json }: { readonly json?: true },
   command: Command,
 ): Promise<void> {
-  const [letter] = await withDatabase(command, async (execute) =>
-    listDeadLetters(execute, await readDeadFilter(execute, queue, { id: [id] }), { limit: 1 }),
-  )
-  if (letter === undefined)
-    throw new Refusal(`Queue "${queue}" has no dead letter ${id}. See: sluice dead list ${queue}`)
+  const letter = await withDatabase(command, (execute) => readLetter(execute, queue, id))
   if (json) printJson(withContent(letter))
   else print(formatDeadLetter(letter, stdoutView()))
+}
+
+async function readLetter(execute: Execute, queue: string, id: string): Promise<DeadLetter> {
+  const filter = await readDeadFilter(execute, queue, { id: [id] })
+  const [letter] = await listDeadLetters(execute, filter, { limit: 1 })
+  if (letter !== undefined) return letter
+  const hint = (await didYouMean(execute, queue)) || ` See: sluice dead list ${queue}`
+  throw new Refusal(`Queue "${queue}" has no dead letter ${id}.${hint}`)
 }
 
 const EXAMPLES = `

@@ -8,6 +8,7 @@ import { maskSecrets } from '../mask-secrets.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson } from '../output.ts'
 import { oneLine } from '../printable.ts'
+import { didYouMean } from '../unknown-queue.ts'
 import { stdoutView } from '../view.ts'
 
 interface PeekOptions {
@@ -28,10 +29,13 @@ export function addPeek(program: Command): void {
 }
 
 async function peek(queue: string, options: PeekOptions, command: Command): Promise<void> {
-  const messages = await withDatabase(command, (execute) => peekMessages(execute, queue, options.limit))
+  const messages = await withDatabase(command, async (execute) => {
+    const found = await peekMessages(execute, queue, options.limit)
+    if (found.length === 0) note(`Queue "${queue}" has no messages.${await didYouMean(execute, queue)}`)
+    return found
+  })
   if (options.json) printJson(messages.map(withContent))
-  else if (messages.length === 0) note(`Queue "${queue}" has no messages.`)
-  else print(formatTable(COLUMNS, messages, stdoutView()))
+  else if (messages.length > 0) print(formatTable(COLUMNS, messages, stdoutView()))
 }
 
 function withContent(message: PeekedMessage): unknown {

@@ -1,10 +1,12 @@
 import type { Command } from 'commander'
+import type { Execute } from '../../table/statement.ts'
 import { withDatabase } from '../connect.ts'
 import { formatStatus } from '../format-status.ts'
 import { maskSecrets } from '../mask-secrets.ts'
 import { parse } from '../options.ts'
-import { print, printJson } from '../output.ts'
+import { note, print, printJson } from '../output.ts'
 import { readStatus, type Status } from '../status.ts'
+import { didYouMean } from '../unknown-queue.ts'
 import { stdoutView } from '../view.ts'
 import { watch } from '../watch.ts'
 
@@ -22,7 +24,7 @@ export function addStatus(program: Command): void {
     .command('status')
     .description('Show what waits, runs and fails in each queue, the workers, and what needs attention.')
     .option('-q, --queue <name>', 'only this queue and its workers', parse.queue)
-    .option('-w, --watch', 'show it again every 2 seconds, until Ctrl-C')
+    .option('-w, --watch', 'show it again every 2 seconds, or less often where counting takes long, until Ctrl-C')
     .option('--json', 'print one JSON object; with --watch one per line')
     .addHelpText('after', EXAMPLES)
     .action(showStatus)
@@ -32,9 +34,16 @@ async function showStatus(options: StatusOptions, command: Command): Promise<voi
   await withDatabase(command, async (execute) => {
     const read = () => readStatus(execute, options.queue ?? null)
     if (options.watch) await watchStatus(read, options)
-    else if (options.json) printJson(await read())
-    else print(formatStatus(await read(), stdoutView()))
+    else await showOnce(execute, read, options)
   })
+}
+
+async function showOnce(execute: Execute, read: () => Promise<Status>, options: StatusOptions): Promise<void> {
+  const status = await read()
+  if (options.json) printJson(status)
+  else print(formatStatus(status, stdoutView()))
+  const hint = status.queues.length === 0 ? await didYouMean(execute, options.queue) : ''
+  if (hint !== '') note(hint.trim())
 }
 
 async function watchStatus(read: () => Promise<Status>, options: StatusOptions): Promise<void> {
