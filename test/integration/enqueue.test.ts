@@ -289,7 +289,7 @@ describe('bad input writes nothing and leaves the transaction as it was', () => 
     await expect(enqueueOne(context, tx, name, {})).rejects.toMatchObject({ code: 'QUEUE_NAME_INVALID' })
     await expect(
       database.sql(`INSERT INTO sluice.message (queue, payload) VALUES ($1, '{}')`, [name]),
-    ).rejects.toMatchObject({ constraint: 'message_queue_name' })
+    ).rejects.toMatchObject({ constraint: 'queue: 1 to 100 letters, digits and _ . : - (no . : - first)' })
   })
 
   test('a name that is no text', async ({ tx }) => {

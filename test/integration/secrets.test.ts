@@ -250,7 +250,7 @@ describe('a payload', () => {
        VALUES ('odd', 4711, 5, 0, '"${SECRET}"', '{}', 1, 'by hand', now())`,
     )
     const { code, stderr } = await runCli(['dead', 'redrive', 'odd', '--yes'], { DATABASE_URL: database.url })
-    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('message_schema_version_positive') })
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('schema_version: 1 or more') })
     expect(stderr).not.toContain(SECRET)
   })
 })

@@ -99,6 +99,26 @@ describe('sluice.redrive', () => {
   })
 })
 
+describe('sluice.enqueue', () => {
+  test.for([
+    { args: `'no spaces', '1'`, says: 'queue: 1 to 100 letters, digits and _ . : - (no . : - first)' },
+    { args: `'q', '1', priority => 10`, says: 'priority: from 0 to 9' },
+    { args: `'q', '1', priority => -70000`, says: 'priority: from 0 to 9' },
+    { args: `'q', '1', priority => 70000`, says: 'priority: from 0 to 9' },
+    { args: `'q', '1', deliver_at => 'infinity'`, says: 'due_at (deliver_at, delay): a finite time' },
+    { args: `'q', '1', ordering_key => ''`, says: 'ordering_key: 1 to 255 bytes' },
+    { args: `'q', '1', type => repeat('x', 256)`, says: 'type: 1 to 255 bytes' },
+    { args: `'q', '1', schema_version => 0`, says: 'schema_version: 1 or more' },
+    { args: `'q', '1', headers => '[]'`, says: 'headers: a JSON object' },
+    { args: `'q', '1', max_attempts => 0`, says: 'max_attempts: 1 or more' },
+  ])('says what it expected: $says', async ({ args, says }, { database }) => {
+    await expect(database.sql(`SELECT sluice.enqueue(${args})`)).rejects.toMatchObject({
+      code: '23514',
+      message: expect.stringContaining(`"${says}"`),
+    })
+  })
+})
+
 describe('W24: sluice.peek', () => {
   test('shows the next messages of one queue in the order in which they fall due', async ({ database, queue }) => {
     const ids = await put(database, queue, [{ dueInMs: 60_000 }, { dueInMs: -1_000 }, { dueInMs: -9_000, key: 'a' }])
