@@ -22,7 +22,7 @@ export type { MigrateResult }
  * @throws SluiceError UNREACHABLE, SERVER_TOO_OLD, SCHEMA_TOO_NEW, or TRANSACTION_FAILED with the server's error as
  * `cause`: then nothing has changed.
  * @example
- * const { applied } = await migrate(process.env.DATABASE_URL, console.log)
+ * const { applied } = await migrate('postgres://owner@localhost:5432/app', console.log)
  */
 export async function migrate(
   connection: string | pg.ClientConfig,

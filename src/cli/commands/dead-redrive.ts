@@ -8,7 +8,9 @@ const REDRIVE = { verb: 'Redrive', done: 'Redriven', run: redriveDeadLetters }
 /** `sluice dead redrive` */
 export function addDeadRedrive(dead: Command): void {
   addDeadFilter(dead.command('redrive'))
-    .description('Put dead letters back into their queues, due now, with their ids, their attempts from zero.')
+    .description(
+      'Put dead letters back into their queues: due now, with the same ids, their attempts counted from zero.',
+    )
     .option('--all-queues', 'of all queues, instead of one')
     .option('--dry-run', 'only show what would be done')
     .option('-y, --yes', 'do not ask')

@@ -22,7 +22,7 @@ export function addDemo(program: Command): void {
 async function demo({ orders, json }: DemoOptions, command: Command): Promise<void> {
   const { databaseUrl } = command.optsWithGlobals<{ databaseUrl?: string }>()
   if (databaseUrl !== undefined) process.env.DATABASE_URL = databaseUrl
-  // Loaded only here: the other commands shall not pay for what a demonstration needs.
+  // Loaded only here: no other command needs what it imports.
   const { runDemo } = await import('../demo/run-demo.ts')
   process.exitCode = await runDemo({ json: json ?? false, ...(orders !== undefined && { orders }) })
 }
