@@ -144,6 +144,17 @@ describe('the state of a message', () => {
     expect(new Set([...rows.map(({ state }) => state), 'dead'])).toEqual(new Set(MESSAGE_STATES))
   })
 
+  test('is as of the look, not as of the statement that enqueued it a moment before', async ({ database, queue }) => {
+    await database.sql(`
+      DO $$
+      BEGIN
+        PERFORM sluice.enqueue('${queue}', '1');
+        ASSERT (SELECT state FROM sluice.messages WHERE queue = '${queue}') = 'ready';
+        ASSERT (SELECT state FROM sluice.peek('${queue}')) = 'ready';
+      END
+      $$`)
+  })
+
   test('names the earlier message of its key that it waits for', async ({ database, queue, begin }) => {
     const keys = await keysOf(database)
     const [before, failed, next, neighbour, plain] = await put(database, queue, [
