@@ -2,6 +2,7 @@ import type { Command } from 'commander'
 import { migrate, migrationSql } from '../../migrate.ts'
 import type { SluiceEvent } from '../../telemetry.ts'
 import { connected } from '../connect.ts'
+import { errorLine } from '../error-line.ts'
 import { formatAge } from '../format-age.ts'
 import { note, print } from '../output.ts'
 
@@ -38,7 +39,8 @@ async function runMigrations(command: Command): Promise<void> {
 function noteDelay(event: SluiceEvent): void {
   if (event.kind !== 'migration.delayed') return
   const { attempt, attempts, error, retryInMs } = event
-  note(`Attempt ${attempt} of ${attempts}: ${error.message}. The next one begins in ${formatAge(retryInMs)}`)
+  const reason = errorLine(error.cause)
+  note(`Attempt ${attempt} of ${attempts} was rolled back: ${reason}. The next one begins in ${formatAge(retryInMs)}`)
 }
 
 const EXAMPLES = `
