@@ -56,18 +56,18 @@ const FORMATS: readonly (readonly [string, BuildOptions])[] = [
 ]
 
 describe('an application that esbuild has bundled into one file, without externals', () => {
-  let built: BuiltPackage
+  let built: BuiltPackage | undefined
   beforeAll(async () => {
     built = await buildPackage()
   })
-  afterAll(() => built.remove())
+  afterAll(() => built?.remove())
 
   test.for(FORMATS)('migrates, enqueues and handles as %s in an empty folder', async ([, options]) => {
     await using database = await createTestDatabase({ migrated: false })
     const folder = mkdtempSync(join(tmpdir(), 'sluice-bundle-'))
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
     const { warnings } = await build({
-      stdin: { contents: APPLICATION, resolveDir: built.folder, sourcefile: 'application.js' },
+      stdin: { contents: APPLICATION, resolveDir: built?.folder ?? '', sourcefile: 'application.js' },
       bundle: true,
       platform: 'node',
       target: 'node22',

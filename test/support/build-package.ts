@@ -18,10 +18,16 @@ export async function buildPackage(): Promise<BuiltPackage> {
   // Or else `sluice` would be this repository itself.
   writeFileSync(join(folder, 'package.json'), '{}')
   const dist = join(folder, 'node_modules/sluice/dist')
+  const remove = () => rmSync(folder, { recursive: true, force: true })
   const run = (file: string, args: readonly string[]) =>
     promisify(execFile)(file, args, { cwd: ROOT, timeout: 100_000 })
-  await run(join(ROOT, 'node_modules/.bin/tsc'), ['-p', 'tsconfig.build.json', '--outDir', dist])
-  await run(process.execPath, ['scripts/embed.ts', dist])
+  try {
+    await run(join(ROOT, 'node_modules/.bin/tsc'), ['-p', 'tsconfig.build.json', '--outDir', dist])
+    await run(process.execPath, ['scripts/embed.ts', dist])
+  } catch (error) {
+    remove()
+    throw error
+  }
   copyFileSync(join(ROOT, 'package.json'), join(folder, 'node_modules/sluice/package.json'))
-  return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) }
+  return { folder, remove }
 }
