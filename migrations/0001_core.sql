@@ -186,6 +186,39 @@ BEGIN
 END
 $$;
 
+-- Enqueueing
+-- How the library enqueues one message. On a connection of the application's its statements have no names, so each is
+-- planned anew, and to plan an INSERT takes as long as to run it; what a function runs is planned once in a session. Its
+-- own search_path keeps that plan where an application changes its path. No default here is another than the table's.
+CREATE FUNCTION sluice.insert_message(
+  queue          text,
+  payload        jsonb,
+  headers        jsonb            DEFAULT '{}',
+  type           text             DEFAULT NULL,
+  schema_version integer          DEFAULT 1,
+  ordering_key   text             DEFAULT NULL,
+  priority       smallint         DEFAULT 5,
+  deliver_at     timestamptz      DEFAULT NULL,
+  delay_ms       double precision DEFAULT 0,
+  max_attempts   integer          DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  message_id bigint;
+BEGIN
+  INSERT INTO sluice.message
+    (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts)
+  SELECT
+    queue, payload, headers, type, schema_version, ordering_key, priority,
+    greatest(deliver_at, clock_timestamp() + delay_ms * interval '1 millisecond'), max_attempts
+  -- The transaction gets its number before it draws an id, as in the library's INSERT.
+  WHERE pg_current_xact_id() IS NOT NULL
+  RETURNING id INTO message_id;
+  RETURN message_id;
+END
+$$;
+
 -- Settlement
 -- Called by a statement that settles a batch when it has touched fewer rows than it should: the error turns the COMMIT
 -- that stands behind it into a rollback, and with it go the effects of handlers that would happen again. A message that

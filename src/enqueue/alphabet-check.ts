@@ -1,6 +1,6 @@
 import type { Alphabet } from '../connection/alphabet.ts'
 import { type ErrorCode, SluiceError } from '../errors.ts'
-import type { InsertRow } from '../table/insert.ts'
+import type { InsertRow } from '../table/insert-row.ts'
 import type { Execute } from '../table/statement.ts'
 import type { MessageNames } from './read-message.ts'
 

@@ -2,7 +2,7 @@ import { type Duration, toMs } from '../duration.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Headers } from '../message.ts'
 import { nearest } from '../nearest.ts'
-import { DEFAULTS, type InsertRow } from '../table/insert.ts'
+import { DEFAULTS, type InsertRow } from '../table/insert-row.ts'
 import { encodeJson } from './json.ts'
 
 /** What one message may be given beside its payload. */

@@ -1,32 +1,7 @@
+import { insertOne } from './insert-one.ts'
+import { type InsertRow, idOf, isPlain } from './insert-row.ts'
 import { rowsMissing } from './rows-missing.ts'
 import { type Execute, type Row, statement } from './statement.ts'
-
-/** One row to insert, validated: JSON as text, times for the database's clock to resolve. */
-export interface InsertRow {
-  readonly payload: string
-  readonly headers: string
-  readonly type: string | null
-  readonly schemaVersion: number
-  readonly orderingKey: string | null
-  readonly priority: number
-  /** Due this long after the insert, by the database's clock. */
-  readonly delayMs: number
-  /** Or due at this instant (ISO 8601), if it is later. */
-  readonly deliverAt: string | null
-  readonly maxAttempts: number | null
-}
-
-/** What the table gives a row that says nothing else. */
-export const DEFAULTS: Omit<InsertRow, 'payload'> = {
-  type: null,
-  schemaVersion: 1,
-  headers: '{}',
-  orderingKey: null,
-  priority: 5,
-  delayMs: 0,
-  deliverAt: null,
-  maxAttempts: null,
-}
 
 /**
  * Inserts rows into a queue in one statement, in whatever transaction `execute` runs in, and returns their ids in
@@ -50,8 +25,10 @@ export async function insertMessages(
   queue: string,
   rows: readonly InsertRow[],
 ): Promise<readonly string[]> {
-  const payloads = rows.map(({ payload }) => payload).join(',')
-  const inserted = await execute(INSERT, [queue, `[${payloads}]`, optionsOf(rows)])
+  const [row] = rows
+  const inserted = await (row !== undefined && rows.length === 1
+    ? insertOne(execute, queue, row)
+    : insertMany(execute, queue, rows))
   if (inserted.length !== rows.length) {
     throw rowsMissing(
       `sluice.message: expected to take ${rows.length} messages for queue "${queue}", took ${inserted.length}`,
@@ -60,33 +37,14 @@ export async function insertMessages(
   return inserted.map(idOf)
 }
 
-/**
- * The id of an inserted row, whatever the application's parsers for text have made of it, and whatever its client calls
- * the one column that there is.
- */
-function idOf(row: Row): string {
-  const [value] = Object.values(row)
-  const text = String(value)
-  if (/^\d+$/.test(text) && !(typeof value === 'number' && value > Number.MAX_SAFE_INTEGER)) return text
-  throw new TypeError(`id: expected digits, received ${typeof value}. Does the application's client parse text?`)
+function insertMany(execute: Execute, queue: string, rows: readonly InsertRow[]): Promise<readonly Row[]> {
+  const payloads = rows.map(({ payload }) => payload).join(',')
+  return execute(INSERT, [queue, `[${payloads}]`, optionsOf(rows)])
 }
 
 /** Beside the payloads: nothing at all in the common case, which halves what there is to read. */
 function optionsOf(rows: readonly InsertRow[]): string {
   return rows.every(isPlain) ? '[]' : `[${rows.map((row) => (isPlain(row) ? '{}' : encodeOptions(row))).join(',')}]`
-}
-
-function isPlain(row: InsertRow): boolean {
-  return (
-    row.orderingKey === DEFAULTS.orderingKey &&
-    row.type === DEFAULTS.type &&
-    row.headers === DEFAULTS.headers &&
-    row.priority === DEFAULTS.priority &&
-    row.delayMs === DEFAULTS.delayMs &&
-    row.deliverAt === DEFAULTS.deliverAt &&
-    row.schemaVersion === DEFAULTS.schemaVersion &&
-    row.maxAttempts === DEFAULTS.maxAttempts
-  )
 }
 
 /** Headers are JSON already. */

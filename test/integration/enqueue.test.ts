@@ -139,7 +139,7 @@ describe('enqueue', () => {
     await expect(inTransaction(empty, (_, client) => enqueueOne(context, client, queue, {}))).rejects.toMatchObject({
       code: 'SCHEMA_MISSING',
       message: 'The database has no schema "sluice". Run `npx sluice migrate`',
-      cause: expect.objectContaining({ code: '42P01' }),
+      cause: expect.objectContaining({ code: '3F000' }),
     })
   })
 })

@@ -222,7 +222,10 @@ describe('a member of sluice_worker', () => {
     const both = await login('sluice_worker', 'sluice_producer')
     for (const who of [worker, both]) await put(startTestSluice(both), `${queue}.${who.name}`, [1])
     const outcomes = [worker, both].map((who) => enqueueByHandler(who, `${queue}.${who.name}`, queue))
-    expect(await Promise.all(outcomes)).toEqual([expect.stringMatching(/permission denied for table message/), 'acked'])
+    expect(await Promise.all(outcomes)).toEqual([
+      expect.stringMatching(/permission denied for function insert_message/),
+      'acked',
+    ])
     expect(await statesOf(database, queue)).toEqual(['ready'])
   })
 

@@ -1,5 +1,6 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import { insertMessages } from '../../src/table/insert.ts'
+import { times } from '../support/counted.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { explore, type Scenario } from '../support/permutations.ts'
 import { commit, type Lane, lanesOf } from '../support/permutations-claims.ts'
@@ -19,10 +20,12 @@ const inserting = new Map<PlayedSession, Promise<readonly string[]>>()
 
 type Enqueue = (session: PlayedSession, world: FloorWorld) => Promise<readonly string[]>
 
-const byLibrary =
+const one: Enqueue = (session, { queue, lane }) => insertMessages(session.execute(), queue, [insertRow(lane.key)])
+
+const two =
   (...twin: readonly Rewrite[]): Enqueue =>
   (session, { queue, lane }) =>
-    insertMessages(session.execute(...twin), queue, [insertRow(lane.key)])
+    insertMessages(session.execute(...twin), queue, times(2, [insertRow(lane.key)]))
 
 const bySql: Enqueue = async ({ client }, { queue, lane }) => {
   const text = `SELECT sluice.enqueue($1, '{}', ordering_key => $2)::text AS id`
@@ -57,7 +60,7 @@ describe('claims beside an enqueue that stands still between its id and its row'
   test('do not overtake it', { timeout: 240_000 }, async ({ stage }) => {
     const { keyed } = await lanesOf(stage.database)
     await pauseInserts(stage.database)
-    for (const enqueue of [byLibrary(), bySql]) {
+    for (const enqueue of [one, two(), bySql]) {
       const explored = await explore(stage, scenarioOf(stage, keyed, [drawId(enqueue), goOn, commit]))
       expect(summary(explored)).toEqual({ interleavings: 140, waited: 0, wrong: [] })
     }
@@ -67,7 +70,7 @@ describe('claims beside an enqueue that stands still between its id and its row'
     const { keyed } = await lanesOf(stage.database)
     await pauseInserts(stage.database)
     await numberLate(stage.database)
-    for (const enqueue of [byLibrary(NUMBERED_LATE), bySql]) {
+    for (const enqueue of [one, two(NUMBERED_LATE), bySql]) {
       const explored = await explore(stage, scenarioOf(stage, keyed, [drawId(enqueue), goOn, commit]))
       expect(wrongs(explored)).toContain('the floor hides 4')
     }
@@ -100,13 +103,15 @@ async function pauseInserts(database: TestDatabase): Promise<void> {
   onTestFinished(async () => void (await database.sql('DROP FUNCTION pause_insert() CASCADE')))
 }
 
-/** An enqueue by SQL that leaves it to the server when its transaction gets a number. */
+/** Functions that leave it to the server when their transaction gets a number. */
 async function numberLate({ sql }: TestDatabase): Promise<void> {
-  const [{ text } = { text: '' }] = await sql<{ text: string }>(
-    `SELECT pg_get_functiondef('sluice.enqueue'::regproc) AS text`,
-  )
-  const twin = text.replace('WHERE pg_current_xact_id() IS NOT NULL', '')
-  expect(twin).not.toBe(text)
-  onTestFinished(async () => void (await sql(text)))
-  await sql(twin)
+  for (const name of ['enqueue', 'insert_message']) {
+    const [{ text } = { text: '' }] = await sql<{ text: string }>('SELECT pg_get_functiondef($1::regproc) AS text', [
+      `sluice.${name}`,
+    ])
+    const twin = text.replace('WHERE pg_current_xact_id() IS NOT NULL', '')
+    expect(twin).not.toBe(text)
+    onTestFinished(async () => void (await sql(text)))
+    await sql(twin)
+  }
 }

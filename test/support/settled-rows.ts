@@ -1,5 +1,5 @@
 import { inject } from 'vitest'
-import type { InsertRow } from '../../src/table/insert.ts'
+import type { InsertRow } from '../../src/table/insert-row.ts'
 import { ackMessages, buryMessages, postponeMessages } from '../../src/table/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { recordBatches } from '../../src/table/worker.ts'

@@ -88,6 +88,40 @@ export function describeTransaction<Client>(
       expect(rows.map(({ headers }) => JSON.parse(headers).odd)).toStrictEqual(ODD_PAYLOADS)
     })
 
+    test('enqueues one message with every option, with none, and of null', async ({ client, database, queue }) => {
+      const deliverAt = new Date('2031-02-03T04:05:06.789Z')
+      const options = { type: 'a.b', schemaVersion: 2, headers: { é: ['"', 1, null] }, orderingKey: 'k', priority: 0 }
+      const ids: string[] = []
+      await begin(client, async (tx) => {
+        ids.push(await enqueueOne(context, tx, queue, { all: '?$1' }, { ...options, deliverAt, maxAttempts: 3 }))
+        ids.push(await enqueueOne(context, tx, queue, null))
+        ids.push(await enqueueOne(context, tx, queue, 'later', { delay: '1h' }))
+      })
+      const rows = await database.sql(
+        `SELECT id, payload, type, schema_version, headers, ordering_key, priority, max_attempts,
+                due_at > clock_timestamp() + interval '59 minutes' AS later, due_at = $2::timestamptz AS at
+         FROM sluice.message WHERE queue = $1 ORDER BY id`,
+        [queue, deliverAt],
+      )
+      const plain = { type: null, schema_version: 1, headers: {}, ordering_key: null, priority: 5, max_attempts: null }
+      expect(rows).toEqual([
+        {
+          id: ids[0],
+          payload: { all: '?$1' },
+          type: 'a.b',
+          schema_version: 2,
+          headers: { é: ['"', 1, null] },
+          ordering_key: 'k',
+          priority: 0,
+          max_attempts: 3,
+          later: true,
+          at: true,
+        },
+        { id: ids[1], payload: null, ...plain, later: false, at: false },
+        { id: ids[2], payload: 'later', ...plain, later: true, at: false },
+      ])
+    })
+
     test('is refused outside a transaction', async ({ client, database, queue }) => {
       for (const tx of outside(client)) {
         await expect(enqueueOne(context, tx, queue, {})).rejects.toMatchObject({

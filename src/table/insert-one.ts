@@ -1,0 +1,37 @@
+import { type InsertRow, isPlain } from './insert-row.ts'
+import { type Execute, type Row, statement } from './statement.ts'
+
+/**
+ * Inserts one row; no row comes back if the table did not take it. A function does it, because on a connection of the
+ * application's our statements have no names: the server plans each anew, which took longer than the INSERT itself. The
+ * plans of a function are kept for the session.
+ */
+export async function insertOne(execute: Execute, queue: string, row: InsertRow): Promise<readonly Row[]> {
+  const rows = await (isPlain(row)
+    ? execute(INSERT_PLAIN, [queue, row.payload])
+    : execute(INSERT_ONE, [
+        queue,
+        row.payload,
+        row.headers,
+        row.type,
+        String(row.schemaVersion),
+        row.orderingKey,
+        String(row.priority),
+        row.deliverAt,
+        String(row.delayMs),
+        row.maxAttempts === null ? null : String(row.maxAttempts),
+      ]))
+  return rows.filter((inserted) => Object.values(inserted)[0] !== null)
+}
+
+const INSERT_PLAIN = statement('insert_plain', 'SELECT sluice.insert_message($1::text, $2::text::jsonb)::text AS id')
+
+// Texts are the only parameters that all accepted clients send alike.
+const INSERT_ONE = statement(
+  'insert_one',
+  `
+SELECT sluice.insert_message(
+  $1::text, $2::text::jsonb, $3::text::jsonb, $4::text, $5::text::integer, $6::text, $7::text::smallint,
+  $8::text::timestamptz, $9::text::double precision, $10::text::integer
+)::text AS id`,
+)
