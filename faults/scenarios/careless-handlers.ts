@@ -14,8 +14,8 @@ export const carelessHandlers = scenario({
     edits: [
       {
         file: 'pipeline/message-transaction.ts',
-        from: "    settingsReset,\n    'CLOSE ALL',\n    'DISCARD TEMP',\n",
-        to: "    'RESET ROLE',\n",
+        from: "settingsReset, 'CLOSE ALL', 'DISCARD TEMP',",
+        to: "'RESET ROLE',",
       },
     ],
     caught: ['attempts wrong', 'stuck', 'late'],

@@ -58,8 +58,8 @@ export const EFFECTS_BEFORE_SETTLEMENT = {
   edits: [
     {
       file: 'pipeline/message-transaction.ts',
-      from: '    RELEASE,\n',
-      to: "    RELEASE,\n    'COMMIT',\n    'BEGIN',\n",
+      from: '...declared, release]',
+      to: "...declared, release, 'COMMIT', 'BEGIN']",
     },
   ],
   caught: ['repeated'],

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type pg from 'pg'
 import type { Statement } from '../table/statement.ts'
+import { Constraints } from './constraints.ts'
 import { isAboutNames, type Session, sessionOf } from './session.ts'
 
 /**
@@ -10,6 +11,7 @@ import { isAboutNames, type Session, sessionOf } from './session.ts'
  * connection has no names until it has shown that the session is its own, or that the pooler gives names of its own.
  */
 export class Names {
+  readonly constraints = new Constraints()
   readonly #proven = new WeakSet<object>()
   readonly #onRefused: () => void
   #refused = false
@@ -22,6 +24,7 @@ export class Names {
   async learn(client: pg.ClientBase): Promise<Session> {
     OF_CLIENT.set(client, this)
     const session = await sessionOf(client)
+    if (session.deferrable !== undefined) this.constraints.learned(session.deferrable)
     if (session.names) this.#proven.add(client)
     else this.#refuse()
     return session
@@ -47,6 +50,11 @@ const OF_CLIENT = new WeakMap<object, Names>()
 
 export function namesOf(client: object): Names | undefined {
   return OF_CLIENT.get(client)
+}
+
+/** What is known of the constraints of the database behind a connection. */
+export function constraintsOf(client: object): Constraints | undefined {
+  return OF_CLIENT.get(client)?.constraints
 }
 
 /** The name with a hash of the text: the same name is the same statement, whichever version has prepared it. */

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import type { Deferrable } from '../table/constraints.ts'
 import { EVERY_SETTING } from '../table/planner.ts'
 import { readSession, type ServerSession } from '../table/session.ts'
 import { queryAsText } from './own-parsers.ts'
@@ -9,6 +10,8 @@ export interface Session {
   readonly pooled: boolean
   /** Statements may be prepared by name. */
   readonly names: boolean
+  /** What the database has of constraints that a transaction may defer, if the session told. */
+  readonly deferrable?: Deferrable
 }
 
 /**
@@ -26,7 +29,7 @@ export async function sessionOf(client: pg.ClientBase): Promise<Session> {
     SESSIONS.set(client, session)
     const pooled = session.pid !== told
     if (!pooled) OWN.add(client)
-    return { pooled, names: !pooled || !session.knowsName }
+    return { pooled, names: !pooled || !session.knowsName, deferrable: session.deferrable }
   } catch (error) {
     if (isAboutNames(error)) return { pooled: true, names: false }
     throw error
@@ -44,11 +47,6 @@ export function deviationsOf(client: object): readonly string[] {
 /** The connection has shown that no pooler stands before its session. */
 export function hasOwnSession(client: object): boolean {
   return OWN.has(client)
-}
-
-/** Whether the database had constraints that may be deferred and set back when the connection was opened. */
-export function mayDefer(client: object): boolean {
-  return SESSIONS.get(client)?.deferrable ?? false
 }
 
 /** "prepared statement … does not exist", "… already exists". */

@@ -1,13 +1,17 @@
+import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { pause } from '../connection/backoff.ts'
+import { constraintsOf } from '../connection/names.ts'
 import { executeOn, unreachable } from '../connection/open-client.ts'
 import { poolerSettingsOf } from '../connection/pooler-settings.ts'
 import { deviationsOf, hasOwnSession } from '../connection/session.ts'
 import { SluiceError } from '../errors.ts'
+import { readDeferrable } from '../table/constraints.ts'
 import { claimSettings, handlerSettings, setLocal } from '../table/planner.ts'
 import type { Execute } from '../table/statement.ts'
 import { toError } from '../telemetry.ts'
 import { commitFailed } from './commit-failed.ts'
+import { Outgoing } from './outgoing.ts'
 
 /**
  * A pooled connection that carries one batch after another, each in a transaction of its own. Statements are
@@ -22,17 +26,18 @@ export class BatchConnection {
   #confined = false
   #lost: Error | undefined
   #lastWords: pg.DatabaseError | undefined
+  readonly #outgoing: Outgoing
   #abandoned = false
-  #unanswered = 0
-  #waitsSinceMs = 0
-  /** The first error of a text for whose answer nobody waits. */
-  #unawaited: unknown
+  #savepoints = 0
 
   constructor(client: pg.PoolClient) {
     this.client = client
+    this.#outgoing = new Outgoing(client)
     const execute = executeOn(client)
     this.execute = (statement, params) =>
-      this.#awaited(execute(statement, params)).catch((error) => Promise.reject(this.causeOf(error)))
+      this.#outgoing
+        .awaited(() => execute(statement, params))
+        .catch((error: unknown) => Promise.reject(this.causeOf(error)))
     client.on('error', this.#onError)
     client.connection.on('errorMessage', this.#onServerError)
   }
@@ -68,7 +73,7 @@ export class BatchConnection {
 
   /** Since when the server owes an answer, on the clock of `performance`; undefined: it has answered all of ours. */
   get waitsSinceMs(): number | undefined {
-    return this.#unanswered > 0 ? this.#waitsSinceMs : undefined
+    return this.#outgoing.waitsSinceMs
   }
 
   /** Aborts, with a SluiceError as its reason, when the connection breaks or {@link stop} is called. */
@@ -103,14 +108,36 @@ export class BatchConnection {
     this.#began(limit)
     const locks = lockMs === undefined ? '' : `; SET LOCAL lock_timeout = ${lockMs}`
     const all = `${settings(this.client, limit)}${locks}`
-    this.#send(`BEGIN ISOLATION LEVEL READ COMMITTED${all}`)
+    this.#outgoing.send(`BEGIN ISOLATION LEVEL READ COMMITTED${all}`)
   }
 
-  /** Sends SAVEPOINT for a handler's statements; the first of a batch gives the planner back its freedom. */
-  savepoint(name: string): void {
+  /**
+   * Sends SAVEPOINT for a handler's statements; the first of a batch gives the planner back its freedom. There are two
+   * names, by turns: if the end of the savepoint before fails, in the text that sets this one, a rollback to this one must
+   * fail as well, and not undo what that one has kept.
+   *
+   * @returns its name, which nobody can release or roll back to who does not look for it
+   */
+  savepoint(): string {
+    const name = `${SAVEPOINT}_${this.#savepoints++ % 2}`
     const freed = this.#confined ? `${handlerSettings(deviationsOf(this.client))}; ` : ''
     this.#confined = false
-    this.#send(`${freed}SAVEPOINT ${name}`)
+    this.#outgoing.send(`${freed}SAVEPOINT ${name}`)
+    constraintsOf(this.client)?.refresh(() => readDeferrable(this.execute))
+    return name
+  }
+
+  /** The server owes no answer, and no statement has failed without being rolled back. */
+  get sound(): boolean {
+    return this.client.getTransactionStatus() === 'T' && Reflect.get(this.client, 'readyForQuery') === true
+  }
+
+  /**
+   * Sends a text with the next one, or at the end of this turn of the event loop. Nobody waits for its answer: if it fails,
+   * so does whatever follows in the transaction.
+   */
+  sendSoon(text: string): void {
+    this.#outgoing.sendSoon(text)
   }
 
   /**
@@ -133,7 +160,7 @@ export class BatchConnection {
     if (this.#confined || this.#limit === undefined) return
     this.#confined = true
     const reset = hasOwnSession(this.client) ? `${UNLISTEN}; ${UNLOCK}` : UNLISTEN
-    this.#send(`${reset}; ${claimSettings(deviationsOf(this.client))}`)
+    this.#outgoing.send(`${reset}; ${claimSettings(deviationsOf(this.client))}`)
   }
 
   /**
@@ -147,14 +174,16 @@ export class BatchConnection {
     if (next !== undefined) this.#began(next)
     const text = next === undefined ? 'COMMIT' : `COMMIT AND CHAIN${settings(this.client, next)}`
     // Several statements in one message have several results, of which only the types of the driver do not know.
-    const sent: Promise<CommandResult | readonly CommandResult[]> = this.#awaited(this.client.query(text))
+    const sent: Promise<CommandResult | readonly CommandResult[]> = this.#outgoing.awaited(() =>
+      this.client.query(text),
+    )
     const results = await sent.catch((cause: unknown) => {
       throw commitFailed(cause, next !== undefined)
     })
     const [result] = [results].flat()
     if (result?.command !== 'COMMIT') {
       const what = `COMMIT: expected the command tag COMMIT, received ${result?.command}`
-      throw new SluiceError('COMMIT_FAILED', what, { cause: this.#unawaited })
+      throw new SluiceError('COMMIT_FAILED', what, { cause: this.#outgoing.unawaited })
     }
     // COMMIT may have waited for a standby: the next transaction begins when it is answered.
     this.#beganAtMs = performance.now()
@@ -162,8 +191,7 @@ export class BatchConnection {
 
   /** Why a statement failed: a text before it did, if this error says no more than that. */
   causeOf(error: unknown): unknown {
-    const saysMore = !(error instanceof Error && 'code' in error && SAYS_NO_MORE.test(String(error.code)))
-    return saysMore ? error : (this.#unawaited ?? error)
+    return this.#outgoing.causeOf(error)
   }
 
   /** Sends all that `send` sends in one packet: it costs the sender and the server a system call each. */
@@ -178,6 +206,7 @@ export class BatchConnection {
   }
 
   async rollback(): Promise<void> {
+    this.#outgoing.dropHeld()
     await this.client.query('ROLLBACK')
   }
 
@@ -207,28 +236,10 @@ export class BatchConnection {
     if (ENDS_SESSION.test(error.code ?? '')) this.#lastWords = error
   }
 
-  #awaited<T>(answer: Promise<T>): Promise<T> {
-    const answered = () => {
-      this.#unanswered -= 1
-      this.#waitsSinceMs = performance.now()
-    }
-    if (this.#unanswered === 0) this.#waitsSinceMs = performance.now()
-    this.#unanswered += 1
-    answer.then(answered, answered)
-    return answer
-  }
-
-  /** Without waiting for the answer: an error shows in the statement that follows, see {@link causeOf}. */
-  #send(text: string): void {
-    this.#awaited(this.client.query(text)).catch((error: unknown) => {
-      this.#unawaited ??= error
-    })
-  }
-
   #began(limit: TransactionLimit | undefined): void {
     this.#limit = limit
     this.#confined = limit !== undefined
-    this.#unawaited = undefined
+    this.#outgoing.begun()
     this.#beganAtMs = performance.now()
   }
 
@@ -248,11 +259,10 @@ export class BatchConnection {
   }
 }
 
+const SAVEPOINT = `sluice_${randomBytes(6).toString('hex')}`
+
 /** An administrator, or a job, ended it; the database was dropped; or a limit for idle or for all transactions was reached. */
 const ENDS_SESSION = /^(57P01|57P04|57P05|25P03|25P04)$/
-
-/** The transaction is aborted; there is no such savepoint. */
-const SAYS_NO_MORE = /^(25P02|3B001)$/
 
 /** When the server ends a transaction by itself. */
 export interface TransactionLimit {

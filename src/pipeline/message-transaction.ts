@@ -1,8 +1,7 @@
-import { randomBytes } from 'node:crypto'
 import type { Transaction } from 'kysely'
 import type pg from 'pg'
+import { constraintsOf } from '../connection/names.ts'
 import { executeOn } from '../connection/open-client.ts'
-import { mayDefer } from '../connection/session.ts'
 import { SluiceError } from '../errors.ts'
 import { CONSTRAINTS_AS_DECLARED } from '../table/constraints.ts'
 import type { Execute } from '../table/statement.ts'
@@ -26,29 +25,29 @@ export interface HandlerTransaction {
 /** How `enqueue` recognises a transaction of ours. */
 const EXECUTE: unique symbol = Symbol.for('sluice.execute')
 
-/** Nobody who does not look for it can release it or roll back to it, whatever the spelling. */
-const SAVEPOINT = `sluice_${randomBytes(6).toString('hex')}`
-const RELEASE = `RELEASE SAVEPOINT ${SAVEPOINT}`
+/**
+ * Ends a savepoint and keeps what was written. Settings, a role, cursors and temporary tables of the handler would reach the
+ * next one, and may not allow the settlement. All of it comes before RELEASE, so that whatever fails does so at the
+ * expense of its own message.
+ */
+function keeping(
+  savepoint: string,
+  settingsReset: string,
+  check: readonly string[],
+  declared: readonly string[],
+): string {
+  const release = `RELEASE SAVEPOINT ${savepoint}`
+  return [...check, settingsReset, 'CLOSE ALL', 'DISCARD TEMP', ...declared, release].join('; ')
+}
 
 /**
- * Checks deferred constraints before it keeps what was written: at COMMIT a violation would undo the whole batch. Deferred
+ * Checks deferred constraints before what was written is kept: at COMMIT a violation would undo the whole batch. Deferred
  * triggers run here too, with the handler's settings and role, and not once more at COMMIT; then each constraint is
- * deferred again as it was declared, for the next handler. Where the database had no such constraint when the connection
- * was opened, or has some that cannot be named alone, the check is taken back, and COMMIT checks again.
- * Settings, a role, cursors and temporary tables of the handler would reach the next one, and may not allow the
- * settlement. All of it comes before RELEASE, so that whatever fails does so at the expense of its own message.
+ * deferred again as it was declared, for the next handler. Where the database is not known to have such constraints, or
+ * has some that cannot be named alone, the check is taken back, and COMMIT checks again.
  */
-function keeping(settingsReset: string, deferrable: boolean, constraintsSet: boolean): string {
-  const check = 'SET CONSTRAINTS ALL IMMEDIATE'
-  return [
-    ...(deferrable ? [check] : ['SAVEPOINT sluice_check', check, 'ROLLBACK TO SAVEPOINT sluice_check']),
-    settingsReset,
-    'CLOSE ALL',
-    'DISCARD TEMP',
-    ...(deferrable || constraintsSet ? [CONSTRAINTS_AS_DECLARED] : []),
-    RELEASE,
-  ].join('; ')
-}
+const CHECK = ['SET CONSTRAINTS ALL IMMEDIATE']
+const CHECK_TAKEN_BACK = ['SAVEPOINT sluice_check', ...CHECK, 'ROLLBACK TO SAVEPOINT sluice_check']
 
 /**
  * A batch's connection, lent to one handler. The savepoint is set when the handler first uses it, so one that never
@@ -59,8 +58,10 @@ export class MessageTransaction implements HandlerTransaction {
   #client: pg.PoolClient | undefined
   #kysely: Transaction<unknown> | undefined
   #open = true
-  #savepoint = false
+  #savepoint: string | undefined
+  #odd = false
   #constraintsSet = false
+  #constraintsMade = false
   #pending = 0
   #idle: (() => void) | undefined
   #violation: SluiceError | undefined
@@ -114,7 +115,9 @@ export class MessageTransaction implements HandlerTransaction {
   }
 
   /**
-   * Ends the loan and keeps what was written.
+   * Ends the loan and keeps what was written. Where nothing is left to be checked, nobody waits for that: it goes with the
+   * next message's beginning, or with the settlement. If it fails all the same, the batch is lost, and its messages are
+   * tried one by one.
    *
    * @throws SluiceError TRANSACTION_CONTROL if the handler tried to end the transaction; TRANSACTION_FAILED if a
    * statement failed and the handler went on as if nothing had happened; the server's error if a deferred constraint
@@ -123,10 +126,22 @@ export class MessageTransaction implements HandlerTransaction {
   async keep(): Promise<void> {
     await this.closed()
     if (this.#violation !== undefined) throw this.#violation
-    if (!this.#savepoint) return
-    const { client, settingsReset } = this.#connection
+    const savepoint = this.#savepoint
+    if (savepoint === undefined) return
+    const { client, settingsReset, sound } = this.#connection
+    const constraints = constraintsOf(client)
+    if (this.#constraintsMade) constraints?.doubt()
+    const deferrable = constraints?.deferrable
+    if (deferrable === 'none' && sound && !this.#odd)
+      return this.#connection.sendSoon(keeping(savepoint, settingsReset, [], []))
+    const check = deferrable === 'named alone' ? CHECK : CHECK_TAKEN_BACK
+    const declared = deferrable === 'named alone' || this.#constraintsSet ? [CONSTRAINTS_AS_DECLARED] : []
+    await this.#end(keeping(savepoint, settingsReset, check, declared))
+  }
+
+  async #end(text: string): Promise<void> {
     try {
-      await client.query(keeping(settingsReset, mayDefer(client), this.#constraintsSet))
+      await this.#connection.client.query(text)
     } catch (error) {
       if (sqlStateOf(error) !== IN_FAILED_TRANSACTION) throw error
       throw new SluiceError(
@@ -141,9 +156,12 @@ export class MessageTransaction implements HandlerTransaction {
   /** Ends the loan and rolls back what was written. */
   async undo(): Promise<void> {
     await this.closed()
-    if (!this.#savepoint) return
+    const savepoint = this.#savepoint
+    if (savepoint === undefined) return
     const { client } = this.#connection
-    const undone = [client.query(`ROLLBACK TO SAVEPOINT ${SAVEPOINT}`), client.query(RELEASE)]
+    const undone = [`ROLLBACK TO SAVEPOINT ${savepoint}`, `RELEASE SAVEPOINT ${savepoint}`].map((text) =>
+      client.query(text),
+    )
     await Promise.all(undone).catch((error: unknown) => Promise.reject(this.#connection.causeOf(error)))
   }
 
@@ -167,15 +185,26 @@ export class MessageTransaction implements HandlerTransaction {
         "The handler's transaction ended with the handler: expected no statement after it, received one. Await every statement",
       )
     }
+    if (ODD.test(text)) this.#look(text)
+    this.#savepoint ??= this.#connection.savepoint()
+  }
+
+  #look(text: string): void {
+    this.#odd = true
     this.#constraintsSet ||= SETS_CONSTRAINTS.test(text)
-    if (this.#savepoint) return
-    this.#savepoint = true
-    this.#connection.savepoint(SAVEPOINT)
+    this.#constraintsMade ||= MAKES_CONSTRAINTS.test(text)
   }
 }
 
-/** Cheap, and true of some other texts, for which it costs a look at the catalog. */
+/**
+ * After such texts the end of the savepoint may fail: it checks what is deferred, drops temporary tables whose
+ * constraints may wait to be checked, and may have no time. True of some other texts, for which it costs a round trip.
+ */
+const ODD = /constraint|deferr|\btemp|timeout/i
+
+/** True of some other texts too, for which it costs a look at the catalog. */
 const SETS_CONSTRAINTS = /\bset\s+constraints\b/i
+const MAKES_CONSTRAINTS = /deferr/i
 
 /** What every statement after the failed one fails with. */
 const IN_FAILED_TRANSACTION = '25P02'

@@ -1,3 +1,4 @@
+import { DEFERRABLE, type Deferrable, deferrableOf } from './constraints.ts'
 import { DEVIATING } from './planner.ts'
 import { booleanOf, type Execute, numberOf, statement, textOf } from './statement.ts'
 
@@ -8,8 +9,8 @@ export interface ServerSession {
   readonly knowsName: boolean
   /** Which of the planner's settings it has otherwise than our statements need; see `planner.ts`. */
   readonly deviations: readonly string[]
-  /** The database has constraints that a transaction may defer, and each of them can be named alone. */
-  readonly deferrable: boolean
+  /** What the database has of constraints that a transaction may defer. */
+  readonly deferrable: Deferrable
 }
 
 /** @param name under which this very statement is prepared. */
@@ -20,7 +21,7 @@ export async function readSession(execute: Execute, name: string): Promise<Serve
     pid: numberOf(row, 'pid'),
     knowsName: booleanOf(row, 'knows_name'),
     deviations: textOf(row, 'deviations').split(' ').filter(Boolean),
-    deferrable: booleanOf(row, 'deferrable'),
+    deferrable: deferrableOf(textOf(row, 'deferrable')),
   }
 }
 
@@ -43,11 +44,7 @@ const READ_SESSION = statement(
   'session',
   `
 SELECT pg_catalog.pg_backend_pid() AS pid,
-       EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.name OPERATOR(pg_catalog.=) $1::text) AS knows_name,${DEVIATING} AS deviations,
-       CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.condeferrable) THEN NOT EXISTS (
-         SELECT FROM pg_catalog.pg_constraint c GROUP BY c.connamespace, c.conname
-         HAVING pg_catalog.bool_or(c.condeferred) AND NOT pg_catalog.bool_and(c.condeferred)
-       ) ELSE false END AS deferrable`,
+       EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.name OPERATOR(pg_catalog.=) $1::text) AS knows_name,${DEVIATING} AS deviations,${DEFERRABLE} AS deferrable`,
 )
 
 const READ_POOLER_SETTINGS = statement(

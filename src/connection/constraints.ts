@@ -1,0 +1,40 @@
+import type { Deferrable } from '../table/constraints.ts'
+
+/**
+ * What a database has of constraints that a transaction may defer, as far as the connections to it know. An answer counts
+ * for five seconds, so a constraint may be younger: then COMMIT is the first to check it.
+ */
+export class Constraints {
+  #deferrable: Deferrable | undefined
+  #askedAtMs = Number.NEGATIVE_INFINITY
+
+  /** Undefined: not known. */
+  get deferrable(): Deferrable | undefined {
+    return this.#deferrable
+  }
+
+  /** An answer has come that was asked for just now. */
+  learned(deferrable: Deferrable): void {
+    this.#deferrable = deferrable
+    this.#askedAtMs = performance.now()
+  }
+
+  /** Somebody may have made one: that there are none is not known any more. */
+  doubt(): void {
+    if (this.#deferrable === 'none') this.#deferrable = undefined
+    this.#askedAtMs = Number.NEGATIVE_INFINITY
+  }
+
+  /** Asks again if the last answer is too old. Until there is an answer, the last one counts. */
+  refresh(ask: () => Promise<Deferrable>): void {
+    if (performance.now() - this.#askedAtMs < GOOD_FOR_MS) return
+    // One connection is enough.
+    this.#askedAtMs = performance.now()
+    ask().then(
+      (deferrable) => this.learned(deferrable),
+      () => this.doubt(),
+    )
+  }
+}
+
+const GOOD_FOR_MS = 5_000

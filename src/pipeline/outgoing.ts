@@ -1,0 +1,87 @@
+import type pg from 'pg'
+
+/**
+ * What goes out on a batch's connection, and what the server owes in return. Texts for whose answers nobody waits are sent
+ * behind others; if one fails, the transaction is aborted, and the statement that follows fails and has it as its cause.
+ */
+export class Outgoing {
+  readonly #client: pg.ClientBase
+  #unanswered = 0
+  #waitsSinceMs = 0
+  /** The first error of a text for whose answer nobody waits. */
+  #unawaited: unknown
+  #held: string | undefined
+  #sendsHeld: NodeJS.Immediate | undefined
+
+  constructor(client: pg.ClientBase) {
+    this.#client = client
+  }
+
+  /** Since when the server owes an answer, on the clock of `performance`; undefined: it has answered all of ours. */
+  get waitsSinceMs(): number | undefined {
+    return this.#unanswered > 0 ? this.#waitsSinceMs : undefined
+  }
+
+  /** Sends what {@link sendSoon} holds, then whatever `send` sends, which is counted as owed an answer. */
+  awaited<T>(send: () => Promise<T>): Promise<T> {
+    this.#sendHeld()
+    return this.#counted(send())
+  }
+
+  /** Sends a text, with what is held before it. */
+  send(text: string): void {
+    const held = this.dropHeld()
+    this.#counted(this.#client.query(held === undefined ? text : `${held}; ${text}`)).catch((error: unknown) => {
+      this.#unawaited ??= error
+    })
+  }
+
+  /** Sends a text with the next one, or by itself when the process has nothing else to do at this moment. */
+  sendSoon(text: string): void {
+    this.#held = this.#held === undefined ? text : `${this.#held}; ${text}`
+    this.#sendsHeld ??= setImmediate(() => this.#sendHeld())
+  }
+
+  /** Takes back what has not been sent yet. */
+  dropHeld(): string | undefined {
+    const held = this.#held
+    clearImmediate(this.#sendsHeld)
+    this.#held = undefined
+    this.#sendsHeld = undefined
+    return held
+  }
+
+  /** A transaction begins: what failed before is no reason for what fails now. */
+  begun(): void {
+    this.#unawaited = undefined
+  }
+
+  /** Why a statement failed: a text before it did, if this error says no more than that. */
+  causeOf(error: unknown): unknown {
+    const saysMore = !(error instanceof Error && 'code' in error && SAYS_NO_MORE.test(String(error.code)))
+    return saysMore ? error : (this.#unawaited ?? error)
+  }
+
+  get unawaited(): unknown {
+    return this.#unawaited
+  }
+
+  #sendHeld(): void {
+    const held = this.dropHeld()
+    if (held !== undefined) this.send(held)
+  }
+
+  #counted<T>(answer: Promise<T>): Promise<T> {
+    const answered = () => {
+      this.#unanswered -= 1
+      this.#waitsSinceMs = performance.now()
+    }
+    if (this.#unanswered === 0) this.#waitsSinceMs = performance.now()
+    this.#unanswered += 1
+    answer.then(answered, answered)
+    return answer
+  }
+}
+
+/** The transaction is aborted; there is no such savepoint. */
+const SAYS_NO_MORE = /^(25P02|3B001)$/
