@@ -153,8 +153,10 @@ BEGIN
     CONTINUE WHEN fresh OPERATOR(pg_catalog.=) before;
     before := fresh;
     -- One queue of notifications serves the whole server, and when it is full, because some session listens and sits in a
-    -- transaction, COMMIT fails. The poll finds the message too.
-    IF sluice.sleeps(fresh) AND pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.5 THEN
+    -- transaction, COMMIT fails. The poll finds the message too. PREPARE TRANSACTION is refused after a NOTIFY: who
+    -- prepares switches it off.
+    IF sluice.sleeps(fresh) AND pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.5
+       AND coalesce(pg_catalog.current_setting('sluice.notify', true), '') OPERATOR(pg_catalog.<>) 'off' THEN
       PERFORM pg_catalog.pg_notify('sluice', fresh);
     END IF;
   END LOOP;
