@@ -120,9 +120,8 @@ describe('tx', () => {
       .subscribe()
     await put(sluice, queue, ['unused', 'used', 'unused', 'fails unused', 'fails used', 'used'])
     await expect.poll(() => payloadsOf(database, queue)).toEqual(['fails unused', 'fails used'])
-    const savepoints = statements.flatMap(
-      ({ text }) =>
-        /^[A-Z ]+ sluice_[0-9a-f]{12}$/gm.exec(text.replaceAll('; ', '\n'))?.[0].replace(/ sluice_\w+/, '') ?? [],
+    const savepoints = statements.flatMap(({ text }) =>
+      [...text.replaceAll('; ', '\n').matchAll(/^([A-Z ]+) sluice_[0-9a-f]{12}_[01]$/gm)].map(([, command]) => command),
     )
     expect(savepoints).toEqual([
       'SAVEPOINT',

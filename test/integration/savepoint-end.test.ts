@@ -110,11 +110,8 @@ describe('a constraint that can be deferred and that is made while a worker runs
     expect(await database.sql('SELECT count(*)::integer AS n FROM effect')).toEqual([{ n: 3 }])
   })
 
-  test('by a handler is checked behind its own message, and behind those after it', async ({
-    database,
-    sluice,
-    log,
-  }) => {
+  test('by a handler is checked behind its own message, and behind those after it', async () => {
+    const { database, sluice, log } = await start()
     const ids = await put(sluice, 'q', ['make', 'violate', 'write'])
     const settled = await sluice
       .pipeline('q', { ...LATER, batchSize: 3 })
