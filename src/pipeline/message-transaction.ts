@@ -3,7 +3,7 @@ import type pg from 'pg'
 import { constraintsOf } from '../connection/names.ts'
 import { executeOn } from '../connection/open-client.ts'
 import { SluiceError } from '../errors.ts'
-import { CONSTRAINTS_AS_DECLARED } from '../table/constraints.ts'
+import { CONSTRAINTS_AS_DECLARED, type Deferrable } from '../table/constraints.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from './batch-connection.ts'
 import { kyselyOn } from './batch-kysely.ts'
@@ -47,6 +47,7 @@ function keeping(
  * has some that cannot be named alone, the check is taken back, and COMMIT checks again.
  */
 const CHECK = ['SET CONSTRAINTS ALL IMMEDIATE']
+const TAKEN_BACK: ReadonlySet<Deferrable | undefined> = new Set(['none', 'namesakes', undefined])
 const CHECK_TAKEN_BACK = ['SAVEPOINT sluice_check', ...CHECK, 'ROLLBACK TO SAVEPOINT sluice_check']
 
 /**
@@ -134,9 +135,15 @@ export class MessageTransaction implements HandlerTransaction {
     const deferrable = constraints?.deferrable
     if (deferrable === 'none' && sound && !this.#odd)
       return this.#connection.sendSoon(keeping(savepoint, settingsReset, [], []))
-    const check = deferrable === 'named alone' ? CHECK : CHECK_TAKEN_BACK
-    const declared = deferrable === 'named alone' || this.#constraintsSet ? [CONSTRAINTS_AS_DECLARED] : []
-    await this.#end(keeping(savepoint, settingsReset, check, declared))
+    const check = TAKEN_BACK.has(deferrable) ? CHECK_TAKEN_BACK : CHECK
+    await this.#end(keeping(savepoint, settingsReset, check, this.#declared(deferrable)))
+  }
+
+  /** What sets each constraint back to how it was declared, after {@link CHECK}. */
+  #declared(deferrable: Deferrable | undefined): readonly string[] {
+    if (deferrable === 'deferred') return ['SET CONSTRAINTS ALL DEFERRED']
+    if (deferrable === 'immediate') return []
+    return deferrable === 'named alone' || this.#constraintsSet ? [CONSTRAINTS_AS_DECLARED] : []
   }
 
   async #end(text: string): Promise<void> {

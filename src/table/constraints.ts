@@ -1,10 +1,13 @@
 import { type Execute, statement, textOf } from './statement.ts'
 
+const KINDS = ['none', 'deferred', 'immediate', 'named alone', 'namesakes'] as const
+
 /**
- * What a database has of constraints that a transaction may defer, constraint triggers among them: none; some, of which
- * each can be named alone; or some with namesakes in their schema that begin otherwise.
+ * What a database has of constraints that a transaction may defer, constraint triggers among them: none; some that all begin
+ * deferred, or all immediate; both, of which each can be named alone; or both, with namesakes in a schema that begin
+ * otherwise.
  */
-export type Deferrable = 'none' | 'named alone' | 'namesakes'
+export type Deferrable = (typeof KINDS)[number]
 
 /** Reads the catalog of constraints through: 0.1 ms for a thousand. */
 export async function readDeferrable(execute: Execute): Promise<Deferrable> {
@@ -13,13 +16,16 @@ export async function readDeferrable(execute: Execute): Promise<Deferrable> {
 }
 
 export function deferrableOf(text: string): Deferrable {
-  if (text === 'none' || text === 'named alone' || text === 'namesakes') return text
-  throw new TypeError(`deferrable: ${text}`)
+  const kind = KINDS.find((one) => one === text)
+  if (kind === undefined) throw new TypeError(`deferrable: ${text}`)
+  return kind
 }
 
 /** A {@link Deferrable}, as an expression. */
 export const DEFERRABLE = `
        CASE WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.condeferrable) THEN 'none'
+            WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.condeferrable AND NOT c.condeferred) THEN 'deferred'
+            WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.condeferred) THEN 'immediate'
             WHEN EXISTS (
               SELECT FROM pg_catalog.pg_constraint c GROUP BY c.connamespace, c.conname
               HAVING pg_catalog.bool_or(c.condeferred) AND NOT pg_catalog.bool_and(c.condeferred)

@@ -127,6 +127,28 @@ describe('a constraint that can be deferred and that is made while a worker runs
   })
 })
 
+test.for<readonly [string, string, readonly string[]]>([
+  ['DEFERRABLE INITIALLY DEFERRED', 'SET CONSTRAINTS ALL IMMEDIATE', ['ack', 'ack', 'retry']],
+  ['DEFERRABLE', 'SET CONSTRAINTS ALL DEFERRED', ['ack', 'retry', 'retry']],
+])('constraints that all are %s are so again behind %s', async ([declared, set, outcomes]) => {
+  const { database, sluice, log } = await start()
+  await database.sql(`
+    CREATE TABLE parent (id integer PRIMARY KEY);
+    CREATE TABLE child (parent integer REFERENCES parent ${declared})`)
+  await put(sluice, 'q', ['set', 'child first', 'child alone'])
+  const settled = await sluice
+    .pipeline('q', { ...LATER, batchSize: 3 })
+    .handle(async ({ payload }, { tx }) => {
+      if (payload === 'set') return void (await tx.query(set))
+      await tx.query('INSERT INTO child VALUES (1)')
+      if (payload === 'child first') await tx.query('INSERT INTO parent VALUES (1)')
+      else await tx.query('INSERT INTO child VALUES (2)')
+    })
+    .runOnce()
+  expect(settled.map(({ outcome }) => outcome.kind)).toEqual(outcomes)
+  expect(log.of('batch.released')).toEqual([])
+})
+
 countedTest(
   'whether there are such constraints is asked again when the answer is five seconds old',
   async ({ counted, database, queue }) => {
