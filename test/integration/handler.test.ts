@@ -114,9 +114,8 @@ describe('an outcome', () => {
         priority: 3,
       },
     ])
-    expect(log.of('message.dead')).toEqual([
-      { kind: 'message.dead', queue, id, type: null, attempt: 2, reason: 'no such customer', error: null },
-    ])
+    const event = { queue, id, type: 'test.one', attempt: 2, reason: 'no such customer', error: 'Error: 404' }
+    expect(log.of('message.dead')).toEqual([{ kind: 'message.dead', ...event }])
   })
 
   test('that is none fails its message alone', async ({ database, sluice, queue, log }) => {
