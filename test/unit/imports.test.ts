@@ -16,7 +16,7 @@ const LAYERS: readonly (readonly string[])[] = [
     'node-version',
     'sql-files',
   ],
-  ['config', 'queues', 'log', 'guarded-observable', 'telemetry', 'server', 'server-process'],
+  ['config', 'queues', 'log', 'guarded-observable', 'telemetry', 'embedded', 'server', 'server-process'],
   ['table'],
   ['connection'],
   ['enqueue', 'wake-up', 'migrate', 'migrator'],

@@ -1,0 +1,98 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chown, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { type Programs, programsFor } from './programs.ts'
+import { type ServerUser, serverUser } from './server-user.ts'
+import { temporaryFolder } from './temporary-folder.ts'
+
+export interface ClusterOptions {
+  /** The npm package that brings the programs, or its URL. */
+  readonly package: string
+  /** Of the superuser `postgres`. */
+  readonly password: string
+  /** Further arguments of initdb. */
+  readonly initdb?: readonly string[]
+}
+
+/** A server's data in a temporary folder, with the programs and the user to run it. */
+export class Cluster {
+  readonly #folder: string
+  readonly #package: string
+  readonly #user: ServerUser
+  readonly #programs: Programs
+
+  private constructor(folder: string, npmPackage: string, user: ServerUser, programs: Programs) {
+    this.#folder = folder
+    this.#package = npmPackage
+    this.#user = user
+    this.#programs = programs
+  }
+
+  /** Of the server's data. */
+  get data(): string {
+    return join(this.#folder, 'data')
+  }
+
+  /** @throws Error with what initdb said. */
+  static async create(options: ClusterOptions): Promise<Cluster> {
+    const cluster = await Cluster.#empty(options.package)
+    try {
+      await cluster.#initialise(options)
+      return cluster
+    } catch (error) {
+      await cluster.remove()
+      throw error
+    }
+  }
+
+  /** A second one with the same data. The server of the first must have stopped. */
+  async copy(): Promise<Cluster> {
+    const copy = await Cluster.#empty(this.#package)
+    await once(spawn('cp', ['-Rp', this.data, copy.data]), 'exit')
+    return copy
+  }
+
+  /** Starts the server, with settings as in postgresql.conf. What it logs comes through stderr. */
+  spawnServer(settings: Readonly<Record<string, string | number | boolean>>): ChildProcess {
+    const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+    return this.#spawn(this.#programs.postgres, ['-D', this.data, ...flags])
+  }
+
+  /** Deletes it. The server must have ended. */
+  async remove(): Promise<void> {
+    await rm(this.#folder, { recursive: true, force: true })
+  }
+
+  static async #empty(npmPackage: string): Promise<Cluster> {
+    const user = await serverUser()
+    const folder = await temporaryFolder('sluice-postgres-', user)
+    try {
+      return new Cluster(folder, npmPackage, user, await programsFor(npmPackage, user, folder))
+    } catch (error) {
+      await rm(folder, { recursive: true, force: true })
+      throw error
+    }
+  }
+
+  async #initialise({ password, initdb = [] }: ClusterOptions): Promise<void> {
+    const passwordFile = join(this.#folder, 'password')
+    await writeFile(passwordFile, password, { mode: 0o600 })
+    const { uid, gid } = this.#user
+    if (uid !== undefined && gid !== undefined) await chown(passwordFile, uid, gid)
+    const data = [`--pgdata=${this.data}`, '--encoding=UTF8', '--locale=C', '--no-sync']
+    const access = ['--username=postgres', '--auth=scram-sha-256', `--pwfile=${passwordFile}`]
+    const child = this.#spawn(this.#programs.initdb, [...data, ...access, ...initdb])
+    const [said, [code]] = await Promise.all([text(child.stderr!), once(child, 'close')])
+    await rm(passwordFile)
+    if (code !== 0) throw new Error(said.trim() || `initdb ended with exit code ${code}`)
+  }
+
+  #spawn(program: string, args: readonly string[]): ChildProcess {
+    // Its messages in English, whatever the machine speaks. Versions before 16 must be able to enter the folder that
+    // they are started in.
+    const env = { ...process.env, LC_ALL: 'C' }
+    return spawn(program, args, { ...this.#user, env, cwd: this.#folder, stdio: ['ignore', 'ignore', 'pipe'] })
+  }
+}

@@ -1,0 +1,37 @@
+import { execFile } from 'node:child_process'
+import { chown, mkdtemp } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { type ServerUser, serverUser } from './server-user.ts'
+
+/** Where to look if TMPDIR is a folder that only root may enter. */
+const OTHER_PLACES = ['/tmp', '/var/tmp', '/dev/shm']
+
+/** Creates an empty folder that belongs to the user who runs the servers, where that user can reach it. */
+export async function temporaryFolder(prefix: string, user?: ServerUser): Promise<string> {
+  const owner = user ?? (await serverUser())
+  const folder = await mkdtemp(join(await reachablePlace(owner), prefix))
+  if (owner.uid !== undefined && owner.gid !== undefined) await chown(folder, owner.uid, owner.gid)
+  return folder
+}
+
+/** Whether `user` may execute the file, or enter the folder. */
+export async function reaches(user: ServerUser, path: string): Promise<boolean> {
+  if (user.uid === undefined) return true
+  const tried = promisify(execFile)('test', ['-x', path], { ...user, cwd: '/' })
+  return tried.then(
+    () => true,
+    (error: { code?: unknown }) => {
+      // 1 is the answer "no": anything else means that the question was not put.
+      if (error.code === 1) return false
+      throw error
+    },
+  )
+}
+
+async function reachablePlace(user: ServerUser): Promise<string> {
+  const places = [tmpdir(), ...OTHER_PLACES]
+  for (const place of places) if (await reaches(user, place)) return place
+  throw new Error(`The user ${user.uid} may enter none of the folders ${places.join(', ')}: set TMPDIR to one it may`)
+}
