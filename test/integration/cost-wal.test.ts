@@ -12,7 +12,7 @@ import { bottomOf, keysOf, put } from '../support/claim-session.ts'
 import { times } from '../support/counted.ts'
 import { type Explained, explain, recorded, type WalUsage } from '../support/explain.ts'
 import { acked, batchRecorded, buried, insertRow, postponed } from '../support/settled-rows.ts'
-import { test as base } from '../support/test.ts'
+import { test as base } from '../support/undisturbed.ts'
 
 type Send = (execute: Execute, facts: Facts) => Promise<unknown>
 

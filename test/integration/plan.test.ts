@@ -4,7 +4,7 @@ import { claimSettings } from '../../src/table/planner.ts'
 import { explain, recorded } from '../support/explain.ts'
 import { expectPlanned, load, STATEMENTS, WRITES } from '../support/planned.ts'
 import { STATISTICS, type Statistics, setStatistics } from '../support/statistics.ts'
-import { test as base } from '../support/test.ts'
+import { test as base } from '../support/undisturbed.ts'
 
 const test = base.extend('loaded', { scope: 'file' }, async ({ database }, { onCleanup }) => {
   const client = new pg.Client({ connectionString: database.url })

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { inject } from 'vitest'
+import { migrate } from '../../src/migrate.ts'
 import { databaseUrl } from './database-url.ts'
 import { waitFor } from './wait.ts'
 
@@ -17,17 +18,22 @@ export interface TestDatabaseOptions {
   readonly migrated?: boolean
   /** As CREATE DATABASE takes it. Such a database is not migrated. Default: the server's. */
   readonly encoding?: string
+  /** Default: the server of the test run. On another the schema is made anew. */
+  readonly serverUrl?: string
 }
 
 /** Creates a database, by default with the schema, to be dropped with whoever is still connected to it. */
 export async function createTestDatabase({
   migrated = true,
   encoding,
+  serverUrl = inject('serverUrl'),
 }: TestDatabaseOptions = {}): Promise<TestDatabase> {
   const name = `sluice_test_${randomBytes(6).toString('hex')}`
   const options = encoding === undefined ? '' : ` ENCODING '${encoding}' LC_COLLATE 'C' LC_CTYPE 'C'`
-  await create(name, (migrated && encoding === undefined ? inject('templateDatabase') : 'template0') + options)
-  const url = databaseUrl(inject('serverUrl'), name)
+  const cloned = migrated && encoding === undefined && serverUrl === inject('serverUrl')
+  await create(serverUrl, name, (cloned ? inject('templateDatabase') : 'template0') + options)
+  const url = databaseUrl(serverUrl, name)
+  if (migrated && encoding === undefined && !cloned) await migrate(url)
   const pool = new pg.Pool({ connectionString: url })
   // Tests kill connections; an idle one that breaks must not end the test process.
   pool.on('error', () => undefined)
@@ -37,14 +43,14 @@ export async function createTestDatabase({
     sql: async <Row extends pg.QueryResultRow>(text: string, params: readonly unknown[] = []) =>
       (await pool.query<Row>(text, [...params])).rows,
     [Symbol.asyncDispose]: async () => {
-      await onServer((client) => client.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`))
+      await onServer(serverUrl, (client) => client.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`))
       await pool.end()
     },
   }
 }
 
-async function create(name: string, template: string): Promise<void> {
-  await onServer(async (client) => {
+async function create(serverUrl: string, name: string, template: string): Promise<void> {
+  await onServer(serverUrl, async (client) => {
     const attempt = () =>
       client.query(`CREATE DATABASE ${name} TEMPLATE ${template}`).then(
         () => true,
@@ -59,8 +65,8 @@ async function create(name: string, template: string): Promise<void> {
 
 const TEMPLATE_IN_USE = '55006'
 
-async function onServer(work: (client: pg.Client) => Promise<unknown>): Promise<void> {
-  const client = new pg.Client({ connectionString: inject('serverUrl') })
+async function onServer(connectionString: string, work: (client: pg.Client) => Promise<unknown>): Promise<void> {
+  const client = new pg.Client({ connectionString })
   await client.connect()
   try {
     await work(client)

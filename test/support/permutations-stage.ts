@@ -4,9 +4,9 @@ import { CLAIM_SETTINGS } from '../../src/table/planner.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import type { TestDatabase } from './database.ts'
 import { type Rewrite, rewriting } from './permutations-rewrite.ts'
-import { test as base } from './test.ts'
+import { test as base } from './undisturbed.ts'
 
-/** `test` with a stage for interleavings; see {@link explore}. */
+/** `test` with a stage for interleavings, on a server of its own: floors heed all that runs there. See {@link explore}. */
 export const test = base.extend('stage', async ({ database, task }, { onCleanup }) => {
   const stage = await Stage.open(database, `isolation.${task.id.replaceAll(/[^A-Za-z0-9]/g, '')}`)
   onCleanup(() => stage.close())

@@ -7,7 +7,7 @@ import { readServerVersion } from '../../src/table/schema.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { keysOf } from './claim-session.ts'
 import { type Explained, explain, type PlanMode, recorded } from './explain.ts'
-import { test as base } from './test.ts'
+import { test as base } from './undisturbed.ts'
 
 export const DEAD = 300_000
 

@@ -1,16 +1,20 @@
 import { serverPackage } from '../../faults/environment/server-package.ts'
-import { type FoundServer, findServer } from '../../src/server.ts'
+import { type FindServerOptions, type FoundServer, findServer } from '../../src/server.ts'
 
 const MAX_CONNECTIONS = 300
+
+type ServerSettings = NonNullable<FindServerOptions['settings']>
 
 /**
  * The server of a test run: `DATABASE_URL`, Docker if `SLUICE_TEST_SERVER=docker`, else an embedded one, of the
  * version in `SLUICE_TEST_SERVER=embedded:14`.
+ *
+ * @param more settings of an embedded one.
  */
-export async function findTestServer(): Promise<FoundServer> {
+export async function findTestServer(more: ServerSettings = {}): Promise<FoundServer> {
   if (!process.env.DATABASE_URL && process.env.SLUICE_TEST_SERVER === 'docker') return startContainer()
   // Nothing here outlives a crash of the server, so nothing needs to reach the disk.
-  const settings = { max_connections: MAX_CONNECTIONS, fsync: 'off', full_page_writes: 'off' }
+  const settings = { max_connections: MAX_CONNECTIONS, fsync: 'off', full_page_writes: 'off', ...more }
   return findServer({ settings, package: serverPackage() })
 }
 
