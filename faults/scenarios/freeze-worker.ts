@@ -3,6 +3,12 @@ import { promisify } from 'node:util'
 import { scenario } from '../run/scenario.ts'
 import { until } from '../run/until.ts'
 
+/**
+ * By turns before its effect and behind it. An effect has the time at which it was written: who stands still behind it
+ * and goes on after all is not late. So the twin, which is broken once, stands still before.
+ */
+const MOMENTS = ['handling', 'effects'] as const
+
 /** The server gives a batch twice the handler's second and one more; then the rest of the fleet has its messages. */
 const RECOVERY_MS = 6_000
 const FREEZE_MS = 9_000
@@ -32,9 +38,9 @@ export const freezeWorker = scenario({
     load: { failing: 0, dying: 0, delayed: 0 },
     caught: ['late', 'stuck'],
   },
-  async inject(stage) {
+  async inject(stage, at) {
     const { actor } = stage.victim()
-    actor.order({ kind: 'signal', signal: 'SIGSTOP', at: 'effects' })
+    actor.order({ kind: 'signal', signal: 'SIGSTOP', at: MOMENTS[at % MOMENTS.length] ?? 'handling' })
     await until(() => isStopped(actor.pid), `${actor.name} to stand still`, 10_000)
     const beganAt = Date.now()
     await stage.writeFault('stopped in mid-handler', beganAt, beganAt)

@@ -27,6 +27,9 @@ interface Behaviour {
 
 const KINDS: readonly [Kind, ...Kind[]] = ['sluice', 'sluice control', 'sluice listener', 'producer']
 
+/** What comes only afterwards is late by so much, and no doubt about it. */
+const TOO_LATE_MS = 2_000
+
 /** What piles up meanwhile is not what is timed. */
 const UNHURRIED = { pauseMs: 200 } as const
 
@@ -45,7 +48,7 @@ function networkThat({ kinds = KINDS, turns, fail, lastsMs, afterwards, ...shown
         for (const network of networks) network.heal()
       })
       if (afterwards === undefined) return
-      await until(() => stage.caughtUp(), 'all to be handled', shown.recoveryMs).catch(() => undefined)
+      await until(() => stage.caughtUp(), 'all to be handled', shown.recoveryMs + TOO_LATE_MS).catch(() => undefined)
       for (const network of networks) afterwards(network)
     },
   })
