@@ -8,7 +8,6 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { Cluster } from './embedded/cluster.ts'
 import { isInstalled } from './embedded/programs.ts'
-import { errorText } from './errors.ts'
 import { freePort } from './free-port.ts'
 import type { ServerProcessMessage, ServerProcessOrder } from './server.ts'
 
@@ -20,7 +19,7 @@ const order = JSON.parse(String(process.argv[2])) as ServerProcessOrder
 const over = Promise.race(['disconnect', 'SIGTERM', 'SIGINT', 'SIGHUP'].map((event) => once(process, event)))
 
 if (!isInstalled(order.package)) tell({ missing: order.package })
-else await host().catch((error: unknown) => tell({ failed: errorText(error) }))
+else await host().catch((error: unknown) => tell({ failed: error instanceof Error ? error.message : String(error) }))
 process.exit()
 
 async function host(): Promise<void> {
