@@ -5,8 +5,8 @@ import { PrismaPg } from '@prisma/adapter-pg'
 import pg from 'pg'
 import { createSluice, type Message } from '../src/index.ts'
 import { runDue } from '../src/testing.ts'
-// Stands for `prisma generate` and the import of what that has made.
-import { generatePrismaClient } from '../test/support/prisma-client.ts'
+// Stands for what `prisma generate` has made in an application.
+import { PrismaClient } from '../test/support/prisma-client.ts'
 
 /** What an application's generated client has by itself. */
 interface Notes {
@@ -50,7 +50,6 @@ await sluice.migrate()
 const pool = new pg.Pool({ connectionString: connection })
 await pool.query('CREATE TABLE IF NOT EXISTS "Note" (id integer PRIMARY KEY, text text NOT NULL)')
 await pool.query('TRUNCATE "Note"')
-const PrismaClient = await generatePrismaClient()
 
 // A message enqueued in Prisma's own transaction.
 const prisma = new PrismaClient({ adapter: new PrismaPg(pool) })

@@ -9,7 +9,7 @@ import { DataSource } from 'typeorm'
 import { expect } from 'vitest'
 import { enqueueOne } from '../../src/enqueue/enqueue.ts'
 import { enqueueContext } from '../support/enqueue-context.ts'
-import { generatePrismaClient } from '../support/prisma-client.ts'
+import { PrismaClient } from '../support/prisma-client.ts'
 import { test } from '../support/test.ts'
 import { describeTransaction } from '../support/transaction.testsuite.ts'
 
@@ -162,7 +162,7 @@ describeTransaction('Prisma interactive transaction', {
 })
 
 describeTransaction('Prisma interactive transaction of an extended client', {
-  connect: async (url) => (await connectPrisma(url)).$extends({ name: 'nothing', query: {} }),
+  connect: (url) => connectPrisma(url).$extends({ name: 'nothing', query: {} }),
   begin: (prisma, work) => prisma.$transaction(work),
   outside: (prisma) => [prisma],
   close: (prisma) => prisma.$disconnect(),
@@ -231,10 +231,6 @@ function connectTypeOrm(url: string): Promise<DataSource> {
   return new DataSource({ type: 'postgres', url }).initialize()
 }
 
-let prismaClient: ReturnType<typeof generatePrismaClient> | undefined
-
-async function connectPrisma(url: string) {
-  prismaClient ??= generatePrismaClient()
-  const PrismaClient = await prismaClient
+function connectPrisma(url: string): PrismaClient {
   return new PrismaClient({ adapter: new PrismaPg({ connectionString: url }) })
 }

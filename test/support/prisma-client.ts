@@ -1,8 +1,4 @@
-import { execFile } from 'node:child_process'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createRequire } from 'node:module'
-import { join } from 'node:path'
-import { promisify } from 'node:util'
+import * as generated from './prisma/client/client.ts'
 
 /** What the tests use of a generated client. */
 export interface PrismaClient {
@@ -11,39 +7,11 @@ export interface PrismaClient {
   $disconnect(): Promise<void>
 }
 
-export type PrismaClientClass = new (options: { readonly adapter: unknown }) => PrismaClient
+type PrismaClientClass = new (options: { readonly adapter: unknown }) => PrismaClient
 
-const SCHEMA = `
-generator client {
-  provider            = "prisma-client"
-  output              = "./client"
-  engineType          = "client"
-  importFileExtension = "ts"
-}
-datasource db {
-  provider = "postgresql"
-}
-model Note {
-  id   Int    @id
-  text String
-}
-`
-
-/** Generates a Prisma client as an application would. It is TypeScript, so it cannot lie in node_modules. */
-export async function generatePrismaClient(): Promise<PrismaClientClass> {
-  const root = join(import.meta.dirname, '../../.tmp')
-  await mkdir(root, { recursive: true })
-  const folder = await mkdtemp(join(root, 'prisma-'))
-  try {
-    const schema = join(folder, 'schema.prisma')
-    await writeFile(schema, SCHEMA)
-    const cli = createRequire(import.meta.url).resolve('prisma/build/index.js')
-    // Generating needs no engine, but the command line would download one. Told of any file, it does not.
-    const env = { ...process.env, PRISMA_SCHEMA_ENGINE_BINARY: process.execPath, CHECKPOINT_DISABLE: '1' }
-    await promisify(execFile)(process.execPath, [cli, 'generate', '--schema', schema], { env })
-    const generated: { PrismaClient: PrismaClientClass } = await import(join(folder, 'client/client.ts'))
-    return generated.PrismaClient
-  } finally {
-    await rm(folder, { recursive: true, force: true })
-  }
-}
+/**
+ * The client that Prisma's command line has made of `prisma/schema.prisma`. It lies here because that command alone
+ * would bring 118 packages with 200 MB. It belongs to its version of `@prisma/client`; anew for another, in this folder:
+ * `npx prisma@<version> generate --schema prisma/schema.prisma`.
+ */
+export const PrismaClient = generated.PrismaClient as unknown as PrismaClientClass
