@@ -23,7 +23,7 @@ import { type PipelineOptions, type PipelinePlan, resolvePipeline } from './pipe
 import { DRAIN_TIMEOUT_MS, Pipeline, type PipelineSubscription } from './pipeline/pipeline.ts'
 import type { Producer } from './pipeline/producer.ts'
 import type { EnqueueIn } from './pipeline/run-context.ts'
-import type { Consumption, Runtime } from './pipeline/runtime.ts'
+import type { Consumption } from './pipeline/runtime.ts'
 import { checkQueueName, type OutputOf, type PayloadOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { createTelemetry, type SluiceEvent, type Telemetry } from './telemetry.ts'
 import type { Worker } from './worker.ts'
