@@ -1,16 +1,15 @@
-import pg from 'pg'
 import { errorText, SluiceError } from '../errors.ts'
 
 /** A worker's error: in words that say what to grant, if the server has refused it for want of privileges. */
 export function orPrivilegeMissing(error: unknown): unknown {
-  const refused = error instanceof pg.DatabaseError && error.code === INSUFFICIENT_PRIVILEGE
+  const refused = error instanceof Error && 'code' in error && error.code === INSUFFICIENT_PRIVILEGE
   return refused ? privilegeMissing('sluice_worker', error) : error
 }
 
 /** @param role which has what is missing. */
 export function privilegeMissing(role: 'sluice_producer' | 'sluice_worker', cause: unknown): SluiceError {
   const remedy = `Run \`npx sluice roles\` as the owner of schema "sluice", and then \`GRANT ${role} TO …\` for the login`
-  const words = cause instanceof pg.DatabaseError ? cause.message : errorText(cause)
+  const words = cause instanceof Error ? cause.message : errorText(cause)
   const what = `The login lacks privileges of ${role}: ${words}`
   return new SluiceError('PRIVILEGE_MISSING', `${what}. ${remedy}`, { cause })
 }

@@ -1,10 +1,7 @@
-import { createRequire } from 'node:module'
-import { pathToFileURL } from 'node:url'
 import { serverPackage } from '../../faults/environment/server-package.ts'
 import { type FindServerOptions, type FoundServer, findServer } from '../../src/server.ts'
 
 const MAX_CONNECTIONS = 300
-const CONTAINERS = new URL('../containers/package.json', import.meta.url)
 
 type ServerSettings = NonNullable<FindServerOptions['settings']>
 
@@ -22,28 +19,9 @@ export async function findTestServer(more: ServerSettings = {}): Promise<FoundSe
 }
 
 async function startContainer(): Promise<FoundServer> {
-  const { PostgreSqlContainer }: Testcontainers = await import(testcontainers())
+  const { PostgreSqlContainer } = await import('@testcontainers/postgresql')
   const container = await new PostgreSqlContainer('postgres:17-alpine')
     .withCommand(['postgres', '-c', `max_connections=${MAX_CONNECTIONS}`, '-c', 'fsync=off'])
     .start()
   return { url: container.getConnectionUri(), kind: 'docker', stop: async () => void (await container.stop()) }
-}
-
-/** What is used of a package that is not installed by `npm ci`. */
-interface Testcontainers {
-  readonly PostgreSqlContainer: new (
-    image: string,
-  ) => {
-    withCommand(command: readonly string[]): {
-      start(): Promise<{ getConnectionUri(): string; stop(): Promise<unknown> }>
-    }
-  }
-}
-
-function testcontainers(): string {
-  try {
-    return pathToFileURL(createRequire(CONTAINERS).resolve('@testcontainers/postgresql')).href
-  } catch (cause) {
-    throw new Error('Testcontainers is not installed: run `npm install --prefix test/containers`', { cause })
-  }
 }
