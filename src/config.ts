@@ -142,7 +142,7 @@ function isStandardSchema(schema: unknown): boolean {
   return typeof standard === 'object' && standard !== null && typeof Reflect.get(standard, 'validate') === 'function'
 }
 
-function connectionOf(what: string, connection: unknown): ClientConfig {
+export function connectionOf(what: string, connection: unknown): ClientConfig {
   if (typeof connection === 'string' && CONNECTION_STRING.test(connection)) return { connectionString: connection }
   if (typeof connection === 'object' && connection !== null && !Array.isArray(connection) && isConfig(connection)) {
     return connection

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { connectionOf } from './config.ts'
 import type { MigrateResult } from './migrator.ts'
 import { MIGRATIONS, type SqlFile } from './sql-files.ts'
 import { recordMigrationSql, withPinnedSearchPath } from './table/schema.ts'
@@ -19,7 +20,7 @@ export type { MigrateResult }
  *
  * @param connection a connection string, or what `pg` takes.
  * @param report is told `migration.delayed` before each further attempt.
- * @throws SluiceError UNREACHABLE, SERVER_TOO_OLD, SCHEMA_TOO_NEW, or TRANSACTION_FAILED with the server's error as
+ * @throws SluiceError CONFIG_INVALID, UNREACHABLE, SERVER_TOO_OLD, SCHEMA_TOO_NEW, or TRANSACTION_FAILED with the server's error as
  * `cause`: then nothing has changed.
  * @example
  * const { applied } = await migrate('postgres://owner@localhost:5432/app', console.log)
@@ -28,9 +29,10 @@ export async function migrate(
   connection: string | pg.ClientConfig,
   report: Report = () => undefined,
 ): Promise<MigrateResult> {
+  const config = connectionOf('connection', connection)
   // Kysely takes longer to load than all the rest together.
   const { MIGRATION_LIMITS, migrateWithin } = await import('./migrator.ts')
-  return migrateWithin(MIGRATION_LIMITS, connection, report)
+  return migrateWithin(MIGRATION_LIMITS, config, report)
 }
 
 /**

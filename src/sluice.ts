@@ -42,7 +42,7 @@ export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> 
  * transaction it needs no connection of its own.
  *
  * @example
- * const sluice = createSluice({ connection: process.env.DATABASE_URL, queues: { emails: { schema: Email } } })
+ * const sluice = createSluice({ connection: process.env.DATABASE_URL ?? '', queues: { emails: { schema: Email } } })
  * await db.transaction().execute(async (tx) => {
  *   await tx.insertInto('user').values(user).execute()
  *   await sluice.enqueue(tx, 'emails', { to: user.email })

@@ -34,13 +34,24 @@ export interface MessageToEnqueue<Payload = unknown> extends EnqueueOptions {
  * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE,
  * PAYLOAD_SCHEMA, EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION, SCHEMA_MISSING, PRIVILEGE_MISSING
  */
-export async function enqueueOne(
+export function enqueueOne(
   context: EnqueueContext,
   tx: unknown,
   queue: string,
   payload: unknown,
   options?: EnqueueOptions,
 ): Promise<string> {
+  return during(tx, insertOne(context, tx, queue, payload, options))
+}
+
+async function insertOne(
+  context: EnqueueContext,
+  tx: unknown,
+  queue: string,
+  payload: unknown,
+  options: EnqueueOptions | undefined,
+): Promise<string> {
+  checkOrder(tx)
   const name = checkQueueName(queue, context.definitions)
   const row = await readMessage(context, name, { payload, options }, ALONE)
   const [id] = await write(context, tx, name, [row], () => ALONE)
@@ -54,16 +65,48 @@ export async function enqueueOne(
  *
  * @throws SluiceError as {@link enqueueOne}, naming the message: "messages[3].priority: …"
  */
-export async function enqueueMany(
+export function enqueueMany(
   context: EnqueueContext,
   tx: unknown,
   queue: string,
   messages: readonly MessageToEnqueue[],
 ): Promise<string[]> {
+  return during(tx, insertMany(context, tx, queue, messages))
+}
+
+async function insertMany(
+  context: EnqueueContext,
+  tx: unknown,
+  queue: string,
+  messages: readonly MessageToEnqueue[],
+): Promise<string[]> {
+  checkOrder(tx)
   const name = checkQueueName(queue, context.definitions)
   const rows = await readMessages(context, name, messages)
   return rows.length === 0 ? [] : write(context, tx, name, rows, namesAt)
 }
+
+/**
+ * Tells a handler's transaction that an enqueue has begun: a handler that does not await it is waited for. The caller gets a
+ * promise of its own, so that Node still reports an error that nobody handles.
+ */
+function during<T>(tx: unknown, work: Promise<T>): Promise<T> {
+  if (typeof tx !== 'object' || tx === null || !(DURING in tx) || typeof tx[DURING] !== 'function') return work
+  const atWork: unknown = tx[DURING](work)
+  const given = work.then((result) => result)
+  // It comes too late, and the transaction has warned of that.
+  if (atWork === false) given.catch(() => undefined)
+  return given
+}
+
+/** Whoever forgets the transaction gives the queue in its place. */
+function checkOrder(tx: unknown): void {
+  if (typeof tx !== 'string') return
+  const remedy = 'As in enqueue(tx, queue, payload)'
+  throw expected('EXECUTOR_UNKNOWN', 'tx', 'an open transaction as the first argument', tx, remedy)
+}
+
+const DURING = Symbol.for('sluice.during')
 
 const ALONE: MessageNames = { payload: 'payload', options: 'options' }
 

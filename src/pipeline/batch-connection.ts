@@ -127,6 +127,16 @@ export class BatchConnection {
     return name
   }
 
+  /**
+   * A text for whose answer nobody waited has failed, the end of an earlier handler's savepoint for instance. A handler with
+   * a savepoint of its own can bring such a transaction back to life, with the writes of others gone: it must not commit.
+   *
+   * @throws what the text failed with
+   */
+  assertWhole(): void {
+    if (this.#outgoing.unawaited !== undefined) throw this.#outgoing.unawaited
+  }
+
   /** The server owes no answer, and no statement has failed without being rolled back. */
   get sound(): boolean {
     return this.client.getTransactionStatus() === 'T' && Reflect.get(this.client, 'readyForQuery') === true

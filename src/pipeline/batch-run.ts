@@ -176,8 +176,8 @@ export class BatchRun {
     try {
       const returned = call(runContext(tx, turn, attempt, enqueue))
       const result = isPromise(returned) ? await this.#deadline.await(returned) : returned
-      // Statements that the handler has not awaited count as its time.
-      if (tx.busy) await this.#deadline.await(tx.closed())
+      // What the handler has not awaited counts as its time.
+      if (tx.unfinished) await this.#deadline.await(tx.finished())
       turn.end()
       await this.#keep(messages, tx, result)
       return true

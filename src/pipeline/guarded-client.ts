@@ -40,7 +40,8 @@ function query(client: pg.PoolClient, guard: Guard, given: readonly unknown[]): 
     if (callback !== undefined) return queueMicrotask(() => callback(error))
     const refused = Promise.reject(error)
     // The guard knows already: a handler that does not await it must not bring the process down.
-    if (isSluiceError(error, 'TRANSACTION_CONTROL')) refused.catch(() => undefined)
+    if (isSluiceError(error, 'TRANSACTION_CONTROL') || isSluiceError(error, 'TRANSACTION_CLOSED'))
+      refused.catch(() => undefined)
     return refused
   }
   return send(client, args, callback, guard.onSent())

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises'
 import type { Transaction } from 'kysely'
 import type pg from 'pg'
 import { constraintsOf } from '../connection/names.ts'
@@ -24,6 +25,8 @@ export interface HandlerTransaction {
 
 /** How `enqueue` recognises a transaction of ours. */
 const EXECUTE: unique symbol = Symbol.for('sluice.execute')
+/** How `enqueue` tells one of ours that it has begun: its statement comes later, when the message is checked. */
+const DURING: unique symbol = Symbol.for('sluice.during')
 
 /**
  * Ends a savepoint and keeps what was written. Settings, a role, cursors and temporary tables of the handler would reach the
@@ -65,6 +68,8 @@ export class MessageTransaction implements HandlerTransaction {
   #constraintsMade = false
   #pending = 0
   #idle: (() => void) | undefined
+  #returned = false
+  #unawaited: unknown
   #violation: SluiceError | undefined
   #failure: unknown
 
@@ -96,7 +101,43 @@ export class MessageTransaction implements HandlerTransaction {
     return executeOn(this.client, this.#connection.client)
   }
 
-  /** Whether a statement of the handler's is running on the server. */
+  /** Returns whether the handler is still at work. */
+  [DURING](work: Promise<unknown>): boolean {
+    const done = this.#sent()
+    work.then(
+      () => done(),
+      (error: unknown) => {
+        if (this.#returned) this.#unawaited ??= error
+        done()
+      },
+    )
+    return this.#open
+  }
+
+  /**
+   * The handler has returned: whether it has begun something that it did not await. Of a Kysely that has sent nothing, its
+   * first statement may be on its way.
+   */
+  get unfinished(): boolean {
+    return this.busy || (this.#kysely !== undefined && this.#savepoint === undefined)
+  }
+
+  /**
+   * Waits for what a handler that has returned did not await: it counts as if it had.
+   *
+   * @throws the error of an enqueue among it.
+   */
+  async finished(): Promise<void> {
+    this.#returned = true
+    do {
+      if (this.busy) await this.#answered()
+      // What is sent next in reply to an answer counts too.
+      await setImmediate()
+    } while (this.busy)
+    if (this.#unawaited !== undefined) throw this.#unawaited
+  }
+
+  /** Whether a statement of the handler's is running on the server, or an enqueue is under way. */
   get busy(): boolean {
     return this.#pending > 0
   }
@@ -109,7 +150,10 @@ export class MessageTransaction implements HandlerTransaction {
   /** Ends the loan, and resolves when the statements already sent are answered. */
   async closed(): Promise<void> {
     this.close()
-    if (this.#pending === 0) return
+    if (this.busy) await this.#answered()
+  }
+
+  async #answered(): Promise<void> {
     await new Promise<void>((resolve) => {
       this.#idle = resolve
     })
@@ -129,6 +173,7 @@ export class MessageTransaction implements HandlerTransaction {
     if (this.#violation !== undefined) throw this.#violation
     const savepoint = this.#savepoint
     if (savepoint === undefined) return
+    this.#connection.assertWhole()
     const { client, settingsReset, sound } = this.#connection
     const constraints = constraintsOf(client)
     if (this.#constraintsMade) constraints?.doubt()
@@ -165,6 +210,7 @@ export class MessageTransaction implements HandlerTransaction {
     await this.closed()
     const savepoint = this.#savepoint
     if (savepoint === undefined) return
+    this.#connection.assertWhole()
     const { client } = this.#connection
     const undone = [`ROLLBACK TO SAVEPOINT ${savepoint}`, `RELEASE SAVEPOINT ${savepoint}`].map((text) =>
       client.query(text),
@@ -186,12 +232,7 @@ export class MessageTransaction implements HandlerTransaction {
   }
 
   #beforeQuery(text: string): void {
-    if (!this.#open) {
-      throw new SluiceError(
-        'TRANSACTION_CLOSED',
-        "The handler's transaction ended with the handler: expected no statement after it, received one. Await every statement",
-      )
-    }
+    if (!this.#open) throw closed()
     if (ODD.test(text)) this.#look(text)
     this.#savepoint ??= this.#connection.savepoint()
   }
@@ -212,6 +253,18 @@ const ODD = /constraint|deferr|\btemp|timeout/i
 /** True of some other texts too, for which it costs a look at the catalog. */
 const SETS_CONSTRAINTS = /\bset\s+constraints\b/i
 const MAKES_CONSTRAINTS = /deferr/i
+
+/** Warns too: nobody may be there to see the error, and it must not bring the process down with other messages in hand. */
+function closed(): SluiceError {
+  const what = "The handler's transaction ended with the handler: expected no statement after it, received one"
+  const error = new SluiceError('TRANSACTION_CLOSED', `${what}. Await every statement`)
+  if (!warned) process.emitWarning(error.message, { type: 'SluiceWarning', detail: error.stack ?? '' })
+  warned = true
+  return error
+}
+
+/** Once per process. */
+let warned = false
 
 /** What every statement after the failed one fails with. */
 const IN_FAILED_TRANSACTION = '25P02'

@@ -37,6 +37,26 @@ function withCallback<Config>(config: Config): Config {
   return { ...config, callback: () => undefined }
 }
 
+const UNAWAITED: readonly (readonly [how: string, write: (write: Writes) => unknown, count: number])[] = [
+  ['an enqueue', ({ enqueue }) => void enqueue('one'), 1],
+  ['an enqueue through sluice', ({ through }) => void through('one'), 1],
+  [
+    'enqueues in a forEach',
+    ({ enqueue }) => ['one', 'two'].forEach(async (payload) => void (await enqueue(payload))),
+    2,
+  ],
+  ['two statements, one after the other', ({ note }) => void note('one').then(() => note('two')), 2],
+  ['an enqueue after a statement', ({ note, enqueue }) => void note('one').then(() => enqueue('two')), 2],
+  ['a statement of Kysely', ({ kysely }) => void kysely('one'), 1],
+]
+
+interface Writes {
+  readonly enqueue: (payload: string) => Promise<unknown>
+  readonly through: (payload: string) => Promise<unknown>
+  readonly note: (text: string) => Promise<unknown>
+  readonly kysely: (text: string) => Promise<unknown>
+}
+
 describe('tx', () => {
   test('writes through query(), the pg client and kysely, in the transaction that removes the message', async ({
     database,
@@ -80,6 +100,39 @@ describe('tx', () => {
     end()
     await untilEmpty(database, queue)
     expect(await notes(queue)).toEqual(['changed', 'client', 'kysely'])
+  })
+
+  test.for(UNAWAITED)(
+    'waits for %s that the handler did not await',
+    async ([, write, count], { database, sluice, queue, notes, log }) => {
+      const next = `${queue}.next`
+      sluice
+        .pipeline(queue)
+        .handle((_, { tx, enqueue }) => {
+          write({
+            enqueue: (payload) => enqueue(next, payload),
+            through: (payload) => sluice.enqueue(tx, next, payload),
+            note: (text) => tx.query(INSERT, [queue, text]),
+            kysely: (text) => tx.kysely<Tables>().insertInto('note').values({ queue, text }).execute(),
+          })
+        })
+        .subscribe()
+      await put(sluice, queue, ['a'])
+      await log.first('batch.committed')
+      const written = [...(await notes(queue)), ...(await payloadsOf(database, next))].sort()
+      expect(written).toEqual(['one', 'two'].slice(0, count))
+    },
+  )
+
+  test('an enqueue that fails and was not awaited fails the attempt', async ({ sluice, queue, log }) => {
+    sluice
+      .pipeline(queue, LATER)
+      .handle((_, { enqueue }) => {
+        enqueue('no such name!', 1).catch(() => undefined)
+      })
+      .subscribe()
+    await put(sluice, queue, ['a'])
+    expect((await log.first('message.failed')).error).toContain('received "no such name!"')
   })
 
   test("takes savepoints of the handler's own, rolled back and released", async ({

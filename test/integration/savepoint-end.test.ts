@@ -28,6 +28,36 @@ async function start() {
 const SPOILT = 'pending trigger events'
 
 describe('a handler behind which its savepoint cannot be ended', () => {
+  test.for(['goes on', 'fails'])(
+    'is not brought back to life by its open savepoint, where the third %s',
+    async (third) => {
+      const { database, sluice } = await start()
+      sluice
+        .pipeline('q', { ...LATER, batchSize: 3 })
+        .handle(async ({ payload, id }, { tx, enqueue }) => {
+          try {
+            await tx.query('SAVEPOINT optional')
+            await enqueue('next', id)
+          } catch {
+            await tx.query('ROLLBACK TO SAVEPOINT optional')
+          }
+          await tx.query('INSERT INTO effect VALUES ($1)', [id])
+          if (payload === 'spoil') await tx.query('SELECT spoil()')
+          if (payload === 'fails') throw new Error('on purpose')
+        })
+        .subscribe()
+      const ids = await put(sluice, 'q', ['spoil', 'goes on', third])
+      const untried = `SELECT FROM sluice.message WHERE queue = 'q' AND attempt = 0`
+    await waitFor(async () => (await database.sql(untried)).length === 0, { what: 'all to be tried' })
+      const done = ids.slice(1, third === 'fails' ? 2 : 3)
+      expect(await database.sql('SELECT message FROM effect ORDER BY message::bigint')).toEqual(
+        done.map((message) => ({ message })),
+      )
+      const enqueued = await database.sql(`SELECT payload FROM sluice.message WHERE queue = 'next' ORDER BY id`)
+      expect(enqueued.map(({ payload }) => payload)).toEqual(done)
+    },
+  )
+
   test.for<readonly [string, readonly string[]]>([
     ['alone', ['spoil']],
     ['first', ['spoil', 'write', 'write']],

@@ -1,11 +1,39 @@
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import * as z from 'zod'
-import { createSluice, deadLetter, process, retry, routes, type SluiceOptions, snooze } from '../../src/index.ts'
+import {
+  createSluice,
+  deadLetter,
+  migrate,
+  process,
+  retry,
+  routes,
+  type SluiceOptions,
+  snooze,
+} from '../../src/index.ts'
 import { deliver, runDue } from '../../src/testing.ts'
 import { refusalOf } from '../support/refusal.ts'
 
 const connection = 'postgres://localhost/nowhere'
+
+test.for([
+  [new pg.Pool(), 'a BoundPool'],
+  [undefined, 'undefined'],
+] as const)('migrate refuses %o as its connection', async ([given, received]) => {
+  await expect(migrate(given as never)).rejects.toMatchObject({
+    code: 'CONFIG_INVALID',
+    message: expect.stringContaining(`received ${received}`),
+  })
+})
+
+test('enqueue says that the transaction is missing where a queue was given first', async () => {
+  const sluice = createSluice({ connection })
+  await expect(sluice.enqueue('mail', { n: 1 } as never, undefined)).rejects.toMatchObject({
+    code: 'EXECUTOR_UNKNOWN',
+    message:
+      'tx: expected an open transaction as the first argument, received "mail". As in enqueue(tx, queue, payload)',
+  })
+})
 
 describe('createSluice refuses at once', () => {
   test.for([

@@ -49,5 +49,5 @@ const EXAMPLES = `
 Examples:
   $ sluice dead list
   $ sluice dead list orders --type order.paid --older-than 1d
-  $ sluice dead list --reason timeout --limit 200
+  $ sluice dead list --reason schema --limit 200
   $ sluice dead list orders --json | jq -r '.[].id'`

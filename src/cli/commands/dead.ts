@@ -17,7 +17,7 @@ export function addDead(program: Command): void {
 const EXAMPLES = `
 Examples:
   $ sluice dead list
-  $ sluice dead list orders --newer-than 1h --reason timeout
+  $ sluice dead list orders --newer-than 1h --reason schema
   $ sluice dead show orders 42
   $ sluice dead redrive orders --type order.paid --dry-run
   $ sluice dead delete orders --older-than 30d --yes`
