@@ -2,8 +2,8 @@ import { Observable, type Observer, type Operator, Subscriber, type Subscription
 import { errorText } from './errors.ts'
 
 /**
- * An Observable whose subscribers may throw: RxJS would throw their errors again in a timer, which ends the process. Here
- * each that fails is warned about, once, and told of the next value all the same. What operators make of it is one too.
+ * RxJS rethrows a subscriber's error in a timer, which ends the process. Here a subscriber that fails is warned about once
+ * and still gets the next values. Observables that operators derive from this one do the same.
  */
 export class GuardedObservable<T> extends Observable<T> {
   /** RxJS's operators make their results by this. */
@@ -20,10 +20,22 @@ export class GuardedObservable<T> extends Observable<T> {
     complete?: (() => void) | null,
   ): Subscription {
     // An operator's own: what it cannot pass on comes to the last subscriber.
-    if (observer instanceof Subscriber) return super.subscribe(observer)
+    if (isSubscriber(observer)) return super.subscribe(observer)
     const given = typeof observer === 'object' && observer !== null ? observer : callbacks(observer, error, complete)
     return super.subscribe(new GuardedObserver(given))
   }
+}
+
+/**
+ * As RxJS itself tells one. An application may have its own copy of RxJS, with a class Subscriber of its own; if one of those
+ * were wrapped, to unsubscribe it would not end the subscription.
+ */
+function isSubscriber<T>(value: unknown): value is Subscriber<T> {
+  if (value instanceof Subscriber) return true
+  if (typeof value !== 'object' || value === null || !('closed' in value)) return false
+  return ['next', 'error', 'complete', 'unsubscribe', 'add', 'remove'].every(
+    (name) => typeof Reflect.get(value, name) === 'function',
+  )
 }
 
 function callbacks<T>(
