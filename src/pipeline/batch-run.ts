@@ -160,7 +160,9 @@ export class BatchRun {
       )
     )
       return
-    for (const message of fit) if (this.#reaches(message)) await this.#runAlone(message)
+    // The handler may have changed what it was given.
+    for (const message of fit) message.renew()
+    await this.#runOneByOne(fit)
   }
 
   /**

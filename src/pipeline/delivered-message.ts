@@ -65,6 +65,13 @@ export class DeliveredMessage {
     return this.#headers
   }
 
+  /** As if no handler had had it yet: what is handed out and parsed after this is new, and not validated. */
+  renew(): void {
+    this.#parsed = false
+    this.#headers = undefined
+    this.#handed = undefined
+  }
+
   /** Replaces the payload by its schema's output. */
   accept(payload: unknown): void {
     this.#payload = payload

@@ -108,6 +108,30 @@ test('that throws rolls back and handles each message alone, so that only the on
   expect(await payloadsOf(database, queue)).toEqual([3])
 })
 
+test('that throws hands out the stored payload and headers again, whatever it has changed of them', async ({
+  sluice,
+  queue,
+  log,
+}) => {
+  const calls: unknown[] = []
+  sluice
+    .pipeline(queue, LATER)
+    .handleBatch((messages) => {
+      calls.push(structuredClone(messages.map(({ payload, headers }) => ({ payload, headers }))))
+      for (const { payload, headers } of messages) {
+        Object.assign(payload as object, { n: 0, changed: true })
+        Object.assign(headers, { changed: true })
+      }
+      for (const message of messages) Object.assign(message, { attempt: 7 })
+      if (messages.length > 1) throw new Error('failed on purpose')
+    })
+    .subscribe()
+  await put(sluice, queue, [{ n: 1 }, { n: 2 }], { headers: { trace: 't' } })
+  expect(await log.first('batch.committed')).toMatchObject({ acked: 2 })
+  const [one, two] = [1, 2].map((n) => ({ payload: { n }, headers: { trace: 't' } }))
+  expect(calls).toEqual([[one, two], [one], [two]])
+})
+
 test('that throws handles no message of a key after a failed one of that key', async ({ sluice, queue, log }) => {
   const calls: (readonly number[])[] = []
   sluice
