@@ -2,11 +2,9 @@ import { inspect } from 'node:util'
 import type { Headers, Message } from '../message.ts'
 import type { DeliveredMessage } from './delivered-message.ts'
 
-type Getter = PropertyDescriptor & ThisType<HandedMessage>
-
 /**
  * A message as a handler gets it: all that it says are properties of its own, so that a spread, structuredClone, JSON and
- * console.log have them, and nothing else is. What the handler writes to it changes nothing for the queue.
+ * console.log have them, and nothing else is. A handler may write to each of them; that changes nothing for the queue.
  *
  * What costs more than a getter (0.1 µs) is made when it is read: JSON, and dates.
  */
@@ -49,32 +47,24 @@ export class HandedMessage implements Message {
     return { ...this }
   }
 
-  // The same functions for all messages: a literal with getters would make new ones for each.
-  static readonly #payload: Getter = {
-    enumerable: true,
-    get() {
-      return this.#delivered.payload
-    },
-  }
+  // The same functions for all messages: a literal with accessors would make new ones for each.
+  static readonly #payload = HandedMessage.#lazy('payload', ({ payload }) => payload)
+  static readonly #headers = HandedMessage.#lazy('headers', ({ headers }) => headers)
+  static readonly #enqueuedAt = HandedMessage.#lazy('enqueuedAt', ({ row }) => new Date(row.enqueuedUs / 1_000))
+  static readonly #dueAt = HandedMessage.#lazy('dueAt', ({ row }) => new Date(row.dueUs / 1_000))
 
-  static readonly #headers: Getter = {
-    enumerable: true,
-    get() {
-      return this.#delivered.headers
-    },
-  }
-
-  static readonly #enqueuedAt: Getter = {
-    enumerable: true,
-    get() {
-      return new Date(this.#delivered.row.enqueuedUs / 1_000)
-    },
-  }
-
-  static readonly #dueAt: Getter = {
-    enumerable: true,
-    get() {
-      return new Date(this.#delivered.row.dueUs / 1_000)
-    },
+  /** A property that is made when it is read, and plain data from when it is written. */
+  static #lazy(name: keyof Message, read: (delivered: DeliveredMessage) => unknown): PropertyDescriptor {
+    const descriptor: PropertyDescriptor & ThisType<HandedMessage> = {
+      enumerable: true,
+      configurable: true,
+      get() {
+        return read(this.#delivered)
+      },
+      set(value: unknown) {
+        Object.defineProperty(this, name, { value, writable: true, enumerable: true, configurable: true })
+      },
+    }
+    return descriptor
   }
 }

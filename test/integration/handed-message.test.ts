@@ -60,3 +60,23 @@ test('what a handler writes to its message changes nothing for the queue', async
     { id: second, attempt: 1 },
   ])
 })
+
+test.for([
+  ['with headers', { trace: 't' }],
+  ['without headers', {}],
+] as const)('a handler may write to each property of a message %s', async ([, headers], { sluice, queue }) => {
+  await put(sluice, queue, [{ a: 1 }], { headers })
+  let written: object | undefined
+  let read: object | undefined
+  const settled = await sluice
+    .pipeline(queue)
+    .handle((message) => {
+      written = Object.fromEntries(Object.keys(message).map((name) => [name, `my ${name}`]))
+      Object.assign(message, written)
+      read = { ...message }
+    })
+    .runOnce()
+  expect(settled).toMatchObject([{ outcome: { kind: 'ack' } }])
+  expect(read).toStrictEqual(written)
+  expect(Object.keys(read ?? {})).toHaveLength(12)
+})
