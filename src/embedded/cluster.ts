@@ -47,11 +47,21 @@ export class Cluster {
     }
   }
 
-  /** A second one with the same data. The server of the first must have stopped. */
+  /**
+   * A second one with the same data. The server of the first must have stopped.
+   *
+   * @throws Error with what cp said.
+   */
   async copy(): Promise<Cluster> {
     const copy = await Cluster.#empty(this.#package)
-    await once(spawn('cp', ['-Rp', this.data, copy.data]), 'exit')
-    return copy
+    try {
+      const child = spawn('cp', ['-Rp', this.data, copy.data], { stdio: ['ignore', 'ignore', 'pipe'] })
+      await succeeded('cp', child)
+      return copy
+    } catch (error) {
+      await copy.remove()
+      throw error
+    }
   }
 
   /** Starts the server, with settings as in postgresql.conf. What it logs comes through stderr. */
@@ -83,10 +93,8 @@ export class Cluster {
     if (uid !== undefined && gid !== undefined) await chown(passwordFile, uid, gid)
     const data = [`--pgdata=${this.data}`, '--encoding=UTF8', '--locale=C', '--no-sync']
     const access = ['--username=postgres', '--auth=scram-sha-256', `--pwfile=${passwordFile}`]
-    const child = this.#spawn(this.#programs.initdb, [...data, ...access, ...initdb])
-    const [said, [code]] = await Promise.all([text(child.stderr!), once(child, 'close')])
+    await succeeded('initdb', this.#spawn(this.#programs.initdb, [...data, ...access, ...initdb]))
     await rm(passwordFile)
-    if (code !== 0) throw new Error(said.trim() || `initdb ended with exit code ${code}`)
   }
 
   #spawn(program: string, args: readonly string[]): ChildProcess {
@@ -95,4 +103,10 @@ export class Cluster {
     const env = { ...process.env, LC_ALL: 'C' }
     return spawn(program, args, { ...this.#user, env, cwd: this.#folder, stdio: ['ignore', 'ignore', 'pipe'] })
   }
+}
+
+/** @throws Error with what the program said, if it failed. */
+async function succeeded(name: string, child: ChildProcess): Promise<void> {
+  const [said, [code]] = await Promise.all([text(child.stderr!), once(child, 'close')])
+  if (code !== 0) throw new Error(said.trim() || `${name} ended with exit code ${code}`)
 }
