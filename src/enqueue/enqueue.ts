@@ -1,6 +1,6 @@
 import type { Alphabet } from '../connection/alphabet.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
-import { expected, SluiceError } from '../errors.ts'
+import { errorText, expected, SluiceError } from '../errors.ts'
 import { checkQueueName } from '../queues.ts'
 import { insertMessages } from '../table/insert.ts'
 import type { InsertRow } from '../table/insert-row.ts'
@@ -32,7 +32,7 @@ export interface MessageToEnqueue<Payload = unknown> extends EnqueueOptions {
  * refused has written nothing and leaves the transaction as it was.
  *
  * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE,
- * PAYLOAD_SCHEMA, EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION, SCHEMA_MISSING, PRIVILEGE_MISSING
+ * PAYLOAD_SCHEMA, EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION, SCHEMA_MISSING, SCHEMA_TOO_OLD, PRIVILEGE_MISSING
  */
 export function enqueueOne(
   context: EnqueueContext,
@@ -180,8 +180,16 @@ function explained(error: unknown): unknown {
   if (error instanceof SluiceError) return error
   if (hasSqlState(error, '25P02')) return transactionFailed(error)
   if (hasSqlState(error, '42501')) return privilegeMissing('sluice_producer', error)
+  if (hasSqlState(error, '42883')) return functionMissing(error)
   if (!hasSqlState(error, '42P01') && !hasSqlState(error, '3F000')) return error
   return new SluiceError('SCHEMA_MISSING', 'The database has no schema "sluice". Run `npx sluice migrate`', {
     cause: error,
+  })
+}
+
+function functionMissing(cause: unknown): SluiceError {
+  const words = cause instanceof Error ? cause.message : errorText(cause)
+  return new SluiceError('SCHEMA_TOO_OLD', `Schema "sluice" is too old: ${words}. Run \`npx sluice migrate\``, {
+    cause,
   })
 }

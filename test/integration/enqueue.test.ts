@@ -142,6 +142,16 @@ describe('enqueue', () => {
       cause: expect.objectContaining({ code: '3F000' }),
     })
   })
+
+  test('says that the schema is too old, and what to do', async ({ queue }) => {
+    await using old = await createTestDatabase()
+    await old.sql('DROP FUNCTION sluice.insert_message')
+    await expect(inTransaction(old, (_, client) => enqueueOne(context, client, queue, {}))).rejects.toMatchObject({
+      code: 'SCHEMA_TOO_OLD',
+      message: expect.stringMatching(/^Schema "sluice" is too old: .*insert_message.*\. Run `npx sluice migrate`$/),
+      cause: expect.objectContaining({ code: '42883' }),
+    })
+  })
 })
 
 describe('enqueueMany', () => {
