@@ -5,7 +5,7 @@
 
 CREATE SCHEMA IF NOT EXISTS sluice;
 
--- A constraint's name is all that whoever breaks it with SQL reads of it, so it says what is expected, in at most 63 bytes.
+-- An error for a violated constraint shows only its name, so the name says what is expected, in at most 63 bytes.
 CREATE TABLE sluice.message (
   -- The length apart from the expression: as {0,99} in it, it was a third of the cost of an INSERT.
   queue          text        NOT NULL CONSTRAINT "queue: 1 to 100 letters, digits and _ . : - (no . : - first)" CHECK (octet_length(queue) <= 100 AND queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'),
@@ -136,6 +136,7 @@ CREATE TABLE sluice.crash (
 -- Whoever gets the exclusive lock knows that no enqueue is in flight, reads once more, and sleeps: no wake-up
 -- can be lost, and a busy queue never pays for the lock of the whole server that NOTIFY holds through commit.
 -- These two run in every enqueue. SET search_path took as long as all else in them, so they name everything in full.
+
 -- Whether somebody sleeps. If not, nobody can fall asleep before this transaction has ended. In SQL, so that whoever
 -- calls it takes it over into its own expression.
 CREATE FUNCTION sluice.sleeps(queue text) RETURNS boolean
@@ -153,8 +154,8 @@ BEGIN
     CONTINUE WHEN fresh OPERATOR(pg_catalog.=) before;
     before := fresh;
     -- One queue of notifications serves the whole server, and when it is full, because some session listens and sits in a
-    -- transaction, COMMIT fails. The poll finds the message too. PREPARE TRANSACTION is refused after a NOTIFY: who
-    -- prepares switches it off.
+    -- transaction, COMMIT fails. The poll finds the message too. PREPARE TRANSACTION is refused after a NOTIFY: a
+    -- session that uses PREPARE TRANSACTION sets `sluice.notify` to `off`.
     IF sluice.sleeps(fresh) AND pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.5
        AND coalesce(pg_catalog.current_setting('sluice.notify', true), '') OPERATOR(pg_catalog.<>) 'off' THEN
       PERFORM pg_catalog.pg_notify('sluice', fresh);
@@ -458,6 +459,8 @@ COMMENT ON COLUMN sluice.dead_letters.max_attempts IS 'Its own limit of attempts
 COMMENT ON COLUMN sluice.dead_letters.enqueued_at IS 'When it was enqueued.';
 
 CREATE VIEW sluice.queues AS
+-- One time for all of them: each subselect would read it anew, and count a message that becomes due in between twice. Every
+-- row is counted anyway, so sluice.clock() would save nothing.
 WITH clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
 ), held AS (

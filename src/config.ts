@@ -21,7 +21,7 @@ export interface SluiceOptions<Definitions extends QueueDefinitions | undefined 
   readonly queues?: Definitions
   /** This worker process's name in `sluice.workers`. @default 'host:pid' */
   readonly name?: string | undefined
-  /** How long a wake-up can be lost at most, in milliseconds, 100 to 60,000. @default 1000 */
+  /** The poll interval: the longest delay after a lost wake-up. In milliseconds, 100 to 60,000. @default 1000 */
   readonly pollIntervalMs?: number | undefined
   /** How long to wait for a connection, in milliseconds, 100 to 600,000. @default 5000 */
   readonly connectTimeoutMs?: number | undefined

@@ -2,11 +2,11 @@ import type { SluiceEvent } from './telemetry.ts'
 
 /** Where lines about failures go: `console`, a pino or winston logger, or any object with these methods. */
 export interface SluiceLog {
-  /** Gets what is well again. */
+  /** Recoveries. */
   info(line: string): unknown
-  /** Gets what is tried again. */
+  /** Failures that are retried. */
   warn(line: string): unknown
-  /** Gets what has come to an end: dead letters, lost batches. */
+  /** Dead letters and lost batches; pipelines that cannot start, and retry policies that throw. */
   error(line: string): unknown
 }
 

@@ -83,7 +83,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   readonly #telemetry: Telemetry
   readonly #alphabet = new Alphabet()
   readonly #sockets = new Sockets()
-  /** Neither is loaded before it is needed: a process that enqueues in its own transactions needs none of it. */
+  /** Both are loaded on first use. A process that only enqueues in its own transactions never loads them. */
   #pools: Promise<BatchPools> | undefined
   #workers: Promise<Workers> | undefined
   readonly #subscriptions = new Set<PipelineSubscription>()
@@ -112,7 +112,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
    *
    * @throws SluiceError NOT_IN_TRANSACTION, EXECUTOR_UNKNOWN, QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID,
    * PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA: nothing is written then, and the transaction is as it was;
-   * SCHEMA_MISSING; in `ownTransaction` UNREACHABLE and COMMIT_FAILED. An error of the server comes as your client throws it.
+   * SCHEMA_MISSING, SCHEMA_TOO_OLD, PRIVILEGE_MISSING; in `ownTransaction` UNREACHABLE and COMMIT_FAILED. Another error of
+   * the server comes as your client throws it.
    *
    * @example
    * await client.query('BEGIN')
@@ -196,11 +197,11 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * Connects and checks the schema, so that whatever is wrong shows at once, a database that is down included. The first
-   * `subscribe()` does the same, but waits for a database that is down.
+   * Connects and checks the schema, so that errors show at once, a database that is down included. The first `subscribe()`
+   * does the same, but waits for a database that is down.
    *
    * @throws SluiceError UNREACHABLE within the connect timeout, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
-   * SERVER_TOO_OLD, STOPPED
+   * SERVER_TOO_OLD, PRIVILEGE_MISSING, STOPPED
    */
   async start(): Promise<void> {
     this.#requireGoing()

@@ -47,9 +47,9 @@ export type SluiceEvent =
     }
   /**
    * The batch's messages are available again: without an `error`, because the pipeline was stopped before any was done;
-   * with one, because the transaction was lost. It is the failed attempt of a message that
-   * ran alone and lost its transaction by itself: then `message.failed` or `message.dead` comes before it. If the database
-   * or the way to it may be the reason, the next look waits for `retryInMs`.
+   * with one, because the transaction was lost. If the loss is the failed attempt of a message that ran
+   * alone, `message.failed` or `message.dead` is reported first. If the database or the way to it may be the reason, the
+   * next look waits for `retryInMs`.
    */
   | {
       readonly kind: 'batch.released'

@@ -22,7 +22,7 @@ import { Watcher } from './wake-up/watcher.ts'
 
 /**
  * What a process that consumes has once: the control and the listener connection, the scheduler, the record of
- * batches in hand, the reaper, and the connections of the batches. Starts with the first pipeline.
+ * batches in hand and the reaper. Starts with the first pipeline.
  */
 export class Worker {
   readonly #config: SluiceConfig

@@ -5,8 +5,8 @@ import type { Report } from './telemetry.ts'
 import { Worker } from './worker.ts'
 
 /**
- * The worker of a process while it is needed. For whoever {@link start | stays} it goes on until the end. Those who only
- * {@link visit} share one, which is let go a moment after the last of them: its connections would keep the process alive.
+ * Creates and stops the process's worker. After `start()` it runs until `stop()`. `runOnce` calls share one, which is
+ * stopped 100 ms after the last of them: its connections would keep the process alive.
  */
 export class Workers {
   readonly #create: () => Worker

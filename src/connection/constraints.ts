@@ -19,7 +19,7 @@ export class Constraints {
     this.#askedAtMs = performance.now()
   }
 
-  /** Somebody may have made one: that there are none is not known any more. */
+  /** A handler may have created one: forget that there were none. */
   doubt(): void {
     if (this.#deferrable === 'none') this.#deferrable = undefined
     this.#askedAtMs = Number.NEGATIVE_INFINITY

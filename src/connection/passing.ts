@@ -27,5 +27,5 @@ const PASSING_STATE = /^(08|40|53|55|57|58)|^25006$/
 /** ECONNREFUSED, ENOTFOUND, EAI_AGAIN and the like; not those of TLS, such as ERR_TLS_CERT_ALTNAME_INVALID. */
 const SYSTEM_CODE = /^E(?!RR_)[A-Z_]+$/
 
-/** The driver's errors have no codes. Of those without, these come of what client and server are set up for. */
+/** Driver errors without a code that are caused by configuration. */
 const REFUSED_BY_DRIVER = /^SASL|does not support SSL/

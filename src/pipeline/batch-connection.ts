@@ -112,11 +112,12 @@ export class BatchConnection {
   }
 
   /**
-   * Sends SAVEPOINT for a handler's statements; the first of a batch gives the planner back its freedom. There are two
-   * names, by turns: if the end of the savepoint before fails, in the text that sets this one, a rollback to this one must
-   * fail as well, and not undo what that one has kept.
+   * Sends SAVEPOINT for a handler's statements; the first of a batch gives the planner back its freedom.
    *
-   * @returns its name, which nobody can release or roll back to who does not look for it
+   * Two names, used in turn. The end of the previous savepoint is sent together with this one. If it fails, a rollback to
+   * this name must fail too; with a single name it would find the previous savepoint and undo writes that were kept.
+   *
+   * @returns the name: random, so no handler uses it by accident.
    */
   savepoint(): string {
     const name = `${SAVEPOINT}_${this.#savepoints++ % 2}`

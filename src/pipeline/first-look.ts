@@ -19,7 +19,7 @@ export class FirstLook {
     return this.#over
   }
 
-  /** The one that has begun, or else this one. `look` calls `answered` where its answer is enough to claim by. */
+  /** Returns the look in progress, or starts one. `look` calls `answered` where its answer is enough to claim by. */
   begin(look: (answered: () => void) => Promise<Lanes>): Begun {
     this.#begun ??= this.#begin(look)
     return this.#begun

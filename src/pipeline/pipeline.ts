@@ -74,7 +74,7 @@ export class RunnablePipeline {
   /**
    * Handles everything that is due now, batch after batch in one transaction each, and returns what became of the
    * messages: the first 10,000 in the order in which they were settled, and `counts` of all. For tests and for processes
-   * that are started by a clock. It closes the connections that it has opened a moment later, so the process can end.
+   * that are started by cron. It closes the connections that it has opened a moment later, so the process can end.
    *
    * @throws SluiceError UNREACHABLE and the like
    */

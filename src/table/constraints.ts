@@ -36,10 +36,11 @@ const READ_DEFERRABLE = statement('deferrable', `SELECT${DEFERRABLE} AS deferrab
 
 /**
  * Sets each deferrable constraint back to how it was declared. SET CONSTRAINTS lasts until the end of the transaction,
- * and no command takes it back. Reads the catalog, so it is for those who have used it.
+ * and no command takes it back. It reads the catalog, so it is sent only where one SET CONSTRAINTS ALL is not enough.
  *
- * A name is one table's alone, and the command means all constraints of the schema with this name: it fails if it defers
- * one that is not deferrable. Those of one name of which not all begin deferred, or none, stay as they are.
+ * A constraint's name is unique within its table only. SET CONSTRAINTS affects every constraint of that name in the schema,
+ * and fails if it defers one that is not deferrable. Those of one name of which not all begin deferred, or none, stay as
+ * they are.
  */
 export const CONSTRAINTS_AS_DECLARED = `DO $sluice$
 DECLARE

@@ -108,7 +108,7 @@ SELECT quote_ident(current_user::text) AS role, quote_ident(current_database()::
 FROM (SELECT) one LEFT JOIN pg_namespace n ON n.nspname = 'sluice'::name`,
 )
 
-/** Held by a running migration until its transaction ends. Not Kysely's own lock: see `migrate.ts`. */
+/** Held by a running migration until its transaction ends. Not Kysely's own lock: see `migrator.ts`. */
 export const LOCK_MIGRATIONS = statement('lock_migrations', 'SELECT pg_advisory_xact_lock(746500, 0)')
 
 /**
