@@ -88,6 +88,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   #workers: Promise<Workers> | undefined
   readonly #subscriptions = new Set<PipelineSubscription>()
   readonly #producers = new Set<Producer>()
+  /** Those of them that `runOnce` awaits. */
+  readonly #runs = new Set<Producer>()
   /** Nothing starts any more. */
   #stopping = false
   #ended: Promise<void> | undefined
@@ -162,7 +164,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
       runOnce: async (work, onSettled) => {
         this.#requireGoing()
         const workers = await this.#loadWorkers()
-        await workers.visit((worker) => this.#createProducer(worker, { plan, work, onSettled }).runOnce())
+        await workers.visit((worker) => this.#runOnce(this.#createProducer(worker, { plan, work, onSettled })))
       },
       awaitProducer: (work, signal) => this.#awaitProducer(plan, work, signal),
       events: this.events,
@@ -215,7 +217,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * Drains all pipelines and closes all connections, at the latest some seconds after the timeout: what the server has not
+   * Drains all pipelines, `runOnce` included, and closes all connections, at the latest some seconds after the timeout: what the server has not
    * answered by then is cut off. Called again, it waits for the same end, or for less if its timeout is shorter.
    *
    * @param options.timeoutMs of the drain, a duration. @default 30000
@@ -224,9 +226,13 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     checkKeys('stop', options, ['timeoutMs'])
     const timeoutMs = toMs(options.timeoutMs ?? DRAIN_TIMEOUT_MS, 'stop.timeoutMs')
     this.#stopping = true
-    const limit = setTimeout(() => this.#cut(), Math.min(timeoutMs, LONGEST_TIMER_MS) + STOP_MS)
+    const drainMs = Math.min(timeoutMs, LONGEST_TIMER_MS - STOP_MS)
+    const limit = setTimeout(() => this.#cut(), drainMs + STOP_MS)
     try {
-      await Promise.all([...this.#subscriptions].map((subscription) => subscription.drain({ timeoutMs })))
+      await Promise.all([
+        ...[...this.#subscriptions].map((subscription) => subscription.drain({ timeoutMs })),
+        ...[...this.#runs].map((producer) => producer.drainWithin(drainMs)),
+      ])
       this.#ended ??= this.#end()
       await this.#ended
     } finally {
@@ -250,6 +256,11 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   #cut(): void {
     void this.#workers?.then((workers) => workers.cut())
     this.#sockets.cut('The Sluice has stopped')
+  }
+
+  async #runOnce(producer: Producer): Promise<void> {
+    this.#runs.add(producer)
+    await producer.runOnce().finally(() => this.#runs.delete(producer))
   }
 
   async #awaitProducer(plan: PipelinePlan, work: Work, signal: AbortSignal): Promise<Producer> {

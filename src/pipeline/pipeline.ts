@@ -74,7 +74,8 @@ export class RunnablePipeline {
   /**
    * Handles everything that is due now, batch after batch in one transaction each, and returns what became of the
    * messages: the first 10,000 in the order in which they were settled, and `counts` of all. For tests and for processes
-   * that are started by cron. It closes the connections that it has opened a moment later, so the process can end.
+   * that are started by cron. It closes the connections that it has opened a moment later, so the process can end. When
+   * the Sluice stops, it ends with the batch in hand, and returns what is settled by then.
    *
    * @throws SluiceError UNREACHABLE and the like
    */
@@ -179,7 +180,7 @@ export class PipelineSubscription implements AsyncDisposable {
   async #stopProducer(): Promise<void> {
     const producer = await this.#producer.catch(() => undefined)
     await producer?.stop()
-    await this.#endBy((stopped) => stopped.stop())
+    await this.#endBy(async () => undefined)
   }
 
   #leave(): void {

@@ -28,6 +28,9 @@ export class Producer implements Waiter {
   readonly #hints = new Hints()
   readonly #connections = new Set<BatchConnection>()
   #running: Promise<unknown> | undefined
+  /** It goes on when a look finds nothing. */
+  #stays = false
+  #stopped: Promise<void> | undefined
   readonly #losses: Losses
 
   constructor(options: ProducerOptions) {
@@ -42,28 +45,24 @@ export class Producer implements Waiter {
     return this.#options.plan.queue
   }
 
-  /** Resolves when a producer that has been started has been drained or stopped. */
+  /** Resolves when a producer that runs has ended. */
   get ended(): Promise<unknown> {
     return this.#running ?? Promise.resolve()
   }
 
   start(): void {
+    this.#stays = true
     this.#options.scheduler.attach(this)
     this.#hints.lookAgain()
     const slots = Array.from({ length: this.#options.plan.concurrency }, (_, at) => this.#slot(at === 0))
     this.#running = Promise.all(slots).finally(this.#options.onEnded)
   }
 
-  /** Claims and handles what is due, batch after batch, until a look finds nothing. For tests: instead of `start`. */
-  async runOnce(): Promise<void> {
-    try {
-      for (let next: Next = 'look'; next !== 'sleep'; ) next = await this.#session(next, () => undefined)
-    } catch (error) {
-      this.#losses.report(error)
-      throw reasonFor(error)
-    } finally {
-      this.#options.onEnded?.()
-    }
+  /** Instead of `start`: claims and handles what is due, batch after batch, until a look finds nothing or it is told to end. */
+  runOnce(): Promise<void> {
+    const run = this.#untilNothing().finally(this.#options.onEnded)
+    this.#running = run.catch(() => undefined)
+    return run
   }
 
   /** A hint that there may be something. */
@@ -93,12 +92,23 @@ export class Producer implements Waiter {
     await this.#running
   }
 
+  /** As {@link drain}, and after so long as {@link stop}. */
+  async drainWithin(ms: number): Promise<void> {
+    await within(ms, this.drain(), () => void this.stop())
+    await this.stop()
+  }
+
   /**
    * Aborts the handlers' signals, gives back what is not done, and resolves when all is over, {@link STOP_MS} later at the
    * latest. What the server has not answered by then is cut off: a COMMIT may then have taken effect or not, as after a
-   * kill.
+   * kill. Called again, it waits for the same end.
    */
-  async stop(): Promise<void> {
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stopNow()
+    return this.#stopped
+  }
+
+  async #stopNow(): Promise<void> {
     this.#drain.abort()
     // A handler that has just ended, or a delivery that has just been settled, counts: let the promises between run.
     await setImmediate()
@@ -106,6 +116,17 @@ export class Producer implements Waiter {
     await within(STOP_MS, this.drain(), () => {
       for (const connection of this.#connections) connection.break('The pipeline has stopped')
     })
+  }
+
+  async #untilNothing(): Promise<void> {
+    try {
+      for (let next: Next = 'look'; next !== 'sleep' && !this.#draining; )
+        next = await this.#session(next, () => undefined)
+    } catch (error) {
+      if (this.#stop.signal.aborted && isSluiceError(error, 'STOPPED')) return
+      this.#losses.report(error)
+      throw reasonFor(error)
+    }
   }
 
   async #slot(first: boolean): Promise<void> {
@@ -272,7 +293,7 @@ export class Producer implements Waiter {
   }
 
   #park(nextDueMs: number | null): void {
-    if (this.#running !== undefined) this.#options.scheduler.park(this, nextDueMs)
+    if (this.#stays) this.#options.scheduler.park(this, nextDueMs)
   }
 }
 

@@ -5,7 +5,10 @@ import { expect } from 'vitest'
 import { createSluice } from '../../src/index.ts'
 import { runDue } from '../../src/testing.ts'
 import { EventLog } from '../support/event-log.ts'
+import { payloadsOf, unlockedPayloads } from '../support/rows.ts'
+import { untilSessions } from '../support/sessions.ts'
 import { put, test } from '../support/sluice.ts'
+import { Steps } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'
 
 test('a process that has only called runOnce() ends by itself, and is off the books', async ({
@@ -66,4 +69,54 @@ test('runOnce() counts each end, and runDue() the ends of all', async ({ sluice,
   const settled = await runDue(pipeline)
   expect(settled.counts).toEqual({ acked: 2, retried: 1, snoozed: 1, dead: 1 })
   expect(settled).toHaveLength(5)
+})
+
+test('stop() lets the handler of a runOnce() end, and claims no more', async ({ database, queue }) => {
+  const sluice = createSluice({ connection: database.url, name: 'stopped in a run' })
+  const log = new EventLog(sluice.events)
+  await put(sluice, queue, [1, 2])
+  const steps = new Steps()
+  const run = sluice.pipeline(queue, { batchSize: 1 }).handle(steps.handle).runOnce()
+  const step = await steps.next()
+  const stopped = sluice.stop()
+  for (let turn = 0; turn < 10; turn++) await step.context.tx.query('SELECT')
+  expect(step.context.signal.aborted).toBe(false)
+  step.end()
+  expect(await run).toMatchObject([{ message: { payload: 1 }, outcome: { kind: 'ack' } }])
+  await stopped
+  expect(log.of('batch.released')).toEqual([])
+  expect(await payloadsOf(database, queue)).toEqual([2])
+  expect(await database.sql(`SELECT FROM sluice.worker WHERE name = 'stopped in a run'`)).toEqual([])
+})
+
+test('stop() cuts the handler of a runOnce() after its timeout, and gives its message back', async ({
+  database,
+  queue,
+}) => {
+  const sluice = createSluice({ connection: database.url, name: 'cut in a run' })
+  await put(sluice, queue, [1])
+  const steps = new Steps()
+  const run = sluice.pipeline(queue).handle(steps.handle).runOnce()
+  const step = await steps.next()
+  await sluice.stop({ timeoutMs: 10 })
+  expect(step.context.signal.reason).toMatchObject({ code: 'STOPPED' })
+  expect(await run).toEqual([])
+  expect(await unlockedPayloads(database, queue)).toEqual([1])
+  expect(await database.sql(`SELECT FROM sluice.worker WHERE name = 'cut in a run'`)).toEqual([])
+  for (const name of ['sluice', 'sluice control', 'sluice listener']) await untilSessions(database, name, 0)
+})
+
+test('a process that stops in the middle of a runOnce() ends by itself', async ({ database, sluice, queue }) => {
+  await put(sluice, queue, [1])
+  const program = `
+    import { createSluice } from ${JSON.stringify(join(import.meta.dirname, '../../src/index.ts'))}
+    const sluice = createSluice({ connection: ${JSON.stringify(database.url)} })
+    const begun = Promise.withResolvers()
+    const handle = () => { begun.resolve(); return new Promise(() => undefined) }
+    const run = sluice.pipeline(${JSON.stringify(queue)}).handle(handle).runOnce()
+    await begun.promise
+    await sluice.stop({ timeoutMs: 10 })
+    console.log((await run).length)`
+  const child = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program])
+  expect(child.stdout.trim()).toBe('0')
 })
