@@ -31,6 +31,7 @@ export class InHand {
   /** The last write failed: the next batch waits for its own, so that an error that lasts is seen. */
   #doubtful = false
   #tidy: NodeJS.Timeout | undefined
+  #stopped = false
   #nextId = 1
 
   /** `lookForDead` runs before a batch is recorded, and resolves with whether there may be evidence that its claim has not seen. */
@@ -106,10 +107,14 @@ export class InHand {
     await this.#writing
     this.#write()
     await this.#writing
+    this.#stopped = true
     clearTimeout(this.#tidy)
+    this.#tidy = undefined
   }
 
   #tidySoon(): void {
+    // Who takes the worker off the books takes its records as well.
+    if (this.#stopped) return
     this.#tidy ??= setTimeout(() => {
       this.#tidy = undefined
       this.#write()
@@ -147,8 +152,10 @@ export class InHand {
       const ended = this.#ended
       this.#begun = undefined
       this.#ended = []
+      let unwritten: readonly number[] = []
       try {
         this.#control.requireUp()
+        unwritten = ended
         // One that has ended before it was written needs no record: nothing would delete it.
         const records = begun.records.filter(({ id }) => this.#active.has(id))
         const answer = recordBatches(this.#control.execute, this.workerId, ended, records)
@@ -159,8 +166,8 @@ export class InHand {
       } catch (error) {
         this.#doubtful = true
         begun.fail(error)
-        // Usually lost with the connection, and then the worker registers anew with its active batches only.
-        this.#ended.push(...ended)
+        // Without a connection nothing is tried again: on the next one the worker registers with its active batches only.
+        this.#ended.push(...unwritten)
       }
     } while (this.#begun !== undefined)
   }

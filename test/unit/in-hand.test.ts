@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { InHand } from '../../src/pipeline/in-hand.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { type Asked, PlayedServer } from '../support/played-server.ts'
@@ -11,6 +11,8 @@ describe('InHand', () => {
   let up: boolean
   let shared: boolean
   let connectionUp: (execute: Execute) => Promise<void>
+
+  afterEach(() => void vi.useRealTimers())
 
   beforeEach(() => {
     server = new PlayedServer()
@@ -168,6 +170,31 @@ describe('InHand', () => {
     expect(wroteBy(asked)).toMatchObject({ ended: [], begun: [2] })
     asked.answer([])
     await recorded
+  })
+
+  test('a batch that ends after the stop keeps nothing awake', async () => {
+    await begin(1)
+    server.asked[0]?.answer([])
+    await inHand.stop()
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    inHand.end(1)
+    expect(vi.getTimerCount()).toBe(0)
+  })
+
+  test('what has ended while the connection is down is not tried again: the next connection records what is left', async () => {
+    await begin(1)
+    server.asked[0]?.answer([])
+    await new Promise(setImmediate)
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    up = false
+    inHand.end(1)
+    vi.runOnlyPendingTimers()
+    await new Promise(setImmediate)
+    expect(vi.getTimerCount()).toBe(0)
+    up = true
+    void inHand.begin('q', [message('2')], false)
+    await new Promise(setImmediate)
+    expect(server.asked.slice(1).map(wroteBy)).toMatchObject([{ ended: [], begun: [2] }])
   })
 
   test('writes what is left when it stops', async () => {
