@@ -117,7 +117,10 @@ export class Worker {
   async stop(): Promise<void> {
     this.#patience.stop()
     if (this.#starting === undefined) return
-    await this.#starting.catch(() => undefined)
+    const started = await this.#starting.then(
+      () => true,
+      () => false,
+    )
     this.#reaper.stop()
     await this.#watcher.stop()
     await this.#scheduler.stop()
@@ -125,7 +128,7 @@ export class Worker {
     if (this.#id !== undefined) await unregisterWorker(this.#control.execute, this.#id).catch(() => undefined)
     await this.#control.stop()
     this.#starting = undefined
-    this.#report({ kind: 'worker.stopped', workerId: this.#id ?? 0, name: this.#config.name })
+    if (started) this.#report({ kind: 'worker.stopped', workerId: this.#id ?? 0, name: this.#config.name })
   }
 
   /** Gives up whatever the server has not answered: {@link start} rejects, {@link stop} waits for nothing any more. */

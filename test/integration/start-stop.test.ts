@@ -2,6 +2,7 @@ import { Socket } from 'node:net'
 import { expect } from 'vitest'
 import { createSluice } from '../../src/index.ts'
 import { createTestDatabase } from '../support/database.ts'
+import { EventLog } from '../support/event-log.ts'
 import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
 import { untilSessions } from '../support/sessions.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
@@ -80,6 +81,16 @@ test('a server that cannot be reached shows within the connect timeout', async (
   await expect(started).rejects.toMatchObject({ code: 'UNREACHABLE' })
   await expect(started).rejects.not.toThrow('secret')
   await sluice.stop()
+})
+
+test('a worker that has never started is not said to have stopped', async () => {
+  const sluice = createSluice({ connection: 'postgres://nobody:secret@127.0.0.1:1/none' })
+  const log = new EventLog(sluice.events)
+  const started = sluice.start()
+  const stopped = sluice.stop()
+  await expect(started).rejects.toMatchObject({ code: 'UNREACHABLE' })
+  await stopped
+  expect([log.of('worker.started'), log.of('worker.stopped')]).toEqual([[], []])
 })
 
 test('a database without the schema is refused with the command to run', async () => {
