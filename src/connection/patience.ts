@@ -26,11 +26,11 @@ export class Patience {
    * SluiceError STOPPED after {@link stop}.
    */
   async wait(signal: AbortSignal): Promise<void> {
-    const left = Promise.withResolvers<never>()
     const given = AbortSignal.any([signal, this.#stopping.signal])
+    given.throwIfAborted()
+    const left = Promise.withResolvers<never>()
     const leave = () => left.reject(given.reason)
-    if (given.aborted) leave()
-    else given.addEventListener('abort', leave)
+    given.addEventListener('abort', leave)
     this.#waiting += 1
     try {
       this.#attempts ??= this.#repeat()
@@ -54,6 +54,7 @@ export class Patience {
           return await this.#attempt()
         } catch (error) {
           if (!mayPass(error)) throw error
+          if (this.#waiting === 0 || this.#stopping.signal.aborted) return
           const retryInMs = backoff.next()
           this.#report({ kind: 'connection.failed', role: 'control', error: toError(error), retryInMs })
           await pause(retryInMs, this.#stopping.signal)
