@@ -12,10 +12,11 @@ import { queryAsText } from './own-parsers.ts'
  * @throws SluiceError UNREACHABLE, with the driver's error as `cause`.
  */
 export async function openClient(config: pg.ClientConfig, signal?: AbortSignal): Promise<pg.Client> {
+  if (signal?.aborted) throw unreachable(givenUp())
   const client = createClient(config)
   // Without a listener a lost connection ends the process; whoever uses the client sees the failed statement or 'end'.
   client.on('error', () => undefined)
-  const giveUp = () => client.connection.stream.destroy(new Error('Given up'))
+  const giveUp = () => client.connection.stream.destroy(givenUp())
   signal?.addEventListener('abort', giveUp)
   try {
     await client.connect()
@@ -26,6 +27,10 @@ export async function openClient(config: pg.ClientConfig, signal?: AbortSignal):
   } finally {
     signal?.removeEventListener('abort', giveUp)
   }
+}
+
+function givenUp(): Error {
+  return new Error('Given up')
 }
 
 /** @throws SluiceError UNREACHABLE for a connection string that the driver cannot read, or a certificate that is not there. */
