@@ -53,7 +53,10 @@ export class BatchConnection {
     }
     signal?.addEventListener('abort', giveUp)
     try {
-      return new BatchConnection(await Promise.race([connecting, givenUp.promise]))
+      const client = await Promise.race([connecting, givenUp.promise])
+      // It may have been given up since the pool gave it.
+      if (signal?.aborted) throw stopped()
+      return new BatchConnection(client)
     } catch (error) {
       throw error instanceof SluiceError ? error : unreachable(error)
     } finally {
