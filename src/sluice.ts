@@ -246,15 +246,16 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
 
   async #end(): Promise<void> {
     await Promise.all([...this.#producers].map((producer) => producer.stop()))
-    await (await this.#workers)?.stop()
-    await (await this.#pools)?.pool.end()
+    // What could not be loaded needs no end.
+    await (await this.#workers?.catch(() => undefined))?.stop()
+    await (await this.#pools?.catch(() => undefined))?.pool.end()
     await this.#sockets.closed()
     this.#telemetry.close()
   }
 
   /** Whatever still waits for the server fails. */
   #cut(): void {
-    void this.#workers?.then((workers) => workers.cut())
+    this.#workers?.then((workers) => workers.cut()).catch(() => undefined)
     this.#sockets.cut('The Sluice has stopped')
   }
 
@@ -282,16 +283,22 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   #loadWorkers(): Promise<Workers> {
-    this.#workers ??= Promise.all([import('./workers.ts'), this.#loadPools()]).then(
-      ([module, pools]) => new module.Workers(this.#config, pools, this.#alphabet, this.#telemetry.report),
-    )
+    this.#workers ??= Promise.all([import('./workers.ts'), this.#loadPools()])
+      .then(([module, pools]) => new module.Workers(this.#config, pools, this.#alphabet, this.#telemetry.report))
+      .catch((error: unknown) => {
+        this.#workers = undefined
+        throw error
+      })
     return this.#workers
   }
 
   #loadPools(): Promise<BatchPools> {
-    this.#pools ??= import('./batch-pools.ts').then(
-      (module) => new module.BatchPools(this.#config, this.#sockets, this.#telemetry.report),
-    )
+    this.#pools ??= import('./batch-pools.ts')
+      .then((module) => new module.BatchPools(this.#config, this.#sockets, this.#telemetry.report))
+      .catch((error: unknown) => {
+        this.#pools = undefined
+        throw error
+      })
     return this.#pools
   }
 
