@@ -34,10 +34,12 @@ export class BatchConnection {
     this.client = client
     this.#outgoing = new Outgoing(client)
     const execute = executeOn(client)
-    this.execute = (statement, params) =>
-      this.#outgoing
+    this.execute = (statement, params) => {
+      const { texts } = this.#outgoing
+      return this.#outgoing
         .awaited(() => execute(statement, params))
-        .catch((error: unknown) => Promise.reject(this.causeOf(error)))
+        .catch((error: unknown) => Promise.reject(texts.causeOf(error)))
+    }
     client.on('error', this.#onError)
     client.connection.on('errorMessage', this.#onServerError)
   }
@@ -185,19 +187,20 @@ export class BatchConnection {
    * @throws SluiceError COMMIT_FAILED
    */
   async commit(next?: TransactionLimit): Promise<void> {
-    if (next !== undefined) this.#began(next)
+    const { texts } = this.#outgoing
     const text = next === undefined ? 'COMMIT' : `COMMIT AND CHAIN${settings(this.client, next)}`
     // Several statements in one message have several results, of which only the types of the driver do not know.
     const sent: Promise<CommandResult | readonly CommandResult[]> = this.#outgoing.awaited(() =>
       this.client.query(text),
     )
+    if (next !== undefined) this.#began(next)
     const results = await sent.catch((cause: unknown) => {
       throw commitFailed(cause, next !== undefined)
     })
     const [result] = [results].flat()
     if (result?.command !== 'COMMIT') {
       const what = `COMMIT: expected the command tag COMMIT, received ${result?.command}`
-      throw new SluiceError('COMMIT_FAILED', what, { cause: this.#outgoing.unawaited })
+      throw new SluiceError('COMMIT_FAILED', what, { cause: texts.error })
     }
     // COMMIT may have waited for a standby: the next transaction begins when it is answered.
     this.#beganAtMs = performance.now()
@@ -205,7 +208,7 @@ export class BatchConnection {
 
   /** Why a statement failed: a text before it did, if this error says no more than that. */
   causeOf(error: unknown): unknown {
-    return this.#outgoing.causeOf(error)
+    return this.#outgoing.texts.causeOf(error)
   }
 
   /** Sends all that `send` sends in one packet: it costs the sender and the server a system call each. */

@@ -8,8 +8,7 @@ export class Outgoing {
   readonly #client: pg.ClientBase
   #unanswered = 0
   #waitsSinceMs = 0
-  /** The first error of a text for whose answer nobody waits. */
-  #unawaited: unknown
+  #texts = new Texts()
   #held: string | undefined
   #sendsHeld: NodeJS.Immediate | undefined
 
@@ -31,9 +30,10 @@ export class Outgoing {
   /** Sends a text, with what is held before it. */
   send(text: string): void {
     const held = this.dropHeld()
-    this.#counted(this.#client.query(held === undefined ? text : `${held}; ${text}`)).catch((error: unknown) => {
-      this.#unawaited ??= error
-    })
+    const texts = this.#texts
+    this.#counted(this.#client.query(held === undefined ? text : `${held}; ${text}`)).catch((error: unknown) =>
+      texts.failed(error),
+    )
   }
 
   /** Sends a text with the next one, or by itself when the process has nothing else to do at this moment. */
@@ -51,19 +51,14 @@ export class Outgoing {
     return held
   }
 
-  /** A transaction begins: what failed before is no reason for what fails now. */
+  /** A transaction begins: what is sent before is no reason for what fails in it. */
   begun(): void {
-    this.#unawaited = undefined
+    this.#texts = new Texts()
   }
 
-  /** Why a statement failed: a text before it did, if this error says no more than that. */
-  causeOf(error: unknown): unknown {
-    const saysMore = !(error instanceof Error && 'code' in error && SAYS_NO_MORE.test(String(error.code)))
-    return saysMore ? error : (this.#unawaited ?? error)
-  }
-
-  get unawaited(): unknown {
-    return this.#unawaited
+  /** Those of the transaction in which the next statement is sent. */
+  get texts(): Texts {
+    return this.#texts
   }
 
   #sendHeld(): void {
@@ -80,6 +75,26 @@ export class Outgoing {
     this.#unanswered += 1
     answer.then(answered, answered)
     return answer
+  }
+}
+
+/** The texts of one transaction for whose answers nobody waits. The next one may begin before they are answered. */
+class Texts {
+  #error: unknown
+
+  /** The first error of one of them. */
+  get error(): unknown {
+    return this.#error
+  }
+
+  failed(error: unknown): void {
+    this.#error ??= error
+  }
+
+  /** Why a statement failed: a text before it did, if this error says no more than that. */
+  causeOf(error: unknown): unknown {
+    const saysMore = !(error instanceof Error && 'code' in error && SAYS_NO_MORE.test(String(error.code)))
+    return saysMore ? error : (this.#error ?? error)
   }
 }
 

@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 import { BatchConnection } from '../../src/pipeline/batch-connection.ts'
+import { statement } from '../../src/table/statement.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
 import { put, test } from '../support/sluice.ts'
@@ -89,6 +90,28 @@ test('P7: a COMMIT that the server refuses is known to have had no effect', asyn
     await connection.client.query('INSERT INTO once VALUES (1)')
     await expect(connection.commit()).rejects.toMatchObject(refused)
   } finally {
+    connection.release()
+  }
+})
+
+test('a settlement that fails because of a text before it says so, also in front of the next transaction', async ({
+  database,
+}) => {
+  const connection = await BatchConnection.acquire(database.pool)
+  try {
+    connection.begin()
+    connection.sendSoon('SELECT 1 / 0')
+    await waitFor(() => connection.aborted && connection.waitsSinceMs === undefined, { what: 'the text to fail' })
+    const sent = connection.together(() => [
+      connection.execute(statement('failed_before', 'SELECT'), []),
+      connection.commit({ ms: 10_000, serverVersion: 160_000 }),
+    ])
+    expect(await Promise.allSettled(sent)).toMatchObject([
+      { status: 'rejected', reason: { code: '22012' } },
+      { status: 'rejected', reason: { code: 'COMMIT_FAILED', cause: { code: '22012' } } },
+    ])
+  } finally {
+    await connection.abandon()
     connection.release()
   }
 })
