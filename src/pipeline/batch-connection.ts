@@ -140,7 +140,8 @@ export class BatchConnection {
    * @throws what the text failed with
    */
   assertWhole(): void {
-    if (this.#outgoing.unawaited !== undefined) throw this.#outgoing.unawaited
+    const { error } = this.#outgoing.texts
+    if (error !== undefined) throw error
   }
 
   /** The server owes no answer, and no statement has failed without being rolled back. */
