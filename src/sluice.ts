@@ -3,7 +3,6 @@ import type { BatchPools } from './batch-pools.ts'
 import { checkKeys } from './check-keys.ts'
 import { integer, resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
 import { Alphabet } from './connection/alphabet.ts'
-import { Sockets } from './connection/sockets.ts'
 import { STOP_MS } from './connection/within.ts'
 import { type Duration, LONGEST_TIMER_MS, toMs } from './duration.ts'
 import {
@@ -17,6 +16,7 @@ import type { EnqueueOptions } from './enqueue/options.ts'
 import { expected, SluiceError } from './errors.ts'
 import { type MigrateResult, migrate } from './migrate.ts'
 import { checkNode } from './node-version.ts'
+import { OnDemand } from './on-demand.ts'
 import type { Work } from './pipeline/batch-run.ts'
 import { Deliveries } from './pipeline/deliveries.ts'
 import { type PipelineOptions, type PipelinePlan, resolvePipeline } from './pipeline/options.ts'
@@ -27,7 +27,6 @@ import type { Consumption } from './pipeline/runtime.ts'
 import { checkQueueName, type OutputOf, type PayloadOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { createTelemetry, type SluiceEvent, type Telemetry } from './telemetry.ts'
 import type { Worker } from './worker.ts'
-import type { Workers } from './workers.ts'
 
 /** How `deliveries` consumes its queue. */
 export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> {
@@ -82,10 +81,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   readonly #config: SluiceConfig
   readonly #telemetry: Telemetry
   readonly #alphabet = new Alphabet()
-  readonly #sockets = new Sockets()
-  /** Both are loaded on first use. A process that only enqueues in its own transactions never loads them. */
-  #pools: Promise<BatchPools> | undefined
-  #workers: Promise<Workers> | undefined
+  readonly #parts: OnDemand
   readonly #subscriptions = new Set<PipelineSubscription>()
   readonly #producers = new Set<Producer>()
   /** Those of them that `runOnce` awaits. */
@@ -98,8 +94,9 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     this.#config = config
     this.#telemetry = createTelemetry(config.log)
     this.events = this.#telemetry.events
+    this.#parts = new OnDemand(config, this.#alphabet, this.#telemetry.report)
     internals.set(this, {
-      pools: () => this.#loadPools(),
+      pools: () => this.#parts.pools(),
       enqueueContext: this.#enqueueContext,
       enqueueIn: this.#enqueueIn,
     })
@@ -163,7 +160,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     return new Pipeline(name, {
       runOnce: async (work, onSettled) => {
         this.#requireGoing()
-        const workers = await this.#loadWorkers()
+        const workers = await this.#parts.workers()
         await workers.visit((worker) => this.#runOnce(this.#createProducer(worker, { plan, work, onSettled })))
       },
       awaitProducer: (work, signal) => this.#awaitProducer(plan, work, signal),
@@ -207,7 +204,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
    */
   async start(): Promise<void> {
     this.#requireGoing()
-    const workers = await this.#loadWorkers()
+    const workers = await this.#parts.workers()
     await workers.start()
   }
 
@@ -227,7 +224,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     const timeoutMs = toMs(options.timeoutMs ?? DRAIN_TIMEOUT_MS, 'stop.timeoutMs')
     this.#stopping = true
     const drainMs = Math.min(timeoutMs, LONGEST_TIMER_MS - STOP_MS)
-    const limit = setTimeout(() => this.#cut(), drainMs + STOP_MS)
+    const limit = setTimeout(() => this.#parts.cut(), drainMs + STOP_MS)
     try {
       await Promise.all([
         ...[...this.#subscriptions].map((subscription) => subscription.drain({ timeoutMs })),
@@ -246,17 +243,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
 
   async #end(): Promise<void> {
     await Promise.all([...this.#producers].map((producer) => producer.stop()))
-    // What could not be loaded needs no end.
-    await (await this.#workers?.catch(() => undefined))?.stop()
-    await (await this.#pools?.catch(() => undefined))?.pool.end()
-    await this.#sockets.closed()
+    await this.#parts.end()
     this.#telemetry.close()
-  }
-
-  /** Whatever still waits for the server fails. */
-  #cut(): void {
-    this.#workers?.then((workers) => workers.cut()).catch(() => undefined)
-    this.#sockets.cut('The Sluice has stopped')
   }
 
   async #runOnce(producer: Producer): Promise<void> {
@@ -266,7 +254,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
 
   async #awaitProducer(plan: PipelinePlan, work: Work, signal: AbortSignal): Promise<Producer> {
     this.#requireGoing()
-    const workers = await this.#loadWorkers()
+    const workers = await this.#parts.workers()
     return this.#createProducer(await workers.startPatiently(signal), { plan, work })
   }
 
@@ -280,26 +268,6 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     })
     this.#producers.add(producer)
     return producer
-  }
-
-  #loadWorkers(): Promise<Workers> {
-    this.#workers ??= Promise.all([import('./workers.ts'), this.#loadPools()])
-      .then(([module, pools]) => new module.Workers(this.#config, pools, this.#alphabet, this.#telemetry.report))
-      .catch((error: unknown) => {
-        this.#workers = undefined
-        throw error
-      })
-    return this.#workers
-  }
-
-  #loadPools(): Promise<BatchPools> {
-    this.#pools ??= import('./batch-pools.ts')
-      .then((module) => new module.BatchPools(this.#config, this.#sockets, this.#telemetry.report))
-      .catch((error: unknown) => {
-        this.#pools = undefined
-        throw error
-      })
-    return this.#pools
   }
 
   /** @throws SluiceError STOPPED */
@@ -318,7 +286,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
       // Handlers that a drain waits for may still enqueue.
       inOwnTransaction: async (enqueue) => {
         if (this.#ended !== undefined) throw stopped()
-        const pools = await this.#loadPools()
+        const pools = await this.#parts.pools()
         return pools.inOwnTransaction(enqueue)
       },
     }

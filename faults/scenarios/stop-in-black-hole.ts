@@ -21,7 +21,7 @@ export const stopInBlackHole = scenario({
     title: 'a stop that waits for whatever the server has not answered',
     edits: [
       { file: 'connection/within.ts', from: 'pause(ms, over.signal)', to: 'pause(ms * 1_000, over.signal)' },
-      { file: 'sluice.ts', from: 'setTimeout(() => this.#cut(), ', to: 'setTimeout(() => {}, 1_000 * ' },
+      { file: 'sluice.ts', from: 'setTimeout(() => this.#parts.cut(), ', to: 'setTimeout(() => {}, 1_000 * ' },
       { file: 'pipeline/answer-limit.ts', from: 'setTimeout(() => void this.#check(), ', to: 'setTimeout(() => {}, ' },
     ],
     caught: ['late', 'stuck'],

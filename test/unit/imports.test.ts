@@ -21,7 +21,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['connection'],
   ['enqueue', 'wake-up', 'migrate', 'migrator'],
   ['maintenance', 'pipeline'],
-  ['worker', 'workers', 'batch-pools'],
+  ['worker', 'workers', 'batch-pools', 'on-demand'],
   ['sluice'],
   ['testing', 'demo', 'cli', 'index'],
 ]

@@ -1,0 +1,59 @@
+import type { BatchPools } from './batch-pools.ts'
+import type { SluiceConfig } from './config.ts'
+import type { Alphabet } from './connection/alphabet.ts'
+import { Sockets } from './connection/sockets.ts'
+import type { Report } from './telemetry.ts'
+import type { Workers } from './workers.ts'
+
+/**
+ * The parts of a Sluice that have connections. Neither is loaded before it is needed: a process that enqueues in its own
+ * transactions needs none of them. What cannot be loaded is tried again with the next call.
+ */
+export class OnDemand {
+  readonly #config: SluiceConfig
+  readonly #alphabet: Alphabet
+  readonly #report: Report
+  readonly #sockets = new Sockets()
+  #pools: Promise<BatchPools> | undefined
+  #workers: Promise<Workers> | undefined
+
+  constructor(config: SluiceConfig, alphabet: Alphabet, report: Report) {
+    this.#config = config
+    this.#alphabet = alphabet
+    this.#report = report
+  }
+
+  workers(): Promise<Workers> {
+    this.#workers ??= Promise.all([import('./workers.ts'), this.pools()])
+      .then(([module, pools]) => new module.Workers(this.#config, pools, this.#alphabet, this.#report))
+      .catch((error: unknown) => {
+        this.#workers = undefined
+        throw error
+      })
+    return this.#workers
+  }
+
+  pools(): Promise<BatchPools> {
+    this.#pools ??= import('./batch-pools.ts')
+      .then((module) => new module.BatchPools(this.#config, this.#sockets, this.#report))
+      .catch((error: unknown) => {
+        this.#pools = undefined
+        throw error
+      })
+    return this.#pools
+  }
+
+  /** Closes all connections. The pipelines must have ended. */
+  async end(): Promise<void> {
+    // What could not be loaded needs no end.
+    await (await this.#workers?.catch(() => undefined))?.stop()
+    await (await this.#pools?.catch(() => undefined))?.pool.end()
+    await this.#sockets.closed()
+  }
+
+  /** Whatever still waits for the server fails. */
+  cut(): void {
+    this.#workers?.then((workers) => workers.cut()).catch(() => undefined)
+    this.#sockets.cut('The Sluice has stopped')
+  }
+}
