@@ -40,11 +40,7 @@ function withCallback<Config>(config: Config): Config {
 const UNAWAITED: readonly (readonly [how: string, write: (write: Writes) => unknown, count: number])[] = [
   ['an enqueue', ({ enqueue }) => void enqueue('one'), 1],
   ['an enqueue through sluice', ({ through }) => void through('one'), 1],
-  [
-    'enqueues in a forEach',
-    ({ enqueue }) => ['one', 'two'].forEach(async (payload) => void (await enqueue(payload))),
-    2,
-  ],
+  ['two enqueues at once', ({ enqueue }) => void ['one', 'two'].map((payload) => enqueue(payload)), 2],
   ['two statements, one after the other', ({ note }) => void note('one').then(() => note('two')), 2],
   ['an enqueue after a statement', ({ note, enqueue }) => void note('one').then(() => enqueue('two')), 2],
   ['a statement of Kysely', ({ kysely }) => void kysely('one'), 1],

@@ -48,7 +48,7 @@ describe('a handler behind which its savepoint cannot be ended', () => {
         .subscribe()
       const ids = await put(sluice, 'q', ['spoil', 'goes on', third])
       const untried = `SELECT FROM sluice.message WHERE queue = 'q' AND attempt = 0`
-    await waitFor(async () => (await database.sql(untried)).length === 0, { what: 'all to be tried' })
+      await waitFor(async () => (await database.sql(untried)).length === 0, { what: 'all to be tried' })
       const done = ids.slice(1, third === 'fails' ? 2 : 3)
       expect(await database.sql('SELECT message FROM effect ORDER BY message::bigint')).toEqual(
         done.map((message) => ({ message })),
