@@ -7,11 +7,12 @@ import { poolerSettingsOf } from '../connection/pooler-settings.ts'
 import { deviationsOf, hasOwnSession } from '../connection/session.ts'
 import { SluiceError } from '../errors.ts'
 import { readDeferrable } from '../table/constraints.ts'
-import { claimSettings, handlerSettings, setLocal } from '../table/planner.ts'
+import { claimSettings, handlerSettings } from '../table/planner.ts'
 import type { Execute } from '../table/statement.ts'
 import { toError } from '../telemetry.ts'
 import { commitFailed } from './commit-failed.ts'
 import { Outgoing } from './outgoing.ts'
+import { limitSettings, settings, type TransactionLimit } from './transaction-settings.ts'
 
 /**
  * A pooled connection that carries one batch after another, each in a transaction of its own. Statements are
@@ -282,12 +283,6 @@ const SAVEPOINT = `sluice_${randomBytes(6).toString('hex')}`
 /** An administrator, or a job, ended it; the database was dropped; or a limit for idle or for all transactions was reached. */
 const ENDS_SESSION = /^(57P01|57P04|57P05|25P03|25P04)$/
 
-/** When the server ends a transaction by itself. */
-export interface TransactionLimit {
-  readonly ms: number
-  readonly serverVersion: number
-}
-
 /** The driver throws at once where it cannot read its configuration. */
 async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
   if (pool.ending) throw new SluiceError('STOPPED', 'The Sluice has been stopped. Make another one')
@@ -307,16 +302,5 @@ const UNLISTEN = 'UNLISTEN *'
 
 /** Session locks outlast a rollback. Behind a pooler the session may hold those of strangers as well, and keeps all. */
 const UNLOCK = 'SELECT pg_catalog.pg_advisory_unlock_all()'
-
-function settings(client: object, limit: TransactionLimit | undefined): string {
-  if (limit === undefined) return setLocal(deviationsOf(client))
-  return `${limitSettings(limit, limit.ms)}; ${claimSettings(deviationsOf(client))}`
-}
-
-function limitSettings(limit: TransactionLimit, restMs: number): string {
-  const ms = Math.ceil(limit.ms)
-  const whole = limit.serverVersion >= 170_000 ? `; SET LOCAL transaction_timeout = ${Math.ceil(restMs)}` : ''
-  return `; SET LOCAL idle_in_transaction_session_timeout = ${ms}${whole}`
-}
 
 const ABANDON_MS = 1_000

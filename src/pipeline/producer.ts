@@ -5,7 +5,7 @@ import { STOP_MS, within } from '../connection/within.ts'
 import { isSluiceError } from '../errors.ts'
 import type { Waiter, WakeReason } from '../wake-up/scheduler.ts'
 import { AnswerLimit } from './answer-limit.ts'
-import { BatchConnection, type TransactionLimit } from './batch-connection.ts'
+import { BatchConnection } from './batch-connection.ts'
 import type { ConsumedBatch } from './claimed-batch.ts'
 import { Claimer } from './claimer.ts'
 import { Hints } from './hints.ts'
@@ -13,6 +13,7 @@ import type { Look, SentClaim } from './look.ts'
 import { Losses } from './losses.ts'
 import type { ProducerOptions } from './producer-options.ts'
 import { reasonFor } from './session-error.ts'
+import type { TransactionLimit } from './transaction-settings.ts'
 
 /**
  * The demand-driven source of a pipeline (a producer in the sense of GenStage). It has one slot per batch that may be
