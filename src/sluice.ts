@@ -19,6 +19,7 @@ import { checkNode } from './node-version.ts'
 import { OnDemand } from './on-demand.ts'
 import type { Work } from './pipeline/batch-run.ts'
 import { Deliveries } from './pipeline/deliveries.ts'
+import { drainWithin } from './pipeline/drain-within.ts'
 import { type PipelineOptions, type PipelinePlan, resolvePipeline } from './pipeline/options.ts'
 import { DRAIN_TIMEOUT_MS, Pipeline, type PipelineSubscription } from './pipeline/pipeline.ts'
 import type { Producer } from './pipeline/producer.ts'
@@ -228,7 +229,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     try {
       await Promise.all([
         ...[...this.#subscriptions].map((subscription) => subscription.drain({ timeoutMs })),
-        ...[...this.#runs].map((producer) => producer.drainWithin(drainMs)),
+        ...[...this.#runs].map((producer) => drainWithin(drainMs, producer)),
       ])
       this.#ended ??= this.#end()
       await this.#ended

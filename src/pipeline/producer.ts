@@ -93,12 +93,6 @@ export class Producer implements Waiter {
     await this.#running
   }
 
-  /** As {@link drain}, and after so long as {@link stop}. */
-  async drainWithin(ms: number): Promise<void> {
-    await within(ms, this.drain(), () => void this.stop())
-    await this.stop()
-  }
-
   /**
    * Aborts the handlers' signals, gives back what is not done, and resolves when all is over, {@link STOP_MS} later at the
    * latest. What the server has not answered by then is cut off: a COMMIT may then have taken effect or not, as after a
