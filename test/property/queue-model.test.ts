@@ -49,8 +49,9 @@ test('runOnce waits for the row of a slot that it has found, and leaves nothing 
       .handle(() => undefined)
       .runOnce()
     await log.first('batch.committed')
+    // Its last statement is the claim, or the look behind it.
     const asked = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'sluice'
-                   AND state <> 'active' AND (query LIKE '%sluice.crash%' OR query = 'ROLLBACK')`
+                   AND state <> 'active' AND (query LIKE '%sluice.crash%' OR query LIKE '%sluice.worker w%' OR query = 'ROLLBACK')`
     await waitFor(async () => (await database.sql(asked)).length > 0, { what: 'the answer to the next claim' })
     await operator.query('ROLLBACK')
     expect((await run).map(({ message }) => message.payload)).toEqual(['without a key', 'with a key'])
