@@ -28,7 +28,7 @@ export const freezeWorker = scenario({
     title: 'a batch whose transaction the server does not end',
     edits: [
       {
-        file: 'pipeline/batch-connection.ts',
+        file: 'pipeline/transaction-settings.ts',
         // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the source's own.
         from: '; SET LOCAL idle_in_transaction_session_timeout = ${ms}${whole}',
         to: '',

@@ -51,7 +51,7 @@ async function insertOne(
   payload: unknown,
   options: EnqueueOptions | undefined,
 ): Promise<string> {
-  checkOrder(tx)
+  checkOrder(tx, queue)
   const name = checkQueueName(queue, context.definitions)
   const row = await readMessage(context, name, { payload, options }, ALONE)
   const [id] = await write(context, tx, name, [row], () => ALONE)
@@ -80,7 +80,7 @@ async function insertMany(
   queue: string,
   messages: readonly MessageToEnqueue[],
 ): Promise<string[]> {
-  checkOrder(tx)
+  checkOrder(tx, queue)
   const name = checkQueueName(queue, context.definitions)
   const rows = await readMessages(context, name, messages)
   return rows.length === 0 ? [] : write(context, tx, name, rows, namesAt)
@@ -100,8 +100,8 @@ function during<T>(tx: unknown, work: Promise<T>): Promise<T> {
 }
 
 /** Whoever forgets the transaction gives the queue in its place. */
-function checkOrder(tx: unknown): void {
-  if (typeof tx !== 'string') return
+function checkOrder(tx: unknown, queue: unknown): void {
+  if (typeof tx !== 'string' || typeof queue === 'string') return
   const remedy = 'As in enqueue(tx, queue, payload)'
   throw expected('EXECUTOR_UNKNOWN', 'tx', 'an open transaction as the first argument', tx, remedy)
 }
