@@ -5,8 +5,7 @@ import type { TestDatabase } from '../support/database.ts'
 import { QueueModel } from '../support/queue-model.ts'
 import { commandsOf } from '../support/queue-model-commands.ts'
 import { QueueSystem } from '../support/queue-model-system.ts'
-import { put, startTestSluice, test } from '../support/sluice.ts'
-import { waitFor } from '../support/wait.ts'
+import { startTestSluice, test } from '../support/sluice.ts'
 
 /**
  * A sequence takes a tenth of a second. The seed, and the first number of the path, bring one back that failed; what is
@@ -31,34 +30,6 @@ test('whatever is done to a queue, the database agrees with a model of a few hun
   })
   await fc.assert(property, RUNS)
 }, 120_000)
-
-test('runOnce waits for the row of a slot that it has found, and leaves nothing that is due', async ({
-  database,
-  sluice,
-  queue,
-  log,
-}) => {
-  await put(sluice, queue, ['without a key'])
-  await put(sluice, queue, ['with a key'], { orderingKey: 'a' })
-  const operator = await database.pool.connect()
-  try {
-    // Lets claims pass, and nobody make a row.
-    await operator.query('BEGIN; LOCK TABLE sluice.slot IN SHARE MODE')
-    const run = sluice
-      .pipeline(queue)
-      .handle(() => undefined)
-      .runOnce()
-    await log.first('batch.committed')
-    // Its last statement is the claim, or the look behind it.
-    const asked = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'sluice'
-                   AND state <> 'active' AND (query LIKE '%sluice.crash%' OR query LIKE '%sluice.worker w%' OR query = 'ROLLBACK')`
-    await waitFor(async () => (await database.sql(asked)).length > 0, { what: 'the answer to the next claim' })
-    await operator.query('ROLLBACK')
-    expect((await run).map(({ message }) => message.payload)).toEqual(['without a key', 'with a key'])
-  } finally {
-    operator.release()
-  }
-})
 
 /** Two keys of one slot, and one of another. */
 async function keysThatShareASlot(database: TestDatabase): Promise<readonly string[]> {
