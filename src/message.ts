@@ -33,7 +33,7 @@ export interface Message<Payload = unknown> {
   readonly priority: number
   /** Which try this is, from 1. Counts failed tries and tries whose process died; snoozing does not count. */
   readonly attempt: number
-  /** After how many failed attempts it dies; null if the pipeline's number applies. */
+  /** After how many failed attempts it becomes a dead letter; null if the pipeline's number applies. */
   readonly maxAttempts: number | null
   /** When it was enqueued, by the database's clock. */
   readonly enqueuedAt: Date

@@ -4,8 +4,7 @@ import { Backoff, pause } from './backoff.ts'
 import { mayPass } from './passing.ts'
 
 /**
- * Repeats the first connection of a process while somebody waits for it and it may still come about: one row of attempts
- * for all who wait.
+ * Retries the first connection of a process while somebody waits and the error may pass. All waiters share one loop.
  */
 export class Patience {
   readonly #attempt: () => Promise<void>
@@ -41,7 +40,7 @@ export class Patience {
     }
   }
 
-  /** Whoever waits waits in vain. */
+  /** Rejects all waiters with STOPPED. */
   stop(): void {
     this.#stopping.abort(new SluiceError('STOPPED', 'The Sluice was stopped before it had connected'))
   }

@@ -19,7 +19,7 @@ export interface Look {
   readonly nextDueMs: number | null
   /** It has read as many rows as one claim may, and has not come to the end of those that are held: look again now. */
   readonly cut: boolean
-  /** The server was not the one whose rows the floors tell of: it has taken nothing, whatever it has locked. */
+  /** Another server answered than the one that the floors were learned from: the claim counts as having taken nothing. */
   readonly void: boolean
 }
 
