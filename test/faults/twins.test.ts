@@ -3,6 +3,7 @@ import { describe, expect, inject, test } from 'vitest'
 import { MODES } from '../../faults/run/modes.ts'
 import { runScenario } from '../../faults/run/run-scenario.ts'
 import { SCENARIOS } from '../../faults/scenarios/index.ts'
+import { libraryOf } from '../../faults/scenarios/rolling-upgrade.ts'
 import { applyEdits } from '../../faults/twins/apply-edits.ts'
 
 describe.each(MODES)('in $name mode', (mode) => {
@@ -23,10 +24,10 @@ describe.each(MODES)('in $name mode', (mode) => {
   })
 })
 
-const library = SCENARIOS.flatMap(({ twin }) => twin.edits ?? [])
+const library = [...SCENARIOS.flatMap(({ twin }) => twin.edits ?? []), ...libraryOf(2)]
 const files = [...new Set(library.map(({ file }) => file))]
 
-test.each(files)('what twins change in src/%s stands there', async (file) => {
+test.each(files)('what scenarios change in src/%s stands there', async (file) => {
   const source = await readFile(new URL(`../../src/${file}`, import.meta.url), 'utf8')
   for (const edit of library.filter((known) => known.file === file)) expect(applyEdits(source, [edit])).not.toBe(source)
 })
