@@ -41,7 +41,7 @@ export const diskFull = scenario<OnSmallDisk>({
     await stage.fault('no space for tables', async () => {
       await disk.fill()
       const enough = async () => (await refused(stage)) >= before + REFUSED
-      await until(enough, 'enqueues to fail', 8_000).finally(() => disk.makeRoom())
+      await until(enough, 'enqueues to fail', 30_000).finally(() => disk.makeRoom())
     })
   },
 })
