@@ -8,7 +8,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build, type Plugin } from 'esbuild'
-import { MIGRATIONS, ROLES } from '../src/sql-files.ts'
+import { MIGRATIONS, ROLES } from '../src/migrate/sql-files.ts'
 
 /** `require(__dirname + …)` cannot be followed by a bundler, and this one is at the top of a module. */
 const STATIC_REQUIRE: Plugin = {

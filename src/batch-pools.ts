@@ -1,11 +1,11 @@
 import pg from 'pg'
 import type { SluiceConfig } from './config.ts'
-import { Names } from './connection/names.ts'
-import { learnPoolerSettings } from './connection/pooler-settings.ts'
 import type { Sockets } from './connection/sockets.ts'
-import { inOwnTransaction } from './pipeline/own-transaction.ts'
+import { learnPoolerSettings } from './session/pooler-settings.ts'
+import { Names } from './session/statement-names.ts'
 import type { Execute } from './table/statement.ts'
-import type { Report } from './telemetry.ts'
+import type { Report } from './telemetry/events.ts'
+import { inOwnTransaction } from './transaction/own-transaction.ts'
 
 /** The connections of batches and of enqueues in `ownTransaction`, opened when needed and closed after ten idle seconds. */
 export class BatchPools {

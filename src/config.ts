@@ -1,9 +1,9 @@
 import { hostname } from 'node:os'
 import type { ClientConfig } from 'pg'
-import { checkKeys } from './check-keys.ts'
+import { checkKeys } from './basics/check-keys.ts'
 import { describe, expected, SluiceError } from './errors.ts'
-import type { SluiceLog } from './log.ts'
 import { checkQueueName, type QueueDefinitions } from './queues.ts'
+import type { SluiceLog } from './telemetry/log.ts'
 
 /** How to reach a database: a connection string, or what `pg` takes. */
 export type ConnectionConfig = string | ClientConfig

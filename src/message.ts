@@ -1,5 +1,5 @@
-import { checkKeys } from './check-keys.ts'
-import { type Duration, toMs } from './duration.ts'
+import { checkKeys } from './basics/check-keys.ts'
+import { type Duration, toMs } from './basics/duration.ts'
 import { errorText, expected } from './errors.ts'
 
 /** A message's state, derived from its row, never stored. `dead` messages are in another table. */

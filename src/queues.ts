@@ -1,7 +1,7 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
+import { nearest } from './basics/nearest.ts'
+import { pathText } from './basics/path-text.ts'
 import { expected } from './errors.ts'
-import { nearest } from './nearest.ts'
-import { pathText } from './path-text.ts'
 
 /** What is declared of one queue. */
 export interface QueueDefinition {

@@ -1,17 +1,15 @@
 // For users' tests: no mocks, the real queue on a real database, without waiting.
 
+import { DeliveredMessage } from './claim/claimed-message.ts'
 import type { MessageToEnqueue } from './enqueue/enqueue.ts'
 import { readMessage } from './enqueue/read-message.ts'
 import { executorOf } from './enqueue/transaction.ts'
 import { expected, SluiceError } from './errors.ts'
+import { checkFunction, type Handler, toOutcome } from './handle/handler.ts'
+import { type EnqueueIn, runContext } from './handle/run-context.ts'
+import { MessageTransaction } from './handle/transaction/message-transaction.ts'
 import type { Outcome } from './message.ts'
-import { BatchConnection } from './pipeline/batch-connection.ts'
-import { DeliveredMessage } from './pipeline/delivered-message.ts'
-import { checkFunction, type Handler, toOutcome } from './pipeline/handler.ts'
-import { MessageTransaction } from './pipeline/message-transaction.ts'
 import { RunnablePipeline } from './pipeline/pipeline.ts'
-import { type EnqueueIn, runContext } from './pipeline/run-context.ts'
-import { SettledCollector, type SettledMessages } from './pipeline/settled-messages.ts'
 import {
   checkQueueName,
   type OutputOf,
@@ -20,11 +18,13 @@ import {
   type QueueName,
   validatePayload,
 } from './queues.ts'
+import { SettledCollector, type SettledMessages } from './settle/settled-messages.ts'
 import { internalsOf, type Sluice } from './sluice.ts'
 import { type EnqueuedMessage, enqueuedHere } from './table/enqueued.ts'
+import { BatchConnection } from './transaction/batch-connection.ts'
 
-export type { SettledMessages } from './pipeline/settled-messages.ts'
-export type { SettledMessage } from './pipeline/settlement.ts'
+export type { SettledMessages } from './settle/settled-messages.ts'
+export type { SettledMessage } from './settle/settlement.ts'
 export type { EnqueuedMessage } from './table/enqueued.ts'
 
 /** A handler that never comes to an end would run for ever: after this many rounds `runDue` gives up. */

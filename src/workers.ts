@@ -1,7 +1,7 @@
 import type { BatchPools } from './batch-pools.ts'
 import type { SluiceConfig } from './config.ts'
-import type { Alphabet } from './connection/alphabet.ts'
-import type { Report } from './telemetry.ts'
+import type { Alphabet } from './session/alphabet.ts'
+import type { Report } from './telemetry/events.ts'
 import { Worker } from './worker.ts'
 
 /**

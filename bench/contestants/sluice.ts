@@ -1,5 +1,5 @@
+import { VERSION } from '../../src/basics/version.ts'
 import { createSluice } from '../../src/index.ts'
-import { VERSION } from '../../src/version.ts'
 import type { Consumer, ConsumeSpec, Contestant, Enqueuer, ListenSpec, Payload } from '../contestant.ts'
 import { INSERT_EFFECT, INSERT_EFFECTS } from '../effects.ts'
 import { messageTable } from './message-table.ts'

@@ -13,7 +13,7 @@ export const carelessHandlers = scenario({
     title: 'what handlers leave behind stays, but for their roles',
     edits: [
       {
-        file: 'pipeline/message-transaction.ts',
+        file: 'handle/transaction/message-transaction.ts',
         from: "settingsReset, 'CLOSE ALL', 'DISCARD TEMP',",
         to: "'RESET ROLE',",
       },

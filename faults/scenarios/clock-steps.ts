@@ -24,7 +24,7 @@ export const clockSteps = scenario({
     edits: [
       ...FLOOR_WITHOUT_SWEEP.edits,
       {
-        file: 'pipeline/floored-claims.ts',
+        file: 'claim/floored-claims.ts',
         from: '    this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }\n',
         to: '    if (taken.nowUs > this.#clock.nowUs) this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }\n',
       },

@@ -28,7 +28,7 @@ export const freezeWorker = scenario({
     title: 'a batch whose transaction the server does not end',
     edits: [
       {
-        file: 'pipeline/transaction-settings.ts',
+        file: 'transaction/transaction-settings.ts',
         // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the source's own.
         from: '; SET LOCAL idle_in_transaction_session_timeout = ${ms}${whole}',
         to: '',

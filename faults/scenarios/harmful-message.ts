@@ -16,7 +16,7 @@ export const crashLoop = scenario({
     title: 'batches in hand that nobody writes down',
     edits: [
       {
-        file: 'pipeline/in-hand.ts',
+        file: 'crash/in-hand.ts',
         from: '        const answer = recordBatches(this.#control.execute, this.workerId, ended, records)\n',
         to: '        const answer = recordBatches(this.#control.execute, this.workerId, ended, [])\n',
       },
@@ -39,7 +39,7 @@ export const blockedLoop = scenario({
     title: 'hanging handlers that nobody counts',
     edits: [
       {
-        file: 'pipeline/batch-run.ts',
+        file: 'handle/batch-run.ts',
         from: '      if (turn.tookMs > plan.timeoutMs + HUNG_MS) this.#hung = messages\n',
         to: '',
       },
@@ -61,7 +61,7 @@ export const severedSession = scenario({
     title: 'lost transactions that are held against nobody',
     edits: [
       {
-        file: 'pipeline/blame.ts',
+        file: 'modes/lost-batch.ts',
         from: "  if (lost.begun.length === 0 || !isSame()) return 'nothing'\n",
         to: "  if (isSame()) return 'nothing'\n",
       },

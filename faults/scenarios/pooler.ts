@@ -51,14 +51,14 @@ const TRUSTS_ITS_SESSION = {
 
 /** Batches release session locks where the session is their own. A twin's locks could be gone before the audit. */
 const LEAVES_LOCKS = {
-  file: 'pipeline/batch-connection.ts',
+  file: 'transaction/batch-connection.ts',
   from: 'const reset = hasOwnSession(this.client) ?',
   to: 'const reset = false && hasOwnSession(this.client) ?',
 } as const
 
 /** And a batch takes a lock of its session, so that not only chance decides whether one is left. */
 const LOCKS_ITS_SESSION = {
-  file: 'pipeline/batch-connection.ts',
+  file: 'transaction/batch-connection.ts',
   // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the source's own.
   from: '`BEGIN ISOLATION LEVEL READ COMMITTED${all}`',
   // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the source's own.

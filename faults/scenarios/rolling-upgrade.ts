@@ -76,7 +76,7 @@ LANGUAGE sql IMMUTABLE AS 'SELECT ${version}, 1';
 /** The library of that version: it needs its schema, and its claims read the new column. */
 export function libraryOf(version: number): readonly Edit[] {
   return [
-    { file: 'version.ts', from: "= '0.1.0'", to: `= '${version}.0.0'` },
+    { file: 'basics/version.ts', from: "= '0.1.0'", to: `= '${version}.0.0'` },
     { file: 'table/schema.ts', from: 'SCHEMA_VERSION = 1', to: `SCHEMA_VERSION = ${version}` },
     {
       file: 'table/claim.ts',

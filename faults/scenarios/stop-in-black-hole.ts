@@ -22,7 +22,7 @@ export const stopInBlackHole = scenario({
     edits: [
       { file: 'connection/within.ts', from: 'pause(ms, over.signal)', to: 'pause(ms * 1_000, over.signal)' },
       { file: 'sluice.ts', from: 'setTimeout(() => this.#parts.cut(), ', to: 'setTimeout(() => {}, 1_000 * ' },
-      { file: 'pipeline/answer-limit.ts', from: 'setTimeout(() => void this.#check(), ', to: 'setTimeout(() => {}, ' },
+      { file: 'demand/answer-limit.ts', from: 'setTimeout(() => void this.#check(), ', to: 'setTimeout(() => {}, ' },
     ],
     caught: ['late', 'stuck'],
   },

@@ -37,7 +37,7 @@ export const ACK_BEFORE_HANDLER = {
   title: 'messages removed, and that committed, before their handlers run',
   edits: [
     {
-      file: 'pipeline/consumer.ts',
+      file: 'modes/transactional.ts',
       from: '    const evidence = await this.#begin(rows)\n',
       to: `    const { plan } = this.#consumption
     const ids = rows.map((row) => row.id)
@@ -57,7 +57,7 @@ export const EFFECTS_BEFORE_SETTLEMENT = {
   title: "a handler's writes committed before its message is removed",
   edits: [
     {
-      file: 'pipeline/message-transaction.ts',
+      file: 'handle/transaction/message-transaction.ts',
       from: '...declared, release]',
       to: "...declared, release, 'COMMIT', 'BEGIN']",
     },
@@ -70,7 +70,7 @@ export const ENQUEUES_LOST_BATCHES_AGAIN = {
   title: 'a worker that takes a lost answer for a rollback, and enqueues the messages again',
   edits: [
     {
-      file: 'pipeline/consumer.ts',
+      file: 'modes/transactional.ts',
       from: '    const { begun, hung } = this.#run\n',
       to: `    const all = this.#batch.look.rows.map((row) => row.id)
     const text = "INSERT INTO sluice.message (queue, id, payload) SELECT 'load', unnest($1::bigint[]), '{}' ON CONFLICT DO NOTHING"
@@ -90,7 +90,7 @@ export const TAKES_LATE_FOR_LOST = {
   edits: [
     ...ENQUEUES_LOST_BATCHES_AGAIN.edits,
     {
-      file: 'pipeline/producer.ts',
+      file: 'demand/producer.ts',
       from: '        answers.restart()\n',
       to: `        answers.restart()
         const late = setTimeout(() => connection.break('late'), 100)
@@ -106,7 +106,7 @@ export const FLOOR_WITHOUT_SWEEP = {
   title: 'a floor without the sweep that starts below it',
   edits: [
     {
-      file: 'pipeline/floors.ts',
+      file: 'claim/floors.ts',
       from: '...(isBelow(floor, highest) ? floor : highest)',
       to: "...(nowUs === 'bottom' || isBelow(floor, highest) ? floor : highest)",
     },
@@ -119,7 +119,7 @@ export const FLOOR_NOT_LOWERED = {
   title: 'a floor that is not lowered when a batch is rolled back, and no sweep below it',
   edits: [
     ...FLOOR_WITHOUT_SWEEP.edits,
-    { file: 'pipeline/floors.ts', from: 'if (isBelow(before, floor)) this', to: 'if (rows.length < 0) this' },
+    { file: 'claim/floors.ts', from: 'if (isBelow(before, floor)) this', to: 'if (rows.length < 0) this' },
   ],
   // A transaction that commits late would need the sweep as well. Keys have floors of their own.
   load: { long: 0, keys: 0 },
@@ -131,7 +131,7 @@ export const PASSED_FOR_EVER = {
   title: 'rows of a held key that are passed over even when its hold has ended',
   edits: [
     {
-      file: 'pipeline/passed-rows.ts',
+      file: 'claim/passed-rows.ts',
       from: '    for (const key of keys) untilUs = Math.min(untilUs, this.#heldUntilUs.get(key) ?? 0)\n',
       to: '    if (keys.size < 0) untilUs = 0\n',
     },
@@ -143,7 +143,7 @@ export const NO_LIMIT_FOR_ANSWERS = {
   name: 'no-limit-for-answers',
   title: 'a batch that waits for its answers for ever',
   edits: [
-    { file: 'pipeline/answer-limit.ts', from: 'setTimeout(() => void this.#check(), ', to: 'setTimeout(() => {}, ' },
+    { file: 'demand/answer-limit.ts', from: 'setTimeout(() => void this.#check(), ', to: 'setTimeout(() => {}, ' },
   ],
   caught: ['late', 'stuck'],
 } as const satisfies Twin
@@ -185,12 +185,12 @@ export const CLAIM_BY_MARK = {
   sql: 'ALTER TABLE sluice.message ADD COLUMN taken_by integer',
   edits: [
     {
-      file: 'pipeline/batch-connection.ts',
+      file: 'transaction/batch-connection.ts',
       from: '`BEGIN ISOLATION LEVEL READ COMMITTED$',
       to: `\`${MARK}; BEGIN ISOLATION LEVEL READ COMMITTED$`,
     },
     {
-      file: 'pipeline/batch-connection.ts',
+      file: 'transaction/batch-connection.ts',
       from: '`COMMIT AND CHAIN$',
       to: `\`COMMIT; ${MARK}; BEGIN ISOLATION LEVEL READ COMMITTED$`,
     },

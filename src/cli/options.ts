@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander'
-import { toMs } from '../duration.ts'
+import { toMs } from '../basics/duration.ts'
 import { isSluiceError } from '../errors.ts'
 import { checkQueueName } from '../queues.ts'
 

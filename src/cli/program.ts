@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { VERSION } from '../version.ts'
+import { VERSION } from '../basics/version.ts'
 import { addDead } from './commands/dead.ts'
 import { addDemo } from './commands/demo.ts'
 import { addMigrate } from './commands/migrate.ts'

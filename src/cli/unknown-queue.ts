@@ -1,5 +1,5 @@
 import { DatabaseError } from 'pg'
-import { nearest } from '../nearest.ts'
+import { nearest } from '../basics/nearest.ts'
 import { readQueueNames } from '../table/inspect.ts'
 import type { Execute } from '../table/statement.ts'
 

@@ -1,10 +1,10 @@
 import pg from 'pg'
 import { SluiceError } from '../errors.ts'
+import { Names } from '../session/statement-names.ts'
 import type { Execute } from '../table/statement.ts'
 import { configureControl } from '../table/worker.ts'
-import { type Report, toError } from '../telemetry.ts'
+import { type Report, toError } from '../telemetry/events.ts'
 import { Backoff, pause } from './backoff.ts'
-import { Names } from './names.ts'
 import { closeClient, executeOn, openClient, unreachable } from './open-client.ts'
 import { sessionsMove } from './sessions-move.ts'
 

@@ -1,9 +1,9 @@
 import pg from 'pg'
 import { SluiceError } from '../errors.ts'
+import { queryAsText } from '../session/own-parsers.ts'
+import { nameOf, namesOf } from '../session/statement-names.ts'
 import type { Execute } from '../table/statement.ts'
 import { close } from './close.ts'
-import { nameOf, namesOf } from './names.ts'
-import { queryAsText } from './own-parsers.ts'
 
 /**
  * Opens a connection of our own. Statements are pipelined: sent without waiting for the answers of earlier ones.

@@ -1,5 +1,5 @@
 import { SluiceError } from '../errors.ts'
-import { type Report, toError } from '../telemetry.ts'
+import { type Report, toError } from '../telemetry/events.ts'
 import { Backoff, pause } from './backoff.ts'
 import { mayPass } from './passing.ts'
 

@@ -1,7 +1,7 @@
 import type pg from 'pg'
+import { queryAsText } from '../session/own-parsers.ts'
 import { readSession } from '../table/session.ts'
 import { closeClient } from './open-client.ts'
-import { queryAsText } from './own-parsers.ts'
 
 /**
  * Whether two connections through one pooler come upon each other's server sessions, or one upon several. Each asks

@@ -1,5 +1,5 @@
-import type { Alphabet } from '../connection/alphabet.ts'
 import { type ErrorCode, SluiceError } from '../errors.ts'
+import type { Alphabet } from '../session/alphabet.ts'
 import type { InsertRow } from '../table/insert-row.ts'
 import type { Execute } from '../table/statement.ts'
 import type { MessageNames } from './read-message.ts'

@@ -1,7 +1,7 @@
-import type { Alphabet } from '../connection/alphabet.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
 import { errorText, expected, SluiceError } from '../errors.ts'
 import { checkQueueName } from '../queues.ts'
+import type { Alphabet } from '../session/alphabet.ts'
 import { insertMessages } from '../table/insert.ts'
 import type { InsertRow } from '../table/insert-row.ts'
 import type { Execute } from '../table/statement.ts'

@@ -1,5 +1,5 @@
+import { pathText } from '../basics/path-text.ts'
 import { describe, type ErrorCode, SluiceError } from '../errors.ts'
-import { pathText } from '../path-text.ts'
 
 /** Deeper is a mistake, and the server's own parser gives up somewhere beyond (max_stack_depth). */
 const DEEPEST = 500

@@ -1,7 +1,7 @@
-import { type Duration, toMs } from '../duration.ts'
+import { type Duration, toMs } from '../basics/duration.ts'
+import { nearest } from '../basics/nearest.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Headers } from '../message.ts'
-import { nearest } from '../nearest.ts'
 import { DEFAULTS, type InsertRow } from '../table/insert-row.ts'
 import { encodeJson } from './json.ts'
 

@@ -1,15 +1,15 @@
 import { filter, type Observable } from 'rxjs'
-import { checkKeys } from '../check-keys.ts'
+import { checkKeys } from '../basics/check-keys.ts'
+import { type Duration, LONGEST_TIMER_MS, toMs } from '../basics/duration.ts'
 import { STOP_MS, within } from '../connection/within.ts'
-import { type Duration, LONGEST_TIMER_MS, toMs } from '../duration.ts'
+import type { Producer } from '../demand/producer.ts'
 import { expected, SluiceError } from '../errors.ts'
+import type { Work } from '../handle/batch-run.ts'
+import { type BatchHandler, checkFunction, type Handler } from '../handle/handler.ts'
 import type { QueueDefinitions } from '../queues.ts'
-import { type Report, type SluiceEvent, toError } from '../telemetry.ts'
-import type { Work } from './batch-run.ts'
-import { type BatchHandler, checkFunction, type Handler } from './handler.ts'
-import type { Producer } from './producer.ts'
-import { SettledCollector, type SettledMessages } from './settled-messages.ts'
-import type { SettledMessage } from './settlement.ts'
+import { SettledCollector, type SettledMessages } from '../settle/settled-messages.ts'
+import type { SettledMessage } from '../settle/settlement.ts'
+import { type Report, type SluiceEvent, toError } from '../telemetry/events.ts'
 
 /** What a pipeline needs of the process that it runs in. */
 export interface PipelineHost {

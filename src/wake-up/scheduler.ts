@@ -1,5 +1,5 @@
+import { LONGEST_TIMER_MS } from '../basics/duration.ts'
 import type { Control } from '../connection/control.ts'
-import { LONGEST_TIMER_MS } from '../duration.ts'
 import { type PolledQueue, pollQueues, unwatchedQueues } from '../table/wait.ts'
 import { registerQueues } from '../table/worker.ts'
 import { WaitingFlag } from './waiting-flag.ts'

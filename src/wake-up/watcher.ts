@@ -6,7 +6,7 @@ import { Backoff, pause } from '../connection/backoff.ts'
 import { close } from '../connection/close.ts'
 import { socketOf } from '../connection/sockets.ts'
 import { SluiceError } from '../errors.ts'
-import { type Report, toError } from '../telemetry.ts'
+import { type Report, toError } from '../telemetry/events.ts'
 
 type Subscriber = PgListenSubscriber<Record<string, unknown>>
 

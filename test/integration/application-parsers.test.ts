@@ -1,7 +1,7 @@
 import { Kysely, PostgresDialect } from 'kysely'
 import pg from 'pg'
 import { expect, onTestFinished } from 'vitest'
-import { migrate } from '../../src/migrate.ts'
+import { migrate } from '../../src/migrate/migrate.ts'
 import type { Sluice } from '../../src/sluice.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { untilEmpty } from '../support/rows.ts'

@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { Floors } from '../../src/pipeline/floors.ts'
+import { Floors } from '../../src/claim/floors.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { ensureSlots } from '../../src/table/lanes.ts'
 import { holdKeys } from '../../src/table/settle.ts'

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { describe, expect, onTestFinished } from 'vitest'
-import { migrationSql } from '../../src/migrate.ts'
+import { migrationSql } from '../../src/migrate/migrate.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { bury, register } from '../support/operations.ts'
 import { type CliResult, runCli, startCli } from '../support/run-cli.ts'

@@ -11,7 +11,7 @@ import {
   unregisterWorker,
   workerIdOf,
 } from '../../src/table/worker.ts'
-import type { SluiceEvent } from '../../src/telemetry.ts'
+import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'
 import { NO_POLL, raisedFlag } from '../support/flag.ts'

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { describe, expect } from 'vitest'
+import { Floors } from '../../src/claim/floors.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { Floors } from '../../src/pipeline/floors.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, type OrderedClaim, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { ensureSlots, lookOver } from '../../src/table/lanes.ts'

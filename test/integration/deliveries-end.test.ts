@@ -1,6 +1,6 @@
 import { lastValueFrom, take, toArray } from 'rxjs'
 import { expect } from 'vitest'
-import { process } from '../../src/pipeline/process.ts'
+import { process } from '../../src/rx/process.ts'
 import { unlockedPayloads } from '../support/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import { ack, deadLetter } from '../../src/message.ts'
-import { migrate } from '../../src/migrate.ts'
+import { migrate } from '../../src/migrate/migrate.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'
 import { untilEmpty } from '../support/rows.ts'

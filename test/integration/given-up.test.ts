@@ -2,7 +2,7 @@ import { Socket } from 'node:net'
 import pg from 'pg'
 import { expect } from 'vitest'
 import { openClient } from '../../src/connection/open-client.ts'
-import { BatchConnection } from '../../src/pipeline/batch-connection.ts'
+import { BatchConnection } from '../../src/transaction/batch-connection.ts'
 import { test } from '../support/sluice.ts'
 
 test('a connection that is given up before it is opened is not opened', async ({ database }) => {

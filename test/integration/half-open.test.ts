@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
-import { BatchConnection } from '../../src/pipeline/batch-connection.ts'
+import { BatchConnection } from '../../src/transaction/batch-connection.ts'
 import { EventLog } from '../support/event-log.ts'
 import { untilEmpty } from '../support/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'

@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import pg from 'pg'
 import { expect } from 'vitest'
-import type { HandlerTransaction } from '../../src/pipeline/message-transaction.ts'
+import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
 import { test as base, put } from '../support/sluice.ts'
 
 const test = base.extend('table', { scope: 'file' }, async ({ database }) => {

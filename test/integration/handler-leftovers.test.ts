@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import type { HandlerTransaction } from '../../src/pipeline/message-transaction.ts'
+import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'

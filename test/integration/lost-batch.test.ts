@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import type { HandlerContext } from '../../src/index.ts'
-import type { PipelineOptions } from '../../src/pipeline/options.ts'
+import type { PipelineOptions } from '../../src/plan/options.ts'
 import type { Sluice } from '../../src/sluice.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'

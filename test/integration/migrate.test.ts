@@ -6,11 +6,11 @@ import { Migrator } from 'kysely/migration'
 import pg from 'pg'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import type { SluiceError } from '../../src/errors.ts'
-import { type MigrateResult, migrate, migrationSql } from '../../src/migrate.ts'
-import { MIGRATION_LIMITS, migrateWithin } from '../../src/migrator.ts'
+import { type MigrateResult, migrate, migrationSql } from '../../src/migrate/migrate.ts'
+import { MIGRATION_LIMITS, migrateWithin } from '../../src/migrate/migrator.ts'
 import { checkSchema, SCHEMA_VERSION } from '../../src/table/schema.ts'
 import type { Execute } from '../../src/table/statement.ts'
-import type { SluiceEvent } from '../../src/telemetry.ts'
+import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { createTestDatabase, type TestDatabase, type TestDatabaseOptions } from '../support/database.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -261,7 +261,7 @@ async function pretend(database: TestDatabase, schema: { version: number; oldest
 async function migrateInProcess(url: string): Promise<MigrateResult> {
   const program =
     'const { migrate } = await import(process.argv[1]); console.log(JSON.stringify(await migrate(process.argv[2])))'
-  const module = new URL('../../src/migrate.ts', import.meta.url).href
+  const module = new URL('../../src/migrate/migrate.ts', import.meta.url).href
   const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', program, module, url])
   return JSON.parse(stdout) as MigrateResult
 }

@@ -2,7 +2,7 @@
 // here, told by its server process. See processor-retry.test.ts and processor-concurrent.test.ts for the others.
 
 import { expect } from 'vitest'
-import { routes } from '../../src/pipeline/routes.ts'
+import { routes } from '../../src/handle/routes.ts'
 import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { raise, Steps } from '../support/steps.ts'

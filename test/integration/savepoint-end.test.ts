@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
-import type { HandlerTransaction } from '../../src/pipeline/message-transaction.ts'
+import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
 import { test as countedTest } from '../support/counted.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'

@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
-import { BatchConnection } from '../../src/pipeline/batch-connection.ts'
 import { statement } from '../../src/table/statement.ts'
+import { BatchConnection } from '../../src/transaction/batch-connection.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
 import { put, test } from '../support/sluice.ts'

@@ -1,8 +1,8 @@
 // More weak spots of the implementation that Sluice's pipelines descend from: attempts, times, options and what is seen.
 
 import { expect } from 'vitest'
+import { type RoutesOptions, routes } from '../../src/handle/routes.ts'
 import { retry } from '../../src/message.ts'
-import { type RoutesOptions, routes } from '../../src/pipeline/routes.ts'
 import { untilEmpty, untilRecorded } from '../support/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { claimsOf, recordStatements } from '../support/statements.ts'

@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import type { Floors } from '../../src/pipeline/floors.ts'
+import type { Floors } from '../../src/claim/floors.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimSlots } from '../../src/table/claim-ordered.ts'
 import { lookOver } from '../../src/table/lanes.ts'

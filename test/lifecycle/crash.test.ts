@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import { Control } from '../../src/connection/control.ts'
-import { Reaper } from '../../src/maintenance/reaper.ts'
+import { Reaper } from '../../src/services/reaper.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { createEffects, effectsOf, enqueue } from '../support/effects.ts'
 import { untilEmpty, untilRecorded } from '../support/rows.ts'

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { EmbeddedServer } from '../../faults/environment/embedded-server.ts'
-import { MIGRATION_LIMITS, migrateWithin } from '../../src/migrator.ts'
+import { MIGRATION_LIMITS, migrateWithin } from '../../src/migrate/migrator.ts'
 import { createSluice } from '../../src/sluice.ts'
 import { startRestartableServer } from '../support/restartable-server.ts'
 import { Steps } from '../support/steps.ts'

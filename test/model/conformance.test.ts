@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { Floors } from '../../src/pipeline/floors.ts'
+import { Floors } from '../../src/claim/floors.ts'
 import { claimedRow, orderedClaim } from '../support/claimed-row.ts'
 import type { Model } from './checker.ts'
 import { claimModel } from './claim-model.ts'

@@ -1,4 +1,4 @@
-import { PassedRows } from '../../src/pipeline/passed-rows.ts'
+import { PassedRows } from '../../src/claim/passed-rows.ts'
 import type { PassedStretch } from '../../src/table/slot-walk.ts'
 import type { Model, Move } from './checker.ts'
 

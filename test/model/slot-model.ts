@@ -43,7 +43,7 @@ interface Batch {
   row: number
 }
 
-/** SlotFloor of pipeline/floors.ts */
+/** SlotFloor of claim/floors.ts */
 interface Floor {
   id: number
   candidate: { readonly id: number; readonly xid: number } | null

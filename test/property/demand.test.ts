@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect } from 'vitest'
-import { process } from '../../src/pipeline/process.ts'
+import { process } from '../../src/rx/process.ts'
 import type { Sluice } from '../../src/sluice.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { LockedSampler } from '../support/locked-sampler.ts'

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { Floors } from '../../src/pipeline/floors.ts'
+import { Floors } from '../../src/claim/floors.ts'
 import type { PassedStretch, SlotWalk } from '../../src/table/slot-walk.ts'
 import { orderedClaim } from '../support/claimed-row.ts'
 import { pick, stepsOf } from '../support/model-steps.ts'

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { inject } from 'vitest'
-import { migrate } from '../../src/migrate.ts'
+import { migrate } from '../../src/migrate/migrate.ts'
 import { databaseUrl } from './database-url.ts'
 import { waitFor } from './wait.ts'
 

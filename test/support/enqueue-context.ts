@@ -1,5 +1,5 @@
-import { Alphabet } from '../../src/connection/alphabet.ts'
 import type { EnqueueContext } from '../../src/enqueue/enqueue.ts'
+import { Alphabet } from '../../src/session/alphabet.ts'
 
 /** What `enqueue` needs beside its arguments, with nothing defined and no connection of its own. */
 export function enqueueContext(overrides: Partial<EnqueueContext> = {}): EnqueueContext {

@@ -1,5 +1,5 @@
 import type { Observable } from 'rxjs'
-import type { SluiceEvent } from '../../src/telemetry.ts'
+import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { waitFor } from './wait.ts'
 
 type EventOf<Kind extends SluiceEvent['kind']> = Extract<SluiceEvent, { readonly kind: Kind }>

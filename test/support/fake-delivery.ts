@@ -1,7 +1,7 @@
+import { DeliveredMessage } from '../../src/claim/claimed-message.ts'
+import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
 import type { Message } from '../../src/message.ts'
-import { DeliveredMessage } from '../../src/pipeline/delivered-message.ts'
-import { Delivery, type Settled } from '../../src/pipeline/delivery.ts'
-import type { HandlerTransaction } from '../../src/pipeline/message-transaction.ts'
+import { Delivery, type Settled } from '../../src/rx/delivery.ts'
 import { claimedRow } from './claimed-row.ts'
 
 /** A delivery without a database that notes how it is settled. */

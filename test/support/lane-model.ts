@@ -1,4 +1,4 @@
-import { Floors } from '../../src/pipeline/floors.ts'
+import { Floors } from '../../src/claim/floors.ts'
 import type { ClaimedRow, PriorityFloor } from '../../src/table/claim.ts'
 import { claimedRow } from './claimed-row.ts'
 import { pick } from './model-steps.ts'

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { onTestFinished } from 'vitest'
 import { EmbeddedServer } from '../../faults/environment/embedded-server.ts'
-import { migrate } from '../../src/migrate.ts'
+import { migrate } from '../../src/migrate/migrate.ts'
 import { waitFor } from './wait.ts'
 
 /** A server whose standby never answers: only who asks for it waits. */

@@ -1,4 +1,4 @@
-import { Floors } from '../../src/pipeline/floors.ts'
+import { Floors } from '../../src/claim/floors.ts'
 import { type Claim, type ClaimedRow, claim } from '../../src/table/claim.ts'
 import { claimFreeSlots, claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { ensureSlots, lookOver } from '../../src/table/lanes.ts'

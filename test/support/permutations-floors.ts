@@ -1,4 +1,4 @@
-import { Floors } from '../../src/pipeline/floors.ts'
+import { Floors } from '../../src/claim/floors.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimSlots } from '../../src/table/claim-ordered.ts'
 import { insertMessages } from '../../src/table/insert.ts'

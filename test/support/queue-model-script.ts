@@ -1,6 +1,6 @@
 import fc from 'fast-check'
+import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
 import { deadLetter, type Message, type Outcome, retry, snooze } from '../../src/message.ts'
-import type { HandlerTransaction } from '../../src/pipeline/message-transaction.ts'
 
 /** What a handler does with one delivery of a message, and how that ends. */
 export interface Step {

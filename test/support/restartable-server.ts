@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest'
 import { EmbeddedServer } from '../../faults/environment/embedded-server.ts'
-import { migrate } from '../../src/migrate.ts'
+import { migrate } from '../../src/migrate/migrate.ts'
 
 /** A server of a test's own, with the schema, that can be restarted under its clients. */
 export async function startRestartableServer(): Promise<EmbeddedServer> {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
+import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
 import { deadLetter, type Message, type Outcome, retry, snooze } from '../../src/message.ts'
-import type { HandlerTransaction } from '../../src/pipeline/message-transaction.ts'
 
 /** How one call of a handler ends. */
 const FAILURES = ['retry', 'throw', 'broken statement'] as const

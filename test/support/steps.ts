@@ -1,5 +1,5 @@
+import type { Handler, HandlerContext } from '../../src/handle/handler.ts'
 import type { Message, Outcome } from '../../src/message.ts'
-import type { Handler, HandlerContext } from '../../src/pipeline/handler.ts'
 import { waitFor } from './wait.ts'
 
 /** One call of a handler, which the test lets end. */

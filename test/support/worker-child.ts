@@ -4,7 +4,7 @@
  */
 import { EventEmitter, once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Handler } from '../../src/pipeline/handler.ts'
+import type { Handler } from '../../src/handle/handler.ts'
 import { createSluice } from '../../src/sluice.ts'
 import type { WorkerNews, WorkerOrders, WorkerPayload, WorkerSetup } from './worker-process.ts'
 

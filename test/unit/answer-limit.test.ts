@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { AnswerLimit } from '../../src/pipeline/answer-limit.ts'
-import { BatchConnection } from '../../src/pipeline/batch-connection.ts'
+import { AnswerLimit } from '../../src/demand/answer-limit.ts'
+import { BatchConnection } from '../../src/transaction/batch-connection.ts'
 import { PlayedServer } from '../support/played-server.ts'
 
 describe('AnswerLimit', () => {

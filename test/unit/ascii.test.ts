@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { migrationSql } from '../../src/migrate.ts'
+import { migrationSql } from '../../src/migrate/migrate.ts'
 import { tableStatements } from '../support/table-statements.ts'
 
 // A database in another encoding refuses a statement with a character that it lacks, be it in a comment.

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { asyncScheduler, concatMap, from, map, range, Subject, take, tap, timer } from 'rxjs'
 import { TestScheduler } from 'rxjs/testing'
 import { describe, expect, test, vi } from 'vitest'
-import { type BatchOptions, batch } from '../../src/pipeline/batch.ts'
+import { type BatchOptions, batch } from '../../src/rx/batch.ts'
 import { marbles } from '../support/marbles.ts'
 import { refusalOf } from '../support/refusal.ts'
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { Floors } from '../../src/pipeline/floors.ts'
+import { Floors } from '../../src/claim/floors.ts'
 import { toSnapshot } from '../../src/table/claim-snapshot.ts'
 
 const rowOf = (xmax: bigint, running: readonly bigint[], xid: bigint) => ({

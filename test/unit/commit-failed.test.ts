@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { expect, test } from 'vitest'
-import { commitFailed } from '../../src/pipeline/commit-failed.ts'
+import { commitFailed } from '../../src/transaction/commit-failed.ts'
 
 const REFUSED = expect.stringContaining('nothing of the transaction has taken effect')
 const UNKNOWN = expect.stringContaining('unknown')

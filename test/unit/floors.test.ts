@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Floors } from '../../src/pipeline/floors.ts'
+import { Floors } from '../../src/claim/floors.ts'
 import type { ClaimedRow } from '../../src/table/claim.ts'
 import { WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { claimedRow, orderedClaim } from '../support/claimed-row.ts'

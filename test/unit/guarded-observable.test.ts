@@ -2,7 +2,7 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import * as ours from 'rxjs'
 import { expect, test } from 'vitest'
-import { GuardedObservable } from '../../src/guarded-observable.ts'
+import { GuardedObservable } from '../../src/telemetry/guarded-observable.ts'
 
 type Rxjs = typeof ours
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { InHand } from '../../src/pipeline/in-hand.ts'
+import { InHand } from '../../src/crash/in-hand.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { type Asked, PlayedServer } from '../support/played-server.ts'
 import { waitFor } from '../support/wait.ts'

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { Isolation } from '../../src/pipeline/isolation.ts'
+import { Isolation } from '../../src/crash/alone.ts'
 
 const NEVER = new AbortController().signal
 

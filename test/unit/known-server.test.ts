@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { KnownServer } from '../../src/pipeline/known-server.ts'
+import { KnownServer } from '../../src/claim/known-server.ts'
 
 describe('a server that tells what it is known by', () => {
   test('is known behind every new connection', () => {

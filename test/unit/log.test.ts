@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { Lines, type SluiceLog } from '../../src/log.ts'
-import type { SluiceEvent } from '../../src/telemetry.ts'
+import type { SluiceEvent } from '../../src/telemetry/events.ts'
+import { Lines, type SluiceLog } from '../../src/telemetry/log.ts'
 
 const FAILED = {
   kind: 'message.failed',

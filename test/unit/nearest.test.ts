@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { nearest } from '../../src/nearest.ts'
+import { nearest } from '../../src/basics/nearest.ts'
 
 test.each([
   ['delayMs', ['type', 'delay', 'deliverAt'], ['delay']],

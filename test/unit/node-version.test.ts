@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { expect, test, vi } from 'vitest'
+import { checkNode, OLDEST_NODE } from '../../src/basics/node-version.ts'
 import { createSluice } from '../../src/index.ts'
-import { checkNode, OLDEST_NODE } from '../../src/node-version.ts'
 import { refusalOf } from '../support/refusal.ts'
 
 test.each(['22.12.0', '22.13.1', '23.0.0', '24.1.0', '100.0.0'])('Node %s will do', (version) => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import * as z from 'zod'
 import { resolveConfig, type SluiceOptions } from '../../src/config.ts'
-import { type PipelineOptions, resolvePipeline } from '../../src/pipeline/options.ts'
+import { type PipelineOptions, resolvePipeline } from '../../src/plan/options.ts'
 import type { QueueDefinitions } from '../../src/queues.ts'
 import { createSluice, type DeliveriesOptions } from '../../src/sluice.ts'
 import { refusalOf } from '../support/refusal.ts'

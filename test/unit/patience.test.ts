@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { unreachable } from '../../src/connection/open-client.ts'
 import { Patience } from '../../src/connection/patience.ts'
-import type { SluiceEvent } from '../../src/telemetry.ts'
+import type { SluiceEvent } from '../../src/telemetry/events.ts'
 
 test('who has left already begins no attempt', async () => {
   let attempts = 0

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import { typeMatcher } from '../../src/handle/routes.ts'
 import { ack, deadLetter, type HandlerContext, type Message, type Outcome, retry, routes } from '../../src/index.ts'
-import { typeMatcher } from '../../src/pipeline/routes.ts'
 
 const context = {} as HandlerContext
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Spread } from '../../src/pipeline/spread.ts'
+import { Spread } from '../../src/claim/spread.ts'
 
 /** Where claims begin, for draws from nearly zero to nearly one. */
 function starts(concurrency: number, batchSize: number, workers: number): readonly number[] {

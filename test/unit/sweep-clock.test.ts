@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { SweepClock } from '../../src/pipeline/sweep-clock.ts'
+import { SweepClock } from '../../src/claim/sweep-clock.ts'
 
 describe('SweepClock', () => {
   test('lets the first sweep run at once', () => {

@@ -1,6 +1,6 @@
 import { filter, firstValueFrom, map } from 'rxjs'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
-import { createTelemetry, type SluiceEvent } from '../../src/telemetry.ts'
+import { createTelemetry, type SluiceEvent } from '../../src/telemetry/events.ts'
 
 const EVENT: SluiceEvent = { kind: 'pipeline.started', queue: 'q' }
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { transactionControlIn } from '../../src/pipeline/transaction-control.ts'
+import { transactionControlIn } from '../../src/handle/transaction/transaction-control.ts'
 
 describe('control of the transaction is found', () => {
   test.each([

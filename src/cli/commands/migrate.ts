@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
-import { migrate, migrationSql } from '../../migrate.ts'
-import type { SluiceEvent } from '../../telemetry.ts'
+import { migrate, migrationSql } from '../../migrate/migrate.ts'
+import type { SluiceEvent } from '../../telemetry/events.ts'
 import { connected } from '../connect.ts'
 import { errorLine } from '../error-line.ts'
 import { formatAge } from '../format-age.ts'

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { ROLES } from '../../sql-files.ts'
+import { ROLES } from '../../migrate/sql-files.ts'
 import { withDatabase } from '../connect.ts'
 import { print } from '../output.ts'
 

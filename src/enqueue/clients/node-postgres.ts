@@ -1,5 +1,5 @@
 import type { ClientBase } from 'pg'
-import { queryAsText } from '../../connection/own-parsers.ts'
+import { queryAsText } from '../../session/own-parsers.ts'
 import type { Execute } from '../../table/statement.ts'
 import { notInTransaction, transactionFailed } from './not-in-transaction.ts'
 import { probed } from './probed.ts'

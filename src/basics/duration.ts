@@ -1,0 +1,28 @@
+import { type ErrorCode, expected } from '../errors.ts'
+
+/** Milliseconds, or a number with a unit: `'250ms'`, `'1.5s'`, `'5m'`, `'2h'`, `'7d'`. From 0 to 100 years. */
+export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`
+
+const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+
+/** One hundred years: longer is a mistake in the unit, and far from the end of timestamptz. */
+const LONGEST_MS = 100 * 365.25 * UNITS.d!
+
+/**
+ * The milliseconds of a {@link Duration}: finite, from zero to a hundred years.
+ *
+ * @throws SluiceError OPTION_INVALID, or the given code, naming the option `what`.
+ */
+export function toMs(duration: unknown, what: string, code: ErrorCode = 'OPTION_INVALID'): number {
+  const ms = typeof duration === 'string' ? parse(duration) : duration
+  if (typeof ms === 'number' && ms >= 0 && ms <= LONGEST_MS) return ms
+  throw expected(code, what, "milliseconds from 0, or a text such as '250ms', '30s', '5m', '2h', '7d'", duration)
+}
+
+function parse(text: string): number | undefined {
+  const match = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(text.trim())
+  return match ? Number(match[1]) * UNITS[match[2]!]! : undefined
+}
+
+/** Nearly the longest time that `setTimeout` knows: above 2^31 ms it fires at once. */
+export const LONGEST_TIMER_MS = 2_000_000_000

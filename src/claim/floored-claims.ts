@@ -1,0 +1,121 @@
+import { type Claim, type ClaimedRow, claim, type PriorityFloor } from '../table/claim.ts'
+import { claimApart } from '../table/claim-apart.ts'
+import {
+  claimFreeSlots,
+  claimSlots,
+  claimWholeQueue,
+  type OrderedClaim,
+  WHOLE_QUEUE_SLOT,
+} from '../table/claim-ordered.ts'
+import type { Execute } from '../table/statement.ts'
+import type { BatchConnection } from '../transaction/batch-connection.ts'
+import { Floors } from './floors.ts'
+import { KnownServer } from './known-server.ts'
+import { type Lane, type Look, mayHaveMore } from './look.ts'
+import { Spread } from './spread.ts'
+
+export interface FlooredClaimsOptions {
+  readonly queue: string
+  readonly batchSize: number
+  /** How many batches may be in flight. */
+  readonly concurrency: number
+  /** Messages without a key are one sequence. */
+  readonly ordered: boolean
+}
+
+/** One claim at a time, from where the floors say, and what its answer says of the floors. */
+export class FlooredClaims {
+  readonly floors: Floors
+  readonly spread: Spread
+  readonly #options: FlooredClaimsOptions
+  readonly #server = new KnownServer()
+  readonly #onForgotten: () => void
+  #most: number
+  #clock = { nowUs: 0, atMs: 0 }
+
+  /** @param onForgotten the server may be another one, so what was known of it does not hold any more */
+  constructor(options: FlooredClaimsOptions, random: () => number, onForgotten: () => void) {
+    this.#options = options
+    this.#onForgotten = onForgotten
+    this.#most = options.batchSize
+    this.floors = new Floors(undefined, Math.floor(random() * WHOLE_QUEUE_SLOT))
+    this.spread = new Spread(options.concurrency, options.batchSize, random)
+  }
+
+  /**
+   * After a batch of which only a part could be handled, claims take one message, then two, then four, up to a batch: to
+   * lock a thousand rows for the sake of one would take longer than to handle it.
+   */
+  narrow(): void {
+    this.#most = 1
+  }
+
+  /** A batch could be handled as a whole. */
+  widen(): void {
+    this.#most = Math.min(this.#most * 2, this.#options.batchSize)
+  }
+
+  /** Before the first claim in a transaction. */
+  meet({ client }: BatchConnection): void {
+    if (!this.#server.meet(client)) this.#forget()
+  }
+
+  async claim({ execute }: BatchConnection, lane: Lane, bottom: boolean): Promise<Look> {
+    const most = this.#most
+    const { lowered, anyHeld } = this.floors
+    const sentAtMs = performance.now()
+    const skipped = bottom || !this.spread.wide ? 0 : this.spread.next()
+    const taken: Claim & Partial<OrderedClaim> = await this.#send(execute, lane, bottom, skipped)
+    const { nowUs, transaction, memory, evidence, rows } = taken
+    this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }
+    const look = { lane, nowUs, transaction, sentAtMs, evidence, nextDueMs: null }
+    if (!this.#server.answered(memory)) {
+      this.#forget()
+      return { ...look, rows: [], full: false, cut: true, void: true }
+    }
+    const full = rows.length >= most
+    if (isOrdered(taken)) {
+      if (lowered === this.floors.lowered) this.floors.observed(taken)
+    } else if (skipped === 0) this.floors.claimed(rows, { bottom, full, lowered })
+    return { ...look, rows, full, cut: mayHaveMore(taken, anyHeld), void: false }
+  }
+
+  /** Rows that were claimed and not settled: they are free again. */
+  release(rows: readonly ClaimedRow[]): void {
+    if (rows.length > 0) this.floors.lower(rows)
+  }
+
+  #forget(): void {
+    this.floors.restart()
+    this.#onForgotten()
+  }
+
+  #send(execute: Execute, lane: Lane, bottom: boolean, skipped: number): Promise<Claim> {
+    const { queue, ordered } = this.#options
+    if (lane === 'slots') return this.#claimSlots(execute, bottom)
+    if (ordered) return claimWholeQueue(execute, queue, this.floors.wholeQueue(bottom), this.#most)
+    const floors = this.#priorityFloors(bottom)
+    // A sweep passes by nothing: the number that a row bears can be of several lockers, and then says nothing of any.
+    return this.spread.wide && !bottom
+      ? claimApart(execute, queue, floors, this.#most, skipped)
+      : claim(execute, queue, floors, this.#most)
+  }
+
+  #claimSlots(execute: Execute, bottom: boolean): Promise<OrderedClaim> {
+    const { queue } = this.#options
+    const slots = this.floors.slots(bottom)
+    return this.floors.anyHeld
+      ? claimSlots(execute, queue, slots, this.#most, this.floors.passed())
+      : claimFreeSlots(execute, queue, slots, this.#most)
+  }
+
+  /** By the database's clock, as the last claim told it. Too early is harmless: a floor that is too low costs a longer walk. */
+  #priorityFloors(bottom: boolean): readonly PriorityFloor[] {
+    if (bottom) return this.floors.priorities('bottom')
+    return this.floors.priorities(Math.floor(this.#clock.nowUs + (performance.now() - this.#clock.atMs) * 1_000))
+  }
+}
+
+function isOrdered(taken: Claim & Partial<OrderedClaim>): taken is OrderedClaim {
+  return taken.firstLive !== undefined
+}

@@ -1,0 +1,201 @@
+import type { Control } from '../connection/control.ts'
+import { type Evidence, readEvidence, recordEvidence } from '../table/evidence.ts'
+import { type BatchRecord, recordBatches } from '../table/worker.ts'
+import { Isolation } from './alone.ts'
+
+/** The evidence against the messages of a batch, by id. Most are not in it. */
+export type EvidenceById = ReadonlyMap<string, Evidence>
+
+const NONE: EvidenceById = new Map()
+
+/**
+ * Keeps the database's record of what this process has in hand. A batch is recorded before its first handler runs:
+ * the transaction of a process that dies leaves no trace, so something outside it must tell which messages it held.
+ * Batches that begin or end while a write is under way share the next one, so the cost is at most one small
+ * statement per batch, without WAL and without waiting for the disk.
+ *
+ * Nobody waits for the answer either, unless there is something to learn from it: what a process has written to its
+ * socket reaches the server even if the process dies with the next instruction.
+ */
+export class InHand {
+  /** Whose sessions may run side by side. */
+  readonly isolation = new Isolation()
+  readonly #control: ControlOfRecords
+  readonly #workerId: () => number
+  readonly #lookForDead: () => Promise<boolean>
+  readonly #active = new Map<number, BatchRecord>()
+  /** What goes into the next write. */
+  #begun: RecordsToWrite | undefined
+  #ended: number[] = []
+  #writing: Promise<void> | undefined
+  /** The last write failed: the next batch waits for its own, so that an error that lasts is seen. */
+  #doubtful = false
+  #tidy: NodeJS.Timeout | undefined
+  #stopped = false
+  #nextId = 1
+
+  /** `lookForDead` runs before a batch is recorded, and resolves with whether there may be evidence that its claim has not seen. */
+  constructor(
+    control: ControlOfRecords & Pick<Control, 'onUp'>,
+    workerId: () => number,
+    lookForDead: () => Promise<boolean>,
+  ) {
+    this.#control = control
+    this.#workerId = workerId
+    this.#lookForDead = lookForDead
+    // A reaper may have taken our records for those of a dead worker while the connection was down.
+    control.onUp(async (execute) => {
+      this.#ended = []
+      await recordBatches(execute, this.#workerId(), [], [...this.#active.values()])
+    })
+  }
+
+  /** The number under which this process is registered. */
+  get workerId(): number {
+    return this.#workerId()
+  }
+
+  /**
+   * Records a batch and returns its number and the evidence.
+   *
+   * @param suspect there is evidence against messages of this queue: read it, and wait until the record is written.
+   * @throws SluiceError UNREACHABLE
+   */
+  async begin(
+    queue: string,
+    messages: readonly { readonly id: string; readonly attempt: number }[],
+    suspect: boolean,
+  ): Promise<BegunBatch> {
+    // A pooler that is out of sessions would keep the batch, which has one, waiting for its own end.
+    const { shared = false } = this.#control
+    const careful = (await this.#lookForDead()) || suspect || (this.#doubtful && !shared)
+    const messageIds = messages.map((message) => message.id)
+    const record = { id: this.#nextId++, queue, messageIds, attempts: messages.map((message) => message.attempt) }
+    this.#active.set(record.id, record)
+    try {
+      const { sent, written } = this.#record(record)
+      if (careful || !shared) await (careful ? written : sent)
+      return { id: record.id, evidence: careful ? await this.#evidence(record) : NONE }
+    } catch (error) {
+      this.#active.delete(record.id)
+      throw error
+    }
+  }
+
+  /** A claim is being sent: looks for dead workers meanwhile, so that {@link begin} need not wait for it. */
+  lookAhead(): void {
+    this.#lookForDead().catch(() => undefined)
+  }
+
+  /** Writes evidence against messages of a batch in hand: their handler hung until the server ended the transaction. */
+  async hung(id: number, queue: string, messageIds: readonly string[]): Promise<void> {
+    // The handlers of one batch run one after another; those of another batch may have held the process as well.
+    const alone = this.#active.size === 1 && messageIds.length === 1
+    const left = { workerId: this.workerId, batchId: id, queue, messageIds, alone }
+    await recordEvidence(this.#control.execute, 'hung', left)
+  }
+
+  /** The batch is settled or given back. Written with the next batch, or soon. */
+  end(id: number): void {
+    if (!this.#active.delete(id)) return
+    this.#ended.push(id)
+    this.#tidySoon()
+  }
+
+  /** Writes what is left. */
+  async stop(): Promise<void> {
+    await this.#writing
+    this.#write()
+    await this.#writing
+    this.#stopped = true
+    clearTimeout(this.#tidy)
+    this.#tidy = undefined
+  }
+
+  #tidySoon(): void {
+    // Who takes the worker off the books takes its records as well.
+    if (this.#stopped) return
+    this.#tidy ??= setTimeout(() => {
+      this.#tidy = undefined
+      this.#write()
+    }, TIDY_MS)
+  }
+
+  async #evidence({ queue, messageIds }: BatchRecord): Promise<EvidenceById> {
+    const found = await readEvidence(this.#control.execute, queue, messageIds)
+    return new Map(found.map((evidence) => [evidence.messageId, evidence]))
+  }
+
+  #record(record: BatchRecord): { readonly sent: Promise<void>; readonly written: Promise<void> } {
+    this.#begun ??= new RecordsToWrite()
+    const { records, sent, written } = this.#begun
+    records.push(record)
+    this.#write()
+    return { sent: sent.promise, written: written.promise }
+  }
+
+  #write(): void {
+    if (this.#writing !== undefined || (this.#begun === undefined && this.#ended.length === 0)) return
+    clearTimeout(this.#tidy)
+    this.#tidy = undefined
+    this.#writing = this.#writeAll().finally(() => {
+      this.#writing = undefined
+      // One may have begun since the last write was answered.
+      if (this.#begun !== undefined) this.#write()
+      else if (this.#ended.length > 0) this.#tidySoon()
+    })
+  }
+
+  async #writeAll(): Promise<void> {
+    do {
+      const begun = this.#begun ?? new RecordsToWrite()
+      const ended = this.#ended
+      this.#begun = undefined
+      this.#ended = []
+      let unwritten: readonly number[] = []
+      try {
+        this.#control.requireUp()
+        unwritten = ended
+        // One that has ended before it was written needs no record: nothing would delete it.
+        const records = begun.records.filter(({ id }) => this.#active.has(id))
+        const answer = recordBatches(this.#control.execute, this.workerId, ended, records)
+        begun.sent.resolve()
+        await answer
+        this.#doubtful = false
+        begun.written.resolve()
+      } catch (error) {
+        this.#doubtful = true
+        begun.fail(error)
+        // Without a connection nothing is tried again: on the next one the worker registers with its active batches only.
+        this.#ended.push(...unwritten)
+      }
+    } while (this.#begun !== undefined)
+  }
+}
+
+type ControlOfRecords = Pick<Control, 'execute' | 'requireUp'> & Partial<Pick<Control, 'shared'>>
+
+export interface BegunBatch {
+  readonly id: number
+  readonly evidence: EvidenceById
+}
+
+/** The batches that begin with one write. */
+class RecordsToWrite {
+  readonly records: BatchRecord[] = []
+  readonly sent = Promise.withResolvers<void>()
+  readonly written = Promise.withResolvers<void>()
+
+  constructor() {
+    // Each batch waits for one of the two.
+    for (const { promise } of [this.sent, this.written]) promise.catch(() => undefined)
+  }
+
+  fail(error: unknown): void {
+    this.sent.reject(error)
+    this.written.reject(error)
+  }
+}
+
+/** An ended batch stands in `sluice.in_flight` for this long at most if no other begins. */
+const TIDY_MS = 20

@@ -1,0 +1,46 @@
+import type { Report } from '../telemetry/events.ts'
+import type { ConsumedBatch } from './claimed-batch.ts'
+import { BatchLost, toReport } from './session-error.ts'
+
+/** The batches of a producer whose transactions were lost, and what is told of these and of claims that failed. */
+export class Losses {
+  readonly #queue: string
+  readonly #report: Report
+  /** Since the last batch that was settled. */
+  #count = 0
+
+  constructor(queue: string, report: Report) {
+    this.#queue = queue
+    this.#report = report
+  }
+
+  settled(): void {
+    this.#count = 0
+  }
+
+  /**
+   * Resolves where it helps to look again at once: a failed attempt is written, or the messages are isolated. What is
+   * written must be seen by the next claim, and an odd operator or policy may hide it, so that does not go on for ever.
+   *
+   * @throws BatchLost
+   */
+  async lost(batch: ConsumedBatch, messages: number, error: unknown): Promise<void> {
+    const held = await batch.lost(error)
+    this.#count = held === 'failed attempt' ? 0 : this.#count + 1
+    const lost = new BatchLost(error, messages)
+    if (held === 'nothing' || this.#count > MOST_LOSSES) throw lost
+    this.report(lost)
+  }
+
+  /** @param retryInMs after which the producer looks again; none: at once, or never. */
+  report(error: unknown, retryInMs?: number): void {
+    const queue = this.#queue
+    if (error instanceof BatchLost) {
+      const { messages, cause } = error
+      const after = retryInMs === undefined ? {} : { retryInMs }
+      this.#report({ kind: 'batch.released', queue, messages, error: toReport(cause), ...after })
+    } else if (retryInMs !== undefined) this.#report({ kind: 'claim.failed', queue, error: toReport(error), retryInMs })
+  }
+}
+
+const MOST_LOSSES = 8

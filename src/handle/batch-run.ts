@@ -1,0 +1,238 @@
+import type { DeliveredMessage } from '../claim/claimed-message.ts'
+import type { EvidenceById } from '../crash/in-hand.ts'
+import { errorText, isSluiceError } from '../errors.ts'
+import type { Message, Outcome } from '../message.ts'
+import type { PipelinePlan } from '../plan/options.ts'
+import { type QueueDefinition, validatePayload } from '../queues.ts'
+import type { Settlement } from '../settle/settlement.ts'
+import type { BatchConnection } from '../transaction/batch-connection.ts'
+import { Deadline, NotHandled, toOutcome, toOutcomes } from './handler.ts'
+import { type EnqueueIn, type RunContext, runContext } from './run-context.ts'
+import { MessageTransaction } from './transaction/message-transaction.ts'
+
+/** One message or a whole batch per call. */
+export type Work =
+  | { readonly kind: 'each'; readonly handle: (message: Message, context: RunContext) => unknown }
+  | { readonly kind: 'batch'; readonly handle: (messages: readonly Message[], context: RunContext) => unknown }
+
+export interface BatchRunOptions {
+  readonly plan: PipelinePlan
+  readonly work: Work
+  readonly definition: QueueDefinition | undefined
+  readonly enqueue: EnqueueIn
+  readonly connection: BatchConnection
+  readonly settlement: Settlement
+  readonly crashLimit: number
+  /** Evidence against messages of this batch: then they run one by one, each recorded alone. */
+  readonly evidence: EvidenceById
+  readonly recordAlone: (message: DeliveredMessage) => Promise<void>
+  /** Interrupts a statement that runs on the server. */
+  readonly cancel: () => Promise<void>
+  /** Aborts when nothing can come of the batch any more. */
+  readonly signal: AbortSignal
+}
+
+/** By how much a deadline may be late on a busy machine. Less than the server's grace. */
+const HUNG_MS = 500
+
+/**
+ * Runs the handlers of one batch, one after another on its connection, and adds what becomes of each message to the
+ * settlement. Messages that it does not reach (the time is up, an earlier one of their key failed, the pipeline stops)
+ * are left as they were.
+ */
+export class BatchRun {
+  readonly #options: BatchRunOptions
+  readonly #blockedKeys = new Set<string>()
+  readonly #startedAt = performance.now()
+  readonly #deadline: Deadline
+  #hung: readonly DeliveredMessage[] = []
+  readonly #begun = new Set<DeliveredMessage>()
+
+  constructor(options: BatchRunOptions) {
+    this.#options = options
+    this.#deadline = new Deadline(options.plan.timeoutMs, options.signal)
+  }
+
+  /**
+   * Whose handler held the process so long that even its deadline came late: if the transaction is lost, the server
+   * has ended it because of these. How the connection broke does not tell: often a write fails before the server's
+   * own words are read.
+   */
+  get hung(): readonly DeliveredMessage[] {
+    return this.#hung
+  }
+
+  /** Whose handlers have been called, or for which something is to be written without that. */
+  get begun(): readonly DeliveredMessage[] {
+    return [...this.#begun]
+  }
+
+  async run(messages: readonly DeliveredMessage[]): Promise<void> {
+    const { work, evidence } = this.#options
+    try {
+      await (work.kind === 'batch' && evidence.size === 0 ? this.#runTogether(messages) : this.#runOneByOne(messages))
+    } finally {
+      this.#deadline.end()
+    }
+  }
+
+  async #runOneByOne(messages: readonly DeliveredMessage[]): Promise<void> {
+    const { evidence, recordAlone } = this.#options
+    for (const message of messages) {
+      if (!this.#reaches(message)) continue
+      if (evidence.size > 0) await recordAlone(message)
+      if (!this.#isChecked || (await this.#mayRun(message))) await this.#runAlone(message)
+    }
+  }
+
+  /** Whether a message may have to be buried before its handler sees it. */
+  get #isChecked(): boolean {
+    return this.#options.evidence.size > 0 || this.#options.definition?.schema !== undefined
+  }
+
+  /** Whether there is time for the message, and no earlier one of its key has failed. */
+  #reaches(message: DeliveredMessage): boolean {
+    const { plan, signal } = this.#options
+    return !signal.aborted && !this.#blocked(message) && performance.now() - this.#startedAt < plan.timeoutMs
+  }
+
+  /**
+   * Buries messages that killed their process too often, or whose payload no longer fits its schema, and settles those
+   * whose last try was lost: other workers may have taken them before that could be written.
+   */
+  async #mayRun(message: DeliveredMessage): Promise<boolean> {
+    const { definition, settlement } = this.#options
+    const sentence = this.#sentenceOf(message)
+    if (sentence !== undefined) {
+      this.#begun.add(message)
+      settlement.condemn(message, sentence)
+      return false
+    }
+    if (message.lostTry !== undefined) {
+      const { error } = message.lostTry
+      this.#settle(message, { kind: 'retry', error }, new Error(error))
+      return false
+    }
+    if (definition?.schema === undefined) return true
+    try {
+      this.#deadline.next()
+      const checked = await this.#deadline.await(validatePayload(definition, message.payload))
+      if ('value' in checked) {
+        message.accept(checked.value)
+        return true
+      }
+      const error = errorText(checked.issues)
+      this.#settle(message, { kind: 'deadLetter', reason: 'the payload does not fit its schema', error })
+    } catch (error) {
+      if (!this.#isLeft(error)) this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
+    }
+    return false
+  }
+
+  /** Why a message that crashed too often is not tried once more. */
+  #sentenceOf({ evidence }: DeliveredMessage): string | undefined {
+    if (evidence === undefined || !evidence.crashedAlone || evidence.crashes < this.#options.crashLimit)
+      return undefined
+    return `crashed: ${evidence.crashes} processes died or hung with this message in hand`
+  }
+
+  #runAlone(message: DeliveredMessage): Promise<boolean> {
+    const { work } = this.#options
+    return work.kind === 'each'
+      ? this.#attempt([message], (context) => work.handle(message.handed, context))
+      : this.#attempt([message], (context) => work.handle([message.handed], context))
+  }
+
+  /** A whole batch in one call; if it throws, each of its messages in a call of its own. */
+  async #runTogether(messages: readonly DeliveredMessage[]): Promise<void> {
+    const { work } = this.#options
+    const fit: DeliveredMessage[] = []
+    for (const message of messages) {
+      if (this.#reaches(message) && (!this.#isChecked || (await this.#mayRun(message)))) fit.push(message)
+    }
+    if (fit.length === 0 || work.kind !== 'batch') return
+    if (
+      await this.#attempt(fit, (context) =>
+        work.handle(
+          fit.map((message) => message.handed),
+          context,
+        ),
+      )
+    )
+      return
+    // The handler may have changed what it was given.
+    for (const message of fit) message.renew()
+    await this.#runOneByOne(fit)
+  }
+
+  /**
+   * Calls the handler once. Returns false if it failed for several messages at once, so that none is to blame yet.
+   * Throws only if the batch's connection is of no more use.
+   */
+  async #attempt(messages: readonly DeliveredMessage[], call: (context: RunContext) => unknown): Promise<boolean> {
+    const { connection, enqueue, plan, work } = this.#options
+    const tx = new MessageTransaction(connection)
+    const turn = this.#deadline.next()
+    const attempt = work.kind === 'each' ? messages[0]?.attempt : undefined
+    for (const message of messages) this.#begun.add(message)
+    try {
+      const returned = call(runContext(tx, turn, attempt, enqueue))
+      const result = isPromise(returned) ? await this.#deadline.await(returned) : returned
+      // What the handler has not awaited counts as its time.
+      if (tx.unfinished) await this.#deadline.await(tx.finished())
+      turn.end()
+      await this.#keep(messages, tx, result)
+      return true
+    } catch (error) {
+      turn.end()
+      return await this.#failed(messages, tx, error)
+    } finally {
+      if (turn.tookMs > plan.timeoutMs + HUNG_MS) this.#hung = messages
+    }
+  }
+
+  async #keep(messages: readonly DeliveredMessage[], tx: MessageTransaction, result: unknown): Promise<void> {
+    const each = this.#options.work.kind === 'each'
+    const outcomes = each ? [toOutcome(result)] : toOutcomes(result, messages.length)
+    const undone = each && (outcomes[0]?.kind === 'retry' || outcomes[0]?.kind === 'deadLetter')
+    await (undone ? tx.undo() : tx.keep())
+    for (const [at, message] of messages.entries()) this.#settle(message, outcomes[at] ?? { kind: 'ack' })
+  }
+
+  async #failed(messages: readonly DeliveredMessage[], tx: MessageTransaction, error: unknown): Promise<boolean> {
+    const { connection, cancel } = this.#options
+    tx.close()
+    if (connection.lost !== undefined) throw connection.lost
+    if (tx.busy) await cancel()
+    await tx.undo()
+    if (this.#isLeft(error)) return true
+    if (messages.length > 1 && !isSluiceError(error, 'HANDLER_TIMEOUT')) return false
+    for (const message of messages) this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
+    return true
+  }
+
+  /** Whether a message stays as it was: the batch ends early. A STOPPED of anybody else is an error like others. */
+  #isLeft(error: unknown): boolean {
+    return isSluiceError(error, 'STOPPED') && (this.#options.signal.aborted || error instanceof NotHandled)
+  }
+
+  #settle(message: DeliveredMessage, outcome: Outcome, error?: unknown): void {
+    this.#begun.add(message)
+    const holdsBack = this.#options.settlement.add(message, outcome, error)
+    const key = this.#keyOf(message)
+    if (holdsBack && key !== undefined) this.#blockedKeys.add(key)
+  }
+
+  #blocked(message: DeliveredMessage): boolean {
+    const key = this.#keyOf(message)
+    return key !== undefined && this.#blockedKeys.has(key)
+  }
+
+  #keyOf(message: DeliveredMessage): string | undefined {
+    return message.orderingKey ?? (this.#options.plan.ordered ? '' : undefined)
+  }
+}
+
+function isPromise(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
+}

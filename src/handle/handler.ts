@@ -1,0 +1,188 @@
+import type { Duration } from '../basics/duration.ts'
+import type { EnqueueOptions } from '../enqueue/options.ts'
+import { errorText, expected, SluiceError } from '../errors.ts'
+import { deadLetter, type Message, type Outcome, retry, snooze } from '../message.ts'
+import type { PayloadOf, QueueDefinitions, QueueName } from '../queues.ts'
+import type { HandlerTransaction } from './transaction/message-transaction.ts'
+
+/** Enqueues in the handler's transaction: the message exists if and only if the handler's batch commits. */
+export type EnqueueInTransaction<Definitions extends QueueDefinitions | undefined = undefined> = <
+  Name extends QueueName<Definitions>,
+>(
+  queue: Name,
+  payload: PayloadOf<Definitions, Name>,
+  options?: EnqueueOptions,
+) => Promise<string>
+
+/** What a handler gets beside the message. */
+export interface HandlerContext<Definitions extends QueueDefinitions | undefined = undefined> {
+  /** The batch's transaction, for this handler. */
+  readonly tx: HandlerTransaction
+  /**
+   * Aborts when the handler has taken too long, the pipeline is told to stop, or the batch's connection is lost. Its
+   * `reason` is a SluiceError.
+   */
+  readonly signal: AbortSignal
+  /** Which try this is, from 1. */
+  readonly attempt: number
+  /** Enqueues in the same transaction: what a failed handler has enqueued does not exist. */
+  readonly enqueue: EnqueueInTransaction<Definitions>
+}
+
+/**
+ * Handles one message. Return nothing (or `ack()`) when it is done; `retry()`, `snooze()` or `deadLetter()` otherwise.
+ * Throwing means: retry as the policy says. Whatever failed leaves no trace in the database.
+ */
+export type Handler<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined> = (
+  message: Message<Payload>,
+  context: HandlerContext<Definitions>,
+) => Outcome | void | Promise<Outcome | void>
+
+/** What a batch handler gets beside the messages. */
+export type BatchHandlerContext<Definitions extends QueueDefinitions | undefined = undefined> = Omit<
+  HandlerContext<Definitions>,
+  'attempt'
+>
+
+/**
+ * Handles a whole batch in one transaction. Return nothing when all are done, or one outcome per message, in their
+ * order; what was written is kept then. If it throws, all is rolled back, and each message is handled again in a
+ * batch of its own, so that only the one to blame fails.
+ */
+export type BatchHandler<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined> = (
+  messages: readonly Message<Payload>[],
+  context: BatchHandlerContext<Definitions>,
+) => readonly (Outcome | void)[] | void | Promise<readonly (Outcome | void)[] | void>
+
+/** Thrown instead of calling a handler that is gone: nothing is known against the message, which stays as it was. */
+export class NotHandled extends SluiceError {
+  constructor() {
+    super('STOPPED', 'The subscriber is gone. The message is free for others')
+  }
+}
+
+/** @throws SluiceError OPTION_INVALID for a handler that is no function. */
+export function checkFunction<Handle>(what: string, handle: Handle): Handle {
+  if (typeof handle === 'function') return handle
+  throw expected('OPTION_INVALID', what, 'a function', handle, 'As in handle(async (message, { tx }) => …)')
+}
+
+/** What a handler returned, as an outcome that can be written. @throws SluiceError OPTION_INVALID for anything else. */
+export function toOutcome(returned: unknown): Outcome {
+  if (returned === undefined) return { kind: 'ack' }
+  if (typeof returned === 'object' && returned !== null && 'kind' in returned) {
+    // Of the right kind, but perhaps not made by our functions, which check the rest.
+    const { kind, afterMs, reason, error } = returned as Record<string, unknown>
+    if (kind === 'ack') return { kind }
+    if (kind === 'retry') return retry({ after: afterMs as Duration, error })
+    if (kind === 'snooze') return snooze({ after: afterMs as Duration })
+    if (kind === 'deadLetter' && typeof reason === 'string') return deadLetter(errorText(reason), error)
+  }
+  throw expected(
+    'OPTION_INVALID',
+    "The handler's result",
+    'nothing, ack(), retry(), snooze() or deadLetter()',
+    returned,
+    'A handler that only awaits its work returns nothing',
+  )
+}
+
+/** What a batch handler returned, as one outcome per message. @throws SluiceError OPTION_INVALID */
+export function toOutcomes(returned: unknown, count: number): readonly Outcome[] {
+  if (returned === undefined) return Array.from({ length: count }, () => ({ kind: 'ack' }))
+  if (Array.isArray(returned) && returned.length === count) return returned.map(toOutcome)
+  throw expected('OPTION_INVALID', "The batch handler's result", `nothing, or ${count} outcomes`, returned)
+}
+
+/**
+ * The time of a batch's handlers, which run one after another: one timer and one listener for all of them. A handler
+ * cannot be killed: when its time is up it goes on, with its signal aborted and its transaction closed, and what it
+ * does then no longer counts.
+ */
+export class Deadline {
+  readonly #timeoutMs: number
+  readonly #batch: AbortSignal
+  readonly #onBatchEnd = () => this.#give(this.#batch.reason)
+  #turn = new Turn()
+  #timer: NodeJS.Timeout | undefined
+  #reject: ((error: unknown) => void) | undefined
+
+  /** `batch`: aborts when nothing can come of the batch any more. */
+  constructor(timeoutMs: number, batch: AbortSignal) {
+    this.#timeoutMs = timeoutMs
+    this.#batch = batch
+    batch.addEventListener('abort', this.#onBatchEnd)
+  }
+
+  /** The next handler begins. */
+  next(): Turn {
+    this.#turn = new Turn()
+    return this.#turn
+  }
+
+  /**
+   * Waits for what the handler does, at most until its time is up or its batch ends early.
+   *
+   * @throws SluiceError HANDLER_TIMEOUT, the reason for which the batch ends, or what the work throws.
+   */
+  await<T>(work: PromiseLike<T>): Promise<T> {
+    this.#timer ??= setTimeout(this.#onTime, this.#timeoutMs)
+    return new Promise<T>((resolve, reject) => {
+      this.#reject = reject
+      work.then(resolve, reject)
+      if (this.#batch.aborted) this.#onBatchEnd()
+    })
+  }
+
+  /** The batch has no more handlers. */
+  end(): void {
+    clearTimeout(this.#timer)
+    this.#batch.removeEventListener('abort', this.#onBatchEnd)
+  }
+
+  /** Set for an earlier handler, it may come too early for this one. */
+  readonly #onTime = (): void => {
+    const leftMs = this.#timeoutMs - this.#turn.tookMs
+    this.#timer = leftMs > 0 ? setTimeout(this.#onTime, Math.ceil(leftMs)) : undefined
+    if (leftMs <= 0) this.#give(timedOut(this.#timeoutMs))
+  }
+
+  #give(error: unknown): void {
+    this.#turn.abort(error)
+    this.#reject?.(error)
+  }
+}
+
+/** One handler's part of a batch's time. */
+export class Turn {
+  readonly #startedAt = performance.now()
+  #endedAt: number | undefined
+  #controller: AbortController | undefined
+
+  /** Made when it is first asked for: most handlers never do. */
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController()
+    return this.#controller.signal
+  }
+
+  get tookMs(): number {
+    return (this.#endedAt ?? performance.now()) - this.#startedAt
+  }
+
+  /** The handler is over. What the server takes for its end is not its time. */
+  end(): void {
+    this.#endedAt ??= performance.now()
+  }
+
+  abort(reason: unknown): void {
+    this.#controller ??= new AbortController()
+    this.#controller.abort(reason)
+  }
+}
+
+function timedOut(timeoutMs: number): SluiceError {
+  return new SluiceError(
+    'HANDLER_TIMEOUT',
+    `The handler: expected to end within ${timeoutMs} ms, received no end. Raise timeoutMs, or pass its signal on`,
+  )
+}

@@ -1,0 +1,104 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import { expected } from '../errors.ts'
+import { deadLetter, type Message, type Outcome, retry } from '../message.ts'
+import type { QueueDefinitions } from '../queues.ts'
+import type { Handler, HandlerContext } from './handler.ts'
+import { checkFunction, toOutcome } from './handler.ts'
+
+/** A handler for the types that a pattern matches. */
+export interface Route<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined> {
+  /** Segments separated by dots; `*` is any one segment, `**`, at the end, any that remain, or none. */
+  readonly match: string
+  /** Called for the messages whose type matches. */
+  readonly handle: Handler<Payload, Definitions>
+}
+
+/** What `routes` takes beside the routes. */
+export interface RoutesOptions {
+  /** What becomes of a message whose type no route matches, or that has none. @default 'deadLetter' */
+  readonly unmatched?: 'deadLetter' | 'ack' | 'retry' | undefined
+}
+
+/**
+ * One handler of many, chosen by the message's type. Every route that matches is called, in order, in the same
+ * transaction: the message is acked if all of them ack; the first other outcome, or the first error, ends it.
+ *
+ * @example
+ * sluice.pipeline('orders').handle(routes([
+ *   { match: 'Orders.*.Paid', handle: ship },
+ *   { match: 'Orders.**', handle: record },
+ * ])).subscribe()
+ *
+ * @throws SluiceError OPTION_INVALID
+ */
+export function routes<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined>(
+  table: readonly Route<Payload, Definitions>[],
+  options: RoutesOptions = {},
+): Handler<Payload, Definitions> {
+  checkKeys('routes', options, ['unmatched'])
+  const unmatched = unmatchedOutcome(options.unmatched ?? 'deadLetter')
+  if (!Array.isArray(table)) throw expected('OPTION_INVALID', 'routes', 'an array of routes', table, REMEDY)
+  const compiled = table.map(compile)
+  return async (message, context) => {
+    const matching = compiled.filter(({ matches }) => message.type !== null && matches(message.type))
+    return matching.length === 0 ? unmatched(message) : callAll(matching, message, context)
+  }
+}
+
+const REMEDY = "As in routes([{ match: 'Orders.*.Paid', handle: ship }])"
+
+function compile<Payload, Definitions extends QueueDefinitions | undefined>(
+  route: Route<Payload, Definitions>,
+  at: number,
+): { readonly matches: (type: string) => boolean; readonly handle: Handler<Payload, Definitions> } {
+  const what = `routes[${at}]`
+  checkKeys(what, route, ['match', 'handle'], REMEDY)
+  return { matches: typeMatcher(route.match), handle: checkFunction(`${what}.handle`, route.handle) }
+}
+
+async function callAll<Payload, Definitions extends QueueDefinitions | undefined>(
+  matching: readonly { readonly handle: Handler<Payload, Definitions> }[],
+  message: Message<Payload>,
+  context: HandlerContext<Definitions>,
+): Promise<Outcome | void> {
+  for (const { handle } of matching) {
+    const outcome = toOutcome(await handle(message, context))
+    if (outcome.kind !== 'ack') return outcome
+  }
+}
+
+/** Whether types match a pattern. @throws SluiceError OPTION_INVALID for a pattern that could never match. */
+export function typeMatcher(pattern: string): (type: string) => boolean {
+  const wanted = typeof pattern === 'string' ? pattern.split('.') : []
+  const rest = wanted.at(-1) === '**'
+  if (rest) wanted.pop()
+  if (
+    (wanted.length === 0 && !rest) ||
+    wanted.some((segment) => segment === '' || (segment.includes('*') && segment !== '*'))
+  ) {
+    throw expected(
+      'OPTION_INVALID',
+      'routes.match',
+      "segments separated by dots, '*' for one, '**' at the end for the rest",
+      pattern,
+    )
+  }
+  return (type) => {
+    const segments = type.split('.')
+    if (rest ? segments.length < wanted.length : segments.length !== wanted.length) return false
+    return wanted.every((segment, at) => segment === '*' || segment === segments[at])
+  }
+}
+
+function unmatchedOutcome(policy: unknown): (message: Message) => Outcome {
+  switch (policy) {
+    case 'deadLetter':
+      return (message) => deadLetter(`no route matches the type ${JSON.stringify(message.type)}`)
+    case 'ack':
+      return () => ({ kind: 'ack' })
+    case 'retry':
+      return (message) => retry({ error: `no route matches the type ${JSON.stringify(message.type)}` })
+    default:
+      throw expected('OPTION_INVALID', 'routes.unmatched', "'deadLetter', 'ack' or 'retry'", policy)
+  }
+}

@@ -1,0 +1,274 @@
+import { setImmediate } from 'node:timers/promises'
+import type { Transaction } from 'kysely'
+import type pg from 'pg'
+import { executeOn } from '../../connection/open-client.ts'
+import { SluiceError } from '../../errors.ts'
+import { constraintsOf } from '../../session/statement-names.ts'
+import { CONSTRAINTS_AS_DECLARED, type Deferrable } from '../../table/constraints.ts'
+import type { Execute } from '../../table/statement.ts'
+import type { BatchConnection } from '../../transaction/batch-connection.ts'
+import { kyselyOn } from './batch-kysely.ts'
+import { guardClient } from './guarded-client.ts'
+
+/**
+ * The batch's transaction as a handler gets it. What the handler writes through it commits together with the removal
+ * of the message, or not at all. It may be given to `sluice.enqueue`, and ends with the handler.
+ */
+export interface HandlerTransaction {
+  /** The `pg` client. Everything but BEGIN, COMMIT, ROLLBACK and cursors; savepoints are fine. */
+  readonly client: pg.PoolClient
+  /** A Kysely transaction on that client. */
+  kysely<Database>(): Transaction<Database>
+  /** Runs one statement: short for `client.query`. */
+  query<Row extends pg.QueryResultRow>(sql: string, params?: readonly unknown[]): Promise<pg.QueryResult<Row>>
+}
+
+/** How `enqueue` recognises a transaction of ours. */
+const EXECUTE: unique symbol = Symbol.for('sluice.execute')
+/** How `enqueue` tells one of ours that it has begun: its statement comes later, when the message is checked. */
+const DURING: unique symbol = Symbol.for('sluice.during')
+
+/**
+ * Ends a savepoint and keeps what was written. Settings, a role, cursors and temporary tables of the handler would reach the
+ * next one, and may not allow the settlement. All of it comes before RELEASE, so that whatever fails does so at the
+ * expense of its own message.
+ */
+function keeping(
+  savepoint: string,
+  settingsReset: string,
+  check: readonly string[],
+  declared: readonly string[],
+): string {
+  const release = `RELEASE SAVEPOINT ${savepoint}`
+  return [...check, settingsReset, 'CLOSE ALL', 'DISCARD TEMP', ...declared, release].join('; ')
+}
+
+/**
+ * Checks deferred constraints before what was written is kept: at COMMIT a violation would undo the whole batch. Deferred
+ * triggers run here too, with the handler's settings and role, and not once more at COMMIT; then each constraint is
+ * deferred again as it was declared, for the next handler. Where the database is not known to have such constraints, or
+ * has some that cannot be named alone, the check is taken back, and COMMIT checks again.
+ */
+const CHECK = ['SET CONSTRAINTS ALL IMMEDIATE']
+const TAKEN_BACK: ReadonlySet<Deferrable | undefined> = new Set(['none', 'namesakes', undefined])
+const CHECK_TAKEN_BACK = ['SAVEPOINT sluice_check', ...CHECK, 'ROLLBACK TO SAVEPOINT sluice_check']
+
+/**
+ * A batch's connection, lent to one handler. The savepoint is set when the handler first uses it, so one that never
+ * does costs nothing; a failed handler is rolled back to it, leaves no trace, and its siblings commit.
+ */
+export class MessageTransaction implements HandlerTransaction {
+  readonly #connection: BatchConnection
+  #client: pg.PoolClient | undefined
+  #kysely: Transaction<unknown> | undefined
+  #open = true
+  #savepoint: string | undefined
+  #odd = false
+  #constraintsSet = false
+  #constraintsMade = false
+  #pending = 0
+  #idle: (() => void) | undefined
+  #returned = false
+  #unawaited: unknown
+  #violation: SluiceError | undefined
+  #failure: unknown
+
+  constructor(connection: BatchConnection) {
+    this.#connection = connection
+  }
+
+  get client(): pg.PoolClient {
+    this.#client ??= guardClient(this.#connection.client, {
+      beforeQuery: (text) => this.#beforeQuery(text),
+      onViolation: (error) => {
+        this.#violation ??= error
+      },
+      onSent: () => this.#sent(),
+    })
+    return this.#client
+  }
+
+  kysely<Database>(): Transaction<Database> {
+    this.#kysely ??= kyselyOn<unknown>(this.client)
+    return this.#kysely as Transaction<Database>
+  }
+
+  query<Row extends pg.QueryResultRow>(sql: string, params: readonly unknown[] = []): Promise<pg.QueryResult<Row>> {
+    return this.client.query<Row>(sql, [...params])
+  }
+
+  get [EXECUTE](): Execute {
+    return executeOn(this.client, this.#connection.client)
+  }
+
+  /** Returns whether the handler is still at work. */
+  [DURING](work: Promise<unknown>): boolean {
+    const done = this.#sent()
+    work.then(
+      () => done(),
+      (error: unknown) => {
+        if (this.#returned) this.#unawaited ??= error
+        done()
+      },
+    )
+    return this.#open
+  }
+
+  /**
+   * The handler has returned: whether it has begun something that it did not await. Of a Kysely that has sent nothing, its
+   * first statement may be on its way.
+   */
+  get unfinished(): boolean {
+    return this.busy || (this.#kysely !== undefined && this.#savepoint === undefined)
+  }
+
+  /**
+   * Waits for what a handler that has returned did not await: it counts as if it had.
+   *
+   * @throws the error of an enqueue among it.
+   */
+  async finished(): Promise<void> {
+    this.#returned = true
+    do {
+      if (this.busy) await this.#answered()
+      // What is sent next in reply to an answer counts too.
+      await setImmediate()
+    } while (this.busy)
+    if (this.#unawaited !== undefined) throw this.#unawaited
+  }
+
+  /** Whether a statement of the handler's is running on the server, or an enqueue is under way. */
+  get busy(): boolean {
+    return this.#pending > 0
+  }
+
+  /** Ends the loan: from here on the handler's statements are refused. */
+  close(): void {
+    this.#open = false
+  }
+
+  /** Ends the loan, and resolves when the statements already sent are answered. */
+  async closed(): Promise<void> {
+    this.close()
+    if (this.busy) await this.#answered()
+  }
+
+  async #answered(): Promise<void> {
+    await new Promise<void>((resolve) => {
+      this.#idle = resolve
+    })
+  }
+
+  /**
+   * Ends the loan and keeps what was written. Where nothing is left to be checked, nobody waits for that: it goes with the
+   * next message's beginning, or with the settlement. If it fails all the same, the batch is lost, and its messages are
+   * tried one by one.
+   *
+   * @throws SluiceError TRANSACTION_CONTROL if the handler tried to end the transaction; TRANSACTION_FAILED if a
+   * statement failed and the handler went on as if nothing had happened; the server's error if a deferred constraint
+   * is violated. Then {@link undo} is due.
+   */
+  async keep(): Promise<void> {
+    await this.closed()
+    if (this.#violation !== undefined) throw this.#violation
+    const savepoint = this.#savepoint
+    if (savepoint === undefined) return
+    this.#connection.assertWhole()
+    const { client, settingsReset, sound } = this.#connection
+    const constraints = constraintsOf(client)
+    if (this.#constraintsMade) constraints?.doubt()
+    const deferrable = constraints?.deferrable
+    if (deferrable === 'none' && sound && !this.#odd)
+      return this.#connection.sendSoon(keeping(savepoint, settingsReset, [], []))
+    const check = TAKEN_BACK.has(deferrable) ? CHECK_TAKEN_BACK : CHECK
+    await this.#end(keeping(savepoint, settingsReset, check, this.#declared(deferrable)))
+  }
+
+  /** What sets each constraint back to how it was declared, after {@link CHECK}. */
+  #declared(deferrable: Deferrable | undefined): readonly string[] {
+    if (deferrable === 'deferred') return ['SET CONSTRAINTS ALL DEFERRED']
+    if (deferrable === 'immediate') return []
+    return deferrable === 'named alone' || this.#constraintsSet ? [CONSTRAINTS_AS_DECLARED] : []
+  }
+
+  async #end(text: string): Promise<void> {
+    try {
+      await this.#connection.client.query(text)
+    } catch (error) {
+      if (sqlStateOf(error) !== IN_FAILED_TRANSACTION) throw error
+      throw new SluiceError(
+        'TRANSACTION_FAILED',
+        'A statement failed in the transaction, and the handler returned as if it had not. ' +
+          'Let the error out, or wrap the statement in a savepoint and roll back to it',
+        { cause: this.#failure ?? this.#connection.causeOf(error) },
+      )
+    }
+  }
+
+  /** Ends the loan and rolls back what was written. */
+  async undo(): Promise<void> {
+    await this.closed()
+    const savepoint = this.#savepoint
+    if (savepoint === undefined) return
+    this.#connection.assertWhole()
+    const { client } = this.#connection
+    const undone = [`ROLLBACK TO SAVEPOINT ${savepoint}`, `RELEASE SAVEPOINT ${savepoint}`].map((text) =>
+      client.query(text),
+    )
+    await Promise.all(undone).catch((error: unknown) => Promise.reject(this.#connection.causeOf(error)))
+  }
+
+  #sent(): (error?: unknown) => void {
+    let answered = false
+    this.#pending += 1
+    return (error) => {
+      // The driver answers twice for values that it cannot send.
+      if (answered) return
+      answered = true
+      this.#pending -= 1
+      if (error && sqlStateOf(error) !== IN_FAILED_TRANSACTION) this.#failure = error
+      if (this.#pending === 0) this.#idle?.()
+    }
+  }
+
+  #beforeQuery(text: string): void {
+    if (!this.#open) throw closed()
+    if (ODD.test(text)) this.#look(text)
+    this.#savepoint ??= this.#connection.savepoint()
+  }
+
+  #look(text: string): void {
+    this.#odd = true
+    this.#constraintsSet ||= SETS_CONSTRAINTS.test(text)
+    this.#constraintsMade ||= MAKES_CONSTRAINTS.test(text)
+  }
+}
+
+/**
+ * After such texts the end of the savepoint may fail: it checks what is deferred, drops temporary tables whose
+ * constraints may wait to be checked, and may have no time. True of some other texts, for which it costs a round trip.
+ */
+const ODD = /constraint|deferr|\btemp|timeout/i
+
+/** True of some other texts too, for which it costs a look at the catalog. */
+const SETS_CONSTRAINTS = /\bset\s+constraints\b/i
+const MAKES_CONSTRAINTS = /deferr/i
+
+/** Warns too: nobody may be there to see the error, and it must not bring the process down with other messages in hand. */
+function closed(): SluiceError {
+  const what = "The handler's transaction ended with the handler: expected no statement after it, received one"
+  const error = new SluiceError('TRANSACTION_CLOSED', `${what}. Await every statement`)
+  if (!warned) process.emitWarning(error.message, { type: 'SluiceWarning', detail: error.stack ?? '' })
+  warned = true
+  return error
+}
+
+/** Once per process. */
+let warned = false
+
+/** What every statement after the failed one fails with. */
+const IN_FAILED_TRANSACTION = '25P02'
+
+function sqlStateOf(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : undefined
+}

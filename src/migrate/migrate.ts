@@ -1,0 +1,44 @@
+import type pg from 'pg'
+import { connectionOf } from '../config.ts'
+import { recordMigrationSql, withPinnedSearchPath } from '../table/schema.ts'
+import type { Report } from '../telemetry/events.ts'
+import type { MigrateResult } from './migrator.ts'
+import { MIGRATIONS, type SqlFile } from './sql-files.ts'
+
+export type { MigrateResult }
+
+/**
+ * Brings schema "sluice" to this library's version, in one transaction. Safe to call from any number of processes at
+ * once, for example at every start: one of them migrates, the others wait and find nothing to do. A newer schema
+ * that still serves this library is left alone, so that old processes can restart during a roll-out.
+ *
+ * The role needs CREATE on the database the first time, and must own the schema when there is something to do.
+ *
+ * Whoever uses a table that a migration changes waits behind it, so an attempt waits 5 seconds for each lock and then
+ * gives way; four more wait 15 s, 45 s, 2 min and 5 min, and so does one after a deadlock. Each attempt may have an hour
+ * for a statement, and a connection that has fallen silent is given up within a minute.
+ *
+ * @param connection a connection string, or what `pg` takes.
+ * @param report is told `migration.delayed` before each further attempt.
+ * @throws SluiceError CONFIG_INVALID, UNREACHABLE, SERVER_TOO_OLD, SCHEMA_TOO_NEW, or TRANSACTION_FAILED with the server's error as
+ * `cause`: then nothing has changed.
+ * @example
+ * const { applied } = await migrate('postgres://owner@localhost:5432/app', console.log)
+ */
+export async function migrate(
+  connection: string | pg.ClientConfig,
+  report: Report = () => undefined,
+): Promise<MigrateResult> {
+  const config = connectionOf('connection', connection)
+  // Kysely takes longer to load than all the rest together.
+  const { MIGRATION_LIMITS, migrateWithin } = await import('./migrator.ts')
+  return migrateWithin(MIGRATION_LIMITS, config, report)
+}
+
+/**
+ * The migrations as plain SQL, in order, for other migration tools. Each also records its own name, so that
+ * {@link migrate} knows later what has been run.
+ */
+export function migrationSql(): readonly SqlFile[] {
+  return MIGRATIONS.map(({ name, sql }) => ({ name, sql: withPinnedSearchPath(sql + recordMigrationSql(name)) }))
+}

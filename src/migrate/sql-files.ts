@@ -1,0 +1,26 @@
+import { readdirSync, readFileSync } from 'node:fs'
+
+// The build writes this file anew, with the text of the files in it: a bundled application has no folders beside it.
+
+/** A file of SQL. */
+export interface SqlFile {
+  /** The file's name without its ending. */
+  readonly name: string
+  /** Its text. */
+  readonly sql: string
+}
+
+const FOLDER = new URL('../../migrations/', import.meta.url)
+
+/** The files of `migrations/`, in order. */
+export const MIGRATIONS: readonly SqlFile[] = readdirSync(FOLDER)
+  .filter((file) => file.endsWith('.sql'))
+  .sort()
+  .map((file) => ({ name: file.slice(0, -'.sql'.length), sql: read(file) }))
+
+/** `migrations/roles/roles.sql` */
+export const ROLES: string = read('roles/roles.sql')
+
+function read(file: string): string {
+  return readFileSync(new URL(file, FOLDER), 'utf8')
+}

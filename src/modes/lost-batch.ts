@@ -1,0 +1,177 @@
+import pg from 'pg'
+import type { DeliveredMessage } from '../claim/claimed-message.ts'
+import type { Blamed } from '../demand/claimed-batch.ts'
+import { errorText, isSluiceError, SluiceError } from '../errors.ts'
+import type { Outcome } from '../message.ts'
+import { Settlement } from '../settle/settlement.ts'
+import { claimAgain } from '../table/claim-again.ts'
+import { WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
+import { type LostTry, recordEvidence } from '../table/evidence.ts'
+import type { Execute } from '../table/statement.ts'
+import type { BatchConnection } from '../transaction/batch-connection.ts'
+import { inOwnTransaction } from '../transaction/own-transaction.ts'
+import type { Consumption, Runtime } from './runtime.ts'
+
+/** A batch whose transaction was lost: with its connection, at its settlement, or at COMMIT. */
+export interface LostBatch {
+  /** Whose handlers were called in it. */
+  readonly begun: readonly DeliveredMessage[]
+  readonly batchId: number
+  readonly connection: BatchConnection
+  /** The session of the control connection when the batch was claimed. */
+  readonly session: object | undefined
+  readonly error: unknown
+}
+
+/**
+ * Holds the loss of a transaction against the messages whose handlers ran in it, if they may be the reason. Not
+ * if the control connection was lost too, or no new connection can be had: then the server or the network is the reason.
+ *
+ * Several messages: each is tried again in a transaction of its own. One message: the loss is its failed attempt, written
+ * as the settlement would have been, so that backoff and `maxAttempts` apply. A connection that breaks while the server
+ * says nothing may be the fault of a pooler or a network: it counts only when it has happened often enough in a row.
+ *
+ * All of it is one transaction on a new connection, which shows that the server accepts connections, and writes.
+ */
+export async function blameLoss(runtime: Runtime, consumption: Consumption, lost: LostBatch): Promise<Blamed> {
+  const { control } = runtime
+  const isSame = () => lost.session !== undefined && control.session === lost.session
+  if (lost.begun.length === 0 || !isSame()) return 'nothing'
+  // An idle connection of the pool may be as dead as the one that was lost.
+  const pool = runtime.createPool()
+  const inTransaction = async (work: (execute: Execute) => Promise<Settlement | undefined>): Promise<Blamed> => {
+    const settlement = await inOwnTransaction(
+      pool,
+      async (execute) => {
+        const written = await work(execute)
+        if (!isSame()) throw new SluiceError('UNREACHABLE', 'The control connection was lost as well')
+        return written
+      },
+      ANSWER_MS,
+    )
+    if (settlement === undefined) return 'isolated'
+    settlement.reportAll()
+    consumption.onSettled?.(settlement.settled)
+    return 'failed attempt'
+  }
+  try {
+    return await inTransaction((execute) => write(runtime, consumption, lost, execute)).catch((error: unknown) => {
+      if (!isRefusal(error) || !isOutOfAttempts(lost.begun[0], consumption.plan)) throw error
+      return inTransaction((execute) => putAside(runtime, consumption, lost, execute))
+    })
+  } catch {
+    return 'nothing'
+  } finally {
+    void pool.end()
+  }
+}
+
+/** A few index descents, and rows. */
+const ANSWER_MS = 5_000
+
+/** So many losses in a row without a word of the server count as an attempt. */
+const SILENT_LOSSES = 3
+
+/** So long a message is put aside that cannot be buried. */
+const ASIDE_MS = 60_000
+
+/** Settles the message of a loss that counts, or else writes the evidence. */
+async function write(
+  runtime: Runtime,
+  { plan }: Consumption,
+  { begun, batchId, connection: broken, error }: LostBatch,
+  execute: Execute,
+): Promise<Settlement | undefined> {
+  const reason = reasonOf(broken, error)
+  const [message] = begun
+  const counts = begun.length === 1 && (reason !== undefined || (message?.evidence?.losses ?? 0) + 1 >= SILENT_LOSSES)
+  if (message !== undefined && counts) {
+    const failed = reason ?? error
+    const outcome = { kind: 'retry', error: errorText(failed) } as const
+    const settlement = await settleAgain(runtime, plan, message, outcome, failed, execute)
+    if (settlement !== undefined) return settlement
+  }
+  const { workerId } = runtime.inHand
+  const messageIds = begun.map(({ id }) => id)
+  const lostTry =
+    message !== undefined && counts ? await lostTryOf(runtime, message, reason ?? error, execute) : undefined
+  await recordEvidence(execute, 'lost', { workerId, batchId, queue: plan.queue, messageIds, alone: counts, lostTry })
+  return undefined
+}
+
+async function lostTryOf(
+  { alphabet }: Runtime,
+  message: DeliveredMessage,
+  error: unknown,
+  execute: Execute,
+): Promise<LostTry> {
+  const text = errorText(error)
+  if (!alphabet.knows(text)) await alphabet.learn(execute, [text])
+  return { attempt: message.attempt, error: alphabet.fit(text) }
+}
+
+/**
+ * The message is out of attempts, and something keeps it from the dead letters: a policy, or a trigger. It comes again in
+ * a minute, so that it does not keep the others.
+ */
+async function putAside(runtime: Runtime, { plan }: Consumption, { begun }: LostBatch, execute: Execute) {
+  const [message] = begun
+  return message && settleAgain(runtime, plan, message, { kind: 'snooze', afterMs: ASIDE_MS }, undefined, execute)
+}
+
+/** Settles a message in another transaction; undefined if somebody else has it in hand, or has settled it. */
+async function settleAgain(
+  { alphabet, report, serverVersion }: Runtime,
+  plan: Consumption['plan'],
+  message: DeliveredMessage,
+  outcome: Outcome,
+  error: unknown,
+  execute: Execute,
+): Promise<Settlement | undefined> {
+  const { id, attempt, slot } = message.row
+  const sentAtMs = performance.now()
+  const again = await claimAgain(execute, {
+    queue: plan.queue,
+    id,
+    attempt,
+    slot: slot ?? (plan.ordered ? WHOLE_QUEUE_SLOT : null),
+  })
+  if (again.rows.length === 0) return undefined
+  const settlement = new Settlement({
+    plan,
+    alphabet,
+    report,
+    serverVersion: serverVersion(),
+    claimedUs: again.nowUs,
+    nowUs: () => again.nowUs + (performance.now() - sentAtMs) * 1_000,
+  })
+  settlement.add(message, outcome, error)
+  // Another slot may have lost it at the same time.
+  settlement.acquit(message)
+  await settlement.learnTexts(execute)
+  await settlement.write(execute)
+  return settlement
+}
+
+/** The database does not let it be written, for a reason that lies in the row: not for want of space, for example. */
+function isRefusal(error: unknown): boolean {
+  if (isSluiceError(error, 'ROWS_MISSING')) return true
+  return error instanceof pg.DatabaseError && !OF_THE_SERVER.test(error.code ?? '')
+}
+
+function isOutOfAttempts(message: DeliveredMessage | undefined, plan: Consumption['plan']): boolean {
+  return message !== undefined && message.attempt >= (message.maxAttempts ?? plan.maxAttempts)
+}
+
+/** What the server said of the loss; undefined if it said nothing, or that it has too little of something. */
+function reasonOf(connection: BatchConnection, error: unknown): Error | undefined {
+  if (connection.lastWords !== undefined) return connection.lastWords
+  if (connection.lost !== undefined || !(error instanceof Error)) return undefined
+  for (let at: unknown = error; at instanceof Error; at = at.cause) {
+    if (at instanceof pg.DatabaseError) return OF_THE_SERVER.test(at.code ?? '') ? undefined : error
+  }
+  return error
+}
+
+/** Connections (08), insufficient resources (53), shutdowns (57P), system errors (58), and names that a pooler mixes up. */
+const OF_THE_SERVER = /^(08|53|57P|58|26000|42P05)/

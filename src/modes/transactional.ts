@@ -1,0 +1,180 @@
+import { DeliveredMessage } from '../claim/claimed-message.ts'
+import type { BegunBatch, EvidenceById } from '../crash/in-hand.ts'
+import type { Blamed, ClaimedBatch, ConsumedBatch } from '../demand/claimed-batch.ts'
+import { Producer } from '../demand/producer.ts'
+import { isSluiceError } from '../errors.ts'
+import { BatchRun } from '../handle/batch-run.ts'
+import { Settlement } from '../settle/settlement.ts'
+import type { ClaimedRow } from '../table/claim.ts'
+import { cancelStatement } from '../table/worker.ts'
+import { blameLoss } from './lost-batch.ts'
+import type { Consumption, Runtime } from './runtime.ts'
+
+/** Makes the producer that feeds the work with the batches of a queue, in transactional mode. */
+export function createConsumer(runtime: Runtime, consumption: Consumption): Producer {
+  return new Producer({
+    ...runtime,
+    plan: consumption.plan,
+    onEnded: consumption.onEnded,
+    consume: (batch) => new TransactionalBatch(runtime, consumption, batch),
+  })
+}
+
+/** A batch that is claimed, handled and settled in one transaction. */
+class TransactionalBatch implements ConsumedBatch {
+  readonly #runtime: Runtime
+  readonly #consumption: Consumption
+  readonly #batch: ClaimedBatch
+  readonly #settlement: Settlement
+  readonly #startedAt = performance.now()
+  readonly #controlSession: object | undefined
+  /** The record of all its messages, or of the one that runs alone. */
+  #record: BegunBatch | undefined
+  #run: BatchRun | undefined
+  isolated = false
+  #controlFailed = false
+
+  constructor(runtime: Runtime, consumption: Consumption, batch: ClaimedBatch) {
+    this.#runtime = runtime
+    this.#consumption = consumption
+    this.#batch = batch
+    this.#controlSession = runtime.control.session
+    const { nowUs, sentAtMs } = batch.look
+    this.#settlement = new Settlement({
+      plan: consumption.plan,
+      report: runtime.report,
+      alphabet: runtime.alphabet,
+      serverVersion: runtime.serverVersion(),
+      claimedUs: nowUs,
+      nowUs: () => nowUs + (performance.now() - sentAtMs) * 1_000,
+    })
+  }
+
+  get untouched(): readonly ClaimedRow[] {
+    return this.#batch.look.rows.filter((row) => !this.#settlement.has(row.id))
+  }
+
+  async run(): Promise<boolean> {
+    const { rows } = this.#batch.look
+    const evidence = await this.#begin(rows)
+    const together = untilSuspect(rows, evidence)
+    const against = new Map([...evidence].filter(([id]) => together.some((row) => row.id === id)))
+    this.isolated = together.length < rows.length
+    if (!this.#batch.alone && this.#isLastChance(against)) return false
+    // What is left out is in nobody's hands: should the process die, it was not because of that.
+    if (this.isolated) await this.#begin(together)
+    this.#reportClaimed()
+    await this.#handle(together, against)
+    await this.#settlement.learnTexts(this.#runtime.control.execute)
+    return true
+  }
+
+  write(): Promise<void> {
+    this.#batch.connection.confine()
+    return this.#settlement.write(this.#batch.connection.execute)
+  }
+
+  committed(): void {
+    this.#end()
+    this.#settlement.reportAll()
+    this.#consumption.onSettled?.(this.#settlement.settled)
+    const { queue } = this.#consumption.plan
+    if (this.#settlement.isEmpty) {
+      // A stop came before anything was done.
+      this.#runtime.report({ kind: 'batch.released', queue, messages: this.untouched.length })
+      return
+    }
+    const durationMs = performance.now() - this.#startedAt
+    this.#runtime.report({ kind: 'batch.committed', queue, ...this.#settlement.counts, durationMs })
+  }
+
+  gaveBack(): void {
+    this.#end()
+  }
+
+  async lost(error: unknown): Promise<Blamed> {
+    try {
+      return await this.#blameLoss(error)
+    } finally {
+      this.#end()
+    }
+  }
+
+  async #blameLoss(error: unknown): Promise<Blamed> {
+    if (this.#record === undefined || this.#run === undefined || this.#controlFailed) return 'nothing'
+    // Our own stop has cut the connection.
+    if (isSluiceError(this.#batch.signal.reason, 'STOPPED')) return 'nothing'
+    const { begun, hung } = this.#run
+    const batchId = this.#record.id
+    if (hung.length === 0) {
+      const { connection } = this.#batch
+      const session = this.#controlSession
+      return blameLoss(this.#runtime, this.#consumption, { begun, batchId, connection, session, error })
+    }
+    const ids = hung.map((message) => message.id)
+    // If the control connection is down there is no evidence this time; the message comes again all the same.
+    await this.#runtime.inHand.hung(batchId, this.#consumption.plan.queue, ids).catch(() => undefined)
+    return 'nothing'
+  }
+
+  #reportClaimed(): void {
+    const { rows, nowUs } = this.#batch.look
+    const oldestDueMs = (nowUs - Math.min(...rows.map((row) => row.dueUs))) / 1_000
+    const { queue } = this.#consumption.plan
+    this.#runtime.report({ kind: 'batch.claimed', queue, messages: rows.length, oldestDueMs })
+  }
+
+  async #handle(rows: readonly ClaimedRow[], evidence: EvidenceById): Promise<void> {
+    const { connection, look, signal } = this.#batch
+    const { control, crashLimit } = this.#runtime
+    this.#run = new BatchRun({
+      ...this.#consumption,
+      evidence,
+      settlement: this.#settlement,
+      connection,
+      crashLimit,
+      signal,
+      recordAlone: (message) => this.#onControl(() => this.#begin([message.row])),
+      cancel: () => this.#onControl(() => cancelStatement(control.execute, look.transaction)),
+    })
+    const { queue } = this.#consumption.plan
+    await this.#run.run(rows.map((row) => new DeliveredMessage(queue, row, evidence.get(row.id))))
+  }
+
+  /** What fails on the control connection is no message's fault. */
+  async #onControl(work: () => Promise<unknown>): Promise<void> {
+    try {
+      await work()
+    } catch (error) {
+      this.#controlFailed = true
+      throw error
+    }
+  }
+
+  /** Whether the next death with one of these in hand may be its last. */
+  #isLastChance(evidence: EvidenceById): boolean {
+    const fewest = Math.max(1, this.#runtime.crashLimit - 1)
+    return [...evidence.values()].some(({ crashes }) => crashes >= fewest)
+  }
+
+  async #begin(rows: readonly ClaimedRow[]): Promise<EvidenceById> {
+    this.#end()
+    this.#record = await this.#runtime.inHand.begin(this.#consumption.plan.queue, rows, this.#batch.look.evidence)
+    return this.#record.evidence
+  }
+
+  #end(): void {
+    if (this.#record !== undefined) this.#runtime.inHand.end(this.#record.id)
+    this.#record = undefined
+  }
+}
+
+/**
+ * The messages to handle in one transaction. One whose transaction was lost before has a transaction to itself, so that
+ * another loss undoes nothing else: the batch ends before it, or is that message. What is left out keeps its place, so
+ * that nothing overtakes an earlier message of its key.
+ */
+function untilSuspect(rows: readonly ClaimedRow[], evidence: EvidenceById): readonly ClaimedRow[] {
+  const suspect = rows.findIndex(({ id }) => (evidence.get(id)?.losses ?? 0) > 0)
+  return suspect === -1 ? rows : rows.slice(0, Math.max(1, suspect))
+}

@@ -1,0 +1,75 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import { type Duration, toMs } from '../basics/duration.ts'
+import { integer } from '../config.ts'
+import { expected } from '../errors.ts'
+import { type RetryOptions, type RetryPolicy, retryPolicy } from './retry-policy.ts'
+
+/** How a pipeline consumes its queue. */
+export interface PipelineOptions {
+  /** Batches in flight in this process, each on a connection of its own, 1 to 1,000. @default 1 */
+  readonly concurrency?: number | undefined
+  /**
+   * The most messages in one transaction, 1 to 1,000. Their handlers run one after another. With handlers that write
+   * through `tx`, more than 64 make the server's snapshots slower (subtransactions). @default 10
+   */
+  readonly batchSize?: number | undefined
+  /**
+   * The longest that one handler may take. No handler of a batch starts later than that after the first, so a
+   * transaction lasts at most twice as long; the server enforces it. 1 ms to 1 h. @default '30s'
+   */
+  readonly timeout?: Duration | undefined
+  /** The same as a number of milliseconds, 1 to 3,600,000. Not together with `timeout`. */
+  readonly timeoutMs?: number | undefined
+  /** When to try failed messages again. @default exponential: 1 s, 2 s, 4 s, … 1 h, with 20 % jitter */
+  readonly retry?: RetryOptions | undefined
+  /** After how many failed attempts a message becomes a dead letter, 1 to 1,000,000; a message's own limit takes precedence. @default 20 */
+  readonly maxAttempts?: number | undefined
+  /**
+   * Handle the messages without an ordering key in order as well, as one sequence across all processes. Messages with
+   * a key are always in order of their key. All pipelines of a queue should agree. @default false
+   */
+  readonly ordered?: boolean | undefined
+}
+
+/** The options, complete and checked. */
+export interface PipelinePlan {
+  readonly queue: string
+  readonly concurrency: number
+  readonly batchSize: number
+  readonly timeoutMs: number
+  readonly retry: RetryPolicy
+  readonly maxAttempts: number
+  readonly ordered: boolean
+}
+
+const PIPELINE_DEFAULTS = { concurrency: 1, batchSize: 10, timeoutMs: 30_000, maxAttempts: 20 } as const
+
+/** @throws SluiceError OPTION_INVALID, CONFIG_INVALID */
+export function resolvePipeline(queue: string, options: PipelineOptions): PipelinePlan {
+  const what = `pipeline(${JSON.stringify(queue)})`
+  checkKeys(what, options, ['concurrency', 'batchSize', 'timeout', 'timeoutMs', 'retry', 'maxAttempts', 'ordered'])
+  const { ordered = false } = options
+  if (typeof ordered !== 'boolean') throw expected('OPTION_INVALID', `${what}.ordered`, 'true or false', ordered)
+  const defaults = PIPELINE_DEFAULTS
+  return {
+    queue,
+    concurrency: integer(`${what}.concurrency`, options.concurrency, defaults.concurrency, 1, 1_000),
+    batchSize: integer(`${what}.batchSize`, options.batchSize, defaults.batchSize, 1, 1_000),
+    timeoutMs: timeoutOf(what, options),
+    retry: retryPolicy(options.retry),
+    maxAttempts: integer(`${what}.maxAttempts`, options.maxAttempts, defaults.maxAttempts, 1, 1_000_000),
+    ordered,
+  }
+}
+
+const LONGEST_TIMEOUT_MS = 3_600_000
+
+function timeoutOf(what: string, { timeout, timeoutMs }: PipelineOptions): number {
+  if (timeout === undefined) {
+    return integer(`${what}.timeoutMs`, timeoutMs, PIPELINE_DEFAULTS.timeoutMs, 1, LONGEST_TIMEOUT_MS)
+  }
+  if (timeoutMs !== undefined) throw expected('OPTION_INVALID', what, 'timeout or timeoutMs', 'both')
+  const ms = Math.ceil(toMs(timeout, `${what}.timeout`))
+  if (ms >= 1 && ms <= LONGEST_TIMEOUT_MS) return ms
+  throw expected('OPTION_INVALID', `${what}.timeout`, 'a duration from 1 ms to 1 h', timeout)
+}

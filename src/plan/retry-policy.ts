@@ -1,0 +1,62 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import { type Duration, toMs } from '../basics/duration.ts'
+import { expected } from '../errors.ts'
+
+/**
+ * When to try again after the given failed attempt (1: the first), in milliseconds from now. If it throws, or returns
+ * no such number, the message is tried again after one second.
+ */
+export type RetryPolicy = (attempt: number, error: unknown) => number
+
+/** How a pipeline retries: a fixed wait, growing waits, or a function of one's own. */
+export type RetryOptions =
+  | { readonly kind: 'fixed'; readonly delay: Duration }
+  | {
+      readonly kind: 'exponential'
+      /** The wait after the first failure. @default '1s' */
+      readonly first?: Duration
+      /** The longest wait. @default '1h' */
+      readonly most?: Duration
+      /** By how much each wait grows, 1 to 100. @default 2 */
+      readonly factor?: number
+      /** How much of each wait is drawn by chance, 0 to 1. @default 0.2: between 80 and 100 per cent of it. */
+      readonly jitter?: number
+    }
+  | ((attempt: number, error: unknown) => Duration)
+
+/** What a policy that throws amounts to. */
+export const FALLBACK_RETRY_MS = 1_000
+
+/**
+ * Makes a policy of the options. Without options: exponential, 1 s, 2 s, 4 s, … up to an hour, with 20 % jitter.
+ *
+ * @throws SluiceError OPTION_INVALID
+ */
+export function retryPolicy(options: RetryOptions | undefined, random: () => number = Math.random): RetryPolicy {
+  if (options === undefined) return exponential({ kind: 'exponential' }, random)
+  if (typeof options === 'function') return (attempt, error) => toMs(options(attempt, error), 'retry()')
+  if (options?.kind === 'exponential') return exponential(options, random)
+  if (options?.kind === 'fixed') {
+    checkKeys('retry', options, ['kind', 'delay'])
+    const ms = toMs(options.delay, 'retry.delay')
+    return () => ms
+  }
+  const received: unknown = (options as { readonly kind?: unknown } | null)?.kind
+  throw expected('OPTION_INVALID', 'retry.kind', "'fixed' or 'exponential', or a function as retry", received)
+}
+
+function exponential(options: Extract<RetryOptions, { kind: 'exponential' }>, random: () => number): RetryPolicy {
+  checkKeys('retry', options, ['kind', 'first', 'most', 'factor', 'jitter'])
+  const first = toMs(options.first ?? 1_000, 'retry.first')
+  const most = toMs(options.most ?? 3_600_000, 'retry.most')
+  const factor = within('retry.factor', options.factor ?? 2, 1, 100)
+  const jitter = within('retry.jitter', options.jitter ?? 0.2, 0, 1)
+  // The growth may overflow, and zero times infinity is no number.
+  const growth = (attempt: number) => Math.min(factor ** (attempt - 1), Number.MAX_VALUE)
+  return (attempt) => Math.min(most, first * growth(attempt)) * (1 - jitter * random())
+}
+
+function within(what: string, value: unknown, least: number, most: number): number {
+  if (typeof value === 'number' && value >= least && value <= most) return value
+  throw expected('OPTION_INVALID', what, `a number from ${least} to ${most}`, value)
+}

@@ -1,0 +1,69 @@
+import type { Duration } from '../basics/duration.ts'
+import type { HandlerTransaction } from '../handle/transaction/message-transaction.ts'
+import { deadLetter, type Message, type Outcome, retry, snooze } from '../message.ts'
+
+/** How a delivery ended: by an outcome, or, if it failed, with the error for the retry policy. */
+export type Settled = { readonly outcome: Outcome } | { readonly error: unknown }
+
+/**
+ * A claimed message in the hands of a subscriber, who settles it: its row stays locked, and its place in the demand
+ * taken, until then. Each verb returns whether it settled the delivery: false if something else did before, such as
+ * the pipeline's timeout or its stop.
+ */
+export class Delivery<Payload = unknown> {
+  /** The message, as a handler gets it. */
+  readonly message: Message<Payload>
+  /** The transaction in which the message will be removed. */
+  readonly tx: HandlerTransaction
+  /**
+   * Aborts when the delivery has taken too long, the pipeline is told to stop, or the connection is lost. Its `reason` is a
+   * SluiceError.
+   */
+  readonly signal: AbortSignal
+  readonly #settle: (settled: Settled) => boolean
+
+  constructor(
+    message: Message<Payload>,
+    context: { readonly tx: HandlerTransaction; readonly signal: AbortSignal },
+    settle: (settled: Settled) => boolean,
+  ) {
+    this.message = message
+    this.tx = context.tx
+    this.signal = context.signal
+    this.#settle = settle
+  }
+
+  /** Handled: the message is removed when its batch commits. */
+  ack(): boolean {
+    return this.#settle({ outcome: { kind: 'ack' } })
+  }
+
+  /** Failed: try again, counting an attempt. Without `after` the pipeline's retry policy says when. */
+  retry(options?: { readonly after?: Duration; readonly error?: unknown }): boolean {
+    return this.#settle({ outcome: retry(options) })
+  }
+
+  /** Not now: deliver again later without counting an attempt. What was written through `tx` is kept. */
+  snooze(options: { readonly after: Duration }): boolean {
+    return this.#settle({ outcome: snooze(options) })
+  }
+
+  /** Give up: move the message to the dead letters. What was written through `tx` is rolled back. */
+  deadLetter(reason: string, error?: unknown): boolean {
+    return this.#settle({ outcome: deadLetter(reason, error) })
+  }
+
+  /** Failed with an error: retry as the policy says. */
+  fail(error: unknown): boolean {
+    return this.#settle({ error })
+  }
+
+  /** Settles by an outcome as a handler returns it. */
+  settle(outcome: Outcome): boolean {
+    return this.#settle({ outcome })
+  }
+
+  toString(): string {
+    return `Delivery of message ${this.message.id} in ${this.message.queue}`
+  }
+}

@@ -1,0 +1,78 @@
+import type { Subscriber } from 'rxjs'
+import type { Producer } from '../demand/producer.ts'
+import { isSluiceError, SluiceError } from '../errors.ts'
+import type { Work } from '../handle/batch-run.ts'
+import { NotHandled } from '../handle/handler.ts'
+import type { RunContext } from '../handle/run-context.ts'
+import type { Message, Outcome } from '../message.ts'
+import { Delivery, type Settled } from './delivery.ts'
+
+/**
+ * Makes a producer for a subscriber, once the process is connected, and waits for a database that is down until the signal
+ * aborts; rejects if waiting does not help.
+ */
+export type StartProducer = (work: Work, signal: AbortSignal) => Promise<Producer>
+
+/** Where deliveries go. */
+export type Sink<Payload> = Pick<Subscriber<Delivery<Payload>>, 'next' | 'error' | 'complete'>
+
+/** One subscriber's producer. */
+export class Feed<Payload> {
+  readonly #sink: Sink<Payload>
+  readonly #producer: Promise<Producer | undefined>
+  /** Aborts when the subscriber goes. */
+  readonly #leaving = new AbortController()
+
+  constructor(startProducer: StartProducer, sink: Sink<Payload>) {
+    this.#sink = sink
+    const work: Work = { kind: 'each', handle: (message, context) => this.#deliver(message, context) }
+    this.#producer = startProducer(work, this.#leaving.signal).then(
+      (producer) => {
+        void producer.ended.then(() => {
+          if (!this.#closed) sink.complete()
+        })
+        return producer
+      },
+      (error: unknown) => {
+        if (this.#closed) return undefined
+        if (isSluiceError(error, 'STOPPED')) sink.complete()
+        else sink.error(error)
+        return undefined
+      },
+    )
+  }
+
+  async drain(): Promise<void> {
+    this.#leave()
+    await (await this.#producer)?.drain()
+  }
+
+  async stop(): Promise<void> {
+    this.#leave()
+    await (await this.#producer)?.stop()
+  }
+
+  get #closed(): boolean {
+    return this.#leaving.signal.aborted
+  }
+
+  #leave(): void {
+    this.#leaving.abort(new SluiceError('STOPPED', 'The subscriber is gone'))
+  }
+
+  /** Resolves with the outcome when the subscriber settles. After unsubscription nothing is emitted any more. */
+  async #deliver(message: Message, context: RunContext): Promise<Outcome> {
+    const settled = Promise.withResolvers<Outcome>()
+    let open = true
+    const settle = (how: Settled): boolean => {
+      if (!open || context.signal.aborted) return false
+      open = false
+      if ('error' in how) settled.reject(how.error)
+      else settled.resolve(how.outcome)
+      return true
+    }
+    if (this.#closed) throw new NotHandled()
+    this.#sink.next(new Delivery(message as Message<Payload>, context, settle))
+    return settled.promise
+  }
+}

@@ -1,0 +1,80 @@
+import type { Control } from '../connection/control.ts'
+import { forgetGone } from '../table/evidence.ts'
+import { reapWorkers } from '../table/worker.ts'
+import type { Report } from '../telemetry/events.ts'
+
+export interface ReaperOptions {
+  readonly control: Pick<Control, 'execute'>
+  readonly workerId: () => number
+  readonly report: Report
+  /** How often to look, in milliseconds. @default 30000 */
+  readonly intervalMs?: number
+}
+
+/**
+ * Finds workers that have vanished and writes down which messages they had in hand. Their messages are available
+ * again without it, at once; this is about counting. It also runs before a batch is recorded, so that the evidence of
+ * one death is known before the message can cause the next.
+ */
+export class Reaper {
+  readonly #options: ReaperOptions
+  #timer: NodeJS.Timeout | undefined
+  #staleAt = Number.NEGATIVE_INFINITY
+  #sweeps = 0
+  #foundAt = Number.NEGATIVE_INFINITY
+  #passing: Promise<number> | undefined
+
+  constructor(options: ReaperOptions) {
+    this.#options = options
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => {
+      this.#sweep().catch(() => undefined)
+    }, this.#options.intervalMs ?? 30_000)
+  }
+
+  stop(): void {
+    clearInterval(this.#timer)
+  }
+
+  /** One pass. Returns how many workers it found dead. */
+  async runOnce(): Promise<number> {
+    const startedAt = performance.now()
+    this.#staleAt = startedAt + LONGEST_FRESH_MS
+    const dead = await reapWorkers(this.#options.control.execute, this.#options.workerId())
+    const tookMs = performance.now() - startedAt
+    this.#staleAt = startedAt + Math.min(Math.max(tookMs / SHARE, LEAST_FRESH_MS), LONGEST_FRESH_MS)
+    if (dead.length > 0) this.#foundAt = performance.now()
+    for (const worker of dead) this.#options.report({ kind: 'worker.crashed', ...worker })
+    return dead.length
+  }
+
+  async #sweep(): Promise<void> {
+    await this.runOnce()
+    this.#sweeps += 1
+    if (this.#sweeps % FORGET_SWEEPS === 0) await forgetGone(this.#options.control.execute)
+  }
+
+  /**
+   * One pass, unless the last is so fresh that passes would take more than a fiftieth of the time. Returns whether dead
+   * workers were found just now: then there may be evidence that a claim has not seen.
+   */
+  async runIfStale(): Promise<boolean> {
+    if (this.#passing !== undefined || performance.now() >= this.#staleAt) {
+      this.#passing ??= this.runOnce().finally(() => {
+        this.#passing = undefined
+      })
+      await this.#passing
+    }
+    return performance.now() - this.#foundAt < JUST_NOW_MS
+  }
+}
+
+/** Evidence against messages that are gone does no harm: it may stay for some minutes. */
+const FORGET_SWEEPS = 10
+const SHARE = 0.02
+/** One that went beside a claim serves the batch of that claim. */
+const LEAST_FRESH_MS = 10
+const LONGEST_FRESH_MS = 500
+const JUST_NOW_MS = 1_000

@@ -1,0 +1,208 @@
+import type { DeliveredMessage } from '../claim/claimed-message.ts'
+import type { Message, Outcome } from '../message.ts'
+import type { PipelinePlan } from '../plan/options.ts'
+import { FALLBACK_RETRY_MS } from '../plan/retry-policy.ts'
+import type { Alphabet } from '../session/alphabet.ts'
+import { WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
+import {
+  ackMessages,
+  buryMessages,
+  type Dead,
+  forgetCrashes,
+  type HeldKey,
+  holdKeys,
+  type Postponed,
+  postponeMessages,
+} from '../table/settle.ts'
+import type { Execute } from '../table/statement.ts'
+import { type Report, type SluiceEvent, toError } from '../telemetry/events.ts'
+
+export interface SettlementOptions {
+  readonly plan: PipelinePlan
+  /** The database's clock when the batch was claimed, in microseconds since 1970. */
+  readonly claimedUs: number
+  /** The same clock now, or a little later: it is an estimate. */
+  readonly nowUs: () => number
+  readonly serverVersion: number
+  /** What is stored of errors must fit the database's encoding. */
+  readonly alphabet: Alphabet
+  readonly report: Report
+}
+
+/** What became of one message, once it was true. */
+export interface SettledMessage {
+  /** As its handler got it. */
+  readonly message: Message
+  /** As it was written: a retry has its delay, and an exhausted message is a dead letter. */
+  readonly outcome: Outcome
+}
+
+/** How many messages of a batch met which end. */
+export interface SettledCounts {
+  readonly acked: number
+  readonly retried: number
+  readonly snoozed: number
+  readonly dead: number
+}
+
+/**
+ * Collects what becomes of a batch's messages and writes it in the batch's transaction. A message that is not in it
+ * stays as it was, and is free again when the transaction ends.
+ */
+export class Settlement {
+  readonly #options: SettlementOptions
+  readonly #acked: string[] = []
+  readonly #postponed: Postponed[] = []
+  readonly #dead: Dead[] = []
+  readonly #held = new Map<string, HeldKey>()
+  readonly #acquitted: string[] = []
+  readonly #settled = new Map<string, { readonly message: DeliveredMessage; readonly outcome: Outcome }>()
+  readonly #events: SluiceEvent[] = []
+  #snoozed = 0
+
+  constructor(options: SettlementOptions) {
+    this.#options = options
+  }
+
+  get counts(): SettledCounts {
+    const retried = this.#postponed.length - this.#snoozed
+    return { acked: this.#acked.length, retried, snoozed: this.#snoozed, dead: this.#dead.length }
+  }
+
+  get settled(): readonly SettledMessage[] {
+    return [...this.#settled.values()].map(({ message, outcome }) => ({ message: message.handed, outcome }))
+  }
+
+  /** Nothing has become of any message. */
+  get isEmpty(): boolean {
+    return this.#settled.size === 0
+  }
+
+  has(id: string): boolean {
+    return this.#settled.has(id)
+  }
+
+  /** Records an outcome; `error` is what the retry policy gets to see. Returns whether the message holds its key back. */
+  add(message: DeliveredMessage, outcome: Outcome, error?: unknown): boolean {
+    if (message.evidence !== undefined) this.acquit(message)
+    switch (outcome.kind) {
+      case 'ack':
+        this.#acked.push(message.id)
+        this.#settled.set(message.id, { message, outcome })
+        return false
+      case 'snooze':
+        this.#snoozed += 1
+        this.#settled.set(message.id, { message, outcome })
+        this.#postpone(message, message.row.attempt, null, outcome.afterMs)
+        return true
+      case 'deadLetter':
+        this.#bury(message, outcome.reason, outcome.error ?? null)
+        return false
+      case 'retry':
+        return this.#retry(message, outcome.error ?? 'The handler asked for a retry', outcome.afterMs, error)
+    }
+  }
+
+  /** Takes away the evidence against a message, known or not. */
+  acquit(message: DeliveredMessage): void {
+    this.#acquitted.push(message.id)
+  }
+
+  /** Buries a message that is not tried once more. */
+  condemn(message: DeliveredMessage, reason: string): void {
+    this.acquit(message)
+    this.#bury(message, reason, null, message.attempt - 1)
+  }
+
+  /** Reports what happened to the messages, once it is true. */
+  reportAll(): void {
+    for (const event of this.#events) this.#options.report(event)
+  }
+
+  /** Asks about characters of errors and reasons that are not known yet. Without an answer they are escaped. */
+  async learnTexts(execute: Execute): Promise<void> {
+    const { alphabet } = this.#options
+    const texts = [...this.#postponed, ...this.#dead].flatMap((of) => [of.error ?? '', 'reason' in of ? of.reason : ''])
+    if (!texts.every((text) => alphabet.knows(text))) await alphabet.learn(execute, texts).catch(() => undefined)
+  }
+
+  /** Sends the statements, none if there is nothing to settle, without waiting in between. */
+  async write(execute: Execute): Promise<void> {
+    const { plan, claimedUs, nowUs, serverVersion } = this.#options
+    const now = Math.floor(nowUs())
+    const sent: Promise<void>[] = []
+    if (this.#acked.length > 0) sent.push(ackMessages(execute, plan.queue, this.#acked, serverVersion))
+    if (this.#postponed.length > 0)
+      sent.push(postponeMessages(execute, plan.queue, this.#postponed.map(this.#fitted), now))
+    if (this.#held.size > 0) sent.push(holdKeys(execute, plan.queue, [...this.#held.values()], claimedUs))
+    if (this.#dead.length > 0)
+      sent.push(
+        buryMessages(
+          execute,
+          plan.queue,
+          this.#dead.map((dead) => this.#fitted({ ...dead, reason: this.#options.alphabet.fit(dead.reason) })),
+        ),
+      )
+    if (this.#acquitted.length > 0) sent.push(forgetCrashes(execute, plan.queue, this.#acquitted))
+    // The first that failed is the reason; those behind it were only told that the transaction is aborted.
+    for (const answer of await Promise.allSettled(sent)) if (answer.status === 'rejected') throw answer.reason
+  }
+
+  readonly #fitted = <Settled extends Postponed | Dead>(settled: Settled): Settled => {
+    const error = settled.error === null ? null : this.#options.alphabet.fit(settled.error)
+    return { ...settled, error }
+  }
+
+  #retry(message: DeliveredMessage, text: string, afterMs: number | undefined, error: unknown): boolean {
+    const { plan } = this.#options
+    const most = message.maxAttempts ?? plan.maxAttempts
+    if (message.attempt >= most) {
+      this.#bury(message, `failed ${message.attempt} of ${most} attempts`, text)
+      return false
+    }
+    const retryInMs = afterMs ?? this.#delayByPolicy(message, error)
+    this.#postpone(message, message.attempt, text, retryInMs)
+    this.#settled.set(message.id, { message, outcome: { kind: 'retry', afterMs: retryInMs, error: text } })
+    const { id, attempt } = message
+    const { type } = message.row
+    this.#events.push({ kind: 'message.failed', queue: plan.queue, id, type, attempt, error: text, retryInMs })
+    return true
+  }
+
+  #delayByPolicy(message: DeliveredMessage, error: unknown): number {
+    const { plan, report } = this.#options
+    try {
+      const ms = plan.retry(message.attempt, error)
+      if (ms >= 0 && Number.isFinite(ms)) return ms
+      throw new TypeError(`expected milliseconds from 0, received ${ms}`)
+    } catch (thrown) {
+      report({ kind: 'retryPolicy.failed', queue: plan.queue, id: message.id, error: toError(thrown) })
+      return FALLBACK_RETRY_MS
+    }
+  }
+
+  #postpone(message: DeliveredMessage, attempt: number, error: string | null, afterMs: number): void {
+    const dueUs = Math.ceil(this.#options.nowUs() + afterMs * 1_000)
+    this.#postponed.push({ id: message.id, dueUs, attempt, error })
+    if (message.row.slot !== null || this.#options.plan.ordered) this.#hold(message, dueUs)
+  }
+
+  /** The key waits for the last of its messages, so that all of them are due when it goes on with the first. */
+  #hold({ id, row }: DeliveredMessage, untilUs: number): void {
+    const orderingKey = row.orderingKey ?? ''
+    const held = this.#held.get(orderingKey)
+    if (held === undefined) {
+      this.#held.set(orderingKey, { slot: row.slot ?? WHOLE_QUEUE_SLOT, orderingKey, messageId: id, untilUs })
+    } else if (held.untilUs < untilUs) {
+      this.#held.set(orderingKey, { ...held, untilUs })
+    }
+  }
+
+  #bury(message: DeliveredMessage, reason: string, error: string | null, attempt = message.attempt): void {
+    this.#dead.push({ id: message.id, attempt, reason, error })
+    this.#settled.set(message.id, { message, outcome: { kind: 'deadLetter', reason, error: error ?? undefined } })
+    const { id } = message
+    const { type } = message.row
+    this.#events.push({ kind: 'message.dead', queue: this.#options.plan.queue, id, type, attempt, reason, error })
+  }
+}

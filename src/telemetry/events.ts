@@ -1,0 +1,131 @@
+import { type Observable, Subject } from 'rxjs'
+import { errorText } from '../errors.ts'
+import { GuardedObservable } from './guarded-observable.ts'
+import { Lines, type SluiceLog, STDERR } from './log.ts'
+
+/** Everything that Sluice reports while it runs. `queue` is the queue concerned; durations are in milliseconds. */
+export type SluiceEvent =
+  /** The worker process is connected and registered: it is in `sluice.workers`. */
+  | { readonly kind: 'worker.started'; readonly workerId: number; readonly name: string }
+  /** It has ended its work and is no longer in `sluice.workers`. */
+  | { readonly kind: 'worker.stopped'; readonly workerId: number; readonly name: string }
+  /** The first connection of the process failed, and is tried again after `retryInMs`: pipelines wait for it. */
+  | {
+      readonly kind: 'connection.failed'
+      readonly role: 'control'
+      readonly error: Error
+      readonly retryInMs: number
+    }
+  /** A connection was lost, or cannot be restored for another reason than before. It is tried again until it is there. */
+  | { readonly kind: 'connection.lost'; readonly role: 'control' | 'listener'; readonly error: Error }
+  /** A lost connection is there again. */
+  | { readonly kind: 'connection.restored'; readonly role: 'control' | 'listener' }
+  /** Notifications do not arrive (a transaction pooler?). Reported once; polling goes on. */
+  | { readonly kind: 'listener.unavailable'; readonly error: Error }
+  /**
+   * A pooler that hands server sessions around. `batches`: prepared statements have no names, which takes more time.
+   * `control`: no wake-ups but the poll's, and no counting of crashes. Each is reported once.
+   */
+  | { readonly kind: 'connection.pooled'; readonly role: 'batches' | 'control'; readonly reason: string }
+  /** A pipeline of this process has begun to consume. */
+  | { readonly kind: 'pipeline.started'; readonly queue: string }
+  /** It has ended: it was drained or stopped. With an `error`: it could not start, and another attempt would not help. */
+  | { readonly kind: 'pipeline.stopped'; readonly queue: string; readonly error?: Error }
+  /** A claim failed and is tried again after `retryInMs`. */
+  | { readonly kind: 'claim.failed'; readonly queue: string; readonly error: Error; readonly retryInMs: number }
+  /** A batch was claimed. `oldestDueMs`: how long its oldest message had been due. */
+  | { readonly kind: 'batch.claimed'; readonly queue: string; readonly messages: number; readonly oldestDueMs: number }
+  /** A batch was committed: how many of its messages met which end, and how long it took from its claim. */
+  | {
+      readonly kind: 'batch.committed'
+      readonly queue: string
+      readonly acked: number
+      readonly retried: number
+      readonly snoozed: number
+      readonly dead: number
+      readonly durationMs: number
+    }
+  /**
+   * The batch's messages are available again: without an `error`, because the pipeline was stopped before any was done;
+   * with one, because the transaction was lost. If the loss is the failed attempt of a message that ran
+   * alone, `message.failed` or `message.dead` is reported first. If the database or the way to it may be the reason, the
+   * next look waits for `retryInMs`.
+   */
+  | {
+      readonly kind: 'batch.released'
+      readonly queue: string
+      readonly messages: number
+      readonly error?: Error
+      readonly retryInMs?: number
+    }
+  /** A handler failed or asked for a retry. `error` is the text that `last_error` has, without stack. */
+  | {
+      readonly kind: 'message.failed'
+      readonly queue: string
+      readonly id: string
+      readonly type: string | null
+      readonly attempt: number
+      readonly error: string
+      readonly retryInMs: number
+    }
+  /** A message went to the dead letters: why, and with which last error, if there was one. */
+  | {
+      readonly kind: 'message.dead'
+      readonly queue: string
+      readonly id: string
+      readonly type: string | null
+      readonly attempt: number
+      readonly reason: string
+      readonly error: string | null
+    }
+  /** A retry policy threw; the message is tried again after one second. */
+  | { readonly kind: 'retryPolicy.failed'; readonly queue: string; readonly id: string; readonly error: Error }
+  /** A migration met a lock that others held and was rolled back: one of `attempts`. The next begins after `retryInMs`. */
+  | {
+      readonly kind: 'migration.delayed'
+      readonly attempt: number
+      readonly attempts: number
+      readonly error: Error
+      readonly retryInMs: number
+    }
+  /** A worker process vanished with messages in hand. */
+  | { readonly kind: 'worker.crashed'; readonly workerId: number; readonly messages: number }
+
+/** Where the parts report to. */
+export type Report = (event: SluiceEvent) => void
+
+export interface Telemetry {
+  readonly report: Report
+  readonly events: Observable<SluiceEvent>
+  close(): void
+}
+
+/**
+ * The stream of events, and the way to put one in. A subscriber that throws is warned about and disturbs nobody.
+ *
+ * @param log for lines about failures; false for none. If it is not given they go to stderr while nobody subscribes.
+ */
+export function createTelemetry(log: SluiceLog | false | undefined): Telemetry {
+  const subject = new Subject<SluiceEvent>()
+  const lines = log === false ? undefined : new Lines(log ?? STDERR)
+  const report = (event: SluiceEvent) => {
+    if (log !== undefined || !subject.observed) lines?.write(event)
+    subject.next(event)
+  }
+  const close = () => {
+    lines?.flush()
+    subject.complete()
+  }
+  const events = new GuardedObservable<SluiceEvent>((subscriber) => subject.subscribe(subscriber))
+  return { report, events, close }
+}
+
+/** Any thrown value as an Error. */
+export function toError(thrown: unknown): Error {
+  try {
+    if (thrown instanceof Error) return thrown
+  } catch {
+    // A proxy that answers no question.
+  }
+  return new Error(errorText(thrown), { cause: thrown })
+}

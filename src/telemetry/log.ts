@@ -1,0 +1,124 @@
+import type { SluiceEvent } from './events.ts'
+
+/** Where lines about failures go: `console`, a pino or winston logger, or any object with these methods. */
+export interface SluiceLog {
+  /** Recoveries. */
+  info(line: string): unknown
+  /** Failures that are retried. */
+  warn(line: string): unknown
+  /** Dead letters and lost batches; pipelines that cannot start, and retry policies that throw. */
+  error(line: string): unknown
+}
+
+/** The log of a Sluice for which nothing else was configured: a stream that does not mix with a program's output. */
+export const STDERR: SluiceLog = { info: toStderr, warn: toStderr, error: toStderr }
+
+/**
+ * Writes failures and warnings as lines of text. Of the same kind and queue it writes 10 lines in 10 seconds, and then how
+ * many more there were: a database that is down must not fill a disk with what it does to each message.
+ */
+export class Lines {
+  readonly #log: SluiceLog
+  readonly #counts = new Map<string, number>()
+  #span: NodeJS.Timeout | undefined
+
+  constructor(log: SluiceLog) {
+    this.#log = log
+  }
+
+  write(event: SluiceEvent): void {
+    const line = lineOf(event)
+    if (line === undefined) return
+    const [level, text] = line
+    const about = 'queue' in event ? `${event.queue}: ` : ''
+    const kind = `${about}${event.kind}`
+    const count = (this.#counts.get(kind) ?? 0) + 1
+    this.#counts.set(kind, count)
+    this.#span ??= setTimeout(() => this.flush(), SPAN_MS).unref()
+    if (count <= MOST_LINES) this.#put(level, `${about}${text}`)
+  }
+
+  /** Says what has been left out so far. */
+  flush(): void {
+    clearTimeout(this.#span)
+    this.#span = undefined
+    for (const [kind, count] of this.#counts) {
+      if (count > MOST_LINES) this.#put('warn', `${kind}: ${count - MOST_LINES} more in ${SPAN_MS / 1_000} s, left out`)
+    }
+    this.#counts.clear()
+  }
+
+  #put(level: keyof SluiceLog, text: string): void {
+    try {
+      this.#log[level](`sluice: ${inOneLine(text)}`)
+    } catch {
+      // A log that fails must not disturb the queue.
+    }
+  }
+}
+
+const MOST_LINES = 10
+const SPAN_MS = 10_000
+const MOST_CHARACTERS = 1_000
+
+/** Level and words of an event that somebody should read; undefined for those that say that all is well. */
+function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefined {
+  switch (event.kind) {
+    case 'message.failed':
+      return ['warn', `${attemptOf(event)} failed, again in ${timeText(event.retryInMs)}: ${event.error}`]
+    case 'message.dead': {
+      const error = event.error === null ? '' : `: ${event.error}`
+      return ['error', `${attemptOf(event)} went to the dead letters, ${event.reason}${error}`]
+    }
+    case 'batch.released':
+      return event.error && ['error', `a batch of ${event.messages} was rolled back: ${reasonOf(event.error)}`]
+    case 'claim.failed':
+      return ['warn', `a claim failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
+    case 'retryPolicy.failed':
+      return ['error', `the retry policy failed for message ${event.id}, again in 1 s: ${reasonOf(event.error)}`]
+    case 'worker.crashed':
+      return ['warn', `worker ${event.workerId} vanished with ${event.messages} messages in hand, which are free again`]
+    case 'connection.failed':
+      return ['warn', `cannot connect, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
+    case 'pipeline.stopped':
+      return event.error && ['error', `the pipeline could not start: ${reasonOf(event.error)}`]
+    case 'connection.lost':
+      return ['warn', `the ${event.role} connection was lost: ${reasonOf(event.error)}`]
+    case 'connection.restored':
+      return ['info', `the ${event.role} connection is restored`]
+    case 'listener.unavailable':
+      return ['warn', `notifications do not arrive, the poll goes on: ${reasonOf(event.error)}`]
+    case 'connection.pooled':
+      return ['warn', event.reason]
+    default:
+      return undefined
+  }
+}
+
+function attemptOf(event: { readonly id: string; readonly type: string | null; readonly attempt: number }): string {
+  return `message ${event.id}${event.type === null ? '' : ` (${event.type})`}, attempt ${event.attempt},`
+}
+
+/** Of a cause no more than its code: what a driver says about a connection may quote its settings. */
+function reasonOf(error: Error): string {
+  const { cause } = error
+  const code: unknown = typeof cause === 'object' && cause !== null && 'code' in cause ? cause.code : undefined
+  return typeof code === 'string' ? `${error.message} (${code})` : error.message
+}
+
+function timeText(ms: number): string {
+  if (ms < 1_000) return `${Math.round(ms)} ms`
+  if (ms < 120_000) return `${Math.round(ms / 100) / 10} s`
+  return ms < 7_200_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`
+}
+
+/** Errors quote any input: what could end the line, or steer a terminal, becomes a space. */
+function inOneLine(text: string): string {
+  const line = text.replaceAll(/[\s\p{Cc}\u202A-\u202E\u2066-\u2069]+/gu, ' ').trim()
+  return line.length > MOST_CHARACTERS ? `${line.slice(0, MOST_CHARACTERS)}…` : line
+}
+
+function toStderr(line: string): void {
+  // biome-ignore lint/suspicious/noConsole: unlike the stream, it survives that nobody reads stderr any more.
+  console.error(line)
+}

@@ -1,0 +1,306 @@
+import { randomBytes } from 'node:crypto'
+import type pg from 'pg'
+import { pause } from '../connection/backoff.ts'
+import { executeOn, unreachable } from '../connection/open-client.ts'
+import { SluiceError } from '../errors.ts'
+import { poolerSettingsOf } from '../session/pooler-settings.ts'
+import { deviationsOf, hasOwnSession } from '../session/session.ts'
+import { constraintsOf } from '../session/statement-names.ts'
+import { readDeferrable } from '../table/constraints.ts'
+import { claimSettings, handlerSettings } from '../table/planner.ts'
+import type { Execute } from '../table/statement.ts'
+import { toError } from '../telemetry/events.ts'
+import { commitFailed } from './commit-failed.ts'
+import { Outgoing } from './outgoing.ts'
+import { limitSettings, settings, type TransactionLimit } from './transaction-settings.ts'
+
+/**
+ * A pooled connection that carries one batch after another, each in a transaction of its own. Statements are
+ * pipelined: what need not be awaited is sent behind the one before it, COMMIT and the next BEGIN included.
+ */
+export class BatchConnection {
+  readonly client: pg.PoolClient
+  readonly execute: Execute
+  readonly #ending = new AbortController()
+  #limit: TransactionLimit | undefined
+  #beganAtMs = 0
+  #confined = false
+  #lost: Error | undefined
+  #lastWords: pg.DatabaseError | undefined
+  readonly #outgoing: Outgoing
+  #abandoned = false
+  #savepoints = 0
+
+  constructor(client: pg.PoolClient) {
+    this.client = client
+    this.#outgoing = new Outgoing(client)
+    const execute = executeOn(client)
+    this.execute = (statement, params) => {
+      const { texts } = this.#outgoing
+      return this.#outgoing
+        .awaited(() => execute(statement, params))
+        .catch((error: unknown) => Promise.reject(texts.causeOf(error)))
+    }
+    client.on('error', this.#onError)
+    client.connection.on('errorMessage', this.#onServerError)
+  }
+
+  /** @param signal gives up waiting, with its reason; a connection that comes later is closed. */
+  static async acquire(pool: pg.Pool, signal?: AbortSignal): Promise<BatchConnection> {
+    if (signal?.aborted) throw stopped()
+    const connecting = connect(pool)
+    const givenUp = Promise.withResolvers<never>()
+    const giveUp = () => {
+      connecting.then((client) => client.release(true)).catch(() => undefined)
+      givenUp.reject(stopped())
+    }
+    signal?.addEventListener('abort', giveUp)
+    try {
+      const client = await Promise.race([connecting, givenUp.promise])
+      // It may have been given up since the pool gave it.
+      if (signal?.aborted) throw stopped()
+      return new BatchConnection(client)
+    } catch (error) {
+      throw error instanceof SluiceError ? error : unreachable(error)
+    } finally {
+      signal?.removeEventListener('abort', giveUp)
+    }
+  }
+
+  /** Why the connection broke, if it did. */
+  get lost(): Error | undefined {
+    return this.#lost
+  }
+
+  /** Why the server ended the session, if it said so. The driver's error may be of a write that failed after that. */
+  get lastWords(): pg.DatabaseError | undefined {
+    return this.#lastWords
+  }
+
+  /** Since when the server owes an answer, on the clock of `performance`; undefined: it has answered all of ours. */
+  get waitsSinceMs(): number | undefined {
+    return this.#outgoing.waitsSinceMs
+  }
+
+  /** Aborts, with a SluiceError as its reason, when the connection breaks or {@link stop} is called. */
+  get signal(): AbortSignal {
+    return this.#ending.signal
+  }
+
+  /** The pipeline stops: the handler in hand is to end. */
+  stop(): void {
+    this.#ending.abort(stopped())
+  }
+
+  /** Breaks the connection. What has been sent and not answered has failed. */
+  break(why: string): void {
+    this.client.connection.stream.destroy(new Error(why))
+  }
+
+  /** Whether the transaction can still commit: `E` after an error that nobody rolled back. */
+  get aborted(): boolean {
+    return this.client.getTransactionStatus() === 'E'
+  }
+
+  /**
+   * Sends BEGIN, and the time after which the server ends the transaction, for the case that this process no longer
+   * can. A shorter limit on idle transactions, which a database may have for its own reasons, would end every batch
+   * whose handlers wait for something else, so that is set as well; for the transaction only, because behind a
+   * pooler the session belongs to others too. A failure shows in the statement that follows.
+   *
+   * @param lockMs how long a statement may wait for a lock. @default as the database says
+   */
+  begin(limit?: TransactionLimit, lockMs?: number): void {
+    this.#began(limit)
+    const locks = lockMs === undefined ? '' : `; SET LOCAL lock_timeout = ${lockMs}`
+    const all = `${settings(this.client, limit)}${locks}`
+    this.#outgoing.send(`BEGIN ISOLATION LEVEL READ COMMITTED${all}`)
+  }
+
+  /**
+   * Sends SAVEPOINT for a handler's statements; the first of a batch gives the planner back its freedom.
+   *
+   * Two names, used in turn. The end of the previous savepoint is sent together with this one. If it fails, a rollback to
+   * this name must fail too; with a single name it would find the previous savepoint and undo writes that were kept.
+   *
+   * @returns the name: random, so no handler uses it by accident.
+   */
+  savepoint(): string {
+    const name = `${SAVEPOINT}_${this.#savepoints++ % 2}`
+    const freed = this.#confined ? `${handlerSettings(deviationsOf(this.client))}; ` : ''
+    this.#confined = false
+    this.#outgoing.send(`${freed}SAVEPOINT ${name}`)
+    constraintsOf(this.client)?.refresh(() => readDeferrable(this.execute))
+    return name
+  }
+
+  /**
+   * A text for whose answer nobody waited has failed, the end of an earlier handler's savepoint for instance. A handler with
+   * a savepoint of its own can bring such a transaction back to life, with the writes of others gone: it must not commit.
+   *
+   * @throws what the text failed with
+   */
+  assertWhole(): void {
+    const { error } = this.#outgoing.texts
+    if (error !== undefined) throw error
+  }
+
+  /** The server owes no answer, and no statement has failed without being rolled back. */
+  get sound(): boolean {
+    return this.client.getTransactionStatus() === 'T' && Reflect.get(this.client, 'readyForQuery') === true
+  }
+
+  /**
+   * Sends a text with the next one, or at the end of this turn of the event loop. Nobody waits for its answer: if it fails,
+   * so does whatever follows in the transaction.
+   */
+  sendSoon(text: string): void {
+    this.#outgoing.sendSoon(text)
+  }
+
+  /**
+   * What undoes the settings of a handler, by whatever means it made them, and sets the transaction's own again. They
+   * return to what the session began with, which is what the transaction began with: Sluice sets nothing for a session.
+   * RESET ALL leaves the role and the session's user alone, so these come first.
+   */
+  get settingsReset(): string {
+    const reset = ['RESET SESSION AUTHORIZATION', 'RESET ROLE', 'RESET ALL', ...(poolerSettingsOf(this.client) ?? [])]
+    return this.#limit === undefined
+      ? reset.join('; ')
+      : `${reset.join('; ')}${limitSettings(this.#limit, this.#restMs(this.#limit))}`
+  }
+
+  /**
+   * Makes the connection fit for the settlement after handlers that had it: takes away what they have left on the
+   * session that no rollback undoes and no sibling sees, and sends the planner settings of a claim again.
+   */
+  confine(): void {
+    if (this.#confined || this.#limit === undefined) return
+    this.#confined = true
+    const reset = hasOwnSession(this.client) ? `${UNLISTEN}; ${UNLOCK}` : UNLISTEN
+    this.#outgoing.send(`${reset}; ${claimSettings(deviationsOf(this.client))}`)
+  }
+
+  /**
+   * Commits, and believes only the server's command tag: COMMIT of an aborted transaction is no error to the driver.
+   *
+   * @param next begins the next transaction with the same message. If COMMIT raises an error there is none, and what was
+   * sent behind it holds no locks. If it answers ROLLBACK there is one, which {@link abandon} rolls back.
+   * @throws SluiceError COMMIT_FAILED
+   */
+  async commit(next?: TransactionLimit): Promise<void> {
+    const { texts } = this.#outgoing
+    const text = next === undefined ? 'COMMIT' : `COMMIT AND CHAIN${settings(this.client, next)}`
+    // Several statements in one message have several results, of which only the types of the driver do not know.
+    const sent: Promise<CommandResult | readonly CommandResult[]> = this.#outgoing.awaited(() =>
+      this.client.query(text),
+    )
+    if (next !== undefined) this.#began(next)
+    const results = await sent.catch((cause: unknown) => {
+      throw commitFailed(cause, next !== undefined)
+    })
+    const [result] = [results].flat()
+    if (result?.command !== 'COMMIT') {
+      const what = `COMMIT: expected the command tag COMMIT, received ${result?.command}`
+      throw new SluiceError('COMMIT_FAILED', what, { cause: texts.error })
+    }
+    // COMMIT may have waited for a standby: the next transaction begins when it is answered.
+    this.#beganAtMs = performance.now()
+  }
+
+  /** Why a statement failed: a text before it did, if this error says no more than that. */
+  causeOf(error: unknown): unknown {
+    return this.#outgoing.texts.causeOf(error)
+  }
+
+  /** Sends all that `send` sends in one packet: it costs the sender and the server a system call each. */
+  together<T>(send: () => T): T {
+    const { stream } = this.client.connection
+    stream.cork()
+    try {
+      return send()
+    } finally {
+      stream.uncork()
+    }
+  }
+
+  async rollback(): Promise<void> {
+    this.#outgoing.dropHeld()
+    await this.client.query('ROLLBACK')
+  }
+
+  /**
+   * Rolls back what is open, behind all that has been sent, so that the rows are free when it resolves: closing the
+   * connection, which {@link release} does then, would free them at some later time. Waits no longer than a statement
+   * that hangs deserves.
+   */
+  async abandon(): Promise<void> {
+    this.#abandoned = true
+    if (this.#lost !== undefined) return
+    const late = new AbortController()
+    const rolledBack = this.rollback().catch(() => undefined)
+    await Promise.race([rolledBack, pause(ABANDON_MS, late.signal)])
+    late.abort()
+  }
+
+  /** Gives the connection back to the pool, or, if in doubt about it, closes it: its locks go with it. */
+  release(): void {
+    const clean = this.#lost === undefined && !this.#abandoned && this.client.getTransactionStatus() === 'I'
+    this.client.off('error', this.#onError)
+    this.client.connection.off('errorMessage', this.#onServerError)
+    this.client.release(!clean)
+  }
+
+  readonly #onServerError = (error: pg.DatabaseError): void => {
+    if (ENDS_SESSION.test(error.code ?? '')) this.#lastWords = error
+  }
+
+  #began(limit: TransactionLimit | undefined): void {
+    this.#limit = limit
+    this.#confined = limit !== undefined
+    this.#outgoing.begun()
+    this.#beganAtMs = performance.now()
+  }
+
+  /**
+   * What is left of the transaction's time: the server starts its clock anew when the limit is set. In whole seconds,
+   * because pg_stat_statements of PostgreSQL 17 keeps each number as a statement of its own.
+   */
+  #restMs({ ms }: TransactionLimit): number {
+    const seconds = Math.ceil((ms - (performance.now() - this.#beganAtMs)) / 1_000)
+    return Math.max(seconds, 1) * 1_000
+  }
+
+  readonly #onError = (error: unknown): void => {
+    this.#lost ??= toError(error)
+    const what = "The batch's connection was lost, and its messages are free for others"
+    this.#ending.abort(new SluiceError('UNREACHABLE', what, { cause: error }))
+  }
+}
+
+const SAVEPOINT = `sluice_${randomBytes(6).toString('hex')}`
+
+/** An administrator, or a job, ended it; the database was dropped; or a limit for idle or for all transactions was reached. */
+const ENDS_SESSION = /^(57P01|57P04|57P05|25P03|25P04)$/
+
+/** The driver throws at once where it cannot read its configuration. */
+async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
+  if (pool.ending) throw new SluiceError('STOPPED', 'The Sluice has been stopped. Make another one')
+  return pool.connect()
+}
+
+function stopped(): SluiceError {
+  return new SluiceError('STOPPED', 'The pipeline was told to stop. The message is free for others')
+}
+
+interface CommandResult {
+  readonly command: string
+}
+
+/** A LISTEN counts from the COMMIT on, so this comes early enough after the last handler of a batch. */
+const UNLISTEN = 'UNLISTEN *'
+
+/** Session locks outlast a rollback. Behind a pooler the session may hold those of strangers as well, and keeps all. */
+const UNLOCK = 'SELECT pg_catalog.pg_advisory_unlock_all()'
+
+const ABANDON_MS = 1_000
