@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { readCommit } from '../../bench/report/environment.ts'
+import { within } from '../../src/connection/within.ts'
 import { type FoundServer, findServer } from '../../src/server.ts'
 import { serverPackage } from '../environment/server-package.ts'
 import type { MatrixResult } from '../report/page.ts'
@@ -44,9 +45,11 @@ export async function runFaults(options: FaultsOptions): Promise<void> {
     else if (!ended.every(isRight)) process.exitCode = 1
     await running
   } finally {
-    await server.stop()
+    await within(STOP_MS, server.stop(), () => console.error('The server has not stopped'))
   }
 }
+
+const STOP_MS = 30_000
 
 /** Aborts at the first SIGINT or SIGTERM. npm hands on what the terminal has sent as well: a second one comes later. */
 function onInterrupt(): AbortSignal {
