@@ -5,8 +5,8 @@ import { checkNode } from './basics/node-version.ts'
 import type { BatchPools } from './batch-pools.ts'
 import { integer, resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
 import { STOP_MS } from './connection/within.ts'
+import type { Demand } from './demand/demand.ts'
 import { drainWithin } from './demand/drain-within.ts'
-import type { Producer } from './demand/producer.ts'
 import {
   type EnqueueContext,
   enqueueMany,
@@ -84,9 +84,9 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   readonly #alphabet = new Alphabet()
   readonly #parts: OnDemand
   readonly #subscriptions = new Set<PipelineSubscription>()
-  readonly #producers = new Set<Producer>()
+  readonly #demands = new Set<Demand>()
   /** Those of them that `runOnce` awaits. */
-  readonly #runs = new Set<Producer>()
+  readonly #runs = new Set<Demand>()
   /** Nothing starts any more. */
   #stopping = false
   #ended: Promise<void> | undefined
@@ -162,9 +162,9 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
       runOnce: async (work, onSettled) => {
         this.#requireGoing()
         const workers = await this.#parts.workers()
-        await workers.visit((worker) => this.#runOnce(this.#createProducer(worker, { plan, work, onSettled })))
+        await workers.visit((worker) => this.#runOnce(this.#createDemand(worker, { plan, work, onSettled })))
       },
-      awaitProducer: (work, signal) => this.#awaitProducer(plan, work, signal),
+      awaitDemand: (work, signal) => this.#awaitDemand(plan, work, signal),
       events: this.events,
       report: this.#telemetry.report,
       opened: (subscription) => this.#subscriptions.add(subscription),
@@ -190,9 +190,9 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     const batchSize = integer('deliveries.batchSize', options.batchSize, 1, 1, most)
     const plan = resolvePipeline(name, { ...rest, batchSize, concurrency: Math.floor(most / batchSize) })
     return new Deliveries(async (work, signal) => {
-      const producer = await this.#awaitProducer(plan, work, signal)
-      producer.start()
-      return producer
+      const started = await this.#awaitDemand(plan, work, signal)
+      started.start()
+      return started
     })
   }
 
@@ -229,7 +229,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     try {
       await Promise.all([
         ...[...this.#subscriptions].map((subscription) => subscription.drain({ timeoutMs })),
-        ...[...this.#runs].map((producer) => drainWithin(drainMs, producer)),
+        ...[...this.#runs].map((demand) => drainWithin(drainMs, demand)),
       ])
       this.#ended ??= this.#end()
       await this.#ended
@@ -243,32 +243,32 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   async #end(): Promise<void> {
-    await Promise.all([...this.#producers].map((producer) => producer.stop()))
+    await Promise.all([...this.#demands].map((demand) => demand.stop()))
     await this.#parts.end()
     this.#telemetry.close()
   }
 
-  async #runOnce(producer: Producer): Promise<void> {
-    this.#runs.add(producer)
-    await producer.runOnce().finally(() => this.#runs.delete(producer))
+  async #runOnce(demand: Demand): Promise<void> {
+    this.#runs.add(demand)
+    await demand.runOnce().finally(() => this.#runs.delete(demand))
   }
 
-  async #awaitProducer(plan: PipelinePlan, work: Work, signal: AbortSignal): Promise<Producer> {
+  async #awaitDemand(plan: PipelinePlan, work: Work, signal: AbortSignal): Promise<Demand> {
     this.#requireGoing()
     const workers = await this.#parts.workers()
-    return this.#createProducer(await workers.startPatiently(signal), { plan, work })
+    return this.#createDemand(await workers.startPatiently(signal), { plan, work })
   }
 
-  #createProducer(worker: Worker, what: Pick<Consumption, 'plan' | 'work' | 'onSettled'>): Producer {
+  #createDemand(worker: Worker, what: Pick<Consumption, 'plan' | 'work' | 'onSettled'>): Demand {
     this.#requireGoing()
-    const producer: Producer = worker.consume({
+    const demand: Demand = worker.consume({
       ...what,
       definition: this.#config.definitions?.[what.plan.queue],
       enqueue: this.#enqueueIn,
-      onEnded: () => this.#producers.delete(producer),
+      onEnded: () => this.#demands.delete(demand),
     })
-    this.#producers.add(producer)
-    return producer
+    this.#demands.add(demand)
+    return demand
   }
 
   /** @throws SluiceError STOPPED */

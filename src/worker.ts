@@ -6,10 +6,10 @@ import { Control } from './connection/control.ts'
 import { Patience } from './connection/patience.ts'
 import { orPrivilegeMissing } from './connection/privilege.ts'
 import { InHand } from './crash/in-hand.ts'
+import type { Demand } from './demand/demand.ts'
 import { Gate } from './demand/gate.ts'
-import type { Producer } from './demand/producer.ts'
 import type { Consumption, Runtime } from './modes/runtime.ts'
-import { createConsumer } from './modes/transactional.ts'
+import { transactional } from './modes/transactional.ts'
 import { Reaper } from './services/reaper.ts'
 import type { Alphabet } from './session/alphabet.ts'
 import { checkSchema, readServerVersion } from './table/schema.ts'
@@ -108,9 +108,9 @@ export class Worker {
     return this.#patience.wait(signal)
   }
 
-  /** Makes a producer, which does not run yet. The worker must have been started. */
-  consume(consumption: Consumption): Producer {
-    return createConsumer(this.#runtime, consumption)
+  /** Makes the demand of a pipeline, which does not run yet. The worker must have been started. */
+  consume(consumption: Consumption): Demand {
+    return transactional(this.#runtime, consumption)
   }
 
   /** Takes the worker off the books and closes what it opened. The pipelines must have ended. */

@@ -90,7 +90,7 @@ export const TAKES_LATE_FOR_LOST = {
   edits: [
     ...ENQUEUES_LOST_BATCHES_AGAIN.edits,
     {
-      file: 'demand/producer.ts',
+      file: 'modes/transactional-round.ts',
       from: '        answers.restart()\n',
       to: `        answers.restart()
         const late = setTimeout(() => connection.break('late'), 100)

@@ -1,8 +1,8 @@
 import { within } from '../connection/within.ts'
-import type { Producer } from './producer.ts'
+import type { Demand } from './demand.ts'
 
-/** Drains a producer, and after so long stops it. */
-export async function drainWithin(ms: number, producer: Pick<Producer, 'drain' | 'stop'>): Promise<void> {
-  await within(ms, producer.drain(), () => void producer.stop())
-  await producer.stop()
+/** Drains a pipeline, and after so long stops it. */
+export async function drainWithin(ms: number, demand: Pick<Demand, 'drain' | 'stop'>): Promise<void> {
+  await within(ms, demand.drain(), () => void demand.stop())
+  await demand.stop()
 }

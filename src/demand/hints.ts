@@ -1,7 +1,7 @@
 import type { WakeReason } from '../wake-up/scheduler.ts'
 
 /**
- * What tells the slots of a producer to look: who of them sleeps, and whether a look that is under way may be too old to
+ * What tells the places of a pipeline to look: which of them sleep, and whether a look that is under way may be too old to
  * see the reason for a hint.
  */
 export class Hints {
@@ -29,7 +29,7 @@ export class Hints {
   }
 
   /**
-   * Wakes a slot. A notification reaches every process, and one message suffices for one of them: a process that was
+   * Wakes a place. A notification reaches every process, and one message suffices for one of them: a process that was
    * beaten to it the last times waits a few milliseconds before it looks, while the others look at once.
    */
   wake(reason: WakeReason): void {
@@ -46,7 +46,7 @@ export class Hints {
     this.#again = true
   }
 
-  /** Resolves when the slot is to look. */
+  /** Resolves when the place is to look. */
   async sleep(): Promise<void> {
     await new Promise<void>((resolve) => this.#sleepers.push(resolve))
   }
@@ -55,7 +55,7 @@ export class Hints {
     this.#sleepers.pop()?.()
   }
 
-  /** The producer ends. */
+  /** The pipeline ends. */
   wakeAll(): void {
     clearTimeout(this.#deferred)
     for (const sleeper of this.#sleepers.splice(0)) sleeper()

@@ -1,8 +1,8 @@
 import type { Report } from '../telemetry/events.ts'
-import type { ConsumedBatch } from './claimed-batch.ts'
 import { BatchLost, toReport } from './session-error.ts'
+import type { TransactionalBatch } from './transactional-batch.ts'
 
-/** The batches of a producer whose transactions were lost, and what is told of these and of claims that failed. */
+/** The batches of a pipeline whose transactions were lost, and what is told of these and of claims that failed. */
 export class Losses {
   readonly #queue: string
   readonly #report: Report
@@ -24,7 +24,7 @@ export class Losses {
    *
    * @throws BatchLost
    */
-  async lost(batch: ConsumedBatch, messages: number, error: unknown): Promise<void> {
+  async lost(batch: Pick<TransactionalBatch, 'lost'>, messages: number, error: unknown): Promise<void> {
     const held = await batch.lost(error)
     this.#count = held === 'failed attempt' ? 0 : this.#count + 1
     const lost = new BatchLost(error, messages)
@@ -32,7 +32,7 @@ export class Losses {
     this.report(lost)
   }
 
-  /** @param retryInMs after which the producer looks again; none: at once, or never. */
+  /** @param retryInMs after which the next round begins; none: at once, or never. */
   report(error: unknown, retryInMs?: number): void {
     const queue = this.#queue
     if (error instanceof BatchLost) {

@@ -1,6 +1,5 @@
 import pg from 'pg'
 import type { DeliveredMessage } from '../claim/claimed-message.ts'
-import type { Blamed } from '../demand/claimed-batch.ts'
 import { errorText, isSluiceError, SluiceError } from '../errors.ts'
 import type { Outcome } from '../message.ts'
 import { Settlement } from '../settle/settlement.ts'
@@ -11,6 +10,13 @@ import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import { inOwnTransaction } from '../transaction/own-transaction.ts'
 import type { Consumption, Runtime } from './runtime.ts'
+
+/**
+ * What the loss of a transaction was held to be: a failed attempt of the one message that ran, which has been written; a
+ * reason to try each of its messages in a transaction of its own; or nothing of theirs: the database or the way to it may
+ * be the reason, and time is what helps.
+ */
+export type Blamed = 'failed attempt' | 'isolated' | 'nothing'
 
 /** A batch whose transaction was lost: with its connection, at its settlement, or at COMMIT. */
 export interface LostBatch {

@@ -1,27 +1,16 @@
 import { DeliveredMessage } from '../claim/claimed-message.ts'
 import type { BegunBatch, EvidenceById } from '../crash/in-hand.ts'
-import type { Blamed, ClaimedBatch, ConsumedBatch } from '../demand/claimed-batch.ts'
-import { Producer } from '../demand/producer.ts'
 import { isSluiceError } from '../errors.ts'
 import { BatchRun } from '../handle/batch-run.ts'
 import { Settlement } from '../settle/settlement.ts'
 import type { ClaimedRow } from '../table/claim.ts'
 import { cancelStatement } from '../table/worker.ts'
-import { blameLoss } from './lost-batch.ts'
+import type { ClaimedBatch } from './claimed-batch.ts'
+import { type Blamed, blameLoss } from './lost-batch.ts'
 import type { Consumption, Runtime } from './runtime.ts'
 
-/** Makes the producer that feeds the work with the batches of a queue, in transactional mode. */
-export function createConsumer(runtime: Runtime, consumption: Consumption): Producer {
-  return new Producer({
-    ...runtime,
-    plan: consumption.plan,
-    onEnded: consumption.onEnded,
-    consume: (batch) => new TransactionalBatch(runtime, consumption, batch),
-  })
-}
-
 /** A batch that is claimed, handled and settled in one transaction. */
-class TransactionalBatch implements ConsumedBatch {
+export class TransactionalBatch {
   readonly #runtime: Runtime
   readonly #consumption: Consumption
   readonly #batch: ClaimedBatch
@@ -31,6 +20,7 @@ class TransactionalBatch implements ConsumedBatch {
   /** The record of all its messages, or of the one that runs alone. */
   #record: BegunBatch | undefined
   #run: BatchRun | undefined
+  /** Some of its messages need a transaction of their own, so only a part of it has been handled. */
   isolated = false
   #controlFailed = false
 
@@ -50,10 +40,12 @@ class TransactionalBatch implements ConsumedBatch {
     })
   }
 
+  /** The rows that it has not settled. */
   get untouched(): readonly ClaimedRow[] {
     return this.#batch.look.rows.filter((row) => !this.#settlement.has(row.id))
   }
 
+  /** Runs the handlers; false: not one of them, because the batch may only run while the process has nothing else in hand. */
   async run(): Promise<boolean> {
     const { rows } = this.#batch.look
     const evidence = await this.#begin(rows)
@@ -69,6 +61,7 @@ class TransactionalBatch implements ConsumedBatch {
     return true
   }
 
+  /** Sends the settlement; its answers may be awaited after COMMIT has been sent. */
   write(): Promise<void> {
     this.#batch.connection.confine()
     return this.#settlement.write(this.#batch.connection.execute)
@@ -88,10 +81,12 @@ class TransactionalBatch implements ConsumedBatch {
     this.#runtime.report({ kind: 'batch.committed', queue, ...this.#settlement.counts, durationMs })
   }
 
+  /** The batch went back as it was. */
   gaveBack(): void {
     this.#end()
   }
 
+  /** The transaction is lost: nothing of it holds. */
   async lost(error: unknown): Promise<Blamed> {
     try {
       return await this.#blameLoss(error)

@@ -2,7 +2,7 @@ import { filter, type Observable } from 'rxjs'
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, LONGEST_TIMER_MS, toMs } from '../basics/duration.ts'
 import { STOP_MS, within } from '../connection/within.ts'
-import type { Producer } from '../demand/producer.ts'
+import type { Demand } from '../demand/demand.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Work } from '../handle/batch-run.ts'
 import { type BatchHandler, checkFunction, type Handler } from '../handle/handler.ts'
@@ -15,8 +15,8 @@ import { type Report, type SluiceEvent, toError } from '../telemetry/events.ts'
 export interface PipelineHost {
   /** Connects if need be, and handles what is due. */
   readonly runOnce: (work: Work, onSettled: (settled: readonly SettledMessage[]) => void) => Promise<void>
-  /** Makes the producer, which does not run yet, once the process is connected, or rejects when the signal aborts. */
-  readonly awaitProducer: (work: Work, signal: AbortSignal) => Promise<Producer>
+  /** Makes its demand, which does not run yet, once the process is connected, or rejects when the signal aborts. */
+  readonly awaitDemand: (work: Work, signal: AbortSignal) => Promise<Demand>
   readonly events: Observable<SluiceEvent>
   readonly report: Report
   readonly opened: (subscription: PipelineSubscription) => void
@@ -119,7 +119,7 @@ export class PipelineSubscription implements AsyncDisposable {
    */
   readonly closed: Promise<void>
   readonly #host: PipelineHost
-  readonly #producer: Promise<Producer>
+  readonly #demand: Promise<Demand>
   readonly #ended = Promise.withResolvers<void>()
   /** Aborts when the pipeline need not start any more. */
   readonly #leaving = new AbortController()
@@ -131,11 +131,11 @@ export class PipelineSubscription implements AsyncDisposable {
     this.events = host.events.pipe(filter((event) => 'queue' in event && event.queue === queue))
     host.opened(this)
     this.closed = this.#ended.promise
-    this.#producer = host.awaitProducer(work, this.#leaving.signal)
-    this.#producer.then(
-      (producer) => {
+    this.#demand = host.awaitDemand(work, this.#leaving.signal)
+    this.#demand.then(
+      (demand) => {
         if (this.#leaving.signal.aborted) return
-        producer.start()
+        demand.start()
         host.report({ kind: 'pipeline.started', queue })
       },
       (error: unknown) => this.#end(this.#leaving.signal.aborted ? undefined : toError(error)),
@@ -144,7 +144,7 @@ export class PipelineSubscription implements AsyncDisposable {
 
   /** Looks for messages now: for tests and for the impatient. */
   poke(): void {
-    void this.#producer.then((producer) => producer.wake('poke')).catch(() => undefined)
+    void this.#demand.then((demand) => demand.wake('poke')).catch(() => undefined)
   }
 
   /**
@@ -156,7 +156,7 @@ export class PipelineSubscription implements AsyncDisposable {
     checkKeys('drain', options, ['timeoutMs'])
     const timeoutMs = toMs(options.timeoutMs ?? DRAIN_TIMEOUT_MS, 'drain.timeoutMs')
     this.#leave()
-    const drained = this.#endBy((producer) => producer.drain())
+    const drained = this.#endBy((demand) => demand.drain())
     const timer = Promise.withResolvers<'late'>()
     const timeout = setTimeout(() => timer.resolve('late'), Math.min(timeoutMs, LONGEST_TIMER_MS))
     const first = await Promise.race([drained, timer.promise])
@@ -173,13 +173,13 @@ export class PipelineSubscription implements AsyncDisposable {
   async stop(none?: undefined): Promise<void> {
     if (none !== undefined) throw expected('OPTION_INVALID', 'stop', 'no arguments', none, REMEDY_FOR_STOP)
     this.#leave()
-    // A producer has its own limit, which a second stop would wait for again.
+    // Demand has its own limit, which a second stop would wait for again.
     await within(STOP_MS + 1_500, this.#stopProducer(), () => undefined)
   }
 
   async #stopProducer(): Promise<void> {
-    const producer = await this.#producer.catch(() => undefined)
-    await producer?.stop()
+    const demand = await this.#demand.catch(() => undefined)
+    await demand?.stop()
     await this.#endBy(async () => undefined)
   }
 
@@ -196,8 +196,8 @@ export class PipelineSubscription implements AsyncDisposable {
     await this.drain()
   }
 
-  #endBy(how: (producer: Producer) => Promise<void>): Promise<void> {
-    this.#ending ??= this.#producer.then(how).then(
+  #endBy(how: (demand: Demand) => Promise<void>): Promise<void> {
+    this.#ending ??= this.#demand.then(how).then(
       () => this.#end(undefined),
       () => undefined,
     )

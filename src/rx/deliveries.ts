@@ -1,11 +1,11 @@
 import { Observable } from 'rxjs'
 import type { Delivery } from './delivery.ts'
 import { DeliveryLoop } from './delivery-loop.ts'
-import { Feed, type StartProducer } from './feed.ts'
+import { Feed, type StartDemand } from './feed.ts'
 
 /**
  * A queue as an Observable of deliveries, which the subscriber settles, and as an AsyncIterable of the same. Cold:
- * every subscriber has a producer and a demand of its own. Messages of one batch come one after another, each when
+ * every subscriber has a demand of its own. Messages of one batch come one after another, each when
  * the one before is settled; batches run side by side.
  *
  * It waits for a database that is down. An error means that waiting does not help: a missing schema, a refused login. It
@@ -14,17 +14,17 @@ import { Feed, type StartProducer } from './feed.ts'
  * `return()` of its iterator, gives back all that is not settled at once.
  */
 export class Deliveries<Payload> extends Observable<Delivery<Payload>> implements AsyncIterable<Delivery<Payload>> {
-  readonly #startProducer: StartProducer
+  readonly #startDemand: StartDemand
 
-  constructor(startProducer: StartProducer) {
+  constructor(startDemand: StartDemand) {
     super((subscriber) => {
-      const feed = new Feed<Payload>(startProducer, subscriber)
+      const feed = new Feed<Payload>(startDemand, subscriber)
       return () => void feed.drain()
     })
-    this.#startProducer = startProducer
+    this.#startDemand = startDemand
   }
 
   [Symbol.asyncIterator](): AsyncGenerator<Delivery<Payload>, void, undefined> {
-    return new DeliveryLoop((sink) => new Feed<Payload>(this.#startProducer, sink))
+    return new DeliveryLoop((sink) => new Feed<Payload>(this.#startDemand, sink))
   }
 }

@@ -1,5 +1,5 @@
 import type { Subscriber } from 'rxjs'
-import type { Producer } from '../demand/producer.ts'
+import type { Demand } from '../demand/demand.ts'
 import { isSluiceError, SluiceError } from '../errors.ts'
 import type { Work } from '../handle/batch-run.ts'
 import { NotHandled } from '../handle/handler.ts'
@@ -8,30 +8,30 @@ import type { Message, Outcome } from '../message.ts'
 import { Delivery, type Settled } from './delivery.ts'
 
 /**
- * Makes a producer for a subscriber, once the process is connected, and waits for a database that is down until the signal
+ * Starts the demand of a subscriber, once the process is connected, and waits for a database that is down until the signal
  * aborts; rejects if waiting does not help.
  */
-export type StartProducer = (work: Work, signal: AbortSignal) => Promise<Producer>
+export type StartDemand = (work: Work, signal: AbortSignal) => Promise<Demand>
 
 /** Where deliveries go. */
 export type Sink<Payload> = Pick<Subscriber<Delivery<Payload>>, 'next' | 'error' | 'complete'>
 
-/** One subscriber's producer. */
+/** One subscriber and its demand. */
 export class Feed<Payload> {
   readonly #sink: Sink<Payload>
-  readonly #producer: Promise<Producer | undefined>
+  readonly #demand: Promise<Demand | undefined>
   /** Aborts when the subscriber goes. */
   readonly #leaving = new AbortController()
 
-  constructor(startProducer: StartProducer, sink: Sink<Payload>) {
+  constructor(startDemand: StartDemand, sink: Sink<Payload>) {
     this.#sink = sink
     const work: Work = { kind: 'each', handle: (message, context) => this.#deliver(message, context) }
-    this.#producer = startProducer(work, this.#leaving.signal).then(
-      (producer) => {
-        void producer.ended.then(() => {
+    this.#demand = startDemand(work, this.#leaving.signal).then(
+      (demand) => {
+        void demand.ended.then(() => {
           if (!this.#closed) sink.complete()
         })
-        return producer
+        return demand
       },
       (error: unknown) => {
         if (this.#closed) return undefined
@@ -44,12 +44,12 @@ export class Feed<Payload> {
 
   async drain(): Promise<void> {
     this.#leave()
-    await (await this.#producer)?.drain()
+    await (await this.#demand)?.drain()
   }
 
   async stop(): Promise<void> {
     this.#leave()
-    await (await this.#producer)?.stop()
+    await (await this.#demand)?.stop()
   }
 
   get #closed(): boolean {

@@ -7,7 +7,7 @@ import { WaitingFlag } from './waiting-flag.ts'
 /** Why a waiter is woken: a hint each, the table says what there is. */
 export type WakeReason = 'notification' | 'due' | 'poll' | 'look again' | 'reconnect' | 'poke'
 
-/** A producer, to the scheduler. */
+/** The demand of a pipeline, to the scheduler. */
 export interface Waiter {
   readonly queue: string
   /** It is parked: look now. */
@@ -26,7 +26,7 @@ export interface SchedulerOptions {
 }
 
 /**
- * The one wake-up scheduler of a process. A producer that found nothing parks here; a notification, its next due
+ * The one wake-up scheduler of a process. Demand that found nothing parks here; a notification, its next due
  * time, the safety poll, a reconnection or a poke wakes it. One poll serves all queues.
  */
 export class Scheduler {

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { AnswerLimit } from '../../src/demand/answer-limit.ts'
+import { AnswerLimit } from '../../src/transaction/answer-limit.ts'
 import { BatchConnection } from '../../src/transaction/batch-connection.ts'
 import { PlayedServer } from '../support/played-server.ts'
 

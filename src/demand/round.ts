@@ -1,0 +1,64 @@
+/**
+ * How a mode claims messages, has them handled, and settles them. {@link Demand} decides when; it knows no SQL, and a
+ * round knows nothing of places, sleep and backoff.
+ */
+export interface Round {
+  /**
+   * Claims and handles batch after batch, until a claim finds nothing, `demand` ends, or the next batch needs the process
+   * for itself.
+   *
+   * @throws if it got no further; {@link failed} is told of it.
+   */
+  run(demand: RoundDemand, options: RoundOptions): Promise<Ran>
+  /**
+   * Reports that a round failed.
+   *
+   * @param retryInMs after which the next one begins; none: there is no next one.
+   * @returns what to tell a caller of it
+   */
+  failed(error: unknown, retryInMs?: number): unknown
+  /** Breaks off what the server has not answered yet. */
+  cut(): void
+}
+
+export interface RoundOptions {
+  /** While the process has nothing else in flight. */
+  readonly alone: boolean
+  /** A batch is settled. A queue that is never empty has rounds that never end. */
+  readonly onCommitted: () => void
+}
+
+/** Demand, to a round: what it wants, and what it is to hear. */
+export interface RoundDemand {
+  /** Aborts when nothing more is to be claimed. */
+  readonly draining: AbortSignal
+  /** Aborts when what is in flight is to be given back. */
+  readonly stopping: AbortSignal
+  /** A claim is on its way: it sees all that was hinted at before. */
+  sent(): void
+  answered(): void
+  /** A claim has found messages. */
+  found(found: Found): void
+}
+
+export interface Found {
+  /** As many as were asked for: there may be more. */
+  readonly full: boolean
+  /** For how long the youngest has been due. */
+  readonly youngestMs: number
+}
+
+/** How a round ended. */
+export type Ran =
+  | {
+      readonly kind: 'nothing'
+      /** When something may be due; null: nothing is waiting. */
+      readonly nextDueMs: number | null
+      /** It has not seen everything: another one may find something now. */
+      readonly cut: boolean
+    }
+  | { readonly kind: 'more' }
+  /** The next one must have the process for itself. */
+  | { readonly kind: 'alone' }
+  /** It was told to end. */
+  | { readonly kind: 'ended' }

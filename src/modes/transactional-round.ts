@@ -1,0 +1,172 @@
+import { Claimer } from '../claim/claimer.ts'
+import type { Look, SentClaim } from '../claim/look.ts'
+import type { Ran, Round, RoundDemand, RoundOptions } from '../demand/round.ts'
+import { AnswerLimit } from '../transaction/answer-limit.ts'
+import { BatchConnection } from '../transaction/batch-connection.ts'
+import type { TransactionLimit } from '../transaction/transaction-settings.ts'
+import type { ClaimedBatch } from './claimed-batch.ts'
+import { Losses } from './losses.ts'
+import type { Consumption, Runtime } from './runtime.ts'
+import { reasonFor } from './session-error.ts'
+import { TransactionalBatch } from './transactional-batch.ts'
+
+/**
+ * Claims, handles and settles each batch in one transaction. The batches of a round follow one another on one connection,
+ * and each next claim is sent right behind the COMMIT before it.
+ */
+export class TransactionalRound implements Round {
+  readonly #runtime: Runtime
+  readonly #consumption: Consumption
+  readonly #claimer: Claimer
+  readonly #losses: Losses
+  readonly #connections = new Set<BatchConnection>()
+
+  constructor(runtime: Runtime, consumption: Consumption) {
+    const { queue, batchSize, concurrency, ordered } = consumption.plan
+    this.#runtime = runtime
+    this.#consumption = consumption
+    this.#losses = new Losses(queue, runtime.report)
+    this.#claimer = new Claimer({ queue, batchSize, concurrency, ordered, control: runtime.control })
+  }
+
+  async run(demand: RoundDemand, options: RoundOptions): Promise<Ran> {
+    const { gate, inHand } = this.#runtime
+    if (!(await inHand.isolation.enter(options.alone, demand.draining))) return ENDED
+    const leave = await gate.enter()
+    try {
+      const connection = await BatchConnection.acquire(this.#runtime.pool, demand.stopping)
+      return await this.#runOn(connection, demand, options, leave)
+    } finally {
+      leave()
+      inHand.isolation.leave()
+    }
+  }
+
+  failed(error: unknown, retryInMs?: number): unknown {
+    this.#losses.report(error, retryInMs)
+    return reasonFor(error)
+  }
+
+  cut(): void {
+    for (const connection of this.#connections) connection.break('The pipeline has stopped')
+  }
+
+  /** `onFound`: the first claim is over and has found messages. */
+  async #runOn(
+    connection: BatchConnection,
+    demand: RoundDemand,
+    { alone, onCommitted }: RoundOptions,
+    onFound: () => void,
+  ): Promise<Ran> {
+    const { control, connectTimeoutMs } = this.#runtime
+    this.#connections.add(connection)
+    const answers = new AnswerLimit(connection, control, { claimMs: connectTimeoutMs, serverMs: this.#limit.ms })
+    const stop = () => connection.stop()
+    demand.stopping.addEventListener('abort', stop)
+    try {
+      let next: Ran | SentClaim = connection.together(() => {
+        connection.begin(this.#limit)
+        return this.#send(connection, demand)
+      })
+      this.#runtime.inHand.lookAhead()
+      while ('first' in next) {
+        const look = await this.#take(connection, demand, next)
+        answers.claimed(look.transaction.pid)
+        if (look.rows.length === 0 || demand.draining.aborted) {
+          await this.#giveBack(connection, look)
+          return { kind: 'nothing', nextDueMs: look.nextDueMs, cut: look.cut }
+        }
+        onFound()
+        demand.found({
+          full: look.full,
+          youngestMs: (look.nowUs - Math.max(...look.rows.map((row) => row.dueUs))) / 1_000,
+        })
+        next = await this.#process({ connection, look, signal: connection.signal, alone }, demand, answers)
+        onCommitted()
+      }
+      return next
+    } finally {
+      answers.stop()
+      demand.stopping.removeEventListener('abort', stop)
+      this.#connections.delete(connection)
+      connection.release()
+    }
+  }
+
+  get #limit(): TransactionLimit {
+    return { ms: this.#consumption.plan.timeoutMs * 2 + SERVER_GRACE_MS, serverVersion: this.#runtime.serverVersion() }
+  }
+
+  #send(connection: BatchConnection, demand: RoundDemand): SentClaim {
+    demand.sent()
+    return this.#claimer.send(connection)
+  }
+
+  async #take(connection: BatchConnection, demand: RoundDemand, sent: SentClaim): Promise<Look> {
+    try {
+      return await this.#claimer.take(connection, sent)
+    } finally {
+      demand.answered()
+    }
+  }
+
+  /** Handles, settles and commits one batch. Returns the claim that was sent behind the COMMIT, or what is next. */
+  async #process(claimed: ClaimedBatch, demand: RoundDemand, answers: AnswerLimit): Promise<Ran | SentClaim> {
+    const { connection, look } = claimed
+    const batch = new TransactionalBatch(this.#runtime, this.#consumption, claimed)
+    let next: SentClaim | undefined
+    try {
+      if (!(await batch.run())) {
+        batch.gaveBack()
+        await this.#giveBack(connection, look)
+        return ALONE
+      }
+      if (batch.isolated) this.#claimer.narrow()
+      else this.#claimer.widen()
+      const ended = connection.together(() => {
+        const written = batch.write()
+        if (this.#endsWith(claimed, demand)) return [written, connection.commit()]
+        const committed = connection.commit(this.#limit)
+        // The claim behind the COMMIT is to see them; other places, which may pass over them until then, see them below.
+        this.#claimer.release(batch.untouched)
+        answers.restart()
+        next = this.#send(connection, demand)
+        return [written, committed]
+      })
+      // The settlement's error first: it is why COMMIT did not commit, and may be read later.
+      for (const sent of await Promise.allSettled(ended)) if (sent.status === 'rejected') throw sent.reason
+    } catch (error) {
+      if (next !== undefined) demand.answered()
+      await connection.abandon()
+      this.#claimer.unsend(next)
+      return this.#lost(batch, look, connection.lastWords ?? error)
+    }
+    this.#claimer.release(batch.untouched)
+    this.#losses.settled()
+    batch.committed()
+    return next ?? MORE
+  }
+
+  /** Whether the round is over with this batch. */
+  #endsWith({ alone }: ClaimedBatch, demand: RoundDemand): boolean {
+    return demand.draining.aborted || alone || this.#runtime.inHand.isolation.contended
+  }
+
+  async #giveBack(connection: BatchConnection, look: Look): Promise<void> {
+    this.#claimer.release(look.rows)
+    await connection.rollback()
+  }
+
+  async #lost(batch: TransactionalBatch, look: Look, error: unknown): Promise<Ran> {
+    this.#claimer.release(look.rows)
+    await this.#losses.lost(batch, look.rows.length, error)
+    return MORE
+  }
+}
+
+const MORE = { kind: 'more' } as const
+const ALONE = { kind: 'alone' } as const
+const ENDED = { kind: 'ended' } as const
+
+/** The server ends a transaction this long after the process should have. */
+const SERVER_GRACE_MS = 1_000
