@@ -5,10 +5,9 @@ import type { Message, Outcome } from '../message.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import { type QueueDefinition, validatePayload } from '../queues.ts'
 import type { Settlement } from '../settle/settlement.ts'
-import type { BatchConnection } from '../transaction/batch-connection.ts'
+import type { Attempt } from './attempt.ts'
 import { Deadline, NotHandled, toOutcome, toOutcomes } from './handler.ts'
 import { type EnqueueIn, type RunContext, runContext } from './run-context.ts'
-import { MessageTransaction } from './transaction/message-transaction.ts'
 
 /** One message or a whole batch per call. */
 export type Work =
@@ -20,7 +19,8 @@ export interface BatchRunOptions {
   readonly work: Work
   readonly definition: QueueDefinition | undefined
   readonly enqueue: EnqueueIn
-  readonly connection: BatchConnection
+  /** Makes what the next call of the handler runs in. */
+  readonly attempt: () => Attempt
   readonly settlement: Settlement
   readonly crashLimit: number
   /** Evidence against messages of this batch: then they run one by one, each recorded alone. */
@@ -167,44 +167,43 @@ export class BatchRun {
 
   /**
    * Calls the handler once. Returns false if it failed for several messages at once, so that none is to blame yet.
-   * Throws only if the batch's connection is of no more use.
+   * Throws only if nothing can come of the batch any more.
    */
   async #attempt(messages: readonly DeliveredMessage[], call: (context: RunContext) => unknown): Promise<boolean> {
-    const { connection, enqueue, plan, work } = this.#options
-    const tx = new MessageTransaction(connection)
+    const { enqueue, plan, work } = this.#options
+    const attempt = this.#options.attempt()
     const turn = this.#deadline.next()
-    const attempt = work.kind === 'each' ? messages[0]?.attempt : undefined
+    const number = work.kind === 'each' ? messages[0]?.attempt : undefined
     for (const message of messages) this.#begun.add(message)
     try {
-      const returned = call(runContext(tx, turn, attempt, enqueue))
+      const returned = call(runContext(attempt.tx, turn, number, enqueue))
       const result = isPromise(returned) ? await this.#deadline.await(returned) : returned
       // What the handler has not awaited counts as its time.
-      if (tx.unfinished) await this.#deadline.await(tx.finished())
+      if (attempt.unfinished) await this.#deadline.await(attempt.finished())
       turn.end()
-      await this.#keep(messages, tx, result)
+      await this.#keep(messages, attempt, result)
       return true
     } catch (error) {
       turn.end()
-      return await this.#failed(messages, tx, error)
+      return await this.#failed(messages, attempt, error)
     } finally {
       if (turn.tookMs > plan.timeoutMs + HUNG_MS) this.#hung = messages
     }
   }
 
-  async #keep(messages: readonly DeliveredMessage[], tx: MessageTransaction, result: unknown): Promise<void> {
+  async #keep(messages: readonly DeliveredMessage[], attempt: Attempt, result: unknown): Promise<void> {
     const each = this.#options.work.kind === 'each'
     const outcomes = each ? [toOutcome(result)] : toOutcomes(result, messages.length)
     const undone = each && (outcomes[0]?.kind === 'retry' || outcomes[0]?.kind === 'deadLetter')
-    await (undone ? tx.undo() : tx.keep())
+    await (undone ? attempt.undo() : attempt.keep())
     for (const [at, message] of messages.entries()) this.#settle(message, outcomes[at] ?? { kind: 'ack' })
   }
 
-  async #failed(messages: readonly DeliveredMessage[], tx: MessageTransaction, error: unknown): Promise<boolean> {
-    const { connection, cancel } = this.#options
-    tx.close()
-    if (connection.lost !== undefined) throw connection.lost
-    if (tx.busy) await cancel()
-    await tx.undo()
+  async #failed(messages: readonly DeliveredMessage[], attempt: Attempt, error: unknown): Promise<boolean> {
+    attempt.close()
+    if (attempt.lost !== undefined) throw attempt.lost
+    if (attempt.busy) await this.#options.cancel()
+    await attempt.undo()
     if (this.#isLeft(error)) return true
     if (messages.length > 1 && !isSluiceError(error, 'HANDLER_TIMEOUT')) return false
     for (const message of messages) this.#settle(message, { kind: 'retry', error: errorText(error) }, error)

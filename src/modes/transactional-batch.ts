@@ -2,6 +2,7 @@ import { DeliveredMessage } from '../claim/claimed-message.ts'
 import type { BegunBatch, EvidenceById } from '../crash/in-hand.ts'
 import { isSluiceError } from '../errors.ts'
 import { BatchRun } from '../handle/batch-run.ts'
+import { MessageTransaction } from '../handle/transaction/message-transaction.ts'
 import { Settlement } from '../settle/settlement.ts'
 import type { ClaimedRow } from '../table/claim.ts'
 import { cancelStatement } from '../table/worker.ts'
@@ -126,7 +127,7 @@ export class TransactionalBatch {
       ...this.#consumption,
       evidence,
       settlement: this.#settlement,
-      connection,
+      attempt: () => new MessageTransaction(connection),
       crashLimit,
       signal,
       recordAlone: (message) => this.#onControl(() => this.#begin([message.row])),

@@ -19,8 +19,8 @@ export async function raiseFlag(execute: Execute, queue: string): Promise<FlagSt
  * Gives the flag up and tells the other processes, so that one of them raises it. The lock goes first and for good: if
  * the notification fails, at the lock that NOTIFY waits for or for another reason, the flag is down, and nobody knows.
  */
-export async function lowerFlag(execute: Execute, queue: string, workerId: number): Promise<void> {
-  await execute(LOWER_FLAG, [queue, `!${workerId}!${queue}`])
+export async function lowerFlag(execute: Execute, queue: string, notification: string): Promise<void> {
+  await execute(LOWER_FLAG, [queue, notification])
 }
 
 /** Gives the flag up and tells nobody: this process looks after the queue by itself for a moment. */
@@ -29,8 +29,8 @@ export async function restFlag(execute: Execute, queue: string): Promise<void> {
 }
 
 /** Tells the other processes that this one no longer looks after the queue. */
-export async function tellLowered(execute: Execute, queue: string, workerId: number): Promise<void> {
-  await execute(TELL_LOWERED, [`!${workerId}!${queue}`])
+export async function tellLowered(execute: Execute, notification: string): Promise<void> {
+  await execute(TELL_LOWERED, [notification])
 }
 
 /** Notifies a listener of this process, which is to hear it. */

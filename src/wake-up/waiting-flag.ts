@@ -1,6 +1,7 @@
 import { Backoff } from '../connection/backoff.ts'
 import type { Execute } from '../table/statement.ts'
 import { lowerFlag, raiseFlag, restFlag, tellLowered } from '../table/wait.ts'
+import { format } from './channel.ts'
 import { Linger } from './linger.ts'
 
 export interface WaitingFlagOptions {
@@ -135,8 +136,13 @@ export class WaitingFlag {
 
   async #lower(): Promise<void> {
     this.#untold = true
-    const { execute, queue, workerId } = this.#options
-    await this.#moveDown(lowerFlag(execute, queue, workerId()), true)
+    const { execute, queue } = this.#options
+    await this.#moveDown(lowerFlag(execute, queue, this.#lowered), true)
+  }
+
+  get #lowered(): string {
+    const { queue, workerId } = this.#options
+    return format({ kind: 'lowered', queue, workerId: workerId() })
   }
 
   async #rest(): Promise<void> {
@@ -145,8 +151,7 @@ export class WaitingFlag {
   }
 
   async #tell(): Promise<void> {
-    const { execute, queue, workerId } = this.#options
-    await this.#moveDown(tellLowered(execute, queue, workerId()), true)
+    await this.#moveDown(tellLowered(this.#options.execute, this.#lowered), true)
   }
 
   async #moveDown(statement: Promise<void>, tells: boolean): Promise<void> {

@@ -7,6 +7,7 @@ import { close } from '../connection/close.ts'
 import { socketOf } from '../connection/sockets.ts'
 import { SluiceError } from '../errors.ts'
 import { type Report, toError } from '../telemetry/events.ts'
+import { CHANNEL, format, parse } from './channel.ts'
 
 type Subscriber = PgListenSubscriber<Record<string, unknown>>
 
@@ -32,11 +33,6 @@ export interface WatcherOptions {
   readonly onDown: () => void
 }
 
-/**
- * The one channel. A payload is the name of a queue; or, starting with `!` as no name can, `!<worker>!<queue>` from a
- * worker that no longer waits for that queue; or the self-test of a listener.
- */
-const CHANNEL = 'sluice'
 /** Nobody notifies here: to begin or end to listen is the heartbeat. */
 const HEARTBEAT = 'sluice_heartbeat'
 
@@ -140,14 +136,14 @@ export class Watcher {
   }
 
   #received(payload: string): void {
-    const told = /^!(\d+)!(.*)$/s.exec(payload)
-    if (told === null && payload.startsWith('!')) this.#answers.get(payload)?.()
-    else if (told === null) this.#options.onNotification(payload)
-    else if (Number(told[1]) !== this.#options.workerId()) this.#options.onNotification(told[2] ?? '')
+    const notification = parse(payload)
+    if (notification.kind === 'self-test') this.#answers.get(notification.nonce)?.()
+    else if (notification.kind === 'messages' || notification.workerId !== this.#options.workerId())
+      this.#options.onNotification(notification.queue)
   }
 
   async #prove(): Promise<void> {
-    const nonce = `!${randomUUID()}`
+    const nonce = randomUUID()
     const answer = Promise.withResolvers<void>()
     const answerMs = this.#options.answerMs ?? ANSWER_MS
     const late = () => answer.reject(new Unproved(`A notification to itself did not arrive within ${answerMs} ms`))
@@ -163,7 +159,7 @@ export class Watcher {
 
   async #notify(nonce: string): Promise<void> {
     try {
-      await this.#options.notify(nonce)
+      await this.#options.notify(format({ kind: 'self-test', nonce }))
     } catch (cause) {
       throw new Unproved('The notification to itself could not be sent', { cause })
     }

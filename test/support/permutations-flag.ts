@@ -1,5 +1,6 @@
 import { insertMessages } from '../../src/table/insert.ts'
 import { lowerFlag, raiseFlag } from '../../src/table/wait.ts'
+import { format } from '../../src/wake-up/channel.ts'
 import type { PlayedStep, Scenario } from './permutations.ts'
 import type { Rewrite } from './permutations-rewrite.ts'
 import type { PlayedSession, Stage } from './permutations-stage.ts'
@@ -45,7 +46,12 @@ export const lower = (...twin: readonly Rewrite[]): FlagStep => ({
   name: 'lowers',
   run: async (session, world) => {
     const watching = watchingOf(world, session)
-    if (watching.flag === 'held') await lowerFlag(session.execute(...twin), world.queue, session.pid)
+    if (watching.flag === 'held')
+      await lowerFlag(
+        session.execute(...twin),
+        world.queue,
+        format({ kind: 'lowered', queue: world.queue, workerId: session.pid }),
+      )
     watching.flag = 'down'
   },
 })

@@ -7,6 +7,7 @@ import { constraintsOf } from '../../session/statement-names.ts'
 import { CONSTRAINTS_AS_DECLARED, type Deferrable } from '../../table/constraints.ts'
 import type { Execute } from '../../table/statement.ts'
 import type { BatchConnection } from '../../transaction/batch-connection.ts'
+import type { Attempt } from '../attempt.ts'
 import { kyselyOn } from './batch-kysely.ts'
 import { guardClient } from './guarded-client.ts'
 
@@ -57,7 +58,7 @@ const CHECK_TAKEN_BACK = ['SAVEPOINT sluice_check', ...CHECK, 'ROLLBACK TO SAVEP
  * A batch's connection, lent to one handler. The savepoint is set when the handler first uses it, so one that never
  * does costs nothing; a failed handler is rolled back to it, leaves no trace, and its siblings commit.
  */
-export class MessageTransaction implements HandlerTransaction {
+export class MessageTransaction implements HandlerTransaction, Attempt {
   readonly #connection: BatchConnection
   #client: pg.PoolClient | undefined
   #kysely: Transaction<unknown> | undefined
@@ -75,6 +76,14 @@ export class MessageTransaction implements HandlerTransaction {
 
   constructor(connection: BatchConnection) {
     this.#connection = connection
+  }
+
+  get tx(): HandlerTransaction {
+    return this
+  }
+
+  get lost(): Error | undefined {
+    return this.#connection.lost
   }
 
   get client(): pg.PoolClient {

@@ -1,0 +1,24 @@
+import type { HandlerTransaction } from './transaction/message-transaction.ts'
+
+/**
+ * What one call of a handler runs in, lent to it by the mode. In transactional mode it is a savepoint of the batch's
+ * transaction. {@link keep} or {@link undo} ends it.
+ */
+export interface Attempt {
+  /** What the handler gets. */
+  readonly tx: HandlerTransaction
+  /** Why nothing can come of it any more. */
+  readonly lost: Error | undefined
+  /** Whether something of the handler's runs on the server, or an enqueue is under way. */
+  readonly busy: boolean
+  /** The handler has returned: whether it has begun something that it did not await. */
+  readonly unfinished: boolean
+  /** Waits for what a handler that has returned did not await. @throws the error of an enqueue among it */
+  finished(): Promise<void>
+  /** From here on the handler's statements are refused. */
+  close(): void
+  /** Keeps what the handler wrote. @throws where that is not possible: then {@link undo} is due. */
+  keep(): Promise<void>
+  /** Takes back what the handler wrote. */
+  undo(): Promise<void>
+}

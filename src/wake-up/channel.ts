@@ -1,0 +1,31 @@
+/** The one channel of NOTIFY that Sluice uses. The trigger of `sluice.message` notifies on it too. */
+export const CHANNEL = 'sluice'
+
+/** What goes through the channel. */
+export type Notification =
+  /** There are messages in a queue for which somebody waits. */
+  | { readonly kind: 'messages'; readonly queue: string }
+  /** A worker no longer waits for a queue: another one is to raise the flag. */
+  | { readonly kind: 'lowered'; readonly queue: string; readonly workerId: number }
+  /** A listener's notification to itself. */
+  | { readonly kind: 'self-test'; readonly nonce: string }
+
+/** As a payload: the name of a queue, or what starts with `!`, as no name can. */
+export function format(notification: Notification): string {
+  switch (notification.kind) {
+    case 'messages':
+      return notification.queue
+    case 'lowered':
+      return `!${notification.workerId}!${notification.queue}`
+    case 'self-test':
+      return `!${notification.nonce}`
+  }
+}
+
+/** Reads any payload: anybody may notify on the channel. */
+export function parse(payload: string): Notification {
+  if (!payload.startsWith('!')) return { kind: 'messages', queue: payload }
+  const [, workerId, queue] = /^!(\d+)!(.*)$/s.exec(payload) ?? []
+  if (workerId === undefined || queue === undefined) return { kind: 'self-test', nonce: payload.slice(1) }
+  return { kind: 'lowered', queue, workerId: Number(workerId) }
+}
