@@ -121,7 +121,7 @@ export class Worker {
       () => true,
       () => false,
     )
-    this.#reaper.stop()
+    await this.#reaper.stop()
     await this.#watcher.stop()
     await this.#scheduler.stop()
     await this.#runtime.inHand.stop()

@@ -2,6 +2,7 @@ import type { Control } from '../connection/control.ts'
 import { forgetGone } from '../table/evidence.ts'
 import { reapWorkers } from '../table/worker.ts'
 import type { Report } from '../telemetry/events.ts'
+import { Interval, type Service } from './service.ts'
 
 export interface ReaperOptions {
   readonly control: Pick<Control, 'execute'>
@@ -16,9 +17,9 @@ export interface ReaperOptions {
  * again without it, at once; this is about counting. It also runs before a batch is recorded, so that the evidence of
  * one death is known before the message can cause the next.
  */
-export class Reaper {
+export class Reaper implements Service<number> {
   readonly #options: ReaperOptions
-  #timer: NodeJS.Timeout | undefined
+  readonly #interval: Interval
   #staleAt = Number.NEGATIVE_INFINITY
   #sweeps = 0
   #foundAt = Number.NEGATIVE_INFINITY
@@ -26,16 +27,15 @@ export class Reaper {
 
   constructor(options: ReaperOptions) {
     this.#options = options
+    this.#interval = new Interval(options.intervalMs ?? 30_000, () => this.#sweep())
   }
 
   start(): void {
-    this.#timer = setInterval(() => {
-      this.#sweep().catch(() => undefined)
-    }, this.#options.intervalMs ?? 30_000)
+    this.#interval.start()
   }
 
-  stop(): void {
-    clearInterval(this.#timer)
+  stop(): Promise<void> {
+    return this.#interval.stop()
   }
 
   /** One pass. Returns how many workers it found dead. */
