@@ -13,8 +13,6 @@ export default defineConfig({
     // A bound on a test that hangs, not on one that is slow: many processes may share two cores. What a test waits for
     // has a bound of its own, which is shorter, and says what did not come.
     testTimeout: 120_000,
-    // Beside other load one test of a full run has failed by chance.
-    retry: process.env.CI === undefined ? 0 : 2,
     hookTimeout: 120_000,
     expect: { poll: { timeout: 30_000 } },
   },

@@ -7,7 +7,8 @@ export type RunSql = (text: string, params?: readonly unknown[]) => Promise<unkn
  * Gives a migrated database a clock that can be stepped: `clock.clock_timestamp()` is the real time and an offset from a
  * table of one row. The defaults, functions and views of schema sluice are moved over to it; the statements of the
  * library follow on connections made with {@link onSqlClock}. A step shows in the next call on every connection, also
- * in the middle of a transaction, as it does when a machine's clock is set. `now()` and the process keep real time.
+ * in the middle of a transaction, as it does when a machine's clock is set. `now()` and the process keep real time. A
+ * Sluice on any other connection has both clocks: it enqueues single messages by this one, and claims by the real one.
  */
 export async function installSqlClock(run: RunSql): Promise<void> {
   await run(INSTALL)

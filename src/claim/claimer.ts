@@ -30,6 +30,8 @@ export class Claimer {
   readonly #turns = new LaneTurns()
   readonly #firstLook = new FirstLook()
   readonly #knownSlots = new Set<number>()
+  /** A look has found slots whose rows could not be made, or not yet. */
+  #lacksRows = false
   /** Whose next claim is part of a sweep. */
   readonly #fromBottom = new Set<Lane>()
   /** A look that is not over. */
@@ -138,9 +140,9 @@ export class Claimer {
     return this.#lookingOver.lanes.catch(() => undefined)
   }
 
-  /** A look that has just ended found slots, and the claim that asked for them may have been before their rows. */
+  /** A look has found slots, and the claim that asked for them may have been before their rows. */
   get #missedSlots(): boolean {
-    return this.#claims.floors.hasSlots() && this.#fromBottom.has('slots')
+    return this.#lacksRows || (this.#claims.floors.hasSlots() && this.#fromBottom.has('slots'))
   }
 
   /** `answered` is called when messages without a key can be claimed: they need not wait for rows of slots. */
@@ -193,7 +195,9 @@ export class Claimer {
     const fresh = needed.filter((slot) => !this.#knownSlots.has(slot))
     if (fresh.length === 0) return
     // Not in the batch's transaction: two processes that make the same row would wait for each other's batches.
+    this.#lacksRows = true
     await ensureSlots(control.execute, queue, fresh)
+    this.#lacksRows = false
     for (const slot of fresh) this.#knownSlots.add(slot)
   }
 
