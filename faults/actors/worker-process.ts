@@ -38,7 +38,7 @@ export type WorkerOrder =
 export type WorkerNews =
   | { readonly kind: 'consuming' }
   | { readonly kind: 'stopped' }
-  | { readonly kind: 'event'; readonly event: SluiceEvent['kind'] }
+  | { readonly kind: 'event'; readonly event: SluiceEvent['kind']; readonly role: string | undefined }
 
 let fatal: { readonly at: Moment; readonly signal: NodeJS.Signals } | undefined
 process.on('disconnect', () => process.exit(1))
@@ -60,7 +60,8 @@ process.on('message', (next: WorkerOrder) => {
 sluice.events.subscribe((event) => {
   if (event.kind === 'batch.claimed') reach('claimed')
   if (event.kind === 'pipeline.started') tell({ kind: 'consuming' })
-  if (TOLD.includes(event.kind)) tell({ kind: 'event', event: event.kind })
+  const role = 'role' in event ? event.role : undefined
+  if (TOLD.includes(event.kind)) tell({ kind: 'event', event: event.kind, role })
 })
 
 /** What the fleet counts: everything else happens too often. */

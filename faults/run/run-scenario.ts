@@ -53,7 +53,8 @@ async function play(spec: RunSpec, environment: Environment) {
   await setUp(environment, twin?.sql)
   const options = { environment, queue: QUEUE, seed, mode: spec.mode.pipeline, edits: twin?.edits }
   const load: Load = { ...LOAD, ...scenario.load, ...twin?.load }
-  await using fleet = new Fleet({ ...options, load, workers: scenario.workers ?? {} })
+  const workers = { ...scenario.workers, ...twin?.workers }
+  await using fleet = new Fleet({ ...options, load, workers })
   const stage = new Stage({ environment, fleet, queue: QUEUE, random: new Random(seed), broken: twin !== undefined })
   try {
     const interrupted = await inject(spec, stage)
@@ -97,9 +98,10 @@ async function setUp(environment: Environment, sql: string | undefined): Promise
 async function inject({ scenario, scale }: RunSpec, stage: Stage): Promise<string | undefined> {
   const { flow = 20 } = scenario
   await scenario.prepare?.(stage)
+  // What does not come into its stride has not been tried: that is no finding.
+  await stage.fleet.start()
+  await stage.flows(flow, STRIDE_MS)
   try {
-    await stage.fleet.start()
-    await stage.flows(flow)
     for (let at = 0; at < scenario.injections[scale]; at++) {
       await scenario.inject(stage, at)
       await stage.flows(flow, scenario.recoveryMs + FLOW_MS)
@@ -159,6 +161,7 @@ async function findLeaks(stage: Stage): Promise<readonly Finding[]> {
 /** The load's own pace: its pauses, long transactions and retries. */
 const FLOW_MS = 5_000
 const STILL_MS = 2_000
+const STRIDE_MS = 60_000
 /** The question walks over the dead rows of a flood: asked sixty times a second it takes a third of a processor. */
 const EMPTY_EVERY_MS = 200
 const LEAK_MS = 5_000

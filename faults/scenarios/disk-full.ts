@@ -10,6 +10,7 @@ import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
 import { GIVES_UP } from '../twins/twins.ts'
+import { untilRefused } from './until-refused.ts'
 
 interface OnSmallDisk extends OwnServer {
   readonly disk: SmallDisk
@@ -60,7 +61,7 @@ export const diskFullLog = scenario<OnSmallDisk>({
     const { disk, server } = stage.environment
     await stage.fault('no space for the log', async () => {
       await disk.fill()
-      await writeUntilDown(stage)
+      await untilRefused(stage, () => writeUntilDown(stage))
       await disk.makeRoom()
       await server.restart('immediate')
     })

@@ -16,7 +16,7 @@ export async function cutBefore(network: TcpProxy, matches: Matches, act: () => 
     act()
     return 'cut'
   }
-  await until(() => broken, 'a connection to break', 10_000)
+  await until(() => broken, 'a connection to break', 30_000)
 }
 
 /** A worker dies at a moment that only the wire shows: when it has sent all that comes before a message, and not that. */

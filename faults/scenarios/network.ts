@@ -5,6 +5,7 @@ import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
 import { END_NOT_NOTICED, NO_LIMIT_FOR_ANSWERS, NOT_RESTORED, TAKES_LATE_FOR_LOST, type Twin } from '../twins/twins.ts'
+import { commits } from './kill-at-wire.ts'
 
 /** A kind of connection, by its application name. */
 type Kind = 'sluice' | 'sluice control' | 'sluice listener' | 'producer'
@@ -19,7 +20,7 @@ interface Behaviour {
   readonly load?: Partial<Load>
   readonly twin: Twin
   /** Breaks a network for one kind of connection. */
-  readonly fail: (network: TcpProxy, kind: Kind) => void
+  readonly fail: (network: TcpProxy, kind: Kind) => unknown
   readonly lastsMs: number
   /** After the recovery. */
   readonly afterwards?: (network: TcpProxy) => void
@@ -43,7 +44,7 @@ function networkThat({ kinds = KINDS, turns, fail, lastsMs, afterwards, ...shown
       const kind = kinds[at % kinds.length] ?? kinds[0]
       const networks = networksOf(stage, kind)
       await stage.fault(`${shown.name}: "${kind}"`, async () => {
-        for (const network of networks) fail(network, kind)
+        await Promise.all(networks.map((network) => fail(network, kind)))
         await pause(lastsMs)
         for (const network of networks) network.heal()
       })
@@ -105,9 +106,21 @@ export const networkBlackHole = networkThat({
   turns: { quick: 1, full: 4 },
   twin: NO_LIMIT_FOR_ANSWERS,
   lastsMs: 300,
-  fail: (network, kind) => network.blackHole(kind),
+  fail: (network, kind) => (kind === 'sluice' ? swallowsFromCommit(network, kind) : network.blackHole(kind)),
   afterwards: (network) => network.loseHalfOpen(),
 })
+
+/** Resolves when a batch's COMMIT is lost in a black hole: so a worker has messages in hand, and somebody waits for an answer. */
+export async function swallowsFromCommit(network: TcpProxy, kind?: Kind): Promise<void> {
+  let swallows = false
+  network.passes = (message, { from, application }) => {
+    if (swallows || from !== 'client' || application !== 'sluice' || !commits(message)) return true
+    swallows = true
+    network.blackHole(kind)
+    return false
+  }
+  await until(() => swallows, 'a worker to commit', 30_000)
+}
 
 /** The control connection gives an answer ten seconds. Without its record no batch may begin. */
 export const networkBlackHoleControl = networkThat({

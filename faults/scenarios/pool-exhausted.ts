@@ -3,12 +3,14 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { type Environment, onServer, ownDatabase } from '../run/environment.ts'
 import { scenario } from '../run/scenario.ts'
 import { GIVES_UP } from '../twins/twins.ts'
+import { untilRefused } from './until-refused.ts'
 
 interface LimitedRole extends Environment {
   readonly role: string
 }
 
 const LASTS_MS = 1_500
+const END_ALL = 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1'
 
 /** The limit is a role's. To a client it is the same as the server's own (53300), and only the fleet is refused. */
 export const poolExhausted = scenario<LimitedRole>({
@@ -27,8 +29,7 @@ export const poolExhausted = scenario<LimitedRole>({
     const { role } = stage.environment
     await stage.fault('no connections to be had', async () => {
       await stage.sql(`ALTER ROLE ${role} CONNECTION LIMIT 0`)
-      await stage.sql('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1', [role])
-      await pause(LASTS_MS)
+      await Promise.all([untilRefused(stage, () => stage.sql(END_ALL, [role])), pause(LASTS_MS)])
       await stage.sql(`ALTER ROLE ${role} CONNECTION LIMIT -1`)
     })
   },

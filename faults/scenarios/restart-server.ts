@@ -4,7 +4,8 @@ import { connect } from '../run/environment.ts'
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
-import { GIVES_UP } from '../twins/twins.ts'
+import { GIVES_UP, NOT_RESTORED } from '../twins/twins.ts'
+import { untilRefused } from './until-refused.ts'
 
 /** What both have in common. */
 const SHARED = {
@@ -14,20 +15,27 @@ const SHARED = {
   environment: () => ownServer(),
   // A transaction id that was given out shortly before a crash may be given out again, so a producer asks for its row.
   load: { asks: 'row' },
-  twin: GIVES_UP,
 } as const
 
 export const restartImmediate = scenario<OwnServer>({
   name: 'restart-immediate',
   title: "the server's immediate shutdown (SIGQUIT), and its start, which recovers",
   ...SHARED,
-  inject: (stage) => stage.fault('restarted', () => stage.environment.server.restart('immediate')),
+  twin: GIVES_UP,
+  inject: (stage) =>
+    stage.fault('restarted', async () => {
+      const { server } = stage.environment
+      await untilRefused(stage, () => server.stop('immediate'))
+      await server.start()
+    }),
 })
 
 export const crashBackend = scenario<OwnServer>({
   name: 'crash-backend',
   title: 'SIGKILL a process of the server that serves a client: it ends all others and recovers',
   ...SHARED,
+  // Whether anybody is refused while it recovers is a matter of chance.
+  twin: NOT_RESTORED,
   async inject(stage) {
     const witness = await connect(stage.environment.url)
     const victims = await until(() => servedClients(witness), 'somebody to be served', 5_000)

@@ -1,6 +1,7 @@
 import { networkOf } from '../run/fleet.ts'
 import { scenario } from '../run/scenario.ts'
 import { until } from '../run/until.ts'
+import { swallowsFromCommit } from './network.ts'
 
 /** A stop with a timeout of a second ends six or seven seconds later, and a new process starts. */
 const RECOVERY_MS = 18_000
@@ -28,8 +29,8 @@ export const stopInBlackHole = scenario({
   },
   async inject(stage) {
     const worker = stage.victim()
-    await stage.fault('told to stop in a black hole', () => {
-      networkOf(worker).blackHole()
+    await stage.fault('told to stop in a black hole', async () => {
+      await swallowsFromCommit(networkOf(worker))
       worker.actor.order({ kind: 'stop', timeoutMs: STOP_MS })
     })
     // One that does not end is killed at last, so that the run comes to its end.

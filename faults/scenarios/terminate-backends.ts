@@ -1,5 +1,6 @@
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
+import { until } from '../run/until.ts'
 import { FLOOR_NOT_LOWERED } from '../twins/twins.ts'
 
 /** Each kind of connection by its application name. */
@@ -23,6 +24,7 @@ export const terminateBackends = scenario({
   },
   async inject(stage, at) {
     const kind = KINDS[at % KINDS.length] ?? 'sluice'
+    await until(async () => (await stage.sql(IN_HAND)).length > 0, 'messages to be in hand for a while', 30_000)
     await stage.fault(`terminated backends of "${kind}"`, () => terminate(stage, kind))
   },
 })
@@ -45,3 +47,6 @@ async function terminate(stage: Stage, kind: string): Promise<void> {
 }
 
 const OTHERS = 0.2
+
+/** What claims look back over is not missed by a floor that is too high. */
+const IN_HAND = `SELECT FROM sluice.in_flight WHERE running_for BETWEEN interval '150 milliseconds' AND interval '200 milliseconds'`

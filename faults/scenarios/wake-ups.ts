@@ -9,8 +9,9 @@ const SILENCE = { lanes: 0 } as const
 /** What has not been handled by then will not be. */
 const LOST_MS = 4_000
 
-/** How long it takes until the server hears that the worker is about to sleep. */
-const SLOW_MS = 600
+/** How long it takes until the server hears that the worker is about to sleep, and when in that time somebody commits. */
+const SLOW_MS = 1_200
+const COMMITS_MS = 200
 
 /**
  * The gap through which wake-ups get lost: a worker has looked and found nothing, and does not sleep yet. What is
@@ -45,7 +46,7 @@ export const commitBeforeSleep = scenario({
     const raises = () => network.statements.slice(seen).some(({ text }) => text.startsWith('sluice_flag_raise'))
     await until(raises, 'the worker to raise its flag', 10_000)
     // Its last looks are over, and the flag is on its slow way to the server.
-    await pause(SLOW_MS / 2)
+    await pause(COMMITS_MS)
     const unseen = await stage.fault('committed unseen', () => stage.enqueue('ack'))
     network.requestDelayMs = () => 0
     await stage.handled(unseen, LOST_MS)
@@ -82,7 +83,8 @@ export const killSleeper = scenario({
           AND f.database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
       return row?.pid
     }
-    const pid = await until(holder, 'a worker to sleep', 10_000)
+    await until(async () => (await stage.sql(AWAKE, [STILL_MS])).length === 0, 'all workers to sleep', 30_000)
+    const pid = await until(holder, 'one of them to hold the flag', 10_000)
     const sleeper = stage.fleet.workers.find(({ actor }) => actor.pid === pid)
     if (sleeper === undefined) throw new Error(`Expected one of the fleet to sleep, received ${String(pid)}`)
     await sleeper.actor.kill()
@@ -91,3 +93,12 @@ export const killSleeper = scenario({
     await stage.fleet.startWorker()
   },
 })
+
+/** Longer than a process looks again before it sleeps, and shorter than the poll. */
+const STILL_MS = 300
+
+/** Sessions of workers that have done something lately. */
+const AWAKE = `
+SELECT FROM pg_stat_activity
+WHERE datname = current_database() AND application_name LIKE 'sluice%'
+  AND (state <> 'idle' OR state_change > pg_catalog.clock_timestamp() - $1::double precision * interval '1 millisecond')`

@@ -1,5 +1,6 @@
 import type { Load } from '../actors/producer-process.ts'
 import type { Verdict } from '../auditor/checks.ts'
+import type { WorkerOptions } from '../run/scenario.ts'
 
 /** One place in the library's source, and what stands there instead. */
 export interface Edit {
@@ -21,6 +22,8 @@ export interface Twin {
   readonly sql?: string
   /** In the producer. */
   readonly load?: Partial<Load>
+  /** In the fleet: workers that a fault does not meet would hide what is broken. */
+  readonly workers?: WorkerOptions
   /** At least one of these. */
   readonly caught: readonly [Verdict, ...Verdict[]]
 }
@@ -145,6 +148,7 @@ export const NO_LIMIT_FOR_ANSWERS = {
   edits: [
     { file: 'demand/answer-limit.ts', from: 'setTimeout(() => void this.#check(), ', to: 'setTimeout(() => {}, ' },
   ],
+  workers: { count: 1, pipeline: { concurrency: 1 } },
   caught: ['late', 'stuck'],
 } as const satisfies Twin
 
@@ -200,6 +204,8 @@ export const CLAIM_BY_MARK = {
       to: 'AND m.priority = floor.priority AND m.taken_by = pg_backend_pid()',
     },
   ],
+  // It marks what has no key, and there must be some when it is killed.
+  load: { keys: 0, pauseMs: 5 },
   caught: ['stuck'],
 } as const satisfies Twin
 

@@ -6,20 +6,19 @@ import { SCENARIOS } from '../../faults/scenarios/index.ts'
 import { libraryOf } from '../../faults/scenarios/rolling-upgrade.ts'
 import { applyEdits } from '../../faults/twins/apply-edits.ts'
 
+/** What is broken is waited for as long as the scenario promises: so that the last to begin does not wait long. */
+const LONGEST_FIRST = SCENARIOS.toSorted((a, b) => b.recoveryMs - a.recoveryMs)
+
 describe.each(MODES)('in $name mode', (mode) => {
   describe.concurrent('the auditor catches', () => {
-    test.for(SCENARIOS)('$name: $twin.title', { timeout: 400_000 }, async (scenario, { skip }) => {
+    test.for(LONGEST_FIRST)('$name: $twin.title', { timeout: 400_000 }, async (scenario, { skip }) => {
       const serverUrl = inject('serverUrl')
-      const missed: unknown[] = []
-      // What is broken shows only if a fault meets it: a seed may miss it, and three in a row hardly do.
-      for (const seed of [1, 2, 3]) {
-        const outcome = await runScenario({ scenario, mode, seed, scale: 'quick', broken: true, serverUrl })
-        if (outcome.kind === 'missing') return skip(outcome.reason)
-        const verdicts = outcome.findings.map(({ verdict }) => verdict)
-        if (verdicts.some((verdict) => scenario.twin.caught.includes(verdict))) return
-        missed.push(verdicts)
-      }
-      expect({ verdicts: missed }).toEqual({ verdicts: 'one of those that the twin must be caught by' })
+      const outcome = await runScenario({ scenario, mode, seed: 1, scale: 'quick', broken: true, serverUrl })
+      if (outcome.kind === 'missing') return skip(outcome.reason)
+      const isCaught = outcome.findings.some(({ verdict }) => scenario.twin.caught.includes(verdict))
+      expect(isCaught, `expected one of ${scenario.twin.caught}, received ${JSON.stringify(outcome.findings)}`).toBe(
+        true,
+      )
     })
   })
 })

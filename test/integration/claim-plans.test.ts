@@ -56,7 +56,7 @@ const KINDS: readonly Kind[] = [
   },
 ]
 
-describe.for(KINDS)('P3, W17: $name locks no more than it was asked for', (kind) => {
+describe.for(KINDS)('P3: $name locks no more than it was asked for', (kind) => {
   test.for(PLANNERS)('by a planner that plans %s', async ([, disabled], { database, queue, begin }) => {
     const messages = Array.from({ length: 300 }, (_, at) => ({
       priority: at % 3,

@@ -78,7 +78,7 @@ describe('a lost control connection', () => {
     expect(steps.taken.map(({ message }) => message.attempt)).toEqual([1, 1])
   })
 
-  test('W23: what was enqueued meanwhile is handled soon after, without the poll', async ({ database, queue }) => {
+  test('what was enqueued meanwhile is handled soon after, without the poll', async ({ database, queue }) => {
     const proxy = await startProxy(database.url)
     const sluice = startTestSluice(database, { directConnection: proxy.url, pollIntervalMs: NO_POLL })
     const log = new EventLog(sluice.events)

@@ -17,14 +17,14 @@ import { acked, batchRecorded, buried, insertRow, postponed } from '../support/s
 /** The server plans a prepared statement this often before it may keep one plan for all parameters. */
 const PLANNED = 5
 
-test('W18: a hot statement of a batch is planned once by each connection, whatever its parameters', async ({
+test('a hot statement of a batch is planned once by each connection, whatever its parameters', async ({
   database,
   queue,
 }) => {
   expect(await planned(database, queue, claimSettings(), 0)).toEqual([])
 })
 
-test('W18: a settlement behind a handler, who has the planner free, is planned five times and then no more', async ({
+test('a settlement behind a handler, who has the planner free, is planned five times and then no more', async ({
   database,
   queue,
 }) => {

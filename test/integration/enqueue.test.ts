@@ -256,7 +256,7 @@ describe('bad input writes nothing and leaves the transaction as it was', () => 
       'PAYLOAD_TOO_LARGE',
       'messages[1].headers: expected at most',
     ],
-    ['W22: an unknown option', { payload: 1, delayMs: 5 } as MessageToEnqueue, 'OPTION_INVALID', 'Did you mean delay?'],
+    ['an unknown option', { payload: 1, delayMs: 5 } as MessageToEnqueue, 'OPTION_INVALID', 'Did you mean delay?'],
     [
       'a negative delay',
       { payload: 1, delay: -5 },
@@ -390,7 +390,7 @@ describe('queues that are defined', () => {
 })
 
 describe('due times', () => {
-  test('W13: a delay counts by the database clock, however wrong ours is', async ({ database, queue, tx }) => {
+  test('a delay counts by the database clock, however wrong ours is', async ({ database, queue, tx }) => {
     vi.useFakeTimers({ toFake: ['Date'], now: new Date('2001-01-01T00:00:00Z') })
     try {
       await enqueueMany(context, tx, queue, [{ payload: 1 }, { payload: 2, delay: '1h' }])
@@ -409,7 +409,7 @@ describe('due times', () => {
     for (const { enqueued } of rows) expect(enqueued).toBeLessThan(60)
   })
 
-  test('W13: a message is due from its insert on, not from the start of a long transaction', async ({
+  test('a message is due from its insert on, not from the start of a long transaction', async ({
     database,
     queue,
     tx,
@@ -426,7 +426,7 @@ describe('due times', () => {
 })
 
 describe('wake-ups', () => {
-  test('W15: rows that are due later never notify', async ({ database, queue, tx }) => {
+  test('rows that are due later never notify', async ({ database, queue, tx }) => {
     await using sleeper = await sleepOn(database.url, queue)
     await enqueueMany(context, tx, queue, [
       { payload: 1, delay: '1h' },
@@ -436,14 +436,14 @@ describe('wake-ups', () => {
     expect(await sleeper.notifications()).toEqual([])
   })
 
-  test('W15: nobody is notified when nobody waits', async ({ database, queue, tx }) => {
+  test('nobody is notified when nobody waits', async ({ database, queue, tx }) => {
     await using listener = await sleepOn(database.url, queue, { flag: false })
     await enqueueOne(context, tx, queue, {})
     await tx.query('COMMIT')
     expect(await listener.notifications()).toEqual([])
   })
 
-  test('W15: the trigger runs once per statement, and notifies once per queue', async ({ database, queue, tx }) => {
+  test('the trigger runs once per statement, and notifies once per queue', async ({ database, queue, tx }) => {
     await using sleeper = await sleepOn(database.url, queue)
     await tx.query(`SET LOCAL track_functions = 'pl'`)
     await enqueueMany(

@@ -32,7 +32,7 @@ describe('the queries', () => {
     await untilSessions(database, 'sluice', 0)
   })
 
-  test('W2: of a busy and an idle slot are at most six per second', async ({ database, queue }) => {
+  test('of a busy and an idle slot are at most six per second', async ({ database, queue }) => {
     const proxy = await startProxy(database.url)
     const sluice = startTestSluice(database, { connection: proxy.url })
     const steps = new Steps()

@@ -9,7 +9,7 @@ const B = { orderingKey: 'b' } as const
 const SOON = { retry: { kind: 'fixed', delay: 50 } } as const
 
 describe('messages with an ordering key', () => {
-  test('W5: when the first of a batch fails, the others of its key are not run before it has succeeded', async ({
+  test('when the first of a batch fails, the others of its key are not run before it has succeeded', async ({
     database,
     sluice,
     queue,

@@ -23,7 +23,7 @@ const test = base.extend('loaded', { scope: 'file' }, async ({ database }, { onC
 })
 
 for (const statements of [STATEMENTS, WRITES]) {
-  describe.for(STATISTICS)('W18: with a million messages, %s,', (statistics) => {
+  describe.for(STATISTICS)('with a million messages, %s,', (statistics) => {
     for (const planned of statements) {
       test(`${planned.name} goes by its index and reads little`, { timeout: 120_000 }, async ({ loaded }) => {
         await loaded.with(statistics)

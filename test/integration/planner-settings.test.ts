@@ -56,7 +56,7 @@ const test = base.extend('loaded', { scope: 'file' }, async ({ database }) => {
   return { facts, serverVersion, compiles: rows[0]!.compiles }
 })
 
-describe.for(DATABASES)('W18: in a database that %s,', ([, settings]) => {
+describe.for(DATABASES)('in a database that %s,', ([, settings]) => {
   for (const planned of [...STATEMENTS, ...WRITES]) {
     test(`${planned.name} goes by its index, and is not compiled`, async ({ database, loaded }) => {
       await using session = await sessionWith(database, settings)
@@ -70,7 +70,7 @@ describe.for(DATABASES)('W18: in a database that %s,', ([, settings]) => {
   }
 })
 
-test('W18: such a database compiles a claim that goes without our settings, so this gate can fail', async ({
+test('such a database compiles a claim that goes without our settings, so this gate can fail', async ({
   database,
   loaded,
   skip,
@@ -83,7 +83,7 @@ test('W18: such a database compiles a claim that goes without our settings, so t
   expect(explained.compiled).toBe(true)
 })
 
-test('W18: what a handler runs is planned as its database says', async ({ database }) => {
+test('what a handler runs is planned as its database says', async ({ database }) => {
   await using session = await sessionWith(database, [...JIT, 'enable_nestloop = off', 'random_page_cost = 7'])
   const { client } = session
   const settings = async () => {

@@ -119,7 +119,7 @@ describe('sluice.enqueue', () => {
   })
 })
 
-describe('W24: sluice.peek', () => {
+describe('sluice.peek', () => {
   test('shows the next messages of one queue in the order in which they fall due', async ({ database, queue }) => {
     const ids = await put(database, queue, [{ dueInMs: 60_000 }, { dueInMs: -1_000 }, { dueInMs: -9_000, key: 'a' }])
     await put(database, `${queue}.other`, [{ dueInMs: -99_000 }])

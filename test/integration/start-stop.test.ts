@@ -107,7 +107,7 @@ test('a database without the schema is refused with the command to run', async (
   await sluice.stop()
 })
 
-test('P1, W23: pipelines resume by themselves when the server ends all their sessions, again and again', async ({
+test('P1: pipelines resume by themselves when the server ends all their sessions, again and again', async ({
   database,
   sluice,
   queue,

@@ -63,7 +63,7 @@ describe('the waiting flag', () => {
     await loweredFlag(database, queue)
   })
 
-  test('W15: rows that are due later notify nobody', async ({ database, queue }) => {
+  test('rows that are due later notify nobody', async ({ database, queue }) => {
     const sluice = startTestSluice(database, { pollIntervalMs: NO_POLL })
     sluice
       .pipeline(queue)
@@ -150,7 +150,7 @@ describe('the waiting flag', () => {
     await raisedFlag(database, queue)
   })
 
-  test('W16: the consumer of one queue stops, and others do not notice', async ({ database, queue }) => {
+  test('the consumer of one queue stops, and others do not notice', async ({ database, queue }) => {
     const sluice = startTestSluice(database, { pollIntervalMs: NO_POLL })
     const [gone, stays] = [`${queue}.gone`, `${queue}.stays`]
     const steps = new Steps()

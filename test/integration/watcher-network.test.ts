@@ -24,7 +24,7 @@ describe('the listener', () => {
     expect(listener.kinds).toEqual(['connection.lost', 'connection.restored'])
   })
 
-  test('1, W23: comes back as often as it is lost, with one session', async ({ database }) => {
+  test('comes back as often as it is lost, with one session', async ({ database }) => {
     const proxy = await startProxy(database.url)
     const listener = new TestWatcher(proxy.url)
     await listener.up()

@@ -110,7 +110,7 @@ describe('readOptions', () => {
     ['OrderingKey', 'Did you mean orderingKey?'],
     ['version', 'Did you mean schemaVersion?'],
     ['dedupe', 'There is no such option'],
-  ])('W22: refuses the unknown option %s, naming the nearest', (name, remedy) => {
+  ])('refuses the unknown option %s, naming the nearest', (name, remedy) => {
     expect(() => readOptions({ [name]: 1 }, 'messages[3]')).toThrow(
       `messages[3]: expected only the options type, schemaVersion, headers, orderingKey, priority, delay, deliverAt, ` +
         `maxAttempts, received "${name}". ${remedy}`,

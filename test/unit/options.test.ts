@@ -70,7 +70,7 @@ describe('the options of a pipeline', () => {
     [{ timeout: '5s', timeoutMs: 5_000 }, 'timeout or timeoutMs, received "both"'],
     [null, 'an object of options, received null'],
     ['fast', 'an object of options, received "fast"'],
-  ])('W22: %o', (options: unknown, refusal) => {
+  ])('are refused: %o', (options: unknown, refusal) => {
     expect(refusalOf(() => resolvePipeline('mails', options as PipelineOptions))).toBe(
       `OPTION_INVALID: pipeline("mails"): expected ${refusal}`,
     )
@@ -161,7 +161,7 @@ describe('the options of createSluice', () => {
       { connection, queues: { 'no such name': {} } },
       /^QUEUE_NAME_INVALID: queue: expected a name .*, received "no such name"/,
     ],
-  ])('W22: %o', (options: unknown, refusal) => {
+  ])('are refused: %o', (options: unknown, refusal) => {
     expect(refusalOf(() => createSluice(options as SluiceOptions<QueueDefinitions>))).toMatch(refusal)
   })
 

@@ -37,7 +37,7 @@ describe('typeMatcher', () => {
 })
 
 describe('routes', () => {
-  test('W21: calls every handler that matches, in order, until one does not ack', async () => {
+  test('calls every handler that matches, in order, until one does not ack', async () => {
     const called: string[] = []
     const record = (name: string, answer?: Outcome) => () => {
       called.push(name)
@@ -62,7 +62,7 @@ describe('routes', () => {
     expect(await handle(message('A'), context)).toBeUndefined()
   })
 
-  test('W20: dead-letters a type that nobody matches, and a message without a type', async () => {
+  test('dead-letters a type that nobody matches, and a message without a type', async () => {
     const handle = routes([{ match: 'A.*', handle: () => undefined }])
     expect(await handle(message('B'), context)).toEqual(deadLetter('no route matches the type "B"'))
     expect(await handle(message(null), context)).toEqual(deadLetter('no route matches the type null'))

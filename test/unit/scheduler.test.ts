@@ -58,7 +58,7 @@ describe('Scheduler', () => {
     expect(sleeper.hints).toEqual(['notification', '(looking) look again'])
   })
 
-  test('W16: a notification concerns its own queue, and nobody if it is consumed no more', () => {
+  test('a notification concerns its own queue, and nobody if it is consumed no more', () => {
     const [gone, stays] = [attach('a'), attach('b')]
     for (const sleeper of [gone, stays]) scheduler.park(sleeper, null)
     scheduler.detach(gone)
@@ -67,14 +67,14 @@ describe('Scheduler', () => {
     expect([gone.hints, stays.hints]).toEqual([[], ['notification']])
   })
 
-  test('W23: without a name, all queues are woken', () => {
+  test('without a name, all queues are woken', () => {
     const sleepers = [attach('a'), attach('b')]
     for (const sleeper of sleepers) scheduler.park(sleeper, null)
     scheduler.wake('reconnect')
     expect(sleepers.map(({ hints }) => hints)).toEqual([['reconnect'], ['reconnect']])
   })
 
-  test('W14: the timer of a due time rounds up', () => {
+  test('the timer of a due time rounds up', () => {
     const sleeper = attach('q')
     scheduler.park(sleeper, 20.1)
     vi.advanceTimersByTime(20)
@@ -83,7 +83,7 @@ describe('Scheduler', () => {
     expect(sleeper.hints).toEqual(['due'])
   })
 
-  test('W14: a queue has one timer, for the earliest due time', () => {
+  test('a queue has one timer, for the earliest due time', () => {
     const sleeper = attach('q')
     scheduler.park(sleeper, 500)
     scheduler.park(sleeper, 100)
@@ -94,7 +94,7 @@ describe('Scheduler', () => {
     expect(vi.getTimerCount()).toBe(0)
   })
 
-  test('W14: a due time that has passed wakes soon, one in a thousand years does not', () => {
+  test('a due time that has passed wakes soon, one in a thousand years does not', () => {
     const [past, far] = [attach('a'), attach('b')]
     scheduler.park(past, -50)
     scheduler.park(far, 1_000 * 365 * 86_400_000)

@@ -1,37 +1,9 @@
-// The acceptance tests of the processor that Sluice's pipelines descend from. A "worker" there is a slot of a pipeline
-// here, told by its server process. See processor-retry.test.ts and processor-concurrent.test.ts for the others.
-
 import { expect } from 'vitest'
-import { routes } from '../../src/handle/routes.ts'
 import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
-import { put, startTestSluice, test } from '../support/sluice.ts'
+import { put, test } from '../support/sluice.ts'
 import { raise, Steps } from '../support/steps.ts'
 
-test('P1: a routing table hands a message to the handler whose pattern its type matches, payload as JSON gives it back', async ({
-  sluice,
-  queue,
-}) => {
-  const commands = new Steps()
-  const events = new Steps()
-  sluice
-    .pipeline(queue)
-    .handle(
-      routes([
-        { match: 'Test.Event.*', handle: events.handle },
-        { match: 'Test.Command.*', handle: commands.handle },
-      ]),
-    )
-    .subscribe()
-  const payload = { at: new Date('2026-01-02T03:04:05.678Z'), undefined: undefined, nested: [{ n: 1 }] }
-  await put(sluice, queue, [payload], { type: 'Test.Command.Do' })
-  const step = await commands.next()
-  expect(step.message.type).toBe('Test.Command.Do')
-  expect(step.payload).toStrictEqual({ at: '2026-01-02T03:04:05.678Z', nested: [{ n: 1 }] })
-  step.end()
-  expect(events.taken).toHaveLength(0)
-})
-
-test('P2: what a handler enqueues is seen if its message commits, and never if it fails', async ({
+test('what a handler enqueues is seen if its message commits, and never if it fails', async ({
   database,
   sluice,
   queue,
@@ -63,7 +35,7 @@ test('P2: what a handler enqueues is seen if its message commits, and never if i
   expect(steps.payloads).toEqual(['first', 'first', 'second'])
 })
 
-test('P3: a message behind a blocked one is neither delivered nor locked, and goes to the same worker', async ({
+test('a message behind a blocked one is neither delivered nor locked, and goes to the same worker', async ({
   database,
   sluice,
   queue,
@@ -82,27 +54,7 @@ test('P3: a message behind a blocked one is neither delivered nor locked, and go
   second.end()
 })
 
-test('P4: delayed messages come in the order in which they fall due, none early, and none at the poll only', async ({
-  database,
-  queue,
-}) => {
-  const sluice = startTestSluice(database, { pollIntervalMs: 60_000 })
-  const steps = new Steps()
-  sluice.pipeline(queue).handle(steps.handle).subscribe()
-  await sluice.enqueueMany(sluice.ownTransaction, queue, [
-    { payload: 1, delay: 200 },
-    { payload: 2, delay: 400 },
-    { payload: 3 },
-  ])
-  for (const payload of [3, 1, 2]) {
-    const step = await steps.next()
-    expect(step.payload).toBe(payload)
-    expect(step.at.getTime()).toBeGreaterThanOrEqual(step.message.dueAt.getTime())
-    step.end()
-  }
-})
-
-test('P5: a hundred messages come in order, once each, to one worker', async ({ database, sluice, queue }) => {
+test('a hundred messages come in order, once each, to one worker', async ({ database, sluice, queue }) => {
   const handled: { readonly n: unknown; readonly worker: unknown }[] = []
   sluice
     .pipeline(queue)
@@ -127,7 +79,7 @@ test('P5: a hundred messages come in order, once each, to one worker', async ({ 
   expect(new Set(handled.map(({ worker }) => worker)).size).toBe(1)
 })
 
-test('P11: a batch of two locks two messages, and they and the third come one after another to one worker', async ({
+test('a batch of two locks two messages, and they and the third come one after another to one worker', async ({
   database,
   sluice,
   queue,

@@ -1,6 +1,3 @@
-// The processor's acceptance tests of failure in order: in a pipeline with `ordered: true` a failed message holds back
-// all that come after it, as it does in the original with a concurrency of one.
-
 import { expect } from 'vitest'
 import { retry } from '../../src/message.ts'
 import { payloadsOf, untilEmpty } from '../support/rows.ts'
@@ -15,12 +12,11 @@ const failures: readonly ((step: Step<unknown>) => void)[] = [
   (step) => step.endBy(raise),
   (step) => step.end('garbage'),
   (step) => step.endBy(() => step.context.tx.query('SAVEPOINT nested').then(raise)),
-  // In the original, the rollback of a nested transaction. Here a savepoint of one's own may be rolled back, and what
-  // fails the message is an error that it ignores.
+  // A savepoint of one's own may be rolled back. What fails the message is an error that it ignores.
   (step) => step.endBy(() => step.context.tx.query('SELECT 1 / 0').catch(() => undefined)),
 ]
 
-test('P6: the second message is never delivered before the first has succeeded, not even by a forced look', async ({
+test('the second message is never delivered before the first has succeeded, not even by a forced look', async ({
   database,
   sluice,
   queue,
@@ -40,7 +36,7 @@ test('P6: the second message is never delivered before the first has succeeded, 
   expect(steps.payloads).toEqual([...failures.map(() => 'first'), 'first', 'second'])
 })
 
-test('P7: with a fixed backoff the first message comes again after it, every time, and the second at once after that', async ({
+test('with a fixed backoff the first message comes again after it, every time, and the second at once after that', async ({
   database,
   sluice,
   queue,
@@ -66,7 +62,7 @@ test('P7: with a fixed backoff the first message comes again after it, every tim
   )
 })
 
-test('P8: with a function of the attempt the waits grow, and the next message starts again with the first', async ({
+test('with a function of the attempt the waits grow, and the next message starts again with the first', async ({
   sluice,
   queue,
 }) => {
@@ -86,7 +82,7 @@ test('P8: with a function of the attempt the waits grow, and the next message st
   }
 })
 
-test('P9: with a backoff function that throws it is one second, which a forced look does not shorten', async ({
+test('with a backoff function that throws it is one second, which a forced look does not shorten', async ({
   sluice,
   queue,
   log,
@@ -107,7 +103,7 @@ test('P9: with a backoff function that throws it is one second, which a forced l
   expect(log.of('retryPolicy.failed')).toMatchObject([{ error: { message: 'failed on purpose' } }, {}])
 })
 
-test('P10: a message that arrives during the backoff waits for the first one: order over latency', async ({
+test('a message that arrives during the backoff waits for the first one: order over latency', async ({
   database,
   sluice,
   queue,
@@ -135,9 +131,7 @@ test('P10: a message that arrives during the backoff waits for the first one: or
   expectWaits(steps.taken.slice(0, 2), [800])
 })
 
-// In the original the whole batch is rolled back, and its first message handled twice. Here every message has a
-// savepoint of its own: what has succeeded stays done.
-test('P12: when the second message of a batch fails, it comes again, and the first does not, and the third only then', async ({
+test('when the second message of a batch fails, it comes again, and the first does not, and the third only then', async ({
   database,
   sluice,
   queue,

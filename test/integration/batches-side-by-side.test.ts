@@ -1,5 +1,3 @@
-// The processor's acceptance tests with several batches in flight.
-
 import { expect } from 'vitest'
 import { untilEmpty } from '../support/rows.ts'
 import { put, test } from '../support/sluice.ts'
@@ -17,7 +15,7 @@ async function startTwo(steps: Steps): Promise<{ first: Step<unknown>; second: S
   return { first, second }
 }
 
-test('P13: two messages go to two workers, and the third to the one that is free first', async ({
+test('two messages go to two workers, and the third to the one that is free first', async ({
   database,
   sluice,
   queue,
@@ -36,7 +34,7 @@ test('P13: two messages go to two workers, and the third to the one that is free
   expect(steps.taken).toHaveLength(3)
 })
 
-test('P14: when the first of two running messages fails, it comes again, and the second is not disturbed', async ({
+test('when the first of two running messages fails, it comes again, and the second is not disturbed', async ({
   database,
   sluice,
   queue,
@@ -62,7 +60,7 @@ test('P14: when the first of two running messages fails, it comes again, and the
   expect(steps.taken).toHaveLength(3)
 })
 
-test('P15: a hundred messages in batches of five on five workers come once each, and all five work', async ({
+test('a hundred messages in batches of five on five workers come once each, and all five work', async ({
   database,
   sluice,
   queue,
@@ -99,7 +97,7 @@ for (const [how, fail] of [
     (step: Step<unknown>) => step.endBy(() => step.context.tx.query('SELECT 1 / 0').catch(() => undefined)),
   ],
 ] as const) {
-  test(`P16: when the first of two messages ${how}, the third comes at once, and the first after its backoff on the free worker`, async ({
+  test(`when the first of two messages ${how}, the third comes at once, and the first after its backoff on the free worker`, async ({
     sluice,
     queue,
   }) => {
@@ -123,58 +121,7 @@ for (const [how, fail] of [
   })
 }
 
-test('P17: with a function of the attempt the first message waits longer each time, and the third was not held up', async ({
-  sluice,
-  queue,
-}) => {
-  const steps = new Steps()
-  const policy = (attempt: number) => (attempt === 1 ? 100 : 200)
-  sluice
-    .pipeline(queue, { ...TWO_WORKERS, retry: policy })
-    .handle(steps.handle)
-    .subscribe()
-  await put(sluice, queue, ['first', 'second', 'third'])
-  let { first } = await startTwo(steps)
-  first.endBy(raise)
-  const third = await steps.next()
-  expect(third.payload).toBe('third')
-  third.end()
-  for (const wait of [100, 200, 200]) {
-    const again = await steps.next()
-    expect(again.payload).toBe('first')
-    expect(again.at.getTime() - first.at.getTime()).toBeGreaterThanOrEqual(wait)
-    if (again.context.attempt < 4) again.endBy(raise)
-    else again.end()
-    first = again
-  }
-})
-
-// In the original the fallback pauses the whole queue. Here a policy that throws is its own message's affair.
-test('P18: with a backoff function that throws the first message waits one second, and the third comes at once', async ({
-  database,
-  sluice,
-  queue,
-}) => {
-  const steps = new Steps()
-  sluice
-    .pipeline(queue, { ...TWO_WORKERS, retry: () => raise() })
-    .handle(steps.handle)
-    .subscribe()
-  await put(sluice, queue, ['first', 'second', 'third'])
-  const { first, second } = await startTwo(steps)
-  first.endBy(raise)
-  const third = await steps.next()
-  expect(third.payload).toBe('third')
-  third.end()
-  const again = await steps.next()
-  expect(again.payload).toBe('first')
-  expect(again.at.getTime() - first.at.getTime()).toBeGreaterThanOrEqual(1_000)
-  again.end()
-  second.end()
-  await untilEmpty(database, queue)
-})
-
-test('P19: a message that arrives while a failed one waits is delivered at once, and the failed one at its time', async ({
+test('a message that arrives while a failed one waits is delivered at once, and the failed one at its time', async ({
   sluice,
   queue,
   log,

@@ -1,0 +1,53 @@
+import { expect } from 'vitest'
+import { type RoutesOptions, routes } from '../../src/handle/routes.ts'
+import { put, test } from '../support/sluice.ts'
+import { Steps } from '../support/steps.ts'
+
+const LATER = { retry: { kind: 'fixed', delay: '1h' } } as const
+
+test('a routing table hands a message to the handler whose pattern its type matches, payload as JSON gives it back', async ({
+  sluice,
+  queue,
+}) => {
+  const commands = new Steps()
+  const events = new Steps()
+  sluice
+    .pipeline(queue)
+    .handle(
+      routes([
+        { match: 'Test.Event.*', handle: events.handle },
+        { match: 'Test.Command.*', handle: commands.handle },
+      ]),
+    )
+    .subscribe()
+  const payload = { at: new Date('2026-01-02T03:04:05.678Z'), undefined: undefined, nested: [{ n: 1 }] }
+  await put(sluice, queue, [payload], { type: 'Test.Command.Do' })
+  const step = await commands.next()
+  expect(step.message.type).toBe('Test.Command.Do')
+  expect(step.payload).toStrictEqual({ at: '2026-01-02T03:04:05.678Z', nested: [{ n: 1 }] })
+  step.end()
+  expect(events.taken).toHaveLength(0)
+})
+
+test.for([
+  [undefined, 'dead', { dead: 1 }],
+  ['deadLetter', 'dead', { dead: 1 }],
+  ['retry', 'waiting', { retried: 1 }],
+  ['ack', 'gone', { acked: 1 }],
+] as const)(
+  'a message whose type no route matches is not consumed silently: with unmatched %s it is %s',
+  async ([unmatched, where, committed], { database, sluice, queue, log }) => {
+    const options: RoutesOptions = { unmatched }
+    sluice
+      .pipeline(queue, LATER)
+      .handle(routes([{ match: 'Orders.Paid', handle: () => undefined }], options))
+      .subscribe()
+    await put(sluice, queue, [1], { type: 'Orders.Payd' })
+    expect(await log.first('batch.committed')).toMatchObject(committed)
+    const dead = await database.sql('SELECT reason FROM sluice.dead_letters WHERE queue = $1', [queue])
+    const waiting = await database.sql('SELECT last_error FROM sluice.message WHERE queue = $1', [queue])
+    const text = 'no route matches the type "Orders.Payd"'
+    expect(dead).toEqual(where === 'dead' ? [{ reason: text }] : [])
+    expect(waiting).toEqual(where === 'waiting' ? [{ last_error: text }] : [])
+  },
+)
