@@ -7,7 +7,7 @@ import type { Execute } from './table/statement.ts'
 import type { Report } from './telemetry/events.ts'
 import { inOwnTransaction } from './transaction/own-transaction.ts'
 
-/** The connections of batches and of enqueues in `ownTransaction`, opened when needed and closed after ten idle seconds. */
+/** The connections of batches, of enqueues in `ownTransaction` and of operations, opened when needed and closed after ten idle seconds. */
 export class BatchPools {
   readonly pool: pg.Pool
   /** Makes another pool of the same kind. */
@@ -21,8 +21,8 @@ export class BatchPools {
   }
 
   /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */
-  inOwnTransaction<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
-    return inOwnTransaction(this.pool, work)
+  inOwnTransaction<T>(work: (execute: Execute) => Promise<T>, answerMs?: number): Promise<T> {
+    return inOwnTransaction(this.pool, work, answerMs)
   }
 }
 

@@ -29,6 +29,16 @@ export {
   snooze,
 } from './message.ts'
 export { type MigrateResult, migrate, migrationSql } from './migrate/migrate.ts'
+// Operate
+export type {
+  ChangeOptions,
+  DeadLetterChoice,
+  DeadLetterFilter,
+  DeadLetters,
+  DeadLettersOptions,
+} from './operate/dead-letters.ts'
+export type { Operate } from './operate/operate.ts'
+export type { MessagesOptions } from './operate/read-messages-options.ts'
 export type { Drained, Pipeline, PipelineSubscription, RunnablePipeline } from './pipeline/pipeline.ts'
 // Consume
 export type { PipelineOptions } from './plan/options.ts'
@@ -42,6 +52,11 @@ export { type DeliveryHandler, type Processed, process } from './rx/process.ts'
 export type { SettledMessages } from './settle/settled-messages.ts'
 export type { SettledCounts, SettledMessage } from './settle/settlement.ts'
 export { createSluice, type DeliveriesOptions, type Sluice } from './sluice.ts'
+export type { DeadLetter, DeadLetterGroup, DeadLetterPage, DeadLetterSummary } from './table/dead-letters.ts'
+export type { MessagePage } from './table/message-pages.ts'
+export type { MessageStatus } from './table/message-status.ts'
+export type { QueueStatus } from './table/queue-status.ts'
+export type { InFlightMessage, WorkerStatus } from './table/worker-status.ts'
 // Events and errors
 export type { SluiceEvent } from './telemetry/events.ts'
 export type { SluiceLog } from './telemetry/log.ts'

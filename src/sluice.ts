@@ -21,11 +21,13 @@ import type { EnqueueIn } from './handle/run-context.ts'
 import { type MigrateResult, migrate } from './migrate/migrate.ts'
 import type { Consumption } from './modes/runtime.ts'
 import { OnDemand } from './on-demand.ts'
+import { Operate } from './operate/operate.ts'
 import { DRAIN_TIMEOUT_MS, Pipeline, type PipelineSubscription } from './pipeline/pipeline.ts'
 import { type PipelineOptions, type PipelinePlan, resolvePipeline } from './plan/options.ts'
 import { checkQueueName, type OutputOf, type PayloadOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { Deliveries } from './rx/deliveries.ts'
 import { Alphabet } from './session/alphabet.ts'
+import type { Execute } from './table/statement.ts'
 import { createTelemetry, type SluiceEvent, type Telemetry } from './telemetry/events.ts'
 import type { Worker } from './worker.ts'
 
@@ -79,6 +81,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   readonly ownTransaction: typeof ownTransaction = ownTransaction
   /** Everything that happens in this process. While somebody subscribes, failures are not written to stderr as well. */
   readonly events: Observable<SluiceEvent>
+  /** Look at queues, messages and workers, and redrive or delete dead letters. Starts no worker. */
+  readonly operate: Operate<Definitions>
   readonly #config: SluiceConfig
   readonly #telemetry: Telemetry
   readonly #alphabet = new Alphabet()
@@ -96,6 +100,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     this.#telemetry = createTelemetry(config.log)
     this.events = this.#telemetry.events
     this.#parts = new OnDemand(config, this.#alphabet, this.#telemetry.report)
+    this.operate = new Operate(config.definitions, this.#inOwnTransaction)
     internals.set(this, {
       pools: () => this.#parts.pools(),
       enqueueContext: this.#enqueueContext,
@@ -284,13 +289,15 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
       definitions: this.#config.definitions,
       payloadLimitBytes: this.#config.payloadLimitBytes,
       alphabet: this.#alphabet,
-      // Handlers that a drain waits for may still enqueue.
-      inOwnTransaction: async (enqueue) => {
-        if (this.#ended !== undefined) throw stopped()
-        const pools = await this.#parts.pools()
-        return pools.inOwnTransaction(enqueue)
-      },
+      inOwnTransaction: this.#inOwnTransaction,
     }
+  }
+
+  readonly #inOwnTransaction = async <T>(work: (execute: Execute) => Promise<T>, answerMs?: number): Promise<T> => {
+    // Handlers that a drain waits for may still enqueue.
+    if (this.#ended !== undefined) throw stopped()
+    const pools = await this.#parts.pools()
+    return pools.inOwnTransaction(work, answerMs)
   }
 }
 

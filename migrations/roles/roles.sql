@@ -57,7 +57,7 @@ BEGIN
   GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.dead_letters
     TO sluice_reader, sluice_operator;
   GRANT SELECT ON sluice.batch TO sluice_reader, sluice_operator;
-  GRANT SELECT (queue, id, priority, slot, due_at) ON sluice.message TO sluice_reader, sluice_operator;
+  GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator;
   GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.peek TO sluice_reader, sluice_operator;
 
   -- Redrives and deletes dead letters as well. A message that comes back has its old id, so it can choose ids.

@@ -7,7 +7,10 @@ export function orPrivilegeMissing(error: unknown): unknown {
 }
 
 /** @param role which has what is missing. */
-export function privilegeMissing(role: 'sluice_producer' | 'sluice_worker', cause: unknown): SluiceError {
+export function privilegeMissing(
+  role: 'sluice_producer' | 'sluice_worker' | 'sluice_reader' | 'sluice_operator',
+  cause: unknown,
+): SluiceError {
   const remedy = `Run \`npx sluice roles\` as the owner of schema "sluice", and then \`GRANT ${role} TO …\` for the login`
   const words = cause instanceof Error ? cause.message : errorText(cause)
   const what = `The login lacks privileges of ${role}: ${words}`

@@ -1,7 +1,9 @@
+import type { Headers } from '../message.ts'
+import { dateOf, microseconds } from './instants.ts'
 import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from './statement.ts'
 
 /** Which dead letters: those that match everything given. */
-export interface DeadLetterFilter {
+export interface DeadLetterMatch {
   readonly queue: string | null
   readonly ids: readonly string[] | null
   readonly type: string | null
@@ -10,28 +12,63 @@ export interface DeadLetterFilter {
   readonly diedAfterUs: number | null
 }
 
-/** One dead letter. Payload and headers are JSON texts, as the server wrote them. */
+/** One message that is not tried again: a row of `sluice.dead_letters`. */
 export interface DeadLetter {
+  /** The name of its queue. */
   readonly queue: string
+  /** The message's id. */
   readonly id: string
+  /** Why it died. */
   readonly reason: string
+  /** The last error; null if there was none. */
   readonly error: string | null
+  /** How many attempts it had. */
   readonly attempt: number
+  /** Its own limit of attempts; null if it had none. */
   readonly maxAttempts: number | null
-  readonly diedAt: string
+  /** When it died. */
+  readonly diedAt: Date
+  /** How long ago that was. */
   readonly ageMs: number
-  readonly enqueuedAt: string
+  /** When it was enqueued. */
+  readonly enqueuedAt: Date
+  /** Null if none was given. */
   readonly type: string | null
+  /** The version of the payload's schema, from 1. */
   readonly schemaVersion: number
+  /** Null if none was given. */
   readonly orderingKey: string | null
+  /** 0 (first) to 9. */
   readonly priority: number
-  readonly headers: string
-  readonly payload: string
+  /** Metadata; an empty object if there is none. */
+  readonly headers: Headers
+  /** The same as the server writes it. */
+  readonly headersJson: string
+  /** As JSON gives it back: numbers beyond 2^53 have lost digits. */
+  readonly payload: unknown
+  /** The same as the server writes it, with every digit. */
+  readonly payloadJson: string
+}
+
+/** Dead letters, the latest first. */
+export interface DeadLetterPage {
+  /** At most as many as the limit. */
+  readonly deadLetters: readonly DeadLetter[]
+  /** Give it as `after` for the next page, with the same options; null: there is no more. */
+  readonly next: string | null
+}
+
+/** A place in the list: behind the dead letter that died at this time and has this id, which no other has. */
+export interface DeadLetterPlace {
+  readonly diedUs: string
+  readonly id: string
 }
 
 /** How many dead letters match, and the largest groups of them. */
 export interface DeadLetterSummary {
+  /** All that match. */
   readonly total: number
+  /** The largest first, at most 20. */
   readonly groups: readonly DeadLetterGroup[]
   /** How many groups there are besides those listed. */
   readonly moreGroups: number
@@ -39,9 +76,13 @@ export interface DeadLetterSummary {
 
 /** Dead letters alike in queue, type and reason. */
 export interface DeadLetterGroup {
+  /** The name of their queue. */
   readonly queue: string
+  /** Null: they have none. */
   readonly type: string | null
+  /** Why they died. */
   readonly reason: string
+  /** How many they are. */
   readonly messages: number
 }
 
@@ -54,23 +95,42 @@ export const MATCHES = `
   AND ($5::bigint IS NULL OR d.died_at >= timestamptz 'epoch' + $5::bigint::double precision * interval '1 microsecond')`
 
 /** The parameters of {@link MATCHES}: $1 to $5. */
-export function matchParams(filter: DeadLetterFilter): readonly unknown[] {
-  return [filter.queue, filter.ids, filter.type, filter.diedBeforeUs, filter.diedAfterUs]
+export function matchParams(match: DeadLetterMatch): readonly unknown[] {
+  return [match.queue, match.ids, match.type, match.diedBeforeUs, match.diedAfterUs]
 }
 
-/** Dead letters, the latest first; with `reason` only those whose reason holds that text, in any case. */
+export interface DeadLetterSearch {
+  /** Only those whose reason, or error, holds that text, in any case. */
+  readonly reason?: string | undefined
+  readonly error?: string | undefined
+  readonly after?: DeadLetterPlace | undefined
+  readonly limit: number
+}
+
+/** A page of dead letters, the latest first. */
 export async function listDeadLetters(
   execute: Execute,
-  filter: DeadLetterFilter,
-  options: { readonly reason?: string | undefined; readonly limit: number },
-): Promise<readonly DeadLetter[]> {
-  const rows = await execute(LIST, [...matchParams(filter), options.reason ?? null, options.limit])
-  return rows.map(toDeadLetter)
+  match: DeadLetterMatch,
+  { reason, error, after, limit }: DeadLetterSearch,
+): Promise<{ readonly deadLetters: readonly DeadLetter[]; readonly next: DeadLetterPlace | null }> {
+  const place = [after?.diedUs ?? null, after?.id ?? null]
+  const rows = await execute(LIST, [...matchParams(match), limit + 1, reason ?? null, error ?? null, ...place])
+  const last = rows.length > limit ? rows[limit - 1] : undefined
+  return {
+    deadLetters: rows.slice(0, limit).map(toDeadLetter),
+    next: last === undefined ? null : { diedUs: textOf(last, 'died_us'), id: textOf(last, 'id') },
+  }
 }
 
-/** What {@link DeadLetterFilter} matches, by queue, type and reason, the largest groups first. */
-export async function summariseDeadLetters(execute: Execute, filter: DeadLetterFilter): Promise<DeadLetterSummary> {
-  const rows = await execute(SUMMARISE, [...matchParams(filter)])
+/** One dead letter. */
+export async function readDeadLetter(execute: Execute, queue: string, id: string): Promise<DeadLetter | undefined> {
+  const [row] = await execute(ONE, [queue, id])
+  return row && toDeadLetter(row)
+}
+
+/** What {@link DeadLetterMatch} matches, by queue, type and reason, the largest groups first. */
+export async function summariseDeadLetters(execute: Execute, match: DeadLetterMatch): Promise<DeadLetterSummary> {
+  const rows = await execute(SUMMARISE, [...matchParams(match)])
   const groups = rows.map((row) => ({
     queue: textOf(row, 'queue'),
     type: textOrNull(row, 'type'),
@@ -86,6 +146,8 @@ export async function summariseDeadLetters(execute: Execute, filter: DeadLetterF
 }
 
 function toDeadLetter(row: Row): DeadLetter {
+  const payloadJson = textOf(row, 'payload')
+  const headersJson = textOf(row, 'headers')
   return {
     queue: textOf(row, 'queue'),
     id: textOf(row, 'id'),
@@ -93,20 +155,29 @@ function toDeadLetter(row: Row): DeadLetter {
     error: textOrNull(row, 'error'),
     attempt: numberOf(row, 'attempt'),
     maxAttempts: row.max_attempts === null ? null : numberOf(row, 'max_attempts'),
-    diedAt: textOf(row, 'died_at'),
+    diedAt: dateOf(row, 'died_us'),
     ageMs: Math.round(numberOf(row, 'age_ms')),
-    enqueuedAt: textOf(row, 'enqueued_at'),
+    enqueuedAt: dateOf(row, 'enqueued_us'),
     type: textOrNull(row, 'type'),
     schemaVersion: numberOf(row, 'schema_version'),
     orderingKey: textOrNull(row, 'ordering_key'),
     priority: numberOf(row, 'priority'),
-    headers: textOf(row, 'headers'),
-    payload: textOf(row, 'payload'),
+    headers: JSON.parse(headersJson),
+    headersJson,
+    payload: JSON.parse(payloadJson),
+    payloadJson,
   }
 }
 
+const COLUMNS = `
+       d.queue, d.id::text AS id, d.reason, d.error, d.attempt, d.max_attempts, d.type, d.schema_version, d.ordering_key,
+       d.priority, d.headers::text AS headers, d.payload::text AS payload,
+       ${microseconds('d.died_at')} AS died_us,
+       (extract(epoch FROM d.age) * 1000.0) AS age_ms,
+       ${microseconds('d.enqueued_at')} AS enqueued_us`
+
 // From queue to queue, and from each its latest, by the index on (queue, died_at, id): no index has those of all queues in
-// the order in which they died.
+// the order in which they died. So it costs a page per queue.
 const LIST = statement(
   'dead_list',
   `
@@ -116,19 +187,26 @@ WITH RECURSIVE dead_queue (queue) AS (
   SELECT (SELECT d.queue FROM sluice.dead_letters d WHERE d.queue > q.queue ORDER BY d.queue, d.died_at, d.id LIMIT 1)
   FROM dead_queue q WHERE $1::text IS NULL AND q.queue IS NOT NULL
 )
-SELECT d.queue, d.id::text AS id, d.reason, d.error, d.attempt, d.max_attempts, d.type, d.schema_version, d.ordering_key,
-       d.priority, d.headers::text AS headers, d.payload::text AS payload,
-       to_char(d.died_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS died_at,
-       (extract(epoch FROM d.age) * 1000.0) AS age_ms,
-       coalesce(to_char(d.enqueued_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), d.enqueued_at::text) AS enqueued_at
+SELECT ${COLUMNS}
 FROM dead_queue q CROSS JOIN LATERAL (
   SELECT d.* FROM sluice.dead_letters d
   WHERE d.queue = q.queue AND ${MATCHES}
-    AND ($6::text IS NULL OR strpos(lower(d.reason), lower($6::text)) > 0)
-  ORDER BY d.died_at DESC, d.id DESC LIMIT (SELECT $7::integer)
+    AND ($7::text IS NULL OR strpos(lower(d.reason), lower($7::text)) > 0)
+    AND ($8::text IS NULL OR strpos(lower(d.error), lower($8::text)) > 0)
+    AND ($9::bigint IS NULL OR
+         (d.died_at, d.id) < (timestamptz 'epoch' + $9::bigint::double precision * interval '1 microsecond', $10::bigint))
+  ORDER BY d.died_at DESC, d.id DESC LIMIT (SELECT $6::integer)
 ) d
 ORDER BY d.died_at DESC, d.id DESC
-LIMIT $7::integer`,
+LIMIT $6::integer`,
+)
+
+const ONE = statement(
+  'dead_one',
+  `
+SELECT ${COLUMNS}
+FROM sluice.dead_letters d
+WHERE d.queue = $1::text AND d.id = $2::bigint`,
 )
 
 const SUMMARISE = statement(

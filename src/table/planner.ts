@@ -51,6 +51,12 @@ export function handlerSettings(names: readonly string[]): string {
   return `${HANDLER_SETTINGS}${unsetLocal(names)}`
 }
 
+/** For the rest of a transaction each statement is planned for the values that it is given. */
+export const PLAN_FOR_VALUES = statement(
+  'planner_for_values',
+  `SELECT pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true)`,
+)
+
 const LIST = NEEDED.map(([name, value]) => `('${name}', '${value}')`).join(', ')
 
 /** The names of those that a session has otherwise, as one text. */

@@ -1,14 +1,15 @@
-import { type DeadLetterFilter, MATCHES, matchParams } from './dead-letters.ts'
+import { type DeadLetterMatch, MATCHES, matchParams } from './dead-letters.ts'
+import { requiringRows } from './rows-missing.ts'
 import { type Execute, numberOf, statement } from './statement.ts'
 
-/** Puts dead letters back, due now, their attempts from zero. Returns how many. */
-export async function redriveDeadLetters(execute: Execute, filter: DeadLetterFilter): Promise<number> {
-  return countOf(await execute(REDRIVE, [...matchParams(filter)]))
+/** Puts dead letters back, due now, their attempts from zero. Returns how many. @throws SluiceError ROWS_MISSING */
+export async function redriveDeadLetters(execute: Execute, match: DeadLetterMatch): Promise<number> {
+  return countOf(await requiringRows(execute(REDRIVE, [...matchParams(match)])))
 }
 
 /** Deletes dead letters for good. Returns how many. */
-export async function deleteDeadLetters(execute: Execute, filter: DeadLetterFilter): Promise<number> {
-  return countOf(await execute(DELETE, [...matchParams(filter)]))
+export async function deleteDeadLetters(execute: Execute, match: DeadLetterMatch): Promise<number> {
+  return countOf(await execute(DELETE, [...matchParams(match)]))
 }
 
 function countOf([row]: Awaited<ReturnType<Execute>>): number {

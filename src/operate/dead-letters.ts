@@ -1,0 +1,154 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import { expected } from '../errors.ts'
+import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
+import { deleteDeadLetters, redriveDeadLetters } from '../table/change-dead-letters.ts'
+import {
+  type DeadLetter,
+  type DeadLetterMatch,
+  type DeadLetterPage,
+  type DeadLetterSummary,
+  listDeadLetters,
+  readDeadLetter,
+  summariseDeadLetters,
+} from '../table/dead-letters.ts'
+import type { Operations } from './operations.ts'
+import { checkId, idsOf, limitOf, microsecondsOf, textOf } from './options.ts'
+
+/** Which dead letters: those that match everything given. */
+export interface DeadLetterFilter<Name extends string = string> {
+  /** Of this queue. Default: of all. */
+  readonly queue?: Name | undefined
+  /** These messages. */
+  readonly ids?: readonly string[] | undefined
+  /** Of this type. */
+  readonly type?: string | undefined
+  /** That died before this instant, by the database's clock. */
+  readonly diedBefore?: Date | undefined
+  /** That died at this instant or later. */
+  readonly diedAfter?: Date | undefined
+}
+
+/** What `deadLetters.list` takes. */
+export interface DeadLettersOptions<Name extends string = string> extends DeadLetterFilter<Name> {
+  /** Whose reason contains this text, in any case. */
+  readonly reason?: string | undefined
+  /** Whose error contains this text, in any case: 'PaymentError', for example. */
+  readonly error?: string | undefined
+  /** How many, 1 to 10,000. @default 50 */
+  readonly limit?: number | undefined
+  /** The `next` of the page before. Default: from the latest. */
+  readonly after?: string | undefined
+}
+
+/** Which dead letters to change: those of one queue, or, said aloud, of all. */
+export type DeadLetterChoice<Name extends string = string> =
+  | (DeadLetterFilter<Name> & { readonly queue: Name; readonly allQueues?: undefined })
+  | (DeadLetterFilter<Name> & { readonly queue?: undefined; readonly allQueues: true })
+
+/** How to change dead letters. */
+export interface ChangeOptions {
+  /** Your open transaction, of any client that `enqueue` takes. Default: one of Sluice's own. */
+  readonly tx?: unknown
+}
+
+/** `sluice.operate.deadLetters` */
+export class DeadLetters<Definitions extends QueueDefinitions | undefined = undefined> {
+  readonly #definitions: QueueDefinitions | undefined
+  readonly #operations: Operations
+
+  constructor(definitions: QueueDefinitions | undefined, operations: Operations) {
+    this.#definitions = definitions
+    this.#operations = operations
+  }
+
+  /**
+   * A page of dead letters, the latest first.
+   *
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
+   * PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   *
+   * @example const { deadLetters, next } = await sluice.operate.deadLetters.list({ queue: 'orders', error: 'Timeout' })
+   */
+  async list(options: DeadLettersOptions<QueueName<Definitions>> = {}): Promise<DeadLetterPage> {
+    const what = 'deadLetters.list'
+    checkKeys(what, options, [...FILTER_KEYS, 'reason', 'error', 'limit', 'after'])
+    const match = this.#match(options, what)
+    const search = {
+      reason: textOf(options.reason, `${what}.reason`),
+      error: textOf(options.error, `${what}.error`),
+      limit: limitOf(options.limit, `${what}.limit`, 50),
+      after: options.after === undefined ? undefined : placeOf(options.after),
+    }
+    const { deadLetters, next } = await this.#operations.look((execute) => listDeadLetters(execute, match, search))
+    return { deadLetters, next: next && `${next.diedUs}.${next.id}` }
+  }
+
+  /** One dead letter; undefined if there is none. @throws SluiceError as {@link list} */
+  async get(queue: QueueName<Definitions>, id: string): Promise<DeadLetter | undefined> {
+    const name = checkQueueName(queue, this.#definitions)
+    checkId(id, 'id')
+    return this.#operations.look((execute) => readDeadLetter(execute, name, id))
+  }
+
+  /** How many dead letters match, and the largest groups of them alike. Counts exactly. @throws SluiceError as {@link list} */
+  async summarise(filter: DeadLetterFilter<QueueName<Definitions>> = {}): Promise<DeadLetterSummary> {
+    checkKeys('deadLetters.summarise', filter, FILTER_KEYS)
+    const match = this.#match(filter, 'deadLetters.summarise')
+    return this.#operations.look((execute) => summariseDeadLetters(execute, match))
+  }
+
+  /**
+   * Puts dead letters back into their queues: due now, with the same ids, their attempts counted from zero.
+   *
+   * @returns how many.
+   * @throws SluiceError as {@link list}, ROWS_MISSING, COMMIT_FAILED; with `tx` EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
+   *
+   * @example await sluice.operate.deadLetters.redrive({ queue: 'orders', ids: ['4711'] })
+   */
+  async redrive(choice: DeadLetterChoice<QueueName<Definitions>>, options: ChangeOptions = {}): Promise<number> {
+    const match = this.#choice(choice, options, 'deadLetters.redrive')
+    return this.#operations.change((execute) => redriveDeadLetters(execute, match), options.tx)
+  }
+
+  /**
+   * Deletes dead letters for good.
+   *
+   * @returns how many.
+   * @throws SluiceError as {@link redrive}
+   *
+   * @example await sluice.operate.deadLetters.delete({ allQueues: true, diedBefore: new Date('2026-01-01') })
+   */
+  async delete(choice: DeadLetterChoice<QueueName<Definitions>>, options: ChangeOptions = {}): Promise<number> {
+    const match = this.#choice(choice, options, 'deadLetters.delete')
+    return this.#operations.change((execute) => deleteDeadLetters(execute, match), options.tx)
+  }
+
+  #choice(choice: DeadLetterChoice, options: ChangeOptions, what: string): DeadLetterMatch {
+    checkKeys(what, choice, [...FILTER_KEYS, 'allQueues'])
+    checkKeys(what, options, ['tx'])
+    const { allQueues, ...filter }: DeadLetterFilter & { readonly allQueues?: unknown } = choice
+    if ((filter.queue === undefined) === (allQueues === true)) return this.#match(filter, what)
+    const received = filter.queue === undefined ? 'neither' : 'both'
+    throw expected('OPTION_INVALID', what, 'either a queue or allQueues: true', received)
+  }
+
+  #match(filter: DeadLetterFilter, what: string): DeadLetterMatch {
+    return {
+      queue: filter.queue === undefined ? null : checkQueueName(filter.queue, this.#definitions),
+      ids: filter.ids === undefined ? null : idsOf(filter.ids, `${what}.ids`),
+      type: textOf(filter.type, `${what}.type`) ?? null,
+      diedBeforeUs: microsecondsOf(filter.diedBefore, `${what}.diedBefore`),
+      diedAfterUs: microsecondsOf(filter.diedAfter, `${what}.diedAfter`),
+    }
+  }
+}
+
+const FILTER_KEYS = ['queue', 'ids', 'type', 'diedBefore', 'diedAfter'] as const
+
+function placeOf(after: unknown): { readonly diedUs: string; readonly id: string } {
+  const [, diedUs, id] = (typeof after === 'string' && /^(-?\d{1,18})\.(\d{1,19})$/.exec(after)) || []
+  if (diedUs === undefined || id === undefined) {
+    throw expected('OPTION_INVALID', 'deadLetters.list.after', 'the next of a page', after)
+  }
+  return { diedUs, id: checkId(id, 'deadLetters.list.after') }
+}

@@ -1,0 +1,118 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
+import { readClockUs } from '../table/instants.ts'
+import { type MessagePage, readMessagePage } from '../table/message-pages.ts'
+import { type MessageStatus, peekMessages, readMessageStatus } from '../table/message-status.ts'
+import { type QueueStatus, readQueueNames, readQueues } from '../table/queue-status.ts'
+import { type InFlightMessage, readInFlight, readWorkers, type WorkerStatus } from '../table/worker-status.ts'
+import { DeadLetters } from './dead-letters.ts'
+import { type OperateHost, Operations } from './operations.ts'
+import { checkId, limitOf } from './options.ts'
+import { type MessagesOptions, readMessagesOptions } from './read-messages-options.ts'
+
+/** `sluice.operate`: look at queues, messages and workers, and act on dead letters. Starts no worker. */
+export class Operate<Definitions extends QueueDefinitions | undefined = undefined> {
+  /** Messages that are not tried again: list, show, redrive and delete them. */
+  readonly deadLetters: DeadLetters<Definitions>
+  readonly #definitions: QueueDefinitions | undefined
+  readonly #operations: Operations
+
+  constructor(definitions: QueueDefinitions | undefined, host: OperateHost) {
+    this.#definitions = definitions
+    this.#operations = new Operations(host)
+    this.deadLetters = new DeadLetters(definitions, this.#operations)
+  }
+
+  /**
+   * What waits, runs and fails in each queue, by name. Counts exactly: about 0.4 s for a million messages and dead letters.
+   *
+   * @param options.queue only this queue; the answer is empty if there is nothing of it.
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
+   * PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   */
+  async queues(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueStatus[]> {
+    checkKeys('queues', options, ['queue'])
+    const queue = this.#nameOrNull(options.queue)
+    return this.#operations.look((execute) => readQueues(execute, queue))
+  }
+
+  /** The names of all queues that have messages, dead letters or workers. Counts nothing. @throws SluiceError as {@link queues} */
+  async queueNames(): Promise<readonly string[]> {
+    return this.#operations.look(readQueueNames)
+  }
+
+  /**
+   * A page of the messages of a queue that are not dead, in the order of their ids. With a filter it looks at no more than
+   * 10,000 messages: it can hold fewer than `limit`, or none, and still have a `next`.
+   *
+   * @throws SluiceError as {@link queues}
+   *
+   * @example const { messages, next } = await sluice.operate.messages({ queue: 'orders', state: 'retrying' })
+   */
+  async messages(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage> {
+    const { filter, place } = readMessagesOptions(options, this.#definitions)
+    return this.#operations.look((execute) => readMessagePage(execute, filter, place))
+  }
+
+  /** One message that is not dead; undefined if there is none. @throws SluiceError as {@link queues} */
+  async message(queue: QueueName<Definitions>, id: string): Promise<MessageStatus | undefined> {
+    const name = checkQueueName(queue, this.#definitions)
+    checkId(id, 'id')
+    return this.#operations.look((execute) => readMessageStatus(execute, name, id))
+  }
+
+  /**
+   * The next messages of a queue in the order in which they fall due, without claiming them. Priorities and keys may change
+   * the order in which they are handled; with more than about 25,000 keyed messages it may miss some.
+   *
+   * @param options.limit 1 to 10,000. @default 10
+   * @throws SluiceError as {@link queues}
+   */
+  async peek(
+    queue: QueueName<Definitions>,
+    options: { readonly limit?: number } = {},
+  ): Promise<readonly MessageStatus[]> {
+    const name = checkQueueName(queue, this.#definitions)
+    checkKeys('peek', options, ['limit'])
+    const limit = limitOf(options.limit, 'peek.limit', 10)
+    return this.#operations.look((execute) => peekMessages(execute, name, limit))
+  }
+
+  /**
+   * What workers have in hand, the longest-running first.
+   *
+   * @param options.queue only of this queue.
+   * @param options.limit 1 to 10,000. @default 100
+   * @throws SluiceError as {@link queues}
+   */
+  async inFlight(
+    options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
+  ): Promise<readonly InFlightMessage[]> {
+    checkKeys('inFlight', options, ['queue', 'limit'])
+    const queue = this.#nameOrNull(options.queue)
+    const limit = limitOf(options.limit, 'inFlight.limit', 100)
+    return this.#operations.look((execute) => readInFlight(execute, queue, limit))
+  }
+
+  /**
+   * Worker processes in the order of their starts, those that vanished too until another has noticed.
+   *
+   * @param options.queue only those that consume this queue.
+   * @throws SluiceError as {@link queues}
+   */
+  async workers(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly WorkerStatus[]> {
+    checkKeys('workers', options, ['queue'])
+    const queue = this.#nameOrNull(options.queue)
+    return this.#operations.look((execute) => readWorkers(execute, queue))
+  }
+
+  /** The time of the database's clock, in whole milliseconds. @throws SluiceError as {@link queues} */
+  async now(): Promise<Date> {
+    const us = await this.#operations.look(readClockUs)
+    return new Date(Math.floor(us / 1_000))
+  }
+
+  #nameOrNull(queue: string | undefined): string | null {
+    return queue === undefined ? null : checkQueueName(queue, this.#definitions)
+  }
+}

@@ -1,0 +1,66 @@
+import { privilegeMissing } from '../connection/privilege.ts'
+import { Gate } from '../demand/gate.ts'
+import { hasSqlState } from '../enqueue/clients/sql-state.ts'
+import { executorOf } from '../enqueue/transaction.ts'
+import { PLAN_FOR_VALUES } from '../table/planner.ts'
+import { checkSchema } from '../table/schema.ts'
+import type { Execute } from '../table/statement.ts'
+
+/** Runs work in a transaction of Sluice's own, with a limit for each answer. */
+export type OperateHost = <T>(work: (execute: Execute) => Promise<T>, answerMs: number) => Promise<T>
+
+/** How operations run: few at a time, each in a transaction, behind a look at the schema before the first. */
+export class Operations {
+  readonly #host: OperateHost
+  /** A page that many people watch must not use up the server's connections. */
+  readonly #gate = new Gate(CONNECTIONS)
+  #schemaFits = false
+
+  constructor(host: OperateHost) {
+    this.#host = host
+  }
+
+  /** @throws SluiceError SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, STOPPED */
+  look<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
+    return this.#own(work, LOOK_MS, 'sluice_reader')
+  }
+
+  /**
+   * @param tx the caller's transaction; without, one of its own, committed when this resolves.
+   * @throws SluiceError as {@link look}, and COMMIT_FAILED; with `tx` EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
+   */
+  async change<T>(work: (execute: Execute) => Promise<T>, tx?: unknown): Promise<T> {
+    if (tx === undefined) return this.#own(work, CHANGE_MS, 'sluice_operator')
+    return this.#run(await executorOf(tx), work, 'sluice_operator')
+  }
+
+  async #own<T>(work: (execute: Execute) => Promise<T>, answerMs: number, role: Role): Promise<T> {
+    const leave = await this.#gate.enter()
+    try {
+      return await this.#host(async (execute) => {
+        // A plan for any values would read whole queues where one is given.
+        const planned = execute(PLAN_FOR_VALUES, [])
+        const [result] = await Promise.all([this.#run(execute, work, role), planned])
+        return result
+      }, answerMs)
+    } finally {
+      leave()
+    }
+  }
+
+  async #run<T>(execute: Execute, work: (execute: Execute) => Promise<T>, role: Role): Promise<T> {
+    try {
+      if (!this.#schemaFits) await checkSchema(execute)
+      this.#schemaFits = true
+      return await work(execute)
+    } catch (error) {
+      throw hasSqlState(error, '42501') ? privilegeMissing(role, error) : error
+    }
+  }
+}
+
+type Role = Parameters<typeof privilegeMissing>[0]
+
+const CONNECTIONS = 4
+const LOOK_MS = 60_000
+const CHANGE_MS = 300_000

@@ -1,0 +1,67 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import { expected } from '../errors.ts'
+import { checkQueueName, type QueueDefinitions } from '../queues.ts'
+import type { MessageFilter, MessageOrder } from '../table/message-pages.ts'
+import type { MessageStatus } from '../table/message-status.ts'
+import { booleanOf, checkId, integerOf, limitOf, textOf } from './options.ts'
+
+/** What `operate.messages` takes: a queue, what its messages must match, and which page of them. */
+export interface MessagesOptions<Name extends string = string> {
+  /** The queue. */
+  readonly queue: Name
+  /** With this ordering key. */
+  readonly orderingKey?: string | undefined
+  /** Of this type. */
+  readonly type?: string | undefined
+  /** In this state now. */
+  readonly state?: MessageStatus['state'] | undefined
+  /** True: those that wait for an earlier message with the same ordering key. False: the others. */
+  readonly held?: boolean | undefined
+  /** Of which at least so many attempts have failed. */
+  readonly minAttempts?: number | undefined
+  /** By their ids, which is roughly the order of enqueueing. @default 'newest' */
+  readonly order?: MessageOrder | undefined
+  /** The most to return, 1 to 10,000. @default 50 */
+  readonly limit?: number | undefined
+  /** The `next` of the page before. Default: from the first. */
+  readonly after?: string | undefined
+}
+
+export interface MessagesQuery {
+  readonly filter: MessageFilter
+  readonly place: { readonly order: MessageOrder; readonly after: string | null; readonly limit: number }
+}
+
+/** @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID */
+export function readMessagesOptions(
+  options: MessagesOptions,
+  definitions: QueueDefinitions | undefined,
+): MessagesQuery {
+  checkKeys('messages', options, KEYS)
+  const { orderingKey, type, held, minAttempts, limit, after } = options
+  return {
+    filter: {
+      queue: checkQueueName(options.queue, definitions),
+      orderingKey: textOf(orderingKey, 'messages.orderingKey') ?? null,
+      type: textOf(type, 'messages.type') ?? null,
+      state: oneOf(options.state, 'messages.state', STATES) ?? null,
+      held: booleanOf(held, 'messages.held') ?? null,
+      minAttempts: integerOf(minAttempts, 'messages.minAttempts', 0, 2_147_483_647) ?? 0,
+    },
+    place: {
+      order: oneOf(options.order, 'messages.order', ORDERS) ?? 'newest',
+      limit: limitOf(limit, 'messages.limit', 50),
+      after: after === undefined ? null : checkId(after, 'messages.after'),
+    },
+  }
+}
+
+const KEYS = ['queue', 'orderingKey', 'type', 'state', 'held', 'minAttempts', 'order', 'limit', 'after'] as const
+const STATES = ['ready', 'scheduled', 'retrying', 'in_flight'] as const
+const ORDERS = ['newest', 'oldest'] as const
+
+function oneOf<Word extends string>(value: unknown, what: string, words: readonly Word[]): Word | undefined {
+  const found = words.find((word) => word === value)
+  if (value === undefined || found !== undefined) return found
+  throw expected('OPTION_INVALID', what, `one of ${words.join(', ')}`, value)
+}

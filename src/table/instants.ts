@@ -1,0 +1,32 @@
+import { type Execute, numberOf, type Row, statement, textOrNull } from './statement.ts'
+
+/** SQL: an instant in microseconds since 1970; null for an infinite one. */
+export function microseconds(instant: string): string {
+  return `CASE WHEN isfinite(${instant}) THEN (extract(epoch FROM ${instant}) * 1000000.0)::bigint END`
+}
+
+/** A column of {@link microseconds} as a Date, in whole milliseconds; an invalid Date for what no Date can hold. */
+export function dateOf(row: Row, column: string): Date {
+  const us = textOrNull(row, column)
+  return new Date(us === null ? Number.NaN : Math.floor(Number(us) / 1_000))
+}
+
+/** The same; null where the column is null. */
+export function dateOrNull(row: Row, column: string): Date | null {
+  return row[column] === null ? null : dateOf(row, column)
+}
+
+/** A column of milliseconds, in whole ones; null also for what is infinite, as an instant of SQL can be. */
+export function durationOrNull(row: Row, column: string): number | null {
+  const ms = Number(row[column] ?? Number.NaN)
+  return Number.isFinite(ms) ? Math.round(ms) : null
+}
+
+/** The database's clock, in microseconds since 1970. */
+export async function readClockUs(execute: Execute): Promise<number> {
+  const [row] = await execute(CLOCK, [])
+  if (row === undefined) throw new TypeError('The server returned no time')
+  return numberOf(row, 'now_us')
+}
+
+const CLOCK = statement('clock', 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000.0)::bigint AS now_us')

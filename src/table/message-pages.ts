@@ -1,0 +1,132 @@
+import { MESSAGE_COLUMNS, type MessageStatus, toMessageStatus } from './message-status.ts'
+import { type Execute, type Statement, statement, textOrNull } from './statement.ts'
+
+/** Which messages of a queue: those that match everything given. */
+export interface MessageFilter {
+  readonly queue: string
+  readonly orderingKey: string | null
+  readonly type: string | null
+  readonly state: string | null
+  readonly held: boolean | null
+  readonly minAttempts: number
+}
+
+/** Messages in the order of their ids. */
+export interface MessagePage {
+  /** At most as many as the limit. */
+  readonly messages: readonly MessageStatus[]
+  /** Give it as `after` for the next page, with the same options; null: there is no more. */
+  readonly next: string | null
+}
+
+export type MessageOrder = 'newest' | 'oldest'
+
+/** How many messages a page with filters looks at: what a filter costs that matches nothing. */
+export const REACH = 10_000
+
+/**
+ * One page of a queue, by its primary key, or by the index of its slots for an ordering key. It begins behind the id
+ * `after`, so it is right while messages come and go, and ends at the limit or after {@link REACH} messages looked at.
+ */
+export async function readMessagePage(
+  execute: Execute,
+  filter: MessageFilter,
+  { order, after, limit }: { readonly order: MessageOrder; readonly after: string | null; readonly limit: number },
+): Promise<MessagePage> {
+  const { queue, orderingKey, type, state, held, minAttempts } = filter
+  const filtered = type !== null || state !== null || held !== null || minAttempts > 0
+  const params = [queue, after ?? BEFORE_ALL[order], type, state, held, minAttempts, filtered, limit]
+  const rows =
+    orderingKey === null
+      ? await execute(PAGES[order], params)
+      : await execute(PAGES_OF_KEY[order], [...params, orderingKey])
+  const messages = rows.filter((row) => row.id !== null).map(toMessageStatus)
+  const more = messages.length > limit
+  const [first] = rows
+  if (first === undefined) throw new TypeError('expected at least the row that says how far was looked')
+  return {
+    messages: messages.slice(0, limit),
+    next: more ? (messages[limit - 1]?.id ?? null) : textOrNull(first, 'reach_id'),
+  }
+}
+
+const BEFORE_ALL: Readonly<Record<MessageOrder, string>> = {
+  newest: '9223372036854775807',
+  oldest: '-9223372036854775808',
+}
+
+/** How SQL says that a row lies behind another, up to a last one, and in which order they come. */
+const WORDS = {
+  newest: { behind: '<', upTo: '>=', last: BEFORE_ALL.oldest, direction: 'DESC' },
+  oldest: { behind: '>', upTo: '<=', last: BEFORE_ALL.newest, direction: 'ASC' },
+} as const
+
+const MATCHES = `
+      ($3::text IS NULL OR m.type = $3::text)
+  AND ($4::text IS NULL OR m.state = $4::text)
+  AND ($5::boolean IS NULL OR (m.held_by IS NOT NULL) = $5::boolean)
+  AND m.attempt >= $6::integer`
+
+// Without a filter it costs `limit` messages. With one it looks for the place of the ten-thousandth in the primary key
+// first, which reads an entry of the index for each, and then reads messages until the page is full or that place is
+// reached. It answers one row if there is no message, so that it always says how far it has looked.
+function page(order: MessageOrder): Statement {
+  const { behind, upTo, last, direction } = WORDS[order]
+  return statement(
+    `operate_messages_${order}`,
+    `
+WITH reach AS MATERIALIZED (
+  SELECT CASE WHEN $7::boolean THEN (
+    SELECT t.id FROM sluice.message t
+    WHERE t.queue = $1::text AND t.id ${behind} $2::bigint
+    ORDER BY t.id ${direction} OFFSET ${REACH - 1} LIMIT 1
+  ) END AS id
+)
+SELECT r.id::text AS reach_id, m.*
+FROM reach r LEFT JOIN LATERAL (
+  SELECT m.id AS place, ${MESSAGE_COLUMNS}
+  FROM sluice.messages m
+  WHERE m.queue = $1::text AND m.id ${behind} $2::bigint AND m.id ${upTo} coalesce(r.id, '${last}'::bigint)
+  AND ${MATCHES}
+  ORDER BY m.id ${direction} LIMIT $8::integer + 1
+) m ON true
+ORDER BY m.place ${direction}`,
+  )
+}
+
+// The same in the slot of the key, where other keys are too, by the index of the slots. The messages of the key are read
+// by their ids.
+function pageOfKey(order: MessageOrder): Statement {
+  const { behind, upTo, last, direction } = WORDS[order]
+  return statement(
+    `operate_messages_of_key_${order}`,
+    `
+WITH key AS MATERIALIZED (
+  SELECT (pg_catalog.hashtextextended($9::text COLLATE "C", 0::bigint) & 255::bigint)::smallint AS slot
+), reach AS MATERIALIZED (
+  SELECT (
+    SELECT t.id FROM sluice.message t
+    WHERE t.queue = $1::text AND t.slot >= k.slot AND t.slot <= k.slot AND t.id ${behind} $2::bigint
+    ORDER BY t.slot ${direction}, t.id ${direction} OFFSET ${REACH - 1} LIMIT 1
+  ) AS id, k.slot
+  FROM key k
+)
+SELECT r.id::text AS reach_id, m.*
+FROM reach r LEFT JOIN LATERAL (
+  SELECT m.id AS place, ${MESSAGE_COLUMNS}
+  FROM sluice.messages m
+  WHERE m.queue = $1::text AND m.id = ANY (ARRAY(
+    SELECT t.id FROM sluice.message t
+    WHERE t.queue = $1::text AND t.slot >= r.slot AND t.slot <= r.slot AND t.id ${behind} $2::bigint
+      AND t.id ${upTo} coalesce(r.id, '${last}'::bigint) AND t.ordering_key = $9::text
+    ORDER BY t.slot ${direction}, t.id ${direction} LIMIT CASE WHEN $7::boolean THEN ${REACH} ELSE $8::integer + 1 END
+  ))
+  AND ${MATCHES}
+  ORDER BY m.id ${direction} LIMIT $8::integer + 1
+) m ON true
+ORDER BY m.place ${direction}`,
+  )
+}
+
+const PAGES = { newest: page('newest'), oldest: page('oldest') } as const
+const PAGES_OF_KEY = { newest: pageOfKey('newest'), oldest: pageOfKey('oldest') } as const

@@ -1,0 +1,120 @@
+import type { Headers, MessageState } from '../message.ts'
+import { dateOf, dateOrNull, durationOrNull, microseconds } from './instants.ts'
+import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from './statement.ts'
+
+/** One message that is not dead, as it is now: a row of `sluice.messages`. */
+export interface MessageStatus {
+  /** The name of its queue. */
+  readonly queue: string
+  /** Unique in the database, the same through retries, death and redrive. */
+  readonly id: string
+  /** Due later and never tried, due, in the hands of a worker, or failed and due later. */
+  readonly state: Exclude<MessageState, 'dead'>
+  /** Null if none was given. */
+  readonly type: string | null
+  /** The version of the payload's schema, from 1. */
+  readonly schemaVersion: number
+  /** As JSON gives it back: numbers beyond 2^53 have lost digits. */
+  readonly payload: unknown
+  /** The same as the server writes it, with every digit. */
+  readonly payloadJson: string
+  /** Metadata; an empty object if there is none. */
+  readonly headers: Headers
+  /** The same as the server writes it. */
+  readonly headersJson: string
+  /** Null if none was given. */
+  readonly orderingKey: string | null
+  /** 0 (first) to 9. */
+  readonly priority: number
+  /** How many attempts have failed so far. */
+  readonly attempt: number
+  /** After how many failed attempts it dies; null: as the pipeline says. */
+  readonly maxAttempts: number | null
+  /** When it was enqueued. */
+  readonly enqueuedAt: Date
+  /** How long ago that was; null: at no time that can be told. */
+  readonly enqueuedAgoMs: number | null
+  /** When it may be delivered; null: never. */
+  readonly dueAt: Date | null
+  /** In how long that is. Negative: it has been due for so long. Null: never. */
+  readonly dueInMs: number | null
+  /** When its last attempt failed; null if none has. */
+  readonly failedAt: Date | null
+  /** How its last attempt failed; null if none has. */
+  readonly lastError: string | null
+  /** The earlier message with the same ordering key for which it waits. */
+  readonly heldBy: string | null
+  /** The worker that has it in hand. */
+  readonly worker: string | null
+}
+
+/** The next messages of a queue in the order in which they fall due, without claiming them. */
+export async function peekMessages(execute: Execute, queue: string, limit: number): Promise<readonly MessageStatus[]> {
+  const rows = await execute(PEEK, [queue, limit])
+  return rows.map(toMessageStatus)
+}
+
+/** One message. */
+export async function readMessageStatus(
+  execute: Execute,
+  queue: string,
+  id: string,
+): Promise<MessageStatus | undefined> {
+  const [row] = await execute(ONE, [queue, id])
+  return row && toMessageStatus(row)
+}
+
+/** {@link MESSAGE_COLUMNS}, read. */
+export function toMessageStatus(row: Row): MessageStatus {
+  const payloadJson = textOf(row, 'payload')
+  const headersJson = textOf(row, 'headers')
+  return {
+    queue: textOf(row, 'queue'),
+    id: textOf(row, 'id'),
+    state: textOf(row, 'state') as MessageStatus['state'],
+    type: textOrNull(row, 'type'),
+    schemaVersion: numberOf(row, 'schema_version'),
+    payload: JSON.parse(payloadJson),
+    payloadJson,
+    headers: JSON.parse(headersJson),
+    headersJson,
+    orderingKey: textOrNull(row, 'ordering_key'),
+    priority: numberOf(row, 'priority'),
+    attempt: numberOf(row, 'attempt'),
+    maxAttempts: row.max_attempts === null ? null : numberOf(row, 'max_attempts'),
+    enqueuedAt: dateOf(row, 'enqueued_us'),
+    enqueuedAgoMs: durationOrNull(row, 'enqueued_ago_ms'),
+    dueAt: dateOrNull(row, 'due_us'),
+    dueInMs: durationOrNull(row, 'due_in_ms'),
+    failedAt: dateOrNull(row, 'failed_us'),
+    lastError: textOrNull(row, 'last_error'),
+    heldBy: textOrNull(row, 'held_by'),
+    worker: textOrNull(row, 'worker'),
+  }
+}
+
+/** Of a row `m` of sluice.messages. Differences are taken between epochs: before PostgreSQL 17 an infinite instant cannot be subtracted. */
+export const MESSAGE_COLUMNS = `
+       m.queue, m.id::text AS id, m.state, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,
+       m.ordering_key, m.priority, m.attempt, m.max_attempts, m.last_error, m.held_by::text AS held_by, m.worker,
+       ${microseconds('m.enqueued_at')} AS enqueued_us,
+       ((extract(epoch FROM clock_timestamp()) - extract(epoch FROM m.enqueued_at)) * 1000.0) AS enqueued_ago_ms,
+       ${microseconds('m.due_at')} AS due_us,
+       ((extract(epoch FROM m.due_at) - extract(epoch FROM clock_timestamp())) * 1000.0) AS due_in_ms,
+       ${microseconds('m.failed_at')} AS failed_us`
+
+const PEEK = statement(
+  'operate_peek',
+  `
+SELECT ${MESSAGE_COLUMNS}
+FROM sluice.peek($1::text, $2::integer) m
+ORDER BY m.due_at, m.id`,
+)
+
+const ONE = statement(
+  'operate_message',
+  `
+SELECT ${MESSAGE_COLUMNS}
+FROM sluice.messages m
+WHERE m.queue = $1::text AND m.id = $2::bigint`,
+)

@@ -1,0 +1,82 @@
+import { dateOrNull, durationOrNull, microseconds } from './instants.ts'
+import { type Execute, numberOf, statement, textOf } from './statement.ts'
+
+/** What waits, runs and fails in one queue: a row of `sluice.queues`. */
+export interface QueueStatus {
+  /** Its name. */
+  readonly queue: string
+  /** Due, and in nobody's hands. */
+  readonly ready: number
+  /** Due later, never tried. */
+  readonly scheduled: number
+  /** Failed, and due later. */
+  readonly retrying: number
+  /** In the hands of live workers. */
+  readonly inFlight: number
+  /** Dead letters. */
+  readonly dead: number
+  /** For how long the oldest due message has been due; null: none is due. */
+  readonly oldestReadyAgeMs: number | null
+  /** When the next message falls due; null: none is waiting for its time. */
+  readonly nextDueAt: Date | null
+  /** In how long that is. */
+  readonly nextDueInMs: number | null
+  /** Live worker processes that consume it. */
+  readonly workers: number
+}
+
+/** The queues by name, or only the one given. Counts exactly: the cost grows with the table. */
+export async function readQueues(execute: Execute, queue: string | null): Promise<readonly QueueStatus[]> {
+  const rows = await execute(QUEUES, [queue])
+  return rows.map((row) => ({
+    queue: textOf(row, 'queue'),
+    ready: numberOf(row, 'ready'),
+    scheduled: numberOf(row, 'scheduled'),
+    retrying: numberOf(row, 'retrying'),
+    inFlight: numberOf(row, 'in_flight'),
+    dead: numberOf(row, 'dead'),
+    oldestReadyAgeMs: durationOrNull(row, 'oldest_ready_age_ms'),
+    nextDueAt: dateOrNull(row, 'next_due_us'),
+    nextDueInMs: durationOrNull(row, 'next_due_in_ms'),
+    workers: numberOf(row, 'workers'),
+  }))
+}
+
+/** The names of all queues that have messages, dead letters or workers. From each to the next by an index: it counts nothing. */
+export async function readQueueNames(execute: Execute): Promise<readonly string[]> {
+  const rows = await execute(QUEUE_NAMES, [])
+  return rows.map((row) => textOf(row, 'queue'))
+}
+
+// Differences are taken between epochs: before PostgreSQL 17 an infinite instant cannot be subtracted.
+const QUEUES = statement(
+  'operate_queues',
+  `
+SELECT q.queue, q.ready, q.scheduled, q.retrying, q.in_flight, q.dead, q.workers,
+       (extract(epoch FROM q.oldest_ready_age) * 1000.0) AS oldest_ready_age_ms,
+       ${microseconds('q.next_due_at')} AS next_due_us,
+       ((extract(epoch FROM q.next_due_at) - extract(epoch FROM clock_timestamp())) * 1000.0) AS next_due_in_ms
+FROM sluice.queues q
+WHERE $1::text IS NULL OR q.queue = $1::text
+ORDER BY q.queue`,
+)
+
+const QUEUE_NAMES = statement(
+  'operate_queue_names',
+  `
+WITH RECURSIVE live (queue) AS (
+  SELECT (SELECT m.queue FROM sluice.messages m ORDER BY m.queue, m.id LIMIT 1)
+  UNION ALL
+  SELECT (SELECT m.queue FROM sluice.messages m WHERE m.queue > l.queue ORDER BY m.queue, m.id LIMIT 1)
+  FROM live l WHERE l.queue IS NOT NULL
+), dead (queue) AS (
+  SELECT (SELECT d.queue FROM sluice.dead_letters d ORDER BY d.queue, d.id LIMIT 1)
+  UNION ALL
+  SELECT (SELECT d.queue FROM sluice.dead_letters d WHERE d.queue > l.queue ORDER BY d.queue, d.id LIMIT 1)
+  FROM dead l WHERE l.queue IS NOT NULL
+)
+SELECT l.queue FROM live l WHERE l.queue IS NOT NULL
+UNION SELECT d.queue FROM dead d WHERE d.queue IS NOT NULL
+UNION SELECT pg_catalog.unnest(w.queues) FROM sluice.workers w
+ORDER BY queue`,
+)

@@ -1,0 +1,112 @@
+import { dateOf, microseconds } from './instants.ts'
+import { booleanOf, type Execute, numberOf, statement, textOf, textsOf } from './statement.ts'
+
+/** One worker process, as it registered: a row of `sluice.workers`. */
+export interface WorkerStatus {
+  /** New at every start of a process. */
+  readonly id: string
+  /** As configured, by default host:pid. */
+  readonly name: string
+  /** The machine's host name. */
+  readonly host: string
+  /** The process id on that machine. */
+  readonly pid: number
+  /** The version of Sluice that it runs. */
+  readonly version: string
+  /** The queues that it consumes. */
+  readonly queues: readonly string[]
+  /** When it registered. */
+  readonly startedAt: Date
+  /** Its last heartbeat. */
+  readonly seenAt: Date
+  /** How long ago that was. */
+  readonly seenAgoMs: number
+  /** False: its connection is gone, or it has not been heard of for three minutes where a pooler stands between. */
+  readonly alive: boolean
+  /** How many messages it has in hand. */
+  readonly inFlight: number
+}
+
+/** One message in the hands of a worker: a row of `sluice.in_flight`. */
+export interface InFlightMessage {
+  /** The name of its queue. */
+  readonly queue: string
+  /** The message. */
+  readonly id: string
+  /** Which try this is, from 1. */
+  readonly attempt: number
+  /** When its batch was claimed. */
+  readonly claimedAt: Date
+  /** How long ago that was. */
+  readonly runningForMs: number
+  /** Messages of a worker with the same number share a transaction. */
+  readonly batch: string
+  /** The worker's id. */
+  readonly workerId: string
+  /** The worker's name. */
+  readonly worker: string
+  /** False: the worker is gone, and the message is available again. */
+  readonly workerAlive: boolean
+}
+
+/** The worker processes in the order of their starts, or only those that consume the queue given. */
+export async function readWorkers(execute: Execute, queue: string | null): Promise<readonly WorkerStatus[]> {
+  const rows = await execute(WORKERS, [queue])
+  return rows.map((row) => ({
+    id: textOf(row, 'id'),
+    name: textOf(row, 'name'),
+    host: textOf(row, 'host'),
+    pid: numberOf(row, 'pid'),
+    version: textOf(row, 'version'),
+    queues: textsOf(row, 'queues'),
+    startedAt: dateOf(row, 'started_us'),
+    seenAt: dateOf(row, 'seen_us'),
+    seenAgoMs: Math.round(numberOf(row, 'seen_ago_ms')),
+    alive: booleanOf(row, 'alive'),
+    inFlight: numberOf(row, 'in_flight'),
+  }))
+}
+
+/** What workers have in hand, in all queues or in one, the longest-running first. Reads every record of a batch. */
+export async function readInFlight(
+  execute: Execute,
+  queue: string | null,
+  limit: number,
+): Promise<readonly InFlightMessage[]> {
+  const rows = await execute(IN_FLIGHT, [queue, limit])
+  return rows.map((row) => ({
+    queue: textOf(row, 'queue'),
+    id: textOf(row, 'id'),
+    attempt: numberOf(row, 'attempt'),
+    claimedAt: dateOf(row, 'claimed_us'),
+    runningForMs: Math.round(numberOf(row, 'running_for_ms')),
+    batch: textOf(row, 'batch'),
+    workerId: textOf(row, 'worker_id'),
+    worker: textOf(row, 'worker'),
+    workerAlive: booleanOf(row, 'worker_alive'),
+  }))
+}
+
+const WORKERS = statement(
+  'operate_workers',
+  `
+SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.alive, w.in_flight,
+       ${microseconds('w.started_at')} AS started_us,
+       ${microseconds('w.seen_at')} AS seen_us,
+       (extract(epoch FROM clock_timestamp() - w.seen_at) * 1000.0) AS seen_ago_ms
+FROM sluice.workers w
+WHERE $1::text IS NULL OR $1::text = ANY (w.queues)
+ORDER BY w.id`,
+)
+
+const IN_FLIGHT = statement(
+  'operate_in_flight',
+  `
+SELECT f.queue, f.id::text AS id, f.attempt, f.batch::text AS batch, f.worker_id, f.worker, f.worker_alive,
+       ${microseconds('f.claimed_at')} AS claimed_us,
+       (extract(epoch FROM f.running_for) * 1000.0) AS running_for_ms
+FROM sluice.in_flight f
+WHERE $1::text IS NULL OR f.queue = $1::text
+ORDER BY f.claimed_at, f.id
+LIMIT $2::integer`,
+)
