@@ -328,7 +328,7 @@ BEGIN
   )
   SELECT (SELECT count(*) FROM chosen), (SELECT count(*) FROM restored) INTO taken, redriven;
   IF redriven < taken THEN
-    RAISE EXCEPTION 'sluice.message: expected to take % messages for queue "%", took %', taken, queue, redriven
+    RAISE EXCEPTION 'sluice.message: expected to take % message(s) for queue "%", took %', taken, queue, redriven
       USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
   END IF;
   RETURN redriven;

@@ -1,28 +1,25 @@
 import type { Command } from 'commander'
-import { executeOn, openClient } from '../connection/open-client.ts'
+import { nearest } from '../basics/nearest.ts'
 import { isSluiceError, SluiceError } from '../errors.ts'
-import { checkSchema } from '../table/schema.ts'
-import type { Execute } from '../table/statement.ts'
+import type { Operate } from '../operate/operate.ts'
+import { createSluice } from '../sluice.ts'
 import { type DatabaseUrlSource, nameOfSource, readDatabaseUrl, targetOf } from './database-url.ts'
-import { errorLine } from './error-line.ts'
+import { errorLine } from './text.ts'
 
 const CONNECT_TIMEOUT_MS = 5_000
 
 /**
- * Connects to the database of `--database-url` or DATABASE_URL, checks its schema, does the work, and disconnects.
+ * Operates the database of `--database-url` or DATABASE_URL, and disconnects.
  *
- * @throws SluiceError CONFIG_INVALID, UNREACHABLE, and as `checkSchema`
+ * @throws SluiceError CONFIG_INVALID, UNREACHABLE, and what operations throw
  */
-export async function withDatabase<T>(command: Command, work: (execute: Execute) => Promise<T>): Promise<T> {
-  return connected(command, async (config) => {
-    const client = await openClient(config)
-    // It has no names: these statements run once, and a pooler need not know them.
-    const execute = executeOn(client)
+export function operating<T>(command: Command, work: (operate: Operate) => Promise<T>): Promise<T> {
+  return connected(command, async (connection) => {
+    const sluice = createSluice({ connection, connectTimeoutMs: CONNECT_TIMEOUT_MS, log: false })
     try {
-      await checkSchema(execute)
-      return await work(execute)
+      return await work(sluice.operate)
     } finally {
-      await client.end()
+      await sluice.stop({ timeoutMs: 0 })
     }
   })
 }
@@ -48,6 +45,20 @@ export async function connected<T>(command: Command, work: (config: CliConnectio
     if (!isSluiceError(error, 'UNREACHABLE')) throw error
     throw unreachable(connectionString, options, error)
   }
+}
+
+/**
+ * What to say, with a space before it, about a queue of which there is nothing at all: the name that it may have been meant to
+ * be. Nothing about one that exists, or to a login that may not read all views.
+ */
+export async function didYouMean(operate: Operate, queue: string | undefined): Promise<string> {
+  if (queue === undefined) return ''
+  const names = await operate.queueNames().catch((error: unknown) => {
+    if (!isSluiceError(error, 'PRIVILEGE_MISSING')) throw error
+  })
+  if (names === undefined || names.includes(queue)) return ''
+  const [meant] = nearest(queue, names)
+  return meant === undefined ? ' No queue has this name.' : ` No queue has this name. Did you mean "${meant}"?`
 }
 
 function unreachable(url: string, options: DatabaseUrlSource, error: SluiceError): SluiceError {

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { SluiceError } from '../errors.ts'
-import { errorLine } from './error-line.ts'
+import { errorLine } from './text.ts'
 
 /** Where to find the connection string: the command's options, and the environment. */
 export interface DatabaseUrlSource {

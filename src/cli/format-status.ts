@@ -1,14 +1,36 @@
-import type { QueueStatus, WorkerStatus } from '../table/inspect.ts'
-import { formatAge, formatAgo, formatDue } from './format-age.ts'
-import { type Column, formatTable } from './format-table.ts'
-import { printable } from './printable.ts'
-import type { Status } from './status.ts'
-import type { View } from './view.ts'
+import type { Operate, QueueStatus, WorkerStatus } from '../index.ts'
+import type { View } from './output.ts'
+import { type Column, formatTable } from './table.ts'
+import { counted, formatAge, formatAgo, formatDue, printable } from './text.ts'
+
+/** What `sluice status` knows, and prints as JSON. */
+export interface Status {
+  /** By the database's clock. */
+  readonly at: Date
+  readonly queues: readonly QueueStatus[]
+  readonly workers: readonly WorkerStatus[]
+  readonly needsAttention: readonly Attention[]
+}
+
+/** Something that an operator should look at: what, how many messages it concerns, and a sentence with what to do. */
+type Attention =
+  | { readonly kind: 'noWorker'; readonly queue: string; readonly messages: number; readonly text: string }
+  | { readonly kind: 'deadLetters'; readonly queue: string; readonly messages: number; readonly text: string }
+  | { readonly kind: 'workerGone'; readonly worker: string; readonly messages: number; readonly text: string }
+
+/** Reads the status of all queues, or of one, on one connection. */
+export async function readStatus(operate: Operate, queue: string | undefined): Promise<Status> {
+  const only = queue === undefined ? {} : { queue }
+  const at = await operate.now()
+  const queues = await operate.queues(only)
+  const workers = await operate.workers(only)
+  return { at, queues, workers, needsAttention: attentionTo(queues, workers) }
+}
 
 /** The status as tables of queues and workers, and what needs attention. */
 export function formatStatus({ queues, workers, needsAttention }: Status, view: View): string {
   const parts = [
-    queues.length === 0 ? 'No messages, dead letters or workers.' : formatTable(queueColumns(view), queues, view),
+    queues.length === 0 ? nothing(workers) : formatTable(queueColumns(view), queues, view),
     workers.length === 0 ? 'No workers.' : formatTable(workerColumns(view), workers, view),
   ]
   if (needsAttention.length > 0) {
@@ -16,6 +38,41 @@ export function formatStatus({ queues, workers, needsAttention }: Status, view: 
     parts.push([view.paint('yellow', 'needs attention'), ...list].join('\n'))
   }
   return parts.join('\n\n')
+}
+
+/** Workers that have vanished are listed below: they do not make a queue. */
+function nothing(workers: readonly WorkerStatus[]): string {
+  return workers.length === 0 ? 'No messages, dead letters or workers.' : 'No messages or dead letters.'
+}
+
+/** What needs attention: ready messages that nobody consumes, workers that vanished with messages in hand, dead letters. */
+function attentionTo(queues: readonly QueueStatus[], workers: readonly WorkerStatus[]): readonly Attention[] {
+  return [
+    ...queues.filter((queue) => queue.ready > 0 && queue.workers === 0).map(noWorker),
+    ...workers.filter((worker) => !worker.alive && worker.inFlight > 0).map(workerGone),
+    ...queues.filter((queue) => queue.dead > 0).map(deadLetters),
+  ]
+}
+
+function noWorker({ queue, ready, oldestReadyAgeMs }: QueueStatus): Attention {
+  const since = oldestReadyAgeMs === null ? '' : `, the oldest for ${formatAge(oldestReadyAgeMs)}`
+  return {
+    kind: 'noWorker',
+    queue,
+    messages: ready,
+    text: `${queue}: ${ready} ready${since}, and no live worker consumes it`,
+  }
+}
+
+function workerGone({ name, id, inFlight, seenAgoMs }: WorkerStatus): Attention {
+  const inHand = counted(inFlight, 'message')
+  const text = `worker ${name} (${id}) is gone with ${inHand} in hand, last seen ${formatAgo(seenAgoMs)}`
+  return { kind: 'workerGone', worker: name, messages: inFlight, text }
+}
+
+function deadLetters({ queue, dead }: QueueStatus): Attention {
+  const what = counted(dead, 'dead letter')
+  return { kind: 'deadLetters', queue, messages: dead, text: `${queue}: ${what}, see: sluice dead list ${queue}` }
 }
 
 function queueColumns({ paint }: View): readonly Column<QueueStatus>[] {

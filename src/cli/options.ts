@@ -1,6 +1,7 @@
 import { InvalidArgumentError } from 'commander'
 import { toMs } from '../basics/duration.ts'
 import { isSluiceError } from '../errors.ts'
+import { checkId } from '../operate/options.ts'
 import { checkQueueName } from '../queues.ts'
 
 /** Reads options and arguments for commander: what they refuse, it reports with the option's name. */
@@ -19,14 +20,9 @@ export const parse = {
       if (/^\d+$/.test(text) && count >= 1 && count <= most) return count
       throw new InvalidArgumentError(`Expected an integer from 1 to ${most}.`)
     },
-  id: (text: string): string => {
-    if (/^\d{1,19}$/.test(text) && BigInt(text) <= LARGEST_ID) return text
-    throw new InvalidArgumentError('Expected the number of a message.')
-  },
+  id: (text: string): string => orInvalid(() => checkId(text, 'id'), 'Expected the number of a message.'),
   ids: (text: string, before: readonly string[] = []): readonly string[] => [...before, parse.id(text)],
 }
-
-const LARGEST_ID = 2n ** 63n - 1n
 
 function orInvalid<T>(read: () => T, wanted: string): T {
   try {

@@ -1,5 +1,6 @@
-import { toJsonText } from './exact-json.ts'
+import { styleText } from 'node:util'
 import { maskSecrets } from './mask-secrets.ts'
+import { printable } from './text.ts'
 
 /** Writes text and a line end to stdout, with the passwords of URLs masked, as everywhere. */
 export function print(text: string): void {
@@ -14,4 +15,59 @@ export function printJson(value: unknown, layout: 'indented' | 'line' = 'indente
 /** Writes a remark to stderr, so that it does not get into what is piped. */
 export function note(text: string): void {
   process.stderr.write(`${maskSecrets(text)}\n`)
+}
+
+type Style = Parameters<typeof styleText>[0]
+
+/** What text is made for: a terminal with its width and colours, or a pipe. */
+export interface View {
+  readonly paint: (style: Style, text: string) => string
+  /** The columns of the terminal; undefined: as wide as it takes. */
+  readonly width: number | undefined
+}
+
+/** The standard output, with colours if it is a terminal and NO_COLOR is not set. */
+export function stdoutView(): View {
+  return {
+    paint: (style, text) => styleText(style, text, { stream: process.stdout }),
+    // Some terminals have not been told their width, and say 0.
+    width: (process.stdout.isTTY && process.stdout.columns) || undefined,
+  }
+}
+
+/** A message or a dead letter for JSON: payload and headers as values that keep all their digits. */
+export function withContent<Content extends { readonly payloadJson: string; readonly headersJson: string }>({
+  payloadJson,
+  headersJson,
+  ...rest
+}: Content): unknown {
+  return { ...rest, payload: parseExactly(payloadJson), headers: parseExactly(headersJson) }
+}
+
+/** What Node has and TypeScript's library does not know yet. */
+interface SourceAwareJson {
+  parse(text: string, reviver: (key: string, value: unknown, context: { readonly source?: string }) => unknown): unknown
+  rawJSON(text: string): unknown
+}
+
+const json = JSON as unknown as SourceAwareJson
+
+/**
+ * The value of a JSON text for {@link toJsonText}: its numbers keep the digits that they have in the database, also
+ * beyond 2^53 and 1.10. What is nested deeper than the stack allows, some thousand levels, stays a text.
+ */
+export function parseExactly(text: string): unknown {
+  try {
+    return json.parse(text, (_, value, { source }) =>
+      typeof value === 'number' && source !== undefined ? json.rawJSON(source) : value,
+    )
+  } catch (error) {
+    if (error instanceof RangeError) return text
+    throw error
+  }
+}
+
+/** The JSON text of a value, safe for a terminal. */
+export function toJsonText(value: unknown, indent: number): string {
+  return printable(JSON.stringify(value, null, indent))
 }

@@ -7,7 +7,7 @@ import { addPeek } from './commands/peek.ts'
 import { addRoles } from './commands/roles.ts'
 import { addStatus } from './commands/status.ts'
 import { maskSecrets } from './mask-secrets.ts'
-import { printable } from './printable.ts'
+import { printable } from './text.ts'
 
 /** The command line: every command with its options and help. Nothing runs before it is parsed. */
 export function createProgram(): Command {

@@ -2,9 +2,8 @@ import { CommanderError } from 'commander'
 import { DatabaseError } from 'pg'
 import { type ErrorCode, isSluiceError } from '../errors.ts'
 import { type DatabaseUrlSource, secretsOf } from './database-url.ts'
-import { errorLine } from './error-line.ts'
 import { maskSecrets } from './mask-secrets.ts'
-import { printable } from './printable.ts'
+import { errorLine, printable } from './text.ts'
 
 const FAILED = 1
 const USED_WRONGLY = 2
@@ -31,3 +30,8 @@ function remarks(error: unknown): readonly string[] {
 const QUOTES_THE_ROW = ['23502', '23514']
 const INSUFFICIENT_PRIVILEGE = '42501'
 const REMEDY = 'Connect as the role that owns schema "sluice", or as one with the privileges it needs there.'
+
+/** The command will not do what was asked, or found nothing: exit code 1 with this message. */
+export class Refusal extends Error {
+  override readonly name = 'Refusal'
+}

@@ -1,19 +1,19 @@
 import { describe, expect } from 'vitest'
-import { type DeadLetterFilter, listDeadLetters, summariseDeadLetters } from '../../src/table/dead-letters.ts'
-import { readClockUs } from '../../src/table/inspect.ts'
-import { deleteDeadLetters, redriveDeadLetters } from '../../src/table/operate.ts'
+import { deleteDeadLetters, redriveDeadLetters } from '../../src/table/change-dead-letters.ts'
+import { type DeadLetterMatch, listDeadLetters, summariseDeadLetters } from '../../src/table/dead-letters.ts'
+import { readClockUs } from '../../src/table/instants.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { bury } from '../support/operations.ts'
 import { test } from '../support/test.ts'
 
 const HOUR_US = 3_600_000_000
-const ALL: DeadLetterFilter = { queue: null, ids: null, type: null, diedBeforeUs: null, diedAfterUs: null }
+const ALL: DeadLetterMatch = { queue: null, ids: null, type: null, diedBeforeUs: null, diedAfterUs: null }
 
 /** Each chooses some of what {@link fill} makes, by name. */
 const CASES: readonly {
   readonly name: string
-  readonly filter: (made: Made) => Partial<DeadLetterFilter>
+  readonly filter: (made: Made) => Partial<DeadLetterMatch>
   readonly chosen: readonly string[]
 }[] = [
   { name: 'nothing', filter: () => ({}), chosen: ['old', 'new', 'untyped', 'elsewhere'] },
@@ -45,11 +45,11 @@ describe('dead letters', () => {
         const made = await fill(database)
         const wanted = { ...ALL, ...filter(made) }
         const ids = chosen.map((name) => made.ids[name])
-        const listed = await listDeadLetters(execute, wanted, { limit: 100 })
+        const { deadLetters: listed } = await listDeadLetters(execute, wanted, { limit: 100 })
         expect(new Set(listed.map((letter) => letter.id))).toEqual(new Set(ids))
         expect((await summariseDeadLetters(execute, wanted)).total).toBe(ids.length)
         expect(await change(execute, wanted)).toBe(ids.length)
-        const left = await listDeadLetters(execute, ALL, { limit: 100 })
+        const { deadLetters: left } = await listDeadLetters(execute, ALL, { limit: 100 })
         const spared = Object.values(made.ids).filter((id) => !ids.includes(id))
         expect(new Set(left.map((letter) => letter.id))).toEqual(new Set(spared))
       }
@@ -58,9 +58,12 @@ describe('dead letters', () => {
 
   test('are listed with the latest first, by a part of the reason in any case', async ({ database }) => {
     const { ids } = await fill(database)
-    const letters = await listDeadLetters(executeOn(database), ALL, { reason: 'ATTEMPTS', limit: 2 })
+    const { deadLetters: letters } = await listDeadLetters(executeOn(database), ALL, { reason: 'ATTEMPTS', limit: 2 })
     expect(letters.map((letter) => letter.id)).toEqual([ids.untyped, ids.new])
-    expect(await listDeadLetters(executeOn(database), ALL, { reason: '%', limit: 2 })).toEqual([])
+    expect(await listDeadLetters(executeOn(database), ALL, { reason: '%', limit: 2 })).toEqual({
+      deadLetters: [],
+      next: null,
+    })
   })
 
   test('are summarised by queue, type and reason, the largest groups first', async ({ database }) => {

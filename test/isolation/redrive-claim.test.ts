@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished } from 'vitest'
-import type { DeadLetterFilter } from '../../src/table/dead-letters.ts'
-import { deleteDeadLetters, redriveDeadLetters } from '../../src/table/operate.ts'
+import { deleteDeadLetters, redriveDeadLetters } from '../../src/table/change-dead-letters.ts'
+import type { DeadLetterMatch } from '../../src/table/dead-letters.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { explore } from '../support/permutations.ts'
@@ -21,7 +21,7 @@ import { test } from '../support/permutations-stage.ts'
 /** An operation on all dead letters of the queue; in these plays there is one, the first message. */
 const operation = (
   name: string,
-  operate: (execute: Execute, filter: DeadLetterFilter) => Promise<number>,
+  operate: (execute: Execute, filter: DeadLetterMatch) => Promise<number>,
   place: 'waiting' | 'cancelled',
 ): ClaimStep => ({
   name,

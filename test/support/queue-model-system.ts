@@ -2,8 +2,8 @@ import type pg from 'pg'
 import { expect } from 'vitest'
 import { executeOn } from '../../src/connection/open-client.ts'
 import type { Sluice } from '../../src/sluice.ts'
-import type { DeadLetterFilter } from '../../src/table/dead-letters.ts'
-import { deleteDeadLetters, redriveDeadLetters } from '../../src/table/operate.ts'
+import { deleteDeadLetters, redriveDeadLetters } from '../../src/table/change-dead-letters.ts'
+import type { DeadLetterMatch } from '../../src/table/dead-letters.ts'
 import type { TestDatabase } from './database.ts'
 import {
   type Given,
@@ -187,7 +187,7 @@ export class QueueSystem {
     return ids
   }
 
-  #filter(filter: ModelFilter): DeadLetterFilter {
+  #filter(filter: ModelFilter): DeadLetterMatch {
     return { queue: this.queue, ...filter }
   }
 

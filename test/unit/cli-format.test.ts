@@ -1,10 +1,9 @@
 import { stripVTControlCharacters } from 'node:util'
 import { describe, expect, test } from 'vitest'
-import { parseExactly, toJsonText } from '../../src/cli/exact-json.ts'
-import { formatAge, formatDue } from '../../src/cli/format-age.ts'
-import { type Column, formatTable } from '../../src/cli/format-table.ts'
-import { oneLine, printable } from '../../src/cli/printable.ts'
-import type { View } from '../../src/cli/view.ts'
+import { formatStatus, type Status } from '../../src/cli/format-status.ts'
+import { parseExactly, toJsonText, type View } from '../../src/cli/output.ts'
+import { type Column, formatTable } from '../../src/cli/table.ts'
+import { formatAge, formatDue, oneLine, printable } from '../../src/cli/text.ts'
 
 const PIPE: View = { paint: (_, text) => text, width: undefined }
 
@@ -105,6 +104,30 @@ describe('formatTable', () => {
     ]
     const view: View = { paint: (_, text) => `\u001b[2m${text}\u001b[22m`, width: 80 }
     expect(formatTable(painted, facts, view).split('\n')[1]).toBe('\u001b[31ma\u001b[39m         7')
+  })
+})
+
+describe('formatStatus', () => {
+  const gone: Status['workers'][number] = {
+    id: '1',
+    name: 'gone:1',
+    host: 'host',
+    pid: 1,
+    version: '0',
+    queues: ['q'],
+    startedAt: new Date(0),
+    seenAt: new Date(0),
+    seenAgoMs: 60_000,
+    alive: false,
+    inFlight: 0,
+  }
+
+  test.for([
+    { workers: [], says: 'No messages, dead letters or workers.\n\nNo workers.' },
+    { workers: [gone], says: 'No messages or dead letters.\n\nWORKER ' },
+  ])('of a queue with nothing in it does not deny the workers that it lists', ({ workers, says }) => {
+    const text = formatStatus({ at: new Date(0), queues: [], workers, needsAttention: [] }, PIPE)
+    expect(text.slice(0, says.length)).toBe(says)
   })
 })
 

@@ -2,9 +2,9 @@ import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import type { Command } from 'commander'
 import { describe, expect, test } from 'vitest'
-import { confirm } from '../../src/cli/confirm.ts'
-import { errorLine } from '../../src/cli/error-line.ts'
+import { confirm } from '../../src/cli/commands/dead-change.ts'
 import { createProgram } from '../../src/cli/program.ts'
+import { errorLine } from '../../src/cli/text.ts'
 
 describe('the help of every command', () => {
   const commands = [createProgram()].flatMap(withSubcommands)

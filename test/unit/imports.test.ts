@@ -15,10 +15,13 @@ const LAYERS: readonly (readonly string[])[] = [
   ['handle'],
   ['demand'],
   ['modes', 'pipeline', 'rx', 'services'],
-  ['worker', 'workers', 'batch-pools', 'on-demand'],
+  ['worker', 'workers', 'batch-pools', 'on-demand', 'operate'],
   ['sluice'],
   ['testing', 'cli', 'index'],
 ]
+
+/** Of the second layer, what knows no database. */
+const BESIDE = ['queues.ts', 'telemetry/']
 
 interface Source {
   /** Relative to src, with forward slashes. */
@@ -52,6 +55,18 @@ describe('imports of src', () => {
   test('name pg-listen only in wake-up/watcher.ts', () => {
     const listeners = sources.filter(({ imports }) => imports.some((target) => /^#?pg-listen$/.test(target)))
     expect(pathsOf(listeners).filter((path) => path !== 'wake-up/watcher.ts')).toEqual([])
+  })
+
+  test('let the command line look and act by operate alone', () => {
+    const allowed = ['index.ts', 'sluice.ts', 'operate/', 'migrate/', 'cli/', ...LAYERS[0]!, ...BESIDE]
+    const beyond = sources
+      .filter(({ path }) => path.startsWith('cli/') && !path.startsWith('cli/demo/'))
+      .flatMap(({ path, imports }) =>
+        imports
+          .filter((target) => isSource(target) && !allowed.some((name) => target.startsWith(name)))
+          .map((target) => `${path} -> ${target}`),
+      )
+    expect(beyond).toEqual([])
   })
 
   test('leave SQL to table/', () => {

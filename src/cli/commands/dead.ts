@@ -1,8 +1,16 @@
 import type { Command } from 'commander'
-import { addDeadDelete } from './dead-delete.ts'
-import { addDeadList } from './dead-list.ts'
-import { addDeadRedrive } from './dead-redrive.ts'
-import { addDeadShow } from './dead-show.ts'
+import { didYouMean, operating } from '../connect.ts'
+import {
+  addDeadFilter,
+  type DeadFilterOptions,
+  formatDeadLetter,
+  formatDeadLetters,
+  readDeadFilter,
+} from '../dead-letters.ts'
+import { parse } from '../options.ts'
+import { note, print, printJson, stdoutView, withContent } from '../output.ts'
+import { Refusal } from '../report-error.ts'
+import { addDeadDelete, addDeadRedrive } from './dead-change.ts'
 
 /** `sluice dead …` */
 export function addDead(program: Command): void {
@@ -14,6 +22,64 @@ export function addDead(program: Command): void {
   for (const add of [addDeadList, addDeadShow, addDeadRedrive, addDeadDelete]) add(dead)
 }
 
+interface DeadListOptions extends DeadFilterOptions {
+  readonly reason?: string
+  readonly limit: number
+  readonly json?: true
+}
+
+/** `sluice dead list` */
+function addDeadList(dead: Command): void {
+  addDeadFilter(dead.command('list'))
+    .description('List dead letters, the latest first.')
+    .option('-r, --reason <text>', 'only those whose reason contains this text')
+    .option('-n, --limit <count>', 'how many', parse.countTo(10_000), 50)
+    .option('--json', 'print a JSON array, with everything about each message')
+    .addHelpText('after', LIST_EXAMPLES)
+    .action(listDead)
+}
+
+async function listDead(queue: string | undefined, options: DeadListOptions, command: Command): Promise<void> {
+  const { reason, limit, json } = options
+  const { deadLetters, next } = await operating(command, async (operate) => {
+    const filter = await readDeadFilter(operate, options)
+    const page = await operate.deadLetters.list({ ...filter, queue, reason, limit })
+    if (page.deadLetters.length === 0) note(`No dead letters match.${await didYouMean(operate, queue)}`)
+    return page
+  })
+  if (json) printJson(deadLetters.map(withContent))
+  else if (deadLetters.length > 0) print(formatDeadLetters(deadLetters, stdoutView()))
+  if (next !== null) note(`There are more than these ${limit}: give a filter or a larger --limit.`)
+}
+
+/** `sluice dead show` */
+function addDeadShow(dead: Command): void {
+  dead
+    .command('show')
+    .description('Show everything about one dead letter, with its payload, headers and error.')
+    .argument('<queue>', 'the queue', parse.queue)
+    .argument('<id>', 'the number of the message', parse.id)
+    .option('--json', 'print a JSON object')
+    .addHelpText('after', SHOW_EXAMPLES)
+    .action(showDead)
+}
+
+async function showDead(
+  queue: string,
+  id: string,
+  { json }: { readonly json?: true },
+  command: Command,
+): Promise<void> {
+  const letter = await operating(command, async (operate) => {
+    const found = await operate.deadLetters.get(queue, id)
+    if (found !== undefined) return found
+    const hint = (await didYouMean(operate, queue)) || ` See: sluice dead list ${queue}`
+    throw new Refusal(`Queue "${queue}" has no dead letter ${id}.${hint}`)
+  })
+  if (json) printJson(withContent(letter))
+  else print(formatDeadLetter(letter, stdoutView()))
+}
+
 const EXAMPLES = `
 Examples:
   $ sluice dead list
@@ -21,3 +87,15 @@ Examples:
   $ sluice dead show orders 42
   $ sluice dead redrive orders --type order.paid --dry-run
   $ sluice dead delete orders --older-than 30d --yes`
+
+const LIST_EXAMPLES = `
+Examples:
+  $ sluice dead list
+  $ sluice dead list orders --type order.paid --older-than 1d
+  $ sluice dead list --reason schema --limit 200
+  $ sluice dead list orders --json | jq -r '.[].id'`
+
+const SHOW_EXAMPLES = `
+Examples:
+  $ sluice dead show orders 42
+  $ sluice dead show orders 42 --json | jq .payload`

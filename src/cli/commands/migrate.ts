@@ -2,9 +2,8 @@ import type { Command } from 'commander'
 import { migrate, migrationSql } from '../../migrate/migrate.ts'
 import type { SluiceEvent } from '../../telemetry/events.ts'
 import { connected } from '../connect.ts'
-import { errorLine } from '../error-line.ts'
-import { formatAge } from '../format-age.ts'
 import { note, print } from '../output.ts'
+import { errorLine, formatAge } from '../text.ts'
 
 /** `sluice migrate` */
 export function addMigrate(program: Command): void {

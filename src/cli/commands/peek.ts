@@ -1,15 +1,11 @@
 import type { Command } from 'commander'
-import { type PeekedMessage, peekMessages } from '../../table/inspect.ts'
-import { withDatabase } from '../connect.ts'
-import { parseExactly } from '../exact-json.ts'
-import { formatDue } from '../format-age.ts'
-import { type Column, formatTable } from '../format-table.ts'
+import type { MessageStatus } from '../../index.ts'
+import { didYouMean, operating } from '../connect.ts'
 import { maskSecrets } from '../mask-secrets.ts'
 import { parse } from '../options.ts'
-import { note, print, printJson } from '../output.ts'
-import { oneLine } from '../printable.ts'
-import { didYouMean } from '../unknown-queue.ts'
-import { stdoutView } from '../view.ts'
+import { note, print, printJson, stdoutView, withContent } from '../output.ts'
+import { type Column, formatTable } from '../table.ts'
+import { formatDue, oneLine } from '../text.ts'
 
 interface PeekOptions {
   readonly limit: number
@@ -29,20 +25,16 @@ export function addPeek(program: Command): void {
 }
 
 async function peek(queue: string, options: PeekOptions, command: Command): Promise<void> {
-  const messages = await withDatabase(command, async (execute) => {
-    const found = await peekMessages(execute, queue, options.limit)
-    if (found.length === 0) note(`Queue "${queue}" has no messages.${await didYouMean(execute, queue)}`)
+  const messages = await operating(command, async (operate) => {
+    const found = await operate.peek(queue, { limit: options.limit })
+    if (found.length === 0) note(`Queue "${queue}" has no messages.${await didYouMean(operate, queue)}`)
     return found
   })
   if (options.json) printJson(messages.map(withContent))
   else if (messages.length > 0) print(formatTable(COLUMNS, messages, stdoutView()))
 }
 
-function withContent(message: PeekedMessage): unknown {
-  return { ...message, payload: parseExactly(message.payload), headers: parseExactly(message.headers) }
-}
-
-const COLUMNS: readonly Column<PeekedMessage>[] = [
+const COLUMNS: readonly Column<MessageStatus>[] = [
   { title: 'ID', align: 'right', cell: (message) => message.id },
   { title: 'STATE', cell: (message) => message.state },
   { title: 'DUE', align: 'right', cell: (message) => formatDue(message.dueInMs) },
@@ -50,11 +42,11 @@ const COLUMNS: readonly Column<PeekedMessage>[] = [
   { title: 'TYPE', cell: (message) => message.type },
   { title: 'ORDERING KEY', cell: (message) => message.orderingKey },
   { title: 'NOTE', cell: noteOn },
-  { title: 'PAYLOAD', cell: (message) => message.payload },
+  { title: 'PAYLOAD', cell: (message) => message.payloadJson },
 ]
 
 /** Why a message is where it is. */
-function noteOn({ worker, heldBy, lastError }: PeekedMessage): string | null {
+function noteOn({ worker, heldBy, lastError }: MessageStatus): string | null {
   if (worker !== null) return `worker ${worker}`
   if (heldBy !== null) return `waits for ${heldBy}`
   return lastError === null ? null : oneLine(maskSecrets(lastError), 40)

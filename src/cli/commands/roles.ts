@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
+import { grantRoles } from '../../migrate/roles.ts'
 import { ROLES } from '../../migrate/sql-files.ts'
-import { withDatabase } from '../connect.ts'
+import { connected } from '../connect.ts'
 import { print } from '../output.ts'
 
 /** `sluice roles` */
@@ -19,7 +20,7 @@ export function addRoles(program: Command): void {
 }
 
 async function applyRoles(command: Command): Promise<void> {
-  await withDatabase(command, (execute) => execute({ name: 'sluice_roles', text: ROLES }, []))
+  await connected(command, grantRoles)
   print('sluice_producer, sluice_worker, sluice_operator and sluice_reader have their rights in this database')
 }
 

@@ -1,14 +1,12 @@
+import { once } from 'node:events'
+import { setTimeout as pause } from 'node:timers/promises'
 import type { Command } from 'commander'
-import type { Execute } from '../../table/statement.ts'
-import { withDatabase } from '../connect.ts'
-import { formatStatus } from '../format-status.ts'
+import type { Operate } from '../../index.ts'
+import { didYouMean, operating } from '../connect.ts'
+import { formatStatus, readStatus, type Status } from '../format-status.ts'
 import { maskSecrets } from '../mask-secrets.ts'
 import { parse } from '../options.ts'
-import { note, print, printJson } from '../output.ts'
-import { readStatus, type Status } from '../status.ts'
-import { didYouMean } from '../unknown-queue.ts'
-import { stdoutView } from '../view.ts'
-import { watch } from '../watch.ts'
+import { note, print, printJson, stdoutView } from '../output.ts'
 
 interface StatusOptions {
   readonly queue?: string
@@ -31,18 +29,18 @@ export function addStatus(program: Command): void {
 }
 
 async function showStatus(options: StatusOptions, command: Command): Promise<void> {
-  await withDatabase(command, async (execute) => {
-    const read = () => readStatus(execute, options.queue ?? null)
+  await operating(command, async (operate) => {
+    const read = () => readStatus(operate, options.queue)
     if (options.watch) await watchStatus(read, options)
-    else await showOnce(execute, read, options)
+    else await showOnce(operate, read, options)
   })
 }
 
-async function showOnce(execute: Execute, read: () => Promise<Status>, options: StatusOptions): Promise<void> {
+async function showOnce(operate: Operate, read: () => Promise<Status>, options: StatusOptions): Promise<void> {
   const status = await read()
   if (options.json) printJson(status)
   else print(formatStatus(status, stdoutView()))
-  const hint = status.queues.length === 0 ? await didYouMean(execute, options.queue) : ''
+  const hint = status.queues.length === 0 ? await didYouMean(operate, options.queue) : ''
   if (hint !== '') note(hint.trim())
 }
 
@@ -59,7 +57,35 @@ async function watchStatus(read: () => Promise<Status>, options: StatusOptions):
 
 function frame(status: Status): string {
   const view = stdoutView()
-  return `${view.paint('dim', status.at)}\n\n${formatStatus(status, view)}`
+  return `${view.paint('dim', status.at.toISOString())}\n\n${formatStatus(status, view)}`
+}
+
+/**
+ * Shows what `read` gives, again and again, until the process is interrupted. The pause between is `everyMs`, or ten times as
+ * long as the reading took: what counts a large table keeps a server busy for a tenth of the time at most.
+ */
+async function watch<T>(read: () => Promise<T>, show: (value: T) => void, everyMs: number): Promise<void> {
+  const interrupt = new AbortController()
+  const { signal } = interrupt
+  const stop = () => interrupt.abort()
+  const stopped = once(signal, 'abort')
+  process.on('SIGINT', stop).on('SIGTERM', stop)
+  try {
+    while (!signal.aborted) {
+      const startedMs = performance.now()
+      const value = await Promise.race([read(), stopped.then(() => undefined)])
+      const tookMs = performance.now() - startedMs
+      if (value === undefined || signal.aborted) return
+      show(value)
+      await pause(pauseAfter(tookMs, everyMs), undefined, { signal }).catch(() => undefined)
+    }
+  } finally {
+    process.off('SIGINT', stop).off('SIGTERM', stop)
+  }
+}
+
+export function pauseAfter(tookMs: number, everyMs: number): number {
+  return Math.max(everyMs, tookMs * 10)
 }
 
 const EXAMPLES = `

@@ -1,0 +1,141 @@
+import { createInterface } from 'node:readline'
+import type { Command } from 'commander'
+import type { DeadLetterChoice, DeadLetterFilter, Operate } from '../../index.ts'
+import { didYouMean, operating } from '../connect.ts'
+import { addDeadFilter, type DeadFilterOptions, formatPlan, readDeadFilter } from '../dead-letters.ts'
+import { note, print, stdoutView } from '../output.ts'
+import { Refusal } from '../report-error.ts'
+import { counted } from '../text.ts'
+
+/** `sluice dead redrive` */
+export function addDeadRedrive(dead: Command): void {
+  addChange(dead.command('redrive'), REDRIVE)
+    .description(
+      'Put dead letters back into their queues: due now, with the same ids, their attempts counted from zero.',
+    )
+    .addHelpText('after', REDRIVE_EXAMPLES)
+}
+
+/** `sluice dead delete` */
+export function addDeadDelete(dead: Command): void {
+  addChange(dead.command('delete'), DELETE)
+    .description('Delete dead letters for good.')
+    .addHelpText('after', DELETE_EXAMPLES)
+}
+
+/** Something done to all dead letters that match. */
+interface Change {
+  /** 'Redrive' */
+  readonly verb: string
+  /** 'Redriven' */
+  readonly done: string
+  readonly run: (operate: Operate, choice: DeadLetterChoice) => Promise<number>
+}
+
+const REDRIVE: Change = {
+  verb: 'Redrive',
+  done: 'Redriven',
+  run: (operate, choice) => operate.deadLetters.redrive(choice),
+}
+const DELETE: Change = {
+  verb: 'Delete',
+  done: 'Deleted',
+  run: (operate, choice) => operate.deadLetters.delete(choice),
+}
+
+interface ChangeOptions extends DeadFilterOptions {
+  readonly allQueues?: true
+  readonly dryRun?: true
+  readonly yes?: true
+}
+
+function addChange(command: Command, change: Change): Command {
+  return addDeadFilter(command)
+    .option('--all-queues', 'of all queues, instead of one')
+    .option('--dry-run', 'only show what would be done')
+    .option('-y, --yes', 'do not ask')
+    .action((queue: string | undefined, options: ChangeOptions) => changeDead(change, queue, options, command))
+}
+
+/** Shows what the change will do, asks, and does it. */
+async function changeDead(
+  change: Change,
+  queue: string | undefined,
+  options: ChangeOptions,
+  command: Command,
+): Promise<void> {
+  if ((queue === undefined) === (options.allQueues === undefined)) {
+    command.error('error: name a queue, or give --all-queues')
+  }
+  await operating(command, async (operate) => {
+    const filter = await readDeadFilter(operate, options)
+    const total = await showPlan(operate, change, { ...filter, queue })
+    if (options.dryRun) note('Nothing has changed: this is a dry run.')
+    if (total === 0 || options.dryRun) return
+    await assertConfirmed(`${change.verb} ${counted(total, 'dead letter')}?`, options)
+    const choice = queue === undefined ? { ...filter, allQueues: true as const } : { ...filter, queue }
+    print(`${change.done} ${counted(await change.run(operate, choice), 'dead letter')}.`)
+  })
+}
+
+async function showPlan(operate: Operate, { verb }: Change, filter: DeadLetterFilter): Promise<number> {
+  const summary = await operate.deadLetters.summarise(filter)
+  if (summary.total === 0) {
+    print(`No dead letters match.${await didYouMean(operate, filter.queue)}`)
+    return 0
+  }
+  const { deadLetters } = await operate.deadLetters.list({ ...filter, limit: EXAMPLES_SHOWN })
+  print(`${verb} ${counted(summary.total, 'dead letter')}:\n\n${formatPlan(summary, deadLetters, stdoutView())}\n`)
+  return summary.total
+}
+
+const EXAMPLES_SHOWN = 3
+
+async function assertConfirmed(question: string, options: ChangeOptions): Promise<void> {
+  if (options.yes) return
+  if (!process.stdin.isTTY || !process.stderr.isTTY) {
+    throw new Refusal('Nothing has changed: without a terminal to ask on, give --yes to go ahead')
+  }
+  if (!(await confirm(question, process.stdin, process.stderr))) throw new Refusal('Nothing has changed.')
+}
+
+/** Asks a question whose answer is no unless it is yes; the end of the input and Ctrl-C are no. */
+export function confirm(
+  question: string,
+  input: NodeJS.ReadableStream,
+  output: NodeJS.WritableStream,
+): Promise<boolean> {
+  return new Promise((resolve) => {
+    const lines = createInterface({ input, output })
+    const answer = (yes: boolean) => {
+      resolve(yes)
+      lines.close()
+    }
+    const noAnswer = () => {
+      lines.off('close', noAnswer)
+      output.write('\n')
+      answer(false)
+    }
+    lines.once('close', noAnswer).once('SIGINT', noAnswer)
+    lines.question(`${question} [y/N] `, (text) => {
+      lines.off('close', noAnswer)
+      answer(/^y(?:es)?$/i.test(text.trim()))
+    })
+  })
+}
+
+const REDRIVE_EXAMPLES = `
+Examples:
+  $ sluice dead redrive orders --dry-run
+  $ sluice dead redrive orders --id 42 --id 43
+  $ sluice dead redrive orders --type order.paid --newer-than 2h --yes
+
+What it will do is shown first, and asked on a terminal. Without one it changes nothing unless given --yes.`
+
+const DELETE_EXAMPLES = `
+Examples:
+  $ sluice dead delete orders --id 42
+  $ sluice dead delete orders --older-than 30d --dry-run
+  $ sluice dead delete --all-queues --older-than 30d --yes
+
+What it will do is shown first, and asked on a terminal. Without one it changes nothing unless given --yes.`

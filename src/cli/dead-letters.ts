@@ -1,0 +1,112 @@
+import type { Command } from 'commander'
+import type { DeadLetter, DeadLetterFilter, DeadLetterGroup, DeadLetterSummary, Operate } from '../index.ts'
+import { parse } from './options.ts'
+import { parseExactly, toJsonText, type View } from './output.ts'
+import { type Column, formatTable } from './table.ts'
+import { counted, formatAge, formatAgo, printable } from './text.ts'
+
+/** The options that choose dead letters. */
+export interface DeadFilterOptions {
+  readonly type?: string
+  readonly id?: readonly string[]
+  /** Milliseconds. */
+  readonly olderThan?: number
+  readonly newerThan?: number
+}
+
+/** Adds the options of {@link DeadFilterOptions} to a command. */
+export function addDeadFilter(command: Command): Command {
+  return command
+    .argument('[queue]', 'the queue', parse.queue)
+    .option('-t, --type <type>', 'only messages of this type')
+    .option('--id <id>', 'only this message; may be repeated', parse.ids)
+    .option('--older-than <duration>', 'only those that died longer ago than this (30s, 5m, 2h, 7d)', parse.durationMs)
+    .option('--newer-than <duration>', 'only those that died more recently than this', parse.durationMs)
+}
+
+/**
+ * The filter that the options stand for as of now, by the database's clock. It never matches what dies later: a filter that
+ * was shown and confirmed does what was shown.
+ */
+export async function readDeadFilter(
+  operate: Operate,
+  options: DeadFilterOptions,
+): Promise<Omit<DeadLetterFilter, 'queue'>> {
+  const nowMs = (await operate.now()).getTime()
+  const { newerThan } = options
+  return {
+    ids: options.id,
+    type: options.type,
+    diedBefore: new Date(nowMs - (options.olderThan ?? 0)),
+    diedAfter: newerThan === undefined ? undefined : new Date(nowMs - newerThan),
+  }
+}
+
+/** Dead letters as a table. */
+export function formatDeadLetters(letters: readonly DeadLetter[], view: View): string {
+  return formatTable(COLUMNS, letters, view)
+}
+
+/** What an operation is going to do: how many of what, and a few examples. */
+export function formatPlan(summary: DeadLetterSummary, examples: readonly DeadLetter[], view: View): string {
+  const groups = formatTable(GROUP_COLUMNS, summary.groups, view)
+  const more = summary.moreGroups > 0 ? `\nand ${counted(summary.moreGroups, 'more combination')}` : ''
+  const heading = examples.length < summary.total ? 'For example:' : 'Namely:'
+  return `${groups}${more}\n\n${heading}\n\n${formatDeadLetters(examples, view)}`
+}
+
+/** Everything about one dead letter. */
+export function formatDeadLetter(letter: DeadLetter, { paint }: View): string {
+  const facts = factsOf(letter)
+  const width = Math.max(...facts.map(([name]) => name.length))
+  const lines = facts.map(([name, value]) => `${paint('dim', name.padEnd(width))}  ${printable(value ?? '-')}`)
+  const sections = [
+    ['headers', pretty(letter.headersJson)],
+    ['payload', pretty(letter.payloadJson)],
+    ['error', printable(letter.error ?? '-')],
+  ].map(([name = '', text = '']) => `${paint('dim', name)}\n${text.replaceAll(/^/gm, '  ')}`)
+  return [lines.join('\n'), ...sections].join('\n\n')
+}
+
+function factsOf(letter: DeadLetter): readonly (readonly [string, string | null])[] {
+  const limit = letter.maxAttempts === null ? '' : ` (its own limit: ${letter.maxAttempts})`
+  return [
+    ['queue', letter.queue],
+    ['id', letter.id],
+    ['reason', letter.reason],
+    ['died', `${letter.diedAt.toISOString()} (${formatAgo(letter.ageMs)})`],
+    ['enqueued', enqueued(letter)],
+    ['attempts', `${letter.attempt}${limit}`],
+    ['type', letter.type],
+    ['schema version', String(letter.schemaVersion)],
+    ['ordering key', letter.orderingKey],
+    ['priority', String(letter.priority)],
+  ]
+}
+
+function enqueued({ diedAt, enqueuedAt }: DeadLetter): string | null {
+  const lifetimeMs = diedAt.getTime() - enqueuedAt.getTime()
+  // An INSERT by hand may say infinity.
+  return Number.isNaN(lifetimeMs) ? null : `${enqueuedAt.toISOString()} (${formatAge(lifetimeMs)} before it died)`
+}
+
+function pretty(json: string): string {
+  return toJsonText(parseExactly(json), 2)
+}
+
+const COLUMNS: readonly Column<DeadLetter>[] = [
+  { title: 'QUEUE', cell: (letter) => letter.queue },
+  { title: 'ID', align: 'right', cell: (letter) => letter.id },
+  { title: 'TYPE', cell: (letter) => letter.type },
+  { title: 'ATTEMPTS', align: 'right', cell: (letter) => letter.attempt },
+  { title: 'DIED', align: 'right', cell: (letter) => formatAgo(letter.ageMs) },
+  { title: 'REASON', cell: (letter) => letter.reason },
+  { title: 'ERROR', cell: (letter) => letter.error },
+]
+
+const GROUP_COLUMNS: readonly Column<DeadLetterGroup>[] = [
+  { title: 'QUEUE', cell: (group) => group.queue },
+  { title: 'TYPE', cell: (group) => group.type },
+  { title: 'MESSAGES', align: 'right', cell: (group) => group.messages },
+  { title: 'REASON', cell: (group) => group.reason },
+]

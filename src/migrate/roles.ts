@@ -1,0 +1,20 @@
+import type pg from 'pg'
+import { closeClient, executeOn, openClient } from '../connection/open-client.ts'
+import { checkSchema } from '../table/schema.ts'
+import { ROLES } from './sql-files.ts'
+
+/**
+ * Makes the four roles, unless they are there, and grants each what it needs in this database.
+ *
+ * @throws SluiceError UNREACHABLE, and as `checkSchema`; what the server says to one who does not own the schema.
+ */
+export async function grantRoles(connection: pg.ClientConfig): Promise<void> {
+  const client = await openClient(connection)
+  const execute = executeOn(client)
+  try {
+    await checkSchema(execute)
+    await execute({ name: 'sluice_roles', text: ROLES }, [])
+  } finally {
+    await closeClient(client)
+  }
+}
