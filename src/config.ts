@@ -57,7 +57,7 @@ const DEFAULTS = {
   crashLimit: 3,
 } as const
 
-/** @throws SluiceError CONFIG_INVALID, OPTION_INVALID for an option that does not exist. */
+/** @throws SluiceError OPTION_INVALID */
 export function resolveConfig(options: SluiceOptions<QueueDefinitions | undefined>): SluiceConfig {
   checkKeys('createSluice', options, OPTIONS)
   const connection = connectionOf('connection', options.connection)
@@ -93,16 +93,16 @@ const OPTIONS = [
   'log',
 ] as const
 
-/** The integer, or the default if it is undefined. @throws SluiceError CONFIG_INVALID outside `least`..`most`. */
+/** The integer, or the default if it is undefined. @throws SluiceError OPTION_INVALID outside `least`..`most`. */
 export function integer(what: string, value: unknown, byDefault: number, least: number, most: number): number {
   if (value === undefined) return byDefault
   if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value
-  throw expected('CONFIG_INVALID', what, `an integer from ${least} to ${most}`, value)
+  throw expected('OPTION_INVALID', what, `an integer from ${least} to ${most}`, value)
 }
 
 function logOf(log: unknown): SluiceLog | false | undefined {
   if (log === undefined || log === false || isLog(log)) return log
-  throw expected('CONFIG_INVALID', 'log', 'an object with the methods info, warn and error, or false', log)
+  throw expected('OPTION_INVALID', 'log', 'an object with the methods info, warn and error, or false', log)
 }
 
 function isLog(log: unknown): log is SluiceLog {
@@ -115,13 +115,13 @@ function isLog(log: unknown): log is SluiceLog {
 function nameOf(name: unknown): string {
   const bytes = typeof name === 'string' ? Buffer.byteLength(name) : 0
   if (typeof name === 'string' && bytes >= 1 && bytes <= 255 && !name.includes('\0') && name.isWellFormed()) return name
-  throw expected('CONFIG_INVALID', 'name', '1 to 255 bytes of text without NUL characters and lone surrogates', name)
+  throw expected('OPTION_INVALID', 'name', '1 to 255 bytes of text without NUL characters and lone surrogates', name)
 }
 
 function definitionsOf(queues: unknown): QueueDefinitions | undefined {
   if (queues === undefined) return undefined
   if (typeof queues !== 'object' || queues === null || Array.isArray(queues)) {
-    throw expected('CONFIG_INVALID', 'queues', 'an object with the names of queues as keys', queues)
+    throw expected('OPTION_INVALID', 'queues', 'an object with the names of queues as keys', queues)
   }
   for (const [name, definition] of Object.entries(queues)) {
     checkQueueName(name, undefined)
@@ -129,7 +129,7 @@ function definitionsOf(queues: unknown): QueueDefinitions | undefined {
     const { schema }: { readonly schema?: unknown } = definition
     if (schema !== undefined && !isStandardSchema(schema)) {
       const remedy = 'For example z.object({ … }) of Zod 3.24 or later'
-      throw expected('CONFIG_INVALID', `queues.${name}.schema`, 'a Standard Schema', schema, remedy)
+      throw expected('OPTION_INVALID', `queues.${name}.schema`, 'a Standard Schema', schema, remedy)
     }
   }
   return { ...queues }
@@ -151,7 +151,7 @@ export function connectionOf(what: string, connection: unknown): ClientConfig {
   // A text is not quoted: there may be a password in it.
   const received = typeof connection === 'string' && connection !== '' ? 'another text' : describe(connection)
   const remedy = 'For example process.env.DATABASE_URL'
-  throw new SluiceError('CONFIG_INVALID', `${what}: expected ${wanted}, received ${received}. ${remedy}`)
+  throw new SluiceError('OPTION_INVALID', `${what}: expected ${wanted}, received ${received}. ${remedy}`)
 }
 
 /** Also the path of a Unix socket, with or without a scheme, as the driver takes it. */

@@ -1,6 +1,5 @@
 /** Every code that a {@link SluiceError} can carry. Codes are stable: branch on them, not on the message's words. */
 export const ERROR_CODES = [
-  'CONFIG_INVALID',
   'OPTION_INVALID',
   'QUEUE_NAME_INVALID',
   'QUEUE_UNKNOWN',

@@ -51,7 +51,7 @@ export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> 
  * })
  * sluice.pipeline('emails').handle(async (message) => send(message.payload)).subscribe()
  *
- * @throws SluiceError CONFIG_INVALID, OPTION_INVALID, QUEUE_NAME_INVALID, NODE_TOO_OLD
+ * @throws SluiceError OPTION_INVALID, QUEUE_NAME_INVALID, NODE_TOO_OLD
  */
 export function createSluice<const Definitions extends QueueDefinitions | undefined = undefined>(
   options: SluiceOptions<Definitions>,
@@ -71,7 +71,7 @@ const internals = new WeakMap<object, SluiceInternals>()
 
 export function internalsOf(sluice: object): SluiceInternals {
   const found = internals.get(sluice)
-  if (found === undefined) throw expected('CONFIG_INVALID', 'sluice', 'what createSluice returned', sluice)
+  if (found === undefined) throw expected('OPTION_INVALID', 'sluice', 'what createSluice returned', sluice)
   return found
 }
 
@@ -153,7 +153,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   /**
    * A pipeline that handles the messages of a queue: give it a handler, then `subscribe()`.
    *
-   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, CONFIG_INVALID
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
    *
    * @example sluice.pipeline('emails', { concurrency: 4 }).handle(async ({ payload }) => send(payload)).subscribe()
    */
@@ -180,7 +180,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   /**
    * A queue as an Observable, and an AsyncIterable, of deliveries that the subscriber settles.
    *
-   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, CONFIG_INVALID
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
    *
    * @example for await (const delivery of sluice.deliveries('reports', { demand: 1 })) delivery.ack()
    */

@@ -1,4 +1,4 @@
-import { type ErrorCode, expected } from '../errors.ts'
+import { expected } from '../errors.ts'
 
 /** Milliseconds, or a number with a unit: `'250ms'`, `'1.5s'`, `'5m'`, `'2h'`, `'7d'`. From 0 to 100 years. */
 export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`
@@ -11,12 +11,17 @@ const LONGEST_MS = 100 * 365.25 * UNITS.d!
 /**
  * The milliseconds of a {@link Duration}: finite, from zero to a hundred years.
  *
- * @throws SluiceError OPTION_INVALID, or the given code, naming the option `what`.
+ * @throws SluiceError OPTION_INVALID, naming the option `what`.
  */
-export function toMs(duration: unknown, what: string, code: ErrorCode = 'OPTION_INVALID'): number {
+export function toMs(duration: unknown, what: string): number {
   const ms = typeof duration === 'string' ? parse(duration) : duration
   if (typeof ms === 'number' && ms >= 0 && ms <= LONGEST_MS) return ms
-  throw expected(code, what, "milliseconds from 0, or a text such as '250ms', '30s', '5m', '2h', '7d'", duration)
+  throw expected(
+    'OPTION_INVALID',
+    what,
+    "milliseconds from 0, or a text such as '250ms', '30s', '5m', '2h', '7d'",
+    duration,
+  )
 }
 
 function parse(text: string): number | undefined {

@@ -11,7 +11,7 @@ const CONNECT_TIMEOUT_MS = 5_000
 /**
  * Operates the database of `--database-url` or DATABASE_URL, and disconnects.
  *
- * @throws SluiceError CONFIG_INVALID, UNREACHABLE, and what operations throw
+ * @throws SluiceError OPTION_INVALID, UNREACHABLE, and what operations throw
  */
 export function operating<T>(command: Command, work: (operate: Operate) => Promise<T>): Promise<T> {
   return connected(command, async (connection) => {

@@ -10,19 +10,19 @@ export interface DatabaseUrlSource {
 /**
  * The connection string of `--database-url`, else of DATABASE_URL. What is refused is not quoted: it may hold a password.
  *
- * @throws SluiceError CONFIG_INVALID
+ * @throws SluiceError OPTION_INVALID
  */
 export function readDatabaseUrl(options: DatabaseUrlSource, environment: NodeJS.ProcessEnv = process.env): string {
   const url = givenUrl(options, environment)
   if (url === undefined) {
     throw new SluiceError(
-      'CONFIG_INVALID',
+      'OPTION_INVALID',
       'No database given. Set DATABASE_URL or --database-url, for example to postgres://user@localhost:5432/app',
     )
   }
   const objection = objectionTo(url)
   if (objection === undefined) return url
-  throw new SluiceError('CONFIG_INVALID', `${nameOfSource(options)}: ${objection}`)
+  throw new SluiceError('OPTION_INVALID', `${nameOfSource(options)}: ${objection}`)
 }
 
 /** Where the connection string comes from, for errors. */

@@ -44,7 +44,7 @@ export interface PipelinePlan {
 
 const PIPELINE_DEFAULTS = { concurrency: 1, batchSize: 10, timeoutMs: 30_000, maxAttempts: 20 } as const
 
-/** @throws SluiceError OPTION_INVALID, CONFIG_INVALID */
+/** @throws SluiceError OPTION_INVALID */
 export function resolvePipeline(queue: string, options: PipelineOptions): PipelinePlan {
   const what = `pipeline(${JSON.stringify(queue)})`
   checkKeys(what, options, ['concurrency', 'batchSize', 'timeout', 'timeoutMs', 'retry', 'maxAttempts', 'ordered'])

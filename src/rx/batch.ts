@@ -26,7 +26,7 @@ export interface BatchOptions {
  * when the source completes; never an empty one, unlike `bufferTime`. On deliveries, keep `size` within the source's
  * demand, or only time closes groups. If the source fails, the items of an unfinished group are not emitted.
  *
- * @throws SluiceError OPTION_INVALID, CONFIG_INVALID
+ * @throws SluiceError OPTION_INVALID
  */
 export function batch<Item>(options: BatchOptions): OperatorFunction<Item, readonly Item[]> {
   checkKeys('batch', options, ['size', 'maxWaitMs', 'scheduler'])

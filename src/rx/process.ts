@@ -31,7 +31,7 @@ export type DeliveryHandler<Payload> = (
  *
  * @example sluice.deliveries('emails', { demand: 8 }).pipe(process(send)).subscribe()
  *
- * @throws SluiceError OPTION_INVALID, CONFIG_INVALID
+ * @throws SluiceError OPTION_INVALID
  */
 export function process<Payload>(
   handle: DeliveryHandler<Payload>,

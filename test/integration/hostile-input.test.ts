@@ -227,7 +227,7 @@ describe('a name of a worker', () => {
     ['no text', 7],
   ])('is refused: %s', ([, name]) => {
     expect(() => createSluice({ connection: 'postgres://localhost/x', name: name as string })).toThrow(
-      expect.objectContaining({ code: 'CONFIG_INVALID' }),
+      expect.objectContaining({ code: 'OPTION_INVALID' }),
     )
   })
 })

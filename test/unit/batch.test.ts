@@ -148,10 +148,10 @@ describe('batch', () => {
   test.each([
     [{ maxWaitMs: 5 }, 'OPTION_INVALID: batch.size: expected an integer from 1 to 100000, received undefined'],
     [{ size: 5 }, 'OPTION_INVALID: batch.maxWaitMs: expected an integer from 0 to 86400000, received undefined'],
-    [{ size: 0, maxWaitMs: 5 }, 'CONFIG_INVALID: batch.size: expected an integer from 1 to 100000, received 0'],
+    [{ size: 0, maxWaitMs: 5 }, 'OPTION_INVALID: batch.size: expected an integer from 1 to 100000, received 0'],
     [
       { size: 5, maxWaitMs: -1 },
-      'CONFIG_INVALID: batch.maxWaitMs: expected an integer from 0 to 86400000, received -1',
+      'OPTION_INVALID: batch.maxWaitMs: expected an integer from 0 to 86400000, received -1',
     ],
     [
       { size: 5, maxWait: 5 },

@@ -59,7 +59,7 @@ describe('readDatabaseUrl', () => {
     ['', 'Set DATABASE_URL'],
   ] as const)('refuses %s', ([url, says]) => {
     expect(() => readDatabaseUrl({}, { DATABASE_URL: url })).toThrow(
-      expect.objectContaining({ code: 'CONFIG_INVALID', message: expect.stringContaining(says) }),
+      expect.objectContaining({ code: 'OPTION_INVALID', message: expect.stringContaining(says) }),
     )
   })
 

@@ -26,10 +26,6 @@ describe('toMs', () => {
     },
   )
 
-  test('throws the code it is given', () => {
-    expect(() => toMs('soon', 'poll', 'CONFIG_INVALID')).toThrow(expect.objectContaining({ code: 'CONFIG_INVALID' }))
-  })
-
   test('either refuses a text or gives finite milliseconds from zero', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.stringMatching(/^\d+(\.\d+)?(ms|s|m|h|d)$/)), (text) => {

@@ -21,7 +21,7 @@ test.for([
   [undefined, 'undefined'],
 ] as const)('migrate refuses %o as its connection', async ([given, received]) => {
   await expect(migrate(given as never)).rejects.toMatchObject({
-    code: 'CONFIG_INVALID',
+    code: 'OPTION_INVALID',
     message: expect.stringContaining(`received ${received}`),
   })
 })
@@ -51,7 +51,7 @@ describe('createSluice refuses at once', () => {
     for (const what of ['connection', 'directConnection']) {
       if (what === 'directConnection' && given === undefined) continue
       expect(refusalOf(() => createSluice({ connection, [what]: given } as never))).toBe(
-        `CONFIG_INVALID: ${what}: expected ${wanted}, received ${received}. For example process.env.DATABASE_URL`,
+        `OPTION_INVALID: ${what}: expected ${wanted}, received ${received}. For example process.env.DATABASE_URL`,
       )
     }
   })
@@ -64,12 +64,12 @@ describe('createSluice refuses at once', () => {
     { schema: 'email' },
   ])('%o as the schema of a queue', (definition) => {
     expect(refusalOf(() => createSluice({ connection, queues: { q: definition } } as never))).toMatch(
-      /^CONFIG_INVALID: queues\.q\.schema: expected a Standard Schema, received /,
+      /^OPTION_INVALID: queues\.q\.schema: expected a Standard Schema, received /,
     )
   })
 
   test.for([null, [], 'q'])('%o as its queues', (queues) => {
-    expect(refusalOf(() => createSluice({ connection, queues } as never))).toMatch(/^CONFIG_INVALID: queues: /)
+    expect(refusalOf(() => createSluice({ connection, queues } as never))).toMatch(/^OPTION_INVALID: queues: /)
   })
 
   test.for<SluiceOptions['connection']>([

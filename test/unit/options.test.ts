@@ -40,16 +40,16 @@ describe('the options of a pipeline', () => {
   })
 
   test.each([
-    [{ concurrency: 0 }, 'CONFIG_INVALID', 'concurrency: expected an integer from 1 to 1000, received 0'],
-    [{ concurrency: 1_001 }, 'CONFIG_INVALID', 'concurrency: expected an integer from 1 to 1000, received 1001'],
-    [{ concurrency: 2.5 }, 'CONFIG_INVALID', 'concurrency: expected an integer from 1 to 1000, received 2.5'],
-    [{ concurrency: '2' }, 'CONFIG_INVALID', 'concurrency: expected an integer from 1 to 1000, received "2"'],
-    [{ batchSize: 0 }, 'CONFIG_INVALID', 'batchSize: expected an integer from 1 to 1000, received 0'],
-    [{ batchSize: Number.NaN }, 'CONFIG_INVALID', 'batchSize: expected an integer from 1 to 1000, received NaN'],
-    [{ batchSize: null }, 'CONFIG_INVALID', 'batchSize: expected an integer from 1 to 1000, received null'],
-    [{ maxAttempts: 0 }, 'CONFIG_INVALID', 'maxAttempts: expected an integer from 1 to 1000000, received 0'],
-    [{ timeoutMs: 0 }, 'CONFIG_INVALID', 'timeoutMs: expected an integer from 1 to 3600000, received 0'],
-    [{ timeoutMs: 3_600_001 }, 'CONFIG_INVALID', 'timeoutMs: expected an integer from 1 to 3600000, received 3600001'],
+    [{ concurrency: 0 }, 'OPTION_INVALID', 'concurrency: expected an integer from 1 to 1000, received 0'],
+    [{ concurrency: 1_001 }, 'OPTION_INVALID', 'concurrency: expected an integer from 1 to 1000, received 1001'],
+    [{ concurrency: 2.5 }, 'OPTION_INVALID', 'concurrency: expected an integer from 1 to 1000, received 2.5'],
+    [{ concurrency: '2' }, 'OPTION_INVALID', 'concurrency: expected an integer from 1 to 1000, received "2"'],
+    [{ batchSize: 0 }, 'OPTION_INVALID', 'batchSize: expected an integer from 1 to 1000, received 0'],
+    [{ batchSize: Number.NaN }, 'OPTION_INVALID', 'batchSize: expected an integer from 1 to 1000, received NaN'],
+    [{ batchSize: null }, 'OPTION_INVALID', 'batchSize: expected an integer from 1 to 1000, received null'],
+    [{ maxAttempts: 0 }, 'OPTION_INVALID', 'maxAttempts: expected an integer from 1 to 1000000, received 0'],
+    [{ timeoutMs: 0 }, 'OPTION_INVALID', 'timeoutMs: expected an integer from 1 to 3600000, received 0'],
+    [{ timeoutMs: 3_600_001 }, 'OPTION_INVALID', 'timeoutMs: expected an integer from 1 to 3600000, received 3600001'],
     [{ timeout: 0 }, 'OPTION_INVALID', 'timeout: expected a duration from 1 ms to 1 h, received 0'],
     [{ timeout: '2h' }, 'OPTION_INVALID', 'timeout: expected a duration from 1 ms to 1 h, received "2h"'],
     [
@@ -78,7 +78,7 @@ describe('the options of a pipeline', () => {
 
   test('are checked when the pipeline is made, before anything connects', () => {
     const sluice = createSluice({ connection })
-    expect(refusalOf(() => sluice.pipeline('mails', { batchSize: 0 }))).toMatch(/^CONFIG_INVALID: pipeline\("mails"\)/)
+    expect(refusalOf(() => sluice.pipeline('mails', { batchSize: 0 }))).toMatch(/^OPTION_INVALID: pipeline\("mails"\)/)
     expect(refusalOf(() => sluice.pipeline('no such name'))).toMatch(/^QUEUE_NAME_INVALID: queue: expected a name/)
   })
 })
@@ -92,13 +92,13 @@ describe('the options of deliveries', () => {
   })
 
   test.each([
-    [{ demand: 0 }, 'CONFIG_INVALID: deliveries.demand: expected an integer from 1 to 1000, received 0'],
-    [{ demand: 1_001 }, 'CONFIG_INVALID: deliveries.demand: expected an integer from 1 to 1000, received 1001'],
+    [{ demand: 0 }, 'OPTION_INVALID: deliveries.demand: expected an integer from 1 to 1000, received 0'],
+    [{ demand: 1_001 }, 'OPTION_INVALID: deliveries.demand: expected an integer from 1 to 1000, received 1001'],
     [
       { demand: Number.POSITIVE_INFINITY },
-      'CONFIG_INVALID: deliveries.demand: expected an integer from 1 to 1000, received Infinity',
+      'OPTION_INVALID: deliveries.demand: expected an integer from 1 to 1000, received Infinity',
     ],
-    [{ demand: 4, batchSize: 5 }, 'CONFIG_INVALID: deliveries.batchSize: expected an integer from 1 to 4, received 5'],
+    [{ demand: 4, batchSize: 5 }, 'OPTION_INVALID: deliveries.batchSize: expected an integer from 1 to 4, received 5'],
     [
       { demand: 4, timeout: '2h' },
       'OPTION_INVALID: pipeline("mails").timeout: expected a duration from 1 ms to 1 h, received "2h"',
@@ -142,7 +142,7 @@ describe('the options of createSluice', () => {
     [{ crashLimit: 0 }, 'crashLimit: expected an integer from 1 to 1000, received 0'],
     [{ crashLimit: 1_001 }, 'crashLimit: expected an integer from 1 to 1000, received 1001'],
   ])('have bounds: %o', (options: object, refusal) => {
-    expect(refusalOf(() => createSluice({ connection, ...options }))).toBe(`CONFIG_INVALID: ${refusal}`)
+    expect(refusalOf(() => createSluice({ connection, ...options }))).toBe(`OPTION_INVALID: ${refusal}`)
   })
 
   test.each([
@@ -153,10 +153,10 @@ describe('the options of createSluice', () => {
     [null, /^OPTION_INVALID: createSluice: expected an object of options, received null$/],
     [
       {},
-      /^CONFIG_INVALID: connection: expected a text that begins with 'postgres:\/\/', or an object of options as pg.Client takes it, received undefined/,
+      /^OPTION_INVALID: connection: expected a text that begins with 'postgres:\/\/', or an object of options as pg.Client takes it, received undefined/,
     ],
-    [{ connection: '' }, /^CONFIG_INVALID: connection: expected a text/],
-    [{ connection, directConnection: 5 }, /^CONFIG_INVALID: directConnection: expected a text/],
+    [{ connection: '' }, /^OPTION_INVALID: connection: expected a text/],
+    [{ connection, directConnection: 5 }, /^OPTION_INVALID: directConnection: expected a text/],
     [
       { connection, queues: { 'no such name': {} } },
       /^QUEUE_NAME_INVALID: queue: expected a name .*, received "no such name"/,

@@ -211,8 +211,8 @@ describe('process', () => {
   })
 
   test.each([
-    [{ concurrency: 0 }, 'CONFIG_INVALID: process.concurrency: expected an integer from 1 to 100000, received 0'],
-    [{ concurrency: 1.5 }, 'CONFIG_INVALID: process.concurrency: expected an integer from 1 to 100000, received 1.5'],
+    [{ concurrency: 0 }, 'OPTION_INVALID: process.concurrency: expected an integer from 1 to 100000, received 0'],
+    [{ concurrency: 1.5 }, 'OPTION_INVALID: process.concurrency: expected an integer from 1 to 100000, received 1.5'],
     [{ parallel: 2 }, 'OPTION_INVALID: process: expected only the options concurrency, received "parallel"'],
   ])('refuses %o', (options: object, refusal) => {
     expect(refusalOf(() => process(() => undefined, options))).toBe(refusal)
