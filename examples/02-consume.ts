@@ -21,7 +21,7 @@ sluice.events.subscribe((event) => {
 
 const snoozed = new Set<string>()
 const emails = sluice
-  .pipeline('example.emails', { batchSize: 10, retry: { kind: 'exponential', first: '100ms' }, maxAttempts: 5 })
+  .pipeline('example.emails', { batchSize: 10, retry: { kind: 'exponential', delay: '100ms' }, maxAttempts: 5 })
   .handle(async (message: Message, { tx, attempt }) => {
     const { to } = message.payload as { to: string }
     if (to === 'nobody') return deadLetter('not an address')
@@ -44,7 +44,7 @@ const ids = await sluice.enqueueMany(
 await allHandled.promise
 
 // A worker would do this on SIGTERM: claim no more, let the handlers in flight end, and commit.
-console.log('drained:', (await emails.drain({ timeoutMs: '10s' })).completed)
+console.log('drained:', (await emails.drain({ timeout: '10s' })).completed)
 const { rows } = await pool.query('SELECT recipient FROM example_email WHERE message = ANY ($1) ORDER BY 1', [ids])
 console.log('sent:', rows.map((row) => row.recipient).join(', '))
 await sluice.stop()

@@ -22,7 +22,7 @@ for (const result of results.sort((a, b) => Number(a.message.payload) - Number(b
 await enqueue('example.rows', 10)
 const sizes = await lastValueFrom(
   sluice.deliveries('example.rows', { demand: 5 }).pipe(
-    batch({ size: 5, maxWaitMs: 1_000 }),
+    batch({ size: 5, maxWait: 1_000 }),
     concatMap(async (deliveries) => {
       for (const delivery of deliveries) delivery.ack()
       return deliveries.length

@@ -1,6 +1,7 @@
 import { hostname } from 'node:os'
 import type { ClientConfig } from 'pg'
 import { checkKeys } from './basics/check-keys.ts'
+import { type Duration, toMsWithin } from './basics/duration.ts'
 import { describe, expected, SluiceError } from './errors.ts'
 import { checkQueueName, type QueueDefinitions } from './queues.ts'
 import type { SluiceLog } from './telemetry/log.ts'
@@ -21,10 +22,10 @@ export interface SluiceOptions<Definitions extends QueueDefinitions | undefined 
   readonly queues?: Definitions
   /** This worker process's name in `sluice.workers`. @default 'host:pid' */
   readonly name?: string | undefined
-  /** The poll interval: the longest delay after a lost wake-up. In milliseconds, 100 to 60,000. @default 1000 */
-  readonly pollIntervalMs?: number | undefined
-  /** How long to wait for a connection, in milliseconds, 100 to 600,000. @default 5000 */
-  readonly connectTimeoutMs?: number | undefined
+  /** How often to look for messages without a wake-up: the longest delay after a lost one. 100 ms to 1 min. @default '1s' */
+  readonly pollInterval?: Duration | undefined
+  /** How long to wait for a connection, 100 ms to 10 min. @default '5s' */
+  readonly connectTimeout?: Duration | undefined
   /** The largest payload in bytes of JSON, 1 to 268,435,456 (256 MiB). @default 1048576 */
   readonly payloadLimitBytes?: number | undefined
   /** After how many deaths of a process with it in hand a message goes to the dead letters, 1 to 1,000. @default 3 */
@@ -50,25 +51,21 @@ export interface SluiceConfig {
   readonly log: SluiceLog | false | undefined
 }
 
-const DEFAULTS = {
-  pollIntervalMs: 1_000,
-  connectTimeoutMs: 5_000,
-  payloadLimitBytes: 1_048_576,
-  crashLimit: 3,
-} as const
+const DEFAULTS = { payloadLimitBytes: 1_048_576, crashLimit: 3 } as const
 
 /** @throws SluiceError OPTION_INVALID */
 export function resolveConfig(options: SluiceOptions<QueueDefinitions | undefined>): SluiceConfig {
   checkKeys('createSluice', options, OPTIONS)
   const connection = connectionOf('connection', options.connection)
+  const { pollInterval = '1s', connectTimeout = '5s' } = options
   return {
     connection,
     directConnection:
       options.directConnection === undefined ? connection : connectionOf('directConnection', options.directConnection),
     definitions: definitionsOf(options.queues),
     name: options.name === undefined ? `${hostname()}:${process.pid}` : nameOf(options.name),
-    pollIntervalMs: integer('pollIntervalMs', options.pollIntervalMs, DEFAULTS.pollIntervalMs, 100, 60_000),
-    connectTimeoutMs: integer('connectTimeoutMs', options.connectTimeoutMs, DEFAULTS.connectTimeoutMs, 100, 600_000),
+    pollIntervalMs: toMsWithin('pollInterval', pollInterval, '100ms', '1m'),
+    connectTimeoutMs: toMsWithin('connectTimeout', connectTimeout, '100ms', '10m'),
     payloadLimitBytes: integer(
       'payloadLimitBytes',
       options.payloadLimitBytes,
@@ -86,8 +83,8 @@ const OPTIONS = [
   'directConnection',
   'queues',
   'name',
-  'pollIntervalMs',
-  'connectTimeoutMs',
+  'pollInterval',
+  'connectTimeout',
   'payloadLimitBytes',
   'crashLimit',
   'log',
@@ -95,7 +92,11 @@ const OPTIONS = [
 
 /** The integer, or the default if it is undefined. @throws SluiceError OPTION_INVALID outside `least`..`most`. */
 export function integer(what: string, value: unknown, byDefault: number, least: number, most: number): number {
-  if (value === undefined) return byDefault
+  return value === undefined ? byDefault : integerWithin(what, value, least, most)
+}
+
+/** @throws SluiceError OPTION_INVALID for anything but an integer in `least`..`most`. */
+export function integerWithin(what: string, value: unknown, least: number, most: number): number {
   if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value
   throw expected('OPTION_INVALID', what, `an integer from ${least} to ${most}`, value)
 }

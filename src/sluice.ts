@@ -189,7 +189,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     options: DeliveriesOptions,
   ): Deliveries<OutputOf<Definitions, Name>> {
     const name = checkQueueName(queue, this.#config.definitions)
-    checkKeys('deliveries', options, ['demand', 'batchSize', 'timeout', 'timeoutMs', 'retry', 'maxAttempts', 'ordered'])
+    checkKeys('deliveries', options, ['demand', 'batchSize', 'timeout', 'retry', 'maxAttempts', 'ordered'])
     const { demand, ...rest } = options
     const most = integer('deliveries.demand', demand, 1, 1, 1_000)
     const batchSize = integer('deliveries.batchSize', options.batchSize, 1, 1, most)
@@ -223,17 +223,17 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
    * Drains all pipelines, `runOnce` included, and closes all connections, at the latest some seconds after the timeout: what the server has not
    * answered by then is cut off. Called again, it waits for the same end, or for less if its timeout is shorter.
    *
-   * @param options.timeoutMs of the drain, a duration. @default 30000
+   * @param options.timeout of the drain. @default '30s'
    */
-  async stop(options: { readonly timeoutMs?: Duration } = {}): Promise<void> {
-    checkKeys('stop', options, ['timeoutMs'])
-    const timeoutMs = toMs(options.timeoutMs ?? DRAIN_TIMEOUT_MS, 'stop.timeoutMs')
+  async stop(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
+    checkKeys('stop', options, ['timeout'])
+    const timeoutMs = toMs(options.timeout ?? DRAIN_TIMEOUT_MS, 'stop.timeout')
     this.#stopping = true
     const drainMs = Math.min(timeoutMs, LONGEST_TIMER_MS - STOP_MS)
     const limit = setTimeout(() => this.#parts.cut(), drainMs + STOP_MS)
     try {
       await Promise.all([
-        ...[...this.#subscriptions].map((subscription) => subscription.drain({ timeoutMs })),
+        ...[...this.#subscriptions].map((subscription) => subscription.drain({ timeout: timeoutMs })),
         ...[...this.#runs].map((demand) => drainWithin(drainMs, demand)),
       ])
       this.#ended ??= this.#end()

@@ -50,7 +50,7 @@ const sluice = createSluice({
   connection: setup.url,
   directConnection: setup.directUrl,
   name: setup.name,
-  pollIntervalMs: setup.pollIntervalMs,
+  pollInterval: setup.pollIntervalMs,
 })
 
 process.on('message', (next: WorkerOrder) => {
@@ -129,7 +129,7 @@ function reach(moment: Moment): void {
 }
 
 async function stop(timeoutMs?: number): Promise<void> {
-  await sluice.stop(timeoutMs === undefined ? {} : { timeoutMs })
+  await sluice.stop(timeoutMs === undefined ? {} : { timeout: timeoutMs })
   await ledger.end()
   tell({ kind: 'stopped' }, () => process.exit())
 }

@@ -24,6 +24,17 @@ export function toMs(duration: unknown, what: string): number {
   )
 }
 
+/**
+ * The milliseconds of a {@link Duration} within bounds, rounded up to whole ones.
+ *
+ * @throws SluiceError OPTION_INVALID, naming the option `what`.
+ */
+export function toMsWithin(what: string, duration: unknown, least: Duration, most: Duration): number {
+  const ms = Math.ceil(toMs(duration, what))
+  if (ms >= toMs(least, what) && ms <= toMs(most, what)) return ms
+  throw expected('OPTION_INVALID', what, `a duration from '${least}' to '${most}'`, duration)
+}
+
 function parse(text: string): number | undefined {
   const match = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/.exec(text.trim())
   return match ? Number(match[1]) * UNITS[match[2]!]! : undefined

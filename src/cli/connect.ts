@@ -15,11 +15,11 @@ const CONNECT_TIMEOUT_MS = 5_000
  */
 export function operating<T>(command: Command, work: (operate: Operate) => Promise<T>): Promise<T> {
   return connected(command, async (connection) => {
-    const sluice = createSluice({ connection, connectTimeoutMs: CONNECT_TIMEOUT_MS, log: false })
+    const sluice = createSluice({ connection, connectTimeout: CONNECT_TIMEOUT_MS, log: false })
     try {
       return await work(sluice.operate)
     } finally {
-      await sluice.stop({ timeoutMs: 0 })
+      await sluice.stop({ timeout: 0 })
     }
   })
 }

@@ -20,7 +20,7 @@ export interface EnqueueOptions {
   /** Due this long after the insert, by the database's clock. @default 0 */
   readonly delay?: Duration | undefined
   /** Due at this instant, by the database's clock; at once if it has passed. Not together with `delay`. */
-  readonly deliverAt?: Date | undefined
+  readonly dueAt?: Date | undefined
   /** After how many failed attempts the message goes to the dead letters, from 1. Default: as the pipeline says. */
   readonly maxAttempts?: number | undefined
 }
@@ -32,7 +32,7 @@ const NAMES = [
   'orderingKey',
   'priority',
   'delay',
-  'deliverAt',
+  'dueAt',
   'maxAttempts',
 ] as const satisfies readonly (keyof EnqueueOptions)[]
 
@@ -56,7 +56,7 @@ export function readOptions(options: unknown, what: string): Omit<InsertRow, 'pa
     orderingKey: textOf(given.orderingKey, at('orderingKey'), 'a text'),
     priority: integerOf(given.priority, at('priority'), 0, 9) ?? DEFAULTS.priority,
     delayMs: given.delay === undefined ? DEFAULTS.delayMs : toMs(given.delay, at('delay')),
-    deliverAt: instantOf(given, what),
+    dueAt: instantOf(given, what),
     maxAttempts: integerOf(given.maxAttempts, at('maxAttempts'), 1, LARGEST_INTEGER) ?? DEFAULTS.maxAttempts,
   }
 }
@@ -106,14 +106,13 @@ function headersOf(value: unknown, what: string): string {
   throw expected('OPTION_INVALID', what, 'an object of JSON values', value)
 }
 
-function instantOf({ delay, deliverAt }: Given, what: string): string | null {
-  if (deliverAt === undefined) return null
-  if (delay !== undefined)
-    throw new SluiceError('OPTION_INVALID', `${what}: expected delay or deliverAt, received both`)
-  if (deliverAt instanceof Date) {
-    const year = deliverAt.getUTCFullYear()
+function instantOf({ delay, dueAt }: Given, what: string): string | null {
+  if (dueAt === undefined) return null
+  if (delay !== undefined) throw new SluiceError('OPTION_INVALID', `${what}: expected delay or dueAt, received both`)
+  if (dueAt instanceof Date) {
+    const year = dueAt.getUTCFullYear()
     // Outside these years ISO 8601 and timestamptz write years differently. An invalid date has no year at all.
-    if (year >= 1 && year <= 9999) return deliverAt.toISOString()
+    if (year >= 1 && year <= 9999) return dueAt.toISOString()
   }
-  throw expected('OPTION_INVALID', `${what}.deliverAt`, 'a valid Date in the years 1 to 9999', deliverAt)
+  throw expected('OPTION_INVALID', `${what}.dueAt`, 'a valid Date in the years 1 to 9999', dueAt)
 }

@@ -183,6 +183,6 @@ export class Turn {
 function timedOut(timeoutMs: number): SluiceError {
   return new SluiceError(
     'HANDLER_TIMEOUT',
-    `The handler: expected to end within ${timeoutMs} ms, received no end. Raise timeoutMs, or pass its signal on`,
+    `The handler: expected to end within ${timeoutMs} ms, received no end. Raise the pipeline's timeout, or pass the signal on`,
   )
 }

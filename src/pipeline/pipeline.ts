@@ -104,7 +104,7 @@ export interface Drained {
 /** How long a drain waits by default. */
 export const DRAIN_TIMEOUT_MS = 30_000
 
-const REMEDY_FOR_STOP = 'drain({ timeoutMs }) waits for the handlers, and stop() does not'
+const REMEDY_FOR_STOP = 'drain({ timeout }) waits for the handlers, and stop() does not'
 
 /** A running consumer. */
 export class PipelineSubscription implements AsyncDisposable {
@@ -150,11 +150,11 @@ export class PipelineSubscription implements AsyncDisposable {
   /**
    * Claims no more, lets the handlers in flight end and commits. After the timeout the rest is stopped.
    *
-   * @param options.timeoutMs a duration. @default 30000
+   * @param options.timeout how long to wait for the handlers. @default '30s'
    */
-  async drain(options: { readonly timeoutMs?: Duration } = {}): Promise<Drained> {
-    checkKeys('drain', options, ['timeoutMs'])
-    const timeoutMs = toMs(options.timeoutMs ?? DRAIN_TIMEOUT_MS, 'drain.timeoutMs')
+  async drain(options: { readonly timeout?: Duration | undefined } = {}): Promise<Drained> {
+    checkKeys('drain', options, ['timeout'])
+    const timeoutMs = toMs(options.timeout ?? DRAIN_TIMEOUT_MS, 'drain.timeout')
     this.#leave()
     const drained = this.#endBy((demand) => demand.drain())
     const timer = Promise.withResolvers<'late'>()

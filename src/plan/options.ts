@@ -1,5 +1,5 @@
 import { checkKeys } from '../basics/check-keys.ts'
-import { type Duration, toMs } from '../basics/duration.ts'
+import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { integer } from '../config.ts'
 import { expected } from '../errors.ts'
 import { type RetryOptions, type RetryPolicy, retryPolicy } from './retry-policy.ts'
@@ -18,8 +18,6 @@ export interface PipelineOptions {
    * transaction lasts at most twice as long; the server enforces it. 1 ms to 1 h. @default '30s'
    */
   readonly timeout?: Duration | undefined
-  /** The same as a number of milliseconds, 1 to 3,600,000. Not together with `timeout`. */
-  readonly timeoutMs?: number | undefined
   /** When to try failed messages again. @default exponential: 1 s, 2 s, 4 s, … 1 h, with 20 % jitter */
   readonly retry?: RetryOptions | undefined
   /** After how many failed attempts a message becomes a dead letter, 1 to 1,000,000; a message's own limit takes precedence. @default 20 */
@@ -42,34 +40,22 @@ export interface PipelinePlan {
   readonly ordered: boolean
 }
 
-const PIPELINE_DEFAULTS = { concurrency: 1, batchSize: 10, timeoutMs: 30_000, maxAttempts: 20 } as const
+const PIPELINE_DEFAULTS = { concurrency: 1, batchSize: 10, maxAttempts: 20 } as const
 
 /** @throws SluiceError OPTION_INVALID */
 export function resolvePipeline(queue: string, options: PipelineOptions): PipelinePlan {
   const what = `pipeline(${JSON.stringify(queue)})`
-  checkKeys(what, options, ['concurrency', 'batchSize', 'timeout', 'timeoutMs', 'retry', 'maxAttempts', 'ordered'])
-  const { ordered = false } = options
+  checkKeys(what, options, ['concurrency', 'batchSize', 'timeout', 'retry', 'maxAttempts', 'ordered'])
+  const { ordered = false, timeout = '30s' } = options
   if (typeof ordered !== 'boolean') throw expected('OPTION_INVALID', `${what}.ordered`, 'true or false', ordered)
   const defaults = PIPELINE_DEFAULTS
   return {
     queue,
     concurrency: integer(`${what}.concurrency`, options.concurrency, defaults.concurrency, 1, 1_000),
     batchSize: integer(`${what}.batchSize`, options.batchSize, defaults.batchSize, 1, 1_000),
-    timeoutMs: timeoutOf(what, options),
+    timeoutMs: toMsWithin(`${what}.timeout`, timeout, '1ms', '1h'),
     retry: retryPolicy(options.retry),
     maxAttempts: integer(`${what}.maxAttempts`, options.maxAttempts, defaults.maxAttempts, 1, 1_000_000),
     ordered,
   }
-}
-
-const LONGEST_TIMEOUT_MS = 3_600_000
-
-function timeoutOf(what: string, { timeout, timeoutMs }: PipelineOptions): number {
-  if (timeout === undefined) {
-    return integer(`${what}.timeoutMs`, timeoutMs, PIPELINE_DEFAULTS.timeoutMs, 1, LONGEST_TIMEOUT_MS)
-  }
-  if (timeoutMs !== undefined) throw expected('OPTION_INVALID', what, 'timeout or timeoutMs', 'both')
-  const ms = Math.ceil(toMs(timeout, `${what}.timeout`))
-  if (ms >= 1 && ms <= LONGEST_TIMEOUT_MS) return ms
-  throw expected('OPTION_INVALID', `${what}.timeout`, 'a duration from 1 ms to 1 h', timeout)
 }

@@ -10,17 +10,21 @@ export type RetryPolicy = (attempt: number, error: unknown) => number
 
 /** How a pipeline retries: a fixed wait, growing waits, or a function of one's own. */
 export type RetryOptions =
-  | { readonly kind: 'fixed'; readonly delay: Duration }
+  | {
+      readonly kind: 'fixed'
+      /** The wait after each failure. */
+      readonly delay: Duration
+    }
   | {
       readonly kind: 'exponential'
       /** The wait after the first failure. @default '1s' */
-      readonly first?: Duration
+      readonly delay?: Duration | undefined
       /** The longest wait. @default '1h' */
-      readonly most?: Duration
+      readonly maxDelay?: Duration | undefined
       /** By how much each wait grows, 1 to 100. @default 2 */
-      readonly factor?: number
+      readonly factor?: number | undefined
       /** How much of each wait is drawn by chance, 0 to 1. @default 0.2: between 80 and 100 per cent of it. */
-      readonly jitter?: number
+      readonly jitter?: number | undefined
     }
   | ((attempt: number, error: unknown) => Duration)
 
@@ -46,14 +50,14 @@ export function retryPolicy(options: RetryOptions | undefined, random: () => num
 }
 
 function exponential(options: Extract<RetryOptions, { kind: 'exponential' }>, random: () => number): RetryPolicy {
-  checkKeys('retry', options, ['kind', 'first', 'most', 'factor', 'jitter'])
-  const first = toMs(options.first ?? 1_000, 'retry.first')
-  const most = toMs(options.most ?? 3_600_000, 'retry.most')
+  checkKeys('retry', options, ['kind', 'delay', 'maxDelay', 'factor', 'jitter'])
+  const delayMs = toMs(options.delay ?? 1_000, 'retry.delay')
+  const maxDelayMs = toMs(options.maxDelay ?? 3_600_000, 'retry.maxDelay')
   const factor = within('retry.factor', options.factor ?? 2, 1, 100)
   const jitter = within('retry.jitter', options.jitter ?? 0.2, 0, 1)
   // The growth may overflow, and zero times infinity is no number.
   const growth = (attempt: number) => Math.min(factor ** (attempt - 1), Number.MAX_VALUE)
-  return (attempt) => Math.min(most, first * growth(attempt)) * (1 - jitter * random())
+  return (attempt) => Math.min(maxDelayMs, delayMs * growth(attempt)) * (1 - jitter * random())
 }
 
 function within(what: string, value: unknown, least: number, most: number): number {

@@ -8,30 +8,30 @@ import {
   takeUntil,
 } from 'rxjs'
 import { checkKeys } from '../basics/check-keys.ts'
-import { integer } from '../config.ts'
-import { expected } from '../errors.ts'
+import { type Duration, toMsWithin } from '../basics/duration.ts'
+import { integerWithin } from '../config.ts'
 
 /** How `batch` groups. */
 export interface BatchOptions {
   /** The most items of a group, 1 to 100,000. */
   readonly size: number
-  /** How long the first item of a group waits for the others at most, in milliseconds, 0 to 86,400,000 (a day). */
-  readonly maxWaitMs: number
+  /** How long the first item of a group waits for the others at most, 0 to a day. */
+  readonly maxWait: Duration
   /** Keeps the time: for tests. @default RxJS's asyncScheduler */
   readonly scheduler?: SchedulerLike
 }
 
 /**
- * Groups items by size and time. A group is emitted when it is full, when its first item has waited `maxWaitMs`, and
+ * Groups items by size and time. A group is emitted when it is full, when its first item has waited `maxWait`, and
  * when the source completes; never an empty one, unlike `bufferTime`. On deliveries, keep `size` within the source's
  * demand, or only time closes groups. If the source fails, the items of an unfinished group are not emitted.
  *
  * @throws SluiceError OPTION_INVALID
  */
 export function batch<Item>(options: BatchOptions): OperatorFunction<Item, readonly Item[]> {
-  checkKeys('batch', options, ['size', 'maxWaitMs', 'scheduler'])
-  const size = required('batch.size', options.size, 1, 100_000)
-  const maxWaitMs = required('batch.maxWaitMs', options.maxWaitMs, 0, 86_400_000)
+  checkKeys('batch', options, ['size', 'maxWait', 'scheduler'])
+  const size = integerWithin('batch.size', options.size, 1, 100_000)
+  const maxWaitMs = toMsWithin('batch.maxWait', options.maxWait, '0ms', '1d')
   const scheduler = options.scheduler ?? asyncScheduler
   return (source) =>
     new Observable((subscriber) => {
@@ -63,9 +63,4 @@ export function batch<Item>(options: BatchOptions): OperatorFunction<Item, reado
         },
       })
     })
-}
-
-function required(what: string, value: unknown, least: number, most: number): number {
-  if (value === undefined) throw expected('OPTION_INVALID', what, `an integer from ${least} to ${most}`, value)
-  return integer(what, value, least, least, most)
 }

@@ -17,7 +17,7 @@ export async function insertOne(execute: Execute, queue: string, row: InsertRow)
         String(row.schemaVersion),
         row.orderingKey,
         String(row.priority),
-        row.deliverAt,
+        row.dueAt,
         String(row.delayMs),
         row.maxAttempts === null ? null : String(row.maxAttempts),
       ]))

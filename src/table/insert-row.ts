@@ -11,7 +11,7 @@ export interface InsertRow {
   /** Due this long after the insert, by the database's clock. */
   readonly delayMs: number
   /** Or due at this instant (ISO 8601), if it is later. */
-  readonly deliverAt: string | null
+  readonly dueAt: string | null
   readonly maxAttempts: number | null
 }
 
@@ -23,7 +23,7 @@ export const DEFAULTS: Omit<InsertRow, 'payload'> = {
   orderingKey: null,
   priority: 5,
   delayMs: 0,
-  deliverAt: null,
+  dueAt: null,
   maxAttempts: null,
 }
 
@@ -35,7 +35,7 @@ export function isPlain(row: InsertRow): boolean {
     row.headers === DEFAULTS.headers &&
     row.priority === DEFAULTS.priority &&
     row.delayMs === DEFAULTS.delayMs &&
-    row.deliverAt === DEFAULTS.deliverAt &&
+    row.dueAt === DEFAULTS.dueAt &&
     row.schemaVersion === DEFAULTS.schemaVersion &&
     row.maxAttempts === DEFAULTS.maxAttempts
   )

@@ -59,14 +59,14 @@ INSERT INTO sluice.message
   (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts)
 SELECT $1::text, r.payload, coalesce(r.headers, '{}'), r.type, coalesce(r."schemaVersion", 1), r."orderingKey",
        coalesce(r.priority, 5::smallint),
-       greatest(r."deliverAt", clock_timestamp() + coalesce(r."delayMs", 0) * interval '1 millisecond'), r."maxAttempts"
+       greatest(r."dueAt", clock_timestamp() + coalesce(r."delayMs", 0) * interval '1 millisecond'), r."maxAttempts"
 FROM ROWS FROM (
   jsonb_array_elements($2::text::jsonb),
   jsonb_to_recordset($3::text::jsonb) AS (
     headers jsonb, type text, "schemaVersion" integer, "orderingKey" text, priority smallint,
-    "delayMs" double precision, "deliverAt" timestamptz, "maxAttempts" integer
+    "delayMs" double precision, "dueAt" timestamptz, "maxAttempts" integer
   )
-) WITH ORDINALITY AS r (payload, headers, type, "schemaVersion", "orderingKey", priority, "delayMs", "deliverAt", "maxAttempts", ordinal)
+) WITH ORDINALITY AS r (payload, headers, type, "schemaVersion", "orderingKey", priority, "delayMs", "dueAt", "maxAttempts", ordinal)
 WHERE pg_catalog.pg_current_xact_id() IS NOT NULL
 ORDER BY r.ordinal
 RETURNING id::text AS id`,

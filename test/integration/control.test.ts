@@ -80,7 +80,7 @@ describe('a lost control connection', () => {
 
   test('what was enqueued meanwhile is handled soon after, without the poll', async ({ database, queue }) => {
     const proxy = await startProxy(database.url)
-    const sluice = startTestSluice(database, { directConnection: proxy.url, pollIntervalMs: NO_POLL })
+    const sluice = startTestSluice(database, { directConnection: proxy.url, pollInterval: NO_POLL })
     const log = new EventLog(sluice.events)
     const steps = new Steps()
     sluice.pipeline(queue).handle(steps.handle).subscribe()
@@ -162,7 +162,7 @@ describe('stop', () => {
     },
   ])('is soon done, and leaves no session, when $state', async ({ make }, { database, queue }) => {
     const proxy = await startProxy(database.url)
-    const sluice = startTestSluice(database, { directConnection: proxy.url, connectTimeoutMs: 60_000 })
+    const sluice = startTestSluice(database, { directConnection: proxy.url, connectTimeout: 60_000 })
     sluice
       .pipeline(queue)
       .handle(() => undefined)

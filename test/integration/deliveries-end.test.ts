@@ -80,7 +80,7 @@ test('a loop over deliveries leaves out those whose time was up before it came t
   const seen: unknown[] = []
   for await (const delivery of sluice.deliveries(queue, {
     demand: 2,
-    timeoutMs: 1_000,
+    timeout: 1_000,
     retry: { kind: 'fixed', delay: 0 },
   })) {
     const { payload, attempt } = delivery.message
@@ -95,7 +95,7 @@ test('a loop over deliveries leaves out those whose time was up before it came t
 test('process() does not begin with deliveries whose time was up before their turn', async ({ sluice, queue, log }) => {
   const [, second] = await put(sluice, queue, [1, 2])
   const handled: unknown[] = []
-  const results = sluice.deliveries(queue, { demand: 2, timeoutMs: 1_000, retry: { kind: 'fixed', delay: '1h' } }).pipe(
+  const results = sluice.deliveries(queue, { demand: 2, timeout: 1_000, retry: { kind: 'fixed', delay: '1h' } }).pipe(
     process(
       async ({ payload }) => {
         handled.push(payload)

@@ -116,7 +116,7 @@ test('process() handles and settles, and failures are data', async ({ database, 
 test('batch() groups what the demand lets through', async ({ database, sluice, queue }) => {
   await put(sluice, queue, NUMBERS)
   const groups = sluice.deliveries(queue, { demand: 3 }).pipe(
-    batch({ size: 3, maxWaitMs: 50 }),
+    batch({ size: 3, maxWait: 50 }),
     map((group) => {
       for (const delivery of group) delivery.ack()
       return group.length
@@ -153,7 +153,7 @@ test('fails a delivery that nobody settles in time', async ({ sluice, queue, log
   await put(sluice, queue, [1])
   const arrived: Delivery[] = []
   sluice
-    .deliveries(queue, { demand: 1, timeoutMs: 50, retry: { kind: 'fixed', delay: '1h' } })
+    .deliveries(queue, { demand: 1, timeout: 50, retry: { kind: 'fixed', delay: '1h' } })
     .subscribe((delivery) => arrived.push(delivery))
   const failed = await log.first('message.failed')
   expect(failed.error).toContain('expected to end within 50 ms')

@@ -8,7 +8,7 @@ test('delayed messages come in the order in which they fall due, none early, and
   database,
   queue,
 }) => {
-  const sluice = startTestSluice(database, { pollIntervalMs: 60_000 })
+  const sluice = startTestSluice(database, { pollInterval: 60_000 })
   const steps = new Steps()
   sluice.pipeline(queue).handle(steps.handle).subscribe()
   await sluice.enqueueMany(sluice.ownTransaction, queue, [
@@ -28,7 +28,7 @@ test('a message that is due is found without a notification, although another is
   database,
   queue,
 }) => {
-  const sluice = startTestSluice(database, { pollIntervalMs: 100 })
+  const sluice = startTestSluice(database, { pollInterval: 100 })
   const steps = new Steps()
   sluice.pipeline(queue).handle(steps.handle).subscribe()
   await put(sluice, queue, ['first'])
@@ -55,7 +55,7 @@ test('a message due between two milliseconds is not early, and nobody asks for i
   queue,
 }) => {
   const statements = recordStatements()
-  const sluice = startTestSluice(database, { pollIntervalMs: 60_000 })
+  const sluice = startTestSluice(database, { pollInterval: 60_000 })
   const steps = new Steps()
   sluice.pipeline(queue).handle(steps.handle).subscribe()
   await database.sql(

@@ -150,7 +150,7 @@ test('settings of the database change nothing of what a handler sees, to the mil
   const log = new EventLog(sluice.events)
   const ids = [
     ...(await put(sluice, queue, ['unkeyed', '日本 \\ \' "'])),
-    ...(await put(sluice, queue, ['keyed'], { orderingKey: 'a\\b', deliverAt: new Date('2020-02-03T04:05:06.789Z') })),
+    ...(await put(sluice, queue, ['keyed'], { orderingKey: 'a\\b', dueAt: new Date('2020-02-03T04:05:06.789Z') })),
     ...(await put(sluice, queue, ['later'], { delay: 1_234 })),
   ]
   const exact = await instantsOf(database, queue)

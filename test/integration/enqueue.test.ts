@@ -36,7 +36,7 @@ describe('enqueue', () => {
       headers: { trace: 'a', nested: { n: 1 } },
       orderingKey: 'customer 7',
       priority: 2,
-      deliverAt: new Date('2031-02-03T04:05:06.789Z'),
+      dueAt: new Date('2031-02-03T04:05:06.789Z'),
       maxAttempts: 4,
     }
     const id = await enqueueOne(context, tx, queue, { total: 12.5 }, options)
@@ -50,7 +50,7 @@ describe('enqueue', () => {
         headers: { trace: 'a', nested: { n: 1 } },
         ordering_key: 'customer 7',
         priority: 2,
-        due_at: options.deliverAt,
+        due_at: options.dueAt,
         max_attempts: 4,
         attempt: 0,
       },
@@ -263,12 +263,12 @@ describe('bad input writes nothing and leaves the transaction as it was', () => 
       'OPTION_INVALID',
       'messages[1].delay: expected milliseconds from 0',
     ],
-    ['delay and deliverAt', { payload: 1, delay: 5, deliverAt: new Date() }, 'OPTION_INVALID', 'received both'],
+    ['delay and dueAt', { payload: 1, delay: 5, dueAt: new Date() }, 'OPTION_INVALID', 'received both'],
     [
       'an invalid date',
-      { payload: 1, deliverAt: new Date('soon') },
+      { payload: 1, dueAt: new Date('soon') },
       'OPTION_INVALID',
-      'messages[1].deliverAt: expected a valid Date',
+      'messages[1].dueAt: expected a valid Date',
     ],
     [
       'a priority out of range',
@@ -430,7 +430,7 @@ describe('wake-ups', () => {
     await using sleeper = await sleepOn(database.url, queue)
     await enqueueMany(context, tx, queue, [
       { payload: 1, delay: '1h' },
-      { payload: 2, deliverAt: new Date('2999-01-01') },
+      { payload: 2, dueAt: new Date('2999-01-01') },
     ])
     await tx.query('COMMIT')
     expect(await sleeper.notifications()).toEqual([])
@@ -506,7 +506,7 @@ describe('the SQL function sluice.enqueue', () => {
     await using sleeper = await sleepOn(database.url, queue)
     const [row] = await database.sql(
       `SELECT sluice.enqueue($1, '{"n": 1}', type => 'order.paid', schema_version => 2, headers => '{"h": 1}',
-                             ordering_key => 'k', priority => 0, deliver_at => '2031-01-01Z', max_attempts => 3) AS id`,
+                             ordering_key => 'k', priority => 0, due_at => '2031-01-01Z', max_attempts => 3) AS id`,
       [queue],
     )
     expect(await rowsOf(database, queue)).toEqual([
@@ -555,7 +555,7 @@ describe('the SQL function sluice.enqueue', () => {
     ['no payload', `SELECT sluice.enqueue($1, NULL)`],
     ['a payload over the limit', `SELECT sluice.enqueue($1, to_jsonb(repeat('x', 1048577)))`],
     ['a negative delay', `SELECT sluice.enqueue($1, '{}', delay => '-1 second')`],
-    ['delay and deliver_at', `SELECT sluice.enqueue($1, '{}', delay => '1 second', deliver_at => now())`],
+    ['delay and due_at', `SELECT sluice.enqueue($1, '{}', delay => '1 second', due_at => now())`],
     ['a priority out of range', `SELECT sluice.enqueue($1, '{}', priority => 10)`],
     ['schema version 0', `SELECT sluice.enqueue($1, '{}', schema_version => 0)`],
     ['no attempts at all', `SELECT sluice.enqueue($1, '{}', max_attempts => 0)`],

@@ -23,7 +23,7 @@ describe("a batch's connection that is half-open", () => {
       const sluice = startTestSluice({ url: proxy.url }, { directConnection: database.url })
       const log = new EventLog(sluice.events)
       const steps = new Steps()
-      sluice.pipeline(queue, { timeoutMs: 500 }).handle(steps.handle).subscribe()
+      sluice.pipeline(queue, { timeout: 500 }).handle(steps.handle).subscribe()
       await put(sluice, queue, [1])
       const first = await steps.next()
       proxy.blackHole(BATCHES)
@@ -64,7 +64,7 @@ describe("a batch's connection that is half-open", () => {
     onTestFinished(() => holder.end())
     await holder.query('SELECT pg_advisory_lock(5)')
     sluice
-      .pipeline(queue, { timeoutMs: 100 })
+      .pipeline(queue, { timeout: 100 })
       .handle(async (_, { tx }) => {
         await tx.query(NO_LIMIT)
         await tx.query('INSERT INTO slow VALUES (1)')

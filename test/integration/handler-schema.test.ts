@@ -113,7 +113,7 @@ test('a schema that takes for ever is cut off as a handler is', async ({ databas
   const log = new EventLog(typed.events)
   await put(sluice, queue, ['stuck'])
   typed
-    .pipeline(queue, { timeoutMs: 50, retry: { kind: 'fixed', delay: '1h' } })
+    .pipeline(queue, { timeout: 50, retry: { kind: 'fixed', delay: '1h' } })
     .handle(() => undefined)
     .subscribe()
   expect(await log.first('message.failed')).toMatchObject({ error: expect.stringContaining('within 50 ms') })

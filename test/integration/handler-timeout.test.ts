@@ -9,10 +9,10 @@ import { put, startTestSluice } from '../support/sluice.ts'
 import { deferred } from '../support/wait.ts'
 
 /** Enough for what a handler does before it hangs, on a busy machine too. */
-const SHORT = { timeoutMs: 1_000, retry: { kind: 'fixed', delay: '1h' } } as const
+const SHORT = { timeout: 1_000, retry: { kind: 'fixed', delay: '1h' } } as const
 
 /** Longer than anything takes, because the test's own clock stands still meanwhile. */
-const LONG = { ...SHORT, timeoutMs: 5_000 } as const
+const LONG = { ...SHORT, timeout: 5_000 } as const
 
 const test = base.extend('effects', { scope: 'file' }, ({ database }) => createNumberedEffects(database))
 
@@ -39,7 +39,7 @@ test('a handler that takes too long is told by its signal and left behind; its s
     .subscribe()
   await put(counted.sluice, queue, [1, 2, 3])
   await hangs.promise
-  await counted.pass(LONG.timeoutMs)
+  await counted.pass(LONG.timeout)
   expect(await aborted.promise).toMatchObject({ code: 'HANDLER_TIMEOUT' })
   // The third was not started when the time of the batch was up, and came in the next one.
   await log.first('batch.committed', ({ retried }) => retried === 0)
@@ -119,7 +119,7 @@ test('a handler that blocks the whole process is ended by the server; its batch 
 }) => {
   const calls: unknown[] = []
   sluice
-    .pipeline(queue, { timeoutMs: 1_000, retry: { kind: 'fixed', delay: 0 } })
+    .pipeline(queue, { timeout: 1_000, retry: { kind: 'fixed', delay: 0 } })
     .handle(async ({ payload, attempt }, { tx }) => {
       calls.push(payload)
       await tx.query(INSERT_NUMBERED, [queue, payload])

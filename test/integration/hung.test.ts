@@ -15,7 +15,7 @@ test('P4: a message that hangs its process until the server ends the transaction
   const innocent = await sluice.enqueue(sluice.ownTransaction, 'hung', { poison: false })
 
   sluice
-    .pipeline('hung', { timeoutMs: 500, batchSize: 10 })
+    .pipeline('hung', { timeout: 500, batchSize: 10 })
     .handle(async (message, { tx, attempt }) => {
       await tx.query('INSERT INTO hung_effect VALUES ($1)', [message.id])
       if (message.id !== poison) return

@@ -12,7 +12,7 @@ test('a batch in flight takes one connection, its handler none, and the server b
   url.searchParams.set('application_name', queue)
   const sluice = startTestSluice(database, { connection: url.href })
   const steps = new Steps()
-  sluice.pipeline(queue, { concurrency: 3, batchSize: 1, timeoutMs: 20_000 }).handle(steps.handle).subscribe()
+  sluice.pipeline(queue, { concurrency: 3, batchSize: 1, timeout: 20_000 }).handle(steps.handle).subscribe()
   await put(sluice, queue, [1, 2, 3])
   const inFlight = [await steps.next(), await steps.next(), await steps.next()]
   for (const { context } of inFlight) await context.tx.query('SELECT')

@@ -22,7 +22,7 @@ test('P2, P4: a message on its last chance waits for its turn without a transact
   const [id] = await put(sluice, queue, ['last chance'])
   await crashedTwice(database, queue, id!)
   // The server would end a transaction of this pipeline after 1.2 seconds.
-  sluice.pipeline(queue, { timeoutMs: 100 }).handle(lastChances.handle).subscribe()
+  sluice.pipeline(queue, { timeout: 100 }).handle(lastChances.handle).subscribe()
   await waitFor(() => wasGivenBack(database), { what: 'the message to be given back' })
   await put(sluice, other, ['behind'])
   expect(await unlockedPayloads(database, queue)).toEqual(['last chance'])

@@ -21,7 +21,7 @@ describe('a control connection through a transaction pooler', () => {
     skip,
   }) => {
     const { pooler, url } = await startPooler(database, skip)
-    const { sluice, log } = startWorker(database, { connection: url, pollIntervalMs: 100 })
+    const { sluice, log } = startWorker(database, { connection: url, pollInterval: 100 })
     const handled = deferred()
     sluice
       .pipeline(queue)
@@ -111,7 +111,7 @@ describe('a control connection through a transaction pooler', () => {
 
   test('shares a pool that is smaller than the batches in flight', async ({ database, queue, skip }) => {
     const { url } = await startPooler(database, skip, { size: 2 })
-    const { sluice, log } = startWorker(database, { connection: url, pollIntervalMs: 100 })
+    const { sluice, log } = startWorker(database, { connection: url, pollInterval: 100 })
     await put(
       sluice,
       queue,
@@ -135,7 +135,7 @@ describe('a control connection through a transaction pooler', () => {
     const { sluice } = startWorker(database, { connection: url, crashLimit: 1 })
     await put(sluice, queue, [1])
     sluice
-      .pipeline(queue, { timeoutMs: 500 })
+      .pipeline(queue, { timeout: 500 })
       .handle(async (_, { tx }) => {
         await tx.query('SELECT 1')
         const until = performance.now() + 4_000

@@ -175,7 +175,7 @@ describe('a statement that is to be cancelled', () => {
   test('is, when its handler takes too long', async ({ sluice, queue, log }) => {
     await put(sluice, queue, [1])
     sluice
-      .pipeline(queue, { timeoutMs: 100, ...LATER })
+      .pipeline(queue, { timeout: 100, ...LATER })
       .handle((_, { tx }) => tx.query(`SELECT pg_sleep(60), '${queue}'`).then(() => undefined))
       .subscribe()
     expect(await log.first('message.failed')).toMatchObject({ attempt: 1, error: expect.stringContaining('100 ms') })
@@ -269,7 +269,7 @@ describe('an enqueue through a transaction pooler', () => {
     const own = startTestSluice(database, {
       connection: through.url,
       directConnection: database.url,
-      pollIntervalMs: 60_000,
+      pollInterval: 60_000,
     })
     own
       .pipeline(queue)
@@ -327,7 +327,7 @@ describe('the server connections of a pool', () => {
     const sluice = startTestSluice(database, { connection: url, directConnection: database.url })
     await put(sluice, queue, numbers(20), { orderingKey: 'a' })
     sluice
-      .pipeline(queue, { concurrency: 3, batchSize: 2, timeoutMs: 60_000 })
+      .pipeline(queue, { concurrency: 3, batchSize: 2, timeout: 60_000 })
       .handle((_, { tx }) => tx.query('SELECT 1').then(() => undefined))
       .subscribe()
     await untilEmpty(database, queue)

@@ -26,7 +26,7 @@ test('M5: a message that fell due two seconds ago is ready, and as old as that',
 test('M6: a message due later tells when, to the microsecond', async ({ database, queue }) => {
   const [row] = await database.sql<{ due: string }>(
     `WITH wanted AS (SELECT date_trunc('seconds', clock_timestamp()) + interval '2 h' + interval '123456 microseconds' AS due)
-     SELECT due::text, sluice.enqueue($1, '1'::jsonb, deliver_at => due) FROM wanted`,
+     SELECT due::text, sluice.enqueue($1, '1'::jsonb, due_at => due) FROM wanted`,
     [queue],
   )
   expect(row?.due).toContain('.123456')

@@ -148,7 +148,7 @@ describe('a member of sluice_worker', () => {
     const sluice = startTestSluice(worker)
     const log = new EventLog(sluice.events)
     sluice
-      .pipeline(queue, { timeoutMs: 100, retry: SLOW })
+      .pipeline(queue, { timeout: 100, retry: SLOW })
       .handle(async (_, { tx }) => void (await tx.query('SELECT pg_sleep(60)')))
       .subscribe()
     await put(startTestSluice(producer), queue, [1])
@@ -197,7 +197,7 @@ describe('a member of sluice_worker', () => {
     producer,
     queue,
   }) => {
-    const sluice = startTestSluice(worker, { pollIntervalMs: 60_000 })
+    const sluice = startTestSluice(worker, { pollInterval: 60_000 })
     const log = new EventLog(sluice.events)
     sluice
       .pipeline(queue)

@@ -98,7 +98,7 @@ test('stop() cuts the handler of a runOnce() after its timeout, and gives its me
   const steps = new Steps()
   const run = sluice.pipeline(queue).handle(steps.handle).runOnce()
   const step = await steps.next()
-  await sluice.stop({ timeoutMs: 10 })
+  await sluice.stop({ timeout: 10 })
   expect(step.context.signal.reason).toMatchObject({ code: 'STOPPED' })
   expect(await run).toEqual([])
   expect(await unlockedPayloads(database, queue)).toEqual([1])
@@ -115,7 +115,7 @@ test('a process that stops in the middle of a runOnce() ends by itself', async (
     const handle = () => { begun.resolve(); return new Promise(() => undefined) }
     const run = sluice.pipeline(${JSON.stringify(queue)}).handle(handle).runOnce()
     await begun.promise
-    await sluice.stop({ timeoutMs: 10 })
+    await sluice.stop({ timeout: 10 })
     console.log((await run).length)`
   const child = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program])
   expect(child.stdout.trim()).toBe('0')

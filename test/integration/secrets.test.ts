@@ -68,7 +68,7 @@ describe('a password', () => {
     async ([, make], { database }) => {
       const connection = make(new URL(database.url))
       const warnings = warningsOf()
-      const sluice = createSluice({ connection, connectTimeoutMs: 2_000 })
+      const sluice = createSluice({ connection, connectTimeout: 2_000 })
       const log = new EventLog(sluice.events)
       const attempts = [
         sluice.start(),
@@ -78,7 +78,7 @@ describe('a password', () => {
       ]
       const outcomes = await Promise.allSettled(attempts)
       const pipeline = sluice.pipeline('q').handle(() => undefined)
-      await sluice.stop({ timeoutMs: 0 })
+      await sluice.stop({ timeout: 0 })
       expect(outcomes.map(({ status }) => status)).toEqual(attempts.map(() => 'rejected'))
       for (const value of [...outcomes, ...log.all, ...warnings, sluice, sluice.events, pipeline]) {
         expect(printed(value)).not.toContain(SECRET)
@@ -95,7 +95,7 @@ describe('a password', () => {
       () => createSluice({ connection: [url] as never }),
       () => createSluice({ connection: `host=db password=${SECRET}` }),
       () => createSluice({ connection: SECRET }),
-      () => createSluice({ connection: url, pollIntervalMs: url as never }),
+      () => createSluice({ connection: url, pollInterval: url as never }),
       () => createSluice({ connection: url, url } as never),
       () => sluice.enqueue(url, 'q', 1),
       () => sluice.enqueue({ connectionString: url }, 'q', 1),
@@ -184,7 +184,7 @@ describe('a payload', () => {
       },
     }
     const sluice = createSluice({ connection: database.url, queues: { q: { schema }, strict: {} } })
-    onTestFinished(() => sluice.stop({ timeoutMs: 0 }))
+    onTestFinished(() => sluice.stop({ timeout: 0 }))
     const log = new EventLog(sluice.events)
     await database.sql(`
       CREATE TABLE strict (note text NOT NULL CHECK (length(note) < 5), at integer);

@@ -23,7 +23,7 @@ describe('a server that falls silent after it has let us in', () => {
   test('fails start() within the connect timeout', async ({ database }) => {
     const proxy = await startProxy(database.url)
     silenceAfterLogin(proxy, 'sluice control')
-    const sluice = startTestSluice({ url: proxy.url }, { connectTimeoutMs: 1_000 })
+    const sluice = startTestSluice({ url: proxy.url }, { connectTimeout: 1_000 })
     await expect(sluice.start()).rejects.toMatchObject({ code: 'UNREACHABLE' })
     proxy.passes = () => true
     await waitFor(
@@ -138,21 +138,21 @@ describe('stop ends', () => {
     const enqueued = sluice.enqueue(sluice.ownTransaction, queue, 1)
     const refused = expect(enqueued).rejects.toMatchObject({ code: 'UNREACHABLE' })
     await waitFor(() => proxy.countOf('sluice') === 1, { what: 'the connection' })
-    await sluice.stop({ timeoutMs: 0 })
+    await sluice.stop({ timeout: 0 })
     await refused
   })
 
   test('while its connections hang in connecting', async ({ database, queue }) => {
     const proxy = await startProxy(database.url)
     proxy.blackHole()
-    const sluice = createSluice({ connection: proxy.url, connectTimeoutMs: 600_000 })
+    const sluice = createSluice({ connection: proxy.url, connectTimeout: 600_000 })
     const { closed } = sluice
       .pipeline(queue)
       .handle(() => undefined)
       .subscribe()
     const ended = Promise.allSettled([closed, sluice.enqueue(sluice.ownTransaction, queue, 1)])
     await waitFor(() => proxy.accepted === 2, { what: 'both connections' })
-    await sluice.stop({ timeoutMs: 0 })
+    await sluice.stop({ timeout: 0 })
     await ended
   })
 
@@ -166,7 +166,7 @@ describe('stop ends', () => {
     await waitFor(() => proxy.accepted >= 1, { what: 'the connection' })
     await subscription.stop()
     await subscription.closed
-    await sluice.stop({ timeoutMs: 0 })
+    await sluice.stop({ timeout: 0 })
   })
 
   test('while the control connection and the listener are silent', async ({ database, queue }) => {
@@ -178,7 +178,7 @@ describe('stop ends', () => {
     const { end } = await steps.next()
     proxy.blackHole()
     end()
-    await sluice.stop({ timeoutMs: 0 })
+    await sluice.stop({ timeout: 0 })
     await untilSessions(database, 'sluice', 0)
   })
 
@@ -190,16 +190,16 @@ describe('stop ends', () => {
     const { end } = await steps.next()
     proxy.blackHole('sluice')
     end()
-    await subscription.drain({ timeoutMs: 0 })
+    await subscription.drain({ timeout: 0 })
     proxy.loseHalfOpen()
     await waitFor(async () => (await unlockedPayloads(database, queue)).length === 1, {
       what: 'the message to be free',
     })
-    await sluice.stop({ timeoutMs: 0 })
+    await sluice.stop({ timeout: 0 })
   })
 
   test('and refuses an option that it does not have', async ({ sluice }) => {
-    const options = { timeout: 5 } as { readonly timeoutMs?: number }
+    const options = { timeoutMs: 5 } as { readonly timeout?: number }
     await expect(sluice.stop(options)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
   })
 })
@@ -207,9 +207,9 @@ describe('stop ends', () => {
 const APPLICATION = 'silent'
 
 /** Batches go through the proxy, the control connection does not. */
-async function startHalf(database: TestDatabase, connectTimeoutMs = 3_000) {
+async function startHalf(database: TestDatabase, connectTimeout = 3_000) {
   const proxy = await startProxy(database.url)
-  const sluice = startTestSluice({ url: proxy.url }, { directConnection: database.url, connectTimeoutMs })
+  const sluice = startTestSluice({ url: proxy.url }, { directConnection: database.url, connectTimeout })
   await sluice.start()
   return { proxy, sluice }
 }

@@ -29,7 +29,7 @@ test('a stop keeps the siblings that were done, and leaves no trace of the one i
 })
 
 test('a worker says at once what it consumes, not only with its first poll', async ({ database, queue }) => {
-  const sluice = startTestSluice(database, { name: queue, pollIntervalMs: 60_000 })
+  const sluice = startTestSluice(database, { name: queue, pollInterval: 60_000 })
   const handle = (name: string) => sluice.pipeline(name).handle(() => undefined)
   for (const name of [queue, `${queue}.other`]) handle(name).subscribe()
   const queuesOf = async () =>
@@ -49,7 +49,7 @@ test('stop closes every connection, in the middle of work too', async ({ databas
   await steps.next()
   await steps.next()
 
-  await sluice.stop({ timeoutMs: 0 })
+  await sluice.stop({ timeout: 0 })
 
   for (const name of ['sluice', 'sluice control', 'sluice listener']) await untilSessions(database, name, 0)
   expect(await unlockedPayloads(database, queue)).toEqual([1, 2, 3])
@@ -75,7 +75,7 @@ test('a stream of the configuration is made of what the driver gives', async ({ 
 })
 
 test('a server that cannot be reached shows within the connect timeout', async () => {
-  const sluice = createSluice({ connection: 'postgres://nobody:secret@127.0.0.1:1/none', connectTimeoutMs: 300 })
+  const sluice = createSluice({ connection: 'postgres://nobody:secret@127.0.0.1:1/none', connectTimeout: 300 })
 
   const started = sluice.start()
   await expect(started).rejects.toMatchObject({ code: 'UNREACHABLE' })
@@ -168,8 +168,8 @@ test('a second stop with a shorter timeout ends the drain of the first', async (
   const steps = new Steps()
   sluice.pipeline(queue).handle(steps.handle).subscribe()
   await steps.next()
-  const patient = sluice.stop({ timeoutMs: '1h' })
-  await sluice.stop({ timeoutMs: 0 })
+  const patient = sluice.stop({ timeout: '1h' })
+  await sluice.stop({ timeout: 0 })
   await patient
   expect(await unlockedPayloads(database, queue)).toEqual([1])
 })

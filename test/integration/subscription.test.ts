@@ -39,7 +39,7 @@ describe('drain', () => {
     await put(sluice, queue, [1, 2, 3])
     await steps.endNext()
     const stuck = await steps.next()
-    expect(await subscription.drain({ timeoutMs: 50 })).toEqual({ completed: false })
+    expect(await subscription.drain({ timeout: 50 })).toEqual({ completed: false })
     expect(stuck.context.signal.reason).toMatchObject({ code: 'STOPPED' })
     // The first of the batch has succeeded, and stays done.
     expect(await unlockedPayloads(database, queue)).toEqual([2, 3])
@@ -55,7 +55,7 @@ describe('drain', () => {
       .handle(() => undefined)
       .subscribe()
     await expect(subscription.drain({ timeout: 1 } as object)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
-    expect(await subscription.drain({ timeoutMs: '5s' })).toEqual({ completed: true })
+    expect(await subscription.drain({ timeout: '5s' })).toEqual({ completed: true })
     expect(await subscription.drain()).toEqual({ completed: true })
   })
 
@@ -181,7 +181,7 @@ test('a batch whose connection is lost ends at once: its handler is told, and it
 })
 
 test('poke() looks at once', async ({ database, queue }) => {
-  const sluice = startTestSluice(database, { pollIntervalMs: 60_000 })
+  const sluice = startTestSluice(database, { pollInterval: 60_000 })
   const steps = new Steps()
   const subscription = sluice.pipeline(queue).handle(steps.handle).subscribe()
   await put(sluice, queue, [1])

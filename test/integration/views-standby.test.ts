@@ -8,7 +8,7 @@ import { deferred, waitFor } from '../support/wait.ts'
 test('on a hot standby the views and the command line show all but what workers have in hand', async () => {
   const pair = await startStandbyPair()
   const sluice = createSluice({ connection: pair.url, name: 'one' })
-  onTestFinished(() => sluice.stop({ timeoutMs: 0 }))
+  onTestFinished(() => sluice.stop({ timeout: 0 }))
   const [handling, go] = [deferred(), deferred()]
   onTestFinished(() => go.resolve())
   sluice

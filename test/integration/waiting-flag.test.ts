@@ -18,7 +18,7 @@ describe('the waiting flag', () => {
 
   test('P5: a transaction notifies once of each queue for which somebody waits', async ({ database, queue }) => {
     const names = [`${queue}.a`, `${queue}.b`]
-    const sluice = startTestSluice(database, { pollIntervalMs: NO_POLL })
+    const sluice = startTestSluice(database, { pollInterval: NO_POLL })
     const steps = new Steps()
     for (const name of names) sluice.pipeline(name).handle(steps.handle).subscribe()
     for (const name of names) await raisedFlag(database, name)
@@ -31,7 +31,7 @@ describe('the waiting flag', () => {
   })
 
   test('P5: a busy queue never notifies', async ({ database, queue }) => {
-    const sluice = startTestSluice(database, { pollIntervalMs: NO_POLL })
+    const sluice = startTestSluice(database, { pollInterval: NO_POLL })
     const steps = new Steps()
     sluice.pipeline(queue, { batchSize: 1 }).handle(steps.handle).subscribe()
     await raisedFlag(database, queue)
@@ -52,7 +52,7 @@ describe('the waiting flag', () => {
   })
 
   test('P5: a queue with a slot to spare is still waited for', async ({ database, queue }) => {
-    const sluice = startTestSluice(database, { pollIntervalMs: NO_POLL })
+    const sluice = startTestSluice(database, { pollInterval: NO_POLL })
     const steps = new Steps()
     sluice.pipeline(queue, { batchSize: 1, concurrency: 2 }).handle(steps.handle).subscribe()
     await raisedFlag(database, queue)
@@ -64,7 +64,7 @@ describe('the waiting flag', () => {
   })
 
   test('rows that are due later notify nobody', async ({ database, queue }) => {
-    const sluice = startTestSluice(database, { pollIntervalMs: NO_POLL })
+    const sluice = startTestSluice(database, { pollInterval: NO_POLL })
     sluice
       .pipeline(queue)
       .handle(() => undefined)
@@ -151,7 +151,7 @@ describe('the waiting flag', () => {
   })
 
   test('the consumer of one queue stops, and others do not notice', async ({ database, queue }) => {
-    const sluice = startTestSluice(database, { pollIntervalMs: NO_POLL })
+    const sluice = startTestSluice(database, { pollInterval: NO_POLL })
     const [gone, stays] = [`${queue}.gone`, `${queue}.stays`]
     const steps = new Steps()
     const subscription = sluice
@@ -184,18 +184,18 @@ async function startWorker(
   database: TestDatabase,
   queue: string,
   name: string,
-  options: { readonly directConnection?: string; readonly pollIntervalMs?: number } = {},
+  options: { readonly directConnection?: string; readonly pollInterval?: number } = {},
 ) {
-  const sluice = startTestSluice(database, { name: `${queue}.${name}`, pollIntervalMs: NO_POLL, ...options })
+  const sluice = startTestSluice(database, { name: `${queue}.${name}`, pollInterval: NO_POLL, ...options })
   const steps = new Steps()
   sluice.pipeline(queue, { batchSize: 1 }).handle(steps.handle).subscribe()
   return { sluice, steps, pid: await controlPid(database, `${queue}.${name}`) }
 }
 
 /** A second process, which has found that another one waits already. */
-async function startSecondWorker(database: TestDatabase, queue: string, name: string, pollIntervalMs: number) {
+async function startSecondWorker(database: TestDatabase, queue: string, name: string, pollInterval: number) {
   const proxy = await startProxy(database.url)
-  const worker = await startWorker(database, queue, name, { directConnection: proxy.url, pollIntervalMs })
+  const worker = await startWorker(database, queue, name, { directConnection: proxy.url, pollInterval })
   const hasTried = () => proxy.statements.some(({ text }) => text.startsWith('sluice_flag_raise'))
   await waitFor(hasTried, { what: 'the second worker to try for the flag' })
   return worker

@@ -20,7 +20,7 @@ describe('the waiting flag', () => {
     async (trial, { database, queue }) => {
       const handled: string[] = []
       for (let at = 0; at < trial.consumers; at++) {
-        startTestSluice(database, { pollIntervalMs: NO_POLL })
+        startTestSluice(database, { pollInterval: NO_POLL })
           .pipeline(queue, { concurrency: trial.concurrency, batchSize: 2 })
           .handle((message) => void handled.push(message.id))
           .subscribe()

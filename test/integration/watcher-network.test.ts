@@ -118,7 +118,7 @@ describe('the listener', () => {
   test('6: goes on by polling, and asks nobody to notify', async ({ database, queue }) => {
     const proxy = await startProxy(database.url)
     proxy.passes = ({ type }) => type !== NOTIFICATION
-    const sluice = startTestSluice(database, { directConnection: proxy.url, pollIntervalMs: 100 })
+    const sluice = startTestSluice(database, { directConnection: proxy.url, pollInterval: 100 })
     const log = new EventLog(sluice.events)
     const steps = new Steps()
     sluice.pipeline(queue).handle(steps.handle).subscribe()

@@ -18,8 +18,8 @@ interface Numbered {
 
 /** A worker of the pair, whose poll comes too late to help anybody. */
 function startSluice(pair: StandbyPair): Sluice {
-  const sluice = createSluice({ connection: pair.url, pollIntervalMs: 60_000 })
-  onTestFinished(() => sluice.stop({ timeoutMs: 0 }))
+  const sluice = createSluice({ connection: pair.url, pollInterval: 60_000 })
+  onTestFinished(() => sluice.stop({ timeout: 0 }))
   return sluice
 }
 

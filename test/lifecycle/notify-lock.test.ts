@@ -82,9 +82,9 @@ const HAS_TRIED = `
 SELECT FROM pg_stat_activity
 WHERE application_name = 'sluice control' AND pid <> $1 AND state = 'idle' AND query LIKE '%pg_try_advisory_lock(746501%'`
 
-function consume(server: EmbeddedServer, steps: Steps, pollIntervalMs: number): Sluice {
-  const sluice = createSluice({ connection: server.url, pollIntervalMs })
-  onTestFinished(() => sluice.stop({ timeoutMs: 0 }))
+function consume(server: EmbeddedServer, steps: Steps, pollInterval: number): Sluice {
+  const sluice = createSluice({ connection: server.url, pollInterval })
+  onTestFinished(() => sluice.stop({ timeout: 0 }))
   sluice.pipeline(QUEUE, { batchSize: 1, concurrency: 1 }).handle(steps.handle).subscribe()
   return sluice
 }

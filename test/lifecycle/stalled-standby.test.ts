@@ -24,7 +24,7 @@ test('stop ends although a batch and an enqueue wait in COMMIT for a standby', a
   })
   await committing(server, 2)
 
-  await sluice.stop({ timeoutMs: 0 })
+  await sluice.stop({ timeout: 0 })
 
   await subscription.closed
   await enqueued

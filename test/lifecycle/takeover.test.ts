@@ -28,7 +28,7 @@ describe('worker processes', () => {
   })
 
   test('P4: another takes over from one that hangs, whose transaction takes no effect', async ({ database, queue }) => {
-    const options = { timeoutMs: 1_000, batchSize: 1 }
+    const options = { timeout: 1_000, batchSize: 1 }
     const [id] = await enqueue(database, queue, [{ wait: true }])
     const frozen = await WorkerProcess.start(database, queue, options)
     await frozen.handling(id!)

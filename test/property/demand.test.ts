@@ -89,7 +89,7 @@ function nextQueue(): string {
 
 async function start(database: TestDatabase): Promise<Sluice> {
   await database.sql('CREATE TABLE IF NOT EXISTS effect (message_id bigint NOT NULL)')
-  const sluice = startTestSluice(database, { pollIntervalMs: 200 })
+  const sluice = startTestSluice(database, { pollInterval: 200 })
   await sluice.start()
   return sluice
 }

@@ -16,7 +16,7 @@ const RUNS = { numRuns: 100, interruptAfterTimeLimit: 60_000 }
 test('whatever is done to a queue, the database agrees with a model of a few hundred lines', async ({ database }) => {
   await installSqlClock(database.sql)
   await database.sql('CREATE TABLE effect (queue text NOT NULL, message_id bigint NOT NULL)')
-  const sluice = startTestSluice(database, { connection: onSqlClock(database.url), pollIntervalMs: 100 })
+  const sluice = startTestSluice(database, { connection: onSqlClock(database.url), pollInterval: 100 })
   await sluice.start()
   let queues = 0
   const property = fc.asyncProperty(commandsOf(await keysThatShareASlot(database)), async (commands) => {

@@ -54,7 +54,7 @@ function specOf(keys: readonly string[]): fc.Arbitrary<Spec> {
     maxAttempts: fc.constantFrom(null, null, 1, 2),
     headers: fc.constantFrom<Given['headers']>({}, { trace: 'x' }, { constructor: '\\"\u001b' }),
     hours: fc.constantFrom(null, null, null, 1, 3, -1),
-    at: fc.constantFrom('delay', 'deliverAt'),
+    at: fc.constantFrom('delay', 'dueAt'),
   })
 }
 

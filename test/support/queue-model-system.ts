@@ -23,7 +23,7 @@ export interface Spec extends Given {
   readonly script: readonly Step[]
   /** Due so many hours from now, as a delay or as an instant; null: at once. */
   readonly hours: number | null
-  readonly at: 'delay' | 'deliverAt'
+  readonly at: 'delay' | 'dueAt'
 }
 
 /** How messages get in: one call each, one for all, or the function of the schema. */
@@ -87,7 +87,7 @@ export class QueueSystem {
     return specs.map(({ script: _script, hours, at: _at, ...given }, at): ModelMessage => {
       const { id, slot, due, enqueued } = rows[at]!
       const laterUs = (hours ?? 0) * HOUR_US
-      // A deliverAt has milliseconds.
+      // A dueAt has milliseconds.
       expect(Number(due)).toBeGreaterThanOrEqual(fromUs + Math.max(0, laterUs) - 1_000)
       expect(Number(due)).toBeLessThanOrEqual(toUs + Math.max(0, laterUs))
       const known = { id, slot: slot ?? WHOLE_QUEUE, enqueuedUs: Number(enqueued), due: Number(due) }
@@ -173,8 +173,8 @@ export class QueueSystem {
       maxAttempts: spec.maxAttempts ?? undefined,
       headers: spec.headers as Record<string, string>,
       delay: spec.hours === null || spec.at !== 'delay' ? undefined : Math.max(0, spec.hours) * (HOUR_US / 1_000),
-      deliverAt:
-        spec.hours === null || spec.at !== 'deliverAt'
+      dueAt:
+        spec.hours === null || spec.at !== 'dueAt'
           ? undefined
           : new Date(Math.floor((nowUs + spec.hours * HOUR_US) / 1_000)),
     }))
@@ -207,11 +207,11 @@ async function enqueueBySql(
   payload: number,
   options: Readonly<Record<string, unknown>>,
 ): Promise<string> {
-  const { type, headers, orderingKey, priority, delay, deliverAt, maxAttempts } = options
+  const { type, headers, orderingKey, priority, delay, dueAt, maxAttempts } = options
   const { rows } = await client.query<{ id: string }>(
     `SELECT sluice.enqueue(queue => $1, payload => $2, type => $3, headers => $4, ordering_key => $5, priority => $6,
-       delay => $7::float8 * interval '1 millisecond', deliver_at => $8, max_attempts => $9) AS id`,
-    [queue, payload, type, headers, orderingKey, priority, delay, deliverAt, maxAttempts],
+       delay => $7::float8 * interval '1 millisecond', due_at => $8, max_attempts => $9) AS id`,
+    [queue, payload, type, headers, orderingKey, priority, delay, dueAt, maxAttempts],
   )
   return rows[0]!.id
 }

@@ -14,7 +14,7 @@ export function insertRow(orderingKey: string | null = null): InsertRow {
     orderingKey,
     priority: 5,
     delayMs: 0,
-    deliverAt: null,
+    dueAt: null,
     maxAttempts: null,
   }
 }

@@ -20,7 +20,7 @@ export function startTestSluice<const Definitions extends QueueDefinitions | und
   options: Partial<SluiceOptions<Definitions>> = {},
 ): Sluice<Definitions> {
   const sluice = createSluice<Definitions>({ connection: database.url, log: false, ...options })
-  onTestFinished(() => sluice.stop({ timeoutMs: 0 }))
+  onTestFinished(() => sluice.stop({ timeout: 0 }))
   return sluice
 }
 

@@ -89,11 +89,11 @@ export function describeTransaction<Client>(
     })
 
     test('enqueues one message with every option, with none, and of null', async ({ client, database, queue }) => {
-      const deliverAt = new Date('2031-02-03T04:05:06.789Z')
+      const dueAt = new Date('2031-02-03T04:05:06.789Z')
       const options = { type: 'a.b', schemaVersion: 2, headers: { é: ['"', 1, null] }, orderingKey: 'k', priority: 0 }
       const ids: string[] = []
       await begin(client, async (tx) => {
-        ids.push(await enqueueOne(context, tx, queue, { all: '?$1' }, { ...options, deliverAt, maxAttempts: 3 }))
+        ids.push(await enqueueOne(context, tx, queue, { all: '?$1' }, { ...options, dueAt, maxAttempts: 3 }))
         ids.push(await enqueueOne(context, tx, queue, null))
         ids.push(await enqueueOne(context, tx, queue, 'later', { delay: '1h' }))
       })
@@ -101,7 +101,7 @@ export function describeTransaction<Client>(
         `SELECT id, payload, type, schema_version, headers, ordering_key, priority, max_attempts,
                 due_at > clock_timestamp() + interval '59 minutes' AS later, due_at = $2::timestamptz AS at
          FROM sluice.message WHERE queue = $1 ORDER BY id`,
-        [queue, deliverAt],
+        [queue, dueAt],
       )
       const plain = { type: null, schema_version: 1, headers: {}, ordering_key: null, priority: 5, max_attempts: null }
       expect(rows).toEqual([

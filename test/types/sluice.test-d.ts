@@ -173,7 +173,7 @@ describe('deliveries', () => {
     const deliveries = sluice.deliveries('mails', { demand: 8 })
     const processed = deliveries.pipe(process(({ payload }) => expectTypeOf(payload).toEqualTypeOf<Mail>() as never))
     expectTypeOf(processed).toEqualTypeOf<Observable<Processed<Mail>>>()
-    const batched = deliveries.pipe(batch({ size: 8, maxWaitMs: 50 }))
+    const batched = deliveries.pipe(batch({ size: 8, maxWait: 50 }))
     expectTypeOf(batched).toEqualTypeOf<Observable<readonly Delivery<Mail>[]>>()
     // @ts-expect-error when to close a group is not to be guessed
     unrun(() => batch({ size: 8 }))

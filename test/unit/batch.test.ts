@@ -8,40 +8,40 @@ import { refusalOf } from '../support/refusal.ts'
 
 describe('batch', () => {
   test.each<[string, BatchOptions, string, string, Record<string, readonly string[]>]>([
-    ['emits nothing of a source that never does', { size: 2, maxWaitMs: 5 }, '-', '-', {}],
-    ['emits no empty group when the source completes', { size: 2, maxWaitMs: 5 }, '--|', '--|', {}],
-    ['emits what it has when the source completes', { size: 2, maxWaitMs: 5 }, 'a|', '-(g|)', { g: ['a'] }],
-    ['closes a group by size', { size: 2, maxWaitMs: 9 }, 'abcd|', '-g-h|', { g: ['a', 'b'], h: ['c', 'd'] }],
-    ['emits one by one at size 1', { size: 1, maxWaitMs: 9 }, 'a-b|', 'g-h|', { g: ['a'], h: ['b'] }],
+    ['emits nothing of a source that never does', { size: 2, maxWait: 5 }, '-', '-', {}],
+    ['emits no empty group when the source completes', { size: 2, maxWait: 5 }, '--|', '--|', {}],
+    ['emits what it has when the source completes', { size: 2, maxWait: 5 }, 'a|', '-(g|)', { g: ['a'] }],
+    ['closes a group by size', { size: 2, maxWait: 9 }, 'abcd|', '-g-h|', { g: ['a', 'b'], h: ['c', 'd'] }],
+    ['emits one by one at size 1', { size: 1, maxWait: 9 }, 'a-b|', 'g-h|', { g: ['a'], h: ['b'] }],
     [
       'closes a group by the time that its first item has waited',
-      { size: 9, maxWaitMs: 3 },
+      { size: 9, maxWait: 3 },
       'ab------c|',
       '---g-----(h|)',
       { g: ['a', 'b'], h: ['c'] },
     ],
     [
       'is quiet while there are no items',
-      { size: 9, maxWaitMs: 2 },
+      { size: 9, maxWait: 2 },
       'a---------b--|',
       '--g---------h|',
       { g: ['a'], h: ['b'] },
     ],
     [
       'measures the wait anew after a full group',
-      { size: 2, maxWaitMs: 4 },
+      { size: 2, maxWait: 4 },
       'a--bc-----|',
       '---g----h-|',
       { g: ['a', 'b'], h: ['c'] },
     ],
     [
       'groups what comes at one instant with no wait',
-      { size: 9, maxWaitMs: 0 },
+      { size: 9, maxWait: 0 },
       '(ab)-c|',
       'g----h|',
       { g: ['a', 'b'], h: ['c'] },
     ],
-    ['passes an error on at once, without the unfinished group', { size: 9, maxWaitMs: 5 }, 'ab#', '--#', {}],
+    ['passes an error on at once, without the unfinished group', { size: 9, maxWait: 5 }, 'ab#', '--#', {}],
   ])('%s', (_name, options, source, output, groups) => {
     marbles(({ cold, expectObservable }) => {
       expectObservable(cold(source).pipe(batch(options))).toBe(output, groups)
@@ -51,14 +51,14 @@ describe('batch', () => {
   test('lets go of the source and of its timer when unsubscribed', () => {
     marbles(({ cold, expectObservable, expectSubscriptions }) => {
       const source = cold('a-b-c-')
-      expectObservable(source.pipe(batch({ size: 9, maxWaitMs: 4 })), '---!').toBe('----')
+      expectObservable(source.pipe(batch({ size: 9, maxWait: 4 })), '---!').toBe('----')
       expectSubscriptions(source.subscriptions).toBe('^--!')
     })
   })
 
   test('keeps every subscriber a group of its own', () => {
     marbles(({ hot, expectObservable }) => {
-      const grouped = hot('-a-b-c-d|').pipe(batch({ size: 2, maxWaitMs: 9 }))
+      const grouped = hot('-a-b-c-d|').pipe(batch({ size: 2, maxWait: 9 }))
       expectObservable(grouped).toBe('---g---h|', { g: ['a', 'b'], h: ['c', 'd'] })
       expectObservable(grouped, '--^').toBe('-----g--(h|)', { g: ['b', 'c'], h: ['d'] })
     })
@@ -68,7 +68,7 @@ describe('batch', () => {
     const scheduler = new TestScheduler(() => undefined)
     const groups: (readonly string[])[] = []
     const source = new Subject<string>()
-    source.pipe(batch({ size: 9, maxWaitMs: 10, scheduler })).subscribe((group) => groups.push(group))
+    source.pipe(batch({ size: 9, maxWait: 10, scheduler })).subscribe((group) => groups.push(group))
     source.next('a')
     expect(groups).toEqual([])
     scheduler.flush()
@@ -78,7 +78,7 @@ describe('batch', () => {
   test('goes through 10,000 synchronous items', () => {
     const groups: (readonly number[])[] = []
     range(0, 10_000)
-      .pipe(batch({ size: 100, maxWaitMs: 1_000 }))
+      .pipe(batch({ size: 100, maxWait: 1_000 }))
       .subscribe((group) => groups.push(group))
     expect(groups).toHaveLength(100)
     expect(groups.flat()).toEqual(Array.from({ length: 10_000 }, (_, at) => at))
@@ -89,7 +89,7 @@ describe('batch', () => {
     try {
       const groups: (readonly number[])[] = []
       range(0, Number.POSITIVE_INFINITY)
-        .pipe(batch({ size: 2, maxWaitMs: 1_000, scheduler: asyncScheduler }), take(3))
+        .pipe(batch({ size: 2, maxWait: 1_000, scheduler: asyncScheduler }), take(3))
         .subscribe((group) => groups.push(group))
       expect(groups.flat()).toEqual([0, 1, 2, 3, 4, 5])
       expect(vi.getTimerCount()).toBe(0)
@@ -101,7 +101,7 @@ describe('batch', () => {
   test('bears a subscriber that makes the source emit', () => {
     const source = new Subject<number>()
     const groups: (readonly number[])[] = []
-    source.pipe(batch({ size: 2, maxWaitMs: 1_000 })).subscribe((group) => {
+    source.pipe(batch({ size: 2, maxWait: 1_000 })).subscribe((group) => {
       groups.push(group)
       if (groups.length < 3) for (const item of group) source.next(item + 2)
     })
@@ -119,7 +119,7 @@ describe('batch', () => {
         fc.array(fc.integer({ min: 1, max: 12 }), { maxLength: 30 }),
         fc.integer({ min: 1, max: 5 }),
         fc.integer({ min: 0, max: 10 }),
-        (gaps, size, maxWaitMs) => {
+        (gaps, size, maxWait) => {
           marbles(({ flush }, scheduler) => {
             const arrivals: number[] = []
             const groups: { readonly arrivals: readonly number[]; readonly at: number }[] = []
@@ -128,7 +128,7 @@ describe('batch', () => {
                 concatMap((gap) => timer(gap)),
                 map(() => scheduler.now()),
                 tap((now) => arrivals.push(now)),
-                batch({ size, maxWaitMs }),
+                batch({ size, maxWait }),
               )
               .subscribe((group) => groups.push({ arrivals: group, at: scheduler.now() }))
             flush()
@@ -137,7 +137,7 @@ describe('batch', () => {
             for (const group of groups) {
               expect(group.arrivals.length).toBeGreaterThan(0)
               expect(group.arrivals.length).toBeLessThanOrEqual(size)
-              expect(group.at - (group.arrivals[0] ?? 0)).toBeLessThanOrEqual(maxWaitMs)
+              expect(group.at - (group.arrivals[0] ?? 0)).toBeLessThanOrEqual(maxWait)
             }
           })
         },
@@ -146,18 +146,21 @@ describe('batch', () => {
   })
 
   test.each([
-    [{ maxWaitMs: 5 }, 'OPTION_INVALID: batch.size: expected an integer from 1 to 100000, received undefined'],
-    [{ size: 5 }, 'OPTION_INVALID: batch.maxWaitMs: expected an integer from 0 to 86400000, received undefined'],
-    [{ size: 0, maxWaitMs: 5 }, 'OPTION_INVALID: batch.size: expected an integer from 1 to 100000, received 0'],
+    [{ maxWait: 5 }, 'OPTION_INVALID: batch.size: expected an integer from 1 to 100000, received undefined'],
+    [{ size: 5 }, `OPTION_INVALID: batch.maxWait: expected ${DURATION}, received undefined`],
+    [{ size: 0, maxWait: 5 }, 'OPTION_INVALID: batch.size: expected an integer from 1 to 100000, received 0'],
+    [{ size: 5, maxWait: -1 }, `OPTION_INVALID: batch.maxWait: expected ${DURATION}, received -1`],
     [
-      { size: 5, maxWaitMs: -1 },
-      'OPTION_INVALID: batch.maxWaitMs: expected an integer from 0 to 86400000, received -1',
+      { size: 5, maxWait: '2d' },
+      `OPTION_INVALID: batch.maxWait: expected a duration from '0ms' to '1d', received "2d"`,
     ],
     [
-      { size: 5, maxWait: 5 },
-      'OPTION_INVALID: batch: expected only the options size, maxWaitMs, scheduler, received "maxWait"',
+      { size: 5, maxWaitMs: 5 },
+      'OPTION_INVALID: batch: expected only the options size, maxWait, scheduler, received "maxWaitMs"',
     ],
   ])('refuses %o', (options: object, refusal) => {
     expect(refusalOf(() => batch(options as BatchOptions))).toBe(refusal)
   })
 })
+
+const DURATION = "milliseconds from 0, or a text such as '250ms', '30s', '5m', '2h', '7d'"

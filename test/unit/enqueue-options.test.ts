@@ -8,7 +8,7 @@ const DEFAULTS = {
   orderingKey: null,
   priority: 5,
   delayMs: 0,
-  deliverAt: null,
+  dueAt: null,
   maxAttempts: null,
 }
 
@@ -16,7 +16,7 @@ describe('readOptions', () => {
   test.each<[string, unknown, object]>([
     ['nothing', undefined, {}],
     ['an empty object', {}, {}],
-    ['options left undefined', { type: undefined, delay: undefined, deliverAt: undefined, headers: undefined }, {}],
+    ['options left undefined', { type: undefined, delay: undefined, dueAt: undefined, headers: undefined }, {}],
     ['a type', { type: 'order.paid' }, { type: 'order.paid' }],
     ['a type of one segment in any script', { type: 'событие' }, { type: 'событие' }],
     ['a schema version', { schemaVersion: 2 }, { schemaVersion: 2 }],
@@ -32,11 +32,7 @@ describe('readOptions', () => {
     ['a delay in milliseconds', { delay: 1500 }, { delayMs: 1500 }],
     ['a delay with a unit', { delay: '5m' }, { delayMs: 300_000 }],
     ['no delay', { delay: 0 }, { delayMs: 0 }],
-    [
-      'a time to deliver at',
-      { deliverAt: new Date('2031-02-03T04:05:06.789Z') },
-      { deliverAt: '2031-02-03T04:05:06.789Z' },
-    ],
+    ['a time to deliver at', { dueAt: new Date('2031-02-03T04:05:06.789Z') }, { dueAt: '2031-02-03T04:05:06.789Z' }],
     ['a limit of attempts', { maxAttempts: 1 }, { maxAttempts: 1 }],
   ])('reads %s', (_, options, columns) => {
     expect(readOptions(options, 'options')).toEqual({ ...DEFAULTS, ...columns })
@@ -83,18 +79,10 @@ describe('readOptions', () => {
     ['a negative delay', { delay: -1 }, 'options.delay: expected milliseconds from 0'],
     ['a delay that is NaN', { delay: NaN }, 'options.delay: expected milliseconds from 0'],
     ['a delay of an unknown unit', { delay: '5 weeks' }, 'options.delay: expected milliseconds from 0'],
-    [
-      'both delay and deliverAt',
-      { delay: 1, deliverAt: new Date() },
-      'options: expected delay or deliverAt, received both',
-    ],
-    ['an invalid date', { deliverAt: new Date(NaN) }, 'options.deliverAt: expected a valid Date'],
-    ['a date as text', { deliverAt: '2031-01-01' }, 'options.deliverAt: expected a valid Date'],
-    [
-      'a date that timestamptz cannot read',
-      { deliverAt: new Date(8.64e15) },
-      'options.deliverAt: expected a valid Date',
-    ],
+    ['both delay and dueAt', { delay: 1, dueAt: new Date() }, 'options: expected delay or dueAt, received both'],
+    ['an invalid date', { dueAt: new Date(NaN) }, 'options.dueAt: expected a valid Date'],
+    ['a date as text', { dueAt: '2031-01-01' }, 'options.dueAt: expected a valid Date'],
+    ['a date that timestamptz cannot read', { dueAt: new Date(8.64e15) }, 'options.dueAt: expected a valid Date'],
     ['no attempts at all', { maxAttempts: 0 }, 'options.maxAttempts: expected an integer from 1'],
     ['infinite attempts', { maxAttempts: Infinity }, 'options.maxAttempts: expected an integer from 1'],
   ])('refuses %s', (_, options, message) => {
@@ -105,14 +93,14 @@ describe('readOptions', () => {
   test.each<[string, string]>([
     ['delayMs', 'Did you mean delay?'],
     ['priorty', 'Did you mean priority?'],
-    ['deliver_at', 'Did you mean deliverAt?'],
+    ['due_at', 'Did you mean dueAt?'],
     ['attempts', 'Did you mean maxAttempts?'],
     ['OrderingKey', 'Did you mean orderingKey?'],
     ['version', 'Did you mean schemaVersion?'],
     ['dedupe', 'There is no such option'],
   ])('refuses the unknown option %s, naming the nearest', (name, remedy) => {
     expect(() => readOptions({ [name]: 1 }, 'messages[3]')).toThrow(
-      `messages[3]: expected only the options type, schemaVersion, headers, orderingKey, priority, delay, deliverAt, ` +
+      `messages[3]: expected only the options type, schemaVersion, headers, orderingKey, priority, delay, dueAt, ` +
         `maxAttempts, received "${name}". ${remedy}`,
     )
   })

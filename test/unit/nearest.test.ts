@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { nearest } from '../../src/basics/nearest.ts'
 
 test.each([
-  ['delayMs', ['type', 'delay', 'deliverAt'], ['delay']],
+  ['delayMs', ['type', 'delay', 'dueAt'], ['delay']],
   ['priorty', ['priority'], ['priority']],
   ['DELAY', ['delay'], ['delay']],
   ['emial', ['orders', 'email', 'sms'], ['email']],

@@ -41,12 +41,12 @@ describe('a fixed wait', () => {
 
 describe('exponential waits', () => {
   test('grow by the factor, up to the longest', () => {
-    const options = { kind: 'exponential', first: '10ms', most: '1s', factor: 5, jitter: 0 } as const
+    const options = { kind: 'exponential', delay: '10ms', maxDelay: '1s', factor: 5, jitter: 0 } as const
     expect(waits(options, 5)).toEqual([10, 50, 250, 1_000, 1_000])
   })
 
   test('stay the same with the factor 1', () => {
-    expect(waits({ kind: 'exponential', first: '3s', factor: 1, jitter: 0 }, 3)).toEqual([3_000, 3_000, 3_000])
+    expect(waits({ kind: 'exponential', delay: '3s', factor: 1, jitter: 0 }, 3)).toEqual([3_000, 3_000, 3_000])
   })
 
   test('may be drawn from nothing to all', () => {
@@ -57,8 +57,8 @@ describe('exponential waits', () => {
 
   const options = fc.record({
     kind: fc.constant('exponential' as const),
-    first: fc.double({ min: 0, max: 1e9, noNaN: true }),
-    most: fc.double({ min: 0, max: 1e9, noNaN: true }),
+    delay: fc.double({ min: 0, max: 1e9, noNaN: true }),
+    maxDelay: fc.double({ min: 0, max: 1e9, noNaN: true }),
     factor: fc.double({ min: 1, max: 100, noNaN: true }),
     jitter: fc.double({ min: 0, max: 1, noNaN: true }),
   })
@@ -70,7 +70,7 @@ describe('exponential waits', () => {
       fc.property(options, attempt, chance, (chosen, tries, drawn) => {
         const full = retryPolicy({ ...chosen, jitter: 0 })(tries, undefined)
         const ms = retryPolicy(chosen, () => drawn)(tries, undefined)
-        expect(full).toBeLessThanOrEqual(chosen.most)
+        expect(full).toBeLessThanOrEqual(chosen.maxDelay)
         expect(ms).toBeLessThanOrEqual(full)
         expect(ms).toBeGreaterThanOrEqual(full * (1 - chosen.jitter))
       }),
@@ -158,14 +158,17 @@ describe('bad options are refused', () => {
   const kind = "OPTION_INVALID: retry.kind: expected 'fixed' or 'exponential', or a function as retry"
   test.each([
     [{ kind: 'linear' }, `${kind}, received "linear"`],
-    [{ first: '1s' }, `${kind}, received undefined`],
+    [{ delay: '1s' }, `${kind}, received undefined`],
     [null, `${kind}, received undefined`],
     [5, `${kind}, received undefined`],
     [{ kind: 'fixed' }, `OPTION_INVALID: retry.delay: expected ${duration}, received undefined`],
     [{ kind: 'fixed', delay: '5 s' }, `OPTION_INVALID: retry.delay: expected ${duration}, received "5 s"`],
     [{ kind: 'fixed', delayMs: 5 }, 'OPTION_INVALID: retry: expected only the options kind, delay, received "delayMs"'],
-    [{ kind: 'exponential', first: -1 }, `OPTION_INVALID: retry.first: expected ${duration}, received -1`],
-    [{ kind: 'exponential', most: 'never' }, `OPTION_INVALID: retry.most: expected ${duration}, received "never"`],
+    [{ kind: 'exponential', delay: -1 }, `OPTION_INVALID: retry.delay: expected ${duration}, received -1`],
+    [
+      { kind: 'exponential', maxDelay: 'never' },
+      `OPTION_INVALID: retry.maxDelay: expected ${duration}, received "never"`,
+    ],
     [
       { kind: 'exponential', factor: 0.5 },
       'OPTION_INVALID: retry.factor: expected a number from 1 to 100, received 0.5',
@@ -180,7 +183,7 @@ describe('bad options are refused', () => {
     ],
     [
       { kind: 'exponential', max: '1h' },
-      'OPTION_INVALID: retry: expected only the options kind, first, most, factor, jitter, received "max"',
+      'OPTION_INVALID: retry: expected only the options kind, delay, maxDelay, factor, jitter, received "max"',
     ],
   ])('%o', (options: unknown, refusal) => {
     expect(refusalOf(() => retryPolicy(options as RetryOptions))).toBe(refusal)

@@ -36,7 +36,7 @@ async function handle(message: Message, { tx, attempt }: HandlerContext): Promis
   }
 }
 
-const retry = { kind: 'exponential', first: '100ms', most: '1s' } as const
+const retry = { kind: 'exponential', delay: '100ms', maxDelay: '1s' } as const
 shop.sluice
   .pipeline('shipping', { concurrency: 2, batchSize: 20, retry, maxAttempts: MAX_ATTEMPTS })
   .handle(handle)

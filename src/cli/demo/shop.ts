@@ -50,7 +50,7 @@ export function openShop(url: string): Shop {
     db,
     sluice,
     close: async () => {
-      await sluice.stop({ timeoutMs: 5_000 })
+      await sluice.stop({ timeout: '5s' })
       await db.destroy()
     },
   }
