@@ -4,7 +4,6 @@ import { isSluiceError, SluiceError } from '../errors.ts'
 import type { Operate } from '../operate/operate.ts'
 import { createSluice } from '../sluice.ts'
 import { type DatabaseUrlSource, nameOfSource, readDatabaseUrl, targetOf } from './database-url.ts'
-import { errorLine } from './text.ts'
 
 const CONNECT_TIMEOUT_MS = 5_000
 
@@ -62,7 +61,7 @@ export async function didYouMean(operate: Operate, queue: string | undefined): P
 }
 
 function unreachable(url: string, options: DatabaseUrlSource, error: SluiceError): SluiceError {
-  const reason = error.cause === undefined ? error.message : errorLine(error.cause)
+  const reason = error.cause === undefined ? error.message : wordsOf(error.cause)
   return new SluiceError(
     'UNREACHABLE',
     `Cannot connect to ${targetOf(url)}: ${reason}. Check ${nameOfSource(options)}, and that the server runs`,

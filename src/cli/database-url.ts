@@ -1,6 +1,6 @@
 import pg from 'pg'
+import { wordsOf } from '../basics/words-of.ts'
 import { SluiceError } from '../errors.ts'
-import { errorLine } from './text.ts'
 
 /** Where to find the connection string: the command's options, and the environment. */
 export interface DatabaseUrlSource {
@@ -69,7 +69,7 @@ function objectionTo(url: string): string | undefined {
     new pg.Client({ connectionString: url })
     return undefined
   } catch (error) {
-    return errorLine(error)
+    return wordsOf(error)
   }
 }
 

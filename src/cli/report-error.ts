@@ -1,9 +1,10 @@
 import { CommanderError } from 'commander'
 import { DatabaseError } from 'pg'
+import { wordsOf } from '../basics/words-of.ts'
 import { type ErrorCode, isSluiceError } from '../errors.ts'
 import { type DatabaseUrlSource, secretsOf } from './database-url.ts'
 import { maskSecrets } from './mask-secrets.ts'
-import { errorLine, printable } from './text.ts'
+import { printable } from './text.ts'
 
 const FAILED = 1
 const USED_WRONGLY = 2
@@ -13,7 +14,7 @@ const USAGE_CODES: readonly ErrorCode[] = ['OPTION_INVALID', 'QUEUE_NAME_INVALID
 /** Prints an error to stderr, without secrets, unless commander has done so, and returns the exit code. */
 export function reportError(error: unknown, options: DatabaseUrlSource): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USED_WRONGLY
-  const text = ['error: ', errorLine(error), ...remarks(error).map((remark) => `\n${remark}`)].join('')
+  const text = ['error: ', wordsOf(error), ...remarks(error).map((remark) => `\n${remark}`)].join('')
   process.stderr.write(`${printable(maskSecrets(text, secretsOf(options)))}\n`)
   return isSluiceError(error) && USAGE_CODES.includes(error.code) ? USED_WRONGLY : FAILED
 }

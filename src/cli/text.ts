@@ -31,14 +31,6 @@ export function counted(count: number, what: string): string {
   return `${count} ${what}${count === 1 ? '' : 's'}`
 }
 
-/** What an error says, in one line. Node reports the attempts at several addresses as one error without a message. */
-export function errorLine(error: unknown): string {
-  if (error instanceof AggregateError && error.message === '') {
-    return [...new Set(error.errors.map(errorLine))].join(', ')
-  }
-  return error instanceof Error ? error.message : String(error)
-}
-
 /**
  * A text as a terminal may get it: control characters, which could move its cursor or recolour it, and characters that turn
  * the direction of writing are written as in JSON (`\u001b`). Line ends and tabs stay.

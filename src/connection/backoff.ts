@@ -14,11 +14,11 @@ export class Backoff {
     this.#random = random
   }
 
-  /** The next wait in milliseconds. */
+  /** The next wait, in whole milliseconds. */
   next(): number {
     const step = Math.min(this.#mostMs, this.#firstMs * 2 ** this.#failures)
     this.#failures = Math.min(this.#failures + 1, 30)
-    return step * (0.5 + this.#random() / 2)
+    return Math.round(step * (0.5 + this.#random() / 2))
   }
 
   reset(): void {

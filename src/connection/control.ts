@@ -5,8 +5,9 @@ import type { Execute } from '../table/statement.ts'
 import { configureControl } from '../table/worker.ts'
 import { type Report, toError } from '../telemetry/events.ts'
 import { Backoff, pause } from './backoff.ts'
-import { closeClient, executeOn, openClient, unreachable } from './open-client.ts'
+import { closeClient, executeOn, openClient } from './open-client.ts'
 import { sessionsMove } from './sessions-move.ts'
+import { unreachable } from './unreachable.ts'
 
 export interface ControlOptions {
   readonly connection: pg.ClientConfig

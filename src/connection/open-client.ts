@@ -1,9 +1,9 @@
 import pg from 'pg'
-import { SluiceError } from '../errors.ts'
 import { queryAsText } from '../session/own-parsers.ts'
 import { nameOf, namesOf } from '../session/statement-names.ts'
 import type { Execute } from '../table/statement.ts'
 import { close } from './close.ts'
+import { unreachable } from './unreachable.ts'
 
 /**
  * Opens a connection of our own. Statements are pipelined: sent without waiting for the answers of earlier ones.
@@ -30,7 +30,7 @@ export async function openClient(config: pg.ClientConfig, signal?: AbortSignal):
 }
 
 function givenUp(): Error {
-  return new Error('Given up')
+  return new Error('the attempt was given up')
 }
 
 /** @throws SluiceError UNREACHABLE for a connection string that the driver cannot read, or a certificate that is not there. */
@@ -53,15 +53,6 @@ export async function closeClient(client: pg.Client): Promise<void> {
   await close(
     () => client.end(),
     () => client.connection.stream.destroy(),
-  )
-}
-
-/** UNREACHABLE, in words that hold no secret: the driver's own error is the `cause`. */
-export function unreachable(cause: unknown): SluiceError {
-  return new SluiceError(
-    'UNREACHABLE',
-    'The database cannot be reached. Check the connection string and that the server runs',
-    { cause },
   )
 }
 

@@ -4,6 +4,7 @@ import pg from 'pg'
 import { Backoff, pause } from '../connection/backoff.ts'
 import { SilenceWatch } from '../connection/silence.ts'
 import { Sockets } from '../connection/sockets.ts'
+import { unreachable } from '../connection/unreachable.ts'
 import { errorText, SluiceError } from '../errors.ts'
 import { OWN_PARSERS } from '../session/own-parsers.ts'
 import {
@@ -55,7 +56,7 @@ export async function migrateWithin(
       return await attempt(connection, silenceMs, lockWaitMs)
     } catch (error) {
       if (!metLock(error) || at === lockWaitsMs.length - 1) throw error
-      const retryInMs = Math.round(backoff.next())
+      const retryInMs = backoff.next()
       report({ kind: 'migration.delayed', attempt: at + 1, attempts: lockWaitsMs.length, error, retryInMs })
       await pause(retryInMs)
     }
@@ -151,11 +152,7 @@ async function assertReachable(pool: pg.Pool): Promise<void> {
     const client = await pool.connect()
     client.release()
   } catch (cause) {
-    throw new SluiceError(
-      'UNREACHABLE',
-      `Cannot connect to PostgreSQL: ${errorText(cause)}. Check the connection settings, for example DATABASE_URL`,
-      { cause },
-    )
+    throw unreachable(cause)
   }
 }
 

@@ -1,6 +1,6 @@
 import pg from 'pg'
-import { unreachable } from '../connection/open-client.ts'
 import { orPrivilegeMissing } from '../connection/privilege.ts'
+import { unreachable } from '../connection/unreachable.ts'
 import { SluiceError } from '../errors.ts'
 import { toError } from '../telemetry/events.ts'
 

@@ -157,15 +157,16 @@ export class Settlement {
     const { plan } = this.#options
     const most = message.maxAttempts ?? plan.maxAttempts
     if (message.attempt >= most) {
-      this.#bury(message, `failed ${message.attempt} of ${most} attempts`, text)
+      this.#bury(message, `failed ${message.attempt} of ${most} attempts`, text, message.attempt, error)
       return false
     }
-    const retryInMs = afterMs ?? this.#delayByPolicy(message, error)
+    const retryInMs = Math.round(afterMs ?? this.#delayByPolicy(message, error))
     this.#postpone(message, message.attempt, text, retryInMs)
     this.#settled.set(message.id, { message, outcome: { kind: 'retry', afterMs: retryInMs, error: text } })
     const { id, attempt } = message
     const { type } = message.row
-    this.#events.push({ kind: 'message.failed', queue: plan.queue, id, type, attempt, error: text, retryInMs })
+    const { queue } = plan
+    this.#events.push(withCause({ kind: 'message.failed', queue, id, type, attempt, error: text, retryInMs }, error))
     return true
   }
 
@@ -198,11 +199,23 @@ export class Settlement {
     }
   }
 
-  #bury(message: DeliveredMessage, reason: string, error: string | null, attempt = message.attempt): void {
+  #bury(
+    message: DeliveredMessage,
+    reason: string,
+    error: string | null,
+    attempt = message.attempt,
+    thrown?: unknown,
+  ): void {
     this.#dead.push({ id: message.id, attempt, reason, error })
     this.#settled.set(message.id, { message, outcome: { kind: 'deadLetter', reason, error: error ?? undefined } })
     const { id } = message
     const { type } = message.row
-    this.#events.push({ kind: 'message.dead', queue: this.#options.plan.queue, id, type, attempt, reason, error })
+    const { queue } = this.#options.plan
+    this.#events.push(withCause({ kind: 'message.dead', queue, id, type, attempt, reason, error }, thrown))
   }
+}
+
+/** The event with what was thrown, in a property that whoever logs the event as a whole does not log. */
+function withCause(event: SluiceEvent, thrown: unknown): SluiceEvent {
+  return thrown === undefined ? event : Object.defineProperty(event, 'cause', { value: toError(thrown) })
 }

@@ -58,7 +58,11 @@ export type SluiceEvent =
       readonly error?: Error
       readonly retryInMs?: number
     }
-  /** A handler failed or asked for a retry. `error` is the text that `last_error` has, without stack. */
+  /**
+   * A handler failed or asked for a retry. `error` is the text that `last_error` has. `cause` is what the handler threw,
+   * with its stack; it is absent after `retry()`, and not enumerable: a database's error may quote a row, and an event that
+   * is logged as a whole should not.
+   */
   | {
       readonly kind: 'message.failed'
       readonly queue: string
@@ -66,9 +70,10 @@ export type SluiceEvent =
       readonly type: string | null
       readonly attempt: number
       readonly error: string
+      readonly cause?: Error
       readonly retryInMs: number
     }
-  /** A message went to the dead letters: why, and with which last error, if there was one. */
+  /** A message went to the dead letters: why, and with which last error, if there was one. `cause` as above. */
   | {
       readonly kind: 'message.dead'
       readonly queue: string
@@ -77,6 +82,7 @@ export type SluiceEvent =
       readonly attempt: number
       readonly reason: string
       readonly error: string | null
+      readonly cause?: Error
     }
   /** A retry policy threw; the message is tried again after one second. */
   | { readonly kind: 'retryPolicy.failed'; readonly queue: string; readonly id: string; readonly error: Error }

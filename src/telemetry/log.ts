@@ -99,11 +99,11 @@ function attemptOf(event: { readonly id: string; readonly type: string | null; r
   return `message ${event.id}${event.type === null ? '' : ` (${event.type})`}, attempt ${event.attempt},`
 }
 
-/** Of a cause no more than its code: what a driver says about a connection may quote its settings. */
+/** Of a cause no more than its code: a database's error may quote a row. What the driver said is in the message. */
 function reasonOf(error: Error): string {
   const { cause } = error
   const code: unknown = typeof cause === 'object' && cause !== null && 'code' in cause ? cause.code : undefined
-  return typeof code === 'string' ? `${error.message} (${code})` : error.message
+  return typeof code === 'string' && !error.message.includes(code) ? `${error.message} (${code})` : error.message
 }
 
 function timeText(ms: number): string {

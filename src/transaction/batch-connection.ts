@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
+import { wordsOf } from '../basics/words-of.ts'
 import { pause } from '../connection/backoff.ts'
-import { executeOn, unreachable } from '../connection/open-client.ts'
+import { executeOn } from '../connection/open-client.ts'
+import { unreachable } from '../connection/unreachable.ts'
 import { SluiceError } from '../errors.ts'
 import { poolerSettingsOf } from '../session/pooler-settings.ts'
 import { deviationsOf, hasOwnSession } from '../session/session.ts'
@@ -273,7 +275,7 @@ export class BatchConnection {
 
   readonly #onError = (error: unknown): void => {
     this.#lost ??= toError(error)
-    const what = "The batch's connection was lost, and its messages are free for others"
+    const what = `The batch's connection was lost: ${wordsOf(this.#lastWords ?? error)}. Its messages are free for others`
     this.#ending.abort(new SluiceError('UNREACHABLE', what, { cause: error }))
   }
 }

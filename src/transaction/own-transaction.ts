@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { unreachable } from '../connection/open-client.ts'
+import { unreachable } from '../connection/unreachable.ts'
 import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
 import { BatchConnection } from './batch-connection.ts'

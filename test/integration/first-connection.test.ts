@@ -118,13 +118,21 @@ describe('what another attempt does not cure ends the pipeline', () => {
   test('a database that is missing', async ({ database }) => {
     const url = new URL(database.url)
     url.pathname = '/no_such_database'
-    await expectRefused(url.href, { code: 'UNREACHABLE', cause: { code: '3D000' } })
+    await expectRefused(url.href, {
+      code: 'UNREACHABLE',
+      message: expect.stringContaining('database "no_such_database" does not exist'),
+      cause: { code: '3D000' },
+    })
   })
 
   test('a login that is refused', async ({ database }) => {
     const url = new URL(database.url)
     url.username = 'no_such_login'
-    await expectRefused(url.href, { code: 'UNREACHABLE', cause: { code: expect.stringMatching(/^28/) } })
+    await expectRefused(url.href, {
+      code: 'UNREACHABLE',
+      message: expect.stringMatching(/(role|user) "no_such_login".*Check the user and the password/),
+      cause: { code: expect.stringMatching(/^28/) },
+    })
   })
 
   test('a server that has no TLS', async ({ database }) => {

@@ -1,3 +1,4 @@
+import { inspect } from 'node:util'
 import { describe, expect } from 'vitest'
 import { ack, deadLetter, type Outcome, retry, snooze } from '../../src/message.ts'
 import { untilEmpty } from '../support/rows.ts'
@@ -178,6 +179,26 @@ describe('a handler that throws', () => {
       ['a text', 3_600_000],
     ])
     expect(await database.sql(STATE, [queue])).toMatchObject([{ attempt: 2, last_error: 'a text' }])
+  })
+
+  test('is reported with what it threw and its stack, which a logged event does not show', async ({
+    sluice,
+    queue,
+    log,
+  }) => {
+    const thrown = new RangeError('too far')
+    sluice
+      .pipeline(queue, { maxAttempts: 2, retry: { kind: 'fixed', delay: 0.6 } })
+      .handle(() => raise(thrown))
+      .subscribe()
+    await put(sluice, queue, [1])
+    const dead = await log.first('message.dead')
+    const [failed] = log.of('message.failed')
+    expect(failed?.cause).toBe(thrown)
+    expect(dead.cause).toBe(thrown)
+    expect(Object.keys({ ...failed, ...dead })).not.toContain('cause')
+    expect(inspect([failed, dead])).not.toContain('handler.test.ts')
+    expect(failed?.retryInMs).toBe(1)
   })
 
   test('does so apart from its batch: what the others wrote is committed, what it wrote is not', async ({

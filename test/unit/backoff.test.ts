@@ -7,9 +7,9 @@ describe('Backoff', () => {
     expect(Array.from({ length: 9 }, () => backoff.next())).toEqual([50, 100, 200, 400, 800, 1600, 3200, 5000, 5000])
   })
 
-  test('draws from the upper half of its step', () => {
+  test('draws whole milliseconds from the upper half of its step', () => {
     expect(new Backoff(50, 5_000, () => 0).next()).toBe(25)
-    expect(new Backoff(50, 5_000, () => 0.5).next()).toBe(37.5)
+    expect(new Backoff(50, 5_000, () => 0.5).next()).toBe(38)
   })
 
   test('starts anew after a success', () => {

@@ -4,7 +4,6 @@ import type { Command } from 'commander'
 import { describe, expect, test } from 'vitest'
 import { confirm } from '../../src/cli/commands/dead-change.ts'
 import { createProgram } from '../../src/cli/program.ts'
-import { errorLine } from '../../src/cli/text.ts'
 
 describe('the help of every command', () => {
   const commands = [createProgram()].flatMap(withSubcommands)
@@ -37,13 +36,6 @@ describe('confirm', () => {
     expect(await answer).toBe(yes)
     output.end()
     expect(await text(output)).toMatch(/^Delete\? \[y\/N\] /)
-  })
-})
-
-describe('errorLine', () => {
-  test('tells the attempts at all addresses of a host, each once', () => {
-    const refused = ['::1', '127.0.0.1', '127.0.0.1'].map((address) => new Error(`connect ECONNREFUSED ${address}:1`))
-    expect(errorLine(new AggregateError(refused))).toBe('connect ECONNREFUSED ::1:1, connect ECONNREFUSED 127.0.0.1:1')
   })
 })
 

@@ -61,6 +61,15 @@ describe('a line', () => {
       'error sluice: mail: a batch of 3 was rolled back: The database cannot be reached (ECONNREFUSED)',
     ],
     [
+      {
+        kind: 'batch.released',
+        queue: 'mail',
+        messages: 3,
+        error: new Error('gone: ECONNREFUSED', { cause: refused }),
+      },
+      'error sluice: mail: a batch of 3 was rolled back: gone: ECONNREFUSED',
+    ],
+    [
       { kind: 'claim.failed', queue: 'mail', error: unreachable, retryInMs: 250 },
       'warn sluice: mail: a claim failed, again in 250 ms: The database cannot be reached (ECONNREFUSED)',
     ],

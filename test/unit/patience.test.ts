@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { unreachable } from '../../src/connection/open-client.ts'
 import { Patience } from '../../src/connection/patience.ts'
+import { unreachable } from '../../src/connection/unreachable.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
 
 test('who has left already begins no attempt', async () => {

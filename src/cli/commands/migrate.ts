@@ -1,9 +1,10 @@
 import type { Command } from 'commander'
+import { wordsOf } from '../../basics/words-of.ts'
 import { migrate, migrationSql } from '../../migrate/migrate.ts'
 import type { SluiceEvent } from '../../telemetry/events.ts'
 import { connected } from '../connect.ts'
 import { note, print } from '../output.ts'
-import { errorLine, formatAge } from '../text.ts'
+import { formatAge } from '../text.ts'
 
 /** `sluice migrate` */
 export function addMigrate(program: Command): void {
@@ -38,7 +39,7 @@ async function runMigrations(command: Command): Promise<void> {
 function noteDelay(event: SluiceEvent): void {
   if (event.kind !== 'migration.delayed') return
   const { attempt, attempts, error, retryInMs } = event
-  const reason = errorLine(error.cause)
+  const reason = wordsOf(error.cause)
   note(`Attempt ${attempt} of ${attempts} was rolled back: ${reason}. The next one begins in ${formatAge(retryInMs)}`)
 }
 

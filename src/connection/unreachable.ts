@@ -1,0 +1,35 @@
+import pg from 'pg'
+import { wordsOf } from '../basics/words-of.ts'
+import { SluiceError } from '../errors.ts'
+
+/**
+ * UNREACHABLE, with what the server or the socket said, and where to look. The driver quotes no password, and its error is
+ * the `cause`.
+ *
+ * @param what has failed, as the beginning of a sentence.
+ */
+export function unreachable(cause: unknown, what = 'The database cannot be reached'): SluiceError {
+  return new SluiceError('UNREACHABLE', `${what}: ${wordsOf(cause)}. ${remedyFor(cause)}`, { cause })
+}
+
+function remedyFor(error: unknown): string {
+  const code = codeOf(error)
+  const [, remedy] = REMEDIES.find(([pattern]) => pattern.test(code)) ?? []
+  return remedy ?? 'Check the connection settings, and that the server runs'
+}
+
+function codeOf(error: unknown): string {
+  if (error instanceof AggregateError && error.errors.length > 0) return codeOf(error.errors[0])
+  if (error instanceof pg.DatabaseError) return error.code ?? ''
+  return error instanceof Error && 'code' in error ? String(error.code) : ''
+}
+
+/** By SQLSTATE, or by the code of a system error. */
+const REMEDIES: readonly (readonly [pattern: RegExp, remedy: string])[] = [
+  [/^28/, 'Check the user and the password in the connection settings, and pg_hba.conf on the server'],
+  [/^3D000$/, 'Check the name of the database in the connection settings, or create it'],
+  [/^53300$/, 'Raise max_connections on the server, or lower the concurrency of the pipelines'],
+  [/^(ENOTFOUND|EAI_AGAIN)$/, 'Check the name of the host in the connection settings'],
+  [/^E(CONNREFUSED|HOSTUNREACH|NETUNREACH|TIMEDOUT)$/, 'Check the host and the port, and that the server runs there'],
+  [/^ERR_INVALID_URL$/, 'Check the connection string: in a password, / # ? % and @ must be percent-encoded'],
+]
