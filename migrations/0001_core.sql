@@ -269,12 +269,27 @@ BEGIN
     RAISE EXCEPTION 'payload: expected at most 1048576 bytes of JSON, received %', octet_length(payload::text)
       USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
-  IF delay IS NOT NULL AND due_at IS NOT NULL THEN
-    RAISE EXCEPTION 'delay, due_at: expected one of the two, received both' USING ERRCODE = '22023';
+  IF octet_length(headers::text) > 1048576 THEN
+    RAISE EXCEPTION 'headers: expected at most 1048576 bytes of JSON, received %', octet_length(headers::text)
+      USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
-  IF delay < interval '0' THEN
-    RAISE EXCEPTION 'delay: expected zero or more, received %', delay
+  -- What is empty or too long breaks a constraint.
+  IF type <> '' AND type !~ '^[^[:space:][:cntrl:].*]+([.][^[:space:][:cntrl:].*]+)*$' THEN
+    RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
+      USING ERRCODE = '22023', HINT = 'For example ''order.paid''.';
+  END IF;
+  IF delay IS NOT NULL AND due_at IS NOT NULL THEN
+    RAISE EXCEPTION 'delay, due_at: expected one of the two, received both'
+      USING ERRCODE = '22023', HINT = 'Leave one of them out.';
+  END IF;
+  IF delay < interval '0' OR delay > interval '100 years' THEN
+    RAISE EXCEPTION 'delay: expected from zero to 100 years, received %', delay
       USING ERRCODE = '22023', HINT = 'Leave delay out to deliver at once.';
+  END IF;
+  -- Infinity breaks a constraint.
+  IF isfinite(due_at) AND (due_at < '0001-01-01 00:00Z' OR due_at >= '10000-01-01 00:00Z') THEN
+    RAISE EXCEPTION 'due_at: expected an instant in the years 1 to 9999, received %', due_at
+      USING ERRCODE = '22023', HINT = 'Leave due_at out to deliver at once.';
   END IF;
   INSERT INTO sluice.message
     (queue, payload, type, schema_version, headers, ordering_key, priority, due_at, max_attempts)

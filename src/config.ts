@@ -55,7 +55,7 @@ const DEFAULTS = { payloadLimitBytes: 1_048_576, crashLimit: 3 } as const
 
 /** @throws SluiceError OPTION_INVALID */
 export function resolveConfig(options: SluiceOptions<QueueDefinitions | undefined>): SluiceConfig {
-  checkKeys('createSluice', options, OPTIONS)
+  checkKeys('createSluice', options, OPTIONS, 'As in createSluice({ connection: process.env.DATABASE_URL })')
   const connection = connectionOf('connection', options.connection)
   const { pollInterval = '1s', connectTimeout = '5s' } = options
   return {
@@ -91,19 +91,27 @@ const OPTIONS = [
 ] as const
 
 /** The integer, or the default if it is undefined. @throws SluiceError OPTION_INVALID outside `least`..`most`. */
-export function integer(what: string, value: unknown, byDefault: number, least: number, most: number): number {
-  return value === undefined ? byDefault : integerWithin(what, value, least, most)
+export function integer(
+  what: string,
+  value: unknown,
+  byDefault: number,
+  least: number,
+  most: number,
+  remedy?: string,
+): number {
+  return value === undefined ? byDefault : integerWithin(what, value, least, most, remedy)
 }
 
 /** @throws SluiceError OPTION_INVALID for anything but an integer in `least`..`most`. */
-export function integerWithin(what: string, value: unknown, least: number, most: number): number {
+export function integerWithin(what: string, value: unknown, least: number, most: number, remedy?: string): number {
   if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value
-  throw expected('OPTION_INVALID', what, `an integer from ${least} to ${most}`, value)
+  throw expected('OPTION_INVALID', what, `an integer from ${least} to ${most}`, value, remedy)
 }
 
 function logOf(log: unknown): SluiceLog | false | undefined {
   if (log === undefined || log === false || isLog(log)) return log
-  throw expected('OPTION_INVALID', 'log', 'an object with the methods info, warn and error, or false', log)
+  const wanted = 'an object with the methods info, warn and error, or false'
+  throw expected('OPTION_INVALID', 'log', wanted, log, 'For example console, a pino logger, or false for no lines')
 }
 
 function isLog(log: unknown): log is SluiceLog {
@@ -122,11 +130,15 @@ function nameOf(name: unknown): string {
 function definitionsOf(queues: unknown): QueueDefinitions | undefined {
   if (queues === undefined) return undefined
   if (typeof queues !== 'object' || queues === null || Array.isArray(queues)) {
-    throw expected('OPTION_INVALID', 'queues', 'an object with the names of queues as keys', queues)
+    throw expected('OPTION_INVALID', 'queues', 'an object with the names of queues as keys', queues, QUEUES_REMEDY)
   }
   for (const [name, definition] of Object.entries(queues)) {
     checkQueueName(name, undefined)
-    checkKeys(`queues.${name}`, definition, ['schema'])
+    if (isStandardSchema(definition)) {
+      const sentence = `queues.${name}: expected the definition of a queue, received a schema`
+      throw new SluiceError('OPTION_INVALID', `${sentence}. Write { schema: … } around it`)
+    }
+    checkKeys(`queues.${name}`, definition, ['schema'], QUEUES_REMEDY)
     const { schema }: { readonly schema?: unknown } = definition
     if (schema !== undefined && !isStandardSchema(schema)) {
       const remedy = 'For example z.object({ … }) of Zod 3.24 or later'
@@ -135,6 +147,8 @@ function definitionsOf(queues: unknown): QueueDefinitions | undefined {
   }
   return { ...queues }
 }
+
+const QUEUES_REMEDY = 'As in { emails: { schema: Email } }, or { emails: {} } for any payload'
 
 /** Schemas of ArkType are functions. */
 function isStandardSchema(schema: unknown): boolean {

@@ -71,6 +71,14 @@ export function expected(
   return new SluiceError(code, remedy === undefined ? sentence : `${sentence}. ${remedy}`)
 }
 
+/** What a Sluice says that has been stopped and is used again. */
+export function stoppedSluice(): SluiceError {
+  return new SluiceError(
+    'STOPPED',
+    'This Sluice has been stopped, and starts nothing any more. Make another with createSluice, or call stop() later',
+  )
+}
+
 /** A short text for any value: strings quoted and cut at 80 characters, unless a password may be in them; objects by their class. */
 export function describe(value: unknown): string {
   switch (typeof value) {
@@ -81,15 +89,18 @@ export function describe(value: unknown): string {
       return `${value}n`
     case 'function':
       return `a function${value.name ? ` (${value.name})` : ''}`
-    case 'object': {
-      if (value === null) return 'null'
-      if (Array.isArray(value)) return `an array of ${value.length}`
-      const name: unknown = value.constructor?.name
-      return typeof name === 'string' && name !== 'Object' ? `a ${name}` : 'an object'
-    }
+    case 'object':
+      return value === null ? 'null' : describeObject(value)
     default:
       return String(value)
   }
+}
+
+function describeObject(value: object): string {
+  if (Array.isArray(value)) return `an array of ${value.length}`
+  const name: unknown = value.constructor?.name
+  if (typeof name !== 'string' || name === 'Object') return 'an object'
+  return /^[AEIO]/.test(name) ? `an ${name}` : `a ${name}`
 }
 
 /** A URL, or `host=db password=…`, given where something else was expected. */

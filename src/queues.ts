@@ -54,12 +54,14 @@ export function checkQueueName(name: unknown, definitions: QueueDefinitions | un
       'queue',
       'a name of 1 to 100 letters, digits and _ . : - (none of . : - first)',
       name,
+      "For example 'emails' or 'orders.paid'",
     )
   }
   if (definitions === undefined || Object.hasOwn(definitions, name)) return name
   const names = Object.keys(definitions)
   const [meant] = nearest(name, names)
-  const remedy = meant === undefined ? `Define it in the option queues` : `Did you mean ${JSON.stringify(meant)}?`
+  const remedy =
+    meant === undefined ? 'Define it in the option queues of createSluice' : `Did you mean ${JSON.stringify(meant)}?`
   throw expected('QUEUE_UNKNOWN', 'queue', `one of the queues defined (${names.join(', ') || 'none'})`, name, remedy)
 }
 

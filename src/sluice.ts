@@ -3,7 +3,7 @@ import { checkKeys } from './basics/check-keys.ts'
 import { type Duration, LONGEST_TIMER_MS, toMs } from './basics/duration.ts'
 import { checkNode } from './basics/node-version.ts'
 import type { BatchPools } from './batch-pools.ts'
-import { integer, resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
+import { integer, integerWithin, resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
 import { STOP_MS } from './connection/within.ts'
 import type { Demand } from './demand/demand.ts'
 import { drainWithin } from './demand/drain-within.ts'
@@ -15,7 +15,7 @@ import {
   ownTransaction,
 } from './enqueue/enqueue.ts'
 import type { EnqueueOptions } from './enqueue/options.ts'
-import { expected, SluiceError } from './errors.ts'
+import { expected, stoppedSluice } from './errors.ts'
 import type { Work } from './handle/batch-run.ts'
 import type { EnqueueIn } from './handle/run-context.ts'
 import { type MigrateResult, migrate } from './migrate/migrate.ts'
@@ -189,10 +189,10 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     options: DeliveriesOptions,
   ): Deliveries<OutputOf<Definitions, Name>> {
     const name = checkQueueName(queue, this.#config.definitions)
-    checkKeys('deliveries', options, ['demand', 'batchSize', 'timeout', 'retry', 'maxAttempts', 'ordered'])
+    checkKeys('deliveries', options, DELIVERIES_OPTIONS, 'As in deliveries(queue, { demand: 8 })')
     const { demand, ...rest } = options
-    const most = integer('deliveries.demand', demand, 1, 1, 1_000)
-    const batchSize = integer('deliveries.batchSize', options.batchSize, 1, 1, most)
+    const most = integerWithin('deliveries.demand', demand, 1, 1_000, 'How many messages may be locked at a time')
+    const batchSize = integer('deliveries.batchSize', options.batchSize, 1, 1, most, 'It is at most the demand')
     const plan = resolvePipeline(name, { ...rest, batchSize, concurrency: Math.floor(most / batchSize) })
     return new Deliveries(async (work, signal) => {
       const started = await this.#awaitDemand(plan, work, signal)
@@ -226,7 +226,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
    * @param options.timeout of the drain. @default '30s'
    */
   async stop(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
-    checkKeys('stop', options, ['timeout'])
+    checkKeys('stop', options, ['timeout'], "As in stop({ timeout: '30s' })")
     const timeoutMs = toMs(options.timeout ?? DRAIN_TIMEOUT_MS, 'stop.timeout')
     this.#stopping = true
     const drainMs = Math.min(timeoutMs, LONGEST_TIMER_MS - STOP_MS)
@@ -278,7 +278,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
 
   /** @throws SluiceError STOPPED */
   #requireGoing(): void {
-    if (this.#stopping) throw stopped()
+    if (this.#stopping) throw stoppedSluice()
   }
 
   readonly #enqueueIn: EnqueueIn = (tx, queue, payload, options) =>
@@ -295,12 +295,10 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
 
   readonly #inOwnTransaction = async <T>(work: (execute: Execute) => Promise<T>, answerMs?: number): Promise<T> => {
     // Handlers that a drain waits for may still enqueue.
-    if (this.#ended !== undefined) throw stopped()
+    if (this.#ended !== undefined) throw stoppedSluice()
     const pools = await this.#parts.pools()
     return pools.inOwnTransaction(work, answerMs)
   }
 }
 
-function stopped(): SluiceError {
-  return new SluiceError('STOPPED', 'The Sluice has been stopped. Make another one')
-}
+const DELIVERIES_OPTIONS = ['demand', 'batchSize', 'timeout', 'retry', 'maxAttempts', 'ordered'] as const

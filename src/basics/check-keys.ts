@@ -1,14 +1,22 @@
 import { expected } from '../errors.ts'
+import { nearest } from './nearest.ts'
 
 /**
  * Checks that `options` is an object with no other keys than those.
  *
- * @throws SluiceError OPTION_INVALID naming the first that is another.
+ * @throws SluiceError OPTION_INVALID naming the first that is another, and the one that was likely meant.
  */
 export function checkKeys(what: string, options: unknown, known: readonly string[], remedy?: string): void {
   if (typeof options !== 'object' || options === null)
     throw expected('OPTION_INVALID', what, 'an object of options', options, remedy)
   const unknown = Object.keys(options).find((key) => !known.includes(key))
-  if (unknown !== undefined)
-    throw expected('OPTION_INVALID', what, `only the options ${known.join(', ')}`, unknown, remedy)
+  if (unknown === undefined) return
+  const meant = nearest(unknown, known)
+  const wanted = `only the options ${known.join(', ')}`
+  throw expected('OPTION_INVALID', what, wanted, unknown, meant.length > 0 ? didYouMean(meant) : remedy)
+}
+
+/** "Did you mean `a` or `b`?" */
+export function didYouMean(meant: readonly string[]): string {
+  return `Did you mean ${meant.join(' or ')}?`
 }

@@ -12,7 +12,7 @@ export function nearest(word: string, words: Iterable<string>): readonly string[
     .map(({ candidate }) => candidate)
 }
 
-/** Two, so that a transposition counts as near; more in long words, fewer in words that have not much else. */
+/** Two; more in long words, fewer in words that have not much else. */
 function mostFor(length: number): number {
   return length < 4 ? 1 : Math.max(2, Math.floor(length / 3))
 }
@@ -22,15 +22,18 @@ function distanceOf(a: string, b: string): number {
   return editDistance(a, b)
 }
 
-/** Levenshtein's: insertions, deletions and substitutions, one row of the table at a time. */
+/** Insertions, deletions, substitutions, and two neighbours that have changed places; three rows of the table at a time. */
 function editDistance(a: string, b: string): number {
-  let previous = Array.from({ length: b.length + 1 }, (_, column) => column)
+  let before: readonly number[] = []
+  let previous: readonly number[] = Array.from({ length: b.length + 1 }, (_, column) => column)
   for (let row = 1; row <= a.length; row++) {
     const current = [row]
     for (let column = 1; column <= b.length; column++) {
       const substituted = previous[column - 1]! + (a[row - 1] === b[column - 1] ? 0 : 1)
-      current.push(Math.min(substituted, previous[column]! + 1, current[column - 1]! + 1))
+      const swapped = a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1] ? before[column - 2] : undefined
+      current.push(Math.min(substituted, previous[column]! + 1, current[column - 1]! + 1, (swapped ?? Infinity) + 1))
     }
+    before = previous
     previous = current
   }
   return previous[b.length]!

@@ -114,14 +114,21 @@ function namesAt(at: number): MessageNames {
   return { payload: `messages[${at}].payload`, options: `messages[${at}]` }
 }
 
+const AS_MESSAGES = "As in [{ payload: … }, { payload: …, delay: '5m' }]"
+
 async function readMessages(rules: MessageRules, queue: string, messages: unknown): Promise<readonly InsertRow[]> {
-  if (!Array.isArray(messages)) throw expected('OPTION_INVALID', 'messages', 'an array of messages', messages)
+  if (!Array.isArray(messages))
+    throw expected('OPTION_INVALID', 'messages', 'an array of messages', messages, AS_MESSAGES)
   const list: readonly unknown[] = messages
   const rows: InsertRow[] = []
   for (const [at, message] of list.entries()) {
     const names = namesAt(at)
     if (typeof message !== 'object' || message === null) {
-      throw expected('OPTION_INVALID', names.options, 'an object with a payload and options', message)
+      throw expected('OPTION_INVALID', names.options, 'an object with a payload and options', message, AS_MESSAGES)
+    }
+    if (!('payload' in message)) {
+      const sentence = `${names.options}: expected an object with a payload, received one without`
+      throw new SluiceError('OPTION_INVALID', `${sentence}. ${AS_MESSAGES}`)
     }
     const { payload, ...given }: Readonly<Record<string, unknown>> = { ...message }
     const options = Object.keys(given).length === 0 ? undefined : given

@@ -46,7 +46,7 @@ function encode(value: unknown, place: Place): string {
     case 'bigint':
       throw refused(place, 'a JSON value', 'a bigint', 'Use a text, or a number up to 2^53')
     default:
-      throw refused(place, 'a JSON value', describe(value), 'Leave it out, or use null')
+      throw refused(place, 'a JSON value', describe(value), 'Use null, or leave the property out')
   }
 }
 

@@ -1,3 +1,4 @@
+import { didYouMean } from '../basics/check-keys.ts'
 import { type Duration, toMs } from '../basics/duration.ts'
 import { nearest } from '../basics/nearest.ts'
 import { expected, SluiceError } from '../errors.ts'
@@ -65,12 +66,12 @@ type Given = { readonly [Name in keyof EnqueueOptions]?: unknown }
 
 function namedOnly(options: unknown, what: string): Given {
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    throw expected('OPTION_INVALID', what, 'an object', options)
+    throw expected('OPTION_INVALID', what, 'an object', options, "As in { delay: '5m', priority: 0 }")
   }
   const unknown = Object.keys(options).find((key) => !NAMES.some((name) => name === key))
   if (unknown === undefined) return options
   const meant = nearest(unknown, NAMES)
-  const remedy = meant.length === 0 ? 'There is no such option' : `Did you mean ${meant.join(' or ')}?`
+  const remedy = meant.length === 0 ? 'There is no such option' : didYouMean(meant)
   throw expected('OPTION_INVALID', what, `only the options ${NAMES.join(', ')}`, unknown, remedy)
 }
 
@@ -81,9 +82,11 @@ function typeOf(value: unknown, what: string): string | null {
   throw expected('OPTION_INVALID', what, wanted, value)
 }
 
+const AS_TEXT = 'Make a number or an id a text with String(…)'
+
 function textOf(value: unknown, what: string, wanted: string): string | null {
   if (value === undefined) return null
-  if (typeof value !== 'string') throw expected('OPTION_INVALID', what, wanted, value)
+  if (typeof value !== 'string') throw expected('OPTION_INVALID', what, wanted, value, AS_TEXT)
   const bytes = Buffer.byteLength(value)
   if (bytes < 1 || bytes > LONGEST_TEXT_BYTES) {
     throw expected('OPTION_INVALID', what, `1 to ${LONGEST_TEXT_BYTES} bytes of text`, value)
@@ -103,16 +106,18 @@ function headersOf(value: unknown, what: string): string {
   const text = encodeJson(value, what, 'OPTION_INVALID')
   // Judged by its JSON, because an object with toJSON may become anything.
   if (text.startsWith('{')) return text
-  throw expected('OPTION_INVALID', what, 'an object of JSON values', value)
+  throw expected('OPTION_INVALID', what, 'an object of JSON values', value, "As in { trace: '4bf9' }")
 }
 
 function instantOf({ delay, dueAt }: Given, what: string): string | null {
   if (dueAt === undefined) return null
-  if (delay !== undefined) throw new SluiceError('OPTION_INVALID', `${what}: expected delay or dueAt, received both`)
+  if (delay !== undefined)
+    throw new SluiceError('OPTION_INVALID', `${what}: expected delay or dueAt, received both. Leave one of them out`)
   if (dueAt instanceof Date) {
     const year = dueAt.getUTCFullYear()
     // Outside these years ISO 8601 and timestamptz write years differently. An invalid date has no year at all.
     if (year >= 1 && year <= 9999) return dueAt.toISOString()
   }
-  throw expected('OPTION_INVALID', `${what}.dueAt`, 'a valid Date in the years 1 to 9999', dueAt)
+  const remedy = "As in new Date('2030-01-01'). For a time from now there is delay"
+  throw expected('OPTION_INVALID', `${what}.dueAt`, 'a valid Date in the years 1 to 9999', dueAt, remedy)
 }

@@ -21,6 +21,7 @@ export async function executorOf(tx: unknown): Promise<Execute> {
     if (isExecute(own)) return (statement, params) => own.call(tx, statement, params)
     for (const client of CLIENTS) if (client.matches(tx)) return client.execute(tx)
   }
+  if (tx instanceof Promise) throw expected('EXECUTOR_UNKNOWN', 'tx', 'an open transaction', tx, 'Await it first')
   const names = CLIENTS.map(({ name }) => name)
   throw expected('EXECUTOR_UNKNOWN', 'tx', `${names.join(', ')}, or the tx of a handler`, tx, REMEDY)
 }
@@ -30,7 +31,7 @@ export const EXECUTE = Symbol.for('sluice.execute')
 
 const CLIENTS: readonly Recogniser<object>[] = [nodePostgres, kysely, postgresJs, knex, drizzle, typeorm, prisma]
 
-const REMEDY = 'For a transaction of its own pass sluice.ownTransaction'
+const REMEDY = "Pass the transaction that changes your data, or sluice.ownTransaction to enqueue in one of Sluice's own"
 
 function isExecute(value: unknown): value is Execute {
   return typeof value === 'function'

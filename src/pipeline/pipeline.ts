@@ -153,7 +153,7 @@ export class PipelineSubscription implements AsyncDisposable {
    * @param options.timeout how long to wait for the handlers. @default '30s'
    */
   async drain(options: { readonly timeout?: Duration | undefined } = {}): Promise<Drained> {
-    checkKeys('drain', options, ['timeout'])
+    checkKeys('drain', options, ['timeout'], "As in drain({ timeout: '30s' })")
     const timeoutMs = toMs(options.timeout ?? DRAIN_TIMEOUT_MS, 'drain.timeout')
     this.#leave()
     const drained = this.#endBy((demand) => demand.drain())

@@ -45,9 +45,14 @@ export function retryPolicy(options: RetryOptions | undefined, random: () => num
     const ms = toMs(options.delay, 'retry.delay')
     return () => ms
   }
-  const received: unknown = (options as { readonly kind?: unknown } | null)?.kind
-  throw expected('OPTION_INVALID', 'retry.kind', "'fixed' or 'exponential', or a function as retry", received)
+  const given: unknown = options
+  if (typeof given !== 'object' || given === null) {
+    throw expected('OPTION_INVALID', 'retry', 'an object with a kind, or a function', given, REMEDY)
+  }
+  throw expected('OPTION_INVALID', 'retry.kind', "'fixed' or 'exponential'", Reflect.get(given, 'kind'), REMEDY)
 }
+
+const REMEDY = "As in { kind: 'fixed', delay: '5s' }. How often to try is maxAttempts"
 
 function exponential(options: Extract<RetryOptions, { kind: 'exponential' }>, random: () => number): RetryPolicy {
   checkKeys('retry', options, ['kind', 'delay', 'maxDelay', 'factor', 'jitter'])

@@ -4,7 +4,7 @@ import { wordsOf } from '../basics/words-of.ts'
 import { pause } from '../connection/backoff.ts'
 import { executeOn } from '../connection/open-client.ts'
 import { unreachable } from '../connection/unreachable.ts'
-import { SluiceError } from '../errors.ts'
+import { SluiceError, stoppedSluice } from '../errors.ts'
 import { poolerSettingsOf } from '../session/pooler-settings.ts'
 import { deviationsOf, hasOwnSession } from '../session/session.ts'
 import { constraintsOf } from '../session/statement-names.ts'
@@ -287,7 +287,7 @@ const ENDS_SESSION = /^(57P01|57P04|57P05|25P03|25P04)$/
 
 /** The driver throws at once where it cannot read its configuration. */
 async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
-  if (pool.ending) throw new SluiceError('STOPPED', 'The Sluice has been stopped. Make another one')
+  if (pool.ending) throw stoppedSluice()
   return pool.connect()
 }
 

@@ -234,3 +234,13 @@ function connectTypeOrm(url: string): Promise<DataSource> {
 function connectPrisma(url: string): PrismaClient {
   return new PrismaClient({ adapter: new PrismaPg({ connectionString: url }) })
 }
+
+test.for([false, true])('a pg client that was closed, in a transaction: %s, says so', async (begun, { database }) => {
+  const client = await connectClient(database.url)
+  if (begun) await client.query('BEGIN')
+  await client.end()
+  await expect(enqueueOne(enqueueContext(), client, 'q', 1)).rejects.toMatchObject({
+    code: 'NOT_IN_TRANSACTION',
+    message: expect.stringContaining('received a pg client that is closed. Use a client of pool.connect()'),
+  })
+})

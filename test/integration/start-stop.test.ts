@@ -216,7 +216,7 @@ test('a stop with what it does not take is refused, and does not stop', async ({
   for (const stop of [sluice.stop.bind(sluice), subscription.stop.bind(subscription)] as ((
     given: unknown,
   ) => Promise<void>)[]) {
-    for (const given of [{ timeout: '5s' }, 5_000, null]) {
+    for (const given of [{ timeoutMs: 5_000 }, 5_000, null]) {
       await expect(stop(given)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
     }
   }

@@ -54,7 +54,7 @@ describe('drain', () => {
       .pipeline(queue)
       .handle(() => undefined)
       .subscribe()
-    await expect(subscription.drain({ timeout: 1 } as object)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    await expect(subscription.drain({ timeoutMs: 1 } as object)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
     expect(await subscription.drain({ timeout: '5s' })).toEqual({ completed: true })
     expect(await subscription.drain()).toEqual({ completed: true })
   })

@@ -156,7 +156,7 @@ describe('batch', () => {
     ],
     [
       { size: 5, maxWaitMs: 5 },
-      'OPTION_INVALID: batch: expected only the options size, maxWait, scheduler, received "maxWaitMs"',
+      'OPTION_INVALID: batch: expected only the options size, maxWait, scheduler, received "maxWaitMs". Did you mean maxWait?',
     ],
   ])('refuses %o', (options: object, refusal) => {
     expect(refusalOf(() => batch(options as BatchOptions))).toBe(refusal)

@@ -58,7 +58,7 @@ describe('encodeJson', () => {
   })
 
   test.each<[string, unknown, string]>([
-    ['undefined', undefined, 'payload: expected a JSON value, received undefined. Leave it out, or use null'],
+    ['undefined', undefined, 'payload: expected a JSON value, received undefined. Use null, or leave the property out'],
     ['an undefined item', { a: [1, undefined] }, 'payload.a[1]: expected a JSON value, received undefined'],
     ['a hole', { a: Array(2) }, 'payload.a[0]: expected a JSON value, received undefined'],
     ['a function', { on: { click() {} } }, 'payload.on.click: expected a JSON value, received a function (click)'],
@@ -75,7 +75,7 @@ describe('encodeJson', () => {
       { user: Promise.resolve(1) },
       'payload.user: expected a JSON value, received a Promise. Await it first',
     ],
-    ['an error', new Error('x'), 'payload: expected a JSON value, received a Error. Use its name and message'],
+    ['an error', new Error('x'), 'payload: expected a JSON value, received an Error. Use its name and message'],
     ['a RegExp', /x/, 'payload: expected a JSON value, received a RegExp'],
     ['a typed array', new Uint8Array(2), 'payload: expected a JSON value, received a Uint8Array'],
     [

@@ -84,6 +84,106 @@ describe('createSluice refuses at once', () => {
   })
 })
 
+describe('says what to do', () => {
+  const sluice = createSluice({ connection })
+  const defined = createSluice({ connection, queues: { emails: {}, orders: {} } })
+  test.for<[string, () => unknown, string]>([
+    [
+      'retry: 3',
+      () => sluice.pipeline('q', { retry: 3 } as never),
+      `retry: expected an object with a kind, or a function, received 3. As in { kind: 'fixed', delay: '5s' }. How often to try is maxAttempts`,
+    ],
+    [
+      'a retry of an unknown kind',
+      () => sluice.pipeline('q', { retry: { kind: 'linear' } } as never),
+      `retry.kind: expected 'fixed' or 'exponential', received "linear". As in { kind: 'fixed', delay: '5s' }`,
+    ],
+    [
+      'a schema where a definition is expected',
+      () => createSluice({ connection, queues: { emails: z.object({}) } } as never),
+      'queues.emails: expected the definition of a queue, received a schema. Write { schema: … } around it',
+    ],
+    [
+      'queues as a list',
+      () => createSluice({ connection, queues: ['emails'] } as never),
+      'queues: expected an object with the names of queues as keys, received an array of 1. As in { emails: { schema: Email } }',
+    ],
+    [
+      'a connection string alone',
+      () => createSluice(connection as never),
+      'createSluice: expected an object of options, received a connection string. As in createSluice({ connection: ',
+    ],
+    [
+      'a misspelt option',
+      () => sluice.pipeline('q', { concurency: 4 } as never),
+      'received "concurency". Did you mean concurrency?',
+    ],
+    ['a misspelt queue', () => defined.pipeline('emial' as never), 'received "emial". Did you mean "emails"?'],
+    ['an unknown queue', () => defined.pipeline('x' as never), 'Define it in the option queues of createSluice'],
+    ['a name with a space', () => sluice.pipeline('my queue'), `received "my queue". For example 'emails'`],
+    [
+      'deliveries without a demand',
+      () => sluice.deliveries('q', { batchSize: 5 } as never),
+      'deliveries.demand: expected an integer from 1 to 1000, received undefined. How many messages may be locked',
+    ],
+    [
+      'a batch above the demand',
+      () => sluice.deliveries('q', { demand: 2, batchSize: 5 }),
+      'deliveries.batchSize: expected an integer from 1 to 2, received 5. It is at most the demand',
+    ],
+    ['log: a function', () => createSluice({ connection, log: () => undefined } as never), 'For example console, '],
+  ])('%s', ([, call, says]) => {
+    expect(refusalOf(call)).toContain(says)
+  })
+
+  const tx = new pg.Client()
+  test.for<[string, () => Promise<unknown>, string]>([
+    [
+      'a text as an instant',
+      () => sluice.enqueue(tx, 'q', 1, { dueAt: '2026-01-01' as never }),
+      'options.dueAt: expected a valid Date in the years 1 to 9999, received "2026-01-01". As in new Date(',
+    ],
+    ['a delay as the options', () => sluice.enqueue(tx, 'q', 1, '5m' as never), `received "5m". As in { delay: '5m'`],
+    [
+      'a number as an ordering key',
+      () => sluice.enqueue(tx, 'q', 1, { orderingKey: 7 as never }),
+      'options.orderingKey: expected a text, received 7. Make a number or an id a text with String(…)',
+    ],
+    [
+      'payloads without their property',
+      () => sluice.enqueueMany(tx, 'q', [{ to: 'ada' }] as never),
+      'messages[0]: expected an object with a payload, received one without. As in [{ payload: … }',
+    ],
+    ['payloads alone', () => sluice.enqueueMany(tx, 'q', ['ada'] as never), 'received "ada". As in [{ payload: … }'],
+    [
+      'a pool',
+      () => sluice.enqueue(new pg.Pool() as never, 'q', 1),
+      'received a pg Pool. Use a client of pool.connect()',
+    ],
+    [
+      'nothing',
+      () => sluice.enqueue(undefined as never, 'q', 1),
+      'received undefined. Pass the transaction that changes',
+    ],
+    [
+      'a promise of a transaction',
+      () => sluice.enqueue(Promise.resolve(tx) as never, 'q', 1),
+      'tx: expected an open transaction, received a Promise. Await it first',
+    ],
+  ])('%s', async ([, call, says]) => {
+    await expect(call()).rejects.toMatchObject({ message: expect.stringContaining(says) })
+  })
+
+  test('a Sluice that has been stopped', async () => {
+    const stopped = createSluice({ connection })
+    await stopped.stop()
+    await expect(stopped.start()).rejects.toMatchObject({
+      code: 'STOPPED',
+      message: expect.stringContaining('Make another with createSluice, or call stop() later'),
+    })
+  })
+})
+
 describe('is refused where it is written', () => {
   const sluice = createSluice({ connection })
   const pipeline = sluice.pipeline('q')

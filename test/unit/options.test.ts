@@ -72,7 +72,7 @@ describe('the options of a pipeline', () => {
     [null, 'an object of options, received null'],
     ['fast', 'an object of options, received "fast"'],
   ])('are refused: %o', (options: unknown, refusal) => {
-    expect(refusalOf(() => resolvePipeline('mails', options as PipelineOptions))).toBe(
+    expect(refusalOf(() => resolvePipeline('mails', options as PipelineOptions))).toContain(
       `OPTION_INVALID: pipeline("mails"): expected ${refusal}`,
     )
   })
@@ -110,7 +110,7 @@ describe('the options of deliveries', () => {
     ],
     [undefined, 'OPTION_INVALID: deliveries: expected an object of options, received undefined'],
   ])('have bounds: %o', (options: unknown, refusal) => {
-    expect(refusalOf(() => sluice.deliveries('mails', options as DeliveriesOptions))).toBe(refusal)
+    expect(refusalOf(() => sluice.deliveries('mails', options as DeliveriesOptions))).toContain(refusal)
   })
 })
 
@@ -156,9 +156,9 @@ describe('the options of createSluice', () => {
   test.each([
     [
       { connectionString: connection },
-      /^OPTION_INVALID: createSluice: expected only the options connection, .*, received "connectionString"$/,
+      /^OPTION_INVALID: createSluice: expected only the options connection, .*, received "connectionString"\. Did you mean connection\?$/,
     ],
-    [null, /^OPTION_INVALID: createSluice: expected an object of options, received null$/],
+    [null, /^OPTION_INVALID: createSluice: expected an object of options, received null\. As in createSluice\(/],
     [
       {},
       /^OPTION_INVALID: connection: expected a text that begins with 'postgres:\/\/', or an object of options as pg.Client takes it, received undefined/,

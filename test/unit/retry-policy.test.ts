@@ -155,12 +155,12 @@ describe('a policy that throws, or answers no time,', () => {
 
 describe('bad options are refused', () => {
   const duration = "milliseconds from 0, or a text such as '250ms', '30s', '5m', '2h', '7d'"
-  const kind = "OPTION_INVALID: retry.kind: expected 'fixed' or 'exponential', or a function as retry"
+  const kind = "OPTION_INVALID: retry.kind: expected 'fixed' or 'exponential'"
   test.each([
     [{ kind: 'linear' }, `${kind}, received "linear"`],
     [{ delay: '1s' }, `${kind}, received undefined`],
-    [null, `${kind}, received undefined`],
-    [5, `${kind}, received undefined`],
+    [null, 'OPTION_INVALID: retry: expected an object with a kind, or a function, received null'],
+    [5, 'OPTION_INVALID: retry: expected an object with a kind, or a function, received 5'],
     [{ kind: 'fixed' }, `OPTION_INVALID: retry.delay: expected ${duration}, received undefined`],
     [{ kind: 'fixed', delay: '5 s' }, `OPTION_INVALID: retry.delay: expected ${duration}, received "5 s"`],
     [{ kind: 'fixed', delayMs: 5 }, 'OPTION_INVALID: retry: expected only the options kind, delay, received "delayMs"'],
@@ -186,7 +186,7 @@ describe('bad options are refused', () => {
       'OPTION_INVALID: retry: expected only the options kind, delay, maxDelay, factor, jitter, received "max"',
     ],
   ])('%o', (options: unknown, refusal) => {
-    expect(refusalOf(() => retryPolicy(options as RetryOptions))).toBe(refusal)
+    expect(refusalOf(() => retryPolicy(options as RetryOptions))).toContain(refusal)
   })
 })
 

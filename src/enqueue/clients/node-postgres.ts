@@ -28,7 +28,14 @@ export const nodePostgres: Recogniser<Client | Pool> = {
 
   async execute(tx) {
     if (isPool(tx)) throw notInTransaction('a pg Pool', REMEDY)
-    const execute: Execute = async ({ text }, params) => rowsOf(await queryAsText(tx, { text, values: [...params] }))
+    const execute: Execute = async ({ text }, params) => {
+      try {
+        return rowsOf(await queryAsText(tx, { text, values: [...params] }))
+      } catch (error) {
+        if (!(error instanceof Error) || !NOT_QUERYABLE.test(error.message)) throw error
+        throw notInTransaction('a pg client that is closed', REMEDY, error)
+      }
+    }
     const status = tx.getTransactionStatus?.()
     if (status === 'T' && tx.readyForQuery !== false) return execute
     if (status === 'E') throw transactionFailed()
@@ -37,6 +44,9 @@ export const nodePostgres: Recogniser<Client | Pool> = {
     return probed(execute, 'a pg client outside one', REMEDY)
   },
 }
+
+/** What the driver says of a client after end(), or whose connection broke. */
+const NOT_QUERYABLE = /^Client (was closed|has encountered a connection error) and is not queryable/
 
 function isPool(tx: object): tx is Pool {
   return 'totalCount' in tx && 'idleCount' in tx
