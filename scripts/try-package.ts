@@ -2,14 +2,17 @@
  * Tries the package as its users get it: checks the tarball, installs it into empty projects, and there runs the first
  * program of the README, and whatever the README's table of modules says that works.
  */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { findServer } from '../src/server.ts'
+import { findServer } from '../server/find-server.ts'
 import { tryBundlers } from './try-package/bundlers.ts'
 import { Project } from './try-package/project.ts'
 import { tryRequire } from './try-package/require.ts'
 import { tryTypeScript } from './try-package/typescript.ts'
+
+const PG_LISTEN = 'wake-up/pg-listen'
 
 const root = join(import.meta.dirname, '..')
 const folder = mkdtempSync(join(tmpdir(), 'sluice-package-'))
@@ -17,6 +20,7 @@ const server = await findServer()
 try {
   const tarball = pack()
   const { devDependencies } = readManifest()
+  expectLibraryAlone(tarball)
   const checks = new Project(root, server.url)
   checks.run('npx', ['--yes', 'publint@0.3.25', tarball, '--strict'])
   checks.run('npx', ['--yes', '@arethetypeswrong/cli@0.18.5', tarball, '--profile', 'esm-only'])
@@ -35,6 +39,16 @@ function pack(): string {
   project.run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder])
   const { name, version } = readManifest()
   return join(folder, `${name}-${version}.tgz`)
+}
+
+/** Each compiled file is of a file in `src/`, or a copy of pg-listen. What `src/` may hold, a test says. */
+function expectLibraryAlone(tarball: string): void {
+  const files = execFileSync('tar', ['-tf', tarball], { encoding: 'utf8' }).split('\n')
+  const compiled = files.flatMap((file) => /^package\/dist\/(.*?)(?:\.d)?\.[jt]s$/.exec(file)?.[1] ?? [])
+  const strangers = compiled.filter((path) => path !== PG_LISTEN && !existsSync(join(root, 'src', `${path}.ts`)))
+  if (compiled.length === 0 || strangers.length > 0) {
+    throw new Error(`${tarball}: expected what is compiled of src/ and nothing else, received ${strangers}`)
+  }
 }
 
 /** As the README tells a beginner, in the CommonJS project that `npm init` makes. */

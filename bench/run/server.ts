@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
-import { findServer } from '../../src/server.ts'
+import { findServer } from '../../server/find-server.ts'
 import { CREATE_EFFECTS } from '../effects.ts'
 
 /** Durable, as in production; large enough that no checkpoint falls into a sample. A server of DATABASE_URL has its own. */

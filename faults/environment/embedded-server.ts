@@ -3,9 +3,9 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
 import pg from 'pg'
-import { Cluster } from '../../src/embedded/cluster.ts'
-import { freePort } from '../../src/free-port.ts'
-import { serverPackage } from './server-package.ts'
+import { Cluster } from '../../server/cluster.ts'
+import { freePort } from '../../server/free-port.ts'
+import { serverPackage } from '../../server/server-package.ts'
 
 export type ServerSettings = Readonly<Record<string, string | number>>
 

@@ -4,8 +4,8 @@ import { access, chmod, constants, rm, writeFile } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import pg from 'pg'
-import { temporaryFolder } from '../../src/embedded/temporary-folder.ts'
-import { freePort } from '../../src/free-port.ts'
+import { freePort } from '../../server/free-port.ts'
+import { temporaryFolder } from '../../server/temporary-folder.ts'
 
 export interface PoolerOptions {
   /** @default 'transaction' */

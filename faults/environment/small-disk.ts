@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { chown, open, rm, rmdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { temporaryFolder } from '../../src/embedded/temporary-folder.ts'
+import { temporaryFolder } from '../../server/temporary-folder.ts'
 
 const run = promisify(execFile)
 

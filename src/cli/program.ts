@@ -1,7 +1,6 @@
 import { Command } from 'commander'
 import { VERSION } from '../basics/version.ts'
 import { addDead } from './commands/dead.ts'
-import { addDemo } from './commands/demo.ts'
 import { addMigrate } from './commands/migrate.ts'
 import { addPeek } from './commands/peek.ts'
 import { addRoles } from './commands/roles.ts'
@@ -22,7 +21,7 @@ export function createProgram(): Command {
     .showHelpAfterError('Add --help to see how it is used.')
     .exitOverride()
     .addHelpText('after', HELP)
-  for (const add of [addMigrate, addRoles, addStatus, addPeek, addDead, addDemo]) add(program)
+  for (const add of [addMigrate, addRoles, addStatus, addPeek, addDead]) add(program)
   return program
 }
 

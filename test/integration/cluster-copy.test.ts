@@ -2,8 +2,8 @@ import { chmod, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { serverPackage } from '../../faults/environment/server-package.ts'
-import { Cluster } from '../../src/embedded/cluster.ts'
+import { Cluster } from '../../server/cluster.ts'
+import { serverPackage } from '../../server/server-package.ts'
 
 test('a copy of a cluster that fails says why, and leaves no folder', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'cluster-copy-'))

@@ -1,6 +1,7 @@
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
 import { inspect, promisify } from 'node:util'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { describe, expect, onTestFinished } from 'vitest'
@@ -10,7 +11,7 @@ import { migrate } from '../../src/migrate/migrate.ts'
 import { createSluice } from '../../src/sluice.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'
-import { runCli, startCli } from '../support/run-cli.ts'
+import { runCli } from '../support/run-cli.ts'
 import { put, startTestSluice } from '../support/sluice.ts'
 import { test } from '../support/test.ts'
 import { waitFor } from '../support/wait.ts'
@@ -156,7 +157,9 @@ describe('a password', () => {
 
   test('is in the arguments of no process that the demo starts', async ({ database }) => {
     const { url, password } = await withPassword(database, 'CREATEDB')
-    const demo = startCli(['demo', '--orders', '20', '--json'], { DATABASE_URL: url })
+    const main = fileURLToPath(new URL('../../demo/main.ts', import.meta.url))
+    const env = { PATH: process.env.PATH, DATABASE_URL: url }
+    const demo = spawn(process.execPath, [main, '--orders', '20', '--json'], { env, stdio: 'ignore' })
     const ended = once(demo, 'exit')
     onTestFinished(async () => {
       demo.kill('SIGKILL')

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { expect, test } from 'vitest'
 import type { EmbeddedServer } from '../../faults/environment/embedded-server.ts'
-import { versionOf } from '../../faults/environment/server-package.ts'
+import { versionOf } from '../../server/server-package.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
 import { claim } from '../../src/table/claim.ts'
 import { startRestartableServer } from '../support/restartable-server.ts'

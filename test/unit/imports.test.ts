@@ -4,8 +4,8 @@ import { describe, expect, test } from 'vitest'
 
 /** A file may import from its own layer and from lower ones. Folders, or files by name. */
 const LAYERS: readonly (readonly string[])[] = [
-  ['errors', 'basics', 'message', 'free-port'],
-  ['config', 'queues', 'telemetry', 'embedded', 'server', 'server-process'],
+  ['errors', 'basics', 'message'],
+  ['config', 'queues', 'telemetry'],
   ['table'],
   ['session'],
   ['connection'],
@@ -34,6 +34,11 @@ interface Source {
 const sources = readSources()
 
 describe('imports of src', () => {
+  test('lead to every file from the entries of the package, which so holds nothing but the library', () => {
+    const reached = reachedFrom(packageEntries())
+    expect(pathsOf(sources).filter((path) => !reached.has(path))).toEqual([])
+  })
+
   test('go from a layer to itself or to a lower one', () => {
     const upward = sources.flatMap(({ path, imports }) =>
       imports
@@ -74,6 +79,22 @@ describe('imports of src', () => {
     expect(pathsOf(writers)).toEqual([])
   })
 })
+
+/** The sources of what package.json exports or runs. */
+function packageEntries(): readonly string[] {
+  const manifest = readFileSync(new URL('../../package.json', import.meta.url), 'utf8')
+  return [...manifest.matchAll(/"(?:\.\/)?dist\/([\w/-]+)\.js"/g)].map(([, path]) => `${path}.ts`)
+}
+
+function reachedFrom(entries: readonly string[]): ReadonlySet<string> {
+  const reached = new Set(entries)
+  // A set also goes through what is added to it on the way.
+  for (const path of reached) {
+    const { imports = [] } = sources.find((source) => source.path === path) ?? {}
+    for (const target of imports.filter(isSource)) reached.add(target)
+  }
+  return reached
+}
 
 function writesSql(text: string): boolean {
   const makesStatements = /import[^;]*?[{,]\s*statement\s*[,}][^;]*?from\s+'[^']*table\/statement\.ts'/.test(text)

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { SERVER_PACKAGES } from '../../faults/environment/server-package.ts'
+import { SERVER_PACKAGES } from '../../server/server-package.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { HandlerContext, Message } from '../../index.ts'
+import type { HandlerContext, Message } from '../src/index.ts'
 import { MAX_ATTEMPTS, openShop, type ShopDatabase, type ShopMessage } from './shop.ts'
 
 // A worker process of the demo: two pipelines, until the parent says stop, or goes away.

@@ -11,7 +11,7 @@ export const SERVER_PACKAGES: Readonly<Record<string, string>> = {
 }
 
 const NEWEST = '18'
-const OTHERS = new URL('../../test/servers/package.json', import.meta.url)
+const OTHERS = new URL('../test/servers/package.json', import.meta.url)
 
 /**
  * Where the package of an embedded server is, as a URL to import: of the version that

@@ -52,10 +52,12 @@ export class WorkerPool {
   }
 
   async #startOne(): Promise<void> {
-    const program = new URL(`./shop-worker${import.meta.url.slice(import.meta.url.lastIndexOf('.'))}`, import.meta.url)
     // Others on the machine can see the arguments of a process, and not its environment.
     const env = { ...process.env, DATABASE_URL: this.#url }
-    const worker = fork(program, { env, stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
+    const worker = fork(new URL('./shop-worker.ts', import.meta.url), {
+      env,
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    })
     this.#workers.add(worker)
     worker.once('exit', () => this.#workers.delete(worker))
     await new Promise<void>((resolve, reject) => {

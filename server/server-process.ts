@@ -1,15 +1,15 @@
 /**
- * The process that hosts an embedded server: started by `server.ts`, it tells its parent the connection string and
+ * The process that hosts an embedded server: started by `find-server.ts`, it tells its parent the connection string and
  * lives until the parent closes the channel.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
-import { Cluster } from './embedded/cluster.ts'
-import { isInstalled } from './embedded/programs.ts'
+import { Cluster } from './cluster.ts'
+import type { ServerProcessMessage, ServerProcessOrder } from './find-server.ts'
 import { freePort } from './free-port.ts'
-import type { ServerProcessMessage, ServerProcessOrder } from './server.ts'
+import { isInstalled } from './programs.ts'
 
 /** Another process can take the port between its choice and the start. */
 const ATTEMPTS = 4
