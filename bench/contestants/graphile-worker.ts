@@ -2,7 +2,7 @@ import { Logger, makeWorkerUtils, run, type Task, type TaskList } from 'graphile
 import pg from 'pg'
 import type { Consumer, ConsumeSpec, Contestant, FillSpec, Payload, Work } from '../contestant.ts'
 import { INSERT_EFFECT } from '../effects.ts'
-import { versionOf } from './version-of.ts'
+import { versionOf } from '../packages.ts'
 import { openWriter, type Statements } from './writer.ts'
 
 type WorkerOptions = NonNullable<GraphileConfig.Preset['worker']>

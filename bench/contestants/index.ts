@@ -1,4 +1,5 @@
 import type { Contestant } from '../contestant.ts'
+import { whyMissing } from '../packages.ts'
 
 /** Loaded when needed, so that a sample's process holds nothing but its own contestant. */
 const LOADERS: Readonly<Record<string, () => Promise<Contestant>>> = {
@@ -15,10 +16,24 @@ const LOADERS: Readonly<Record<string, () => Promise<Contestant>>> = {
     (await import('./graphile-worker-local-queue.ts')).graphileWorkerLocalQueue,
 }
 
+/** The package that a contestant is made of, where it is not Sluice's or the machine's. */
+const PACKAGES: Readonly<Record<string, string>> = {
+  'pg-boss': 'pg-boss',
+  'pg-boss-delete': 'pg-boss',
+  'graphile-worker': 'graphile-worker',
+  'graphile-worker-local-queue': 'graphile-worker',
+}
+
 export const CONTESTANTS: readonly string[] = Object.keys(LOADERS)
 
 export async function loadContestant(name: string): Promise<Contestant> {
   const load = LOADERS[name]
   if (load === undefined) throw new Error(`Expected one of ${CONTESTANTS.join(', ')}, received ${name}`)
   return load()
+}
+
+/** Why a contestant cannot be loaded; undefined if it can. */
+export function whyNotLoaded(name: string): string | undefined {
+  const ofPackage = PACKAGES[name]
+  return ofPackage === undefined ? undefined : whyMissing(ofPackage)
 }

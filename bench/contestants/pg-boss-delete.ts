@@ -1,7 +1,7 @@
 import type { Contestant } from '../contestant.ts'
+import { versionOf } from '../packages.ts'
 import { pgBossJobs } from './pg-boss-jobs.ts'
 import { consumeByFetch } from './pg-boss-loop.ts'
-import { versionOf } from './version-of.ts'
 
 /** Its faster way, and the one that is like the others': nothing stays of a job that is done. */
 export const pgBossDelete: Contestant = {

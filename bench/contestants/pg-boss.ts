@@ -1,8 +1,8 @@
 import type pg from 'pg'
 import type { Consumer, Contestant, Enqueuer, ListenSpec, Payload } from '../contestant.ts'
+import { versionOf } from '../packages.ts'
 import { pgBossJobs, startPgBoss } from './pg-boss-jobs.ts'
 import { consumeByFetch } from './pg-boss-loop.ts'
-import { versionOf } from './version-of.ts'
 import { openWriter } from './writer.ts'
 
 export const pgBoss: Contestant = {

@@ -2,7 +2,8 @@ import { join } from 'node:path'
 import type { Cell, Scale } from '../cell.ts'
 import { CELLS } from '../cells/index.ts'
 import type { Contestant } from '../contestant.ts'
-import { CONTESTANTS, loadContestant } from '../contestants/index.ts'
+import { CONTESTANTS, loadContestant, whyNotLoaded } from '../contestants/index.ts'
+import { whyMissing } from '../packages.ts'
 import { readEnvironment } from '../report/environment.ts'
 import { type CellResult, toResult } from '../report/result.ts'
 import { format, tableOf } from '../report/table.ts'
@@ -41,6 +42,8 @@ async function runCells(server: BenchServer, options: BenchOptions, signal: Abor
   const scale: Scale = options.quick ? 'quick' : 'full'
   const environment = readEnvironment(server, scale)
   say(`${environment.server}\n${environment.cpu}, Node ${environment.node}\n${settingsLine(environment.settings)}`)
+  const noCharts = whyMissing('echarts')
+  if (noCharts !== undefined) say(`Without charts: ${noCharts}`)
   const results: CellResult[] = []
   for (const cell of chosen(CELLS, (found) => found.name, options.only)) {
     say(`\n${cell.name}`)
@@ -61,16 +64,27 @@ const installed = new Set<string>()
 async function contestantsOf(cell: Cell, only: readonly string[], url: string): Promise<readonly Contestant[]> {
   const able: Contestant[] = []
   for (const name of chosen(CONTESTANTS, (contestant) => contestant, only)) {
-    const contestant = await loadContestant(name)
-    if (!cell.asks(contestant)) continue
-    const reason = cell.without?.[name] ?? contestant.missing?.()
-    if (reason === undefined) able.push(contestant)
-    else say(`  without ${name}: ${reason}`)
-    if (reason !== undefined || installed.has(name)) continue
-    await contestant.install(url)
+    const found = await contestantOrReason(cell, name)
+    if (found === undefined) continue
+    if (typeof found === 'string') {
+      say(`  without ${name}: ${found}`)
+      continue
+    }
+    able.push(found)
+    if (installed.has(name)) continue
+    await found.install(url)
     installed.add(name)
   }
   return able
+}
+
+/** A contestant that answers, or why it cannot; undefined if the cell does not ask it. */
+async function contestantOrReason(cell: Cell, name: string): Promise<Contestant | string | undefined> {
+  const notLoaded = whyNotLoaded(name)
+  if (notLoaded !== undefined) return notLoaded
+  const contestant = await loadContestant(name)
+  if (!cell.asks(contestant)) return undefined
+  return cell.without?.[name] ?? contestant.missing?.() ?? contestant
 }
 
 /** The items named in `only`, or all of them if none is. */

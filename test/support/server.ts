@@ -1,7 +1,10 @@
+import { createRequire } from 'node:module'
+import { pathToFileURL } from 'node:url'
 import { type FindServerOptions, type FoundServer, findServer } from '../../server/find-server.ts'
 import { serverPackage } from '../../server/server-package.ts'
 
 const MAX_CONNECTIONS = 300
+const DOCKER = new URL('../docker/package.json', import.meta.url)
 
 type ServerSettings = NonNullable<FindServerOptions['settings']>
 
@@ -19,9 +22,30 @@ export async function findTestServer(more: ServerSettings = {}): Promise<FoundSe
 }
 
 async function startContainer(): Promise<FoundServer> {
-  const { PostgreSqlContainer } = await import('@testcontainers/postgresql')
+  const { PostgreSqlContainer } = await importTestcontainers()
   const container = await new PostgreSqlContainer('postgres:17-alpine')
     .withCommand(['postgres', '-c', `max_connections=${MAX_CONNECTIONS}`, '-c', 'fsync=off'])
     .start()
   return { url: container.getConnectionUri(), kind: 'docker', stop: async () => void (await container.stop()) }
+}
+
+/** What is used of `@testcontainers/postgresql`, which most test runs do without. */
+interface Testcontainers {
+  readonly PostgreSqlContainer: new (
+    image: string,
+  ) => {
+    withCommand(command: string[]): { start(): Promise<{ getConnectionUri(): string; stop(): Promise<unknown> }> }
+  }
+}
+
+async function importTestcontainers(): Promise<Testcontainers> {
+  return import(pathToFileURL(locateTestcontainers()).href)
+}
+
+function locateTestcontainers(): string {
+  try {
+    return createRequire(DOCKER).resolve('@testcontainers/postgresql')
+  } catch (cause) {
+    throw new Error('Testcontainers is not installed: run `npm ci --prefix test/docker`', { cause })
+  }
 }
