@@ -12,7 +12,7 @@ import { readDeferrable } from '../table/constraints.ts'
 import { claimSettings, handlerSettings } from '../table/planner.ts'
 import type { Execute } from '../table/statement.ts'
 import { toError } from '../telemetry/events.ts'
-import { commitFailed } from './commit-failed.ts'
+import { commitFailed, sendCommit } from './commit-answer.ts'
 import { Outgoing } from './outgoing.ts'
 import { limitSettings, settings, type TransactionLimit } from './transaction-settings.ts'
 
@@ -187,25 +187,20 @@ export class BatchConnection {
    * Commits, and believes only the server's command tag: COMMIT of an aborted transaction is no error to the driver.
    *
    * @param next begins the next transaction with the same message. If COMMIT raises an error there is none, and what was
-   * sent behind it holds no locks. If it answers ROLLBACK there is one, which {@link abandon} rolls back.
+   * sent behind it holds no locks. If it answers ROLLBACK there is one, which {@link abandon} rolls back. If what stands
+   * behind COMMIT fails, the next statement does, with the same error.
    * @throws SluiceError COMMIT_FAILED
    */
   async commit(next?: TransactionLimit): Promise<void> {
     const { texts } = this.#outgoing
     const text = next === undefined ? 'COMMIT' : `COMMIT AND CHAIN${settings(this.client, next)}`
-    // Several statements in one message have several results, of which only the types of the driver do not know.
-    const sent: Promise<CommandResult | readonly CommandResult[]> = this.#outgoing.awaited(() =>
-      this.client.query(text),
-    )
+    const sent = this.#outgoing.awaited(() => sendCommit(this.client, text))
     if (next !== undefined) this.#began(next)
-    const results = await sent.catch((cause: unknown) => {
-      throw commitFailed(cause, next !== undefined)
-    })
-    const [result] = [results].flat()
-    if (result?.command !== 'COMMIT') {
-      const what = `COMMIT: expected the command tag COMMIT, received ${result?.command}`
-      throw new SluiceError('COMMIT_FAILED', what, { cause: texts.error })
-    }
+    const { texts: nextTexts } = this.#outgoing
+    const answer = await sent
+    const failed = commitFailed(answer, texts.error)
+    if (failed !== undefined) throw failed
+    if (answer.error) nextTexts.failed(answer.error)
     // COMMIT may have waited for a standby: the next transaction begins when it is answered.
     this.#beganAtMs = performance.now()
   }
@@ -293,10 +288,6 @@ async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
 
 function stopped(): SluiceError {
   return new SluiceError('STOPPED', 'The pipeline was told to stop. The message is free for others')
-}
-
-interface CommandResult {
-  readonly command: string
 }
 
 /** A LISTEN counts from the COMMIT on, so this comes early enough after the last handler of a batch. */

@@ -1,0 +1,47 @@
+import pg from 'pg'
+import { SluiceError } from '../errors.ts'
+
+/** What the server answered to a text that begins with COMMIT. */
+export interface CommitAnswer {
+  /** COMMIT's own command tag, if it was answered: `ROLLBACK` for an aborted transaction, which is no error to the driver. */
+  readonly tag: string | undefined
+  /** Without a tag, COMMIT has failed. With one, what stands behind it has. */
+  readonly error: unknown
+}
+
+/** Sends a text that begins with COMMIT. What fails behind the COMMIT does not take it back, so the two are told apart. */
+export function sendCommit(client: pg.ClientBase, text: string): Promise<CommitAnswer> {
+  return new Promise((resolve) => {
+    const query: pg.Query = new pg.Query(text, (error) => resolve({ tag: firstTag(query), error }))
+    client.query(query)
+  })
+}
+
+/**
+ * The COMMIT_FAILED of an answer, or undefined if the server says that it has committed.
+ *
+ * @param before why the transaction was aborted, if that is known
+ */
+export function commitFailed({ tag, error }: CommitAnswer, before?: unknown): SluiceError | undefined {
+  if (tag === 'COMMIT') return undefined
+  if (tag !== undefined) {
+    const what = `COMMIT: expected the command tag COMMIT, received ${tag}`
+    return new SluiceError('COMMIT_FAILED', what, { cause: before })
+  }
+  const state = error instanceof pg.DatabaseError ? (error.code ?? '') : ''
+  const sentence =
+    state !== '' && !MAY_COME_LATER.test(state)
+      ? 'The server refused COMMIT: nothing of the transaction has taken effect'
+      : 'COMMIT was not answered: whether it took effect is unknown'
+  return new SluiceError('COMMIT_FAILED', sentence, { cause: error })
+}
+
+/** Of connections, resources, administrators, the system and the server itself: they may come when COMMIT has taken effect. */
+const MAY_COME_LATER = /^(08|25P0[34]|53|57|58|XX)/
+
+/** The driver keeps a result for each command that was answered, but hands them out only if none has failed. */
+function firstTag(query: pg.Query): string | undefined {
+  const [first]: unknown[] = [Reflect.get(query, '_results')].flat()
+  const tag: unknown = first instanceof Object ? Reflect.get(first, 'command') : undefined
+  return typeof tag === 'string' ? tag : undefined
+}
