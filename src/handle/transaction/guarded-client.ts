@@ -7,6 +7,8 @@ export interface Guard {
   readonly beforeQuery: (text: string) => void
   /** The handler tried to end the transaction. */
   readonly onViolation: (error: SluiceError) => void
+  /** Sends in one packet what `beforeQuery` sends, and the statement. */
+  readonly together: <T>(send: () => T) => T
   /** A statement is about to be sent. Returns what to call with its answer, or with its error. */
   readonly onSent: () => (error?: unknown) => void
 }
@@ -19,7 +21,7 @@ export interface Guard {
 export function guardClient(client: pg.PoolClient, guard: Guard): pg.PoolClient {
   return new Proxy(client, {
     get(target, property) {
-      if (property === 'query') return (...args: unknown[]) => query(target, guard, args)
+      if (property === 'query') return (...args: unknown[]) => guard.together(() => query(target, guard, args))
       if (property === 'release' || property === 'end' || property === 'connect') return () => refuse(property, guard)
       const value: unknown = Reflect.get(target, property, target)
       return typeof value === 'function' ? value.bind(target) : value

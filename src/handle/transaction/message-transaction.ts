@@ -89,6 +89,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   get client(): pg.PoolClient {
     this.#client ??= guardClient(this.#connection.client, {
       beforeQuery: (text) => this.#beforeQuery(text),
+      together: (send) => this.#connection.together(send),
       onViolation: (error) => {
         this.#violation ??= error
       },
