@@ -190,20 +190,36 @@ END
 $$;
 
 -- Enqueueing
--- How the library enqueues one message. On a connection of the application's its statements have no names, so each is
--- planned anew, and to plan an INSERT takes as long as to run it; what a function runs is planned once in a session. Its
--- own search_path keeps that plan where an application changes its path. No default here is another than the table's.
+-- How the library enqueues one message: one that has nothing but its payload, and any other. On a connection of the
+-- application's its statements have no names, so each is planned anew, and to plan an INSERT takes as long as to run it;
+-- what a function runs is planned once in a session. Its own search_path keeps that plan where an application changes its
+-- path. No argument has a default: to fill in eight of them took the server a fifth of the whole call.
+CREATE FUNCTION sluice.insert_plain(queue text, payload jsonb) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  message_id bigint;
+BEGIN
+  INSERT INTO sluice.message (queue, payload)
+  SELECT queue, payload
+  -- The transaction gets its number before it draws an id, as in the library's INSERT.
+  WHERE pg_current_xact_id() IS NOT NULL
+  RETURNING id INTO message_id;
+  RETURN message_id;
+END
+$$;
+
 CREATE FUNCTION sluice.insert_message(
   queue          text,
   payload        jsonb,
-  headers        jsonb            DEFAULT '{}',
-  type           text             DEFAULT NULL,
-  schema_version integer          DEFAULT 1,
-  ordering_key   text             DEFAULT NULL,
-  priority       smallint         DEFAULT 5,
-  due_at         timestamptz      DEFAULT NULL,
-  delay_ms       double precision DEFAULT 0,
-  max_attempts   integer          DEFAULT NULL
+  headers        jsonb,
+  type           text,
+  schema_version integer,
+  ordering_key   text,
+  priority       smallint,
+  due_at         timestamptz,
+  delay_ms       double precision,
+  max_attempts   integer
 ) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable

@@ -85,8 +85,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
   readonly operate: Operate<Definitions>
   readonly #config: SluiceConfig
   readonly #telemetry: Telemetry
-  readonly #alphabet = new Alphabet()
   readonly #parts: OnDemand
+  readonly #enqueueContext: EnqueueContext
   readonly #subscriptions = new Set<PipelineSubscription>()
   readonly #demands = new Set<Demand>()
   /** Those of them that `runOnce` awaits. */
@@ -99,7 +99,14 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
     this.#config = config
     this.#telemetry = createTelemetry(config.log)
     this.events = this.#telemetry.events
-    this.#parts = new OnDemand(config, this.#alphabet, this.#telemetry.report)
+    const alphabet = new Alphabet()
+    this.#parts = new OnDemand(config, alphabet, this.#telemetry.report)
+    this.#enqueueContext = {
+      definitions: config.definitions,
+      payloadLimitBytes: config.payloadLimitBytes,
+      alphabet,
+      inOwnTransaction: this.#inOwnTransaction,
+    }
     this.operate = new Operate(config.definitions, this.#inOwnTransaction)
     internals.set(this, {
       pools: () => this.#parts.pools(),
@@ -283,15 +290,6 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
 
   readonly #enqueueIn: EnqueueIn = (tx, queue, payload, options) =>
     enqueueOne(this.#enqueueContext, tx, queue, payload, options)
-
-  get #enqueueContext(): EnqueueContext {
-    return {
-      definitions: this.#config.definitions,
-      payloadLimitBytes: this.#config.payloadLimitBytes,
-      alphabet: this.#alphabet,
-      inOwnTransaction: this.#inOwnTransaction,
-    }
-  }
 
   readonly #inOwnTransaction = async <T>(work: (execute: Execute) => Promise<T>, answerMs?: number): Promise<T> => {
     // Handlers that a drain waits for may still enqueue.

@@ -38,7 +38,7 @@ BEGIN
   -- are there it sees the ids, which INSERT ... RETURNING takes.
   GRANT INSERT (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts), SELECT (id)
     ON sluice.message TO sluice_producer;
-  GRANT EXECUTE ON FUNCTION sluice.enqueue, sluice.insert_message, sluice.sleeps, sluice.foreign_characters TO sluice_producer;
+  GRANT EXECUTE ON FUNCTION sluice.enqueue, sluice.insert_plain, sluice.insert_message, sluice.sleeps, sluice.foreign_characters TO sluice_producer;
 
   -- Claims and settles. It cannot enqueue, nor change what a message says, nor read dead letters but for their ids,
   -- by which it counts what it has buried.

@@ -1,5 +1,5 @@
 import { type ErrorCode, SluiceError } from '../errors.ts'
-import type { Alphabet } from '../session/alphabet.ts'
+import { type Alphabet, isAscii } from '../session/alphabet.ts'
 import type { InsertRow } from '../table/insert-row.ts'
 import type { Execute } from '../table/statement.ts'
 import type { MessageNames } from './read-message.ts'
@@ -26,6 +26,12 @@ export async function checkAlphabet(
     refuse(alphabet, row.type, `${options}.type`, 'OPTION_INVALID')
     refuse(alphabet, row.orderingKey, `${options}.orderingKey`, 'OPTION_INVALID')
   }
+}
+
+/** Whether a row may hold what the database's encoding has not, so that somebody has to look. */
+export function mayHoldForeign(alphabet: Alphabet, row: InsertRow): boolean {
+  if (alphabet.holdsAll) return false
+  return !(isAscii(row.payload) && isAscii(row.headers) && isAscii(row.type ?? '') && isAscii(row.orderingKey ?? ''))
 }
 
 function textsOf({ payload, headers, type, orderingKey }: InsertRow): readonly string[] {

@@ -2,10 +2,10 @@ import { privilegeMissing } from '../connection/privilege.ts'
 import { errorText, expected, SluiceError } from '../errors.ts'
 import { checkQueueName } from '../queues.ts'
 import type { Alphabet } from '../session/alphabet.ts'
-import { insertMessages } from '../table/insert.ts'
+import { insertMessage, insertMessages } from '../table/insert.ts'
 import type { InsertRow } from '../table/insert-row.ts'
 import type { Execute } from '../table/statement.ts'
-import { checkAlphabet } from './alphabet-check.ts'
+import { checkAlphabet, mayHoldForeign } from './alphabet-check.ts'
 import { transactionFailed } from './clients/not-in-transaction.ts'
 import { hasSqlState } from './clients/sql-state.ts'
 import type { EnqueueOptions } from './options.ts'
@@ -53,10 +53,12 @@ async function insertOne(
 ): Promise<string> {
   checkOrder(tx, queue)
   const name = checkQueueName(queue, context.definitions)
-  const row = await readMessage(context, name, { payload, options }, ALONE)
-  const [id] = await write(context, tx, name, [row], () => ALONE)
-  if (id === undefined) throw new TypeError('The server returned no id')
-  return id
+  const read = readMessage(context, name, { payload, options }, ALONE)
+  const row = read instanceof Promise ? await read : read
+  return within(context, tx, async (execute) => {
+    if (mayHoldForeign(context.alphabet, row)) await checkAlphabet(context.alphabet, execute, [row], () => ALONE)
+    return insertMessage(execute, name, row)
+  })
 }
 
 /**
@@ -83,7 +85,12 @@ async function insertMany(
   checkOrder(tx, queue)
   const name = checkQueueName(queue, context.definitions)
   const rows = await readMessages(context, name, messages)
-  return rows.length === 0 ? [] : write(context, tx, name, rows, namesAt)
+  if (rows.length === 0) return []
+  return within(context, tx, async (execute) => {
+    if (rows.some((row) => mayHoldForeign(context.alphabet, row)))
+      await checkAlphabet(context.alphabet, execute, rows, namesAt)
+    return insertAll(execute, name, rows)
+  })
 }
 
 /**
@@ -138,19 +145,12 @@ async function readMessages(rules: MessageRules, queue: string, messages: unknow
   return rows
 }
 
-async function write(
-  context: EnqueueContext,
-  tx: unknown,
-  queue: string,
-  rows: readonly InsertRow[],
-  namesOf: (at: number) => MessageNames,
-): Promise<string[]> {
-  const insert = async (execute: Execute) => {
-    if (!context.alphabet.holdsAll) await checkAlphabet(context.alphabet, execute, rows, namesOf)
-    return insertAll(execute, queue, rows)
-  }
+/** Does the work in the caller's transaction, or in one of its own. */
+async function within<T>(context: EnqueueContext, tx: unknown, work: (execute: Execute) => Promise<T>): Promise<T> {
   try {
-    return await (tx === ownTransaction ? context.inOwnTransaction(insert) : insert(await executorOf(tx)))
+    if (tx === ownTransaction) return await context.inOwnTransaction(work)
+    const found = executorOf(tx)
+    return await work(found instanceof Promise ? await found : found)
   } catch (error) {
     throw explained(error)
   }

@@ -39,6 +39,8 @@ export function readMessage(
 }
 
 function checkSize(json: string, what: string, limit: number): void {
+  // No character takes more than three bytes per unit of its length: nearly always that is enough to know.
+  if (json.length * 3 <= limit) return
   const bytes = Buffer.byteLength(json)
   if (bytes <= limit) return
   const sentence = `${what}: expected at most ${limit} bytes of JSON, received ${bytes}`

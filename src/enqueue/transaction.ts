@@ -15,7 +15,7 @@ import { typeorm } from './clients/typeorm.ts'
  * @throws SluiceError EXECUTOR_UNKNOWN for what is no client; NOT_IN_TRANSACTION for a client, pool or transaction
  * that is known but has no open transaction
  */
-export async function executorOf(tx: unknown): Promise<Execute> {
+export function executorOf(tx: unknown): Execute | Promise<Execute> {
   if (tx !== null && (typeof tx === 'object' || typeof tx === 'function')) {
     const own: unknown = Reflect.get(tx, EXECUTE)
     if (isExecute(own)) return (statement, params) => own.call(tx, statement, params)

@@ -18,7 +18,7 @@ export class Alphabet {
 
   /** Whether all of a text is known to fit: then nobody has to be asked. */
   knows(text: string): boolean {
-    if (this.holdsAll || !NOT_ASCII.test(text)) return true
+    if (this.holdsAll || isAscii(text)) return true
     return this.encoding !== undefined && this.#unknownIn([text]).length === 0
   }
 
@@ -50,6 +50,11 @@ export class Alphabet {
     const unknown = new Set(texts.flatMap(characters))
     return [...unknown].filter((character) => !this.#native.has(character) && !this.#foreign.has(character))
   }
+}
+
+/** What every encoding of a database has. */
+export function isAscii(text: string): boolean {
+  return !NOT_ASCII.test(text)
 }
 
 const NOT_ASCII = /[^\0-\x7f]/u

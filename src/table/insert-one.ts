@@ -24,7 +24,9 @@ export async function insertOne(execute: Execute, queue: string, row: InsertRow)
   return rows.filter((inserted) => Object.values(inserted)[0] !== null)
 }
 
-const INSERT_PLAIN = statement('insert_plain', 'SELECT sluice.insert_message($1::text, $2::text::jsonb)::text AS id')
+const INSERT_PLAIN = statement('insert_plain', 'SELECT sluice.insert_plain($1::text, $2::text::jsonb)::text AS id', [
+  'id',
+])
 
 // Texts are the only parameters that all accepted clients send alike.
 const INSERT_ONE = statement(
@@ -34,4 +36,5 @@ SELECT sluice.insert_message(
   $1::text, $2::text::jsonb, $3::text::jsonb, $4::text, $5::text::integer, $6::text, $7::text::smallint,
   $8::text::timestamptz, $9::text::double precision, $10::text::integer
 )::text AS id`,
+  ['id'],
 )

@@ -1,3 +1,4 @@
+import type { SluiceError } from '../errors.ts'
 import { insertOne } from './insert-one.ts'
 import { type InsertRow, idOf, isPlain } from './insert-row.ts'
 import { rowsMissing } from './rows-missing.ts'
@@ -26,15 +27,25 @@ export async function insertMessages(
   rows: readonly InsertRow[],
 ): Promise<readonly string[]> {
   const [row] = rows
-  const inserted = await (row !== undefined && rows.length === 1
-    ? insertOne(execute, queue, row)
-    : insertMany(execute, queue, rows))
-  if (inserted.length !== rows.length) {
-    throw rowsMissing(
-      `sluice.message: expected to take ${rows.length} messages for queue "${queue}", took ${inserted.length}`,
-    )
-  }
+  if (row !== undefined && rows.length === 1) return [await insertMessage(execute, queue, row)]
+  const inserted = await insertMany(execute, queue, rows)
+  if (inserted.length !== rows.length) throw notTaken(queue, rows.length, inserted.length)
   return inserted.map(idOf)
+}
+
+/**
+ * Inserts one row into a queue, and returns its id.
+ *
+ * @throws SluiceError ROWS_MISSING if the table has not taken it
+ */
+export async function insertMessage(execute: Execute, queue: string, row: InsertRow): Promise<string> {
+  const [inserted] = await insertOne(execute, queue, row)
+  if (inserted === undefined) throw notTaken(queue, 1, 0)
+  return idOf(inserted)
+}
+
+function notTaken(queue: string, given: number, taken: number): SluiceError {
+  return rowsMissing(`sluice.message: expected to take ${given} messages for queue "${queue}", took ${taken}`)
 }
 
 function insertMany(execute: Execute, queue: string, rows: readonly InsertRow[]): Promise<readonly Row[]> {
@@ -70,4 +81,5 @@ FROM ROWS FROM (
 WHERE pg_catalog.pg_current_xact_id() IS NOT NULL
 ORDER BY r.ordinal
 RETURNING id::text AS id`,
+  ['id'],
 )

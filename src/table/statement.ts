@@ -2,6 +2,8 @@
 export interface Statement {
   readonly name: string
   readonly text: string
+  /** The names of its columns, where all of them are texts: a driver that is told need not ask the server. */
+  readonly columns?: readonly string[]
 }
 
 /** A row as it leaves a driver: nothing is known of it yet. */
@@ -17,8 +19,9 @@ export type Row = Readonly<Record<string, unknown>>
 export type Execute = (statement: Statement, params: readonly unknown[]) => Promise<readonly Row[]>
 
 /** A statement named `sluice_<name>`. */
-export function statement(name: string, text: string): Statement {
-  return { name: `sluice_${name}`, text: text.trim() }
+export function statement(name: string, text: string, columns?: readonly string[]): Statement {
+  const named = { name: `sluice_${name}`, text: text.trim() }
+  return columns === undefined ? named : { ...named, columns }
 }
 
 /** The column as a number; throws on anything else, because then our own SQL is wrong. */

@@ -13,6 +13,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE enqueue',
     'EXECUTE foreign_characters',
     'EXECUTE insert_message',
+    'EXECUTE insert_plain',
     'EXECUTE schema_version',
     'EXECUTE sleeps',
     'INSERT message(due_at, headers, max_attempts, ordering_key, payload, priority, queue, schema_version, type)',

@@ -105,7 +105,7 @@ async function pauseInserts(database: TestDatabase): Promise<void> {
 
 /** Functions that leave it to the server when their transaction gets a number. */
 async function numberLate({ sql }: TestDatabase): Promise<void> {
-  for (const name of ['enqueue', 'insert_message']) {
+  for (const name of ['enqueue', 'insert_plain', 'insert_message']) {
     const [{ text } = { text: '' }] = await sql<{ text: string }>('SELECT pg_get_functiondef($1::regproc) AS text', [
       `sluice.${name}`,
     ])

@@ -43,7 +43,8 @@ function queryOf(sql: string, params: unknown[]): Parameters<Drizzle['execute']>
 /** Whether the driver beneath is known and is in a transaction. */
 async function vouchedFor(driver: unknown): Promise<boolean> {
   if (driver === null || (typeof driver !== 'object' && typeof driver !== 'function')) return false
-  if (nodePostgres.matches(driver)) return nodePostgres.execute(driver).then(() => true)
-  if (postgresJs.matches(driver)) return postgresJs.execute(driver).then(() => true)
-  return false
+  if (nodePostgres.matches(driver)) await nodePostgres.execute(driver)
+  else if (postgresJs.matches(driver)) await postgresJs.execute(driver)
+  else return false
+  return true
 }

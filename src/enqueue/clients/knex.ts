@@ -16,7 +16,7 @@ export const knex: Recogniser<Knex> = {
   matches: (tx): tx is Knex =>
     typeof tx === 'function' && 'raw' in tx && typeof tx.raw === 'function' && 'schema' in tx && 'client' in tx,
 
-  async execute(tx) {
+  execute(tx) {
     if (tx.isTransaction !== true) throw notInTransaction('a Knex instance', REMEDY)
     if (tx.isCompleted?.() === true) throw notInTransaction('a Knex transaction that has ended', REMEDY)
     return async ({ text }, params) => {

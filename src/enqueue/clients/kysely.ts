@@ -32,7 +32,7 @@ export const kysely: Recogniser<Kysely> = {
 
   matches: (tx): tx is Kysely => 'isTransaction' in tx && 'executeQuery' in tx && 'withoutPlugins' in tx,
 
-  async execute(tx) {
+  execute(tx) {
     if (!tx.isTransaction) throw notInTransaction('a Kysely instance', REMEDY)
     if (tx.isCommitted || tx.isRolledBack) throw notInTransaction('a Kysely transaction that has ended', REMEDY)
     // A plugin may rename the columns of the result.

@@ -1,4 +1,5 @@
 import type { ClientBase } from 'pg'
+import { queryUndescribed, takesUndescribed } from '../../connection/undescribed-query.ts'
 import { queryAsText } from '../../session/own-parsers.ts'
 import type { Execute } from '../../table/statement.ts'
 import { notInTransaction, transactionFailed } from './not-in-transaction.ts'
@@ -26,10 +27,12 @@ export const nodePostgres: Recogniser<Client | Pool> = {
   matches: (tx): tx is Client | Pool =>
     'query' in tx && typeof tx.query === 'function' && 'connect' in tx && ('escapeIdentifier' in tx || isPool(tx)),
 
-  async execute(tx) {
+  execute(tx) {
     if (isPool(tx)) throw notInTransaction('a pg Pool', REMEDY)
-    const execute: Execute = async ({ text }, params) => {
+    const undescribed = takesUndescribed(tx)
+    const execute: Execute = async ({ text, columns }, params) => {
       try {
+        if (columns !== undefined && undescribed) return await queryUndescribed(tx, { text, columns, params })
         return rowsOf(await queryAsText(tx, { text, values: [...params] }))
       } catch (error) {
         if (!(error instanceof Error) || !NOT_QUERYABLE.test(error.message)) throw error

@@ -18,7 +18,7 @@ export const postgresJs: Recogniser<PostgresJs> = {
 
   matches: (tx): tx is PostgresJs => typeof tx === 'function' && 'unsafe' in tx && 'typed' in tx && 'notify' in tx,
 
-  async execute(tx) {
+  execute(tx) {
     if (typeof tx.begin === 'function') throw notInTransaction('a postgres.js pool', REMEDY)
     // The handle does not know that its transaction has ended, and its statements run on, each on its own.
     return probed(

@@ -15,7 +15,7 @@ export const prisma: Recogniser<Prisma> = {
 
   matches: (tx): tx is Prisma => '$queryRawUnsafe' in tx,
 
-  async execute(tx) {
+  execute(tx) {
     if (typeof tx.$connect === 'function') throw notInTransaction('a PrismaClient', REMEDY)
     return async ({ text }, params) => {
       try {

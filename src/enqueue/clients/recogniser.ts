@@ -10,9 +10,9 @@ export interface Recogniser<Client extends object> {
   /** Whether this is of the family, in a transaction or not. */
   matches(tx: object): tx is Client
   /**
-   * Its connection, if a transaction is open on it.
+   * Its connection, if a transaction is open on it. A promise only where the server has to be asked.
    *
    * @throws SluiceError NOT_IN_TRANSACTION
    */
-  execute(tx: Client): Promise<Execute>
+  execute(tx: Client): Execute | Promise<Execute>
 }

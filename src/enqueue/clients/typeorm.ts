@@ -18,7 +18,7 @@ export const typeorm: Recogniser<TypeOrm> = {
 
   matches: (tx): tx is TypeOrm => '@instanceof' in tx || isQueryRunner(tx),
 
-  async execute(tx) {
+  execute(tx) {
     const runner = isQueryRunner(tx) ? tx : tx.queryRunner
     if (runner === undefined) throw notInTransaction('a TypeORM manager or data source outside one', REMEDY)
     if (runner.isReleased || !runner.isTransactionActive)
