@@ -37,8 +37,9 @@ export async function queryUndescribed(
  * has no protocol; and not one that pipelines, which refuses them.
  */
 export function takesUndescribed(client: object): boolean {
-  const { constructor } = client
-  if (!Object.hasOwn(constructor, 'Query') || Reflect.get(client, 'query') !== constructor.prototype.query) return false
+  const Driver: unknown = Reflect.get(client, 'constructor')
+  if (typeof Driver !== 'function' || !Object.hasOwn(Driver, 'Query')) return false
+  if (Reflect.get(client, 'query') !== Driver.prototype.query) return false
   const connection: unknown = Reflect.get(client, 'connection')
   return isProtocol(connection) && Reflect.get(client, 'pipeline') !== true
 }

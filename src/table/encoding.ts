@@ -16,6 +16,9 @@ export async function foreignCharacters(execute: Execute, characters: readonly s
   return found === '' ? [] : found.split(',').map((number) => String.fromCodePoint(Number(number)))
 }
 
-const READ_ENCODING = statement('encoding', 'SELECT pg_catalog.getdatabaseencoding()::text AS encoding')
+const READ_ENCODING = statement('encoding', 'SELECT pg_catalog.getdatabaseencoding()::pg_catalog.text AS encoding')
 
-const FOREIGN_CHARACTERS = statement('foreign_characters', 'SELECT sluice.foreign_characters($1::text) AS numbers')
+const FOREIGN_CHARACTERS = statement(
+  'foreign_characters',
+  'SELECT sluice.foreign_characters($1::pg_catalog.text) AS numbers',
+)

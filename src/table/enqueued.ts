@@ -36,12 +36,14 @@ export async function enqueuedHere(execute: Execute): Promise<readonly EnqueuedM
 const ENQUEUED_HERE = statement(
   'enqueued_here',
   `
-SELECT m.id::text AS id, m.queue, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,
+SELECT m.id::pg_catalog.text AS id, m.queue, m.type, m.schema_version,
+       m.payload::pg_catalog.text AS payload, m.headers::pg_catalog.text AS headers,
        m.ordering_key, m.priority, m.max_attempts,
        greatest(extract(epoch FROM m.due_at - m.enqueued_at) * 1000.0, 0) AS delay_ms
 FROM sluice.message m
 WHERE pg_xact_status(
-        ((pg_current_xact_id()::text::bigint >> 32 << 32) + m.xmin::text::bigint)::text::xid8
+        ((pg_current_xact_id()::pg_catalog.text::bigint >> 32 << 32) + m.xmin::pg_catalog.text::bigint)
+          ::pg_catalog.text::pg_catalog.xid8
       ) = 'in progress'
 ORDER BY m.id`,
 )

@@ -24,17 +24,28 @@ export async function insertOne(execute: Execute, queue: string, row: InsertRow)
   return rows.filter((inserted) => Object.values(inserted)[0] !== null)
 }
 
-const INSERT_PLAIN = statement('insert_plain', 'SELECT sluice.insert_plain($1::text, $2::text::jsonb)::text AS id', [
-  'id',
-])
+const INSERT_PLAIN = statement(
+  'insert_plain',
+  `
+SELECT sluice.insert_plain($1::pg_catalog.text, $2::pg_catalog.text::pg_catalog.jsonb)::pg_catalog.text AS id`,
+  ['id'],
+)
 
 // Texts are the only parameters that all accepted clients send alike.
 const INSERT_ONE = statement(
   'insert_one',
   `
 SELECT sluice.insert_message(
-  $1::text, $2::text::jsonb, $3::text::jsonb, $4::text, $5::text::integer, $6::text, $7::text::smallint,
-  $8::text::timestamptz, $9::text::double precision, $10::text::integer
-)::text AS id`,
+  $1::pg_catalog.text,
+  $2::pg_catalog.text::pg_catalog.jsonb,
+  $3::pg_catalog.text::pg_catalog.jsonb,
+  $4::pg_catalog.text,
+  $5::pg_catalog.text::integer,
+  $6::pg_catalog.text,
+  $7::pg_catalog.text::smallint,
+  $8::pg_catalog.text::pg_catalog.timestamptz,
+  $9::pg_catalog.text::double precision,
+  $10::pg_catalog.text::integer
+)::pg_catalog.text AS id`,
   ['id'],
 )

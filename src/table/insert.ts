@@ -68,18 +68,18 @@ const INSERT = statement(
   `
 INSERT INTO sluice.message
   (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts)
-SELECT $1::text, r.payload, coalesce(r.headers, '{}'), r.type, coalesce(r."schemaVersion", 1), r."orderingKey",
+SELECT $1::pg_catalog.text, r.payload, coalesce(r.headers, '{}'), r.type, coalesce(r."schemaVersion", 1), r."orderingKey",
        coalesce(r.priority, 5::smallint),
        greatest(r."dueAt", clock_timestamp() + coalesce(r."delayMs", 0) * interval '1 millisecond'), r."maxAttempts"
 FROM ROWS FROM (
-  jsonb_array_elements($2::text::jsonb),
-  jsonb_to_recordset($3::text::jsonb) AS (
-    headers jsonb, type text, "schemaVersion" integer, "orderingKey" text, priority smallint,
-    "delayMs" double precision, "dueAt" timestamptz, "maxAttempts" integer
+  jsonb_array_elements($2::pg_catalog.text::pg_catalog.jsonb),
+  jsonb_to_recordset($3::pg_catalog.text::pg_catalog.jsonb) AS (
+    headers pg_catalog.jsonb, type pg_catalog.text, "schemaVersion" integer, "orderingKey" pg_catalog.text,
+    priority smallint, "delayMs" double precision, "dueAt" pg_catalog.timestamptz, "maxAttempts" integer
   )
 ) WITH ORDINALITY AS r (payload, headers, type, "schemaVersion", "orderingKey", priority, "delayMs", "dueAt", "maxAttempts", ordinal)
 WHERE pg_catalog.pg_current_xact_id() IS NOT NULL
 ORDER BY r.ordinal
-RETURNING id::text AS id`,
+RETURNING id::pg_catalog.text AS id`,
   ['id'],
 )

@@ -14,7 +14,9 @@ export type Row = Readonly<Record<string, unknown>>
  * postgres.js, Knex, Drizzle, TypeORM, Prisma) and our own connections are this one function, so every statement
  * casts each parameter, takes JSON as `$n::text::jsonb` and gives big integers as text.
  * They run under the search path of the application, so whatever is called fits a function or operator of pg_catalog
- * without a conversion, or is named in full: otherwise one that fits better in another schema would be called.
+ * without a conversion, or is named in full: otherwise one that fits better in another schema would be called. On a
+ * session of the application's, types are named in full too: a temporary table is a type, and is found first. Those
+ * that are words of SQL, such as `bigint`, need no schema.
  */
 export type Execute = (statement: Statement, params: readonly unknown[]) => Promise<readonly Row[]>
 

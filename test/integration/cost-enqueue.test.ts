@@ -36,6 +36,12 @@ describe('P5: the cost of an enqueue:', () => {
     expect(await locksOf(database, [queue])).toEqual([`flag of ${queue} ShareLock`, ...LOCKS])
   })
 
+  test('nobody asks what the columns of its answer are', async ({ counted, client, queue }) => {
+    await counted.sluice.enqueue(client, queue, {})
+    // Parse, Bind, Execute and Sync; and for each what came of it, with one row.
+    expect(counted.wire.messages(APPLICATION)).toEqual({ sent: 'PBES', read: '12DCZ' })
+  })
+
   test('no more for a thousand, and a lock for each further queue', async ({ counted, client, database, queue }) => {
     const other = `${queue}.other`
     await counted.sluice.enqueueMany(client, queue, MANY)

@@ -22,6 +22,31 @@ describeTransaction('pg Client', {
   close: (client) => client.end(),
 })
 
+/** As many an application has one, to log what is sent. */
+class LoggingClient extends pg.Client {
+  override query(...args: [never]): never {
+    return Promise.resolve(super.query(...args)) as never
+  }
+}
+
+describeTransaction('pg Client of a class that extends it', {
+  connect: (url) => connectClient(url, {}, LoggingClient),
+  begin: (client, work) => bracket(client, work),
+  outside: (client) => [client],
+  close: (client) => client.end(),
+})
+
+describeTransaction('pg Client with a function in the place of its query', {
+  async connect(url) {
+    const client = await connectClient(url)
+    const query = client.query.bind(client) as (config: object) => Promise<unknown>
+    return Object.assign(client, { query: async (config: object) => query(config) })
+  },
+  begin: (client, work) => bracket(client, work),
+  outside: (client) => [client],
+  close: (client) => client.end(),
+})
+
 describeTransaction('pg Client with pipelining', {
   connect: (url) => connectClient(url, { pipeline: true }),
   begin: (client, work) => bracket(client, work),
@@ -206,8 +231,12 @@ test('asks for no privilege but those to insert and to see the id', async ({ dat
 
 const ROLE = `sluice_test_enqueuer_${process.pid}`
 
-async function connectClient(url: string, options: pg.ClientConfig & { pipeline?: boolean } = {}): Promise<pg.Client> {
-  const client = new pg.Client({ connectionString: url, ...options })
+async function connectClient(
+  url: string,
+  options: pg.ClientConfig & { pipeline?: boolean } = {},
+  Client = pg.Client,
+): Promise<pg.Client> {
+  const client = new Client({ connectionString: url, ...options })
   await client.connect()
   return client
 }

@@ -145,10 +145,10 @@ describe('enqueue', () => {
 
   test('says that the schema is too old, and what to do', async ({ queue }) => {
     await using old = await createTestDatabase()
-    await old.sql('DROP FUNCTION sluice.insert_message')
+    await old.sql('DROP FUNCTION sluice.insert_plain')
     await expect(inTransaction(old, (_, client) => enqueueOne(context, client, queue, {}))).rejects.toMatchObject({
       code: 'SCHEMA_TOO_OLD',
-      message: expect.stringMatching(/^Schema "sluice" is too old: .*insert_message.*\. Run `npx sluice migrate`$/),
+      message: expect.stringMatching(/^Schema "sluice" is too old: .*insert_plain.*\. Run `npx sluice migrate`$/),
       cause: expect.objectContaining({ code: '42883' }),
     })
   })

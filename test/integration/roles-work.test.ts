@@ -223,7 +223,7 @@ describe('a member of sluice_worker', () => {
     for (const who of [worker, both]) await put(startTestSluice(both), `${queue}.${who.name}`, [1])
     const outcomes = [worker, both].map((who) => enqueueByHandler(who, `${queue}.${who.name}`, queue))
     expect(await Promise.all(outcomes)).toEqual([
-      expect.stringMatching(/permission denied for function insert_message/),
+      expect.stringMatching(/permission denied for function insert_plain/),
       'acked',
     ])
     expect(await statesOf(database, queue)).toEqual(['ready'])

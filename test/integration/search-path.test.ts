@@ -3,7 +3,9 @@ import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import { deadLetter, snooze } from '../../src/message.ts'
 import { migrate, migrationSql } from '../../src/migrate/migrate.ts'
-import type { Statement } from '../../src/table/statement.ts'
+import { foreignCharacters, readEncoding } from '../../src/table/encoding.ts'
+import type { Execute, Statement } from '../../src/table/statement.ts'
+import { enqueuedIn } from '../../src/testing.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'
 import { ROLES_SQL } from '../support/logins.ts'
@@ -116,6 +118,35 @@ describe('with a hostile schema in front of pg_catalog', () => {
   )
 })
 
+/** A temporary table is a type, and pg_temp is searched for types before pg_catalog, whatever the path says. */
+describe('with temporary tables that are called as types are', () => {
+  const NAMES = ['text', 'jsonb', 'timestamptz', 'xid8', 'int4', 'int8', 'float8', 'interval', 'bool', 'message']
+
+  test('an application enqueues, and a test looks at that', async ({ database }) => {
+    const client = await connect(database)
+    await client.query(NAMES.map((name) => `CREATE TEMP TABLE "${name}" (shadow integer)`).join(';'))
+    // The trap works.
+    await expect(client.query('SELECT $1::text', ['x'])).rejects.toThrow(/malformed record literal/)
+    const sluice = startTestSluice(database)
+    await client.query('BEGIN')
+    const at = { deliverAt: new Date(2_000_000_000_000), headers: { a: 1 }, orderingKey: 'k', priority: 1 } as const
+    await sluice.enqueue(client, 'shadowed', { n: 1 })
+    await sluice.enqueue(client, 'shadowed', { n: 2 }, at)
+    await sluice.enqueueMany(client, 'shadowed', [{ payload: { n: 3 } }, { payload: { n: 4 }, delay: '1h', type: 't' }])
+    const payloads = (await enqueuedIn(client)).map(({ payload }) => payload)
+    expect(payloads).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }, { n: 4 }])
+    await client.query('COMMIT')
+  })
+
+  test('characters are still compared with the encoding', async ({ database }) => {
+    const client = await connect(database)
+    await client.query(NAMES.map((name) => `CREATE TEMP TABLE "${name}" (shadow integer)`).join(';'))
+    const execute: Execute = async ({ text }, params) => (await client.query(text, [...params])).rows
+    expect(await readEncoding(execute)).toBe('UTF8')
+    expect(await foreignCharacters(execute, ['é'])).toEqual([])
+  })
+})
+
 /**
  * Where anybody may make things in a schema of the path, as in public before PostgreSQL 15, pg_catalog comes first; but a
  * function there that fits only with a conversion loses against one elsewhere that fits as it is.
@@ -186,7 +217,7 @@ async function shadowsIn(database: TestDatabase, { name, text }: Statement): Pro
   // Utility statements call nothing, and no function may have one of these.
   if (!/^(WITH|SELECT|INSERT|UPDATE|DELETE)\b/.test(text)) return []
   const types: string[] = []
-  for (const [, at, type = ''] of text.matchAll(/\$(\d+)::([a-z]+(?: precision)?(?:\[\])?)/g))
+  for (const [, at, type = ''] of text.matchAll(/\$(\d+)::(?:pg_catalog\.)?([a-z]+(?: precision)?(?:\[\])?)/g))
     types[Number(at) - 1] ??= type
   const probe = `probe_${name}`
   const create = (returns: string) =>

@@ -10,8 +10,8 @@ export async function tableStatements(): Promise<readonly Statement[]> {
   vi.resetModules()
   vi.doMock(STATEMENT, async (load) => {
     const original = await load<typeof import('../../src/table/statement.ts')>()
-    const statement: typeof original.statement = (name, text) => {
-      const one = original.statement(name, text)
+    const statement: typeof original.statement = (...args) => {
+      const one = original.statement(...args)
       made.set(one.name, one)
       return one
     }

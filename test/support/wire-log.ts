@@ -26,6 +26,12 @@ export class WireLog {
     return this.#wires.filter((wire) => wire.application === application).flatMap((wire) => wire.flushes)
   }
 
+  /** The types of the messages, each a letter of the protocol, that one connection has sent and read since the last {@link clear}. */
+  messages(application: string): { readonly sent: string; readonly read: string } {
+    const wire = this.#wires.find((one) => one.application === application)
+    return { sent: wire?.sentTypes ?? '', read: wire?.readTypes ?? '' }
+  }
+
   clear(): void {
     for (const wire of this.#wires) wire.clear()
   }
@@ -72,6 +78,8 @@ export class WireLog {
 class Wire {
   application = ''
   flushes: string[][] = []
+  sentTypes = ''
+  readTypes = ''
   /** Which round trip each unanswered request belongs to. */
   #unanswered: number[] = []
   /** The last round trip of which an answer has been read. */
@@ -87,6 +95,8 @@ class Wire {
 
   clear(): void {
     this.flushes = []
+    this.sentTypes = ''
+    this.readTypes = ''
   }
 
   closed(): void {
@@ -95,6 +105,7 @@ class Wire {
   }
 
   sent(message: WireMessage): void {
+    this.sentTypes += message.type
     if (message.type === '') this.application = applicationName(message)
     if (message.type === 'P') this.#parsed = message.bytes.toString('utf8', 5).split('\0')[1] ?? ''
     const text = statementOf(message)
@@ -105,6 +116,7 @@ class Wire {
   }
 
   received({ type }: WireMessage): void {
+    this.readTypes += type
     if (type !== 'Z') return
     if (this.#starting) this.#starting = false
     else this.#answered = this.#unanswered.shift() ?? this.#answered
