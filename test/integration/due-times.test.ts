@@ -59,7 +59,7 @@ test('a message due between two milliseconds is not early, and nobody asks for i
   const steps = new Steps()
   sluice.pipeline(queue).handle(steps.handle).subscribe()
   await database.sql(
-    `SELECT sluice.enqueue($1, '1'::jsonb, deliver_at => date_trunc('milliseconds', clock_timestamp()) + interval '400.999 milliseconds')`,
+    `SELECT sluice.enqueue($1, '1'::jsonb, due_at => date_trunc('milliseconds', clock_timestamp()) + interval '400.999 milliseconds')`,
     [queue],
   )
   sluice.pipeline(queue).handle(steps.handle)

@@ -129,7 +129,7 @@ describe('with temporary tables that are called as types are', () => {
     await expect(client.query('SELECT $1::text', ['x'])).rejects.toThrow(/malformed record literal/)
     const sluice = startTestSluice(database)
     await client.query('BEGIN')
-    const at = { deliverAt: new Date(2_000_000_000_000), headers: { a: 1 }, orderingKey: 'k', priority: 1 } as const
+    const at = { dueAt: new Date(2_000_000_000_000), headers: { a: 1 }, orderingKey: 'k', priority: 1 } as const
     await sluice.enqueue(client, 'shadowed', { n: 1 })
     await sluice.enqueue(client, 'shadowed', { n: 2 }, at)
     await sluice.enqueueMany(client, 'shadowed', [{ payload: { n: 3 } }, { payload: { n: 4 }, delay: '1h', type: 't' }])
