@@ -10,7 +10,11 @@ const notification = fc.oneof(
 )
 
 test('what is formatted for NOTIFY is parsed as it was', () => {
-  fc.assert(fc.property(notification, (given: Notification) => expect(parse(format(given))).toEqual(given)))
+  fc.assert(
+    fc.property(notification, (given: Notification) => {
+      expect(parse(format(given))).toEqual(given)
+    }),
+  )
 })
 
 test('a payload of somebody else is read as a queue or a self-test that nobody waits for', () => {
