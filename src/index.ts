@@ -31,7 +31,7 @@ export {
 export { type MigrateResult, migrate, migrationSql } from './migrate/migrate.ts'
 // Operate
 export type {
-  ChangeOptions,
+  DeadLetterChangeOptions,
   DeadLetterChoice,
   DeadLetterFilter,
   DeadLetters,

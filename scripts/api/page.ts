@@ -24,6 +24,14 @@ const SECTIONS: readonly (readonly [heading: string, names: readonly string[]])[
     'Deliveries',
     ['Deliveries', 'DeliveriesOptions', 'Delivery', 'process', 'DeliveryHandler', 'Processed', 'batch', 'BatchOptions'],
   ],
+  [
+    'Operate',
+    [
+      ...['Operate', 'QueueStatus', 'MessageStatus', 'MessagesOptions', 'MessagePage', 'InFlightMessage', 'WorkerStatus'],
+      ...['DeadLetters', 'DeadLetter', 'DeadLetterFilter', 'DeadLettersOptions', 'DeadLetterPage', 'DeadLetterSummary'],
+      ...['DeadLetterGroup', 'DeadLetterChoice', 'DeadLetterChangeOptions'],
+    ],
+  ],
   ['Events', ['SluiceEvent']],
   ['Errors', ['SluiceError', 'isSluiceError', 'ERROR_CODES', 'ErrorCode']],
   ['Queues and types', ['QueueDefinition', 'QueueDefinitions', 'QueueName', 'PayloadOf', 'OutputOf']],

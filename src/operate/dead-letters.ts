@@ -46,7 +46,7 @@ export type DeadLetterChoice<Name extends string = string> =
   | (DeadLetterFilter<Name> & { readonly queue?: undefined; readonly allQueues: true })
 
 /** How to change dead letters. */
-export interface ChangeOptions {
+export interface DeadLetterChangeOptions {
   /** Your open transaction, of any client that `enqueue` takes. Default: one of Sluice's own. */
   readonly tx?: unknown
 }
@@ -94,7 +94,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
   async summarise(filter: DeadLetterFilter<QueueName<Definitions>> = {}): Promise<DeadLetterSummary> {
     checkKeys('deadLetters.summarise', filter, FILTER_KEYS)
     const match = this.#match(filter, 'deadLetters.summarise')
-    return this.#operations.look((execute) => summariseDeadLetters(execute, match))
+    return this.#operations.count((execute) => summariseDeadLetters(execute, match))
   }
 
   /**
@@ -105,7 +105,10 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
    *
    * @example await sluice.operate.deadLetters.redrive({ queue: 'orders', ids: ['4711'] })
    */
-  async redrive(choice: DeadLetterChoice<QueueName<Definitions>>, options: ChangeOptions = {}): Promise<number> {
+  async redrive(
+    choice: DeadLetterChoice<QueueName<Definitions>>,
+    options: DeadLetterChangeOptions = {},
+  ): Promise<number> {
     const match = this.#choice(choice, options, 'deadLetters.redrive')
     return this.#operations.change((execute) => redriveDeadLetters(execute, match), options.tx)
   }
@@ -118,12 +121,15 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
    *
    * @example await sluice.operate.deadLetters.delete({ allQueues: true, diedBefore: new Date('2026-01-01') })
    */
-  async delete(choice: DeadLetterChoice<QueueName<Definitions>>, options: ChangeOptions = {}): Promise<number> {
+  async delete(
+    choice: DeadLetterChoice<QueueName<Definitions>>,
+    options: DeadLetterChangeOptions = {},
+  ): Promise<number> {
     const match = this.#choice(choice, options, 'deadLetters.delete')
     return this.#operations.change((execute) => deleteDeadLetters(execute, match), options.tx)
   }
 
-  #choice(choice: DeadLetterChoice, options: ChangeOptions, what: string): DeadLetterMatch {
+  #choice(choice: DeadLetterChoice, options: DeadLetterChangeOptions, what: string): DeadLetterMatch {
     checkKeys(what, choice, [...FILTER_KEYS, 'allQueues'])
     checkKeys(what, options, ['tx'])
     const { allQueues, ...filter }: DeadLetterFilter & { readonly allQueues?: unknown } = choice

@@ -33,7 +33,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
   async queues(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueStatus[]> {
     checkKeys('queues', options, ['queue'])
     const queue = this.#nameOrNull(options.queue)
-    return this.#operations.look((execute) => readQueues(execute, queue))
+    return this.#operations.count((execute) => readQueues(execute, queue))
   }
 
   /** The names of all queues that have messages, dead letters or workers. Counts nothing. @throws SluiceError as {@link queues} */
@@ -91,7 +91,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
     checkKeys('inFlight', options, ['queue', 'limit'])
     const queue = this.#nameOrNull(options.queue)
     const limit = limitOf(options.limit, 'inFlight.limit', 100)
-    return this.#operations.look((execute) => readInFlight(execute, queue, limit))
+    return this.#operations.count((execute) => readInFlight(execute, queue, limit))
   }
 
   /**
@@ -103,7 +103,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
   async workers(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly WorkerStatus[]> {
     checkKeys('workers', options, ['queue'])
     const queue = this.#nameOrNull(options.queue)
-    return this.#operations.look((execute) => readWorkers(execute, queue))
+    return this.#operations.count((execute) => readWorkers(execute, queue))
   }
 
   /** The time of the database's clock, in whole milliseconds. @throws SluiceError as {@link queues} */

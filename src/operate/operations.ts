@@ -2,9 +2,9 @@ import { privilegeMissing } from '../connection/privilege.ts'
 import { Gate } from '../demand/gate.ts'
 import { hasSqlState } from '../enqueue/clients/sql-state.ts'
 import { executorOf } from '../enqueue/transaction.ts'
-import { PLAN_FOR_VALUES } from '../table/planner.ts'
+import { PLAN_BY_INDEX, PLAN_FOR_VALUES } from '../table/planner.ts'
 import { checkSchema } from '../table/schema.ts'
-import type { Execute } from '../table/statement.ts'
+import type { Execute, Statement } from '../table/statement.ts'
 
 /** Runs work in a transaction of Sluice's own, with a limit for each answer. */
 export type OperateHost = <T>(work: (execute: Execute) => Promise<T>, answerMs: number) => Promise<T>
@@ -20,26 +20,34 @@ export class Operations {
     this.#host = host
   }
 
-  /** @throws SluiceError SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, STOPPED */
+  /**
+   * Reads a page by an index.
+   *
+   * @throws SluiceError SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW, SERVER_TOO_OLD, PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   */
   look<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
-    return this.#own(work, LOOK_MS, 'sluice_reader')
+    return this.#own(work, PLAN_BY_INDEX, LOOK_MS, 'sluice_reader')
+  }
+
+  /** Reads all that there is, and counts it. @throws SluiceError as {@link look} */
+  count<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
+    return this.#own(work, PLAN_FOR_VALUES, LOOK_MS, 'sluice_reader')
   }
 
   /**
-   * @param tx the caller's transaction; without, one of its own, committed when this resolves.
+   * @param tx the caller's transaction. Default: one of its own, committed when this resolves.
    * @throws SluiceError as {@link look}, and COMMIT_FAILED; with `tx` EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
    */
   async change<T>(work: (execute: Execute) => Promise<T>, tx?: unknown): Promise<T> {
-    if (tx === undefined) return this.#own(work, CHANGE_MS, 'sluice_operator')
+    if (tx === undefined) return this.#own(work, PLAN_FOR_VALUES, CHANGE_MS, 'sluice_operator')
     return this.#run(await executorOf(tx), work, 'sluice_operator')
   }
 
-  async #own<T>(work: (execute: Execute) => Promise<T>, answerMs: number, role: Role): Promise<T> {
+  async #own<T>(work: (execute: Execute) => Promise<T>, plan: Statement, answerMs: number, role: Role): Promise<T> {
     const leave = await this.#gate.enter()
     try {
       return await this.#host(async (execute) => {
-        // A plan for any values would read whole queues where one is given.
-        const planned = execute(PLAN_FOR_VALUES, [])
+        const planned = execute(plan, [])
         const [result] = await Promise.all([this.#run(execute, work, role), planned])
         return result
       }, answerMs)

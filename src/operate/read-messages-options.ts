@@ -20,7 +20,7 @@ export interface MessagesOptions<Name extends string = string> {
   /** Of which at least so many attempts have failed. */
   readonly minAttempts?: number | undefined
   /** By their ids, which is roughly the order of enqueueing. @default 'newest' */
-  readonly order?: MessageOrder | undefined
+  readonly order?: 'newest' | 'oldest' | undefined
   /** The most to return, 1 to 10,000. @default 50 */
   readonly limit?: number | undefined
   /** The `next` of the page before. Default: from the first. */

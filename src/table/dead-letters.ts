@@ -113,13 +113,22 @@ export async function listDeadLetters(
   match: DeadLetterMatch,
   { reason, error, after, limit }: DeadLetterSearch,
 ): Promise<{ readonly deadLetters: readonly DeadLetter[]; readonly next: DeadLetterPlace | null }> {
-  const place = [after?.diedUs ?? null, after?.id ?? null]
-  const rows = await execute(LIST, [...matchParams(match), limit + 1, reason ?? null, error ?? null, ...place])
+  const from = startOf(match, after)
+  // One bound: of two, the server may begin at the wrong one, and read the index from there to the other.
+  const rest = matchParams({ ...match, diedBeforeUs: null })
+  const params = [...rest, limit + 1, reason ?? null, error ?? null, from?.diedUs ?? null, from?.id ?? null]
+  const rows = await execute(LIST, params)
   const last = rows.length > limit ? rows[limit - 1] : undefined
   return {
     deadLetters: rows.slice(0, limit).map(toDeadLetter),
     next: last === undefined ? null : { diedUs: textOf(last, 'died_us'), id: textOf(last, 'id') },
   }
+}
+
+/** Behind which place a list begins: the earlier of the two that are asked for. */
+function startOf({ diedBeforeUs }: DeadLetterMatch, after: DeadLetterPlace | undefined): DeadLetterPlace | undefined {
+  if (diedBeforeUs === null || (after !== undefined && Number(after.diedUs) < diedBeforeUs)) return after
+  return { diedUs: String(diedBeforeUs), id: '-9223372036854775808' }
 }
 
 /** One dead letter. */
@@ -201,12 +210,15 @@ ORDER BY d.died_at DESC, d.id DESC
 LIMIT $6::integer`,
 )
 
+// As a range in the order of the primary key: otherwise it may go through the queue by the index of the times.
 const ONE = statement(
   'dead_one',
   `
 SELECT ${COLUMNS}
 FROM sluice.dead_letters d
-WHERE d.queue = $1::text AND d.id = $2::bigint`,
+WHERE d.queue = $1::text AND d.id >= $2::bigint AND d.id <= $2::bigint
+ORDER BY d.queue, d.id
+LIMIT 1`,
 )
 
 const SUMMARISE = statement(

@@ -57,6 +57,16 @@ export const PLAN_FOR_VALUES = statement(
   `SELECT pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true)`,
 )
 
+/**
+ * The same for what reads a page in the order of an index. With stale statistics the planner would rather read and sort the
+ * whole queue: a page of 50 was 3,264 buffers for 180,000 messages in a table that had never been analyzed, and is 60.
+ */
+export const PLAN_BY_INDEX = statement(
+  'planner_by_index',
+  `SELECT pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true),
+       pg_catalog.set_config('enable_sort', 'off', true), pg_catalog.set_config('enable_bitmapscan', 'off', true)`,
+)
+
 const LIST = NEEDED.map(([name, value]) => `('${name}', '${value}')`).join(', ')
 
 /** The names of those that a session has otherwise, as one text. */

@@ -77,7 +77,7 @@ function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefi
     case 'retryPolicy.failed':
       return ['error', `the retry policy failed for message ${event.id}, again in 1 s: ${reasonOf(event.error)}`]
     case 'worker.crashed':
-      return ['warn', `worker ${event.workerId} vanished with ${event.messages} messages in hand, which are free again`]
+      return ['warn', `worker ${event.workerId} vanished with ${inHand(event.messages)} again`]
     case 'connection.failed':
       return ['warn', `cannot connect, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
     case 'pipeline.stopped':
@@ -104,6 +104,11 @@ function reasonOf(error: Error): string {
   const { cause } = error
   const code: unknown = typeof cause === 'object' && cause !== null && 'code' in cause ? cause.code : undefined
   return typeof code === 'string' && !error.message.includes(code) ? `${error.message} (${code})` : error.message
+}
+
+/** '3 messages in hand, which are free' */
+function inHand(messages: number): string {
+  return messages === 1 ? '1 message in hand, which is free' : `${messages} messages in hand, which are free`
 }
 
 function timeText(ms: number): string {

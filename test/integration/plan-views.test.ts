@@ -1,7 +1,10 @@
 import pg from 'pg'
 import { describe } from 'vitest'
-import { listDeadLetters } from '../../src/table/dead-letters.ts'
-import { peekMessages, readQueueNames } from '../../src/table/inspect.ts'
+import { listDeadLetters, readDeadLetter } from '../../src/table/dead-letters.ts'
+import { readMessagePage } from '../../src/table/message-pages.ts'
+import { peekMessages, readMessageStatus } from '../../src/table/message-status.ts'
+import { PLAN_BY_INDEX } from '../../src/table/planner.ts'
+import { readQueueNames } from '../../src/table/queue-status.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { explain, type Recorded, recorded } from '../support/explain.ts'
 import { expectPlanned, load, type Planned } from '../support/planned.ts'
@@ -88,12 +91,47 @@ const PEEKS: readonly (Polled & { readonly queue: string })[] = [
   { name: 'sluice.peek of 256 slots', queue: 'mixed', ways: [due, slots, ...byIdOnly, ...aside], buffers: 28_000 },
 ]
 
-const COMMANDS: readonly (Polled & { readonly send: (execute: Execute) => Promise<unknown> })[] = [
+/** As sluice.operate plans them. */
+const BY_INDEX = `SET LOCAL jit = off; ${PLAN_BY_INDEX.text}`
+const FILTER = { queue: null, ids: null, type: null, diedBeforeUs: Date.now() * 1_000, diedAfterUs: null }
+const ALL = { orderingKey: null, type: null, state: null, held: null, minAttempts: 0 }
+const PAGE = { order: 'newest', after: null, limit: 50 } as const
+const place = [byId, slots, died, /^Index (Only )?Scan message_pkey$/, ...byIdOnly, ...aside]
+
+/** In microseconds: half of the dead letters died before. */
+const MONTH_HALF = { diedUs: String((Date.now() - 15 * 86_400_000) * 1_000), id: '1' }
+
+/** As sluice.operate sends them. */
+const OPERATIONS: readonly (Polled & { readonly send: (execute: Execute) => Promise<unknown> })[] = [
   {
-    name: 'what the command line lists of all dead letters',
-    send: (execute) => listDeadLetters(execute, FILTER, { limit: 51 }),
+    name: 'a page of all dead letters',
+    send: (execute) => listDeadLetters(execute, FILTER, { limit: 50 }),
     ways: [died, /^Sort$/],
     buffers: 400,
+  },
+  {
+    name: 'a later page of all dead letters',
+    send: (execute) => listDeadLetters(execute, FILTER, { limit: 50, after: MONTH_HALF }),
+    ways: [died, /^Sort$/],
+    buffers: 400,
+  },
+  {
+    name: 'a page of dead letters of one queue',
+    send: (execute) => listDeadLetters(execute, { ...FILTER, queue: 'gone' }, { limit: 50 }),
+    ways: [died, /^Sort$/],
+    buffers: 100,
+  },
+  {
+    name: 'a later page of dead letters of one queue',
+    send: (execute) => listDeadLetters(execute, { ...FILTER, queue: 'gone' }, { limit: 50, after: MONTH_HALF }),
+    ways: [died, /^Sort$/],
+    buffers: 100,
+  },
+  {
+    name: 'one dead letter',
+    send: (execute) => readDeadLetter(execute, 'gone', '4711'),
+    ways: [/^(Index|Bitmap Index) Scan dead_letter_pkey$/, /^Bitmap Heap Scan$/],
+    buffers: 20,
   },
   {
     name: 'all names of queues',
@@ -102,14 +140,68 @@ const COMMANDS: readonly (Polled & { readonly send: (execute: Execute) => Promis
     buffers: 600,
   },
   {
-    name: 'what it lists of one queue',
-    send: (execute) => listDeadLetters(execute, { ...FILTER, queue: 'gone' }, { limit: 51 }),
-    ways: [died, /^Sort$/],
-    buffers: 100,
+    name: 'one message',
+    send: (execute) => readMessageStatus(execute, 'busy', '4711'),
+    ways: [...byIdOnly, ...aside],
+    buffers: 20,
   },
+  ...(['newest', 'oldest'] as const).flatMap((order) => [
+    {
+      name: `the ${order} page`,
+      send: (execute: Execute) => readMessagePage(execute, { ...ALL, queue: 'busy' }, { ...PAGE, order }),
+      ways: place,
+      buffers: 100,
+    },
+    {
+      name: `the ${order} page, from the middle,`,
+      send: (execute: Execute) =>
+        readMessagePage(execute, { ...ALL, queue: 'mixed' }, { ...PAGE, order, after: '225000' }),
+      ways: place,
+      buffers: 200,
+    },
+    {
+      name: `the ${order} page of a filter that most messages match`,
+      send: (execute: Execute) =>
+        readMessagePage(execute, { ...ALL, queue: 'busy', state: 'ready' }, { ...PAGE, order }),
+      ways: place,
+      buffers: 400,
+    },
+    {
+      name: `the ${order} page of a filter that nothing matches`,
+      send: (execute: Execute) =>
+        readMessagePage(execute, { ...ALL, queue: 'busy', minAttempts: 1 }, { ...PAGE, order }),
+      ways: place,
+      buffers: 600,
+    },
+    {
+      name: `the ${order} page of what earlier messages hold`,
+      send: (execute: Execute) => readMessagePage(execute, { ...ALL, queue: 'mixed', held: true }, { ...PAGE, order }),
+      ways: place,
+      buffers: 30_000,
+    },
+    {
+      name: `the ${order} page of a hot key`,
+      send: (execute: Execute) =>
+        readMessagePage(execute, { ...ALL, queue: 'mixed', orderingKey: 'hot' }, { ...PAGE, order }),
+      ways: place,
+      buffers: 1_000,
+    },
+    {
+      name: `the ${order} page of a key of few`,
+      send: (execute: Execute) =>
+        readMessagePage(execute, { ...ALL, queue: 'mixed', orderingKey: 'key 17' }, { ...PAGE, order }),
+      ways: place,
+      buffers: 500,
+    },
+    {
+      name: `the ${order} page of a hot key with a filter that nothing matches`,
+      send: (execute: Execute) =>
+        readMessagePage(execute, { ...ALL, queue: 'mixed', orderingKey: 'hot', type: 'none' }, { ...PAGE, order }),
+      ways: place,
+      buffers: 3_000,
+    },
+  ]),
 ]
-
-const FILTER = { queue: null, ids: null, type: null, diedBeforeUs: Date.now() * 1_000, diedAfterUs: null }
 
 describe.for(STATISTICS)('with 300,000 messages and as many dead letters, %s,', (statistics) => {
   for (const { text, ...view } of VIEWS) {
@@ -128,17 +220,17 @@ describe.for(STATISTICS)('with 300,000 messages and as many dead letters, %s,', 
         polled.client,
         await recorded((execute) => peekMessages(execute, queue, 50)),
         undefined,
-        'SET LOCAL jit = off',
+        BY_INDEX,
       )
-      expectPlanned({ ...peek, ways: [/^Sort$/] }, whole, 'as the command line sends it')
+      expectPlanned({ ...peek, ways: [/^Sort$/] }, whole, 'as sluice.operate sends it')
     })
   }
 
-  for (const { send, ...command } of COMMANDS) {
-    test(`${command.name} is read by the index`, { timeout: 120_000 }, async ({ polled }) => {
+  for (const { send, ...operation } of OPERATIONS) {
+    test(`${operation.name} is read by the index`, { timeout: 120_000 }, async ({ polled }) => {
       await polled.with(statistics)
-      const explained = await explain(polled.client, await recorded(send), 'force_custom_plan', 'SET LOCAL jit = off')
-      expectPlanned(command, explained, command.name)
+      const explained = await explain(polled.client, await recorded(send), 'force_custom_plan', BY_INDEX)
+      expectPlanned(operation, explained, operation.name)
     })
   }
 })

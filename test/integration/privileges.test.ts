@@ -36,6 +36,16 @@ describe('a login without the privileges', () => {
     },
   )
 
+  test.for([[], ['sluice_producer'], ['sluice_worker']] as const)(
+    'to look at messages is told what to grant, with %s',
+    async (roles, { login }) => {
+      const { operate } = startTestSluice(await login(...roles))
+      const refused = { code: 'PRIVILEGE_MISSING', message: expect.stringContaining('GRANT sluice_reader TO') }
+      await expect(operate.messages({ queue: 'q' })).rejects.toMatchObject(refused)
+      await expect(operate.deadLetters.list()).rejects.toMatchObject(refused)
+    },
+  )
+
   test('for batches, where the control connection has them, is told by an event and by runOnce()', async ({
     login,
   }) => {

@@ -278,9 +278,46 @@ describe('a member of sluice_reader', () => {
     }
     expect(await statesOf(database, queue)).toEqual(['dead', 'ready'])
   })
+
+  test('looks at everything by sluice.operate, and changes nothing', async ({ database, login, queue }) => {
+    const { operate } = startTestSluice(await login('sluice_reader'))
+    const [dead = ''] = await bury(database, { queue })
+    await database.sql(`SELECT sluice.enqueue($1, '1', ordering_key => 'k')`, [queue])
+    const looks: readonly Promise<unknown>[] = [
+      operate.now(),
+      operate.queues(),
+      operate.queueNames(),
+      operate.messages({ queue, orderingKey: 'k', held: false }),
+      operate.messages({ queue, state: 'ready', order: 'oldest' }),
+      operate.message(queue, dead),
+      operate.peek(queue),
+      operate.inFlight(),
+      operate.workers(),
+      operate.deadLetters.list(),
+      operate.deadLetters.get(queue, dead),
+      operate.deadLetters.summarise(),
+    ]
+    await Promise.all(looks)
+    for (const change of [() => operate.deadLetters.redrive({ queue }), () => operate.deadLetters.delete({ queue })]) {
+      await expect(change()).rejects.toMatchObject({
+        code: 'PRIVILEGE_MISSING',
+        message: expect.stringContaining('GRANT sluice_operator TO'),
+        cause: REFUSED,
+      })
+    }
+    expect(await statesOf(database, queue)).toEqual(['dead', 'ready'])
+  })
 })
 
 describe('a member of sluice_operator', () => {
+  test('redrives and deletes by sluice.operate', async ({ database, login, queue }) => {
+    const { operate } = startTestSluice(await login('sluice_operator'))
+    const [first = ''] = await bury(database, { queue, count: 3 })
+    expect(await operate.deadLetters.redrive({ queue, ids: [first] })).toBe(1)
+    expect(await operate.deadLetters.delete({ queue })).toBe(2)
+    expect(await operate.messages({ queue })).toMatchObject({ messages: [{ id: first }] })
+  })
+
   test('redrives and deletes dead letters, and wakes who sleeps', async ({ database, login, queue }) => {
     const operator = await login('sluice_operator')
     const ids = await bury(database, { queue, count: 3 })

@@ -7,12 +7,15 @@ import {
   ack,
   batch,
   createSluice,
+  type DeadLetter,
   type Deliveries,
   type Delivery,
   type Drained,
   type Handler,
   type HandlerContext,
   type Message,
+  type MessagePage,
+  type MessageStatus,
   type Outcome,
   type PipelineSubscription,
   type Processed,
@@ -196,6 +199,44 @@ describe('routes', () => {
     unrun(() => sluice.pipeline('mails').handle(routes([{ match: '**', handle }])))
     // @ts-expect-error no such policy
     unrun(() => routes([], { unmatched: 'ignore' }))
+  })
+})
+
+describe('operate', () => {
+  test('knows the queues', () => {
+    expectTypeOf(sluice.operate.peek).parameter(0).toEqualTypeOf<'mails' | 'dates' | 'plain'>()
+    expectTypeOf(open.operate.peek).parameter(0).toEqualTypeOf<string>()
+    unrun(() => sluice.operate.messages({ queue: 'mails', state: 'ready', held: false, limit: 10 }))
+    unrun(() => sluice.operate.deadLetters.list({ queue: 'mails' }))
+    // @ts-expect-error no such queue
+    unrun(() => sluice.operate.messages({ queue: 'mail' }))
+    // @ts-expect-error no such queue
+    unrun(() => sluice.operate.queues({ queue: 'mail' }))
+    // @ts-expect-error no such state
+    unrun(() => sluice.operate.messages({ queue: 'mails', state: 'dead' }))
+    // @ts-expect-error messages are of one queue
+    unrun(() => sluice.operate.messages({ state: 'ready' }))
+  })
+
+  test('gives ids as text, instants as Dates, and payloads that nobody has validated', async () => {
+    expectTypeOf<MessageStatus['id']>().toEqualTypeOf<string>()
+    expectTypeOf<MessageStatus['payload']>().toBeUnknown()
+    expectTypeOf<MessageStatus['dueAt']>().toEqualTypeOf<Date | null>()
+    expectTypeOf<DeadLetter['diedAt']>().toEqualTypeOf<Date>()
+    expectTypeOf<DeadLetter['payload']>().toBeUnknown()
+    expectTypeOf(sluice.operate.messages).returns.resolves.toEqualTypeOf<MessagePage>()
+    expectTypeOf(sluice.operate.deadLetters.get).returns.resolves.toEqualTypeOf<DeadLetter | undefined>()
+  })
+
+  test('changes the dead letters of a queue, or of all when told so', () => {
+    unrun(() => sluice.operate.deadLetters.redrive({ queue: 'mails', ids: ['1'] }))
+    unrun(() => sluice.operate.deadLetters.delete({ allQueues: true, diedBefore: new Date() }, { tx: undefined }))
+    // @ts-expect-error neither a queue nor all
+    unrun(() => sluice.operate.deadLetters.redrive({}))
+    // @ts-expect-error both
+    unrun(() => sluice.operate.deadLetters.delete({ queue: 'mails', allQueues: true }))
+    // @ts-expect-error what was listed by a part of the error is changed by its ids
+    unrun(() => sluice.operate.deadLetters.delete({ queue: 'mails', error: 'Timeout' }))
   })
 })
 

@@ -82,6 +82,10 @@ describe('a line', () => {
       { kind: 'worker.crashed', workerId: 4, messages: 3 },
       'warn sluice: worker 4 vanished with 3 messages in hand, which are free again',
     ],
+    [
+      { kind: 'worker.crashed', workerId: 4, messages: 1 },
+      'warn sluice: worker 4 vanished with 1 message in hand, which is free again',
+    ],
   ])('tells of %o', ([event, line]) => {
     expect(linesOf(event)).toEqual([line])
   })
