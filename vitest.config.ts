@@ -1,4 +1,18 @@
 import { defineConfig } from 'vitest/config'
+import { BaseSequencer, type TestSpecification } from 'vitest/node'
+
+/** Begun last, one of these would run alone for minutes. The twins mostly wait, so they leave others the machine. */
+const LONG = ['test/faults/twins', 'test/isolation/', 'test/model/', 'test/lifecycle/']
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification) => {
+      const at = LONG.findIndex((part) => moduleId.includes(part))
+      return at < 0 ? LONG.length : at
+    }
+    return (await super.sort(files)).toSorted((a, b) => rank(a) - rank(b))
+  }
+}
 
 export default defineConfig({
   // Vite asks for what bundlers get, which only the build makes.
@@ -10,6 +24,8 @@ export default defineConfig({
     globalSetup: ['test/support/global-setup.ts'],
     pool: 'forks',
     maxWorkers: 2,
+    sequence: { sequencer: LongestFirst },
+    maxConcurrency: 8,
     // A bound on a test that hangs, not on one that is slow: many processes may share two cores. What a test waits for
     // has a bound of its own, which is shorter, and says what did not come.
     testTimeout: 120_000,

@@ -92,7 +92,7 @@ describe('a claim takes', () => {
     expect(await above(dueUs + 1, ids[3]!)).toEqual([])
   })
 
-  test('M6: due times to the microsecond, and ids beyond what a double holds', async ({ database, queue, begin }) => {
+  test('due times to the microsecond, and ids beyond what a double holds', async ({ database, queue, begin }) => {
     await database.sql(
       `INSERT INTO sluice.message (queue, id, due_at, enqueued_at, payload)
        VALUES ($1, 9007199254740993, '2024-02-29 12:34:56.654321+00', '2024-02-29 12:34:56.123457+00', '[1]')`,

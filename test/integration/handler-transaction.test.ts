@@ -302,7 +302,7 @@ describe('tx', () => {
     })
   })
 
-  test('C28: keeps nothing of a message whose effects are followed by a failure, and enqueues nothing', async ({
+  test('keeps nothing of a message whose effects are followed by a failure, and enqueues nothing', async ({
     database,
     sluice,
     queue,

@@ -3,16 +3,16 @@ import { put, test } from '../support/sluice.ts'
 
 const STATE = 'SELECT ready, scheduled, next_due_at::text FROM sluice.queues WHERE queue = $1'
 
-test('M3: an empty queue has nothing ready and nothing due', async ({ database, queue }) => {
+test('an empty queue has nothing ready and nothing due', async ({ database, queue }) => {
   expect(await database.sql(STATE, [queue])).toEqual([])
 })
 
-test('M4: a message without delay is ready', async ({ database, sluice, queue }) => {
+test('a message without delay is ready', async ({ database, sluice, queue }) => {
   await put(sluice, queue, [1])
   expect(await database.sql(STATE, [queue])).toEqual([{ ready: '1', scheduled: '0', next_due_at: null }])
 })
 
-test('M5: a message that fell due two seconds ago is ready, and as old as that', async ({ database, queue }) => {
+test('a message that fell due two seconds ago is ready, and as old as that', async ({ database, queue }) => {
   await database.sql(
     `INSERT INTO sluice.message (queue, payload, due_at) VALUES ($1, '1', clock_timestamp() - interval '2 s')`,
     [queue],
@@ -23,7 +23,7 @@ test('M5: a message that fell due two seconds ago is ready, and as old as that',
   ).toEqual([{ old: true }])
 })
 
-test('M6: a message due later tells when, to the microsecond', async ({ database, queue }) => {
+test('a message due later tells when, to the microsecond', async ({ database, queue }) => {
   const [row] = await database.sql<{ due: string }>(
     `WITH wanted AS (SELECT date_trunc('seconds', clock_timestamp()) + interval '2 h' + interval '123456 microseconds' AS due)
      SELECT due::text, sluice.enqueue($1, '1'::jsonb, due_at => due) FROM wanted`,

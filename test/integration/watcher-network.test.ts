@@ -12,7 +12,7 @@ const LISTENER = 'sluice listener'
 
 /** The numbers are those of pg-listen's known traps. */
 describe('the listener', () => {
-  test('1, 8: keeps trying when the first connect fails, and reports it once', async ({ database }) => {
+  test('keeps trying when the first connect fails, and reports it once', async ({ database }) => {
     const proxy = await startProxy(database.url)
     proxy.refusing = true
     const listener = new TestWatcher(proxy.url)
@@ -42,7 +42,7 @@ describe('the listener', () => {
     })
   })
 
-  test('2: leaves no session behind when it stops while it connects', async ({ database }) => {
+  test('leaves no session behind when it stops while it connects', async ({ database }) => {
     const proxy = await startProxy(database.url)
     const listener = new TestWatcher(proxy.url, { connectTimeoutMs: 60_000 })
     await listener.up()
@@ -54,7 +54,7 @@ describe('the listener', () => {
     expect({ accepted: proxy.accepted, kinds: listener.kinds }).toEqual({ accepted: 2, kinds: ['connection.lost'] })
   })
 
-  test('2: does not try again after it was stopped between two attempts', async ({ database }) => {
+  test('does not try again after it was stopped between two attempts', async ({ database }) => {
     const proxy = await startProxy(database.url)
     proxy.refusing = true
     const listener = new TestWatcher(proxy.url)
@@ -69,7 +69,7 @@ describe('the listener', () => {
     })
   })
 
-  test('3, 4, 5: finds a half-open connection, and leaves the black hole by and by', async ({ database }) => {
+  test('finds a half-open connection, and leaves the black hole by and by', async ({ database }) => {
     const proxy = await startProxy(database.url)
     const listener = new TestWatcher(proxy.url)
     await listener.up()
@@ -102,7 +102,7 @@ describe('the listener', () => {
     expect(performance.now() - started).toBeLessThan(30_000)
   })
 
-  test('6: says once that notifications do not arrive, as through a transaction pooler', async ({ database }) => {
+  test('says once that notifications do not arrive, as through a transaction pooler', async ({ database }) => {
     const proxy = await startProxy(database.url)
     proxy.passes = ({ type }) => type !== NOTIFICATION
     const listener = new TestWatcher(proxy.url, { answerMs: 1_000 })
@@ -115,7 +115,7 @@ describe('the listener', () => {
     expect(listener.kinds).toEqual(['listener.unavailable', 'connection.restored'])
   })
 
-  test('6: goes on by polling, and asks nobody to notify', async ({ database, queue }) => {
+  test('goes on by polling, and asks nobody to notify', async ({ database, queue }) => {
     const proxy = await startProxy(database.url)
     proxy.passes = ({ type }) => type !== NOTIFICATION
     const sluice = startTestSluice(database, { directConnection: proxy.url, pollInterval: 100 })
@@ -135,7 +135,7 @@ describe('the listener', () => {
     expect(log.of('listener.unavailable')).toHaveLength(1)
   })
 
-  test('7: takes no harm from payloads of others', async ({ database }) => {
+  test('takes no harm from payloads of others', async ({ database }) => {
     const listener = new TestWatcher(database.url)
     await listener.up()
     const odd = [
@@ -158,7 +158,7 @@ describe('the listener', () => {
     expect({ notified: listener.notified, events: listener.events }).toEqual({ notified: heard, events: [] })
   })
 
-  test('9: listens in the end when the connection breaks while it registers', async ({ database }) => {
+  test('listens in the end when the connection breaks while it registers', async ({ database }) => {
     const proxy = await startProxy(database.url)
     let breaks = 3
     proxy.passes = ({ type, bytes }) => {
@@ -174,7 +174,7 @@ describe('the listener', () => {
     await listener.marker(database)
   })
 
-  test('12: gives the driver no reason for a warning', async ({ database }) => {
+  test('gives the driver no reason for a warning', async ({ database }) => {
     const warnings: Error[] = []
     const collect = (warning: Error) => warnings.push(warning)
     process.on('warning', collect)

@@ -7,7 +7,7 @@ import { waitFor } from '../support/wait.ts'
 import { TestWakeUp } from '../support/wake-up.ts'
 
 describe('waking up', () => {
-  test('L1: a notification reaches its waiter once', async ({ database }) => {
+  test('a notification reaches its waiter once', async ({ database }) => {
     const wakeUp = await TestWakeUp.start(database)
     const [one, other] = [wakeUp.sleep('L1'), wakeUp.sleep('L1.other')]
     await raisedFlag(database, 'L1')
@@ -19,7 +19,7 @@ describe('waking up', () => {
     expect([one.hints, other.hints]).toEqual([['look again', 'notification'], ['look again']])
   })
 
-  test('L2: two waiters of a process are both woken', async ({ database }) => {
+  test('two waiters of a process are both woken', async ({ database }) => {
     const wakeUp = await TestWakeUp.start(database)
     const sleepers = [wakeUp.sleep('L2'), wakeUp.sleep('L2')]
     await raisedFlag(database, 'L2')
@@ -28,7 +28,7 @@ describe('waking up', () => {
     expect(wakeUp.listener.notified.filter((queue) => queue === 'L2')).toHaveLength(1)
   })
 
-  test('L3: the waiters of two processes are both woken', async ({ database }) => {
+  test('the waiters of two processes are both woken', async ({ database }) => {
     const processes = [await TestWakeUp.start(database), await TestWakeUp.start(database)]
     const sleepers = processes.map((wakeUp) => wakeUp.sleep('L3'))
     await raisedFlag(database, 'L3')
@@ -36,7 +36,7 @@ describe('waking up', () => {
     await waitFor(() => sleepers.every(({ hints }) => hints.includes('notification')), { what: 'both' })
   })
 
-  test('L4: a waiter that leaves, leaves nothing', async ({ database }) => {
+  test('a waiter that leaves, leaves nothing', async ({ database }) => {
     const wakeUp = await TestWakeUp.start(database)
     const sleeper = wakeUp.sleep('L4')
     await raisedFlag(database, 'L4')
@@ -48,7 +48,7 @@ describe('waking up', () => {
     expect({ queues: wakeUp.scheduler.queues, hints: sleeper.hints }).toEqual({ queues: [], hints: [] })
   })
 
-  test('L5: a lost listener listens again, and each queue looks once for what it missed', async ({ database }) => {
+  test('a lost listener listens again, and each queue looks once for what it missed', async ({ database }) => {
     const proxy = await startProxy(database.url)
     const wakeUp = await TestWakeUp.start(database, proxy.url)
     const sleepers = [wakeUp.sleep('L5.a'), wakeUp.sleep('L5.b')]
@@ -62,7 +62,7 @@ describe('waking up', () => {
     await waitFor(() => sleepers[1]?.hints.includes('notification'), { what: 'a notification as before' })
   })
 
-  test('L5: nobody pays for notifications that do not arrive', async ({ database }) => {
+  test('nobody pays for notifications that do not arrive', async ({ database }) => {
     const proxy = await startProxy(database.url)
     const wakeUp = await TestWakeUp.start(database, proxy.url)
     const sleeper = wakeUp.sleep('L5.c')
@@ -75,7 +75,7 @@ describe('waking up', () => {
     await raisedFlag(database, 'L5.c')
   })
 
-  test('L6: a stopped listener is heard of no more', async ({ database }) => {
+  test('a stopped listener is heard of no more', async ({ database }) => {
     const wakeUp = await TestWakeUp.start(database)
     wakeUp.sleep('L6')
     await raisedFlag(database, 'L6')

@@ -50,7 +50,7 @@ describe('worker processes', () => {
     expect(await effectsOf(database, [next!])).toEqual([{ id: next, worker: frozen.name }])
   })
 
-  test('14: nothing keeps a process alive that has stopped', async ({ database, queue }) => {
+  test('nothing keeps a process alive that has stopped', async ({ database, queue }) => {
     const ids = await enqueue(database, queue, [{}, {}])
     const worker = await WorkerProcess.start(database, queue)
     await untilEmpty(database, queue)

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import type { PlayedSession, Stage } from './permutations-stage.ts'
 
 /** One thing that a session does: usually one statement. */
@@ -61,7 +62,12 @@ interface Part<World> {
   allowed: number
   begun: number
   running: boolean
+  /** Resolves when the step that was begun last has ended. */
+  ended: Promise<void>
 }
+
+/** Nearly every step that waits for nobody has ended by then. To ask who waits costs more than most of them. */
+const STEP_MS = 3
 
 /**
  * One interleaving. A step that waits for the lock of another session is set aside: the others go on, and what its own
@@ -84,6 +90,7 @@ class Play<World> {
       allowed: 0,
       begun: 0,
       running: false,
+      ended: Promise.resolve(),
     }))
   }
 
@@ -107,6 +114,8 @@ class Play<World> {
       for (const part of this.#parts) if (!part.running && part.begun < part.allowed) this.#begin(part, world)
       const running = this.#parts.filter((part) => part.running)
       if (running.length === 0) return
+      await Promise.race([pause(STEP_MS), Promise.all(running.map(({ ended }) => ended))])
+      if (!running.some((part) => part.running)) continue
       const waiting = await this.#stage.waiting(running.map(({ session }) => session))
       const still = running.filter((part) => part.running)
       const free = this.#parts.some((part) => !part.running && part.begun < part.allowed)
@@ -121,7 +130,7 @@ class Play<World> {
     const step = part.steps[part.begun]!
     part.begun += 1
     part.running = true
-    step
+    part.ended = step
       .run(part.session, world)
       .catch((error: unknown) => {
         this.#failures.push(`${part.session.name}: ${step.name} failed: ${error}`)
