@@ -41,24 +41,22 @@ const buries = [inOneStep(take({ limit: 1 }), bury), commit]
 const isDead: ClaimStep = inOneStep(take({ limit: 1 }), bury, commit)
 
 describe('a redrive beside claims', () => {
-  test('gives back what has died, once, and what dies meanwhile or not', async ({ stage }) => {
-    const { unkeyed, keyed } = await lanesOf(stage.database)
-    const sessions = { batch: buries, operator: [redrive, commit], claims: [handle, handle] }
-    for (const lane of [unkeyed, keyed]) {
+  for (const kind of ['unkeyed', 'keyed'] as const) {
+    test(`gives back what has died, once, and what dies meanwhile or not: ${kind}`, async ({ stage }) => {
+      const { [kind]: lane } = await lanesOf(stage.database)
+      const sessions = { batch: buries, operator: [redrive, commit], claims: [handle, handle] }
       const explored = await explore(stage, claimScenario(stage, lane, 1, sessions))
       expect(summary(explored)).toEqual({ interleavings: 90, waited: 0, wrong: [] })
-    }
-  })
+    })
 
-  for (const end of [commit, rollBack]) {
-    test(`and a discard that ${end.name} do not both have the message`, async ({ stage }) => {
-      const { unkeyed, keyed } = await lanesOf(stage.database)
-      const sessions = { batch: [isDead], operator: [redrive, commit], other: [discard, end], claims: [handle] }
-      for (const lane of [unkeyed, keyed]) {
+    for (const end of [commit, rollBack]) {
+      test(`and a discard that ${end.name} do not both have the message: ${kind}`, async ({ stage }) => {
+        const { [kind]: lane } = await lanesOf(stage.database)
+        const sessions = { batch: [isDead], operator: [redrive, commit], other: [discard, end], claims: [handle] }
         const explored = await explore(stage, claimScenario(stage, lane, 1, sessions))
         expect(summary(explored)).toEqual({ interleavings: 180, waited: 20, wrong: [] })
-      }
-    })
+      })
+    }
   }
 
   test('by two operators gives it back once', async ({ stage }) => {
