@@ -21,6 +21,7 @@ console.log('Kysely, committed:', await existsAfterwards(await withKysely('Grace
 console.log('Kysely, rolled back:', await existsAfterwards(await thenRolledBack('Nobody')))
 
 try {
+  // @ts-expect-error A pool has no transaction. The compiler refuses it; so does Sluice, for those who have no compiler.
   await sluice.enqueue(pool, 'example.welcome', {})
 } catch (error) {
   console.log(String(error))

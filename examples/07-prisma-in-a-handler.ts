@@ -8,11 +8,6 @@ import { runDue } from '../src/testing.ts'
 // Stands for what `prisma generate` has made in an application.
 import { PrismaClient } from '../test/support/prisma-client.ts'
 
-/** What an application's generated client has by itself. */
-interface Notes {
-  readonly note: { create(options: { data: { id: number; text: string } }): Promise<unknown> }
-}
-
 /** A pool that is one client in an open transaction: Prisma's own transactions become savepoints. */
 class OneClientPool extends pg.Pool {
   readonly #client: pg.ClientBase
@@ -61,7 +56,7 @@ await prisma.$transaction(async (tx) => {
 const notes = sluice.pipeline('example.notes').handle(async (message: Message, { tx }) => {
   const data = message.payload as { id: number; text: string }
   const inBatch = new PrismaClient({ adapter: new PrismaPg(new OneClientPool(tx.client)) })
-  await inBatch.$transaction(async (nested) => void (await (nested as Notes).note.create({ data })))
+  await inBatch.$transaction(async (nested) => void (await nested.note.create({ data })))
   if (data.id === 2) throw new Error('failed after its write')
 })
 for (const { outcome } of await runDue(notes)) console.log('note:', outcome.kind)

@@ -4,6 +4,7 @@ export type { Duration } from './basics/duration.ts'
 export type { ConnectionConfig, SluiceOptions } from './config.ts'
 // Enqueue
 export { type MessageToEnqueue, ownTransaction } from './enqueue/enqueue.ts'
+export type { OpenTransaction } from './enqueue/open-transaction.ts'
 export type { EnqueueOptions } from './enqueue/options.ts'
 export { ERROR_CODES, type ErrorCode, isSluiceError, SluiceError } from './errors.ts'
 export type {
@@ -44,7 +45,15 @@ export type { Drained, Pipeline, PipelineSubscription, RunnablePipeline } from '
 export type { PipelineOptions } from './plan/options.ts'
 export type { RetryOptions } from './plan/retry-policy.ts'
 // Queues and messages
-export type { OutputOf, PayloadOf, QueueDefinition, QueueDefinitions, QueueName } from './queues.ts'
+export {
+  type InputOf,
+  type OutputOf,
+  type QueueDefinition,
+  type QueueDefinitions,
+  type QueueName,
+  queueOf,
+  type TypedQueue,
+} from './queues.ts'
 export { type BatchOptions, batch } from './rx/batch.ts'
 export type { Deliveries } from './rx/deliveries.ts'
 export type { Delivery } from './rx/delivery.ts'
@@ -60,3 +69,4 @@ export type { InFlightMessage, WorkerStatus } from './table/worker-status.ts'
 // Events and errors
 export type { SluiceEvent } from './telemetry/events.ts'
 export type { SluiceLog } from './telemetry/log.ts'
+export type { BatchHandlerFor, HandlerFor, MessageOf, PayloadOf, QueueNameOf } from './types-of.ts'

@@ -21,23 +21,42 @@ export type QueueName<Definitions extends QueueDefinitions | undefined> = Defini
   ? Extract<keyof Definitions, string>
   : string
 
-/** What may be enqueued to a queue: the input of its schema; unknown without one. */
-export type PayloadOf<Definitions extends QueueDefinitions | undefined, Name extends string> =
-  SchemaOf<Definitions, Name> extends infer Schema extends StandardSchemaV1
+/** What may be enqueued to a queue: the input of its schema, or the type that `queueOf` gave it; unknown without either. */
+export type InputOf<Definitions extends QueueDefinitions | undefined, Name extends string> =
+  DefinitionOf<Definitions, Name> extends { readonly schema: infer Schema extends StandardSchemaV1 }
     ? StandardSchemaV1.InferInput<Schema>
-    : unknown
+    : TypeOf<DefinitionOf<Definitions, Name>>
 
-/** What the handler of a queue gets: the output of its schema; unknown without one. */
+/** What the handler of a queue gets: the output of its schema, or the type that `queueOf` gave it; unknown without either. */
 export type OutputOf<Definitions extends QueueDefinitions | undefined, Name extends string> =
-  SchemaOf<Definitions, Name> extends infer Schema extends StandardSchemaV1
+  DefinitionOf<Definitions, Name> extends { readonly schema: infer Schema extends StandardSchemaV1 }
     ? StandardSchemaV1.InferOutput<Schema>
-    : unknown
+    : TypeOf<DefinitionOf<Definitions, Name>>
 
-type SchemaOf<Definitions, Name extends string> = Definitions extends {
-  readonly [Queue in Name]: { readonly schema: infer Schema }
-}
-  ? Schema
+type DefinitionOf<Definitions, Name extends string> = Definitions extends { readonly [Queue in Name]: infer Definition }
+  ? Definition
   : undefined
+
+type TypeOf<Definition> = Definition extends TypedQueue<infer Payload> ? Payload : unknown
+
+declare const PAYLOAD: unique symbol
+
+/** The definition of a queue whose payloads have a type and no schema. */
+export interface TypedQueue<Payload> extends QueueDefinition {
+  readonly schema?: undefined
+  /** For the compiler alone: there is no such property. */
+  readonly [PAYLOAD]: Payload
+}
+
+/**
+ * Defines a queue whose payloads the compiler checks, and nobody else: JSON comes out as it went in.
+ *
+ * @example createSluice({ connection, queues: { emails: queueOf<{ to: string }>() } })
+ */
+export function queueOf<Payload>(): TypedQueue<Payload> {
+  const definition: QueueDefinition = {}
+  return definition as TypedQueue<Payload>
+}
 
 /** The table's own rule for the names of queues. */
 const QUEUE_NAME = /^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}$/

@@ -14,6 +14,7 @@ import {
   type MessageToEnqueue,
   ownTransaction,
 } from './enqueue/enqueue.ts'
+import type { OpenTransaction } from './enqueue/open-transaction.ts'
 import type { EnqueueOptions } from './enqueue/options.ts'
 import { expected, stoppedSluice } from './errors.ts'
 import type { Work } from './handle/batch-run.ts'
@@ -24,7 +25,7 @@ import { OnDemand } from './on-demand.ts'
 import { Operate } from './operate/operate.ts'
 import { DRAIN_TIMEOUT_MS, Pipeline, type PipelineSubscription } from './pipeline/pipeline.ts'
 import { type PipelineOptions, type PipelinePlan, resolvePipeline } from './plan/options.ts'
-import { checkQueueName, type OutputOf, type PayloadOf, type QueueDefinitions, type QueueName } from './queues.ts'
+import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { Deliveries } from './rx/deliveries.ts'
 import { Alphabet } from './session/alphabet.ts'
 import type { Execute } from './table/statement.ts'
@@ -75,8 +76,10 @@ export function internalsOf(sluice: object): SluiceInternals {
   return found
 }
 
-/** What `createSluice` makes: one per process and database is enough. */
-export class Sluice<Definitions extends QueueDefinitions | undefined = undefined> implements AsyncDisposable {
+/** What `createSluice` makes: one per process and database is enough. Without a type parameter it is one of any queues. */
+export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefinitions | undefined>
+  implements AsyncDisposable
+{
   /** Give this instead of a transaction to enqueue in one of Sluice's own, committed when `enqueue` returns. */
   readonly ownTransaction: typeof ownTransaction = ownTransaction
   /** Everything that happens in this process. While somebody subscribes, failures are not written to stderr as well. */
@@ -133,9 +136,9 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
    * await client.query('COMMIT')
    */
   enqueue<Name extends QueueName<Definitions>>(
-    tx: unknown,
+    tx: OpenTransaction,
     queue: Name,
-    payload: PayloadOf<Definitions, Name>,
+    payload: InputOf<Definitions, Name>,
     options?: EnqueueOptions,
   ): Promise<string> {
     return enqueueOne(this.#enqueueContext, tx, queue, payload, options)
@@ -150,9 +153,9 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = undefined
    * @example await sluice.enqueueMany(tx, 'emails', [{ payload: ada }, { payload: grace, priority: 0 }])
    */
   enqueueMany<Name extends QueueName<Definitions>>(
-    tx: unknown,
+    tx: OpenTransaction,
     queue: Name,
-    messages: readonly MessageToEnqueue<PayloadOf<Definitions, Name>>[],
+    messages: readonly MessageToEnqueue<InputOf<Definitions, Name>>[],
   ): Promise<string[]> {
     return enqueueMany(this.#enqueueContext, tx, queue, messages)
   }

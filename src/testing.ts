@@ -2,6 +2,7 @@
 
 import { DeliveredMessage } from './claim/claimed-message.ts'
 import type { MessageToEnqueue } from './enqueue/enqueue.ts'
+import type { OpenTransaction } from './enqueue/open-transaction.ts'
 import { readMessage } from './enqueue/read-message.ts'
 import { executorOf } from './enqueue/transaction.ts'
 import { expected, SluiceError } from './errors.ts'
@@ -12,8 +13,8 @@ import type { Outcome } from './message.ts'
 import { RunnablePipeline } from './pipeline/pipeline.ts'
 import {
   checkQueueName,
+  type InputOf,
   type OutputOf,
-  type PayloadOf,
   type QueueDefinitions,
   type QueueName,
   validatePayload,
@@ -80,7 +81,7 @@ export async function deliver<Definitions extends QueueDefinitions | undefined, 
   sluice: Sluice<Definitions>,
   queue: Name,
   handler: Handler<OutputOf<Definitions, Name>, Definitions>,
-  messages: readonly MessageToEnqueue<PayloadOf<Definitions, Name>>[],
+  messages: readonly MessageToEnqueue<InputOf<Definitions, Name>>[],
 ): Promise<readonly Outcome[]> {
   const { pools, enqueueContext, enqueueIn } = internalsOf(sluice)
   const name = checkQueueName(queue, enqueueContext.definitions)
@@ -109,7 +110,7 @@ export async function deliver<Definitions extends QueueDefinitions | undefined, 
  * @param tx what `sluice.enqueue` takes
  * @example expect(await enqueuedIn(tx)).toMatchObject([{ queue: 'emails', payload: { to: 'ada@example.com' } }])
  */
-export async function enqueuedIn(tx: unknown): Promise<readonly EnqueuedMessage[]> {
+export async function enqueuedIn(tx: OpenTransaction): Promise<readonly EnqueuedMessage[]> {
   return enqueuedHere(await executorOf(tx))
 }
 

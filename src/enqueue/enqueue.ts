@@ -135,7 +135,7 @@ async function readMessages(rules: MessageRules, queue: string, messages: unknow
     }
     if (!('payload' in message)) {
       const sentence = `${names.options}: expected an object with a payload, received one without`
-      throw new SluiceError('OPTION_INVALID', `${sentence}. ${AS_MESSAGES}`)
+      throw new SluiceError('PAYLOAD_INVALID', `${sentence}. ${AS_MESSAGES}`)
     }
     const { payload, ...given }: Readonly<Record<string, unknown>> = { ...message }
     const options = Object.keys(given).length === 0 ? undefined : given

@@ -2,7 +2,7 @@ import type { Duration } from '../basics/duration.ts'
 import type { EnqueueOptions } from '../enqueue/options.ts'
 import { errorText, expected, SluiceError } from '../errors.ts'
 import { deadLetter, type Message, type Outcome, retry, snooze } from '../message.ts'
-import type { PayloadOf, QueueDefinitions, QueueName } from '../queues.ts'
+import type { InputOf, QueueDefinitions, QueueName } from '../queues.ts'
 import type { HandlerTransaction } from './transaction/message-transaction.ts'
 
 /** Enqueues in the handler's transaction: the message exists if and only if the handler's batch commits. */
@@ -10,7 +10,7 @@ export type EnqueueInTransaction<Definitions extends QueueDefinitions | undefine
   Name extends QueueName<Definitions>,
 >(
   queue: Name,
-  payload: PayloadOf<Definitions, Name>,
+  payload: InputOf<Definitions, Name>,
   options?: EnqueueOptions,
 ) => Promise<string>
 

@@ -129,7 +129,7 @@ describe('enqueue', () => {
     await expect(enqueueOne(context, tx, queue, {})).rejects.toMatchObject({
       code: 'EXECUTOR_UNKNOWN',
       message: expect.stringMatching(
-        /^tx: expected a pg Client.*, a Kysely .*, .*postgres\.js.*, .*Knex.*, .*Drizzle.*, .*TypeORM.*, .*Prisma.*, or the tx of a handler, received .+ownTransaction$/,
+        /^tx: expected a pg Client.*, a Kysely .*, .*postgres\.js.*, .*Knex.*, .*Drizzle.*, .*TypeORM.*, .*Prisma.*, or the tx of a handler, received .+ownTransaction to enqueue in one of Sluice's own$/,
       ),
     })
   })
@@ -236,7 +236,7 @@ describe('bad input writes nothing and leaves the transaction as it was', () => 
       'no payload',
       {} as MessageToEnqueue,
       'PAYLOAD_INVALID',
-      'messages[1].payload: expected a JSON value, received undefined',
+      'messages[1]: expected an object with a payload, received one without',
     ],
     [
       'a NUL character',
@@ -305,14 +305,14 @@ describe('bad input writes nothing and leaves the transaction as it was', () => 
   test('a name that is no text', async ({ tx }) => {
     await expect(enqueueOne(context, tx, 7 as never, {})).rejects.toMatchObject({
       code: 'QUEUE_NAME_INVALID',
-      message: expect.stringMatching(/^queue: expected a name .+, received 7$/),
+      message: expect.stringMatching(/^queue: expected a name .+, received 7\. For example/),
     })
   })
 
   test('messages that are no array', async ({ queue, tx }) => {
     await expect(enqueueMany(context, tx, queue, { payload: 1 } as never)).rejects.toMatchObject({
       code: 'OPTION_INVALID',
-      message: 'messages: expected an array of messages, received an object',
+      message: expect.stringMatching(/^messages: expected an array of messages, received an object\. As in \[/),
     })
   })
 

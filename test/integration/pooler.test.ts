@@ -5,6 +5,7 @@ import postgres from 'postgres'
 import { describe, expect, onTestFinished } from 'vitest'
 import type { Pooler } from '../../faults/environment/pooler.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
+import type { OpenTransaction } from '../../src/enqueue/open-transaction.ts'
 import { deadLetter, retry, snooze } from '../../src/message.ts'
 import { migrate } from '../../src/migrate/migrate.ts'
 import { claim } from '../../src/table/claim.ts'
@@ -235,7 +236,7 @@ describe('an enqueue through a transaction pooler', () => {
       await sql.begin(work).finally(() => sql.end())
     },
   }
-  type Work = (tx: unknown) => Promise<void>
+  type Work = (tx: OpenTransaction) => Promise<void>
 
   test.for(Object.entries(CLIENTS))(
     'works in a transaction of %s, again and again',

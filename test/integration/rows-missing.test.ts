@@ -63,10 +63,12 @@ describe.for(Object.entries(OUTCOMES))('%s that a trigger swallows', ([, { outco
       const sluice = startTestSluice(database)
       const log = new EventLog(sluice.events)
       await put(sluice, queue, [1, 2, 3], { orderingKey: key })
-      const pipeline = sluice.pipeline(queue, { batchSize: key === undefined ? 3 : 1, ...LATER }).handle(async (_, { tx }) => {
-        await tx.query(`INSERT INTO ${table} VALUES ($1)`, [queue])
-        return outcome()
-      })
+      const pipeline = sluice
+        .pipeline(queue, { batchSize: key === undefined ? 3 : 1, ...LATER })
+        .handle(async (_, { tx }) => {
+          await tx.query(`INSERT INTO ${table} VALUES ($1)`, [queue])
+          return outcome()
+        })
       const ended = pipeline.runOnce()
       if (stays) await expect(ended).rejects.toMatchObject({ code: 'ROWS_MISSING', message: SAYS_WHY })
       else expect((await ended).map((settled) => settled.outcome)).toMatchObject(Array(3).fill({ error: SAYS_WHY }))

@@ -98,10 +98,10 @@ describe('a password', () => {
       () => createSluice({ connection: SECRET }),
       () => createSluice({ connection: url, pollInterval: url as never }),
       () => createSluice({ connection: url, url } as never),
-      () => sluice.enqueue(url, 'q', 1),
-      () => sluice.enqueue({ connectionString: url }, 'q', 1),
+      () => sluice.enqueue(url as never, 'q', 1),
+      () => sluice.enqueue({ connectionString: url } as never, 'q', 1),
       () => sluice.enqueue(sluice.ownTransaction, url, 1),
-      () => sluice.enqueue(`host=db password=${SECRET}`, 'q', 1),
+      () => sluice.enqueue(`host=db password=${SECRET}` as never, 'q', 1),
     ]
     for (const mistake of mistakes) {
       const error = await (async () => mistake())().catch((thrown: unknown) => thrown)

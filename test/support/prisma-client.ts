@@ -2,7 +2,7 @@ import * as generated from './prisma/client/client.ts'
 
 /** What the tests use of a generated client. */
 export interface PrismaClient {
-  $transaction(work: (tx: unknown) => Promise<void>): Promise<void>
+  $transaction(work: (tx: generated.Prisma.TransactionClient) => Promise<void>): Promise<void>
   $extends(extension: object): PrismaClient
   $disconnect(): Promise<void>
 }

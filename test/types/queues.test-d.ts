@@ -1,7 +1,7 @@
 import { expectTypeOf, test } from 'vitest'
 import * as z from 'zod'
 import type { EnqueueOptions } from '../../src/enqueue/options.ts'
-import type { OutputOf, PayloadOf, QueueDefinitions, QueueName } from '../../src/queues.ts'
+import type { InputOf, OutputOf, QueueDefinitions, QueueName } from '../../src/queues.ts'
 
 const definitions = {
   plain: {},
@@ -18,8 +18,8 @@ test('the names are those of the queues defined, or any', () => {
 })
 
 test("a payload to enqueue is the schema's input", () => {
-  expectTypeOf<PayloadOf<Defined, 'orders'>>().toEqualTypeOf<{ id: number; note?: string | undefined }>()
-  expectTypeOf<PayloadOf<Defined, 'coerced'>>().toEqualTypeOf<string>()
+  expectTypeOf<InputOf<Defined, 'orders'>>().toEqualTypeOf<{ id: number; note?: string | undefined }>()
+  expectTypeOf<InputOf<Defined, 'coerced'>>().toEqualTypeOf<string>()
 })
 
 test("a payload to handle is the schema's output", () => {
@@ -28,11 +28,11 @@ test("a payload to handle is the schema's output", () => {
 })
 
 test('without a schema, or without definitions, a payload is unknown', () => {
-  expectTypeOf<PayloadOf<Defined, 'plain'>>().toBeUnknown()
+  expectTypeOf<InputOf<Defined, 'plain'>>().toBeUnknown()
   expectTypeOf<OutputOf<Defined, 'plain'>>().toBeUnknown()
-  expectTypeOf<PayloadOf<undefined, 'any'>>().toBeUnknown()
+  expectTypeOf<InputOf<undefined, 'any'>>().toBeUnknown()
   expectTypeOf<OutputOf<undefined, 'any'>>().toBeUnknown()
-  expectTypeOf<PayloadOf<QueueDefinitions, 'any'>>().toBeUnknown()
+  expectTypeOf<InputOf<QueueDefinitions, 'any'>>().toBeUnknown()
 })
 
 test('an enqueue infers its payload from the name of the queue', () => {
@@ -50,6 +50,6 @@ test('an enqueue infers its payload from the name of the queue', () => {
 
 function enqueue<Name extends QueueName<Defined>>(
   _: Name,
-  _payload: PayloadOf<Defined, Name>,
+  _payload: InputOf<Defined, Name>,
   _options?: EnqueueOptions,
 ) {}

@@ -138,7 +138,7 @@ describe('enqueue', () => {
       .toEqualTypeOf<{ to: string; tries?: number | undefined }>()
     expectTypeOf(sluice.enqueue).returns.toEqualTypeOf<Promise<string>>()
     expectTypeOf(sluice.enqueueMany).returns.toEqualTypeOf<Promise<string[]>>()
-    const tx: unknown = undefined
+    const tx = {} as PoolClient
     unrun(() => sluice.enqueue(tx, 'mails', { to: 'ada@example.com' }))
     unrun(() => sluice.enqueue(sluice.ownTransaction, 'dates', '2030-01-01'))
     unrun(() => sluice.enqueueMany(tx, 'mails', [{ payload: { to: 'ada@example.com' }, delay: '5m' }]))

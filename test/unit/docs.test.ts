@@ -104,7 +104,7 @@ declare const client: pg.PoolClient
 declare const pool: pg.Pool
 declare const sql: postgres.Sql
 declare const db: import('kysely').Kysely<Shop>
-declare const prisma: { $transaction<T>(work: (tx: { customer: { create(data: object): Promise<void> } }) => Promise<T>): Promise<T> }
+declare const prisma: { $transaction<T>(work: (tx: { $queryRawUnsafe(text: string, ...values: unknown[]): Promise<unknown>; customer: { create(data: object): Promise<void> } }) => Promise<T>): Promise<T> }
 declare const audit: import('drizzle-orm/pg-core').PgTable & { message: unknown }
 declare const payload: unknown
 declare const customerId: string

@@ -16,7 +16,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['demand'],
   ['modes', 'pipeline', 'rx', 'services'],
   ['worker', 'workers', 'batch-pools', 'on-demand', 'operate'],
-  ['sluice'],
+  ['sluice', 'types-of'],
   ['testing', 'cli', 'index'],
 ]
 

@@ -28,7 +28,7 @@ test.for([
 
 test('enqueue says that the transaction is missing where a queue was given first', async () => {
   const sluice = createSluice({ connection })
-  await expect(sluice.enqueue('mail', { n: 1 } as never, undefined)).rejects.toMatchObject({
+  await expect(sluice.enqueue('mail' as never, { n: 1 } as never, undefined)).rejects.toMatchObject({
     code: 'EXECUTOR_UNKNOWN',
     message:
       'tx: expected an open transaction as the first argument, received "mail". As in enqueue(tx, queue, payload)',

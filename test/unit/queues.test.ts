@@ -1,6 +1,7 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { describe, expect, test } from 'vitest'
-import { checkQueueName, type QueueDefinition, validatePayload } from '../../src/queues.ts'
+import { checkQueueName, type QueueDefinition, queueOf, validatePayload } from '../../src/queues.ts'
+import { createSluice } from '../../src/sluice.ts'
 
 describe('checkQueueName', () => {
   test.each(['a', '_', '0', 'orders.paid', 'a:b-c_d', 'q'.repeat(100)])('accepts %s', (name) => {
@@ -76,3 +77,10 @@ describe('validatePayload', () => {
 function schemaThat(validate: StandardSchemaV1.Props['validate']): QueueDefinition {
   return { schema: { '~standard': { version: 1, vendor: 'test', validate } } }
 }
+
+test('queueOf defines a queue that takes any payload', () => {
+  expect(queueOf<string>()).toEqual({})
+  expect(() =>
+    createSluice({ connection: 'postgres://localhost/nowhere', queues: { jobs: queueOf<string>() } }),
+  ).not.toThrow()
+})

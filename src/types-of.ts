@@ -1,0 +1,40 @@
+import type { BatchHandler, Handler } from './handle/handler.ts'
+import type { Message } from './message.ts'
+import type { InputOf, OutputOf, QueueDefinitions, QueueName } from './queues.ts'
+import type { Sluice } from './sluice.ts'
+
+/**
+ * What may be enqueued to a queue of a Sluice.
+ *
+ * @example type Signup = PayloadOf<typeof sluice, 'emails'>
+ */
+export type PayloadOf<Of extends Sluice, Name extends QueueNameOf<Of>> = InputOf<DefinitionsOf<Of>, Name>
+
+/**
+ * A message of a queue as its handler gets it.
+ *
+ * @example function subjectOf({ payload }: MessageOf<typeof sluice, 'emails'>) { … }
+ */
+export type MessageOf<Of extends Sluice, Name extends QueueNameOf<Of>> = Message<OutputOf<DefinitionsOf<Of>, Name>>
+
+/**
+ * The handler of a queue, to write it in a file of its own.
+ *
+ * @example export const sendEmail: HandlerFor<typeof sluice, 'emails'> = async ({ payload }, { tx }) => { … }
+ */
+export type HandlerFor<Of extends Sluice, Name extends QueueNameOf<Of>> = Handler<
+  OutputOf<DefinitionsOf<Of>, Name>,
+  DefinitionsOf<Of>
+>
+
+/** The handler of whole batches of a queue. */
+export type BatchHandlerFor<Of extends Sluice, Name extends QueueNameOf<Of>> = BatchHandler<
+  OutputOf<DefinitionsOf<Of>, Name>,
+  DefinitionsOf<Of>
+>
+
+/** The names of the queues of a Sluice. */
+export type QueueNameOf<Of extends Sluice> = QueueName<DefinitionsOf<Of>>
+
+type DefinitionsOf<Of extends Sluice> =
+  Of extends Sluice<infer Definitions extends QueueDefinitions | undefined> ? Definitions : never
