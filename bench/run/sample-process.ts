@@ -3,18 +3,9 @@
  * its own, so that heap, compiled code and connections of one sample do not reach the next.
  */
 import { once } from 'node:events'
-import type { Scale } from '../cell.ts'
 import { CELLS } from '../cells/index.ts'
 import { loadContestant } from '../contestants/index.ts'
-import type { SampleAnswer } from './sample.ts'
-
-export interface SampleOrder {
-  readonly cell: string
-  readonly case: string
-  readonly contestant: string
-  readonly url: string
-  readonly scale: Scale
-}
+import type { SampleAnswer, SampleOrder } from './sample.ts'
 
 // The run has ended or was interrupted: nobody waits for the answer.
 void once(process, 'disconnect').then(() => process.exit(1))

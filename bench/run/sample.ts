@@ -4,10 +4,18 @@ import { join } from 'node:path'
 import type pg from 'pg'
 import type { Case, Cell, Measured, Scale } from '../cell.ts'
 import type { Contestant } from '../contestant.ts'
-import type { SampleOrder } from './sample-process.ts'
 
 /** What one sample gave: its metrics, or why there are none. */
 export type Sample = Pick<Measured, 'metrics' | 'series'> | { readonly failed: string }
+
+/** What the process of a sample is told. */
+export interface SampleOrder {
+  readonly cell: string
+  readonly case: string
+  readonly contestant: string
+  readonly url: string
+  readonly scale: Scale
+}
 
 /** What the process of a sample tells. */
 export type SampleAnswer = { readonly measured: Measured } | { readonly failed: string }

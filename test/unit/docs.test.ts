@@ -7,7 +7,7 @@ import { ERROR_CODES } from '../../src/errors.ts'
 import * as sluice from '../../src/index.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PAGES = ['.', 'docs', 'docs/decisions', 'examples'].flatMap((folder) =>
+const PAGES = ['.', 'docs', 'docs/decisions', 'examples', 'demo', 'bench'].flatMap((folder) =>
   readdirSync(join(ROOT, folder))
     .filter((file) => file.endsWith('.md'))
     .map((file) => ({ path: join(folder, file), text: readFileSync(join(ROOT, folder, file), 'utf8') })),
