@@ -27,7 +27,15 @@ const SECTIONS: readonly (readonly [heading: string, names: readonly string[]])[
   [
     'Operate',
     [
-      ...['Operate', 'QueueStatus', 'MessageStatus', 'MessagesOptions', 'MessagePage', 'InFlightMessage', 'WorkerStatus'],
+      ...[
+        'Operate',
+        'QueueStatus',
+        'MessageStatus',
+        'MessagesOptions',
+        'MessagePage',
+        'InFlightMessage',
+        'WorkerStatus',
+      ],
       ...['DeadLetters', 'DeadLetter', 'DeadLetterFilter', 'DeadLettersOptions', 'DeadLetterPage', 'DeadLetterSummary'],
       ...['DeadLetterGroup', 'DeadLetterChoice', 'DeadLetterChangeOptions'],
     ],
