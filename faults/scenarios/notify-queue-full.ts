@@ -21,12 +21,12 @@ export const notifyQueueFull = scenario<OwnServer>({
   environment: () => ownServer(SETTINGS),
   twin: {
     name: 'notifies-a-full-queue',
-    title: 'an enqueue that notifies sleepers without a look at how full the queue of notifications is',
+    title: 'an enqueue that notifies, without a look for sleepers or at how full the queue of notifications is',
     sql: `
 DO $$
 BEGIN
   EXECUTE replace(pg_get_functiondef('sluice.wake_inserted'::regproc),
-                  'pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.5', 'true');
+                  'sluice.sleeps(fresh) AND pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.5', 'true');
 END
 $$`,
     caught: ['enqueue refused'],

@@ -10,7 +10,7 @@ const SILENCE = { lanes: 0 } as const
 const LOST_MS = 4_000
 
 /** How long it takes until the server hears that the worker is about to sleep, and when in that time somebody commits. */
-const SLOW_MS = 1_200
+const SLOW_MS = 900
 const COMMITS_MS = 200
 
 /**
