@@ -57,9 +57,11 @@ function isProtocol(connection: unknown): connection is Protocol {
   return (
     typeof connection === 'object' &&
     connection !== null &&
-    ['parse', 'bind', 'execute', 'sync'].every((method) => typeof Reflect.get(connection, method) === 'function')
+    METHODS.every((method) => typeof Reflect.get(connection, method) === 'function')
   )
 }
+
+const METHODS = ['parse', 'bind', 'execute', 'sync']
 
 /** What the driver's client asks of a query. It calls back once. */
 class UndescribedQuery implements pg.Submittable {
@@ -94,7 +96,8 @@ class UndescribedQuery implements pg.Submittable {
 
   handleDataRow({ fields }: { readonly fields: readonly (string | null)[] }): void {
     const row: Record<string, unknown> = {}
-    for (const [at, column] of this.#columns.entries()) row[column] = fields[at]
+    let at = 0
+    for (const column of this.#columns) row[column] = fields[at++]
     this.#rows.push(row)
   }
 

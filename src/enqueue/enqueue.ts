@@ -55,10 +55,11 @@ async function insertOne(
   const name = checkQueueName(queue, context.definitions)
   const read = readMessage(context, name, { payload, options }, ALONE)
   const row = read instanceof Promise ? await read : read
-  return within(context, tx, async (execute) => {
-    if (mayHoldForeign(context.alphabet, row)) await checkAlphabet(context.alphabet, execute, [row], () => ALONE)
-    return insertMessage(execute, name, row)
-  })
+  return await within(context, tx, (execute) =>
+    mayHoldForeign(context.alphabet, row)
+      ? checkAlphabet(context.alphabet, execute, [row], () => ALONE).then(() => insertMessage(execute, name, row))
+      : insertMessage(execute, name, row),
+  )
 }
 
 /**

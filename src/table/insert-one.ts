@@ -2,12 +2,12 @@ import { type InsertRow, isPlain } from './insert-row.ts'
 import { type Execute, type Row, statement } from './statement.ts'
 
 /**
- * Inserts one row; no row comes back if the table did not take it. A function does it, because on a connection of the
+ * Inserts one row; its id is NULL if the table did not take it. A function does it, because on a connection of the
  * application's our statements have no names: the server plans each anew, which took longer than the INSERT itself. The
  * plans of a function are kept for the session.
  */
-export async function insertOne(execute: Execute, queue: string, row: InsertRow): Promise<readonly Row[]> {
-  const rows = await (isPlain(row)
+export function insertOne(execute: Execute, queue: string, row: InsertRow): Promise<readonly Row[]> {
+  return isPlain(row)
     ? execute(INSERT_PLAIN, [queue, row.payload])
     : execute(INSERT_ONE, [
         queue,
@@ -20,8 +20,7 @@ export async function insertOne(execute: Execute, queue: string, row: InsertRow)
         row.dueAt,
         String(row.delayMs),
         row.maxAttempts === null ? null : String(row.maxAttempts),
-      ]))
-  return rows.filter((inserted) => Object.values(inserted)[0] !== null)
+      ])
 }
 
 const INSERT_PLAIN = statement(

@@ -40,7 +40,8 @@ export async function insertMessages(
  */
 export async function insertMessage(execute: Execute, queue: string, row: InsertRow): Promise<string> {
   const [inserted] = await insertOne(execute, queue, row)
-  if (inserted === undefined) throw notTaken(queue, 1, 0)
+  // A function that inserts nothing returns NULL.
+  if (inserted === undefined || Object.values(inserted)[0] === null) throw notTaken(queue, 1, 0)
   return idOf(inserted)
 }
 

@@ -30,14 +30,12 @@ export const nodePostgres: Recogniser<Client | Pool> = {
   execute(tx) {
     if (isPool(tx)) throw notInTransaction('a pg Pool', REMEDY)
     const undescribed = takesUndescribed(tx)
-    const execute: Execute = async ({ text, columns }, params) => {
-      try {
-        if (columns !== undefined && undescribed) return await queryUndescribed(tx, { text, columns, params })
-        return rowsOf(await queryAsText(tx, { text, values: [...params] }))
-      } catch (error) {
-        if (!(error instanceof Error) || !NOT_QUERYABLE.test(error.message)) throw error
-        throw notInTransaction('a pg client that is closed', REMEDY, error)
-      }
+    const execute: Execute = ({ text, columns }, params) => {
+      const sent =
+        columns !== undefined && undescribed
+          ? queryUndescribed(tx, { text, columns, params })
+          : queryAsText(tx, { text, values: [...params] }).then(rowsOf)
+      return sent.catch(refuseClosed)
     }
     const status = tx.getTransactionStatus?.()
     if (status === 'T' && tx.readyForQuery !== false) return execute
@@ -46,6 +44,11 @@ export const nodePostgres: Recogniser<Client | Pool> = {
     // The status is the server's word after the last statement that ended. A BEGIN or COMMIT may be under way since.
     return probed(execute, 'a pg client outside one', REMEDY)
   },
+}
+
+function refuseClosed(error: unknown): never {
+  if (!(error instanceof Error) || !NOT_QUERYABLE.test(error.message)) throw error
+  throw notInTransaction('a pg client that is closed', REMEDY, error)
 }
 
 /** What the driver says of a client after end(), or whose connection broke. */
