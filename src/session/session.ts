@@ -3,6 +3,7 @@ import type { Deferrable } from '../table/constraints.ts'
 import { EVERY_SETTING } from '../table/planner.ts'
 import { readSession, type ServerSession } from '../table/session.ts'
 import { queryAsText } from './own-parsers.ts'
+import { followStringSyntax } from './string-syntax.ts'
 
 /** What stands between a connection and the server. */
 export interface Session {
@@ -19,7 +20,7 @@ export interface Session {
  *
  * @throws what the driver throws, except for an error that tells of a pooler.
  */
-export async function sessionOf(client: pg.ClientBase): Promise<Session> {
+export async function sessionOf(client: pg.Client): Promise<Session> {
   const told: unknown = Reflect.get(client, 'processID')
   try {
     const session = await readSession(async ({ text }, params) => {
@@ -27,6 +28,7 @@ export async function sessionOf(client: pg.ClientBase): Promise<Session> {
       return rows
     }, PROBE)
     SESSIONS.set(client, session)
+    followStringSyntax(client, session.conformingStrings)
     const pooled = session.pid !== told
     if (!pooled) OWN.add(client)
     return { pooled, names: !pooled || !session.knowsName, deferrable: session.deferrable }

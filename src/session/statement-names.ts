@@ -21,7 +21,7 @@ export class Names {
   }
 
   /** Asks a new connection; what is sent before the answer goes without names. */
-  async learn(client: pg.ClientBase): Promise<Session> {
+  async learn(client: pg.Client): Promise<Session> {
     OF_CLIENT.set(client, this)
     const session = await sessionOf(client)
     if (session.deferrable !== undefined) this.constraints.learned(session.deferrable)

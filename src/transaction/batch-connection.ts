@@ -8,6 +8,7 @@ import { SluiceError, stoppedSluice } from '../errors.ts'
 import { poolerSettingsOf } from '../session/pooler-settings.ts'
 import { deviationsOf, hasOwnSession } from '../session/session.ts'
 import { constraintsOf } from '../session/statement-names.ts'
+import { resetStringSyntax } from '../session/string-syntax.ts'
 import { readDeferrable } from '../table/constraints.ts'
 import { claimSettings, handlerSettings } from '../table/planner.ts'
 import type { Execute } from '../table/statement.ts'
@@ -132,6 +133,7 @@ export class BatchConnection {
     const freed = this.#confined ? `${handlerSettings(deviationsOf(this.client))}; ` : ''
     this.#confined = false
     this.#outgoing.send(`${freed}SAVEPOINT ${name}`)
+    resetStringSyntax(this.client)
     constraintsOf(this.client)?.refresh(() => readDeferrable(this.execute))
     return name
   }

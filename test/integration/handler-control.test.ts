@@ -2,7 +2,9 @@ import { sql } from 'kysely'
 import pg from 'pg'
 import { expect } from 'vitest'
 import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
-import { test as base, put } from '../support/sluice.ts'
+import { createTestDatabase } from '../support/database.ts'
+import { EventLog } from '../support/event-log.ts'
+import { test as base, put, startTestSluice } from '../support/sluice.ts'
 
 const test = base.extend('table', { scope: 'file' }, async ({ database }) => {
   await database.sql('CREATE TABLE effect (queue text, n integer)')
@@ -58,6 +60,40 @@ test.for(Object.entries(ATTEMPTS))(
     ])
   },
 )
+
+/** Where a backslash escapes, the string is a quote, and COMMIT a statement. */
+const BEHIND_A_BACKSLASH = String.raw`SELECT '\''; COMMIT; SELECT '\''`
+
+test('refuses it where a backslash escapes in strings, because the database or the handler says so', async ({
+  queue,
+}) => {
+  await using database = await createTestDatabase()
+  const name = new URL(database.url).pathname.slice(1)
+  await database.sql(`ALTER DATABASE ${name} SET standard_conforming_strings = off; CREATE TABLE effect (n integer)`)
+  const sluice = startTestSluice(database)
+  const log = new EventLog(sluice.events)
+  const handlers: Readonly<Record<string, (tx: HandlerTransaction) => Promise<unknown>>> = {
+    'as the database says': (tx) => tx.query(BEHIND_A_BACKSLASH),
+    'on for this handler': async (tx) => {
+      await tx.query('SET standard_conforming_strings = on')
+      await tx.query(String.raw`INSERT INTO effect SELECT length('\'); SELECT 'COMMIT; \'`)
+    },
+    'off again for the next': (tx) => tx.query(BEHIND_A_BACKSLASH),
+    'a string and no statement': (tx) => tx.query(String.raw`SELECT '\'; COMMIT; --'`),
+  }
+  sluice
+    .pipeline(queue, { retry: { kind: 'fixed', delay: '1h' } })
+    .handle(async ({ payload }, { tx }) => {
+      await handlers[String(payload)]?.(tx)
+    })
+    .subscribe()
+  await put(sluice, queue, Object.keys(handlers))
+  expect(await log.first('batch.committed')).toMatchObject({ acked: 2, retried: 2 })
+  expect(log.of('message.failed').map(({ error }) => error)).toEqual(
+    Array(2).fill(expect.stringContaining('received COMMIT')),
+  )
+  expect(await database.sql('SELECT n FROM effect')).toEqual([{ n: 1 }])
+})
 
 test('refuses it even if the handler swallows the refusal', async ({ database, sluice, queue, table, log }) => {
   sluice

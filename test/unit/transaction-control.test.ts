@@ -43,6 +43,11 @@ describe('control of the transaction is found', () => {
     [String.raw`SELECT '\'; COMMIT`],
     [String.raw`SELECT E'\'; SELECT 1'; COMMIT`],
     [String.raw`SELECT date'\'; COMMIT; SELECT ''`],
+    [`SELECT E'one'\n'two\\''; COMMIT; SELECT ''`],
+    [`SELECT E'one' -- two\n\t-- three\n  '\\'', ''; COMMIT`],
+    [`SELECT E'one' '\\'; COMMIT; SELECT ''`],
+    [`SELECT 'one'\n'two\\'; COMMIT; SELECT ''`],
+    ['SELECT \'one\' -- "two"\n; COMMIT'],
     ['SELECT $$;$$; COMMIT'],
     ['SELECT $a$ $b$ $a$; COMMIT'],
     ['SELECT foo$a$ FROM bar; COMMIT; SELECT b$a$'],
@@ -86,6 +91,8 @@ describe('what is no control passes', () => {
     ["SELECT '; COMMIT'"],
     [String.raw`SELECT E'\'; COMMIT'`],
     ["SELECT E'it''s; COMMIT'"],
+    [`SELECT E'one'\n'two\\'; COMMIT'`],
+    ["SELECT 'it''s; COMMIT"],
     ['SELECT $$; COMMIT; $$'],
     ['SELECT $fn$; COMMIT; $$; COMMIT; $fn$'],
     ['SELECT $é$; COMMIT; $é$'],
@@ -101,6 +108,23 @@ describe('what is no control passes', () => {
     ['SET LOCAL lock_timeout = 5; SELECT 1 FOR UPDATE'],
   ])('%s', (sql) => {
     expect(transactionControlIn(sql)).toBeUndefined()
+  })
+})
+
+describe('with standard_conforming_strings off', () => {
+  test.each([
+    [String.raw`SELECT '\''; COMMIT; SELECT '\''`, 'COMMIT', undefined],
+    [String.raw`SELECT '\'; COMMIT; --'`, undefined, 'COMMIT'],
+    [`SELECT 'one'\n'\\'; COMMIT; --'`, undefined, 'COMMIT'],
+    [String.raw`SELECT n'\'; COMMIT; --'`, undefined, 'COMMIT'],
+    [String.raw`SELECT E'\'; COMMIT; --'`, undefined, undefined],
+    [String.raw`SELECT '\\'; COMMIT`, 'COMMIT', 'COMMIT'],
+    [String.raw`SELECT b'\'; COMMIT; SELECT x'\'`, 'COMMIT', 'COMMIT'],
+    [String.raw`SELECT "\"; COMMIT`, 'COMMIT', 'COMMIT'],
+    [String.raw`SELECT $$\$$; COMMIT`, 'COMMIT', 'COMMIT'],
+  ])('%s', (sql, off, on) => {
+    expect(transactionControlIn(sql, true)).toBe(off)
+    expect(transactionControlIn(sql, false)).toBe(on)
   })
 })
 
@@ -158,6 +182,8 @@ describe('quotes and comments', () => {
       transactionControlIn(`INSERT INTO t VALUES ('${megabyte}', E'${megabyte}', $$${megabyte}$$)`),
     ).toBeUndefined()
     expect(transactionControlIn(`INSERT INTO t VALUES ('${megabyte}`)).toBeUndefined()
+    for (const start of ["E'", "'", "E'x'\n'"])
+      expect(transactionControlIn(`COMMIT ${start}${"\\'".repeat(500_000)}`, true)).toBe('COMMIT')
     expect(transactionControlIn(`INSERT INTO t VALUES (${'1, '.repeat(300_000)}1); COMMIT`)).toBe('COMMIT')
     expect(performance.now() - started).toBeLessThan(2_000)
   })

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { isSluiceError, SluiceError } from '../../errors.ts'
+import { escapesInStrings } from '../../session/string-syntax.ts'
 import { transactionControlIn } from './transaction-control.ts'
 
 export interface Guard {
@@ -36,7 +37,7 @@ function query(client: pg.PoolClient, guard: Guard, given: readonly unknown[]): 
   try {
     const text = textOf(args[0])
     guard.beforeQuery(text)
-    const control = transactionControlIn(text)
+    const control = transactionControlIn(text, escapesInStrings(client))
     if (control !== undefined) refuse(control, guard)
   } catch (error) {
     if (callback !== undefined) return queueMicrotask(() => callback(error))

@@ -4,10 +4,12 @@
  * and DEALLOCATE may take those away that settle the batch.
  *
  * A text of several statements can reach the server only without parameters; each is looked at.
+ *
+ * @param escapes `standard_conforming_strings` is off: in plain strings, too, a backslash escapes what follows
  */
-export function transactionControlIn(sql: string): string | undefined {
+export function transactionControlIn(sql: string, escapes = false): string | undefined {
   if (!SUSPICIOUS.test(sql)) return undefined
-  for (const statement of statementsOf(sql)) {
+  for (const statement of statementsOf(sql, escapes)) {
     const match = CONTROL.exec(statement)
     if (match !== null) return match[0].toUpperCase()
   }
@@ -28,10 +30,10 @@ const WORDS = 5
  * The first words of each statement: lower case, or quoted as they stand. A semicolon inside parentheses (CREATE RULE)
  * or in the body of a function (BEGIN ATOMIC … END) ends no statement.
  */
-function* statementsOf(sql: string): Generator<string> {
+function* statementsOf(sql: string, escapes: boolean): Generator<string> {
   let words: string[] = []
   let nesting = 0
-  for (const token of tokensOf(sql)) {
+  for (const token of tokensOf(sql, escapes)) {
     nesting += nestingChange(token, words, nesting)
     if (token === ';' && nesting === 0) {
       yield words.join(' ')
@@ -53,19 +55,46 @@ function nestingChange(token: string, words: readonly string[], nesting: number)
 const DEFINES_ROUTINE = /^create (?:or replace )?(?:function|procedure) /
 
 /** Words, quoted identifiers, parentheses and semicolons, without comments and without strings, whatever they hold. */
-function* tokensOf(sql: string): Generator<string> {
+function* tokensOf(sql: string, escapes: boolean): Generator<string> {
   const lexer = new RegExp(LEXER)
   for (let found = lexer.exec(sql); found !== null; found = lexer.exec(sql)) {
     const [token] = found
+    if (token.startsWith('--')) continue
     if (token === '/*') lexer.lastIndex = endOfComment(sql, lexer.lastIndex)
     else if (token.startsWith('$')) lexer.lastIndex = endOf(sql.indexOf(token, lexer.lastIndex), token.length, sql)
-    else if (!token.startsWith('--') && !token.endsWith("'")) yield token.startsWith('"') ? token : token.toLowerCase()
+    else if (token.endsWith("'")) lexer.lastIndex = endOfString(sql, lexer.lastIndex, escapesIn(token, escapes))
+    else yield token.startsWith('"') ? token : token.toLowerCase()
   }
 }
 
-/** A line comment, the beginning of another, strings, a quoted identifier, the beginning of $tag$, a word, `(`, `)`, `;`. */
+/**
+ * A line comment, the beginning of another, the beginning of a string, a quoted identifier, the beginning of $tag$, a word,
+ * `(`, `)`, `;`.
+ */
 const LEXER =
-  /--[^\n\r]*|\/\*|e'[^'\\]*(?:(?:\\[\s\S]|'')[^'\\]*)*'|'[^']*'|"[^"]*"|\$(?:[a-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$|[a-z_\u0080-\uffff][\w$\u0080-\uffff]*|[();]/gi
+  /--[^\n\r]*|\/\*|[ebx]?'|"[^"]*"|\$(?:[a-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$|[a-z_\u0080-\uffff][\w$\u0080-\uffff]*|[();]/gi
+
+/** Whether backslashes escape in a string that begins so: in E'' always, in those of bits never. */
+function escapesIn(beginning: string, inPlain: boolean): boolean {
+  return beginning === "'" ? inPlain : /^e/i.test(beginning)
+}
+
+/** Goes on where another string follows on a new line: the two are one, of the first one's kind. */
+function endOfString(sql: string, start: number, escapes: boolean): number {
+  const parts = escapes ? /\\[\s\S]|''|'/g : /''|'/g
+  const continued = new RegExp(CONTINUED)
+  parts.lastIndex = start
+  for (let found = parts.exec(sql); found !== null; found = parts.exec(sql)) {
+    if (found[0] !== "'") continue
+    continued.lastIndex = parts.lastIndex
+    if (!continued.test(sql)) return parts.lastIndex
+    parts.lastIndex = continued.lastIndex
+  }
+  return sql.length
+}
+
+/** White space with a line break in it, perhaps line comments, and a quote. */
+const CONTINUED = /[ \t\f\v]*(?:--[^\n\r]*)?[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*[\n\r])*'/y
 
 /** Comments nest. */
 function endOfComment(sql: string, start: number): number {
