@@ -29,9 +29,8 @@ export const freezeWorker = scenario({
     edits: [
       {
         file: 'transaction/transaction-settings.ts',
-        // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the source's own.
-        from: '; SET LOCAL idle_in_transaction_session_timeout = ${ms}${whole}',
-        to: '',
+        from: 'if (serverVersion < 170_000) return idle',
+        to: "if (serverVersion > 0) return ''",
       },
     ],
     // A batch of messages that fail on purpose would be late unseen.

@@ -171,7 +171,7 @@ export class BatchConnection {
     const reset = ['RESET SESSION AUTHORIZATION', 'RESET ROLE', 'RESET ALL', ...(poolerSettingsOf(this.client) ?? [])]
     return this.#limit === undefined
       ? reset.join('; ')
-      : `${reset.join('; ')}${limitSettings(this.#limit, this.#restMs(this.#limit))}`
+      : `${reset.join('; ')}${limitSettings(this.client, this.#limit, this.#restMs(this.#limit))}`
   }
 
   /**

@@ -9,12 +9,11 @@ import { raise } from '../support/steps.ts'
 /**
  * What the connections send, flush by flush; each flush costs one round trip. A statement of ours has its name; a text
  * has the first word of each of its commands. The lists are exact, so that what is added, or waits where it need not,
- * fails. The BEGIN has two settings for the time after which the server ends the transaction (one before PostgreSQL
- * 17), three for the planner, and one more, `jit`, where the database has it on; COMMIT begins the next transaction with
+ * fails. The BEGIN has one setting for the time after which the server ends the transaction, three for the planner, and one more, `jit`, where the database has it on; COMMIT begins the next transaction with
  * the same.
  */
-const BEGIN = 'BEGIN; SET; SET; SET; SET; SET'
-const COMMIT = 'COMMIT; SET; SET; SET; SET; SET'
+const BEGIN = 'BEGIN; SET; SET; SET; SET'
+const COMMIT = 'COMMIT; SET; SET; SET; SET'
 /** The look over the queue that goes with the first BEGIN says which priorities and slots there are. */
 const FIRST = [[BEGIN], ['claim']]
 /** The settlement comes between the handlers and this: all of it, and the next claim, are one flush. */
@@ -22,10 +21,10 @@ const NEXT = [COMMIT, 'claim']
 /** The first savepoint of a batch gives the planner back its freedom. */
 const FIRST_SAVEPOINT = 'SET; SET; SET; SAVEPOINT'
 /**
- * Resets user, role and settings; sets the two limits of the transaction (one before PostgreSQL 17) again, closes cursors,
+ * Resets user, role and settings; sets the limit of the transaction again, closes cursors,
  * drops temporary tables, and ends the savepoint.
  */
-const KEEP = 'RESET; RESET; RESET; SET; SET; CLOSE; DISCARD; RELEASE'
+const KEEP = 'RESET; RESET; RESET; SET; CLOSE; DISCARD; RELEASE'
 /** The same after a check of what is deferred, which is taken back: somebody waits for the answer. */
 const KEEP_CHECKED = `SAVEPOINT; SET; ROLLBACK TO; ${KEEP}`
 /** After the handlers that had the connection, and before the settlement. */
@@ -189,20 +188,17 @@ describe('no wait for the server too many:', () => {
 })
 
 /**
- * Before version 17 the server has one limit of time less, and an ack that first looks up the places of its rows. What
- * `jit` needs goes with the settings for the planner.
+ * Before version 17 an ack first looks up the places of its rows. What `jit` needs goes with the settings for the planner.
  */
 async function namesOn({ sql }: TestDatabase, claim: string): Promise<(sent: string) => string> {
   const isOlder = inject('serverVersion') < 170_000
   const [{ jit } = { jit: 'off' }] = await sql<{ jit: string }>('SHOW jit')
   const more = jit === 'on' ? 1 : 0
-  const limited = (sent: string) => (isOlder ? sent.replace('; SET; SET', '; SET') : sent)
   return (sent) => {
     if (sent === 'claim') return claim
     if (sent === 'ack' && isOlder) return 'ack_by_place'
     if (sent === FIRST_SAVEPOINT) return `${'SET; '.repeat(more)}${sent}`
-    if (sent === BEGIN || sent === COMMIT) return limited(sent) + '; SET'.repeat(more)
-    const kept = sent.includes(KEEP) ? limited(sent) : sent
-    return sent.endsWith(CONFINE) ? kept + '; SET'.repeat(more) : kept
+    if (sent === BEGIN || sent === COMMIT) return sent + '; SET'.repeat(more)
+    return sent.endsWith(CONFINE) ? sent + '; SET'.repeat(more) : sent
   }
 }
