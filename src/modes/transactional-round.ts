@@ -1,6 +1,7 @@
 import { Claimer } from '../claim/claimer.ts'
 import type { Look, SentClaim } from '../claim/look.ts'
 import type { Ran, Round, RoundDemand, RoundOptions } from '../demand/round.ts'
+import { allAnswered } from '../transaction/all-answered.ts'
 import { AnswerLimit } from '../transaction/answer-limit.ts'
 import { BatchConnection } from '../transaction/batch-connection.ts'
 import type { TransactionLimit } from '../transaction/transaction-settings.ts'
@@ -134,7 +135,7 @@ export class TransactionalRound implements Round {
         return [written, committed]
       })
       // The settlement's error first: it is why COMMIT did not commit, and may be read later.
-      for (const sent of await Promise.allSettled(ended)) if (sent.status === 'rejected') throw sent.reason
+      await allAnswered(ended)
     } catch (error) {
       if (next !== undefined) demand.answered()
       await connection.abandon()

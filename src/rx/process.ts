@@ -1,4 +1,4 @@
-import { Observable, type OperatorFunction, Subject, takeUntil } from 'rxjs'
+import { Observable, type Observer, type OperatorFunction, Subject, takeUntil } from 'rxjs'
 import { checkKeys } from '../basics/check-keys.ts'
 import { integer } from '../config.ts'
 import { checkFunction, toOutcome } from '../handle/handler.ts'
@@ -45,37 +45,56 @@ export function process<Payload>(
       : integer('process.concurrency', options.concurrency, 1, 1, 100_000)
   return (source) =>
     new Observable((subscriber) => {
-      // Not by `mergeMap`, which hangs when thousands of inner observables complete synchronously (ReactiveX/rxjs#7334).
-      // What waits here is bounded by the source's demand.
-      const waiting: Delivery<Payload>[] = []
-      let running = 0
-      let completed = false
-      const pump = () => {
-        while (running < concurrency && waiting.length > 0) {
-          running += 1
-          void handleOne(waiting.shift()!, handle).then((result) => {
-            running -= 1
-            subscriber.next(result)
-            pump()
-          })
-        }
-        if (completed && running === 0) subscriber.complete()
-      }
       // Also stops a source that emits synchronously, before there is a subscription to return.
       const closed = new Subject<void>()
       subscriber.add(() => closed.next())
-      return source.pipe(takeUntil(closed)).subscribe({
-        next: (delivery) => {
-          waiting.push(delivery)
-          pump()
-        },
-        error: (error: unknown) => subscriber.error(error),
-        complete: () => {
-          completed = true
-          pump()
-        },
-      })
+      return source.pipe(takeUntil(closed)).subscribe(new Handling(handle, concurrency, subscriber))
     })
+}
+
+/**
+ * Handles deliveries as they come, so many at a time. Not by `mergeMap`, which hangs when thousands of inner observables
+ * complete synchronously (ReactiveX/rxjs#7334). What waits here is bounded by the source's demand.
+ */
+class Handling<Payload> implements Observer<Delivery<Payload>> {
+  readonly #handle: DeliveryHandler<Payload>
+  readonly #concurrency: number
+  readonly #results: Observer<Processed<Payload>>
+  readonly #waiting: Delivery<Payload>[] = []
+  #running = 0
+  #completed = false
+
+  constructor(handle: DeliveryHandler<Payload>, concurrency: number, results: Observer<Processed<Payload>>) {
+    this.#handle = handle
+    this.#concurrency = concurrency
+    this.#results = results
+  }
+
+  next(delivery: Delivery<Payload>): void {
+    this.#waiting.push(delivery)
+    this.#goOn()
+  }
+
+  error(error: unknown): void {
+    this.#results.error(error)
+  }
+
+  complete(): void {
+    this.#completed = true
+    this.#goOn()
+  }
+
+  #goOn(): void {
+    while (this.#running < this.#concurrency && this.#waiting.length > 0) {
+      this.#running += 1
+      void handleOne(this.#waiting.shift()!, this.#handle).then((result) => {
+        this.#running -= 1
+        this.#results.next(result)
+        this.#goOn()
+      })
+    }
+    if (this.#completed && this.#running === 0) this.#results.complete()
+  }
 }
 
 async function handleOne<Payload>(

@@ -16,6 +16,7 @@ import {
 } from '../table/settle.ts'
 import type { Execute } from '../table/statement.ts'
 import { type Report, type SluiceEvent, toError } from '../telemetry/events.ts'
+import { allAnswered } from '../transaction/all-answered.ts'
 
 export interface SettlementOptions {
   readonly plan: PipelinePlan
@@ -144,8 +145,7 @@ export class Settlement {
         ),
       )
     if (this.#acquitted.length > 0) sent.push(forgetCrashes(execute, plan.queue, this.#acquitted))
-    // The first that failed is the reason; those behind it were only told that the transaction is aborted.
-    for (const answer of await Promise.allSettled(sent)) if (answer.status === 'rejected') throw answer.reason
+    await allAnswered(sent)
   }
 
   readonly #fitted = <Settled extends Postponed | Dead>(settled: Settled): Settled => {
