@@ -40,8 +40,8 @@ const retry = { kind: 'exponential', delay: '100ms', maxDelay: '1s' } as const
 shop.sluice
   .pipeline('shipping', { concurrency: 2, batchSize: 20, retry, maxAttempts: MAX_ATTEMPTS })
   .handle(handle)
-  .subscribe()
-shop.sluice.pipeline('emails', { concurrency: 2, batchSize: 20, retry }).handle(handle).subscribe()
+  .start()
+shop.sluice.pipeline('emails', { concurrency: 2, batchSize: 20, retry }).handle(handle).start()
 
 process.on('message', (order) => {
   if (order === 'wait to be killed') waitToBeKilled = true

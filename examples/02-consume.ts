@@ -34,7 +34,7 @@ const emails = sluice
     if (to === 'flaky@example.com' && attempt === 1) throw new Error('The mail server is busy')
     return ack()
   })
-  .subscribe()
+  .start()
 
 const ids = await sluice.enqueueMany(
   sluice.ownTransaction,

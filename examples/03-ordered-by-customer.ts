@@ -27,7 +27,7 @@ sluice
     handled += 1
     if (handled === 9) allHandled.resolve()
   })
-  .subscribe()
+  .start()
 
 const steps = ['Ada', 'Grace', 'Edsger'].flatMap((customer) => [1, 2, 3].map((step) => ({ customer, step })))
 await sluice.enqueueMany(

@@ -1,7 +1,7 @@
 // A queue as an Observable with backpressure: no more messages are locked than the subscriber has room for.
 
 import { concatMap, lastValueFrom, take, toArray } from 'rxjs'
-import { batch, createSluice, process as handle, type Message } from '../src/index.ts'
+import { createSluice, groupWithin, handleDeliveries, type Message } from '../src/index.ts'
 
 const sluice = createSluice({ connection: process.env.DATABASE_URL ?? '' })
 await sluice.migrate()
@@ -11,18 +11,18 @@ await enqueue('example.numbers', 3)
 const results = await lastValueFrom(
   sluice
     .deliveries('example.numbers', { demand: 4, retry: { kind: 'fixed', delay: '100ms' } })
-    .pipe(handle(onlySmall, { concurrency: 2 }), take(4), toArray()),
+    .pipe(handleDeliveries(onlySmall, { concurrency: 2 }), take(4), toArray()),
 )
 for (const result of results.sort((a, b) => Number(a.message.payload) - Number(b.message.payload))) {
   const { payload, attempt } = result.message
   console.log(payload, `try ${attempt}:`, 'outcome' in result ? result.outcome.kind : String(result.error))
 }
 
-// `batch` groups by size and time, for whatever takes many at once. The subscriber settles each delivery itself.
+// `groupWithin` groups by size and time, for whatever takes many at once. The subscriber settles each delivery itself.
 await enqueue('example.rows', 10)
 const sizes = await lastValueFrom(
   sluice.deliveries('example.rows', { demand: 5 }).pipe(
-    batch({ size: 5, maxWait: 1_000 }),
+    groupWithin({ size: 5, maxWait: 1_000 }),
     concatMap(async (deliveries) => {
       for (const delivery of deliveries) delivery.ack()
       return deliveries.length

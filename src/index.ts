@@ -26,7 +26,7 @@ export {
   type Message,
   type MessageState,
   type Outcome,
-  retry,
+  retryLater,
   snooze,
 } from './message.ts'
 export { type MigrateResult, migrate, migrationSql } from './migrate/migrate.ts'
@@ -40,7 +40,7 @@ export type {
 } from './operate/dead-letters.ts'
 export type { Operate } from './operate/operate.ts'
 export type { MessagesOptions } from './operate/read-messages-options.ts'
-export type { Drained, Pipeline, PipelineSubscription, RunnablePipeline } from './pipeline/pipeline.ts'
+export type { Drained, Pipeline, RunnablePipeline, RunningPipeline } from './pipeline/pipeline.ts'
 // Consume
 export type { PipelineOptions } from './plan/options.ts'
 export type { RetryOptions } from './plan/retry-policy.ts'
@@ -54,10 +54,10 @@ export {
   queueOf,
   type TypedQueue,
 } from './queues.ts'
-export { type BatchOptions, batch } from './rx/batch.ts'
 export type { Deliveries } from './rx/deliveries.ts'
 export type { Delivery } from './rx/delivery.ts'
-export { type DeliveryHandler, type Processed, process } from './rx/process.ts'
+export { type GroupOptions, groupWithin } from './rx/group-within.ts'
+export { type DeliveryHandler, handleDeliveries, type Processed } from './rx/handle-deliveries.ts'
 export type { SettledMessages } from './settle/settled-messages.ts'
 export type { SettledCounts, SettledMessage } from './settle/settlement.ts'
 export { createSluice, type DeliveriesOptions, type Sluice } from './sluice.ts'

@@ -56,14 +56,14 @@ export function ack(): Outcome {
 /**
  * Failed: try again, counting an attempt. Without `after` the pipeline's retry policy says when.
  *
- * @example return retry({ after: '5m' })
+ * @example return retryLater({ after: '5m' })
  * @throws SluiceError OPTION_INVALID
  */
-export function retry(options: { readonly after?: Duration; readonly error?: unknown } = {}): Outcome {
-  checkKeys('retry', options, ['after', 'error'], "As in retry({ after: '5m' })")
+export function retryLater(options: { readonly after?: Duration; readonly error?: unknown } = {}): Outcome {
+  checkKeys('retryLater', options, ['after', 'error'], "As in retryLater({ after: '5m' })")
   return {
     kind: 'retry',
-    afterMs: options.after === undefined ? undefined : toMs(options.after, 'retry.after'),
+    afterMs: options.after === undefined ? undefined : toMs(options.after, 'retryLater.after'),
     error: options.error === undefined ? undefined : errorText(options.error),
   }
 }

@@ -23,7 +23,7 @@ import { type MigrateResult, migrate } from './migrate/migrate.ts'
 import type { Consumption } from './modes/runtime.ts'
 import { OnDemand } from './on-demand.ts'
 import { Operate } from './operate/operate.ts'
-import { DRAIN_TIMEOUT_MS, Pipeline, type PipelineSubscription } from './pipeline/pipeline.ts'
+import { DRAIN_TIMEOUT_MS, Pipeline, type RunningPipeline } from './pipeline/pipeline.ts'
 import { type PipelineOptions, type PipelinePlan, resolvePipeline } from './plan/options.ts'
 import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { Deliveries } from './rx/deliveries.ts'
@@ -50,7 +50,7 @@ export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> 
  *   await tx.insertInto('user').values(user).execute()
  *   await sluice.enqueue(tx, 'emails', { to: user.email })
  * })
- * sluice.pipeline('emails').handle(async (message) => send(message.payload)).subscribe()
+ * sluice.pipeline('emails').handle(async (message) => send(message.payload)).start()
  *
  * @throws SluiceError OPTION_INVALID, QUEUE_NAME_INVALID, NODE_TOO_OLD
  */
@@ -90,7 +90,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   readonly #telemetry: Telemetry
   readonly #parts: OnDemand
   readonly #enqueueContext: EnqueueContext
-  readonly #subscriptions = new Set<PipelineSubscription>()
+  readonly #subscriptions = new Set<RunningPipeline>()
   readonly #demands = new Set<Demand>()
   /** Those of them that `runOnce` awaits. */
   readonly #runs = new Set<Demand>()
@@ -161,11 +161,11 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   }
 
   /**
-   * A pipeline that handles the messages of a queue: give it a handler, then `subscribe()`.
+   * A pipeline that handles the messages of a queue: give it a handler, then `start()`.
    *
    * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
    *
-   * @example sluice.pipeline('emails', { concurrency: 4 }).handle(async ({ payload }) => send(payload)).subscribe()
+   * @example sluice.pipeline('emails', { concurrency: 4 }).handle(async ({ payload }) => send(payload)).start()
    */
   pipeline<Name extends QueueName<Definitions>>(
     queue: Name,
@@ -212,7 +212,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   }
 
   /**
-   * Connects and checks the schema, so that errors show at once, a database that is down included. The first `subscribe()`
+   * Connects and checks the schema, so that errors show at once, a database that is down included. The first pipeline
    * does the same, but waits for a database that is down.
    *
    * @throws SluiceError UNREACHABLE within the connect timeout, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,

@@ -9,7 +9,7 @@ import {
   type Handler,
   type Outcome,
   type PipelineOptions,
-  retry,
+  retryLater,
   type SluiceEvent,
 } from '../../src/index.ts'
 import type { LoadPayload } from '../ledger.ts'
@@ -102,7 +102,7 @@ function meet({ fate, failures, afterMs }: LoadPayload, attempt: number): Outcom
   if (fate === 'poison') process.kill(process.pid, 'SIGKILL')
   if (fate === 'block') for (const end = performance.now() + BLOCK_MS; performance.now() < end; );
   const fails = fate === 'die' || (fate === 'fail' && attempt <= failures)
-  if (fails && afterMs) return retry({ after: afterMs })
+  if (fails && afterMs) return retryLater({ after: afterMs })
   if (fails) throw new Error(`fails with attempt ${attempt}`)
   return undefined
 }

@@ -15,7 +15,7 @@ const SECTIONS: readonly (readonly [heading: string, names: readonly string[]])[
     [
       ...['Pipeline', 'PipelineOptions', 'RetryOptions', 'Handler', 'Message', 'HandlerContext', 'HandlerTransaction'],
       ...['EnqueueInTransaction', 'BatchHandler', 'BatchHandlerContext'],
-      ...['RunnablePipeline', 'SettledMessage', 'PipelineSubscription', 'Drained'],
+      ...['RunnablePipeline', 'SettledMessage', 'RunningPipeline', 'Drained'],
     ],
   ],
   ['Outcomes', ['ack', 'retry', 'snooze', 'deadLetter', 'Outcome']],

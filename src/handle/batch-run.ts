@@ -5,6 +5,7 @@ import type { Message, Outcome } from '../message.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import { type QueueDefinition, validatePayload } from '../queues.ts'
 import type { Settlement } from '../settle/settlement.ts'
+import { type Report, withCause } from '../telemetry/events.ts'
 import type { Attempt } from './attempt.ts'
 import { Deadline, NotHandled, toOutcome, toOutcomes } from './handler.ts'
 import { type EnqueueIn, type RunContext, runContext } from './run-context.ts'
@@ -22,6 +23,7 @@ export interface BatchRunOptions {
   /** Makes what the next call of the handler runs in. */
   readonly attempt: () => Attempt
   readonly settlement: Settlement
+  readonly report: Report
   readonly crashLimit: number
   /** Evidence against messages of this batch: then they run one by one, each recorded alone. */
   readonly evidence: EvidenceById
@@ -200,12 +202,22 @@ export class BatchRun {
   }
 
   async #failed(messages: readonly DeliveredMessage[], attempt: Attempt, error: unknown): Promise<boolean> {
+    const { cancel, plan, report } = this.#options
     attempt.close()
     if (attempt.lost !== undefined) throw attempt.lost
-    if (attempt.busy) await this.#options.cancel()
+    if (attempt.busy) await cancel()
     await attempt.undo()
     if (this.#isLeft(error)) return true
-    if (messages.length > 1 && !isSluiceError(error, 'HANDLER_TIMEOUT')) return false
+    if (messages.length > 1 && !isSluiceError(error, 'HANDLER_TIMEOUT')) {
+      const event = {
+        kind: 'batch.failed',
+        queue: plan.queue,
+        messages: messages.length,
+        error: errorText(error),
+      } as const
+      report(withCause({ ...event }, error))
+      return false
+    }
     for (const message of messages) this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
     return true
   }

@@ -1,7 +1,7 @@
 import type { Duration } from '../basics/duration.ts'
 import type { EnqueueOptions } from '../enqueue/options.ts'
 import { errorText, expected, SluiceError } from '../errors.ts'
-import { deadLetter, type Message, type Outcome, retry, snooze } from '../message.ts'
+import { deadLetter, type Message, type Outcome, retryLater, snooze } from '../message.ts'
 import type { InputOf, QueueDefinitions, QueueName } from '../queues.ts'
 import type { HandlerTransaction } from './transaction/message-transaction.ts'
 
@@ -30,7 +30,7 @@ export interface HandlerContext<Definitions extends QueueDefinitions | undefined
 }
 
 /**
- * Handles one message. Return nothing (or `ack()`) when it is done; `retry()`, `snooze()` or `deadLetter()` otherwise.
+ * Handles one message. Return nothing (or `ack()`) when it is done; `retryLater()`, `snooze()` or `deadLetter()` otherwise.
  * Throwing means: retry as the policy says. Whatever failed leaves no trace in the database.
  */
 export type Handler<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined> = (
@@ -74,14 +74,14 @@ export function toOutcome(returned: unknown): Outcome {
     // Of the right kind, but perhaps not made by our functions, which check the rest.
     const { kind, afterMs, reason, error } = returned as Record<string, unknown>
     if (kind === 'ack') return { kind }
-    if (kind === 'retry') return retry({ after: afterMs as Duration, error })
+    if (kind === 'retry') return retryLater({ after: afterMs as Duration, error })
     if (kind === 'snooze') return snooze({ after: afterMs as Duration })
     if (kind === 'deadLetter' && typeof reason === 'string') return deadLetter(errorText(reason), error)
   }
   throw expected(
     'OPTION_INVALID',
     "The handler's result",
-    'nothing, ack(), retry(), snooze() or deadLetter()',
+    'nothing, ack(), retryLater(), snooze() or deadLetter()',
     returned,
     'A handler that only awaits its work returns nothing',
   )

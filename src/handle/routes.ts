@@ -1,6 +1,6 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
-import { deadLetter, type Message, type Outcome, retry } from '../message.ts'
+import { deadLetter, type Message, type Outcome, retryLater } from '../message.ts'
 import type { QueueDefinitions } from '../queues.ts'
 import type { Handler, HandlerContext } from './handler.ts'
 import { checkFunction, toOutcome } from './handler.ts'
@@ -27,7 +27,7 @@ export interface RoutesOptions {
  * sluice.pipeline('orders').handle(routes([
  *   { match: 'Orders.*.Paid', handle: ship },
  *   { match: 'Orders.**', handle: record },
- * ])).subscribe()
+ * ])).start()
  *
  * @throws SluiceError OPTION_INVALID
  */
@@ -97,7 +97,7 @@ function unmatchedOutcome(policy: unknown): (message: Message) => Outcome {
     case 'ack':
       return () => ({ kind: 'ack' })
     case 'retry':
-      return (message) => retry({ error: `no route matches the type ${JSON.stringify(message.type)}` })
+      return (message) => retryLater({ error: `no route matches the type ${JSON.stringify(message.type)}` })
     default:
       throw expected('OPTION_INVALID', 'routes.unmatched', "'deadLetter', 'ack' or 'retry'", policy)
   }

@@ -122,7 +122,7 @@ export class TransactionalBatch {
 
   async #handle(rows: readonly ClaimedRow[], evidence: EvidenceById): Promise<void> {
     const { connection, look, signal } = this.#batch
-    const { control, crashLimit } = this.#runtime
+    const { control, crashLimit, report } = this.#runtime
     this.#run = new BatchRun({
       ...this.#consumption,
       evidence,
@@ -130,6 +130,7 @@ export class TransactionalBatch {
       attempt: () => new MessageTransaction(connection),
       crashLimit,
       signal,
+      report,
       recordAlone: (message) => this.#onControl(() => this.#begin([message.row])),
       cancel: () => this.#onControl(() => cancelStatement(control.execute, look.transaction)),
     })

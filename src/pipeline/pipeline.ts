@@ -19,8 +19,8 @@ export interface PipelineHost {
   readonly awaitDemand: (work: Work, signal: AbortSignal) => Promise<Demand>
   readonly events: Observable<SluiceEvent>
   readonly report: Report
-  readonly opened: (subscription: PipelineSubscription) => void
-  readonly closed: (subscription: PipelineSubscription) => void
+  readonly opened: (subscription: RunningPipeline) => void
+  readonly closed: (subscription: RunningPipeline) => void
 }
 
 /** A pipeline without its handler. */
@@ -87,11 +87,16 @@ export class RunnablePipeline {
 
   /**
    * Starts to consume, connecting first if need be: it waits for a database that is down, reporting `connection.failed`.
-   * What waiting does not cure (a missing schema, a refused login) rejects {@link PipelineSubscription.closed}, which ends
+   * What waiting does not cure (a missing schema, a refused login) rejects {@link RunningPipeline.ended}, which ends
    * the process unless it is handled. Each call is a consumer of its own.
    */
-  subscribe(): PipelineSubscription {
-    return new PipelineSubscription(this.queue, this.#host, this.#work)
+  start(): RunningPipeline {
+    return new RunningPipeline(this.queue, this.#host, this.#work)
+  }
+
+  /** The same as {@link start}. What it returns can be unsubscribed, with an RxJS Subscription that it is added to. */
+  subscribe(): RunningPipeline {
+    return this.start()
   }
 }
 
@@ -107,7 +112,7 @@ export const DRAIN_TIMEOUT_MS = 30_000
 const REMEDY_FOR_STOP = 'drain({ timeout }) waits for the handlers, and stop() does not'
 
 /** A running consumer. */
-export class PipelineSubscription implements AsyncDisposable {
+export class RunningPipeline implements AsyncDisposable {
   /** The name of the queue. */
   readonly queue: string
   /** What happens in the pipelines of this queue in this process. */
@@ -117,7 +122,7 @@ export class PipelineSubscription implements AsyncDisposable {
    * and the like, and UNREACHABLE for a login, a database or a certificate that is refused. A database that is down is
    * waited for, at the start and later.
    */
-  readonly closed: Promise<void>
+  readonly ended: Promise<void>
   readonly #host: PipelineHost
   readonly #demand: Promise<Demand>
   readonly #ended = Promise.withResolvers<void>()
@@ -130,7 +135,7 @@ export class PipelineSubscription implements AsyncDisposable {
     this.#host = host
     this.events = host.events.pipe(filter((event) => 'queue' in event && event.queue === queue))
     host.opened(this)
-    this.closed = this.#ended.promise
+    this.ended = this.#ended.promise
     this.#demand = host.awaitDemand(work, this.#leaving.signal)
     this.#demand.then(
       (demand) => {

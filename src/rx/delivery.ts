@@ -1,6 +1,6 @@
 import type { Duration } from '../basics/duration.ts'
 import type { HandlerTransaction } from '../handle/transaction/message-transaction.ts'
-import { deadLetter, type Message, type Outcome, retry, snooze } from '../message.ts'
+import { deadLetter, type Message, type Outcome, retryLater, snooze } from '../message.ts'
 
 /** How a delivery ended: by an outcome, or, if it failed, with the error for the retry policy. */
 export type Settled = { readonly outcome: Outcome } | { readonly error: unknown }
@@ -40,7 +40,7 @@ export class Delivery<Payload = unknown> {
 
   /** Failed: try again, counting an attempt. Without `after` the pipeline's retry policy says when. */
   retry(options?: { readonly after?: Duration; readonly error?: unknown }): boolean {
-    return this.#settle({ outcome: retry(options) })
+    return this.#settle({ outcome: retryLater(options) })
   }
 
   /** Not now: deliver again later without counting an attempt. What was written through `tx` is kept. */

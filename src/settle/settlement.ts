@@ -15,7 +15,7 @@ import {
   postponeMessages,
 } from '../table/settle.ts'
 import type { Execute } from '../table/statement.ts'
-import { type Report, type SluiceEvent, toError } from '../telemetry/events.ts'
+import { type Report, type SluiceEvent, toError, withCause } from '../telemetry/events.ts'
 import { allAnswered } from '../transaction/all-answered.ts'
 
 export interface SettlementOptions {
@@ -213,9 +213,4 @@ export class Settlement {
     const { queue } = this.#options.plan
     this.#events.push(withCause({ kind: 'message.dead', queue, id, type, attempt, reason, error }, thrown))
   }
-}
-
-/** The event with what was thrown, in a property that whoever logs the event as a whole does not log. */
-function withCause(event: SluiceEvent, thrown: unknown): SluiceEvent {
-  return thrown === undefined ? event : Object.defineProperty(event, 'cause', { value: toError(thrown) })
 }

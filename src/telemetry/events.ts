@@ -59,8 +59,19 @@ export type SluiceEvent =
       readonly retryInMs?: number
     }
   /**
+   * `handleBatch` failed for several messages at once. Each is handled alone now, so that only the one to blame fails; if
+   * none does, this event is all that tells of the error. `error` and `cause` are as in `message.failed`.
+   */
+  | {
+      readonly kind: 'batch.failed'
+      readonly queue: string
+      readonly messages: number
+      readonly error: string
+      readonly cause?: Error
+    }
+  /**
    * A handler failed or asked for a retry. `error` is the text that `last_error` has. `cause` is what the handler threw,
-   * with its stack; it is absent after `retry()`, and not enumerable: a database's error may quote a row, and an event that
+   * with its stack; it is absent after `retryLater()`, and not enumerable: a database's error may quote a row, and an event that
    * is logged as a whole should not.
    */
   | {
@@ -96,6 +107,11 @@ export type SluiceEvent =
     }
   /** A worker process vanished with messages in hand. */
   | { readonly kind: 'worker.crashed'; readonly workerId: number; readonly messages: number }
+
+/** The event with what was thrown, in a property that whoever logs the event as a whole does not log. */
+export function withCause(event: SluiceEvent, thrown: unknown): SluiceEvent {
+  return thrown === undefined ? event : Object.defineProperty(event, 'cause', { value: toError(thrown) })
+}
 
 /** Where the parts report to. */
 export type Report = (event: SluiceEvent) => void

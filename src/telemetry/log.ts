@@ -70,6 +70,8 @@ function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefi
       const error = event.error === null ? '' : `: ${event.error}`
       return ['error', `${attemptOf(event)} went to the dead letters, ${event.reason}${error}`]
     }
+    case 'batch.failed':
+      return ['warn', `a batch of ${event.messages} failed, each message is handled alone now: ${event.error}`]
     case 'batch.released':
       return event.error && ['error', `a batch of ${event.messages} was rolled back: ${reasonOf(event.error)}`]
     case 'claim.failed':

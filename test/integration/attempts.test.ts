@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { retry } from '../../src/message.ts'
+import { retryLater } from '../../src/message.ts'
 import { untilEmpty } from '../support/rows.ts'
 import { put, test } from '../support/sluice.ts'
 import { raise, Steps } from '../support/steps.ts'
@@ -79,8 +79,8 @@ test('a message keeps its id, and its place in its order, through retries, death
     .handle(steps.handle)
     .subscribe()
   const [id] = await put(sluice, queue, [1], { orderingKey: 'a' })
-  await steps.endNext(retry())
-  await steps.endNext(retry())
+  await steps.endNext(retryLater())
+  await steps.endNext(retryLater())
   await untilEmpty(database, queue)
   expect(await database.sql('SELECT id FROM sluice.dead_letters WHERE queue = $1', [queue])).toEqual([{ id }])
   await database.sql('SELECT sluice.redrive($1)', [queue])

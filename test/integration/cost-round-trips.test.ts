@@ -1,5 +1,5 @@
 import { describe, expect, inject } from 'vitest'
-import { retry } from '../../src/message.ts'
+import { retryLater } from '../../src/message.ts'
 import type { Pipeline, RunnablePipeline } from '../../src/pipeline/pipeline.ts'
 import { type Flush, test, times } from '../support/counted.ts'
 import type { TestDatabase } from '../support/database.ts'
@@ -120,7 +120,7 @@ const CASES: readonly Case[] = [
     with: (pipeline) =>
       pipeline.handle(async (_, { tx }) => {
         await tx.query('INSERT INTO effect VALUES (1)')
-        return retry({ after: '1h' })
+        return retryLater({ after: '1h' })
       }),
     batches: [[FIRST_SAVEPOINT, 'INSERT'], UNDO, ['SAVEPOINT', 'INSERT'], UNDO, [CONFINE, 'postpone', ...NEXT]],
   },

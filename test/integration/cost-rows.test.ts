@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { describe, expect } from 'vitest'
-import { deadLetter, retry } from '../../src/message.ts'
+import { deadLetter, retryLater } from '../../src/message.ts'
 import type { Pipeline, RunnablePipeline } from '../../src/pipeline/pipeline.ts'
 import { times } from '../support/counted.ts'
 import type { TestDatabase } from '../support/database.ts'
@@ -41,7 +41,7 @@ const CASES: readonly Case[] = [
   },
   {
     what: 'that fails once is updated once',
-    with: (pipeline) => pipeline.handle(({ attempt }) => (attempt === 1 ? retry({ after: 0 }) : undefined)),
+    with: (pipeline) => pipeline.handle(({ attempt }) => (attempt === 1 ? retryLater({ after: 0 }) : undefined)),
     writes: { message: { inserted: MESSAGES, updated: MESSAGES, deleted: MESSAGES } },
     // It depends on the clock which of them are due together.
     besides: ['batch'],

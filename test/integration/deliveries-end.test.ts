@@ -1,6 +1,6 @@
 import { lastValueFrom, take, toArray } from 'rxjs'
 import { expect } from 'vitest'
-import { process } from '../../src/rx/process.ts'
+import { handleDeliveries } from '../../src/rx/handle-deliveries.ts'
 import { unlockedPayloads } from '../support/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 
@@ -45,7 +45,7 @@ test('an Observable of deliveries completes when its Sluice stops while it start
     .pipeline(queue)
     .handle(() => undefined)
     .subscribe()
-  await expect(subscription.closed).rejects.toMatchObject({ code: 'STOPPED' })
+  await expect(subscription.ended).rejects.toMatchObject({ code: 'STOPPED' })
 })
 
 test('a loop over deliveries ends when its Sluice stops', async ({ database, queue }) => {
@@ -92,11 +92,15 @@ test('a loop over deliveries leaves out those whose time was up before it came t
   expect(seen).not.toContainEqual([2, 1])
 })
 
-test('process() does not begin with deliveries whose time was up before their turn', async ({ sluice, queue, log }) => {
+test('handleDeliveries() does not begin with deliveries whose time was up before their turn', async ({
+  sluice,
+  queue,
+  log,
+}) => {
   const [, second] = await put(sluice, queue, [1, 2])
   const handled: unknown[] = []
   const results = sluice.deliveries(queue, { demand: 2, timeout: 1_000, retry: { kind: 'fixed', delay: '1h' } }).pipe(
-    process(
+    handleDeliveries(
       async ({ payload }) => {
         handled.push(payload)
         await log.first('message.failed', ({ id }) => id === second)

@@ -1,6 +1,6 @@
 import { map, Subject, take, takeUntil, toArray } from 'rxjs'
 import { expect } from 'vitest'
-import { batch, type Delivery, process } from '../../src/index.ts'
+import { type Delivery, groupWithin, handleDeliveries } from '../../src/index.ts'
 import { createTestDatabase } from '../support/database.ts'
 import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
@@ -81,7 +81,7 @@ test('settles by every verb, once, and says whether it did', async ({ database, 
   ])
 })
 
-test('process() handles and settles, and failures are data', async ({ database, sluice, queue }) => {
+test('handleDeliveries() handles and settles, and failures are data', async ({ database, sluice, queue }) => {
   await put(sluice, queue, NUMBERS)
   const stop = new Subject<void>()
   const results: [unknown, string][] = []
@@ -90,7 +90,7 @@ test('process() handles and settles, and failures are data', async ({ database, 
       .deliveries(queue, { demand: 4, maxAttempts: 1 })
       .pipe(
         takeUntil(stop),
-        process(
+        handleDeliveries(
           async (message, { tx }) => {
             await tx.query('SELECT 1')
             if (message.payload === 4) throw new Error('not four')
@@ -113,10 +113,10 @@ test('process() handles and settles, and failures are data', async ({ database, 
   expect(results.filter(([, kind]) => kind === 'ack')).toHaveLength(6)
 })
 
-test('batch() groups what the demand lets through', async ({ database, sluice, queue }) => {
+test('groupWithin() groups what the demand lets through', async ({ database, sluice, queue }) => {
   await put(sluice, queue, NUMBERS)
   const groups = sluice.deliveries(queue, { demand: 3 }).pipe(
-    batch({ size: 3, maxWait: 50 }),
+    groupWithin({ size: 3, maxWait: 50 }),
     map((group) => {
       for (const delivery of group) delivery.ack()
       return group.length

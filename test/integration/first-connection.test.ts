@@ -65,7 +65,7 @@ describe('a pipeline whose database is down when it starts', () => {
     await stopped.stop()
     expect(await drained.drain()).toEqual({ completed: true })
     await sluice.stop()
-    await Promise.all([stopped.closed, drained.closed, left.closed])
+    await Promise.all([stopped.ended, drained.ended, left.ended])
     expect(log.of('pipeline.stopped')).toHaveLength(3)
     expect(log.of('pipeline.started')).toEqual([])
   })
@@ -150,7 +150,7 @@ describe('what another attempt does not cure ends the pipeline', () => {
   async function expectRefused(url: string, error: object): Promise<void> {
     const sluice = startTestSluice({ url })
     const log = new EventLog(sluice.events)
-    const { closed } = sluice
+    const { ended: closed } = sluice
       .pipeline('q')
       .handle(() => undefined)
       .subscribe()

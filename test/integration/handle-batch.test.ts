@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { ack, deadLetter, type Message, retry, snooze } from '../../src/message.ts'
+import { ack, deadLetter, type Message, retryLater, snooze } from '../../src/message.ts'
 import { payloadsOf, untilEmpty } from '../support/rows.ts'
 import { test as base, put } from '../support/sluice.ts'
 
@@ -55,7 +55,7 @@ test('settles each message by its own outcome, and keeps what was written', asyn
     .pipeline(queue, LATER)
     .handleBatch(async (messages, { tx }) => {
       await tx.query(INSERT_ALL, [queue, numbersOf(messages)])
-      return [ack(), retry({ error: 'two' }), snooze({ after: '1h' }), deadLetter('four'), undefined]
+      return [ack(), retryLater({ error: 'two' }), snooze({ after: '1h' }), deadLetter('four'), undefined]
     })
     .subscribe()
   await put(sluice, queue, [1, 2, 3, 4, 5])
@@ -77,7 +77,7 @@ test('keeps what was written by a batch of one just the same', async ({ sluice, 
     .pipeline(queue, LATER)
     .handleBatch(async (messages, { tx }) => {
       await tx.query(INSERT_ALL, [queue, numbersOf(messages)])
-      return [retry()]
+      return [retryLater()]
     })
     .subscribe()
   await put(sluice, queue, [1])
@@ -128,6 +128,10 @@ test('that throws hands out the stored payload and headers again, whatever it ha
     .subscribe()
   await put(sluice, queue, [{ n: 1 }, { n: 2 }], { headers: { trace: 't' } })
   expect(await log.first('batch.committed')).toMatchObject({ acked: 2 })
+  expect(log.of('batch.failed')).toEqual([
+    { kind: 'batch.failed', queue, messages: 2, error: 'Error: failed on purpose' },
+  ])
+  expect(log.of('batch.failed')[0]?.cause).toBeInstanceOf(Error)
   const [one, two] = [1, 2].map((n) => ({ payload: { n }, headers: { trace: 't' } }))
   expect(calls).toEqual([[one, two], [one], [two]])
 })
@@ -156,7 +160,7 @@ test('that postpones two messages of a key for different times goes on with the 
     .pipeline(queue, { batchSize: 3 })
     .handleBatch((messages) => {
       calls.push(numbersOf(messages))
-      if (calls.length === 1) return [snooze({ after: 300 }), retry({ after: 10 }), ack()]
+      if (calls.length === 1) return [snooze({ after: 300 }), retryLater({ after: 10 }), ack()]
       return undefined
     })
     .subscribe()

@@ -1,6 +1,6 @@
 import { inspect } from 'node:util'
 import { describe, expect } from 'vitest'
-import { ack, deadLetter, type Outcome, retry, snooze } from '../../src/message.ts'
+import { ack, deadLetter, type Outcome, retryLater, snooze } from '../../src/message.ts'
 import { untilEmpty } from '../support/rows.ts'
 import { put, test } from '../support/sluice.ts'
 import { raise, Steps } from '../support/steps.ts'
@@ -25,7 +25,7 @@ describe('an outcome', () => {
     expect(await database.sql(DEAD, [queue])).toEqual([])
   })
 
-  test('of retry() keeps the row, counts the attempt, and says when and why', async ({
+  test('of retryLater() keeps the row, counts the attempt, and says when and why', async ({
     database,
     sluice,
     queue,
@@ -33,7 +33,7 @@ describe('an outcome', () => {
   }) => {
     sluice
       .pipeline(queue)
-      .handle(() => retry({ after: '1h', error: new Error('the bank is closed') }))
+      .handle(() => retryLater({ after: '1h', error: new Error('the bank is closed') }))
       .subscribe()
     const [id] = await put(sluice, queue, [1])
     await log.first('batch.committed', ({ retried }) => retried === 1)
@@ -57,10 +57,10 @@ describe('an outcome', () => {
     ])
   })
 
-  test('of retry() without a time leaves that to the policy', async ({ sluice, queue, log }) => {
+  test('of retryLater() without a time leaves that to the policy', async ({ sluice, queue, log }) => {
     sluice
       .pipeline(queue, LATER)
-      .handle(() => retry())
+      .handle(() => retryLater())
       .subscribe()
     await put(sluice, queue, [1])
     expect(await log.first('message.failed')).toMatchObject({ retryInMs: 3_600_000, attempt: 1 })
@@ -100,7 +100,7 @@ describe('an outcome', () => {
     const steps = new Steps()
     sluice.pipeline(queue, AT_ONCE).handle(steps.handle).subscribe()
     const [id] = await put(sluice, queue, [{ n: 1 }], { headers: { trace: 'a' }, type: 'test.one', priority: 3 })
-    await steps.endNext(retry())
+    await steps.endNext(retryLater())
     await steps.endNext(deadLetter('no such customer', new Error('404')))
     await untilEmpty(database, queue)
     expect(await database.sql('SELECT * FROM sluice.dead_letters WHERE queue = $1', [queue])).toMatchObject([

@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { deadLetter, type Message, retry } from '../../src/message.ts'
+import { deadLetter, type Message, retryLater } from '../../src/message.ts'
 import { createSluice } from '../../src/sluice.ts'
 import { runDue } from '../../src/testing.ts'
 import type { TestDatabase } from '../support/database.ts'
@@ -79,7 +79,7 @@ describe('what a handler throws', () => {
       .pipeline(queue)
       .handle(() => undefined)
       .subscribe()
-    const stopped: unknown = await subscription.closed.catch((error: unknown) => error)
+    const stopped: unknown = await subscription.ended.catch((error: unknown) => error)
     expect(stopped).toMatchObject({ code: 'STOPPED' })
     const pipeline = sluice.pipeline(queue, LATER).handle(({ payload }) => {
       if (payload === 'hostile') throw stopped
@@ -105,7 +105,7 @@ describe('an outcome', () => {
         .pipeline(queue, LATER)
         .handle(({ payload }) => {
           if (payload === 'dead') return deadLetter(text, text)
-          return payload === 'retried' ? retry({ error: text }) : undefined
+          return payload === 'retried' ? retryLater({ error: text }) : undefined
         })
         .runOnce()
       expect(await left(database, queue)).toEqual([{ id: retried, attempt: 1, error: stored }])

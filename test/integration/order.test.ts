@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { deadLetter, retry, snooze } from '../../src/message.ts'
+import { deadLetter, retryLater, snooze } from '../../src/message.ts'
 import { untilEmpty } from '../support/rows.ts'
 import { put, test } from '../support/sluice.ts'
 import { raise, Steps } from '../support/steps.ts'
@@ -115,7 +115,7 @@ describe('messages with an ordering key', () => {
       .pipeline(queue, { retry: { kind: 'fixed', delay: 20 }, maxAttempts: 2 })
       .handle(({ payload, attempt }) => {
         handled.push([payload, attempt])
-        if (payload === 1) return retry()
+        if (payload === 1) return retryLater()
         return payload === 2 ? deadLetter('no') : undefined
       })
       .subscribe()

@@ -6,7 +6,7 @@ import { describe, expect, onTestFinished } from 'vitest'
 import type { Pooler } from '../../faults/environment/pooler.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
 import type { OpenTransaction } from '../../src/enqueue/open-transaction.ts'
-import { deadLetter, retry, snooze } from '../../src/message.ts'
+import { deadLetter, retryLater, snooze } from '../../src/message.ts'
 import { migrate } from '../../src/migrate/migrate.ts'
 import { claim } from '../../src/table/claim.ts'
 import { cancelStatement } from '../../src/table/worker.ts'
@@ -43,7 +43,7 @@ describe('through a transaction pooler', () => {
       .handle(async ({ payload }, { tx, enqueue }) => {
         await tx.query(INSERT_NUMBERED, [queue, payload])
         if (payload === 1) await enqueue(`${queue}.next`, { from: 1 })
-        if (payload === 2) return retry({ after: '2h' })
+        if (payload === 2) return retryLater({ after: '2h' })
         if (payload === 3) return snooze({ after: '3h' })
         if (payload === 4) return deadLetter('no good')
         if (payload === 5) throw new Error('failed on purpose')

@@ -32,7 +32,7 @@ describe('a login without the privileges', () => {
       const pipeline = sluice.pipeline('q').handle(() => undefined)
       await expect(sluice.start()).rejects.toMatchObject(NO_WORKER)
       await expect(pipeline.runOnce()).rejects.toMatchObject(NO_WORKER)
-      await expect(pipeline.subscribe().closed).rejects.toMatchObject(NO_WORKER)
+      await expect(pipeline.subscribe().ended).rejects.toMatchObject(NO_WORKER)
     },
   )
 

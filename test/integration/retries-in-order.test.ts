@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { retry } from '../../src/message.ts'
+import { retryLater } from '../../src/message.ts'
 import { payloadsOf, untilEmpty } from '../support/rows.ts'
 import { put, test } from '../support/sluice.ts'
 import { raise, type Step, Steps } from '../support/steps.ts'
@@ -8,7 +8,7 @@ const ONE_BY_ONE = { ordered: true, batchSize: 1 } as const
 
 /** The ways in which a handler fails. */
 const failures: readonly ((step: Step<unknown>) => void)[] = [
-  (step) => step.end(retry({ error: 'not today' })),
+  (step) => step.end(retryLater({ error: 'not today' })),
   (step) => step.endBy(raise),
   (step) => step.end('garbage'),
   (step) => step.endBy(() => step.context.tx.query('SAVEPOINT nested').then(raise)),

@@ -2,7 +2,7 @@ import { Kysely, PostgresDialect } from 'kysely'
 import type pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { deadLetter, retry, snooze } from '../../src/message.ts'
+import { deadLetter, retryLater, snooze } from '../../src/message.ts'
 import type { Sluice } from '../../src/sluice.ts'
 import { workOf } from '../../src/table/worker.ts'
 import { createEffects, effectsOf } from '../support/effects.ts'
@@ -360,7 +360,7 @@ function handleAll(sluice: Sluice, queue: string): void {
     .handle(async ({ id, payload }, { tx }) => {
       await tx.query(`INSERT INTO public.effect (message_id, worker) VALUES ($1, 'worker')`, [id])
       if (payload === 'throw') throw new Error('on purpose')
-      if (payload === 'retry') return retry()
+      if (payload === 'retry') return retryLater()
       if (payload === 'snooze') return snooze({ after: '1h' })
       return payload === 'bury' ? deadLetter('on purpose') : undefined
     })

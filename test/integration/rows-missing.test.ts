@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import { isSluiceError } from '../../src/errors.ts'
-import { ack, deadLetter, type Outcome, retry, snooze } from '../../src/message.ts'
+import { ack, deadLetter, type Outcome, retryLater, snooze } from '../../src/message.ts'
 import { EventLog } from '../support/event-log.ts'
 import { test as base } from '../support/logins.ts'
 import { bury } from '../support/operations.ts'
@@ -31,7 +31,7 @@ const OUTCOMES: Readonly<
   >
 > = {
   'an ack': { outcome: () => undefined, on: 'DELETE ON sluice.message' },
-  'a retry': { outcome: () => retry({ after: '1h' }), on: 'UPDATE ON sluice.message', stays: true },
+  'a retry': { outcome: () => retryLater({ after: '1h' }), on: 'UPDATE ON sluice.message', stays: true },
   'a snooze': { outcome: () => snooze({ after: '1h' }), on: 'UPDATE ON sluice.message', stays: true },
   'a dead letter that does not leave': { outcome: () => deadLetter('no good'), on: 'DELETE ON sluice.message' },
   'a dead letter that does not arrive': { outcome: () => deadLetter('no good'), on: 'INSERT ON sluice.dead_letter' },

@@ -146,7 +146,7 @@ describe('stop ends', () => {
     const proxy = await startProxy(database.url)
     proxy.blackHole()
     const sluice = createSluice({ connection: proxy.url, connectTimeout: 600_000 })
-    const { closed } = sluice
+    const { ended: closed } = sluice
       .pipeline(queue)
       .handle(() => undefined)
       .subscribe()
@@ -165,7 +165,7 @@ describe('stop ends', () => {
       .subscribe()
     await waitFor(() => proxy.accepted >= 1, { what: 'the connection' })
     await subscription.stop()
-    await subscription.closed
+    await subscription.ended
     await sluice.stop({ timeout: 0 })
   })
 

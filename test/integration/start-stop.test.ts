@@ -100,7 +100,7 @@ test('a database without the schema is refused with the command to run', async (
     sluice
       .pipeline('q')
       .handle(() => undefined)
-      .subscribe().closed,
+      .subscribe().ended,
   ).rejects.toThrow('npx sluice migrate')
   await sluice.migrate()
   await sluice.start()
@@ -186,7 +186,7 @@ test('nothing starts any more once stop() has been called, and handlers in hand 
 
   const stopped = sluice.stop()
 
-  const { closed } = sluice.pipeline(queue).handle(steps.handle).subscribe()
+  const { ended: closed } = sluice.pipeline(queue).handle(steps.handle).subscribe()
   const refused = [sluice.start(), closed, sluice.pipeline(queue).handle(steps.handle).runOnce()]
   for (const { status, ...result } of await Promise.allSettled(refused)) {
     expect(status).toBe('rejected')

@@ -28,7 +28,7 @@ describe('drain', () => {
     expect(second.context.signal.aborted).toBe(false)
     second.end()
     expect(await drain).toEqual({ completed: true })
-    await subscription.closed
+    await subscription.ended
     expect(await unlockedPayloads(database, queue)).toEqual([3])
     expect(steps.payloads).toEqual([1, 2])
   })
@@ -94,7 +94,7 @@ describe('stop', () => {
     for (const { context } of running) expect(context.signal.reason).toMatchObject({ code: 'STOPPED' })
     expect(await unlockedPayloads(database, queue)).toEqual([1, 2, 3])
     expect(await database.sql('SELECT n FROM stopped')).toEqual([])
-    await subscription.closed
+    await subscription.ended
     await subscription.stop()
     expect(log.of('batch.committed')).toEqual([])
     expect(log.of('batch.released')).toEqual([
@@ -159,7 +159,7 @@ describe('stop', () => {
       .handle(() => undefined)
       .subscribe()
     subscription.unsubscribe()
-    await subscription.closed
+    await subscription.ended
     expect(log.of('pipeline.stopped')).toEqual([{ kind: 'pipeline.stopped', queue }])
     expect(log.of('batch.claimed')).toEqual([])
   })

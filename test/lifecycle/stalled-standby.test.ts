@@ -26,7 +26,7 @@ test('stop ends although a batch and an enqueue wait in COMMIT for a standby', a
 
   await sluice.stop({ timeout: 0 })
 
-  await subscription.closed
+  await subscription.ended
   await enqueued
   // Both have taken effect, as after a kill: the server has them, and nobody was told.
   await resumeCommits(server)

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect } from 'vitest'
-import { process } from '../../src/rx/process.ts'
+import { handleDeliveries } from '../../src/rx/handle-deliveries.ts'
 import type { Sluice } from '../../src/sluice.ts'
 import type { TestDatabase } from '../support/database.ts'
 import { LockedSampler } from '../support/locked-sampler.ts'
@@ -54,7 +54,7 @@ test('P3: so do deliveries', async ({ database }) => {
     const deliveries = sluice.deliveries(queue, { ...OPTIONS, demand, batchSize })
     await using sampler = new LockedSampler(database, queue)
     const subscription = deliveries
-      .pipe(process(player.handle, most === undefined ? {} : { concurrency: most }))
+      .pipe(handleDeliveries(player.handle, most === undefined ? {} : { concurrency: most }))
       .subscribe()
     await untilEmpty(database, queue)
     subscription.unsubscribe()

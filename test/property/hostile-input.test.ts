@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect } from 'vitest'
 import { isSluiceError } from '../../src/errors.ts'
-import { deadLetter, type Message, retry } from '../../src/message.ts'
+import { deadLetter, type Message, retryLater } from '../../src/message.ts'
 import { test } from '../support/sluice.ts'
 
 const RUNS = { numRuns: 200, interruptAfterTimeLimit: 20_000 }
@@ -105,7 +105,7 @@ test('what handlers say of their failures is stored as a text can hold it, and h
         const { how, words } = all[Number(payload)]!
         if (how === 'throw') throw words
         if (how === 'dead letter') return deadLetter(words, words)
-        return how === 'retry' ? retry({ error: words, after: '1h' }) : undefined
+        return how === 'retry' ? retryLater({ error: words, after: '1h' }) : undefined
       }
       const pipeline = sluice.pipeline(queue, { retry: { kind: 'fixed', delay: '1h' } })
       await (batch ? pipeline.handleBatch((messages) => messages.map(answer)) : pipeline.handle(answer)).runOnce()

@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import { installSqlClock, onSqlClock, stepSqlClock } from '../../faults/environment/sql-clock.ts'
-import { retry } from '../../src/message.ts'
+import { retryLater } from '../../src/message.ts'
 import type { Sluice } from '../../src/sluice.ts'
 import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { raisedFlag } from '../support/flag.ts'
@@ -39,7 +39,7 @@ describe('the settable clock', () => {
     await put(worker, queue, [2], { delay: '1h' })
     const [settled] = await worker
       .pipeline(queue)
-      .handle(() => retry({ after: '2h' }))
+      .handle(() => retryLater({ after: '2h' }))
       .runOnce()
     expect(settled).toMatchObject({ message: { id } })
     expect(

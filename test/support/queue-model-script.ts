@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
-import { deadLetter, type Message, type Outcome, retry, snooze } from '../../src/message.ts'
+import { deadLetter, type Message, type Outcome, retryLater, snooze } from '../../src/message.ts'
 
 /** What a handler does with one delivery of a message, and how that ends. */
 export interface Step {
@@ -101,7 +101,7 @@ async function end({ end: how, hours, text }: Step, { tx }: Context): Promise<Ou
       await tx.query('SELECT 1 / 0')
       return undefined
     case 'retry':
-      return retry(hours === null ? { error } : { after: `${hours}h`, error })
+      return retryLater(hours === null ? { error } : { after: `${hours}h`, error })
     case 'snooze':
       return snooze({ after: `${hours ?? 1}h` })
     case 'dead letter':

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
 import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
-import { deadLetter, type Message, type Outcome, retry, snooze } from '../../src/message.ts'
+import { deadLetter, type Message, type Outcome, retryLater, snooze } from '../../src/message.ts'
 
 /** How one call of a handler ends. */
 const FAILURES = ['retry', 'throw', 'broken statement'] as const
@@ -97,7 +97,7 @@ export class Player {
       case 'ack':
         return undefined
       case 'retry':
-        return retry({ after: 0 })
+        return retryLater({ after: 0 })
       case 'snooze':
         return snooze({ after: 0 })
       case 'dead letter':

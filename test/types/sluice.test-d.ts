@@ -5,22 +5,22 @@ import { describe, expectTypeOf, test } from 'vitest'
 import * as z from 'zod'
 import {
   ack,
-  batch,
   createSluice,
   type DeadLetter,
   type Deliveries,
   type Delivery,
   type Drained,
+  groupWithin,
   type Handler,
   type HandlerContext,
+  handleDeliveries,
   type Message,
   type MessagePage,
   type MessageStatus,
   type Outcome,
-  type PipelineSubscription,
   type Processed,
-  process,
-  retry,
+  type RunningPipeline,
+  retryLater,
   routes,
   type SluiceEvent,
 } from '../../src/index.ts'
@@ -71,8 +71,8 @@ describe('a pipeline', () => {
   test('takes outcomes from its handler, and nothing else', () => {
     const pipeline = sluice.pipeline('mails')
     pipeline.handle(() => undefined)
-    pipeline.handle(async () => retry({ after: '5m' }))
-    pipeline.handle((message): Outcome | undefined => (message.attempt > 3 ? retry() : undefined))
+    pipeline.handle(async () => retryLater({ after: '5m' }))
+    pipeline.handle((message): Outcome | undefined => (message.attempt > 3 ? retryLater() : undefined))
     // @ts-expect-error a result that is no outcome
     pipeline.handle(() => 'done')
     // @ts-expect-error a promise of something that is no outcome
@@ -93,10 +93,10 @@ describe('a pipeline', () => {
 
   test('is subscribed, drained and stopped', () => {
     const pipeline = sluice.pipeline('mails').handle(() => undefined)
-    expectTypeOf(pipeline.subscribe).returns.toEqualTypeOf<PipelineSubscription>()
-    expectTypeOf<PipelineSubscription['drain']>().returns.resolves.toEqualTypeOf<Drained>()
-    expectTypeOf<PipelineSubscription['closed']>().toEqualTypeOf<Promise<void>>()
-    expectTypeOf<PipelineSubscription['events']>().toEqualTypeOf<Observable<SluiceEvent>>()
+    expectTypeOf(pipeline.subscribe).returns.toEqualTypeOf<RunningPipeline>()
+    expectTypeOf<RunningPipeline['drain']>().returns.resolves.toEqualTypeOf<Drained>()
+    expectTypeOf<RunningPipeline['ended']>().toEqualTypeOf<Promise<void>>()
+    expectTypeOf<RunningPipeline['events']>().toEqualTypeOf<Observable<SluiceEvent>>()
     // @ts-expect-error without a handler there is nothing to subscribe
     unrun(() => sluice.pipeline('mails').subscribe())
   })
@@ -174,12 +174,14 @@ describe('deliveries', () => {
 
   test('keep their types through the operators', () => {
     const deliveries = sluice.deliveries('mails', { demand: 8 })
-    const processed = deliveries.pipe(process(({ payload }) => expectTypeOf(payload).toEqualTypeOf<Mail>() as never))
+    const processed = deliveries.pipe(
+      handleDeliveries(({ payload }) => expectTypeOf(payload).toEqualTypeOf<Mail>() as never),
+    )
     expectTypeOf(processed).toEqualTypeOf<Observable<Processed<Mail>>>()
-    const batched = deliveries.pipe(batch({ size: 8, maxWait: 50 }))
+    const batched = deliveries.pipe(groupWithin({ size: 8, maxWait: 50 }))
     expectTypeOf(batched).toEqualTypeOf<Observable<readonly Delivery<Mail>[]>>()
     // @ts-expect-error when to close a group is not to be guessed
-    unrun(() => batch({ size: 8 }))
+    unrun(() => groupWithin({ size: 8 }))
   })
 })
 
@@ -188,7 +190,7 @@ describe('routes', () => {
     sluice.pipeline('mails').handle(
       routes([
         { match: 'Mail.Sent', handle: ({ payload }) => expectTypeOf(payload).toEqualTypeOf<Mail>() as never },
-        { match: 'Mail.**', handle: async () => retry() },
+        { match: 'Mail.**', handle: async () => retryLater() },
       ]),
     )
   })

@@ -1,6 +1,14 @@
 import { describe, expect, test } from 'vitest'
 import { typeMatcher } from '../../src/handle/routes.ts'
-import { ack, deadLetter, type HandlerContext, type Message, type Outcome, retry, routes } from '../../src/index.ts'
+import {
+  ack,
+  deadLetter,
+  type HandlerContext,
+  type Message,
+  type Outcome,
+  retryLater,
+  routes,
+} from '../../src/index.ts'
 
 const context = {} as HandlerContext
 
@@ -47,7 +55,7 @@ describe('routes', () => {
       { match: 'Orders.*.Paid', handle: record('paid') },
       { match: 'Mails.**', handle: record('mails') },
       { match: 'Orders.**', handle: record('orders', ack()) },
-      { match: '**', handle: record('all', retry({ after: 5 })) },
+      { match: '**', handle: record('all', retryLater({ after: 5 })) },
       { match: 'Orders.*.Paid', handle: record('never reached') },
     ])
 
@@ -70,7 +78,7 @@ describe('routes', () => {
 
   test.each([
     ['ack', ack()],
-    ['retry', retry({ error: 'no route matches the type "B"' })],
+    ['retry', retryLater({ error: 'no route matches the type "B"' })],
   ] as const)('or does as told: %s', async (unmatched, outcome) => {
     expect(await routes([], { unmatched })(message('B'), context)).toEqual(outcome)
   })

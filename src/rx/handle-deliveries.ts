@@ -29,20 +29,20 @@ export type DeliveryHandler<Payload> = (
  *
  * @param options.concurrency handlers at a time, 1 to 100,000; by default as many as the source's demand allows
  *
- * @example sluice.deliveries('emails', { demand: 8 }).pipe(process(send)).subscribe()
+ * @example sluice.deliveries('emails', { demand: 8 }).pipe(handleDeliveries(send)).subscribe()
  *
  * @throws SluiceError OPTION_INVALID
  */
-export function process<Payload>(
+export function handleDeliveries<Payload>(
   handle: DeliveryHandler<Payload>,
   options: { readonly concurrency?: number } = {},
 ): OperatorFunction<Delivery<Payload>, Processed<Payload>> {
-  checkFunction('process', handle)
-  checkKeys('process', options, ['concurrency'])
+  checkFunction('handleDeliveries', handle)
+  checkKeys('handleDeliveries', options, ['concurrency'])
   const concurrency =
     options.concurrency === undefined
       ? Number.POSITIVE_INFINITY
-      : integer('process.concurrency', options.concurrency, 1, 1, 100_000)
+      : integer('handleDeliveries.concurrency', options.concurrency, 1, 1, 100_000)
   return (source) =>
     new Observable((subscriber) => {
       // Also stops a source that emits synchronously, before there is a subscription to return.

@@ -2,12 +2,12 @@ import fc from 'fast-check'
 import { asyncScheduler, concatMap, from, map, range, Subject, take, tap, timer } from 'rxjs'
 import { TestScheduler } from 'rxjs/testing'
 import { describe, expect, test, vi } from 'vitest'
-import { type BatchOptions, batch } from '../../src/rx/batch.ts'
+import { type GroupOptions, groupWithin } from '../../src/rx/group-within.ts'
 import { marbles } from '../support/marbles.ts'
 import { refusalOf } from '../support/refusal.ts'
 
-describe('batch', () => {
-  test.each<[string, BatchOptions, string, string, Record<string, readonly string[]>]>([
+describe('groupWithin', () => {
+  test.each<[string, GroupOptions, string, string, Record<string, readonly string[]>]>([
     ['emits nothing of a source that never does', { size: 2, maxWait: 5 }, '-', '-', {}],
     ['emits no empty group when the source completes', { size: 2, maxWait: 5 }, '--|', '--|', {}],
     ['emits what it has when the source completes', { size: 2, maxWait: 5 }, 'a|', '-(g|)', { g: ['a'] }],
@@ -44,21 +44,21 @@ describe('batch', () => {
     ['passes an error on at once, without the unfinished group', { size: 9, maxWait: 5 }, 'ab#', '--#', {}],
   ])('%s', (_name, options, source, output, groups) => {
     marbles(({ cold, expectObservable }) => {
-      expectObservable(cold(source).pipe(batch(options))).toBe(output, groups)
+      expectObservable(cold(source).pipe(groupWithin(options))).toBe(output, groups)
     })
   })
 
   test('lets go of the source and of its timer when unsubscribed', () => {
     marbles(({ cold, expectObservable, expectSubscriptions }) => {
       const source = cold('a-b-c-')
-      expectObservable(source.pipe(batch({ size: 9, maxWait: 4 })), '---!').toBe('----')
+      expectObservable(source.pipe(groupWithin({ size: 9, maxWait: 4 })), '---!').toBe('----')
       expectSubscriptions(source.subscriptions).toBe('^--!')
     })
   })
 
   test('keeps every subscriber a group of its own', () => {
     marbles(({ hot, expectObservable }) => {
-      const grouped = hot('-a-b-c-d|').pipe(batch({ size: 2, maxWait: 9 }))
+      const grouped = hot('-a-b-c-d|').pipe(groupWithin({ size: 2, maxWait: 9 }))
       expectObservable(grouped).toBe('---g---h|', { g: ['a', 'b'], h: ['c', 'd'] })
       expectObservable(grouped, '--^').toBe('-----g--(h|)', { g: ['b', 'c'], h: ['d'] })
     })
@@ -68,7 +68,7 @@ describe('batch', () => {
     const scheduler = new TestScheduler(() => undefined)
     const groups: (readonly string[])[] = []
     const source = new Subject<string>()
-    source.pipe(batch({ size: 9, maxWait: 10, scheduler })).subscribe((group) => groups.push(group))
+    source.pipe(groupWithin({ size: 9, maxWait: 10, scheduler })).subscribe((group) => groups.push(group))
     source.next('a')
     expect(groups).toEqual([])
     scheduler.flush()
@@ -78,7 +78,7 @@ describe('batch', () => {
   test('goes through 10,000 synchronous items', () => {
     const groups: (readonly number[])[] = []
     range(0, 10_000)
-      .pipe(batch({ size: 100, maxWait: 1_000 }))
+      .pipe(groupWithin({ size: 100, maxWait: 1_000 }))
       .subscribe((group) => groups.push(group))
     expect(groups).toHaveLength(100)
     expect(groups.flat()).toEqual(Array.from({ length: 10_000 }, (_, at) => at))
@@ -89,7 +89,7 @@ describe('batch', () => {
     try {
       const groups: (readonly number[])[] = []
       range(0, Number.POSITIVE_INFINITY)
-        .pipe(batch({ size: 2, maxWait: 1_000, scheduler: asyncScheduler }), take(3))
+        .pipe(groupWithin({ size: 2, maxWait: 1_000, scheduler: asyncScheduler }), take(3))
         .subscribe((group) => groups.push(group))
       expect(groups.flat()).toEqual([0, 1, 2, 3, 4, 5])
       expect(vi.getTimerCount()).toBe(0)
@@ -101,7 +101,7 @@ describe('batch', () => {
   test('bears a subscriber that makes the source emit', () => {
     const source = new Subject<number>()
     const groups: (readonly number[])[] = []
-    source.pipe(batch({ size: 2, maxWait: 1_000 })).subscribe((group) => {
+    source.pipe(groupWithin({ size: 2, maxWait: 1_000 })).subscribe((group) => {
       groups.push(group)
       if (groups.length < 3) for (const item of group) source.next(item + 2)
     })
@@ -128,7 +128,7 @@ describe('batch', () => {
                 concatMap((gap) => timer(gap)),
                 map(() => scheduler.now()),
                 tap((now) => arrivals.push(now)),
-                batch({ size, maxWait }),
+                groupWithin({ size, maxWait }),
               )
               .subscribe((group) => groups.push({ arrivals: group, at: scheduler.now() }))
             flush()
@@ -146,20 +146,20 @@ describe('batch', () => {
   })
 
   test.each([
-    [{ maxWait: 5 }, 'OPTION_INVALID: batch.size: expected an integer from 1 to 100000, received undefined'],
-    [{ size: 5 }, `OPTION_INVALID: batch.maxWait: expected ${DURATION}, received undefined`],
-    [{ size: 0, maxWait: 5 }, 'OPTION_INVALID: batch.size: expected an integer from 1 to 100000, received 0'],
-    [{ size: 5, maxWait: -1 }, `OPTION_INVALID: batch.maxWait: expected ${DURATION}, received -1`],
+    [{ maxWait: 5 }, 'OPTION_INVALID: groupWithin.size: expected an integer from 1 to 100000, received undefined'],
+    [{ size: 5 }, `OPTION_INVALID: groupWithin.maxWait: expected ${DURATION}, received undefined`],
+    [{ size: 0, maxWait: 5 }, 'OPTION_INVALID: groupWithin.size: expected an integer from 1 to 100000, received 0'],
+    [{ size: 5, maxWait: -1 }, `OPTION_INVALID: groupWithin.maxWait: expected ${DURATION}, received -1`],
     [
       { size: 5, maxWait: '2d' },
-      `OPTION_INVALID: batch.maxWait: expected a duration from '0ms' to '1d', received "2d"`,
+      `OPTION_INVALID: groupWithin.maxWait: expected a duration from '0ms' to '1d', received "2d"`,
     ],
     [
       { size: 5, maxWaitMs: 5 },
-      'OPTION_INVALID: batch: expected only the options size, maxWait, scheduler, received "maxWaitMs". Did you mean maxWait?',
+      'OPTION_INVALID: groupWithin: expected only the options size, maxWait, scheduler, received "maxWaitMs". Did you mean maxWait?',
     ],
   ])('refuses %o', (options: object, refusal) => {
-    expect(refusalOf(() => batch(options as BatchOptions))).toBe(refusal)
+    expect(refusalOf(() => groupWithin(options as GroupOptions))).toBe(refusal)
   })
 })
 

@@ -1,9 +1,9 @@
 import { EMPTY, from, NEVER, type Observable, of, Subject, takeUntil, tap } from 'rxjs'
 import { describe, expect, test } from 'vitest'
 import { SluiceError } from '../../src/errors.ts'
-import { deadLetter, type Outcome, retry } from '../../src/message.ts'
+import { deadLetter, type Outcome, retryLater } from '../../src/message.ts'
 import type { Delivery } from '../../src/rx/delivery.ts'
-import { type DeliveryHandler, type Processed, process } from '../../src/rx/process.ts'
+import { type DeliveryHandler, handleDeliveries, type Processed } from '../../src/rx/handle-deliveries.ts'
 import { deliveryOf, type FakeDelivery } from '../support/fake-delivery.ts'
 import { marbles } from '../support/marbles.ts'
 import { refusalOf } from '../support/refusal.ts'
@@ -13,7 +13,7 @@ import { deferred } from '../support/wait.ts'
 function collect(source: Observable<Delivery<string>>, handle: DeliveryHandler<string>, concurrency?: number) {
   const log: unknown[] = []
   const ended = deferred()
-  const operator = process(handle, concurrency === undefined ? {} : { concurrency })
+  const operator = handleDeliveries(handle, concurrency === undefined ? {} : { concurrency })
   const subscription = source.pipe(operator).subscribe({
     next: (processed) => log.push(inShort(processed)),
     error: (error: unknown) => {
@@ -47,13 +47,13 @@ function byHand() {
 const settled = (deliveries: readonly FakeDelivery[]) => deliveries.map(({ settlements }) => settlements)
 const aMoment = () => new Promise((resolve) => setImmediate(resolve))
 
-describe('process', () => {
+describe('handleDeliveries', () => {
   test('settles by what the handler returns, and hands the message, tx and signal on', async () => {
     const deliveries = ['a', 'b', 'c'].map((payload) => deliveryOf(payload))
     const seen: unknown[] = []
     const { log, ended } = collect(from(deliveries), (message, context) => {
       seen.push([message.payload, context])
-      if (message.payload === 'b') return retry({ after: '5s' })
+      if (message.payload === 'b') return retryLater({ after: '5s' })
       return message.payload === 'c' ? Promise.resolve(deadLetter('no')) : undefined
     })
     await ended
@@ -105,7 +105,7 @@ describe('process', () => {
     expect(never.log).toEqual([])
     expect(empty.log).toEqual(['complete'])
     marbles(({ cold, expectObservable }) => {
-      expectObservable(cold<Delivery>('---|').pipe(process(() => undefined))).toBe('---|')
+      expectObservable(cold<Delivery>('---|').pipe(handleDeliveries(() => undefined))).toBe('---|')
     })
   })
 
@@ -203,7 +203,7 @@ describe('process', () => {
         tap(() => {
           emitted += 1
         }),
-        process((message) => (message.payload === '2' ? enough.next() : undefined)),
+        handleDeliveries((message) => (message.payload === '2' ? enough.next() : undefined)),
         takeUntil(enough),
       )
       .subscribe()
@@ -211,10 +211,16 @@ describe('process', () => {
   })
 
   test.each([
-    [{ concurrency: 0 }, 'OPTION_INVALID: process.concurrency: expected an integer from 1 to 100000, received 0'],
-    [{ concurrency: 1.5 }, 'OPTION_INVALID: process.concurrency: expected an integer from 1 to 100000, received 1.5'],
-    [{ parallel: 2 }, 'OPTION_INVALID: process: expected only the options concurrency, received "parallel"'],
+    [
+      { concurrency: 0 },
+      'OPTION_INVALID: handleDeliveries.concurrency: expected an integer from 1 to 100000, received 0',
+    ],
+    [
+      { concurrency: 1.5 },
+      'OPTION_INVALID: handleDeliveries.concurrency: expected an integer from 1 to 100000, received 1.5',
+    ],
+    [{ parallel: 2 }, 'OPTION_INVALID: handleDeliveries: expected only the options concurrency, received "parallel"'],
   ])('refuses %o', (options: object, refusal) => {
-    expect(refusalOf(() => process(() => undefined, options))).toBe(refusal)
+    expect(refusalOf(() => handleDeliveries(() => undefined, options))).toBe(refusal)
   })
 })

@@ -11,8 +11,8 @@ import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { integerWithin } from '../config.ts'
 
-/** How `batch` groups. */
-export interface BatchOptions {
+/** How `groupWithin` groups. */
+export interface GroupOptions {
   /** The most items of a group, 1 to 100,000. */
   readonly size: number
   /** How long the first item of a group waits for the others at most, 0 to a day. */
@@ -28,20 +28,20 @@ export interface BatchOptions {
  *
  * @throws SluiceError OPTION_INVALID
  */
-export function batch<Item>(options: BatchOptions): OperatorFunction<Item, readonly Item[]> {
-  checkKeys('batch', options, ['size', 'maxWait', 'scheduler'])
-  const size = integerWithin('batch.size', options.size, 1, 100_000)
-  const maxWaitMs = toMsWithin('batch.maxWait', options.maxWait, '0ms', '1d')
+export function groupWithin<Item>(options: GroupOptions): OperatorFunction<Item, readonly Item[]> {
+  checkKeys('groupWithin', options, ['size', 'maxWait', 'scheduler'])
+  const size = integerWithin('groupWithin.size', options.size, 1, 100_000)
+  const maxWaitMs = toMsWithin('groupWithin.maxWait', options.maxWait, '0ms', '1d')
   const scheduler = options.scheduler ?? asyncScheduler
   return (source) =>
     new Observable((subscriber) => {
-      let group: Item[] = []
+      let items: Item[] = []
       let timer: Subscription | undefined
       const flush = () => {
         timer?.unsubscribe()
         timer = undefined
-        const full = group
-        group = []
+        const full = items
+        items = []
         if (full.length > 0) subscriber.next(full)
       }
       // Also stops a source that emits synchronously, before there is a subscription to return.
@@ -52,8 +52,8 @@ export function batch<Item>(options: BatchOptions): OperatorFunction<Item, reado
       })
       return source.pipe(takeUntil(closed)).subscribe({
         next: (item) => {
-          group.push(item)
-          if (group.length >= size) flush()
+          items.push(item)
+          if (items.length >= size) flush()
           else timer ??= scheduler.schedule(flush, maxWaitMs)
         },
         error: (error: unknown) => subscriber.error(error),
