@@ -56,7 +56,8 @@ describe('the documentation', () => {
     )
     expect(programs.length).toBeGreaterThan(10)
     for (const [at, { path, code }] of programs.entries()) {
-      writeFileSync(join(folder, `${path.replaceAll(/\W/g, '-')}-${at}.ts`), program(code))
+      const [, name = `${path.replaceAll(/\W/g, '-')}-${at}.ts`] = NAME.exec(code) ?? []
+      writeFileSync(join(folder, name), program(code))
     }
     const tsc = join(ROOT, 'node_modules/.bin/tsc')
     const { stdout } = await promisify(execFile)(tsc, ['-p', folder]).catch((error: { stdout: string }) => error)
@@ -83,10 +84,38 @@ function read(file: string): string {
   return existsSync(file) ? readFileSync(file, 'utf8') : ''
 }
 
-/** A whole program as it is; a part of one among the names that it may take for granted. */
+/** The first line of a program that others import. */
+const NAME = /^\/\/ ([\w-]+\.ts)\n/
+
+/** A whole program as it is; a part of one among the names that it may take for granted, and does not import itself. */
 function program(code: string): string {
-  if (/^import /m.test(code)) return code
-  return `${PRELUDE}\nexport async function part() {\n${code}\n}\n`
+  if (NAME.test(code) || /\bcreateSluice\(/.test(code)) return code
+  const imports = code.match(/^import .*$/gm) ?? []
+  const body = code.replaceAll(/^import .*\n/gm, '')
+  return `${preludeWithout(imports.flatMap(namesIn).map(bare))}\n${imports.join('\n')}\nexport async function part() {\n${body}\n}\n`
+}
+
+function preludeWithout(names: readonly string[]): string {
+  return PRELUDE.replaceAll(/^import .*$/gm, (line) => {
+    const [, from = ''] = / from (.*)$/.exec(line) ?? []
+    const left = namesIn(line).filter((name) => !names.includes(bare(name)))
+    if (left.length === namesIn(line).length) return line
+    return left.length === 0 ? '' : `import { ${left.join(', ')} } from ${from}`
+  })
+}
+
+function bare(name: string): string {
+  return name.replace(/^type /, '')
+}
+
+/** `import pg from` gives 'pg', `import { a, type B } from` gives 'a' and 'type B'. */
+function namesIn(line: string): readonly string[] {
+  const [, names = ''] = /^import (?:type )?(.*) from /.exec(line) ?? []
+  return names
+    .replaceAll(/[{}]/g, '')
+    .split(',')
+    .map((name) => name.trim())
+    .filter((name) => name !== '')
 }
 
 const PRELUDE = `
