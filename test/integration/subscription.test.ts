@@ -1,3 +1,4 @@
+import { Subscription } from 'rxjs'
 import { describe, expect } from 'vitest'
 import { EventLog } from '../support/event-log.ts'
 import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
@@ -232,4 +233,15 @@ test('events of a subscription are those of its queue, those of the Sluice are a
   expect(all.of('worker.started')).toMatchObject([{ name: 'tester' }])
   await sluice.stop()
   expect(all.of('worker.stopped')).toMatchObject([{ name: 'tester' }])
+})
+
+test('subscribe() starts as start() does, and an RxJS Subscription can end it', async ({ sluice, queue, log }) => {
+  const pipeline = sluice.pipeline(queue).handle(() => undefined)
+  const running = [pipeline.start(), pipeline.subscribe()]
+  await waitFor(() => log.of('pipeline.started').length === 2, { what: 'both to start' })
+  const all = new Subscription()
+  for (const one of running) all.add(one)
+  all.unsubscribe()
+  await Promise.all(running.map(({ ended }) => ended))
+  expect(log.of('pipeline.stopped')).toHaveLength(2)
 })
