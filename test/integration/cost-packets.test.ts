@@ -1,3 +1,4 @@
+import pg from 'pg'
 import { expect, vi } from 'vitest'
 import { MessageTransaction } from '../../src/handle/transaction/message-transaction.ts'
 import { BatchConnection } from '../../src/transaction/batch-connection.ts'
@@ -6,7 +7,8 @@ import { test } from '../support/sluice.ts'
 test("each handler's first statement is one packet with its savepoint, and with the end of the one before", async ({
   database,
 }) => {
-  const connection = await BatchConnection.acquire(database.pool)
+  const pool = new pg.Pool({ connectionString: database.url, pipeline: true })
+  const connection = await BatchConnection.acquire(pool)
   try {
     connection.begin()
     await connection.client.query('SELECT')
@@ -23,5 +25,6 @@ test("each handler's first statement is one packet with its savepoint, and with 
   } finally {
     await connection.abandon()
     connection.release()
+    await pool.end()
   }
 })
