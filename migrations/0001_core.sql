@@ -289,8 +289,9 @@ BEGIN
     RAISE EXCEPTION 'headers: expected at most 1048576 bytes of JSON, received %', octet_length(headers::text)
       USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
-  -- What is empty or too long breaks a constraint.
-  IF type <> '' AND type !~ '^[^[:space:][:cntrl:].*]+([.][^[:space:][:cntrl:].*]+)*$' THEN
+  -- What is empty or too long breaks a constraint. By numbers, because a class such as [:cntrl:] holds letters of some
+  -- encodings in the locale C.
+  IF type <> '' AND type !~ '^[^\x01-\x20\x7f.*]+([.][^\x01-\x20\x7f.*]+)*$' THEN
     RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
       USING ERRCODE = '22023', HINT = 'For example ''order.paid''.';
   END IF;
