@@ -23,7 +23,11 @@ export const stopInBlackHole = scenario({
     edits: [
       { file: 'connection/within.ts', from: 'pause(ms, over.signal)', to: 'pause(ms * 1_000, over.signal)' },
       { file: 'sluice.ts', from: 'setTimeout(() => this.#parts.cut(), ', to: 'setTimeout(() => {}, 1_000 * ' },
-      { file: 'demand/answer-limit.ts', from: 'setTimeout(() => void this.#check(), ', to: 'setTimeout(() => {}, ' },
+      {
+        file: 'transaction/answer-limit.ts',
+        from: 'setTimeout(() => void this.#check(), ',
+        to: 'setTimeout(() => {}, ',
+      },
     ],
     caught: ['late', 'stuck'],
   },

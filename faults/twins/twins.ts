@@ -40,7 +40,7 @@ export const ACK_BEFORE_HANDLER = {
   title: 'messages removed, and that committed, before their handlers run',
   edits: [
     {
-      file: 'modes/transactional.ts',
+      file: 'modes/transactional-batch.ts',
       from: '    const evidence = await this.#begin(rows)\n',
       to: `    const { plan } = this.#consumption
     const ids = rows.map((row) => row.id)
@@ -73,7 +73,7 @@ export const ENQUEUES_LOST_BATCHES_AGAIN = {
   title: 'a worker that takes a lost answer for a rollback, and enqueues the messages again',
   edits: [
     {
-      file: 'modes/transactional.ts',
+      file: 'modes/transactional-batch.ts',
       from: '    const { begun, hung } = this.#run\n',
       to: `    const all = this.#batch.look.rows.map((row) => row.id)
     const text = "INSERT INTO sluice.message (queue, id, payload) SELECT 'load', unnest($1::bigint[]), '{}' ON CONFLICT DO NOTHING"
@@ -146,7 +146,7 @@ export const NO_LIMIT_FOR_ANSWERS = {
   name: 'no-limit-for-answers',
   title: 'a batch that waits for its answers for ever',
   edits: [
-    { file: 'demand/answer-limit.ts', from: 'setTimeout(() => void this.#check(), ', to: 'setTimeout(() => {}, ' },
+    { file: 'transaction/answer-limit.ts', from: 'setTimeout(() => void this.#check(), ', to: 'setTimeout(() => {}, ' },
   ],
   workers: { count: 1, pipeline: { concurrency: 1 } },
   caught: ['late', 'stuck'],

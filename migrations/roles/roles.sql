@@ -38,7 +38,7 @@ BEGIN
   -- are there it sees the ids, which INSERT ... RETURNING takes.
   GRANT INSERT (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts), SELECT (id)
     ON sluice.message TO sluice_producer;
-  GRANT EXECUTE ON FUNCTION sluice.enqueue, sluice.insert_plain, sluice.insert_message, sluice.sleeps, sluice.foreign_characters TO sluice_producer;
+  GRANT EXECUTE ON FUNCTION sluice.enqueue, sluice.insert_plain, sluice.insert_message, sluice.foreign_characters TO sluice_producer;
 
   -- Claims and settles. It cannot enqueue, nor change what a message says, nor read dead letters but for their ids,
   -- by which it counts what it has buried.
@@ -65,6 +65,6 @@ BEGIN
   GRANT INSERT (queue, id, priority, ordering_key, type, schema_version, payload, headers, max_attempts, enqueued_at,
                 last_error)
     ON sluice.message TO sluice_operator;
-  GRANT EXECUTE ON FUNCTION sluice.redrive, sluice.sleeps TO sluice_operator;
+  GRANT EXECUTE ON FUNCTION sluice.redrive TO sluice_operator;
 END
 $roles$;

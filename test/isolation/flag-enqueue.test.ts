@@ -61,15 +61,19 @@ describe('a process that is about to sleep beside enqueues', () => {
 
 async function lookAtFlagOnly({ sql }: TestDatabase): Promise<void> {
   const [{ text } = { text: '' }] = await sql<{ text: string }>(
-    `SELECT pg_get_functiondef('sluice.sleeps'::regproc) AS text`,
+    `SELECT pg_get_triggerdef(oid) AS text FROM pg_trigger WHERE tgname = 'message_wake'`,
   )
-  onTestFinished(async () => void (await sql(text)))
+  const trying = /NOT pg_try_advisory_xact_lock_shared\(746501, hashtext\(new\.queue\)\)/
+  expect(text).toMatch(trying)
+  onTestFinished(async () => void (await sql(`DROP TRIGGER message_wake ON sluice.message; ${text}`)))
   await sql(`
-    CREATE OR REPLACE FUNCTION sluice.sleeps(queue text) RETURNS boolean LANGUAGE sql AS $$
+    CREATE FUNCTION sluice.flag_is_up(queue text) RETURNS boolean LANGUAGE sql AS $$
       SELECT EXISTS (
         SELECT FROM pg_locks l
         WHERE l.locktype = 'advisory' AND l.classid = 746501 AND l.objid::bigint = hashtext(queue)::bigint & 4294967295
           AND l.mode = 'ExclusiveLock' AND l.granted
       )
-    $$`)
+    $$;
+    DROP TRIGGER message_wake ON sluice.message;
+    ${text.replace(trying, 'sluice.flag_is_up(new.queue)')}`)
 }

@@ -77,7 +77,10 @@ async function isAsleep(queue: string): Promise<boolean> {
   const client = new pg.Client({ connectionString: address })
   await client.connect()
   try {
-    const { rows } = await client.query<{ sleeps: boolean }>('SELECT sluice.sleeps($1) AS sleeps', [queue])
+    const { rows } = await client.query<{ sleeps: boolean }>(
+      'SELECT NOT pg_try_advisory_xact_lock_shared(746501, hashtext($1)) AS sleeps',
+      [queue],
+    )
     return rows[0]?.sleeps === true
   } finally {
     await client.end()

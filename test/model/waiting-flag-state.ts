@@ -28,7 +28,7 @@ export type FlagTwin = (typeof FLAG_TWINS)[number]
 
 /**
  * - idle: its row is no step of its own, because nobody sees it
- * - locked, notifying: the trigger wake_inserted has asked sleeps(), and holds the shared lock, or is to notify
+ * - locked, notifying: the condition of the trigger has tried for the shared lock, and the transaction holds the shared lock, or is to notify
  * - seen locked, seen notifying: COMMIT has made the row visible, and has not freed the lock or sent the notification
  */
 export type Enqueuer = 'idle' | 'locked' | 'notifying' | 'seen locked' | 'seen notifying' | 'unlocked' | 'ended'
