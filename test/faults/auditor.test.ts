@@ -3,7 +3,7 @@ import { audit } from '../../faults/auditor/audit.ts'
 import { CHECKS, type Verdict } from '../../faults/auditor/checks.ts'
 import { readRecovery } from '../../faults/auditor/recovery.ts'
 import { CREATE_LEDGER } from '../../faults/ledger.ts'
-import type { TestDatabase } from '../support/database.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/test.ts'
 
 /** The books of one message that went well: enqueued, told of, begun, done. */

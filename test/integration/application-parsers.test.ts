@@ -3,8 +3,8 @@ import pg from 'pg'
 import { expect, onTestFinished } from 'vitest'
 import { migrate } from '../../src/migrate/migrate.ts'
 import type { Sluice } from '../../src/sluice.ts'
-import { createTestDatabase, type TestDatabase } from '../support/database.ts'
-import { untilEmpty } from '../support/rows.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
+import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 
 // An application decides how its driver reads what the server answers. What Sluice reads must not depend on it.

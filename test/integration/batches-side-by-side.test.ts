@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { untilEmpty } from '../support/rows.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
 import { put, test } from '../support/sluice.ts'
 import { raise, type Step, Steps } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'

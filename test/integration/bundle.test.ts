@@ -7,8 +7,8 @@ import { type BuildOptions, build } from 'esbuild'
 import { afterAll, beforeAll, describe, expect, onTestFinished } from 'vitest'
 import { VERSION } from '../../src/basics/version.ts'
 import { migrationSql } from '../../src/migrate/migrate.ts'
-import { type BuiltPackage, buildPackage } from '../support/build-package.ts'
-import { createTestDatabase } from '../support/database.ts'
+import { type BuiltPackage, buildPackage } from '../support/processes/build-package.ts'
+import { createTestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/test.ts'
 
 /** Migrates, enqueues in both kinds of transaction, and handles with a worker that listens. */

@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { untilEmpty } from '../support/rows.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
 import { put, test } from '../support/sluice.ts'
 
 // The control connection goes too, so the loss is held against nobody, and the slot waits before it looks again.

@@ -1,9 +1,9 @@
 import { expect } from 'vitest'
 import { claim } from '../../src/table/claim.ts'
 import { postponeMessages } from '../../src/table/settle.ts'
-import { test as base, bottomOf, type ClaimSession, idsOf, lockedIds, put } from '../support/claim-session.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { acked } from '../support/settled-rows.ts'
+import { test as base, bottomOf, type ClaimSession, idsOf, lockedIds, put } from '../support/rows/claim-session.ts'
+import { acked } from '../support/rows/settled-rows.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** Stops a claim between its snapshot and its first row, where it reads the clock. */

@@ -3,7 +3,7 @@ import { Floors } from '../../src/claim/floors.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { ensureSlots } from '../../src/table/lanes.ts'
 import { holdKeys } from '../../src/table/settle.ts'
-import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/claim-session.ts'
+import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/rows/claim-session.ts'
 
 const withKeys = base.extend('keys', async ({ database, queue, begin }) => {
   const keys = await keysOf(database)

@@ -2,9 +2,9 @@ import { describe, expect } from 'vitest'
 import { claimSlots, claimWholeQueue, type SlotPosition, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { ensureSlots } from '../../src/table/lanes.ts'
 import { holdKeys } from '../../src/table/settle.ts'
-import { test as base, idsOf, keysOf, lockedIds, put } from '../support/claim-session.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { acked } from '../support/settled-rows.ts'
+import { test as base, idsOf, keysOf, lockedIds, put } from '../support/rows/claim-session.ts'
+import { acked } from '../support/rows/settled-rows.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 
 const test = base
   .extend('keys', ({ database }) => keysOf(database))

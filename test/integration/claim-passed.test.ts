@@ -4,8 +4,8 @@ import { claimSlots } from '../../src/table/claim-ordered.ts'
 import { ensureSlots } from '../../src/table/lanes.ts'
 import { MOST_WALKED } from '../../src/table/ordered-statements.ts'
 import { holdKeys } from '../../src/table/settle.ts'
-import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/claim-session.ts'
-import type { TestDatabase } from '../support/database.ts'
+import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/rows/claim-session.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { waitFor } from '../support/wait.ts'
 
 const HOUR_US = 3_600_000_000

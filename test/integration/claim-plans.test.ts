@@ -3,7 +3,7 @@ import { type Claim, claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
 import type { Execute } from '../../src/table/statement.ts'
-import { bottomOf, type ClaimSession, idsOf, lockedIds, put, test } from '../support/claim-session.ts'
+import { bottomOf, type ClaimSession, idsOf, lockedIds, put, test } from '../support/rows/claim-session.ts'
 
 /** What a planner might be talked into, by settings or by statistics. */
 const PLANNERS: readonly (readonly [string, readonly string[]])[] = [

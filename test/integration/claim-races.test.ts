@@ -2,9 +2,9 @@ import { describe, expect } from 'vitest'
 import { claimSlots, type SlotPosition } from '../../src/table/claim-ordered.ts'
 import { ensureSlots } from '../../src/table/lanes.ts'
 import { holdKeys, postponeMessages } from '../../src/table/settle.ts'
-import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/claim-session.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { acked } from '../support/settled-rows.ts'
+import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/rows/claim-session.ts'
+import { acked } from '../support/rows/settled-rows.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** Two slots: `first` with a message that an operator has locked, and `second` with the messages `ids` of one key. */

@@ -2,9 +2,9 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { describe, expect, onTestFinished } from 'vitest'
 import { migrationSql } from '../../src/migrate/migrate.ts'
-import { createTestDatabase, type TestDatabase } from '../support/database.ts'
-import { bury, register } from '../support/operations.ts'
-import { type CliResult, runCli, startCli } from '../support/run-cli.ts'
+import { type CliResult, runCli, startCli } from '../support/processes/run-cli.ts'
+import { bury, register } from '../support/rows/operations.ts'
+import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { test as base } from '../support/test.ts'
 
 const test = base.extend(

@@ -4,7 +4,7 @@ import { describe, expect } from 'vitest'
 import { statement } from '../../src/table/statement.ts'
 import { BatchConnection } from '../../src/transaction/batch-connection.ts'
 import { EventLog } from '../support/event-log.ts'
-import { untilEmpty } from '../support/rows.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 
 const ONE = statement('one', 'SELECT 1')

@@ -1,8 +1,8 @@
 import pg from 'pg'
 import { describe, expect } from 'vitest'
-import { test as base, times } from '../support/counted.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { sleepOn } from '../support/sleeper.ts'
+import { test as base, times } from '../support/plans/counted.ts'
+import { sleepOn } from '../support/processes/sleeper.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 
 /** What a transaction that has enqueued holds until it ends, beside the shared side of its queues' waiting flags. */
 const LOCKS = [

@@ -8,10 +8,10 @@ import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
 import { MOST_WALKED } from '../../src/table/ordered-statements.ts'
 import { holdKeys } from '../../src/table/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
-import { bottomOf, keysOf } from '../support/claim-session.ts'
-import { type Explained, explain, type PlanMode, recorded } from '../support/explain.ts'
-import { STATISTICS, setStatistics } from '../support/statistics.ts'
-import { test as base } from '../support/undisturbed.ts'
+import { type Explained, explain, type PlanMode, recorded } from '../support/plans/explain.ts'
+import { STATISTICS, setStatistics } from '../support/plans/statistics.ts'
+import { bottomOf, keysOf } from '../support/rows/claim-session.ts'
+import { test as base } from '../support/servers/undisturbed.ts'
 
 const HELD = 100_000
 const FREE = 200

@@ -1,5 +1,5 @@
 import { expect, inject } from 'vitest'
-import { type Counted, test } from '../support/counted.ts'
+import { type Counted, test } from '../support/plans/counted.ts'
 
 /** What an idle process sends in a minute, whatever the number of its queues and slots. */
 const IDLE_MINUTE = {

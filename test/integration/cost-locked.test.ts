@@ -4,11 +4,11 @@ import { executeOn } from '../../src/connection/open-client.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimApart } from '../../src/table/claim-apart.ts'
 import type { Execute } from '../../src/table/statement.ts'
-import { test as base, bottomOf, idsOf, lockedIds, put } from '../support/claim-session.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { explain, recorded } from '../support/explain.ts'
+import { explain, recorded } from '../support/plans/explain.ts'
+import { claimsOf, recordStatements } from '../support/plans/statements.ts'
+import { test as base, bottomOf, idsOf, lockedIds, put } from '../support/rows/claim-session.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { startTestSluice } from '../support/sluice.ts'
-import { claimsOf, recordStatements } from '../support/statements.ts'
 
 const MESSAGES = 40_000
 const BATCH = 1_600

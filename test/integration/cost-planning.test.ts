@@ -9,10 +9,10 @@ import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
 import { claimSettings } from '../../src/table/planner.ts'
 import { holdKeys } from '../../src/table/settle.ts'
 import { pollQueues } from '../../src/table/wait.ts'
-import { bottomOf, keysOf, put, test } from '../support/claim-session.ts'
-import { times } from '../support/counted.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { acked, batchRecorded, buried, insertRow, postponed } from '../support/settled-rows.ts'
+import { times } from '../support/plans/counted.ts'
+import { bottomOf, keysOf, put, test } from '../support/rows/claim-session.ts'
+import { acked, batchRecorded, buried, insertRow, postponed } from '../support/rows/settled-rows.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 
 /** The server plans a prepared statement this often before it may keep one plan for all parameters. */
 const PLANNED = 5

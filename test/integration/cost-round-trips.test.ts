@@ -1,8 +1,8 @@
 import { describe, expect, inject } from 'vitest'
 import { retryLater } from '../../src/message.ts'
 import type { Pipeline, RunnablePipeline } from '../../src/pipeline/pipeline.ts'
-import { type Flush, test, times } from '../support/counted.ts'
-import type { TestDatabase } from '../support/database.ts'
+import { type Flush, test, times } from '../support/plans/counted.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { put } from '../support/sluice.ts'
 import { raise } from '../support/steps.ts'
 

@@ -8,11 +8,11 @@ import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
 import { forgetCrashes, holdKeys } from '../../src/table/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { pollQueues, raiseFlag } from '../../src/table/wait.ts'
-import { bottomOf, keysOf, put } from '../support/claim-session.ts'
-import { times } from '../support/counted.ts'
-import { type Explained, explain, recorded, type WalUsage } from '../support/explain.ts'
-import { acked, batchRecorded, buried, insertRow, postponed } from '../support/settled-rows.ts'
-import { test as base } from '../support/undisturbed.ts'
+import { times } from '../support/plans/counted.ts'
+import { type Explained, explain, recorded, type WalUsage } from '../support/plans/explain.ts'
+import { bottomOf, keysOf, put } from '../support/rows/claim-session.ts'
+import { acked, batchRecorded, buried, insertRow, postponed } from '../support/rows/settled-rows.ts'
+import { test as base } from '../support/servers/undisturbed.ts'
 
 type Send = (execute: Execute, facts: Facts) => Promise<unknown>
 

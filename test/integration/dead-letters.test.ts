@@ -3,8 +3,8 @@ import { deleteDeadLetters, redriveDeadLetters } from '../../src/table/change-de
 import { type DeadLetterMatch, listDeadLetters, summariseDeadLetters } from '../../src/table/dead-letters.ts'
 import { readClockUs } from '../../src/table/instants.ts'
 import type { Execute } from '../../src/table/statement.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { bury } from '../support/operations.ts'
+import { bury } from '../support/rows/operations.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/test.ts'
 
 const HOUR_US = 3_600_000_000

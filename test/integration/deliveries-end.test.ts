@@ -1,7 +1,7 @@
 import { lastValueFrom, take, toArray } from 'rxjs'
 import { expect } from 'vitest'
 import { handleDeliveries } from '../../src/rx/handle-deliveries.ts'
-import { unlockedPayloads } from '../support/rows.ts'
+import { unlockedPayloads } from '../support/rows/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 
 test('an Observable of deliveries completes when its Sluice stops', async ({ database, queue }) => {

@@ -1,8 +1,8 @@
 import { map, Subject, take, takeUntil, toArray } from 'rxjs'
 import { expect } from 'vitest'
 import { type Delivery, groupWithin, handleDeliveries } from '../../src/index.ts'
-import { createTestDatabase } from '../support/database.ts'
-import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
+import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows/rows.ts'
+import { createTestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 

@@ -1,7 +1,7 @@
 import { expect } from 'vitest'
-import { untilEmpty } from '../support/rows.ts'
+import { claimsOf, recordStatements } from '../support/plans/statements.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
-import { claimsOf, recordStatements } from '../support/statements.ts'
 import { Steps } from '../support/steps.ts'
 
 test('delayed messages come in the order in which they fall due, none early, and none at the poll only', async ({

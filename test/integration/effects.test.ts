@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 import { createNumberedEffects, INSERT_NUMBERED } from '../support/effects.ts'
-import { payloadsOf, untilEmpty } from '../support/rows.ts'
+import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import { test as base, put } from '../support/sluice.ts'
 import { raise, Steps } from '../support/steps.ts'
 

@@ -1,9 +1,9 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import { ack, deadLetter } from '../../src/message.ts'
 import { migrate } from '../../src/migrate/migrate.ts'
-import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'
-import { untilEmpty } from '../support/rows.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
+import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 

@@ -10,9 +10,9 @@ import {
 } from '../../src/enqueue/enqueue.ts'
 import { EXECUTE } from '../../src/enqueue/transaction.ts'
 import type { Execute } from '../../src/table/statement.ts'
-import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { enqueueContext } from '../support/enqueue-context.ts'
-import { sleepOn } from '../support/sleeper.ts'
+import { sleepOn } from '../support/processes/sleeper.ts'
+import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { test as base } from '../support/test.ts'
 
 const context = enqueueContext()

@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 import { ack, deadLetter, type Message, retryLater, snooze } from '../../src/message.ts'
-import { payloadsOf, untilEmpty } from '../support/rows.ts'
+import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import { test as base, put } from '../support/sluice.ts'
 
 const LATER = { retry: { kind: 'fixed', delay: '1h' } } as const

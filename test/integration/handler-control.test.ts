@@ -2,8 +2,8 @@ import { sql } from 'kysely'
 import pg from 'pg'
 import { expect } from 'vitest'
 import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
-import { createTestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'
+import { createTestDatabase } from '../support/servers/database.ts'
 import { test as base, put, startTestSluice } from '../support/sluice.ts'
 
 const test = base.extend('table', { scope: 'file' }, async ({ database }) => {

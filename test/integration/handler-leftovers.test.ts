@@ -1,7 +1,7 @@
 import { describe, expect, inject } from 'vitest'
 import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
-import { createTestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'
+import { createTestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { raise } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'

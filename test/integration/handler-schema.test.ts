@@ -2,7 +2,7 @@ import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { expect } from 'vitest'
 import * as z from 'zod'
 import { EventLog } from '../support/event-log.ts'
-import { untilEmpty } from '../support/rows.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 
 const Order = z.object({ customer: z.object({ email: z.email() }), lines: z.array(z.number()).default([]) })

@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect } from 'vitest'
-import { test as base } from '../support/counted.ts'
 import { createNumberedEffects, INSERT_NUMBERED } from '../support/effects.ts'
 import { EventLog } from '../support/event-log.ts'
-import { payloadsOf, untilEmpty } from '../support/rows.ts'
+import { test as base } from '../support/plans/counted.ts'
+import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import { put, startTestSluice } from '../support/sluice.ts'
 import { deferred } from '../support/wait.ts'
 

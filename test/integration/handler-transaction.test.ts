@@ -2,9 +2,9 @@ import type { Generated } from 'kysely'
 import { sql } from 'kysely'
 import { describe, expect } from 'vitest'
 import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
-import { payloadsOf, untilEmpty } from '../support/rows.ts'
+import { recordStatements } from '../support/plans/statements.ts'
+import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import { test as base, put } from '../support/sluice.ts'
-import { recordStatements } from '../support/statements.ts'
 import { raise, Steps } from '../support/steps.ts'
 
 const LATER = { retry: { kind: 'fixed', delay: '1h' } } as const

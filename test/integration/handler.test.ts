@@ -1,7 +1,7 @@
 import { inspect } from 'node:util'
 import { describe, expect } from 'vitest'
 import { ack, deadLetter, type Outcome, retryLater, snooze } from '../../src/message.ts'
-import { untilEmpty } from '../support/rows.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
 import { put, test } from '../support/sluice.ts'
 import { raise, Steps } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'

@@ -2,9 +2,9 @@ import { describe, expect } from 'vitest'
 import { deadLetter, type Message, retryLater } from '../../src/message.ts'
 import { createSluice } from '../../src/sluice.ts'
 import { runDue } from '../../src/testing.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { bury, register } from '../support/operations.ts'
-import { runCli } from '../support/run-cli.ts'
+import { runCli } from '../support/processes/run-cli.ts'
+import { bury, register } from '../support/rows/operations.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 
 const LATER = { retry: { kind: 'fixed', delay: '1h' } } as const

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect } from 'vitest'
 import type { TcpProxy } from '../../faults/environment/tcp-proxy.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { untilSessions } from '../support/sessions.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
+import { untilSessions } from '../support/servers/sessions.ts'
+import { startProxy } from '../support/servers/tcp-proxy.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { Steps } from '../support/steps.ts'
-import { startProxy } from '../support/tcp-proxy.ts'
 import { waitFor } from '../support/wait.ts'
 
 const QUEUES = Array.from({ length: 100 }, (_, at) => `idle.${at}`)

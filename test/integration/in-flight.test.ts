@@ -1,7 +1,7 @@
 import { expect, inject } from 'vitest'
-import { payloadsOf, untilEmpty } from '../support/rows.ts'
+import { claimsOf, recordStatements } from '../support/plans/statements.ts'
+import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
-import { claimsOf, recordStatements } from '../support/statements.ts'
 import { Steps } from '../support/steps.ts'
 
 test('a batch in flight takes one connection, its handler none, and the server bounds its transaction', async ({

@@ -2,8 +2,8 @@ import { describe, expect } from 'vitest'
 import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
 import { holdKeys } from '../../src/table/settle.ts'
 import { pollQueues } from '../../src/table/wait.ts'
-import { keysOf, put, test } from '../support/claim-session.ts'
-import type { TestDatabase } from '../support/database.ts'
+import { keysOf, put, test } from '../support/rows/claim-session.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 
 describe('a look over a queue', () => {
   test('finds nothing in an empty one', async ({ database, queue, begin }) => {

@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
-import type { TestDatabase } from '../support/database.ts'
-import { unlockedPayloads, untilEmpty } from '../support/rows.ts'
+import { unlockedPayloads, untilEmpty } from '../support/rows/rows.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
 import { Steps } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'

@@ -11,7 +11,7 @@ import { MIGRATION_LIMITS, migrateWithin } from '../../src/migrate/migrator.ts'
 import { checkSchema, SCHEMA_VERSION } from '../../src/table/schema.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
-import { createTestDatabase, type TestDatabase, type TestDatabaseOptions } from '../support/database.ts'
+import { createTestDatabase, type TestDatabase, type TestDatabaseOptions } from '../support/servers/database.ts'
 import { waitFor } from '../support/wait.ts'
 
 const names = migrationSql().map((migration) => migration.name)

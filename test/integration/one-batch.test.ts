@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
+import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows/rows.ts'
 import { put, test } from '../support/sluice.ts'
 import { raise, Steps } from '../support/steps.ts'
 

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
-import type { TestDatabase } from '../support/database.ts'
-import { bury } from '../support/operations.ts'
+import { bury } from '../support/rows/operations.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
 
 describe('sluice.operate.deadLetters', () => {

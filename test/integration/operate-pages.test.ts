@@ -1,8 +1,8 @@
 import { describe, expect } from 'vitest'
 import type { DeadLettersOptions, MessagesOptions, Operate } from '../../src/index.ts'
 import { REACH } from '../../src/table/message-pages.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { bury } from '../support/operations.ts'
+import { bury } from '../support/rows/operations.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
 
 /** The ids of every page that follows, until there is no more. */

@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import { installSqlClock, onSqlClock, stepSqlClock } from '../../faults/environment/sql-clock.ts'
-import { createTestDatabase } from '../support/database.ts'
+import { createTestDatabase } from '../support/servers/database.ts'
 import { test as base, put, startTestSluice } from '../support/sluice.ts'
 
 /** `test` with a database of the test's own, whose clock can be stepped, and a Sluice that goes by it. */

@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 import type { Sluice } from '../../src/sluice.ts'
-import { untilEmpty } from '../support/rows.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 
 const KEYS = 200

@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import { deadLetter, retryLater, snooze } from '../../src/message.ts'
-import { untilEmpty } from '../support/rows.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
 import { put, test } from '../support/sluice.ts'
 import { raise, Steps } from '../support/steps.ts'
 

@@ -6,9 +6,9 @@ import { peekMessages, readMessageStatus } from '../../src/table/message-status.
 import { PLAN_BY_INDEX } from '../../src/table/planner.ts'
 import { readQueueNames } from '../../src/table/queue-status.ts'
 import type { Execute } from '../../src/table/statement.ts'
-import { explain, type Recorded, recorded } from '../support/explain.ts'
-import { expectPlanned, load, type Planned } from '../support/planned.ts'
-import { STATISTICS, type Statistics, setStatistics } from '../support/statistics.ts'
+import { explain, type Recorded, recorded } from '../support/plans/explain.ts'
+import { expectPlanned, load, type Planned } from '../support/plans/planned.ts'
+import { STATISTICS, type Statistics, setStatistics } from '../support/plans/statistics.ts'
 import { test as base } from '../support/test.ts'
 
 /** In queues of the messages, and one that has only ever had dead letters. */

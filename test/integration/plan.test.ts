@@ -1,10 +1,10 @@
 import pg from 'pg'
 import { describe } from 'vitest'
 import { claimSettings } from '../../src/table/planner.ts'
-import { explain, recorded } from '../support/explain.ts'
-import { expectPlanned, load, STATEMENTS, WRITES } from '../support/planned.ts'
-import { STATISTICS, type Statistics, setStatistics } from '../support/statistics.ts'
-import { test as base } from '../support/undisturbed.ts'
+import { explain, recorded } from '../support/plans/explain.ts'
+import { expectPlanned, load, STATEMENTS, WRITES } from '../support/plans/planned.ts'
+import { STATISTICS, type Statistics, setStatistics } from '../support/plans/statistics.ts'
+import { test as base } from '../support/servers/undisturbed.ts'
 
 const test = base.extend('loaded', { scope: 'file' }, async ({ database }, { onCleanup }) => {
   const client = new pg.Client({ connectionString: database.url })

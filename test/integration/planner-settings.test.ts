@@ -5,9 +5,9 @@ import { deviationsOf } from '../../src/session/session.ts'
 import { Names } from '../../src/session/statement-names.ts'
 import { claimSettings, handlerSettings } from '../../src/table/planner.ts'
 import { readServerVersion } from '../../src/table/schema.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { explain, recorded } from '../support/explain.ts'
-import { expectPlanned, load, STATEMENTS, WRITES } from '../support/planned.ts'
+import { explain, recorded } from '../support/plans/explain.ts'
+import { expectPlanned, load, STATEMENTS, WRITES } from '../support/plans/planned.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { test as base } from '../support/test.ts'
 
 /** A twentieth of the messages of the gates for plans: reading a queue through is seen by the way that it is read. */

@@ -3,14 +3,14 @@ import { describe, expect } from 'vitest'
 import type { SluiceOptions } from '../../src/config.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
 import { reapWorkers } from '../../src/table/worker.ts'
-import type { TestDatabase } from '../support/database.ts'
 import { createEffects, effectsOf } from '../support/effects.ts'
 import { EventLog } from '../support/event-log.ts'
-import { startPooler } from '../support/pooler.ts'
-import { untilEmpty } from '../support/rows.ts'
+import { WorkerProcess } from '../support/processes/worker-process.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
+import { startPooler } from '../support/servers/pooler.ts'
 import { test as base, put, startTestSluice } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
-import { WorkerProcess } from '../support/worker-process.ts'
 
 const test = base.extend('effects', { auto: true }, ({ database }) => createEffects(database))
 

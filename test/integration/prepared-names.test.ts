@@ -6,7 +6,7 @@ import { type WireMessage, WireReader } from '../../faults/environment/wire.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
 import { Names } from '../../src/session/statement-names.ts'
 import { createNumberedEffects, INSERT_NUMBERED } from '../support/effects.ts'
-import { untilEmpty } from '../support/rows.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 
 test('two versions of a statement under one name are two statements', async ({ database }) => {

@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import { snooze } from '../../src/message.ts'
-import { unlockedPayloads, untilEmpty } from '../support/rows.ts'
+import { unlockedPayloads, untilEmpty } from '../support/rows/rows.ts'
 import { put, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import { EventLog } from '../support/event-log.ts'
-import { test } from '../support/logins.ts'
+import { test } from '../support/servers/logins.ts'
 import { startTestSluice } from '../support/sluice.ts'
 
 const NO_WORKER = {

@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
 import { retryLater } from '../../src/message.ts'
-import { payloadsOf, untilEmpty } from '../support/rows.ts'
+import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import { put, test } from '../support/sluice.ts'
 import { raise, type Step, Steps } from '../support/steps.ts'
 

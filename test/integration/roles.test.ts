@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
-import { createTestDatabase, type TestDatabase } from '../support/database.ts'
-import { ROLES, ROLES_SQL, type RoleName, test } from '../support/logins.ts'
-import { runCli } from '../support/run-cli.ts'
+import { runCli } from '../support/processes/run-cli.ts'
+import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
+import { ROLES, ROLES_SQL, type RoleName, test } from '../support/servers/logins.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** All that each role may do, beside USAGE of the schema: the right, and on what, columns in alphabetical order. */

@@ -2,8 +2,8 @@ import { describe, expect } from 'vitest'
 import { isSluiceError } from '../../src/errors.ts'
 import { ack, deadLetter, type Outcome, retryLater, snooze } from '../../src/message.ts'
 import { EventLog } from '../support/event-log.ts'
-import { test as base } from '../support/logins.ts'
-import { bury } from '../support/operations.ts'
+import { bury } from '../support/rows/operations.ts'
+import { test as base } from '../support/servers/logins.ts'
 import { put, startTestSluice } from '../support/sluice.ts'
 
 let queues = 0

@@ -1,8 +1,8 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
 import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
-import { test as countedTest } from '../support/counted.ts'
-import { createTestDatabase, type TestDatabase } from '../support/database.ts'
 import { EventLog } from '../support/event-log.ts'
+import { test as countedTest } from '../support/plans/counted.ts'
+import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 

@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
-import type { TestDatabase } from '../support/database.ts'
-import { raisedFlag } from '../support/flag.ts'
-import { endSessions } from '../support/sessions.ts'
+import { raisedFlag } from '../support/rows/flag.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
+import { endSessions } from '../support/servers/sessions.ts'
 import { put, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 

@@ -1,8 +1,8 @@
 import { describe, expect } from 'vitest'
 import { statement } from '../../src/table/statement.ts'
 import { BatchConnection } from '../../src/transaction/batch-connection.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
+import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows/rows.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 

@@ -1,9 +1,9 @@
 import { describe, expect } from 'vitest'
 import { claim } from '../../src/table/claim.ts'
 import { buryMessages } from '../../src/table/settle.ts'
-import { bottomOf, idsOf, put, test } from '../support/claim-session.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { sleepOn } from '../support/sleeper.ts'
+import { sleepOn } from '../support/processes/sleeper.ts'
+import { bottomOf, idsOf, put, test } from '../support/rows/claim-session.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 
 describe('sluice.redrive', () => {
   test('puts dead letters back as they were, due now, with their attempts from zero', async ({

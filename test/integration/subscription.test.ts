@@ -1,7 +1,7 @@
 import { Subscription } from 'rxjs'
 import { describe, expect } from 'vitest'
 import { EventLog } from '../support/event-log.ts'
-import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows.ts'
+import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { Steps } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'

@@ -3,7 +3,7 @@ import { describe, expect, onTestFinished } from 'vitest'
 import { z } from 'zod'
 import { createSluice, deadLetter, type Sluice } from '../../src/index.ts'
 import { deliver, enqueuedIn, runDue } from '../../src/testing.ts'
-import type { TestDatabase } from '../support/database.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/test.ts'
 
 const queues = { signups: { schema: z.object({ email: z.string(), source: z.string().default('web') }) }, audit: {} }

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { expect, onTestFinished, vi } from 'vitest'
-import type { TestDatabase } from '../support/database.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/sluice.ts'
 
 // An enqueue through the driver's own client is a query of a class of ours. It must end as the driver's own do.

@@ -1,8 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { createSluice } from '../../src/sluice.ts'
-import { untilRecorded } from '../support/rows.ts'
-import { runCli } from '../support/run-cli.ts'
-import { startStandbyPair } from '../support/standby-pair.ts'
+import { runCli } from '../support/processes/run-cli.ts'
+import { untilRecorded } from '../support/rows/rows.ts'
+import { startStandbyPair } from '../support/servers/standby-pair.ts'
 import { deferred, waitFor } from '../support/wait.ts'
 
 test('on a hot standby the views and the command line show all but what workers have in hand', async () => {

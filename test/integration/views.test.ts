@@ -3,7 +3,7 @@ import { MESSAGE_STATES } from '../../src/message.ts'
 import { ensureSlots } from '../../src/table/lanes.ts'
 import { holdKeys } from '../../src/table/settle.ts'
 import { newWorkerId, recordBatches, registerWorker } from '../../src/table/worker.ts'
-import { type ClaimSession, keysOf, put, test } from '../support/claim-session.ts'
+import { type ClaimSession, keysOf, put, test } from '../support/rows/claim-session.ts'
 
 describe('the views, which are a public interface,', () => {
   test('have these columns', async ({ database }) => {

@@ -1,11 +1,11 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
-import type { TestDatabase } from '../support/database.ts'
-import { controlPid, flagHolder, loweredFlag, NO_POLL, raisedFlag } from '../support/flag.ts'
-import { type Sleeper, sleepOn } from '../support/sleeper.ts'
+import { type Sleeper, sleepOn } from '../support/processes/sleeper.ts'
+import { controlPid, flagHolder, loweredFlag, NO_POLL, raisedFlag } from '../support/rows/flag.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
+import { startProxy } from '../support/servers/tcp-proxy.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { Steps } from '../support/steps.ts'
-import { startProxy } from '../support/tcp-proxy.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** Nothing here is found by the poll: it does not come in time. */

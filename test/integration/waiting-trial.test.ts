@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
-import type { TestDatabase } from '../support/database.ts'
-import { NO_POLL, raisedFlag } from '../support/flag.ts'
+import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { startTestSluice, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 

@@ -1,10 +1,10 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import { EventLog } from '../support/event-log.ts'
-import { flagHolder } from '../support/flag.ts'
-import { countSessions, endSessions, untilSessions } from '../support/sessions.ts'
+import { flagHolder } from '../support/rows/flag.ts'
+import { countSessions, endSessions, untilSessions } from '../support/servers/sessions.ts'
+import { startProxy } from '../support/servers/tcp-proxy.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { Steps } from '../support/steps.ts'
-import { startProxy } from '../support/tcp-proxy.ts'
 import { waitFor } from '../support/wait.ts'
 import { TestWatcher } from '../support/wake-up.ts'
 

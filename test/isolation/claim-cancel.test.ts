@@ -1,5 +1,4 @@
 import { describe, expect } from 'vitest'
-import { explore } from '../support/permutations.ts'
 import {
   ack,
   type ClaimStep,
@@ -9,10 +8,11 @@ import {
   lock,
   look,
   rollBack,
-} from '../support/permutations-claims.ts'
-import { summary, wrongs } from '../support/permutations-report.ts'
-import type { Rewrite } from '../support/permutations-rewrite.ts'
-import { test } from '../support/permutations-stage.ts'
+} from '../support/permutations/claims.ts'
+import { explore } from '../support/permutations/permutations.ts'
+import { summary, wrongs } from '../support/permutations/report.ts'
+import type { Rewrite } from '../support/permutations/rewrite.ts'
+import { test } from '../support/permutations/stage.ts'
 
 const WITHOUT_LOCK: Rewrite = { statement: 'claim', from: 'FOR UPDATE OF m SKIP LOCKED', to: '' }
 const KEYED_WITHOUT_LOCK: Rewrite = { statement: 'claim_slots', from: 'FOR UPDATE OF m', to: '' }

@@ -1,5 +1,4 @@
 import { describe, expect } from 'vitest'
-import { explore } from '../support/permutations.ts'
 import {
   ack,
   type ClaimStep,
@@ -11,10 +10,11 @@ import {
   lock,
   look,
   take,
-} from '../support/permutations-claims.ts'
-import { summary, wrongs } from '../support/permutations-report.ts'
-import type { Rewrite } from '../support/permutations-rewrite.ts'
-import { test } from '../support/permutations-stage.ts'
+} from '../support/permutations/claims.ts'
+import { explore } from '../support/permutations/permutations.ts'
+import { summary, wrongs } from '../support/permutations/report.ts'
+import type { Rewrite } from '../support/permutations/rewrite.ts'
+import { test } from '../support/permutations/stage.ts'
 
 const WITHOUT_LOCK: Rewrite = { statement: 'claim', from: 'FOR UPDATE OF m SKIP LOCKED', to: '' }
 const SLOT_UNLOCKED: Rewrite = { statement: 'claim_slots', from: 'FOR NO KEY UPDATE OF s SKIP LOCKED', to: '' }

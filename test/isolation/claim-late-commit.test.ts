@@ -1,10 +1,10 @@
 import { describe, expect } from 'vitest'
-import { explore } from '../support/permutations.ts'
-import { commit, lanesOf, rollBack } from '../support/permutations-claims.ts'
-import { floorScenario, handle, insert, insertAtOnce } from '../support/permutations-floors.ts'
-import { summary, wrongs } from '../support/permutations-report.ts'
-import type { Rewrite } from '../support/permutations-rewrite.ts'
-import { test } from '../support/permutations-stage.ts'
+import { commit, lanesOf, rollBack } from '../support/permutations/claims.ts'
+import { floorScenario, handle, insert, insertAtOnce } from '../support/permutations/floors.ts'
+import { explore } from '../support/permutations/permutations.ts'
+import { summary, wrongs } from '../support/permutations/report.ts'
+import type { Rewrite } from '../support/permutations/rewrite.ts'
+import { test } from '../support/permutations/stage.ts'
 
 /** As if nobody else ran when the claim looked. */
 const ALONE: Rewrite = {

@@ -1,10 +1,10 @@
 import { describe, expect } from 'vitest'
-import { explore } from '../support/permutations.ts'
-import { ack, claimScenario, commit, lanesOf, lock, look, take } from '../support/permutations-claims.ts'
-import { summary, wrongs } from '../support/permutations-report.ts'
-import type { Rewrite } from '../support/permutations-rewrite.ts'
-import { retry, SETTLEMENTS } from '../support/permutations-settle.ts'
-import { test } from '../support/permutations-stage.ts'
+import { ack, claimScenario, commit, lanesOf, lock, look, take } from '../support/permutations/claims.ts'
+import { explore } from '../support/permutations/permutations.ts'
+import { summary, wrongs } from '../support/permutations/report.ts'
+import type { Rewrite } from '../support/permutations/rewrite.ts'
+import { retry, SETTLEMENTS } from '../support/permutations/settle.ts'
+import { test } from '../support/permutations/stage.ts'
 
 const HOUR_US = 3_600_000_000
 

@@ -1,6 +1,4 @@
 import { describe, expect, onTestFinished } from 'vitest'
-import type { TestDatabase } from '../support/database.ts'
-import { explore } from '../support/permutations.ts'
 import {
   commitEnqueue,
   enqueue,
@@ -10,10 +8,12 @@ import {
   lower,
   raise,
   rollBackEnqueue,
-} from '../support/permutations-flag.ts'
-import { summary, wrongs } from '../support/permutations-report.ts'
-import type { Rewrite } from '../support/permutations-rewrite.ts'
-import { test } from '../support/permutations-stage.ts'
+} from '../support/permutations/flag.ts'
+import { explore } from '../support/permutations/permutations.ts'
+import { summary, wrongs } from '../support/permutations/report.ts'
+import type { Rewrite } from '../support/permutations/rewrite.ts'
+import { test } from '../support/permutations/stage.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 
 const SILENTLY: Rewrite = { statement: 'flag_lower', from: `pg_notify('sluice', $2::text)`, to: '$2::text' }
 

@@ -1,14 +1,14 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import { insertMessages } from '../../src/table/insert.ts'
-import { times } from '../support/counted.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { explore, type Scenario } from '../support/permutations.ts'
-import { commit, type Lane, lanesOf } from '../support/permutations-claims.ts'
-import { type FloorStep, type FloorWorld, floorScenario, handle, insertAtOnce } from '../support/permutations-floors.ts'
-import { summary, wrongs } from '../support/permutations-report.ts'
-import type { Rewrite } from '../support/permutations-rewrite.ts'
-import { type PlayedSession, type Stage, test } from '../support/permutations-stage.ts'
-import { insertRow } from '../support/settled-rows.ts'
+import { commit, type Lane, lanesOf } from '../support/permutations/claims.ts'
+import { type FloorStep, type FloorWorld, floorScenario, handle, insertAtOnce } from '../support/permutations/floors.ts'
+import { explore, type Scenario } from '../support/permutations/permutations.ts'
+import { summary, wrongs } from '../support/permutations/report.ts'
+import type { Rewrite } from '../support/permutations/rewrite.ts'
+import { type PlayedSession, type Stage, test } from '../support/permutations/stage.ts'
+import { times } from '../support/plans/counted.ts'
+import { insertRow } from '../support/rows/settled-rows.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 
 const NUMBERED_LATE: Rewrite = {
   statement: 'insert',

@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
-import { explore, type PlayedStep } from '../support/permutations.ts'
-import { summary } from '../support/permutations-report.ts'
-import { test } from '../support/permutations-stage.ts'
+import { explore, type PlayedStep } from '../support/permutations/permutations.ts'
+import { summary } from '../support/permutations/report.ts'
+import { test } from '../support/permutations/stage.ts'
 
 interface Locks {
   readonly queue: string

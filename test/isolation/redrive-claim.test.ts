@@ -2,8 +2,6 @@ import { describe, expect, onTestFinished } from 'vitest'
 import { deleteDeadLetters, redriveDeadLetters } from '../../src/table/change-dead-letters.ts'
 import type { DeadLetterMatch } from '../../src/table/dead-letters.ts'
 import type { Execute } from '../../src/table/statement.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { explore } from '../support/permutations.ts'
 import {
   ack,
   type ClaimStep,
@@ -13,10 +11,12 @@ import {
   lanesOf,
   rollBack,
   take,
-} from '../support/permutations-claims.ts'
-import { summary, wrongs } from '../support/permutations-report.ts'
-import { bury } from '../support/permutations-settle.ts'
-import { test } from '../support/permutations-stage.ts'
+} from '../support/permutations/claims.ts'
+import { explore } from '../support/permutations/permutations.ts'
+import { summary, wrongs } from '../support/permutations/report.ts'
+import { bury } from '../support/permutations/settle.ts'
+import { test } from '../support/permutations/stage.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 
 /** An operation on all dead letters of the queue; in these plays there is one, the first message. */
 const operation = (

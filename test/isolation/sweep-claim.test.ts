@@ -3,9 +3,6 @@ import type { Floors } from '../../src/claim/floors.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimSlots } from '../../src/table/claim-ordered.ts'
 import { lookOver } from '../../src/table/lanes.ts'
-import { idsOf, put } from '../support/claim-session.ts'
-import { claimedRow, orderedClaim } from '../support/claimed-row.ts'
-import { explore, type PlayedStep, type Scenario } from '../support/permutations.ts'
 import {
   accountsOf,
   ack,
@@ -16,12 +13,15 @@ import {
   lanesOf,
   rollBack,
   take,
-} from '../support/permutations-claims.ts'
-import { FAR_FUTURE_US, type FloorWorld, floorScenario } from '../support/permutations-floors.ts'
-import type { Seen } from '../support/permutations-ledger.ts'
-import { summary, wrongs } from '../support/permutations-report.ts'
-import { PAUSED_CLAIM } from '../support/permutations-rewrite.ts'
-import { type Stage, test } from '../support/permutations-stage.ts'
+} from '../support/permutations/claims.ts'
+import { FAR_FUTURE_US, type FloorWorld, floorScenario } from '../support/permutations/floors.ts'
+import type { Seen } from '../support/permutations/ledger.ts'
+import { explore, type PlayedStep, type Scenario } from '../support/permutations/permutations.ts'
+import { summary, wrongs } from '../support/permutations/report.ts'
+import { PAUSED_CLAIM } from '../support/permutations/rewrite.ts'
+import { type Stage, test } from '../support/permutations/stage.ts'
+import { idsOf, put } from '../support/rows/claim-session.ts'
+import { claimedRow, orderedClaim } from '../support/rows/claimed-row.ts'
 
 const MANY = 10
 

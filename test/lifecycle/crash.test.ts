@@ -1,12 +1,12 @@
 import { describe, expect } from 'vitest'
 import { Control } from '../../src/connection/control.ts'
 import { Reaper } from '../../src/services/reaper.ts'
-import type { TestDatabase } from '../support/database.ts'
 import { createEffects, effectsOf, enqueue } from '../support/effects.ts'
-import { untilEmpty, untilRecorded } from '../support/rows.ts'
+import { WorkerProcess } from '../support/processes/worker-process.ts'
+import { untilEmpty, untilRecorded } from '../support/rows/rows.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { test as base } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
-import { WorkerProcess } from '../support/worker-process.ts'
 
 const test = base.extend('effects', { auto: true }, ({ database }) => createEffects(database))
 

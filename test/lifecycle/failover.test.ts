@@ -6,7 +6,7 @@ import { executeOn } from '../../src/connection/open-client.ts'
 import { createSluice, type Sluice } from '../../src/sluice.ts'
 import { newWorkerId, recordBatches, registerWorker } from '../../src/table/worker.ts'
 import { EventLog } from '../support/event-log.ts'
-import { startStandbyPair } from '../support/standby-pair.ts'
+import { startStandbyPair } from '../support/servers/standby-pair.ts'
 import { deferred, waitFor } from '../support/wait.ts'
 
 const QUEUE = 'q'

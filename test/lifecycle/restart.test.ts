@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest'
 import type { EmbeddedServer } from '../../faults/environment/embedded-server.ts'
 import { createEffects, effectsOf, enqueue } from '../support/effects.ts'
-import { startRestartableServer } from '../support/restartable-server.ts'
+import { WorkerProcess } from '../support/processes/worker-process.ts'
+import { startRestartableServer } from '../support/servers/restartable-server.ts'
 import { waitFor } from '../support/wait.ts'
-import { WorkerProcess } from '../support/worker-process.ts'
 
 test.for([
   { end: 'restarts', bringDown: (server: EmbeddedServer) => server.restart() },

@@ -4,7 +4,7 @@ import type { EmbeddedServer } from '../../faults/environment/embedded-server.ts
 import { versionOf } from '../../server/server-package.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
 import { claim } from '../../src/table/claim.ts'
-import { startRestartableServer } from '../support/restartable-server.ts'
+import { startRestartableServer } from '../support/servers/restartable-server.ts'
 
 const ENDS: Readonly<Record<string, (server: EmbeddedServer) => Promise<void>>> = {
   'the crash of one process': (server) => server.crash(),

@@ -2,9 +2,9 @@ import { expect, test } from 'vitest'
 import type { EmbeddedServer } from '../../faults/environment/embedded-server.ts'
 import { MIGRATION_LIMITS, migrateWithin } from '../../src/migrate/migrator.ts'
 import { createSluice } from '../../src/sluice.ts'
-import { startRestartableServer } from '../support/restartable-server.ts'
+import { startRestartableServer } from '../support/servers/restartable-server.ts'
+import { startProxy } from '../support/servers/tcp-proxy.ts'
 import { Steps } from '../support/steps.ts'
-import { startProxy } from '../support/tcp-proxy.ts'
 import { waitFor } from '../support/wait.ts'
 
 // From here on every COMMIT that has written something waits for a standby that does not exist.

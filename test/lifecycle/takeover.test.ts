@@ -1,9 +1,9 @@
 import { describe, expect } from 'vitest'
 import { createEffects, effectsOf, enqueue } from '../support/effects.ts'
-import { untilEmpty } from '../support/rows.ts'
+import { WorkerProcess } from '../support/processes/worker-process.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
 import { test as base } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
-import { WorkerProcess } from '../support/worker-process.ts'
 
 const test = base.extend('effects', { auto: true }, ({ database }) => createEffects(database))
 

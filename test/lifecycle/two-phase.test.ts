@@ -2,7 +2,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, describe, expect } from 'vitest'
 import { EmbeddedServer } from '../../faults/environment/embedded-server.ts'
 import { migrate } from '../../src/migrate/migrate.ts'
-import { sleepOn } from '../support/sleeper.ts'
+import { sleepOn } from '../support/processes/sleeper.ts'
 import { test as base, startTestSluice } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Floors } from '../../src/claim/floors.ts'
-import { claimedRow, orderedClaim } from '../support/claimed-row.ts'
+import { claimedRow, orderedClaim } from '../support/rows/claimed-row.ts'
 import type { Model } from './checker.ts'
 import { claimModel } from './claim-model.ts'
 import { type ClaimState, LIMIT } from './claim-state.ts'

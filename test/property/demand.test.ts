@@ -2,10 +2,10 @@ import fc from 'fast-check'
 import { expect } from 'vitest'
 import { handleDeliveries } from '../../src/rx/handle-deliveries.ts'
 import type { Sluice } from '../../src/sluice.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { LockedSampler } from '../support/locked-sampler.ts'
-import { untilEmpty } from '../support/rows.ts'
+import { LockedSampler } from '../support/plans/locked-sampler.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
 import { fateOf, Player, type Scripted, scripted } from '../support/scenario.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { startTestSluice, test } from '../support/sluice.ts'
 
 const MOST_ATTEMPTS = 3

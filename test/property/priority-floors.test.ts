@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { LaneModel } from '../support/lane-model.ts'
-import { pick, type Step, stepsOf } from '../support/model-steps.ts'
+import { LaneModel } from '../support/models/lane-model.ts'
+import { pick, type Step, stepsOf } from '../support/models/model-steps.ts'
 
 const place = fc.nat(50)
 const limit = fc.integer({ min: 1, max: 4 })

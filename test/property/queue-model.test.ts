@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 import { expect } from 'vitest'
 import { installSqlClock, onSqlClock } from '../../faults/environment/sql-clock.ts'
-import type { TestDatabase } from '../support/database.ts'
-import { QueueModel } from '../support/queue-model.ts'
-import { commandsOf } from '../support/queue-model-commands.ts'
-import { QueueSystem } from '../support/queue-model-system.ts'
+import { QueueModel } from '../support/models/queue-model.ts'
+import { commandsOf } from '../support/models/queue-model-commands.ts'
+import { QueueSystem } from '../support/models/queue-model-system.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { startTestSluice, test } from '../support/sluice.ts'
 
 /**

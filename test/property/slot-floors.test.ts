@@ -2,8 +2,8 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Floors } from '../../src/claim/floors.ts'
 import type { OrderedClaim } from '../../src/table/claim-ordered.ts'
-import { orderedClaim } from '../support/claimed-row.ts'
-import { pick, stepsOf } from '../support/model-steps.ts'
+import { pick, stepsOf } from '../support/models/model-steps.ts'
+import { orderedClaim } from '../support/rows/claimed-row.ts'
 
 const SLOT = 3
 

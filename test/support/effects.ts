@@ -1,4 +1,4 @@
-import type { TestDatabase } from './database.ts'
+import type { TestDatabase } from './servers/database.ts'
 
 /** Makes the table in which worker processes leave the effects of messages. */
 export async function createEffects(database: Pick<TestDatabase, 'sql'>): Promise<void> {

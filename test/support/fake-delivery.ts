@@ -2,7 +2,7 @@ import { DeliveredMessage } from '../../src/claim/claimed-message.ts'
 import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
 import type { Message } from '../../src/message.ts'
 import { Delivery, type Settled } from '../../src/rx/delivery.ts'
-import { claimedRow } from './claimed-row.ts'
+import { claimedRow } from './rows/claimed-row.ts'
 
 /** A delivery without a database that notes how it is settled. */
 export class FakeDelivery extends Delivery<string> {

@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import type { TestProject } from 'vitest/node'
 import { migrate } from '../../src/migrate/migrate.ts'
-import { databaseUrl } from './database-url.ts'
-import { findTestServer } from './server.ts'
+import { databaseUrl } from './servers/database-url.ts'
+import { findTestServer } from './servers/server.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {

@@ -2,8 +2,8 @@ import { onTestFinished } from 'vitest'
 import type { SluiceOptions } from '../../src/config.ts'
 import type { QueueDefinitions } from '../../src/queues.ts'
 import { createSluice, type Sluice } from '../../src/sluice.ts'
-import type { TestDatabase } from './database.ts'
 import { EventLog } from './event-log.ts'
+import type { TestDatabase } from './servers/database.ts'
 import { test as base } from './test.ts'
 
 let queues = 0

@@ -2,10 +2,10 @@ import { describe, expect } from 'vitest'
 import { enqueueMany, enqueueOne } from '../../src/enqueue/enqueue.ts'
 import { executorOf } from '../../src/enqueue/transaction.ts'
 import { statement } from '../../src/table/statement.ts'
-import type { TestDatabase } from './database.ts'
 import { enqueueContext } from './enqueue-context.ts'
 import { ODD_PAYLOADS } from './odd-payloads.ts'
-import { sleepOn } from './sleeper.ts'
+import { sleepOn } from './processes/sleeper.ts'
+import type { TestDatabase } from './servers/database.ts'
 import { test as base } from './test.ts'
 
 /** How a client connects, and how its transactions are used. */

@@ -5,7 +5,7 @@ import { newWorkerId } from '../../src/table/worker.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { Scheduler, type Waiter } from '../../src/wake-up/scheduler.ts'
 import { Watcher, type WatcherOptions } from '../../src/wake-up/watcher.ts'
-import type { TestDatabase } from './database.ts'
+import type { TestDatabase } from './servers/database.ts'
 import { waitFor } from './wait.ts'
 
 /** Sends the self-test past the network that the test disturbs. */

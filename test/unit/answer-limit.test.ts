@@ -2,7 +2,7 @@ import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { AnswerLimit } from '../../src/transaction/answer-limit.ts'
 import { BatchConnection } from '../../src/transaction/batch-connection.ts'
-import { PlayedServer } from '../support/played-server.ts'
+import { PlayedServer } from '../support/servers/played-server.ts'
 
 describe('AnswerLimit', () => {
   let control: PlayedServer

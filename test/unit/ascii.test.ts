@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { migrationSql } from '../../src/migrate/migrate.ts'
-import { tableStatements } from '../support/table-statements.ts'
+import { tableStatements } from '../support/plans/table-statements.ts'
 
 // A database in another encoding refuses a statement with a character that it lacks, be it in a comment.
 

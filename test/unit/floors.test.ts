@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { Floors } from '../../src/claim/floors.ts'
 import type { ClaimedRow } from '../../src/table/claim.ts'
 import { WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
-import { claimedRow, orderedClaim } from '../support/claimed-row.ts'
+import { claimedRow, orderedClaim } from '../support/rows/claimed-row.ts'
 
 /** A time so late that no floor is held back. */
 const LATE = Number.MAX_SAFE_INTEGER

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { InHand } from '../../src/crash/in-hand.ts'
 import type { Execute } from '../../src/table/statement.ts'
-import { type Asked, PlayedServer } from '../support/played-server.ts'
+import { type Asked, PlayedServer } from '../support/servers/played-server.ts'
 import { waitFor } from '../support/wait.ts'
 
 describe('InHand', () => {

@@ -6,8 +6,8 @@ import { type RetryOptions, retryPolicy } from '../../src/plan/retry-policy.ts'
 import { Alphabet } from '../../src/session/alphabet.ts'
 import { Settlement } from '../../src/settle/settlement.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
-import { claimedRow } from '../support/claimed-row.ts'
 import { refusalOf } from '../support/refusal.ts'
+import { claimedRow } from '../support/rows/claimed-row.ts'
 
 const least = () => 0
 /** The most that Math.random gives. */

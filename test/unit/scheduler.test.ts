@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Scheduler } from '../../src/wake-up/scheduler.ts'
-import { PlayedServer } from '../support/played-server.ts'
+import { PlayedServer } from '../support/servers/played-server.ts'
 import { Sleeper } from '../support/wake-up.ts'
 
 describe('Scheduler', () => {

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { WaitingFlag } from '../../src/wake-up/waiting-flag.ts'
-import { PlayedServer } from '../support/played-server.ts'
+import { PlayedServer } from '../support/servers/played-server.ts'
 import { waitFor } from '../support/wait.ts'
 
 describe('WaitingFlag', () => {

@@ -1,0 +1,143 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import type { PlayedSession, Stage } from './stage.ts'
+
+/** One thing that a session does: usually one statement. */
+export interface PlayedStep<World> {
+  readonly name: string
+  readonly run: (session: PlayedSession, world: World) => Promise<void>
+}
+
+/** Sessions, each a list of steps that keeps its order. */
+export interface Scenario<World> {
+  readonly sessions: Readonly<Record<string, readonly PlayedStep<World>[]>>
+  /** What there is at the beginning, in a queue of its own. */
+  readonly prepare: (queue: string, session: (name: string) => PlayedSession) => Promise<World>
+  /** Looks at the end, when all sessions have ended, and says what is wrong. */
+  readonly wrong: (world: World) => Promise<readonly string[]>
+}
+
+export interface Finding {
+  /** The steps in the order in which they were to be. */
+  readonly order: string
+  readonly wrong: readonly string[]
+}
+
+export interface Explored {
+  readonly interleavings: number
+  /** How many of them had a step that waited for another session's lock. */
+  readonly waited: number
+  readonly findings: readonly Finding[]
+}
+
+/** Plays every interleaving of the sessions' steps on the server, each in a fresh queue. */
+export async function explore<World>(stage: Stage, scenario: Scenario<World>): Promise<Explored> {
+  const names = Object.keys(scenario.sessions)
+  await stage.need(names)
+  const findings: Finding[] = []
+  let interleavings = 0
+  let waited = 0
+  for (const order of interleavingsOf(names.map((name) => scenario.sessions[name]!.length))) {
+    const play = new Play(stage, scenario, names)
+    const wrong = await play.run(order)
+    interleavings += 1
+    if (play.waited) waited += 1
+    if (wrong.length > 0) findings.push({ order: play.told.join(', '), wrong })
+  }
+  return { interleavings, waited, findings }
+}
+
+/** All orders of so many steps of each session, as the number of the session whose turn it is. */
+function* interleavingsOf(left: readonly number[]): Generator<readonly number[]> {
+  if (left.every((count) => count === 0)) yield []
+  for (const [at, count] of left.entries()) {
+    if (count === 0) continue
+    for (const rest of interleavingsOf(left.with(at, count - 1))) yield [at, ...rest]
+  }
+}
+
+interface Part<World> {
+  readonly session: PlayedSession
+  readonly steps: readonly PlayedStep<World>[]
+  /** How many of its steps may have begun by now, and how many have. */
+  allowed: number
+  begun: number
+  running: boolean
+  /** Resolves when the step that was begun last has ended. */
+  ended: Promise<void>
+}
+
+/** Nearly every step that waits for nobody has ended by then. To ask who waits costs more than most of them. */
+const STEP_MS = 3
+
+/**
+ * One interleaving. A step that waits for the lock of another session is set aside: the others go on, and what its own
+ * session was to do meanwhile follows when it is free.
+ */
+class Play<World> {
+  readonly told: string[] = []
+  readonly #stage: Stage
+  readonly #scenario: Scenario<World>
+  readonly #parts: readonly Part<World>[]
+  readonly #failures: string[] = []
+  waited = false
+
+  constructor(stage: Stage, scenario: Scenario<World>, names: readonly string[]) {
+    this.#stage = stage
+    this.#scenario = scenario
+    this.#parts = names.map((name) => ({
+      session: stage.session(name),
+      steps: scenario.sessions[name]!,
+      allowed: 0,
+      begun: 0,
+      running: false,
+      ended: Promise.resolve(),
+    }))
+  }
+
+  async run(order: readonly number[]): Promise<readonly string[]> {
+    const world = await this.#scenario.prepare(this.#stage.freshQueue(), (name) => this.#stage.session(name))
+    for (const turn of order) {
+      const part = this.#parts[turn]!
+      this.told.push(`${part.session.name}: ${part.steps[part.allowed]!.name}`)
+      part.allowed += 1
+      await this.#goOn(world)
+    }
+    // What waits now waits in a circle: the server ends it.
+    while (this.#parts.some(({ running }) => running)) await this.#goOn(world)
+    for (const { session } of this.#parts) await session.endTransaction()
+    return [...this.#failures, ...(await this.#scenario.wrong(world))]
+  }
+
+  /** Begins what may begin, until every session has done its steps so far or waits for another. */
+  async #goOn(world: World): Promise<void> {
+    for (;;) {
+      for (const part of this.#parts) if (!part.running && part.begun < part.allowed) this.#begin(part, world)
+      const running = this.#parts.filter((part) => part.running)
+      if (running.length === 0) return
+      await Promise.race([pause(STEP_MS), Promise.all(running.map(({ ended }) => ended))])
+      if (!running.some((part) => part.running)) continue
+      const waiting = await this.#stage.waiting(running.map(({ session }) => session))
+      const still = running.filter((part) => part.running)
+      const free = this.#parts.some((part) => !part.running && part.begun < part.allowed)
+      if (!free && still.every(({ session }) => waiting.has(session))) {
+        this.waited ||= still.length > 0
+        return
+      }
+    }
+  }
+
+  #begin(part: Part<World>, world: World): void {
+    const step = part.steps[part.begun]!
+    part.begun += 1
+    part.running = true
+    part.ended = step
+      .run(part.session, world)
+      .catch((error: unknown) => {
+        this.#failures.push(`${part.session.name}: ${step.name} failed: ${error}`)
+        part.begun = part.steps.length
+      })
+      .finally(() => {
+        part.running = false
+      })
+  }
+}

@@ -1,0 +1,218 @@
+import type pg from 'pg'
+import { expect, inject } from 'vitest'
+import { executeOn } from '../../../src/connection/open-client.ts'
+import { claim } from '../../../src/table/claim.ts'
+import { claimApart } from '../../../src/table/claim-apart.ts'
+import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../../src/table/claim-ordered.ts'
+import { readEvidence } from '../../../src/table/evidence.ts'
+import { insertMessages } from '../../../src/table/insert.ts'
+import { ensureSlots, lookOver } from '../../../src/table/lanes.ts'
+import { holdKeys } from '../../../src/table/settle.ts'
+import type { Execute } from '../../../src/table/statement.ts'
+import { pollQueues } from '../../../src/table/wait.ts'
+import { bottomOf } from '../rows/claim-session.ts'
+import { acked, batchRecorded, buried, insertRow, postponed } from '../rows/settled-rows.ts'
+import type { Explained } from './explain.ts'
+
+/**
+ * A million messages, or so many times as many: a queue with ten priorities, one with a hot key, with many keys and without, and fifty small
+ * ones; some are due later.
+ */
+const LOAD = (scale = 1): readonly string[] => [
+  `INSERT INTO sluice.message (queue, priority, due_at, payload)
+   SELECT 'busy', (n % 10)::smallint, clock_timestamp() + (n::bigint * 7919 % 86400 - 70000) * interval '1 second', '{"n": 1}'
+   FROM generate_series(1, ${600_000 * scale}) n`,
+  `INSERT INTO sluice.message (queue, ordering_key, due_at, payload)
+   SELECT 'mixed', CASE n % 3 WHEN 1 THEN 'hot' WHEN 2 THEN 'key ' || n % 5000 END,
+          clock_timestamp() + (CASE WHEN n % 20 = 0 THEN 86400 ELSE -60 END) * interval '1 second', '{"n": 1}'
+   FROM generate_series(1, ${300_000 * scale}) n`,
+  `INSERT INTO sluice.message (queue, due_at, payload)
+   SELECT 'small.' || n % 50, clock_timestamp() - (n % 100) * interval '1 minute', '{"n": 1}'
+   FROM generate_series(1, ${100_000 * scale}) n`,
+]
+
+const SLOTS = Array.from({ length: 256 }, (_, slot) => ({ slot, id: '0' }))
+
+/** Puts the messages there, and the rows of their slots. */
+export async function load(client: pg.ClientBase, scale = 1): Promise<Facts> {
+  await client.query('ALTER TABLE sluice.message SET (autovacuum_enabled = off)')
+  for (const statement of LOAD(scale)) await client.query(statement)
+  await ensureSlots(executeOn(client), 'mixed', [...SLOTS.map(({ slot }) => slot), WHOLE_QUEUE_SLOT])
+  const { rows: some } = await client.query<{ id: string }>(
+    `SELECT id::text AS id FROM sluice.message WHERE queue = 'busy' ORDER BY id OFFSET ${300_000 * scale} LIMIT 100`,
+  )
+  const { rows: hot } = await client.query<{ slot: number }>(
+    `SELECT slot FROM sluice.message WHERE queue = 'mixed' AND ordering_key = 'hot' LIMIT 1`,
+  )
+  return { ids: some.map(({ id }) => id), hotSlot: hot[0]!.slot }
+}
+
+export interface Facts {
+  readonly ids: readonly string[]
+  readonly hotSlot: number
+}
+
+export interface Planned {
+  readonly name: string
+  readonly send: (execute: Execute, facts: Facts) => Promise<unknown>
+  /** Each way that may lead to the rows. */
+  readonly ways: readonly RegExp[]
+  /** Far below what reading a whole queue costs: 600,000 rows are at least 6,000 buffers. */
+  readonly buffers: number
+  /** It is sent by other connections too, or behind a handler's statements: without what a batch's planner must keep to. */
+  readonly free?: boolean
+}
+
+const worker = /^Index Scan worker_pkey$/
+// It is counted through: there are as many rows as processes.
+const workers = /^(Seq|Index|Index Only) Scan worker(_pkey)?$/
+const due = /^Index (Only )?Scan message_due_idx$/
+const slots = /^Index (Only )?Scan message_slot_idx$/
+const lock = /^Index Scan slot_pkey$/
+const byId = /^Index Scan message_pkey$/
+const evidence = /^Index (Only )?Scan crash_pkey$/
+// A bitmap of the primary key's entries for the ids given: as good, and nothing depends on the order.
+const byIds = [/^Bitmap Index Scan message_pkey$/, /^Bitmap Heap Scan$/]
+
+// The places come one by one from the primary key.
+const byPlace = [/^Index (Only )?Scan message_pkey$/, /^Tid Scan message$/]
+
+export const STATEMENTS: readonly Planned[] = [
+  {
+    name: 'a claim of 100',
+    send: (execute) => claim(execute, 'busy', bottomOf(0, 1, 2, 3, 4, 5, 6, 7, 8, 9), 100),
+    ways: [due, evidence],
+    buffers: 400,
+  },
+  {
+    name: 'a claim of 100 that finds the first nine priorities empty',
+    send: (execute) => claim(execute, 'small.7', bottomOf(0, 1, 2, 3, 4, 6, 7, 8, 9, 5), 100),
+    ways: [due, evidence],
+    buffers: 400,
+  },
+  {
+    name: 'a claim of 100 that begins behind 500 others',
+    send: (execute) => claimApart(execute, 'busy', bottomOf(0, 1, 2, 3, 4, 5, 6, 7, 8, 9), 100, 500),
+    ways: [due, evidence],
+    buffers: 1_000,
+  },
+  {
+    name: 'a claim of 100 in slots',
+    send: (execute) => claimSlots(execute, 'mixed', SLOTS, 100),
+    ways: [slots, lock, evidence],
+    buffers: 400,
+  },
+  {
+    name: 'a claim of 100 of a hot key',
+    send: (execute, { hotSlot }) => claimSlots(execute, 'mixed', [{ slot: hotSlot, id: '0' }], 100),
+    ways: [slots, lock, evidence],
+    buffers: 400,
+  },
+  {
+    name: 'a claim of 100 of the whole queue',
+    send: (execute) => claimWholeQueue(execute, 'mixed', { slot: WHOLE_QUEUE_SLOT, id: '0' }, 100),
+    ways: [/^Index Scan message_pkey$/, lock, evidence],
+    buffers: 600,
+  },
+  {
+    name: 'a look over ten priorities',
+    send: (execute) => lookOver(execute, 'busy'),
+    ways: [due, slots, workers],
+    buffers: 400,
+  },
+  {
+    name: 'a look over 256 slots',
+    send: (execute) => lookOver(execute, 'mixed'),
+    ways: [due, slots, lock, workers],
+    buffers: 256 * 16,
+  },
+  {
+    name: 'a poll of four queues',
+    send: (execute) => pollQueues(execute, 1, ['busy', 'mixed', 'small.7', 'none'], ['busy']),
+    ways: [due, slots, worker],
+    buffers: 300,
+    free: true,
+  },
+  {
+    name: 'a reading of evidence',
+    send: (execute, { ids }) => readEvidence(execute, 'busy', ids),
+    // It sorts the evidence of one message.
+    ways: [evidence, /^Bitmap Index Scan crash_pkey$/, /^Bitmap Heap Scan$/, /^(Incremental )?Sort$/],
+    // A descent for each id.
+    buffers: 300,
+  },
+]
+
+/** These leave dead rows behind, although they are rolled back: they come last. */
+export const WRITES: readonly Planned[] = [
+  {
+    name: 'an ack of 100',
+    send: (execute, { ids }) => acked(execute, 'busy', ids),
+    ways: inject('serverVersion') < 170_000 ? byPlace : [byId, ...byIds],
+    buffers: 1_000,
+    free: true,
+  },
+  {
+    name: 'an ack of 100, as before version 17,',
+    send: (execute, { ids }) => acked(execute, 'busy', ids, 160_000),
+    ways: byPlace,
+    buffers: 1_000,
+    free: true,
+  },
+  {
+    name: 'a postponement of 100',
+    send: (execute, { ids }) => postponed(execute, 'busy', ids),
+    ways: byPlace,
+    buffers: 4_000,
+    free: true,
+  },
+  {
+    name: 'a burial of 100',
+    send: (execute, { ids }) => buried(execute, 'busy', ids),
+    ways: byPlace,
+    buffers: 2_000,
+    free: true,
+  },
+  {
+    name: 'a record of a batch',
+    send: (execute, { ids }) => batchRecorded(execute, 'busy', ids),
+    ways: [/^(Bitmap )?Index Scan batch_pkey$/, /^Bitmap Heap Scan$/],
+    buffers: 40,
+    free: true,
+  },
+  {
+    name: 'a hold of a key',
+    send: (execute, { hotSlot, ids }) =>
+      holdKeys(execute, 'mixed', [{ slot: hotSlot, orderingKey: 'hot', messageId: ids[0]!, untilUs: 1 }], 2),
+    // A sort can only be of what it is given.
+    ways: [lock, /^Bitmap Index Scan slot_pkey$/, /^Bitmap Heap Scan$/, /^Sort$/],
+    buffers: 20,
+  },
+  {
+    name: 'an enqueue of 1,000',
+    send: (execute) =>
+      insertMessages(
+        execute,
+        'busy',
+        Array.from({ length: 1_000 }, () => insertRow()),
+      ),
+    // It reads nothing but what it is given.
+    ways: [],
+    buffers: 15_000,
+    free: true,
+  },
+]
+
+export function expectPlanned(
+  { ways, buffers }: Pick<Planned, 'ways' | 'buffers'>,
+  explained: Explained,
+  how: string,
+): void {
+  const what = `${how}\n${explained.plan}`
+  expect(
+    explained.ways.filter((way) => !ways.some((wanted) => wanted.test(way))),
+    what,
+  ).toEqual([])
+  if (ways.length > 0) expect(explained.ways, what).not.toEqual([])
+  expect(explained.buffers, what).toBeLessThanOrEqual(buffers)
+}

@@ -1,0 +1,48 @@
+import { inject } from 'vitest'
+import type { InsertRow } from '../../../src/table/insert-row.ts'
+import { ackMessages, buryMessages, postponeMessages } from '../../../src/table/settle.ts'
+import type { Execute } from '../../../src/table/statement.ts'
+import { recordBatches } from '../../../src/table/worker.ts'
+
+/** A row to insert, with nothing special about it. */
+export function insertRow(orderingKey: string | null = null): InsertRow {
+  return {
+    payload: '{"n":1}',
+    headers: '{}',
+    type: null,
+    schemaVersion: 1,
+    orderingKey,
+    priority: 5,
+    delayMs: 0,
+    dueAt: null,
+    maxAttempts: null,
+  }
+}
+
+/** Postpones messages as after their first failure. */
+export function postponed(execute: Execute, queue: string, ids: readonly string[]): Promise<void> {
+  const nowUs = Date.now() * 1_000
+  const messages = ids.map((id) => ({ id, dueUs: nowUs + 1_000_000, attempt: 1, error: 'broken' }))
+  return postponeMessages(execute, queue, messages, nowUs)
+}
+
+/** Buries messages as after their last failure. */
+export function buried(execute: Execute, queue: string, ids: readonly string[]): Promise<void> {
+  const messages = ids.map((id) => ({ id, attempt: 1, reason: 'too many', error: 'broken' }))
+  return buryMessages(execute, queue, messages)
+}
+
+/** Writes down that a batch of these messages begins, and that the one before it has ended. */
+export async function batchRecorded(execute: Execute, queue: string, ids: readonly string[]): Promise<void> {
+  await recordBatches(execute, 1, [1], [{ id: 2, queue, messageIds: ids, attempts: ids.map(() => 0) }])
+}
+
+/** Removes messages, as it is done on a server of this version. */
+export function acked(
+  execute: Execute,
+  queue: string,
+  ids: readonly string[],
+  serverVersion = inject('serverVersion'),
+): Promise<void> {
+  return ackMessages(execute, queue, ids, serverVersion)
+}
