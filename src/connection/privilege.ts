@@ -1,9 +1,9 @@
+import { codeOf } from '../basics/sql-state.ts'
 import { errorText, SluiceError } from '../errors.ts'
 
 /** A worker's error: in words that say what to grant, if the server has refused it for want of privileges. */
 export function orPrivilegeMissing(error: unknown): unknown {
-  const refused = error instanceof Error && 'code' in error && error.code === INSUFFICIENT_PRIVILEGE
-  return refused ? privilegeMissing('sluice_worker', error) : error
+  return codeOf(error) === INSUFFICIENT_PRIVILEGE ? privilegeMissing('sluice_worker', error) : error
 }
 
 /** @param role which has what is missing. */

@@ -1,4 +1,4 @@
-import pg from 'pg'
+import { codeOf } from '../basics/sql-state.ts'
 import { wordsOf } from '../basics/words-of.ts'
 import { SluiceError } from '../errors.ts'
 
@@ -13,15 +13,10 @@ export function unreachable(cause: unknown, what = 'The database cannot be reach
 }
 
 function remedyFor(error: unknown): string {
-  const code = codeOf(error)
+  const first = error instanceof AggregateError && error.errors.length > 0 ? error.errors[0] : error
+  const code = codeOf(first) ?? ''
   const [, remedy] = REMEDIES.find(([pattern]) => pattern.test(code)) ?? []
   return remedy ?? 'Check the connection settings, and that the server runs'
-}
-
-function codeOf(error: unknown): string {
-  if (error instanceof AggregateError && error.errors.length > 0) return codeOf(error.errors[0])
-  if (error instanceof pg.DatabaseError) return error.code ?? ''
-  return error instanceof Error && 'code' in error ? String(error.code) : ''
 }
 
 /** By SQLSTATE, or by the code of a system error. */

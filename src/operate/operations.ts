@@ -1,6 +1,6 @@
+import { hasSqlState } from '../basics/sql-state.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
 import { Gate } from '../demand/gate.ts'
-import { hasSqlState } from '../enqueue/clients/sql-state.ts'
 import { executorOf } from '../enqueue/transaction.ts'
 import { PLAN_BY_INDEX, PLAN_FOR_VALUES } from '../table/planner.ts'
 import { checkSchema } from '../table/schema.ts'

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { hasSqlState } from '../basics/sql-state.ts'
 import type { Deferrable } from '../table/constraints.ts'
 import { EVERY_SETTING } from '../table/planner.ts'
 import { readSession, type ServerSession } from '../table/session.ts'
@@ -58,7 +59,7 @@ export function hasOwnSession(client: object): boolean {
 
 /** "prepared statement … does not exist", "… already exists". */
 export function isAboutNames(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && (error.code === '26000' || error.code === '42P05')
+  return hasSqlState(error, '26000') || hasSqlState(error, '42P05')
 }
 
 const SESSIONS = new WeakMap<object, ServerSession>()

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { codeOf } from '../basics/sql-state.ts'
 
 /**
  * What goes out on a batch's connection, and what the server owes in return. Texts for whose answers nobody waits are sent
@@ -93,8 +94,7 @@ class Texts {
 
   /** Why a statement failed: a text before it did, if this error says no more than that. */
   causeOf(error: unknown): unknown {
-    const saysMore = !(error instanceof Error && 'code' in error && SAYS_NO_MORE.test(String(error.code)))
-    return saysMore ? error : (this.#error ?? error)
+    return SAYS_NO_MORE.test(codeOf(error) ?? '') ? (this.#error ?? error) : error
   }
 }
 

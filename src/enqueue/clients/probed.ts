@@ -1,7 +1,7 @@
+import { hasSqlState } from '../../basics/sql-state.ts'
 import type { Execute } from '../../table/statement.ts'
 import { TRANSACTION_PROBE } from '../../table/transaction-probe.ts'
 import { notInTransaction, transactionFailed } from './not-in-transaction.ts'
-import { hasSqlState } from './sql-state.ts'
 
 /** The same connection, once the server has said that a transaction is open on it: for clients that cannot tell. */
 export async function probed(execute: Execute, received: string, remedy: string): Promise<Execute> {

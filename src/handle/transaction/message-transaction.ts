@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
 import type { Transaction } from 'kysely'
 import type pg from 'pg'
+import { hasSqlState } from '../../basics/sql-state.ts'
 import { executeOn } from '../../connection/open-client.ts'
 import { SluiceError } from '../../errors.ts'
 import { constraintsOf } from '../../session/statement-names.ts'
@@ -205,7 +206,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
     try {
       await this.#connection.client.query(text)
     } catch (error) {
-      if (sqlStateOf(error) !== IN_FAILED_TRANSACTION) throw error
+      if (!hasSqlState(error, IN_FAILED_TRANSACTION)) throw error
       throw new SluiceError(
         'TRANSACTION_FAILED',
         'A statement failed in the transaction, and the handler returned as if it had not. ' +
@@ -236,7 +237,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
       if (answered) return
       answered = true
       this.#pending -= 1
-      if (error && sqlStateOf(error) !== IN_FAILED_TRANSACTION) this.#failure = error
+      if (error && !hasSqlState(error, IN_FAILED_TRANSACTION)) this.#failure = error
       if (this.#pending === 0) this.#idle?.()
     }
   }
@@ -278,7 +279,3 @@ let warned = false
 
 /** What every statement after the failed one fails with. */
 const IN_FAILED_TRANSACTION = '25P02'
-
-function sqlStateOf(error: unknown): unknown {
-  return error instanceof Error && 'code' in error ? error.code : undefined
-}

@@ -1,3 +1,8 @@
+/** The SQLSTATE of the driver's own error, or the code of a system error. */
+export function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error ? String(error.code) : undefined
+}
+
 /**
  * Whether an error carries this SQLSTATE, in whatever a client wraps the server's error: as `code` (pg, postgres.js,
  * Knex, TypeORM), in `cause` (Drizzle) or in `meta` (Prisma).
