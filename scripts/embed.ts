@@ -4,7 +4,7 @@
  *
  * node scripts/embed.ts <folder of the compiled library>
  */
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { build, type Plugin } from 'esbuild'
@@ -25,8 +25,11 @@ const STATIC_REQUIRE: Plugin = {
 
 const [folder = 'dist'] = process.argv.slice(2)
 
+const sqlFiles = join(folder, 'migrate/sql-files.js')
+// It must be there: it stands in for a compiled file.
+truncateSync(sqlFiles)
 writeFileSync(
-  join(folder, 'sql-files.js'),
+  sqlFiles,
   `export const MIGRATIONS = ${JSON.stringify(MIGRATIONS, null, 2)}\nexport const ROLES = ${JSON.stringify(ROLES)}\n`,
 )
 await copyPgListen(join(folder, 'wake-up/pg-listen.cjs'))
