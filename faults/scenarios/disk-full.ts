@@ -10,7 +10,7 @@ import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
 import { GIVES_UP } from '../twins/twins.ts'
-import { untilRefused } from './until-refused.ts'
+import { untilRefused, untilUp } from './until-refused.ts'
 
 interface OnSmallDisk extends OwnServer {
   readonly disk: SmallDisk
@@ -59,6 +59,7 @@ export const diskFullLog = scenario<OnSmallDisk>({
   twin: GIVES_UP,
   async inject(stage) {
     const { disk, server } = stage.environment
+    await untilUp(stage)
     await stage.fault('no space for the log', async () => {
       await disk.fill()
       await untilRefused(stage, () => writeUntilDown(stage))

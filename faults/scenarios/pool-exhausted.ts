@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { type Environment, onServer, ownDatabase } from '../run/environment.ts'
 import { scenario } from '../run/scenario.ts'
 import { GIVES_UP } from '../twins/twins.ts'
-import { untilRefused } from './until-refused.ts'
+import { untilRefused, untilUp } from './until-refused.ts'
 
 interface LimitedRole extends Environment {
   readonly role: string
@@ -27,6 +27,7 @@ export const poolExhausted = scenario<LimitedRole>({
   },
   async inject(stage) {
     const { role } = stage.environment
+    await untilUp(stage)
     await stage.fault('no connections to be had', async () => {
       await stage.sql(`ALTER ROLE ${role} CONNECTION LIMIT 0`)
       await Promise.all([untilRefused(stage, () => stage.sql(END_ALL, [role])), pause(LASTS_MS)])

@@ -5,7 +5,7 @@ import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
 import { GIVES_UP, NOT_RESTORED } from '../twins/twins.ts'
-import { untilRefused } from './until-refused.ts'
+import { untilRefused, untilUp } from './until-refused.ts'
 
 /** What both have in common. */
 const SHARED = {
@@ -22,12 +22,14 @@ export const restartImmediate = scenario<OwnServer>({
   title: "the server's immediate shutdown (SIGQUIT), and its start, which recovers",
   ...SHARED,
   twin: GIVES_UP,
-  inject: (stage) =>
-    stage.fault('restarted', async () => {
+  async inject(stage) {
+    await untilUp(stage)
+    await stage.fault('restarted', async () => {
       const { server } = stage.environment
       await untilRefused(stage, () => server.stop('immediate'))
       await server.start()
-    }),
+    })
+  },
 })
 
 export const crashBackend = scenario<OwnServer>({
