@@ -28,16 +28,18 @@ export class FlooredClaims {
   readonly floors: Floors
   readonly spread: Spread
   readonly #options: FlooredClaimsOptions
-  readonly #server = new KnownServer()
-  readonly #onForgotten: () => void
+  readonly #server: KnownServer
   #most: number
   #clock = { nowUs: 0, atMs: 0 }
 
   /** @param onForgotten the server may be another one, so what was known of it does not hold any more */
   constructor(options: FlooredClaimsOptions, random: () => number, onForgotten: () => void) {
     this.#options = options
-    this.#onForgotten = onForgotten
     this.#most = options.batchSize
+    this.#server = new KnownServer(() => {
+      this.floors.restart()
+      onForgotten()
+    })
     this.floors = new Floors(undefined, Math.floor(random() * WHOLE_QUEUE_SLOT))
     this.spread = new Spread(options.concurrency, options.batchSize, random)
   }
@@ -57,22 +59,20 @@ export class FlooredClaims {
 
   /** Before the first claim in a transaction. */
   meet({ client }: BatchConnection): void {
-    if (!this.#server.meet(client)) this.#forget()
+    this.#server.meet(client)
   }
 
   async claim({ execute }: BatchConnection, lane: Lane, bottom: boolean): Promise<Look> {
     const most = this.#most
     const { lowered, anyHeld } = this.floors
+    const known = this.#server.memory
     const sentAtMs = performance.now()
     const skipped = bottom || !this.spread.wide ? 0 : this.spread.next()
     const taken: Claim & Partial<OrderedClaim> = await this.#send(execute, lane, bottom, skipped)
     const { nowUs, transaction, memory, evidence, rows } = taken
     this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }
     const look = { lane, nowUs, transaction, sentAtMs, evidence, nextDueMs: null }
-    if (!this.#server.answered(memory)) {
-      this.#forget()
-      return { ...look, rows: [], full: false, cut: true, void: true }
-    }
+    if (!this.#server.answered(memory, known)) return { ...look, rows: [], full: false, cut: true, void: true }
     const full = rows.length >= most
     if (isOrdered(taken)) {
       if (lowered === this.floors.lowered) this.floors.observed(taken)
@@ -83,11 +83,6 @@ export class FlooredClaims {
   /** Rows that were claimed and not settled: they are free again. */
   release(rows: readonly ClaimedRow[]): void {
     if (rows.length > 0) this.floors.lower(rows)
-  }
-
-  #forget(): void {
-    this.floors.restart()
-    this.#onForgotten()
   }
 
   #send(execute: Execute, lane: Lane, bottom: boolean, skipped: number): Promise<Claim> {

@@ -9,18 +9,38 @@ export class KnownServer {
   /** Undefined: none has answered yet. Empty: it cannot tell. */
   #memory: string | undefined
   readonly #connections = new WeakSet<object>()
+  readonly #onAnother: () => void
 
-  /** Before a claim is sent. False: a server that cannot tell may be another behind a new connection. */
-  meet(connection: object): boolean {
-    if (this.#connections.has(connection)) return true
-    this.#connections.add(connection)
-    return this.#memory !== ''
+  /** @param onAnother what is known does not hold any more */
+  constructor(onAnother: () => void) {
+    this.#onAnother = onAnother
   }
 
-  /** When a claim is answered. False: what was known when it was sent does not hold for this server. */
-  answered(memory: string): boolean {
+  /** The server of which something is known, to be kept with a claim until {@link answered}. */
+  get memory(): string | undefined {
+    return this.#memory
+  }
+
+  /** Before a claim is sent. A server that cannot tell may be another behind a new connection. */
+  meet(connection: object): void {
+    if (this.#connections.has(connection)) return
+    this.#connections.add(connection)
+    if (this.#memory === '') this.#onAnother()
+  }
+
+  /**
+   * When a claim is answered. False: what was known when it was sent does not hold for this server. Several claims can be
+   * in flight when the server changes, and none of them holds, although what is known changes with the first.
+   *
+   * @param known {@link memory} when the claim was sent
+   */
+  answered(memory: string, known: string | undefined): boolean {
+    const holds = known === undefined || known === memory
     const before = this.#memory
+    // An answer of the server before that comes late says nothing of this one.
+    if (before === memory || (known === memory && before !== undefined)) return holds
     this.#memory = memory
-    return before === undefined || before === memory
+    if (before !== undefined) this.#onAnother()
+    return holds
   }
 }

@@ -1,0 +1,44 @@
+import { describe, expect, test } from 'vitest'
+import { FlooredClaims } from '../../src/claim/floored-claims.ts'
+import type { BatchConnection } from '../../src/transaction/batch-connection.ts'
+import { PlayedServer } from '../support/servers/played-server.ts'
+
+describe('claims that are in flight when the server behind the connections changes', () => {
+  test('are all void: the floors with which they were sent may be above messages that are there again', async () => {
+    const server = new PlayedServer()
+    let forgotten = 0
+    const claims = new FlooredClaims(OPTIONS, Math.random, () => forgotten++)
+    const connection = connectionOf(server)
+    const send = () => claims.claim(connection, 'unkeyed', false)
+    const answer = async (memory: string) => (await server.next()).answer([line({ memory, id: '7' })])
+
+    const first = send()
+    await answer('1/1')
+    expect(await first).toMatchObject({ void: false, rows: [{ id: '7' }] })
+
+    const inFlight = [send(), send()]
+    for (const _ of inFlight) await answer('2/2')
+    for (const look of await Promise.all(inFlight)) expect(look).toMatchObject({ void: true, rows: [] })
+    expect(forgotten).toBe(1)
+
+    const next = send()
+    await answer('2/2')
+    expect(await next).toMatchObject({ void: false, rows: [{ id: '7' }] })
+    expect(forgotten).toBe(1)
+  })
+})
+
+const OPTIONS = { queue: 'q', batchSize: 10, concurrency: 2, ordered: false }
+
+function connectionOf(server: PlayedServer): BatchConnection {
+  return { execute: server.execute } as unknown as BatchConnection
+}
+
+/** A line of a claim's answer, as the driver gives it. */
+function line({ memory = '1/1', nowUs = 0, dueUs = 0, id = '1' }) {
+  return {
+    look: `${nowUs} f 1 0 ${memory}`,
+    ...{ id, priority: 5, slot: null, ordering_key: null, type: null, schema_version: 1, payload: '{}', headers: '{}' },
+    ...{ attempt: 0, max_attempts: null, due_us: dueUs, enqueued_us: dueUs },
+  }
+}
