@@ -25,8 +25,8 @@ export const clockSteps = scenario({
       ...FLOOR_WITHOUT_SWEEP.edits,
       {
         file: 'claim/floored-claims.ts',
-        from: '    this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }\n',
-        to: '    if (taken.nowUs > this.#clock.nowUs) this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }\n',
+        from: '    this.#clock = { nowUs: taken.nowUs, atMs: performance.now() }\n',
+        to: '    if (taken.nowUs > this.#clock.nowUs) this.#clock = { nowUs: taken.nowUs, atMs: performance.now() }\n',
       },
     ],
     // Late commits would be missed without any step.

@@ -30,6 +30,7 @@ export class FlooredClaims {
   readonly #options: FlooredClaimsOptions
   readonly #server: KnownServer
   #most: number
+  /** What the database's clock said in the last answer, and ours when that was here. */
   #clock = { nowUs: 0, atMs: 0 }
 
   /** @param onForgotten the server may be another one, so what was known of it does not hold any more */
@@ -70,7 +71,7 @@ export class FlooredClaims {
     const skipped = bottom || !this.spread.wide ? 0 : this.spread.next()
     const taken: Claim & Partial<OrderedClaim> = await this.#send(execute, lane, bottom, skipped)
     const { nowUs, transaction, memory, evidence, rows } = taken
-    this.#clock = { nowUs: taken.nowUs, atMs: sentAtMs }
+    this.#clock = { nowUs: taken.nowUs, atMs: performance.now() }
     const look = { lane, nowUs, transaction, sentAtMs, evidence, nextDueMs: null }
     if (!this.#server.answered(memory, known)) return { ...look, rows: [], full: false, cut: true, void: true }
     const full = rows.length >= most
@@ -104,7 +105,11 @@ export class FlooredClaims {
       : claimFreeSlots(execute, queue, slots, this.#most)
   }
 
-  /** By the database's clock, as the last claim told it. Too early is harmless: a floor that is too low costs a longer walk. */
+  /**
+   * By the database's clock, as the last claim told it. Counted from when its answer was here, this is too early, which is
+   * harmless: a floor that is too low costs a longer walk. Counted from when the claim was sent it would be too late: the
+   * server reads its clock after the COMMIT that goes before the claim, which can take longer than claims look back.
+   */
   #priorityFloors(bottom: boolean): readonly PriorityFloor[] {
     if (bottom) return this.floors.priorities('bottom')
     return this.floors.priorities(Math.floor(this.#clock.nowUs + (performance.now() - this.#clock.atMs) * 1_000))

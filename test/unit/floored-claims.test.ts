@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { FlooredClaims } from '../../src/claim/floored-claims.ts'
 import type { BatchConnection } from '../../src/transaction/batch-connection.ts'
 import { PlayedServer } from '../support/servers/played-server.ts'
@@ -26,6 +26,21 @@ describe('claims that are in flight when the server behind the connections chang
     expect(await next).toMatchObject({ void: false, rows: [{ id: '7' }] })
     expect(forgotten).toBe(1)
   })
+})
+
+test('a claim looks back by 100 ms, also when the answer before came late, for example behind a slow COMMIT', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const server = new PlayedServer()
+  const claims = new FlooredClaims(OPTIONS, Math.random, () => undefined)
+  const first = claims.claim(connectionOf(server), 'unkeyed', false)
+  vi.advanceTimersByTime(500)
+  // The server has read its clock just now, not when the claim was sent.
+  const nowUs = 10_000_000
+  server.asked[0]?.answer([line({ nowUs, dueUs: nowUs })])
+  await first
+  void claims.claim(connectionOf(server), 'unkeyed', false)
+  expect(server.asked[1]?.params[2]).toEqual([nowUs - 100_000])
 })
 
 const OPTIONS = { queue: 'q', batchSize: 10, concurrency: 2, ordered: false }
