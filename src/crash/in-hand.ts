@@ -77,7 +77,8 @@ export class InHand {
       if (careful || !shared) await (careful ? written : sent)
       return { id: record.id, evidence: careful ? await this.#evidence(record) : NONE }
     } catch (error) {
-      this.#active.delete(record.id)
+      // The record may be in the table, also where its write failed on this side: a death would be held against its messages.
+      this.end(record.id)
       throw error
     }
   }

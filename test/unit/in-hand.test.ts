@@ -126,13 +126,18 @@ describe('InHand', () => {
     expect(server.asked).toEqual([])
   })
 
-  test('a batch that needs its evidence does not begin if its record fails', async () => {
+  test.each([
+    { what: 'its record fails, which may be written all the same', written: false },
+    { what: 'its evidence cannot be read', written: true },
+  ])('a batch that needs its evidence does not begin, and is not left in the table, if $what', async ({ written }) => {
     const begun = inHand.begin('q', [message('1')], true)
-    ;(await server.next()).fail()
+    const record = await server.next()
+    if (written) {
+      record.answer([])
+      ;(await server.next()).fail()
+    } else record.fail()
     await expect(begun).rejects.toThrow('the connection ended')
-    inHand.end(1)
-    await inHand.stop()
-    expect(server.asked).toHaveLength(1)
+    expect(wroteBy(await server.next())).toMatchObject({ ended: [1], begun: [] })
   })
 
   test('after a write that failed, the next batch waits for its own', async () => {
