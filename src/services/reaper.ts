@@ -38,10 +38,16 @@ export class Reaper implements Service<number> {
     return this.#interval.stop()
   }
 
-  /** One pass. Returns how many workers it found dead. */
-  async runOnce(): Promise<number> {
+  /** One pass, or the one that runs already. Returns how many workers it found dead. */
+  runOnce(): Promise<number> {
+    this.#passing ??= this.#pass().finally(() => {
+      this.#passing = undefined
+    })
+    return this.#passing
+  }
+
+  async #pass(): Promise<number> {
     const startedAt = performance.now()
-    this.#staleAt = startedAt + LONGEST_FRESH_MS
     const dead = await reapWorkers(this.#options.control.execute, this.#options.workerId())
     const tookMs = performance.now() - startedAt
     this.#staleAt = startedAt + Math.min(Math.max(tookMs / SHARE, LEAST_FRESH_MS), LONGEST_FRESH_MS)
@@ -61,12 +67,7 @@ export class Reaper implements Service<number> {
    * workers were found just now: then there may be evidence that a claim has not seen.
    */
   async runIfStale(): Promise<boolean> {
-    if (this.#passing !== undefined || performance.now() >= this.#staleAt) {
-      this.#passing ??= this.runOnce().finally(() => {
-        this.#passing = undefined
-      })
-      await this.#passing
-    }
+    if (this.#passing !== undefined || performance.now() >= this.#staleAt) await this.runOnce()
     return performance.now() - this.#foundAt < JUST_NOW_MS
   }
 }

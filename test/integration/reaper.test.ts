@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises'
 import { describe, expect, onTestFinished, vi } from 'vitest'
 import { executeOn } from '../../src/connection/open-client.ts'
 import { Reaper } from '../../src/services/reaper.ts'
@@ -124,6 +125,29 @@ test('the reaper takes a fiftieth of the time when it is asked before every batc
   await pass(100)
   expect(await asksAfter(399)).toBe(false)
   expect(await asksAfter(1)).toBe(true)
+})
+
+test('a pass that failed does not count as fresh: the evidence that it would have written is missing', async () => {
+  const server = new PlayedServer()
+  const reaper = new Reaper({ control: { execute: server.execute }, workerId: () => 7, report: () => undefined })
+  const failed = reaper.runIfStale()
+  ;(await server.next()).fail()
+  await expect(failed).rejects.toThrow('the connection ended')
+  const next = reaper.runIfStale()
+  expect(server.asked).toHaveLength(2)
+  server.asked[1]?.answer([{ id: 9, messages: 1 }])
+  expect(await next).toBe(true)
+})
+
+test('a batch waits for the pass of the interval that is under way, and does not take it for one that is over', async () => {
+  const server = new PlayedServer()
+  const reaper = new Reaper({ control: { execute: server.execute }, workerId: () => 7, report: () => undefined })
+  const pass = reaper.runOnce()
+  const before = reaper.runIfStale()
+  const pending = Symbol('pending')
+  expect(await Promise.race([before, setImmediate(pending)])).toBe(pending)
+  ;(await server.next()).answer([{ id: 9, messages: 1 }])
+  expect([await pass, await before, server.asked.length]).toEqual([1, true, 1])
 })
 
 async function startReaper(database: TestDatabase, workerId = 0, intervalMs = 30_000) {
