@@ -53,7 +53,7 @@ export class Worker {
     this.#scheduler = scheduler
     this.#watcher = this.#createWatcher()
     this.#reaper = new Reaper({ control, workerId, report })
-    control.onUp(async () => scheduler.wake('reconnect'))
+    control.onRestored(() => scheduler.wake('reconnect'))
     this.#patience = new Patience(() => this.start(), report)
     this.#runtime = {
       pool: pools.pool,

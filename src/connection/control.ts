@@ -34,6 +34,7 @@ export class Control {
   readonly #options: ControlOptions
   readonly #stopping = new AbortController()
   readonly #upListeners: ((execute: Execute) => Promise<void>)[] = []
+  readonly #restoredListeners: (() => void)[] = []
   readonly #downListeners: (() => void)[] = []
   #client: pg.Client | undefined
   #shared = false
@@ -48,6 +49,11 @@ export class Control {
   /** Runs at every (re)connection, in order of registration, before anyone else may use the connection. */
   onUp(listener: (execute: Execute) => Promise<void>): void {
     this.#upListeners.push(listener)
+  }
+
+  /** Runs when the connection can be used again, after all that is done in `onUp`. */
+  onRestored(listener: () => void): void {
+    this.#restoredListeners.push(listener)
   }
 
   /** Runs when the connection is lost: its session locks are gone with it. */
@@ -166,6 +172,7 @@ export class Control {
         await this.#connect(LONGEST_RESTORE_MS)
         this.#reported = undefined
         this.#options.report({ kind: 'connection.restored', role: 'control' })
+        for (const listener of this.#restoredListeners) listener()
         return
       } catch (error) {
         this.#report(toError(error))

@@ -131,6 +131,23 @@ test('a half-open control connection is replaced as soon as a statement is not a
   await control.stop()
 })
 
+test('who hears that a control connection is restored can use it, and hears nothing of the first one', async ({
+  database,
+}) => {
+  const proxy = await startProxy(database.url)
+  const heard: string[] = []
+  const connection = { connectionString: proxy.url }
+  const control = new Control({ connection, connectTimeoutMs: 5_000, report: () => undefined })
+  const hear = (what: string) => heard.push(`${what}, ${control.session === undefined ? 'not usable' : 'usable'}`)
+  control.onRestored(() => hear('restored'))
+  control.onUp(async () => void hear('up'))
+  await control.start()
+  proxy.cut()
+  await waitFor(() => heard.length === 3, { what: 'the restored connection' })
+  expect(heard).toEqual(['up, not usable', 'up, not usable', 'restored, usable'])
+  await control.stop()
+})
+
 test('P4: the server soon finds out that the machine of a worker is gone', async ({ database }) => {
   const client = new pg.Client({ connectionString: database.url })
   onTestFinished(() => client.end())
