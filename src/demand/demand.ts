@@ -153,6 +153,8 @@ export class Demand implements Waiter, RoundDemand {
         if (this.#isOurStop(error)) return
         const retryInMs = backoff.next()
         this.#options.round.failed(error, retryInMs)
+        // It was perhaps the one that was woken: another place that sleeps hears of the next message meanwhile.
+        if (this.#hints.sleeping && !this.#hints.looking && !this.draining.aborted) this.#park(null)
         await pause(retryInMs, AbortSignal.any([this.draining, this.#back.signal]))
         next = 'look'
       }

@@ -1,0 +1,103 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { Demand } from '../../src/demand/demand.ts'
+import type { Ran, Round, RoundDemand } from '../../src/demand/round.ts'
+import { Scheduler } from '../../src/wake-up/scheduler.ts'
+import { PlayedServer } from '../support/servers/played-server.ts'
+
+describe('a place whose look has failed', () => {
+  let round: PlayedRound
+  let scheduler: Scheduler
+  let demand: Demand
+
+  beforeEach(() => {
+    vi.useFakeTimers()
+    round = new PlayedRound()
+    const control = { execute: new PlayedServer().execute, onDown: () => undefined }
+    scheduler = new Scheduler({ control, workerId: () => 7, pollIntervalMs: 60_000, listening: () => false })
+    demand = new Demand({ queue: 'q', concurrency: 3, scheduler, round })
+  })
+
+  afterEach(async () => {
+    const drained = demand.drain()
+    for (const look of round.looks) look.resolve(NOTHING)
+    await drained
+    vi.useRealTimers()
+  })
+
+  test('leaves the queue parked, so that the next hint wakes another place while it waits', async () => {
+    demand.start()
+    await round.finds(NOTHING)
+    for (const looks of [2, 3]) {
+      scheduler.wake('notification')
+      await vi.advanceTimersByTimeAsync(0)
+      expect(round.looks).toHaveLength(looks)
+      await round.fails()
+    }
+  })
+
+  test('wakes no other place by itself: none looks before it has waited or is hinted at', async () => {
+    demand.start()
+    await round.fails()
+    await vi.advanceTimersByTimeAsync(49)
+    expect(round.looks).toHaveLength(1)
+    await vi.advanceTimersByTimeAsync(52)
+    expect(round.looks).toHaveLength(2)
+  })
+
+  test('parks nothing if another place looks, which does so itself', async () => {
+    demand.start()
+    await round.finds(NOTHING)
+    scheduler.wake('poke')
+    await vi.advanceTimersByTimeAsync(0)
+    const first = round.looks.at(-1)!
+    round.demand!.found({ full: true, youngestMs: 0 })
+    await vi.advanceTimersByTimeAsync(0)
+    expect(round.looks).toHaveLength(3)
+    const parked = vi.spyOn(scheduler, 'park')
+    await round.fails(first)
+    expect(parked).not.toHaveBeenCalled()
+    await round.finds(NOTHING)
+    expect(parked).toHaveBeenCalledOnce()
+  })
+
+  test('parks nothing after the end', async () => {
+    demand.start()
+    const parked = vi.spyOn(scheduler, 'park')
+    const drained = demand.drain()
+    await round.fails()
+    await drained
+    expect(parked).not.toHaveBeenCalled()
+  })
+})
+
+const NOTHING = { kind: 'nothing', nextDueMs: null, cut: false } as const
+
+/** A round that looks when it is run, and ends as the test says. */
+class PlayedRound implements Round {
+  readonly looks: PromiseWithResolvers<Ran>[] = []
+  demand: RoundDemand | undefined
+
+  async run(demand: RoundDemand): Promise<Ran> {
+    this.demand = demand
+    const look = Promise.withResolvers<Ran>()
+    this.looks.push(look)
+    demand.sent()
+    return await look.promise.finally(() => demand.answered())
+  }
+
+  async finds(ran: Ran, look = this.looks.at(-1)!): Promise<void> {
+    look.resolve(ran)
+    await vi.advanceTimersByTimeAsync(0)
+  }
+
+  async fails(look = this.looks.at(-1)!): Promise<void> {
+    look.reject(new Error('the claim failed'))
+    await vi.advanceTimersByTimeAsync(0)
+  }
+
+  failed(error: unknown): unknown {
+    return error
+  }
+
+  cut(): void {}
+}
