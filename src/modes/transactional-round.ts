@@ -82,8 +82,7 @@ export class TransactionalRound implements Round {
           full: look.full,
           youngestMs: (look.nowUs - Math.max(...look.rows.map((row) => row.dueUs))) / 1_000,
         })
-        next = await this.#process({ connection, look, signal: connection.signal, alone }, demand, answers)
-        onCommitted()
+        next = await this.#process({ connection, look, signal: connection.signal, alone }, demand, answers, onCommitted)
       }
       return next
     } finally {
@@ -112,7 +111,12 @@ export class TransactionalRound implements Round {
   }
 
   /** Handles, settles and commits one batch. Returns the claim that was sent behind the COMMIT, or what is next. */
-  async #process(claimed: ClaimedBatch, demand: RoundDemand, answers: AnswerLimit): Promise<Ran | SentClaim> {
+  async #process(
+    claimed: ClaimedBatch,
+    demand: RoundDemand,
+    answers: AnswerLimit,
+    onCommitted: () => void,
+  ): Promise<Ran | SentClaim> {
     const { connection, look } = claimed
     const batch = new TransactionalBatch(this.#runtime, this.#consumption, claimed)
     let next: SentClaim | undefined
@@ -145,6 +149,7 @@ export class TransactionalRound implements Round {
     this.#claimer.release(batch.untouched)
     this.#losses.settled()
     batch.committed()
+    onCommitted()
     return next ?? MORE
   }
 
