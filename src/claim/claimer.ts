@@ -14,6 +14,7 @@ export interface ClaimerOptions extends FlooredClaimsOptions {
 }
 
 const ALL_LANES: readonly Lane[] = ['slots', 'unkeyed']
+const ONLY_UNKEYED: readonly Lane[] = ['unkeyed']
 
 /** What a sweep costs that walks nothing: three statements, their messages and their answers. */
 const LEAST_SWEEP_MS = 1
@@ -76,7 +77,7 @@ export class Claimer {
   }
 
   #claimNext(connection: BatchConnection): Promise<Look> {
-    const [lane = 'unkeyed'] = this.#lanes()
+    const [lane = 'unkeyed'] = this.#hasSlots ? this.#turns.next() : ONLY_UNKEYED
     return this.#claim(connection, lane, this.#fromBottom.delete(lane))
   }
 
@@ -142,7 +143,7 @@ export class Claimer {
 
   /** A look has found slots, and the claim that asked for them may have been before their rows. */
   get #missedSlots(): boolean {
-    return this.#lacksRows || (this.#claims.floors.hasSlots() && this.#fromBottom.has('slots'))
+    return this.#lacksRows || (this.#hasSlots && this.#fromBottom.has('slots'))
   }
 
   /** `answered` is called when messages without a key can be claimed: they need not wait for rows of slots. */
@@ -201,8 +202,13 @@ export class Claimer {
     for (const slot of fresh) this.#knownSlots.add(slot)
   }
 
+  get #hasSlots(): boolean {
+    return this.#claims.floors.hasSlots()
+  }
+
+  /** In the order of the claim that has been sent. */
   #lanes(): readonly Lane[] {
-    return this.#claims.floors.hasSlots() ? this.#turns.next() : ['unkeyed']
+    return this.#hasSlots ? this.#turns.order() : ONLY_UNKEYED
   }
 
   async #claim(connection: BatchConnection, lane: Lane, bottom: boolean): Promise<Look> {
