@@ -1,6 +1,6 @@
 import { hasSqlState } from '../basics/sql-state.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
-import { errorText, expected, SluiceError } from '../errors.ts'
+import { errorText, expected, isSluiceError, SluiceError } from '../errors.ts'
 import { checkQueueName } from '../queues.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { insertMessage, insertMessages } from '../table/insert.ts'
@@ -101,8 +101,11 @@ async function insertMany(
 function during<T>(tx: unknown, work: Promise<T>): Promise<T> {
   if (typeof tx !== 'object' || tx === null || !(DURING in tx) || typeof tx[DURING] !== 'function') return work
   const atWork: unknown = tx[DURING](work)
-  const given = work.then((result) => result)
-  // It comes too late, and the transaction has warned of that.
+  const given: Promise<T> = work.catch((error: unknown) => {
+    // It comes too late, and the transaction has warned of that.
+    if (isSluiceError(error, 'TRANSACTION_CLOSED')) given.catch(() => undefined)
+    throw error
+  })
   if (atWork === false) given.catch(() => undefined)
   return given
 }

@@ -9,7 +9,7 @@ export interface Attempt {
   readonly tx: HandlerTransaction
   /** Why nothing can come of it any more. */
   readonly lost: Error | undefined
-  /** Whether something of the handler's runs on the server, or an enqueue is under way. */
+  /** Whether something of the handler's runs on the server. */
   readonly busy: boolean
   /** The handler has returned: whether it has begun something that it did not await. */
   readonly unfinished: boolean

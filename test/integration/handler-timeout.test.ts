@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { expect } from 'vitest'
 import { createNumberedEffects, INSERT_NUMBERED } from '../support/effects.ts'
 import { EventLog } from '../support/event-log.ts'
@@ -95,6 +96,36 @@ test('a statement that the handler left running counts as its time', async ({ sl
   await put(sluice, queue, [1])
   expect(await log.first('batch.committed')).toMatchObject({ retried: 1 })
   expect(log.of('message.failed')).toMatchObject([{ error: expect.stringContaining('within 1000 ms') }])
+})
+
+test('an enqueue whose schema never answers is left behind when the time is up; refused later, it ends no process', async ({
+  database,
+  queue,
+  effects,
+}) => {
+  const answer = deferred<StandardSchemaV1.Result<unknown>>()
+  const schema: StandardSchemaV1 = { '~standard': { version: 1, vendor: 'test', validate: () => answer.promise } }
+  const slow = `${queue}.slow`
+  const sluice = startTestSluice(database, { queues: { [queue]: {}, [slow]: { schema } } })
+  const log = new EventLog(sluice.events)
+  let awaited: Promise<unknown> | undefined
+  sluice
+    .pipeline(queue, SHORT)
+    .handle(async ({ payload }, { tx, enqueue }) => {
+      await tx.query(INSERT_NUMBERED, [queue, payload])
+      // One is awaited, and one is not.
+      if (payload === 1) void enqueue(slow, {})
+      if (payload === 2) await (awaited = enqueue(slow, {}))
+    })
+    .subscribe()
+  await put(sluice, queue, [1])
+  await log.first('batch.committed', ({ retried }) => retried === 1)
+  await put(sluice, queue, [2])
+  await log.first('message.failed', ({ id }) => id !== log.of('message.failed')[0]?.id)
+  answer.resolve({ value: {} })
+  await expect(awaited).rejects.toMatchObject({ code: 'TRANSACTION_CLOSED' })
+  expect(await effects(queue)).toEqual([])
+  expect(await payloadsOf(database, slow)).toEqual([])
 })
 
 test('a batch handler that takes too long fails all its messages', async ({ sluice, queue, effects, log }) => {

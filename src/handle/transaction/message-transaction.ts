@@ -11,6 +11,7 @@ import type { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { Attempt } from '../attempt.ts'
 import { kyselyOn } from './batch-kysely.ts'
 import { guardClient } from './guarded-client.ts'
+import { UnderWay } from './under-way.ts'
 
 /**
  * The batch's transaction as a handler gets it. What the handler writes through it commits together with the removal
@@ -68,8 +69,8 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   #odd = false
   #constraintsSet = false
   #constraintsMade = false
-  #pending = 0
-  #idle: (() => void) | undefined
+  readonly #statements = new UnderWay()
+  readonly #enqueues = new UnderWay()
   #returned = false
   #unawaited: unknown
   #violation: SluiceError | undefined
@@ -114,12 +115,12 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
 
   /** Returns whether the handler is still at work. */
   [DURING](work: Promise<unknown>): boolean {
-    const done = this.#sent()
+    this.#enqueues.begun()
     work.then(
-      () => done(),
+      () => this.#enqueues.over(),
       (error: unknown) => {
         if (this.#returned) this.#unawaited ??= error
-        done()
+        this.#enqueues.over()
       },
     )
     return this.#open
@@ -130,7 +131,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
    * first statement may be on its way.
    */
   get unfinished(): boolean {
-    return this.busy || (this.#kysely !== undefined && this.#savepoint === undefined)
+    return this.#isAtWork || (this.#kysely !== undefined && this.#savepoint === undefined)
   }
 
   /**
@@ -141,16 +142,20 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   async finished(): Promise<void> {
     this.#returned = true
     do {
-      if (this.busy) await this.#answered()
+      await Promise.all([this.#statements.end(), this.#enqueues.end()])
       // What is sent next in reply to an answer counts too.
       await setImmediate()
-    } while (this.busy)
+    } while (this.#isAtWork)
     if (this.#unawaited !== undefined) throw this.#unawaited
   }
 
-  /** Whether a statement of the handler's is running on the server, or an enqueue is under way. */
+  get #isAtWork(): boolean {
+    return this.busy || this.#enqueues.any
+  }
+
+  /** Whether a statement of the handler's is running on the server. */
   get busy(): boolean {
-    return this.#pending > 0
+    return this.#statements.any
   }
 
   /** Ends the loan: from here on the handler's statements are refused. */
@@ -158,16 +163,13 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
     this.#open = false
   }
 
-  /** Ends the loan, and resolves when the statements already sent are answered. */
+  /**
+   * Ends the loan, and resolves when the statements already sent are answered. An enqueue that is still being checked, by a
+   * schema that never answers perhaps, is not waited for: its statement would be refused.
+   */
   async closed(): Promise<void> {
     this.close()
-    if (this.busy) await this.#answered()
-  }
-
-  async #answered(): Promise<void> {
-    await new Promise<void>((resolve) => {
-      this.#idle = resolve
-    })
+    if (this.busy) await this.#statements.end()
   }
 
   /**
@@ -231,14 +233,13 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
 
   #sent(): (error?: unknown) => void {
     let answered = false
-    this.#pending += 1
+    this.#statements.begun()
     return (error) => {
       // The driver answers twice for values that it cannot send.
       if (answered) return
       answered = true
-      this.#pending -= 1
       if (error && !hasSqlState(error, IN_FAILED_TRANSACTION)) this.#failure = error
-      if (this.#pending === 0) this.#idle?.()
+      this.#statements.over()
     }
   }
 
