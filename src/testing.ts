@@ -126,6 +126,7 @@ async function callHandler(
   const outcome = toOutcome(
     await handle(message.handed, runContext(tx, new AbortController(), message.attempt, enqueue)),
   )
+  if (tx.unfinished) await tx.finished()
   await (outcome.kind === 'retry' || outcome.kind === 'deadLetter' ? tx.undo() : tx.keep())
   return outcome
 }

@@ -111,6 +111,24 @@ describe('deliver', () => {
     expect(outcomes.map((outcome) => outcome.kind)).toEqual(['ack', 'deadLetter'])
     expect(await database.sql('SELECT text FROM note')).toEqual([{ text: 'one' }])
   })
+
+  test('waits for what the handler did not await, as a pipeline does', async ({ database }) => {
+    const sluice = open(database)
+    await database.sql('CREATE TABLE unawaited (text text)')
+    const message = { payload: { email: 'ada@example.com' } }
+    await deliver(
+      sluice,
+      'signups',
+      (_, { tx, enqueue }) => {
+        void enqueue('audit', { n: 1 }).then(() => tx.query(`INSERT INTO unawaited VALUES ('after the enqueue')`))
+      },
+      [message],
+    )
+    expect(await database.sql('SELECT text FROM unawaited')).toEqual([{ text: 'after the enqueue' }])
+    expect(
+      await database.sql(`SELECT payload FROM sluice.message WHERE queue = 'audit' AND payload @> '{"n": 1}'`),
+    ).toHaveLength(1)
+  })
 })
 
 describe('enqueuedIn', () => {
