@@ -21,32 +21,26 @@ export class Workers {
     this.#worker = this.#create()
   }
 
-  /** Starts it, for good. @throws SluiceError as {@link Worker.start} */
+  /** Starts it, for good if that succeeds. @throws SluiceError as {@link Worker.start} */
   start(): Promise<void> {
-    this.#stay()
-    return this.#worker.start()
+    return this.visit(async () => this.#stay())
   }
 
   /** As {@link start}, waiting for a database that is down. @throws SluiceError as {@link Worker.startPatiently} */
   async startPatiently(signal: AbortSignal): Promise<Worker> {
-    this.#stay()
-    const worker = this.#worker
-    await worker.startPatiently(signal)
-    return worker
+    return this.#asGuest(async (worker) => {
+      await worker.startPatiently(signal)
+      this.#stay()
+      return worker
+    })
   }
 
   /** Starts it for as long as the work takes. @throws SluiceError as {@link Worker.start} */
-  async visit<T>(work: (worker: Worker) => Promise<T>): Promise<T> {
-    clearTimeout(this.#leaving)
-    this.#guests += 1
-    try {
-      const worker = this.#worker
+  visit<T>(work: (worker: Worker) => Promise<T>): Promise<T> {
+    return this.#asGuest(async (worker) => {
       await worker.start()
-      return await work(worker)
-    } finally {
-      this.#guests -= 1
-      if (this.#guests === 0 && !this.#stays) this.#leaving = setTimeout(() => this.#letGo(), LINGER_MS)
-    }
+      return work(worker)
+    })
   }
 
   /** The pipelines must have ended. */
@@ -57,6 +51,18 @@ export class Workers {
 
   cut(): void {
     for (const worker of [...this.#going.keys(), this.#worker]) worker.cut()
+  }
+
+  /** An attempt to start it for good is a guest until it succeeds: where it fails, the worker must not stay. */
+  async #asGuest<T>(work: (worker: Worker) => Promise<T>): Promise<T> {
+    clearTimeout(this.#leaving)
+    this.#guests += 1
+    try {
+      return await work(this.#worker)
+    } finally {
+      this.#guests -= 1
+      if (this.#guests === 0 && !this.#stays) this.#leaving = setTimeout(() => this.#letGo(), LINGER_MS)
+    }
   }
 
   #stay(): void {

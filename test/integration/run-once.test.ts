@@ -6,6 +6,7 @@ import { createSluice } from '../../src/index.ts'
 import { runDue } from '../../src/testing.ts'
 import { EventLog } from '../support/event-log.ts'
 import { payloadsOf, unlockedPayloads } from '../support/rows/rows.ts'
+import { createTestDatabase } from '../support/servers/database.ts'
 import { untilSessions } from '../support/servers/sessions.ts'
 import { put, test } from '../support/sluice.ts'
 import { Steps } from '../support/steps.ts'
@@ -25,6 +26,24 @@ test('a process that has only called runOnce() ends by itself, and is off the bo
   const child = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program])
   expect(child.stdout.trim()).toBe('2')
   expect(await database.sql(`SELECT FROM sluice.worker WHERE name = 'without stop'`)).toEqual([])
+})
+
+test('a process whose start() or pipeline failed before its runOnce() ends by itself', async () => {
+  await using database = await createTestDatabase({ migrated: false })
+  const program = `
+    import { createSluice } from ${JSON.stringify(join(import.meta.dirname, '../../src/index.ts'))}
+    const sluice = createSluice({ connection: ${JSON.stringify(database.url)} })
+    const pipeline = sluice.pipeline('late').handle(() => undefined)
+    const started = await sluice.start().catch((error) => error.code)
+    const ended = await pipeline.start().ended.catch((error) => error.code)
+    await sluice.migrate()
+    await sluice.enqueue(sluice.ownTransaction, 'late', 1)
+    const { counts } = await pipeline.runOnce()
+    console.log(started, ended, counts.acked)`
+  const child = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program], {
+    timeout: 10_000,
+  })
+  expect(child.stdout.trim()).toBe('SCHEMA_MISSING SCHEMA_MISSING 1')
 })
 
 test('runOnce() can be called again after its connections have gone, and beside a pipeline that stays', async ({
