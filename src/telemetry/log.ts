@@ -61,7 +61,10 @@ const MOST_LINES = 10
 const SPAN_MS = 10_000
 const MOST_CHARACTERS = 1_000
 
-/** Level and words of an event that somebody should read; undefined for those that say that all is well. */
+/**
+ * Level and words of an event that somebody should read; undefined for those that say that all is well. Each kind is
+ * listed, so that the compiler asks about a new one.
+ */
 function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefined {
   switch (event.kind) {
     case 'message.failed':
@@ -92,7 +95,15 @@ function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefi
       return ['warn', `notifications do not arrive, the poll goes on: ${reasonOf(event.error)}`]
     case 'connection.pooled':
       return ['warn', event.reason]
-    default:
+    case 'migration.delayed': {
+      const which = `attempt ${event.attempt} of ${event.attempts} to migrate`
+      return ['warn', `${which} was rolled back, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
+    }
+    case 'worker.started':
+    case 'worker.stopped':
+    case 'pipeline.started':
+    case 'batch.claimed':
+    case 'batch.committed':
       return undefined
   }
 }

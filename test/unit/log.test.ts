@@ -74,6 +74,10 @@ describe('a line', () => {
       'warn sluice: mail: a claim failed, again in 250 ms: The database cannot be reached (ECONNREFUSED)',
     ],
     [
+      { kind: 'migration.delayed', attempt: 2, attempts: 5, error: unreachable, retryInMs: 45_000 },
+      'warn sluice: attempt 2 of 5 to migrate was rolled back, again in 45 s: The database cannot be reached (ECONNREFUSED)',
+    ],
+    [
       { kind: 'connection.lost', role: 'listener', error: new Error('The connection ended') },
       'warn sluice: the listener connection was lost: The connection ended',
     ],
