@@ -71,12 +71,18 @@ export function expected(
   return new SluiceError(code, remedy === undefined ? sentence : `${sentence}. ${remedy}`)
 }
 
-/** What a Sluice says that has been stopped and is used again. */
-export function stoppedSluice(): SluiceError {
-  return new SluiceError(
-    'STOPPED',
+/** What was stopped, and what that means. */
+export const STOPPED = {
+  sluice:
     'This Sluice has been stopped, and starts nothing any more. Make another with createSluice, or call stop() later',
-  )
+  'sluice before it had connected': 'The Sluice was stopped before it had connected',
+  pipeline: 'The pipeline was told to stop. The message is free for others',
+  'pipeline before it had started': 'The pipeline was told to stop before it had started',
+  subscriber: 'The subscriber is gone. The message is free for others',
+} as const
+
+export function stopped(what: keyof typeof STOPPED): SluiceError {
+  return new SluiceError('STOPPED', STOPPED[what])
 }
 
 /** A short text for any value: strings quoted and cut at 80 characters, unless a password may be in them; objects by their class. */

@@ -16,7 +16,7 @@ import {
 } from './enqueue/enqueue.ts'
 import type { OpenTransaction } from './enqueue/open-transaction.ts'
 import type { EnqueueOptions } from './enqueue/options.ts'
-import { expected, stoppedSluice } from './errors.ts'
+import { expected, stopped } from './errors.ts'
 import type { Work } from './handle/batch-run.ts'
 import type { EnqueueIn } from './handle/run-context.ts'
 import { type MigrateResult, migrate } from './migrate/migrate.ts'
@@ -288,7 +288,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
 
   /** @throws SluiceError STOPPED */
   #requireGoing(): void {
-    if (this.#stopping) throw stoppedSluice()
+    if (this.#stopping) throw stopped('sluice')
   }
 
   readonly #enqueueIn: EnqueueIn = (tx, queue, payload, options) =>
@@ -296,7 +296,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
 
   readonly #inOwnTransaction = async <T>(work: (execute: Execute) => Promise<T>, answerMs?: number): Promise<T> => {
     // Handlers that a drain waits for may still enqueue.
-    if (this.#ended !== undefined) throw stoppedSluice()
+    if (this.#ended !== undefined) throw stopped('sluice')
     const pools = await this.#parts.pools()
     return pools.inOwnTransaction(work, answerMs)
   }

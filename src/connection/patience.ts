@@ -1,4 +1,4 @@
-import { SluiceError } from '../errors.ts'
+import { stopped } from '../errors.ts'
 import { type Report, toError } from '../telemetry/events.ts'
 import { Backoff, pause } from './backoff.ts'
 import { mayPass } from './passing.ts'
@@ -42,7 +42,7 @@ export class Patience {
 
   /** Rejects all waiters with STOPPED. */
   stop(): void {
-    this.#stopping.abort(new SluiceError('STOPPED', 'The Sluice was stopped before it had connected'))
+    this.#stopping.abort(stopped('sluice before it had connected'))
   }
 
   async #repeat(): Promise<void> {

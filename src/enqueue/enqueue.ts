@@ -9,6 +9,7 @@ import type { Execute } from '../table/statement.ts'
 import { checkAlphabet, mayHoldForeign } from './alphabet-check.ts'
 import { transactionFailed } from './clients/not-in-transaction.ts'
 import type { EnqueueOptions } from './options.ts'
+import { DURING } from './own-symbols.ts'
 import { type MessageNames, type MessageRules, readMessage } from './read-message.ts'
 import { executorOf } from './transaction.ts'
 
@@ -116,8 +117,6 @@ function checkOrder(tx: unknown, queue: unknown): void {
   const remedy = 'As in enqueue(tx, queue, payload)'
   throw expected('EXECUTOR_UNKNOWN', 'tx', 'an open transaction as the first argument', tx, remedy)
 }
-
-const DURING = Symbol.for('sluice.during')
 
 const ALONE: MessageNames = { payload: 'payload', options: 'options' }
 

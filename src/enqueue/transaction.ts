@@ -8,6 +8,7 @@ import { postgresJs } from './clients/postgres-js.ts'
 import { prisma } from './clients/prisma.ts'
 import type { Recogniser } from './clients/recogniser.ts'
 import { typeorm } from './clients/typeorm.ts'
+import { EXECUTE } from './own-symbols.ts'
 
 /**
  * The connection of the caller's open transaction, whatever client it belongs to.
@@ -25,9 +26,6 @@ export function executorOf(tx: unknown): Execute | Promise<Execute> {
   const names = CLIENTS.map(({ name }) => name)
   throw expected('EXECUTOR_UNKNOWN', 'tx', `${names.join(', ')}, or the tx of a handler`, tx, REMEDY)
 }
-
-/** Where a transaction of our own carries its connection. Registered, so that two copies of the package agree. */
-export const EXECUTE = Symbol.for('sluice.execute')
 
 const CLIENTS: readonly Recogniser<object>[] = [nodePostgres, kysely, postgresJs, knex, drizzle, typeorm, prisma]
 

@@ -1,6 +1,6 @@
 import type { Duration } from '../basics/duration.ts'
 import type { EnqueueOptions } from '../enqueue/options.ts'
-import { errorText, expected, SluiceError } from '../errors.ts'
+import { errorText, expected, SluiceError, STOPPED } from '../errors.ts'
 import { deadLetter, type Message, type Outcome, retryLater, snooze } from '../message.ts'
 import type { InputOf, QueueDefinitions, QueueName } from '../queues.ts'
 import type { HandlerTransaction } from './transaction/message-transaction.ts'
@@ -57,7 +57,7 @@ export type BatchHandler<Payload = unknown, Definitions extends QueueDefinitions
 /** Thrown instead of calling a handler that is gone: nothing is known against the message, which stays as it was. */
 export class NotHandled extends SluiceError {
   constructor() {
-    super('STOPPED', 'The subscriber is gone. The message is free for others')
+    super('STOPPED', STOPPED.subscriber)
   }
 }
 

@@ -3,7 +3,7 @@ import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, LONGEST_TIMER_MS, toMs } from '../basics/duration.ts'
 import { STOP_MS, within } from '../connection/within.ts'
 import type { Demand } from '../demand/demand.ts'
-import { expected, SluiceError } from '../errors.ts'
+import { expected, stopped } from '../errors.ts'
 import type { Work } from '../handle/batch-run.ts'
 import { type BatchHandler, checkFunction, type Handler } from '../handle/handler.ts'
 import type { QueueDefinitions } from '../queues.ts'
@@ -179,17 +179,17 @@ export class RunningPipeline implements AsyncDisposable {
     if (none !== undefined) throw expected('OPTION_INVALID', 'stop', 'no arguments', none, REMEDY_FOR_STOP)
     this.#leave()
     // Demand has its own limit, which a second stop would wait for again.
-    await within(STOP_MS + 1_500, this.#stopProducer(), () => undefined)
+    await within(STOP_MS + 1_500, this.#stopDemand(), () => undefined)
   }
 
-  async #stopProducer(): Promise<void> {
+  async #stopDemand(): Promise<void> {
     const demand = await this.#demand.catch(() => undefined)
     await demand?.stop()
     await this.#endBy(async () => undefined)
   }
 
   #leave(): void {
-    this.#leaving.abort(new SluiceError('STOPPED', 'The pipeline was told to stop before it had started'))
+    this.#leaving.abort(stopped('pipeline before it had started'))
   }
 
   /** As {@link stop}, without waiting for it. */

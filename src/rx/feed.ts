@@ -1,6 +1,6 @@
 import type { Subscriber } from 'rxjs'
 import type { Demand } from '../demand/demand.ts'
-import { isSluiceError, SluiceError } from '../errors.ts'
+import { isSluiceError, stopped } from '../errors.ts'
 import type { Work } from '../handle/batch-run.ts'
 import { NotHandled } from '../handle/handler.ts'
 import type { RunContext } from '../handle/run-context.ts'
@@ -57,7 +57,7 @@ export class Feed<Payload> {
   }
 
   #leave(): void {
-    this.#leaving.abort(new SluiceError('STOPPED', 'The subscriber is gone'))
+    this.#leaving.abort(stopped('subscriber'))
   }
 
   /** Resolves with the outcome when the subscriber settles. After unsubscription nothing is emitted any more. */

@@ -3,8 +3,7 @@ import type pg from 'pg'
 import { wordsOf } from '../basics/words-of.ts'
 import { pause } from '../connection/backoff.ts'
 import { executeOn } from '../connection/open-client.ts'
-import { unreachable } from '../connection/unreachable.ts'
-import { SluiceError, stoppedSluice } from '../errors.ts'
+import { SluiceError, stopped } from '../errors.ts'
 import { poolerSettingsOf } from '../session/pooler-settings.ts'
 import { deviationsOf, hasOwnSession } from '../session/session.ts'
 import { constraintsOf } from '../session/statement-names.ts'
@@ -13,6 +12,7 @@ import { readDeferrable } from '../table/constraints.ts'
 import { claimSettings, handlerSettings } from '../table/planner.ts'
 import type { Execute } from '../table/statement.ts'
 import { toError } from '../telemetry/events.ts'
+import { checkOut } from './check-out.ts'
 import { commitFailed, sendCommit } from './commit-answer.ts'
 import { Outgoing } from './outgoing.ts'
 import { limitSettings, settings, type TransactionLimit } from './transaction-settings.ts'
@@ -50,24 +50,7 @@ export class BatchConnection {
 
   /** @param signal gives up waiting, with its reason; a connection that comes later is closed. */
   static async acquire(pool: pg.Pool, signal?: AbortSignal): Promise<BatchConnection> {
-    if (signal?.aborted) throw stopped()
-    const connecting = connect(pool)
-    const givenUp = Promise.withResolvers<never>()
-    const giveUp = () => {
-      connecting.then((client) => client.release(true)).catch(() => undefined)
-      givenUp.reject(stopped())
-    }
-    signal?.addEventListener('abort', giveUp)
-    try {
-      const client = await Promise.race([connecting, givenUp.promise])
-      // It may have been given up since the pool gave it.
-      if (signal?.aborted) throw stopped()
-      return new BatchConnection(client)
-    } catch (error) {
-      throw error instanceof SluiceError ? error : unreachable(error)
-    } finally {
-      signal?.removeEventListener('abort', giveUp)
-    }
+    return new BatchConnection(await checkOut(pool, signal))
   }
 
   /** Why the connection broke, if it did. */
@@ -92,7 +75,7 @@ export class BatchConnection {
 
   /** The pipeline stops: the handler in hand is to end. */
   stop(): void {
-    this.#ending.abort(stopped())
+    this.#ending.abort(stopped('pipeline'))
   }
 
   /** Breaks the connection. What has been sent and not answered has failed. */
@@ -281,16 +264,6 @@ const SAVEPOINT = `sluice_${randomBytes(6).toString('hex')}`
 
 /** An administrator, or a job, ended it; the database was dropped; or a limit for idle or for all transactions was reached. */
 const ENDS_SESSION = /^(57P01|57P04|57P05|25P03|25P04)$/
-
-/** The driver throws at once where it cannot read its configuration. */
-async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
-  if (pool.ending) throw stoppedSluice()
-  return pool.connect()
-}
-
-function stopped(): SluiceError {
-  return new SluiceError('STOPPED', 'The pipeline was told to stop. The message is free for others')
-}
 
 /** A LISTEN counts from the COMMIT on, so this comes early enough after the last handler of a batch. */
 const UNLISTEN = 'UNLISTEN *'

@@ -8,7 +8,7 @@ import {
   type MessageToEnqueue,
   ownTransaction,
 } from '../../src/enqueue/enqueue.ts'
-import { EXECUTE } from '../../src/enqueue/transaction.ts'
+import { EXECUTE } from '../../src/enqueue/own-symbols.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { enqueueContext } from '../support/enqueue-context.ts'
 import { sleepOn } from '../support/processes/sleeper.ts'

@@ -3,6 +3,7 @@ import type { Transaction } from 'kysely'
 import type pg from 'pg'
 import { hasSqlState } from '../../basics/sql-state.ts'
 import { executeOn } from '../../connection/open-client.ts'
+import { DURING, EXECUTE } from '../../enqueue/own-symbols.ts'
 import { SluiceError } from '../../errors.ts'
 import { constraintsOf } from '../../session/statement-names.ts'
 import { CONSTRAINTS_AS_DECLARED, type Deferrable } from '../../table/constraints.ts'
@@ -25,11 +26,6 @@ export interface HandlerTransaction {
   /** Runs one statement: short for `client.query`. */
   query<Row extends pg.QueryResultRow>(sql: string, params?: readonly unknown[]): Promise<pg.QueryResult<Row>>
 }
-
-/** How `enqueue` recognises a transaction of ours. */
-const EXECUTE: unique symbol = Symbol.for('sluice.execute')
-/** How `enqueue` tells one of ours that it has begun: its statement comes later, when the message is checked. */
-const DURING: unique symbol = Symbol.for('sluice.during')
 
 /**
  * Ends a savepoint and keeps what was written. Settings, a role, cursors and temporary tables of the handler would reach the
