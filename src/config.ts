@@ -2,6 +2,7 @@ import { hostname } from 'node:os'
 import type { ClientConfig } from 'pg'
 import { checkKeys } from './basics/check-keys.ts'
 import { type Duration, toMsWithin } from './basics/duration.ts'
+import { integer } from './basics/options.ts'
 import { describe, expected, SluiceError } from './errors.ts'
 import { checkQueueName, type QueueDefinitions } from './queues.ts'
 import type { SluiceLog } from './telemetry/log.ts'
@@ -89,24 +90,6 @@ const OPTIONS = [
   'crashLimit',
   'log',
 ] as const
-
-/** The integer, or the default if it is undefined. @throws SluiceError OPTION_INVALID outside `least`..`most`. */
-export function integer(
-  what: string,
-  value: unknown,
-  byDefault: number,
-  least: number,
-  most: number,
-  remedy?: string,
-): number {
-  return value === undefined ? byDefault : integerWithin(what, value, least, most, remedy)
-}
-
-/** @throws SluiceError OPTION_INVALID for anything but an integer in `least`..`most`. */
-export function integerWithin(what: string, value: unknown, least: number, most: number, remedy?: string): number {
-  if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value
-  throw expected('OPTION_INVALID', what, `an integer from ${least} to ${most}`, value, remedy)
-}
 
 function logOf(log: unknown): SluiceLog | false | undefined {
   if (log === undefined || log === false || isLog(log)) return log

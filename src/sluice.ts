@@ -2,8 +2,7 @@ import type { Observable } from 'rxjs'
 import { checkKeys } from './basics/check-keys.ts'
 import { type Duration, LONGEST_TIMER_MS, toMs } from './basics/duration.ts'
 import { checkNode } from './basics/node-version.ts'
-import type { BatchPools } from './batch-pools.ts'
-import { integer, integerWithin, resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
+import { resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
 import { STOP_MS } from './connection/within.ts'
 import type { Demand } from './demand/demand.ts'
 import { drainWithin } from './demand/drain-within.ts'
@@ -16,14 +15,16 @@ import {
 } from './enqueue/enqueue.ts'
 import type { OpenTransaction } from './enqueue/open-transaction.ts'
 import type { EnqueueOptions } from './enqueue/options.ts'
-import { expected, stopped } from './errors.ts'
+import { stopped } from './errors.ts'
 import type { Work } from './handle/batch-run.ts'
 import type { EnqueueIn } from './handle/run-context.ts'
+import { shareInternals } from './internals.ts'
 import { type MigrateResult, migrate } from './migrate/migrate.ts'
 import type { Consumption } from './modes/runtime.ts'
 import { OnDemand } from './on-demand.ts'
 import { Operate } from './operate/operate.ts'
 import { DRAIN_TIMEOUT_MS, Pipeline, type RunningPipeline } from './pipeline/pipeline.ts'
+import { type DeliveriesOptions, resolveDeliveries } from './plan/deliveries-options.ts'
 import { type PipelineOptions, type PipelinePlan, resolvePipeline } from './plan/options.ts'
 import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { Deliveries } from './rx/deliveries.ts'
@@ -31,14 +32,6 @@ import { Alphabet } from './session/alphabet.ts'
 import type { Execute } from './table/statement.ts'
 import { createTelemetry, type SluiceEvent, type Telemetry } from './telemetry/events.ts'
 import type { Worker } from './worker.ts'
-
-/** How `deliveries` consumes its queue. */
-export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> {
-  /** The most messages locked at a time, settled or not, 1 to 1,000. */
-  readonly demand: number
-  /** How many of them share a transaction, 1 to `demand`; those come one after another. @default 1 */
-  readonly batchSize?: number | undefined
-}
 
 /**
  * Makes a Sluice. It connects when something is consumed, or enqueued with `ownTransaction`: to enqueue in one's own
@@ -59,21 +52,6 @@ export function createSluice<const Definitions extends QueueDefinitions | undefi
 ): Sluice<Definitions> {
   checkNode()
   return new Sluice(resolveConfig(options))
-}
-
-/** What `sluice/testing` needs of a Sluice, and nobody else. */
-export interface SluiceInternals {
-  readonly pools: () => Promise<BatchPools>
-  readonly enqueueContext: EnqueueContext
-  readonly enqueueIn: EnqueueIn
-}
-
-const internals = new WeakMap<object, SluiceInternals>()
-
-export function internalsOf(sluice: object): SluiceInternals {
-  const found = internals.get(sluice)
-  if (found === undefined) throw expected('OPTION_INVALID', 'sluice', 'what createSluice returned', sluice)
-  return found
 }
 
 /** What `createSluice` makes: one per process and database is enough. Without a type parameter it is one of any queues. */
@@ -111,7 +89,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
       inOwnTransaction: this.#inOwnTransaction,
     }
     this.operate = new Operate(config.definitions, this.#inOwnTransaction)
-    internals.set(this, {
+    shareInternals(this, {
       pools: () => this.#parts.pools(),
       enqueueContext: this.#enqueueContext,
       enqueueIn: this.#enqueueIn,
@@ -199,11 +177,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     options: DeliveriesOptions,
   ): Deliveries<OutputOf<Definitions, Name>> {
     const name = checkQueueName(queue, this.#config.definitions)
-    checkKeys('deliveries', options, DELIVERIES_OPTIONS, 'As in deliveries(queue, { demand: 8 })')
-    const { demand, ...rest } = options
-    const most = integerWithin('deliveries.demand', demand, 1, 1_000, 'How many messages may be locked at a time')
-    const batchSize = integer('deliveries.batchSize', options.batchSize, 1, 1, most, 'It is at most the demand')
-    const plan = resolvePipeline(name, { ...rest, batchSize, concurrency: Math.floor(most / batchSize) })
+    const plan = resolveDeliveries(name, options)
     return new Deliveries(async (work, signal) => {
       const started = await this.#awaitDemand(plan, work, signal)
       started.start()
@@ -301,5 +275,3 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     return pools.inOwnTransaction(work, answerMs)
   }
 }
-
-const DELIVERIES_OPTIONS = ['demand', 'batchSize', 'timeout', 'retry', 'maxAttempts', 'ordered'] as const

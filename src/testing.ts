@@ -9,6 +9,7 @@ import { expected, SluiceError } from './errors.ts'
 import { checkFunction, type Handler, toOutcome } from './handle/handler.ts'
 import { type EnqueueIn, runContext } from './handle/run-context.ts'
 import { MessageTransaction } from './handle/transaction/message-transaction.ts'
+import { internalsOf } from './internals.ts'
 import type { Outcome } from './message.ts'
 import { RunnablePipeline } from './pipeline/pipeline.ts'
 import {
@@ -20,7 +21,7 @@ import {
   validatePayload,
 } from './queues.ts'
 import { SettledCollector, type SettledMessages } from './settle/settled-messages.ts'
-import { internalsOf, type Sluice } from './sluice.ts'
+import type { Sluice } from './sluice.ts'
 import { type EnqueuedMessage, enqueuedHere } from './table/enqueued.ts'
 import { BatchConnection } from './transaction/batch-connection.ts'
 

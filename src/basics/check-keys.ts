@@ -6,8 +6,13 @@ import { nearest } from './nearest.ts'
  *
  * @throws SluiceError OPTION_INVALID naming the first that is another, and the one that was likely meant.
  */
-export function checkKeys(what: string, options: unknown, known: readonly string[], remedy?: string): void {
-  if (typeof options !== 'object' || options === null)
+export function checkKeys(
+  what: string,
+  options: unknown,
+  known: readonly string[],
+  remedy?: string,
+): asserts options is object {
+  if (typeof options !== 'object' || options === null || Array.isArray(options))
     throw expected('OPTION_INVALID', what, 'an object of options', options, remedy)
   const unknown = Object.keys(options).find((key) => !known.includes(key))
   if (unknown === undefined) return

@@ -1,6 +1,6 @@
-import { didYouMean } from '../basics/check-keys.ts'
+import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMs } from '../basics/duration.ts'
-import { nearest } from '../basics/nearest.ts'
+import { dateOf, integer, LARGEST_INTEGER, storable } from '../basics/options.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Headers } from '../message.ts'
 import { DEFAULTS, type InsertRow } from '../table/insert-row.ts'
@@ -37,7 +37,6 @@ const NAMES = [
   'maxAttempts',
 ] as const satisfies readonly (keyof EnqueueOptions)[]
 
-const LARGEST_INTEGER = 2_147_483_647
 const LONGEST_TEXT_BYTES = 255
 
 /**
@@ -48,32 +47,22 @@ const LONGEST_TEXT_BYTES = 255
  */
 export function readOptions(options: unknown, what: string): Omit<InsertRow, 'payload'> {
   if (options === undefined) return DEFAULTS
-  const given = namedOnly(options, what)
+  checkKeys(what, options, NAMES, "As in { delay: '5m', priority: 0 }")
+  const given: Given = options
   const at = (name: (typeof NAMES)[number]): string => `${what}.${name}`
   return {
     type: typeOf(given.type, at('type')),
-    schemaVersion: integerOf(given.schemaVersion, at('schemaVersion'), 1, LARGEST_INTEGER) ?? DEFAULTS.schemaVersion,
+    schemaVersion: integer(at('schemaVersion'), given.schemaVersion, DEFAULTS.schemaVersion, 1, LARGEST_INTEGER),
     headers: headersOf(given.headers, at('headers')),
     orderingKey: textOf(given.orderingKey, at('orderingKey'), 'a text'),
-    priority: integerOf(given.priority, at('priority'), 0, 9) ?? DEFAULTS.priority,
+    priority: integer(at('priority'), given.priority, DEFAULTS.priority, 0, 9),
     delayMs: given.delay === undefined ? DEFAULTS.delayMs : toMs(given.delay, at('delay')),
     dueAt: instantOf(given, what),
-    maxAttempts: integerOf(given.maxAttempts, at('maxAttempts'), 1, LARGEST_INTEGER) ?? DEFAULTS.maxAttempts,
+    maxAttempts: integer(at('maxAttempts'), given.maxAttempts, DEFAULTS.maxAttempts, 1, LARGEST_INTEGER),
   }
 }
 
 type Given = { readonly [Name in keyof EnqueueOptions]?: unknown }
-
-function namedOnly(options: unknown, what: string): Given {
-  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    throw expected('OPTION_INVALID', what, 'an object', options, "As in { delay: '5m', priority: 0 }")
-  }
-  const unknown = Object.keys(options).find((key) => !NAMES.some((name) => name === key))
-  if (unknown === undefined) return options
-  const meant = nearest(unknown, NAMES)
-  const remedy = meant.length === 0 ? 'There is no such option' : didYouMean(meant)
-  throw expected('OPTION_INVALID', what, `only the options ${NAMES.join(', ')}`, unknown, remedy)
-}
 
 function typeOf(value: unknown, what: string): string | null {
   const wanted = "dot-separated text such as 'order.paid', without spaces and *"
@@ -91,14 +80,7 @@ function textOf(value: unknown, what: string, wanted: string): string | null {
   if (bytes < 1 || bytes > LONGEST_TEXT_BYTES) {
     throw expected('OPTION_INVALID', what, `1 to ${LONGEST_TEXT_BYTES} bytes of text`, value)
   }
-  if (!value.includes('\0') && value.isWellFormed()) return value
-  throw expected('OPTION_INVALID', what, 'text without NUL characters and lone surrogates', value)
-}
-
-function integerOf(value: unknown, what: string, least: number, most: number): number | undefined {
-  if (value === undefined) return undefined
-  if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value
-  throw expected('OPTION_INVALID', what, `an integer from ${least} to ${most}`, value)
+  return storable(what, value)
 }
 
 function headersOf(value: unknown, what: string): string {
@@ -113,11 +95,6 @@ function instantOf({ delay, dueAt }: Given, what: string): string | null {
   if (dueAt === undefined) return null
   if (delay !== undefined)
     throw new SluiceError('OPTION_INVALID', `${what}: expected delay or dueAt, received both. Leave one of them out`)
-  if (dueAt instanceof Date) {
-    const year = dueAt.getUTCFullYear()
-    // Outside these years ISO 8601 and timestamptz write years differently. An invalid date has no year at all.
-    if (year >= 1 && year <= 9999) return dueAt.toISOString()
-  }
   const remedy = "As in new Date('2030-01-01'). For a time from now there is delay"
-  throw expected('OPTION_INVALID', `${what}.dueAt`, 'a valid Date in the years 1 to 9999', dueAt, remedy)
+  return dateOf(`${what}.dueAt`, dueAt, remedy).toISOString()
 }

@@ -1,3 +1,4 @@
+import { dateOf, integer, storable } from '../basics/options.ts'
 import { expected } from '../errors.ts'
 
 /** A message's id. @throws SluiceError OPTION_INVALID */
@@ -16,21 +17,14 @@ export function idsOf(ids: unknown, what: string): readonly string[] {
 
 /** How many rows to return. @throws SluiceError OPTION_INVALID */
 export function limitOf(limit: unknown, what: string, byDefault: number): number {
-  return integerOf(limit, what, 1, 10_000) ?? byDefault
-}
-
-/** @throws SluiceError OPTION_INVALID */
-export function integerOf(value: unknown, what: string, least: number, most: number): number | undefined {
-  if (value === undefined) return undefined
-  if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value
-  throw expected('OPTION_INVALID', what, `an integer from ${least} to ${most}`, value)
+  return integer(what, limit, byDefault, 1, 10_000)
 }
 
 /** @throws SluiceError OPTION_INVALID */
 export function textOf(value: unknown, what: string): string | undefined {
   if (value === undefined) return undefined
-  if (typeof value === 'string' && !value.includes('\0') && value.isWellFormed()) return value
-  throw expected('OPTION_INVALID', what, 'text without NUL characters and lone surrogates', value)
+  if (typeof value === 'string') return storable(what, value)
+  throw expected('OPTION_INVALID', what, 'a text', value)
 }
 
 /** @throws SluiceError OPTION_INVALID */
@@ -41,10 +35,5 @@ export function booleanOf(value: unknown, what: string): boolean | undefined {
 
 /** An instant in microseconds since 1970; null if there is none. @throws SluiceError OPTION_INVALID */
 export function microsecondsOf(value: unknown, what: string): number | null {
-  if (value === undefined) return null
-  if (value instanceof Date) {
-    const year = value.getUTCFullYear()
-    if (year >= 1 && year <= 9999) return value.getTime() * 1_000
-  }
-  throw expected('OPTION_INVALID', what, 'a valid Date in the years 1 to 9999', value)
+  return value === undefined ? null : dateOf(what, value).getTime() * 1_000
 }

@@ -1,9 +1,10 @@
 import { checkKeys } from '../basics/check-keys.ts'
+import { integer, LARGEST_INTEGER } from '../basics/options.ts'
 import { expected } from '../errors.ts'
 import { checkQueueName, type QueueDefinitions } from '../queues.ts'
 import type { MessageFilter, MessageOrder } from '../table/message-pages.ts'
 import type { MessageStatus } from '../table/message-status.ts'
-import { booleanOf, checkId, integerOf, limitOf, textOf } from './options.ts'
+import { booleanOf, checkId, limitOf, textOf } from './options.ts'
 
 /** What `operate.messages` takes: a queue, what its messages must match, and which page of them. */
 export interface MessagesOptions<Name extends string = string> {
@@ -46,7 +47,7 @@ export function readMessagesOptions(
       type: textOf(type, 'messages.type') ?? null,
       state: oneOf(options.state, 'messages.state', STATES) ?? null,
       held: booleanOf(held, 'messages.held') ?? null,
-      minAttempts: integerOf(minAttempts, 'messages.minAttempts', 0, 2_147_483_647) ?? 0,
+      minAttempts: integer('messages.minAttempts', minAttempts, 0, 0, LARGEST_INTEGER),
     },
     place: {
       order: oneOf(options.order, 'messages.order', ORDERS) ?? 'newest',

@@ -1,6 +1,6 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
-import { integer } from '../config.ts'
+import { integer } from '../basics/options.ts'
 import { expected } from '../errors.ts'
 import { type RetryOptions, type RetryPolicy, retryPolicy } from './retry-policy.ts'
 
@@ -40,12 +40,21 @@ export interface PipelinePlan {
   readonly ordered: boolean
 }
 
+export const PIPELINE_OPTIONS = [
+  'concurrency',
+  'batchSize',
+  'timeout',
+  'retry',
+  'maxAttempts',
+  'ordered',
+] as const satisfies readonly (keyof PipelineOptions)[]
+
 const PIPELINE_DEFAULTS = { concurrency: 1, batchSize: 10, maxAttempts: 20 } as const
 
 /** @throws SluiceError OPTION_INVALID */
 export function resolvePipeline(queue: string, options: PipelineOptions): PipelinePlan {
   const what = `pipeline(${JSON.stringify(queue)})`
-  checkKeys(what, options, ['concurrency', 'batchSize', 'timeout', 'retry', 'maxAttempts', 'ordered'])
+  checkKeys(what, options, PIPELINE_OPTIONS)
   const { ordered = false, timeout = '30s' } = options
   if (typeof ordered !== 'boolean') throw expected('OPTION_INVALID', `${what}.ordered`, 'true or false', ordered)
   const defaults = PIPELINE_DEFAULTS

@@ -9,7 +9,7 @@ import {
 } from 'rxjs'
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
-import { integerWithin } from '../config.ts'
+import { integerWithin } from '../basics/options.ts'
 
 /** How `groupWithin` groups. */
 export interface GroupOptions {

@@ -1,6 +1,6 @@
 import { Observable, type Observer, type OperatorFunction, Subject, takeUntil } from 'rxjs'
 import { checkKeys } from '../basics/check-keys.ts'
-import { integer } from '../config.ts'
+import { integer } from '../basics/options.ts'
 import { checkFunction, toOutcome } from '../handle/handler.ts'
 import type { HandlerTransaction } from '../handle/transaction/message-transaction.ts'
 import type { Message, Outcome } from '../message.ts'

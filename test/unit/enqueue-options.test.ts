@@ -39,9 +39,9 @@ describe('readOptions', () => {
   })
 
   test.each<[string, unknown, string]>([
-    ['null', null, 'options: expected an object, received null'],
-    ['a text', 'high', 'options: expected an object, received "high"'],
-    ['an array', [], 'options: expected an object, received an array of 0'],
+    ['null', null, 'options: expected an object of options, received null'],
+    ['a text', 'high', 'options: expected an object of options, received "high"'],
+    ['an array', [], 'options: expected an object of options, received an array of 0'],
     ['an empty type', { type: '' }, 'options.type: expected 1 to 255 bytes of text'],
     ['a type with an empty segment', { type: 'order..paid' }, 'options.type: expected dot-separated text'],
     ['a type that ends in a dot', { type: 'order.' }, 'options.type: expected dot-separated text'],
@@ -97,7 +97,7 @@ describe('readOptions', () => {
     ['attempts', 'Did you mean maxAttempts?'],
     ['OrderingKey', 'Did you mean orderingKey?'],
     ['version', 'Did you mean schemaVersion?'],
-    ['dedupe', 'There is no such option'],
+    ['dedupe', "As in { delay: '5m', priority: 0 }"],
   ])('refuses the unknown option %s, naming the nearest', (name, remedy) => {
     expect(() => readOptions({ [name]: 1 }, 'messages[3]')).toThrow(
       `messages[3]: expected only the options type, schemaVersion, headers, orderingKey, priority, delay, dueAt, ` +

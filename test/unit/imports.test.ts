@@ -15,7 +15,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['handle'],
   ['demand'],
   ['modes', 'pipeline', 'rx', 'services'],
-  ['worker', 'workers', 'batch-pools', 'on-demand', 'operate'],
+  ['worker', 'workers', 'batch-pools', 'internals', 'on-demand', 'operate'],
   ['sluice', 'types-of'],
   ['testing', 'cli', 'index'],
 ]
@@ -65,7 +65,7 @@ describe('imports of src', () => {
   test('let the command line look and act by operate alone', () => {
     const allowed = ['index.ts', 'sluice.ts', 'operate/', 'migrate/', 'cli/', ...LAYERS[0]!, ...BESIDE]
     const beyond = sources
-      .filter(({ path }) => path.startsWith('cli/') && !path.startsWith('cli/demo/'))
+      .filter(({ path }) => path.startsWith('cli/'))
       .flatMap(({ path, imports }) =>
         imports
           .filter((target) => isSource(target) && !allowed.some((name) => target.startsWith(name)))

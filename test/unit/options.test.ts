@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import * as z from 'zod'
 import { resolveConfig, type SluiceOptions } from '../../src/config.ts'
+import type { DeliveriesOptions } from '../../src/plan/deliveries-options.ts'
 import { type PipelineOptions, resolvePipeline } from '../../src/plan/options.ts'
 import type { QueueDefinitions } from '../../src/queues.ts'
-import { createSluice, type DeliveriesOptions } from '../../src/sluice.ts'
+import { createSluice } from '../../src/sluice.ts'
 import { refusalOf } from '../support/refusal.ts'
 
 const connection = 'postgres://localhost/nowhere'

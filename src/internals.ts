@@ -1,0 +1,25 @@
+import type { BatchPools } from './batch-pools.ts'
+import type { EnqueueContext } from './enqueue/enqueue.ts'
+import { expected } from './errors.ts'
+import type { EnqueueIn } from './handle/run-context.ts'
+
+/** What `sluice/testing` needs of a Sluice, and nobody else. */
+export interface SluiceInternals {
+  readonly pools: () => Promise<BatchPools>
+  readonly enqueueContext: EnqueueContext
+  readonly enqueueIn: EnqueueIn
+}
+
+/** @throws SluiceError OPTION_INVALID for what is no Sluice */
+export function internalsOf(sluice: object): SluiceInternals {
+  const found = internals.get(sluice)
+  if (found === undefined) throw expected('OPTION_INVALID', 'sluice', 'what createSluice returned', sluice)
+  return found
+}
+
+/** A Sluice tells its own. */
+export function shareInternals(sluice: object, own: SluiceInternals): void {
+  internals.set(sluice, own)
+}
+
+const internals = new WeakMap<object, SluiceInternals>()

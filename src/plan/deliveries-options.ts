@@ -1,0 +1,23 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import { integer, integerWithin } from '../basics/options.ts'
+import { PIPELINE_OPTIONS, type PipelineOptions, type PipelinePlan, resolvePipeline } from './options.ts'
+
+/** How `deliveries` consumes its queue. */
+export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> {
+  /** The most messages locked at a time, settled or not, 1 to 1,000. */
+  readonly demand: number
+  /** How many of them share a transaction, 1 to `demand`; those come one after another. @default 1 */
+  readonly batchSize?: number | undefined
+}
+
+/** Demand becomes places: as many as batches fit into it. @throws SluiceError OPTION_INVALID */
+export function resolveDeliveries(queue: string, options: DeliveriesOptions): PipelinePlan {
+  checkKeys('deliveries', options, DELIVERIES_OPTIONS, 'As in deliveries(queue, { demand: 8 })')
+  const { demand, ...rest } = options
+  const most = integerWithin('deliveries.demand', demand, 1, 1_000, 'How many messages may be locked at a time')
+  const batchSize = integer('deliveries.batchSize', options.batchSize, 1, 1, most, 'It is at most the demand')
+  return resolvePipeline(queue, { ...rest, batchSize, concurrency: Math.floor(most / batchSize) })
+}
+
+/** All but `concurrency`, which follows from the demand. */
+const DELIVERIES_OPTIONS = ['demand', ...PIPELINE_OPTIONS.filter((option) => option !== 'concurrency')] as const
