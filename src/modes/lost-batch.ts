@@ -152,7 +152,7 @@ async function settleAgain(
     nowUs: () => again.nowUs + (performance.now() - sentAtMs) * 1_000,
   })
   settlement.add(message, outcome, error)
-  // Another slot may have lost it at the same time.
+  // Another place may have lost it at the same time.
   settlement.acquit(message)
   await settlement.learnTexts(execute)
   await settlement.write(execute)

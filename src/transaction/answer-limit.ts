@@ -11,7 +11,7 @@ export interface AnswerLimitOptions {
 }
 
 /**
- * Ends a connection whose answers stay away. Half-open, it would hold its slot until the operating system gives up
+ * Ends a connection whose answers stay away. Half-open, it would hold its place until the operating system gives up
  * resending, a quarter of an hour later. Three cases:
  *
  * - a claim: when the server has owed an answer for `claimMs`, it is asked whether it works on it;

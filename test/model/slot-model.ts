@@ -27,7 +27,7 @@ interface Writer {
   at: 'running' | 'committed' | 'rolled back' | 'handled'
 }
 
-/** table/claim-ordered.ts, and Claimer.#claimOrdered */
+/** table/claim-ordered.ts, and FlooredClaims.#claimSlots */
 interface Batch {
   at: 'idle' | 'looked' | 'locked' | 'in hand'
   /** Of its snapshot: which messages it saw, with and without the floor, and the oldest transaction that ran. */

@@ -50,9 +50,9 @@ type Asked =
 
 export interface Watcher {
   readonly id: number
-  /** Its one slot: Producer.#looks waits for a claim, has its answer, runs a batch, or sleeps. */
+  /** Its one place: TransactionalRound.#runOn waits for a claim, has its answer, runs a batch, or sleeps. */
   slot: 'looks' | 'nothing' | 'found' | 'busy' | 'parked' | 'gone'
-  /** Producer.#again */
+  /** Hints.#again */
   again: boolean
   /** WaitingFlag: #state, #wanted, #moved, #again, #untold, #linger.lasts */
   flag: 'down' | 'moving' | 'held' | 'others'

@@ -62,7 +62,7 @@ export class WatcherMoves {
       case 'found':
         return [this.#move('goes to work', (one) => this.#found(one))]
       case 'busy':
-        // Producer.#process: the next claim is sent behind the COMMIT.
+        // TransactionalRound.#process: the next claim is sent behind the COMMIT.
         return [{ ...this.#move('commits its batch, and looks again', (one) => look(one)), optional: true }]
       case 'parked':
       case 'gone':
@@ -70,7 +70,7 @@ export class WatcherMoves {
     }
   }
 
-  /** Producer.#foundNothing, Scheduler.park */
+  /** Demand.#foundNothing, Scheduler.park */
   #foundNothing(one: Watcher): void {
     if (one.again) {
       look(one)
@@ -101,7 +101,7 @@ export class WatcherMoves {
     if (one.flag === 'down' && !one.wanted) this.#next(one)
   }
 
-  /** Producer.#found, Scheduler.unpark */
+  /** Demand.found, Scheduler.unpark */
   #found(one: Watcher): void {
     one.slot = 'busy'
     this.#lower(one)
@@ -271,13 +271,13 @@ export class WatcherMoves {
   }
 }
 
-/** Producer.#send */
+/** TransactionalRound.#send, Hints.sent */
 function look(one: Watcher): void {
   one.slot = 'looks'
   one.again = false
 }
 
-/** WaitingQueue.wake: Producer.wake, or lookAgain if it is not parked */
+/** WaitingQueue.wake: Demand.wake, or lookAgain if it is not parked */
 function wake(one: Watcher): void {
   if (one.slot === 'parked') look(one)
   else if (one.slot !== 'gone') one.again = true
