@@ -7,7 +7,10 @@ import type { Execute } from './table/statement.ts'
 import type { Report } from './telemetry/events.ts'
 import { inOwnTransaction } from './transaction/own-transaction.ts'
 
-/** The connections of batches, of enqueues in `ownTransaction` and of operations, opened when needed and closed after ten idle seconds. */
+/**
+ * The connections of batches, of enqueues in `ownTransaction` and of operations, opened when needed and closed after
+ * ten idle seconds.
+ */
 export class BatchPools {
   readonly pool: pg.Pool
   /** Makes another pool of the same kind. */

@@ -23,7 +23,10 @@ export interface SluiceOptions<Definitions extends QueueDefinitions | undefined 
   readonly queues?: Definitions
   /** This worker process's name in `sluice.workers`. @default 'host:pid' */
   readonly name?: string | undefined
-  /** How often to look for messages without a wake-up: the longest delay after a lost one. 100 ms to 1 min. @default '1s' */
+  /**
+   * How often to look for messages without a wake-up: the longest delay after a lost one. 100 ms to 1 min.
+   * @default '1s'
+   */
   readonly pollInterval?: Duration | undefined
   /** How long to wait for a connection, 100 ms to 10 min. @default '5s' */
   readonly connectTimeout?: Duration | undefined
@@ -33,8 +36,9 @@ export interface SluiceOptions<Definitions extends QueueDefinitions | undefined 
   readonly crashLimit?: number | undefined
   /**
    * Where a line goes for each failed message, dead letter, lost batch, lost connection and vanished worker: `console`,
-   * a pino or winston logger, or any object with `info`, `warn` and `error`; `false` for nowhere. At most 10 lines in 10
-   * seconds for each kind and queue; then how many were left out. @default stderr, while nobody subscribes to `events`
+   * a pino or winston logger, or any object with `info`, `warn` and `error`; `false` for nowhere. At most 10 lines in
+   * 10 seconds for each kind and queue; then how many were left out.
+   * @default stderr, while nobody subscribes to `events`
    */
   readonly log?: SluiceLog | false | undefined
 }
@@ -155,7 +159,10 @@ export function connectionOf(what: string, connection: unknown): ClientConfig {
 /** Also the path of a Unix socket, with or without a scheme, as the driver takes it. */
 const CONNECTION_STRING = /^(postgres(ql)?:\/\/|socket:|\/)/i
 
-/** What has methods is no configuration: a pool or a client, which are somebody else's, and a URL, which the driver ignores. */
+/**
+ * What has methods is no configuration: a pool or a client, which are somebody else's, and a URL, which the driver
+ * ignores.
+ */
 function isConfig(connection: object): boolean {
   return !['query', 'connect', 'toJSON'].some((name) => typeof Reflect.get(connection, name) === 'function')
 }

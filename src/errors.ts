@@ -85,7 +85,10 @@ export function stopped(what: keyof typeof STOPPED): SluiceError {
   return new SluiceError('STOPPED', STOPPED[what])
 }
 
-/** A short text for any value: strings quoted and cut at 80 characters, unless a password may be in them; objects by their class. */
+/**
+ * A short text for any value: strings quoted and cut at 80 characters, unless a password may be in them; objects by
+ * their class.
+ */
 export function describe(value: unknown): string {
   switch (typeof value) {
     case 'string':

@@ -15,7 +15,9 @@ export type Headers = Readonly<Record<string, Json>>
 
 /** One message as its handler sees it. */
 export interface Message<Payload = unknown> {
-  /** Unique in the database, the same through every retry, death and redrive: the key to deduplicate outside effects by. */
+  /**
+   * Unique in the database, the same through every retry, death and redrive: the key to deduplicate outside effects by.
+   */
   readonly id: string
   /** The name of its queue. */
   readonly queue: string

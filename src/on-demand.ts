@@ -6,8 +6,8 @@ import type { Report } from './telemetry/events.ts'
 import type { Workers } from './workers.ts'
 
 /**
- * The parts of a Sluice that have connections. Neither is loaded before it is needed: a process that enqueues in its own
- * transactions needs none of them. What cannot be loaded is tried again with the next call.
+ * The parts of a Sluice that have connections. Neither is loaded before it is needed: a process that enqueues in its
+ * own transactions needs none of them. What cannot be loaded is tried again with the next call.
  */
 export class OnDemand {
   readonly #config: SluiceConfig

@@ -21,13 +21,18 @@ export type QueueName<Definitions extends QueueDefinitions | undefined> = Defini
   ? Extract<keyof Definitions, string>
   : string
 
-/** What may be enqueued to a queue: the input of its schema, or the type that `queueOf` gave it; unknown without either. */
+/**
+ * What may be enqueued to a queue: the input of its schema, or the type that `queueOf` gave it; unknown without either.
+ */
 export type InputOf<Definitions extends QueueDefinitions | undefined, Name extends string> =
   DefinitionOf<Definitions, Name> extends { readonly schema: infer Schema extends StandardSchemaV1 }
     ? StandardSchemaV1.InferInput<Schema>
     : TypeOf<DefinitionOf<Definitions, Name>>
 
-/** What the handler of a queue gets: the output of its schema, or the type that `queueOf` gave it; unknown without either. */
+/**
+ * What the handler of a queue gets: the output of its schema, or the type that `queueOf` gave it; unknown without
+ * either.
+ */
 export type OutputOf<Definitions extends QueueDefinitions | undefined, Name extends string> =
   DefinitionOf<Definitions, Name> extends { readonly schema: infer Schema extends StandardSchemaV1 }
     ? StandardSchemaV1.InferOutput<Schema>

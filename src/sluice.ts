@@ -54,7 +54,9 @@ export function createSluice<const Definitions extends QueueDefinitions | undefi
   return new Sluice(resolveConfig(options))
 }
 
-/** What `createSluice` makes: one per process and database is enough. Without a type parameter it is one of any queues. */
+/**
+ * What `createSluice` makes: one per process and database is enough. Without a type parameter it is one of any queues.
+ */
 export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefinitions | undefined>
   implements AsyncDisposable
 {
@@ -105,8 +107,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
    *
    * @throws SluiceError NOT_IN_TRANSACTION, EXECUTOR_UNKNOWN, QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID,
    * PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA: nothing is written then, and the transaction is as it was;
-   * SCHEMA_MISSING, SCHEMA_TOO_OLD, PRIVILEGE_MISSING; in `ownTransaction` UNREACHABLE and COMMIT_FAILED. Another error of
-   * the server comes as your client throws it.
+   * SCHEMA_MISSING, SCHEMA_TOO_OLD, PRIVILEGE_MISSING; in `ownTransaction` UNREACHABLE and COMMIT_FAILED. Another error
+   * of the server comes as your client throws it.
    *
    * @example
    * await client.query('BEGIN')
@@ -123,8 +125,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   }
 
   /**
-   * Enqueues messages into one queue, in their order, and returns their ids in that order. Thousands take one statement;
-   * more than 32 MiB of JSON take several, in the same transaction.
+   * Enqueues messages into one queue, in their order, and returns their ids in that order. Thousands take one
+   * statement; more than 32 MiB of JSON take several, in the same transaction.
    *
    * @throws SluiceError as `enqueue`, naming the message: "messages[3].priority: …"
    *
@@ -198,14 +200,18 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     await workers.start()
   }
 
-  /** Installs or upgrades the SQL schema, as the function `migrate` does, by `directConnection`. Reports `migration.delayed`. */
+  /**
+   * Installs or upgrades the SQL schema, as the function `migrate` does, by `directConnection`. Reports
+   * `migration.delayed`.
+   */
   async migrate(): Promise<MigrateResult> {
     return migrate(this.#config.directConnection, this.#telemetry.report)
   }
 
   /**
-   * Drains all pipelines, `runOnce` included, and closes all connections, at the latest some seconds after the timeout: what the server has not
-   * answered by then is cut off. Called again, it waits for the same end, or for less if its timeout is shorter.
+   * Drains all pipelines, `runOnce` included, and closes all connections, at the latest some seconds after the timeout:
+   * what the server has not answered by then is cut off. Called again, it waits for the same end, or for less if its
+   * timeout is shorter.
    *
    * @param options.timeout of the drain. @default '30s'
    */

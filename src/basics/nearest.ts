@@ -22,7 +22,9 @@ function distanceOf(a: string, b: string): number {
   return editDistance(a, b)
 }
 
-/** Insertions, deletions, substitutions, and two neighbours that have changed places; three rows of the table at a time. */
+/**
+ * Insertions, deletions, substitutions, and two neighbours that have changed places; three rows of the table at a time.
+ */
 function editDistance(a: string, b: string): number {
   let before: readonly number[] = []
   let previous: readonly number[] = Array.from({ length: b.length + 1 }, (_, column) => column)

@@ -48,8 +48,8 @@ export async function connected<T>(command: Command, work: (config: CliConnectio
 }
 
 /**
- * What to say, with a space before it, about a queue of which there is nothing at all: the name that it may have been meant to
- * be. Nothing about one that exists, or to a login that may not read all views.
+ * What to say, with a space before it, about a queue of which there is nothing at all: the name that it may have been
+ * meant to be. Nothing about one that exists, or to a login that may not read all views.
  */
 export async function didYouMean(operate: Operate, queue: string | undefined): Promise<string> {
   if (queue === undefined) return ''

@@ -25,8 +25,8 @@ export function addDeadFilter(command: Command): Command {
 }
 
 /**
- * The filter that the options stand for as of now, by the database's clock. It never matches what dies later: a filter that
- * was shown and confirmed does what was shown.
+ * The filter that the options stand for as of now, by the database's clock. It never matches what dies later: a filter
+ * that was shown and confirmed does what was shown.
  */
 export async function readDeadFilter(
   operate: Operate,

@@ -45,7 +45,9 @@ function nothing(workers: readonly WorkerStatus[]): string {
   return workers.length === 0 ? 'No messages, dead letters or workers.' : 'No messages or dead letters.'
 }
 
-/** What needs attention: ready messages that nobody consumes, workers that vanished with messages in hand, dead letters. */
+/**
+ * What needs attention: ready messages that nobody consumes, workers that vanished with messages in hand, dead letters.
+ */
 function attentionTo(queues: readonly QueueStatus[], workers: readonly WorkerStatus[]): readonly Attention[] {
   return [
     ...queues.filter((queue) => queue.ready > 0 && queue.workers === 0).map(noWorker),

@@ -12,8 +12,8 @@ export interface Column<Row> {
 }
 
 /**
- * Rows under titles, in aligned columns without borders, one line each. On a terminal they are cut to its width, and columns
- * that have no room at all are left out, which a last column … tells.
+ * Rows under titles, in aligned columns without borders, one line each. On a terminal they are cut to its width, and
+ * columns that have no room at all are left out, which a last column … tells.
  */
 export function formatTable<Row>(columns: readonly Column<Row>[], rows: readonly Row[], view: View): string {
   const titles = columns.map((column) => view.paint('dim', column.title))
@@ -98,8 +98,8 @@ interface Extent {
 }
 
 /**
- * The widths of as many columns, from the left, as find room in a line of `width`. They shrink from the widest on; where not
- * even their least widths fit, there is room for one more column of width 1 behind those that do.
+ * The widths of as many columns, from the left, as find room in a line of `width`. They shrink from the widest on;
+ * where not even their least widths fit, there is room for one more column of width 1 behind those that do.
  */
 function fitColumns(extents: readonly Extent[], width: number, gap: number): readonly number[] {
   const fitting = columnsThatFit(extents, width, gap)

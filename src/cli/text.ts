@@ -32,8 +32,8 @@ export function counted(count: number, what: string): string {
 }
 
 /**
- * A text as a terminal may get it: control characters, which could move its cursor or recolour it, and characters that turn
- * the direction of writing are written as in JSON (`\u001b`). Line ends and tabs stay.
+ * A text as a terminal may get it: control characters, which could move its cursor or recolour it, and characters that
+ * turn the direction of writing are written as in JSON (`\u001b`). Line ends and tabs stay.
  */
 export function printable(text: string): string {
   return text.replaceAll(/(?![\n\t])\p{Cc}|[\u202A-\u202E\u2066-\u2069]/gu, escaped)

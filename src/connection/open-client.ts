@@ -33,7 +33,10 @@ function givenUp(): Error {
   return new Error('the attempt was given up')
 }
 
-/** @throws SluiceError UNREACHABLE for a connection string that the driver cannot read, or a certificate that is not there. */
+/**
+ * @throws SluiceError UNREACHABLE for a connection string that the driver cannot read, or a certificate that is not
+ * there.
+ */
 function createClient(config: pg.ClientConfig): pg.Client {
   try {
     return new pg.Client({

@@ -3,8 +3,8 @@ import { isSluiceError } from '../errors.ts'
 
 /**
  * Whether the next attempt to connect may succeed where this one failed: nobody answers, or the server starts, stops,
- * fails over or has no room. A missing schema, a refused login, a database that does not exist and a certificate that does
- * not fit stay as they are until somebody changes them.
+ * fails over or has no room. A missing schema, a refused login, a database that does not exist and a certificate that
+ * does not fit stay as they are until somebody changes them.
  */
 export function mayPass(error: unknown): boolean {
   if (!isSluiceError(error)) return error instanceof pg.DatabaseError && PASSING_STATE.test(error.code ?? '')

@@ -5,8 +5,8 @@ import { pause } from './backoff.ts'
 
 /**
  * The sockets of a pool. A pool that ends waits for those who have borrowed from it and for connections that are being
- * opened, and it does not wait for the goodbye of the others: a half-open one would keep the process alive for as long as
- * the operating system resends.
+ * opened, and it does not wait for the goodbye of the others: a half-open one would keep the process alive for as long
+ * as the operating system resends.
  */
 export class Sockets {
   readonly #open = new Set<Duplex>()
@@ -38,7 +38,10 @@ export class Sockets {
   }
 }
 
-/** A new socket, from the factory of the configuration if it has one: the driver gives it an argument that its types hide. */
+/**
+ * A new socket, from the factory of the configuration if it has one: the driver gives it an argument that its types
+ * hide.
+ */
 export function socketOf(config: pg.ClientConfig, given: readonly unknown[]): Duplex {
   const factory: ((...given: readonly unknown[]) => Duplex | undefined) | undefined = config.stream
   return factory?.(...given) ?? new Socket()

@@ -32,9 +32,9 @@ export async function queryUndescribed(
 }
 
 /**
- * Whether this is the driver's own client, which takes queries of other classes, such as those of pg-cursor: not a class
- * that extends it or an object that stands before it, which may expect a promise; not the client of pg-native, which
- * has no protocol; and not one that pipelines, which refuses them.
+ * Whether this is the driver's own client, which takes queries of other classes, such as those of pg-cursor: not a
+ * class that extends it or an object that stands before it, which may expect a promise; not the client of pg-native,
+ * which has no protocol; and not one that pipelines, which refuses them.
  */
 export function takesUndescribed(client: object): boolean {
   const Driver: unknown = Reflect.get(client, 'constructor')

@@ -3,8 +3,8 @@ import { wordsOf } from '../basics/words-of.ts'
 import { SluiceError } from '../errors.ts'
 
 /**
- * UNREACHABLE, with what the server or the socket said, and where to look. The driver quotes no password, and its error is
- * the `cause`.
+ * UNREACHABLE, with what the server or the socket said, and where to look. The driver quotes no password, and its error
+ * is the `cause`.
  *
  * @param what has failed, as the beginning of a sentence.
  */

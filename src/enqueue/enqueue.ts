@@ -96,8 +96,8 @@ async function insertMany(
 }
 
 /**
- * Tells a handler's transaction that an enqueue has begun: a handler that does not await it is waited for. The caller gets a
- * promise of its own, so that Node still reports an error that nobody handles.
+ * Tells a handler's transaction that an enqueue has begun: a handler that does not await it is waited for. The caller
+ * gets a promise of its own, so that Node still reports an error that nobody handles.
  */
 function during<T>(tx: unknown, work: Promise<T>): Promise<T> {
   if (typeof tx !== 'object' || tx === null || !(DURING in tx) || typeof tx[DURING] !== 'function') return work
@@ -168,7 +168,10 @@ async function insertAll(execute: Execute, queue: string, rows: readonly InsertR
   return ids
 }
 
-/** Far below what one jsonb array can hold (256 MB), even in UTF-8, and little enough for the server to take apart in memory. */
+/**
+ * Far below what one jsonb array can hold (256 MB), even in UTF-8, and little enough for the server to take apart in
+ * memory.
+ */
 const STATEMENT_BYTES = 32 * 1024 * 1024
 
 function* chunksOf(rows: readonly InsertRow[]): Generator<readonly InsertRow[]> {

@@ -7,8 +7,8 @@ const DEEPEST = 500
 /**
  * The JSON text of a value, as `JSON.stringify` would write it, but complete or not at all: whatever JSON cannot hold
  * is refused with its path, at any depth, where `JSON.stringify` would drop it or write null. So are the texts that
- * jsonb cannot hold. Properties that are undefined are left out. Objects with `toJSON`, such as dates, and instances of classes are written as JSON writes them;
- * properties that are not enumerable, or whose key is a symbol, are no data.
+ * jsonb cannot hold. Properties that are undefined are left out. Objects with `toJSON`, such as dates, and instances of
+ * classes are written as JSON writes them; properties that are not enumerable, or whose key is a symbol, are no data.
  *
  * @param what what the value is called in errors: 'payload'
  * @throws SluiceError PAYLOAD_INVALID, or the given code

@@ -1,9 +1,9 @@
 import type { ownTransaction } from './enqueue.ts'
 
 /**
- * What a message can be enqueued in: an open transaction of one of these clients, by its shape, because Sluice imports none
- * of them. A pool, or a client that has no transaction, is refused by the compiler where its type tells it apart, and when
- * the call is made in any case.
+ * What a message can be enqueued in: an open transaction of one of these clients, by its shape, because Sluice imports
+ * none of them. A pool, or a client that has no transaction, is refused by the compiler where its type tells it apart,
+ * and when the call is made in any case.
  */
 export type OpenTransaction =
   | NodePostgresClient
@@ -39,7 +39,9 @@ interface DrizzleTransaction {
   readonly rollback: Method
 }
 
-/** The manager that `dataSource.transaction` gives, or a `QueryRunner`. A `DataSource` is initialized, a manager is not. */
+/**
+ * The manager that `dataSource.transaction` gives, or a `QueryRunner`. A `DataSource` is initialized, a manager is not.
+ */
 type TypeOrmTransaction =
   | { readonly '@instanceof': symbol; readonly queryRunner?: object; readonly isInitialized?: never }
   | { readonly isTransactionActive: boolean; readonly query: Method }

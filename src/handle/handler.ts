@@ -30,8 +30,8 @@ export interface HandlerContext<Definitions extends QueueDefinitions | undefined
 }
 
 /**
- * Handles one message. Return nothing (or `ack()`) when it is done; `retryLater()`, `snooze()` or `deadLetter()` otherwise.
- * Throwing means: retry as the policy says. Whatever failed leaves no trace in the database.
+ * Handles one message. Return nothing (or `ack()`) when it is done; `retryLater()`, `snooze()` or `deadLetter()`
+ * otherwise. Throwing means: retry as the policy says. Whatever failed leaves no trace in the database.
  */
 export type Handler<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined> = (
   message: Message<Payload>,

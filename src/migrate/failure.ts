@@ -4,8 +4,8 @@ import { errorText, SluiceError } from '../errors.ts'
 import type { MigrationRights } from '../table/schema.ts'
 
 /**
- * Why a migration failed. Kysely goes on after some errors and then reports the next, which only says that the transaction
- * is aborted: the first one is the reason.
+ * Why a migration failed. Kysely goes on after some errors and then reports the next, which only says that the
+ * transaction is aborted: the first one is the reason.
  */
 export class MigrationFailure {
   /** Of the role that migrates, as soon as they are known. */

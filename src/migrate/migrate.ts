@@ -15,13 +15,13 @@ export type { MigrateResult }
  * The role needs CREATE on the database the first time, and must own the schema when there is something to do.
  *
  * Whoever uses a table that a migration changes waits behind it, so an attempt waits 5 seconds for each lock and then
- * gives way; four more wait 15 s, 45 s, 2 min and 5 min, and so does one after a deadlock. Each attempt may have an hour
- * for a statement, and a connection that has fallen silent is given up within a minute.
+ * gives way; four more wait 15 s, 45 s, 2 min and 5 min, and so does one after a deadlock. Each attempt may have an
+ * hour for a statement, and a connection that has fallen silent is given up within a minute.
  *
  * @param connection a connection string, or what `pg` takes.
  * @param report is told `migration.delayed` before each further attempt.
- * @throws SluiceError OPTION_INVALID, UNREACHABLE, SERVER_TOO_OLD, SCHEMA_TOO_NEW, or TRANSACTION_FAILED with the server's error as
- * `cause`: then nothing has changed.
+ * @throws SluiceError OPTION_INVALID, UNREACHABLE, SERVER_TOO_OLD, SCHEMA_TOO_NEW, or TRANSACTION_FAILED with the
+ * server's error as `cause`: then nothing has changed.
  * @example
  * const { applied } = await migrate('postgres://owner@localhost:5432/app', console.log)
  */

@@ -64,8 +64,8 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
   /**
    * A page of dead letters, the latest first.
    *
-   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
-   * PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
+   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, STOPPED
    *
    * @example const { deadLetters, next } = await sluice.operate.deadLetters.list({ queue: 'orders', error: 'Timeout' })
    */
@@ -90,7 +90,10 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
     return this.#operations.look((execute) => readDeadLetter(execute, name, id))
   }
 
-  /** How many dead letters match, and the largest groups of them alike. Counts exactly. @throws SluiceError as {@link list} */
+  /**
+   * How many dead letters match, and the largest groups of them alike. Counts exactly.
+   * @throws SluiceError as {@link list}
+   */
   async summarise(filter: DeadLetterFilter<QueueName<Definitions>> = {}): Promise<DeadLetterSummary> {
     checkKeys('deadLetters.summarise', filter, FILTER_KEYS)
     const match = this.#match(filter, 'deadLetters.summarise')

@@ -24,11 +24,12 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
   }
 
   /**
-   * What waits, runs and fails in each queue, by name. Counts exactly: about 0.4 s for a million messages and dead letters.
+   * What waits, runs and fails in each queue, by name. Counts exactly: about 0.4 s for a million messages and dead
+   * letters.
    *
    * @param options.queue only this queue; the answer is empty if there is nothing of it.
-   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
-   * PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
+   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, STOPPED
    */
   async queues(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueStatus[]> {
     checkKeys('queues', options, ['queue'])
@@ -36,14 +37,17 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
     return this.#operations.count((execute) => readQueues(execute, queue))
   }
 
-  /** The names of all queues that have messages, dead letters or workers. Counts nothing. @throws SluiceError as {@link queues} */
+  /**
+   * The names of all queues that have messages, dead letters or workers. Counts nothing.
+   * @throws SluiceError as {@link queues}
+   */
   async queueNames(): Promise<readonly string[]> {
     return this.#operations.look(readQueueNames)
   }
 
   /**
-   * A page of the messages of a queue that are not dead, in the order of their ids. With a filter it looks at no more than
-   * 10,000 messages: it can hold fewer than `limit`, or none, and still have a `next`.
+   * A page of the messages of a queue that are not dead, in the order of their ids. With a filter it looks at no more
+   * than 10,000 messages: it can hold fewer than `limit`, or none, and still have a `next`.
    *
    * @throws SluiceError as {@link queues}
    *
@@ -62,8 +66,8 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
   }
 
   /**
-   * The next messages of a queue in the order in which they fall due, without claiming them. Priorities and keys may change
-   * the order in which they are handled; with more than about 25,000 keyed messages it may miss some.
+   * The next messages of a queue in the order in which they fall due, without claiming them. Priorities and keys may
+   * change the order in which they are handled; with more than about 25,000 keyed messages it may miss some.
    *
    * @param options.limit 1 to 10,000. @default 10
    * @throws SluiceError as {@link queues}

@@ -23,7 +23,8 @@ export class Operations {
   /**
    * Reads a page by an index.
    *
-   * @throws SluiceError SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW, SERVER_TOO_OLD, PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   * @throws SluiceError SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW, SERVER_TOO_OLD, PRIVILEGE_MISSING, UNREACHABLE,
+   * STOPPED
    */
   look<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
     return this.#own(work, PLAN_BY_INDEX, LOOK_MS, 'sluice_reader')

@@ -73,9 +73,9 @@ export class RunnablePipeline {
 
   /**
    * Handles everything that is due now, batch after batch in one transaction each, and returns what became of the
-   * messages: the first 10,000 in the order in which they were settled, and `counts` of all. For tests and for processes
-   * that are started by cron. It closes the connections that it has opened a moment later, so the process can end. When
-   * the Sluice stops, it ends with the batch in hand, and returns what is settled by then.
+   * messages: the first 10,000 in the order in which they were settled, and `counts` of all. For tests and for
+   * processes that are started by cron. It closes the connections that it has opened a moment later, so the process can
+   * end. When the Sluice stops, it ends with the batch in hand, and returns what is settled by then.
    *
    * @throws SluiceError UNREACHABLE and the like
    */
@@ -86,9 +86,9 @@ export class RunnablePipeline {
   }
 
   /**
-   * Starts to consume, connecting first if need be: it waits for a database that is down, reporting `connection.failed`.
-   * What waiting does not cure (a missing schema, a refused login) rejects {@link RunningPipeline.ended}, which ends
-   * the process unless it is handled. Each call is a consumer of its own.
+   * Starts to consume, connecting first if need be: it waits for a database that is down, reporting
+   * `connection.failed`. What waiting does not cure (a missing schema, a refused login) rejects
+   * {@link RunningPipeline.ended}, which ends the process unless it is handled. Each call is a consumer of its own.
    */
   start(): RunningPipeline {
     return new RunningPipeline(this.queue, this.#host, this.#work)

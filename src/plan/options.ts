@@ -20,7 +20,11 @@ export interface PipelineOptions {
   readonly timeout?: Duration | undefined
   /** When to try failed messages again. @default exponential: 1 s, 2 s, 4 s, … 1 h, with 20 % jitter */
   readonly retry?: RetryOptions | undefined
-  /** After how many failed attempts a message becomes a dead letter, 1 to 1,000,000; a message's own limit takes precedence. @default 20 */
+  /**
+   * After how many failed attempts a message becomes a dead letter, 1 to 1,000,000; a message's own limit takes
+   * precedence.
+   * @default 20
+   */
   readonly maxAttempts?: number | undefined
   /**
    * Handle the messages without an ordering key in order as well, as one sequence across all processes. Messages with

@@ -4,8 +4,8 @@ import type { Feed, Sink } from './feed.ts'
 type Step<Payload> = IteratorResult<Delivery<Payload>, void>
 
 /**
- * What `for await` reads. A generator would not do: its `return()` waits for a `next()` that waits for a message, for ever
- * if none comes.
+ * What `for await` reads. A generator would not do: its `return()` waits for a `next()` that waits for a message, for
+ * ever if none comes.
  */
 export class DeliveryLoop<Payload> implements AsyncGenerator<Delivery<Payload>, void, undefined> {
   readonly #createFeed: (sink: Sink<Payload>) => Feed<Payload>

@@ -16,8 +16,8 @@ export class Delivery<Payload = unknown> {
   /** The transaction in which the message will be removed. */
   readonly tx: HandlerTransaction
   /**
-   * Aborts when the delivery has taken too long, the pipeline is told to stop, or the connection is lost. Its `reason` is a
-   * SluiceError.
+   * Aborts when the delivery has taken too long, the pipeline is told to stop, or the connection is lost. Its `reason`
+   * is a SluiceError.
    */
   readonly signal: AbortSignal
   readonly #settle: (settled: Settled) => boolean

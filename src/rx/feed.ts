@@ -8,8 +8,8 @@ import type { Message, Outcome } from '../message.ts'
 import { Delivery, type Settled } from './delivery.ts'
 
 /**
- * Starts the demand of a subscriber, once the process is connected, and waits for a database that is down until the signal
- * aborts; rejects if waiting does not help.
+ * Starts the demand of a subscriber, once the process is connected, and waits for a database that is down until the
+ * signal aborts; rejects if waiting does not help.
  */
 export type StartDemand = (work: Work, signal: AbortSignal) => Promise<Demand>
 

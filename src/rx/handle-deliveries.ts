@@ -22,10 +22,10 @@ export type DeliveryHandler<Payload> = (
 ) => Outcome | void | Promise<Outcome | void>
 
 /**
- * Handles deliveries and settles them, `concurrency` at a time, and emits what it has settled: a result is true once the
- * batch commits, which `batch.committed` tells, and void if the batch is lost. Failures are data: a handler that throws
- * fails its delivery, and the stream goes on. Completes when the source has completed and all in hand is settled. After
- * unsubscription what is in hand is still handled, because nobody else would settle it.
+ * Handles deliveries and settles them, `concurrency` at a time, and emits what it has settled: a result is true once
+ * the batch commits, which `batch.committed` tells, and void if the batch is lost. Failures are data: a handler that
+ * throws fails its delivery, and the stream goes on. Completes when the source has completed and all in hand is
+ * settled. After unsubscription what is in hand is still handled, because nobody else would settle it.
  *
  * @param options.concurrency handlers at a time, 1 to 100,000; by default as many as the source's demand allows
  *
@@ -53,8 +53,8 @@ export function handleDeliveries<Payload>(
 }
 
 /**
- * Handles deliveries as they come, so many at a time. Not by `mergeMap`, which hangs when thousands of inner observables
- * complete synchronously (ReactiveX/rxjs#7334). What waits here is bounded by the source's demand.
+ * Handles deliveries as they come, so many at a time. Not by `mergeMap`, which hangs when thousands of inner
+ * observables complete synchronously (ReactiveX/rxjs#7334). What waits here is bounded by the source's demand.
  */
 class Handling<Payload> implements Observer<Delivery<Payload>> {
   readonly #handle: DeliveryHandler<Payload>

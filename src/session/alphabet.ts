@@ -11,7 +11,10 @@ export class Alphabet {
   readonly #native = new Set<string>()
   readonly #foreign = new Set<string>()
 
-  /** Nothing has to be checked. SQL_ASCII means that the server looks at no byte. What the driver sends, and reads, is UTF-8. */
+  /**
+   * Nothing has to be checked. SQL_ASCII means that the server looks at no byte. What the driver sends, and reads, is
+   * UTF-8.
+   */
   get holdsAll(): boolean {
     return this.encoding === 'UTF8' || this.encoding === 'SQL_ASCII'
   }

@@ -1,8 +1,8 @@
 import type { Deferrable } from '../table/constraints.ts'
 
 /**
- * What a database has of constraints that a transaction may defer, as far as the connections to it know. An answer counts
- * for five seconds, so a constraint may be younger: then COMMIT is the first to check it.
+ * What a database has of constraints that a transaction may defer, as far as the connections to it know. An answer
+ * counts for five seconds, so a constraint may be younger: then COMMIT is the first to check it.
  */
 export class Constraints {
   #deferrable: Deferrable | undefined

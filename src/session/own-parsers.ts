@@ -1,9 +1,10 @@
 import type pg from 'pg'
 
 /**
- * How our own statements read what the server answers. An application may have replaced any of the driver's parsers, for
- * all connections (`pg.types.setTypeParser`) or for those of its configuration (`types`): what it makes of a boolean must
- * not decide what is claimed. What is not in the table is text, as the server writes it: big integers, for example.
+ * How our own statements read what the server answers. An application may have replaced any of the driver's parsers,
+ * for all connections (`pg.types.setTypeParser`) or for those of its configuration (`types`): what it makes of a
+ * boolean must not decide what is claimed. What is not in the table is text, as the server writes it: big integers, for
+ * example.
  */
 export const OWN_PARSERS = {
   // The driver's type has an overload for each type that it knows.
@@ -11,8 +12,8 @@ export const OWN_PARSERS = {
 } as pg.CustomTypesConfig
 
 /**
- * Sends a statement of ours, whose answer comes as text even where the configuration says `binary`. The driver reads that
- * flag when the statement is given to it, and a statement cannot say otherwise.
+ * Sends a statement of ours, whose answer comes as text even where the configuration says `binary`. The driver reads
+ * that flag when the statement is given to it, and a statement cannot say otherwise.
  *
  * @param connection the client itself, where the given one stands before it.
  */

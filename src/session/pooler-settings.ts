@@ -4,8 +4,8 @@ import type { Execute } from '../table/statement.ts'
 
 /**
  * The commands that set again what a pooler has set on the server session for this connection, or undefined if the
- * session is the connection's own. RESET ALL takes it away together with all else, and neither the pooler nor the driver would know: a change and its
- * return within one message are told to nobody.
+ * session is the connection's own. RESET ALL takes it away together with all else, and neither the pooler nor the
+ * driver would know: a change and its return within one message are told to nobody.
  */
 export function poolerSettingsOf(client: object): readonly string[] | undefined {
   return OF_CLIENT.get(client)

@@ -6,8 +6,8 @@ import { isAboutNames, type Session, sessionOf } from './session.ts'
 
 /**
  * Whether statements may be prepared by name on the connections to one address. Without names the server parses and
- * plans each anew, and handles a third to two thirds as many messages. But a name belongs to the server's session, and a
- * pooler hands sessions around: then a name is unknown, or taken, or stands for another version's statement. So a
+ * plans each anew, and handles a third to two thirds as many messages. But a name belongs to the server's session, and
+ * a pooler hands sessions around: then a name is unknown, or taken, or stands for another version's statement. So a
  * connection has no names until it has shown that the session is its own, or that the pooler gives names of its own.
  */
 export class Names {

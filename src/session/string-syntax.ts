@@ -8,7 +8,9 @@ export function escapesInStrings(client: object): boolean {
   return OF_CLIENT.get(client)?.escapes ?? false
 }
 
-/** Follows the setting on a connection. The server reports each change of it before it is ready for the next statement. */
+/**
+ * Follows the setting on a connection. The server reports each change of it before it is ready for the next statement.
+ */
 export function followStringSyntax(client: pg.Client, conforming: boolean): void {
   const first = !conforming
   const syntax = { first, escapes: first }

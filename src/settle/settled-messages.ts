@@ -1,8 +1,8 @@
 import type { SettledCounts, SettledMessage } from './settlement.ts'
 
 /**
- * What became of the messages of a `runOnce`: the first 10,000 of them, in the order in which they were settled, and how
- * many met which end, of all.
+ * What became of the messages of a `runOnce`: the first 10,000 of them, in the order in which they were settled, and
+ * how many met which end, of all.
  */
 export interface SettledMessages extends ReadonlyArray<SettledMessage> {
   readonly counts: SettledCounts

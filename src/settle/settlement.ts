@@ -83,7 +83,9 @@ export class Settlement {
     return this.#settled.has(id)
   }
 
-  /** Records an outcome; `error` is what the retry policy gets to see. Returns whether the message holds its key back. */
+  /**
+   * Records an outcome; `error` is what the retry policy gets to see. Returns whether the message holds its key back.
+   */
   add(message: DeliveredMessage, outcome: Outcome, error?: unknown): boolean {
     if (message.evidence !== undefined) this.acquit(message)
     switch (outcome.kind) {

@@ -81,9 +81,9 @@ export const CLAIMED_COLUMNS = `
 
 /**
  * One line per claimed row, and one with a null id if there is none, so that the clock always comes back. Instants are
- * microseconds, exact until 2106: `date_part` costs a tenth of what `extract` does, which computes with `numeric` (a drain
- * is 9 % faster for it). They leave as integers: a database's extra_float_digits would round what is double precision, and
- * a floor that is too high loses messages.
+ * microseconds, exact until 2106: `date_part` costs a tenth of what `extract` does, which computes with `numeric` (a
+ * drain is 9 % faster for it). They leave as integers: a database's extra_float_digits would round what is double
+ * precision, and a floor that is too high loses messages.
  */
 export const CLAIM_RESULT = `
 SELECT c.id::text AS id, c.priority, c.slot, c.ordering_key, c.type, c.schema_version, c.payload, c.headers, c.attempt, c.max_attempts,

@@ -3,9 +3,9 @@ import { type Execute, statement, textOf } from './statement.ts'
 const KINDS = ['none', 'deferred', 'immediate', 'named alone', 'namesakes'] as const
 
 /**
- * What a database has of constraints that a transaction may defer, constraint triggers among them: none; some that all begin
- * deferred, or all immediate; both, of which each can be named alone; or both, with namesakes in a schema that begin
- * otherwise.
+ * What a database has of constraints that a transaction may defer, constraint triggers among them: none; some that all
+ * begin deferred, or all immediate; both, of which each can be named alone; or both, with namesakes in a schema that
+ * begin otherwise.
  */
 export type Deferrable = (typeof KINDS)[number]
 
@@ -38,9 +38,9 @@ const READ_DEFERRABLE = statement('deferrable', `SELECT${DEFERRABLE} AS deferrab
  * Sets each deferrable constraint back to how it was declared. SET CONSTRAINTS lasts until the end of the transaction,
  * and no command takes it back. It reads the catalog, so it is sent only where one SET CONSTRAINTS ALL is not enough.
  *
- * A constraint's name is unique within its table only. SET CONSTRAINTS affects every constraint of that name in the schema,
- * and fails if it defers one that is not deferrable. Those of one name of which not all begin deferred, or none, stay as
- * they are.
+ * A constraint's name is unique within its table only. SET CONSTRAINTS affects every constraint of that name in the
+ * schema, and fails if it defers one that is not deferrable. Those of one name of which not all begin deferred, or
+ * none, stay as they are.
  */
 export const CONSTRAINTS_AS_DECLARED = `DO $sluice$
 DECLARE

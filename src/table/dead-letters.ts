@@ -185,8 +185,8 @@ const COLUMNS = `
        (extract(epoch FROM d.age) * 1000.0) AS age_ms,
        ${microseconds('d.enqueued_at')} AS enqueued_us`
 
-// From queue to queue, and from each its latest, by the index on (queue, died_at, id): no index has those of all queues in
-// the order in which they died. So it costs a page per queue.
+// From queue to queue, and from each its latest, by the index on (queue, died_at, id): no index has those of all queues
+// in the order in which they died. So it costs a page per queue.
 const LIST = statement(
   'dead_list',
   `

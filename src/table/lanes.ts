@@ -52,7 +52,8 @@ export async function ensureSlots(execute: Execute, queue: string, slots: readon
 }
 
 // Every ORDER BY can be served by one index only, whatever the statistics say: with EXISTS, or with slot = … and so an
-// order by id, which the primary key has too, or with slot > … and not the row comparison, this took ten seconds after an ANALYZE on a nearly empty queue.
+// order by id, which the primary key has too, or with slot > … and not the row comparison, this took ten seconds after
+// an ANALYZE on a nearly empty queue.
 const LANES = statement(
   'lanes',
   `

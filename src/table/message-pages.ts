@@ -94,8 +94,8 @@ ORDER BY m.place ${direction}`,
   )
 }
 
-// The same in the slot of the key, where other keys are too, by the index of the slots. The messages of the key are read
-// by their ids.
+// The same in the slot of the key, where other keys are too, by the index of the slots. The messages of the key are
+// read by their ids.
 function pageOfKey(order: MessageOrder): Statement {
   const { behind, upTo, last, direction } = WORDS[order]
   return statement(

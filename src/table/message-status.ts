@@ -93,7 +93,10 @@ export function toMessageStatus(row: Row): MessageStatus {
   }
 }
 
-/** Of a row `m` of sluice.messages. Differences are taken between epochs: before PostgreSQL 17 an infinite instant cannot be subtracted. */
+/**
+ * Of a row `m` of sluice.messages. Differences are taken between epochs: before PostgreSQL 17 an infinite instant
+ * cannot be subtracted.
+ */
 export const MESSAGE_COLUMNS = `
        m.queue, m.id::text AS id, m.state, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,
        m.ordering_key, m.priority, m.attempt, m.max_attempts, m.last_error, m.held_by::text AS held_by, m.worker,

@@ -16,7 +16,9 @@ export const MOST_WALKED = 5_000
 /** A walk over fewer rows is not worth remembering: each claim makes it again. */
 const LEAST_WALKED = 100
 
-/** A delay that ends later counts as ending then: microseconds up to here are below 2^53, those of year 294276 overflow. */
+/**
+ * A delay that ends later counts as ending then: microseconds up to here are below 2^53, those of year 294276 overflow.
+ */
 const FAR = `timestamptz '2255-01-01 00:00:00+00'`
 
 const HIGHEST_ID = '9223372036854775807'

@@ -1,9 +1,9 @@
 import { statement } from './statement.ts'
 
 /**
- * Settings that a database or a role may have and under which a statement of ours would be compiled, or planned in a way
- * that reads or sorts a backlog, each with the value that ours need. All are as old as PostgreSQL 14. Compiling takes 50
- * to 300 ms and is done again for each run; what a claim takes is 0.3 ms.
+ * Settings that a database or a role may have and under which a statement of ours would be compiled, or planned in a
+ * way that reads or sorts a backlog, each with the value that ours need. All are as old as PostgreSQL 14. Compiling
+ * takes 50 to 300 ms and is done again for each run; what a claim takes is 0.3 ms.
  */
 const NEEDED = [
   ['jit', 'off'],
@@ -58,8 +58,9 @@ export const PLAN_FOR_VALUES = statement(
 )
 
 /**
- * The same for what reads a page in the order of an index. With stale statistics the planner would rather read and sort the
- * whole queue: a page of 50 was 3,264 buffers for 180,000 messages in a table that had never been analyzed, and is 60.
+ * The same for what reads a page in the order of an index. With stale statistics the planner would rather read and sort
+ * the whole queue: a page of 50 was 3,264 buffers for 180,000 messages in a table that had never been analyzed, and is
+ * 60.
  */
 export const PLAN_BY_INDEX = statement(
   'planner_by_index',

@@ -42,7 +42,10 @@ export async function readQueues(execute: Execute, queue: string | null): Promis
   }))
 }
 
-/** The names of all queues that have messages, dead letters or workers. From each to the next by an index: it counts nothing. */
+/**
+ * The names of all queues that have messages, dead letters or workers. From each to the next by an index: it counts
+ * nothing.
+ */
 export async function readQueueNames(execute: Execute): Promise<readonly string[]> {
   const rows = await execute(QUEUE_NAMES, [])
   return rows.map((row) => textOf(row, 'queue'))

@@ -112,15 +112,17 @@ FROM (SELECT) one LEFT JOIN pg_namespace n ON n.nspname = 'sluice'::name`,
 export const LOCK_MIGRATIONS = statement('lock_migrations', 'SELECT pg_advisory_xact_lock(746500, 0)')
 
 /**
- * Bounds the wait for {@link LOCK_MIGRATIONS}, which stops nobody else; and a statement, in place of a shorter limit that
- * the database may have for its application: to build an index takes as long as it takes.
+ * Bounds the wait for {@link LOCK_MIGRATIONS}, which stops nobody else; and a statement, in place of a shorter limit
+ * that the database may have for its application: to build an index takes as long as it takes.
  */
 export const BOUND_MIGRATION = statement(
   'bound_migration',
   `SELECT pg_catalog.set_config('lock_timeout', '5min', true), pg_catalog.set_config('statement_timeout', '1h', true)`,
 )
 
-/** Bounds the wait for tables that a migration changes: whoever uses them afterwards waits behind it. $1 as '5000ms'. */
+/**
+ * Bounds the wait for tables that a migration changes: whoever uses them afterwards waits behind it. $1 as '5000ms'.
+ */
 export const BOUND_LOCKS = statement('bound_locks', `SELECT pg_catalog.set_config('lock_timeout', $1::text, true)`)
 
 /** A COMMIT that waits for a standby longer than this ends with a warning. It has taken effect on this server. */

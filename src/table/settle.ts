@@ -107,8 +107,8 @@ const PLACES = `ARRAY(
 /**
  * Ends a statement that has touched rows of sluice.message, `touched` by name, and must have touched all of $2. COMMIT
  * leaves in the same packet, so only the server can stop it: the function raises an error. It is called for a mismatch
- * only. To count takes RETURNING, which fetches each row once more: 12 µs of the server's time for an ack of one, 38 for
- * one of a hundred, which is 3 per cent of a drain at most.
+ * only. To count takes RETURNING, which fetches each row once more: 12 µs of the server's time for an ack of one, 38
+ * for one of a hundred, which is 3 per cent of a drain at most.
  */
 const REQUIRE_ALL = `
 SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t))

@@ -37,9 +37,9 @@ export async function configureControl(execute: Execute): Promise<void> {
 }
 
 /**
- * Registers a worker process, or registers it again after a lost connection: takes its liveness lock, ending a session of
- * its own that the server has not yet seen die, unless the session is shared; takes back the evidence that was written
- * against it meanwhile, and clears its record of batches: the caller writes down those that it has in hand.
+ * Registers a worker process, or registers it again after a lost connection: takes its liveness lock, ending a session
+ * of its own that the server has not yet seen die, unless the session is shared; takes back the evidence that was
+ * written against it meanwhile, and clears its record of batches: the caller writes down those that it has in hand.
  *
  * @param pooled the session is shared: the worker can hold no lock, and is alive while it is heard of.
  */
@@ -79,7 +79,8 @@ export interface BatchRecord {
 
 /**
  * Writes down which batches begin and which have ended, in one statement. Insert and delete by a key that is never used
- * twice: an update of one row per worker would leave a chain of dead versions to walk while a snapshot pins the horizon.
+ * twice: an update of one row per worker would leave a chain of dead versions to walk while a snapshot pins the
+ * horizon.
  */
 export async function recordBatches(
   execute: Execute,
@@ -123,8 +124,8 @@ export async function cancelStatement(execute: Execute, { pid, startedUs }: Serv
 }
 
 /**
- * What a process of the server does: it is busy, and perhaps waits for a lock, or with COMMIT for a standby; it is not; or
- * the server does not say: there is none with this number, it belongs to another login, or it tracks no activities.
+ * What a process of the server does: it is busy, and perhaps waits for a lock, or with COMMIT for a standby; it is not;
+ * or the server does not say: there is none with this number, it belongs to another login, or it tracks no activities.
  */
 export type ServerWork = 'busy' | 'none' | 'unknown'
 

@@ -16,7 +16,9 @@ export type SluiceEvent =
       readonly error: Error
       readonly retryInMs: number
     }
-  /** A connection was lost, or cannot be restored for another reason than before. It is tried again until it is there. */
+  /**
+   * A connection was lost, or cannot be restored for another reason than before. It is tried again until it is there.
+   */
   | { readonly kind: 'connection.lost'; readonly role: 'control' | 'listener'; readonly error: Error }
   /** A lost connection is there again. */
   | { readonly kind: 'connection.restored'; readonly role: 'control' | 'listener' }
@@ -29,7 +31,9 @@ export type SluiceEvent =
   | { readonly kind: 'connection.pooled'; readonly role: 'batches' | 'control'; readonly reason: string }
   /** A pipeline of this process has begun to consume. */
   | { readonly kind: 'pipeline.started'; readonly queue: string }
-  /** It has ended: it was drained or stopped. With an `error`: it could not start, and another attempt would not help. */
+  /**
+   * It has ended: it was drained or stopped. With an `error`: it could not start, and another attempt would not help.
+   */
   | { readonly kind: 'pipeline.stopped'; readonly queue: string; readonly error?: Error }
   /** A claim failed and is tried again after `retryInMs`. */
   | { readonly kind: 'claim.failed'; readonly queue: string; readonly error: Error; readonly retryInMs: number }
@@ -48,8 +52,8 @@ export type SluiceEvent =
   /**
    * The batch's messages are available again: without an `error`, because the pipeline was stopped before any was done;
    * with one, because the transaction was lost. If the loss is the failed attempt of a message that ran
-   * alone, `message.failed` or `message.dead` is reported first. If the database or the way to it may be the reason, the
-   * next look waits for `retryInMs`.
+   * alone, `message.failed` or `message.dead` is reported first. If the database or the way to it may be the reason,
+   * the next look waits for `retryInMs`.
    */
   | {
       readonly kind: 'batch.released'
@@ -59,8 +63,8 @@ export type SluiceEvent =
       readonly retryInMs?: number
     }
   /**
-   * `handleBatch` failed for several messages at once. Each is handled alone now, so that only the one to blame fails; if
-   * none does, this event is all that tells of the error. `error` and `cause` are as in `message.failed`.
+   * `handleBatch` failed for several messages at once. Each is handled alone now, so that only the one to blame fails;
+   * if none does, this event is all that tells of the error. `error` and `cause` are as in `message.failed`.
    */
   | {
       readonly kind: 'batch.failed'
@@ -70,9 +74,9 @@ export type SluiceEvent =
       readonly cause?: Error
     }
   /**
-   * A handler failed or asked for a retry. `error` is the text that `last_error` has. `cause` is what the handler threw,
-   * with its stack; it is absent after `retryLater()`, and not enumerable: a database's error may quote a row, and an event that
-   * is logged as a whole should not.
+   * A handler failed or asked for a retry. `error` is the text that `last_error` has. `cause` is what the handler
+   * threw, with its stack; it is absent after `retryLater()`, and not enumerable: a database's error may quote a row,
+   * and an event that is logged as a whole should not.
    */
   | {
       readonly kind: 'message.failed'
@@ -97,7 +101,9 @@ export type SluiceEvent =
     }
   /** A retry policy threw; the message is tried again after one second. */
   | { readonly kind: 'retryPolicy.failed'; readonly queue: string; readonly id: string; readonly error: Error }
-  /** A migration met a lock that others held and was rolled back: one of `attempts`. The next begins after `retryInMs`. */
+  /**
+   * A migration met a lock that others held and was rolled back: one of `attempts`. The next begins after `retryInMs`.
+   */
   | {
       readonly kind: 'migration.delayed'
       readonly attempt: number

@@ -2,8 +2,8 @@ import { Observable, type Observer, type Operator, Subscriber, type Subscription
 import { errorText } from '../errors.ts'
 
 /**
- * RxJS rethrows a subscriber's error in a timer, which ends the process. Here a subscriber that fails is warned about once
- * and still gets the next values. Observables that operators derive from this one do the same.
+ * RxJS rethrows a subscriber's error in a timer, which ends the process. Here a subscriber that fails is warned about
+ * once and still gets the next values. Observables that operators derive from this one do the same.
  */
 export class GuardedObservable<T> extends Observable<T> {
   /** RxJS's operators make their results by this. */
@@ -27,8 +27,8 @@ export class GuardedObservable<T> extends Observable<T> {
 }
 
 /**
- * As RxJS itself tells one. An application may have its own copy of RxJS, with a class Subscriber of its own; if one of those
- * were wrapped, to unsubscribe it would not end the subscription.
+ * As RxJS itself tells one. An application may have its own copy of RxJS, with a class Subscriber of its own; if one of
+ * those were wrapped, to unsubscribe it would not end the subscription.
  */
 function isSubscriber<T>(value: unknown): value is Subscriber<T> {
   if (value instanceof Subscriber) return true

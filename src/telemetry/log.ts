@@ -14,8 +14,8 @@ export interface SluiceLog {
 export const STDERR: SluiceLog = { info: toStderr, warn: toStderr, error: toStderr }
 
 /**
- * Writes failures and warnings as lines of text. Of the same kind and queue it writes 10 lines in 10 seconds, and then how
- * many more there were: a database that is down must not fill a disk with what it does to each message.
+ * Writes failures and warnings as lines of text. Of the same kind and queue it writes 10 lines in 10 seconds, and then
+ * how many more there were: a database that is down must not fill a disk with what it does to each message.
  */
 export class Lines {
   readonly #log: SluiceLog

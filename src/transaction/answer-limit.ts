@@ -15,8 +15,8 @@ export interface AnswerLimitOptions {
  * resending, a quarter of an hour later. Three cases:
  *
  * - a claim: when the server has owed an answer for `claimMs`, it is asked whether it works on it;
- * - handlers: there may be nothing to answer, and the server's own limit for the transaction comes first, so we wait that
- *   long and two seconds more before we ask;
+ * - handlers: there may be nothing to answer, and the server's own limit for the transaction comes first, so we wait
+ *   that long and two seconds more before we ask;
  * - COMMIT: it may wait for a standby without limit, and to leave it would take a connection more each time, so it is
  *   ended only if the server does not work on it, or does not say.
  *

@@ -106,8 +106,8 @@ export class BatchConnection {
   /**
    * Sends SAVEPOINT for a handler's statements; the first of a batch gives the planner back its freedom.
    *
-   * Two names, used in turn. The end of the previous savepoint is sent together with this one. If it fails, a rollback to
-   * this name must fail too; with a single name it would find the previous savepoint and undo writes that were kept.
+   * Two names, used in turn. The end of the previous savepoint is sent together with this one. If it fails, a rollback
+   * to this name must fail too; with a single name it would find the previous savepoint and undo writes that were kept.
    *
    * @returns the name: random, so no handler uses it by accident.
    */
@@ -122,8 +122,9 @@ export class BatchConnection {
   }
 
   /**
-   * A text for whose answer nobody waited has failed, the end of an earlier handler's savepoint for instance. A handler with
-   * a savepoint of its own can bring such a transaction back to life, with the writes of others gone: it must not commit.
+   * A text for whose answer nobody waited has failed, the end of an earlier handler's savepoint for instance. A handler
+   * with a savepoint of its own can bring such a transaction back to life, with the writes of others gone: it must not
+   * commit.
    *
    * @throws what the text failed with
    */
@@ -138,8 +139,8 @@ export class BatchConnection {
   }
 
   /**
-   * Sends a text with the next one, or at the end of this turn of the event loop. Nobody waits for its answer: if it fails,
-   * so does whatever follows in the transaction.
+   * Sends a text with the next one, or at the end of this turn of the event loop. Nobody waits for its answer: if it
+   * fails, so does whatever follows in the transaction.
    */
   sendSoon(text: string): void {
     this.#outgoing.sendSoon(text)
@@ -171,9 +172,9 @@ export class BatchConnection {
   /**
    * Commits, and believes only the server's command tag: COMMIT of an aborted transaction is no error to the driver.
    *
-   * @param next begins the next transaction with the same message. If COMMIT raises an error there is none, and what was
-   * sent behind it holds no locks. If it answers ROLLBACK there is one, which {@link abandon} rolls back. If what stands
-   * behind COMMIT fails, the next statement does, with the same error.
+   * @param next begins the next transaction with the same message. If COMMIT raises an error there is none, and what
+   * was sent behind it holds no locks. If it answers ROLLBACK there is one, which {@link abandon} rolls back. If what
+   * stands behind COMMIT fails, the next statement does, with the same error.
    * @throws SluiceError COMMIT_FAILED
    */
   async commit(next?: TransactionLimit): Promise<void> {
@@ -262,7 +263,10 @@ export class BatchConnection {
 
 const SAVEPOINT = `sluice_${randomBytes(6).toString('hex')}`
 
-/** An administrator, or a job, ended it; the database was dropped; or a limit for idle or for all transactions was reached. */
+/**
+ * An administrator, or a job, ended it; the database was dropped; or a limit for idle or for all transactions was
+ * reached.
+ */
 const ENDS_SESSION = /^(57P01|57P04|57P05|25P03|25P04)$/
 
 /** A LISTEN counts from the COMMIT on, so this comes early enough after the last handler of a batch. */

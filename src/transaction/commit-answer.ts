@@ -3,13 +3,18 @@ import { SluiceError } from '../errors.ts'
 
 /** What the server answered to a text that begins with COMMIT. */
 export interface CommitAnswer {
-  /** COMMIT's own command tag, if it was answered: `ROLLBACK` for an aborted transaction, which is no error to the driver. */
+  /**
+   * COMMIT's own command tag, if it was answered: `ROLLBACK` for an aborted transaction, which is no error to the
+   * driver.
+   */
   readonly tag: string | undefined
   /** Without a tag, COMMIT has failed. With one, what stands behind it has. */
   readonly error: unknown
 }
 
-/** Sends a text that begins with COMMIT. What fails behind the COMMIT does not take it back, so the two are told apart. */
+/**
+ * Sends a text that begins with COMMIT. What fails behind the COMMIT does not take it back, so the two are told apart.
+ */
 export function sendCommit(client: pg.ClientBase, text: string): Promise<CommitAnswer> {
   return new Promise((resolve) => {
     const query: pg.Query = new pg.Query(text, (error) => resolve({ tag: firstTag(query), error }))
@@ -36,7 +41,10 @@ export function commitFailed({ tag, error }: CommitAnswer, before?: unknown): Sl
   return new SluiceError('COMMIT_FAILED', sentence, { cause: error })
 }
 
-/** Of connections, resources, administrators, the system and the server itself: they may come when COMMIT has taken effect. */
+/**
+ * Of connections, resources, administrators, the system and the server itself: they may come when COMMIT has taken
+ * effect.
+ */
 const MAY_COME_LATER = /^(08|25P0[34]|53|57|58|XX)/
 
 /** The driver keeps a result for each command that was answered, but hands them out only if none has failed. */

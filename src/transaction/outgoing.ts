@@ -2,8 +2,9 @@ import type pg from 'pg'
 import { codeOf } from '../basics/sql-state.ts'
 
 /**
- * What goes out on a batch's connection, and what the server owes in return. Texts for whose answers nobody waits are sent
- * behind others; if one fails, the transaction is aborted, and the statement that follows fails and has it as its cause.
+ * What goes out on a batch's connection, and what the server owes in return. Texts for whose answers nobody waits are
+ * sent behind others; if one fails, the transaction is aborted, and the statement that follows fails and has it as its
+ * cause.
  */
 export class Outgoing {
   readonly #client: pg.ClientBase

@@ -14,9 +14,9 @@ export function settings(client: object, limit: TransactionLimit | undefined): s
 }
 
 /**
- * The limits of a transaction of which `restMs` are left. From PostgreSQL 17 on the one for the whole transaction is enough,
- * unless the session limits idle transactions for reasons of its own, which would end each batch whose handlers wait for
- * something else.
+ * The limits of a transaction of which `restMs` are left. From PostgreSQL 17 on the one for the whole transaction is
+ * enough, unless the session limits idle transactions for reasons of its own, which would end each batch whose handlers
+ * wait for something else.
  */
 export function limitSettings(client: object, { ms, serverVersion }: TransactionLimit, restMs: number): string {
   const idle = `; SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(ms)}`

@@ -2,8 +2,8 @@
  * Whether a process that was notified looks again by itself for a while, instead of raising its flag again at once.
  *
  * A COMMIT that notifies keeps a lock of the whole server until it is durable, on a synchronous standby as well where
- * there is one. A process that sleeps after each message and is notified of the next makes all enqueues take turns: with
- * a standby 10 ms away, 100 a second. A sleep shorter than about two commits costs more than it saves.
+ * there is one. A process that sleeps after each message and is notified of the next makes all enqueues take turns:
+ * with a standby 10 ms away, 100 a second. A sleep shorter than about two commits costs more than it saves.
  */
 export class Linger {
   #commitMs = 0

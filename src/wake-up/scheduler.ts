@@ -207,7 +207,10 @@ export class Scheduler {
 
 /** The worker's sign of life goes with every tenth poll, and with the next when its queues have changed. */
 const HEARTBEAT_POLLS = 10
-/** With the longest wait between two polls it is well below the three minutes after which a worker without a lock is dead. */
+/**
+ * With the longest wait between two polls it is well below the three minutes after which a worker without a lock is
+ * dead.
+ */
 const LONGEST_SILENCE_MS = 30_000
 const FLAG_POLLS = 10
 

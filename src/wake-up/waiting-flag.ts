@@ -174,8 +174,8 @@ export class WaitingFlag {
 
   /**
    * The connection is gone, and the lock with it; or the server refused, or ended the wait for the lock of NOTIFY: then
-   * the flag is down, and the others do not know. It is tried again, later and later, unless the process may be about to
-   * end: others find out by their polls.
+   * the flag is down, and the others do not know. It is tried again, later and later, unless the process may be about
+   * to end: others find out by their polls.
    */
   #failed(): void {
     if (!this.#closed && (this.#wanted || this.#untold)) this.#nextIn(this.#retries.next())

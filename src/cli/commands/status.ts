@@ -61,8 +61,8 @@ function frame(status: Status): string {
 }
 
 /**
- * Shows what `read` gives, again and again, until the process is interrupted. The pause between is `everyMs`, or ten times as
- * long as the reading took: what counts a large table keeps a server busy for a tenth of the time at most.
+ * Shows what `read` gives, again and again, until the process is interrupted. The pause between is `everyMs`, or ten
+ * times as long as the reading took: what counts a large table keeps a server busy for a tenth of the time at most.
  */
 async function watch<T>(read: () => Promise<T>, show: (value: T) => void, everyMs: number): Promise<void> {
   const interrupt = new AbortController()

@@ -28,9 +28,9 @@ export interface HandlerTransaction {
 }
 
 /**
- * Ends a savepoint and keeps what was written. Settings, a role, cursors and temporary tables of the handler would reach the
- * next one, and may not allow the settlement. All of it comes before RELEASE, so that whatever fails does so at the
- * expense of its own message.
+ * Ends a savepoint and keeps what was written. Settings, a role, cursors and temporary tables of the handler would
+ * reach the next one, and may not allow the settlement. All of it comes before RELEASE, so that whatever fails does so
+ * at the expense of its own message.
  */
 function keeping(
   savepoint: string,
@@ -43,10 +43,10 @@ function keeping(
 }
 
 /**
- * Checks deferred constraints before what was written is kept: at COMMIT a violation would undo the whole batch. Deferred
- * triggers run here too, with the handler's settings and role, and not once more at COMMIT; then each constraint is
- * deferred again as it was declared, for the next handler. Where the database is not known to have such constraints, or
- * has some that cannot be named alone, the check is taken back, and COMMIT checks again.
+ * Checks deferred constraints before what was written is kept: at COMMIT a violation would undo the whole batch.
+ * Deferred triggers run here too, with the handler's settings and role, and not once more at COMMIT; then each
+ * constraint is deferred again as it was declared, for the next handler. Where the database is not known to have such
+ * constraints, or has some that cannot be named alone, the check is taken back, and COMMIT checks again.
  */
 const CHECK = ['SET CONSTRAINTS ALL IMMEDIATE']
 const TAKEN_BACK: ReadonlySet<Deferrable | undefined> = new Set(['none', 'namesakes', undefined])
@@ -123,8 +123,8 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   }
 
   /**
-   * The handler has returned: whether it has begun something that it did not await. Of a Kysely that has sent nothing, its
-   * first statement may be on its way.
+   * The handler has returned: whether it has begun something that it did not await. Of a Kysely that has sent nothing,
+   * its first statement may be on its way.
    */
   get unfinished(): boolean {
     return this.#isAtWork || (this.#kysely !== undefined && this.#savepoint === undefined)
@@ -160,8 +160,8 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   }
 
   /**
-   * Ends the loan, and resolves when the statements already sent are answered. An enqueue that is still being checked, by a
-   * schema that never answers perhaps, is not waited for: its statement would be refused.
+   * Ends the loan, and resolves when the statements already sent are answered. An enqueue that is still being checked,
+   * by a schema that never answers perhaps, is not waited for: its statement would be refused.
    */
   async closed(): Promise<void> {
     this.close()
@@ -169,9 +169,9 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   }
 
   /**
-   * Ends the loan and keeps what was written. Where nothing is left to be checked, nobody waits for that: it goes with the
-   * next message's beginning, or with the settlement. If it fails all the same, the batch is lost, and its messages are
-   * tried one by one.
+   * Ends the loan and keeps what was written. Where nothing is left to be checked, nobody waits for that: it goes with
+   * the next message's beginning, or with the settlement. If it fails all the same, the batch is lost, and its messages
+   * are tried one by one.
    *
    * @throws SluiceError TRANSACTION_CONTROL if the handler tried to end the transaction; TRANSACTION_FAILED if a
    * statement failed and the handler went on as if nothing had happened; the server's error if a deferred constraint
@@ -262,7 +262,9 @@ const ODD = /constraint|deferr|\btemp|timeout/i
 const SETS_CONSTRAINTS = /\bset\s+constraints\b/i
 const MAKES_CONSTRAINTS = /deferr/i
 
-/** Warns too: nobody may be there to see the error, and it must not bring the process down with other messages in hand. */
+/**
+ * Warns too: nobody may be there to see the error, and it must not bring the process down with other messages in hand.
+ */
 function closed(): SluiceError {
   const what = "The handler's transaction ended with the handler: expected no statement after it, received one"
   const error = new SluiceError('TRANSACTION_CLOSED', `${what}. Await every statement`)

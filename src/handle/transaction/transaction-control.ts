@@ -1,7 +1,7 @@
 /**
  * The first statement in a text that would end the batch's transaction, or undefined. `ROLLBACK TO` and savepoints are
- * fine: ours has a name that nobody knows. Statements prepared by SQL would stay on the session, through a rollback too,
- * and DEALLOCATE may take those away that settle the batch.
+ * fine: ours has a name that nobody knows. Statements prepared by SQL would stay on the session, through a rollback
+ * too, and DEALLOCATE may take those away that settle the batch.
  *
  * A text of several statements can reach the server only without parameters; each is looked at.
  *
@@ -68,8 +68,8 @@ function* tokensOf(sql: string, escapes: boolean): Generator<string> {
 }
 
 /**
- * A line comment, the beginning of another, the beginning of a string, a quoted identifier, the beginning of $tag$, a word,
- * `(`, `)`, `;`.
+ * A line comment, the beginning of another, the beginning of a string, a quoted identifier, the beginning of $tag$, a
+ * word, `(`, `)`, `;`.
  */
 const LEXER =
   /--[^\n\r]*|\/\*|[ebx]?'|"[^"]*"|\$(?:[a-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$|[a-z_\u0080-\uffff][\w$\u0080-\uffff]*|[();]/gi
