@@ -71,7 +71,7 @@ export function expected(
   return new SluiceError(code, remedy === undefined ? sentence : `${sentence}. ${remedy}`)
 }
 
-/** What was stopped, and what that means. */
+/** The message of each STOPPED error, by what was stopped. */
 export const STOPPED = {
   sluice:
     'This Sluice has been stopped, and starts nothing any more. Make another with createSluice, or call stop() later',

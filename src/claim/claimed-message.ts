@@ -20,8 +20,8 @@ export class DeliveredMessage {
   #handed: Message | undefined
 
   /**
-   * `evidence`: what is held against it. Processes that died count as attempts; a try whose loss is not yet settled is the
-   * one that this is.
+   * @param evidence against the message. Each process that died with it in hand counts as an attempt. If an attempt was
+   * lost and is not settled yet, this is that attempt again.
    */
   constructor(queue: string, row: ClaimedRow, evidence?: Evidence) {
     this.queue = queue
@@ -37,7 +37,7 @@ export class DeliveredMessage {
     return this.#handed
   }
 
-  /** The try that was lost, and that nobody has settled since. */
+  /** The attempt that was lost and that has not been settled since. */
   get lostTry(): LostTry | undefined {
     const lost = this.evidence?.lostTry
     return lost !== undefined && lost.attempt > this.row.attempt ? lost : undefined

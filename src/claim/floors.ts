@@ -105,7 +105,7 @@ export class Floors {
     return [...all.slice(this.#turn), ...all.slice(0, this.#turn)]
   }
 
-  /** The rows of slots that a claim need not look at, one from the bottom neither; see {@link PassedRows}. */
+  /** The rows of slots that no claim needs to look at, not even one from the bottom; see {@link PassedRows}. */
   passed(): readonly PassedStretch[] {
     return [...this.#slots.values()].flatMap((floor) => floor.passed)
   }

@@ -4,7 +4,7 @@ import { reportError } from './report-error.ts'
 
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', (error: NodeJS.ErrnoException) => {
-    // Whoever reads the output has seen enough (`sluice peek orders | head -1`).
+    // The program that reads the output has seen enough (`sluice peek orders | head -1`).
     if (error.code === 'EPIPE') process.exit()
     throw error
   })

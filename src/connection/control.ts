@@ -28,7 +28,7 @@ export interface ControlOptions {
 /**
  * The process's control connection: the worker's registration and liveness lock, the waiting flags, the safety poll,
  * and the record of batches in hand. One per process, never inside a transaction. It connects again by itself, for
- * as long as it takes; whoever needs to set up its session again does so in `onUp`.
+ * as long as it takes. The parts that need to set up a new session do so in `onUp`.
  */
 export class Control {
   readonly #options: ControlOptions

@@ -14,7 +14,7 @@ import { unreachable } from './unreachable.ts'
 export async function openClient(config: pg.ClientConfig, signal?: AbortSignal): Promise<pg.Client> {
   if (signal?.aborted) throw unreachable(givenUp())
   const client = createClient(config)
-  // Without a listener a lost connection ends the process; whoever uses the client sees the failed statement or 'end'.
+  // Without a listener a lost connection ends the process; the user of the client sees the failed statement, or 'end'.
   client.on('error', () => undefined)
   const giveUp = () => client.connection.stream.destroy(givenUp())
   signal?.addEventListener('abort', giveUp)

@@ -34,7 +34,10 @@ export class InHand {
   #stopped = false
   #nextId = 1
 
-  /** `lookForDead` runs before a batch is recorded, and resolves with whether there may be evidence that its claim has not seen. */
+  /**
+   * @param lookForDead runs before a batch is recorded, and resolves with whether there may be evidence that its claim
+   * has not seen.
+   */
   constructor(
     control: ControlOfRecords & Pick<Control, 'onUp'>,
     workerId: () => number,
@@ -114,7 +117,7 @@ export class InHand {
   }
 
   #tidySoon(): void {
-    // Who takes the worker off the books takes its records as well.
+    // The records go when the worker's row is deleted.
     if (this.#stopped) return
     this.#tidy ??= setTimeout(() => {
       this.#tidy = undefined

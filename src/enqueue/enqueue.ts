@@ -111,7 +111,7 @@ function during<T>(tx: unknown, work: Promise<T>): Promise<T> {
   return given
 }
 
-/** Whoever forgets the transaction gives the queue in its place. */
+/** A caller who forgets the transaction passes the queue as the first argument. */
 function checkOrder(tx: unknown, queue: unknown): void {
   if (typeof tx !== 'string' || typeof queue === 'string') return
   const remedy = 'As in enqueue(tx, queue, payload)'

@@ -46,8 +46,8 @@ export type BatchHandlerContext<Definitions extends QueueDefinitions | undefined
 
 /**
  * Handles a whole batch in one transaction. Return nothing when all are done, or one outcome per message, in their
- * order; what was written is kept then. If it throws, all is rolled back, and each message is handled again in a
- * batch of its own, so that only the one to blame fails.
+ * order; what was written is kept then. If it throws, its writes are rolled back, and it is called once per message, in
+ * the same transaction but each with a savepoint of its own, so that only the one to blame fails.
  */
 export type BatchHandler<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined> = (
   messages: readonly Message<Payload>[],

@@ -14,7 +14,7 @@ export type { MigrateResult }
  *
  * The role needs CREATE on the database the first time, and must own the schema when there is something to do.
  *
- * Whoever uses a table that a migration changes waits behind it, so an attempt waits 5 seconds for each lock and then
+ * All who use a table that a migration changes wait behind it, so an attempt waits 5 seconds for each lock and then
  * gives way; four more wait 15 s, 45 s, 2 min and 5 min, and so does one after a deadlock. Each attempt may have an
  * hour for a statement, and a connection that has fallen silent is given up within a minute.
  *

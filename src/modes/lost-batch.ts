@@ -75,10 +75,10 @@ export async function blameLoss(runtime: Runtime, consumption: Consumption, lost
 /** A few index descents, and rows. */
 const ANSWER_MS = 5_000
 
-/** So many losses in a row without a word of the server count as an attempt. */
+/** How many losses in a row, none of which the server has explained, count as an attempt. */
 const SILENT_LOSSES = 3
 
-/** So long a message is put aside that cannot be buried. */
+/** How long a message waits that cannot be moved to the dead letters. */
 const ASIDE_MS = 60_000
 
 /** Settles the message of a loss that counts, or else writes the evidence. */

@@ -8,9 +8,9 @@ import { type Execute, statement } from './statement.ts'
  * To find that a row is locked costs the server 1.5 µs, because it asks its lock table; with 64 batches of 100 in
  * flight a claim from the head spent 10 ms on rows of others. So rows that a running transaction has locked or deleted
  * are passed by (0.3 µs) before LockRows sees them: those of the snapshot's list, `running`, and all younger than it,
- * by `age`. What a transaction has given back is taken at once. From what is locked later SKIP LOCKED keeps away, and
- * from what is locked in a savepoint, whose number the list does not have. A list of more than 200 would itself be
- * slow, and is left empty.
+ * by `age`. Rows that a transaction has given back are taken at once. SKIP LOCKED skips rows that are locked after the
+ * snapshot, and rows that are locked in a savepoint, whose number the list does not have. A list of more than 200 would
+ * itself be slow, and is left empty.
  *
  * The scan to the beginning locks nothing and costs 0.1 µs per message; message_due_idx serves it in order, like all
  * else here. Where a priority has no more than `offset` messages, the claim begins at its floor. Each priority is

@@ -5,7 +5,7 @@ export interface Evidence {
   readonly messageId: string
   /** How many processes died or hung with this message in hand. */
   readonly crashes: number
-  /** Once it was all that the process had in hand. Without that, others may be to blame every time. */
+  /** At least once it was the only message that the process had in hand. If not, another one may be to blame. */
   readonly crashedAlone: boolean
   /** How many batches with this message lost their transaction, while the process and the server lived on. */
   readonly losses: number

@@ -120,9 +120,7 @@ export const BOUND_MIGRATION = statement(
   `SELECT pg_catalog.set_config('lock_timeout', '5min', true), pg_catalog.set_config('statement_timeout', '1h', true)`,
 )
 
-/**
- * Bounds the wait for tables that a migration changes: whoever uses them afterwards waits behind it. $1 as '5000ms'.
- */
+/** Bounds the wait for tables that a migration changes: all who use them later wait behind it. $1 as '5000ms'. */
 export const BOUND_LOCKS = statement('bound_locks', `SELECT pg_catalog.set_config('lock_timeout', $1::text, true)`)
 
 /** A COMMIT that waits for a standby longer than this ends with a warning. It has taken effect on this server. */

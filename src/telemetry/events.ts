@@ -114,7 +114,7 @@ export type SluiceEvent =
   /** A worker process vanished with messages in hand. */
   | { readonly kind: 'worker.crashed'; readonly workerId: number; readonly messages: number }
 
-/** The event with what was thrown, in a property that whoever logs the event as a whole does not log. */
+/** The event with what was thrown, in a property that is not enumerable: a log of the whole event does not have it. */
 export function withCause(event: SluiceEvent, thrown: unknown): SluiceEvent {
   return thrown === undefined ? event : Object.defineProperty(event, 'cause', { value: toError(thrown) })
 }

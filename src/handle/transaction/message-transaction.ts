@@ -19,7 +19,10 @@ import { UnderWay } from './under-way.ts'
  * of the message, or not at all. It may be given to `sluice.enqueue`, and ends with the handler.
  */
 export interface HandlerTransaction {
-  /** The `pg` client. Everything but BEGIN, COMMIT, ROLLBACK and cursors; savepoints are fine. */
+  /**
+   * The `pg` client. Refused are BEGIN, COMMIT, ROLLBACK, PREPARE, DEALLOCATE, DISCARD ALL and the driver's cursor
+   * objects. Savepoints are fine.
+   */
   readonly client: pg.PoolClient
   /** A Kysely transaction on that client. */
   kysely<Database>(): Transaction<Database>
