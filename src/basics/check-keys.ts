@@ -22,6 +22,6 @@ export function checkKeys(
 }
 
 /** "Did you mean `a` or `b`?" */
-export function didYouMean(meant: readonly string[]): string {
+function didYouMean(meant: readonly string[]): string {
   return `Did you mean ${meant.join(' or ')}?`
 }
