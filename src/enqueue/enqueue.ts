@@ -1,6 +1,6 @@
 import { hasSqlState } from '../basics/sql-state.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
-import { errorText, expected, isSluiceError, SluiceError } from '../errors.ts'
+import { errorText, expected, SluiceError } from '../errors.ts'
 import { checkQueueName } from '../queues.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { insertMessage, insertMessages } from '../table/insert.ts'
@@ -95,20 +95,17 @@ async function insertMany(
   })
 }
 
-/**
- * Tells a handler's transaction that an enqueue has begun: a handler that does not await it is waited for. The caller
- * gets a promise of its own, so that Node still reports an error that nobody handles.
- */
+/** Tells a handler's transaction that an enqueue has begun: one that the handler does not await is waited for. */
 function during<T>(tx: unknown, work: Promise<T>): Promise<T> {
-  if (typeof tx !== 'object' || tx === null || !(DURING in tx) || typeof tx[DURING] !== 'function') return work
-  const atWork: unknown = tx[DURING](work)
-  const given: Promise<T> = work.catch((error: unknown) => {
-    // It comes too late, and the transaction has warned of that.
-    if (isSluiceError(error, 'TRANSACTION_CLOSED')) given.catch(() => undefined)
-    throw error
-  })
-  if (atWork === false) given.catch(() => undefined)
-  return given
+  return isOurs(tx) ? tx[DURING](work) : work
+}
+
+interface Ours {
+  [DURING]<T>(work: Promise<T>): Promise<T>
+}
+
+function isOurs(tx: unknown): tx is Ours {
+  return typeof tx === 'object' && tx !== null && DURING in tx && typeof tx[DURING] === 'function'
 }
 
 /** A caller who forgets the transaction passes the queue as the first argument. */

@@ -131,6 +131,44 @@ describe('tx', () => {
     expect((await log.first('message.failed')).error).toContain('received "no such name!"')
   })
 
+  test.for([
+    ['that fails at once', 'no such name!'],
+    ['that fails at once, of several', ['next', 'no such name!']],
+  ] as const)(
+    'an enqueue %s and is never awaited fails an async handler',
+    async ([, to], { sluice, queue, log, database }) => {
+      sluice
+        .pipeline(queue, LATER)
+        .handle(async (_, { tx, enqueue }) => {
+          for (const name of [to].flat()) void enqueue(name, 1)
+          await tx.query('SELECT 1')
+        })
+        .start()
+      await put(sluice, queue, ['a'])
+      expect((await log.first('message.failed')).error).toContain('received "no such name!"')
+      expect(await payloadsOf(database, 'next')).toEqual([])
+    },
+  )
+
+  test("an enqueue that fails is the handler's own affair once it has dealt with it", async ({
+    sluice,
+    queue,
+    log,
+  }) => {
+    sluice
+      .pipeline(queue)
+      .handle(async (_, { tx, enqueue }) => {
+        const [caught] = await Promise.allSettled([enqueue('no such name!', 1)])
+        const later = enqueue('no such name!', 2)
+        await tx.query('SELECT 1')
+        await expect(later).rejects.toThrow('no such name!')
+        expect(caught.status).toBe('rejected')
+      })
+      .start()
+    await put(sluice, queue, ['a'])
+    expect(await log.first('batch.committed')).toMatchObject({ acked: 1 })
+  })
+
   test("takes savepoints of the handler's own, rolled back and released", async ({
     database,
     sluice,

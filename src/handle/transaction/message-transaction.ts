@@ -13,6 +13,7 @@ import type { Attempt } from '../attempt.ts'
 import { kyselyOn } from './batch-kysely.ts'
 import { guardClient } from './guarded-client.ts'
 import { UnderWay } from './under-way.ts'
+import { WatchedPromise } from './watched-promise.ts'
 
 /**
  * The batch's transaction as a handler gets it. What the handler writes through it commits together with the removal
@@ -72,6 +73,8 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   readonly #enqueues = new UnderWay()
   #returned = false
   #unawaited: unknown
+  /** Enqueues that failed while the handler was at work: it may have dealt with them. */
+  readonly #failed: { readonly given: WatchedPromise<unknown>; readonly error: unknown }[] = []
   #violation: SluiceError | undefined
   #failure: unknown
 
@@ -112,17 +115,19 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
     return executeOn(this.client, this.#connection.client)
   }
 
-  /** Returns whether the handler is still at work. */
-  [DURING](work: Promise<unknown>): boolean {
+  /** Returns the promise for the handler. */
+  [DURING]<T>(work: Promise<T>): Promise<T> {
     this.#enqueues.begun()
+    const given = WatchedPromise.of(work)
     work.then(
       () => this.#enqueues.over(),
       (error: unknown) => {
         if (this.#returned) this.#unawaited ??= error
+        else this.#failed.push({ given, error })
         this.#enqueues.over()
       },
     )
-    return this.#open
+    return given
   }
 
   /**
@@ -130,7 +135,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
    * its first statement may be on its way.
    */
   get unfinished(): boolean {
-    return this.#isAtWork || (this.#kysely !== undefined && this.#savepoint === undefined)
+    return this.#isAtWork || this.#failed.length > 0 || (this.#kysely !== undefined && this.#savepoint === undefined)
   }
 
   /**
@@ -145,7 +150,9 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
       // What is sent next in reply to an answer counts too.
       await setImmediate()
     } while (this.#isAtWork)
-    if (this.#unawaited !== undefined) throw this.#unawaited
+    const forgotten = this.#failed.find(({ given }) => !given.taken)
+    const error = this.#unawaited ?? forgotten?.error
+    if (error !== undefined) throw error
   }
 
   get #isAtWork(): boolean {

@@ -1,0 +1,32 @@
+/**
+ * A promise that knows whether anybody has taken an interest in it: by `await`, `then`, `catch`, or as one of
+ * `Promise.all`. If nobody has, its rejection is ours to deal with, and does not end the process.
+ */
+export class WatchedPromise<T> extends Promise<T> {
+  /** What is made from it is an ordinary promise. */
+  static override get [Symbol.species](): PromiseConstructor {
+    return Promise
+  }
+
+  static of<Value>(work: Promise<Value>): WatchedPromise<Value> {
+    const watched = new WatchedPromise<Value>((resolve, reject) => work.then(resolve, reject))
+    watched.catch(() => undefined)
+    watched.#taken = false
+    return watched
+  }
+
+  #taken = false
+
+  get taken(): boolean {
+    return this.#taken
+  }
+
+  // biome-ignore lint/suspicious/noThenProperty: a promise has one, and `await` calls it
+  override then<Fulfilled = T, Rejected = never>(
+    onFulfilled?: ((value: T) => Fulfilled | PromiseLike<Fulfilled>) | null,
+    onRejected?: ((reason: unknown) => Rejected | PromiseLike<Rejected>) | null,
+  ): Promise<Fulfilled | Rejected> {
+    this.#taken = true
+    return super.then(onFulfilled, onRejected)
+  }
+}
