@@ -47,11 +47,6 @@ export function deviationsOf(client: object): readonly string[] {
   return SESSIONS.get(client)?.deviations ?? EVERY_SETTING
 }
 
-/** No limit that the session has by itself ends a transaction that idles. Behind a pooler they all have the same. */
-export function mayIdle(client: object): boolean {
-  return SESSIONS.get(client)?.mayIdle ?? false
-}
-
 /** The connection has shown that no pooler stands before its session. */
 export function hasOwnSession(client: object): boolean {
   return OWN.has(client)

@@ -9,8 +9,6 @@ export interface ServerSession {
   readonly knowsName: boolean
   /** Which of the planner's settings it has otherwise than our statements need; see `planner.ts`. */
   readonly deviations: readonly string[]
-  /** No limit of the database's or the role's ends a transaction that idles. */
-  readonly mayIdle: boolean
   /** `standard_conforming_strings`: a backslash in a plain string stands for itself. */
   readonly conformingStrings: boolean
   /** What the database has of constraints that a transaction may defer. */
@@ -25,7 +23,6 @@ export async function readSession(execute: Execute, name: string): Promise<Serve
     pid: numberOf(row, 'pid'),
     knowsName: booleanOf(row, 'knows_name'),
     deviations: textOf(row, 'deviations').split(' ').filter(Boolean),
-    mayIdle: booleanOf(row, 'may_idle'),
     conformingStrings: booleanOf(row, 'conforming_strings'),
     deferrable: deferrableOf(textOf(row, 'deferrable')),
   }
@@ -51,7 +48,6 @@ const READ_SESSION = statement(
   `
 SELECT pg_catalog.pg_backend_pid() AS pid,
        EXISTS (SELECT FROM pg_catalog.pg_prepared_statements p WHERE p.name OPERATOR(pg_catalog.=) $1::text) AS knows_name,
-       pg_catalog.current_setting('idle_in_transaction_session_timeout') OPERATOR(pg_catalog.=) '0' AS may_idle,
        pg_catalog.current_setting('standard_conforming_strings') OPERATOR(pg_catalog.=) 'on' AS conforming_strings,${DEVIATING} AS deviations,${DEFERRABLE} AS deferrable`,
 )
 

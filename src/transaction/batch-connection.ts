@@ -90,8 +90,8 @@ export class BatchConnection {
 
   /**
    * Sends BEGIN, and the time after which the server ends the transaction, for the case that this process no longer
-   * can. A shorter limit on idle transactions, which a database may have for its own reasons, would end every batch
-   * whose handlers wait for something else, so that is set as well; for the transaction only, because behind a
+   * can. A shorter limit on transactions, or on idle ones, which a database may have for its own reasons, would end every
+   * batch whose handlers wait for something else, so both are set; for the transaction only, because behind a
    * pooler the session belongs to others too. A failure shows in the statement that follows.
    *
    * @param lockMs how long a statement may wait for a lock. @default as the database says
@@ -155,7 +155,7 @@ export class BatchConnection {
     const reset = ['RESET SESSION AUTHORIZATION', 'RESET ROLE', 'RESET ALL', ...(poolerSettingsOf(this.client) ?? [])]
     return this.#limit === undefined
       ? reset.join('; ')
-      : `${reset.join('; ')}${limitSettings(this.client, this.#limit, this.#restMs(this.#limit))}`
+      : `${reset.join('; ')}${limitSettings(this.#limit, this.#restMs(this.#limit))}`
   }
 
   /**

@@ -1,4 +1,4 @@
-import { deviationsOf, mayIdle } from '../session/session.ts'
+import { deviationsOf } from '../session/session.ts'
 import { claimSettings, setLocal } from '../table/planner.ts'
 
 /** When the server ends a transaction by itself. */
@@ -10,17 +10,16 @@ export interface TransactionLimit {
 /** What a transaction begins with: when the server ends it, and how its claim is to be planned. */
 export function settings(client: object, limit: TransactionLimit | undefined): string {
   if (limit === undefined) return setLocal(deviationsOf(client))
-  return `${limitSettings(client, limit, limit.ms)}; ${claimSettings(deviationsOf(client))}`
+  return `${limitSettings(limit, limit.ms)}; ${claimSettings(deviationsOf(client))}`
 }
 
 /**
- * The limits of a transaction of which `restMs` are left. From PostgreSQL 17 on the one for the whole transaction is
- * enough, unless the session limits idle transactions for reasons of its own, which would end each batch whose handlers
- * wait for something else.
+ * The limits of a transaction of which `restMs` are left. Both are set always: the database or the role may have shorter
+ * ones, since a moment ago too. The server does not start the clock of `transaction_timeout` anew while it runs, so a
+ * shorter one must be ended first.
  */
-export function limitSettings(client: object, { ms, serverVersion }: TransactionLimit, restMs: number): string {
+export function limitSettings({ ms, serverVersion }: TransactionLimit, restMs: number): string {
   const idle = `; SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(ms)}`
   if (serverVersion < 170_000) return idle
-  const whole = `; SET LOCAL transaction_timeout = ${Math.ceil(restMs)}`
-  return mayIdle(client) ? whole : `${idle}${whole}`
+  return `${idle}; SET LOCAL transaction_timeout = 0; SET LOCAL transaction_timeout = ${Math.ceil(restMs)}`
 }

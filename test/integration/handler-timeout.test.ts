@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
-import { expect } from 'vitest'
+import { expect, inject } from 'vitest'
 import { createNumberedEffects, INSERT_NUMBERED } from '../support/effects.ts'
 import { EventLog } from '../support/event-log.ts'
 import { test as base } from '../support/plans/counted.ts'
@@ -181,19 +181,23 @@ function blockUntilGone(url: string, pid: number): void {
   execFileSync(process.execPath, ['--input-type=module', '-e', program, url, String(pid)])
 }
 
-test("a shorter limit of the database's own on idle transactions does not end a batch", async ({ database, queue }) => {
-  const url = new URL(database.url)
-  url.searchParams.set('options', '-c idle_in_transaction_session_timeout=50')
-  const sluice = startTestSluice(database, { connection: url.href })
-  let calls = 0
-  sluice
-    .pipeline(queue)
-    .handle(async () => {
-      calls += 1
-      await sleep(200)
+test.for(['idle_in_transaction_session_timeout', 'transaction_timeout'])(
+  "a shorter %s of the database's own ends no batch, nor after a handler that resets all settings",
+  async (setting, { database, sluice, queue }) => {
+    if (setting === 'transaction_timeout' && inject('serverVersion') < 170_000) return
+    const url = new URL(database.url)
+    url.searchParams.set('options', `-c ${setting}=300`)
+    const limited = startTestSluice(database, { connection: url.href })
+    const handled: unknown[] = []
+    const pipeline = limited.pipeline(queue, { retry: SHORT.retry }).handle(async ({ payload }, { tx }) => {
+      handled.push(payload)
+      if (payload === 1) await sleep(400)
+      else await tx.query('SELECT pg_sleep(0.4)')
+      await tx.query(payload === 2 ? `SET ${setting} = 0; RESET ALL` : 'RESET ALL')
     })
-    .subscribe()
-  await put(sluice, queue, [1])
-  await untilEmpty(database, queue)
-  expect(calls).toBe(1)
-})
+    await put(sluice, queue, [1, 2, 3])
+    await pipeline.runOnce()
+    expect(handled).toEqual([1, 2, 3])
+    expect(await payloadsOf(database, queue)).toEqual([])
+  },
+)
