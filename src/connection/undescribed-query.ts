@@ -1,5 +1,7 @@
 import type pg from 'pg'
+import { OWN_PARSERS } from '../session/own-parsers.ts'
 import type { Row } from '../table/statement.ts'
+import { type Answered, sendQuery } from './send-query.ts'
 
 interface Undescribed {
   readonly text: string
@@ -20,8 +22,10 @@ export async function queryUndescribed(
 ): Promise<readonly Row[]> {
   try {
     return await new Promise((resolve, reject) => {
-      client.query(
-        new UndescribedQuery(statement, (error, rows) => (rows === undefined ? reject(error) : resolve(rows))),
+      sendQuery(
+        client,
+        (callback) => new UndescribedQuery(statement, callback),
+        (error, result) => (error ? reject(error) : resolve(rowsOf(result))),
       )
     })
   } catch (error) {
@@ -32,16 +36,18 @@ export async function queryUndescribed(
 }
 
 /**
- * Whether this is the driver's own client, which takes queries of other classes, such as those of pg-cursor: not a
- * class that extends it or an object that stands before it, which may expect a promise; not the client of pg-native,
- * which has no protocol; and not one that pipelines, which refuses them.
+ * Whether this is the driver's own client, which takes queries of other classes, such as those of pg-cursor: not a class
+ * that extends it or an object that stands before it, which may expect a promise; not the client of pg-native, which
+ * has no protocol; not one that pipelines, which refuses them; not one that asks for binary results, which a copy of the
+ * query would get; and none of before pg 8.21, which nobody has tried.
  */
 export function takesUndescribed(client: object): boolean {
   const Driver: unknown = Reflect.get(client, 'constructor')
   if (typeof Driver !== 'function' || !Object.hasOwn(Driver, 'Query')) return false
   if (Reflect.get(client, 'query') !== Driver.prototype.query) return false
   const connection: unknown = Reflect.get(client, 'connection')
-  return isProtocol(connection) && Reflect.get(client, 'pipeline') !== true
+  if (typeof Reflect.get(client, 'getTransactionStatus') !== 'function') return false
+  return isProtocol(connection) && Reflect.get(client, 'pipeline') !== true && Reflect.get(client, 'binary') !== true
 }
 
 /** What is used of the driver's connection. pg-cursor and pg-query-stream use the same. */
@@ -66,17 +72,19 @@ const METHODS = ['parse', 'bind', 'execute', 'sync']
 /** What the driver's client asks of a query. It calls back once. */
 class UndescribedQuery implements pg.Submittable {
   readonly text: string
+  /** With the parsers, for a copy of the query that the driver takes for a configuration. */
+  readonly values: unknown[]
+  readonly types = OWN_PARSERS
   /** The client puts another in its place for `query_timeout`, and so do libraries that trace queries. */
-  callback: (error: unknown, rows?: readonly Row[]) => void
+  callback: Answered
   readonly #columns: readonly string[]
-  readonly #params: readonly unknown[]
   readonly #rows: Row[] = []
 
-  constructor({ text, columns, params }: Undescribed, callback: UndescribedQuery['callback']) {
+  constructor({ text, columns, params }: Undescribed, callback: Answered) {
     this.text = text
+    this.values = [...params]
     this.callback = callback
     this.#columns = columns
-    this.#params = params
   }
 
   submit(connection: unknown): void {
@@ -86,7 +94,7 @@ class UndescribedQuery implements pg.Submittable {
     protocol.stream.cork?.()
     try {
       protocol.parse({ text: this.text })
-      protocol.bind({ values: this.#params })
+      protocol.bind({ values: this.values })
       protocol.execute({})
       protocol.sync()
     } finally {
@@ -108,10 +116,17 @@ class UndescribedQuery implements pg.Submittable {
   handleEmptyQuery(): void {}
 
   handleReadyForQuery(): void {
-    this.callback(null, this.#rows)
+    this.callback(null, { rows: this.#rows, rowCount: this.#rows.length })
   }
 
   handleError(error: unknown): void {
     this.callback(error)
   }
+}
+
+/** Of our own result, or of the driver's. */
+function rowsOf(result: unknown): readonly Row[] {
+  const rows: unknown = result instanceof Object ? Reflect.get(result, 'rows') : undefined
+  if (!Array.isArray(rows)) throw new TypeError('expected a result with rows')
+  return rows
 }

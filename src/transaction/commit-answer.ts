@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { sendQuery } from '../connection/send-query.ts'
 import { SluiceError } from '../errors.ts'
 
 /** What the server answered to a text that begins with COMMIT. */
@@ -17,8 +18,18 @@ export interface CommitAnswer {
  */
 export function sendCommit(client: pg.ClientBase, text: string): Promise<CommitAnswer> {
   return new Promise((resolve) => {
-    const query: pg.Query = new pg.Query(text, (error) => resolve({ tag: firstTag(query), error }))
-    client.query(query)
+    let results: unknown
+    sendQuery(
+      client,
+      (callback) => {
+        const query: pg.Query = new pg.Query(text, (error, result) => {
+          results = error ? Reflect.get(query, '_results') : result
+          callback(error, result)
+        })
+        return query
+      },
+      (error) => resolve({ tag: firstTag(results), error }),
+    )
   })
 }
 
@@ -48,8 +59,8 @@ export function commitFailed({ tag, error }: CommitAnswer, before?: unknown): Sl
 const MAY_COME_LATER = /^(08|25P0[34]|53|57|58|XX)/
 
 /** The driver keeps a result for each command that was answered, but hands them out only if none has failed. */
-function firstTag(query: pg.Query): string | undefined {
-  const [first]: unknown[] = [Reflect.get(query, '_results')].flat()
+function firstTag(results: unknown): string | undefined {
+  const [first]: unknown[] = [results].flat()
   const tag: unknown = first instanceof Object ? Reflect.get(first, 'command') : undefined
   return typeof tag === 'string' ? tag : undefined
 }

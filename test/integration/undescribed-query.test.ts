@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { expect, onTestFinished, vi } from 'vitest'
+import { beforeEach, describe, expect, onTestFinished, vi } from 'vitest'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/sluice.ts'
 
@@ -67,6 +67,58 @@ test('what traces the queries of the driver sees it begin and end', async ({ dat
   await sluice.enqueue(client, queue, {})
   expect(seen).toEqual(['SELECT sluice.insert_plain answered'])
 })
+
+const WRAPPERS: Readonly<Record<string, (query: Query) => Query>> = {
+  'sends a copy with a comment': (query) =>
+    function (this: unknown, first, ...rest) {
+      const commented = typeof first === 'string' ? `${first}/*c*/` : { ...first, text: `${first?.text}/*c*/` }
+      return Reflect.apply(query, this, [commented, ...rest])
+    },
+  'expects a promise': (query) =>
+    function (this: unknown, ...args) {
+      const answer = Reflect.apply(query, this, args)
+      // The pool gives a callback.
+      return typeof args.at(-1) === 'function' ? answer : (answer as Promise<unknown>).then((result) => result)
+    },
+  'awaits a promise': (query) =>
+    async function (this: unknown, ...args) {
+      return await Reflect.apply(query, this, args)
+    },
+}
+
+describe.for(Object.entries(WRAPPERS))('where a library has put a method in place that %s', ([, wrap]) => {
+  beforeEach(() => {
+    const { query } = pg.Client.prototype
+    Object.assign(pg.Client.prototype, { query: wrap(query as Query) })
+    onTestFinished(() => void Object.assign(pg.Client.prototype, { query }))
+  })
+
+  test('enqueues, refusals and batches are what they are', async ({ database, sluice, queue }) => {
+    const client = await connect(database)
+    await client.query('BEGIN')
+    const ids = await Promise.all([1, 2].map((n) => sluice.enqueue(client, queue, { n })))
+    await client.query('COMMIT')
+    ids.push(await sluice.enqueue(sluice.ownTransaction, queue, { n: 3 }))
+    expect(await idsOf(database, queue)).toEqual(ids)
+
+    await client.query(`BEGIN; SET LOCAL statement_timeout = '10ms'`)
+    {
+      await using _lock = await lockMessages(database)
+      await expect(sluice.enqueue(client, queue, {})).rejects.toMatchObject({ code: '57014' })
+    }
+    await client.query('ROLLBACK')
+
+    const handled: unknown[] = []
+    await sluice
+      .pipeline(queue, { batchSize: 2 })
+      .handle(({ payload }) => void handled.push(payload))
+      .runOnce()
+    expect(handled).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }])
+    expect(await idsOf(database, queue)).toEqual([])
+  })
+})
+
+type Query = (this: unknown, first?: string | { readonly text: string }, ...rest: unknown[]) => unknown
 
 test('enqueues that are not awaited come one after another', async ({ database, sluice, queue }) => {
   const client = await connect(database)
