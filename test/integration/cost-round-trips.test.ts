@@ -9,11 +9,12 @@ import { raise } from '../support/steps.ts'
 /**
  * What the connections send, flush by flush; each flush costs one round trip. A statement of ours has its name; a text
  * has the first word of each of its commands. The lists are exact, so that what is added, or waits where it need not,
- * fails. The BEGIN has one setting for the time after which the server ends the transaction, three for the planner, and one more, `jit`, where the database has it on; COMMIT begins the next transaction with
- * the same.
+ * fails. The BEGIN has the settings for the time after which the server ends the transaction, three for the planner, and one
+ * more, `jit`, where the database has it on; COMMIT begins the next transaction with the same.
  */
-const BEGIN = 'BEGIN; SET; SET; SET; SET'
-const COMMIT = 'COMMIT; SET; SET; SET; SET'
+const LIMIT = inject('serverVersion') < 170_000 ? 'SET' : 'SET; SET; SET'
+const BEGIN = `BEGIN; ${LIMIT}; SET; SET; SET`
+const COMMIT = `COMMIT; ${LIMIT}; SET; SET; SET`
 /** The look over the queue that goes with the first BEGIN says which priorities and slots there are. */
 const FIRST = [[BEGIN], ['claim']]
 /** The settlement comes between the handlers and this: all of it, and the next claim, are one flush. */
@@ -21,10 +22,10 @@ const NEXT = [COMMIT, 'claim']
 /** The first savepoint of a batch gives the planner back its freedom. */
 const FIRST_SAVEPOINT = 'SET; SET; SET; SAVEPOINT'
 /**
- * Resets user, role and settings; sets the limit of the transaction again, closes cursors,
+ * Resets user, role and settings; sets the limits of the transaction again, closes cursors,
  * drops temporary tables, and ends the savepoint.
  */
-const KEEP = 'RESET; RESET; RESET; SET; CLOSE; DISCARD; RELEASE'
+const KEEP = `RESET; RESET; RESET; ${LIMIT}; CLOSE; DISCARD; RELEASE`
 /** The same after a check of what is deferred, which is taken back: somebody waits for the answer. */
 const KEEP_CHECKED = `SAVEPOINT; SET; ROLLBACK TO; ${KEEP}`
 /** After the handlers that had the connection, and before the settlement. */
