@@ -11,6 +11,9 @@ const test = base.extend('table', { scope: 'file' }, async ({ database }) => {
   return 'effect'
 })
 
+/** Where a backslash escapes, the string is a quote, and COMMIT a statement. */
+const BEHIND_A_BACKSLASH = String.raw`SELECT '\''; COMMIT; SELECT '\''`
+
 /** Ways to end the batch's transaction, which would commit or lose the effects of others. */
 const ATTEMPTS: Readonly<Record<string, (tx: HandlerTransaction) => unknown>> = {
   'a text': (tx) => tx.query('COMMIT'),
@@ -25,6 +28,15 @@ const ATTEMPTS: Readonly<Record<string, (tx: HandlerTransaction) => unknown>> = 
   'a query object': (tx) => tx.client.query(new pg.Query('COMMIT')),
   'the last of several statements': (tx) => tx.query("SELECT ';'; SELECT 1; COMMIT"),
   'the first of several statements': (tx) => tx.query('COMMIT; BEGIN'),
+  'a text behind a function called begin': (tx) =>
+    tx.query(`CREATE FUNCTION public.begin() RETURNS int LANGUAGE sql AS 'SELECT 1'; COMMIT`),
+  'a text behind a column called case': (tx) =>
+    tx.query('CREATE FUNCTION public.f() RETURNS int BEGIN ATOMIC SELECT 1 AS case; END; COMMIT'),
+  'a text that is read otherwise once the one before it is answered': async (tx) => {
+    const answered = tx.query('SET standard_conforming_strings = off')
+    await tx.query(BEHIND_A_BACKSLASH)
+    await answered
+  },
   'kysely, raw': (tx) => sql`COMMIT`.execute(tx.kysely()),
   'kysely, a transaction within': (tx) => Reflect.apply(Reflect.get(tx.kysely(), 'transaction'), tx.kysely(), []),
   BEGIN: (tx) => tx.query('BEGIN'),
@@ -60,9 +72,6 @@ test.for(Object.entries(ATTEMPTS))(
     ])
   },
 )
-
-/** Where a backslash escapes, the string is a quote, and COMMIT a statement. */
-const BEHIND_A_BACKSLASH = String.raw`SELECT '\''; COMMIT; SELECT '\''`
 
 test('refuses it where a backslash escapes in strings, because the database or the handler says so', async ({
   queue,

@@ -58,6 +58,14 @@ describe('control of the transaction is found', () => {
     ['CREATE FUNCTION f(begin date) RETURNS int RETURN 1; COMMIT'],
     ['CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; END; COMMIT'],
     ['CREATE RULE r AS ON INSERT TO t DO (DELETE FROM a; DELETE FROM b); COMMIT'],
+    [`CREATE OR REPLACE FUNCTION s.begin() RETURNS int LANGUAGE sql AS 'select 1'; COMMIT`],
+    [`CREATE FUNCTION f() RETURNS begin.atomic LANGUAGE sql AS 'select 1'; COMMIT`],
+    [`CREATE FUNCTION f() RETURNS int LANGUAGE sql SET search_path = begin, atomic AS 'select 1'; COMMIT`],
+    ['CREATE FUNCTION f(begin int, atomic int) RETURNS int RETURN begin - atomic; COMMIT'],
+    ['CREATE FUNCTION s.f9() RETURNS int BEGIN ATOMIC SELECT 1 AS case; END; COMMIT'],
+    ['CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1 case; END; COMMIT'],
+    ['CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT t.case FROM t; END; COMMIT'],
+    ['CREATE PROCEDURE p() BEGIN ATOMIC END; COMMIT'],
   ])('in %s', (sql) => {
     expect(transactionControlIn(sql)).toBe('COMMIT')
   })
@@ -103,6 +111,9 @@ describe('what is no control passes', () => {
     ['SELECT prepare FROM deallocate'],
     ['DISCARD PLANS'],
     ['CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; SELECT CASE WHEN true THEN 1 END; END'],
+    ['CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1 AS end; SELECT 2; END'],
+    ['CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1 end; SELECT t.end FROM t; SELECT 2; END'],
+    ['CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT (1) AS end; SELECT CASE WHEN true THEN 1 END; END'],
     ['create or replace procedure p() begin atomic insert into t values (1); end'],
     ['WITH commit AS (SELECT 1) SELECT * FROM commit'],
     ['SET LOCAL lock_timeout = 5; SELECT 1 FOR UPDATE'],

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { isSluiceError, SluiceError } from '../../errors.ts'
-import { escapesInStrings } from '../../session/string-syntax.ts'
+import { noteStringSyntax, possibleEscapesInStrings } from '../../session/string-syntax.ts'
 import { transactionControlIn } from './transaction-control.ts'
 
 export interface Guard {
@@ -34,11 +34,13 @@ type Callback = (...results: unknown[]) => void
 
 function query(client: pg.PoolClient, guard: Guard, given: readonly unknown[]): unknown {
   const { args, callback } = callbackApart(given)
+  const text = textOf(args[0])
   try {
-    const text = textOf(args[0])
     guard.beforeQuery(text)
-    const control = transactionControlIn(text, escapesInStrings(client))
-    if (control !== undefined) refuse(control, guard)
+    for (const escapes of possibleEscapesInStrings(client)) {
+      const control = transactionControlIn(text, escapes)
+      if (control !== undefined) refuse(control, guard)
+    }
   } catch (error) {
     if (callback !== undefined) return queueMicrotask(() => callback(error))
     const refused = Promise.reject(error)
@@ -47,7 +49,12 @@ function query(client: pg.PoolClient, guard: Guard, given: readonly unknown[]): 
       refused.catch(() => undefined)
     return refused
   }
-  return send(client, args, callback, guard.onSent())
+  const read = noteStringSyntax(client, text)
+  const answered = guard.onSent()
+  return send(client, args, callback, (error) => {
+    read()
+    answered(error)
+  })
 }
 
 /** `pg` takes a callback as its last argument, and in the statement. */

@@ -33,8 +33,10 @@ const WORDS = 5
 function* statementsOf(sql: string, escapes: boolean): Generator<string> {
   let words: string[] = []
   let nesting = 0
+  let previous = ''
   for (const token of tokensOf(sql, escapes)) {
-    nesting += nestingChange(token, words, nesting)
+    nesting += nestingChange(token, previous, words, nesting)
+    previous = token
     if (token === ';' && nesting === 0) {
       yield words.join(' ')
       words = []
@@ -43,18 +45,26 @@ function* statementsOf(sql: string, escapes: boolean): Generator<string> {
   yield words.join(' ')
 }
 
-function nestingChange(token: string, words: readonly string[], nesting: number): number {
+/**
+ * `begin`, `atomic`, `case` and `end` are names, too, even without AS. A body begins where `atomic` follows `begin`, and
+ * ends with the `end` where a statement could begin.
+ */
+function nestingChange(token: string, previous: string, words: readonly string[], nesting: number): number {
   if (token === '(') return 1
   if (token === ')') return -1
-  if (!DEFINES_ROUTINE.test(words.join(' '))) return 0
-  if (token === 'begin') return nesting === 0 ? 1 : 0
-  if (nesting === 0) return 0
-  return token === 'case' ? 1 : token === 'end' ? -1 : 0
+  if (token === 'atomic' && previous === 'begin' && nesting === 0) return definesRoutine(words) ? 1 : 0
+  if (token === 'end' && (previous === ';' || previous === 'atomic') && nesting === 1)
+    return definesRoutine(words) ? -1 : 0
+  return 0
+}
+
+function definesRoutine(words: readonly string[]): boolean {
+  return DEFINES_ROUTINE.test(words.join(' '))
 }
 
 const DEFINES_ROUTINE = /^create (?:or replace )?(?:function|procedure) /
 
-/** Words, quoted identifiers, parentheses and semicolons, without comments and without strings, whatever they hold. */
+/** Words, quoted identifiers and signs, without comments and without strings, whatever they hold. Of numbers only the signs. */
 function* tokensOf(sql: string, escapes: boolean): Generator<string> {
   const lexer = new RegExp(LEXER)
   for (let found = lexer.exec(sql); found !== null; found = lexer.exec(sql)) {
@@ -68,11 +78,11 @@ function* tokensOf(sql: string, escapes: boolean): Generator<string> {
 }
 
 /**
- * A line comment, the beginning of another, the beginning of a string, a quoted identifier, the beginning of $tag$, a
- * word, `(`, `)`, `;`.
+ * A line comment, the beginning of another, the beginning of a string, a quoted identifier, the beginning of $tag$, a word,
+ * any other sign.
  */
 const LEXER =
-  /--[^\n\r]*|\/\*|[ebx]?'|"[^"]*"|\$(?:[a-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$|[a-z_\u0080-\uffff][\w$\u0080-\uffff]*|[();]/gi
+  /--[^\n\r]*|\/\*|[ebx]?'|"[^"]*"|\$(?:[a-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$|[a-z_\u0080-\uffff][\w$\u0080-\uffff]*|[^\s\w$]/gi
 
 /** Whether backslashes escape in a string that begins so: in E'' always, in those of bits never. */
 function escapesIn(beginning: string, inPlain: boolean): boolean {
