@@ -154,9 +154,12 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
 
 const FILTER_KEYS = ['queue', 'ids', 'type', 'diedBefore', 'diedAfter'] as const
 
+/** The server knows no time before the year 4714 BC. */
+const EARLIEST_US = -210_866_803_200_000_000
+
 function placeOf(after: unknown): { readonly diedUs: string; readonly id: string } {
   const [, diedUs, id] = (typeof after === 'string' && /^(-?\d{1,18})\.(\d{1,19})$/.exec(after)) || []
-  if (diedUs === undefined || id === undefined) {
+  if (diedUs === undefined || id === undefined || Number(diedUs) < EARLIEST_US) {
     throw expected('OPTION_INVALID', 'deadLetters.list.after', 'the next of a page', after)
   }
   return { diedUs, id: checkId(id, 'deadLetters.list.after') }

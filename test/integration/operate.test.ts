@@ -187,6 +187,11 @@ describe('an operator', () => {
     ['an id that is no number', (at: Operate) => at.message('q', '1; DROP'), 'OPTION_INVALID'],
     ['an id beyond bigint', (at: Operate) => at.message('q', '9223372036854775808'), 'OPTION_INVALID'],
     ['a page of no page', (at: Operate) => at.deadLetters.list({ after: '17' }), 'OPTION_INVALID'],
+    [
+      'a page before all times',
+      (at: Operate) => at.deadLetters.list({ after: '-999999999999999999.1' }),
+      'OPTION_INVALID',
+    ],
     ['no Date', (at: Operate) => at.deadLetters.summarise({ diedBefore: new Date(Number.NaN) }), 'OPTION_INVALID'],
     ['neither a queue nor all', (at: Operate) => at.deadLetters.delete({} as { allQueues: true }), 'OPTION_INVALID'],
     [
