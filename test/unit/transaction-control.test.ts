@@ -146,7 +146,8 @@ const content = fc.array(fc.oneof(controls, tricky, fc.constant('; ')), { maxLen
 
 const quoted = fc.oneof(
   content.map((text) => `'${text.replaceAll("'", "''")}'`),
-  content.map((text) => `E'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`),
+  // The comma: a string on a later line, with comments between at most, would go on with it and be read as it is.
+  content.map((text) => `E'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}' ,`),
   content.map((text) => `"${text.replaceAll('"', '""')}"`),
   fc.tuple(fc.constantFrom('', 'a', 'fn_1'), content).map(([tag, text]) => {
     const quote = `$${tag}$`
