@@ -1,9 +1,10 @@
 import { hostname } from 'node:os'
 import type { ClientConfig } from 'pg'
 import { checkKeys } from './basics/check-keys.ts'
+import { connectionOf } from './basics/connection-of.ts'
 import { type Duration, toMsWithin } from './basics/duration.ts'
 import { integer } from './basics/options.ts'
-import { describe, expected, SluiceError } from './errors.ts'
+import { expected, SluiceError } from './errors.ts'
 import { checkQueueName, type QueueDefinitions } from './queues.ts'
 import type { SluiceLog } from './telemetry/log.ts'
 
@@ -142,27 +143,4 @@ function isStandardSchema(schema: unknown): boolean {
   if ((typeof schema !== 'object' && typeof schema !== 'function') || schema === null) return false
   const standard: unknown = Reflect.get(schema, '~standard')
   return typeof standard === 'object' && standard !== null && typeof Reflect.get(standard, 'validate') === 'function'
-}
-
-export function connectionOf(what: string, connection: unknown): ClientConfig {
-  if (typeof connection === 'string' && CONNECTION_STRING.test(connection)) return { connectionString: connection }
-  if (typeof connection === 'object' && connection !== null && !Array.isArray(connection) && isConfig(connection)) {
-    return connection
-  }
-  const wanted = "a text that begins with 'postgres://', or an object of options as pg.Client takes it"
-  // A text is not quoted: there may be a password in it.
-  const received = typeof connection === 'string' && connection !== '' ? 'another text' : describe(connection)
-  const remedy = 'For example process.env.DATABASE_URL'
-  throw new SluiceError('OPTION_INVALID', `${what}: expected ${wanted}, received ${received}. ${remedy}`)
-}
-
-/** Also the path of a Unix socket, with or without a scheme, as the driver takes it. */
-const CONNECTION_STRING = /^(postgres(ql)?:\/\/|socket:|\/)/i
-
-/**
- * What has methods is no configuration: a pool or a client, which are somebody else's, and a URL, which the driver
- * ignores.
- */
-function isConfig(connection: object): boolean {
-  return !['query', 'connect', 'toJSON'].some((name) => typeof Reflect.get(connection, name) === 'function')
 }

@@ -16,9 +16,28 @@ export function checkKeys(
     throw expected('OPTION_INVALID', what, 'an object of options', options, remedy)
   const unknown = Object.keys(options).find((key) => !known.includes(key))
   if (unknown === undefined) return
-  const meant = nearest(unknown, known)
+  const meant = meantBy(unknown, known)
   const wanted = `only the options ${known.join(', ')}`
   throw expected('OPTION_INVALID', what, wanted, unknown, meant.length > 0 ? didYouMean(meant) : remedy)
+}
+
+/** Those of `known` that were likely meant by a key: by its name in other libraries, or by its spelling. */
+export function meantBy(key: string, known: readonly string[]): readonly string[] {
+  const other = OTHER_NAMES[key]
+  return other !== undefined && known.includes(other) ? [other] : nearest(key, known)
+}
+
+/** What other libraries call options of ours or of the driver's, spelt too differently to be found. */
+const OTHER_NAMES: Readonly<Record<string, string>> = {
+  retries: 'maxAttempts',
+  maxRetries: 'maxAttempts',
+  retryLimit: 'maxAttempts',
+  attempts: 'maxAttempts',
+  url: 'connectionString',
+  uri: 'connectionString',
+  username: 'user',
+  dbname: 'database',
+  db: 'database',
 }
 
 /** "Did you mean `a` or `b`?" */

@@ -19,6 +19,8 @@ const connection = 'postgres://localhost/nowhere'
 test.for([
   [new pg.Pool(), 'a BoundPool'],
   [undefined, 'undefined'],
+  [createSluice({ connection }), 'a Sluice'],
+  [{ url: connection }, '"url". Did you mean connectionString?'],
 ] as const)('migrate refuses %o as its connection', async ([given, received]) => {
   await expect(migrate(given as never)).rejects.toMatchObject({
     code: 'OPTION_INVALID',
@@ -46,12 +48,31 @@ describe('createSluice refuses at once', () => {
     ['an empty text', '', '""'],
     ['nothing', undefined, 'undefined'],
     ['a list', [connection], 'an array of 1'],
+    ['a Sluice', createSluice({ connection }), 'a Sluice'],
+    ['a promise of options', Promise.resolve({ host: 'db' }), 'a Promise'],
   ] as const)('%s as its connection', ([, given, received]) => {
     const wanted = "a text that begins with 'postgres://', or an object of options as pg.Client takes it"
     for (const what of ['connection', 'directConnection']) {
       if (what === 'directConnection' && given === undefined) continue
       expect(refusalOf(() => createSluice({ connection, [what]: given } as never))).toBe(
         `OPTION_INVALID: ${what}: expected ${wanted}, received ${received}. For example process.env.DATABASE_URL`,
+      )
+    }
+  })
+
+  test.for([
+    [{ url: connection }, '"url". Did you mean connectionString?'],
+    [{ connectionUrl: connection }, '"connectionUrl". Did you mean connectionString?'],
+    [{ uri: connection }, '"uri". Did you mean connectionString?'],
+    [{ DATABASE_URL: connection }, '"DATABASE_URL". Did you mean connectionString?'],
+    [{ host: 'db', username: 'me' }, '"username". Did you mean user?'],
+    [{ dbname: 'app' }, '"dbname". Did you mean database?'],
+    [{ hots: 'db' }, '"hots". Did you mean host?'],
+    [{ zebra: 1 }, '"zebra". For example process.env.DATABASE_URL'],
+  ] as const)('%o as its connection, which would be the default database', ([given, received]) => {
+    for (const what of ['connection', 'directConnection']) {
+      expect(refusalOf(() => createSluice({ connection, [what]: given } as never))).toBe(
+        `OPTION_INVALID: ${what}: expected an object of options as pg.Client takes it, received ${received}`,
       )
     }
   })
@@ -79,6 +100,18 @@ describe('createSluice refuses at once', () => {
     'socket:/var/run/postgresql?db=app',
     {},
     { host: 'db', password: async () => 'secret' },
+    {
+      host: 'db',
+      ssl: { rejectUnauthorized: false },
+      sslnegotiation: 'direct',
+      max: 5,
+      idleTimeoutMillis: 1_000,
+    } as object,
+    new (class {
+      get host() {
+        return 'db'
+      }
+    })(),
   ])('and not %o', (given) => {
     expect(() => createSluice({ connection: given, queues: { q: { schema: z.string() }, r: {} } })).not.toThrow()
   })
@@ -91,12 +124,12 @@ describe('says what to do', () => {
     [
       'retry: 3',
       () => sluice.pipeline('q', { retry: 3 } as never),
-      `retry: expected an object with a kind, or a function, received 3. As in { kind: 'fixed', delay: '5s' }. How often to try is maxAttempts`,
+      `pipeline("q").retry: expected an object with a kind, or a function, received 3. As in { kind: 'fixed', delay: '5s' }. How often to try is maxAttempts`,
     ],
     [
       'a retry of an unknown kind',
       () => sluice.pipeline('q', { retry: { kind: 'linear' } } as never),
-      `retry.kind: expected 'fixed' or 'exponential', received "linear". As in { kind: 'fixed', delay: '5s' }`,
+      `pipeline("q").retry.kind: expected 'fixed' or 'exponential', received "linear". As in { kind: 'fixed', delay: '5s' }`,
     ],
     [
       'a schema where a definition is expected',
@@ -118,6 +151,9 @@ describe('says what to do', () => {
       () => sluice.pipeline('q', { concurency: 4 } as never),
       'received "concurency". Did you mean concurrency?',
     ],
+    ['retries', () => sluice.pipeline('q', { retries: 3 } as never), 'received "retries". Did you mean maxAttempts?'],
+    ['maxRetries', () => sluice.pipeline('q', { maxRetries: 3 } as never), 'Did you mean maxAttempts?'],
+    ['attempts', () => sluice.pipeline('q', { attempts: 3 } as never), 'Did you mean maxAttempts?'],
     ['a misspelt queue', () => defined.pipeline('emial' as never), 'received "emial". Did you mean "emails"?'],
     ['an unknown queue', () => defined.pipeline('x' as never), 'Define it in the option queues of createSluice'],
     ['a name with a space', () => sluice.pipeline('my queue'), `received "my queue". For example 'emails'`],
