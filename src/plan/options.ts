@@ -67,7 +67,7 @@ export function resolvePipeline(queue: string, options: PipelineOptions): Pipeli
     concurrency: integer(`${what}.concurrency`, options.concurrency, defaults.concurrency, 1, 1_000),
     batchSize: integer(`${what}.batchSize`, options.batchSize, defaults.batchSize, 1, 1_000),
     timeoutMs: toMsWithin(`${what}.timeout`, timeout, '1ms', '1h'),
-    retry: retryPolicy(options.retry),
+    retry: retryPolicy(options.retry, Math.random, `${what}.retry`),
     maxAttempts: integer(`${what}.maxAttempts`, options.maxAttempts, defaults.maxAttempts, 1, 1_000_000),
     ordered,
   }

@@ -19,7 +19,7 @@ export type RetryOptions =
       readonly kind: 'exponential'
       /** The wait after the first failure. @default '1s' */
       readonly delay?: Duration | undefined
-      /** The longest wait. @default '1h' */
+      /** The longest wait, at least `delay`. @default '1h', or `delay` if that is longer */
       readonly maxDelay?: Duration | undefined
       /** By how much each wait grows, 1 to 100. @default 2 */
       readonly factor?: number | undefined
@@ -36,33 +36,58 @@ export const FALLBACK_RETRY_MS = 1_000
  *
  * @throws SluiceError OPTION_INVALID
  */
-export function retryPolicy(options: RetryOptions | undefined, random: () => number = Math.random): RetryPolicy {
-  if (options === undefined) return exponential({ kind: 'exponential' }, random)
+export function retryPolicy(
+  options: RetryOptions | undefined,
+  random: () => number = Math.random,
+  what = 'retry',
+): RetryPolicy {
+  if (options === undefined) return exponential({ kind: 'exponential' }, random, what)
   if (typeof options === 'function') return (attempt, error) => toMs(options(attempt, error), 'retry()')
-  if (options?.kind === 'exponential') return exponential(options, random)
+  if (options?.kind === 'exponential') return exponential(options, random, what)
   if (options?.kind === 'fixed') {
-    checkKeys('retry', options, ['kind', 'delay'])
-    const ms = toMs(options.delay, 'retry.delay')
+    refuseGrowth(what, options)
+    checkKeys(what, options, ['kind', 'delay'])
+    const ms = toMs(options.delay, `${what}.delay`)
     return () => ms
   }
   const given: unknown = options
   if (typeof given !== 'object' || given === null) {
-    throw expected('OPTION_INVALID', 'retry', 'an object with a kind, or a function', given, REMEDY)
+    throw expected('OPTION_INVALID', what, 'an object with a kind, or a function', given, REMEDY)
   }
-  throw expected('OPTION_INVALID', 'retry.kind', "'fixed' or 'exponential'", Reflect.get(given, 'kind'), REMEDY)
+  throw expected('OPTION_INVALID', `${what}.kind`, "'fixed' or 'exponential'", Reflect.get(given, 'kind'), REMEDY)
 }
 
 const REMEDY = "As in { kind: 'fixed', delay: '5s' }. How often to try is maxAttempts"
 
-function exponential(options: Extract<RetryOptions, { kind: 'exponential' }>, random: () => number): RetryPolicy {
-  checkKeys('retry', options, ['kind', 'delay', 'maxDelay', 'factor', 'jitter'])
-  const delayMs = toMs(options.delay ?? 1_000, 'retry.delay')
-  const maxDelayMs = toMs(options.maxDelay ?? 3_600_000, 'retry.maxDelay')
-  const factor = within('retry.factor', options.factor ?? 2, 1, 100)
-  const jitter = within('retry.jitter', options.jitter ?? 0.2, 0, 1)
+/** Options of the other kind are no slips of the pen. @throws SluiceError OPTION_INVALID */
+function refuseGrowth(what: string, options: object): void {
+  const growth = ['maxDelay', 'factor', 'jitter'].find((name) => Object.hasOwn(options, name))
+  if (growth === undefined) return
+  const remedy = `${growth} belongs to kind: 'exponential'`
+  throw expected('OPTION_INVALID', what, 'only the options kind, delay', growth, remedy)
+}
+
+function exponential(
+  options: Extract<RetryOptions, { kind: 'exponential' }>,
+  random: () => number,
+  what: string,
+): RetryPolicy {
+  checkKeys(what, options, ['kind', 'delay', 'maxDelay', 'factor', 'jitter'])
+  const delayMs = toMs(options.delay ?? 1_000, `${what}.delay`)
+  const maxDelayMs = longestWait(options, delayMs, `${what}.maxDelay`)
+  const factor = within(`${what}.factor`, options.factor ?? 2, 1, 100)
+  const jitter = within(`${what}.jitter`, options.jitter ?? 0.2, 0, 1)
   // The growth may overflow, and zero times infinity is no number.
   const growth = (attempt: number) => Math.min(factor ** (attempt - 1), Number.MAX_VALUE)
   return (attempt) => Math.min(maxDelayMs, delayMs * growth(attempt)) * (1 - jitter * random())
+}
+
+/** @throws SluiceError OPTION_INVALID for one that is shorter than the first wait, where both are given. */
+function longestWait(options: { delay?: unknown; maxDelay?: unknown }, delayMs: number, what: string): number {
+  if (options.maxDelay === undefined) return Math.max(3_600_000, delayMs)
+  const ms = toMs(options.maxDelay, what)
+  if (options.delay === undefined || ms >= delayMs) return ms
+  throw expected('OPTION_INVALID', what, `no less than the delay, which is ${delayMs} ms`, options.maxDelay)
 }
 
 function within(what: string, value: unknown, least: number, most: number): number {

@@ -45,6 +45,14 @@ describe('exponential waits', () => {
     expect(waits(options, 5)).toEqual([10, 50, 250, 1_000, 1_000])
   })
 
+  test('are never shorter than a first wait of more than an hour', () => {
+    expect(waits({ kind: 'exponential', delay: '2h', jitter: 0 }, 3)).toEqual([7_200_000, 7_200_000, 7_200_000])
+  })
+
+  test('may all be shorter than the default first wait', () => {
+    expect(waits({ kind: 'exponential', maxDelay: '500ms', jitter: 0 }, 2)).toEqual([500, 500])
+  })
+
   test('stay the same with the factor 1', () => {
     expect(waits({ kind: 'exponential', delay: '3s', factor: 1, jitter: 0 }, 3)).toEqual([3_000, 3_000, 3_000])
   })
@@ -58,7 +66,7 @@ describe('exponential waits', () => {
   const options = fc.record({
     kind: fc.constant('exponential' as const),
     delay: fc.double({ min: 0, max: 1e9, noNaN: true }),
-    maxDelay: fc.double({ min: 0, max: 1e9, noNaN: true }),
+    maxDelay: fc.double({ min: 1e9, max: 1e11, noNaN: true }),
     factor: fc.double({ min: 1, max: 100, noNaN: true }),
     jitter: fc.double({ min: 0, max: 1, noNaN: true }),
   })
@@ -184,6 +192,14 @@ describe('bad options are refused', () => {
     [
       { kind: 'exponential', max: '1h' },
       'OPTION_INVALID: retry: expected only the options kind, delay, maxDelay, factor, jitter, received "max"',
+    ],
+    [
+      { kind: 'exponential', delay: '2h', maxDelay: '1h' },
+      'OPTION_INVALID: retry.maxDelay: expected no less than the delay, which is 7200000 ms, received "1h"',
+    ],
+    [
+      { kind: 'fixed', delay: '5s', maxDelay: '1h' },
+      `OPTION_INVALID: retry: expected only the options kind, delay, received "maxDelay". maxDelay belongs to kind: 'exponential'`,
     ],
   ])('%o', (options: unknown, refusal) => {
     expect(refusalOf(() => retryPolicy(options as RetryOptions))).toContain(refusal)
