@@ -62,10 +62,15 @@ export function ack(): Outcome {
  * @throws SluiceError OPTION_INVALID
  */
 export function retryLater(options: { readonly after?: Duration; readonly error?: unknown } = {}): Outcome {
-  checkKeys('retryLater', options, ['after', 'error'], "As in retryLater({ after: '5m' })")
+  return retryBy('retryLater', options)
+}
+
+/** As {@link retryLater}, for a function of that name. */
+export function retryBy(name: string, options: { readonly after?: Duration; readonly error?: unknown } = {}): Outcome {
+  checkKeys(name, options, ['after', 'error'], `As in ${name}({ after: '5m' })`)
   return {
     kind: 'retry',
-    afterMs: options.after === undefined ? undefined : toMs(options.after, 'retryLater.after'),
+    afterMs: options.after === undefined ? undefined : toMs(options.after, `${name}.after`),
     error: options.error === undefined ? undefined : errorText(options.error),
   }
 }
@@ -77,8 +82,13 @@ export function retryLater(options: { readonly after?: Duration; readonly error?
  * @throws SluiceError OPTION_INVALID
  */
 export function snooze(options: { readonly after: Duration }): Outcome {
-  checkKeys('snooze', options, ['after'], "As in snooze({ after: '5m' })")
-  return { kind: 'snooze', afterMs: toMs(options.after, 'snooze.after') }
+  return snoozeBy('snooze', options)
+}
+
+/** As {@link snooze}, for a function of that name. */
+export function snoozeBy(name: string, options: { readonly after: Duration }): Outcome {
+  checkKeys(name, options, ['after'], `As in ${name}({ after: '5m' })`)
+  return { kind: 'snooze', afterMs: toMs(options.after, `${name}.after`) }
 }
 
 /**
@@ -87,9 +97,14 @@ export function snooze(options: { readonly after: Duration }): Outcome {
  * @throws SluiceError OPTION_INVALID
  */
 export function deadLetter(reason: string, error?: unknown): Outcome {
+  return deadLetterBy('deadLetter', reason, error)
+}
+
+/** As {@link deadLetter}, for a function of that name. */
+export function deadLetterBy(name: string, reason: string, error?: unknown): Outcome {
   if (typeof reason !== 'string') {
-    const remedy = "As in deadLetter('card expired', error)"
-    throw expected('OPTION_INVALID', 'deadLetter', 'a reason as text', reason, remedy)
+    const remedy = `As in ${name}('card expired', error)`
+    throw expected('OPTION_INVALID', name, 'a reason as text', reason, remedy)
   }
   return { kind: 'deadLetter', reason, error: error === undefined ? undefined : errorText(error) }
 }

@@ -7,12 +7,17 @@ import { type QueueDefinition, validatePayload } from '../queues.ts'
 import type { Settlement } from '../settle/settlement.ts'
 import { type Report, withCause } from '../telemetry/events.ts'
 import type { Attempt } from './attempt.ts'
-import { Deadline, NotHandled, toOutcome, toOutcomes } from './handler.ts'
+import { Deadline, type LateSubject, NotHandled, toOutcome, toOutcomes } from './handler.ts'
 import { type EnqueueIn, type RunContext, runContext } from './run-context.ts'
 
 /** One message or a whole batch per call. */
 export type Work =
-  | { readonly kind: 'each'; readonly handle: (message: Message, context: RunContext) => unknown }
+  | {
+      readonly kind: 'each'
+      readonly handle: (message: Message, context: RunContext) => unknown
+      /** What is late when the time is up. Default: the handler. */
+      readonly late?: LateSubject
+    }
   | { readonly kind: 'batch'; readonly handle: (messages: readonly Message[], context: RunContext) => unknown }
 
 export interface BatchRunOptions {
@@ -52,7 +57,8 @@ export class BatchRun {
 
   constructor(options: BatchRunOptions) {
     this.#options = options
-    this.#deadline = new Deadline(options.plan.timeoutMs, options.signal)
+    const late = options.work.kind === 'each' ? (options.work.late ?? 'handler') : 'handler'
+    this.#deadline = new Deadline(options.plan.timeoutMs, late, options.signal)
   }
 
   /**

@@ -68,7 +68,11 @@ export function checkFunction<Handle>(what: string, handle: Handle): Handle {
 }
 
 /** What a handler returned, as an outcome that can be written. @throws SluiceError OPTION_INVALID for anything else. */
-export function toOutcome(returned: unknown): Outcome {
+export function toOutcome(
+  returned: unknown,
+  what = "The handler's result",
+  remedy = 'A handler that only awaits its work returns nothing',
+): Outcome {
   if (returned === undefined) return { kind: 'ack' }
   if (typeof returned === 'object' && returned !== null && 'kind' in returned) {
     // Of the right kind, but perhaps not made by our functions, which check the rest.
@@ -78,19 +82,14 @@ export function toOutcome(returned: unknown): Outcome {
     if (kind === 'snooze') return snooze({ after: afterMs as Duration })
     if (kind === 'deadLetter' && typeof reason === 'string') return deadLetter(errorText(reason), error)
   }
-  throw expected(
-    'OPTION_INVALID',
-    "The handler's result",
-    'nothing, ack(), retryLater(), snooze() or deadLetter()',
-    returned,
-    'A handler that only awaits its work returns nothing',
-  )
+  throw expected('OPTION_INVALID', what, 'nothing, ack(), retryLater(), snooze() or deadLetter()', returned, remedy)
 }
 
 /** What a batch handler returned, as one outcome per message. @throws SluiceError OPTION_INVALID */
 export function toOutcomes(returned: unknown, count: number): readonly Outcome[] {
   if (returned === undefined) return Array.from({ length: count }, () => ({ kind: 'ack' }))
-  if (Array.isArray(returned) && returned.length === count) return returned.map(toOutcome)
+  if (Array.isArray(returned) && returned.length === count)
+    return returned.map((outcome: unknown) => toOutcome(outcome))
   throw expected('OPTION_INVALID', "The batch handler's result", `nothing, or ${count} outcomes`, returned)
 }
 
@@ -101,6 +100,7 @@ export function toOutcomes(returned: unknown, count: number): readonly Outcome[]
  */
 export class Deadline {
   readonly #timeoutMs: number
+  readonly #subject: LateSubject
   readonly #batch: AbortSignal
   readonly #onBatchEnd = () => this.#give(this.#batch.reason)
   #turn = new Turn()
@@ -108,8 +108,9 @@ export class Deadline {
   #reject: ((error: unknown) => void) | undefined
 
   /** `batch`: aborts when nothing can come of the batch any more. */
-  constructor(timeoutMs: number, batch: AbortSignal) {
+  constructor(timeoutMs: number, subject: LateSubject, batch: AbortSignal) {
     this.#timeoutMs = timeoutMs
+    this.#subject = subject
     this.#batch = batch
     batch.addEventListener('abort', this.#onBatchEnd)
   }
@@ -144,7 +145,7 @@ export class Deadline {
   readonly #onTime = (): void => {
     const leftMs = this.#timeoutMs - this.#turn.tookMs
     this.#timer = leftMs > 0 ? setTimeout(this.#onTime, Math.ceil(leftMs)) : undefined
-    if (leftMs <= 0) this.#give(timedOut(this.#timeoutMs))
+    if (leftMs <= 0) this.#give(timedOut(this.#subject, this.#timeoutMs))
   }
 
   #give(error: unknown): void {
@@ -180,9 +181,14 @@ export class Turn {
   }
 }
 
-function timedOut(timeoutMs: number): SluiceError {
+/** What the user has to end in time. */
+export type LateSubject = 'handler' | 'delivery'
+
+function timedOut(subject: LateSubject, timeoutMs: number): SluiceError {
   return new SluiceError(
     'HANDLER_TIMEOUT',
-    `The handler: expected to end within ${timeoutMs} ms, received no end. Raise the pipeline's timeout, or pass the signal on`,
+    subject === 'handler'
+      ? `The handler: expected to end within ${timeoutMs} ms, received no end. Raise the pipeline's timeout, or pass the signal on`
+      : `The delivery: expected to be settled within ${timeoutMs} ms, received no settlement. Settle it: delivery.ack(). Or raise the timeout of deliveries()`,
   )
 }

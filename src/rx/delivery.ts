@@ -1,6 +1,7 @@
 import type { Duration } from '../basics/duration.ts'
+import { toOutcome } from '../handle/handler.ts'
 import type { HandlerTransaction } from '../handle/transaction/message-transaction.ts'
-import { deadLetter, type Message, type Outcome, retryLater, snooze } from '../message.ts'
+import { deadLetterBy, type Message, type Outcome, retryBy, snoozeBy } from '../message.ts'
 
 /** How a delivery ended: by an outcome, or, if it failed, with the error for the retry policy. */
 export type Settled = { readonly outcome: Outcome } | { readonly error: unknown }
@@ -40,17 +41,17 @@ export class Delivery<Payload = unknown> {
 
   /** Failed: try again, counting an attempt. Without `after` the pipeline's retry policy says when. */
   retry(options?: { readonly after?: Duration; readonly error?: unknown }): boolean {
-    return this.#settle({ outcome: retryLater(options) })
+    return this.#settle({ outcome: retryBy('delivery.retry', options) })
   }
 
   /** Not now: deliver again later without counting an attempt. What was written through `tx` is kept. */
   snooze(options: { readonly after: Duration }): boolean {
-    return this.#settle({ outcome: snooze(options) })
+    return this.#settle({ outcome: snoozeBy('delivery.snooze', options) })
   }
 
   /** Give up: move the message to the dead letters. What was written through `tx` is rolled back. */
   deadLetter(reason: string, error?: unknown): boolean {
-    return this.#settle({ outcome: deadLetter(reason, error) })
+    return this.#settle({ outcome: deadLetterBy('delivery.deadLetter', reason, error) })
   }
 
   /** Failed with an error: retry as the policy says. */
@@ -58,9 +59,9 @@ export class Delivery<Payload = unknown> {
     return this.#settle({ error })
   }
 
-  /** Settles by an outcome as a handler returns it. */
+  /** Settles by an outcome as a handler returns it. @throws SluiceError OPTION_INVALID, and it is not settled then. */
   settle(outcome: Outcome): boolean {
-    return this.#settle({ outcome })
+    return this.#settle({ outcome: toOutcome(outcome, 'delivery.settle', 'As in delivery.settle(ack())') })
   }
 
   toString(): string {

@@ -25,7 +25,7 @@ export class Feed<Payload> {
 
   constructor(startDemand: StartDemand, sink: Sink<Payload>) {
     this.#sink = sink
-    const work: Work = { kind: 'each', handle: (message, context) => this.#deliver(message, context) }
+    const work: Work = { kind: 'each', handle: (message, context) => this.#deliver(message, context), late: 'delivery' }
     this.#demand = startDemand(work, this.#leaving.signal).then(
       (demand) => {
         void demand.ended.then(() => {

@@ -1,6 +1,7 @@
 import { map, Subject, take, takeUntil, toArray } from 'rxjs'
 import { expect } from 'vitest'
 import { type Delivery, groupWithin, handleDeliveries } from '../../src/index.ts'
+import { refusalOf } from '../support/refusal.ts'
 import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows/rows.ts'
 import { createTestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
@@ -81,6 +82,29 @@ test('settles by every verb, once, and says whether it did', async ({ database, 
   ])
 })
 
+test('refuses what is no outcome, in the name of the verb, and is not settled then', async ({
+  database,
+  sluice,
+  queue,
+}) => {
+  await put(sluice, queue, [1])
+  const arrived = Promise.withResolvers<Delivery>()
+  sluice.deliveries(queue, { demand: 1 }).subscribe(arrived.resolve)
+  const delivery = await arrived.promise
+
+  expect(refusalOf(() => delivery.settle('ack' as never))).toMatch(
+    /^OPTION_INVALID: delivery\.settle: expected nothing, /,
+  )
+  expect(refusalOf(() => delivery.settle({ kind: 'nope' } as never))).toMatch(/^OPTION_INVALID: delivery\.settle: /)
+  expect(refusalOf(() => delivery.retry('5m' as never))).toContain(
+    `delivery.retry: expected an object of options, received "5m". As in delivery.retry({ after: '5m' })`,
+  )
+  expect(refusalOf(() => delivery.snooze({ after: 'soon' as never }))).toContain('delivery.snooze.after: expected ')
+  expect(refusalOf(() => delivery.deadLetter(5 as never))).toContain('delivery.deadLetter: expected a reason')
+  expect(delivery.settle({ kind: 'ack' })).toBe(true)
+  await untilEmpty(database, queue)
+})
+
 test('handleDeliveries() handles and settles, and failures are data', async ({ database, sluice, queue }) => {
   await put(sluice, queue, NUMBERS)
   const stop = new Subject<void>()
@@ -156,7 +180,8 @@ test('fails a delivery that nobody settles in time', async ({ sluice, queue, log
     .deliveries(queue, { demand: 1, timeout: 50, retry: { kind: 'fixed', delay: '1h' } })
     .subscribe((delivery) => arrived.push(delivery))
   const failed = await log.first('message.failed')
-  expect(failed.error).toContain('expected to end within 50 ms')
+  expect(failed.error).toContain('The delivery: expected to be settled within 50 ms')
+  expect(failed.error).toContain('Settle it: delivery.ack()')
   expect(arrived[0]?.signal.aborted).toBe(true)
   expect(arrived[0]?.ack()).toBe(false)
 })
