@@ -41,6 +41,6 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
 }
 
 /** "Did you mean `a` or `b`?" */
-function didYouMean(meant: readonly string[]): string {
+export function didYouMean(meant: readonly string[]): string {
   return `Did you mean ${meant.join(' or ')}?`
 }
