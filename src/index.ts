@@ -48,6 +48,7 @@ export type { RetryOptions } from './plan/retry-policy.ts'
 // Queues and messages
 export {
   type InputOf,
+  type JsonOf,
   type OutputOf,
   type QueueDefinition,
   type QueueDefinitions,

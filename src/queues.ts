@@ -30,19 +30,38 @@ export type InputOf<Definitions extends QueueDefinitions | undefined, Name exten
     : TypeOf<DefinitionOf<Definitions, Name>>
 
 /**
- * What the handler of a queue gets: the output of its schema, or the type that `queueOf` gave it; unknown without
- * either.
+ * What the handler of a queue gets: the output of its schema, or the JSON form of the type that `queueOf` gave it;
+ * unknown without either.
  */
 export type OutputOf<Definitions extends QueueDefinitions | undefined, Name extends string> =
   DefinitionOf<Definitions, Name> extends { readonly schema: infer Schema extends StandardSchemaV1 }
     ? StandardSchemaV1.InferOutput<Schema>
-    : TypeOf<DefinitionOf<Definitions, Name>>
+    : JsonOf<TypeOf<DefinitionOf<Definitions, Name>>>
 
 type DefinitionOf<Definitions, Name extends string> = Definitions extends { readonly [Queue in Name]: infer Definition }
   ? Definition
   : undefined
 
 type TypeOf<Definition> = Definition extends TypedQueue<infer Payload> ? Payload : unknown
+
+/** What a value of a type is after `JSON.parse(JSON.stringify(value))`. */
+export type JsonOf<T> = unknown extends T
+  ? T
+  : T extends { toJSON(...args: never[]): infer Form }
+    ? JsonOf<Form>
+    : T extends string | number | boolean | null | undefined
+      ? T
+      : T extends NotInJson
+        ? never
+        : T extends readonly unknown[]
+          ? { [Index in keyof T]: T[Index] extends undefined ? null : JsonOf<T[Index]> }
+          : T extends ReadonlyMap<unknown, unknown> | ReadonlySet<unknown>
+            ? Record<string, never>
+            : {
+                [Key in keyof T as Key extends symbol ? never : T[Key] extends NotInJson ? never : Key]: JsonOf<T[Key]>
+              }
+
+type NotInJson = bigint | symbol | ((...args: never[]) => unknown)
 
 declare const PAYLOAD: unique symbol
 
@@ -54,7 +73,8 @@ export interface TypedQueue<Payload> extends QueueDefinition {
 }
 
 /**
- * Defines a queue whose payloads the compiler checks, and nobody else: JSON comes out as it went in.
+ * Defines a queue whose payloads the compiler checks, and nobody else. Its handler gets them as JSON gives them back: a Date
+ * comes as a string, and {@link JsonOf} is the type.
  *
  * @example createSluice({ connection, queues: { emails: queueOf<{ to: string }>() } })
  */

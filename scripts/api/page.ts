@@ -9,20 +9,29 @@ const ROOT = join(import.meta.dirname, '../..')
 const SECTIONS: readonly (readonly [heading: string, names: readonly string[]])[] = [
   ['Create', ['createSluice', 'SluiceOptions', 'ConnectionConfig', 'SluiceLog', 'Duration', 'Sluice']],
   ['Migrate', ['migrate', 'MigrateResult', 'migrationSql']],
-  ['Enqueue', ['EnqueueOptions', 'MessageToEnqueue', 'ownTransaction', 'Headers', 'Json']],
+  ['Enqueue', ['EnqueueOptions', 'MessageToEnqueue', 'OpenTransaction', 'ownTransaction', 'Headers', 'Json']],
   [
     'Handle',
     [
       ...['Pipeline', 'PipelineOptions', 'RetryOptions', 'Handler', 'Message', 'HandlerContext', 'HandlerTransaction'],
       ...['EnqueueInTransaction', 'BatchHandler', 'BatchHandlerContext'],
-      ...['RunnablePipeline', 'SettledMessage', 'RunningPipeline', 'Drained'],
+      ...['RunnablePipeline', 'SettledMessages', 'SettledMessage', 'SettledCounts', 'RunningPipeline', 'Drained'],
     ],
   ],
-  ['Outcomes', ['ack', 'retry', 'snooze', 'deadLetter', 'Outcome']],
+  ['Outcomes', ['ack', 'retryLater', 'snooze', 'deadLetter', 'Outcome']],
   ['Routes', ['routes', 'Route', 'RoutesOptions']],
   [
     'Deliveries',
-    ['Deliveries', 'DeliveriesOptions', 'Delivery', 'process', 'DeliveryHandler', 'Processed', 'batch', 'BatchOptions'],
+    [
+      'Deliveries',
+      'DeliveriesOptions',
+      'Delivery',
+      'handleDeliveries',
+      'DeliveryHandler',
+      'Processed',
+      'groupWithin',
+      'GroupWithinOptions',
+    ],
   ],
   [
     'Operate',
@@ -42,7 +51,24 @@ const SECTIONS: readonly (readonly [heading: string, names: readonly string[]])[
   ],
   ['Events', ['SluiceEvent']],
   ['Errors', ['SluiceError', 'isSluiceError', 'ERROR_CODES', 'ErrorCode']],
-  ['Queues and types', ['QueueDefinition', 'QueueDefinitions', 'QueueName', 'PayloadOf', 'OutputOf']],
+  [
+    'Queues and types',
+    [
+      'queueOf',
+      'TypedQueue',
+      'JsonOf',
+      'QueueDefinition',
+      'QueueDefinitions',
+      'QueueName',
+      'QueueNameOf',
+      'PayloadOf',
+      'MessageOf',
+      'HandlerFor',
+      'BatchHandlerFor',
+      'InputOf',
+      'OutputOf',
+    ],
+  ],
 ]
 
 const REST = 'More'

@@ -62,10 +62,13 @@ export async function didYouMean(operate: Operate, queue: string | undefined): P
 }
 
 function unreachable(url: string, options: DatabaseUrlSource, error: SluiceError): SluiceError {
+  const source = nameOfSource(options)
   const reason = error.cause === undefined ? error.message : wordsOf(error.cause)
+  // What follows the reason is the library's remedy, in which the command line's settings have one name.
+  const [, remedy = `Check ${source}, and that the server runs`] = error.message.split(`${reason}. `)
   return new SluiceError(
     'UNREACHABLE',
-    `Cannot connect to ${targetOf(url)}: ${reason}. Check ${nameOfSource(options)}, and that the server runs`,
+    `Cannot connect to ${targetOf(url)}: ${reason}. ${remedy.replace('the connection settings', source)}`,
     { cause: error.cause },
   )
 }

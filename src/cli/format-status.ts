@@ -29,6 +29,7 @@ export async function readStatus(operate: Operate, queue: string | undefined): P
 
 /** The status as tables of queues and workers, and what needs attention. */
 export function formatStatus({ queues, workers, needsAttention }: Status, view: View): string {
+  if (queues.length === 0 && workers.length === 0) return nothing(workers)
   const parts = [
     queues.length === 0 ? nothing(workers) : formatTable(queueColumns(view), queues, view),
     workers.length === 0 ? 'No workers.' : formatTable(workerColumns(view), workers, view),

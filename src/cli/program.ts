@@ -14,15 +14,32 @@ export function createProgram(): Command {
     .description('Look into and operate the message queue in your PostgreSQL.')
     .version(VERSION, '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print help')
-    .helpCommand('help [command]', 'print help for a command')
+    .helpCommand(false)
     .option('--database-url <url>', 'connection string (default: the environment variable DATABASE_URL)')
     .configureHelp({ showGlobalOptions: true })
     .configureOutput({ writeErr: (text) => void process.stderr.write(printable(maskSecrets(text))) })
     .showHelpAfterError('Add --help to see how it is used.')
     .exitOverride()
     .addHelpText('after', HELP)
-  for (const add of [addMigrate, addRoles, addStatus, addPeek, addDead]) add(program)
+  for (const add of [addMigrate, addRoles, addStatus, addPeek, addDead, addHelp]) add(program)
   return program
+}
+
+/** `sluice help dead redrive`: commander's own help command knows one word only. */
+function addHelp(program: Command): void {
+  program
+    .command('help')
+    .argument('[command...]')
+    .description('print help for a command')
+    .action((names: readonly string[], _: unknown, help: Command) => {
+      let found = program
+      for (const name of names) {
+        const next = found.commands.find((command) => command.name() === name)
+        if (next === undefined) return help.error(`error: unknown command '${names.join(' ')}'`)
+        found = next
+      }
+      return found.help()
+    })
 }
 
 const HELP = `

@@ -32,6 +32,9 @@ export interface HandlerContext<Definitions extends QueueDefinitions | undefined
 /**
  * Handles one message. Return nothing (or `ack()`) when it is done; `retryLater()`, `snooze()` or `deadLetter()`
  * otherwise. Throwing means: retry as the policy says. Whatever failed leaves no trace in the database.
+ *
+ * Anything else that is returned fails the message, also the id that `enqueue` returns: with
+ * `(message, { enqueue }) => enqueue(…)` each message fails. Write braces around it: `{ await enqueue(…) }`.
  */
 export type Handler<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined> = (
   message: Message<Payload>,

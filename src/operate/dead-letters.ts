@@ -1,5 +1,6 @@
 import { checkKeys } from '../basics/check-keys.ts'
-import { expected } from '../errors.ts'
+import type { OpenTransaction } from '../enqueue/open-transaction.ts'
+import { expected, SluiceError } from '../errors.ts'
 import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
 import { deleteDeadLetters, redriveDeadLetters } from '../table/change-dead-letters.ts'
 import {
@@ -36,8 +37,8 @@ export interface DeadLettersOptions<Name extends string = string> extends DeadLe
   readonly error?: string | undefined
   /** How many, 1 to 10,000. @default 50 */
   readonly limit?: number | undefined
-  /** The `next` of the page before. Default: from the latest. */
-  readonly after?: string | undefined
+  /** The `next` of the page before. Default, and for null: from the latest. */
+  readonly after?: string | null | undefined
 }
 
 /** Which dead letters to change: those of one queue, or, said aloud, of all. */
@@ -48,7 +49,7 @@ export type DeadLetterChoice<Name extends string = string> =
 /** How to change dead letters. */
 export interface DeadLetterChangeOptions {
   /** Your open transaction, of any client that `enqueue` takes. Default: one of Sluice's own. */
-  readonly tx?: unknown
+  readonly tx?: OpenTransaction | undefined
 }
 
 /** `sluice.operate.deadLetters` */
@@ -71,13 +72,18 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
    */
   async list(options: DeadLettersOptions<QueueName<Definitions>> = {}): Promise<DeadLetterPage> {
     const what = 'deadLetters.list'
-    checkKeys(what, options, [...FILTER_KEYS, 'reason', 'error', 'limit', 'after'])
+    checkKeys(
+      what,
+      options,
+      [...FILTER_KEYS, 'reason', 'error', 'limit', 'after'],
+      `As in ${what}({ queue: 'emails' })`,
+    )
     const match = this.#match(options, what)
     const search = {
       reason: textOf(options.reason, `${what}.reason`),
       error: textOf(options.error, `${what}.error`),
       limit: limitOf(options.limit, `${what}.limit`, 50),
-      after: options.after === undefined ? undefined : placeOf(options.after),
+      after: options.after === undefined || options.after === null ? undefined : placeOf(options.after),
     }
     const { deadLetters, next } = await this.#operations.look((execute) => listDeadLetters(execute, match, search))
     return { deadLetters, next: next && `${next.diedUs}.${next.id}` }
@@ -95,7 +101,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
    * @throws SluiceError as {@link list}
    */
   async summarise(filter: DeadLetterFilter<QueueName<Definitions>> = {}): Promise<DeadLetterSummary> {
-    checkKeys('deadLetters.summarise', filter, FILTER_KEYS)
+    checkKeys('deadLetters.summarise', filter, FILTER_KEYS, "As in deadLetters.summarise({ queue: 'emails' })")
     const match = this.#match(filter, 'deadLetters.summarise')
     return this.#operations.count((execute) => summariseDeadLetters(execute, match))
   }
@@ -133,12 +139,12 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
   }
 
   #choice(choice: DeadLetterChoice, options: DeadLetterChangeOptions, what: string): DeadLetterMatch {
-    checkKeys(what, choice, [...FILTER_KEYS, 'allQueues'])
+    checkKeys(what, choice, [...FILTER_KEYS, 'allQueues'], `As in ${what}({ queue: 'emails' })`)
     checkKeys(what, options, ['tx'])
     const { allQueues, ...filter }: DeadLetterFilter & { readonly allQueues?: unknown } = choice
     if ((filter.queue === undefined) === (allQueues === true)) return this.#match(filter, what)
     const received = filter.queue === undefined ? 'neither' : 'both'
-    throw expected('OPTION_INVALID', what, 'either a queue or allQueues: true', received)
+    throw new SluiceError('OPTION_INVALID', `${what}: expected either a queue or allQueues: true, received ${received}`)
   }
 
   #match(filter: DeadLetterFilter, what: string): DeadLetterMatch {

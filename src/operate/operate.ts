@@ -32,7 +32,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
    * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, STOPPED
    */
   async queues(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueStatus[]> {
-    checkKeys('queues', options, ['queue'])
+    checkKeys('queues', options, ['queue'], "As in queues({ queue: 'emails' })")
     const queue = this.#nameOrNull(options.queue)
     return this.#operations.count((execute) => readQueues(execute, queue))
   }
@@ -77,7 +77,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
     options: { readonly limit?: number } = {},
   ): Promise<readonly MessageStatus[]> {
     const name = checkQueueName(queue, this.#definitions)
-    checkKeys('peek', options, ['limit'])
+    checkKeys('peek', options, ['limit'], "As in peek('emails', { limit: 5 })")
     const limit = limitOf(options.limit, 'peek.limit', 10)
     return this.#operations.look((execute) => peekMessages(execute, name, limit))
   }
@@ -92,7 +92,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
   async inFlight(
     options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
   ): Promise<readonly InFlightMessage[]> {
-    checkKeys('inFlight', options, ['queue', 'limit'])
+    checkKeys('inFlight', options, ['queue', 'limit'], "As in inFlight({ queue: 'emails' })")
     const queue = this.#nameOrNull(options.queue)
     const limit = limitOf(options.limit, 'inFlight.limit', 100)
     return this.#operations.count((execute) => readInFlight(execute, queue, limit))
@@ -105,7 +105,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
    * @throws SluiceError as {@link queues}
    */
   async workers(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly WorkerStatus[]> {
-    checkKeys('workers', options, ['queue'])
+    checkKeys('workers', options, ['queue'], "As in workers({ queue: 'emails' })")
     const queue = this.#nameOrNull(options.queue)
     return this.#operations.count((execute) => readWorkers(execute, queue))
   }

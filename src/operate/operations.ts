@@ -1,6 +1,7 @@
 import { hasSqlState } from '../basics/sql-state.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
 import { Gate } from '../demand/gate.ts'
+import { ownTransaction } from '../enqueue/enqueue.ts'
 import { executorOf } from '../enqueue/transaction.ts'
 import { PLAN_BY_INDEX, PLAN_FOR_VALUES } from '../table/planner.ts'
 import { checkSchema } from '../table/schema.ts'
@@ -40,7 +41,7 @@ export class Operations {
    * @throws SluiceError as {@link look}, and COMMIT_FAILED; with `tx` EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
    */
   async change<T>(work: (execute: Execute) => Promise<T>, tx?: unknown): Promise<T> {
-    if (tx === undefined) return this.#own(work, PLAN_FOR_VALUES, CHANGE_MS, 'sluice_operator')
+    if (tx === undefined || tx === ownTransaction) return this.#own(work, PLAN_FOR_VALUES, CHANGE_MS, 'sluice_operator')
     return this.#run(await executorOf(tx), work, 'sluice_operator')
   }
 

@@ -24,8 +24,8 @@ export interface MessagesOptions<Name extends string = string> {
   readonly order?: 'newest' | 'oldest' | undefined
   /** The most to return, 1 to 10,000. @default 50 */
   readonly limit?: number | undefined
-  /** The `next` of the page before. Default: from the first. */
-  readonly after?: string | undefined
+  /** The `next` of the page before. Default, and for null: from the first. */
+  readonly after?: string | null | undefined
 }
 
 export interface MessagesQuery {
@@ -38,7 +38,8 @@ export function readMessagesOptions(
   options: MessagesOptions,
   definitions: QueueDefinitions | undefined,
 ): MessagesQuery {
-  checkKeys('messages', options, KEYS)
+  checkKeys('messages', options, KEYS, "As in messages({ queue: 'emails' })")
+  checkNotDead(options.state)
   const { orderingKey, type, held, minAttempts, limit, after } = options
   return {
     filter: {
@@ -52,7 +53,7 @@ export function readMessagesOptions(
     place: {
       order: oneOf(options.order, 'messages.order', ORDERS) ?? 'newest',
       limit: limitOf(limit, 'messages.limit', 50),
-      after: after === undefined ? null : checkId(after, 'messages.after'),
+      after: after === undefined || after === null ? null : checkId(after, 'messages.after'),
     },
   }
 }
@@ -60,6 +61,13 @@ export function readMessagesOptions(
 const KEYS = ['queue', 'orderingKey', 'type', 'state', 'held', 'minAttempts', 'order', 'limit', 'after'] as const
 const STATES = ['ready', 'scheduled', 'retrying', 'in_flight'] as const
 const ORDERS = ['newest', 'oldest'] as const
+
+/** @throws SluiceError OPTION_INVALID */
+function checkNotDead(state: unknown): void {
+  if (state !== 'dead') return
+  const remedy = 'Dead messages have a list of their own: see deadLetters.list'
+  throw expected('OPTION_INVALID', 'messages.state', `one of ${STATES.join(', ')}`, state, remedy)
+}
 
 function oneOf<Word extends string>(value: unknown, what: string, words: readonly Word[]): Word | undefined {
   const found = words.find((word) => word === value)

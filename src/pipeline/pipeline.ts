@@ -102,14 +102,14 @@ export class RunnablePipeline {
 
 /** How a drain ended. */
 export interface Drained {
-  /** Whether all that was in flight was handled; otherwise the rest was stopped and given back. */
+  /** Whether all batches in flight were handled; otherwise the rest was stopped and given back. */
   readonly completed: boolean
 }
 
 /** How long a drain waits by default. */
 export const DRAIN_TIMEOUT_MS = 30_000
 
-const REMEDY_FOR_STOP = 'drain({ timeout }) waits for the handlers, and stop() does not'
+const REMEDY_FOR_STOP = 'drain({ timeout }) waits for the batches in flight, and stop() does not'
 
 /** A running consumer. */
 export class RunningPipeline implements AsyncDisposable {
@@ -153,9 +153,10 @@ export class RunningPipeline implements AsyncDisposable {
   }
 
   /**
-   * Claims no more, lets the handlers in flight end and commits. After the timeout the rest is stopped.
+   * Claims no more, lets the batches in flight end and commits: handlers of a claimed batch that wait for their turn still
+   * begin. After the timeout the rest is stopped.
    *
-   * @param options.timeout how long to wait for the handlers. @default '30s'
+   * @param options.timeout how long to wait for the batches. @default '30s'
    */
   async drain(options: { readonly timeout?: Duration | undefined } = {}): Promise<Drained> {
     checkKeys('drain', options, ['timeout'], "As in drain({ timeout: '30s' })")

@@ -6,7 +6,10 @@ import { type RetryOptions, type RetryPolicy, retryPolicy } from './retry-policy
 
 /** How a pipeline consumes its queue. */
 export interface PipelineOptions {
-  /** Batches in flight in this process, each on a connection of its own, 1 to 1,000. @default 1 */
+  /**
+   * Batches in flight in this process, each on a connection of its own, 1 to 1,000. Not messages: those of a batch come one
+   * after another. Handlers that wait for other services run side by side with `batchSize: 1`. @default 1
+   */
   readonly concurrency?: number | undefined
   /**
    * The most messages in one transaction, 1 to 1,000. Their handlers run one after another. With handlers that write

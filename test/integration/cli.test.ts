@@ -20,6 +20,7 @@ describe('sluice', () => {
     { args: ['status', '--colour'], says: "unknown option '--colour'" },
     { args: ['peek', 'no spaces'], says: 'Expected 1 to 100 letters' },
     { args: ['dead', 'redrive', '--yes'], says: 'name a queue, or give --all-queues' },
+    { args: ['dead', 'redrive', '--all-queues', 'payments'], says: 'but not both' },
     { args: ['status'], says: 'Set DATABASE_URL or --database-url' },
     { args: ['status', '--database-url', 'host=db password=tell'], says: 'expected a URL' },
   ])('answers $args with exit code 2 and what is wrong', async ({ args, says }) => {
@@ -39,6 +40,24 @@ describe('sluice', () => {
     const applied = migrationSql().map(({ name }) => `Applied ${name}\n`)
     expect(await runCli(['migrate'], env)).toMatchObject({ code: 0, stdout: expect.stringContaining(applied.join('')) })
     expect(await runCli(['migrate'], env)).toMatchObject({ code: 0, stdout: expect.stringContaining('Nothing to do') })
+  })
+
+  test('help finds a command below another', async () => {
+    expect(await runCli(['help', 'dead', 'redrive'])).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('Usage: sluice dead redrive'),
+    })
+  })
+
+  test('says what to check of a server that is not there, or does not know the user', async ({ database }) => {
+    const nobody = Object.assign(new URL(database.url), { port: '1' })
+    expect((await runCli(['status'], { DATABASE_URL: nobody.href })).stderr).toContain(
+      'Check the host and the port, and that the server runs there',
+    )
+    const stranger = Object.assign(new URL(database.url), { username: 'nobody_of_this_name' })
+    expect((await runCli(['status'], { DATABASE_URL: stranger.href })).stderr).toContain(
+      'Check the user and the password in DATABASE_URL',
+    )
   })
 
   test('migrate --print needs no database', async () => {

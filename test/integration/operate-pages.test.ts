@@ -31,6 +31,7 @@ describe('pages of messages', () => {
     const [a, b, c, d, e] = await put(sluice, queue, [1, 2, 3, 4, 5])
     const first = await sluice.operate.messages({ queue, limit: 2 })
     expect(first.messages.map(({ id }) => id)).toEqual([e, d])
+    expect(await sluice.operate.messages({ queue, limit: 2, after: null })).toMatchObject({ next: first.next })
     await put(sluice, queue, [6, 7])
     // The last one of the page, by which the next one is found, and one that is still to come.
     await database.sql('DELETE FROM sluice.message WHERE id = ANY ($1)', [[d, b]])
@@ -132,6 +133,7 @@ describe('pages of dead letters', () => {
     const [a, b, c, d, e] = ids
     const first = await sluice.operate.deadLetters.list({ queue, limit: 2 })
     expect(first.deadLetters.map(({ id }) => id)).toEqual([e, d])
+    expect(await sluice.operate.deadLetters.list({ queue, limit: 2, after: null })).toMatchObject({ next: first.next })
     await bury(database, { queue })
     await sluice.operate.deadLetters.redrive({ queue, ids: [d!, b!] })
     expect(await deadPagesOf(sluice.operate, { queue, limit: 2, after: first.next! })).toEqual([[c, a]])

@@ -200,7 +200,11 @@ describe('an operator', () => {
       'OPTION_INVALID',
     ],
     ['a NUL', (at: Operate) => at.messages({ queue: 'q', orderingKey: '\0' }), 'OPTION_INVALID'],
-    ['a pool', (at: Operate) => at.deadLetters.delete({ queue: 'q' }, { tx: new pg.Pool() }), 'NOT_IN_TRANSACTION'],
+    [
+      'a pool',
+      (at: Operate) => at.deadLetters.delete({ queue: 'q' }, { tx: new pg.Pool() as never }),
+      'NOT_IN_TRANSACTION',
+    ],
   ] as const)('is refused %s', async ([, ask, code]) => {
     // Nothing listens there: what is refused has not been sent.
     const { operate } = startTestSluice({ url: 'postgres://127.0.0.1:1/nowhere' })

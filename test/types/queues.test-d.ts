@@ -1,7 +1,14 @@
 import { expectTypeOf, test } from 'vitest'
 import * as z from 'zod'
 import type { EnqueueOptions } from '../../src/enqueue/options.ts'
-import type { InputOf, OutputOf, QueueDefinitions, QueueName } from '../../src/queues.ts'
+import {
+  type InputOf,
+  type JsonOf,
+  type OutputOf,
+  type QueueDefinitions,
+  type QueueName,
+  queueOf,
+} from '../../src/queues.ts'
 
 const definitions = {
   plain: {},
@@ -33,6 +40,27 @@ test('without a schema, or without definitions, a payload is unknown', () => {
   expectTypeOf<InputOf<undefined, 'any'>>().toBeUnknown()
   expectTypeOf<OutputOf<undefined, 'any'>>().toBeUnknown()
   expectTypeOf<InputOf<QueueDefinitions, 'any'>>().toBeUnknown()
+})
+
+test('a payload of queueOf is handled in its JSON form', () => {
+  interface Report {
+    readonly at: Date
+    readonly note?: string
+    readonly rows: readonly { readonly id: number; readonly when: Date | null }[]
+    readonly pair: [Date, undefined]
+    format(): string
+  }
+  const queues = { reports: queueOf<Report>(), any: queueOf<unknown>(), ids: queueOf<'a' | 'b'>() }
+  expectTypeOf<InputOf<typeof queues, 'reports'>>().toEqualTypeOf<Report>()
+  expectTypeOf<OutputOf<typeof queues, 'reports'>>().toEqualTypeOf<{
+    readonly at: string
+    readonly note?: string
+    readonly rows: readonly { readonly id: number; readonly when: string | null }[]
+    readonly pair: [string, null]
+  }>()
+  expectTypeOf<OutputOf<typeof queues, 'any'>>().toBeUnknown()
+  expectTypeOf<OutputOf<typeof queues, 'ids'>>().toEqualTypeOf<'a' | 'b'>()
+  expectTypeOf<JsonOf<Map<string, number>>>().toEqualTypeOf<Record<string, never>>()
 })
 
 test('an enqueue infers its payload from the name of the queue', () => {

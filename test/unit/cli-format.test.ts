@@ -123,7 +123,7 @@ describe('formatStatus', () => {
   }
 
   test.for([
-    { workers: [], says: 'No messages, dead letters or workers.\n\nNo workers.' },
+    { workers: [], says: 'No messages, dead letters or workers.' },
     { workers: [gone], says: 'No messages or dead letters.\n\nWORKER ' },
   ])('of a queue with nothing in it does not deny the workers that it lists', ({ workers, says }) => {
     const text = formatStatus({ at: new Date(0), queues: [], workers, needsAttention: [] }, PIPE)

@@ -64,8 +64,11 @@ async function changeDead(
   options: ChangeOptions,
   command: Command,
 ): Promise<void> {
-  if ((queue === undefined) === (options.allQueues === undefined)) {
+  if (queue === undefined && options.allQueues === undefined) {
     command.error('error: name a queue, or give --all-queues')
+  }
+  if (queue !== undefined && options.allQueues !== undefined) {
+    command.error('error: name a queue, or give --all-queues, but not both')
   }
   await operating(command, async (operate) => {
     const filter = await readDeadFilter(operate, options)
