@@ -120,7 +120,6 @@ describe('createSluice refuses at once', () => {
 describe('says what to do', () => {
   const sluice = createSluice({ connection })
   const defined = createSluice({ connection, queues: { emails: {}, orders: {} } })
-  const { operate } = sluice
   test.for<[string, () => unknown, string]>([
     [
       'retry: 3',
@@ -155,23 +154,6 @@ describe('says what to do', () => {
     ['retries', () => sluice.pipeline('q', { retries: 3 } as never), 'received "retries". Did you mean maxAttempts?'],
     ['maxRetries', () => sluice.pipeline('q', { maxRetries: 3 } as never), 'Did you mean maxAttempts?'],
     ['attempts', () => sluice.pipeline('q', { attempts: 3 } as never), 'Did you mean maxAttempts?'],
-    [
-      'messages of the dead',
-      () => operate.messages({ queue: 'q', state: 'dead' as never }),
-      'received "dead". Dead messages have a list of their own: see deadLetters.list',
-    ],
-    ['messages without options', () => operate.messages(undefined as never), "As in messages({ queue: 'emails' })"],
-    ['a limit alone', () => operate.peek('q', 5 as never), "received 5. As in peek('emails', { limit: 5 })"],
-    [
-      'a queue alone',
-      () => operate.deadLetters.redrive('q' as never),
-      "As in deadLetters.redrive({ queue: 'emails' })",
-    ],
-    [
-      'no choice of dead letters',
-      () => operate.deadLetters.redrive({} as never),
-      'deadLetters.redrive: expected either a queue or allQueues: true, received neither',
-    ],
     ['a misspelt queue', () => defined.pipeline('emial' as never), 'received "emial". Did you mean "emails"?'],
     ['an unknown queue', () => defined.pipeline('x' as never), 'Define it in the option queues of createSluice'],
     ['a name with a space', () => sluice.pipeline('my queue'), `received "my queue". For example 'emails'`],
@@ -292,5 +274,30 @@ describe('is refused where it is written', () => {
     ['deliver without handler', () => deliver(sluice, 'q', null as never, []), 'deliver: expected a function'],
   ])('%s', async ([, call, refusal]) => {
     await expect(call()).rejects.toMatchObject({ code: 'OPTION_INVALID', message: expect.stringContaining(refusal) })
+  })
+})
+
+describe('operate says what to do', () => {
+  const { operate } = createSluice({ connection })
+  test.for<[string, () => Promise<unknown>, string]>([
+    [
+      'messages of the dead',
+      () => operate.messages({ queue: 'q', state: 'dead' as never }),
+      'received "dead". Dead messages have a list of their own: see deadLetters.list',
+    ],
+    ['messages without options', () => operate.messages(undefined as never), "As in messages({ queue: 'emails' })"],
+    ['a limit alone', () => operate.peek('q', 5 as never), "received 5. As in peek('emails', { limit: 5 })"],
+    [
+      'a queue alone',
+      () => operate.deadLetters.redrive('q' as never),
+      "As in deadLetters.redrive({ queue: 'emails' })",
+    ],
+    [
+      'no choice of dead letters',
+      () => operate.deadLetters.redrive({} as never),
+      'deadLetters.redrive: expected either a queue or allQueues: true, received neither',
+    ],
+  ])('for %s', async ([, act, says]) => {
+    await expect(act()).rejects.toMatchObject({ code: 'OPTION_INVALID', message: expect.stringContaining(says) })
   })
 })

@@ -60,6 +60,7 @@ test('the main entry exports these types', () => {
       "InFlightMessage",
       "InputOf",
       "Json",
+      "JsonOf",
       "Message",
       "MessageOf",
       "MessagePage",
