@@ -64,11 +64,12 @@ export async function didYouMean(operate: Operate, queue: string | undefined): P
 function unreachable(url: string, options: DatabaseUrlSource, error: SluiceError): SluiceError {
   const source = nameOfSource(options)
   const reason = error.cause === undefined ? error.message : wordsOf(error.cause)
-  // What follows the reason is the library's remedy, in which the command line's settings have one name.
+  // What follows the reason is the library's remedy. It also has to say where the command line has its settings from.
   const [, remedy = `Check ${source}, and that the server runs`] = error.message.split(`${reason}. `)
+  const named = remedy.replace('the connection settings', source)
   return new SluiceError(
     'UNREACHABLE',
-    `Cannot connect to ${targetOf(url)}: ${reason}. ${remedy.replace('the connection settings', source)}`,
+    `Cannot connect to ${targetOf(url)}: ${reason}. ${named.includes(source) ? named : `${named} (${source})`}`,
     { cause: error.cause },
   )
 }
