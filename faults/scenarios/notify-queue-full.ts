@@ -23,10 +23,12 @@ export const notifyQueueFull = scenario<OwnServer>({
     name: 'notifies-a-full-queue',
     title: 'an enqueue that notifies, without a look for sleepers or at how full the queue of notifications is',
     sql: `
-DO $$
+DROP TRIGGER message_wake ON sluice.message;
+CREATE TRIGGER message_wake AFTER INSERT ON sluice.message FOR EACH ROW EXECUTE FUNCTION sluice.wake_inserted();
+CREATE OR REPLACE FUNCTION sluice.wake_inserted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  EXECUTE replace(pg_get_functiondef('sluice.wake_inserted'::regproc),
-                  'sluice.sleeps(fresh) AND pg_catalog.pg_notification_queue_usage() OPERATOR(pg_catalog.<) 0.5', 'true');
+  PERFORM pg_catalog.pg_notify('sluice', NEW.queue);
+  RETURN NULL;
 END
 $$`,
     caught: ['enqueue refused'],
