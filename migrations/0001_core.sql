@@ -215,14 +215,12 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   message_id bigint;
-  -- One instant for two columns: their difference is the delay, which tests ask for.
-  enqueued   timestamptz := clock_timestamp();
 BEGIN
   INSERT INTO sluice.message
-    (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts, enqueued_at)
+    (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts)
   SELECT
     queue, payload, headers, type, schema_version, ordering_key, priority,
-    greatest(due_at, enqueued + delay_ms * interval '1 millisecond'), max_attempts, enqueued
+    greatest(due_at, clock_timestamp() + delay_ms * interval '1 millisecond'), max_attempts
   -- The transaction gets its number before it draws an id, as in the library's INSERT.
   WHERE pg_current_xact_id() IS NOT NULL
   RETURNING id INTO message_id;
