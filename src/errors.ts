@@ -131,24 +131,12 @@ const MOST_TEXT = 4_000
 function lineOf(error: unknown): string {
   try {
     if (typeof error === 'string') return error.slice(0, MOST_TEXT)
-    if (!(error instanceof Error)) return lineOfThrown(error)
+    // Not its JSON: what is thrown may be the payload, and no event tells of that.
+    if (!(error instanceof Error)) return describe(error)
     // Cut before they are put together: the longest string has no room for more.
     return `${String(error.name).slice(0, MOST_TEXT)}: ${String(error.message).slice(0, MOST_TEXT)}`
   } catch {
     return 'an error that cannot be read'
-  }
-}
-
-/** A thrown object says what it is by its message, else by its JSON. */
-function lineOfThrown(thrown: unknown): string {
-  if (typeof thrown !== 'object' || thrown === null) return describe(thrown)
-  const message: unknown = Reflect.get(thrown, 'message')
-  if (typeof message === 'string') return message.slice(0, MOST_TEXT)
-  try {
-    const json = JSON.stringify(thrown)
-    return json === undefined || json === '{}' ? describe(thrown) : json.slice(0, MOST_TEXT)
-  } catch {
-    return describe(thrown)
   }
 }
 

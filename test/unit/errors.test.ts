@@ -60,13 +60,7 @@ describe('errorText', () => {
 
   test('takes anything that can be thrown', () => {
     expect(errorText('plain text')).toBe('plain text')
-    expect(errorText({ status: 500 })).toBe('{"status":500}')
-    expect(errorText({ message: 'busy', status: 500 })).toBe('busy')
-    expect(errorText({ text: 'x'.repeat(10_000) })).toHaveLength(4_000)
-    expect(errorText(new Map())).toBe('a Map')
-    const circle: { self?: unknown } = {}
-    circle.self = circle
-    expect(errorText(circle)).toBe('an object')
+    expect(errorText({ status: 500 })).toBe('an object')
     expect(errorText(new Error('odd', { cause: 404 }))).toBe('Error: odd — caused by 404')
   })
 

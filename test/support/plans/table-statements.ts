@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs'
 import { vi } from 'vitest'
 import type { Statement } from '../../../src/table/statement.ts'
 
-const STATEMENT = '../../src/table/statement.ts'
+const STATEMENT = '../../../src/table/statement.ts'
 
 /** Every statement of src/table, collected while its files are loaded once more. */
 export async function tableStatements(): Promise<readonly Statement[]> {
