@@ -31,6 +31,7 @@ function addHelp(program: Command): void {
     .command('help')
     .argument('[command...]')
     .description('print help for a command')
+    .addHelpText('after', '\nExamples:\n  $ sluice help dead redrive\n\nOptions of the database: --database-url')
     .action((names: readonly string[], _: unknown, help: Command) => {
       let found = program
       for (const name of names) {
