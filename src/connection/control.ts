@@ -40,7 +40,8 @@ export class Control {
   #shared = false
   #restoring: Promise<void> | undefined
   /** Why it is down, as last reported. */
-  #reported: string | undefined
+  /** Why it is down, as far as that has been reported. */
+  readonly #reported = new Set<string>()
 
   constructor(options: ControlOptions) {
     this.#options = options
@@ -170,7 +171,7 @@ export class Control {
     while (!this.#stopping.signal.aborted) {
       try {
         await this.#connect(LONGEST_RESTORE_MS)
-        this.#reported = undefined
+        this.#reported.clear()
         this.#options.report({ kind: 'connection.restored', role: 'control' })
         for (const listener of this.#restoredListeners) listener()
         return
@@ -183,8 +184,8 @@ export class Control {
 
   /** Reports a reason once, not with every attempt. */
   #report(error: Error): void {
-    if (this.#stopping.signal.aborted || this.#reported === error.message) return
-    this.#reported = error.message
+    if (this.#stopping.signal.aborted || this.#reported.has(error.message)) return
+    this.#reported.add(error.message)
     this.#options.report({ kind: 'connection.lost', role: 'control', error })
   }
 }
