@@ -1,9 +1,8 @@
+import { LARGEST_INTEGER } from '../basics/options.ts'
 import type { Headers, Message } from '../message.ts'
 import type { ClaimedRow } from '../table/claim.ts'
 import type { Evidence, LostTry } from '../table/evidence.ts'
 import { HandedMessage } from './handed-message.ts'
-
-const LARGEST_INTEGER = 2_147_483_647
 
 /**
  * A claimed row, and what is known of it, in the hands of a pipeline. JSON is parsed when it is read, because many handlers

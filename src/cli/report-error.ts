@@ -1,5 +1,6 @@
 import { CommanderError } from 'commander'
 import { DatabaseError } from 'pg'
+import { INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
 import { wordsOf } from '../basics/words-of.ts'
 import { type ErrorCode, isSluiceError } from '../errors.ts'
 import { type DatabaseUrlSource, secretsOf } from './database-url.ts'
@@ -29,7 +30,6 @@ function remarks(error: unknown): readonly string[] {
 
 /** not_null_violation and check_violation: their detail is the row, with the payload. */
 const QUOTES_THE_ROW = ['23502', '23514']
-const INSUFFICIENT_PRIVILEGE = '42501'
 const REMEDY = 'Connect as the role that owns schema "sluice", or as one with the privileges it needs there.'
 
 /** The command will not do what was asked, or found nothing: exit code 1 with this message. */

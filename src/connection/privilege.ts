@@ -1,5 +1,6 @@
-import { codeOf } from '../basics/sql-state.ts'
-import { errorText, SluiceError } from '../errors.ts'
+import { codeOf, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
+import { wordsOf } from '../basics/words-of.ts'
+import { SluiceError } from '../errors.ts'
 
 /** A worker's error: in words that say what to grant, if the server has refused it for want of privileges. */
 export function orPrivilegeMissing(error: unknown): unknown {
@@ -12,9 +13,6 @@ export function privilegeMissing(
   cause: unknown,
 ): SluiceError {
   const remedy = `Run \`npx sluice roles\` as the owner of schema "sluice", and then \`GRANT ${role} TO …\` for the login`
-  const words = cause instanceof Error ? cause.message : errorText(cause)
-  const what = `The login lacks privileges of ${role}: ${words}`
+  const what = `The login lacks privileges of ${role}: ${wordsOf(cause)}`
   return new SluiceError('PRIVILEGE_MISSING', `${what}. ${remedy}`, { cause })
 }
-
-const INSUFFICIENT_PRIVILEGE = '42501'

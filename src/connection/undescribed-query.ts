@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { OWN_PARSERS } from '../session/own-parsers.ts'
 import type { Row } from '../table/statement.ts'
+import { rowsOf } from './rows-of.ts'
 import { type Answered, sendQuery } from './send-query.ts'
 
 interface Undescribed {
@@ -122,11 +123,4 @@ class UndescribedQuery implements pg.Submittable {
   handleError(error: unknown): void {
     this.callback(error)
   }
-}
-
-/** Of our own result, or of the driver's. */
-function rowsOf(result: unknown): readonly Row[] {
-  const rows: unknown = result instanceof Object ? Reflect.get(result, 'rows') : undefined
-  if (!Array.isArray(rows)) throw new TypeError('expected a result with rows')
-  return rows
 }

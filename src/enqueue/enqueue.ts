@@ -1,6 +1,7 @@
-import { hasSqlState } from '../basics/sql-state.ts'
+import { hasSqlState, IN_FAILED_TRANSACTION, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
+import { wordsOf } from '../basics/words-of.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
-import { errorText, expected, SluiceError } from '../errors.ts'
+import { expected, SluiceError } from '../errors.ts'
 import { checkQueueName } from '../queues.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { insertMessage, insertMessages } from '../table/insert.ts'
@@ -188,8 +189,8 @@ function* chunksOf(rows: readonly InsertRow[]): Generator<readonly InsertRow[]> 
 /** What the server's refusal means here, where it has one meaning; else the error as it came. */
 function explained(error: unknown): unknown {
   if (error instanceof SluiceError) return error
-  if (hasSqlState(error, '25P02')) return transactionFailed(error)
-  if (hasSqlState(error, '42501')) return privilegeMissing('sluice_producer', error)
+  if (hasSqlState(error, IN_FAILED_TRANSACTION)) return transactionFailed(error)
+  if (hasSqlState(error, INSUFFICIENT_PRIVILEGE)) return privilegeMissing('sluice_producer', error)
   if (hasSqlState(error, '42883')) return functionMissing(error)
   if (!hasSqlState(error, '42P01') && !hasSqlState(error, '3F000')) return error
   return new SluiceError('SCHEMA_MISSING', 'The database has no schema "sluice". Run `npx sluice migrate`', {
@@ -198,8 +199,11 @@ function explained(error: unknown): unknown {
 }
 
 function functionMissing(cause: unknown): SluiceError {
-  const words = cause instanceof Error ? cause.message : errorText(cause)
-  return new SluiceError('SCHEMA_TOO_OLD', `Schema "sluice" is too old: ${words}. Run \`npx sluice migrate\``, {
-    cause,
-  })
+  return new SluiceError(
+    'SCHEMA_TOO_OLD',
+    `Schema "sluice" is too old: ${wordsOf(cause)}. Run \`npx sluice migrate\``,
+    {
+      cause,
+    },
+  )
 }

@@ -1,5 +1,6 @@
 import type { LogEvent } from 'kysely'
 import { DatabaseError } from 'pg'
+import { INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
 import { errorText, SluiceError } from '../errors.ts'
 import type { MigrationRights } from '../table/schema.ts'
 
@@ -48,6 +49,5 @@ function grantFor({ role, database, mayCreate, owner, owns }: MigrationRights): 
 
 /** deadlock_detected, lock_not_available */
 const LOCK_CODES = ['40P01', '55P03']
-const INSUFFICIENT_PRIVILEGE = '42501'
 const END_OTHERS =
   'End the transactions that hold the tables of schema "sluice" (see pg_stat_activity), and run it again'

@@ -1,4 +1,4 @@
-import { hasSqlState } from '../basics/sql-state.ts'
+import { hasSqlState, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
 import { Gate } from '../demand/gate.ts'
 import { ownTransaction } from '../enqueue/enqueue.ts'
@@ -64,7 +64,7 @@ export class Operations {
       this.#schemaFits = true
       return await work(execute)
     } catch (error) {
-      throw hasSqlState(error, '42501') ? privilegeMissing(role, error) : error
+      throw hasSqlState(error, INSUFFICIENT_PRIVILEGE) ? privilegeMissing(role, error) : error
     }
   }
 }

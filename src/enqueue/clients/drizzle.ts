@@ -1,10 +1,10 @@
+import { rowsOf } from '../../connection/rows-of.ts'
 import type { Execute } from '../../table/statement.ts'
 import { nodePostgres } from './node-postgres.ts'
 import { notInTransaction } from './not-in-transaction.ts'
 import { postgresJs } from './postgres-js.ts'
 import { probed } from './probed.ts'
 import type { Recogniser } from './recogniser.ts'
-import { rowsOf } from './rows.ts'
 
 interface Drizzle {
   execute(query: { getSQL(): { toQuery(): { sql: string; params: unknown[] } } }): Promise<unknown>

@@ -1,7 +1,7 @@
+import { rowsOf } from '../../connection/rows-of.ts'
 import type { Execute } from '../../table/statement.ts'
 import { notInTransaction } from './not-in-transaction.ts'
 import type { Recogniser } from './recogniser.ts'
-import { rowsOf } from './rows.ts'
 
 interface Kysely {
   readonly isTransaction: boolean

@@ -1,11 +1,11 @@
 import type { ClientBase } from 'pg'
+import { rowsOf } from '../../connection/rows-of.ts'
 import { queryUndescribed, takesUndescribed } from '../../connection/undescribed-query.ts'
 import { queryAsText } from '../../session/own-parsers.ts'
 import type { Execute } from '../../table/statement.ts'
 import { notInTransaction, transactionFailed } from './not-in-transaction.ts'
 import { probed } from './probed.ts'
 import type { Recogniser } from './recogniser.ts'
-import { rowsOf } from './rows.ts'
 
 /** A `pg` Client or PoolClient, and what extends them. */
 interface Client extends Pick<ClientBase, 'query'> {

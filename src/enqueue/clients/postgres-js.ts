@@ -1,7 +1,7 @@
+import { rowsOf } from '../../connection/rows-of.ts'
 import { notInTransaction } from './not-in-transaction.ts'
 import { probed } from './probed.ts'
 import type { Recogniser } from './recogniser.ts'
-import { rowsOf } from './rows.ts'
 
 interface PostgresJs {
   unsafe(text: string, params: unknown[]): Promise<unknown>

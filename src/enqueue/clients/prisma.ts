@@ -1,6 +1,6 @@
+import { rowsOf } from '../../connection/rows-of.ts'
 import { notInTransaction } from './not-in-transaction.ts'
 import type { Recogniser } from './recogniser.ts'
-import { rowsOf } from './rows.ts'
 
 interface Prisma {
   $queryRawUnsafe(text: string, ...params: unknown[]): Promise<unknown>

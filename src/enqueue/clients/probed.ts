@@ -1,4 +1,4 @@
-import { hasSqlState } from '../../basics/sql-state.ts'
+import { hasSqlState, IN_FAILED_TRANSACTION } from '../../basics/sql-state.ts'
 import type { Execute } from '../../table/statement.ts'
 import { TRANSACTION_PROBE } from '../../table/transaction-probe.ts'
 import { notInTransaction, transactionFailed } from './not-in-transaction.ts'
@@ -10,7 +10,7 @@ export async function probed(execute: Execute, received: string, remedy: string)
     return execute
   } catch (error) {
     if (hasSqlState(error, '25P01')) throw notInTransaction(received, remedy, error)
-    if (hasSqlState(error, '25P02')) throw transactionFailed(error)
+    if (hasSqlState(error, IN_FAILED_TRANSACTION)) throw transactionFailed(error)
     throw error
   }
 }

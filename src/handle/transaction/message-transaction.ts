@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
 import type { Transaction } from 'kysely'
 import type pg from 'pg'
-import { hasSqlState } from '../../basics/sql-state.ts'
+import { hasSqlState, IN_FAILED_TRANSACTION } from '../../basics/sql-state.ts'
 import { executeOn } from '../../connection/open-client.ts'
 import { DURING, EXECUTE } from '../../enqueue/own-symbols.ts'
 import { SluiceError } from '../../errors.ts'
@@ -285,6 +285,3 @@ function closed(): SluiceError {
 
 /** Once per process. */
 let warned = false
-
-/** What every statement after the failed one fails with. */
-const IN_FAILED_TRANSACTION = '25P02'

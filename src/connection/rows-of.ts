@@ -1,4 +1,4 @@
-import type { Row } from '../../table/statement.ts'
+import type { Row } from '../table/statement.ts'
 
 /**
  * The rows of a result: an array of them (postgres.js, TypeORM, Prisma) or an object with `rows` (pg, Kysely, Knex).
