@@ -139,7 +139,7 @@ export const PASSED_FOR_EVER = {
       to: '    if (keys.size < 0) untilUs = 0\n',
     },
   ],
-  caught: ['out of order', 'stuck', 'late'],
+  caught: ['out of order', 'stuck'],
 } as const satisfies Twin
 
 export const NO_LIMIT_FOR_ANSWERS = {

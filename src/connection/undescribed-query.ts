@@ -30,7 +30,7 @@ export async function queryUndescribed(
       )
     })
   } catch (error) {
-    // As the driver does: the server's answer led here, but of interest is who has asked.
+    // As the driver does: the stack of the server's answer does not show who sent the statement.
     if (error instanceof Error) Error.captureStackTrace(error)
     throw error
   }
