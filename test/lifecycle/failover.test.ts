@@ -131,14 +131,14 @@ describe('when a synchronous standby takes over', () => {
       }
       await waitFor(isGone, { what: 'the dead worker to be noticed' })
       expect(await pair.primary.sql('SELECT * FROM sluice.crash')).toEqual([])
-      expect(
-        await pair.primary.sql(
-          `SELECT alive, server_started_at = pg_postmaster_start_time() AS here FROM sluice.workers JOIN sluice.worker USING (id)`,
-        ),
-      ).toEqual([
-        { alive: true, here: true },
-        { alive: true, here: true },
-      ])
+      const both = async () => {
+        const here = await pair.primary.sql(
+          `SELECT FROM sluice.workers JOIN sluice.worker USING (id) WHERE alive AND server_started_at = pg_postmaster_start_time()`,
+        )
+        return here.length === 2
+      }
+      await waitFor(both, { what: 'both workers to be registered with the new primary' })
+      expect(await pair.primary.sql('SELECT FROM sluice.workers')).toHaveLength(2)
     },
   )
 

@@ -62,14 +62,26 @@ export interface Explained {
 export type PlanMode = 'force_custom_plan' | 'force_generic_plan'
 
 /**
- * Executes a statement in a transaction that is rolled back, by a plan for these parameters or for any; unless told
- * otherwise with what the planner must keep to while a batch is claimed.
+ * Executes a statement in transactions that are rolled back, by a plan for these parameters or for any; unless told
+ * otherwise with what the planner must keep to while a batch is claimed. Takes the run with the fewest buffers: when
+ * a test beside it creates or drops a database, the server reads its catalogs again, and those pages would count.
  */
 export async function explain(
   client: pg.ClientBase,
-  { statement, params }: Recorded,
+  recorded: Recorded,
   mode: PlanMode = 'force_custom_plan',
   settings: string = claimSettings(),
+): Promise<Explained> {
+  const first = await explainOnce(client, recorded, mode, settings)
+  const second = await explainOnce(client, recorded, mode, settings)
+  return second.buffers < first.buffers ? second : first
+}
+
+async function explainOnce(
+  client: pg.ClientBase,
+  { statement, params }: Recorded,
+  mode: PlanMode,
+  settings: string,
 ): Promise<Explained> {
   await client.query(`PREPARE explained AS ${statement.text}`)
   try {
