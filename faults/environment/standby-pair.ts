@@ -137,8 +137,14 @@ export async function standbyPairEnvironment(): Promise<StandbyPairEnvironment> 
 const STANDBY = 'standby'
 const PATIENCE_MS = 20_000
 
-/** A frozen link is not a broken one. */
-const STREAMING = { wal_level: 'replica', wal_keep_size: '64MB', wal_sender_timeout: 0, wal_receiver_timeout: 0 }
+/** A frozen link is not a broken one. PostgreSQL 14 may promote only after the interval in which it asks for log. */
+const STREAMING = {
+  wal_level: 'replica',
+  wal_keep_size: '64MB',
+  wal_sender_timeout: 0,
+  wal_receiver_timeout: 0,
+  wal_retrieve_retry_interval: '100ms',
+}
 
 function connectionInfo(url: string, port: number): string {
   const { username, password } = new URL(url)
