@@ -68,12 +68,12 @@ export type PlanMode = 'force_custom_plan' | 'force_generic_plan'
  */
 export async function explain(
   client: pg.ClientBase,
-  recorded: Recorded,
+  sent: Recorded,
   mode: PlanMode = 'force_custom_plan',
   settings: string = claimSettings(),
 ): Promise<Explained> {
-  const first = await explainOnce(client, recorded, mode, settings)
-  const second = await explainOnce(client, recorded, mode, settings)
+  const first = await explainOnce(client, sent, mode, settings)
+  const second = await explainOnce(client, sent, mode, settings)
   return second.buffers < first.buffers ? second : first
 }
 
