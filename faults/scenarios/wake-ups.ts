@@ -32,7 +32,7 @@ export const commitBeforeSleep = scenario({
     edits: [
       {
         file: 'wake-up/waiting-flag.ts',
-        from: '      this.#options.onLookAgain()\n    } else if',
+        from: '      this.#options.onCheckAgain()\n    } else if',
         to: '    } else if',
       },
     ],

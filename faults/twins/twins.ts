@@ -75,7 +75,7 @@ export const ENQUEUES_LOST_BATCHES_AGAIN = {
     {
       file: 'modes/transactional-batch.ts',
       from: '    const { begun, hung } = this.#run\n',
-      to: `    const all = this.#batch.look.rows.map((row) => row.id)
+      to: `    const all = this.#batch.claimed.rows.map((row) => row.id)
     const text = "INSERT INTO sluice.message (queue, id, payload) SELECT 'load', unnest($1::bigint[]), '{}' ON CONFLICT DO NOTHING"
     const again = setInterval(() => {
       this.#runtime.control.execute({ name: 'again', text }, [all]).then(() => clearInterval(again), () => undefined)

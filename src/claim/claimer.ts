@@ -1,42 +1,42 @@
 import type { Control } from '../connection/control.ts'
 import type { ClaimedRow } from '../table/claim.ts'
 import { WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
-import { ensureSlots, type Lanes, lookOver } from '../table/lanes.ts'
+import { ensureSlots, type QueueScan, scanQueue } from '../table/queue-scan.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
-import { FirstLook } from './first-look.ts'
+import { type ClaimAnswer, endsTransaction, type MessageKind, type SentClaim } from './claim-answer.ts'
+import { FirstScan } from './first-scan.ts'
 import { FlooredClaims, type FlooredClaimsOptions } from './floored-claims.ts'
-import { LaneTurns } from './lane-turns.ts'
-import { endsTransaction, type Lane, type Look, type SentClaim } from './look.ts'
 import { SweepClock } from './sweep-clock.ts'
+import { Turns } from './turns.ts'
 
 export interface ClaimerOptions extends FlooredClaimsOptions {
   readonly control: Pick<Control, 'execute'>
 }
 
-const ALL_LANES: readonly Lane[] = ['slots', 'unkeyed']
-const ONLY_UNKEYED: readonly Lane[] = ['unkeyed']
+const BOTH_KINDS: readonly MessageKind[] = ['keyed', 'unkeyed']
+const ONLY_UNKEYED: readonly MessageKind[] = ['unkeyed']
 
 /** What a sweep costs that walks nothing: three statements, their messages and their answers. */
 const LEAST_SWEEP_MS = 1
 
 /**
  * Claims batches of one queue for one process, with floors. Now and then, and before it says that there is nothing, it
- * sweeps: looks over the queue, and claims from the bottom. While it is busy a sweep costs no round trip: the look goes
+ * sweeps: scans the queue, and claims from the bottom. While it is busy a sweep costs no round trip: the scan goes
  * behind a claim, and the next claim is the one from the bottom. Messages with and without ordering keys take turns.
  */
 export class Claimer {
   readonly #options: ClaimerOptions
   readonly #claims: FlooredClaims
   readonly #sweep = new SweepClock()
-  readonly #turns = new LaneTurns()
-  readonly #firstLook = new FirstLook()
+  readonly #turns = new Turns()
+  readonly #firstScan = new FirstScan()
   readonly #knownSlots = new Set<number>()
-  /** A look has found slots whose rows could not be made, or not yet. */
+  /** A scan has found slots whose rows could not be made, or not yet. */
   #lacksRows = false
   /** Whose next claim is part of a sweep. */
-  readonly #fromBottom = new Set<Lane>()
-  /** A look that is not over. */
-  #lookingOver: { readonly connection: BatchConnection; readonly lanes: Promise<Lanes> } | undefined
+  readonly #fromBottom = new Set<MessageKind>()
+  /** A scan that is not over. */
+  #scanning: { readonly connection: BatchConnection; readonly scan: Promise<QueueScan> } | undefined
 
   constructor(options: ClaimerOptions, random: () => number = Math.random) {
     this.#options = options
@@ -56,53 +56,53 @@ export class Claimer {
   /** Sends a claim in the transaction that has just been begun. */
   send(connection: BatchConnection): SentClaim {
     this.#claims.meet(connection)
-    const sent = this.#firstLook.over ? this.#sendAtOnce(connection) : this.#sendBehindLook(connection)
+    const sent = this.#firstScan.over ? this.#sendAtOnce(connection) : this.#sendBehindScan(connection)
     // Awaited later, perhaps after an error that ends the connection's use.
-    for (const answer of [sent.first, sent.lanes]) answer?.catch(() => undefined)
+    for (const answer of [sent.first, sent.scan]) answer?.catch(() => undefined)
     return sent
   }
 
   #sendAtOnce(connection: BatchConnection): SentClaim {
     const first = this.#claimNext(connection)
-    const isDue = this.#lookingOver === undefined && this.#sweep.waitMs() === 0
-    return { first, lanes: isDue ? this.#looking(connection, this.#lookBehind(connection, first)) : undefined }
+    const isDue = this.#scanning === undefined && this.#sweep.waitMs() === 0
+    return { first, scan: isDue ? this.#track(connection, this.#scanBehind(connection, first)) : undefined }
   }
 
   /** Once per claimer: a round trip for the priorities and slots that there are, and then the claim. */
-  #sendBehindLook(connection: BatchConnection): SentClaim {
-    const { answered, lanes } = this.#firstLook.begin((enough) =>
-      this.#looking(connection, this.#lookOver(connection, undefined, enough)),
+  #sendBehindScan(connection: BatchConnection): SentClaim {
+    const { answered, scan } = this.#firstScan.begin((enough) =>
+      this.#track(connection, this.#scanQueue(connection, undefined, enough)),
     )
-    return { first: answered.then(() => this.#claimNext(connection)), lanes }
+    return { first: answered.then(() => this.#claimNext(connection)), scan }
   }
 
-  #claimNext(connection: BatchConnection): Promise<Look> {
-    const [lane = 'unkeyed'] = this.#hasSlots ? this.#turns.next() : ONLY_UNKEYED
-    return this.#claim(connection, lane, this.#fromBottom.delete(lane))
+  #claimNext(connection: BatchConnection): Promise<ClaimAnswer> {
+    const [kind = 'unkeyed'] = this.#hasSlots ? this.#turns.next() : ONLY_UNKEYED
+    return this.#claim(connection, kind, this.#fromBottom.delete(kind))
   }
 
-  /** The answer to a sent claim; where that took nothing, the rest of the look. */
-  async take(connection: BatchConnection, sent: SentClaim): Promise<Look> {
+  /** The answer to a sent claim; where that took nothing, the rest of the sweep. */
+  async take(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer> {
     const first = await sent.first
-    // The look that was sent behind it is not worth waiting for.
+    // The scan that was sent behind it is not worth waiting for.
     if (endsTransaction(first)) return first
-    let lanes = await (sent.lanes ?? this.#lookOn(connection))
+    let scan = await (sent.scan ?? this.#scanSent(connection))
     let { cut } = first
-    if (lanes === undefined) {
-      const others = this.#lanes().filter((lane) => lane !== first.lane)
+    if (scan === undefined) {
+      const others = this.#kinds().filter((kind) => kind !== first.kind)
       const other = await this.#firstOf(connection, others, false)
       if (other !== undefined && endsTransaction(other)) return other
       cut ||= other?.cut ?? false
       const waitMs = this.#missedSlots ? 0 : this.#sweep.idleWaitMs()
       if (waitMs > 0) return { ...first, cut, nextDueMs: waitMs }
-      lanes = await this.#lookOver(connection, undefined)
+      scan = await this.#scanQueue(connection, undefined)
     }
-    if (!lanes.ready) return { ...first, cut, nextDueMs: lanes.nextDueMs }
+    if (!scan.ready) return { ...first, cut, nextDueMs: scan.nextDueMs }
     const swept = await this.#sweepFrom(connection)
     if (swept !== undefined && endsTransaction(swept)) return swept
     // Usually somebody else has them. But without its row a slot is never claimed, and rows can be lost.
     this.#knownSlots.clear()
-    return { ...first, cut: cut || swept?.cut === true, nextDueMs: lanes.nextDueMs }
+    return { ...first, cut: cut || swept?.cut === true, nextDueMs: scan.nextDueMs }
   }
 
   /** A sent claim whose answer nobody takes: what it locked is free again. */
@@ -115,84 +115,88 @@ export class Claimer {
     this.#claims.release(rows)
   }
 
-  /** A look over the queue behind a claim; when it is answered, the next claims are from the bottom. */
-  async #lookBehind(connection: BatchConnection, claimed: Promise<Look>): Promise<Lanes> {
-    const lanes = await this.#lookOver(connection, claimed)
-    if ((await claimed).rows.length > 0) for (const lane of ALL_LANES) this.#fromBottom.add(lane)
-    return lanes
+  /** A scan of the queue behind a claim; when it is answered, the next claims are from the bottom. */
+  async #scanBehind(connection: BatchConnection, claimed: Promise<ClaimAnswer>): Promise<QueueScan> {
+    const scan = await this.#scanQueue(connection, claimed)
+    if ((await claimed).rows.length > 0) for (const kind of BOTH_KINDS) this.#fromBottom.add(kind)
+    return scan
   }
 
   /** While it lasts, no other one begins. */
-  #looking(connection: BatchConnection, lanes: Promise<Lanes>): Promise<Lanes> {
+  #track(connection: BatchConnection, scan: Promise<QueueScan>): Promise<QueueScan> {
     const over = () => {
-      this.#lookingOver = undefined
+      this.#scanning = undefined
     }
-    this.#lookingOver = { connection, lanes }
-    lanes.then(over, over)
-    return lanes
+    this.#scanning = { connection, scan }
+    scan.then(over, over)
+    return scan
   }
 
   /**
-   * The look that went behind an earlier claim on this connection. Its answer is here already: what it may still wait
+   * The scan that went behind an earlier claim on this connection. Its answer is here already: what it may still wait
    * for are the rows of slots that it has found, and until they are there a claim finds nothing in them.
    */
-  #lookOn(connection: BatchConnection): Promise<Lanes | undefined> | undefined {
-    if (this.#lookingOver?.connection !== connection) return undefined
-    return this.#lookingOver.lanes.catch(() => undefined)
+  #scanSent(connection: BatchConnection): Promise<QueueScan | undefined> | undefined {
+    if (this.#scanning?.connection !== connection) return undefined
+    return this.#scanning.scan.catch(() => undefined)
   }
 
-  /** A look has found slots, and the claim that asked for them may have been before their rows. */
+  /** A scan has found slots, and the claim that asked for them may have been before their rows. */
   get #missedSlots(): boolean {
-    return this.#lacksRows || (this.#hasSlots && this.#fromBottom.has('slots'))
+    return this.#lacksRows || (this.#hasSlots && this.#fromBottom.has('keyed'))
   }
 
   /** `answered` is called when messages without a key can be claimed: they need not wait for rows of slots. */
-  async #lookOver(
+  async #scanQueue(
     connection: BatchConnection,
     behind: Promise<unknown> | undefined,
     answered?: () => void,
-  ): Promise<Lanes> {
-    const answer = lookOver(connection.execute, this.#options.queue)
-    answer.catch(() => undefined)
+  ): Promise<QueueScan> {
+    const scanning = scanQueue(connection.execute, this.#options.queue)
+    scanning.catch(() => undefined)
     await behind
     const started = performance.now()
-    const lanes = await answer
-    // Behind a claim, the answers come together, and only the server knows what the look took. The claims from the
+    const scan = await scanning
+    // Behind a claim, the answers come together, and only the server knows how long the scan took. The claims from the
     // bottom that follow will walk what it has walked.
-    this.#sweep.learn(lanes.workers)
-    const tookMs = behind === undefined ? performance.now() - started : lanes.tookMs * 2
+    this.#sweep.learn(scan.workers)
+    const tookMs = behind === undefined ? performance.now() - started : scan.tookMs * 2
     this.#sweep.ran(Math.max(tookMs, LEAST_SWEEP_MS))
-    const learned = this.#learn(lanes)
-    if (lanes.unkeyed && !this.#options.ordered) answered?.()
+    const learned = this.#learn(scan)
+    if (scan.unkeyed && !this.#options.ordered) answered?.()
     await learned
-    return lanes
+    return scan
   }
 
-  async #sweepFrom(connection: BatchConnection): Promise<Look | undefined> {
+  async #sweepFrom(connection: BatchConnection): Promise<ClaimAnswer | undefined> {
     const started = performance.now()
     this.#fromBottom.clear()
-    const look = await this.#firstOf(connection, this.#lanes(), true)
+    const answer = await this.#firstOf(connection, this.#kinds(), true)
     this.#sweep.ran(performance.now() - started)
-    return look
+    return answer
   }
 
   /** The first claim that takes something, or else one that was cut short, or else any. */
-  async #firstOf(connection: BatchConnection, lanes: readonly Lane[], bottom: boolean): Promise<Look | undefined> {
-    let found: Look | undefined
-    for (const lane of lanes) {
-      const look = await this.#claim(connection, lane, bottom)
-      if (endsTransaction(look)) return look
-      if (!found?.cut) found = look
+  async #firstOf(
+    connection: BatchConnection,
+    kinds: readonly MessageKind[],
+    bottom: boolean,
+  ): Promise<ClaimAnswer | undefined> {
+    let found: ClaimAnswer | undefined
+    for (const kind of kinds) {
+      const answer = await this.#claim(connection, kind, bottom)
+      if (endsTransaction(answer)) return answer
+      if (!found?.cut) found = answer
     }
     return found
   }
 
-  async #learn(lanes: Lanes): Promise<void> {
+  async #learn(scan: QueueScan): Promise<void> {
     const { control, queue, ordered } = this.#options
-    this.#claims.floors.learn(lanes.priorities, lanes.slots)
-    this.#claims.spread.learn(lanes.workers)
-    this.#turns.learn(lanes)
-    const needed = ordered ? [...lanes.slots, WHOLE_QUEUE_SLOT] : lanes.slots
+    this.#claims.floors.learn(scan.priorities, scan.slots)
+    this.#claims.spread.learn(scan.workers)
+    this.#turns.learn(scan)
+    const needed = ordered ? [...scan.slots, WHOLE_QUEUE_SLOT] : scan.slots
     const fresh = needed.filter((slot) => !this.#knownSlots.has(slot))
     if (fresh.length === 0) return
     // Not in the batch's transaction: two processes that make the same row would wait for each other's batches.
@@ -207,13 +211,13 @@ export class Claimer {
   }
 
   /** In the order of the claim that has been sent. */
-  #lanes(): readonly Lane[] {
+  #kinds(): readonly MessageKind[] {
     return this.#hasSlots ? this.#turns.order() : ONLY_UNKEYED
   }
 
-  async #claim(connection: BatchConnection, lane: Lane, bottom: boolean): Promise<Look> {
-    const look = await this.#claims.claim(connection, lane, bottom)
-    this.#turns.took(lane, look.rows.length > 0, look.cut)
-    return look
+  async #claim(connection: BatchConnection, kind: MessageKind, bottom: boolean): Promise<ClaimAnswer> {
+    const answer = await this.#claims.claim(connection, kind, bottom)
+    this.#turns.took(kind, answer.rows.length > 0, answer.cut)
+    return answer
   }
 }

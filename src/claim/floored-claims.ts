@@ -9,9 +9,9 @@ import {
 } from '../table/claim-ordered.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
+import { type ClaimAnswer, type MessageKind, mayHaveMore } from './claim-answer.ts'
 import { Floors } from './floors.ts'
 import { KnownServer } from './known-server.ts'
-import { type Lane, type Look, mayHaveMore } from './look.ts'
 import { Spread } from './spread.ts'
 
 export interface FlooredClaimsOptions {
@@ -63,22 +63,22 @@ export class FlooredClaims {
     this.#server.meet(client)
   }
 
-  async claim({ execute }: BatchConnection, lane: Lane, bottom: boolean): Promise<Look> {
+  async claim({ execute }: BatchConnection, kind: MessageKind, bottom: boolean): Promise<ClaimAnswer> {
     const most = this.#most
     const { lowered, anyHeld } = this.floors
     const known = this.#server.memory
     const sentAtMs = performance.now()
     const skipped = bottom || !this.spread.wide ? 0 : this.spread.next()
-    const taken: Claim & Partial<OrderedClaim> = await this.#send(execute, lane, bottom, skipped)
+    const taken: Claim & Partial<OrderedClaim> = await this.#send(execute, kind, bottom, skipped)
     const { nowUs, transaction, memory, evidence, rows } = taken
     this.#clock = { nowUs: taken.nowUs, atMs: performance.now() }
-    const look = { lane, nowUs, transaction, sentAtMs, evidence, nextDueMs: null }
-    if (!this.#server.answered(memory, known)) return { ...look, rows: [], full: false, cut: true, void: true }
+    const answer = { kind, nowUs, transaction, sentAtMs, evidence, nextDueMs: null }
+    if (!this.#server.answered(memory, known)) return { ...answer, rows: [], full: false, cut: true, void: true }
     const full = rows.length >= most
     if (isOrdered(taken)) {
       if (lowered === this.floors.lowered) this.floors.observed(taken)
     } else if (skipped === 0) this.floors.claimed(rows, { bottom, full, lowered })
-    return { ...look, rows, full, cut: mayHaveMore(taken, anyHeld), void: false }
+    return { ...answer, rows, full, cut: mayHaveMore(taken, anyHeld), void: false }
   }
 
   /** Rows that were claimed and not settled: they are free again. */
@@ -86,9 +86,9 @@ export class FlooredClaims {
     if (rows.length > 0) this.floors.lower(rows)
   }
 
-  #send(execute: Execute, lane: Lane, bottom: boolean, skipped: number): Promise<Claim> {
+  #send(execute: Execute, kind: MessageKind, bottom: boolean, skipped: number): Promise<Claim> {
     const { queue, ordered } = this.#options
-    if (lane === 'slots') return this.#claimSlots(execute, bottom)
+    if (kind === 'keyed') return this.#claimSlots(execute, bottom)
     if (ordered) return claimWholeQueue(execute, queue, this.floors.wholeQueue(bottom), this.#most)
     const floors = this.#priorityFloors(bottom)
     // A sweep passes by nothing: the number that a row bears can be of several lockers, and then says nothing of any.

@@ -65,7 +65,7 @@ export class Floors {
   }
 
   /**
-   * What was found when looking over the queue. Priorities are remembered, because an empty one costs one descent.
+   * What a scan of the queue has found. Priorities are remembered, because an empty one costs one descent.
    * A slot is forgotten when nothing was found in it for a minute, and what slots pass over once a minute.
    */
   learn(priorities: readonly number[], slots: readonly number[]): void {
@@ -147,7 +147,7 @@ export class Floors {
     for (const walk of claim.walks) this.#slots.get(walk.slot)?.walked(walk, claim.snapshot)
   }
 
-  /** What was seen to be gone may be there again: begins everywhere at the bottom. The lanes themselves stay known. */
+  /** What was seen to be gone may be there again: begins everywhere at the bottom. The priorities and slots themselves stay known. */
   restart(): void {
     this.#lowered += 1
     for (const priority of this.#priorities.keys()) this.#priorities.set(priority, BOTTOM)
@@ -172,7 +172,7 @@ export class Floors {
 /**
  * A slot's floor must be exact: to start above a message that is waiting would break its key's order. So it is the
  * first live row that a claim saw, and only once every transaction that ran at that time has ended, because one of
- * them may have taken a lower id and not committed. Then all below is gone, unless the later look still sees a row.
+ * them may have taken a lower id and not committed. Then all below is gone, unless the later claim still sees a row.
  */
 class SlotFloor {
   readonly #slot: number

@@ -18,7 +18,7 @@ const MOST_STRETCHES = 64
  *
  * It has to be exact, as the floor of a slot has: to pass over a message that can be taken would break its key's order.
  * A row that was passed becomes one to take when a hold or a delay ends, which has its time; holds only get longer. A
- * new row gets in between only from a transaction that ran when the claim looked, so a stretch counts as long as all
+ * new row gets in between only from a transaction that ran when the claim was made, so a stretch counts as long as all
  * of these still run. Once one of them has ended it is walked again, and then depends on the others alone.
  * (A redriven message may come in as well. For that, {@link Floors} forgets everything once a minute.)
  */

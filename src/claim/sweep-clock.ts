@@ -1,5 +1,5 @@
 /**
- * When to sweep: look at a queue from the bottom, without floors. A sweep walks the dead rows that floors avoid, so
+ * When to sweep: scan a queue from the bottom, without floors. A sweep walks the dead rows that floors avoid, so
  * sweeps may cost 3 per cent of the time at most: after one that took 2 ms, the next comes after 67 ms at the earliest.
  * Workers on one queue share these 3 per cent: what one sweep finds is found for all, and the sweeps of 32 workers that
  * took 3 per cent each were half of what the server did.

@@ -22,7 +22,7 @@ export class InHand {
   readonly isolation = new Isolation()
   readonly #control: ControlOfRecords
   readonly #workerId: () => number
-  readonly #lookForDead: () => Promise<boolean>
+  readonly #findDead: () => Promise<boolean>
   readonly #active = new Map<number, BatchRecord>()
   /** What goes into the next write. */
   #begun: RecordsToWrite | undefined
@@ -35,17 +35,17 @@ export class InHand {
   #nextId = 1
 
   /**
-   * @param lookForDead runs before a batch is recorded, and resolves with whether there may be evidence that its claim
+   * @param findDead runs before a batch is recorded, and resolves with whether there may be evidence that its claim
    * has not seen.
    */
   constructor(
     control: ControlOfRecords & Pick<Control, 'onUp'>,
     workerId: () => number,
-    lookForDead: () => Promise<boolean>,
+    findDead: () => Promise<boolean>,
   ) {
     this.#control = control
     this.#workerId = workerId
-    this.#lookForDead = lookForDead
+    this.#findDead = findDead
     // A reaper may have taken our records for those of a dead worker while the connection was down.
     control.onUp(async (execute) => {
       this.#ended = []
@@ -71,7 +71,7 @@ export class InHand {
   ): Promise<BegunBatch> {
     // A pooler that is out of sessions would keep the batch, which has one, waiting for its own end.
     const { shared = false } = this.#control
-    const careful = (await this.#lookForDead()) || suspect || (this.#doubtful && !shared)
+    const careful = (await this.#findDead()) || suspect || (this.#doubtful && !shared)
     const messageIds = messages.map((message) => message.id)
     const record = { id: this.#nextId++, queue, messageIds, attempts: messages.map((message) => message.attempt) }
     this.#active.set(record.id, record)
@@ -86,9 +86,9 @@ export class InHand {
     }
   }
 
-  /** A claim is being sent: looks for dead workers meanwhile, so that {@link begin} need not wait for it. */
-  lookAhead(): void {
-    this.#lookForDead().catch(() => undefined)
+  /** A claim is being sent: finds dead workers meanwhile, so that {@link begin} need not wait for it. */
+  findDeadAhead(): void {
+    this.#findDead().catch(() => undefined)
   }
 
   /** Writes evidence against messages of a batch in hand: their handler hung until the server ended the transaction. */

@@ -55,7 +55,7 @@ export class Demand implements Waiter, RoundDemand {
   start(): void {
     this.#stays = true
     this.#options.scheduler.attach(this)
-    this.#hints.lookAgain()
+    this.#hints.checkAgain()
     const places = Array.from({ length: this.#options.concurrency }, (_, at) => this.#place(at === 0))
     this.#running = Promise.all(places).finally(this.#options.onEnded)
   }
@@ -74,9 +74,9 @@ export class Demand implements Waiter, RoundDemand {
   }
 
   /** A hint that comes while it is not parked. */
-  lookAgain(reason: WakeReason): void {
+  checkAgain(reason: WakeReason): void {
     if (reason === 'reconnect') this.#serverIsBack()
-    this.#hints.lookAgain()
+    this.#hints.checkAgain()
   }
 
   /** Ends the backoff of places whose round failed. */
@@ -132,7 +132,7 @@ export class Demand implements Waiter, RoundDemand {
   async #untilNothing(): Promise<void> {
     const { round } = this.#options
     try {
-      for (let next: Next = 'look'; next !== 'sleep' && !this.draining.aborted; )
+      for (let next: Next = 'claim'; next !== 'sleep' && !this.draining.aborted; )
         next = await this.#run(next, () => undefined)
     } catch (error) {
       if (this.#isOurStop(error)) return
@@ -142,7 +142,7 @@ export class Demand implements Waiter, RoundDemand {
 
   async #place(first: boolean): Promise<void> {
     const backoff = new Backoff(100, 10_000)
-    let next: Next = first ? 'look' : 'sleep'
+    let next: Next = first ? 'claim' : 'sleep'
     while (!this.draining.aborted) {
       if (next === 'sleep') await this.#hints.sleep()
       if (this.draining.aborted) return
@@ -154,23 +154,23 @@ export class Demand implements Waiter, RoundDemand {
         const retryInMs = backoff.next()
         this.#options.round.failed(error, retryInMs)
         // It was perhaps the one that was woken: another place that sleeps hears of the next message meanwhile.
-        if (this.#hints.sleeping && !this.#hints.looking && !this.draining.aborted) this.#park(null)
+        if (this.#hints.sleeping && !this.#hints.claiming && !this.draining.aborted) this.#park(null)
         await pause(retryInMs, AbortSignal.any([this.draining, this.#back.signal]))
-        next = 'look'
+        next = 'claim'
       }
     }
   }
 
   async #run(how: Next, onCommitted: () => void): Promise<Next> {
-    const ran = await this.#options.round.run(this, { alone: how === 'look alone', onCommitted })
+    const ran = await this.#options.round.run(this, { alone: how === 'claim alone', onCommitted })
     if (ran.kind === 'nothing') return this.#foundNothing(ran)
     return NEXT[ran.kind]
   }
 
   #foundNothing({ nextDueMs, cut }: Extract<Ran, { kind: 'nothing' }>): Next {
-    if (this.#hints.again || cut) return 'look'
+    if (this.#hints.again || cut) return 'claim'
     this.#hints.foundNothing()
-    if (!this.#hints.looking && !this.draining.aborted) this.#park(nextDueMs)
+    if (!this.#hints.claiming && !this.draining.aborted) this.#park(nextDueMs)
     return 'sleep'
   }
 
@@ -184,6 +184,6 @@ export class Demand implements Waiter, RoundDemand {
 }
 
 /** What a place does next. Alone: while the process has nothing else in flight. */
-type Next = 'sleep' | 'look' | 'look alone'
+type Next = 'sleep' | 'claim' | 'claim alone'
 
-const NEXT = { more: 'look', alone: 'look alone', ended: 'sleep' } as const
+const NEXT = { more: 'claim', alone: 'claim alone', ended: 'sleep' } as const

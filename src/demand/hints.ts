@@ -1,12 +1,12 @@
 import type { WakeReason } from '../wake-up/scheduler.ts'
 
 /**
- * What tells the places of a pipeline to look: which of them sleep, and whether a look that is under way may be too old to
- * see the reason for a hint.
+ * What tells the places of a pipeline to claim: which of them sleep, and whether a claim that is under way may be too old
+ * to see the reason for a hint.
  */
 export class Hints {
   readonly #sleepers: (() => void)[] = []
-  #looking = 0
+  #claims = 0
   #again = false
   /** The last hint was a notification, and has brought nothing yet. */
   #notified = false
@@ -14,12 +14,12 @@ export class Hints {
   #beaten = 0
   #deferred: NodeJS.Timeout | undefined
 
-  /** A look is under way. */
-  get looking(): boolean {
-    return this.#looking > 0
+  /** A claim is under way. */
+  get claiming(): boolean {
+    return this.#claims > 0
   }
 
-  /** Something happened since the last look was sent. */
+  /** Something happened since the last claim was sent. */
   get again(): boolean {
     return this.#again
   }
@@ -30,23 +30,23 @@ export class Hints {
 
   /**
    * Wakes a place. A notification reaches every process, and one message suffices for one of them: a process that was
-   * beaten to it the last times waits a few milliseconds before it looks, while the others look at once.
+   * beaten to it the last times waits a few milliseconds before it claims, while the others claim at once.
    */
   wake(reason: WakeReason): void {
     this.#notified = reason === 'notification'
-    if (!this.#notified || this.#beaten === 0) this.#look()
+    if (!this.#notified || this.#beaten === 0) this.#hint()
     else
       this.#deferred ??= setTimeout(
-        () => this.#look(),
+        () => this.#hint(),
         Math.random() * Math.min(2 ** this.#beaten, LONGEST_DEFERRAL_MS),
       )
   }
 
-  lookAgain(): void {
+  checkAgain(): void {
     this.#again = true
   }
 
-  /** Resolves when the place is to look. */
+  /** Resolves when the place is to claim. */
   async sleep(): Promise<void> {
     await new Promise<void>((resolve) => this.#sleepers.push(resolve))
   }
@@ -64,11 +64,11 @@ export class Hints {
   /** A claim is sent: it sees all that was hinted at before. */
   sent(): void {
     this.#again = false
-    this.#looking += 1
+    this.#claims += 1
   }
 
   answered(): void {
-    this.#looking -= 1
+    this.#claims -= 1
   }
 
   found(): void {
@@ -82,13 +82,13 @@ export class Hints {
   }
 
   /** Sets the flag first; it is cleared before the next claim is sent. */
-  #look(): void {
+  #hint(): void {
     clearTimeout(this.#deferred)
     this.#deferred = undefined
     this.#again = true
-    if (!this.looking) this.wakeOne()
+    if (!this.claiming) this.wakeOne()
   }
 }
 
-/** A process that is never the first to look still looks this soon after a notification. */
+/** A process that is never the first to claim still claims this soon after a notification. */
 const LONGEST_DEFERRAL_MS = 16

@@ -19,7 +19,7 @@ export class Losses {
   }
 
   /**
-   * Resolves where it helps to look again at once: a failed attempt is written, or the messages are isolated. What is
+   * Resolves where it helps to claim again at once: a failed attempt is written, or the messages will run alone. What is
    * written must be seen by the next claim, and an odd operator or policy may hide it, so that does not go on for ever.
    *
    * @throws BatchLost

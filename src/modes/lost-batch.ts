@@ -16,7 +16,7 @@ import type { Consumption, Runtime } from './runtime.ts'
  * reason to try each of its messages in a transaction of its own; or nothing of theirs: the database or the way to it may
  * be the reason, and time is what helps.
  */
-export type Blamed = 'failed attempt' | 'isolated' | 'nothing'
+export type Blamed = 'failed attempt' | 'runs alone' | 'nothing'
 
 /** A batch whose transaction was lost: with its connection, at its settlement, or at COMMIT. */
 export interface LostBatch {
@@ -55,7 +55,7 @@ export async function blameLoss(runtime: Runtime, consumption: Consumption, lost
       },
       ANSWER_MS,
     )
-    if (settlement === undefined) return 'isolated'
+    if (settlement === undefined) return 'runs alone'
     settlement.reportAll()
     consumption.onSettled?.(settlement.settled)
     return 'failed attempt'

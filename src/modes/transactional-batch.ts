@@ -22,7 +22,7 @@ export class TransactionalBatch {
   #record: BegunBatch | undefined
   #run: BatchRun | undefined
   /** Some of its messages need a transaction of their own, so only a part of it has been handled. */
-  isolated = false
+  partial = false
   #controlFailed = false
 
   constructor(runtime: Runtime, consumption: Consumption, batch: ClaimedBatch) {
@@ -30,7 +30,7 @@ export class TransactionalBatch {
     this.#consumption = consumption
     this.#batch = batch
     this.#controlSession = runtime.control.session
-    const { nowUs, sentAtMs } = batch.look
+    const { nowUs, sentAtMs } = batch.claimed
     this.#settlement = new Settlement({
       plan: consumption.plan,
       report: runtime.report,
@@ -43,19 +43,19 @@ export class TransactionalBatch {
 
   /** The rows that it has not settled. */
   get untouched(): readonly ClaimedRow[] {
-    return this.#batch.look.rows.filter((row) => !this.#settlement.has(row.id))
+    return this.#batch.claimed.rows.filter((row) => !this.#settlement.has(row.id))
   }
 
   /** Runs the handlers; false: not one of them, because the batch may only run while the process has nothing else in hand. */
   async run(): Promise<boolean> {
-    const { rows } = this.#batch.look
+    const { rows } = this.#batch.claimed
     const evidence = await this.#begin(rows)
     const together = untilSuspect(rows, evidence)
     const against = new Map([...evidence].filter(([id]) => together.some((row) => row.id === id)))
-    this.isolated = together.length < rows.length
+    this.partial = together.length < rows.length
     if (!this.#batch.alone && this.#isLastChance(against)) return false
     // What is left out is in nobody's hands: should the process die, it was not because of that.
-    if (this.isolated) await this.#begin(together)
+    if (this.partial) await this.#begin(together)
     this.#reportClaimed()
     await this.#handle(together, against)
     await this.#settlement.learnTexts(this.#runtime.control.execute)
@@ -114,14 +114,14 @@ export class TransactionalBatch {
   }
 
   #reportClaimed(): void {
-    const { rows, nowUs } = this.#batch.look
+    const { rows, nowUs } = this.#batch.claimed
     const oldestDueMs = (nowUs - Math.min(...rows.map((row) => row.dueUs))) / 1_000
     const { queue } = this.#consumption.plan
     this.#runtime.report({ kind: 'batch.claimed', queue, messages: rows.length, oldestDueMs })
   }
 
   async #handle(rows: readonly ClaimedRow[], evidence: EvidenceById): Promise<void> {
-    const { connection, look, signal } = this.#batch
+    const { connection, claimed, signal } = this.#batch
     const { control, crashLimit, report } = this.#runtime
     this.#run = new BatchRun({
       ...this.#consumption,
@@ -132,7 +132,7 @@ export class TransactionalBatch {
       signal,
       report,
       recordAlone: (message) => this.#onControl(() => this.#begin([message.row])),
-      cancel: () => this.#onControl(() => cancelStatement(control.execute, look.transaction)),
+      cancel: () => this.#onControl(() => cancelStatement(control.execute, claimed.transaction)),
     })
     const { queue } = this.#consumption.plan
     await this.#run.run(rows.map((row) => new DeliveredMessage(queue, row, evidence.get(row.id))))
@@ -156,7 +156,7 @@ export class TransactionalBatch {
 
   async #begin(rows: readonly ClaimedRow[]): Promise<EvidenceById> {
     this.#end()
-    this.#record = await this.#runtime.inHand.begin(this.#consumption.plan.queue, rows, this.#batch.look.evidence)
+    this.#record = await this.#runtime.inHand.begin(this.#consumption.plan.queue, rows, this.#batch.claimed.evidence)
     return this.#record.evidence
   }
 

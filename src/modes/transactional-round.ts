@@ -1,5 +1,5 @@
+import type { ClaimAnswer, SentClaim } from '../claim/claim-answer.ts'
 import { Claimer } from '../claim/claimer.ts'
-import type { Look, SentClaim } from '../claim/look.ts'
 import type { Ran, Round, RoundDemand, RoundOptions } from '../demand/round.ts'
 import { allAnswered } from '../transaction/all-answered.ts'
 import { AnswerLimit } from '../transaction/answer-limit.ts'
@@ -69,20 +69,25 @@ export class TransactionalRound implements Round {
         connection.begin(this.#limit)
         return this.#send(connection, demand)
       })
-      this.#runtime.inHand.lookAhead()
+      this.#runtime.inHand.findDeadAhead()
       while ('first' in next) {
-        const look = await this.#take(connection, demand, next)
-        answers.claimed(look.transaction.pid)
-        if (look.rows.length === 0 || demand.draining.aborted) {
-          await this.#giveBack(connection, look)
-          return { kind: 'nothing', nextDueMs: look.nextDueMs, cut: look.cut }
+        const claimed = await this.#take(connection, demand, next)
+        answers.claimed(claimed.transaction.pid)
+        if (claimed.rows.length === 0 || demand.draining.aborted) {
+          await this.#giveBack(connection, claimed)
+          return { kind: 'nothing', nextDueMs: claimed.nextDueMs, cut: claimed.cut }
         }
         onFound()
         demand.found({
-          full: look.full,
-          youngestMs: (look.nowUs - Math.max(...look.rows.map((row) => row.dueUs))) / 1_000,
+          full: claimed.full,
+          youngestMs: (claimed.nowUs - Math.max(...claimed.rows.map((row) => row.dueUs))) / 1_000,
         })
-        next = await this.#process({ connection, look, signal: connection.signal, alone }, demand, answers, onCommitted)
+        next = await this.#process(
+          { connection, claimed, signal: connection.signal, alone },
+          demand,
+          answers,
+          onCommitted,
+        )
       }
       return next
     } finally {
@@ -102,7 +107,7 @@ export class TransactionalRound implements Round {
     return this.#claimer.send(connection)
   }
 
-  async #take(connection: BatchConnection, demand: RoundDemand, sent: SentClaim): Promise<Look> {
+  async #take(connection: BatchConnection, demand: RoundDemand, sent: SentClaim): Promise<ClaimAnswer> {
     try {
       return await this.#claimer.take(connection, sent)
     } finally {
@@ -112,25 +117,25 @@ export class TransactionalRound implements Round {
 
   /** Handles, settles and commits one batch. Returns the claim that was sent behind the COMMIT, or what is next. */
   async #process(
-    claimed: ClaimedBatch,
+    claimedBatch: ClaimedBatch,
     demand: RoundDemand,
     answers: AnswerLimit,
     onCommitted: () => void,
   ): Promise<Ran | SentClaim> {
-    const { connection, look } = claimed
-    const batch = new TransactionalBatch(this.#runtime, this.#consumption, claimed)
+    const { connection, claimed } = claimedBatch
+    const batch = new TransactionalBatch(this.#runtime, this.#consumption, claimedBatch)
     let next: SentClaim | undefined
     try {
       if (!(await batch.run())) {
         batch.gaveBack()
-        await this.#giveBack(connection, look)
+        await this.#giveBack(connection, claimed)
         return ALONE
       }
-      if (batch.isolated) this.#claimer.narrow()
+      if (batch.partial) this.#claimer.narrow()
       else this.#claimer.widen()
       const ended = connection.together(() => {
         const written = batch.write()
-        if (this.#endsWith(claimed, demand)) return [written, connection.commit()]
+        if (this.#endsWith(claimedBatch, demand)) return [written, connection.commit()]
         const committed = connection.commit(this.#limit)
         // The claim behind the COMMIT is to see them; other places, which may pass over them until then, see them below.
         this.#claimer.release(batch.untouched)
@@ -144,7 +149,7 @@ export class TransactionalRound implements Round {
       if (next !== undefined) demand.answered()
       await connection.abandon()
       this.#claimer.unsend(next)
-      return this.#lost(batch, look, connection.lastWords ?? error)
+      return this.#lost(batch, claimed, connection.lastWords ?? error)
     }
     this.#claimer.release(batch.untouched)
     this.#losses.settled()
@@ -158,14 +163,14 @@ export class TransactionalRound implements Round {
     return demand.draining.aborted || alone || this.#runtime.inHand.isolation.contended
   }
 
-  async #giveBack(connection: BatchConnection, look: Look): Promise<void> {
-    this.#claimer.release(look.rows)
+  async #giveBack(connection: BatchConnection, claimed: ClaimAnswer): Promise<void> {
+    this.#claimer.release(claimed.rows)
     await connection.rollback()
   }
 
-  async #lost(batch: TransactionalBatch, look: Look, error: unknown): Promise<Ran> {
-    this.#claimer.release(look.rows)
-    await this.#losses.lost(batch, look.rows.length, error)
+  async #lost(batch: TransactionalBatch, claimed: ClaimAnswer, error: unknown): Promise<Ran> {
+    this.#claimer.release(claimed.rows)
+    await this.#losses.lost(batch, claimed.rows.length, error)
     return MORE
   }
 }

@@ -85,7 +85,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
       limit: limitOf(options.limit, `${what}.limit`, 50),
       after: options.after === undefined || options.after === null ? undefined : placeOf(options.after),
     }
-    const { deadLetters, next } = await this.#operations.look((execute) => listDeadLetters(execute, match, search))
+    const { deadLetters, next } = await this.#operations.read((execute) => listDeadLetters(execute, match, search))
     return { deadLetters, next: next && `${next.diedUs}.${next.id}` }
   }
 
@@ -93,7 +93,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
   async get(queue: QueueName<Definitions>, id: string): Promise<DeadLetter | undefined> {
     const name = checkQueueName(queue, this.#definitions)
     checkId(id, 'id')
-    return this.#operations.look((execute) => readDeadLetter(execute, name, id))
+    return this.#operations.read((execute) => readDeadLetter(execute, name, id))
   }
 
   /**

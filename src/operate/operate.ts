@@ -42,7 +42,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
    * @throws SluiceError as {@link queues}
    */
   async queueNames(): Promise<readonly string[]> {
-    return this.#operations.look(readQueueNames)
+    return this.#operations.read(readQueueNames)
   }
 
   /**
@@ -55,14 +55,14 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
    */
   async messages(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage> {
     const { filter, place } = readMessagesOptions(options, this.#definitions)
-    return this.#operations.look((execute) => readMessagePage(execute, filter, place))
+    return this.#operations.read((execute) => readMessagePage(execute, filter, place))
   }
 
   /** One message that is not dead; undefined if there is none. @throws SluiceError as {@link queues} */
   async message(queue: QueueName<Definitions>, id: string): Promise<MessageStatus | undefined> {
     const name = checkQueueName(queue, this.#definitions)
     checkId(id, 'id')
-    return this.#operations.look((execute) => readMessageStatus(execute, name, id))
+    return this.#operations.read((execute) => readMessageStatus(execute, name, id))
   }
 
   /**
@@ -79,7 +79,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
     const name = checkQueueName(queue, this.#definitions)
     checkKeys('peek', options, ['limit'], "As in peek('emails', { limit: 5 })")
     const limit = limitOf(options.limit, 'peek.limit', 10)
-    return this.#operations.look((execute) => peekMessages(execute, name, limit))
+    return this.#operations.read((execute) => peekMessages(execute, name, limit))
   }
 
   /**
@@ -112,7 +112,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
 
   /** The time of the database's clock, in whole milliseconds. @throws SluiceError as {@link queues} */
   async now(): Promise<Date> {
-    const us = await this.#operations.look(readClockUs)
+    const us = await this.#operations.read(readClockUs)
     return new Date(Math.floor(us / 1_000))
   }
 

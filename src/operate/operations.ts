@@ -10,7 +10,7 @@ import type { Execute, Statement } from '../table/statement.ts'
 /** Runs work in a transaction of Sluice's own, with a limit for each answer. */
 export type OperateHost = <T>(work: (execute: Execute) => Promise<T>, answerMs: number) => Promise<T>
 
-/** How operations run: few at a time, each in a transaction, behind a look at the schema before the first. */
+/** How operations run: few at a time, each in a transaction, behind a check of the schema before the first. */
 export class Operations {
   readonly #host: OperateHost
   /** A page that many people watch must not use up the server's connections. */
@@ -27,18 +27,18 @@ export class Operations {
    * @throws SluiceError SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW, SERVER_TOO_OLD, PRIVILEGE_MISSING, UNREACHABLE,
    * STOPPED
    */
-  look<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
-    return this.#own(work, PLAN_BY_INDEX, LOOK_MS, 'sluice_reader')
+  read<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
+    return this.#own(work, PLAN_BY_INDEX, READ_MS, 'sluice_reader')
   }
 
-  /** Reads all that there is, and counts it. @throws SluiceError as {@link look} */
+  /** Reads all that there is, and counts it. @throws SluiceError as {@link read} */
   count<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
-    return this.#own(work, PLAN_FOR_VALUES, LOOK_MS, 'sluice_reader')
+    return this.#own(work, PLAN_FOR_VALUES, READ_MS, 'sluice_reader')
   }
 
   /**
    * @param tx the caller's transaction. Default: one of its own, committed when this resolves.
-   * @throws SluiceError as {@link look}, and COMMIT_FAILED; with `tx` EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
+   * @throws SluiceError as {@link read}, and COMMIT_FAILED; with `tx` EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
    */
   async change<T>(work: (execute: Execute) => Promise<T>, tx?: unknown): Promise<T> {
     if (tx === undefined || tx === ownTransaction) return this.#own(work, PLAN_FOR_VALUES, CHANGE_MS, 'sluice_operator')
@@ -72,5 +72,5 @@ export class Operations {
 type Role = Parameters<typeof privilegeMissing>[0]
 
 const CONNECTIONS = 4
-const LOOK_MS = 60_000
+const READ_MS = 60_000
 const CHANGE_MS = 300_000

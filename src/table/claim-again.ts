@@ -1,4 +1,4 @@
-import { CLAIM_RESULT, CLAIMED_COLUMNS, type Claim, LOOK, toClaim } from './claim.ts'
+import { CLAIM_CONTEXT, CLAIM_RESULT, CLAIMED_COLUMNS, type Claim, toClaim } from './claim.ts'
 import { type Execute, statement } from './statement.ts'
 
 /** One message as it was claimed before. */
@@ -23,7 +23,7 @@ const CLAIM_AGAIN = statement(
   'claim_again',
   `
 WITH clock AS MATERIALIZED (
-  SELECT c.now, ${LOOK}
+  SELECT c.now, ${CLAIM_CONTEXT}
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 ), slot AS MATERIALIZED (
   SELECT s.slot FROM sluice.slot s WHERE s.queue = $1::text AND s.slot = $4::smallint FOR NO KEY UPDATE OF s SKIP LOCKED

@@ -1,4 +1,4 @@
-import { CLAIM_RESULT, CLAIMED_COLUMNS, type Claim, LOOK, type PriorityFloor, toClaim } from './claim.ts'
+import { CLAIM_CONTEXT, CLAIM_RESULT, CLAIMED_COLUMNS, type Claim, type PriorityFloor, toClaim } from './claim.ts'
 import { type Execute, statement } from './statement.ts'
 
 /**
@@ -39,7 +39,7 @@ const CLAIM_APART = statement(
   'claim_apart',
   `
 WITH clock AS MATERIALIZED (
-  SELECT c.now, ${LOOK},
+  SELECT c.now, ${CLAIM_CONTEXT},
          ARRAY(SELECT x.xid::xid FROM pg_snapshot_xip(pg_current_snapshot()) AS x (xid)
                WHERE (SELECT count(*) FROM pg_snapshot_xip(pg_current_snapshot())) <= 200) AS running,
          age(pg_snapshot_xmax(pg_current_snapshot())::xid) AS age

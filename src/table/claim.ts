@@ -89,22 +89,22 @@ export const CLAIM_RESULT = `
 SELECT c.id::text AS id, c.priority, c.slot, c.ordering_key, c.type, c.schema_version, c.payload, c.headers, c.attempt, c.max_attempts,
        (date_part('epoch', c.due_at) * 1000000::double precision)::bigint AS due_us,
        CASE WHEN isfinite(c.enqueued_at) THEN (date_part('epoch', c.enqueued_at) * 1000000::double precision)::bigint END AS enqueued_us,
-       clock.look`
+       clock.context`
 
 /**
  * What does not depend on the row, in one text made once per claim: every column more is read for every message. The
  * probe for evidence is of an index that is nearly always empty; who sees a message with evidence takes more care.
  */
-export const LOOK = `pg_catalog.concat_ws(' ',
+export const CLAIM_CONTEXT = `pg_catalog.concat_ws(' ',
     (date_part('epoch', c.now) * 1000000::double precision)::bigint, EXISTS (SELECT FROM sluice.crash c WHERE c.queue = $1::text),
     pg_backend_pid(), (date_part('epoch', transaction_timestamp()) * 1000000::double precision)::bigint,
-    ${SERVER_MEMORY}) AS look`
+    ${SERVER_MEMORY}) AS context`
 
 const CLAIM = statement(
   'claim',
   `
 WITH clock AS MATERIALIZED (
-  SELECT c.now, ${LOOK}
+  SELECT c.now, ${CLAIM_CONTEXT}
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 )${CLAIM_RESULT}
 FROM clock LEFT JOIN LATERAL (
@@ -128,7 +128,7 @@ FROM clock LEFT JOIN LATERAL (
 export function toClaim(rows: readonly Row[]): Claim {
   const first = rows[0]
   if (first === undefined) throw new TypeError('claim: expected at least the row with the clock')
-  const [now, evidence, pid, started, memory = ''] = textOf(first, 'look').split(' ')
+  const [now, evidence, pid, started, memory = ''] = textOf(first, 'context').split(' ')
   return {
     nowUs: Number(now),
     evidence: evidence === 't',

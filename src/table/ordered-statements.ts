@@ -1,4 +1,4 @@
-import { CLAIM_RESULT, CLAIMED_COLUMNS, LOOK } from './claim.ts'
+import { CLAIM_CONTEXT, CLAIM_RESULT, CLAIMED_COLUMNS } from './claim.ts'
 import { type Statement, statement } from './statement.ts'
 
 /**
@@ -23,24 +23,24 @@ const FAR = `timestamptz '2255-01-01 00:00:00+00'`
 
 const HIGHEST_ID = '9223372036854775807'
 
-function orderedClaim(name: string, ctes: string, lanes: string): Statement {
+function orderedClaim(name: string, ctes: string, slots: string): Statement {
   return statement(
     name,
     `
 WITH clock AS MATERIALIZED (
-  SELECT c.now, (extract(epoch FROM c.now) * 1000000.0)::bigint AS now_us, ${LOOK}
+  SELECT c.now, (extract(epoch FROM c.now) * 1000000.0)::bigint AS now_us, ${CLAIM_CONTEXT}
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 )${ctes}${CLAIM_RESULT}, c.locked_slot, c.first_live::text AS first_live, c.any_held, c.walk,
        c.oldest AS xmin, c.snapshot,
        CASE WHEN c.fresh THEN pg_current_xact_id()::text END AS xid
-FROM clock LEFT JOIN LATERAL (${lanes}
+FROM clock LEFT JOIN LATERAL (${slots}
   LIMIT $4::integer
 ) c ON true`,
   )
 }
 
 /** The slots to claim from, each with its first live row, if it has one. */
-function lanesOf(firstLive: string): string {
+function candidateSlots(firstLive: string): string {
   return `(
     SELECT start.*, floor.slot, (${firstLive}) AS first_live
     FROM (
@@ -50,7 +50,7 @@ function lanesOf(firstLive: string): string {
     ) start
     CROSS JOIN unnest($2::smallint[], $3::bigint[]) AS floor (slot, id)
     OFFSET 0 -- a fence: pulled up, the subselect would run again for every message
-  ) lane`
+  ) candidate`
 }
 
 const FIRST_LIVE_IN_SLOT = `
@@ -61,7 +61,7 @@ const FIRST_LIVE_IN_SLOT = `
 
 const LOCKED_SLOT = `
       SELECT s.held FROM sluice.slot s
-      WHERE s.queue = $1::text AND s.slot = lane.slot AND lane.first_live IS NOT NULL
+      WHERE s.queue = $1::text AND s.slot = candidate.slot AND candidate.first_live IS NOT NULL
       FOR NO KEY UPDATE OF s SKIP LOCKED
     `
 
@@ -93,8 +93,8 @@ export const CLAIM_FREE_SLOTS = orderedClaim(
   'claim_free_slots',
   '',
   `
-  SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, lane.snapshot, lane.oldest, start.any_held, m.*, NULL AS walk
-  FROM ${lanesOf(FIRST_LIVE_IN_SLOT)}
+  SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*, NULL AS walk
+  FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
     SELECT ${ANY_HELD} FROM (${LOCKED_SLOT}) locked
     OFFSET 0
@@ -102,7 +102,7 @@ export const CLAIM_FREE_SLOTS = orderedClaim(
   LEFT JOIN LATERAL (
     SELECT ${CLAIMED_COLUMNS}
     FROM sluice.message m
-    WHERE NOT start.any_held AND ${inSlot('lane.slot', 'lane.first_live', 'm.slot <= lane.slot')} AND ${isDue('m')}
+    WHERE NOT start.any_held AND ${inSlot('candidate.slot', 'candidate.first_live', 'm.slot <= candidate.slot')} AND ${isDue('m')}
     ORDER BY m.slot, m.id
     LIMIT (SELECT $4::integer)
     FOR UPDATE OF m
@@ -128,17 +128,17 @@ export const CLAIM_SLOTS = orderedClaim(
     AS p (slot, first_id, last_id, until_us, running)
 )`,
   `
-  SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, lane.snapshot, lane.oldest, start.any_held, m.*,
+  SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*,
          CASE WHEN run.walked >= ${LEAST_WALKED} AND (m.id IS NULL OR m.id = pick.first) THEN
            pg_catalog.jsonb_build_object('start', start.id::text, 'last', run.last::text, 'rows', run.walked, 'keys', run.keys, 'dueUs', run.due_us)::text
          END AS walk
-  FROM ${lanesOf(FIRST_LIVE_IN_SLOT)}
+  FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
     SELECT now.held, now.any_held, CASE WHEN now.any_held THEN coalesce((
         SELECT max(p.last_id) FROM passed p
-        WHERE p.slot = lane.slot AND p.first_id <= lane.first_live AND p.last_id >= lane.first_live AND p.last_id < coalesce(
-          (SELECT min(broken.last_id) FROM passed broken WHERE broken.slot = lane.slot AND broken.last_id >= lane.first_live AND NOT broken.holds), ${HIGHEST_ID})
-      ), lane.first_live) ELSE lane.first_live END AS id
+        WHERE p.slot = candidate.slot AND p.first_id <= candidate.first_live AND p.last_id >= candidate.first_live AND p.last_id < coalesce(
+          (SELECT min(broken.last_id) FROM passed broken WHERE broken.slot = candidate.slot AND broken.last_id >= candidate.first_live AND NOT broken.holds), ${HIGHEST_ID})
+      ), candidate.first_live) ELSE candidate.first_live END AS id
     FROM (${LOCKED_SLOT}) locked
     CROSS JOIN LATERAL (
       SELECT locked.held || '{}'::jsonb AS held, ${ANY_HELD}
@@ -150,7 +150,7 @@ export const CLAIM_SLOTS = orderedClaim(
     SELECT min(free.id) AS first, max(free.id) AS last FROM (
       SELECT w.id FROM (
         SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at FROM sluice.message m
-        WHERE start.any_held AND ${inSlot('lane.slot', 'start.id', `m.slot <= lane.slot`)}
+        WHERE start.any_held AND ${inSlot('candidate.slot', 'start.id', `m.slot <= candidate.slot`)}
         ORDER BY m.slot, m.id LIMIT (SELECT ${MOST_WALKED})
       ) w
       WHERE ${isDue('w')} AND ${heldUntil('w')} <= clock.now_us
@@ -163,7 +163,7 @@ export const CLAIM_SLOTS = orderedClaim(
            (extract(epoch FROM least(min(w.due_at) FILTER (WHERE w.held_us <= clock.now_us), ${FAR})) * 1000000.0)::bigint AS due_us
     FROM (
       SELECT m.id, m.due_at, coalesce(m.ordering_key, '') AS key, ${heldUntil('m')} AS held_us FROM sluice.message m
-      WHERE start.any_held AND ${inSlot('lane.slot', 'start.id', before('lane.slot', `coalesce(pick.first, ${HIGHEST_ID})`))}
+      WHERE start.any_held AND ${inSlot('candidate.slot', 'start.id', before('candidate.slot', `coalesce(pick.first, ${HIGHEST_ID})`))}
       ORDER BY m.slot, m.id LIMIT (SELECT ${MOST_WALKED})
     ) w
   ) run
@@ -171,7 +171,7 @@ export const CLAIM_SLOTS = orderedClaim(
     SELECT ${CLAIMED_COLUMNS}
     FROM sluice.message m
     WHERE (pick.first IS NOT NULL OR NOT start.any_held)
-      AND ${inSlot('lane.slot', 'coalesce(pick.first, start.id)', upTo('lane.slot', `coalesce(pick.last, ${HIGHEST_ID})`))}
+      AND ${inSlot('candidate.slot', 'coalesce(pick.first, start.id)', upTo('candidate.slot', `coalesce(pick.last, ${HIGHEST_ID})`))}
       AND ${isDue('m')} AND ${heldUntil('m')} <= clock.now_us
     ORDER BY m.slot, m.id
     LIMIT (SELECT $4::integer)
@@ -189,21 +189,21 @@ export const CLAIM_WHOLE_QUEUE = orderedClaim(
   'claim_whole_queue',
   '',
   `
-  SELECT lane.slot AS locked_slot, lane.first_live, lane.fresh, lane.snapshot, lane.oldest, false AS any_held, m.*, NULL AS walk
-  FROM ${lanesOf(`
+  SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, false AS any_held, m.*, NULL AS walk
+  FROM ${candidateSlots(`
       SELECT m.id FROM sluice.message m
       WHERE m.queue = $1::text AND coalesce(m.slot, -1) = -1 AND m.id >= floor.id
       ORDER BY m.id LIMIT 1
     `)}
   CROSS JOIN LATERAL (
     SELECT FROM sluice.slot s
-    WHERE s.queue = $1::text AND s.slot = lane.slot AND lane.first_live IS NOT NULL
+    WHERE s.queue = $1::text AND s.slot = candidate.slot AND candidate.first_live IS NOT NULL
       AND coalesce((s.held -> ''::text ->> 1)::bigint, 0) <= clock.now_us
     FOR NO KEY UPDATE OF s SKIP LOCKED
   ) locked
   CROSS JOIN LATERAL (
     SELECT m.id, m.ctid FROM sluice.message m
-    WHERE m.queue = $1::text AND coalesce(m.slot, -1) = -1 AND m.id >= lane.first_live AND ${isDue('m')}
+    WHERE m.queue = $1::text AND coalesce(m.slot, -1) = -1 AND m.id >= candidate.first_live AND ${isDue('m')}
     ORDER BY m.id
     LIMIT (SELECT $4::integer)
   ) next

@@ -23,12 +23,12 @@ export async function lowerFlag(execute: Execute, queue: string, notification: s
   await execute(LOWER_FLAG, [queue, notification])
 }
 
-/** Gives the flag up and tells nobody: this process looks after the queue by itself for a moment. */
+/** Gives the flag up and tells nobody: this process checks the queue by itself for a moment. */
 export async function restFlag(execute: Execute, queue: string): Promise<void> {
   await execute(REST_FLAG, [queue])
 }
 
-/** Tells the other processes that this one no longer looks after the queue. */
+/** Tells the other processes that this one no longer checks the queue. */
 export async function tellLowered(execute: Execute, notification: string): Promise<void> {
   await execute(TELL_LOWERED, [notification])
 }
@@ -49,7 +49,7 @@ export interface PolledQueue {
   readonly queue: string
   /** Milliseconds until the first message without a key falls due, zero or less if one is due; null: there is none. */
   readonly nextDueMs: number | null
-  /** There are messages with ordering keys: whether one is due takes a closer look. */
+  /** There are messages with ordering keys: whether one is due takes a scan. */
   readonly keyed: boolean
 }
 
@@ -57,7 +57,7 @@ export interface PolledQueue {
  * The safety poll of a process: one statement for all `queues` in which somebody waits, and, if `consumed` says which
  * queues the worker consumes, its sign of life. Queues without messages are left out. An empty queue costs two index
  * descents; one with dead rows at its head costs more, so a busy queue, which has many, is not asked for. Each probe
- * orders by one index in full, as in `lanes`.
+ * orders by one index in full, as in `queue_scan`.
  */
 export async function pollQueues(
   execute: Execute,

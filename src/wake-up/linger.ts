@@ -1,5 +1,5 @@
 /**
- * Whether a process that was notified looks again by itself for a while, instead of raising its flag again at once.
+ * Whether a process that was notified checks its queue by itself for a while, instead of raising its flag again at once.
  *
  * A COMMIT that notifies keeps a lock of the whole server until it is durable, on a synchronous standby as well where
  * there is one. A process that sleeps after each message and is notified of the next makes all enqueues take turns:
@@ -8,11 +8,11 @@
 export class Linger {
   #commitMs = 0
   #ms = 0
-  #lookMs = FIRST_LOOK_MS
+  #checkMs = FIRST_CHECK_MS
   #sleptAt: number | undefined
   #until = Number.NEGATIVE_INFINITY
 
-  /** It is to look again before it sleeps. */
+  /** It is to check again before it sleeps. */
   get lasts(): boolean {
     return this.leftMs > 0
   }
@@ -21,10 +21,10 @@ export class Linger {
     return this.#until - performance.now()
   }
 
-  /** The time before the next look while it lasts: it grows from 2 ms to 10. */
-  nextLookMs(): number {
-    const ms = this.#lookMs
-    this.#lookMs = Math.min(ms * 2, LAST_LOOK_MS)
+  /** The time before the next check while it lasts: it grows from 2 ms to 10. */
+  nextCheckMs(): number {
+    const ms = this.#checkMs
+    this.#checkMs = Math.min(ms * 2, LAST_CHECK_MS)
     return ms
   }
 
@@ -35,7 +35,7 @@ export class Linger {
    */
   found(youngestMs: number, extend: boolean): void {
     this.#commitMs = Math.min(Math.max(0, youngestMs), LONGEST_MS)
-    this.#lookMs = FIRST_LOOK_MS
+    this.#checkMs = FIRST_CHECK_MS
     if (extend && this.#ms > 0) this.#for(2 * this.#commitMs)
   }
 
@@ -52,7 +52,7 @@ export class Linger {
       this.#ms = isShort ? Math.max(2 * this.#commitMs, 2 * this.#ms) : 0
       this.#sleptAt = undefined
     }
-    this.#lookMs = FIRST_LOOK_MS
+    this.#checkMs = FIRST_CHECK_MS
     this.#for(this.#ms)
   }
 
@@ -69,5 +69,5 @@ export class Linger {
 
 /** A message of a transaction that goes on for long after its enqueue is old, and says nothing of the commit. */
 const LONGEST_MS = 250
-const FIRST_LOOK_MS = 2
-const LAST_LOOK_MS = 10
+const FIRST_CHECK_MS = 2
+const LAST_CHECK_MS = 10

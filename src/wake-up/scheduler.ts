@@ -5,15 +5,15 @@ import { registerQueues } from '../table/worker.ts'
 import { WaitingFlag } from './waiting-flag.ts'
 
 /** Why a waiter is woken: a hint each, the table says what there is. */
-export type WakeReason = 'notification' | 'due' | 'poll' | 'look again' | 'reconnect' | 'poke'
+export type WakeReason = 'notification' | 'due' | 'poll' | 'check again' | 'reconnect' | 'poke'
 
 /** The demand of a pipeline, to the scheduler. */
 export interface Waiter {
   readonly queue: string
-  /** It is parked: look now. */
+  /** It is parked: claim now. */
   wake(reason: WakeReason): void
-  /** It is not: it looks just now, and what it sees may be older than the reason, or it will look anyway. */
-  lookAgain(reason: WakeReason): void
+  /** It is not parked: it claims just now, and may have seen less than the reason says, or it will claim anyway. Claim once more. */
+  checkAgain(reason: WakeReason): void
 }
 
 export interface SchedulerOptions {
@@ -171,7 +171,7 @@ export class Scheduler {
       tookMs = performance.now() - started
       if (this.#polls % FLAG_POLLS === 0) await this.#checkFlags()
     } catch {
-      // The control connection is down: it is being restored, and everybody looks then.
+      // The control connection is down: it is being restored, and everybody claims then.
     }
     // Walking dead rows may make it slow: it may cost a twentieth of the time at most. One that only waited behind
     // another statement, which waited for a lock, is followed by one that is not slow.
@@ -228,7 +228,7 @@ class WaitingQueue {
       queue: name,
       workerId,
       execute: control.execute,
-      onLookAgain: () => this.wake('look again'),
+      onCheckAgain: () => this.wake('check again'),
     })
   }
 
@@ -238,11 +238,11 @@ class WaitingQueue {
     this.#disarm()
     for (const waiter of [...this.waiters]) {
       if (parked.has(waiter)) waiter.wake(reason)
-      else waiter.lookAgain(reason)
+      else waiter.checkAgain(reason)
     }
   }
 
-  /** One timer for the earliest due time, rounded up, so that it never looks too early. */
+  /** One timer for the earliest due time, rounded up, so that nobody claims too early. */
   wakeIn(ms: number): void {
     const dueAt = performance.now() + Math.max(0, ms)
     if (dueAt >= this.#dueAt) return

@@ -9,21 +9,21 @@ export interface WaitingFlagOptions {
   /** The control connection: the flag is a lock of its session. */
   readonly execute: Execute
   readonly workerId: () => number
-  /** Look once more, then wait again: the flag was just raised, enqueues are in flight, or it lingers. */
-  readonly onLookAgain: () => void
+  /** Check once more, then wait again: the flag was just raised, enqueues are in flight, or it lingers. */
+  readonly onCheckAgain: () => void
 }
 
 /**
  * One process's share in a queue's waiting flag, the futex that makes enqueues notify only when somebody waits.
  * Raised before sleep, lowered when there is work. Three outcomes of raising it:
  *
- * - it is ours: no enqueue was in flight at that moment, so one more look sees all that committed before, and every
+ * - it is ours: no enqueue was in flight at that moment, so one more check sees all that committed before, and every
  *   later enqueue notifies;
- * - enqueues are in flight: look again soon, waiting about as long as they have taken so far;
+ * - enqueues are in flight: check again soon, waiting about as long as they have taken so far;
  * - another process waits: its notifications reach us too. The process that lowers the flag tells the others, even
  *   after a notification: one that was notified earlier may have found the flag still raised, and gone back to sleep.
  *
- * While it lingers, the flag is down and the process looks by itself. It does not tell the others before it stops doing
+ * While it lingers, the flag is down and the process checks by itself. It does not tell the others before it stops doing
  * so: those who rely on it may go on.
  */
 export class WaitingFlag {
@@ -38,7 +38,7 @@ export class WaitingFlag {
   #untold = false
   #closed = false
   #again: NodeJS.Timeout | undefined
-  #againMs = FIRST_LOOK_MS
+  #againMs = FIRST_CHECK_MS
   #later: NodeJS.Timeout | undefined
 
   constructor(options: WaitingFlagOptions) {
@@ -55,7 +55,7 @@ export class WaitingFlag {
     this.#wanted = true
     if (this.#again !== undefined) return
     if (this.#state === 'down' && this.#linger.lasts) {
-      this.#lookIn(this.#linger.nextLookMs())
+      this.#checkIn(this.#linger.nextCheckMs())
       return
     }
     this.#linger.sleeps()
@@ -65,7 +65,7 @@ export class WaitingFlag {
   /** Nobody in this process waits any more: it is busy. */
   lower(): void {
     this.#wanted = false
-    this.#againMs = FIRST_LOOK_MS
+    this.#againMs = FIRST_CHECK_MS
     this.#cancelLook()
     if (this.#state === 'held') void this.#lower()
     if (this.#state === 'others') this.#state = 'down'
@@ -81,8 +81,8 @@ export class WaitingFlag {
 
   /** Messages were found, of which the youngest is so old. */
   found(youngestMs: number): void {
-    this.#againMs = FIRST_LOOK_MS
-    // A process in which nobody waits does not look by itself: its time must run out, so that the others are told.
+    this.#againMs = FIRST_CHECK_MS
+    // A process in which nobody waits does not check by itself: its time must run out, so that the others are told.
     this.#linger.found(youngestMs, this.#wanted)
   }
 
@@ -126,10 +126,10 @@ export class WaitingFlag {
     this.#retries.reset()
     if (!this.#wanted) return this.#next()
     if (state === 'held') {
-      this.#againMs = FIRST_LOOK_MS
-      this.#options.onLookAgain()
+      this.#againMs = FIRST_CHECK_MS
+      this.#options.onCheckAgain()
     } else if (state === 'enqueueing') {
-      this.#lookIn(this.#againMs)
+      this.#checkIn(this.#againMs)
       this.#againMs = Math.min(this.#againMs * 2, LAST_LOOK_MS)
     }
   }
@@ -188,10 +188,10 @@ export class WaitingFlag {
     }, ms).unref()
   }
 
-  #lookIn(ms: number): void {
+  #checkIn(ms: number): void {
     this.#again = setTimeout(() => {
       this.#again = undefined
-      if (this.#wanted) this.#options.onLookAgain()
+      if (this.#wanted) this.#options.onCheckAgain()
     }, ms)
   }
 
@@ -201,7 +201,7 @@ export class WaitingFlag {
   }
 }
 
-const FIRST_LOOK_MS = 2
+const FIRST_CHECK_MS = 2
 const LAST_LOOK_MS = 250
 const FIRST_RETRY_MS = 1_000
 const LAST_RETRY_MS = 30_000

@@ -28,7 +28,7 @@ export interface WatcherOptions {
   /** False while LISTEN would end up in a session that others share: then no connection is opened. @default true */
   readonly allowed?: () => boolean
   readonly onNotification: (queue: string) => void
-  /** The watcher listens (again): whatever was notified in between is lost, so look. */
+  /** The watcher listens (again): whatever was notified in between is lost, so check. */
   readonly onUp: () => void
   readonly onDown: () => void
 }

@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
 import { Floors } from '../../src/claim/floors.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
-import { ensureSlots } from '../../src/table/lanes.ts'
+import { ensureSlots } from '../../src/table/queue-scan.ts'
 import { holdKeys } from '../../src/table/settle.ts'
 import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/rows/claim-session.ts'
 

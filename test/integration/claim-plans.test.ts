@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
 import { type Claim, claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
-import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
+import { ensureSlots, scanQueue } from '../../src/table/queue-scan.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { bottomOf, type ClaimSession, idsOf, lockedIds, put, test } from '../support/rows/claim-session.ts'
 
@@ -39,7 +39,7 @@ const KINDS: readonly Kind[] = [
     key: (at) => `key ${at % 11}`,
     order: 'm.slot, m.id',
     claim: async (execute, queue, limit) => {
-      const { slots } = await lookOver(execute, queue)
+      const { slots } = await scanQueue(execute, queue)
       return claimSlots(
         execute,
         queue,

@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import { claimSlots, type SlotPosition } from '../../src/table/claim-ordered.ts'
-import { ensureSlots } from '../../src/table/lanes.ts'
+import { ensureSlots } from '../../src/table/queue-scan.ts'
 import { holdKeys, postponeMessages } from '../../src/table/settle.ts'
 import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/rows/claim-session.ts'
 import { acked } from '../support/rows/settled-rows.ts'

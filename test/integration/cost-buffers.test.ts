@@ -4,14 +4,14 @@ import { Claimer } from '../../src/claim/claimer.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { insertMessages } from '../../src/table/insert.ts'
-import { lookOver } from '../../src/table/lanes.ts'
+import { scanQueue } from '../../src/table/queue-scan.ts'
 import { holdKeys } from '../../src/table/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { pollQueues } from '../../src/table/wait.ts'
 import { BatchConnection } from '../../src/transaction/batch-connection.ts'
 import { times } from '../support/plans/counted.ts'
 import { type Explained, explain } from '../support/plans/explain.ts'
-import { DEAD, type Lane, type Send, test } from '../support/plans/pinned.ts'
+import { DEAD, type Send, type Target, test } from '../support/plans/pinned.ts'
 import { claimsOf, recordStatements, type SentStatement } from '../support/plans/statements.ts'
 import { bottomOf } from '../support/rows/claim-session.ts'
 import { acked, batchRecorded, buried, insertRow, postponed } from '../support/rows/settled-rows.ts'
@@ -33,38 +33,47 @@ interface Bound {
 /** Buffers, as measured on PostgreSQL 18 with a little to spare: as many with 300,000 dead rows as without. */
 const BOUNDS: readonly Bound[] = [
   // A descent of three levels, a leaf or two, and one buffer to lock each row.
-  { what: 'a claim of 100', most: CLAIM_OF_100, send: (on, lane) => claim(on, lane.queue, [lane.floor], 100) },
-  { what: 'a claim of one', most: 8, send: (on, lane) => claim(on, lane.queue, [lane.floor], 1) },
+  { what: 'a claim of 100', most: CLAIM_OF_100, send: (on, target) => claim(on, target.queue, [target.floor], 100) },
+  { what: 'a claim of one', most: 8, send: (on, target) => claim(on, target.queue, [target.floor], 1) },
   // Two or three more for each priority that is empty.
   {
     what: 'a claim of 100 in ten priorities',
     most: 140,
-    send: (on, lane) => claim(on, lane.queue, tenFloors(lane), 100),
+    send: (on, target) => claim(on, target.queue, tenFloors(target), 100),
   },
   // And the slot's first live row, and the row of the slot.
-  { what: 'a claim of 100 of a key', most: 120, send: (on, lane) => claimSlots(on, lane.queue, [lane.slotFloor], 100) },
+  {
+    what: 'a claim of 100 of a key',
+    most: 120,
+    send: (on, target) => claimSlots(on, target.queue, [target.slotFloor], 100),
+  },
   // It finds the rows before it locks them: the page of each once more.
-  { what: 'a claim of 100 of a whole queue', most: 220, send: (on, lane) => claimWhole(on, lane, lane.ids[0]!) },
+  { what: 'a claim of 100 of a whole queue', most: 220, send: (on, target) => claimWhole(on, target, target.ids[0]!) },
   // Each row twice: RETURNING, by which it is counted, fetches again what was deleted.
-  { what: 'an ack of 100', most: 212, mostBefore17: 720, send: (on, lane) => acked(on, lane.queue, lane.ids) },
+  { what: 'an ack of 100', most: 212, mostBefore17: 720, send: (on, target) => acked(on, target.queue, target.ids) },
   {
     what: 'an ack of 100 of a key',
     most: 212,
     mostBefore17: 720,
-    send: (on, lane) => acked(on, lane.queue, lane.keyedIds),
+    send: (on, target) => acked(on, target.queue, target.keyedIds),
   },
   // Each row's old and new page, a descent of both of its indexes, and now and then a page more.
-  { what: 'a postponement of 100', most: 1_800, send: (on, lane) => postponed(on, lane.queue, lane.ids) },
-  { what: 'a burial of 100', most: 1_260, mostBefore17: 1_610, send: (on, lane) => buried(on, lane.queue, lane.ids) },
+  { what: 'a postponement of 100', most: 1_800, send: (on, target) => postponed(on, target.queue, target.ids) },
+  {
+    what: 'a burial of 100',
+    most: 1_260,
+    mostBefore17: 1_610,
+    send: (on, target) => buried(on, target.queue, target.ids),
+  },
   { what: 'a hold of a key', most: 8, send: hold },
   {
     what: 'a record of a batch of 100',
     most: 14,
     mostBefore17: 220,
-    send: (on, lane) => batchRecorded(on, lane.queue, lane.ids),
+    send: (on, target) => batchRecorded(on, target.queue, target.ids),
   },
   // A function plans it: two more where its plan is not kept.
-  { what: 'an enqueue', most: 14, send: (on, lane) => insertMessages(on, lane.queue, [insertRow()]) },
+  { what: 'an enqueue', most: 14, send: (on, target) => insertMessages(on, target.queue, [insertRow()]) },
 ]
 
 /** Once over the dead rows of one kind, their leaves and their pages: 5,200 buffers. */
@@ -76,14 +85,14 @@ const CLAIMS_FROM_THE_BOTTOM: readonly Bound[] = [
   {
     what: 'a claim of a key',
     most: WALK,
-    send: (on, lane) => claimSlots(on, lane.queue, [{ ...lane.slotFloor, id: '0' }], 100),
+    send: (on, target) => claimSlots(on, target.queue, [{ ...target.slotFloor, id: '0' }], 100),
   },
-  { what: 'a claim of a whole queue', most: WALK, send: (on, lane) => claimWhole(on, lane, '0') },
+  { what: 'a claim of a whole queue', most: WALK, send: (on, target) => claimWhole(on, target, '0') },
 ]
 
 /** So do these two, which have no floors: once over the messages without a key, and once over those with one, and once more over one of them. */
 const FLOORLESS: readonly Bound[] = [
-  { what: 'a look over the queue', most: 3 * WALK, send: (on, { queue }) => lookOver(on, queue) },
+  { what: 'a look over the queue', most: 3 * WALK, send: (on, { queue }) => scanQueue(on, queue) },
   { what: 'a poll', most: 3 * WALK, send: (on, { queue }) => pollQueues(on, 1, [queue], [queue]) },
 ]
 
@@ -93,10 +102,10 @@ const CLEAN_LOOK = 45
 describe('P6: with 300,000 dead rows that a snapshot keeps', () => {
   for (const { what, most, mostBefore17 = most, send } of BOUNDS) {
     test(`${what} touches at most ${most} buffers, as without`, async ({ pinned }) => {
-      for (const lane of [pinned.clean, pinned.dead]) {
+      for (const target of [pinned.clean, pinned.dead]) {
         for (const mode of ['force_custom_plan', 'force_generic_plan'] as const) {
           const bound = pinned.serverVersion < 170_000 ? mostBefore17 : most
-          expectAtMost(bound, await pinned.explain(send, lane, mode), `${what} in the queue ${lane.queue}, ${mode}`)
+          expectAtMost(bound, await pinned.explain(send, target, mode), `${what} in the queue ${target.queue}, ${mode}`)
         }
       }
     })
@@ -121,7 +130,7 @@ describe('P6: with 300,000 dead rows that a snapshot keeps', () => {
 
   test('a thousand holds of keys in a slot add at most twenty buffers to its claims', async ({ pinned }) => {
     const { dead, execute } = pinned
-    const send: Send = (on, lane) => claimSlots(on, lane.queue, [lane.slotFloor], 100)
+    const send: Send = (on, target) => claimSlots(on, target.queue, [target.slotFloor], 100)
     const before = await pinned.explain(send, dead)
     for (let held = 0; held < 1_000; held++) await hold(execute, dead)
     expectAtMost(before.buffers + 20, await pinned.explain(send, dead), 'a claim of 100 of a key')
@@ -138,21 +147,21 @@ describe('P6: with 300,000 dead rows that a snapshot keeps', () => {
     const rest = { batchSize: 100, concurrency: 1, ordered: false, control: { execute } }
     const claimer = new Claimer({ queue: dead.queue, ...rest })
     const sent = recordStatements()
-    const lastClaim = (lane: 'slots' | 'unkeyed') =>
-      claimsOf(sent, dead.queue).findLast(({ text }) => text.includes('FOR NO KEY UPDATE') === (lane === 'slots'))
+    const lastClaim = (target: 'keyed' | 'unkeyed') =>
+      claimsOf(sent, dead.queue).findLast(({ text }) => text.includes('FOR NO KEY UPDATE') === (target === 'keyed'))
     const floorOf = (claimed: SentStatement | undefined) => Number([claimed?.values[2]].flat()[0])
     // A slot's floor needs two answers, and a sweep begins at the bottom.
     await waitFor(
       async () => {
         await claimOnce(pool, claimer)
-        return floorOf(lastClaim('slots')) === Number(dead.slotFloor.id) && floorOf(lastClaim('unkeyed')) > 0
+        return floorOf(lastClaim('keyed')) === Number(dead.slotFloor.id) && floorOf(lastClaim('unkeyed')) > 0
       },
       { what: 'both kinds of claims to begin at their floors' },
     )
-    for (const lane of ['slots', 'unkeyed'] as const) {
-      const { text, values } = lastClaim(lane)!
+    for (const target of ['keyed', 'unkeyed'] as const) {
+      const { text, values } = lastClaim(target)!
       const explained = await explain(client, { statement: { name: 'as sent', text }, params: values })
-      expectAtMost(CLAIM_OF_100 + 20, explained, `the first claim on a connection, ${lane}`)
+      expectAtMost(CLAIM_OF_100 + 20, explained, `the first claim on a connection, ${target}`)
     }
   })
 
@@ -189,15 +198,15 @@ function expectAtMost(most: number, { buffers, plan }: Explained, what: string):
   expect(buffers, `${what}: expected at most ${most} buffers, received ${buffers}\n${plan}`).toBeLessThanOrEqual(most)
 }
 
-function tenFloors({ floor }: Lane) {
+function tenFloors({ floor }: Target) {
   return Array.from({ length: 10 }, (_, priority) => ({ ...floor, priority }))
 }
 
-function claimWhole(execute: Execute, { queue }: Lane, id: string) {
+function claimWhole(execute: Execute, { queue }: Target, id: string) {
   return claimWholeQueue(execute, queue, { slot: WHOLE_QUEUE_SLOT, id }, 100)
 }
 
 /** Holds for an instant that has passed, so that no claim heeds it. */
-function hold(execute: Execute, { queue, key, slotFloor, keyedIds }: Lane): Promise<void> {
+function hold(execute: Execute, { queue, key, slotFloor, keyedIds }: Target): Promise<void> {
   return holdKeys(execute, queue, [{ slot: slotFloor.slot, orderingKey: key, messageId: keyedIds[0]!, untilUs: 1 }], 2)
 }

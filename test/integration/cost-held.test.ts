@@ -4,8 +4,8 @@ import { Floors } from '../../src/claim/floors.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, type OrderedClaim, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
-import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
 import { MOST_WALKED } from '../../src/table/ordered-statements.ts'
+import { ensureSlots, scanQueue } from '../../src/table/queue-scan.ts'
 import { holdKeys } from '../../src/table/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { type Explained, explain, type PlanMode, recorded } from '../support/plans/explain.ts'
@@ -117,7 +117,7 @@ describe.for(QUEUES)('P6: behind 100,000 messages of held keys: %s', (queue) => 
           // The thousand are 60 kB, and the row that is passed last is read again.
           expectAtMost(without.buffers + 60, behind, `a claim ${bottom ? 'from the bottom' : 'behind held keys'}`)
         }
-        expectAtMost(40, await explained(crowd, mode, (on) => lookOver(on, queue)), 'a look over the queue')
+        expectAtMost(40, await explained(crowd, mode, (on) => scanQueue(on, queue)), 'a look over the queue')
         expectAtMost(
           20,
           await explained(crowd, mode, (on) => claim(on, queue, bottomOf(5), 100)),

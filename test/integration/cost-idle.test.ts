@@ -69,7 +69,7 @@ async function sentBy({ wire }: Counted): Promise<Record<string, Record<string, 
     const counts: Record<string, number> = {}
     for (const sent of wire.flushes(application).flat()) {
       const [name = ''] = sent.split(';')
-      if (name !== 'lanes') counts[name] = (counts[name] ?? 0) + 1
+      if (name !== 'queue_scan') counts[name] = (counts[name] ?? 0) + 1
     }
     return [application, counts] as const
   })

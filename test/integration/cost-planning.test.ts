@@ -5,8 +5,8 @@ import { Names } from '../../src/session/statement-names.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { insertMessages } from '../../src/table/insert.ts'
-import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
 import { claimSettings } from '../../src/table/planner.ts'
+import { ensureSlots, scanQueue } from '../../src/table/queue-scan.ts'
 import { holdKeys } from '../../src/table/settle.ts'
 import { pollQueues } from '../../src/table/wait.ts'
 import { times } from '../support/plans/counted.ts'
@@ -69,7 +69,7 @@ async function sendAll(client: pg.Client, database: TestDatabase, queue: string,
     await claim(execute, queue, bottomOf(5), 100)
     await claimSlots(execute, queue, [{ slot, id: '0' }], 100)
     await claimWholeQueue(execute, queue, { slot: WHOLE_QUEUE_SLOT, id: '0' }, 100)
-    await lookOver(execute, queue)
+    await scanQueue(execute, queue)
     await postponed(execute, queue, ids.slice(0, 50))
     await holdKeys(execute, queue, [held], 2)
     await buried(execute, queue, ids.slice(50, 100))

@@ -179,7 +179,7 @@ describe('no wait for the server too many:', () => {
       const expected = [...first, ...batches, ['ROLLBACK']].map((flush) => flush.map(named))
       expect(await counted.flushes('sluice')).toEqual(expected)
       // Once a pipeline has begun, a look over the queue costs no round trip of its own.
-      for (const flush of (await counted.flushesWith('sluice', 'lanes')).slice(1))
+      for (const flush of (await counted.flushesWith('sluice', 'queue_scan')).slice(1))
         expect(flush).toContainEqual(expect.stringMatching(/^claim/))
       // Before its first handler each batch is written down, on another connection.
       const records = times(messages / options.batchSize, [['batch_record']])

@@ -4,7 +4,7 @@ import { executeOn } from '../../src/connection/open-client.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { insertMessages } from '../../src/table/insert.ts'
-import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
+import { ensureSlots, scanQueue } from '../../src/table/queue-scan.ts'
 import { forgetCrashes, holdKeys } from '../../src/table/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { pollQueues, raiseFlag } from '../../src/table/wait.ts'
@@ -139,7 +139,7 @@ const NOTHING: readonly { readonly what: string; readonly send: Send }[] = [
     send: (on, { slot }) => claimSlots(on, 'empty', [{ slot, id: '0' }], 100),
   },
   { what: 'a claim of a whole queue that finds nothing', send: (on) => claimWhole(on, 'empty') },
-  { what: 'a look over the queue', send: (on) => lookOver(on, QUEUE) },
+  { what: 'a look over the queue', send: (on) => scanQueue(on, QUEUE) },
   { what: 'a poll', send: (on) => pollQueues(on, 1, [QUEUE], null) },
   { what: 'a raised flag', send: (on) => raiseFlag(on, QUEUE) },
   // Its table is unlogged. (The commit has a record of 34 bytes, which waits for no disk.)

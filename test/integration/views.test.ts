@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import { MESSAGE_STATES } from '../../src/message.ts'
-import { ensureSlots } from '../../src/table/lanes.ts'
+import { ensureSlots } from '../../src/table/queue-scan.ts'
 import { holdKeys } from '../../src/table/settle.ts'
 import { newWorkerId, recordBatches, registerWorker } from '../../src/table/worker.ts'
 import { type ClaimSession, keysOf, put, test } from '../support/rows/claim-session.ts'

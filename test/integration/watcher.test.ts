@@ -16,7 +16,7 @@ describe('waking up', () => {
     await database.sql(`SELECT sluice.enqueue('L1', '1'), sluice.enqueue('L1', '2')`)
     await waitFor(() => one.hints.includes('notification'), { what: 'the notification' })
     await wakeUp.listener.marker(database)
-    expect([one.hints, other.hints]).toEqual([['look again', 'notification'], ['look again']])
+    expect([one.hints, other.hints]).toEqual([['check again', 'notification'], ['check again']])
   })
 
   test('two waiters of a process are both woken', async ({ database }) => {

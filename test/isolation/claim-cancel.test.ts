@@ -4,10 +4,10 @@ import {
   type ClaimStep,
   claimScenario,
   commit,
-  lanesOf,
   lock,
   look,
   rollBack,
+  targetsOf,
 } from '../support/permutations/claims.ts'
 import { explore } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
@@ -37,7 +37,7 @@ const cancel: ClaimStep = {
 describe('a claim beside an operator who deletes a message', () => {
   for (const end of [commit, rollBack]) {
     test(`has either handled it or not seen it, when the operator ${end.name}`, async ({ stage }) => {
-      const { unkeyed, keyed } = await lanesOf(stage.database)
+      const { unkeyed, keyed } = await targetsOf(stage.database)
       const sessions = { operator: [cancel, end], claim: [look(), lock, ack, commit] }
       const without = await explore(stage, claimScenario(stage, unkeyed, 3, sessions))
       // The operator waits for the claim.
@@ -49,10 +49,10 @@ describe('a claim beside an operator who deletes a message', () => {
   }
 
   test('handles what has been deleted if it does not lock it', async ({ stage }) => {
-    const { unkeyed, keyed } = await lanesOf(stage.database)
+    const { unkeyed, keyed } = await targetsOf(stage.database)
     const claim = [look({ twin: [WITHOUT_LOCK, KEYED_WITHOUT_LOCK] }), lock, ack, commit]
-    for (const lane of [unkeyed, keyed]) {
-      const explored = await explore(stage, claimScenario(stage, lane, 3, { operator: [cancel, commit], claim }))
+    for (const target of [unkeyed, keyed]) {
+      const explored = await explore(stage, claimScenario(stage, target, 3, { operator: [cancel, commit], claim }))
       expect(wrongs(explored)).toContain('claim has 1 handled, which was cancelled')
     }
   })

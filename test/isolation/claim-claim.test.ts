@@ -6,10 +6,10 @@ import {
   claimScenario,
   commit,
   inOneStep,
-  lanesOf,
   lock,
   look,
   take,
+  targetsOf,
 } from '../support/permutations/claims.ts'
 import { explore } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
@@ -29,13 +29,13 @@ const WAITING: Rewrite = {
 const batch = (claims?: Claims): readonly ClaimStep[] => [look(claims), lock, ack, commit]
 describe('claims beside claims', () => {
   test('of messages without a key share them, whatever comes between snapshot and locks', async ({ stage }) => {
-    const { unkeyed } = await lanesOf(stage.database)
+    const { unkeyed } = await targetsOf(stage.database)
     const explored = await explore(stage, claimScenario(stage, unkeyed, 3, { a: batch(), b: batch() }))
     expect(summary(explored)).toEqual({ interleavings: 70, waited: 0, wrong: [] })
   })
 
   test('of one key take turns', async ({ stage }) => {
-    const { keyed, free } = await lanesOf(stage.database)
+    const { keyed, free } = await targetsOf(stage.database)
     for (const [limit, by] of [
       [1, keyed],
       [2, keyed],
@@ -50,22 +50,22 @@ describe('claims beside claims', () => {
   })
 
   test('share and take turns by three as well', async ({ stage }) => {
-    const { unkeyed, keyed } = await lanesOf(stage.database)
+    const { unkeyed, keyed } = await targetsOf(stage.database)
     const ends = inOneStep(ack, commit)
     const whole = [take({ limit: 1 }), ends]
     const others = { b: whole, c: whole }
-    for (const [lane, a, interleavings] of [
+    for (const [target, a, interleavings] of [
       [unkeyed, [look({ limit: 1 }), lock, ends], 210],
       [keyed, whole, 90],
     ] as const) {
-      const explored = await explore(stage, claimScenario(stage, lane, 3, { a, ...others }))
+      const explored = await explore(stage, claimScenario(stage, target, 3, { a, ...others }))
       expect(summary(explored)).toEqual({ interleavings, waited: 0, wrong: [] })
     }
   })
 
   test('of a queue in order wait for nobody, also beside a pipeline that is in no order', async ({ stage }) => {
-    const { unkeyed, keyed, whole } = await lanesOf(stage.database)
-    for (const [lane, other] of [
+    const { unkeyed, keyed, whole } = await targetsOf(stage.database)
+    for (const [target, other] of [
       [whole, whole],
       [whole, unkeyed],
       [keyed, unkeyed],
@@ -73,21 +73,21 @@ describe('claims beside claims', () => {
     ] as const) {
       for (const limit of [1, 3]) {
         const sessions = { a: batch({ limit }), b: batch({ limit: 2, by: other }) }
-        const explored = await explore(stage, claimScenario(stage, lane, 3, sessions))
+        const explored = await explore(stage, claimScenario(stage, target, 3, sessions))
         expect(summary(explored)).toEqual({ interleavings: 70, waited: 0, wrong: [] })
       }
     }
   })
 
   test('of a queue in order would wait for a pipeline that is in no order if they did not skip', async ({ stage }) => {
-    const { unkeyed, whole } = await lanesOf(stage.database)
+    const { unkeyed, whole } = await targetsOf(stage.database)
     const sessions = { a: batch({ twin: [WAITING] }), b: batch({ by: unkeyed }) }
     const { waited } = await explore(stage, claimScenario(stage, whole, 3, sessions))
     expect(waited).toBeGreaterThan(0)
   })
 
   test('have the same message twice if they do not lock it', async ({ stage }) => {
-    const { unkeyed } = await lanesOf(stage.database)
+    const { unkeyed } = await targetsOf(stage.database)
     const steps = batch({ twin: [WITHOUT_LOCK] })
     const explored = await explore(stage, claimScenario(stage, unkeyed, 3, { a: steps, b: steps }))
     expect(explored.interleavings).toBe(70)
@@ -95,7 +95,7 @@ describe('claims beside claims', () => {
   })
 
   test('overtake each other if they do not lock their slot, and slide past what is locked', async ({ stage }) => {
-    const { keyed } = await lanesOf(stage.database)
+    const { keyed } = await targetsOf(stage.database)
     const steps = batch({ limit: 1, twin: [SLOT_UNLOCKED, SLIDING_PAST] })
     const explored = await explore(stage, claimScenario(stage, keyed, 3, { a: steps, b: steps }))
     expect(explored.interleavings).toBe(70)

@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { commit, lanesOf, rollBack } from '../support/permutations/claims.ts'
+import { commit, rollBack, targetsOf } from '../support/permutations/claims.ts'
 import { floorScenario, handle, insert, insertAtOnce } from '../support/permutations/floors.ts'
 import { explore } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
@@ -16,17 +16,17 @@ const ALONE: Rewrite = {
 describe('claims beside an enqueue that commits late', () => {
   for (const end of [commit, rollBack]) {
     test(`take nothing before its commit, and hide nothing of it, when it ${end.name}`, async ({ stage }) => {
-      const { unkeyed, keyed } = await lanesOf(stage.database)
+      const { unkeyed, keyed } = await targetsOf(stage.database)
       const sessions = { late: [insert(1), end], early: [insertAtOnce(3)], process: [handle(), handle(), handle()] }
-      for (const lane of [unkeyed, keyed]) {
-        const explored = await explore(stage, floorScenario(stage, lane, sessions))
+      for (const target of [unkeyed, keyed]) {
+        const explored = await explore(stage, floorScenario(stage, target, sessions))
         expect(summary(explored)).toEqual({ interleavings: 60, waited: 0, wrong: [] })
       }
     })
   }
 
   test("overtake it if their slot's floor does not wait for who was running", async ({ stage }) => {
-    const { keyed } = await lanesOf(stage.database)
+    const { keyed } = await targetsOf(stage.database)
     const broken = handle(ALONE)
     const sessions = { late: [insert(1), commit], early: [insertAtOnce(3)], process: [broken, broken, broken] }
     const explored = await explore(stage, floorScenario(stage, keyed, sessions))

@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { ack, claimScenario, commit, lanesOf, lock, look, take } from '../support/permutations/claims.ts'
+import { ack, claimScenario, commit, lock, look, take, targetsOf } from '../support/permutations/claims.ts'
 import { explore } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
 import type { Rewrite } from '../support/permutations/rewrite.ts'
@@ -21,17 +21,17 @@ const HELD_BY_SNAPSHOT: Rewrite = {
 describe('a claim beside a settlement', () => {
   for (const settle of SETTLEMENTS) {
     test(`takes what is left when a batch ${settle.name}, and nothing else`, async ({ stage }) => {
-      const { unkeyed, keyed } = await lanesOf(stage.database)
+      const { unkeyed, keyed } = await targetsOf(stage.database)
       const sessions = { batch: [take({ limit: 1 }), settle, commit], claim: [look(), lock, ack, commit] }
-      for (const lane of [unkeyed, keyed]) {
-        const explored = await explore(stage, claimScenario(stage, lane, 3, sessions))
+      for (const target of [unkeyed, keyed]) {
+        const explored = await explore(stage, claimScenario(stage, target, 3, sessions))
         expect(summary(explored)).toEqual({ interleavings: 35, waited: 0, wrong: [] })
       }
     })
   }
 
   test('hands out a message that is to be tried later if it does not lock it', async ({ stage }) => {
-    const { unkeyed } = await lanesOf(stage.database)
+    const { unkeyed } = await targetsOf(stage.database)
     const claim = [look({ twin: [WITHOUT_LOCK] }), lock, ack, commit]
     const batch = [take({ limit: 1 }), retry(HOUR_US), commit]
     const explored = await explore(stage, claimScenario(stage, unkeyed, 3, { batch, claim }))
@@ -39,7 +39,7 @@ describe('a claim beside a settlement', () => {
   })
 
   test("overtakes a held message if it reads its slot's holds by its snapshot", async ({ stage }) => {
-    const { keyed } = await lanesOf(stage.database)
+    const { keyed } = await targetsOf(stage.database)
     const claim = [look({ twin: [HELD_BY_SNAPSHOT] }), lock, ack, commit]
     const batch = [take({ limit: 1 }), retry(HOUR_US), commit]
     const explored = await explore(stage, claimScenario(stage, keyed, 3, { batch, claim }))

@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished } from 'vitest'
 import { insertMessages } from '../../src/table/insert.ts'
-import { commit, type Lane, lanesOf } from '../support/permutations/claims.ts'
+import { commit, type Target, targetsOf } from '../support/permutations/claims.ts'
 import { type FloorStep, type FloorWorld, floorScenario, handle, insertAtOnce } from '../support/permutations/floors.ts'
 import { explore, type Scenario } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
@@ -20,16 +20,16 @@ const inserting = new Map<PlayedSession, Promise<readonly string[]>>()
 
 type Enqueue = (session: PlayedSession, world: FloorWorld) => Promise<readonly string[]>
 
-const one: Enqueue = (session, { queue, lane }) => insertMessages(session.execute(), queue, [insertRow(lane.key)])
+const one: Enqueue = (session, { queue, target }) => insertMessages(session.execute(), queue, [insertRow(target.key)])
 
 const two =
   (...twin: readonly Rewrite[]): Enqueue =>
-  (session, { queue, lane }) =>
-    insertMessages(session.execute(...twin), queue, times(2, [insertRow(lane.key)]))
+  (session, { queue, target }) =>
+    insertMessages(session.execute(...twin), queue, times(2, [insertRow(target.key)]))
 
-const bySql: Enqueue = async ({ client }, { queue, lane }) => {
+const bySql: Enqueue = async ({ client }, { queue, target }) => {
   const text = `SELECT sluice.enqueue($1, '{}', ordering_key => $2)::text AS id`
-  const { rows } = await client.query<{ id: string }>(text, [queue, lane.key])
+  const { rows } = await client.query<{ id: string }>(text, [queue, target.key])
   return rows.map(({ id }) => id)
 }
 
@@ -46,9 +46,9 @@ const drawId = (enqueue: Enqueue): FloorStep => ({
 
 const goOn: FloorStep = {
   name: 'goes on',
-  run: async (session, { queue, lane, ledger }) => {
+  run: async (session, { queue, target, ledger }) => {
     await session.openGate(queue)
-    ledger.enqueues(session.name, await inserting.get(session)!, lane.key)
+    ledger.enqueues(session.name, await inserting.get(session)!, target.key)
   },
 }
 
@@ -58,7 +58,7 @@ const goOn: FloorStep = {
  */
 describe('claims beside an enqueue that stands still between its id and its row', () => {
   test('do not overtake it', { timeout: 240_000 }, async ({ stage }) => {
-    const { keyed } = await lanesOf(stage.database)
+    const { keyed } = await targetsOf(stage.database)
     await pauseInserts(stage.database)
     for (const enqueue of [one, two(), bySql]) {
       const explored = await explore(stage, scenarioOf(stage, keyed, [drawId(enqueue), goOn, commit]))
@@ -67,7 +67,7 @@ describe('claims beside an enqueue that stands still between its id and its row'
   })
 
   test('overtake it if it has no transaction number yet', { timeout: 240_000 }, async ({ stage }) => {
-    const { keyed } = await lanesOf(stage.database)
+    const { keyed } = await targetsOf(stage.database)
     await pauseInserts(stage.database)
     await numberLate(stage.database)
     for (const enqueue of [one, two(NUMBERED_LATE), bySql]) {
@@ -77,9 +77,9 @@ describe('claims beside an enqueue that stands still between its id and its row'
   })
 })
 
-function scenarioOf(stage: Stage, lane: Lane, late: readonly FloorStep[]): Scenario<FloorWorld> {
+function scenarioOf(stage: Stage, target: Target, late: readonly FloorStep[]): Scenario<FloorWorld> {
   const process = [handle(), handle(), handle()]
-  const scenario = floorScenario(stage, lane, { late, early: [insertAtOnce(3)], process })
+  const scenario = floorScenario(stage, target, { late, early: [insertAtOnce(3)], process })
   return {
     ...scenario,
     prepare: async (queue, session) => {

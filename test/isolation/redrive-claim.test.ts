@@ -8,9 +8,9 @@ import {
   claimScenario,
   commit,
   inOneStep,
-  lanesOf,
   rollBack,
   take,
+  targetsOf,
 } from '../support/permutations/claims.ts'
 import { explore } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
@@ -43,31 +43,31 @@ const isDead: ClaimStep = inOneStep(take({ limit: 1 }), bury, commit)
 describe('a redrive beside claims', () => {
   for (const kind of ['unkeyed', 'keyed'] as const) {
     test(`gives back what has died, once, and what dies meanwhile or not: ${kind}`, async ({ stage }) => {
-      const { [kind]: lane } = await lanesOf(stage.database)
+      const { [kind]: target } = await targetsOf(stage.database)
       const sessions = { batch: buries, operator: [redrive, commit], claims: [handle, handle] }
-      const explored = await explore(stage, claimScenario(stage, lane, 1, sessions))
+      const explored = await explore(stage, claimScenario(stage, target, 1, sessions))
       expect(summary(explored)).toEqual({ interleavings: 90, waited: 0, wrong: [] })
     })
 
     for (const end of [commit, rollBack]) {
       test(`and a discard that ${end.name} do not both have the message: ${kind}`, async ({ stage }) => {
-        const { [kind]: lane } = await lanesOf(stage.database)
+        const { [kind]: target } = await targetsOf(stage.database)
         const sessions = { batch: [isDead], operator: [redrive, commit], other: [discard, end], claims: [handle] }
-        const explored = await explore(stage, claimScenario(stage, lane, 1, sessions))
+        const explored = await explore(stage, claimScenario(stage, target, 1, sessions))
         expect(summary(explored)).toEqual({ interleavings: 180, waited: 20, wrong: [] })
       })
     }
   }
 
   test('by two operators gives it back once', async ({ stage }) => {
-    const { unkeyed } = await lanesOf(stage.database)
+    const { unkeyed } = await targetsOf(stage.database)
     const sessions = { batch: [isDead], operator: [redrive, commit], other: [redrive, commit], claims: [handle] }
     const explored = await explore(stage, claimScenario(stage, unkeyed, 1, sessions))
     expect(summary(explored)).toEqual({ interleavings: 180, waited: 20, wrong: [] })
   })
 
   test('gives back what has been discarded if it reads the dead letters before it deletes them', async ({ stage }) => {
-    const { unkeyed } = await lanesOf(stage.database)
+    const { unkeyed } = await targetsOf(stage.database)
     await readBeforeDelete(stage.database)
     const sessions = { batch: [isDead], operator: [redrive, commit], other: [discard, commit], claims: [handle] }
     const explored = await explore(stage, claimScenario(stage, unkeyed, 1, sessions))

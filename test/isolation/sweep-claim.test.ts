@@ -2,17 +2,17 @@ import { describe, expect } from 'vitest'
 import type { Floors } from '../../src/claim/floors.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimSlots } from '../../src/table/claim-ordered.ts'
-import { lookOver } from '../../src/table/lanes.ts'
+import { scanQueue } from '../../src/table/queue-scan.ts'
 import {
   accountsOf,
   ack,
   commit,
   differences,
   inOneStep,
-  type Lane,
-  lanesOf,
   rollBack,
+  type Target,
   take,
+  targetsOf,
 } from '../support/permutations/claims.ts'
 import { FAR_FUTURE_US, type FloorWorld, floorScenario } from '../support/permutations/floors.ts'
 import type { Seen } from '../support/permutations/ledger.ts'
@@ -32,12 +32,12 @@ interface SweepWorld extends FloorWorld {
 
 type SweepStep = PlayedStep<SweepWorld>
 
-/** Lanes that this look does not find are not swept. */
+/** Targets that this look does not find are not swept. */
 const looksOver: SweepStep = {
   name: 'looks over the queue',
   run: async (session, { queue, floors, ledger, over }) => {
     over.seen = ledger.sees()
-    const { priorities, slots } = await lookOver(session.execute(), queue)
+    const { priorities, slots } = await scanQueue(session.execute(), queue)
     floors.learn(priorities, slots)
   },
 }
@@ -45,12 +45,12 @@ const looksOver: SweepStep = {
 /** The claim of the sweep; a broken one believes in its floors. */
 const sweeps = (bottom: boolean): SweepStep => ({
   name: 'sweeps',
-  run: async (session, { queue, lane, floors, ledger, looks }) => {
+  run: async (session, { queue, target, floors, ledger, looks }) => {
     await session.begin()
     const execute = session.execute(...PAUSED_CLAIM)
     const seen = ledger.sees()
     const claiming =
-      lane.key === null
+      target.key === null
         ? claim(execute, queue, floors.priorities(bottom ? 'bottom' : FAR_FUTURE_US), MANY)
         : claimSlots(execute, queue, floors.slots(bottom), MANY)
     claiming.catch(() => undefined)
@@ -61,9 +61,9 @@ const sweeps = (bottom: boolean): SweepStep => ({
 
 const locksAll: SweepStep = {
   name: 'locks',
-  run: async (session, { queue, lane, ledger, looks, hands, over }) => {
+  run: async (session, { queue, target, ledger, looks, hands, over }) => {
     const due = ledger.due().filter((id) => over.seen.has(id))
-    const taken = lane.key !== null && ledger.inHands
+    const taken = target.key !== null && ledger.inHands
     await session.openGate(queue)
     const { seen, claiming } = looks.get(session.name)!
     const { rows } = await claiming
@@ -76,33 +76,33 @@ const locksAll: SweepStep = {
 
 const enqueues: SweepStep = {
   name: 'enqueues',
-  run: async (session, { queue, lane, ledger }) => {
+  run: async (session, { queue, target, ledger }) => {
     const ids = await put(
       { sql: async (text, params = []) => (await session.client.query(text, [...params])).rows },
       queue,
-      [{ key: lane.key, priority: 2 }],
+      [{ key: target.key, priority: 2 }],
     )
-    ledger.enqueues(session.name, ids, lane.key)
+    ledger.enqueues(session.name, ids, target.key)
     ledger.commits(session.name)
   },
 }
 
 /** Three messages, and a process whose floors are above them: as after another process's rollback. */
-function sweepScenario(stage: Stage, lane: Lane, sessions: Scenario<SweepWorld>['sessions']): Scenario<SweepWorld> {
-  const { prepare } = floorScenario(stage, lane, {}, 3)
+function sweepScenario(stage: Stage, target: Target, sessions: Scenario<SweepWorld>['sessions']): Scenario<SweepWorld> {
+  const { prepare } = floorScenario(stage, target, {}, 3)
   return {
     sessions,
     prepare: async (queue, session) => {
       await session('process').closeGate(queue)
       const world = await prepare(queue, session)
-      raiseAll(world.floors, lane)
+      raiseAll(world.floors, target)
       return { ...world, over: { seen: new Set() } }
     },
     wrong: (world) => accountsOf(stage.database, world),
   }
 }
 
-function raiseAll(floors: Floors, { slot }: Lane): void {
+function raiseAll(floors: Floors, { slot }: Target): void {
   const { lowered } = floors
   floors.claimed([claimedRow({ id: '1', dueUs: Math.floor(FAR_FUTURE_US / 2) })], {
     bottom: false,
@@ -117,20 +117,20 @@ describe('a sweep beside claims', () => {
     const other = [take(), end === commit ? inOneStep(ack, commit) : rollBack]
 
     test(`finds all that is due and free, when another batch ${end.name}`, async ({ stage }) => {
-      const { unkeyed, keyed } = await lanesOf(stage.database)
+      const { unkeyed, keyed } = await targetsOf(stage.database)
       const process = [looksOver, sweeps(true), locksAll, inOneStep(ack, commit)]
-      for (const lane of [unkeyed, keyed]) {
-        const explored = await explore(stage, sweepScenario(stage, lane, { process, other, enqueuer: [enqueues] }))
+      for (const target of [unkeyed, keyed]) {
+        const explored = await explore(stage, sweepScenario(stage, target, { process, other, enqueuer: [enqueues] }))
         expect(summary(explored)).toEqual({ interleavings: 105, waited: 0, wrong: [] })
       }
     })
   }
 
   test('misses what is below its floors if it believes in them', async ({ stage }) => {
-    const { unkeyed, keyed } = await lanesOf(stage.database)
+    const { unkeyed, keyed } = await targetsOf(stage.database)
     const process = [looksOver, sweeps(false), locksAll, inOneStep(ack, commit)]
-    for (const lane of [unkeyed, keyed]) {
-      const explored = await explore(stage, sweepScenario(stage, lane, { process, other: [take(), rollBack] }))
+    for (const target of [unkeyed, keyed]) {
+      const explored = await explore(stage, sweepScenario(stage, target, { process, other: [take(), rollBack] }))
       expect(wrongs(explored)).toContain('the sweep has lost 1')
     }
   })

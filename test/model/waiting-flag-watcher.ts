@@ -277,7 +277,7 @@ function look(one: Watcher): void {
   one.again = false
 }
 
-/** WaitingQueue.wake: Demand.wake, or lookAgain if it is not parked */
+/** WaitingQueue.wake: Demand.wake, or checkAgain if it is not parked */
 function wake(one: Watcher): void {
   if (one.slot === 'parked') look(one)
   else if (one.slot !== 'gone') one.again = true

@@ -1,16 +1,16 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { LaneModel } from '../support/models/lane-model.ts'
 import { pick, type Step, stepsOf } from '../support/models/model-steps.ts'
+import { PriorityModel } from '../support/models/priority-model.ts'
 
 const place = fc.nat(50)
 const limit = fc.integer({ min: 1, max: 4 })
 const priority = fc.constantFrom(0, 5, 9)
 const delayUs = fc.constantFrom(0, 0, 3, 20)
 
-const step = stepsOf<LaneModel>()
+const step = stepsOf<PriorityModel>()
 
-const inserts = step('insert', fc.tuple(priority, delayUs), (model, [lane, delay]) => model.insert(lane, delay, true))
+const inserts = step('insert', fc.tuple(priority, delayUs), (model, [of, delay]) => model.insert(of, delay, true))
 const timePasses = step('wait', fc.integer({ min: 1, max: 10 }), (model, us) => model.wait(us))
 const sends = step('send', limit, (model, count) => void model.send(count, false))
 const sendsApart = step('send apart', fc.tuple(limit, fc.integer({ min: 0, max: 6 })), (model, [count, offset]) =>
@@ -46,19 +46,19 @@ const orderly = [
   retries,
 ]
 
-const insertsLate = step('insert late', fc.tuple(priority, delayUs), (model, [lane, delay]) =>
-  model.insert(lane, delay, false),
+const insertsLate = step('insert late', fc.tuple(priority, delayUs), (model, [of, delay]) =>
+  model.insert(of, delay, false),
 )
 const commits = step('commit', place, (model, at) => model.commit(at))
 
-const steps = (...arbitraries: readonly fc.Arbitrary<Step<LaneModel>>[]) =>
+const steps = (...arbitraries: readonly fc.Arbitrary<Step<PriorityModel>>[]) =>
   fc.array(fc.oneof(...arbitraries), { maxLength: 80, size: 'max' })
 
 describe('P6: floors of priorities', () => {
   test('never stand above a row that nobody has, while nothing commits late', () => {
     fc.assert(
       fc.property(steps(...orderly), (sequence) => {
-        const model = new LaneModel()
+        const model = new PriorityModel()
         for (const act of sequence) {
           act(model)
           expect(model.hidden()).toEqual([])
@@ -71,7 +71,7 @@ describe('P6: floors of priorities', () => {
   test('would stand above rows that nobody has, if they went up past what a claim left before it', () => {
     const run = fc.check(
       fc.property(steps(...orderly), (sequence) => {
-        const model = new LaneModel({ raisedPastSkipped: true })
+        const model = new PriorityModel({ raisedPastSkipped: true })
         for (const act of sequence) {
           act(model)
           expect(model.hidden()).toEqual([])
@@ -85,7 +85,7 @@ describe('P6: floors of priorities', () => {
   test('cost rows that commit late a sweep, and never more: every row is claimed in the end', () => {
     fc.assert(
       fc.property(steps(...orderly, insertsLate, commits), limit, (sequence, count) => {
-        const model = new LaneModel()
+        const model = new PriorityModel()
         for (const act of sequence) act(model)
         model.settleDown()
         drain(model, count)
@@ -98,7 +98,7 @@ describe('P6: floors of priorities', () => {
   test('let floored claims go on where a full sweep stopped', () => {
     fc.assert(
       fc.property(steps(inserts, insertsLate, timePasses, sends, answers, acks), limit, (sequence, count) => {
-        const model = new LaneModel()
+        const model = new PriorityModel()
         for (const act of sequence) act(model)
         model.settleDown()
         const last = model.answer(model.send(count, true)).at(-1)
@@ -112,7 +112,7 @@ describe('P6: floors of priorities', () => {
 })
 
 /** As a claimer does: claims with floors until one finds nothing, then sweeps, until a sweep finds nothing. */
-function drain(model: LaneModel, count: number): void {
+function drain(model: PriorityModel, count: number): void {
   do {
     model.ackBatch(0)
     while (model.answer(model.send(count, false)).length > 0) model.ackBatch(0)

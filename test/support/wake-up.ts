@@ -34,8 +34,8 @@ export class Sleeper implements Waiter {
     this.hints.push(reason)
   }
 
-  lookAgain(): void {
-    this.hints.push('(looking) look again')
+  checkAgain(): void {
+    this.hints.push('(looking) check again')
   }
 }
 

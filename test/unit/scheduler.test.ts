@@ -55,7 +55,7 @@ describe('Scheduler', () => {
     scheduler.park(sleeper, null)
     scheduler.notified('q')
     scheduler.notified('q')
-    expect(sleeper.hints).toEqual(['notification', '(looking) look again'])
+    expect(sleeper.hints).toEqual(['notification', '(looking) check again'])
   })
 
   test('a notification concerns its own queue, and nobody if it is consumed no more', () => {
@@ -194,7 +194,7 @@ describe('Scheduler', () => {
     listening = true
     scheduler.park(sleeper, null)
     await answer('sluice_flag_raise', [{ state: 'held' }])
-    expect(sleeper.hints).toEqual(['look again'])
+    expect(sleeper.hints).toEqual(['check again'])
   })
 
   test.each([

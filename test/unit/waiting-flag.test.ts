@@ -12,7 +12,7 @@ describe('WaitingFlag', () => {
     server = new PlayedServer()
     looks = 0
     const { execute } = server
-    flag = new WaitingFlag({ queue: 'q', execute, workerId: () => 7, onLookAgain: () => looks++ })
+    flag = new WaitingFlag({ queue: 'q', execute, workerId: () => 7, onCheckAgain: () => looks++ })
   })
 
   async function answer(state: string): Promise<void> {
@@ -127,7 +127,7 @@ describe('a waiting flag that the server does not move', () => {
   beforeEach(() => {
     vi.useFakeTimers()
     server = new PlayedServer()
-    flag = new WaitingFlag({ queue: 'q', execute: server.execute, workerId: () => 7, onLookAgain: () => undefined })
+    flag = new WaitingFlag({ queue: 'q', execute: server.execute, workerId: () => 7, onCheckAgain: () => undefined })
   })
 
   afterEach(() => {
@@ -201,7 +201,7 @@ describe('a waiting flag whose process hardly sleeps between two messages', () =
     vi.useFakeTimers()
     server = new PlayedServer()
     looks = 0
-    flag = new WaitingFlag({ queue: 'q', execute: server.execute, workerId: () => 7, onLookAgain: () => looks++ })
+    flag = new WaitingFlag({ queue: 'q', execute: server.execute, workerId: () => 7, onCheckAgain: () => looks++ })
     flag.found(COMMIT_MS)
     flag.raise()
     await answer(0, [{ state: 'held' }])

@@ -251,11 +251,11 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
 
   #beforeQuery(text: string): void {
     if (!this.#open) throw closed()
-    if (ODD.test(text)) this.#look(text)
+    if (ODD.test(text)) this.#inspect(text)
     this.#savepoint ??= this.#connection.savepoint()
   }
 
-  #look(text: string): void {
+  #inspect(text: string): void {
     this.#odd = true
     this.#constraintsSet ||= SETS_CONSTRAINTS.test(text)
     this.#constraintsMade ||= MAKES_CONSTRAINTS.test(text)
@@ -268,7 +268,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
  */
 const ODD = /constraint|deferr|\btemp|timeout/i
 
-/** True of some other texts too, for which it costs a look at the catalog. */
+/** True of some other texts too, for which it costs a query of the catalog. */
 const SETS_CONSTRAINTS = /\bset\s+constraints\b/i
 const MAKES_CONSTRAINTS = /deferr/i
 

@@ -3,7 +3,7 @@
  * fine: ours has a name that nobody knows. Statements prepared by SQL would stay on the session, through a rollback
  * too, and DEALLOCATE may take those away that settle the batch.
  *
- * A text of several statements can reach the server only without parameters; each is looked at.
+ * A text of several statements can reach the server only without parameters; each is read.
  *
  * @param escapes `standard_conforming_strings` is off: in plain strings, too, a backslash escapes what follows
  */

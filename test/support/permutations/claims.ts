@@ -1,7 +1,7 @@
 import { Floors } from '../../../src/claim/floors.ts'
 import { type Claim, type ClaimedRow, claim } from '../../../src/table/claim.ts'
 import { claimFreeSlots, claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../../src/table/claim-ordered.ts'
-import { ensureSlots, lookOver } from '../../../src/table/lanes.ts'
+import { ensureSlots, scanQueue } from '../../../src/table/queue-scan.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { bottomOf, idsOf, keysOf, put } from '../rows/claim-session.ts'
 import { acked } from '../rows/settled-rows.ts'
@@ -12,23 +12,23 @@ import { PAUSED_CLAIM, type Rewrite } from './rewrite.ts'
 import type { PlayedSession, Stage } from './stage.ts'
 
 /** Messages with or without a key, and how they are claimed. */
-export interface Lane {
+export interface Target {
   readonly name: string
   readonly key: string | null
   readonly slot: number
   readonly claim: (execute: Execute, queue: string, limit: number) => Promise<Claim>
 }
 
-export interface Lanes {
-  readonly unkeyed: Lane
-  readonly keyed: Lane
+export interface Targets {
+  readonly unkeyed: Target
+  readonly keyed: Target
   /** The same by the claim that leaves alone slots with held keys. */
-  readonly free: Lane
+  readonly free: Target
   /** The messages without a key, in order. */
-  readonly whole: Lane
+  readonly whole: Target
 }
 
-export async function lanesOf(database: TestDatabase): Promise<Lanes> {
+export async function targetsOf(database: TestDatabase): Promise<Targets> {
   const { slot, same } = await keysOf(database)
   return {
     free: {
@@ -58,10 +58,10 @@ export async function lanesOf(database: TestDatabase): Promise<Lanes> {
   }
 }
 
-/** A queue with some messages of one lane, and who has which of them in hand. */
+/** A queue with some messages of one target, and who has which of them in hand. */
 export interface ClaimWorld {
   readonly queue: string
-  readonly lane: Lane
+  readonly target: Target
   readonly ids: readonly string[]
   readonly ledger: Ledger
   readonly hands: Map<string, readonly ClaimedRow[]>
@@ -73,8 +73,8 @@ export type ClaimStep = PlayedStep<ClaimWorld>
 
 export interface Claims {
   readonly limit?: number
-  /** How to claim, if not as the queue's lane is claimed. */
-  readonly by?: Lane
+  /** How to claim, if not as the queue's target is claimed. */
+  readonly by?: Target
   readonly twin?: readonly Rewrite[]
 }
 
@@ -82,10 +82,10 @@ export interface Claims {
 export function look({ limit = 2, twin = [], by }: Claims = {}): ClaimStep {
   return {
     name: 'looks',
-    run: async (session, { queue, lane, ledger, looks }) => {
+    run: async (session, { queue, target, ledger, looks }) => {
       await session.begin()
       const seen = ledger.sees()
-      const claiming = (by ?? lane).claim(session.execute(...PAUSED_CLAIM, ...twin), queue, limit)
+      const claiming = (by ?? target).claim(session.execute(...PAUSED_CLAIM, ...twin), queue, limit)
       claiming.catch(() => undefined)
       looks.set(session.name, { seen, claiming })
       await session.untilAtGate(claiming)
@@ -108,10 +108,10 @@ export const lock: ClaimStep = {
 export function take(claims: Claims = {}): ClaimStep {
   return {
     name: 'takes',
-    run: async (session, { queue, lane, ledger, hands }) => {
+    run: async (session, { queue, target, ledger, hands }) => {
       await session.begin()
       const seen = ledger.sees()
-      const { twin = [], by = lane, limit = 2 } = claims
+      const { twin = [], by = target, limit = 2 } = claims
       const taken = await by.claim(session.execute(...twin), queue, limit)
       ledger.claims(session.name, idsOf(taken), seen)
       hands.set(session.name, taken.rows)
@@ -155,10 +155,10 @@ export function inHand(hands: ClaimWorld['hands'], { name }: PlayedSession): rea
   return (hands.get(name) ?? []).map(({ id }) => id)
 }
 
-/** Interleavings in a queue that begins with so many due messages of a lane. */
+/** Interleavings in a queue that begins with so many due messages of a target. */
 export function claimScenario(
   { database }: Stage,
-  lane: Lane,
+  target: Target,
   count: number,
   sessions: Scenario<ClaimWorld>['sessions'],
 ): Scenario<ClaimWorld> {
@@ -170,13 +170,13 @@ export function claimScenario(
       const ids = await put(
         database,
         queue,
-        Array.from({ length: count }, () => ({ key: lane.key })),
+        Array.from({ length: count }, () => ({ key: target.key })),
       )
-      if (lane.key !== null || lane.slot === WHOLE_QUEUE_SLOT)
-        await ensureSlots(executeAlone(database), queue, [lane.slot])
+      if (target.key !== null || target.slot === WHOLE_QUEUE_SLOT)
+        await ensureSlots(executeAlone(database), queue, [target.slot])
       const ledger = new Ledger()
-      ledger.has(ids, 'waiting', () => lane.key)
-      return { queue, lane, ids, ledger, hands: new Map(), looks: new Map() }
+      ledger.has(ids, 'waiting', () => target.key)
+      return { queue, target, ids, ledger, hands: new Map(), looks: new Map() }
     },
     wrong: (world) => accountsOf(database, world),
   }
@@ -185,7 +185,7 @@ export function claimScenario(
 /** What is wrong at the end: the table against the ledger, and what a sweep finds against what is due. */
 export async function accountsOf(
   database: TestDatabase,
-  { queue, lane, ledger }: ClaimWorld,
+  { queue, target, ledger }: ClaimWorld,
 ): Promise<readonly string[]> {
   const tables = await database.sql<{ id: string; dead: boolean }>(
     `SELECT id::text AS id, false AS dead FROM sluice.message WHERE queue = $1
@@ -193,7 +193,7 @@ export async function accountsOf(
     [queue],
   )
   const there = (dead: boolean) => tables.filter((row) => row.dead === dead).map(({ id }) => id)
-  const swept = idsOf(await sweep(executeAlone(database), queue, lane))
+  const swept = idsOf(await sweep(executeAlone(database), queue, target))
   return [
     ...ledger.wrong,
     ...differences(ledger, 'the table', there(false), ledger.idsIn('waiting', 'later')),
@@ -203,11 +203,11 @@ export async function accountsOf(
 }
 
 /** The look over the queue, and the claim from the bottom, of a process that knows nothing yet. */
-async function sweep(execute: Execute, queue: string, lane: Lane): Promise<Claim> {
+async function sweep(execute: Execute, queue: string, target: Target): Promise<Claim> {
   const floors = new Floors()
-  const { priorities, slots } = await lookOver(execute, queue)
+  const { priorities, slots } = await scanQueue(execute, queue)
   floors.learn(priorities, slots)
-  return lane.key === null
+  return target.key === null
     ? claim(execute, queue, floors.priorities('bottom'), 100)
     : claimSlots(execute, queue, floors.slots(true), 100)
 }

@@ -6,7 +6,7 @@ import type { Execute } from '../../../src/table/statement.ts'
 import { idsOf } from '../rows/claim-session.ts'
 import { acked, insertRow } from '../rows/settled-rows.ts'
 import type { TestDatabase } from '../servers/database.ts'
-import { type ClaimWorld, claimScenario, commit, executeAlone, type Lane } from './claims.ts'
+import { type ClaimWorld, claimScenario, commit, executeAlone, type Target } from './claims.ts'
 import type { PlayedStep, Scenario } from './permutations.ts'
 import type { Rewrite } from './rewrite.ts'
 import type { Stage } from './stage.ts'
@@ -21,9 +21,9 @@ export type FloorStep = PlayedStep<FloorWorld>
 /** No look-back: the floors stand where they are. */
 export const FAR_FUTURE_US = Number.MAX_SAFE_INTEGER
 
-async function takeOne(execute: Execute, { queue, lane, floors }: FloorWorld) {
+async function takeOne(execute: Execute, { queue, target, floors }: FloorWorld) {
   const { lowered } = floors
-  if (lane.key === null) {
+  if (target.key === null) {
     const taken = await claim(execute, queue, floors.priorities(FAR_FUTURE_US), 1)
     floors.claimed(taken.rows, { bottom: false, full: taken.rows.length === 1, lowered })
     return taken
@@ -51,10 +51,10 @@ export const handle = (...twin: readonly Rewrite[]): FloorStep => ({
 
 export const insert = (count: number): FloorStep => ({
   name: 'inserts',
-  run: async (session, { queue, lane, ledger }) => {
+  run: async (session, { queue, target, ledger }) => {
     await session.begin()
-    const rows = Array.from({ length: count }, () => insertRow(lane.key))
-    ledger.enqueues(session.name, await insertMessages(session.execute(), queue, rows), lane.key)
+    const rows = Array.from({ length: count }, () => insertRow(target.key))
+    ledger.enqueues(session.name, await insertMessages(session.execute(), queue, rows), target.key)
   },
 })
 
@@ -69,16 +69,16 @@ export const insertAtOnce = (count: number): FloorStep => ({
 /** Sessions with a process that claims from its floors, in a queue that begins with so many due messages. */
 export function floorScenario(
   stage: Stage,
-  lane: Lane,
+  target: Target,
   sessions: Scenario<FloorWorld>['sessions'],
   count = 0,
 ): Scenario<FloorWorld> {
-  const { prepare, wrong } = claimScenario(stage, lane, count, {})
+  const { prepare, wrong } = claimScenario(stage, target, count, {})
   return {
     sessions,
     prepare: async (queue, session) => {
       const floors = new Floors()
-      if (lane.key !== null) floors.learn([], [lane.slot])
+      if (target.key !== null) floors.learn([], [target.slot])
       return { ...(await prepare(queue, session)), floors }
     },
     wrong: async (world) => [...(await hidden(stage.database, world)), ...(await wrong(world))],
@@ -87,9 +87,9 @@ export function floorScenario(
 
 /** A slot's floor is exact: what is due is found from it, without a sweep. */
 async function hidden(database: TestDatabase, world: FloorWorld): Promise<readonly string[]> {
-  const { lane, ledger } = world
+  const { target, ledger } = world
   const [first] = ledger.due().toSorted((a, b) => Number(BigInt(a) - BigInt(b)))
-  if (lane.key === null || first === undefined) return []
+  if (target.key === null || first === undefined) return []
   const found = idsOf(await takeOne(executeAlone(database), world))
   return found.includes(first) ? [] : [`the floor hides ${ledger.numberOf(first)}`]
 }

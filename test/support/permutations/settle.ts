@@ -7,7 +7,7 @@ const HOUR_US = 3_600_000_000
 export function retry(afterUs: number): ClaimStep {
   return {
     name: 'retries',
-    run: async (session, { queue, lane, ledger, hands }) => {
+    run: async (session, { queue, target, ledger, hands }) => {
       const ids = inHand(hands, session)
       const nowUs = Date.now() * 1_000
       const dueUs = nowUs + afterUs
@@ -16,8 +16,8 @@ export function retry(afterUs: number): ClaimStep {
       const execute = session.execute()
       const messages = ids.map((id) => ({ id, dueUs, attempt: 1, error: 'broken' }))
       await postponeMessages(execute, queue, messages, nowUs)
-      if (lane.key === null) return
-      const { slot, key } = lane
+      if (target.key === null) return
+      const { slot, key } = target
       await holdKeys(execute, queue, [{ slot, orderingKey: key, messageId: ids[0]!, untilUs: dueUs }], 0)
     },
   }

@@ -10,7 +10,7 @@ export type Flush = readonly string[]
  * The work that is given a share of the time and has no fixed number: the look over the queue, which goes in the flush
  * of a claim, and the pass of the reaper before a record.
  */
-const BY_SHARE_OF_TIME = ['lanes', 'worker_reap']
+const BY_SHARE_OF_TIME = ['queue_scan', 'worker_reap']
 
 /** A Sluice whose every byte is seen, and for which time stands still unless the test moves it. */
 export interface Counted {

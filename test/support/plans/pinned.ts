@@ -2,7 +2,7 @@ import pg from 'pg'
 import { executeOn } from '../../../src/connection/open-client.ts'
 import type { PriorityFloor } from '../../../src/table/claim.ts'
 import { type SlotPosition, WHOLE_QUEUE_SLOT } from '../../../src/table/claim-ordered.ts'
-import { ensureSlots } from '../../../src/table/lanes.ts'
+import { ensureSlots } from '../../../src/table/queue-scan.ts'
 import { readServerVersion } from '../../../src/table/schema.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { keysOf } from '../rows/claim-session.ts'
@@ -12,7 +12,7 @@ import { type Explained, explain, type PlanMode, recorded } from './explain.ts'
 export const DEAD = 300_000
 
 /** A queue with 200 due messages without a key and 200 with one, and where these begin. */
-export interface Lane {
+export interface Target {
   readonly queue: string
   readonly floor: PriorityFloor
   readonly slotFloor: SlotPosition
@@ -22,16 +22,16 @@ export interface Lane {
   readonly keyedIds: readonly string[]
 }
 
-export type Send = (execute: Execute, lane: Lane) => Promise<unknown>
+export type Send = (execute: Execute, target: Target) => Promise<unknown>
 
 export interface Pinned {
   readonly client: pg.Client
   readonly execute: Execute
   readonly serverVersion: number
-  readonly clean: Lane
+  readonly clean: Target
   /** Below its floors lie 300,000 dead rows of each kind. */
-  readonly dead: Lane
-  explain(send: Send, lane: Lane, mode?: PlanMode): Promise<Explained>
+  readonly dead: Target
+  explain(send: Send, target: Target, mode?: PlanMode): Promise<Explained>
 }
 
 /** `test` on a database in which another session has had a snapshot open for as long as there have been messages. */
@@ -51,7 +51,7 @@ export const test = base.extend('pinned', { scope: 'file' }, async ({ database }
     serverVersion: await readServerVersion(executeOn(client)),
     clean: await fill(client, { queue: 'clean', key: same[0], slot, dead: 0 }),
     dead: await fill(client, { queue: 'dead', key: same[0], slot, dead: DEAD }),
-    explain: async (send, lane, mode) => explain(client, await recorded((execute) => send(execute, lane)), mode),
+    explain: async (send, target, mode) => explain(client, await recorded((execute) => send(execute, target)), mode),
   }
 })
 
@@ -62,7 +62,7 @@ interface Filling {
   readonly dead: number
 }
 
-async function fill(client: pg.Client, { queue, key, slot, dead }: Filling): Promise<Lane> {
+async function fill(client: pg.Client, { queue, key, slot, dead }: Filling): Promise<Target> {
   await ensureSlots(executeOn(client), queue, [slot, WHOLE_QUEUE_SLOT])
   const [unkeyed, keyed] = [await fillLane(client, queue, null, dead), await fillLane(client, queue, key, dead)]
   return {

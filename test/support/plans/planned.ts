@@ -6,7 +6,7 @@ import { claimApart } from '../../../src/table/claim-apart.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../../src/table/claim-ordered.ts'
 import { readEvidence } from '../../../src/table/evidence.ts'
 import { insertMessages } from '../../../src/table/insert.ts'
-import { ensureSlots, lookOver } from '../../../src/table/lanes.ts'
+import { ensureSlots, scanQueue } from '../../../src/table/queue-scan.ts'
 import { holdKeys } from '../../../src/table/settle.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { pollQueues } from '../../../src/table/wait.ts'
@@ -116,13 +116,13 @@ export const STATEMENTS: readonly Planned[] = [
   },
   {
     name: 'a look over ten priorities',
-    send: (execute) => lookOver(execute, 'busy'),
+    send: (execute) => scanQueue(execute, 'busy'),
     ways: [due, slots, workers],
     buffers: 400,
   },
   {
     name: 'a look over 256 slots',
-    send: (execute) => lookOver(execute, 'mixed'),
+    send: (execute) => scanQueue(execute, 'mixed'),
     ways: [due, slots, lock, workers],
     buffers: 256 * 16,
   },

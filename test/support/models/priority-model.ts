@@ -17,8 +17,8 @@ interface ModelClaim {
   rows: ModelRow[] | undefined
 }
 
-/** The priority lanes of a queue, as the server and one process with its {@link Floors} see them, in virtual time. */
-export class LaneModel {
+/** The priorities of a queue, as the server and one process with its {@link Floors} see them, in virtual time. */
+export class PriorityModel {
   readonly floors = new Floors()
   readonly rows: ModelRow[] = []
   readonly sent: ModelClaim[] = []
@@ -87,12 +87,12 @@ export class LaneModel {
   run(claim: ModelClaim): void {
     const free = this.in('free').filter((row) => row.dueUs <= this.nowUs)
     const above = claim.floors.flatMap((floor) => {
-      const inLane = (row: ModelRow) => row.priority === floor.priority && isAbove(row, floor)
-      const start = claim.offset > 0 ? this.#dueIn(inLane)[claim.offset] : undefined
-      const lane = free.filter(inLane).sort(byPosition)
+      const inPriority = (row: ModelRow) => row.priority === floor.priority && isAbove(row, floor)
+      const start = claim.offset > 0 ? this.#dueIn(inPriority)[claim.offset] : undefined
+      const ofPriority = free.filter(inPriority).sort(byPosition)
       return start === undefined
-        ? lane
-        : [...lane.filter((row) => isAbove(row, start)), ...lane.filter((row) => !isAbove(row, start))]
+        ? ofPriority
+        : [...ofPriority.filter((row) => isAbove(row, start)), ...ofPriority.filter((row) => !isAbove(row, start))]
     })
     claim.rows = above.slice(0, claim.limit)
     for (const row of claim.rows) row.state = 'locked'
@@ -138,9 +138,9 @@ export class LaneModel {
   }
 
   /** Rows that are due, in anybody's hands or nobody's. */
-  #dueIn(lane: (row: ModelRow) => boolean): readonly ModelRow[] {
+  #dueIn(within: (row: ModelRow) => boolean): readonly ModelRow[] {
     return this.in('free', 'locked')
-      .filter((row) => row.dueUs <= this.nowUs && lane(row))
+      .filter((row) => row.dueUs <= this.nowUs && within(row))
       .sort(byPosition)
   }
 

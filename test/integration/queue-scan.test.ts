@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { ensureSlots, lookOver } from '../../src/table/lanes.ts'
+import { ensureSlots, scanQueue } from '../../src/table/queue-scan.ts'
 import { holdKeys } from '../../src/table/settle.ts'
 import { pollQueues } from '../../src/table/wait.ts'
 import { keysOf, put, test } from '../support/rows/claim-session.ts'
@@ -9,7 +9,7 @@ describe('a look over a queue', () => {
   test('finds nothing in an empty one', async ({ database, queue, begin }) => {
     await put(database, `${queue}.other`, [{}])
     const { execute } = await begin()
-    expect(await lookOver(execute, queue)).toEqual({
+    expect(await scanQueue(execute, queue)).toEqual({
       priorities: [],
       slots: [],
       unkeyed: false,
@@ -32,9 +32,9 @@ describe('a look over a queue', () => {
       { key: keys.same[1], dueInMs: 60_000 },
     ])
     const { execute } = await begin()
-    const lanes = await lookOver(execute, queue)
-    expect(lanes).toMatchObject({ priorities: [0, 5, 9], unkeyed: true, ready: true })
-    expect(lanes.slots).toEqual([keys.slot, keys.otherSlot].toSorted((a, b) => a - b))
+    const scan = await scanQueue(execute, queue)
+    expect(scan).toMatchObject({ priorities: [0, 5, 9], unkeyed: true, ready: true })
+    expect(scan.slots).toEqual([keys.slot, keys.otherSlot].toSorted((a, b) => a - b))
   })
 
   test('finds every slot that there is', async ({ database, queue, begin }) => {
@@ -44,7 +44,7 @@ describe('a look over a queue', () => {
       Array.from({ length: 3_000 }, (_, at) => ({ key: `key ${at}` })),
     )
     const { execute } = await begin()
-    expect((await lookOver(execute, queue)).slots).toEqual([...Array(256).keys()])
+    expect((await scanQueue(execute, queue)).slots).toEqual([...Array(256).keys()])
   })
 
   test.for([
@@ -64,7 +64,7 @@ describe('a look over a queue', () => {
     expect(due % 1_000_000).toBe(654_321)
     const { execute } = await begin()
     const before = await nowUs(database)
-    const { nextDueMs, ready } = await lookOver(execute, queue)
+    const { nextDueMs, ready } = await scanQueue(execute, queue)
     const after = await nowUs(database)
     const leftUs = (nextDueMs ?? Number.NaN) * 1_000
     expect(ready).toBe(false)
@@ -76,10 +76,10 @@ describe('a look over a queue', () => {
   test('is not misled by due messages beside the ones that are due later', async ({ database, queue, begin }) => {
     await put(database, queue, [{}, { dueInMs: 60_000 }, { priority: 1, dueInMs: 30_000 }])
     const { execute } = await begin()
-    const lanes = await lookOver(execute, queue)
-    expect(lanes.ready).toBe(true)
-    expect(lanes.nextDueMs).toBeGreaterThan(25_000)
-    expect(lanes.nextDueMs).toBeLessThanOrEqual(30_000)
+    const scan = await scanQueue(execute, queue)
+    expect(scan.ready).toBe(true)
+    expect(scan.nextDueMs).toBeGreaterThan(25_000)
+    expect(scan.nextDueMs).toBeLessThanOrEqual(30_000)
   })
 
   test('tells when a key is free again whose slot has due messages', async ({ database, queue, begin }) => {
@@ -89,7 +89,7 @@ describe('a look over a queue', () => {
     await ensureSlots(execute, queue, [keys.slot])
     const untilUs = await dueUsOf(database, failed!)
     await holdKeys(execute, queue, [{ slot: keys.slot, orderingKey: keys.same[0], messageId: failed!, untilUs }], 0)
-    const { ready, nextDueMs } = await lookOver(execute, queue)
+    const { ready, nextDueMs } = await scanQueue(execute, queue)
     expect(ready).toBe(true)
     expect(nextDueMs).toBeGreaterThan(35_000)
     expect(nextDueMs).toBeLessThanOrEqual(40_000)

@@ -2,7 +2,7 @@ import { isDue } from './ordered-statements.ts'
 import { type Execute, numberOf, statement } from './statement.ts'
 
 /** What a queue holds, seen without a floor: its priorities, its slots, and when the next message falls due. */
-export interface Lanes {
+export interface QueueScan {
   readonly priorities: readonly number[]
   readonly slots: readonly number[]
   /** Whether there are messages without a key at all. */
@@ -13,22 +13,22 @@ export interface Lanes {
   readonly nextDueMs: number | null
   /** How many workers consume the queue, by the registry; zero if there is nothing at all. */
   readonly workers: number
-  /** How long the server looked, in milliseconds; zero if there is nothing at all. */
+  /** How long the scan took, in milliseconds; zero if there is nothing at all. */
   readonly tookMs: number
 }
 
 /**
- * Looks over the whole queue: which lanes there are, and when the next message falls due. Locks nothing.
+ * Scans the whole queue: which priorities and slots it has, and when the next message falls due. Locks nothing.
  *
- * Both indexes lead with (queue, lane), so a recursive descent from each lane to the next visits one entry per lane
- * and not the messages. The next due time of a priority is one more descent. A slot with due
+ * One index leads with (queue, priority), the other with (queue, slot), so a recursive descent from each to the next
+ * visits one entry of each and not the messages. The next due time of a priority is one more descent. A slot with due
  * messages next changes when one of its keys is free again, which its own row tells; one without has to be read
  * through, because no index orders it by due time: very many scheduled messages with ordering keys make this
  * statement slow, and the sweep, which runs it, rare.
- * Without a floor it walks dead entries at the head of each lane: the sweep's interval pays for that.
+ * Without a floor it walks dead entries at the head of each: the sweep's interval pays for that.
  */
-export async function lookOver(execute: Execute, queue: string): Promise<Lanes> {
-  const rows = await execute(LANES, [queue])
+export async function scanQueue(execute: Execute, queue: string): Promise<QueueScan> {
+  const rows = await execute(QUEUE_SCAN, [queue])
   const priorities: number[] = []
   const slots: number[] = []
   let nextDueMs: number | null = null
@@ -54,8 +54,8 @@ export async function ensureSlots(execute: Execute, queue: string, slots: readon
 // Every ORDER BY can be served by one index only, whatever the statistics say: with EXISTS, or with slot = … and so an
 // order by id, which the primary key has too, or with slot > … and not the row comparison, this took ten seconds after
 // an ANALYZE on a nearly empty queue.
-const LANES = statement(
-  'lanes',
+const QUEUE_SCAN = statement(
+  'queue_scan',
   `
 WITH RECURSIVE clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now,
@@ -78,8 +78,8 @@ WITH RECURSIVE clock AS MATERIALIZED (
     ORDER BY m.slot, m.id LIMIT 1
   ) next
 )
-SELECT lane.priority, lane.slot, lane.ready, clock.workers,
-       (date_part('epoch', lane.next_due_at - clock.now) * 1000::double precision)::bigint AS next_due_ms,
+SELECT found.priority, found.slot, found.ready, clock.workers,
+       (date_part('epoch', found.next_due_at - clock.now) * 1000::double precision)::bigint AS next_due_ms,
        date_part('epoch', clock_timestamp() - clock.now) * 1000::double precision AS took_ms
 FROM clock CROSS JOIN LATERAL (
   SELECT p.priority, NULL::smallint AS slot, p.first_due_at <= clock.now AS ready,
@@ -104,7 +104,7 @@ FROM clock CROSS JOIN LATERAL (
     WHERE m.queue = $1::text AND m.slot >= s.slot AND m.slot <= s.slot AND ${isDue('m')}
     ORDER BY m.slot, m.id LIMIT 1
   ) due ON true
-) lane`,
+) found`,
 )
 
 const ENSURE_SLOTS = statement(

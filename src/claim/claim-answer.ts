@@ -1,11 +1,11 @@
 import type { ClaimedRow, ServerTransaction } from '../table/claim.ts'
 import type { OrderedClaim } from '../table/claim-ordered.ts'
-import type { Lanes } from '../table/lanes.ts'
+import type { QueueScan } from '../table/queue-scan.ts'
 
-/** What a look at the queue gave: rows, or when to look again. */
-export interface Look {
-  readonly lane: Lane
-  /** The database's clock when it looked. */
+/** What a claim took, or when to claim again. */
+export interface ClaimAnswer {
+  readonly kind: MessageKind
+  /** The database's clock when it claimed. */
   readonly nowUs: number
   /** This process's clock before that, so that a time computed from the two is never too early. */
   readonly sentAtMs: number
@@ -17,25 +17,25 @@ export interface Look {
   readonly full: boolean
   /** Milliseconds until something may be due; null: nothing is waiting. */
   readonly nextDueMs: number | null
-  /** It has read as many rows as one claim may, and has not come to the end of those that are held: look again now. */
+  /** It has read as many rows as one claim may, and has not come to the end of those that are held: claim again now. */
   readonly cut: boolean
   /** Another server answered than the one that the floors were learned from: the claim counts as having taken nothing. */
   readonly void: boolean
 }
 
 /** There is nothing more to ask for in this transaction. */
-export function endsTransaction(look: Look): boolean {
-  return look.void || look.rows.length > 0
+export function endsTransaction(answer: ClaimAnswer): boolean {
+  return answer.void || answer.rows.length > 0
 }
 
 /** Messages with ordering keys, or without. */
-export type Lane = 'slots' | 'unkeyed'
+export type MessageKind = 'keyed' | 'unkeyed'
 
 /** A claim that has been sent; its answers may be awaited later. */
 export interface SentClaim {
-  readonly first: Promise<Look>
+  readonly first: Promise<ClaimAnswer>
   /** Sent behind it when a sweep was due; the very first one went before it. */
-  readonly lanes: Promise<Lanes> | undefined
+  readonly scan: Promise<QueueScan> | undefined
 }
 
 /** It has not read all rows that it may take: a walk was cut short, or a slot that it took for free has held keys. */

@@ -1,11 +1,11 @@
-import type { Lanes } from '../table/lanes.ts'
-import type { Lane } from './look.ts'
+import type { QueueScan } from '../table/queue-scan.ts'
+import type { MessageKind } from './claim-answer.ts'
 
 /** Messages with and without ordering keys take turns. */
-export class LaneTurns {
+export class Turns {
   #slotsFirst = false
-  /** Which kinds of messages the last look over the queue found none of, in anybody's hands either. */
-  readonly #missing = new Set<Lane>()
+  /** Which kinds of messages the last scan of the queue found none of, in anybody's hands either. */
+  readonly #missing = new Set<MessageKind>()
   /** Its turn is the claim with which it reaches {@link PASS_OVER}. */
   #passedOver = 0
 
@@ -13,33 +13,33 @@ export class LaneTurns {
    * Which kinds of messages to ask for, the one whose turn it is first. To ask for what is not there costs a round trip,
    * so a kind that was missing has only every eighth turn, until it is found again.
    */
-  order(): readonly Lane[] {
+  order(): readonly MessageKind[] {
     const [turn, other] = this.#turn
     return this.#missing.has(turn) && this.#passedOver < PASS_OVER ? [other, turn] : [turn, other]
   }
 
   /** The same for a new claim, which counts as a turn. */
-  next(): readonly Lane[] {
+  next(): readonly MessageKind[] {
     if (this.#missing.has(this.#turn[0])) this.#passedOver = (this.#passedOver % PASS_OVER) + 1
     return this.order()
   }
 
   /** A claim of one kind has ended. While a long run is walked claim by claim, the other has every other turn. */
-  took(lane: Lane, some: boolean, cut: boolean): void {
+  took(kind: MessageKind, some: boolean, cut: boolean): void {
     if (cut) this.#slotsFirst = false
     if (!some) return
-    this.#slotsFirst = lane === 'unkeyed'
-    this.#missing.delete(lane)
+    this.#slotsFirst = kind === 'unkeyed'
+    this.#missing.delete(kind)
   }
 
-  learn({ unkeyed, slots }: Pick<Lanes, 'unkeyed' | 'slots'>): void {
+  learn({ unkeyed, slots }: Pick<QueueScan, 'unkeyed' | 'slots'>): void {
     this.#missing.clear()
     if (!unkeyed) this.#missing.add('unkeyed')
-    if (slots.length === 0) this.#missing.add('slots')
+    if (slots.length === 0) this.#missing.add('keyed')
   }
 
-  get #turn(): readonly [Lane, Lane] {
-    return this.#slotsFirst ? ['slots', 'unkeyed'] : ['unkeyed', 'slots']
+  get #turn(): readonly [MessageKind, MessageKind] {
+    return this.#slotsFirst ? ['keyed', 'unkeyed'] : ['unkeyed', 'keyed']
   }
 }
 

@@ -1,0 +1,41 @@
+import type { QueueScan } from '../table/queue-scan.ts'
+
+interface Begun {
+  /** Claims may be sent. */
+  readonly answered: Promise<unknown>
+  readonly scan: Promise<QueueScan>
+}
+
+/**
+ * The scan of the queue with which a claimer begins. Without it the first claims would take the default priority
+ * before those that go first. If it fails, the next claim begins it again.
+ */
+export class FirstScan {
+  #begun: Begun | undefined
+  #over = false
+
+  /** Claims need not wait for it. */
+  get over(): boolean {
+    return this.#over
+  }
+
+  /** Returns the scan in progress, or starts one. `start` calls `answered` where its answer is enough to claim by. */
+  begin(start: (answered: () => void) => Promise<QueueScan>): Begun {
+    this.#begun ??= this.#begin(start)
+    return this.#begun
+  }
+
+  #begin(start: (answered: () => void) => Promise<QueueScan>): Begun {
+    const enough = Promise.withResolvers<void>()
+    const scan = start(enough.resolve)
+    const answered = Promise.race([enough.promise, scan])
+    const failed = () => {
+      this.#begun = undefined
+    }
+    scan.catch(() => undefined)
+    answered.then(() => {
+      this.#over = true
+    }, failed)
+    return { answered, scan }
+  }
+}
