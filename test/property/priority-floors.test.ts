@@ -77,7 +77,7 @@ describe('P6: floors of priorities', () => {
           expect(model.hidden()).toEqual([])
         }
       }),
-      { numRuns: 500 },
+      { numRuns: 30_000, endOnFailure: true },
     )
     expect(run.failed).toBe(true)
   })
