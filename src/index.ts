@@ -10,9 +10,12 @@ export { ERROR_CODES, type ErrorCode, isSluiceError, SluiceError } from './error
 export type {
   BatchHandler,
   BatchHandlerContext,
+  CommonContext,
+  ContextByMode,
   EnqueueInTransaction,
   Handler,
   HandlerContext,
+  Mode,
 } from './handle/handler.ts'
 export { type Route, type RoutesOptions, routes } from './handle/routes.ts'
 export type { HandlerTransaction } from './handle/transaction/message-transaction.ts'

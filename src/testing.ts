@@ -7,7 +7,7 @@ import { readMessage } from './enqueue/read-message.ts'
 import { executorOf } from './enqueue/transaction.ts'
 import { expected, SluiceError } from './errors.ts'
 import { checkFunction, type Handler, toOutcome } from './handle/handler.ts'
-import { type EnqueueIn, runContext } from './handle/run-context.ts'
+import type { EnqueueIn } from './handle/run-context.ts'
 import { MessageTransaction } from './handle/transaction/message-transaction.ts'
 import { internalsOf } from './internals.ts'
 import type { Outcome } from './message.ts'
@@ -123,10 +123,8 @@ async function callHandler(
   message: DeliveredMessage,
   enqueue: EnqueueIn,
 ): Promise<Outcome> {
-  const tx = new MessageTransaction(connection)
-  const outcome = toOutcome(
-    await handle(message.handed, runContext(tx, new AbortController(), message.attempt, enqueue)),
-  )
+  const tx = new MessageTransaction(connection, enqueue)
+  const outcome = toOutcome(await handle(message.handed, tx.context(new AbortController(), message.attempt)))
   if (tx.unfinished) await tx.finished()
   await (outcome.kind === 'retry' || outcome.kind === 'deadLetter' ? tx.undo() : tx.keep())
   return outcome

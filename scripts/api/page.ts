@@ -14,7 +14,7 @@ const SECTIONS: readonly (readonly [heading: string, names: readonly string[]])[
     'Handle',
     [
       ...['Pipeline', 'PipelineOptions', 'RetryOptions', 'Handler', 'Message', 'HandlerContext', 'HandlerTransaction'],
-      ...['EnqueueInTransaction', 'BatchHandler', 'BatchHandlerContext'],
+      ...['CommonContext', 'EnqueueInTransaction', 'BatchHandler', 'BatchHandlerContext', 'Mode', 'ContextByMode'],
       ...['RunnablePipeline', 'SettledMessages', 'SettledMessage', 'SettledCounts', 'RunningPipeline', 'Drained'],
     ],
   ],

@@ -1,12 +1,12 @@
-import type { HandlerTransaction } from './transaction/message-transaction.ts'
+import type { RunContext, RunTurn } from './run-context.ts'
 
 /**
  * What one call of a handler runs in, lent to it by the mode. In transactional mode it is a savepoint of the batch's
  * transaction. {@link keep} or {@link undo} ends it.
  */
 export interface Attempt {
-  /** What the handler gets. */
-  readonly tx: HandlerTransaction
+  /** What the handler gets. `attempt`: which try of its message this is; undefined for a handler of whole batches. */
+  context(turn: RunTurn, attempt: number | undefined): RunContext
   /** Why nothing can come of it any more. */
   readonly lost: Error | undefined
   /** Whether something of the handler's runs on the server. */

@@ -8,7 +8,7 @@ import type { Settlement } from '../settle/settlement.ts'
 import { type Report, withCause } from '../telemetry/events.ts'
 import type { Attempt } from './attempt.ts'
 import { Deadline, type LateSubject, NotHandled, toOutcome, toOutcomes } from './handler.ts'
-import { type EnqueueIn, type RunContext, runContext } from './run-context.ts'
+import type { RunContext } from './run-context.ts'
 
 /** One message or a whole batch per call. */
 export type Work =
@@ -24,7 +24,6 @@ export interface BatchRunOptions {
   readonly plan: PipelinePlan
   readonly work: Work
   readonly definition: QueueDefinition | undefined
-  readonly enqueue: EnqueueIn
   /** Makes what the next call of the handler runs in. */
   readonly attempt: () => Attempt
   readonly settlement: Settlement
@@ -178,13 +177,13 @@ export class BatchRun {
    * Throws only if nothing can come of the batch any more.
    */
   async #attempt(messages: readonly DeliveredMessage[], call: (context: RunContext) => unknown): Promise<boolean> {
-    const { enqueue, plan, work } = this.#options
+    const { plan, work } = this.#options
     const attempt = this.#options.attempt()
     const turn = this.#deadline.next()
     const number = work.kind === 'each' ? messages[0]?.attempt : undefined
     for (const message of messages) this.#begun.add(message)
     try {
-      const returned = call(runContext(attempt.tx, turn, number, enqueue))
+      const returned = call(attempt.context(turn, number))
       const result = isPromise(returned) ? await this.#deadline.await(returned) : returned
       // What the handler has not awaited counts as its time.
       if (attempt.unfinished) await this.#deadline.await(attempt.finished())

@@ -14,10 +14,11 @@ export type EnqueueInTransaction<Definitions extends QueueDefinitions | undefine
   options?: EnqueueOptions,
 ) => Promise<string>
 
-/** What a handler gets beside the message. */
-export interface HandlerContext<Definitions extends QueueDefinitions | undefined = undefined> {
-  /** The batch's transaction, for this handler. */
-  readonly tx: HandlerTransaction
+/** How a pipeline delivers its messages. */
+export type Mode = 'transactional'
+
+/** What a handler gets beside the message in every mode. */
+export interface CommonContext {
   /**
    * Aborts when the handler has taken too long, the pipeline is told to stop, or the batch's connection is lost. Its
    * `reason` is a SluiceError.
@@ -25,8 +26,19 @@ export interface HandlerContext<Definitions extends QueueDefinitions | undefined
   readonly signal: AbortSignal
   /** Which try this is, from 1. */
   readonly attempt: number
+}
+
+/** What a handler gets beside the message in transactional mode. */
+export interface HandlerContext<Definitions extends QueueDefinitions | undefined = undefined> extends CommonContext {
+  /** The batch's transaction, for this handler. */
+  readonly tx: HandlerTransaction
   /** Enqueues in the same transaction: what a failed handler has enqueued does not exist. */
   readonly enqueue: EnqueueInTransaction<Definitions>
+}
+
+/** What a handler gets beside the message, by the mode of its pipeline: `tx` exists only where a transaction is open. */
+export interface ContextByMode<Definitions extends QueueDefinitions | undefined = undefined> {
+  readonly transactional: HandlerContext<Definitions>
 }
 
 /**
@@ -36,25 +48,30 @@ export interface HandlerContext<Definitions extends QueueDefinitions | undefined
  * Anything else that is returned fails the message, also the id that `enqueue` returns: with
  * `(message, { enqueue }) => enqueue(…)` each message fails. Write braces around it: `{ await enqueue(…) }`.
  */
-export type Handler<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined> = (
-  message: Message<Payload>,
-  context: HandlerContext<Definitions>,
-) => Outcome | void | Promise<Outcome | void>
+export type Handler<
+  Payload = unknown,
+  Definitions extends QueueDefinitions | undefined = undefined,
+  In extends Mode = 'transactional',
+> = (message: Message<Payload>, context: ContextByMode<Definitions>[In]) => Outcome | void | Promise<Outcome | void>
 
 /** What a batch handler gets beside the messages. */
-export type BatchHandlerContext<Definitions extends QueueDefinitions | undefined = undefined> = Omit<
-  HandlerContext<Definitions>,
-  'attempt'
->
+export type BatchHandlerContext<
+  Definitions extends QueueDefinitions | undefined = undefined,
+  In extends Mode = 'transactional',
+> = Omit<ContextByMode<Definitions>[In], 'attempt'>
 
 /**
  * Handles a whole batch in one transaction. Return nothing when all are done, or one outcome per message, in their
  * order; what was written is kept then. If it throws, its writes are rolled back, and it is called once per message, in
  * the same transaction but each with a savepoint of its own, so that only the one to blame fails.
  */
-export type BatchHandler<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined> = (
+export type BatchHandler<
+  Payload = unknown,
+  Definitions extends QueueDefinitions | undefined = undefined,
+  In extends Mode = 'transactional',
+> = (
   messages: readonly Message<Payload>[],
-  context: BatchHandlerContext<Definitions>,
+  context: BatchHandlerContext<Definitions, In>,
 ) => readonly (Outcome | void)[] | void | Promise<readonly (Outcome | void)[] | void>
 
 /** Thrown instead of calling a handler that is gone: nothing is known against the message, which stays as it was. */

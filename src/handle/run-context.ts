@@ -1,14 +1,8 @@
 import type { EnqueueOptions } from '../enqueue/options.ts'
 import type { HandlerTransaction } from './transaction/message-transaction.ts'
 
-/** What a handler gets from the pipeline, without the types of the user's queues. */
-export interface RunContext {
-  readonly tx: HandlerTransaction
-  readonly signal: AbortSignal
-  /** Undefined for a handler of whole batches. */
-  readonly attempt: number | undefined
-  readonly enqueue: (queue: string, payload: unknown, options?: EnqueueOptions) => Promise<string>
-}
+/** What a handler gets from the mode of its pipeline, without the types of the user's queues. */
+export type RunContext = TransactionalRunContext
 
 /** Enqueues in a handler's transaction. */
 export type EnqueueIn = (
@@ -18,10 +12,22 @@ export type EnqueueIn = (
   options?: EnqueueOptions,
 ) => Promise<string>
 
-/** `turn`: its signal is made when it is first asked for, because most handlers never do. */
-export function runContext(
+/** The time of one call of a handler. Its signal is made when it is first asked for, because most handlers never do. */
+export interface RunTurn {
+  readonly signal: AbortSignal
+}
+
+interface TransactionalRunContext {
+  readonly tx: HandlerTransaction
+  readonly signal: AbortSignal
+  /** Undefined for a handler of whole batches. */
+  readonly attempt: number | undefined
+  readonly enqueue: (queue: string, payload: unknown, options?: EnqueueOptions) => Promise<string>
+}
+
+export function transactionalContext(
   tx: HandlerTransaction,
-  turn: { readonly signal: AbortSignal },
+  turn: RunTurn,
   attempt: number | undefined,
   enqueue: EnqueueIn,
 ): RunContext {

@@ -127,7 +127,7 @@ export class TransactionalBatch {
       ...this.#consumption,
       evidence,
       settlement: this.#settlement,
-      attempt: () => new MessageTransaction(connection),
+      attempt: () => new MessageTransaction(connection, this.#consumption.enqueue),
       crashLimit,
       signal,
       report,

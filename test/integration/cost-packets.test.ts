@@ -16,7 +16,7 @@ test("each handler's first statement is one packet with its savepoint, and with 
     const writes = [vi.spyOn(stream, '_write'), vi.spyOn(stream, '_writev')]
     const packets = () => writes.reduce((count, { mock }) => count + mock.calls.length, 0)
     for (const handled of [1, 2, 3]) {
-      const tx = new MessageTransaction(connection)
+      const tx = new MessageTransaction(connection, async () => '')
       await tx.query('SELECT $1::integer', [handled])
       expect(packets()).toBe(handled)
       connection.sendSoon('RESET ALL')

@@ -52,7 +52,7 @@ function connectionOf(server: PlayedServer): BatchConnection {
 /** A line of a claim's answer, as the driver gives it. */
 function line({ memory = '1/1', nowUs = 0, dueUs = 0, id = '1' }) {
   return {
-    look: `${nowUs} f 1 0 ${memory}`,
+    context: `${nowUs} f 1 0 ${memory}`,
     ...{ id, priority: 5, slot: null, ordering_key: null, type: null, schema_version: 1, payload: '{}', headers: '{}' },
     ...{ attempt: 0, max_attempts: null, due_us: dueUs, enqueued_us: dueUs },
   }

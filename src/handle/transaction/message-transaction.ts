@@ -10,6 +10,7 @@ import { CONSTRAINTS_AS_DECLARED, type Deferrable } from '../../table/constraint
 import type { Execute } from '../../table/statement.ts'
 import type { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { Attempt } from '../attempt.ts'
+import { type EnqueueIn, type RunContext, type RunTurn, transactionalContext } from '../run-context.ts'
 import { kyselyOn } from './batch-kysely.ts'
 import { guardClient } from './guarded-client.ts'
 import { UnderWay } from './under-way.ts'
@@ -62,6 +63,7 @@ const CHECK_TAKEN_BACK = ['SAVEPOINT sluice_check', ...CHECK, 'ROLLBACK TO SAVEP
  */
 export class MessageTransaction implements HandlerTransaction, Attempt {
   readonly #connection: BatchConnection
+  readonly #enqueue: EnqueueIn
   #client: pg.PoolClient | undefined
   #kysely: Transaction<unknown> | undefined
   #open = true
@@ -78,12 +80,13 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   #violation: SluiceError | undefined
   #failure: unknown
 
-  constructor(connection: BatchConnection) {
+  constructor(connection: BatchConnection, enqueue: EnqueueIn) {
     this.#connection = connection
+    this.#enqueue = enqueue
   }
 
-  get tx(): HandlerTransaction {
-    return this
+  context(turn: RunTurn, attempt: number | undefined): RunContext {
+    return transactionalContext(this, turn, attempt, this.#enqueue)
   }
 
   get lost(): Error | undefined {
