@@ -15,7 +15,7 @@ import {
 } from './enqueue/enqueue.ts'
 import type { OpenTransaction } from './enqueue/open-transaction.ts'
 import type { EnqueueOptions } from './enqueue/options.ts'
-import { stopped } from './errors.ts'
+import { isSluiceError, stopped } from './errors.ts'
 import type { Work } from './handle/batch-run.ts'
 import type { EnqueueIn } from './handle/run-context.ts'
 import { shareInternals } from './internals.ts'
@@ -71,9 +71,10 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   readonly #parts: OnDemand
   readonly #enqueueContext: EnqueueContext
   readonly #subscriptions = new Set<RunningPipeline>()
-  readonly #demands = new Set<Demand>()
-  /** Those of them that `runOnce` awaits. */
+  /** The demands that a `runOnce` awaits. */
   readonly #runs = new Set<Demand>()
+  /** The demands of deliveries. */
+  readonly #deliveries = new Set<Demand>()
   /** Nothing starts any more. */
   #stopping = false
   #ended: Promise<void> | undefined
@@ -157,7 +158,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
       runOnce: async (work, onSettled) => {
         this.#requireGoing()
         const workers = await this.#parts.workers()
-        await workers.visit((worker) => this.#runOnce(this.#createDemand(worker, { plan, work, onSettled })))
+        await workers.visit((worker) => this.#createDemand(worker, { plan, work, onSettled }, this.#runs).runOnce())
       },
       awaitDemand: (work, signal) => this.#awaitDemand(plan, work, signal),
       events: this.events,
@@ -181,9 +182,10 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     const name = checkQueueName(queue, this.#config.definitions)
     const plan = resolveDeliveries(name, options)
     return new Deliveries(async (work, signal) => {
-      const started = await this.#awaitDemand(plan, work, signal)
-      started.start()
-      return started
+      this.#requireGoing()
+      const demand = await this.#awaitDemand(plan, work, signal, this.#deliveries).catch(nothingIfStopped)
+      demand?.start()
+      return demand
     })
   }
 
@@ -225,6 +227,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
       await Promise.all([
         ...[...this.#subscriptions].map((subscription) => subscription.drain({ timeout: timeoutMs })),
         ...[...this.#runs].map((demand) => drainWithin(drainMs, demand)),
+        ...[...this.#deliveries].map((demand) => demand.stop()),
       ])
       this.#ended ??= this.#end()
       await this.#ended
@@ -238,31 +241,26 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   }
 
   async #end(): Promise<void> {
-    await Promise.all([...this.#demands].map((demand) => demand.stop()))
     await this.#parts.end()
     this.#telemetry.close()
   }
 
-  async #runOnce(demand: Demand): Promise<void> {
-    this.#runs.add(demand)
-    await demand.runOnce().finally(() => this.#runs.delete(demand))
-  }
-
-  async #awaitDemand(plan: PipelinePlan, work: Work, signal: AbortSignal): Promise<Demand> {
+  async #awaitDemand(plan: PipelinePlan, work: Work, signal: AbortSignal, among?: Set<Demand>): Promise<Demand> {
     this.#requireGoing()
     const workers = await this.#parts.workers()
-    return this.#createDemand(await workers.startPatiently(signal), { plan, work })
+    return this.#createDemand(await workers.startPatiently(signal), { plan, work }, among)
   }
 
-  #createDemand(worker: Worker, what: Pick<Consumption, 'plan' | 'work' | 'onSettled'>): Demand {
+  /** Keeps it `among` others until it has ended. */
+  #createDemand(worker: Worker, what: Pick<Consumption, 'plan' | 'work' | 'onSettled'>, among?: Set<Demand>): Demand {
     this.#requireGoing()
     const demand: Demand = worker.consume({
       ...what,
       definition: this.#config.definitions?.[what.plan.queue],
       enqueue: this.#enqueueIn,
-      onEnded: () => this.#demands.delete(demand),
+      onEnded: () => void among?.delete(demand),
     })
-    this.#demands.add(demand)
+    among?.add(demand)
     return demand
   }
 
@@ -280,4 +278,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     const pools = await this.#parts.pools()
     return pools.inOwnTransaction(work, answerMs)
   }
+}
+
+function nothingIfStopped(error: unknown): undefined {
+  if (!isSluiceError(error, 'STOPPED')) throw error
 }

@@ -8,8 +8,9 @@ import { Feed, type StartDemand } from './feed.ts'
  * every subscriber has a demand of its own. Messages of one batch come one after another, each when
  * the one before is settled; batches run side by side.
  *
- * It waits for a database that is down. An error means that waiting does not help: a missing schema, a refused login.
- * It completes when the Sluice stops, not before. Unsubscribing stops claiming and gives back what has not been
+ * It waits for a database that is down. An error means that waiting does not help: a missing schema, a refused login,
+ * or STOPPED if the Sluice had been stopped before the subscription. It completes when the Sluice stops, not before.
+ * Unsubscribing stops claiming and gives back what has not been
  * emitted; deliveries already in hand may still be settled, until their time is up. Leaving a `for await` loop, or
  * calling `return()` of its iterator, gives back all that is not settled at once.
  */

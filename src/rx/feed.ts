@@ -1,6 +1,6 @@
 import type { Subscriber } from 'rxjs'
 import type { Demand } from '../demand/demand.ts'
-import { isSluiceError, stopped } from '../errors.ts'
+import { stopped } from '../errors.ts'
 import type { Work } from '../handle/batch-run.ts'
 import { NotHandled } from '../handle/handler.ts'
 import type { RunContext } from '../handle/run-context.ts'
@@ -8,10 +8,11 @@ import type { Message, Outcome } from '../message.ts'
 import { Delivery, type Settled } from './delivery.ts'
 
 /**
- * Starts the demand of a subscriber, once the process is connected, and waits for a database that is down until the
- * signal aborts; rejects if waiting does not help.
+ * Starts the demand of a subscriber once the process is connected. It waits for a database that is down until the
+ * signal aborts, and rejects if waiting does not help or if the Sluice has been stopped. If the Sluice stops while it
+ * waits, it resolves with nothing.
  */
-export type StartDemand = (work: Work, signal: AbortSignal) => Promise<Demand>
+export type StartDemand = (work: Work, signal: AbortSignal) => Promise<Demand | undefined>
 
 /** Where deliveries go. */
 export type Sink<Payload> = Pick<Subscriber<Delivery<Payload>>, 'next' | 'error' | 'complete'>
@@ -28,15 +29,15 @@ export class Feed<Payload> {
     const work: Work = { kind: 'each', handle: (message, context) => this.#deliver(message, context), late: 'delivery' }
     this.#demand = startDemand(work, this.#leaving.signal).then(
       (demand) => {
-        void demand.ended.then(() => {
+        const complete = () => {
           if (!this.#closed) sink.complete()
-        })
+        }
+        if (demand === undefined) complete()
+        else void demand.ended.then(complete)
         return demand
       },
       (error: unknown) => {
-        if (this.#closed) return undefined
-        if (isSluiceError(error, 'STOPPED')) sink.complete()
-        else sink.error(error)
+        if (!this.#closed) sink.error(error)
         return undefined
       },
     )

@@ -3,6 +3,7 @@ import { expect } from 'vitest'
 import { handleDeliveries } from '../../src/rx/handle-deliveries.ts'
 import { unlockedPayloads } from '../support/rows/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
+import { Steps } from '../support/steps.ts'
 
 test('an Observable of deliveries completes when its Sluice stops', async ({ database, queue }) => {
   const sluice = startTestSluice(database)
@@ -28,19 +29,49 @@ test('an Observable of deliveries completes when its Sluice stops', async ({ dat
   expect(await unlockedPayloads(database, queue)).toEqual([1])
 })
 
-test('an Observable of deliveries completes when its Sluice stops while it starts, and when it has stopped', async ({
+test('an Observable and a loop of deliveries end without an error when their Sluice stops while they start', async ({
   database,
   queue,
 }) => {
   const sluice = startTestSluice(database)
-  const completed = () =>
-    new Promise<string>((resolve) => {
-      sluice.deliveries(queue, { demand: 1 }).subscribe({ complete: () => resolve('complete'), error: resolve })
-    })
-  const starting = completed()
+  const observed = lastValueFrom(sluice.deliveries(queue, { demand: 1 }), { defaultValue: 'nothing' })
+  const next = sluice.deliveries(queue, { demand: 1 })[Symbol.asyncIterator]().next()
   await sluice.stop()
-  expect(await starting).toBe('complete')
-  expect(await completed()).toBe('complete')
+  expect(await observed).toBe('nothing')
+  expect(await next).toEqual({ done: true, value: undefined })
+})
+
+test('deliveries end at once when their Sluice stops, also while it waits for the handler of a pipeline', async ({
+  database,
+  queue,
+}) => {
+  const sluice = startTestSluice(database)
+  await put(sluice, queue, [1])
+  await put(sluice, `${queue}.slow`, [2])
+  const steps = new Steps()
+  sluice.pipeline(`${queue}.slow`).handle(steps.handle).start()
+  const step = await steps.next()
+  const deliveries = sluice.deliveries(queue, { demand: 1 })[Symbol.asyncIterator]()
+  const { value: first } = await deliveries.next()
+  expect(first?.message.payload).toBe(1)
+
+  const stopped = sluice.stop()
+
+  expect(await deliveries.next()).toEqual({ done: true, value: undefined })
+  expect(await unlockedPayloads(database, queue)).toEqual([1])
+  expect(step.context.signal.aborted).toBe(false)
+  step.end()
+  await stopped
+})
+
+test('what begins to consume after its Sluice was stopped says STOPPED', async ({ database, queue }) => {
+  const sluice = startTestSluice(database)
+  const made = sluice.deliveries(queue, { demand: 1 })
+  await sluice.stop()
+  for (const deliveries of [made, sluice.deliveries(queue, { demand: 1 })]) {
+    await expect(lastValueFrom(deliveries)).rejects.toMatchObject({ code: 'STOPPED' })
+    await expect(deliveries[Symbol.asyncIterator]().next()).rejects.toMatchObject({ code: 'STOPPED' })
+  }
   const subscription = sluice
     .pipeline(queue)
     .handle(() => undefined)
