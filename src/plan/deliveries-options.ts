@@ -1,4 +1,5 @@
 import { checkKeys } from '../basics/check-keys.ts'
+import type { Duration } from '../basics/duration.ts'
 import { integer, integerWithin } from '../basics/options.ts'
 import { PIPELINE_OPTIONS, type PipelineOptions, type PipelinePlan, resolvePipeline } from './options.ts'
 
@@ -8,6 +9,11 @@ export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> 
   readonly demand: number
   /** How many of them share a transaction, 1 to `demand`; those come one after another. @default 1 */
   readonly batchSize?: number | undefined
+  /**
+   * The longest that a delivery may take from its emission until it is settled, 1 ms to 1 h. Then it counts a failed
+   * attempt, with HANDLER_TIMEOUT. @default '30s'
+   */
+  readonly timeout?: Duration | undefined
 }
 
 /** Demand becomes places: as many as batches fit into it. @throws SluiceError OPTION_INVALID */

@@ -5,14 +5,15 @@ import { Feed, type StartDemand } from './feed.ts'
 
 /**
  * A queue as an Observable of deliveries, which the subscriber settles, and as an AsyncIterable of the same. Cold:
- * every subscriber has a demand of its own. Messages of one batch come one after another, each when
- * the one before is settled; batches run side by side.
+ * every subscriber has a demand of its own. Messages of one batch come one after another, each when the one before is
+ * settled; batches run side by side.
  *
- * It waits for a database that is down. An error means that waiting does not help: a missing schema, a refused login,
- * or STOPPED if the Sluice had been stopped before the subscription. It completes when the Sluice stops, not before.
- * Unsubscribing stops claiming and gives back what has not been
- * emitted; deliveries already in hand may still be settled, until their time is up. Leaving a `for await` loop, or
- * calling `return()` of its iterator, gives back all that is not settled at once.
+ * It waits for a database that is down. It errors if waiting does not help, as with a missing schema or a refused login,
+ * and with STOPPED if the Sluice was stopped before the subscription. It completes when the Sluice stops, not before.
+ *
+ * Unsubscribing claims no more and gives back what has not been emitted; deliveries that have been emitted may still be
+ * settled, until their time is up. Leaving a `for await` loop, or calling `return()` of its iterator, gives back at once
+ * all that is not settled.
  */
 export class Deliveries<Payload> extends Observable<Delivery<Payload>> implements AsyncIterable<Delivery<Payload>> {
   readonly #startDemand: StartDemand

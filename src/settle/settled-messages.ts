@@ -1,19 +1,19 @@
 import type { SettledCounts, SettledMessage } from './settlement.ts'
 
 /**
- * What became of the messages of a `runOnce`: the first 10,000 of them, in the order in which they were settled, and
- * how many met which end, of all.
+ * What became of the messages of a `runOnce` or `runDue`: an array of the first 10,000 that were settled, in that order.
  */
 export interface SettledMessages extends ReadonlyArray<SettledMessage> {
+  /** How many were settled in which way: of all, also beyond the 10,000 that are listed. */
   readonly counts: SettledCounts
 }
 
-/** A message takes a kilobyte and more: a list of all of a full queue would take the memory of the process. */
+/** A message takes a kilobyte and more, so a list of a full queue would take all memory of the process. */
 const MOST_LISTED = 10_000
 
 const NAMES = { ack: 'acked', retry: 'retried', snooze: 'snoozed', deadLetter: 'dead' } as const
 
-/** Collects what becomes of messages. */
+/** Collects what became of the messages of several batches. */
 export class SettledCollector {
   readonly #listed: SettledMessage[] = []
   readonly #counts = { acked: 0, retried: 0, snoozed: 0, dead: 0 }

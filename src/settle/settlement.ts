@@ -30,19 +30,29 @@ export interface SettlementOptions {
   readonly report: Report
 }
 
-/** What became of one message, once it was true. */
+/** What became of one message in a batch that has been committed. */
 export interface SettledMessage {
-  /** As its handler got it. */
+  /** The message, as its handler got it. */
   readonly message: Message
-  /** As it was written: a retry has its delay, and an exhausted message is a dead letter. */
+  /**
+   * What was written: a retry has its delay (`afterMs`), and a message that failed its last attempt has the outcome
+   * `deadLetter`, whatever its handler asked for.
+   */
   readonly outcome: Outcome
 }
 
-/** How many messages of a batch met which end. */
+/**
+ * How many messages were settled in which way, in batches that have been committed. A message that is settled more than
+ * once, such as one that is retried at once, counts each time. One that was given back unhandled does not count.
+ */
 export interface SettledCounts {
+  /** Handled and removed. */
   readonly acked: number
+  /** Failed, or asked for a retry, and due again later. */
   readonly retried: number
+  /** Put off by `snooze`: due again later, with no attempt counted. */
   readonly snoozed: number
+  /** Moved to the dead letters. */
   readonly dead: number
 }
 
