@@ -5,8 +5,8 @@ import type { Execute } from '../table/statement.ts'
 import type { MessageNames } from './read-message.ts'
 
 /**
- * Refuses rows with a character that the database's encoding does not have, before the server does: its refusal would
- * end the caller's transaction.
+ * Refuses rows with a character that the database's encoding lacks. If the server refused them, it would abort the
+ * caller's transaction.
  *
  * @param namesOf what the message at a place is called in errors
  * @throws SluiceError PAYLOAD_INVALID, OPTION_INVALID
@@ -28,7 +28,7 @@ export async function checkAlphabet(
   }
 }
 
-/** Whether a row may hold what the database's encoding has not, so that somebody has to look. */
+/** Whether a row may hold a character that the database's encoding lacks, so that {@link checkAlphabet} has to look. */
 export function mayHoldForeign(alphabet: Alphabet, row: InsertRow): boolean {
   if (alphabet.holdsAll) return false
   return !(isAscii(row.payload) && isAscii(row.headers) && isAscii(row.type ?? '') && isAscii(row.orderingKey ?? ''))
@@ -41,7 +41,7 @@ function textsOf({ payload, headers, type, orderingKey }: InsertRow): readonly s
 function refuse(alphabet: Alphabet, text: string | null, what: string, code: ErrorCode): void {
   const foreign = text === null ? undefined : alphabet.foreignIn(text)
   if (foreign === undefined) return
-  // The character alone: what a payload holds is not for logs.
+  // Only the character is quoted: payloads must not get into logs.
   const number = foreign.codePointAt(0)?.toString(16).toUpperCase().padStart(4, '0')
   throw new SluiceError(
     code,

@@ -14,11 +14,11 @@ import { DURING } from './own-symbols.ts'
 import { type MessageNames, type MessageRules, readMessage } from './read-message.ts'
 import { executorOf } from './transaction.ts'
 
-/** Given instead of a transaction: enqueue in one of Sluice's own, committed when `enqueue` returns. */
+/** Give this instead of a transaction to enqueue in one of Sluice's own, committed when `enqueue` returns. */
 export const ownTransaction: unique symbol = Symbol.for('sluice.ownTransaction')
 
 export interface EnqueueContext extends MessageRules {
-  /** Of the application's database. */
+  /** The characters of the application's database. */
   readonly alphabet: Alphabet
   readonly inOwnTransaction: <T>(work: (execute: Execute) => Promise<T>) => Promise<T>
 }
@@ -30,8 +30,8 @@ export interface MessageToEnqueue<Payload = unknown> extends EnqueueOptions {
 }
 
 /**
- * Enqueues one message in the caller's transaction and returns its id. All input is checked first: whatever is
- * refused has written nothing and leaves the transaction as it was.
+ * Enqueues one message in the caller's transaction and returns its id. All input is checked first: a refused message
+ * has written nothing and leaves the transaction as it was.
  *
  * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE,
  * PAYLOAD_SCHEMA, EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION, SCHEMA_MISSING, SCHEMA_TOO_OLD, PRIVILEGE_MISSING
@@ -66,7 +66,7 @@ async function insertOne(
 
 /**
  * Enqueues messages into one queue, in their order, and returns their ids in that order. Thousands take one statement;
- * more than 32 MiB of JSON take several, in the same transaction. For no messages the database is not touched.
+ * more than 32 MiB of JSON take several, in the same transaction. An empty list does not touch the database.
  *
  * @throws SluiceError as {@link enqueueOne}, naming the message: "messages[3].priority: …"
  */
@@ -96,7 +96,7 @@ async function insertMany(
   })
 }
 
-/** Tells a handler's transaction that an enqueue has begun: one that the handler does not await is waited for. */
+/** Tells a handler's transaction that an enqueue has begun, so that Sluice waits for it if the handler does not. */
 function during<T>(tx: unknown, work: Promise<T>): Promise<T> {
   return isOurs(tx) ? tx[DURING](work) : work
 }
@@ -160,16 +160,13 @@ async function within<T>(context: EnqueueContext, tx: unknown, work: (execute: E
 async function insertAll(execute: Execute, queue: string, rows: readonly InsertRow[]): Promise<string[]> {
   const ids: string[] = []
   for (const chunk of chunksOf(rows)) {
-    // Not spread: a call takes some 125,000 arguments.
+    // Not push(...ids): a call takes at most some 125,000 arguments.
     for (const id of await insertMessages(execute, queue, chunk)) ids.push(id)
   }
   return ids
 }
 
-/**
- * Far below what one jsonb array can hold (256 MB), even in UTF-8, and little enough for the server to take apart in
- * memory.
- */
+/** Far below the limit of a jsonb array (256 MB), even in UTF-8, and small enough for the server to parse in memory. */
 const STATEMENT_BYTES = 32 * 1024 * 1024
 
 function* chunksOf(rows: readonly InsertRow[]): Generator<readonly InsertRow[]> {
@@ -186,7 +183,7 @@ function* chunksOf(rows: readonly InsertRow[]): Generator<readonly InsertRow[]> 
   yield rows.slice(start)
 }
 
-/** What the server's refusal means here, where it has one meaning; else the error as it came. */
+/** A SluiceError if the server's refusal has only one meaning here, otherwise the error as it came. */
 function explained(error: unknown): unknown {
   if (error instanceof SluiceError) return error
   if (hasSqlState(error, IN_FAILED_TRANSACTION)) return transactionFailed(error)

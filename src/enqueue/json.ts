@@ -1,16 +1,16 @@
 import { pathText } from '../basics/path-text.ts'
 import { describe, type ErrorCode, SluiceError } from '../errors.ts'
 
-/** Deeper is a mistake, and the server's own parser gives up somewhere beyond (max_stack_depth). */
+/** Deeper nesting is a mistake, and the server's parser fails a little later (max_stack_depth). */
 const DEEPEST = 500
 
 /**
- * The JSON text of a value, as `JSON.stringify` would write it, but complete or not at all: whatever JSON cannot hold
- * is refused with its path, at any depth, where `JSON.stringify` would drop it or write null. So are the texts that
- * jsonb cannot hold. Properties that are undefined are left out. Objects with `toJSON`, such as dates, and instances of
- * classes are written as JSON writes them; properties that are not enumerable, or whose key is a symbol, are no data.
+ * The JSON text of a value, as `JSON.stringify` would write it, but complete or not at all. What JSON cannot hold is
+ * refused with its path, at any depth, where `JSON.stringify` would drop it or write null. Text that jsonb cannot hold
+ * is refused too. Properties that are undefined are left out, and so are those that are not enumerable or whose key is
+ * a symbol. Objects with `toJSON`, such as dates, and instances of classes are written as JSON writes them.
  *
- * @param what what the value is called in errors: 'payload'
+ * @param what the name of the value in errors, such as 'payload'
  * @throws SluiceError PAYLOAD_INVALID, or the given code
  */
 export function encodeJson(value: unknown, what: string, code: ErrorCode = 'PAYLOAD_INVALID'): string {
@@ -19,7 +19,7 @@ export function encodeJson(value: unknown, what: string, code: ErrorCode = 'PAYL
     return encode(value, place)
   } catch (error) {
     if (error instanceof SluiceError) throw error
-    // A getter, a toJSON or a proxy of the value threw.
+    // A getter, a toJSON or a proxy threw.
     throw new SluiceError(code, `${nameOf(place)}: expected a JSON value, but reading it failed`, { cause: error })
   }
 }
@@ -40,7 +40,7 @@ function encode(value: unknown, place: Place): string {
       return String(value)
     case 'number':
       if (Number.isFinite(value)) return String(value)
-      throw refused(place, 'a finite number', describe(value), 'Use null or a text: JSON has no other numbers')
+      throw refused(place, 'a finite number', describe(value), 'Use null or a text: JSON has finite numbers only')
     case 'object':
       return value === null ? 'null' : encodeObject(value, place)
     case 'bigint':
@@ -50,11 +50,11 @@ function encode(value: unknown, place: Place): string {
   }
 }
 
-/** Printable ASCII without `"` and `\\`: what JSON only puts in quotes. */
+/** Printable ASCII without `"` and `\\`, which JSON writes as it is between quotes. */
 const PLAIN = /^[ !#-[\]-~]*$/
 
 function encodeText(text: string, place: Place): string {
-  // Most texts and nearly all keys are short and plain, and found to be so in a third of the time.
+  // Most texts and nearly all keys are short and plain. This takes a third of the time of JSON.stringify.
   if (text.length < 64 && PLAIN.test(text)) return `"${text}"`
   if (!text.includes('\0') && text.isWellFormed()) return JSON.stringify(text)
   throw refused(place, 'text that jsonb can hold', text.includes('\0') ? 'a NUL character' : 'a lone surrogate')
@@ -70,9 +70,9 @@ function encodeObject(object: object, place: Place): string {
   return text
 }
 
-/** What an object's `toJSON` makes of it, else itself. */
+/** What an object's `toJSON` returns, or the object itself if it has none. */
 function ownForm(object: object, place: Place): unknown {
-  // A Buffer has a form of its own, four times its size, of which nobody makes bytes again.
+  // A Buffer's toJSON is four times its size, and nobody turns it back into bytes.
   if (ArrayBuffer.isView(object)) throw refused(place, 'a JSON value', describe(object), REMEDY_FOR_BYTES)
   if (kindOf(object) === 'Date' && Number.isNaN(Number(object))) throw refused(place, 'a valid Date', 'an invalid one')
   if (!('toJSON' in object) || typeof object.toJSON !== 'function') return object
@@ -86,7 +86,7 @@ function encodeMembers(object: object, place: Place): string {
   if (kind !== 'Object') throw refused(place, 'a JSON value', describe(object), REMEDIES[kind] ?? 'Use a plain object')
   let text = ''
   for (const [key, member] of Object.entries(object)) {
-    // An optional property that is not there: the one thing that JSON leaves out and nobody misses.
+    // An optional property without a value. JSON leaves it out as well, and nobody misses it.
     if (member === undefined) continue
     place.path.push(key)
     text += `${text === '' ? '' : ','}${encodeText(key, place)}:${encode(member, place)}`
@@ -105,7 +105,7 @@ function encodeItems(items: readonly unknown[], place: Place): string {
   return `[${text}]`
 }
 
-/** The class that the engine gives an object: 'Array', 'Map', 'Date'; 'Object' for plain ones and users' classes. */
+/** The built-in class of an object, such as 'Array', 'Map' or 'Date'; 'Object' for plain objects and users' classes. */
 function kindOf(object: object): string {
   return Object.prototype.toString.call(object).slice('[object '.length, -1)
 }

@@ -1,9 +1,9 @@
 import type { ownTransaction } from './enqueue.ts'
 
 /**
- * What a message can be enqueued in: an open transaction of one of these clients, by its shape, because Sluice imports
- * none of them. A pool, or a client that has no transaction, is refused by the compiler where its type tells it apart,
- * and when the call is made in any case.
+ * The open transaction that a message is enqueued in. Sluice imports none of these clients, so the type describes their
+ * shapes. The compiler refuses a pool, or a client without a transaction, where the type shows the difference; the call
+ * itself refuses it always.
  */
 export type OpenTransaction =
   | NodePostgresClient
@@ -18,7 +18,7 @@ export type OpenTransaction =
 
 type Method = (...args: never[]) => unknown
 
-/** A `Client` or `PoolClient` of `pg` after BEGIN. A `Pool` escapes nothing. */
+/** A `Client` or `PoolClient` of `pg` after BEGIN. A `Pool` has no `escapeIdentifier`. */
 interface NodePostgresClient {
   readonly query: Method
   readonly escapeIdentifier: Method

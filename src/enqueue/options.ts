@@ -6,7 +6,7 @@ import type { Headers } from '../message.ts'
 import { DEFAULTS, type InsertRow } from '../table/insert-row.ts'
 import { encodeJson } from './json.ts'
 
-/** What one message may be given beside its payload. */
+/** The options of one message. */
 export interface EnqueueOptions {
   /** Dot-separated, such as 'order.paid', for routes: 1 to 255 bytes, no spaces, no `*`. Default none. */
   readonly type?: string | undefined
@@ -40,10 +40,10 @@ const NAMES = [
 const LONGEST_TEXT_BYTES = 255
 
 /**
- * The columns that options ask for.
+ * The options as columns of the row.
  *
- * @param what what the object is called in errors: 'options', 'messages[3]'
- * @throws SluiceError OPTION_INVALID, for unknown options too
+ * @param what the name of the object in errors, such as 'options' or 'messages[3]'
+ * @throws SluiceError OPTION_INVALID, also for unknown options
  */
 export function readOptions(options: unknown, what: string): Omit<InsertRow, 'payload'> {
   if (options === undefined) return DEFAULTS
@@ -71,7 +71,7 @@ function typeOf(value: unknown, what: string): string | null {
   throw expected('OPTION_INVALID', what, wanted, value)
 }
 
-const AS_TEXT = 'Make a number or an id a text with String(…)'
+const AS_TEXT = 'Turn a number into text with String(…)'
 
 function textOf(value: unknown, what: string, wanted: string): string | null {
   if (value === undefined) return null
@@ -86,7 +86,7 @@ function textOf(value: unknown, what: string, wanted: string): string | null {
 function headersOf(value: unknown, what: string): string {
   if (value === undefined) return DEFAULTS.headers
   const text = encodeJson(value, what, 'OPTION_INVALID')
-  // Judged by its JSON, because an object with toJSON may become anything.
+  // Checked as JSON, because an object with toJSON may become anything.
   if (text.startsWith('{')) return text
   throw expected('OPTION_INVALID', what, 'an object of JSON values', value, "As in { trace: '4bf9' }")
 }

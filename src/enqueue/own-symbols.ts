@@ -1,7 +1,7 @@
-// What a handler's transaction carries for an enqueue. Registered, so that two copies of the package agree.
+// What an enqueue finds on a handler's transaction. Registered symbols, so that two copies of the package agree.
 
-/** How to execute a statement in it: so an enqueue recognises a transaction of ours. */
+/** Executes a statement in it. An enqueue recognises a handler's transaction by this. */
 export const EXECUTE: unique symbol = Symbol.for('sluice.execute')
 
-/** Tells it that an enqueue has begun: the statement comes later, when the message is checked. */
+/** Tells it that an enqueue has begun. The statement comes later, once the message is checked. */
 export const DURING: unique symbol = Symbol.for('sluice.during')

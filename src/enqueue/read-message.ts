@@ -10,15 +10,15 @@ export interface MessageRules {
   readonly payloadLimitBytes: number
 }
 
-/** What one message and its parts are called in errors. */
+/** The names of one message and its parts in errors. */
 export interface MessageNames {
   readonly payload: string
   readonly options: string
 }
 
 /**
- * Reads one message into a row to insert, and refuses whatever is wrong with it. A promise only where there is a schema
- * to ask: awaiting one for each of a thousand messages takes as long as encoding them.
+ * Turns one message into a row to insert, or refuses it. Returns a promise only if the queue has a schema: awaiting one
+ * for each of a thousand messages takes as long as encoding them.
  *
  * @throws SluiceError OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA
  */
@@ -39,7 +39,7 @@ export function readMessage(
 }
 
 function checkSize(json: string, what: string, limit: number): void {
-  // No character takes more than three bytes per unit of its length: nearly always that is enough to know.
+  // A code unit takes at most three bytes of UTF-8, so most texts need not be measured.
   if (json.length * 3 <= limit) return
   const bytes = Buffer.byteLength(json)
   if (bytes <= limit) return
@@ -48,14 +48,14 @@ function checkSize(json: string, what: string, limit: number): void {
 }
 
 /**
- * The schema judges the payload as JSON gives it back, because that is what it will judge when the message is
- * delivered: a schema that no stored payload can satisfy is found out here, not in the dead letters.
+ * Validates the payload as JSON gives it back, because that is what the schema gets when the message is delivered. So a
+ * schema that no stored payload can satisfy fails here, and not in the dead letters.
  */
 async function checkSchema(definition: QueueDefinition, queue: string, payload: string, what: string): Promise<void> {
   const stored: unknown = JSON.parse(payload)
   const result = await validatePayload(definition, stored)
   if ('value' in result) return
-  // What the payload holds is not quoted: the error may end in a log. The issues are the schema's words.
+  // The payload is not quoted, because errors get into logs. The issues are the schema's own words.
   const received = typeof stored === 'object' ? describe(stored) : `a ${typeof stored}`
   const sentence = `${what}: expected what the schema of queue ${queue} accepts, received ${received}`
   throw new SluiceError('PAYLOAD_SCHEMA', `${sentence}. ${result.issues}`)

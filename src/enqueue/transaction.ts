@@ -13,8 +13,8 @@ import { EXECUTE } from './own-symbols.ts'
 /**
  * The connection of the caller's open transaction, whatever client it belongs to.
  *
- * @throws SluiceError EXECUTOR_UNKNOWN for what is no client; NOT_IN_TRANSACTION for a client, pool or transaction
- * that is known but has no open transaction
+ * @throws SluiceError EXECUTOR_UNKNOWN if it belongs to no known client; NOT_IN_TRANSACTION if it belongs to one, but
+ * no transaction is open on it
  */
 export function executorOf(tx: unknown): Execute | Promise<Execute> {
   if (tx !== null && (typeof tx === 'object' || typeof tx === 'function')) {

@@ -2,7 +2,11 @@ import { type DeadLetterMatch, MATCHES, matchParams } from './dead-letters.ts'
 import { requiringRows } from './rows-missing.ts'
 import { type Execute, numberOf, statement } from './statement.ts'
 
-/** Puts dead letters back, due now, their attempts from zero. Returns how many. @throws SluiceError ROWS_MISSING */
+/**
+ * Puts dead letters back, due now, with attempts counted from zero. Returns how many.
+ *
+ * @throws SluiceError ROWS_MISSING
+ */
 export async function redriveDeadLetters(execute: Execute, match: DeadLetterMatch): Promise<number> {
   return countOf(await requiringRows(execute(REDRIVE, [...matchParams(match)])))
 }

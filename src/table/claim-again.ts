@@ -7,13 +7,13 @@ export interface ClaimedBefore {
   readonly id: string
   /** How many tries had failed then. */
   readonly attempt: number
-  /** What a batch locks for its order; null for a message without one. */
+  /** The slot of its ordering key, which a batch locks; null for a message without a key. */
   readonly slot: number | null
 }
 
 /**
- * Locks one message whose transaction was lost, and its slot, if it is still as it was and in nobody's hands: otherwise
- * the claim is empty. The two primary keys serve it. Run it in a READ COMMITTED transaction.
+ * Locks one message whose transaction was lost, and its slot, if the message is unchanged and nobody else has locked
+ * it. Otherwise the claim is empty. It uses the two primary keys. Run it in a READ COMMITTED transaction.
  */
 export async function claimAgain(execute: Execute, message: ClaimedBefore): Promise<Claim> {
   return toClaim(await execute(CLAIM_AGAIN, [message.queue, message.id, message.attempt, message.slot]))

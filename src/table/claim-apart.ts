@@ -2,20 +2,20 @@ import { CLAIM_CONTEXT, CLAIM_RESULT, CLAIMED_COLUMNS, type Claim, type Priority
 import { type Execute, statement } from './statement.ts'
 
 /**
- * The same as `claim` for a queue that many claim from at once: begins `offset` messages above each floor, goes on from
- * the floor when it has come to the end, and tries to lock no row that another transaction has.
+ * The same as `claim`, for a queue that many claim from at once. It begins `offset` messages above each floor, goes on
+ * at the floor when it has reached the end, and does not try to lock rows that another transaction has.
  *
- * To find that a row is locked costs the server 1.5 µs, because it asks its lock table; with 64 batches of 100 in
- * flight a claim from the head spent 10 ms on rows of others. So rows that a running transaction has locked or deleted
- * are passed by (0.3 µs) before LockRows sees them: those of the snapshot's list, `running`, and all younger than it,
- * by `age`. Rows that a transaction has given back are taken at once. SKIP LOCKED skips rows that are locked after the
- * snapshot, and rows that are locked in a savepoint, whose number the list does not have. A list of more than 200 would
- * itself be slow, and is left empty.
+ * The server needs 1.5 µs to find out that a row is locked, because it looks into its lock table. With 64 batches of
+ * 100 in flight, a claim from the head spent 10 ms on rows of others. So LockRows does not see rows that a running
+ * transaction has locked or deleted (0.3 µs each): those of transactions in the snapshot's list, `running`, and those
+ * of all younger ones, by `age`. Rows that a transaction has given back are taken at once. SKIP LOCKED skips rows that
+ * are locked after the snapshot, and rows that are locked in a savepoint, whose number the list does not have. A list
+ * of more than 200 would itself be slow, and is left empty.
  *
- * The scan to the beginning locks nothing and costs 0.1 µs per message; message_due_idx serves it in order, like all
- * else here. Where a priority has no more than `offset` messages, the claim begins at its floor. Each priority is
- * two stretches, [start, end) and then [floor, start), so a lower priority is asked only when nothing of a higher one
- * is free. The rest, and why it can lock no more than `limit`, is as in `claim`.
+ * The scan to the place where the claim begins locks nothing and costs 0.1 µs per message. It goes by message_due_idx
+ * in order, like everything here. If a priority has no more than `offset` messages, the claim begins at its floor. Each
+ * priority is two stretches, [start, end) and then [floor, start), so a lower priority is read only if nothing of a
+ * higher one is free. The rest, and why it can lock no more than `limit`, is as in `claim`.
  */
 export async function claimApart(
   execute: Execute,

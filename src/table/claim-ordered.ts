@@ -13,28 +13,27 @@ export interface SlotPosition {
   readonly id: string
 }
 
-/** What an ordered claim took, where the live rows of the slots that it locked begin, and as of which snapshot. */
+/** What an ordered claim took, where the live rows of its locked slots begin, and the snapshot of both. */
 export interface OrderedClaim extends Claim {
   readonly firstLive: ReadonlyMap<number, string>
-  /** Undefined if the transaction had its id already: then that says nothing of what ran when the claim looked. */
+  /** Undefined if the transaction had its id before the claim: the id then does not tell what ran at that time. */
   readonly snapshot: ClaimSnapshot | undefined
-  /** Of slots that it locked: whether any key was held. */
+  /** Whether any key of each locked slot was held. */
   readonly anyHeld: ReadonlyMap<number, boolean>
-  /** Over many rows that could not be taken. */
+  /** The walks over many rows that could not be taken. */
   readonly walks: readonly SlotWalk[]
 }
 
 /**
  * Locks slots, and in them up to `limit` due messages in order of id, leaving out the keys that are held.
  *
- * The slot's row lock is what keeps a key to one batch at a time, across processes, released with the batch however
- * it ends; asking "is there an earlier message with this key" instead would cost time in proportion to the key's
- * backlog. message_slot_idx (queue, slot, id) gives the messages in order. `held` comes from the locked slot row,
- * which is read in its newest version, so a hold that another batch committed a moment ago counts, although the rest
- * of the statement sees an older snapshot. The message rows are locked without SKIP LOCKED: to slide past a locked
- * message would break the order, and with the slot locked only an operator can hold one.
- * The inner LIMIT is for the planner, as in `claim`.
- * Slots are locked one at a time as the limit needs them, and only if they hold a row at all.
+ * The lock on the slot's row keeps a key to one batch at a time, across processes, and ends with the batch however that
+ * ends. A check for an earlier message with the same key would take time in proportion to the key's backlog.
+ * message_slot_idx (queue, slot, id) gives the messages in order. `held` comes from the locked slot row, which is read
+ * in its newest version: a hold that another batch has just committed counts, although the rest of the statement sees
+ * an older snapshot. The message rows are locked without SKIP LOCKED: to skip a locked message would break the order,
+ * and while the slot is locked only an operator can lock one. The inner LIMIT is for the planner, as in `claim`. Slots
+ * are locked one at a time as the limit needs them, and only if they have a row.
  *
  * @param passed what earlier walks have found, so that the rows behind a held key are not read by every claim
  */
@@ -55,7 +54,7 @@ export async function claimSlots(
   return toOrderedClaim(await claimBy(CLAIM_SLOTS, execute, queue, floors, limit, stretches))
 }
 
-/** The same, but a slot in which any key is held it only reports. */
+/** The same, but of a slot in which a key is held it only reports that. */
 export async function claimFreeSlots(
   execute: Execute,
   queue: string,
@@ -67,8 +66,9 @@ export async function claimFreeSlots(
 
 /**
  * The same for all messages without a key, as one sequence in order of id: {@link WHOLE_QUEUE_SLOT} is the lock, and
- * the primary key (queue, id) gives the order. It waits for nobody: the first message that another pipeline has locked
- * ends it. One that was handled since the claim looked seems to be locked too, so an empty claim looks once more.
+ * the primary key (queue, id) gives the order. It never waits: it ends before the first message that another pipeline
+ * has locked. A message that was handled after the claim's snapshot looks locked too, so an empty claim looks once
+ * more.
  */
 export async function claimWholeQueue(
   execute: Execute,
@@ -95,7 +95,7 @@ function claimBy(
   return execute(claimStatement, [queue, slots, ids, limit, ...stretches])
 }
 
-/** The lines before the first that ends a claim; the first line always, because it has the clock. */
+/** The lines before the one that ends the claim. The first line is always kept, because it has the clock. */
 function upToFirst(ends: (row: Row) => boolean, rows: readonly Row[]): readonly Row[] {
   const end = rows.findIndex(ends)
   return end < 0 ? rows : rows.slice(0, Math.max(end, 1))

@@ -2,24 +2,24 @@ import { type Row, textOf } from './statement.ts'
 
 /** Which transactions ran when a claim looked. */
 export interface ClaimSnapshot {
-  /** The oldest of them. */
+  /** The oldest running transaction. */
   readonly xmin: bigint
   /**
-   * The claim's own, which is higher than any given out before. (Not the snapshot's xmax: that is only one more than
-   * the last to end, and a running transaction can be above it.)
+   * The claim's own transaction, which is higher than all before it. (Not the snapshot's xmax, which is only one more
+   * than the last that has ended: a running transaction can be above it.)
    */
   readonly xid: bigint
-  /** All that were running, and perhaps some that were parts of one. Undefined if they are too many to remember. */
+  /** All that were running, perhaps with some of their savepoints. Undefined if they are too many to remember. */
   readonly running: ReadonlySet<bigint> | undefined
 }
 
 /**
- * Each savepoint has an id of its own, so one transaction can put 100,000 of them above the last to end. The next claim
- * that follows the end of any later transaction, this claim for instance, sees few again.
+ * Each savepoint has an id of its own, so one transaction can put 100,000 of them above the last that has ended. As
+ * soon as any later transaction has ended, such as this claim's, the next claim sees few again.
  */
 const MOST_RUNNING = 2_000
 
-/** All that are not below the last to end count as running, up to the claim's own. */
+/** All above the last that has ended count as running, up to the claim's own. */
 export function toSnapshot(row: Row): ClaimSnapshot {
   const xid = BigInt(textOf(row, 'xid'))
   const [, xmax = '0', running = ''] = textOf(row, 'snapshot').split(':')

@@ -10,35 +10,37 @@ export interface ClaimedRow {
   readonly orderingKey: string | null
   readonly type: string | null
   readonly schemaVersion: number
-  /** JSON as text: parsed when the handler reads it. */
+  /** JSON as text, parsed when the handler reads it. */
   readonly payload: string
   readonly headers: string
   /** How many tries have failed. */
   readonly attempt: number
   readonly maxAttempts: number | null
-  /** NaN for an instant that is infinite, as one of SQL can be. */
+  /** NaN for an infinite instant. */
   readonly enqueuedUs: number
 }
 
-/** A transaction as the server knows it. Behind a pooler the driver does not know whom it talks to. */
+/** A transaction as the server knows it. Behind a pooler the driver does not know which server process it talks to. */
 export interface ServerTransaction {
   readonly pid: number
   readonly startedUs: number
 }
 
-/** What a claim took, and what the database's clock said when it looked. */
+/** What a claim took, and the database's clock at that time. */
 export interface Claim {
   readonly nowUs: number
-  /** The one in which the rows are locked. */
+  /** The transaction in which the rows are locked. */
   readonly transaction: ServerTransaction
-  /** Another text than before: the server may have forgotten what it showed before. Empty: it cannot tell. */
+  /**
+   * If it differs from before, the server may have lost commits that it showed before. Empty: the server cannot tell.
+   */
   readonly memory: string
-  /** There is crash evidence against messages of the queue, perhaps against these. */
+  /** Whether there is crash evidence against messages of the queue, perhaps against these. */
   readonly evidence: boolean
   readonly rows: readonly ClaimedRow[]
 }
 
-/** A priority of a queue, and the position (due time, id) below which nothing is left that this process may take. */
+/** A priority of a queue, and the position (due time, id) below which this process has nothing left to take. */
 export interface PriorityFloor {
   readonly priority: number
   readonly dueUs: number
@@ -47,16 +49,16 @@ export interface PriorityFloor {
 
 /**
  * Locks up to `limit` due messages without an ordering key, the lowest priority number first, then by due time.
- * Writes nothing; run it in a READ COMMITTED transaction, whose end gives the rows back.
+ * Writes nothing. Run it in a READ COMMITTED transaction, whose end frees the rows.
  *
  * message_due_idx (queue, priority, due_at, id) serves it with one descent per priority: equality on queue and
- * priority, then a range from the floor to now that is already in order, so nothing is sorted, rows that are due
- * later are never touched, and dead rows below the floor are never visited. The lateral join is a nested loop that
- * pulls one row at a time, so the outer LIMIT stops the locking: never more than `limit` rows are locked. The inner
- * LIMIT changes no result: it tells the planner that few rows are wanted, and hides how many, without which stale
- * statistics make it read and sort the whole backlog (98 ms instead of 0.5 ms with 200,000 ready). The clock is
- * MATERIALIZED, one row, and everything that locks is joined to it laterally: a locking subquery that the planner may
- * run twice locks twice, and this one it can run only once.
+ * priority, then a range from the floor to now that is already in order. So nothing is sorted, rows that are due later
+ * are not touched, and dead rows below the floor are not visited. The lateral join is a nested loop that pulls one row
+ * at a time, so the outer LIMIT stops the locking: never more than `limit` rows are locked. The inner LIMIT does not
+ * change the result. It tells the planner that few rows are wanted, and hides how many: without it, stale statistics
+ * make the planner read and sort the whole backlog (98 ms instead of 0.5 ms with 200,000 ready). The clock is one row
+ * and MATERIALIZED, and everything that locks is joined to it laterally: a locking subquery that the planner runs twice
+ * locks twice, and this one can run only once.
  */
 export async function claim(
   execute: Execute,
@@ -80,9 +82,9 @@ export const CLAIMED_COLUMNS = `
     m.payload::text AS payload, m.headers::text AS headers, m.attempt, m.max_attempts, m.enqueued_at`
 
 /**
- * One line per claimed row, and one with a null id if there is none, so that the clock always comes back. Instants are
- * microseconds, exact until 2106: `date_part` costs a tenth of what `extract` does, which computes with `numeric` (a
- * drain is 9 % faster for it). They leave as integers: a database's extra_float_digits would round what is double
+ * One line per claimed row, or one with a null id if there is none, so that the clock always comes back. Instants are
+ * microseconds, exact until 2106. `date_part` takes a tenth of the time of `extract`, which computes with `numeric`: a
+ * drain is 9 % faster for it. They leave as integers, because a database's extra_float_digits would round double
  * precision, and a floor that is too high loses messages.
  */
 export const CLAIM_RESULT = `
@@ -92,8 +94,8 @@ SELECT c.id::text AS id, c.priority, c.slot, c.ordering_key, c.type, c.schema_ve
        clock.context`
 
 /**
- * What does not depend on the row, in one text made once per claim: every column more is read for every message. The
- * probe for evidence is of an index that is nearly always empty; who sees a message with evidence takes more care.
+ * What does not depend on the row, as one text per claim, because every further column is read for every message. The
+ * probe for evidence reads an index that is nearly always empty.
  */
 export const CLAIM_CONTEXT = `pg_catalog.concat_ws(' ',
     (date_part('epoch', c.now) * 1000000::double precision)::bigint, EXISTS (SELECT FROM sluice.crash c WHERE c.queue = $1::text),

@@ -3,13 +3,13 @@ import { type Execute, statement, textOf } from './statement.ts'
 const KINDS = ['none', 'deferred', 'immediate', 'named alone', 'namesakes'] as const
 
 /**
- * What a database has of constraints that a transaction may defer, constraint triggers among them: none; some that all
- * begin deferred, or all immediate; both, of which each can be named alone; or both, with namesakes in a schema that
- * begin otherwise.
+ * Which deferrable constraints a database has, constraint triggers included: none; only ones that begin deferred, or
+ * only ones that begin immediate; both, each with a name of its own; or both, with constraints of one name in one
+ * schema of which some begin deferred and some do not.
  */
 export type Deferrable = (typeof KINDS)[number]
 
-/** Reads the catalog of constraints through: 0.1 ms for a thousand. */
+/** Reads the whole catalog of constraints: 0.1 ms for a thousand. */
 export async function readDeferrable(execute: Execute): Promise<Deferrable> {
   const [row] = await execute(READ_DEFERRABLE, [])
   return deferrableOf(row === undefined ? '' : textOf(row, 'deferrable'))
@@ -21,7 +21,7 @@ export function deferrableOf(text: string): Deferrable {
   return kind
 }
 
-/** A {@link Deferrable}, as an expression. */
+/** The {@link Deferrable} as an SQL expression. */
 export const DEFERRABLE = `
        CASE WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.condeferrable) THEN 'none'
             WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.condeferrable AND NOT c.condeferred) THEN 'deferred'
@@ -36,11 +36,11 @@ const READ_DEFERRABLE = statement('deferrable', `SELECT${DEFERRABLE} AS deferrab
 
 /**
  * Sets each deferrable constraint back to how it was declared. SET CONSTRAINTS lasts until the end of the transaction,
- * and no command takes it back. It reads the catalog, so it is sent only where one SET CONSTRAINTS ALL is not enough.
+ * and no command undoes it. This reads the catalog, so it is sent only where one SET CONSTRAINTS ALL is not enough.
  *
- * A constraint's name is unique within its table only. SET CONSTRAINTS affects every constraint of that name in the
- * schema, and fails if it defers one that is not deferrable. Those of one name of which not all begin deferred, or
- * none, stay as they are.
+ * The name of a constraint is unique only within its table. SET CONSTRAINTS affects every constraint of that name in
+ * the schema, and fails if it defers one that is not deferrable. So constraints of one name stay as they are if only
+ * some of them begin deferred.
  */
 export const CONSTRAINTS_AS_DECLARED = `DO $sluice$
 DECLARE

@@ -58,7 +58,7 @@ export interface DeadLetterPage {
   readonly next: string | null
 }
 
-/** A place in the list: behind the dead letter that died at this time and has this id, which no other has. */
+/** A place in the list: behind the dead letter that died at this time and has this id, which is unique. */
 export interface DeadLetterPlace {
   readonly diedUs: string
   readonly id: string
@@ -74,7 +74,7 @@ export interface DeadLetterSummary {
   readonly moreGroups: number
 }
 
-/** Dead letters alike in queue, type and reason. */
+/** Dead letters with the same queue, type and reason. */
 export interface DeadLetterGroup {
   /** The name of their queue. */
   readonly queue: string
@@ -82,11 +82,11 @@ export interface DeadLetterGroup {
   readonly type: string | null
   /** Why they died. */
   readonly reason: string
-  /** How many they are. */
+  /** How many there are. */
   readonly messages: number
 }
 
-/** The condition on `sluice.dead_letter d`, one for looking and for changing, so that both mean the same rows. */
+/** The condition on `sluice.dead_letter d`. Reads and changes share it, so that both mean the same rows. */
 export const MATCHES = `
       ($1::text IS NULL OR d.queue = $1::text)
   AND ($2::bigint[] IS NULL OR d.id = ANY ($2::bigint[]))
@@ -100,7 +100,7 @@ export function matchParams(match: DeadLetterMatch): readonly unknown[] {
 }
 
 export interface DeadLetterSearch {
-  /** Only those whose reason, or error, holds that text, in any case. */
+  /** Only those whose reason, or error, contains that text, in any case. */
   readonly reason?: string | undefined
   readonly error?: string | undefined
   readonly after?: DeadLetterPlace | undefined
@@ -114,7 +114,7 @@ export async function listDeadLetters(
   { reason, error, after, limit }: DeadLetterSearch,
 ): Promise<{ readonly deadLetters: readonly DeadLetter[]; readonly next: DeadLetterPlace | null }> {
   const from = startOf(match, after)
-  // One bound: of two, the server may begin at the wrong one, and read the index from there to the other.
+  // One bound only: with two, the server may begin at the wrong one and read the index from there to the other.
   const rest = matchParams({ ...match, diedBeforeUs: null })
   const params = [...rest, limit + 1, reason ?? null, error ?? null, from?.diedUs ?? null, from?.id ?? null]
   const rows = await execute(LIST, params)
@@ -125,7 +125,7 @@ export async function listDeadLetters(
   }
 }
 
-/** Behind which place a list begins: the earlier of the two that are asked for. */
+/** The place behind which the list begins: the earlier of the two that are asked for. */
 function startOf({ diedBeforeUs }: DeadLetterMatch, after: DeadLetterPlace | undefined): DeadLetterPlace | undefined {
   if (diedBeforeUs === null || (after !== undefined && Number(after.diedUs) < diedBeforeUs)) return after
   return { diedUs: String(diedBeforeUs), id: '-9223372036854775808' }
@@ -185,8 +185,8 @@ const COLUMNS = `
        (extract(epoch FROM d.age) * 1000.0) AS age_ms,
        ${microseconds('d.enqueued_at')} AS enqueued_us`
 
-// From queue to queue, and from each its latest, by the index on (queue, died_at, id): no index has those of all queues
-// in the order in which they died. So it costs a page per queue.
+// Goes from queue to queue, and takes the latest of each by the index on (queue, died_at, id), because no index has the
+// dead letters of all queues in the order in which they died. So it reads a page per queue.
 const LIST = statement(
   'dead_list',
   `
@@ -210,7 +210,7 @@ ORDER BY d.died_at DESC, d.id DESC
 LIMIT $6::integer`,
 )
 
-// As a range in the order of the primary key: otherwise it may go through the queue by the index of the times.
+// A range in the order of the primary key. Otherwise the planner may read the whole queue by the index on died_at.
 const ONE = statement(
   'dead_one',
   `

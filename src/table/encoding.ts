@@ -1,13 +1,13 @@
 import { type Execute, statement, textOf } from './statement.ts'
 
-/** The database's encoding, as the server calls it: 'UTF8', 'LATIN1', 'SQL_ASCII'. */
+/** The database's encoding by its name on the server, such as 'UTF8', 'LATIN1' or 'SQL_ASCII'. */
 export async function readEncoding(execute: Execute): Promise<string> {
   const [row] = await execute(READ_ENCODING, [])
   if (row === undefined) throw new TypeError('expected the encoding')
   return textOf(row, 'encoding')
 }
 
-/** Which of these characters the encoding of the database cannot hold. */
+/** Those of the characters that the database's encoding lacks. */
 export async function foreignCharacters(execute: Execute, characters: readonly string[]): Promise<readonly string[]> {
   const numbers = characters.map((character) => character.codePointAt(0)).join()
   const [row] = await execute(FOREIGN_CHARACTERS, [numbers])

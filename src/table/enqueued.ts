@@ -25,9 +25,9 @@ export interface EnqueuedMessage {
 }
 
 /**
- * The messages that the current transaction has enqueued so far, in order. Rows that we can see although the
- * transaction that made them is still in progress are our own, those of our savepoints included. Reads the whole
- * table: for tests.
+ * The messages that the current transaction has enqueued so far, in order. If a visible row was inserted by a
+ * transaction that is still in progress, that transaction is ours, or a savepoint of it. Reads the whole table, so it
+ * is for tests only.
  */
 export async function enqueuedHere(execute: Execute): Promise<readonly EnqueuedMessage[]> {
   return (await execute(ENQUEUED_HERE, [])).map(toEnqueued)

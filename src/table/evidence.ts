@@ -1,25 +1,25 @@
 import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull } from './statement.ts'
 
-/** What is held against a message that has not been settled since. */
+/** The evidence against a message that has not been settled since. */
 export interface Evidence {
   readonly messageId: string
   /** How many processes died or hung with this message in hand. */
   readonly crashes: number
-  /** At least once it was the only message that the process had in hand. If not, another one may be to blame. */
+  /** Whether it was, at least once, the only message in hand. If not, another one may be to blame. */
   readonly crashedAlone: boolean
   /** How many batches with this message lost their transaction, while the process and the server lived on. */
   readonly losses: number
-  /** The last try that was lost alone, and how: nothing else ran, and the server said why it ended the transaction. */
+  /** The last try that was lost while nothing else ran, if the server said why it ended the transaction. */
   readonly lostTry: LostTry | undefined
 }
 
-/** A try whose loss counts, from 1, and what the server said. */
+/** A try whose loss counts as an attempt, from 1, and what the server said. */
 export interface LostTry {
   readonly attempt: number
   readonly error: string
 }
 
-/** The evidence against messages of a queue. Most have none. The primary key (queue, message_id, …) serves it. */
+/** The evidence against messages of a queue, by the primary key (queue, message_id, …). Most messages have none. */
 export async function readEvidence(
   execute: Execute,
   queue: string,
@@ -45,7 +45,7 @@ export interface LeftBatch {
   readonly queue: string
   readonly messageIds: readonly string[]
   readonly alone: boolean
-  /** Of a loss that counts. */
+  /** Only for a loss that counts as an attempt. */
   readonly lostTry?: LostTry | undefined
 }
 
@@ -67,7 +67,7 @@ export async function recordEvidence(execute: Execute, kind: 'hung' | 'lost', le
   ])
 }
 
-/** Takes away evidence against messages that are gone: it was written while their last batch ran. */
+/** Deletes evidence against messages that are gone, which was written while their last batch ran. */
 export async function forgetGone(execute: Execute): Promise<void> {
   await execute(FORGET_GONE, [])
 }
@@ -86,7 +86,7 @@ WHERE c.queue = $1::text AND c.message_id = ANY ($2::bigint[])
 GROUP BY c.message_id`,
 )
 
-// A message that is gone was settled after all: only the answer was lost.
+// A message that is gone was settled after all; only the answer was lost.
 const RECORD = statement(
   'crash_record',
   `

@@ -2,9 +2,9 @@ import { type InsertRow, isPlain } from './insert-row.ts'
 import { type Execute, type Row, statement } from './statement.ts'
 
 /**
- * Inserts one row; its id is NULL if the table did not take it. A function does it, because on a connection of the
- * application's our statements have no names: the server plans each anew, which took longer than the INSERT itself. The
- * plans of a function are kept for the session.
+ * Inserts one row; its id is NULL if the table did not take it. A function inserts it, because the server keeps the
+ * plans of a function for the session. Our statements have no names on the application's connections, so the server
+ * would plan each one anew, which took longer than the INSERT itself.
  */
 export function insertOne(execute: Execute, queue: string, row: InsertRow): Promise<readonly Row[]> {
   return isPlain(row)

@@ -1,6 +1,6 @@
 import type { Row } from './statement.ts'
 
-/** One row to insert, validated: JSON as text, times for the database's clock to resolve. */
+/** One validated row to insert: JSON as text, and times that the database's clock resolves. */
 export interface InsertRow {
   readonly payload: string
   readonly headers: string
@@ -15,7 +15,7 @@ export interface InsertRow {
   readonly maxAttempts: number | null
 }
 
-/** What the table gives a row that says nothing else. */
+/** The defaults of the table. */
 export const DEFAULTS: Omit<InsertRow, 'payload'> = {
   type: null,
   schemaVersion: 1,
@@ -42,8 +42,8 @@ export function isPlain(row: InsertRow): boolean {
 }
 
 /**
- * The id of an inserted row, whatever the application's parsers for text have made of it, and whatever its client calls
- * the one column that there is.
+ * The id of an inserted row. The application's parsers for text may have changed its type, and its client the name of
+ * the only column.
  */
 export function idOf(row: Row): string {
   const [value] = Object.values(row)

@@ -8,16 +8,16 @@ import { type Execute, type Row, statement } from './statement.ts'
  * Inserts rows into a queue in one statement, in whatever transaction `execute` runs in, and returns their ids in
  * the order of the rows.
  *
- * Texts are the only parameters that all accepted clients send alike. The payloads are one JSON array, in which each
- * stands as it was encoded: nobody escapes it, and the server reads it once. What else is known of the rows is a second
- * array, of objects, and an empty one if no row has anything but the table's defaults: the function that ends first is
+ * Texts are the only parameters that all accepted clients send alike. The payloads are one JSON array, in which each is
+ * written as it was encoded, so nothing escapes it and the server parses it once. The other columns are a second array,
+ * of objects. It is empty if all rows have the table's defaults: of two set-returning functions, the shorter one is
  * filled up with NULL. Elements taken as jsonb keep a payload of null; a recordset would make it NULL.
  *
- * The sort by `ordinal` is what makes the ids ascend in the order of the input, because they are drawn above it. It
- * finds the rows sorted already: 10 µs for a thousand. The insert trigger does the wake-up.
+ * The sort by `ordinal` makes the ids ascend in the order of the input, because they are drawn above it. It finds the
+ * rows sorted already: 10 µs for a thousand. The insert trigger wakes sleepers.
  *
- * The transaction gets its number before it draws an id: the server would give it with the first row, a moment later,
- * and a slot's floor that is computed in that moment does not know that somebody has a lower id.
+ * The transaction gets its number before it draws an id. The server would assign it with the first row, a moment later,
+ * and a slot's floor that is computed in that moment would not know that somebody has a lower id.
  *
  * @throws SluiceError ROWS_MISSING if the table has not taken all of them, for example because of a trigger.
  */
@@ -54,12 +54,12 @@ function insertMany(execute: Execute, queue: string, rows: readonly InsertRow[])
   return execute(INSERT, [queue, `[${payloads}]`, optionsOf(rows)])
 }
 
-/** Beside the payloads: nothing at all in the common case, which halves what there is to read. */
+/** The columns besides the payload; none in the common case, which halves what the server has to parse. */
 function optionsOf(rows: readonly InsertRow[]): string {
   return rows.every(isPlain) ? '[]' : `[${rows.map((row) => (isPlain(row) ? '{}' : encodeOptions(row))).join(',')}]`
 }
 
-/** Headers are JSON already. */
+/** The headers are JSON already. */
 function encodeOptions({ payload, headers, ...others }: InsertRow): string {
   return `{"headers":${headers},${JSON.stringify(others).slice(1)}`
 }

@@ -1,11 +1,13 @@
 import { type Execute, numberOf, type Row, statement, textOrNull } from './statement.ts'
 
-/** SQL: an instant in microseconds since 1970; null for an infinite one. */
+/** An SQL expression for an instant in microseconds since 1970; null for an infinite one. */
 export function microseconds(instant: string): string {
   return `CASE WHEN isfinite(${instant}) THEN (extract(epoch FROM ${instant}) * 1000000.0)::bigint END`
 }
 
-/** A column of {@link microseconds} as a Date, in whole milliseconds; an invalid Date for what no Date can hold. */
+/**
+ * A column of {@link microseconds} as a Date, in whole milliseconds; an invalid Date if it is out of a Date's range.
+ */
 export function dateOf(row: Row, column: string): Date {
   const us = textOrNull(row, column)
   return new Date(us === null ? Number.NaN : Math.floor(Number(us) / 1_000))
@@ -16,7 +18,7 @@ export function dateOrNull(row: Row, column: string): Date | null {
   return row[column] === null ? null : dateOf(row, column)
 }
 
-/** A column of milliseconds, in whole ones; null also for what is infinite, as an instant of SQL can be. */
+/** A column of milliseconds as an integer; null also if it is infinite, as an instant of SQL can be. */
 export function durationOrNull(row: Row, column: string): number | null {
   const ms = Number(row[column] ?? Number.NaN)
   return Number.isFinite(ms) ? Math.round(ms) : null

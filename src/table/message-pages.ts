@@ -1,7 +1,7 @@
 import { MESSAGE_COLUMNS, type MessageStatus, toMessageStatus } from './message-status.ts'
 import { type Execute, type Statement, statement, textOrNull } from './statement.ts'
 
-/** Which messages of a queue: those that match everything given. */
+/** Chooses messages of a queue: those that match everything given. */
 export interface MessageFilter {
   readonly queue: string
   readonly orderingKey: string | null
@@ -21,7 +21,7 @@ export interface MessagePage {
 
 export type MessageOrder = 'newest' | 'oldest'
 
-/** How many messages a page with filters looks at: what a filter costs that matches nothing. */
+/** How many messages a page with filters looks at. It bounds the cost of a filter that matches nothing. */
 export const REACH = 10_000
 
 /**
@@ -55,7 +55,7 @@ const BEFORE_ALL: Readonly<Record<MessageOrder, string>> = {
   oldest: '-9223372036854775808',
 }
 
-/** How SQL says that a row lies behind another, up to a last one, and in which order they come. */
+/** SQL for each direction: the rows behind one, up to another, and their order. */
 const WORDS = {
   newest: { behind: '<', upTo: '>=', last: BEFORE_ALL.oldest, direction: 'DESC' },
   oldest: { behind: '>', upTo: '<=', last: BEFORE_ALL.newest, direction: 'ASC' },
@@ -67,9 +67,9 @@ const MATCHES = `
   AND ($5::boolean IS NULL OR (m.held_by IS NOT NULL) = $5::boolean)
   AND m.attempt >= $6::integer`
 
-// Without a filter it costs `limit` messages. With one it looks for the place of the ten-thousandth in the primary key
-// first, which reads an entry of the index for each, and then reads messages until the page is full or that place is
-// reached. It answers one row if there is no message, so that it always says how far it has looked.
+// Without a filter it reads `limit` messages. With one it first looks for the ten-thousandth in the primary key, which
+// reads an index entry for each, and then reads messages until the page is full or that place is reached. If no message
+// matches it returns one row without a message, so that it always says how far it has looked.
 function page(order: MessageOrder): Statement {
   const { behind, upTo, last, direction } = WORDS[order]
   return statement(
@@ -94,8 +94,8 @@ ORDER BY m.place ${direction}`,
   )
 }
 
-// The same in the slot of the key, where other keys are too, by the index of the slots. The messages of the key are
-// read by their ids.
+// The same in the slot of the key, which other keys share, by the index on slots. The messages of the key are read by
+// their ids.
 function pageOfKey(order: MessageOrder): Statement {
   const { behind, upTo, last, direction } = WORDS[order]
   return statement(

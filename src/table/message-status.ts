@@ -32,7 +32,7 @@ export interface MessageStatus {
   readonly maxAttempts: number | null
   /** When it was enqueued. */
   readonly enqueuedAt: Date
-  /** How long ago that was; null: at no time that can be told. */
+  /** How long ago that was; null if the instant is infinite. */
   readonly enqueuedAgoMs: number | null
   /** When it may be delivered; null: never. */
   readonly dueAt: Date | null
@@ -64,7 +64,7 @@ export async function readMessageStatus(
   return row && toMessageStatus(row)
 }
 
-/** {@link MESSAGE_COLUMNS}, read. */
+/** Reads {@link MESSAGE_COLUMNS}. */
 export function toMessageStatus(row: Row): MessageStatus {
   const payloadJson = textOf(row, 'payload')
   const headersJson = textOf(row, 'headers')
@@ -94,8 +94,8 @@ export function toMessageStatus(row: Row): MessageStatus {
 }
 
 /**
- * Of a row `m` of sluice.messages. Differences are taken between epochs: before PostgreSQL 17 an infinite instant
- * cannot be subtracted.
+ * The columns of a row `m` of sluice.messages. Differences are taken between epochs, because an infinite instant cannot
+ * be subtracted before PostgreSQL 17.
  */
 export const MESSAGE_COLUMNS = `
        m.queue, m.id::text AS id, m.state, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,

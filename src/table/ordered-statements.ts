@@ -2,22 +2,23 @@ import { CLAIM_CONTEXT, CLAIM_RESULT, CLAIMED_COLUMNS } from './claim.ts'
 import { type Statement, statement } from './statement.ts'
 
 /**
- * In an order, a message without a delay is due from the start: if the clock is set back, or a standby takes over whose
- * clock is behind, it would otherwise look like one with a delay, and those after it would go first. What waits for its
- * retry is due after its enqueue, and so is what was redriven.
+ * In an order, a message without a delay is due from its enqueue on. Otherwise, after a clock is set back, or after a
+ * standby with a slower clock takes over, it would look like a message with a delay, and later ones would go first. A
+ * message that waits for its retry, or was redriven, is due after its enqueue.
  */
 export function isDue(message: string): string {
   return `(${message}.due_at <= clock.now OR ${message}.due_at <= ${message}.enqueued_at)`
 }
 
-/** So many rows of a slot with held keys are read in one claim at most. */
+/** The most rows of a slot with held keys that one claim reads. */
 export const MOST_WALKED = 5_000
 
-/** A walk over fewer rows is not worth remembering: each claim makes it again. */
+/** A walk over fewer rows is not remembered: each claim makes it again. */
 const LEAST_WALKED = 100
 
 /**
- * A delay that ends later counts as ending then: microseconds up to here are below 2^53, those of year 294276 overflow.
+ * A delay that ends later counts as if it ended then: microseconds up to here are below 2^53, those of year 294276
+ * overflow.
  */
 const FAR = `timestamptz '2255-01-01 00:00:00+00'`
 
@@ -70,13 +71,13 @@ const ANY_HELD = `locked.held <> '{}'::jsonb AND EXISTS (
         SELECT FROM jsonb_each(locked.held) key WHERE (key.value ->> 1)::bigint > clock.now_us
       ) AS any_held`
 
-/** When the hold of a message's key ends; zero: its key is not held. */
+/** When the hold of the message's key ends; zero if the key is not held. */
 function heldUntil(message: string): string {
   return `coalesce((start.held -> coalesce(${message}.ordering_key, '') ->> 1)::bigint, 0)`
 }
 
-// Not slot = …: the order would then be by id alone, which the primary key has too, and with stale statistics the
-// planner would read the queue from its beginning.
+// Not slot = …, because then the order would be by id alone. The primary key has that order too, and with stale
+// statistics the planner would read the queue from its beginning.
 function inSlot(slot: string, first: string, beyond: string): string {
   return `m.queue = $1::text AND m.slot IS NOT NULL AND (m.slot, m.id) >= (${slot}, ${first}) AND ${beyond}`
 }
@@ -86,8 +87,8 @@ const upTo = (slot: string, id: string) => `(m.slot, m.id) <= (${slot}, ${id})`
 const before = (slot: string, id: string) => `(m.slot, m.id) < (${slot}, ${id})`
 
 /**
- * What nearly all claims need. A slot in which a key is held gives only a line that says so. With all that
- * {@link CLAIM_SLOTS} has, every claim of ten took a quarter longer, for it is three times as large a plan to start.
+ * What nearly all claims need. Of a slot in which a key is held it only reports that. A claim of ten by
+ * {@link CLAIM_SLOTS} takes a quarter longer, because it starts a plan that is three times as large.
  */
 export const CLAIM_FREE_SLOTS = orderedClaim(
   'claim_free_slots',
@@ -111,12 +112,13 @@ export const CLAIM_FREE_SLOTS = orderedClaim(
 )
 
 /**
- * `passed`: the stretches of rows that a claim of this process has found all held, or not due yet, and that still are.
- * A claim begins behind the last of those that follow one another without a gap.
+ * `passed`: stretches of rows that a claim of this process has found to be all held, or not due yet, and that still
+ * are. A claim begins behind the last stretch that follows the others without a gap.
  *
- * `start` is the locked slot row with that place. Only where a key is held at this moment, `pick` finds which rows to
- * take among the next 5,000, and `run` what lies before them: how far it reaches, whose keys it holds and when the
- * first of its delays ends. Elsewhere both are skipped (a one-time filter), and `m` begins at the first live row.
+ * `start` is the locked slot row with that place. Only if a key of the slot is held at this moment, `pick` finds which
+ * of the next 5,000 rows to take, and `run` describes the rows before them: how far they reach, which keys they have,
+ * and when the first of their delays ends. Otherwise both are skipped (a one-time filter), and `m` begins at the first
+ * live row.
  */
 export const CLAIM_SLOTS = orderedClaim(
   'claim_slots',
@@ -181,9 +183,9 @@ export const CLAIM_SLOTS = orderedClaim(
 )
 
 /**
- * Not slot IS NULL: that would let the planner take message_due_idx, and sort the whole queue by id.
- * A message that somebody else has locked, a pipeline without `ordered` for instance, comes back as a line without one:
- * to wait for it would keep the connection for as long as a handler takes.
+ * Without slot IS NULL, which would let the planner take message_due_idx and sort the whole queue by id. A message that
+ * somebody else has locked, such as a pipeline without `ordered`, comes back as a line without a message: to wait for
+ * it would keep the connection for as long as a handler takes.
  */
 export const CLAIM_WHOLE_QUEUE = orderedClaim(
   'claim_whole_queue',

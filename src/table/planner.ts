@@ -1,9 +1,9 @@
 import { statement } from './statement.ts'
 
 /**
- * Settings that a database or a role may have and under which a statement of ours would be compiled, or planned in a
- * way that reads or sorts a backlog, each with the value that ours need. All are as old as PostgreSQL 14. Compiling
- * takes 50 to 300 ms and is done again for each run; what a claim takes is 0.3 ms.
+ * Planner settings with the values that our statements need. With other values, which a database or a role may set, a
+ * statement would be compiled (JIT), or planned so that it reads or sorts a backlog. PostgreSQL 14 has all of them.
+ * Compiling takes 50 to 300 ms in each run; a claim takes 0.3 ms.
  */
 const NEEDED = [
   ['jit', 'off'],
@@ -12,7 +12,7 @@ const NEEDED = [
   ['enable_tidscan', 'on'],
 ] as const
 
-/** For a session of which nothing is known yet. */
+/** For a session whose settings are not known yet. */
 export const EVERY_SETTING: readonly string[] = NEEDED.map(([name]) => name)
 
 /** Sets them for a transaction. */
@@ -22,7 +22,7 @@ export function setLocal(names: readonly string[]): string {
     .join('')
 }
 
-/** Gives them back to the database and the role, for the rest of a transaction. */
+/** Sets them back to the values of the database and the role, for the rest of a transaction. */
 function unsetLocal(names: readonly string[]): string {
   return NEEDED.filter(([name]) => names.includes(name))
     .map(([name]) => `; SET LOCAL ${name} = DEFAULT`)
@@ -30,18 +30,20 @@ function unsetLocal(names: readonly string[]): string {
 }
 
 /**
- * What the planner must keep to while a batch is claimed. One plan for each statement, kept: planning a claim takes
- * longer than running it, and the server would do it for every claim, because with the numbers before its eyes it
- * finds each plan a little better than the kept one (one message per transaction: 3,800 claims/s with, 6,700 without).
- * It may neither sort nor build bitmaps: with stale statistics it would read and sort the backlog of a slot, which the
- * index has in order. A handler's statements are planned as the database says.
+ * The planner's settings while a batch is claimed. Each statement keeps one plan: planning a claim takes longer than
+ * running it, and the server would plan every claim, because each plan for given values looks a little cheaper than the
+ * kept one (one message per transaction: 3,800 claims/s when planned, 6,700 with kept plans). The planner may neither
+ * sort nor build bitmaps: with stale statistics it would read and sort the backlog of a slot, which the index has in
+ * order. A handler's statements are planned as the database says.
  */
 export const CLAIM_SETTINGS =
   'SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off'
 const HANDLER_SETTINGS =
   'SET LOCAL plan_cache_mode = DEFAULT; SET LOCAL enable_sort = DEFAULT; SET LOCAL enable_seqscan = DEFAULT'
 
-/** All that statements of ours need in a transaction: the same always, and what the database or role has otherwise. */
+/**
+ * All that our statements need in a transaction: the constant settings, and those that database or role set otherwise.
+ */
 export function claimSettings(names: readonly string[] = EVERY_SETTING): string {
   return `${CLAIM_SETTINGS}${setLocal(names)}`
 }
@@ -51,16 +53,16 @@ export function handlerSettings(names: readonly string[]): string {
   return `${HANDLER_SETTINGS}${unsetLocal(names)}`
 }
 
-/** For the rest of a transaction each statement is planned for the values that it is given. */
+/** Makes the server plan each statement for its values, for the rest of a transaction. */
 export const PLAN_FOR_VALUES = statement(
   'planner_for_values',
   `SELECT pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true)`,
 )
 
 /**
- * The same for what reads a page in the order of an index. With stale statistics the planner would rather read and sort
- * the whole queue: a page of 50 was 3,264 buffers for 180,000 messages in a table that had never been analyzed, and is
- * 60.
+ * The same for a statement that reads a page in the order of an index. With stale statistics the planner would read and
+ * sort the whole queue: a page of 50 took 3,264 buffers for 180,000 messages in a table that had never been analyzed,
+ * and takes 60 now.
  */
 export const PLAN_BY_INDEX = statement(
   'planner_by_index',
@@ -70,12 +72,12 @@ export const PLAN_BY_INDEX = statement(
 
 const LIST = NEEDED.map(([name, value]) => `('${name}', '${value}')`).join(', ')
 
-/** The names of those that a session has otherwise, as one text. */
+/** The names of the settings that differ in a session, as one text. */
 export const DEVIATING = `
   (SELECT coalesce(pg_catalog.string_agg(needed.name, ' '), '') FROM (VALUES ${LIST}) AS needed (name, value)
    WHERE pg_catalog.current_setting(needed.name) OPERATOR(pg_catalog.<>) needed.value)`
 
-/** Sets all of them for a session that is ours alone. */
+/** Sets all of them for a session that only Sluice uses. */
 export const CONFIGURE_PLANNER = statement(
   'planner_configure',
   `SELECT pg_catalog.set_config(needed.name, needed.value, false) FROM (VALUES ${LIST}) AS needed (name, value)`,

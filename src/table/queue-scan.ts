@@ -1,13 +1,13 @@
 import { isDue } from './ordered-statements.ts'
 import { type Execute, numberOf, statement } from './statement.ts'
 
-/** What a queue holds, seen without a floor: its priorities, its slots, and when the next message falls due. */
+/** What a queue holds, read without floors: its priorities, its slots, and when the next message falls due. */
 export interface QueueScan {
   readonly priorities: readonly number[]
   readonly slots: readonly number[]
-  /** Whether there are messages without a key at all. */
+  /** Whether there are any messages without a key. */
   readonly unkeyed: boolean
-  /** A due message exists. It may be in somebody's hands. */
+  /** Whether there is a due message. It may be in somebody's hands. */
   readonly ready: boolean
   /** Milliseconds until the next message falls due; null: none is waiting. */
   readonly nextDueMs: number | null
@@ -21,11 +21,11 @@ export interface QueueScan {
  * Scans the whole queue: which priorities and slots it has, and when the next message falls due. Locks nothing.
  *
  * One index leads with (queue, priority), the other with (queue, slot), so a recursive descent from each to the next
- * visits one entry of each and not the messages. The next due time of a priority is one more descent. A slot with due
- * messages next changes when one of its keys is free again, which its own row tells; one without has to be read
- * through, because no index orders it by due time: very many scheduled messages with ordering keys make this
- * statement slow, and the sweep, which runs it, rare.
- * Without a floor it walks dead entries at the head of each: the sweep's interval pays for that.
+ * visits one entry of each, and no messages. The next due time of a priority is one more descent. A slot with due
+ * messages changes next when one of its keys is free again, which the slot's row tells. A slot without due messages is
+ * read whole, because no index orders it by due time: very many scheduled messages with ordering keys make this
+ * statement slow, and the sweep, which runs it, rare. It has no floor, so it walks dead entries at the head of each
+ * priority and slot; that is why sweeps have an interval.
  */
 export async function scanQueue(execute: Execute, queue: string): Promise<QueueScan> {
   const rows = await execute(QUEUE_SCAN, [queue])
@@ -46,14 +46,17 @@ export async function scanQueue(execute: Execute, queue: string): Promise<QueueS
   return { priorities, slots, unkeyed: priorities.length > 0, ready, nextDueMs, workers, tookMs }
 }
 
-/** Makes the rows that ordered claims lock. Idempotent; runs outside the batch, so that it never waits for one. */
+/**
+ * Inserts the rows of `sluice.slot` that ordered claims lock. Idempotent. Runs outside of batches, so it waits for
+ * none.
+ */
 export async function ensureSlots(execute: Execute, queue: string, slots: readonly number[]): Promise<void> {
   await execute(ENSURE_SLOTS, [queue, slots])
 }
 
-// Every ORDER BY can be served by one index only, whatever the statistics say: with EXISTS, or with slot = … and so an
-// order by id, which the primary key has too, or with slot > … and not the row comparison, this took ten seconds after
-// an ANALYZE on a nearly empty queue.
+// Only one index can serve each ORDER BY, whatever the statistics say. With EXISTS, with slot = … (and so an order by
+// id, which the primary key has too), or with slot > … instead of the row comparison, this took ten seconds after an
+// ANALYZE on a nearly empty queue.
 const QUEUE_SCAN = statement(
   'queue_scan',
   `

@@ -25,7 +25,7 @@ export interface QueueStatus {
   readonly workers: number
 }
 
-/** The queues by name, or only the one given. Counts exactly: the cost grows with the table. */
+/** The queues by name, or only the given one. The counts are exact, so the cost grows with the table. */
 export async function readQueues(execute: Execute, queue: string | null): Promise<readonly QueueStatus[]> {
   const rows = await execute(QUEUES, [queue])
   return rows.map((row) => ({
@@ -43,15 +43,15 @@ export async function readQueues(execute: Execute, queue: string | null): Promis
 }
 
 /**
- * The names of all queues that have messages, dead letters or workers. From each to the next by an index: it counts
- * nothing.
+ * The names of all queues that have messages, dead letters or workers. It goes from each to the next by an index and
+ * counts nothing.
  */
 export async function readQueueNames(execute: Execute): Promise<readonly string[]> {
   const rows = await execute(QUEUE_NAMES, [])
   return rows.map((row) => textOf(row, 'queue'))
 }
 
-// Differences are taken between epochs: before PostgreSQL 17 an infinite instant cannot be subtracted.
+// Differences are taken between epochs, because an infinite instant cannot be subtracted before PostgreSQL 17.
 const QUEUES = statement(
   'operate_queues',
   `

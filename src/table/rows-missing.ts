@@ -1,9 +1,9 @@
 import { SluiceError } from '../errors.ts'
 
 /**
- * What a statement answers that counts its rows on the server.
+ * The answer of a statement that counts its rows on the server.
  *
- * @throws SluiceError ROWS_MISSING if it has touched fewer than it should.
+ * @throws SluiceError ROWS_MISSING if it has touched fewer rows than it should.
  */
 export async function requiringRows<T>(answer: Promise<T>): Promise<T> {
   try {
@@ -13,7 +13,7 @@ export async function requiringRows<T>(answer: Promise<T>): Promise<T> {
   }
 }
 
-/** A table of ours did not do what it was told, and said nothing. */
+/** The error for a statement that touched fewer rows of our tables than it should, without an error of the server. */
 export function rowsMissing(what: string, cause?: unknown): SluiceError {
   return new SluiceError('ROWS_MISSING', `${what}. ${REMEDY}`, { cause })
 }

@@ -6,7 +6,9 @@ export const SCHEMA_VERSION = 1
 
 const OLDEST_SERVER = 14
 
-/** What is installed: the schema's version, and the oldest library schema version that it still serves. */
+/**
+ * What is installed: the schema's version, and the oldest version for which a library may be written that it serves.
+ */
 export interface InstalledSchema {
   readonly version: number
   readonly oldestClient: number
@@ -39,7 +41,7 @@ export async function readSchema(execute: Execute): Promise<InstalledSchema | un
   return row && { version: numberOf(row, 'version'), oldestClient: numberOf(row, 'oldest_client') }
 }
 
-/** What the role that is connected may do, with names as SQL writes them. */
+/** What the connected role may do, with names quoted as in SQL. */
 export interface MigrationRights {
   readonly role: string
   readonly database: string
@@ -112,30 +114,30 @@ FROM (SELECT) one LEFT JOIN pg_namespace n ON n.nspname = 'sluice'::name`,
 export const LOCK_MIGRATIONS = statement('lock_migrations', 'SELECT pg_advisory_xact_lock(746500, 0)')
 
 /**
- * Bounds the wait for {@link LOCK_MIGRATIONS}, which stops nobody else; and a statement, in place of a shorter limit
- * that the database may have for its application: to build an index takes as long as it takes.
+ * Bounds the wait for {@link LOCK_MIGRATIONS}, which blocks nobody else, and each statement. The limit for statements
+ * replaces a shorter one that the database may have for its application, because an index may take long to build.
  */
 export const BOUND_MIGRATION = statement(
   'bound_migration',
   `SELECT pg_catalog.set_config('lock_timeout', '5min', true), pg_catalog.set_config('statement_timeout', '1h', true)`,
 )
 
-/** Bounds the wait for tables that a migration changes: all who use them later wait behind it. $1 as '5000ms'. */
+/** Bounds the wait for tables that a migration changes, because all later users wait behind it. $1 as '5000ms'. */
 export const BOUND_LOCKS = statement('bound_locks', `SELECT pg_catalog.set_config('lock_timeout', $1::text, true)`)
 
-/** A COMMIT that waits for a standby longer than this ends with a warning. It has taken effect on this server. */
+/** A COMMIT that waits longer than this for a standby ends with a warning. It has taken effect on this server. */
 export const BOUND_COMMIT = statement('bound_commit', `SELECT pg_catalog.set_config('statement_timeout', '30s', true)`)
 
 /**
- * What a migration makes is bound to what its names mean then, for good: not to what somebody has put into another
- * schema of the path.
+ * The objects that a migration creates are bound for good to what its names mean at that time. So the names must not
+ * mean what somebody has put into another schema of the path.
  */
 export const PIN_SEARCH_PATH = statement(
   'pin_search_path',
   `SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)`,
 )
 
-/** The same for a migration that another tool runs, perhaps with others in one transaction: the path comes back. */
+/** The same for a migration that another tool runs, perhaps with others in one transaction: it restores the path. */
 export function withPinnedSearchPath(sql: string): string {
   return `SELECT pg_catalog.set_config('sluice.search_path', pg_catalog.current_setting('search_path'), false),
        pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
@@ -144,7 +146,7 @@ SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('sluice.s
 `
 }
 
-/** What Kysely's Migrator would write, for migrations that are printed and run by other tools. */
+/** Records a migration as Kysely's Migrator would, for migrations that other tools run. */
 export function recordMigrationSql(name: string): string {
   return `
 CREATE TABLE IF NOT EXISTS sluice.migration (name varchar(255) PRIMARY KEY, "timestamp" varchar(255) NOT NULL);

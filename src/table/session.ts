@@ -2,20 +2,20 @@ import { DEFERRABLE, type Deferrable, deferrableOf } from './constraints.ts'
 import { DEVIATING } from './planner.ts'
 import { booleanOf, type Execute, numberOf, statement, textOf } from './statement.ts'
 
-/** The server session that a statement came to. */
+/** The server session that ran a statement. */
 export interface ServerSession {
   readonly pid: number
-  /** The session knows a statement by the name under which this one was prepared, if it was. */
+  /** Whether the session knows a prepared statement by the name of this one. */
   readonly knowsName: boolean
-  /** Which of the planner's settings it has otherwise than our statements need; see `planner.ts`. */
+  /** The planner settings that differ from what our statements need; see `planner.ts`. */
   readonly deviations: readonly string[]
-  /** `standard_conforming_strings`: a backslash in a plain string stands for itself. */
+  /** `standard_conforming_strings`: whether a backslash in a plain string stands for itself. */
   readonly conformingStrings: boolean
-  /** What the database has of constraints that a transaction may defer. */
+  /** Which deferrable constraints the database has. */
   readonly deferrable: Deferrable
 }
 
-/** @param name under which this very statement is prepared. */
+/** @param name the name under which this statement is prepared */
 export async function readSession(execute: Execute, name: string): Promise<ServerSession> {
   const [row] = await execute(READ_SESSION, [name])
   if (row === undefined) throw new TypeError('expected the session')
@@ -28,15 +28,15 @@ export async function readSession(execute: Execute, name: string): Promise<Serve
   }
 }
 
-/** A setting of a session that is not as the session began. */
+/** A setting that differs from its value at the beginning of the session. */
 export interface ChangedSetting {
   readonly name: string
   readonly value: string
 }
 
 /**
- * Which settings a pooler has set on the session for its client: of those that PostgreSQL reports to clients, which is
- * how a pooler knows them.
+ * The settings that a pooler has set on the session for its client. It can only be those that PostgreSQL reports to
+ * clients, because a pooler learns of them that way.
  */
 export async function readPoolerSettings(execute: Execute): Promise<readonly ChangedSetting[]> {
   const rows = await execute(READ_POOLER_SETTINGS, [])

@@ -4,11 +4,11 @@ import { type Execute, statement } from './statement.ts'
 /** A message to try again later, in its own row: same id, same place in its order. */
 export interface Postponed {
   readonly id: string
-  /** When, in microseconds since 1970 by the database's clock. */
+  /** When it falls due, in microseconds since 1970 by the database's clock. */
   readonly dueUs: number
   /** How many tries have failed by now. */
   readonly attempt: number
-  /** Null: a snooze, nothing failed. */
+  /** Null for a snooze, where nothing failed. */
   readonly error: string | null
 }
 
@@ -28,8 +28,8 @@ export interface HeldKey {
 }
 
 /**
- * Removes handled messages. The primary key (queue, id) serves it. One dead row each, and nothing else was ever
- * written for a message that succeeded at once.
+ * Removes handled messages by the primary key (queue, id). It leaves one dead row each; nothing else was ever written
+ * for a message that succeeded at once.
  */
 export async function ackMessages(
   execute: Execute,
@@ -40,7 +40,7 @@ export async function ackMessages(
   await requiringRows(execute(serverVersion >= 170_000 ? ACK : ACK_BEFORE_17, [queue, ids]))
 }
 
-/** Re-enqueues messages with a later due time, in place. The instants come in, so the UPDATE reads no clock. */
+/** Gives messages a later due time, in place. The instants are parameters, so the UPDATE reads no clock. */
 export async function postponeMessages(
   execute: Execute,
   queue: string,
@@ -70,7 +70,9 @@ export async function buryMessages(execute: Execute, queue: string, messages: re
   await requiringRows(sent)
 }
 
-/** Notes, in slot rows that the batch has locked, which keys wait; entries whose time has come go at the same time. */
+/**
+ * Writes into slot rows, which the batch has locked, which keys are held, and removes entries whose time has passed.
+ */
 export async function holdKeys(
   execute: Execute,
   queue: string,
@@ -88,15 +90,15 @@ export async function holdKeys(
   await requiringRows(sent)
 }
 
-/** Takes away the evidence against messages that have been settled. */
+/** Deletes the evidence against messages that have been settled. */
 export async function forgetCrashes(execute: Execute, queue: string, ids: readonly string[]): Promise<void> {
   await execute(FORGET, [queue, ids])
 }
 
 /**
- * Where messages are, found one by one in the primary key, whatever the statistics say. Otherwise the planner may take
- * the queue for nearly empty and read all of it: 12,000 buffers instead of 600 for a hundred messages of 600,000. The
- * caller has locked them, so they stay there.
+ * The places (ctid) of messages, looked up one by one in the primary key, whatever the statistics say. Otherwise the
+ * planner may think that the queue is nearly empty and read all of it: 12,000 buffers instead of 600 for a hundred
+ * messages of 600,000. The caller has locked the rows, so they stay in their places.
  */
 const PLACES = `ARRAY(
   SELECT at.ctid
@@ -105,20 +107,20 @@ const PLACES = `ARRAY(
 )`
 
 /**
- * Ends a statement that has touched rows of sluice.message, `touched` by name, and must have touched all of $2. COMMIT
- * leaves in the same packet, so only the server can stop it: the function raises an error. It is called for a mismatch
- * only. To count takes RETURNING, which fetches each row once more: 12 µs of the server's time for an ack of one, 38
- * for one of a hundred, which is 3 per cent of a drain at most.
+ * The end of a statement that has touched rows of sluice.message, named `touched`, and must have touched all of $2.
+ * COMMIT leaves in the same packet, so only the server can stop it: the function raises an error. It is called only if
+ * the counts differ. Counting takes RETURNING, which fetches each row once more: 12 µs of the server's time for an ack
+ * of one, 38 µs for an ack of a hundred, which is 3 per cent of a drain at most.
  */
 const REQUIRE_ALL = `
 SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t))
 FROM (SELECT count(*) AS n FROM touched) t
 WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`
 
-// From version 17 the server finds an array of ids in one walk over the index, and always does; before, it may prefer
-// to read the queue and compare each row, so there the places come first, which takes a tenth longer. The subselect
-// hides how many ids there are: seeing that they are few, the planner would think a plan of its own for every batch
-// better than the prepared one, and planning costs more than deleting.
+// From version 17 on the server always finds an array of ids in one walk over the index. Earlier versions may read the
+// queue and compare each row instead, so there the places come first, which takes a tenth longer. The subselect hides
+// the number of ids: if the planner saw that they are few, it would prefer a new plan for every batch to the prepared
+// one, and planning costs more than deleting.
 const ACK = statement(
   'ack',
   `

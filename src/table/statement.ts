@@ -1,21 +1,22 @@
-/** One SQL statement with a name: the name is its key as a prepared statement on our own connections. */
+/** One SQL statement with its name, under which it is prepared on our own connections. */
 export interface Statement {
   readonly name: string
   readonly text: string
-  /** The names of its columns, where all of them are texts: a driver that is told need not ask the server. */
+  /** The names of its columns, if all of them are texts. Then the server need not be asked for a description. */
   readonly columns?: readonly string[]
 }
 
-/** A row as it leaves a driver: nothing is known of it yet. */
+/** A row as a driver returns it, before its columns are checked. */
 export type Row = Readonly<Record<string, unknown>>
 
 /**
- * The one seam to a database connection: run a statement, get its rows. Every accepted transaction (`pg`, Kysely,
- * postgres.js, Knex, Drizzle, TypeORM, Prisma) and our own connections are this one function, so every statement
- * casts each parameter, takes JSON as `$n::text::jsonb` and gives big integers as text.
- * They run under the search path of the application, so whatever is called fits a function or operator of pg_catalog
- * without a conversion, or is named in full: otherwise one that fits better in another schema would be called. On a
- * session of the application's, types are named in full too: a temporary table is a type, and is found first. Those
+ * Runs a statement on a database connection and returns its rows. Our own connections and every accepted transaction
+ * (`pg`, Kysely, postgres.js, Knex, Drizzle, TypeORM, Prisma) have this one form, so every statement casts each
+ * parameter, takes JSON as `$n::text::jsonb` and returns big integers as text.
+ *
+ * Statements run under the search path of the application. So each function and operator in them fits one of pg_catalog
+ * without a conversion, or is named in full; otherwise one of another schema that fits better would be called. On the
+ * application's sessions types are named in full too, because a temporary table is a type and is found first. Types
  * that are words of SQL, such as `bigint`, need no schema.
  */
 export type Execute = (statement: Statement, params: readonly unknown[]) => Promise<readonly Row[]>
@@ -26,14 +27,14 @@ export function statement(name: string, text: string, columns?: readonly string[
   return columns === undefined ? named : { ...named, columns }
 }
 
-/** The column as a number; throws on anything else, because then our own SQL is wrong. */
+/** The column as a number. Throws on anything else, because then our own SQL is wrong. */
 export function numberOf(row: Row, column: string): number {
   const number = Number(row[column])
   if (row[column] === null || !Number.isFinite(number)) throw new TypeError(`${column}: not a number`)
   return number
 }
 
-/** The column as text; numbers and big integers (some drivers parse int8) are printed. */
+/** The column as text. Numbers and big integers become text, because some drivers parse int8. */
 export function textOf(row: Row, column: string): string {
   const value = row[column]
   if (typeof value === 'string') return value
@@ -41,7 +42,7 @@ export function textOf(row: Row, column: string): string {
   throw new TypeError(`${column}: not a text`)
 }
 
-/** The column as a boolean; throws on anything else: what is not true would pass for false. */
+/** The column as a boolean. Throws on anything else, which would otherwise count as false. */
 export function booleanOf(row: Row, column: string): boolean {
   const value = row[column]
   if (typeof value === 'boolean') return value

@@ -1,11 +1,11 @@
 import { booleanOf, type Execute, statement, textOf } from './statement.ts'
 
-/** Who holds a queue's waiting flag now: we do; enqueues are in flight; or another process waits. */
+/** Who has a queue's waiting flag now: we have it, enqueues in flight keep it down, or another process waits. */
 export type FlagState = 'held' | 'enqueueing' | 'others'
 
 /**
- * Tries to raise the waiting flag of a queue: the exclusive lock whose shared side every enqueuing transaction tries.
- * A shared try succeeds unless somebody waits, which tells the two reasons for a failure apart.
+ * Tries to raise the waiting flag of a queue, which is an exclusive lock. Every enqueuing transaction tries the same
+ * lock in shared mode. If ours fails, a shared try tells why: it succeeds unless another process waits.
  */
 export async function raiseFlag(execute: Execute, queue: string): Promise<FlagState> {
   const [row] = await execute(RAISE_FLAG, [queue])
@@ -16,48 +16,50 @@ export async function raiseFlag(execute: Execute, queue: string): Promise<FlagSt
 }
 
 /**
- * Gives the flag up and tells the other processes, so that one of them raises it. The lock goes first and for good: if
- * the notification fails, at the lock that NOTIFY waits for or for another reason, the flag is down, and nobody knows.
+ * Lowers the flag and notifies the other processes, so that one of them raises it. The lock is released first. If the
+ * notification fails, for example at the lock that NOTIFY waits for, the flag is down and nobody knows.
  */
 export async function lowerFlag(execute: Execute, queue: string, notification: string): Promise<void> {
   await execute(LOWER_FLAG, [queue, notification])
 }
 
-/** Gives the flag up and tells nobody: this process checks the queue by itself for a moment. */
+/** Lowers the flag without a notification: this process checks the queue by itself for a moment. */
 export async function restFlag(execute: Execute, queue: string): Promise<void> {
   await execute(REST_FLAG, [queue])
 }
 
-/** Tells the other processes that this one no longer checks the queue. */
+/** Notifies the other processes that this one no longer checks the queue. */
 export async function tellLowered(execute: Execute, notification: string): Promise<void> {
   await execute(TELL_LOWERED, [notification])
 }
 
-/** Notifies a listener of this process, which is to hear it. */
+/** Notifies this process's own listener, which should hear it. */
 export async function notifyListener(execute: Execute, payload: string): Promise<void> {
   await execute(NOTIFY_LISTENER, [payload])
 }
 
-/** The queues among these for which nobody waits at this moment. */
+/** Those of the queues for which nobody waits at this moment. */
 export async function unwatchedQueues(execute: Execute, queues: readonly string[]): Promise<readonly string[]> {
   const rows = await execute(UNWATCHED, [queues])
   return rows.map((row) => textOf(row, 'queue'))
 }
 
-/** What a poll found of one queue. */
+/** What a poll found in one queue. */
 export interface PolledQueue {
   readonly queue: string
-  /** Milliseconds until the first message without a key falls due, zero or less if one is due; null: there is none. */
+  /**
+   * Milliseconds until the first message without a key falls due, at most zero if one is due; null if there is none.
+   */
   readonly nextDueMs: number | null
-  /** There are messages with ordering keys: whether one is due takes a scan. */
+  /** Whether there are messages with ordering keys. It takes a scan to find out whether one of them is due. */
   readonly keyed: boolean
 }
 
 /**
- * The safety poll of a process: one statement for all `queues` in which somebody waits, and, if `consumed` says which
- * queues the worker consumes, its sign of life. Queues without messages are left out. An empty queue costs two index
- * descents; one with dead rows at its head costs more, so a busy queue, which has many, is not asked for. Each probe
- * orders by one index in full, as in `queue_scan`.
+ * The poll of a process: one statement for all `queues` in which one of its pipelines waits, and its heartbeat, if
+ * `consumed` says which queues it consumes. Queues without messages are left out. An empty queue costs two index
+ * descents; dead rows at its head cost more, so busy queues, which have many, are not polled. Each probe orders by all
+ * columns of one index, as in `queue_scan`.
  */
 export async function pollQueues(
   execute: Execute,

@@ -21,7 +21,7 @@ export interface WorkerStatus {
   readonly seenAt: Date
   /** How long ago that was. */
   readonly seenAgoMs: number
-  /** False: its connection is gone, or it has not been heard of for three minutes where a pooler stands between. */
+  /** False if its connection is gone, or, behind a pooler, if it has sent no heartbeat for three minutes. */
   readonly alive: boolean
   /** How many messages it has in hand. */
   readonly inFlight: number
@@ -45,11 +45,11 @@ export interface InFlightMessage {
   readonly workerId: string
   /** The worker's name. */
   readonly worker: string
-  /** False: the worker is gone, and the message is available again. */
+  /** False if the worker is gone. Then the message is available again. */
   readonly workerAlive: boolean
 }
 
-/** The worker processes in the order of their starts, or only those that consume the queue given. */
+/** The worker processes in the order in which they started, or only those that consume the given queue. */
 export async function readWorkers(execute: Execute, queue: string | null): Promise<readonly WorkerStatus[]> {
   const rows = await execute(WORKERS, [queue])
   return rows.map((row) => ({

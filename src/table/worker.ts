@@ -2,7 +2,7 @@ import type { ServerTransaction } from './claim.ts'
 import { CONFIGURE_PLANNER } from './planner.ts'
 import { booleanOf, type Execute, numberOf, statement } from './statement.ts'
 
-/** What a worker registers with. */
+/** How a worker registers. */
 export interface WorkerIdentity {
   readonly name: string
   readonly host: string
@@ -11,9 +11,9 @@ export interface WorkerIdentity {
 }
 
 /**
- * The number under which a worker process is known: the one that it had, or one from a sequence. A standby that takes
- * over may have lost the sequence's last values and rows of workers, so numbers can be given out again: one that stands
- * on the books for another process is not taken.
+ * The id of a worker process: the one that it had, or one from a sequence. A standby that takes over may have lost the
+ * sequence's last values and rows of workers, so an id can come twice: one that is registered for another process is
+ * not taken.
  */
 export async function workerIdOf(execute: Execute, identity: WorkerIdentity, before?: number): Promise<number> {
   for (let id = before ?? (await newWorkerId(execute)); ; id = await newWorkerId(execute)) {
@@ -23,7 +23,7 @@ export async function workerIdOf(execute: Execute, identity: WorkerIdentity, bef
   }
 }
 
-/** The next number of the sequence. */
+/** The next id of the sequence. */
 export async function newWorkerId(execute: Execute): Promise<number> {
   const [row] = await execute(NEW_WORKER_ID, [])
   if (row === undefined) throw new TypeError('expected a worker id')
@@ -37,11 +37,13 @@ export async function configureControl(execute: Execute): Promise<void> {
 }
 
 /**
- * Registers a worker process, or registers it again after a lost connection: takes its liveness lock, ending a session
- * of its own that the server has not yet seen die, unless the session is shared; takes back the evidence that was
- * written against it meanwhile, and clears its record of batches: the caller writes down those that it has in hand.
+ * Registers a worker process, or registers it again after a lost connection. Unless the session is shared, it takes the
+ * liveness lock, and ends an old session of the worker that the server has not yet seen die. It deletes the evidence
+ * that was written against the worker meanwhile, and its records of batches: the caller records those that it has in
+ * hand.
  *
- * @param pooled the session is shared: the worker can hold no lock, and is alive while it is heard of.
+ * @param pooled whether the session is shared: then the worker can hold no lock, and its heartbeat shows that it is
+ * alive
  */
 export async function registerWorker(
   execute: Execute,
@@ -59,17 +61,17 @@ export async function registerWorker(
   await execute(ACQUIT, [id])
 }
 
-/** Writes down which queues a worker consumes: all of them. */
+/** Records all queues that a worker consumes. */
 export async function registerQueues(execute: Execute, id: number, queues: readonly string[]): Promise<void> {
   await execute(REGISTER_QUEUES, [id, queues])
 }
 
-/** Takes the worker and its batches off the books: it stopped in good order. */
+/** Deletes the worker and its records of batches, because it stopped in good order. */
 export async function unregisterWorker(execute: Execute, id: number): Promise<void> {
   await execute(UNREGISTER, [id])
 }
 
-/** A batch in hand: which messages, and how many tries of each had failed when it was claimed. */
+/** A batch in hand: its messages, and how many tries of each had failed when it was claimed. */
 export interface BatchRecord {
   readonly id: number
   readonly queue: string
@@ -78,9 +80,9 @@ export interface BatchRecord {
 }
 
 /**
- * Writes down which batches begin and which have ended, in one statement. Insert and delete by a key that is never used
- * twice: an update of one row per worker would leave a chain of dead versions to walk while a snapshot pins the
- * horizon.
+ * Records which batches begin and which have ended, in one statement. It inserts and deletes rows whose key is never
+ * used again. Updates of one row per worker would leave a chain of dead versions that every read walks while a snapshot
+ * pins the vacuum horizon.
  */
 export async function recordBatches(
   execute: Execute,
@@ -98,17 +100,17 @@ export async function recordBatches(
   ])
 }
 
-/** A worker found dead, and how many messages it had in hand. */
+/** A worker that vanished, and how many messages it had in hand. */
 export interface DeadWorker {
   readonly workerId: number
   readonly messages: number
 }
 
 /**
- * Finds workers whose liveness lock is free, writes down the evidence for the messages that they had in hand and that
- * are still as they were claimed, and takes the workers off the books. Nobody is to blame if the server itself has
- * restarted since, if the worker registered in another database, of which this one is a copy, or if it held no lock and
- * is only silent. Like `sluice.workers.alive`.
+ * Finds workers whose liveness lock is free, writes evidence against the messages that they had in hand and that are
+ * still as they were claimed, and deletes the workers. There is no evidence if the server has restarted since, if the
+ * worker registered in another database, of which this one is a copy, or if it held no lock and only stopped its
+ * heartbeat. The same rule as in `sluice.workers.alive`.
  */
 export async function reapWorkers(execute: Execute, ownId: number): Promise<readonly DeadWorker[]> {
   const rows = await execute(REAP, [ownId])
@@ -116,20 +118,20 @@ export async function reapWorkers(execute: Execute, ownId: number): Promise<read
 }
 
 /**
- * Interrupts what the server does in a transaction of ours that is still open. Resolves when the signal is sent. Behind
- * a pooler the same server process serves others as soon as that transaction has ended, and then nobody is interrupted.
+ * Cancels the running statement of a transaction of ours that is still open. Resolves when the signal is sent. Behind a
+ * pooler the server process serves others once that transaction has ended, and then nothing is cancelled.
  */
 export async function cancelStatement(execute: Execute, { pid, startedUs }: ServerTransaction): Promise<void> {
   await execute(CANCEL, [pid, startedUs])
 }
 
 /**
- * What a process of the server does: it is busy, and perhaps waits for a lock, or with COMMIT for a standby; it is not;
- * or the server does not say: there is none with this number, it belongs to another login, or it tracks no activities.
+ * What a server process does. It is busy, perhaps waiting for a lock or, in COMMIT, for a standby; or it is not; or the
+ * server does not say, because there is no such process, it belongs to another login, or activities are not tracked.
  */
 export type ServerWork = 'busy' | 'none' | 'unknown'
 
-/** @param ms busy only with a transaction that is older than this */
+/** @param ms the process counts as busy only with a transaction that is older than this */
 export async function workOf(execute: Execute, pid: number, ms: number): Promise<ServerWork> {
   const [row] = await execute(WORKS_SINCE, [pid, ms])
   if (row === undefined) return 'unknown'
@@ -151,12 +153,12 @@ FROM pg_stat_activity a
 WHERE a.pid = $1::integer AND a.state <> 'disabled'`,
 )
 
-// Nothing that the control connection writes needs to survive a crash of the server. The server finds out within half a
-// minute, not two hours, that the machine of a worker is gone: until then it keeps the locks. Plans are kept, because
-// making one takes longer than running it. No statement waits longer for a lock: the process would give up and connect
-// anew, and the session that waits would stay with the server, one more with every attempt. NOTIFY waits for a lock of
-// the whole server, which a COMMIT that has notified keeps until its standby has answered; others wait for tables while
-// a migration runs.
+// Nothing that the control connection writes needs to survive a crash of the server. TCP keepalive tells the server
+// within half a minute, not two hours, that the machine of a worker is gone; until then it keeps the locks. Plans are
+// kept, because making one takes longer than running it. The wait for a lock is limited: otherwise the process would
+// give up and connect again, and every attempt would leave one more waiting session on the server. NOTIFY waits for a
+// lock of the whole server, which a COMMIT that has notified keeps until its standby has answered; other statements
+// wait for tables while a migration runs.
 const CONFIGURE = statement(
   'control_configure',
   `

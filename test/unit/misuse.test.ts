@@ -183,7 +183,7 @@ describe('says what to do', () => {
     [
       'a number as an ordering key',
       () => sluice.enqueue(tx, 'q', 1, { orderingKey: 7 as never }),
-      'options.orderingKey: expected a text, received 7. Make a number or an id a text with String(…)',
+      'options.orderingKey: expected a text, received 7. Turn a number into text with String(…)',
     ],
     [
       'payloads without their property',

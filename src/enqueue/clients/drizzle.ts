@@ -35,12 +35,12 @@ export const drizzle: Recogniser<Drizzle> = {
   },
 }
 
-/** Stands in for the application's `sql` tag: all that Drizzle asks of it is its text and parameters. */
+/** Replaces the application's `sql` tag, of which Drizzle needs only the text and the parameters. */
 function queryOf(sql: string, params: unknown[]): Parameters<Drizzle['execute']>[0] {
   return { getSQL: () => ({ toQuery: () => ({ sql, params }) }) }
 }
 
-/** Whether the driver beneath is known and is in a transaction. */
+/** Whether the driver below Drizzle is known and in a transaction. */
 async function vouchedFor(driver: unknown): Promise<boolean> {
   if (driver === null || (typeof driver !== 'object' && typeof driver !== 'function')) return false
   if (nodePostgres.matches(driver)) await nodePostgres.execute(driver)

@@ -26,7 +26,9 @@ export const knex: Recogniser<Knex> = {
   },
 }
 
-/** Knex knows `?` only: one for each `$n` in the order of the text, with its value, and the text's own escaped. */
+/**
+ * Knex knows only `?`: each `$n` becomes one, with its value, in the order of the text; a `?` of the text is escaped.
+ */
 function positional(text: string, params: readonly unknown[]): { sql: string; bindings: readonly unknown[] } {
   const bindings: unknown[] = []
   const sql = text.replace(/\?|\$(\d+)/g, (match, number?: string) => {

@@ -12,7 +12,7 @@ interface Kysely {
   withoutPlugins(): Kysely
 }
 
-/** What `CompiledQuery.raw` makes. */
+/** As `CompiledQuery.raw` makes it. */
 interface CompiledQuery {
   readonly sql: string
   readonly parameters: readonly unknown[]

@@ -41,7 +41,7 @@ export const nodePostgres: Recogniser<Client | Pool> = {
     if (status === 'T' && tx.readyForQuery !== false) return execute
     if (status === 'E') throw transactionFailed()
     if (status === null) throw notInTransaction('a pg client that is not connected', REMEDY)
-    // The status is the server's word after the last statement that ended. A BEGIN or COMMIT may be under way since.
+    // This is the server's status after the last finished statement. A BEGIN or COMMIT may have been sent since.
     return probed(execute, 'a pg client outside one', REMEDY)
   },
 }
@@ -51,7 +51,7 @@ function refuseClosed(error: unknown): never {
   throw notInTransaction('a pg client that is closed', REMEDY, error)
 }
 
-/** What the driver says of a client after end(), or whose connection broke. */
+/** The driver's error for a client after end(), or after its connection broke. */
 const NOT_QUERYABLE = /^Client (was closed|has encountered a connection error) and is not queryable/
 
 function isPool(tx: object): tx is Pool {

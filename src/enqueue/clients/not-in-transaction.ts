@@ -1,12 +1,12 @@
 import { SluiceError } from '../../errors.ts'
 
-/** The refusal of something that has no open transaction, in the form of every complaint about input. */
+/** The error for a client without an open transaction. */
 export function notInTransaction(received: string, remedy: string, cause?: unknown): SluiceError {
   const message = `tx: expected an open transaction, received ${received}. ${remedy}, or pass sluice.ownTransaction`
   return new SluiceError('NOT_IN_TRANSACTION', message, cause === undefined ? {} : { cause })
 }
 
-/** The refusal of a transaction in which a statement has failed, so that only ROLLBACK is left. */
+/** The error for a transaction in which a statement has failed, so that only ROLLBACK can follow. */
 export function transactionFailed(cause?: unknown): SluiceError {
   return new SluiceError(
     'NOT_IN_TRANSACTION',

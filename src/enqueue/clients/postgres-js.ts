@@ -20,7 +20,7 @@ export const postgresJs: Recogniser<PostgresJs> = {
 
   execute(tx) {
     if (typeof tx.begin === 'function') throw notInTransaction('a postgres.js pool', REMEDY)
-    // The handle does not know that its transaction has ended, and its statements run on, each on its own.
+    // The handle does not know when its transaction has ended: later statements would run outside of it.
     return probed(
       async ({ text }, params) => rowsOf(await tx.unsafe(text, [...params])),
       'a postgres.js handle outside one',

@@ -3,7 +3,7 @@ import type { Execute } from '../../table/statement.ts'
 import { TRANSACTION_PROBE } from '../../table/transaction-probe.ts'
 import { notInTransaction, transactionFailed } from './not-in-transaction.ts'
 
-/** The same connection, once the server has said that a transaction is open on it: for clients that cannot tell. */
+/** For clients that cannot tell: resolves with the connection once the server says that a transaction is open on it. */
 export async function probed(execute: Execute, received: string, remedy: string): Promise<Execute> {
   try {
     await execute(TRANSACTION_PROBE, [])

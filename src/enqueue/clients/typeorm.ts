@@ -8,7 +8,7 @@ interface QueryRunner {
   query(text: string, params: readonly unknown[], structured: true): Promise<{ readonly records?: unknown }>
 }
 
-/** A QueryRunner; or an EntityManager, which has one in transactions only; or a DataSource, which never has one. */
+/** A QueryRunner, or an EntityManager, which has one only in transactions, or a DataSource, which never has one. */
 type TypeOrm = QueryRunner | { readonly queryRunner?: QueryRunner | undefined }
 
 const REMEDY = 'Use the manager that dataSource.transaction(…) gives, or a QueryRunner after startTransaction()'
@@ -23,7 +23,7 @@ export const typeorm: Recogniser<TypeOrm> = {
     if (runner === undefined) throw notInTransaction('a TypeORM manager or data source outside one', REMEDY)
     if (runner.isReleased || !runner.isTransactionActive)
       throw notInTransaction('a TypeORM query runner outside one', REMEDY)
-    // Only the structured result has the same form for every command.
+    // Only the structured result has the same shape for every command.
     return async ({ text }, params) => rowsOf((await runner.query(text, params, true)).records)
   },
 }
