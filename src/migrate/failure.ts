@@ -5,13 +5,13 @@ import { errorText, SluiceError } from '../errors.ts'
 import type { MigrationRights } from '../table/schema.ts'
 
 /**
- * Why a migration failed. Kysely goes on after some errors and then reports the next, which only says that the
- * transaction is aborted: the first one is the reason.
+ * Why a migration failed. Kysely goes on after some errors and then reports the next one, which only says that the
+ * transaction is aborted. The first error is the reason.
  */
 export class MigrationFailure {
-  /** Of the role that migrates, as soon as they are known. */
+  /** The rights of the role that migrates, as soon as they are known. */
   rights: MigrationRights | undefined
-  /** The one that failed, if it came to one. */
+  /** The migration that failed, if one had begun. */
   migration: string | undefined
   #first: unknown
 
@@ -19,7 +19,7 @@ export class MigrationFailure {
     if (event.level === 'error') this.#first ??= event.error
   }
 
-  /** TRANSACTION_FAILED with the reason, and what to do about it where that is known. */
+  /** TRANSACTION_FAILED with the reason, and with the remedy if it is known. */
   toError(last: unknown): SluiceError {
     const cause = this.#first ?? last
     const remedy = this.#remedyFor(cause)
@@ -35,7 +35,7 @@ export class MigrationFailure {
   }
 }
 
-/** The migration gave way to a lock that others held: another attempt may find it free. */
+/** Whether the migration gave way because others held a lock. Another attempt may find it free. */
 export function metLock(error: unknown): error is SluiceError {
   if (!(error instanceof SluiceError) || !(error.cause instanceof DatabaseError)) return false
   return error.cause.code !== undefined && LOCK_CODES.includes(error.cause.code)

@@ -14,9 +14,10 @@ export type { MigrateResult }
  *
  * The role needs CREATE on the database the first time, and must own the schema when there is something to do.
  *
- * All who use a table that a migration changes wait behind it, so an attempt waits 5 seconds for each lock and then
- * gives way; four more wait 15 s, 45 s, 2 min and 5 min, and so does one after a deadlock. Each attempt may have an
- * hour for a statement, and a connection that has fallen silent is given up within a minute.
+ * While a migration waits for a lock on a table, all other users of the table wait behind it. So the first attempt
+ * waits 5 seconds for each lock and then gives way. Four more attempts wait 15 s, 45 s, 2 min and 5 min. After a
+ * deadlock it is tried again in the same way. Each attempt has an hour for a statement, and a silent connection is
+ * given up within a minute.
  *
  * @param connection a connection string, or what `pg` takes.
  * @param report is told `migration.delayed` before each further attempt.
@@ -30,14 +31,14 @@ export async function migrate(
   report: Report = () => undefined,
 ): Promise<MigrateResult> {
   const config = connectionOf('connection', connection)
-  // Kysely takes longer to load than all the rest together.
+  // Loaded when needed: Kysely takes longer to load than everything else together.
   const { MIGRATION_LIMITS, migrateWithin } = await import('./migrator.ts')
   return migrateWithin(MIGRATION_LIMITS, config, report)
 }
 
 /**
- * The migrations as plain SQL, in order, for other migration tools. Each also records its own name, so that
- * {@link migrate} knows later what has been run.
+ * The migrations as plain SQL, in order, for other migration tools. Each also records its name, so that {@link migrate}
+ * knows later which have been run.
  */
 export function migrationSql(): readonly SqlFile[] {
   return MIGRATIONS.map(({ name, sql }) => ({ name, sql: withPinnedSearchPath(sql + recordMigrationSql(name)) }))

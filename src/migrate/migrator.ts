@@ -24,7 +24,7 @@ import type { Report } from '../telemetry/events.ts'
 import { MigrationFailure, metLock } from './failure.ts'
 import { MIGRATIONS } from './sql-files.ts'
 
-/** What a migration has done. */
+/** What a call of `migrate` has done. */
 export interface MigrateResult {
   /** The names of the migrations that this call ran, in order; empty if there was nothing to do. */
   readonly applied: readonly string[]
@@ -33,7 +33,7 @@ export interface MigrateResult {
 }
 
 export interface MigrationLimits {
-  /** How long nothing may be heard before the server is asked whether it still works. */
+  /** How long the server may be silent before another connection asks whether it still works. */
   readonly silenceMs: number
   /** How long each attempt waits for a lock. */
   readonly lockWaitsMs: readonly number[]
@@ -44,7 +44,7 @@ export const MIGRATION_LIMITS: MigrationLimits = {
   lockWaitsMs: [5_000, 15_000, 45_000, 120_000, 300_000],
 }
 
-/** Runs the migrations that the database does not have yet, attempt after attempt within these limits. */
+/** Runs the migrations that the database lacks, with up to as many attempts as there are limits for locks. */
 export async function migrateWithin(
   { silenceMs, lockWaitsMs }: MigrationLimits,
   connection: string | pg.ClientConfig,
@@ -73,7 +73,7 @@ async function attempt(
   const config = { connectionTimeoutMillis: 10_000, keepAlive: true, ...given, types: OWN_PARSERS }
   const sockets = new Sockets()
   const pool = new pg.Pool({ ...sockets.of(config), max: 1 })
-  // A connection that breaks while idle fails the next statement as well, and that error is the one to report.
+  // If the connection breaks while it is idle, the next statement fails too, and its error is reported.
   pool.on('error', () => undefined)
   let watch: SilenceWatch | undefined
   let lost: unknown
@@ -156,7 +156,7 @@ async function assertReachable(pool: pg.Pool): Promise<void> {
   }
 }
 
-/** Nobody knows whether a COMMIT on the way took effect. */
+/** Nobody knows whether a COMMIT that was under way took effect. */
 function lostConnection(cause: unknown): SluiceError {
   const sentence = `The migration lost its connection: ${errorText(cause)}. Run it again: what has been applied is left alone`
   return new SluiceError('UNREACHABLE', sentence, { cause })
@@ -169,8 +169,8 @@ class Dialect extends PostgresDialect {
 }
 
 /**
- * Every Kysely migrator locks the same advisory lock, so an application that calls {@link migrate} from inside a
- * Kysely migration of its own would wait for itself. Our own lock is taken before the migrator starts.
+ * Every Kysely migrator takes the same advisory lock, so an application that calls {@link migrate} inside a Kysely
+ * migration of its own would wait for itself. Sluice takes a lock of its own instead, before the migrator starts.
  */
 class Adapter extends PostgresAdapter {
   override async acquireMigrationLock(_db: Kysely<unknown>, _options: MigrationLockOptions): Promise<void> {}

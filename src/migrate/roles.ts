@@ -4,9 +4,9 @@ import { checkSchema } from '../table/schema.ts'
 import { ROLES } from './sql-files.ts'
 
 /**
- * Makes the four roles, unless they are there, and grants each what it needs in this database.
+ * Creates the four roles, unless they exist, and grants each what it needs in this database.
  *
- * @throws SluiceError UNREACHABLE, and as `checkSchema`; what the server says to one who does not own the schema.
+ * @throws SluiceError UNREACHABLE, and as `checkSchema`; the server's error if the login does not own the schema
  */
 export async function grantRoles(connection: pg.ClientConfig): Promise<void> {
   const client = await openClient(connection)

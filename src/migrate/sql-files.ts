@@ -1,10 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-// The build writes this file anew, with the text of the files in it: a bundled application has no folders beside it.
+// The build replaces this file by one that holds the text of the files: a bundled application has no folders beside it.
 
-/** A file of SQL. */
+/** An SQL file. */
 export interface SqlFile {
-  /** The file's name without its ending. */
+  /** Its name without the extension. */
   readonly name: string
   /** Its text. */
   readonly sql: string

@@ -15,33 +15,33 @@ import {
 import type { Operations } from './operations.ts'
 import { checkId, idsOf, limitOf, microsecondsOf, textOf } from './options.ts'
 
-/** Which dead letters: those that match everything given. */
+/** Chooses dead letters: those that match everything given. */
 export interface DeadLetterFilter<Name extends string = string> {
-  /** Of this queue. Default: of all. */
+  /** Only of this queue. Default: of all. */
   readonly queue?: Name | undefined
-  /** These messages. */
+  /** Only these messages. */
   readonly ids?: readonly string[] | undefined
-  /** Of this type. */
+  /** Only of this type. */
   readonly type?: string | undefined
-  /** That died before this instant, by the database's clock. */
+  /** Only those that died before this instant, by the database's clock. */
   readonly diedBefore?: Date | undefined
-  /** That died at this instant or later. */
+  /** Only those that died at this instant or later. */
   readonly diedAfter?: Date | undefined
 }
 
 /** What `deadLetters.list` takes. */
 export interface DeadLettersOptions<Name extends string = string> extends DeadLetterFilter<Name> {
-  /** Whose reason contains this text, in any case. */
+  /** Only those whose reason contains this text, in any case. */
   readonly reason?: string | undefined
-  /** Whose error contains this text, in any case: 'PaymentError', for example. */
+  /** Only those whose error contains this text, in any case: 'PaymentError', for example. */
   readonly error?: string | undefined
   /** How many, 1 to 10,000. @default 50 */
   readonly limit?: number | undefined
-  /** The `next` of the page before. Default, and for null: from the latest. */
+  /** The `next` of the page before. Without it, or with null, the list begins with the latest. */
   readonly after?: string | null | undefined
 }
 
-/** Which dead letters to change: those of one queue, or, said aloud, of all. */
+/** Which dead letters to change: those of one queue, or, with `allQueues: true`, of all. */
 export type DeadLetterChoice<Name extends string = string> =
   | (DeadLetterFilter<Name> & { readonly queue: Name; readonly allQueues?: undefined })
   | (DeadLetterFilter<Name> & { readonly queue?: undefined; readonly allQueues: true })
@@ -97,7 +97,8 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
   }
 
   /**
-   * How many dead letters match, and the largest groups of them alike. Counts exactly.
+   * How many dead letters match, and the largest groups with the same queue, type and reason. The counts are exact.
+   *
    * @throws SluiceError as {@link list}
    */
   async summarise(filter: DeadLetterFilter<QueueName<Definitions>> = {}): Promise<DeadLetterSummary> {
@@ -160,7 +161,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
 
 const FILTER_KEYS = ['queue', 'ids', 'type', 'diedBefore', 'diedAfter'] as const
 
-/** The server knows no time before the year 4714 BC. */
+/** The server has no time before the year 4714 BC. */
 const EARLIEST_US = -210_866_803_200_000_000
 
 function placeOf(after: unknown): { readonly diedUs: string; readonly id: string } {

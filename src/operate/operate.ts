@@ -27,7 +27,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
    * What waits, runs and fails in each queue, by name. Counts exactly: about 0.4 s for a million messages and dead
    * letters.
    *
-   * @param options.queue only this queue; the answer is empty if there is nothing of it.
+   * @param options.queue only this queue; the list is empty if the queue is.
    * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
    * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, STOPPED
    */
@@ -39,6 +39,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
 
   /**
    * The names of all queues that have messages, dead letters or workers. Counts nothing.
+   *
    * @throws SluiceError as {@link queues}
    */
   async queueNames(): Promise<readonly string[]> {
@@ -47,7 +48,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
 
   /**
    * A page of the messages of a queue that are not dead, in the order of their ids. With a filter it looks at no more
-   * than 10,000 messages: it can hold fewer than `limit`, or none, and still have a `next`.
+   * than 10,000 messages, so the page can have fewer messages than `limit`, or none, and still have a `next`.
    *
    * @throws SluiceError as {@link queues}
    *
@@ -99,7 +100,8 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
   }
 
   /**
-   * Worker processes in the order of their starts, those that vanished too until another has noticed.
+   * Worker processes in the order in which they started. A worker that vanished is listed until another one has
+   * noticed.
    *
    * @param options.queue only those that consume this queue.
    * @throws SluiceError as {@link queues}

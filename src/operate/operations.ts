@@ -7,13 +7,13 @@ import { PLAN_BY_INDEX, PLAN_FOR_VALUES } from '../table/planner.ts'
 import { checkSchema } from '../table/schema.ts'
 import type { Execute, Statement } from '../table/statement.ts'
 
-/** Runs work in a transaction of Sluice's own, with a limit for each answer. */
+/** Runs work in a transaction of Sluice's own, with a time limit for each answer. */
 export type OperateHost = <T>(work: (execute: Execute) => Promise<T>, answerMs: number) => Promise<T>
 
-/** How operations run: few at a time, each in a transaction, behind a check of the schema before the first. */
+/** Runs operations, a few at a time, each in a transaction. The first one checks the schema. */
 export class Operations {
   readonly #host: OperateHost
-  /** A page that many people watch must not use up the server's connections. */
+  /** A web page that many people watch must not use up the server's connections. */
   readonly #gate = new Gate(CONNECTIONS)
   #schemaFits = false
 
@@ -31,7 +31,7 @@ export class Operations {
     return this.#own(work, PLAN_BY_INDEX, READ_MS, 'sluice_reader')
   }
 
-  /** Reads all that there is, and counts it. @throws SluiceError as {@link read} */
+  /** Reads and counts everything. @throws SluiceError as {@link read} */
   count<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
     return this.#own(work, PLAN_FOR_VALUES, READ_MS, 'sluice_reader')
   }

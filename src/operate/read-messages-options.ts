@@ -6,25 +6,25 @@ import type { MessageFilter, MessageOrder } from '../table/message-pages.ts'
 import type { MessageStatus } from '../table/message-status.ts'
 import { booleanOf, checkId, limitOf, textOf } from './options.ts'
 
-/** What `operate.messages` takes: a queue, what its messages must match, and which page of them. */
+/** The options of `operate.messages`: a queue, the filters, and which page. */
 export interface MessagesOptions<Name extends string = string> {
   /** The queue. */
   readonly queue: Name
-  /** With this ordering key. */
+  /** Only messages with this ordering key. */
   readonly orderingKey?: string | undefined
-  /** Of this type. */
+  /** Only of this type. */
   readonly type?: string | undefined
-  /** In this state now. */
+  /** Only messages that are in this state now. */
   readonly state?: MessageStatus['state'] | undefined
-  /** True: those that wait for an earlier message with the same ordering key. False: the others. */
+  /** True: only those that wait for an earlier message with the same ordering key. False: only the others. */
   readonly held?: boolean | undefined
-  /** Of which at least so many attempts have failed. */
+  /** Only messages of which at least this many attempts have failed. */
   readonly minAttempts?: number | undefined
-  /** By their ids, which is roughly the order of enqueueing. @default 'newest' */
+  /** The order of the ids, which is roughly that of enqueueing. @default 'newest' */
   readonly order?: 'newest' | 'oldest' | undefined
   /** The most to return, 1 to 10,000. @default 50 */
   readonly limit?: number | undefined
-  /** The `next` of the page before. Default, and for null: from the first. */
+  /** The `next` of the page before. Without it, or with null, the list begins with the first page. */
   readonly after?: string | null | undefined
 }
 

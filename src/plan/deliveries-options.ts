@@ -16,7 +16,7 @@ export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> 
   readonly timeout?: Duration | undefined
 }
 
-/** Demand becomes places: as many as batches fit into it. @throws SluiceError OPTION_INVALID */
+/** The plan for a demand: as many places as it has room for batches. @throws SluiceError OPTION_INVALID */
 export function resolveDeliveries(queue: string, options: DeliveriesOptions): PipelinePlan {
   checkKeys('deliveries', options, DELIVERIES_OPTIONS, 'As in deliveries(queue, { demand: 8 })')
   const { demand, ...rest } = options
@@ -25,5 +25,5 @@ export function resolveDeliveries(queue: string, options: DeliveriesOptions): Pi
   return resolvePipeline(queue, { ...rest, batchSize, concurrency: Math.floor(most / batchSize) })
 }
 
-/** All but `concurrency`, which follows from the demand. */
+/** All options of a pipeline except `concurrency`, which follows from the demand. */
 const DELIVERIES_OPTIONS = ['demand', ...PIPELINE_OPTIONS.filter((option) => option !== 'concurrency')] as const

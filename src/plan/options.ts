@@ -7,8 +7,9 @@ import { type RetryOptions, type RetryPolicy, retryPolicy } from './retry-policy
 /** How a pipeline consumes its queue. */
 export interface PipelineOptions {
   /**
-   * Batches in flight in this process, each on a connection of its own, 1 to 1,000. Not messages: those of a batch come one
-   * after another. Handlers that wait for other services run side by side with `batchSize: 1`. @default 1
+   * How many batches are in flight in this process, each on its own connection, 1 to 1,000. The messages of one batch
+   * are handled one after another: for handlers that should run side by side, because they wait for other services,
+   * take `batchSize: 1`. @default 1
    */
   readonly concurrency?: number | undefined
   /**
@@ -17,8 +18,8 @@ export interface PipelineOptions {
    */
   readonly batchSize?: number | undefined
   /**
-   * The longest that one handler may take. No handler of a batch starts later than that after the first, so a
-   * transaction lasts at most twice as long; the server enforces it. 1 ms to 1 h. @default '30s'
+   * The longest that one handler may take, 1 ms to 1 h. No handler of a batch starts later than that after the first,
+   * so a transaction lasts at most twice as long; the server enforces it. @default '30s'
    */
   readonly timeout?: Duration | undefined
   /** When to try failed messages again. @default exponential: 1 s, 2 s, 4 s, … 1 h, with 20 % jitter */

@@ -3,12 +3,12 @@ import { type Duration, toMs } from '../basics/duration.ts'
 import { expected } from '../errors.ts'
 
 /**
- * When to try again after the given failed attempt (1: the first), in milliseconds from now. If it throws, or returns
- * no such number, the message is tried again after one second.
+ * When to try again after the given failed attempt (1 for the first), in milliseconds from now. If it throws, or
+ * returns anything but a finite number from 0, the message is tried again after one second.
  */
 export type RetryPolicy = (attempt: number, error: unknown) => number
 
-/** How a pipeline retries: a fixed wait, growing waits, or a function of one's own. */
+/** How a pipeline retries: with a fixed wait, with growing waits, or by your own function. */
 export type RetryOptions =
   | {
       readonly kind: 'fixed'
@@ -23,12 +23,12 @@ export type RetryOptions =
       readonly maxDelay?: Duration | undefined
       /** By how much each wait grows, 1 to 100. @default 2 */
       readonly factor?: number | undefined
-      /** How much of each wait is drawn by chance, 0 to 1. @default 0.2: between 80 and 100 per cent of it. */
+      /** How much of each wait is random, 0 to 1. @default 0.2: 80 to 100 per cent of the full wait */
       readonly jitter?: number | undefined
     }
   | ((attempt: number, error: unknown) => Duration)
 
-/** What a policy that throws amounts to. */
+/** The wait if a policy throws. */
 export const FALLBACK_RETRY_MS = 1_000
 
 /**
@@ -59,7 +59,11 @@ export function retryPolicy(
 
 const REMEDY = "As in { kind: 'fixed', delay: '5s' }. How often to try is maxAttempts"
 
-/** Options of the other kind are no slips of the pen. @throws SluiceError OPTION_INVALID */
+/**
+ * Refuses options of the exponential kind by saying so: they are no spelling mistakes.
+ *
+ * @throws SluiceError OPTION_INVALID
+ */
 function refuseGrowth(what: string, options: object): void {
   const growth = ['maxDelay', 'factor', 'jitter'].find((name) => Object.hasOwn(options, name))
   if (growth === undefined) return
@@ -77,12 +81,12 @@ function exponential(
   const maxDelayMs = longestWait(options, delayMs, `${what}.maxDelay`)
   const factor = within(`${what}.factor`, options.factor ?? 2, 1, 100)
   const jitter = within(`${what}.jitter`, options.jitter ?? 0.2, 0, 1)
-  // The growth may overflow, and zero times infinity is no number.
+  // The growth may overflow to infinity, and zero times infinity is NaN.
   const growth = (attempt: number) => Math.min(factor ** (attempt - 1), Number.MAX_VALUE)
   return (attempt) => Math.min(maxDelayMs, delayMs * growth(attempt)) * (1 - jitter * random())
 }
 
-/** @throws SluiceError OPTION_INVALID for one that is shorter than the first wait, where both are given. */
+/** @throws SluiceError OPTION_INVALID if it is shorter than the first wait, and both are given */
 function longestWait(options: { delay?: unknown; maxDelay?: unknown }, delayMs: number, what: string): number {
   if (options.maxDelay === undefined) return Math.max(3_600_000, delayMs)
   const ms = toMs(options.maxDelay, what)

@@ -13,9 +13,9 @@ export interface ReaperOptions {
 }
 
 /**
- * Finds workers that have vanished and writes down which messages they had in hand. Their messages are available
- * again without it, at once; this is about counting. It also runs before a batch is recorded, so that the evidence of
- * one death is known before the message can cause the next.
+ * Finds workers that have vanished and writes evidence against the messages that they had in hand. Those messages are
+ * available at once without it; the evidence is for counting. It also runs before a batch is recorded, so that one
+ * death is known before the same message can cause the next.
  */
 export class Reaper implements Service<number> {
   readonly #options: ReaperOptions
@@ -38,7 +38,7 @@ export class Reaper implements Service<number> {
     return this.#interval.stop()
   }
 
-  /** One pass, or the one that runs already. Returns how many workers it found dead. */
+  /** Makes one pass, or waits for the one under way. Returns how many dead workers it found. */
   runOnce(): Promise<number> {
     this.#passing ??= this.#pass().finally(() => {
       this.#passing = undefined
@@ -63,8 +63,8 @@ export class Reaper implements Service<number> {
   }
 
   /**
-   * One pass, unless the last is so fresh that passes would take more than a fiftieth of the time. Returns whether dead
-   * workers were found just now: then there may be evidence that a claim has not seen.
+   * Makes one pass, unless the last is so recent that passes would take more than a fiftieth of the time. Returns
+   * whether dead workers were found just now: then there may be evidence that a claim has not seen.
    */
   async runIfStale(): Promise<boolean> {
     if (this.#passing !== undefined || performance.now() >= this.#staleAt) await this.runOnce()
@@ -72,10 +72,10 @@ export class Reaper implements Service<number> {
   }
 }
 
-/** Evidence against messages that are gone does no harm: it may stay for some minutes. */
+/** Evidence against messages that are gone does no harm, so it may stay for some minutes. */
 const FORGET_SWEEPS = 10
 const SHARE = 0.02
-/** One that went beside a claim serves the batch of that claim. */
+/** A pass beside a claim also counts for the batch of that claim. */
 const LEAST_FRESH_MS = 10
 const LONGEST_FRESH_MS = 500
 const JUST_NOW_MS = 1_000

@@ -1,16 +1,18 @@
 /** Work that a worker process does in the background. Any number of processes may do the same work side by side. */
 export interface Service<Result = unknown> {
-  /** From now on one pass after another, each `intervalMs` after the start of the one before, or when that has ended. */
+  /**
+   * Starts one pass after another, each `intervalMs` after the start of the one before, or later, when that has ended.
+   */
   start(): void
-  /** Begins no other pass, and resolves when the one that runs has ended. */
+  /** Begins no further pass, and resolves when the current one has ended. */
   stop(): Promise<void>
-  /** One pass, whether it has been started or not. */
+  /** Makes one pass, whether it has been started or not. */
   runOnce(): Promise<Result>
 }
 
 /**
- * The clockwork of a service. A pass that fails is followed by the next one: services work on a connection that is
- * restored, and reported, by itself.
+ * Runs the passes of a service. A pass that fails is followed by the next one, because the connection is restored, and
+ * reported, elsewhere.
  */
 export class Interval {
   readonly #intervalMs: number

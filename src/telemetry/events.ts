@@ -9,7 +9,7 @@ export type SluiceEvent =
   | { readonly kind: 'worker.started'; readonly workerId: number; readonly name: string }
   /** It has ended its work and is no longer in `sluice.workers`. */
   | { readonly kind: 'worker.stopped'; readonly workerId: number; readonly name: string }
-  /** The first connection of the process failed, and is tried again after `retryInMs`: pipelines wait for it. */
+  /** The first connection of the process failed. It is tried again after `retryInMs`, and pipelines wait for it. */
   | {
       readonly kind: 'connection.failed'
       readonly role: 'control'
@@ -17,29 +17,30 @@ export type SluiceEvent =
       readonly retryInMs: number
     }
   /**
-   * A connection was lost, or cannot be restored for another reason than before. It is tried again until it is there.
+   * A connection was lost, or cannot be restored for a new reason. Sluice tries again until it is restored.
    */
   | { readonly kind: 'connection.lost'; readonly role: 'control' | 'listener'; readonly error: Error }
-  /** A lost connection is there again. */
+  /** A lost connection has been restored. */
   | { readonly kind: 'connection.restored'; readonly role: 'control' | 'listener' }
   /** Notifications do not arrive (a transaction pooler?). Reported once; polling goes on. */
   | { readonly kind: 'listener.unavailable'; readonly error: Error }
   /**
-   * A pooler that hands server sessions around. `batches`: prepared statements have no names, which takes more time.
-   * `control`: no wake-ups but the poll's, and no counting of crashes. Each is reported once.
+   * The connection goes through a pooler that shares server sessions. `batches`: statements are not prepared by name,
+   * which takes more time. `control`: only the poll wakes, and crashes are not counted. Each is reported once.
    */
   | { readonly kind: 'connection.pooled'; readonly role: 'batches' | 'control'; readonly reason: string }
   /** A pipeline of this process has begun to consume. */
   | { readonly kind: 'pipeline.started'; readonly queue: string }
   /**
-   * It has ended: it was drained or stopped. With an `error`: it could not start, and another attempt would not help.
+   * A pipeline of this process has ended: it was drained or stopped, or, with an `error`, it could not start and
+   * another attempt would not help.
    */
   | { readonly kind: 'pipeline.stopped'; readonly queue: string; readonly error?: Error }
-  /** A claim failed and is tried again after `retryInMs`. */
+  /** A claim failed. The next one follows after `retryInMs`. */
   | { readonly kind: 'claim.failed'; readonly queue: string; readonly error: Error; readonly retryInMs: number }
   /** A batch was claimed. `oldestDueMs`: how long its oldest message had been due. */
   | { readonly kind: 'batch.claimed'; readonly queue: string; readonly messages: number; readonly oldestDueMs: number }
-  /** A batch was committed: how many of its messages met which end, and how long it took from its claim. */
+  /** A batch was committed: how many of its messages were settled in which way, and how long it took from its claim. */
   | {
       readonly kind: 'batch.committed'
       readonly queue: string
@@ -50,10 +51,10 @@ export type SluiceEvent =
       readonly durationMs: number
     }
   /**
-   * The batch's messages are available again: without an `error`, because the pipeline was stopped before any was done;
-   * with one, because the transaction was lost. If the loss is the failed attempt of a message that ran
-   * alone, `message.failed` or `message.dead` is reported first. If the database or the way to it may be the reason,
-   * the next look waits for `retryInMs`.
+   * The messages of a batch are available again: without an `error`, because the pipeline was stopped before any of
+   * them was handled; with an `error`, because the transaction was lost. If the loss counts as the failed attempt of a
+   * message that ran alone, `message.failed` or `message.dead` is reported first. If the database or the network may be
+   * the reason, the next claim waits for `retryInMs`.
    */
   | {
       readonly kind: 'batch.released'
@@ -63,8 +64,8 @@ export type SluiceEvent =
       readonly retryInMs?: number
     }
   /**
-   * `handleBatch` failed for several messages at once. Each is handled alone now, so that only the one to blame fails;
-   * if none does, this event is all that tells of the error. `error` and `cause` are as in `message.failed`.
+   * `handleBatch` failed for several messages at once. Each is now handled alone, so that only the one to blame fails.
+   * If none fails, only this event tells of the error. `error` and `cause` are as in `message.failed`.
    */
   | {
       readonly kind: 'batch.failed'
@@ -74,9 +75,9 @@ export type SluiceEvent =
       readonly cause?: Error
     }
   /**
-   * A handler failed or asked for a retry. `error` is the text that `last_error` has. `cause` is what the handler
-   * threw, with its stack; it is absent after `retryLater()`, and not enumerable: a database's error may quote a row,
-   * and an event that is logged as a whole should not.
+   * A handler failed or asked for a retry. `error` is the text in `last_error`. `cause` is what the handler threw, with
+   * its stack. It is absent after `retryLater()`. It is not enumerable, so that a log of the whole event does not have
+   * it: a database's error may quote a row.
    */
   | {
       readonly kind: 'message.failed'
@@ -88,7 +89,9 @@ export type SluiceEvent =
       readonly cause?: Error
       readonly retryInMs: number
     }
-  /** A message went to the dead letters: why, and with which last error, if there was one. `cause` as above. */
+  /**
+   * A message went to the dead letters, for this `reason`, with its last `error` if there was one. `cause` as above.
+   */
   | {
       readonly kind: 'message.dead'
       readonly queue: string
@@ -102,7 +105,7 @@ export type SluiceEvent =
   /** A retry policy threw; the message is tried again after one second. */
   | { readonly kind: 'retryPolicy.failed'; readonly queue: string; readonly id: string; readonly error: Error }
   /**
-   * A migration met a lock that others held and was rolled back: one of `attempts`. The next begins after `retryInMs`.
+   * An attempt to migrate was rolled back because others held a lock. The next one begins after `retryInMs`.
    */
   | {
       readonly kind: 'migration.delayed'
@@ -114,12 +117,14 @@ export type SluiceEvent =
   /** A worker process vanished with messages in hand. */
   | { readonly kind: 'worker.crashed'; readonly workerId: number; readonly messages: number }
 
-/** The event with what was thrown, in a property that is not enumerable: a log of the whole event does not have it. */
+/**
+ * Adds what was thrown to an event, as a property that is not enumerable, so that a log of the event does not have it.
+ */
 export function withCause(event: SluiceEvent, thrown: unknown): SluiceEvent {
   return thrown === undefined ? event : Object.defineProperty(event, 'cause', { value: toError(thrown) })
 }
 
-/** Where the parts report to. */
+/** Reports an event. */
 export type Report = (event: SluiceEvent) => void
 
 export interface Telemetry {
@@ -129,9 +134,10 @@ export interface Telemetry {
 }
 
 /**
- * The stream of events, and the way to put one in. A subscriber that throws is warned about and disturbs nobody.
+ * The stream of events, and the function that reports one. A subscriber that throws causes a warning and disturbs
+ * nobody.
  *
- * @param log for lines about failures; false for none. If it is not given they go to stderr while nobody subscribes.
+ * @param log for lines about failures; false for none. By default they go to stderr while nobody subscribes.
  */
 export function createTelemetry(log: SluiceLog | false | undefined): Telemetry {
   const subject = new Subject<SluiceEvent>()
@@ -153,7 +159,7 @@ export function toError(thrown: unknown): Error {
   try {
     if (thrown instanceof Error) return thrown
   } catch {
-    // A proxy that answers no question.
+    // A proxy whose traps throw.
   }
   return new Error(errorText(thrown), { cause: thrown })
 }

@@ -2,11 +2,12 @@ import { Observable, type Observer, type Operator, Subscriber, type Subscription
 import { errorText } from '../errors.ts'
 
 /**
- * RxJS rethrows a subscriber's error in a timer, which ends the process. Here a subscriber that fails is warned about
- * once and still gets the next values. Observables that operators derive from this one do the same.
+ * An Observable whose subscribers may throw. RxJS rethrows a subscriber's error in a timer, which ends the process.
+ * Here the process is warned once, and the subscriber still gets the next values. Observables that operators derive
+ * from this one do the same.
  */
 export class GuardedObservable<T> extends Observable<T> {
-  /** RxJS's operators make their results by this. */
+  /** RxJS's operators create their results by this. */
   override lift<R>(operator?: Operator<T, R>): Observable<R> {
     const lifted = new GuardedObservable<R>()
     lifted.source = this
@@ -19,7 +20,7 @@ export class GuardedObservable<T> extends Observable<T> {
     error?: ((error: unknown) => void) | null,
     complete?: (() => void) | null,
   ): Subscription {
-    // An operator's own: what it cannot pass on comes to the last subscriber.
+    // An operator's own subscriber: its errors go on to the last one.
     if (isSubscriber(observer)) return super.subscribe(observer)
     const given = typeof observer === 'object' && observer !== null ? observer : callbacks(observer, error, complete)
     return super.subscribe(new GuardedObserver(given))
@@ -27,8 +28,8 @@ export class GuardedObservable<T> extends Observable<T> {
 }
 
 /**
- * As RxJS itself tells one. An application may have its own copy of RxJS, with a class Subscriber of its own; if one of
- * those were wrapped, to unsubscribe it would not end the subscription.
+ * Whether this is a subscriber, checked as RxJS does it. An application may have its own copy of RxJS, with its own
+ * class Subscriber. If one of those were wrapped, unsubscribing it would not end the subscription.
  */
 function isSubscriber<T>(value: unknown): value is Subscriber<T> {
   if (value instanceof Subscriber) return true
@@ -56,7 +57,7 @@ class GuardedObserver<T> implements Observer<T> {
     this.#observer = observer
   }
 
-  // RxJS calls them without their object.
+  // RxJS calls these methods without their object.
   readonly next = (value: T): void => this.#try(() => this.#observer.next?.(value))
 
   readonly error = (error: unknown): void =>
@@ -70,7 +71,7 @@ class GuardedObserver<T> implements Observer<T> {
   #try(call: () => unknown): void {
     try {
       const returned = call()
-      // A function that is async.
+      // The function is async.
       if (returned instanceof Promise) returned.catch(this.#warn)
     } catch (error) {
       this.#warn(error)

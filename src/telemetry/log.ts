@@ -6,16 +6,16 @@ export interface SluiceLog {
   info(line: string): unknown
   /** Failures that are retried. */
   warn(line: string): unknown
-  /** Dead letters and lost batches; pipelines that cannot start, and retry policies that throw. */
+  /** Dead letters, lost batches, pipelines that cannot start, and retry policies that throw. */
   error(line: string): unknown
 }
 
-/** The log of a Sluice for which nothing else was configured: a stream that does not mix with a program's output. */
+/** The default log: a stream that does not mix with the program's output. */
 export const STDERR: SluiceLog = { info: toStderr, warn: toStderr, error: toStderr }
 
 /**
- * Writes failures and warnings as lines of text. Of the same kind and queue it writes 10 lines in 10 seconds, and then
- * how many more there were: a database that is down must not fill a disk with what it does to each message.
+ * Writes failures and warnings as lines of text: for each kind and queue 10 lines in 10 seconds, and then how many more
+ * there were. A database that is down must not fill a disk with a line for each message.
  */
 export class Lines {
   readonly #log: SluiceLog
@@ -38,7 +38,7 @@ export class Lines {
     if (count <= MOST_LINES) this.#put(level, `${about}${text}`)
   }
 
-  /** Says what has been left out so far. */
+  /** Writes how many lines have been left out so far. */
   flush(): void {
     clearTimeout(this.#span)
     this.#span = undefined
@@ -62,8 +62,8 @@ const SPAN_MS = 10_000
 const MOST_CHARACTERS = 1_000
 
 /**
- * Level and words of an event that somebody should read; undefined for those that say that all is well. Each kind is
- * listed, so that the compiler asks about a new one.
+ * The level and text of an event that somebody should read; undefined for others. Each kind is listed, so that the
+ * compiler asks for a new one.
  */
 function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefined {
   switch (event.kind) {
@@ -112,7 +112,9 @@ function attemptOf(event: { readonly id: string; readonly type: string | null; r
   return `message ${event.id}${event.type === null ? '' : ` (${event.type})`}, attempt ${event.attempt},`
 }
 
-/** Of a cause no more than its code: a database's error may quote a row. What the driver said is in the message. */
+/**
+ * The message has the driver's words. Of a cause only the code is added, because a database's error may quote a row.
+ */
 function reasonOf(error: Error): string {
   const { cause } = error
   const code: unknown = typeof cause === 'object' && cause !== null && 'code' in cause ? cause.code : undefined
@@ -130,13 +132,13 @@ function timeText(ms: number): string {
   return ms < 7_200_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`
 }
 
-/** Errors quote any input: what could end the line, or steer a terminal, becomes a space. */
+/** Errors quote any input, so characters that end a line or control a terminal become spaces. */
 function inOneLine(text: string): string {
   const line = text.replaceAll(/[\s\p{Cc}\u202A-\u202E\u2066-\u2069]+/gu, ' ').trim()
   return line.length > MOST_CHARACTERS ? `${line.slice(0, MOST_CHARACTERS)}…` : line
 }
 
 function toStderr(line: string): void {
-  // biome-ignore lint/suspicious/noConsole: unlike the stream, it survives that nobody reads stderr any more.
+  // biome-ignore lint/suspicious/noConsole: unlike the stream, it does not fail if nobody reads stderr any more.
   console.error(line)
 }

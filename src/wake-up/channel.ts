@@ -5,12 +5,12 @@ export const CHANNEL = 'sluice'
 export type Notification =
   /** There are messages in a queue for which somebody waits. */
   | { readonly kind: 'messages'; readonly queue: string }
-  /** A worker no longer waits for a queue: another one is to raise the flag. */
+  /** A worker no longer waits for a queue: another one must raise the flag. */
   | { readonly kind: 'lowered'; readonly queue: string; readonly workerId: number }
   /** A listener's notification to itself. */
   | { readonly kind: 'self-test'; readonly nonce: string }
 
-/** As a payload: the name of a queue, or what starts with `!`, as no name can. */
+/** As a payload: the name of a queue, or a text that starts with `!`, as no name of a queue does. */
 export function format(notification: Notification): string {
   switch (notification.kind) {
     case 'messages':

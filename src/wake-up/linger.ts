@@ -1,9 +1,10 @@
 /**
- * Whether a process that was notified checks its queue by itself for a while, instead of raising its flag again at once.
+ * Decides whether a process that was notified checks its queue by itself for a while, instead of raising its flag again
+ * at once.
  *
- * A COMMIT that notifies keeps a lock of the whole server until it is durable, on a synchronous standby as well where
- * there is one. A process that sleeps after each message and is notified of the next makes all enqueues take turns:
- * with a standby 10 ms away, 100 a second. A sleep shorter than about two commits costs more than it saves.
+ * A COMMIT that notifies keeps a lock of the whole server until it is durable, and also until a synchronous standby has
+ * answered. A process that sleeps after each message and is notified of the next makes all enqueues take turns: 100 a
+ * second if the standby is 10 ms away. A sleep that is shorter than about two commits costs more than it saves.
  */
 export class Linger {
   #commitMs = 0
@@ -12,7 +13,7 @@ export class Linger {
   #sleptAt: number | undefined
   #until = Number.NEGATIVE_INFINITY
 
-  /** It is to check again before it sleeps. */
+  /** Whether to check again before the next sleep. */
   get lasts(): boolean {
     return this.leftMs > 0
   }
@@ -21,7 +22,7 @@ export class Linger {
     return this.#until - performance.now()
   }
 
-  /** The time before the next check while it lasts: it grows from 2 ms to 10. */
+  /** The time before the next check, which grows from 2 ms to 10 ms. */
   nextCheckMs(): number {
     const ms = this.#checkMs
     this.#checkMs = Math.min(ms * 2, LAST_CHECK_MS)
@@ -29,9 +30,9 @@ export class Linger {
   }
 
   /**
-   * Messages were found. The age of the youngest is about what a commit takes: it was inserted just before its own.
+   * Messages were found. The youngest was inserted just before its COMMIT, so its age is about the time of a COMMIT.
    *
-   * @param extend for as long again
+   * @param extend whether to go on for as long again
    */
   found(youngestMs: number, extend: boolean): void {
     this.#commitMs = Math.min(Math.max(0, youngestMs), LONGEST_MS)
@@ -44,7 +45,8 @@ export class Linger {
   }
 
   /**
-   * A notification. A process that lingers for nothing, because others are faster, lingers twice as long the next time.
+   * A notification came. A process that lingers for nothing, because others are faster, lingers twice as long next
+   * time.
    */
   notified(): void {
     if (this.#sleptAt !== undefined) {
@@ -67,7 +69,7 @@ export class Linger {
   }
 }
 
-/** A message of a transaction that goes on for long after its enqueue is old, and says nothing of the commit. */
+/** An older message says nothing about the time of a COMMIT: its transaction may have gone on after the enqueue. */
 const LONGEST_MS = 250
 const FIRST_CHECK_MS = 2
 const LAST_CHECK_MS = 10

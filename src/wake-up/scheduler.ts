@@ -4,15 +4,15 @@ import { type PolledQueue, pollQueues, unwatchedQueues } from '../table/wait.ts'
 import { registerQueues } from '../table/worker.ts'
 import { WaitingFlag } from './waiting-flag.ts'
 
-/** Why a waiter is woken: a hint each, the table says what there is. */
+/** Why a waiter is woken. Each is only a hint; the table says what there is. */
 export type WakeReason = 'notification' | 'due' | 'poll' | 'check again' | 'reconnect' | 'poke'
 
-/** The demand of a pipeline, to the scheduler. */
+/** The demand of a pipeline, as the scheduler sees it. */
 export interface Waiter {
   readonly queue: string
-  /** It is parked: claim now. */
+  /** Called if it is parked: claim now. */
   wake(reason: WakeReason): void
-  /** It is not parked: it claims just now, and may have seen less than the reason says, or it will claim anyway. Claim once more. */
+  /** Called if it is not parked: claim once more, because a claim that is under way may have missed what there is. */
   checkAgain(reason: WakeReason): void
 }
 
@@ -20,14 +20,14 @@ export interface SchedulerOptions {
   readonly control: Pick<Control, 'execute' | 'onDown'>
   readonly workerId: () => number
   readonly pollIntervalMs: number
-  /** Whether notifications arrive. If they do not, a raised flag would only cost the producers. */
+  /** Whether notifications arrive. If they do not, a raised flag would only slow producers down. */
   readonly listening: () => boolean
   readonly random?: () => number
 }
 
 /**
- * The one wake-up scheduler of a process. Demand that found nothing parks here; a notification, its next due
- * time, the safety poll, a reconnection or a poke wakes it. One poll serves all queues.
+ * The wake-up scheduler of a process. Demand that found nothing parks here. A notification, its next due time, the
+ * poll, a reconnection or a poke wakes it. One poll serves all queues.
  */
 export class Scheduler {
   readonly #options: SchedulerOptions
@@ -36,7 +36,7 @@ export class Scheduler {
   #polls = 0
   #lastPollMs = Number.POSITIVE_INFINITY
   #heardAt = performance.now()
-  /** Its queues are others than those in `sluice.workers`. */
+  /** Whether its queues differ from those in `sluice.workers`. */
   #changed = false
   #registering: NodeJS.Immediate | undefined
   #started = false
@@ -67,11 +67,11 @@ export class Scheduler {
     await this.#polling
   }
 
-  /** Makes the queue known to the poll and, at once, to `sluice.workers`. */
+  /** Adds the queue to the poll and, at once, to `sluice.workers`. */
   attach(waiter: Waiter): void {
     if (!this.#queues.has(waiter.queue)) this.#changed = true
     this.#of(waiter.queue).waiters.add(waiter)
-    // Those that start together are told together.
+    // Queues that start together are recorded together.
     if (this.#changed && this.#started) this.#registering ??= setImmediate(() => void this.#register())
   }
 
@@ -88,7 +88,7 @@ export class Scheduler {
     }
   }
 
-  /** The waiter found nothing that it may take, and has demand. */
+  /** The waiter has demand and found nothing to take. */
   park(waiter: Waiter, nextDueMs: number | null): void {
     if (this.#stopped) return
     const queue = this.#of(waiter.queue)
@@ -97,12 +97,12 @@ export class Scheduler {
     if (this.#options.listening()) queue.flag.raise()
   }
 
-  /** Messages were found, of which the youngest is so old: about as long as a COMMIT takes on this server. */
+  /** Messages were found. The age of the youngest is about the time of a COMMIT on this server. */
   found(name: string, youngestMs: number): void {
     this.#queues.get(name)?.flag.found(youngestMs)
   }
 
-  /** The waiter found messages, or has no demand left: the queue is busy. */
+  /** The waiter found messages, or has no demand left, so it no longer waits. */
   unpark(waiter: Waiter): void {
     const queue = this.#queues.get(waiter.queue)
     if (queue === undefined) return
@@ -110,18 +110,18 @@ export class Scheduler {
     if (queue.parked.size === 0) queue.flag.lower()
   }
 
-  /** Wakes a queue's waiters, or, without a queue, all. */
+  /** Wakes the waiters of a queue or, without a queue, all of them. */
   wake(reason: WakeReason, name?: string): void {
     if (name === undefined) this.#each((queue) => queue.wake(reason))
     else this.#queues.get(name)?.wake(reason)
   }
 
-  /** The listener is gone: give the flags up, and rely on the poll. */
+  /** The listener is gone: lower the flags and rely on the poll. */
   listenerDown(): void {
     this.#each((queue) => queue.flag.lower())
   }
 
-  /** A notification: messages, or another process that no longer waits. */
+  /** A notification came: there are messages, or another process no longer waits. */
   notified(name: string): void {
     const queue = this.#queues.get(name)
     queue?.flag.notified()
@@ -144,7 +144,7 @@ export class Scheduler {
   #schedulePoll(delayMs: number): void {
     if (this.#stopped) return
     const random = this.#options.random ?? Math.random
-    // A fifth of spread, so that processes started together do not poll together.
+    // Varied by a fifth, so that processes that were started together do not poll together.
     this.#timer = setTimeout(
       () => {
         this.#polling = this.#poll()
@@ -157,7 +157,7 @@ export class Scheduler {
     this.#registering = undefined
     this.#changed = false
     await registerQueues(this.#options.control.execute, this.#options.workerId(), this.queues).catch(() => {
-      // The next poll tells them.
+      // The next poll records them.
       this.#changed = true
     })
   }
@@ -171,10 +171,10 @@ export class Scheduler {
       tookMs = performance.now() - started
       if (this.#polls % FLAG_POLLS === 0) await this.#checkFlags()
     } catch {
-      // The control connection is down: it is being restored, and everybody claims then.
+      // The control connection is down. Once it is restored, all claim.
     }
-    // Walking dead rows may make it slow: it may cost a twentieth of the time at most. One that only waited behind
-    // another statement, which waited for a lock, is followed by one that is not slow.
+    // Dead rows may make it slow: it may take a twentieth of the time at most. If it only waited behind another
+    // statement, which waited for a lock, the next one is fast again.
     const slowMs = Math.min(tookMs, this.#lastPollMs)
     this.#lastPollMs = tookMs
     this.#schedulePoll(Math.max(this.#options.pollIntervalMs, Math.min(slowMs * 20, 60_000)))
@@ -196,7 +196,7 @@ export class Scheduler {
     }
   }
 
-  /** The process that waited for us may have vanished without a word. */
+  /** The process whose flag we relied on may have vanished without a notification. */
   async #checkFlags(): Promise<void> {
     const others = [...this.#queues.values()].filter((queue) => queue.flag.heldByOthers).map((queue) => queue.name)
     if (others.length === 0) return
@@ -205,11 +205,11 @@ export class Scheduler {
   }
 }
 
-/** The worker's sign of life goes with every tenth poll, and with the next when its queues have changed. */
+/** The worker's heartbeat goes with every tenth poll, and with the next one after its queues have changed. */
 const HEARTBEAT_POLLS = 10
 /**
- * With the longest wait between two polls it is well below the three minutes after which a worker without a lock is
- * dead.
+ * Even with the longest wait between two polls, this is well below the three minutes after which a worker without a
+ * lock counts as dead.
  */
 const LONGEST_SILENCE_MS = 30_000
 const FLAG_POLLS = 10
@@ -242,7 +242,7 @@ class WaitingQueue {
     }
   }
 
-  /** One timer for the earliest due time, rounded up, so that nobody claims too early. */
+  /** One timer for the earliest due time, rounded up so that no claim comes too early. */
   wakeIn(ms: number): void {
     const dueAt = performance.now() + Math.max(0, ms)
     if (dueAt >= this.#dueAt) return

@@ -6,25 +6,25 @@ import { Linger } from './linger.ts'
 
 export interface WaitingFlagOptions {
   readonly queue: string
-  /** The control connection: the flag is a lock of its session. */
+  /** The control connection, whose session holds the lock that is the flag. */
   readonly execute: Execute
   readonly workerId: () => number
-  /** Check once more, then wait again: the flag was just raised, enqueues are in flight, or it lingers. */
+  /** Tells to check once more and then wait again: the flag was just raised, enqueues are in flight, or it lingers. */
   readonly onCheckAgain: () => void
 }
 
 /**
- * One process's share in a queue's waiting flag, the futex that makes enqueues notify only when somebody waits.
- * Raised before sleep, lowered when there is work. Three outcomes of raising it:
+ * One process's part in the waiting flag of a queue. The flag makes enqueues notify only when somebody waits, as a
+ * futex does. A process raises it before it sleeps and lowers it when there is work. To raise it has three outcomes:
  *
- * - it is ours: no enqueue was in flight at that moment, so one more check sees all that committed before, and every
- *   later enqueue notifies;
- * - enqueues are in flight: check again soon, waiting about as long as they have taken so far;
- * - another process waits: its notifications reach us too. The process that lowers the flag tells the others, even
+ * - It is ours. No enqueue was in flight at that moment, so one more check sees all that committed before, and every
+ *   later enqueue notifies.
+ * - Enqueues are in flight. The process checks again soon, after about as long as they have taken so far.
+ * - Another process has it. Its notifications reach us too. The process that lowers the flag notifies the others, even
  *   after a notification: one that was notified earlier may have found the flag still raised, and gone back to sleep.
  *
- * While it lingers, the flag is down and the process checks by itself. It does not tell the others before it stops doing
- * so: those who rely on it may go on.
+ * While a process lingers, the flag is down and it checks by itself. It notifies the others only when it stops
+ * checking, because until then they can rely on it.
  */
 export class WaitingFlag {
   readonly #options: WaitingFlagOptions
@@ -32,9 +32,9 @@ export class WaitingFlag {
   readonly #retries = new Backoff(FIRST_RETRY_MS, LAST_RETRY_MS)
   #state: 'down' | 'moving' | 'held' | 'others' = 'down'
   #wanted = false
-  /** The others have moved since the last try was sent: its answer may be older. */
+  /** Whether other processes have changed the flag since the last try was sent. Its answer may be outdated then. */
   #moved = false
-  /** The flag is down, and others who rely on it have not been told. */
+  /** The flag is down, and others who rely on it have not been notified. */
   #untold = false
   #closed = false
   #again: NodeJS.Timeout | undefined
@@ -50,7 +50,7 @@ export class WaitingFlag {
     return this.#state === 'others'
   }
 
-  /** Somebody in this process waits for the queue. */
+  /** A pipeline of this process waits for the queue. */
   raise(): void {
     this.#wanted = true
     if (this.#again !== undefined) return
@@ -62,7 +62,7 @@ export class WaitingFlag {
     if (this.#state === 'down') void this.#raise()
   }
 
-  /** Nobody in this process waits any more: it is busy. */
+  /** No pipeline of this process waits any more: all are busy. */
   lower(): void {
     this.#wanted = false
     this.#againMs = FIRST_CHECK_MS
@@ -72,28 +72,29 @@ export class WaitingFlag {
     if (this.#state === 'down') this.#next()
   }
 
-  /** Nobody in this process will wait again: it stops, or consumes the queue no more. */
+  /** No pipeline of this process will wait again: it stops, or no longer consumes the queue. */
   close(): void {
     this.#closed = true
     this.#linger.end()
     this.lower()
   }
 
-  /** Messages were found, of which the youngest is so old. */
+  /** Messages were found, the youngest of this age. */
   found(youngestMs: number): void {
     this.#againMs = FIRST_CHECK_MS
-    // A process in which nobody waits does not check by itself: its time must run out, so that the others are told.
+    // A process in which no pipeline waits does not check by itself: its time must run out, so that others are
+    // notified.
     this.#linger.found(youngestMs, this.#wanted)
   }
 
-  /** Of messages, or that another process has lowered its flag. */
+  /** A notification: there are messages, or another process has lowered its flag. */
   notified(): void {
     this.#linger.notified()
     if (this.#state === 'held' && this.#linger.lasts) void this.#rest()
     else this.othersMoved()
   }
 
-  /** Another process has lowered its flag, or notified: ours is the next to try. */
+  /** Another process has lowered its flag, or has been notified: this one tries next. */
   othersMoved(): void {
     this.#moved = true
     if (this.#state !== 'others') return
@@ -101,13 +102,13 @@ export class WaitingFlag {
     this.#next()
   }
 
-  /** The lock went with the control connection. */
+  /** The lock was lost with the control connection. */
   forget(): void {
     if (this.#state === 'held') this.#untold = true
     if (this.#state !== 'moving') this.#state = 'down'
   }
 
-  /** The flag is down, and no statement is under way: what is next? */
+  /** Decides what to do next while the flag is down and no statement is under way. */
   #next(): void {
     if (this.#wanted) this.raise()
     else if (this.#untold && this.#linger.lasts) this.#nextIn(this.#linger.leftMs)
@@ -173,9 +174,9 @@ export class WaitingFlag {
   }
 
   /**
-   * The connection is gone, and the lock with it; or the server refused, or ended the wait for the lock of NOTIFY: then
-   * the flag is down, and the others do not know. It is tried again, later and later, unless the process may be about
-   * to end: others find out by their polls.
+   * The connection is gone, and the lock with it; or the server refused the statement, or ended its wait for the lock
+   * of NOTIFY. Then the flag is down and the others do not know. The process tries again, with growing waits, unless it
+   * may be about to end: then others find out by their polls.
    */
   #failed(): void {
     if (!this.#closed && (this.#wanted || this.#untold)) this.#nextIn(this.#retries.next())

@@ -11,43 +11,43 @@ import { CHANNEL, format, parse } from './channel.ts'
 
 type Subscriber = PgListenSubscriber<Record<string, unknown>>
 
-/** Bundlers do not agree on what the default import of a CommonJS module is. */
+/** Bundlers disagree about the default import of a CommonJS module. */
 const createSubscriber = ('default' in pgListen ? pgListen.default : pgListen) as typeof pgListen.default
 
 export interface WatcherOptions {
   readonly connection: ClientConfig
   readonly connectTimeoutMs: number
   readonly report: Report
-  /** How often the connection proves that it is alive. @default 30000 */
+  /** How often to check that the connection is alive, in milliseconds. @default 30000 */
   readonly heartbeatMs?: number
-  /** How long an answer may take, and the notification that proves that it listens. @default 5000 */
+  /** How long an answer, and the notification of the self-test, may take, in milliseconds. @default 5000 */
   readonly answerMs?: number
-  /** Notifies on the channel from another session, under a limit of time on the server. */
+  /** Notifies on the channel from another session, with a time limit on the server. */
   readonly notify: (payload: string) => Promise<unknown>
   readonly workerId: () => number
-  /** False while LISTEN would end up in a session that others share: then no connection is opened. @default true */
+  /** False while LISTEN would reach a session that others share. Then no connection is opened. @default true */
   readonly allowed?: () => boolean
   readonly onNotification: (queue: string) => void
-  /** The watcher listens (again): whatever was notified in between is lost, so check. */
+  /** The watcher listens (again). Notifications in between are lost, so check all queues. */
   readonly onUp: () => void
   readonly onDown: () => void
 }
 
-/** Nobody notifies here: to begin or end to listen is the heartbeat. */
+/** Nobody notifies on this channel. LISTEN and UNLISTEN on it are the heartbeat. */
 const HEARTBEAT = 'sluice_heartbeat'
 
 /**
- * The process's one LISTEN connection, on pg-listen. It listens again by itself, for as long as it takes. At its start
- * it proves itself by a notification that must arrive (LISTEN does not work through a transaction pooler), and later by
- * a heartbeat, which finds a half-open connection.
+ * The LISTEN connection of a process, on pg-listen. If it is lost, it is replaced, for as long as that takes. At its
+ * start a self-test checks that a notification arrives, because LISTEN does not work through a transaction pooler.
+ * Later a heartbeat finds a half-open connection.
  *
- * No statement of this session may wait for a lock: the process would give up, and the server's session would wait on
- * without it, one more with every attempt. NOTIFY waits for a lock of the whole server, which a COMMIT that has
- * notified keeps while it waits for its standby. So the self-test is sent by the control connection, which has a
- * `lock_timeout`, and the heartbeat is a LISTEN or UNLISTEN, which waits for nothing.
+ * No statement of this session may wait for a lock: the process would give up, and the server's session would go on
+ * waiting without it, one more with every attempt. NOTIFY waits for a lock of the whole server, which a COMMIT that has
+ * notified keeps while it waits for its standby. So the control connection, which has a `lock_timeout`, sends the
+ * self-test, and the heartbeat is a LISTEN or UNLISTEN, which waits for nothing.
  *
- * pg-listen's own reconnection is switched off (a retry limit of one means none): it gives up after three seconds by
- * default, goes on after close(), and leaks a session then. A lost connection is replaced by a new subscriber.
+ * pg-listen's own reconnection is switched off (a retry limit of one means none): by default it gives up after three
+ * seconds, and after close() it goes on and leaks a session. A new subscriber replaces a lost connection.
  */
 export class Watcher {
   readonly #options: WatcherOptions
@@ -86,7 +86,7 @@ export class Watcher {
     }
   }
 
-  /** One connection's life: ends by an error, or when the watcher stops. */
+  /** The life of one connection. It ends with an error, or when the watcher stops. */
   async #listen(established: () => void): Promise<void> {
     const { signal } = this.#stopping
     const over = Promise.withResolvers<never>()
@@ -127,7 +127,7 @@ export class Watcher {
       },
       { retryLimit: 1, paranoidChecking: false, parse: (text) => text, serialize: String },
     )
-    // What pg-listen says is that it did not reconnect.
+    // pg-listen only says that it did not reconnect.
     subscriber.events.on('error', () => lost(new Error('The connection ended')))
     subscriber.events.on('notification', ({ payload }) => {
       if (typeof payload === 'string') this.#received(payload)
@@ -185,7 +185,7 @@ export class Watcher {
 
   /** Reports each kind of failure once, until it listens again. */
   #failed(error: Error): void {
-    // The control connection, which sends the self-test, speaks for itself.
+    // The control connection, which sends the self-test, reports its own failures.
     if (error.cause instanceof SluiceError && error.cause.code === 'UNREACHABLE') return
     const kind = error instanceof Unproved ? 'listener.unavailable' : 'connection.lost'
     if (this.#reported.has(kind) || this.#stopping.signal.aborted) return
@@ -196,12 +196,12 @@ export class Watcher {
 
 const ANSWER_MS = 5_000
 
-/** It listens, but nothing shows that notifications arrive. */
+/** It listens, but the self-test's notification did not arrive. */
 class Unproved extends Error {
   override readonly name = 'Unproved'
 }
 
-/** The configuration, and a way to destroy the socket of the one connection made with it. */
+/** The configuration of one connection, and a way to destroy its socket. */
 function withSocket(config: ClientConfig): { readonly config: ClientConfig; readonly destroy: () => void } {
   let socket: Duplex | undefined
   const stream = (...given: unknown[]) => {
