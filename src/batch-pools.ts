@@ -17,7 +17,7 @@ export class BatchPools {
   readonly create: () => pg.Pool
 
   constructor(config: SluiceConfig, sockets: Sockets, report: Report) {
-    // What is known of names holds for the connections of all pools.
+    // What has been learnt about prepared statements holds for the connections of all pools.
     const names = new Names(() => report({ kind: 'connection.pooled', role: 'batches', reason: WITHOUT_NAMES }))
     this.create = () => createBatchPool(config, sockets, names)
     this.pool = this.create()
@@ -41,15 +41,15 @@ function createBatchPool(config: SluiceConfig, sockets: Sockets, names: Names): 
     ...sockets.of(config.connection),
     pipeline: true,
     connectionTimeoutMillis: config.connectTimeoutMs,
-    // The pipelines' concurrency is the limit.
+    // The concurrency of the pipelines is the limit.
     max: Number.MAX_SAFE_INTEGER,
     idleTimeoutMillis: 10_000,
     allowExitOnIdle: true,
   })
-  // An idle connection that breaks is replaced when one is needed.
+  // If an idle connection breaks, another is opened when one is needed.
   pool.on('error', () => undefined)
   pool.on('connect', (client) => {
-    // A borrowed client without a listener would end the process when its connection breaks.
+    // Without a listener the process would end if the connection of a client in use breaks.
     client.on('error', () => undefined)
     learn(client, names).catch(() => undefined)
   })
@@ -58,6 +58,6 @@ function createBatchPool(config: SluiceConfig, sockets: Sockets, names: Names): 
 
 async function learn(client: pg.PoolClient, names: Names): Promise<void> {
   const { pooled } = await names.learn(client)
-  // Sent before a handler's first statement, which waits for a claim that is on its way.
+  // Sent before a handler's first statement, which waits until the claim has been answered.
   if (pooled) await learnPoolerSettings(client)
 }

@@ -11,13 +11,14 @@ import type { SluiceLog } from './telemetry/log.ts'
 /** How to reach a database: a connection string, or what `pg` takes. */
 export type ConnectionConfig = string | ClientConfig
 
-/** What `createSluice` takes. */
+/** The options of `createSluice`. */
 export interface SluiceOptions<Definitions extends QueueDefinitions | undefined = undefined> {
-  /** The application's database. Each batch in flight takes one connection; a pooler may stand in between. */
+  /** The application's database. Each batch in flight takes one connection, also through a pooler. */
   readonly connection: ConnectionConfig
   /**
-   * A direct connection to the same database, for the two connections that want a session of their own: the listener
-   * and the control connection. Through a transaction pooler they do with less. @default `connection`
+   * A direct connection to the same database, for the listener and the control connection, which need sessions of their
+   * own. Through a transaction pooler they can do less: only the poll wakes, and crashes are not counted.
+   * @default `connection`
    */
   readonly directConnection?: ConnectionConfig | undefined
   /** The queues and their schemas. With them, other names are refused, at compile time too. @default any name */
@@ -25,7 +26,7 @@ export interface SluiceOptions<Definitions extends QueueDefinitions | undefined 
   /** This worker process's name in `sluice.workers`. @default 'host:pid' */
   readonly name?: string | undefined
   /**
-   * How often to look for messages without a wake-up: the longest delay after a lost one. 100 ms to 1 min.
+   * How often to look for messages without a wake-up, 100 ms to 1 min. It is the longest delay after a lost wake-up.
    * @default '1s'
    */
   readonly pollInterval?: Duration | undefined
@@ -33,12 +34,12 @@ export interface SluiceOptions<Definitions extends QueueDefinitions | undefined 
   readonly connectTimeout?: Duration | undefined
   /** The largest payload in bytes of JSON, 1 to 268,435,456 (256 MiB). @default 1048576 */
   readonly payloadLimitBytes?: number | undefined
-  /** After how many deaths of a process with it in hand a message goes to the dead letters, 1 to 1,000. @default 3 */
+  /** How many processes may die with a message in hand before it goes to the dead letters, 1 to 1,000. @default 3 */
   readonly crashLimit?: number | undefined
   /**
-   * Where a line goes for each failed message, dead letter, lost batch, lost connection and vanished worker: `console`,
-   * a pino or winston logger, or any object with `info`, `warn` and `error`; `false` for nowhere. At most 10 lines in
-   * 10 seconds for each kind and queue; then how many were left out.
+   * Gets a line for each failed message, dead letter, lost batch, lost connection and vanished worker: `console`, a
+   * pino or winston logger, or any object with `info`, `warn` and `error`; `false` for no lines. For each kind and
+   * queue there are at most 10 lines in 10 seconds, and then one that says how many were left out.
    * @default stderr, while nobody subscribes to `events`
    */
   readonly log?: SluiceLog | false | undefined
@@ -138,7 +139,7 @@ function definitionsOf(queues: unknown): QueueDefinitions | undefined {
 
 const QUEUES_REMEDY = 'As in { emails: { schema: Email } }, or { emails: {} } for any payload'
 
-/** Schemas of ArkType are functions. */
+/** An object or, as with ArkType, a function. */
 function isStandardSchema(schema: unknown): boolean {
   if ((typeof schema !== 'object' && typeof schema !== 'function') || schema === null) return false
   const standard: unknown = Reflect.get(schema, '~standard')

@@ -28,8 +28,8 @@ export const ERROR_CODES = [
 export type ErrorCode = (typeof ERROR_CODES)[number]
 
 /**
- * What Sluice throws: a stable {@link SluiceError.code | code}, a message that says what was expected, what was
- * received and what to do, and the `cause` where there is one.
+ * The error that Sluice throws: with a stable {@link SluiceError.code | code}, a message that says what was expected,
+ * what was received and what to do, and the `cause` if there is one.
  *
  * @example
  * try {
@@ -54,12 +54,12 @@ export function isSluiceError(error: unknown, code?: ErrorCode): error is Sluice
   try {
     return error instanceof SluiceError && (code === undefined || error.code === code)
   } catch {
-    // A proxy that answers no question.
+    // A proxy whose traps throw.
     return false
   }
 }
 
-/** "`what`: expected `wanted`, received `received`. `remedy`": the one form of every complaint about input. */
+/** "`what`: expected `wanted`, received `received`. `remedy`": the form of every error about input. */
 export function expected(
   code: ErrorCode,
   what: string,
@@ -73,12 +73,11 @@ export function expected(
 
 /** The message of each STOPPED error, by what was stopped. */
 export const STOPPED = {
-  sluice:
-    'This Sluice has been stopped, and starts nothing any more. Make another with createSluice, or call stop() later',
+  sluice: 'This Sluice has been stopped and does not start again. Make another with createSluice, or call stop() later',
   'sluice before it had connected': 'The Sluice was stopped before it had connected',
   pipeline: 'The pipeline was told to stop. The message is free for others',
   'pipeline before it had started': 'The pipeline was told to stop before it had started',
-  subscriber: 'The subscriber is gone. The message is free for others',
+  subscriber: 'The subscriber has left. The message is free for others',
 } as const
 
 export function stopped(what: keyof typeof STOPPED): SluiceError {
@@ -86,8 +85,8 @@ export function stopped(what: keyof typeof STOPPED): SluiceError {
 }
 
 /**
- * A short text for any value: strings quoted and cut at 80 characters, unless a password may be in them; objects by
- * their class.
+ * A short text for any value. Strings are quoted and cut at 80 characters, unless they may hold a password; objects are
+ * named by their class.
  */
 export function describe(value: unknown): string {
   switch (typeof value) {
@@ -112,12 +111,12 @@ function describeObject(value: object): string {
   return /^[AEIO]/.test(name) ? `an ${name}` : `a ${name}`
 }
 
-/** A URL, or `host=db password=…`, given where something else was expected. */
+/** A URL, or `host=db password=…`, that was given where something else was expected. */
 const MAY_HOLD_A_PASSWORD = /:\/\/|password\s*=/i
 
 /**
- * The text that is stored of an error: its name, message and causes, without stack, at most 4,000 characters. Never
- * throws, whatever was thrown: it runs where a second error would undo a whole batch.
+ * The text of an error that is stored: its name, message and causes, without stack, at most 4,000 characters. Never
+ * throws, whatever it is given, because a second error at that point would undo a whole batch.
  */
 export function errorText(error: unknown): string {
   const parts = [lineOf(error)]
@@ -131,16 +130,18 @@ const MOST_TEXT = 4_000
 function lineOf(error: unknown): string {
   try {
     if (typeof error === 'string') return error.slice(0, MOST_TEXT)
-    // Not its JSON: what is thrown may be the payload, and no event tells of that.
+    // Not its JSON: the thrown value may be the payload, which must not get into events.
     if (!(error instanceof Error)) return describe(error)
-    // Cut before they are put together: the longest string has no room for more.
+    // Cut before they are joined: a string of the greatest length cannot grow.
     return `${String(error.name).slice(0, MOST_TEXT)}: ${String(error.message).slice(0, MOST_TEXT)}`
   } catch {
     return 'an error that cannot be read'
   }
 }
 
-/** The first of several, where a connection was tried at several addresses: the aggregate itself says nothing. */
+/**
+ * Of an AggregateError, as from a connection that was tried at several addresses, the first: its own message is empty.
+ */
 function causeOf(error: unknown): unknown {
   try {
     if (error instanceof AggregateError) return error.cause ?? error.errors[0]

@@ -3,21 +3,21 @@ import type { EnqueueContext } from './enqueue/enqueue.ts'
 import { expected } from './errors.ts'
 import type { EnqueueIn } from './handle/run-context.ts'
 
-/** What `sluice/testing` needs of a Sluice, and nobody else. */
+/** What only `sluice/testing` needs of a Sluice. */
 export interface SluiceInternals {
   readonly pools: () => Promise<BatchPools>
   readonly enqueueContext: EnqueueContext
   readonly enqueueIn: EnqueueIn
 }
 
-/** @throws SluiceError OPTION_INVALID for what is no Sluice */
+/** @throws SluiceError OPTION_INVALID if it is not a Sluice */
 export function internalsOf(sluice: object): SluiceInternals {
   const found = internals.get(sluice)
   if (found === undefined) throw expected('OPTION_INVALID', 'sluice', 'what createSluice returned', sluice)
   return found
 }
 
-/** A Sluice tells its own. */
+/** Called by each Sluice for itself. */
 export function shareInternals(sluice: object, own: SluiceInternals): void {
   internals.set(sluice, own)
 }

@@ -2,7 +2,7 @@ import { checkKeys } from './basics/check-keys.ts'
 import { type Duration, toMs } from './basics/duration.ts'
 import { errorText, expected } from './errors.ts'
 
-/** A message's state, derived from its row, never stored. `dead` messages are in another table. */
+/** The states of a message, derived from its row and never stored. `dead` messages are in another table. */
 export const MESSAGE_STATES = ['scheduled', 'ready', 'in_flight', 'retrying', 'dead'] as const
 /** One of {@link MESSAGE_STATES}. */
 export type MessageState = (typeof MESSAGE_STATES)[number]
@@ -16,7 +16,7 @@ export type Headers = Readonly<Record<string, Json>>
 /** One message as its handler sees it. */
 export interface Message<Payload = unknown> {
   /**
-   * Unique in the database, the same through every retry, death and redrive: the key to deduplicate outside effects by.
+   * Unique in the database, and the same through every retry, death and redrive: deduplicate outside effects by it.
    */
   readonly id: string
   /** The name of its queue. */
@@ -25,7 +25,7 @@ export interface Message<Payload = unknown> {
   readonly type: string | null
   /** The version of the payload's schema, as it was enqueued, from 1. */
   readonly schemaVersion: number
-  /** As the schema of the queue returns it; as JSON gives it back if there is no schema. */
+  /** As the schema of the queue returns it or, without a schema, as JSON gives it back. */
   readonly payload: Payload
   /** The metadata that was enqueued with it; an empty object if there was none. */
   readonly headers: Headers
@@ -65,7 +65,7 @@ export function retryLater(options: { readonly after?: Duration; readonly error?
   return retryBy('retryLater', options)
 }
 
-/** As {@link retryLater}, for a function of that name. */
+/** As {@link retryLater}, with the name of the function for errors. */
 export function retryBy(name: string, options: { readonly after?: Duration; readonly error?: unknown } = {}): Outcome {
   checkKeys(name, options, ['after', 'error'], `As in ${name}({ after: '5m' })`)
   return {
@@ -85,7 +85,7 @@ export function snooze(options: { readonly after: Duration }): Outcome {
   return snoozeBy('snooze', options)
 }
 
-/** As {@link snooze}, for a function of that name. */
+/** As {@link snooze}, with the name of the function for errors. */
 export function snoozeBy(name: string, options: { readonly after: Duration }): Outcome {
   checkKeys(name, options, ['after'], `As in ${name}({ after: '5m' })`)
   return { kind: 'snooze', afterMs: toMs(options.after, `${name}.after`) }
@@ -100,7 +100,7 @@ export function deadLetter(reason: string, error?: unknown): Outcome {
   return deadLetterBy('deadLetter', reason, error)
 }
 
-/** As {@link deadLetter}, for a function of that name. */
+/** As {@link deadLetter}, with the name of the function for errors. */
 export function deadLetterBy(name: string, reason: string, error?: unknown): Outcome {
   if (typeof reason !== 'string') {
     const remedy = `As in ${name}('card expired', error)`

@@ -6,8 +6,8 @@ import type { Report } from './telemetry/events.ts'
 import type { Workers } from './workers.ts'
 
 /**
- * The parts of a Sluice that have connections. Neither is loaded before it is needed: a process that enqueues in its
- * own transactions needs none of them. What cannot be loaded is tried again with the next call.
+ * The parts of a Sluice that have connections. Each is loaded when it is needed first: a process that enqueues in its
+ * own transactions needs none of them. If a part cannot be loaded, the next call tries again.
  */
 export class OnDemand {
   readonly #config: SluiceConfig
@@ -45,13 +45,13 @@ export class OnDemand {
 
   /** Closes all connections. The pipelines must have ended. */
   async end(): Promise<void> {
-    // What could not be loaded needs no end.
+    // A part that could not be loaded need not be ended.
     await (await this.#workers?.catch(() => undefined))?.stop()
     await (await this.#pools?.catch(() => undefined))?.pool.end()
     await this.#sockets.closed()
   }
 
-  /** Whatever still waits for the server fails. */
+  /** Makes everything fail that still waits for the server. */
   cut(): void {
     this.#workers?.then((workers) => workers.cut()).catch(() => undefined)
     this.#sockets.cut('The Sluice has stopped')

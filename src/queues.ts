@@ -3,12 +3,12 @@ import { nearest } from './basics/nearest.ts'
 import { pathText } from './basics/path-text.ts'
 import { expected } from './errors.ts'
 
-/** What is declared of one queue. */
+/** The definition of one queue. */
 export interface QueueDefinition {
   /**
-   * A Standard Schema (Zod, Valibot, ArkType, …) of the payload. It sees the payload as JSON gives it back, both when
-   * it is enqueued and when it is delivered, so a date is a text to it. What is stored is the input as it was given;
-   * the handler gets the schema's output, with its defaults and transformations.
+   * A Standard Schema (Zod, Valibot, ArkType, …) of the payload. It gets the payload as JSON gives it back, in which a
+   * date is a text, both when it is enqueued and when it is delivered. The input is stored as it was given; the handler
+   * gets the schema's output, with its defaults and transformations.
    */
   readonly schema?: StandardSchemaV1 | undefined
 }
@@ -16,7 +16,7 @@ export interface QueueDefinition {
 /** The queues that an application knows, by name. With them, other names are refused. */
 export type QueueDefinitions = Readonly<Record<string, QueueDefinition>>
 
-/** The names that may be enqueued to and consumed: those defined, or any if none are. */
+/** The names of the queues that may be used: those that are defined, or any if none are. */
 export type QueueName<Definitions extends QueueDefinitions | undefined> = Definitions extends QueueDefinitions
   ? Extract<keyof Definitions, string>
   : string
@@ -68,13 +68,13 @@ declare const PAYLOAD: unique symbol
 /** The definition of a queue whose payloads have a type and no schema. */
 export interface TypedQueue<Payload> extends QueueDefinition {
   readonly schema?: undefined
-  /** For the compiler alone: there is no such property. */
+  /** Only for the compiler: there is no such property. */
   readonly [PAYLOAD]: Payload
 }
 
 /**
- * Defines a queue whose payloads the compiler checks, and nobody else. Its handler gets them as JSON gives them back: a Date
- * comes as a string, and {@link JsonOf} is the type.
+ * Defines a queue whose payloads only the compiler checks. Its handler gets them as JSON gives them back, of the type
+ * {@link JsonOf}: a Date comes as a string.
  *
  * @example createSluice({ connection, queues: { emails: queueOf<{ to: string }>() } })
  */
@@ -83,11 +83,11 @@ export function queueOf<Payload>(): TypedQueue<Payload> {
   return definition as TypedQueue<Payload>
 }
 
-/** The table's own rule for the names of queues. */
+/** The same rule as the table's constraint. */
 const QUEUE_NAME = /^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}$/
 
 /**
- * The name, if it is one that a queue can have and, where queues are defined, one of those.
+ * Returns the name if a queue can have it and, where queues are defined, if it is one of those.
  *
  * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN
  */

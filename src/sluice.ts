@@ -34,8 +34,8 @@ import { createTelemetry, type SluiceEvent, type Telemetry } from './telemetry/e
 import type { Worker } from './worker.ts'
 
 /**
- * Makes a Sluice. It connects when something is consumed, or enqueued with `ownTransaction`: to enqueue in one's own
- * transaction it needs no connection of its own.
+ * Makes a Sluice. It connects when you consume, operate, or enqueue with `ownTransaction`. To enqueue in your own
+ * transaction it needs no connection.
  *
  * @example
  * const sluice = createSluice({ connection: process.env.DATABASE_URL ?? '', queues: { emails: { schema: Email } } })
@@ -55,7 +55,8 @@ export function createSluice<const Definitions extends QueueDefinitions | undefi
 }
 
 /**
- * What `createSluice` makes: one per process and database is enough. Without a type parameter it is one of any queues.
+ * What `createSluice` returns. One per process and database is enough. Without a type parameter it stands for any
+ * queues.
  */
 export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefinitions | undefined>
   implements AsyncDisposable
@@ -75,7 +76,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   readonly #runs = new Set<Demand>()
   /** The demands of deliveries. */
   readonly #deliveries = new Set<Demand>()
-  /** Nothing starts any more. */
+  /** Set by stop(): nothing starts any more. */
   #stopping = false
   #ended: Promise<void> | undefined
 
@@ -104,7 +105,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
    * Knex, Drizzle, TypeORM or Prisma transaction, a postgres.js transaction, or a handler's `tx`.
    *
    * @param tx the open transaction, or `sluice.ownTransaction`.
-   * @param payload any value that JSON can hold; what the queue's schema takes, if it has one.
+   * @param payload any value that JSON can hold; if the queue has a schema, one that it accepts.
    *
    * @throws SluiceError NOT_IN_TRANSACTION, EXECUTOR_UNKNOWN, QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID,
    * PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA: nothing is written then, and the transaction is as it was;
@@ -190,8 +191,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   }
 
   /**
-   * Connects and checks the schema, so that errors show at once, a database that is down included. The first pipeline
-   * does the same, but waits for a database that is down.
+   * Connects and checks the schema, so that errors show at once, also if the database is down. The first pipeline does
+   * the same, but waits for a database that is down.
    *
    * @throws SluiceError UNREACHABLE within the connect timeout, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
    * SERVER_TOO_OLD, PRIVILEGE_MISSING, STOPPED
@@ -203,7 +204,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   }
 
   /**
-   * Installs or upgrades the SQL schema, as the function `migrate` does, by `directConnection`. Reports
+   * Installs or upgrades the SQL schema over `directConnection`, as the function `migrate` does. Reports
    * `migration.delayed`.
    */
   async migrate(): Promise<MigrateResult> {
@@ -211,11 +212,11 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   }
 
   /**
-   * Drains all pipelines, `runOnce` included, and closes all connections, at the latest some seconds after the timeout:
-   * what the server has not answered by then is cut off. Called again, it waits for the same end, or for less if its
-   * timeout is shorter.
+   * Drains all pipelines and `runOnce` calls, gives back deliveries that nobody has settled, and closes all
+   * connections. It ends some seconds after the timeout at the latest: connections that the server has not answered by
+   * then are cut. Called again, it waits for the same end, or, with a shorter timeout, ends the drain earlier.
    *
-   * @param options.timeout of the drain. @default '30s'
+   * @param options.timeout how long to wait for the batches in flight. @default '30s'
    */
   async stop(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
     checkKeys('stop', options, ['timeout'], "As in stop({ timeout: '30s' })")
@@ -251,7 +252,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     return this.#createDemand(await workers.startPatiently(signal), { plan, work }, among)
   }
 
-  /** Keeps it `among` others until it has ended. */
+  /** @param among holds it until it has ended */
   #createDemand(worker: Worker, what: Pick<Consumption, 'plan' | 'work' | 'onSettled'>, among?: Set<Demand>): Demand {
     this.#requireGoing()
     const demand: Demand = worker.consume({
@@ -273,7 +274,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     enqueueOne(this.#enqueueContext, tx, queue, payload, options)
 
   readonly #inOwnTransaction = async <T>(work: (execute: Execute) => Promise<T>, answerMs?: number): Promise<T> => {
-    // Handlers that a drain waits for may still enqueue.
+    // Not #stopping: handlers that a drain waits for may still enqueue.
     if (this.#ended !== undefined) throw stopped('sluice')
     const pools = await this.#parts.pools()
     return pools.inOwnTransaction(work, answerMs)

@@ -1,4 +1,4 @@
-// For users' tests: no mocks, the real queue on a real database, without waiting.
+// For users' tests: the real queue on a real database, without mocks and without waiting.
 
 import { DeliveredMessage } from './claim/claimed-message.ts'
 import type { MessageToEnqueue } from './enqueue/enqueue.ts'
@@ -29,11 +29,11 @@ export type { SettledMessages } from './settle/settled-messages.ts'
 export type { SettledMessage } from './settle/settlement.ts'
 export type { EnqueuedMessage } from './table/enqueued.ts'
 
-/** A handler that never comes to an end would run for ever: after this many rounds `runDue` gives up. */
+/** After this many rounds `runDue` gives up: handlers that enqueue for one another may never come to an end. */
 const MOST_ROUNDS = 1_000
 
 /**
- * Handles everything that is due now in the given pipelines, what their handlers enqueue for one another included, and
+ * Handles everything that is due now in the given pipelines, including what their handlers enqueue for one another, and
  * returns what became of each message, as `runOnce` does.
  *
  * @example
@@ -72,9 +72,10 @@ function pipelinesOf(given: unknown): readonly RunnablePipeline[] {
 }
 
 /**
- * Hands messages straight to a handler, in one transaction, and returns the outcomes. Nothing is enqueued. Payloads
- * go through JSON and their schema, as in the queue. If the handler throws, the transaction is rolled back and the
- * error thrown; otherwise it is committed, without the writes of messages whose outcome is a retry or a dead letter.
+ * Gives messages straight to a handler, in one transaction, and returns the outcomes. The messages are not enqueued.
+ * Their payloads go through JSON and the schema, as in the queue. If the handler throws, the transaction is rolled back
+ * and the error is thrown. Otherwise it is committed, without the writes of messages whose outcome is a retry or a dead
+ * letter.
  *
  * @example const [outcome] = await deliver(sluice, 'emails', sendEmail, [{ payload: { to: 'ada@example.com' } }])
  */

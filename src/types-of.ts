@@ -18,7 +18,7 @@ export type PayloadOf<Of extends Sluice, Name extends QueueNameOf<Of>> = InputOf
 export type MessageOf<Of extends Sluice, Name extends QueueNameOf<Of>> = Message<OutputOf<DefinitionsOf<Of>, Name>>
 
 /**
- * The handler of a queue, to write it in a file of its own.
+ * The type of a handler of a queue, for a handler in a file of its own.
  *
  * @example export const sendEmail: HandlerFor<typeof sluice, 'emails'> = async ({ payload }, { tx }) => { … }
  */
@@ -27,7 +27,7 @@ export type HandlerFor<Of extends Sluice, Name extends QueueNameOf<Of>> = Handle
   DefinitionsOf<Of>
 >
 
-/** The handler of whole batches of a queue. */
+/** The type of a handler of whole batches of a queue. */
 export type BatchHandlerFor<Of extends Sluice, Name extends QueueNameOf<Of>> = BatchHandler<
   OutputOf<DefinitionsOf<Of>, Name>,
   DefinitionsOf<Of>

@@ -21,8 +21,8 @@ import { Scheduler } from './wake-up/scheduler.ts'
 import { Watcher } from './wake-up/watcher.ts'
 
 /**
- * What a process that consumes has once: the control and the listener connection, the scheduler, the record of
- * batches in hand and the reaper. Starts with the first pipeline.
+ * What all pipelines of a process share: the control and the listener connection, the scheduler, the record of batches
+ * in hand and the reaper. It starts with the first pipeline.
  */
 export class Worker {
   readonly #config: SluiceConfig
@@ -43,7 +43,7 @@ export class Worker {
     const workerId = this.#workerId
     this.#config = config
     this.#report = report
-    // By default it is the same object.
+    // By default they are the same object.
     const vouched = directConnection !== config.connection
     const control = new Control({ connection: directConnection, connectTimeoutMs, report, vouched })
     this.#control = control
@@ -100,7 +100,7 @@ export class Worker {
   }
 
   /**
-   * As {@link start}, again and again while the database cannot be reached, until the signal aborts.
+   * As {@link start}, but tries again while the database cannot be reached, until the signal aborts.
    *
    * @throws the reason of the signal; SluiceError as {@link start}, and STOPPED.
    */
@@ -108,12 +108,12 @@ export class Worker {
     return this.#patience.wait(signal)
   }
 
-  /** Makes the demand of a pipeline, which does not run yet. The worker must have been started. */
+  /** Makes the demand of a pipeline, without starting it. The worker must have been started. */
   consume(consumption: Consumption): Demand {
     return transactional(this.#runtime, consumption)
   }
 
-  /** Takes the worker off the books and closes what it opened. The pipelines must have ended. */
+  /** Deletes the worker from `sluice.worker` and closes what it opened. The pipelines must have ended. */
   async stop(): Promise<void> {
     this.#patience.stop()
     if (this.#starting === undefined) return
@@ -131,7 +131,7 @@ export class Worker {
     if (started) this.#report({ kind: 'worker.stopped', workerId: this.#id ?? 0, name: this.#config.name })
   }
 
-  /** Gives up whatever the server has not answered: {@link start} rejects, {@link stop} waits for nothing any more. */
+  /** Gives up what the server has not answered: {@link start} rejects, and {@link stop} no longer waits. */
   cut(): void {
     this.#patience.stop()
     void this.#control.stop()
@@ -158,5 +158,5 @@ export class Worker {
   }
 }
 
-/** How many queues may be looked at side by side before any has shown messages. */
+/** How many queues may be looked at side by side before any of them has had messages. */
 const LOOKS_AT_A_TIME = 8

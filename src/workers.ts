@@ -5,8 +5,8 @@ import type { Report } from './telemetry/events.ts'
 import { Worker } from './worker.ts'
 
 /**
- * Creates and stops the process's worker. After `start()` it runs until `stop()`. `runOnce` calls share one, which is
- * stopped 100 ms after the last of them: its connections would keep the process alive.
+ * Creates and stops the worker of a process. After `start()` it runs until `stop()`. `runOnce` calls share one, which
+ * is stopped 100 ms after the last of them, because its connections would keep the process alive.
  */
 export class Workers {
   readonly #create: () => Worker
@@ -21,7 +21,7 @@ export class Workers {
     this.#worker = this.#create()
   }
 
-  /** Starts it, for good if that succeeds. @throws SluiceError as {@link Worker.start} */
+  /** Starts the worker until `stop()`. @throws SluiceError as {@link Worker.start} */
   start(): Promise<void> {
     return this.visit(async () => this.#stay())
   }
@@ -35,7 +35,7 @@ export class Workers {
     })
   }
 
-  /** Starts it for as long as the work takes. @throws SluiceError as {@link Worker.start} */
+  /** Starts the worker for as long as the work takes. @throws SluiceError as {@link Worker.start} */
   visit<T>(work: (worker: Worker) => Promise<T>): Promise<T> {
     return this.#asGuest(async (worker) => {
       await worker.start()
@@ -53,7 +53,7 @@ export class Workers {
     for (const worker of [...this.#going.keys(), this.#worker]) worker.cut()
   }
 
-  /** An attempt to start it for good is a guest until it succeeds: where it fails, the worker must not stay. */
+  /** An attempt to start it until `stop()` is a guest until it succeeds: if it fails, the worker must not stay. */
   async #asGuest<T>(work: (worker: Worker) => Promise<T>): Promise<T> {
     clearTimeout(this.#leaving)
     this.#guests += 1
@@ -72,13 +72,13 @@ export class Workers {
 
   #letGo(): void {
     const worker = this.#worker
-    // It cannot be started again.
+    // A stopped worker cannot be started again.
     this.#worker = this.#create()
-    // Nobody waits for it here: what fails must not end the process.
+    // Nobody waits for it here, so an error must not end the process.
     const gone = () => void this.#going.delete(worker)
     this.#going.set(worker, worker.stop().then(gone, gone))
   }
 }
 
-/** Long enough for another `runOnce` right after, as in tests; a process that ends does not wait for longer. */
+/** Long enough for another `runOnce` right after, as in tests, and short for a process that is about to end. */
 const LINGER_MS = 100

@@ -9,7 +9,7 @@ import { type DatabaseUrlSource, nameOfSource, readDatabaseUrl, targetOf } from 
 const CONNECT_TIMEOUT_MS = 5_000
 
 /**
- * Operates the database of `--database-url` or DATABASE_URL, and disconnects.
+ * Does work with `sluice.operate` on the database of `--database-url` or DATABASE_URL, and disconnects.
  *
  * @throws SluiceError OPTION_INVALID, UNREACHABLE, and what operations throw
  */
@@ -24,14 +24,14 @@ export function operating<T>(command: Command, work: (operate: Operate) => Promi
   })
 }
 
-/** What a connection of the command line is made of. */
+/** The configuration of a connection of the command line. */
 export interface CliConnection {
   readonly connectionString: string
   readonly connectionTimeoutMillis: number
   readonly application_name: string
 }
 
-/** Does work that opens connections itself; if it cannot, the error says where to and why. */
+/** Does work that opens its own connections. If it cannot connect, the error says to what and why. */
 export async function connected<T>(command: Command, work: (config: CliConnection) => Promise<T>): Promise<T> {
   const options = command.optsWithGlobals<DatabaseUrlSource>()
   const connectionString = readDatabaseUrl(options)
@@ -48,8 +48,8 @@ export async function connected<T>(command: Command, work: (config: CliConnectio
 }
 
 /**
- * What to say, with a space before it, about a queue of which there is nothing at all: the name that it may have been
- * meant to be. Nothing about one that exists, or to a login that may not read all views.
+ * A hint, with a space before it, for a queue that does not exist: the name that may have been meant. Empty if the
+ * queue exists, or if the login may not read all views.
  */
 export async function didYouMean(operate: Operate, queue: string | undefined): Promise<string> {
   if (queue === undefined) return ''
@@ -64,7 +64,7 @@ export async function didYouMean(operate: Operate, queue: string | undefined): P
 function unreachable(url: string, options: DatabaseUrlSource, error: SluiceError): SluiceError {
   const source = nameOfSource(options)
   const reason = error.cause === undefined ? error.message : wordsOf(error.cause)
-  // What follows the reason is the library's remedy. It also has to say where the command line has its settings from.
+  // The library's remedy follows the reason. It must also say where the command line takes its settings from.
   const [, remedy = `Check ${source}, and that the server runs`] = error.message.split(`${reason}. `)
   const named = remedy.replace('the connection settings', source)
   return new SluiceError(

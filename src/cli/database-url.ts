@@ -8,7 +8,7 @@ export interface DatabaseUrlSource {
 }
 
 /**
- * The connection string of `--database-url`, else of DATABASE_URL. What is refused is not quoted: it may hold a
+ * The connection string of `--database-url`, or else of DATABASE_URL. An error does not quote it, because it may hold a
  * password.
  *
  * @throws SluiceError OPTION_INVALID
@@ -32,8 +32,8 @@ export function nameOfSource(options: DatabaseUrlSource): string {
 }
 
 /**
- * The passwords that the driver will use, as they are written and decoded. None that is also the user's or the
- * database's name, because such a word is no secret and stands in many messages.
+ * The passwords that the driver will use, as written and decoded. A password that is also the name of the user or of
+ * the database is left out, because that word is not secret and appears in many messages.
  */
 export function secretsOf(options: DatabaseUrlSource, environment: NodeJS.ProcessEnv = process.env): readonly string[] {
   const url = givenUrl(options, environment) ?? ''

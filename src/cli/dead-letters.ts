@@ -25,8 +25,8 @@ export function addDeadFilter(command: Command): Command {
 }
 
 /**
- * The filter that the options stand for as of now, by the database's clock. It never matches what dies later: a filter
- * that was shown and confirmed does what was shown.
+ * The filter of the options, as of now by the database's clock. It never matches messages that die later, so an
+ * operation changes only what was shown and confirmed.
  */
 export async function readDeadFilter(
   operate: Operate,
@@ -47,7 +47,7 @@ export function formatDeadLetters(letters: readonly DeadLetter[], view: View): s
   return formatTable(COLUMNS, letters, view)
 }
 
-/** What an operation is going to do: how many of what, and a few examples. */
+/** What an operation will do: how many dead letters of which groups, and a few examples. */
 export function formatPlan(summary: DeadLetterSummary, examples: readonly DeadLetter[], view: View): string {
   const groups = formatTable(GROUP_COLUMNS, summary.groups, view)
   const more = summary.moreGroups > 0 ? `\nand ${counted(summary.moreGroups, 'more combination')}` : ''
@@ -86,7 +86,7 @@ function factsOf(letter: DeadLetter): readonly (readonly [string, string | null]
 
 function enqueued({ diedAt, enqueuedAt }: DeadLetter): string | null {
   const lifetimeMs = diedAt.getTime() - enqueuedAt.getTime()
-  // An INSERT by hand may say infinity.
+  // An INSERT by hand may have set infinity.
   return Number.isNaN(lifetimeMs) ? null : `${enqueuedAt.toISOString()} (${formatAge(lifetimeMs)} before it died)`
 }
 

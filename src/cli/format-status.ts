@@ -3,7 +3,7 @@ import type { View } from './output.ts'
 import { type Column, formatTable } from './table.ts'
 import { counted, formatAge, formatAgo, formatDue, printable } from './text.ts'
 
-/** What `sluice status` knows, and prints as JSON. */
+/** What `sluice status` shows, and prints as JSON. */
 export interface Status {
   /** By the database's clock. */
   readonly at: Date
@@ -12,7 +12,7 @@ export interface Status {
   readonly needsAttention: readonly Attention[]
 }
 
-/** Something that an operator should look at: what, how many messages it concerns, and a sentence with what to do. */
+/** Something that an operator should look at, how many messages it concerns, and a sentence about it. */
 type Attention =
   | { readonly kind: 'noWorker'; readonly queue: string; readonly messages: number; readonly text: string }
   | { readonly kind: 'deadLetters'; readonly queue: string; readonly messages: number; readonly text: string }
@@ -41,7 +41,7 @@ export function formatStatus({ queues, workers, needsAttention }: Status, view: 
   return parts.join('\n\n')
 }
 
-/** Workers that have vanished are listed below: they do not make a queue. */
+/** A vanished worker is listed in the other table, but its queues need not exist. */
 function nothing(workers: readonly WorkerStatus[]): string {
   return workers.length === 0 ? 'No messages, dead letters or workers.' : 'No messages or dead letters.'
 }
@@ -110,7 +110,7 @@ function queueColumns({ paint }: View): readonly Column<QueueStatus>[] {
   ]
 }
 
-/** It was due later when it was counted. */
+/** The message was due later when it was counted, and may be due by now. */
 function formatNextDue(ms: number): string {
   return ms <= 0 ? 'now' : formatDue(ms)
 }

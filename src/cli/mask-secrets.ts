@@ -1,12 +1,12 @@
 const MASK = '***'
 
-/** Where the secret ends in a text: not at a letter or digit. */
+/** Shorter secrets are masked only as whole words. */
 const SHORT = 6
 
 /**
- * The text without secrets: the password of every URL in it (in our own scheme also one that holds characters it should
- * not), and the given secrets wherever they stand. A short secret is masked only as a word of its own: inside of
- * other words it would disfigure the text, and be told by it.
+ * The text with secrets masked: the password of every URL in it (of a postgres URL also one with characters that should
+ * have been encoded), and the given secrets. A short secret is masked only as a whole word: inside other words the mask
+ * would garble the text, and the rest of the word would reveal the secret.
  */
 export function maskSecrets(text: string, secrets: readonly string[] = []): string {
   return [...secrets]

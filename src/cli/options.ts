@@ -4,7 +4,7 @@ import { isSluiceError } from '../errors.ts'
 import { checkId } from '../operate/options.ts'
 import { checkQueueName } from '../queues.ts'
 
-/** Reads options and arguments for commander: what they refuse, it reports with the option's name. */
+/** Reads options and arguments for commander, which reports an InvalidArgumentError with the name of the option. */
 export const parse = {
   queue: (text: string): string =>
     orInvalid(

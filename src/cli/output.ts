@@ -2,7 +2,7 @@ import { styleText } from 'node:util'
 import { maskSecrets } from './mask-secrets.ts'
 import { printable } from './text.ts'
 
-/** Writes text and a line end to stdout, with the passwords of URLs masked, as everywhere. */
+/** Writes text and a line end to stdout, with the passwords of URLs masked. */
 export function print(text: string): void {
   process.stdout.write(`${maskSecrets(text)}\n`)
 }
@@ -12,17 +12,17 @@ export function printJson(value: unknown, layout: 'indented' | 'line' = 'indente
   print(toJsonText(value, layout === 'indented' ? 2 : 0))
 }
 
-/** Writes a remark to stderr, so that it does not get into what is piped. */
+/** Writes a remark to stderr, so that it does not get into a pipe. */
 export function note(text: string): void {
   process.stderr.write(`${maskSecrets(text)}\n`)
 }
 
 type Style = Parameters<typeof styleText>[0]
 
-/** What text is made for: a terminal with its width and colours, or a pipe. */
+/** Where text is shown: on a terminal with a width and colours, or in a pipe. */
 export interface View {
   readonly paint: (style: Style, text: string) => string
-  /** The columns of the terminal; undefined: as wide as it takes. */
+  /** The columns of the terminal; undefined for no limit. */
   readonly width: number | undefined
 }
 
@@ -30,7 +30,7 @@ export interface View {
 export function stdoutView(): View {
   return {
     paint: (style, text) => styleText(style, text, { stream: process.stdout }),
-    // Some terminals have not been told their width, and say 0.
+    // A terminal that does not know its width says 0.
     width: (process.stdout.isTTY && process.stdout.columns) || undefined,
   }
 }
@@ -44,7 +44,7 @@ export function withContent<Content extends { readonly payloadJson: string; read
   return { ...rest, payload: parseExactly(payloadJson), headers: parseExactly(headersJson) }
 }
 
-/** What Node has and TypeScript's library does not know yet. */
+/** Functions of Node that TypeScript's library lacks. */
 interface SourceAwareJson {
   parse(text: string, reviver: (key: string, value: unknown, context: { readonly source?: string }) => unknown): unknown
   rawJSON(text: string): unknown
@@ -53,8 +53,8 @@ interface SourceAwareJson {
 const json = JSON as unknown as SourceAwareJson
 
 /**
- * The value of a JSON text for {@link toJsonText}: its numbers keep the digits that they have in the database, also
- * beyond 2^53 and 1.10. What is nested deeper than the stack allows, some thousand levels, stays a text.
+ * The value of a JSON text for {@link toJsonText}. Its numbers keep all the digits that they have in the database, as
+ * in 1.10 or beyond 2^53. A text with too many levels for the stack, some thousands, stays a text.
  */
 export function parseExactly(text: string): unknown {
   try {

@@ -8,7 +8,7 @@ import { addStatus } from './commands/status.ts'
 import { maskSecrets } from './mask-secrets.ts'
 import { printable } from './text.ts'
 
-/** The command line: every command with its options and help. Nothing runs before it is parsed. */
+/** The command line: every command with its options and help. Commands run when it parses arguments. */
 export function createProgram(): Command {
   const program = new Command('sluice')
     .description('Look into and operate the message queue in your PostgreSQL.')
@@ -25,7 +25,7 @@ export function createProgram(): Command {
   return program
 }
 
-/** `sluice help dead redrive`: commander's own help command knows one word only. */
+/** `sluice help dead redrive`: commander's own help command takes only one word. */
 function addHelp(program: Command): void {
   program
     .command('help')

@@ -20,7 +20,7 @@ export function reportError(error: unknown, options: DatabaseUrlSource): number 
   return isSluiceError(error) && USAGE_CODES.includes(error.code) ? USED_WRONGLY : FAILED
 }
 
-/** What the server adds to its message, or can be added to it. */
+/** What the server adds to its message, and a remedy if we know one. */
 function remarks(error: unknown): readonly string[] {
   if (!(error instanceof DatabaseError)) return []
   const remedy = error.code === INSUFFICIENT_PRIVILEGE ? REMEDY : undefined
@@ -28,11 +28,11 @@ function remarks(error: unknown): readonly string[] {
   return [detail, error.hint, remedy].filter((remark) => remark !== undefined)
 }
 
-/** not_null_violation and check_violation: their detail is the row, with the payload. */
+/** not_null_violation and check_violation: their detail quotes the row, with the payload. */
 const QUOTES_THE_ROW = ['23502', '23514']
 const REMEDY = 'Connect as the role that owns schema "sluice", or as one with the privileges it needs there.'
 
-/** The command will not do what was asked, or found nothing: exit code 1 with this message. */
+/** The command refuses, or found nothing: exit code 1 with this message. */
 export class Refusal extends Error {
   override readonly name = 'Refusal'
 }

@@ -3,7 +3,7 @@ import { maskSecrets } from './mask-secrets.ts'
 import type { View } from './output.ts'
 import { oneLine } from './text.ts'
 
-/** One column: its title, what it shows of a row (null is a dash), and how. */
+/** One column: its title, what it shows of a row (a dash for null), and how. */
 export interface Column<Row> {
   readonly title: string
   readonly cell: (row: Row) => string | number | null
@@ -12,8 +12,8 @@ export interface Column<Row> {
 }
 
 /**
- * Rows under titles, in aligned columns without borders, one line each. On a terminal they are cut to its width, and
- * columns that have no room at all are left out, which a last column … tells.
+ * Rows under titles, in aligned columns without borders, one line each. On a terminal texts are cut to fit its width.
+ * Columns that find no room are left out, and a last column … says so.
  */
 export function formatTable<Row>(columns: readonly Column<Row>[], rows: readonly Row[], view: View): string {
   const titles = columns.map((column) => view.paint('dim', column.title))
@@ -28,18 +28,18 @@ export function formatTable<Row>(columns: readonly Column<Row>[], rows: readonly
 }
 
 const GAP = '  '
-/** To cut a text below this tells nothing, and a title neither. */
+/** A text, or a title, that is cut shorter than this says nothing. */
 const NARROWEST = 8
 const NARROWEST_TITLE = 4
 
 function cellText<Row>({ cell, paint }: Column<Row>, row: Row): string {
   const value = cell(row)
-  // Masked before it is cut: a URL without its end is not seen to be one.
+  // Masked before it is cut: without its end, a URL is not recognised as one.
   const text = value === null || value === '' ? '-' : oneLine(maskSecrets(String(value)))
   return paint === undefined ? text : paint(text, row)
 }
 
-/** Of a number only the title may be cut. */
+/** Numbers are never cut, only their titles. */
 function extentOf(lines: readonly string[][], at: number, align: Align): Extent {
   const cells = lines.map((line) => line[at] ?? '')
   const natural = widthOf(cells)
@@ -47,7 +47,7 @@ function extentOf(lines: readonly string[][], at: number, align: Align): Extent 
   return { natural, least: Math.min(natural, least) }
 }
 
-/** The table's own measure counts the characters of its first line: here that is blank, as wide as the others. */
+/** The table measures the characters of its first line: here that is blank, and as wide as the others. */
 function widthOf(cells: readonly string[]): number {
   return createTable(
     ['', ...cells].map((cell) => [cell]),
@@ -91,15 +91,15 @@ const NO_BORDERS = {
   'right-mid': '',
 } as const
 
-/** How wide a column would be, and how narrow it may be. */
+/** How wide a column is without a limit, and how narrow it may be. */
 interface Extent {
   readonly natural: number
   readonly least: number
 }
 
 /**
- * The widths of as many columns, from the left, as find room in a line of `width`. They shrink from the widest on;
- * where not even their least widths fit, there is room for one more column of width 1 behind those that do.
+ * The widths of as many columns, from the left, as fit into a line of `width`. The widest ones shrink first. If not all
+ * columns fit even with their least widths, there is room for one more column of width 1.
  */
 function fitColumns(extents: readonly Extent[], width: number, gap: number): readonly number[] {
   const fitting = columnsThatFit(extents, width, gap)

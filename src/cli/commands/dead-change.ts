@@ -10,9 +10,7 @@ import { counted } from '../text.ts'
 /** `sluice dead redrive` */
 export function addDeadRedrive(dead: Command): void {
   addChange(dead.command('redrive'), REDRIVE)
-    .description(
-      'Put dead letters back into their queues: due now, with the same ids, their attempts counted from zero.',
-    )
+    .description('Put dead letters back into their queues: due now, with the same ids, and attempts counted from zero.')
     .addHelpText('after', REDRIVE_EXAMPLES)
 }
 
@@ -23,7 +21,7 @@ export function addDeadDelete(dead: Command): void {
     .addHelpText('after', DELETE_EXAMPLES)
 }
 
-/** Something done to all dead letters that match. */
+/** A change of all dead letters that match. */
 interface Change {
   /** 'Redrive' */
   readonly verb: string
@@ -57,7 +55,7 @@ function addChange(command: Command, change: Change): Command {
     .action((queue: string | undefined, options: ChangeOptions) => changeDead(change, queue, options, command))
 }
 
-/** Shows what the change will do, asks, and does it. */
+/** Shows what the change will do, asks for confirmation, and does it. */
 async function changeDead(
   change: Change,
   queue: string | undefined,
@@ -102,7 +100,7 @@ async function assertConfirmed(question: string, options: ChangeOptions): Promis
   if (!(await confirm(question, process.stdin, process.stderr))) throw new Refusal('Nothing has changed.')
 }
 
-/** Asks a question whose answer is no unless it is yes; the end of the input and Ctrl-C are no. */
+/** Asks a yes-or-no question. Anything but yes is no, also the end of the input and Ctrl-C. */
 export function confirm(
   question: string,
   input: NodeJS.ReadableStream,
@@ -133,7 +131,7 @@ Examples:
   $ sluice dead redrive orders --id 42 --id 43
   $ sluice dead redrive orders --type order.paid --newer-than 2h --yes
 
-What it will do is shown first, and asked on a terminal. Without one it changes nothing unless given --yes.`
+It shows what it will do and asks on a terminal. Without a terminal it changes nothing unless --yes is given.`
 
 const DELETE_EXAMPLES = `
 Examples:
@@ -141,4 +139,4 @@ Examples:
   $ sluice dead delete orders --older-than 30d --dry-run
   $ sluice dead delete --all-queues --older-than 30d --yes
 
-What it will do is shown first, and asked on a terminal. Without one it changes nothing unless given --yes.`
+It shows what it will do and asks on a terminal. Without a terminal it changes nothing unless --yes is given.`

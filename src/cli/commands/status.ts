@@ -22,7 +22,7 @@ export function addStatus(program: Command): void {
     .command('status')
     .description('Show what waits, runs and fails in each queue, the workers, and what needs attention.')
     .option('-q, --queue <name>', 'only this queue and its workers', parse.queue)
-    .option('-w, --watch', 'show it again every 2 seconds, or less often where counting takes long, until Ctrl-C')
+    .option('-w, --watch', 'show it again every 2 seconds, or less often if counting takes long, until Ctrl-C')
     .option('--json', 'print one JSON object; with --watch one per line')
     .addHelpText('after', EXAMPLES)
     .action(showStatus)
@@ -61,8 +61,8 @@ function frame(status: Status): string {
 }
 
 /**
- * Shows what `read` gives, again and again, until the process is interrupted. The pause between is `everyMs`, or ten
- * times as long as the reading took: what counts a large table keeps a server busy for a tenth of the time at most.
+ * Shows what `read` returns, again and again, until the process is interrupted. The pause is `everyMs`, or ten times as
+ * long as the reading took, so that the counting of a large table keeps a server busy for a tenth of the time at most.
  */
 async function watch<T>(read: () => Promise<T>, show: (value: T) => void, everyMs: number): Promise<void> {
   const interrupt = new AbortController()
