@@ -34,7 +34,7 @@ export interface SluiceOptions<Definitions extends QueueDefinitions | undefined 
   readonly connectTimeout?: Duration | undefined
   /** The largest payload in bytes of JSON, 1 to 268,435,456 (256 MiB). @default 1048576 */
   readonly payloadLimitBytes?: number | undefined
-  /** A message goes to the dead letters when so many processes have died with it in hand, 1 to 1,000. @default 3 */
+  /** A message goes to the dead letters when this many processes have died with it in hand, 1 to 1,000. @default 3 */
   readonly crashLimit?: number | undefined
   /**
    * Gets a line for each failed message, dead letter, lost batch, lost connection and vanished worker: `console`, a
