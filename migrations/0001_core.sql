@@ -514,7 +514,7 @@ FROM live
 FULL JOIN held USING (queue)
 FULL JOIN dead USING (queue)
 FULL JOIN consumed USING (queue);
-COMMENT ON VIEW sluice.queues IS 'One row per queue that has messages, dead letters or workers. Counts exactly, so its cost grows with the table.';
+COMMENT ON VIEW sluice.queues IS 'One row per queue that has messages, dead letters or workers. The counts are exact, so the cost grows with the table.';
 COMMENT ON COLUMN sluice.queues.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.queues.ready IS 'Messages that are due and in nobody''s hands.';
 COMMENT ON COLUMN sluice.queues.scheduled IS 'Messages due later that were never tried.';

@@ -24,7 +24,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
   }
 
   /**
-   * What waits, runs and fails in each queue, by name. Counts exactly: about 0.4 s for a million messages and dead
+   * What waits, runs and fails in each queue, by name. The counts are exact: about 0.4 s for a million messages and dead
    * letters.
    *
    * @param options.queue only this queue; the list is empty if the queue is.
