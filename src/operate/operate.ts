@@ -24,8 +24,8 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
   }
 
   /**
-   * What waits, runs and fails in each queue, by name. The counts are exact: about 0.4 s for a million messages and dead
-   * letters.
+   * What waits, runs and fails in each queue, by name. The counts are exact: about 0.4 s for a million messages and
+   * dead letters.
    *
    * @param options.queue only this queue; the list is empty if the queue is.
    * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
