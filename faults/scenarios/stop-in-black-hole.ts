@@ -21,7 +21,7 @@ export const stopInBlackHole = scenario({
     name: 'stop-without-limit',
     title: 'a stop that waits for whatever the server has not answered',
     edits: [
-      { file: 'connection/within.ts', from: 'pause(ms, over.signal)', to: 'pause(ms * 1_000, over.signal)' },
+      { file: 'basics/within.ts', from: 'pause(ms, over.signal)', to: 'pause(ms * 1_000, over.signal)' },
       { file: 'sluice.ts', from: 'setTimeout(() => this.#parts.cut(), ', to: 'setTimeout(() => {}, 1_000 * ' },
       {
         file: 'transaction/answer-limit.ts',

@@ -1,6 +1,7 @@
+import { Backoff } from '../basics/backoff.ts'
+import { pause } from '../basics/pause.ts'
 import { stopped } from '../errors.ts'
 import { type Report, toError } from '../telemetry/events.ts'
-import { Backoff, pause } from './backoff.ts'
 import { mayPass } from './passing.ts'
 
 /**

@@ -1,7 +1,7 @@
 import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type pg from 'pg'
-import { pause } from './backoff.ts'
+import { pause } from '../basics/pause.ts'
 
 /**
  * The sockets of a pool. A pool that ends waits for those who have borrowed from it and for connections that are being

@@ -1,4 +1,4 @@
-import { within } from '../connection/within.ts'
+import { within } from '../basics/within.ts'
 import type { Demand } from './demand.ts'
 
 /** Drains a pipeline, and after so long stops it. */

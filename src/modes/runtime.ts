@@ -1,7 +1,7 @@
 import type pg from 'pg'
+import type { Gate } from '../basics/gate.ts'
 import type { Control } from '../connection/control.ts'
 import type { InHand } from '../crash/in-hand.ts'
-import type { Gate } from '../demand/gate.ts'
 import type { Work } from '../handle/batch-run.ts'
 import type { EnqueueIn } from '../handle/run-context.ts'
 import type { PipelinePlan } from '../plan/options.ts'

@@ -1,6 +1,6 @@
+import { Gate } from '../basics/gate.ts'
 import { hasSqlState, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
-import { Gate } from '../demand/gate.ts'
 import { ownTransaction } from '../enqueue/enqueue.ts'
 import { executorOf } from '../enqueue/transaction.ts'
 import { PLAN_BY_INDEX, PLAN_FOR_VALUES } from '../table/planner.ts'

@@ -1,7 +1,7 @@
 import { filter, type Observable } from 'rxjs'
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, LONGEST_TIMER_MS, toMs } from '../basics/duration.ts'
-import { STOP_MS, within } from '../connection/within.ts'
+import { STOP_MS, within } from '../basics/within.ts'
 import type { Demand } from '../demand/demand.ts'
 import { expected, stopped } from '../errors.ts'
 import type { Work } from '../handle/batch-run.ts'

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
+import { pause } from '../basics/pause.ts'
 import { wordsOf } from '../basics/words-of.ts'
-import { pause } from '../connection/backoff.ts'
 import { executeOn } from '../connection/open-client.ts'
 import { SluiceError, stopped } from '../errors.ts'
 import { poolerSettingsOf } from '../session/pooler-settings.ts'

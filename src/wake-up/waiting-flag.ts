@@ -1,4 +1,4 @@
-import { Backoff } from '../connection/backoff.ts'
+import { Backoff } from '../basics/backoff.ts'
 import type { Execute } from '../table/statement.ts'
 import { lowerFlag, raiseFlag, restFlag, tellLowered } from '../table/wait.ts'
 import { format } from './channel.ts'

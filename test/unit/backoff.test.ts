@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { Backoff, pause } from '../../src/connection/backoff.ts'
+import { Backoff } from '../../src/basics/backoff.ts'
+import { pause } from '../../src/basics/pause.ts'
 
 describe('Backoff', () => {
   test('doubles up to the most', () => {

@@ -1,11 +1,9 @@
-import { pause } from './backoff.ts'
+import { pause } from './pause.ts'
 
-/** What stopping may take where nothing is left to wait for but the server. */
+/** How long stopping may take when only the server is left to wait for. */
 export const STOP_MS = 5_000
 
-/**
- * Waits for the work for so long, then cuts it, and then waits for a moment more: whatever else it does is not awaited.
- */
+/** Waits `ms` for the work, then cuts it and waits a second more. What it still does after that is not awaited. */
 export async function within(ms: number, work: Promise<unknown>, cut: () => void): Promise<void> {
   const over = new AbortController()
   const ended = work.finally(() => over.abort())
@@ -13,7 +11,7 @@ export async function within(ms: number, work: Promise<unknown>, cut: () => void
   await Promise.race([ended, pause(ms, over.signal)])
   if (over.signal.aborted) return
   cut()
-  await Promise.race([ended, pause(MOMENT_MS, over.signal)])
+  await Promise.race([ended, pause(LAST_MS, over.signal)])
 }
 
-const MOMENT_MS = 1_000
+const LAST_MS = 1_000

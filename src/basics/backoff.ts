@@ -25,17 +25,3 @@ export class Backoff {
     this.#failures = 0
   }
 }
-
-/** Waits, at most until the signal aborts; then it returns early, without an error. */
-export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
-  if (signal?.aborted) return
-  await new Promise<void>((resolve) => {
-    const done = () => {
-      clearTimeout(timer)
-      signal?.removeEventListener('abort', done)
-      resolve()
-    }
-    const timer = setTimeout(done, ms)
-    signal?.addEventListener('abort', done)
-  })
-}
