@@ -1,8 +1,11 @@
-import type { Report } from '../telemetry/events.ts'
-import { BatchLost, toReport } from './session-error.ts'
+import pg from 'pg'
+import { orPrivilegeMissing } from '../connection/privilege.ts'
+import { unreachable } from '../connection/unreachable.ts'
+import { SluiceError } from '../errors.ts'
+import { type Report, toError } from '../telemetry/events.ts'
 import type { TransactionalBatch } from './transactional-batch.ts'
 
-/** The batches of a pipeline whose transactions were lost, and what is told of these and of claims that failed. */
+/** Counts and reports the batches of a pipeline whose transactions were lost, and reports claims that failed. */
 export class Losses {
   readonly #queue: string
   readonly #report: Report
@@ -19,8 +22,8 @@ export class Losses {
   }
 
   /**
-   * Resolves where it helps to claim again at once: a failed attempt is written, or the messages will run alone. What is
-   * written must be seen by the next claim, and an odd operator or policy may hide it, so that does not go on for ever.
+   * Resolves if it helps to claim again at once: a failed attempt is written, or the messages will run alone. The next
+   * claim must see what is written. An odd operator or policy may hide it, so this ends after {@link MOST_LOSSES}.
    *
    * @throws BatchLost
    */
@@ -41,6 +44,29 @@ export class Losses {
       this.#report({ kind: 'batch.released', queue, messages, error: toReport(cause), ...after })
     } else if (retryInMs !== undefined) this.#report({ kind: 'claim.failed', queue, error: toReport(error), retryInMs })
   }
+}
+
+/** What a caller is told of a round that failed: an error of ours or of the server, or that it was out of reach. */
+export function reasonFor(thrown: unknown): unknown {
+  const error = thrown instanceof BatchLost ? thrown.cause : thrown
+  return error instanceof SluiceError || error instanceof pg.DatabaseError
+    ? orPrivilegeMissing(error)
+    : unreachable(error)
+}
+
+/** The transaction of a batch was lost, and only time helps. */
+class BatchLost extends Error {
+  readonly messages: number
+
+  constructor(cause: unknown, messages: number) {
+    super('The transaction of a batch was lost', { cause })
+    this.messages = messages
+  }
+}
+
+/** As an event says it. */
+function toReport(error: unknown): Error {
+  return toError(orPrivilegeMissing(error))
 }
 
 const MOST_LOSSES = 8

@@ -6,9 +6,8 @@ import { AnswerLimit } from '../transaction/answer-limit.ts'
 import { BatchConnection } from '../transaction/batch-connection.ts'
 import type { TransactionLimit } from '../transaction/transaction-settings.ts'
 import type { ClaimedBatch } from './claimed-batch.ts'
-import { Losses } from './losses.ts'
+import { Losses, reasonFor } from './losses.ts'
 import type { Consumption, Runtime } from './runtime.ts'
-import { reasonFor } from './session-error.ts'
 import { TransactionalBatch } from './transactional-batch.ts'
 
 /**
