@@ -1,8 +1,8 @@
 import pg from 'pg'
 import type { SluiceConfig } from './config.ts'
 import type { Sockets } from './connection/sockets.ts'
-import { learnPoolerSettings } from './session/pooler-settings.ts'
-import { Names } from './session/statement-names.ts'
+import { Address } from './session/address.ts'
+import { Session } from './session/session.ts'
 import type { Execute } from './table/statement.ts'
 import type { Report } from './telemetry/events.ts'
 import { inOwnTransaction } from './transaction/own-transaction.ts'
@@ -18,8 +18,8 @@ export class BatchPools {
 
   constructor(config: SluiceConfig, sockets: Sockets, report: Report) {
     // What has been learnt about prepared statements holds for the connections of all pools.
-    const names = new Names(() => report({ kind: 'connection.pooled', role: 'batches', reason: WITHOUT_NAMES }))
-    this.create = () => createBatchPool(config, sockets, names)
+    const address = new Address(() => report({ kind: 'connection.pooled', role: 'batches', reason: WITHOUT_NAMES }))
+    this.create = () => createBatchPool(config, sockets, address)
     this.pool = this.create()
   }
 
@@ -33,7 +33,7 @@ const WITHOUT_NAMES =
   'A pooler hands server sessions around and does not track prepared statements: statements go without names, which ' +
   'takes more time'
 
-function createBatchPool(config: SluiceConfig, sockets: Sockets, names: Names): pg.Pool {
+function createBatchPool(config: SluiceConfig, sockets: Sockets, address: Address): pg.Pool {
   const pool = new pg.Pool({
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
@@ -51,13 +51,14 @@ function createBatchPool(config: SluiceConfig, sockets: Sockets, names: Names): 
   pool.on('connect', (client) => {
     // Without a listener the process would end if the connection of a client in use breaks.
     client.on('error', () => undefined)
-    learn(client, names).catch(() => undefined)
+    learn(client, address).catch(() => undefined)
   })
   return pool
 }
 
-async function learn(client: pg.PoolClient, names: Names): Promise<void> {
-  const { pooled } = await names.learn(client)
+async function learn(client: pg.PoolClient, address: Address): Promise<void> {
+  const session = Session.of(client)
+  await session.learn(client, address)
   // Sent before a handler's first statement, which waits until the claim has been answered.
-  if (pooled) await learnPoolerSettings(client)
+  if (session.pooled) await session.learnPoolerSettings(client)
 }

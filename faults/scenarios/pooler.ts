@@ -45,15 +45,15 @@ async function disturb(stage: Stage<Pooled>, at: number): Promise<void> {
 
 const TRUSTS_ITS_SESSION = {
   file: 'connection/control.ts',
-  from: 'this.#shared = pooled &&',
-  to: 'this.#shared = false && pooled &&',
+  from: 'this.#shared = session.pooled &&',
+  to: 'this.#shared = false && session.pooled &&',
 } as const
 
 /** Batches release session locks where the session is their own. A twin's locks could be gone before the audit. */
 const LEAVES_LOCKS = {
   file: 'transaction/batch-connection.ts',
-  from: 'const reset = hasOwnSession(this.client) ?',
-  to: 'const reset = false && hasOwnSession(this.client) ?',
+  from: 'const reset = this.#session.pooled ?',
+  to: 'const reset = true || this.#session.pooled ?',
 } as const
 
 /** And a batch takes a lock of its session, so that not only chance decides whether one is left. */

@@ -8,6 +8,7 @@
 export class KnownServer {
   /** Undefined: none has answered yet. Empty: it cannot tell. */
   #memory: string | undefined
+  /** Those that this claimer has met, so they are not kept with what is known of a connection. */
   readonly #connections = new WeakSet<object>()
   readonly #onAnother: () => void
 

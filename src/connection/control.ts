@@ -2,7 +2,7 @@ import pg from 'pg'
 import { Backoff } from '../basics/backoff.ts'
 import { pause } from '../basics/pause.ts'
 import { SluiceError } from '../errors.ts'
-import { Names } from '../session/statement-names.ts'
+import { Session } from '../session/session.ts'
 import type { Execute } from '../table/statement.ts'
 import { configureControl } from '../table/worker.ts'
 import { type Report, toError } from '../telemetry/events.ts'
@@ -40,7 +40,6 @@ export class Control {
   #client: pg.Client | undefined
   #shared = false
   #restoring: Promise<void> | undefined
-  /** Why it is down, as last reported. */
   /** Why it is down, as far as that has been reported. */
   readonly #reported = new Set<string>()
 
@@ -148,9 +147,10 @@ export class Control {
   }
 
   async #learnSession(client: pg.Client): Promise<void> {
-    const { pooled } = await new Names(() => undefined).learn(client)
+    const session = Session.of(client)
+    await session.learn(client)
     const before = this.#shared
-    this.#shared = pooled && (!this.#options.vouched || (await sessionsMove(client, () => this.#open())))
+    this.#shared = session.pooled && (!this.#options.vouched || (await sessionsMove(client, () => this.#open())))
     if (this.#shared && !before) {
       this.#options.report({ kind: 'connection.pooled', role: 'control', reason: WITHOUT_SESSION })
     }

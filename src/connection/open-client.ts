@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { queryAsText } from '../session/own-parsers.ts'
-import { nameOf, namesOf } from '../session/statement-names.ts'
+import { Session } from '../session/session.ts'
+import { nameOf } from '../session/statement-names.ts'
 import type { Execute } from '../table/statement.ts'
 import { close } from './close.ts'
 import { unreachable } from './unreachable.ts'
@@ -60,19 +61,19 @@ export async function closeClient(client: pg.Client): Promise<void> {
 }
 
 /**
- * The seam of a client: prepared statements, parsed once per connection, where the connection may have names.
+ * Runs our statements on a client: prepared by name, so parsed once per connection, if the connection may have names.
  *
- * @param connection the client itself, where the given one stands before it.
+ * @param connection the driver's client, if the given one is a wrapper of it.
  */
 export function executeOn(client: Pick<pg.ClientBase, 'query'>, connection: object = client): Execute {
+  const session = Session.of(connection)
   return async (statement, params) => {
     const query = { text: statement.text, values: [...params] }
-    const names = namesOf(connection)
-    if (!names?.allows(connection)) return (await queryAsText(client, query, connection)).rows
+    if (!session.names) return (await queryAsText(client, query, connection)).rows
     try {
       return (await queryAsText(client, { name: nameOf(statement), ...query }, connection)).rows
     } catch (error) {
-      names.learnFrom(error)
+      session.failed(error)
       throw error
     }
   }

@@ -1,40 +1,41 @@
 import type pg from 'pg'
 
 /**
- * Whether a backslash in a plain string of a text escapes what follows it, as with `standard_conforming_strings = off`:
- * then a text holds other statements than it seems to. Both are possible while a statement is unanswered that may change it.
+ * Whether a backslash in a plain string escapes what follows it, as with `standard_conforming_strings = off`: a text
+ * then holds other statements than it seems to.
  */
-export function possibleEscapesInStrings(client: object): readonly boolean[] {
-  const syntax = OF_CLIENT.get(client)
-  if (syntax === undefined) return [false]
-  return syntax.unanswered.size > 0 ? [false, true] : [syntax.escapes]
-}
+export class StringSyntax {
+  /** Texts that may change the setting. */
+  readonly #unanswered = new Set<object>()
+  #first = false
+  #escapes = false
 
-/** A text is about to be sent. Returns what to call when it has been answered. */
-export function noteStringSyntax(client: object, text: string): () => void {
-  const syntax = OF_CLIENT.get(client)
-  if (syntax === undefined || !MAY_CHANGE.test(text)) return () => undefined
-  const sent = {}
-  syntax.unanswered.add(sent)
-  return () => void syntax.unanswered.delete(sent)
-}
+  /** Both, while a text that may change the setting is unanswered. */
+  get possibleEscapes(): readonly boolean[] {
+    return this.#unanswered.size > 0 ? [false, true] : [this.#escapes]
+  }
 
-/**
- * Follows the setting on a connection. The server reports each change of it before it is ready for the next statement.
- */
-export function followStringSyntax(client: pg.Client, conforming: boolean): void {
-  const first = !conforming
-  const syntax = { first, escapes: first, unanswered: new Set<object>() }
-  OF_CLIENT.set(client, syntax)
-  client.connection.on('parameterStatus', ({ parameterName, parameterValue }: ParameterStatus) => {
-    if (parameterName === SETTING) syntax.escapes = parameterValue === 'off'
-  })
-}
+  /** A text is about to be sent. Returns what to call when it has been answered. */
+  sent(text: string): () => void {
+    if (!MAY_CHANGE.test(text)) return () => undefined
+    const sent = {}
+    this.#unanswered.add(sent)
+    return () => void this.#unanswered.delete(sent)
+  }
 
-/** What a handler has changed is taken back before the next statement, by a text whose answer may not be here yet. */
-export function resetStringSyntax(client: object): void {
-  const syntax = OF_CLIENT.get(client)
-  if (syntax !== undefined) syntax.escapes = syntax.first
+  /** Follows the setting on a connection. The server reports each change before it is ready for the next statement. */
+  follow(client: pg.Client, conforming: boolean): void {
+    this.#first = !conforming
+    this.#escapes = !conforming
+    client.connection.on('parameterStatus', ({ parameterName, parameterValue }: ParameterStatus) => {
+      if (parameterName === SETTING) this.#escapes = parameterValue === 'off'
+    })
+  }
+
+  /** A text that undoes a handler's change has been sent. It may not be answered before the next one is read. */
+  reset(): void {
+    this.#escapes = this.#first
+  }
 }
 
 interface ParameterStatus {
@@ -46,12 +47,3 @@ const SETTING = 'standard_conforming_strings'
 
 /** By its name, or back to an earlier value. */
 const MAY_CHANGE = /standard_conforming_strings|\breset\b|\brollback\b/i
-
-const OF_CLIENT = new WeakMap<object, Syntax>()
-
-interface Syntax {
-  readonly first: boolean
-  escapes: boolean
-  /** Statements that may change it. */
-  readonly unanswered: Set<object>
-}

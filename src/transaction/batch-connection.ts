@@ -4,10 +4,8 @@ import { pause } from '../basics/pause.ts'
 import { wordsOf } from '../basics/words-of.ts'
 import { executeOn } from '../connection/open-client.ts'
 import { SluiceError, stopped } from '../errors.ts'
-import { poolerSettingsOf } from '../session/pooler-settings.ts'
-import { deviationsOf, hasOwnSession } from '../session/session.ts'
-import { constraintsOf } from '../session/statement-names.ts'
-import { resetStringSyntax } from '../session/string-syntax.ts'
+import type { Constraints } from '../session/constraints.ts'
+import { Session } from '../session/session.ts'
 import { readDeferrable } from '../table/constraints.ts'
 import { claimSettings, handlerSettings } from '../table/planner.ts'
 import type { Execute } from '../table/statement.ts'
@@ -24,6 +22,7 @@ import { limitSettings, settings, type TransactionLimit } from './transaction-se
 export class BatchConnection {
   readonly client: pg.PoolClient
   readonly execute: Execute
+  readonly #session: Session
   readonly #ending = new AbortController()
   #limit: TransactionLimit | undefined
   #beganAtMs = 0
@@ -36,6 +35,7 @@ export class BatchConnection {
 
   constructor(client: pg.PoolClient) {
     this.client = client
+    this.#session = Session.of(client)
     this.#outgoing = new Outgoing(client)
     const execute = executeOn(client)
     this.execute = (statement, params) => {
@@ -61,6 +61,11 @@ export class BatchConnection {
   /** Why the server ended the session, if it said so. The driver's error may be of a write that failed after that. */
   get lastWords(): pg.DatabaseError | undefined {
     return this.#lastWords
+  }
+
+  /** What the database has of deferrable constraints; undefined: this connection was never asked. */
+  get constraints(): Constraints | undefined {
+    return this.#session.constraints
   }
 
   /** Since when the server owes an answer, on the clock of `performance`; undefined: it has answered all of ours. */
@@ -99,7 +104,7 @@ export class BatchConnection {
   begin(limit?: TransactionLimit, lockMs?: number): void {
     this.#began(limit)
     const locks = lockMs === undefined ? '' : `; SET LOCAL lock_timeout = ${lockMs}`
-    const all = `${settings(this.client, limit)}${locks}`
+    const all = `${settings(this.#session.deviations, limit)}${locks}`
     this.#outgoing.send(`BEGIN ISOLATION LEVEL READ COMMITTED${all}`)
   }
 
@@ -113,11 +118,11 @@ export class BatchConnection {
    */
   savepoint(): string {
     const name = `${SAVEPOINT}_${this.#savepoints++ % 2}`
-    const freed = this.#confined ? `${handlerSettings(deviationsOf(this.client))}; ` : ''
+    const freed = this.#confined ? `${handlerSettings(this.#session.deviations)}; ` : ''
     this.#confined = false
     this.#outgoing.send(`${freed}SAVEPOINT ${name}`)
-    resetStringSyntax(this.client)
-    constraintsOf(this.client)?.refresh(() => readDeferrable(this.execute))
+    this.#session.strings.reset()
+    this.constraints?.refresh(() => readDeferrable(this.execute))
     return name
   }
 
@@ -152,7 +157,7 @@ export class BatchConnection {
    * RESET ALL leaves the role and the session's user alone, so these come first.
    */
   get settingsReset(): string {
-    const reset = ['RESET SESSION AUTHORIZATION', 'RESET ROLE', 'RESET ALL', ...(poolerSettingsOf(this.client) ?? [])]
+    const reset = ['RESET SESSION AUTHORIZATION', 'RESET ROLE', 'RESET ALL', ...this.#session.poolerSettings]
     return this.#limit === undefined
       ? reset.join('; ')
       : `${reset.join('; ')}${limitSettings(this.#limit, this.#restMs(this.#limit))}`
@@ -165,8 +170,8 @@ export class BatchConnection {
   confine(): void {
     if (this.#confined || this.#limit === undefined) return
     this.#confined = true
-    const reset = hasOwnSession(this.client) ? `${UNLISTEN}; ${UNLOCK}` : UNLISTEN
-    this.#outgoing.send(`${reset}; ${claimSettings(deviationsOf(this.client))}`)
+    const reset = this.#session.pooled ? UNLISTEN : `${UNLISTEN}; ${UNLOCK}`
+    this.#outgoing.send(`${reset}; ${claimSettings(this.#session.deviations)}`)
   }
 
   /**
@@ -179,7 +184,7 @@ export class BatchConnection {
    */
   async commit(next?: TransactionLimit): Promise<void> {
     const { texts } = this.#outgoing
-    const text = next === undefined ? 'COMMIT' : `COMMIT AND CHAIN${settings(this.client, next)}`
+    const text = next === undefined ? 'COMMIT' : `COMMIT AND CHAIN${settings(this.#session.deviations, next)}`
     const sent = this.#outgoing.awaited(() => sendCommit(this.client, text))
     if (next !== undefined) this.#began(next)
     const { texts: nextTexts } = this.#outgoing

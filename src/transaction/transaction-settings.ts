@@ -1,4 +1,3 @@
-import { deviationsOf } from '../session/session.ts'
 import { claimSettings, setLocal } from '../table/planner.ts'
 
 /** When the server ends a transaction by itself. */
@@ -7,10 +6,14 @@ export interface TransactionLimit {
   readonly serverVersion: number
 }
 
-/** What a transaction begins with: when the server ends it, and how its claim is to be planned. */
-export function settings(client: object, limit: TransactionLimit | undefined): string {
-  if (limit === undefined) return setLocal(deviationsOf(client))
-  return `${limitSettings(limit, limit.ms)}; ${claimSettings(deviationsOf(client))}`
+/**
+ * What a transaction begins with: when the server ends it, and how its claim is to be planned.
+ *
+ * @param deviations the planner's settings that the session has otherwise than our statements need
+ */
+export function settings(deviations: readonly string[], limit: TransactionLimit | undefined): string {
+  if (limit === undefined) return setLocal(deviations)
+  return `${limitSettings(limit, limit.ms)}; ${claimSettings(deviations)}`
 }
 
 /**

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { expect } from 'vitest'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { Names } from '../../src/session/statement-names.ts'
+import { Session } from '../../src/session/session.ts'
 import { claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { insertMessages } from '../../src/table/insert.ts'
@@ -46,7 +46,7 @@ async function planned(database: TestDatabase, queue: string, settings: string, 
   const client = new pg.Client({ connectionString: database.url })
   await client.connect()
   try {
-    await new Names(() => undefined).learn(client)
+    await Session.of(client).learn(client)
     await sendAll(client, database, queue, settings)
     const { rows } = await client.query<{ name: string; plans: number }>(
       `SELECT name, custom_plans::integer AS plans FROM pg_prepared_statements WHERE name <> 'sluice_session' ORDER BY name`,

@@ -1,8 +1,7 @@
 import pg from 'pg'
 import { describe, expect } from 'vitest'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { deviationsOf } from '../../src/session/session.ts'
-import { Names } from '../../src/session/statement-names.ts'
+import { Session } from '../../src/session/session.ts'
 import { claimSettings, handlerSettings } from '../../src/table/planner.ts'
 import { readServerVersion } from '../../src/table/schema.ts'
 import { explain, recorded } from '../support/plans/explain.ts'
@@ -62,8 +61,8 @@ describe.for(DATABASES)('in a database that %s,', ([, settings]) => {
       await using session = await sessionWith(database, settings)
       const statement = await recorded((execute) => planned.send(execute, loaded.facts))
       for (const mode of ['force_custom_plan', 'force_generic_plan'] as const) {
-        const explained = await explain(session.client, statement, mode, claimSettings(deviationsOf(session.client)))
-        expectPlanned(planned, explained, `${mode}, ${claimSettings(deviationsOf(session.client))}`)
+        const explained = await explain(session.client, statement, mode, claimSettings(session.deviations))
+        expectPlanned(planned, explained, `${mode}, ${claimSettings(session.deviations)}`)
         expect(explained.compiled, explained.plan).toBe(false)
       }
     })
@@ -85,7 +84,7 @@ test('such a database compiles a claim that goes without our settings, so this g
 
 test('what a handler runs is planned as its database says', async ({ database }) => {
   await using session = await sessionWith(database, [...JIT, 'enable_nestloop = off', 'random_page_cost = 7'])
-  const { client } = session
+  const { client, deviations } = session
   const settings = async () => {
     const { rows } = await client.query(
       `SELECT s.name, s.setting FROM pg_settings s WHERE s.name ~ '^(jit|enable_|plan_)'`,
@@ -93,9 +92,9 @@ test('what a handler runs is planned as its database says', async ({ database })
     return rows
   }
   const before = await settings()
-  await client.query(`BEGIN; ${claimSettings(deviationsOf(client))}`)
+  await client.query(`BEGIN; ${claimSettings(deviations)}`)
   expect(await settings()).not.toEqual(before)
-  await client.query(handlerSettings(deviationsOf(client)))
+  await client.query(handlerSettings(deviations))
   expect(await settings()).toEqual(before)
   await client.query('ROLLBACK')
 })
@@ -106,6 +105,7 @@ async function sessionWith(database: TestDatabase, settings: readonly string[]) 
   for (const setting of settings) await database.sql(`ALTER DATABASE ${name} SET ${setting}`)
   const client = new pg.Client({ connectionString: database.url })
   await client.connect()
-  await new Names(() => undefined).learn(client)
-  return { client, [Symbol.asyncDispose]: () => client.end() }
+  const session = Session.of(client)
+  await session.learn(client)
+  return { client, deviations: session.deviations, [Symbol.asyncDispose]: () => client.end() }
 }

@@ -4,7 +4,7 @@ import pg from 'pg'
 import { expect, onTestFinished } from 'vitest'
 import { type WireMessage, WireReader } from '../../faults/environment/wire.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { Names } from '../../src/session/statement-names.ts'
+import { Session } from '../../src/session/session.ts'
 import { createNumberedEffects, INSERT_NUMBERED } from '../support/effects.ts'
 import { untilEmpty } from '../support/rows/rows.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
@@ -84,7 +84,8 @@ async function namedClient(url: string) {
   const client = new pg.Client({ connectionString: url })
   await client.connect()
   onTestFinished(() => client.end())
-  const session = await new Names(() => undefined).learn(client)
+  const session = Session.of(client)
+  await session.learn(client)
   return { client, session, execute: executeOn(client) }
 }
 

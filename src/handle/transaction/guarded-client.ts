@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { isSluiceError, SluiceError } from '../../errors.ts'
-import { noteStringSyntax, possibleEscapesInStrings } from '../../session/string-syntax.ts'
+import { Session } from '../../session/session.ts'
 import { transactionControlIn } from './transaction-control.ts'
 
 export interface Guard {
@@ -35,9 +35,10 @@ type Callback = (...results: unknown[]) => void
 function query(client: pg.PoolClient, guard: Guard, given: readonly unknown[]): unknown {
   const { args, callback } = callbackApart(given)
   const text = textOf(args[0])
+  const { strings } = Session.of(client)
   try {
     guard.beforeQuery(text)
-    for (const escapes of possibleEscapesInStrings(client)) {
+    for (const escapes of strings.possibleEscapes) {
       const control = transactionControlIn(text, escapes)
       if (control !== undefined) refuse(control, guard)
     }
@@ -49,7 +50,7 @@ function query(client: pg.PoolClient, guard: Guard, given: readonly unknown[]): 
       refused.catch(() => undefined)
     return refused
   }
-  const read = noteStringSyntax(client, text)
+  const read = strings.sent(text)
   const answered = guard.onSent()
   return send(client, args, callback, (error) => {
     read()

@@ -5,7 +5,6 @@ import { hasSqlState, IN_FAILED_TRANSACTION } from '../../basics/sql-state.ts'
 import { executeOn } from '../../connection/open-client.ts'
 import { DURING, EXECUTE } from '../../enqueue/own-symbols.ts'
 import { SluiceError } from '../../errors.ts'
-import { constraintsOf } from '../../session/statement-names.ts'
 import { CONSTRAINTS_AS_DECLARED, type Deferrable } from '../../table/constraints.ts'
 import type { Execute } from '../../table/statement.ts'
 import type { BatchConnection } from '../../transaction/batch-connection.ts'
@@ -196,8 +195,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
     const savepoint = this.#savepoint
     if (savepoint === undefined) return
     this.#connection.assertWhole()
-    const { client, settingsReset, sound } = this.#connection
-    const constraints = constraintsOf(client)
+    const { constraints, settingsReset, sound } = this.#connection
     if (this.#constraintsMade) constraints?.doubt()
     const deferrable = constraints?.deferrable
     if (deferrable === 'none' && sound && !this.#odd)
