@@ -1,10 +1,6 @@
-/** What saying goodbye may take. */
-const FAREWELL_MS = 1_000
-
 /**
- * Ends a connection: says goodbye, and destroys the socket if the other side does not answer. pg waits for that answer
- * without limit: to close a half-open connection would take as long as the operating system resends, a quarter of an
- * hour.
+ * Ends a connection: says goodbye, and destroys the socket if the other side does not answer. pg itself would wait
+ * without limit: on a half-open connection until the operating system stops resending, after a quarter of an hour.
  */
 export async function close(end: () => Promise<void>, destroy: () => void): Promise<void> {
   const timer = setTimeout(destroy, FAREWELL_MS)
@@ -16,3 +12,6 @@ export async function close(end: () => Promise<void>, destroy: () => void): Prom
     clearTimeout(timer)
   }
 }
+
+/** How long the goodbye may take. */
+const FAREWELL_MS = 1_000

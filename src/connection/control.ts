@@ -15,21 +15,21 @@ export interface ControlOptions {
   readonly connectTimeoutMs: number
   readonly report: Report
   /**
-   * The address was given for a session of one's own: a pooler there counts as one in session mode until it shows
+   * The user has given this address as a direct one: a pooler there counts as one in session mode until it shows
    * otherwise. @default false
    */
   readonly vouched?: boolean
   /**
-   * How long a statement may take. Every one is short, and the server ends its wait for a lock long before: after this
-   * time the connection is half-open. @default 10000
+   * How long a statement may take. Each is short, and the server ends its wait for a lock long before. So after this
+   * time the connection counts as half-open. @default 10000
    */
   readonly answerMs?: number
 }
 
 /**
  * The process's control connection: the worker's registration and liveness lock, the waiting flags, the safety poll,
- * and the record of batches in hand. One per process, never inside a transaction. It connects again by itself, for
- * as long as it takes. The parts that need to set up a new session do so in `onUp`.
+ * and the record of batches in hand. One per process, never inside a transaction. It reconnects by itself, for as long
+ * as that takes. Parts that set something up in each new session do so in `onUp`.
  */
 export class Control {
   readonly #options: ControlOptions
@@ -40,19 +40,19 @@ export class Control {
   #client: pg.Client | undefined
   #shared = false
   #restoring: Promise<void> | undefined
-  /** Why it is down, as far as that has been reported. */
+  /** The reasons that have been reported since it went down. */
   readonly #reported = new Set<string>()
 
   constructor(options: ControlOptions) {
     this.#options = options
   }
 
-  /** Runs at every (re)connection, in order of registration, before anyone else may use the connection. */
+  /** Runs at every (re)connection, in order of registration, before anybody else uses the connection. */
   onUp(listener: (execute: Execute) => Promise<void>): void {
     this.#upListeners.push(listener)
   }
 
-  /** Runs when the connection can be used again, after all that is done in `onUp`. */
+  /** Runs when the connection can be used again, after all listeners of `onUp`. */
   onRestored(listener: () => void): void {
     this.#restoredListeners.push(listener)
   }
@@ -63,14 +63,14 @@ export class Control {
   }
 
   /**
-   * The server session belongs to others too: a pooler hands it around. Then nothing may be set in it, and no lock
-   * taken that outlives its transaction.
+   * The server session belongs to others too, because a pooler hands it around. Nothing may be set in it, and no lock
+   * may be taken that outlives its transaction.
    */
   get shared(): boolean {
     return this.#shared
   }
 
-  /** Stands for the connection: another object after each reconnection, undefined while it is down. */
+  /** Identifies the connection: another object after each reconnection, undefined while it is down. */
   get session(): object | undefined {
     return this.#client
   }
@@ -80,7 +80,7 @@ export class Control {
     try {
       await this.#connect(this.#options.connectTimeoutMs)
     } catch (error) {
-      // What the server itself says, of privileges for example, is the better answer.
+      // What the server itself says, about privileges for example, tells more.
       throw error instanceof SluiceError || error instanceof pg.DatabaseError ? error : unreachable(error)
     }
   }
@@ -95,7 +95,7 @@ export class Control {
     this.#up()
   }
 
-  /** Closes the connection, or gives the attempt to restore it up. */
+  /** Closes the connection, or gives up restoring it. */
   async stop(): Promise<void> {
     this.#stopping.abort()
     const client = this.#client
@@ -191,7 +191,7 @@ export class Control {
   }
 }
 
-/** On a server that is busy with everybody else's return as well. Each statement has its own limit. */
+/** For one attempt, while the server is busy with all others that reconnect. Each statement has its own limit too. */
 const LONGEST_RESTORE_MS = 60_000
 
 const WITHOUT_SESSION =

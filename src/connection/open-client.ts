@@ -9,13 +9,13 @@ import { unreachable } from './unreachable.ts'
 /**
  * Opens a connection of our own. Statements are pipelined: sent without waiting for the answers of earlier ones.
  *
- * @param signal gives the attempt up.
+ * @param signal gives up the attempt.
  * @throws SluiceError UNREACHABLE, with the driver's error as `cause`.
  */
 export async function openClient(config: pg.ClientConfig, signal?: AbortSignal): Promise<pg.Client> {
   if (signal?.aborted) throw unreachable(givenUp())
   const client = createClient(config)
-  // Without a listener a lost connection ends the process; the user of the client sees the failed statement, or 'end'.
+  // A lost connection would end the process. Users of the client see the failed statement, or 'end'.
   client.on('error', () => undefined)
   const giveUp = () => client.connection.stream.destroy(givenUp())
   signal?.addEventListener('abort', giveUp)
@@ -35,8 +35,8 @@ function givenUp(): Error {
 }
 
 /**
- * @throws SluiceError UNREACHABLE for a connection string that the driver cannot read, or a certificate that is not
- * there.
+ * @throws SluiceError UNREACHABLE for a connection string that the driver cannot read, or the file of a certificate
+ * that does not exist.
  */
 function createClient(config: pg.ClientConfig): pg.Client {
   try {
@@ -52,7 +52,7 @@ function createClient(config: pg.ClientConfig): pg.Client {
   }
 }
 
-/** Ends a connection of our own, even if nobody is there any more. */
+/** Ends a connection of our own, even if the other side does not answer. */
 export async function closeClient(client: pg.Client): Promise<void> {
   await close(
     () => client.end(),

@@ -2,9 +2,9 @@ import pg from 'pg'
 import { isSluiceError } from '../errors.ts'
 
 /**
- * Whether the next attempt to connect may succeed where this one failed: nobody answers, or the server starts, stops,
- * fails over or has no room. A missing schema, a refused login, a database that does not exist and a certificate that
- * does not fit stay as they are until somebody changes them.
+ * Whether the next attempt to connect may succeed: nobody answers, or the server starts, stops, fails over or has no
+ * room. A missing schema, a refused login, a database that does not exist and a certificate that does not fit stay as
+ * they are until somebody changes them.
  */
 export function mayPass(error: unknown): boolean {
   if (!isSluiceError(error)) return error instanceof pg.DatabaseError && PASSING_STATE.test(error.code ?? '')
@@ -12,15 +12,15 @@ export function mayPass(error: unknown): boolean {
   const { cause } = error
   if (cause instanceof pg.DatabaseError) return PASSING_STATE.test(cause.code ?? '')
   if (!(cause instanceof Error) || cause instanceof TypeError) return false
-  // A file of the configuration that cannot be read.
+  // A file of a certificate or a key, which cannot be read.
   if ('syscall' in cause && cause.syscall === 'open') return false
   if ('code' in cause && cause.code !== undefined) return SYSTEM_CODE.test(String(cause.code))
   return !REFUSED_BY_DRIVER.test(cause.message)
 }
 
 /**
- * The classes of connections, of transactions that others have rolled back, of resources, of states, of administrators
- * and of the system; and a server that is still a standby.
+ * SQLSTATEs: the classes of connections, of transactions that the server has rolled back, of resources, of states, of
+ * administrators and of the system; and a server that is still a standby.
  */
 const PASSING_STATE = /^(08|40|53|55|57|58)|^25006$/
 

@@ -5,7 +5,8 @@ import { type Report, toError } from '../telemetry/events.ts'
 import { mayPass } from './passing.ts'
 
 /**
- * Retries the first connection of a process while somebody waits and the error may pass. All waiters share one loop.
+ * Retries the first connection of a process while somebody waits for it and the error may pass. All waiters
+ * share one loop.
  */
 export class Patience {
   readonly #attempt: () => Promise<void>

@@ -2,12 +2,12 @@ import { codeOf, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
 import { wordsOf } from '../basics/words-of.ts'
 import { SluiceError } from '../errors.ts'
 
-/** A worker's error: in words that say what to grant, if the server has refused it for want of privileges. */
+/** The error of a worker, or, if its login lacks privileges, one that says what to grant. */
 export function orPrivilegeMissing(error: unknown): unknown {
   return codeOf(error) === INSUFFICIENT_PRIVILEGE ? privilegeMissing('sluice_worker', error) : error
 }
 
-/** @param role which has what is missing. */
+/** @param role the one that has the missing privileges. */
 export function privilegeMissing(
   role: 'sluice_producer' | 'sluice_worker' | 'sluice_reader' | 'sluice_operator',
   cause: unknown,

@@ -4,12 +4,12 @@ import type pg from 'pg'
 export type Answered = (error: unknown, result?: unknown) => void
 
 /**
- * Sends a query object of ours, through a `query` that a library may have put in place of the driver's, for tracing or to
- * add a comment to the text. If it sends a copy of the object's own properties, the driver makes a query of its own from
- * them and calls back with a result. If it expects a promise, the object can be used as one.
+ * Sends a query object of ours through `client.query`. A library may have replaced that, for tracing or to add a
+ * comment to the text. If it sends a copy of the object's own properties, the driver makes its own query from them and
+ * calls back with a result. If it expects a promise, the object can be used as one.
  *
  * @param make the query; it calls back with its answer.
- * @param answered is called with the first that is known: the answer, or why there is none.
+ * @param answered is called with the answer, or with why there is none. Only its first call counts.
  */
 export function sendQuery(
   client: Pick<pg.ClientBase, 'query'>,
@@ -27,7 +27,7 @@ export function sendQuery(
   for (const method of METHODS) Object.defineProperty(query, method, { value: promise[method].bind(promise) })
   try {
     const returned: unknown = client.query(query)
-    // Nobody else takes its error.
+    // Nobody else handles its error.
     if (returned instanceof Promise) returned.catch(answered)
   } catch (error) {
     answered(error)

@@ -4,9 +4,10 @@ import { readSession } from '../table/session.ts'
 import { closeClient } from './open-client.ts'
 
 /**
- * Whether two connections through one pooler come upon each other's server sessions, or one upon several. Each asks
- * twice in a row: a pooler hands out either the session that was used last, which is then the other's, or the one that
- * was used least lately, which is then another one. One that has no session to spare for the second is in session mode.
+ * Whether a pooler moves connections between server sessions: two connections meet in one session, or one of them finds
+ * itself in two. Each asks twice in a row for its session. A pooler hands out either the session that was used last,
+ * which is then the other connection's, or the one that has been idle longest, which is then another one. A pooler that
+ * has no session left for the second connection is in session mode.
  */
 export async function sessionsMove(client: pg.Client, openAnother: () => Promise<pg.Client>): Promise<boolean> {
   const other = await openAnother()

@@ -4,9 +4,9 @@ import { type ServerWork, workOf } from '../table/worker.ts'
 import { closeClient, executeOn, openClient } from './open-client.ts'
 
 /**
- * Ends a connection that has fallen silent while a statement may take as long as it needs: when nothing has come for a
- * while, another connection asks the server whether it works on this one. If it does not, or cannot be asked, nobody is
- * there any more.
+ * Ends a connection that has fallen silent, although its statements may take as long as they need: when nothing has
+ * arrived for a while, another connection asks the server whether it works for this one. If it does not, or cannot be
+ * asked, the connection is dead.
  */
 export class SilenceWatch {
   readonly #client: pg.Client
@@ -22,7 +22,7 @@ export class SilenceWatch {
     this.#arm()
   }
 
-  /** The server's process: behind a pooler the driver does not know it. */
+  /** Tells which server process serves it: behind a pooler the driver does not know. */
   servedBy(pid: number): void {
     this.#pid = pid
   }

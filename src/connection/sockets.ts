@@ -4,14 +4,13 @@ import type pg from 'pg'
 import { pause } from '../basics/pause.ts'
 
 /**
- * The sockets of a pool. A pool that ends waits for those who have borrowed from it and for connections that are being
- * opened, and it does not wait for the goodbye of the others: a half-open one would keep the process alive for as long
- * as the operating system resends.
+ * The sockets of a pool. A pool that ends waits for the connections that are borrowed or being opened, and not for the
+ * goodbye of the idle ones: a half-open one would keep the process alive for as long as the operating system resends.
  */
 export class Sockets {
   readonly #open = new Set<Duplex>()
 
-  /** The configuration, with sockets that are known here. */
+  /** The configuration, with a factory whose sockets are kept here. */
   of(config: pg.ClientConfig): pg.ClientConfig {
     return { ...config, stream: (...given: unknown[]) => this.#add(socketOf(config, given)) }
   }
@@ -39,8 +38,8 @@ export class Sockets {
 }
 
 /**
- * A new socket, from the factory of the configuration if it has one: the driver gives it an argument that its types
- * hide.
+ * A new socket, from the factory of the configuration if it has one. The driver gives that an argument which its types
+ * do not show.
  */
 export function socketOf(config: pg.ClientConfig, given: readonly unknown[]): Duplex {
   const factory: ((...given: readonly unknown[]) => Duplex | undefined) | undefined = config.stream

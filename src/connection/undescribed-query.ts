@@ -12,8 +12,8 @@ interface Undescribed {
 }
 
 /**
- * Sends a statement without asking what its columns are, and so without making parsers and an empty row for them anew
- * each time: half of what the driver itself does for a statement with a result of one text.
+ * Sends a statement without asking for its columns, so that no parsers and no empty row are made for them each time.
+ * For a result of one text that is half of the driver's own work.
  *
  * @param client one that {@link takesUndescribed}
  */
@@ -37,10 +37,14 @@ export async function queryUndescribed(
 }
 
 /**
- * Whether this is the driver's own client, which takes queries of other classes, such as those of pg-cursor: not a class
- * that extends it or an object that stands before it, which may expect a promise; not the client of pg-native, which
- * has no protocol; not one that pipelines, which refuses them; not one that asks for binary results, which a copy of the
- * query would get; and none of before pg 8.21, which nobody has tried.
+ * Whether this is the driver's own client, which takes queries of other classes, such as those of pg-cursor. These do
+ * not count:
+ *
+ * - a class that extends it, or an object that wraps it: it may expect a promise;
+ * - the client of pg-native: it has no protocol;
+ * - a client that pipelines: it refuses such queries;
+ * - one that asks for binary results: a copy of the query would get them;
+ * - one from before pg 8.21: not tested.
  */
 export function takesUndescribed(client: object): boolean {
   const Driver: unknown = Reflect.get(client, 'constructor')
@@ -89,9 +93,9 @@ class UndescribedQuery implements pg.Submittable {
   }
 
   submit(connection: unknown): void {
-    // The client has one: that is what it was asked for.
+    // takesUndescribed has seen that it is one.
     const protocol = connection as Protocol
-    // All in one packet, and even if what is sent first throws.
+    // All in one packet.
     protocol.stream.cork?.()
     try {
       protocol.parse({ text: this.text })

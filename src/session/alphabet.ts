@@ -2,30 +2,31 @@ import { foreignCharacters, readEncoding } from '../table/encoding.ts'
 import type { Execute } from '../table/statement.ts'
 
 /**
- * The characters that the database can hold. One in UTF-8 holds all. Any other is asked once about each character that
- * is not in ASCII, before it is sent: a statement with one that the encoding lacks fails, and the transaction with it.
+ * Which characters the database can hold. A database in UTF-8 holds all. Any other is asked once about each character
+ * outside ASCII, before it is sent: a statement with a character that the encoding lacks fails, and its transaction
+ * with it.
  */
 export class Alphabet {
-  /** The database's encoding, once somebody has asked. */
+  /** The database's encoding; undefined: not asked for yet. */
   encoding: string | undefined
   readonly #native = new Set<string>()
   readonly #foreign = new Set<string>()
 
   /**
-   * Nothing has to be checked. SQL_ASCII means that the server looks at no byte. What the driver sends, and reads, is
+   * No character has to be checked. In SQL_ASCII the server takes every byte as it is, and the driver sends and reads
    * UTF-8.
    */
   get holdsAll(): boolean {
     return this.encoding === 'UTF8' || this.encoding === 'SQL_ASCII'
   }
 
-  /** Whether all of a text is known to fit: then nobody has to be asked. */
+  /** Whether a text is known to fit, so that the server need not be asked. */
   knows(text: string): boolean {
     if (this.holdsAll || isAscii(text)) return true
     return this.encoding !== undefined && this.#unknownIn([text]).length === 0
   }
 
-  /** Asks the server about what is not known yet of these texts. */
+  /** Asks the server about those characters of these texts that are not known yet. */
   async learn(execute: Execute, texts: readonly string[]): Promise<void> {
     this.encoding ??= await readEncoding(execute)
     if (this.holdsAll) return
@@ -35,13 +36,13 @@ export class Alphabet {
     for (const character of unknown) (foreign.has(character) ? this.#foreign : this.#native).add(character)
   }
 
-  /** The first character of a text, all of which has been {@link learn | learnt}, that the database cannot hold. */
+  /** The first character that the database cannot hold. The text must have been {@link learn | learnt}. */
   foreignIn(text: string): string | undefined {
     if (this.#foreign.size === 0) return undefined
     return characters(text).find((character) => this.#foreign.has(character))
   }
 
-  /** A text of our own with what the database cannot hold, or is not known to hold, escaped: `\u{1f4a5}`. */
+  /** A text of ours in which characters are escaped that the database is not known to hold: `\u{1f4a5}`. */
   fit(text: string): string {
     if (this.encoding === undefined || this.holdsAll) return text
     return text.replace(EACH_NOT_ASCII, (character) =>
@@ -55,7 +56,7 @@ export class Alphabet {
   }
 }
 
-/** What every encoding of a database has. */
+/** ASCII is part of every encoding that a database can have. */
 export function isAscii(text: string): boolean {
   return !NOT_ASCII.test(text)
 }

@@ -1,8 +1,8 @@
 import type { Deferrable } from '../table/constraints.ts'
 
 /**
- * What a database has of constraints that a transaction may defer, as far as the connections to it know. An answer
- * counts for five seconds, so a constraint may be younger: then COMMIT is the first to check it.
+ * Which constraints of a database a transaction may defer, as far as the connections to it know. An answer counts for
+ * five seconds. One that was created since then is checked by COMMIT only.
  */
 export class Constraints {
   #deferrable: Deferrable | undefined
@@ -13,7 +13,7 @@ export class Constraints {
     return this.#deferrable
   }
 
-  /** An answer has come that was asked for just now. */
+  /** The database has answered just now. */
   learned(deferrable: Deferrable): void {
     this.#deferrable = deferrable
     this.#askedAtMs = performance.now()
@@ -28,7 +28,7 @@ export class Constraints {
   /** Asks again if the last answer is too old. Until there is an answer, the last one counts. */
   refresh(ask: () => Promise<Deferrable>): void {
     if (performance.now() - this.#askedAtMs < GOOD_FOR_MS) return
-    // One connection is enough.
+    // Now, so that other connections do not ask too.
     this.#askedAtMs = performance.now()
     ask().then(
       (deferrable) => this.learned(deferrable),

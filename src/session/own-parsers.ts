@@ -1,10 +1,9 @@
 import type pg from 'pg'
 
 /**
- * How our own statements read what the server answers. An application may have replaced any of the driver's parsers,
- * for all connections (`pg.types.setTypeParser`) or for those of its configuration (`types`): what it makes of a
- * boolean must not decide what is claimed. What is not in the table is text, as the server writes it: big integers, for
- * example.
+ * The parsers of our own statements. An application may have replaced any of the driver's, for all connections
+ * (`pg.types.setTypeParser`) or for those of its configuration (`types`): what it makes of a boolean must not decide
+ * what is claimed. A type without a parser stays the text that the server sends: big integers, for example.
  */
 export const OWN_PARSERS = {
   // The driver's type has an overload for each type that it knows.
@@ -12,10 +11,10 @@ export const OWN_PARSERS = {
 } as pg.CustomTypesConfig
 
 /**
- * Sends a statement of ours, whose answer comes as text even where the configuration says `binary`. The driver reads
- * that flag when the statement is given to it, and a statement cannot say otherwise.
+ * Sends a statement of ours and gets its answer as text, even if the configuration says `binary`. The driver reads that
+ * flag when it is given a statement, and a statement cannot override it.
  *
- * @param connection the client itself, where the given one stands before it.
+ * @param connection the driver's client, if the given one is a wrapper of it.
  */
 export function queryAsText(
   client: Pick<pg.ClientBase, 'query'>,
@@ -35,7 +34,7 @@ function asText(value: string): string {
   return value
 }
 
-/** `{a,"b c"}`. None of ours holds NULL, or an array. */
+/** Of `{a,"b c"}`. Arrays of ours contain neither NULL nor other arrays. */
 function textArray(value: string): readonly string[] {
   const elements = value.slice(1, -1).matchAll(/"((?:[^"\\]|\\.)*)"|[^,]+/gs)
   return [...elements].map(([whole, quoted]) => (quoted === undefined ? whole : quoted.replace(/\\(.)/gs, '$1')))

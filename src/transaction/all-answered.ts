@@ -1,5 +1,5 @@
 /**
- * Waits until all that was sent one behind the other is answered.
+ * Waits until everything that was sent in a row is answered.
  *
  * @throws the first failure in the order of sending: what follows it has failed because the transaction was aborted.
  */

@@ -11,14 +11,14 @@ export interface AnswerLimitOptions {
 }
 
 /**
- * Ends a connection whose answers stay away. Half-open, it would hold its place until the operating system gives up
- * resending, a quarter of an hour later. Three cases:
+ * Ends a connection that gets no answers. If it is half-open, it would otherwise keep its place until the operating
+ * system gives up resending, a quarter of an hour later. Three cases:
  *
  * - a claim: when the server has owed an answer for `claimMs`, it is asked whether it works on it;
  * - handlers: there may be nothing to answer, and the server's own limit for the transaction comes first, so we wait
  *   that long and two seconds more before we ask;
- * - COMMIT: it may wait for a standby without limit, and to leave it would take a connection more each time, so it is
- *   ended only if the server does not work on it, or does not say.
+ * - COMMIT: it may wait for a standby without limit, and giving up on it would take one more connection each time. So
+ *   it is ended only if the server does not work on it, or does not say.
  *
  * One timer for all transactions of a connection.
  */
@@ -28,7 +28,7 @@ export class AnswerLimit {
   readonly #claimMs: number
   readonly #serverMs: number
   #timer: NodeJS.Timeout | undefined
-  /** The server's process: behind a pooler the driver's number is wrong until a claim has told. */
+  /** The server's process. Behind a pooler the driver's number is wrong, and each claim tells the right one. */
   #pid: number
   #turn = 0
   #claiming = true
@@ -69,7 +69,7 @@ export class AnswerLimit {
     return this.#claiming ? this.#claimMs : this.#serverMs + GRACE_MS
   }
 
-  /** Before its own claim a connection may wait for what is sent on another: then nobody owes it an answer. */
+  /** Before it claims, a connection may wait for something on another one: then the server owes it no answer. */
   get #earliestMs(): number {
     return (this.#connection.waitsSinceMs ?? performance.now()) + this.#claimMs
   }
@@ -96,7 +96,7 @@ export class AnswerLimit {
       }
       if (turn === this.#turn) this.#deadline = performance.now() + this.#limitMs
     }
-    // Not later than a claim that begins meanwhile would have it.
+    // A claim may begin meanwhile: not later than its limit.
     if (this.#timer !== undefined) this.#arm(Math.max(1, Math.min(this.#deadline - performance.now(), this.#claimMs)))
   }
 

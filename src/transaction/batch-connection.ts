@@ -94,10 +94,10 @@ export class BatchConnection {
   }
 
   /**
-   * Sends BEGIN, and the time after which the server ends the transaction, for the case that this process no longer
-   * can. A shorter limit on transactions, or on idle ones, which a database may have for its own reasons, would end every
-   * batch whose handlers wait for something else, so both are set; for the transaction only, because behind a
-   * pooler the session belongs to others too. A failure shows in the statement that follows.
+   * Sends BEGIN, and the time after which the server ends the transaction, in case this process no longer can. A
+   * database may have shorter limits for its own reasons, on transactions or on idle ones: they would end every batch
+   * whose handlers wait for something else. So both are set, for the transaction only, because behind a pooler the
+   * session belongs to others too. A failure shows in the statement that follows.
    *
    * @param lockMs how long a statement may wait for a lock. @default as the database says
    */
@@ -152,9 +152,9 @@ export class BatchConnection {
   }
 
   /**
-   * What undoes the settings of a handler, by whatever means it made them, and sets the transaction's own again. They
-   * return to what the session began with, which is what the transaction began with: Sluice sets nothing for a session.
-   * RESET ALL leaves the role and the session's user alone, so these come first.
+   * What undoes a handler's settings, however it made them, and sets those of the transaction again. Settings return to
+   * what the session began with, which is what the transaction began with: Sluice sets nothing for a session. RESET ALL
+   * leaves the role and the session's user alone, so these come first.
    */
   get settingsReset(): string {
     const reset = ['RESET SESSION AUTHORIZATION', 'RESET ROLE', 'RESET ALL', ...this.#session.poolerSettings]
@@ -164,8 +164,8 @@ export class BatchConnection {
   }
 
   /**
-   * Makes the connection fit for the settlement after handlers that had it: takes away what they have left on the
-   * session that no rollback undoes and no sibling sees, and sends the planner settings of a claim again.
+   * Prepares the connection for the settlement, after handlers have used it: takes away what they left on the session
+   * that no rollback undoes and no sibling sees, and sends the planner settings of a claim again.
    */
   confine(): void {
     if (this.#confined || this.#limit === undefined) return
@@ -231,7 +231,7 @@ export class BatchConnection {
     late.abort()
   }
 
-  /** Gives the connection back to the pool, or, if in doubt about it, closes it: its locks go with it. */
+  /** Gives the connection back to the pool. If it may not be clean, it is closed instead, and its locks go with it. */
   release(): void {
     const clean = this.#lost === undefined && !this.#abandoned && this.client.getTransactionStatus() === 'I'
     this.client.off('error', this.#onError)

@@ -19,7 +19,7 @@ export async function checkOut(pool: pg.Pool, signal?: AbortSignal): Promise<pg.
   signal?.addEventListener('abort', giveUp)
   try {
     const client = await Promise.race([connecting, givenUp.promise])
-    // It may have been given up since the pool gave it.
+    // The signal may have aborted after the pool gave it.
     if (signal?.aborted) throw stopped('pipeline')
     return client
   } catch (error) {
@@ -29,7 +29,7 @@ export async function checkOut(pool: pg.Pool, signal?: AbortSignal): Promise<pg.
   }
 }
 
-/** The driver throws at once where it cannot read its configuration. */
+/** The driver throws at once if it cannot read its configuration. */
 async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
   if (pool.ending) throw stopped('sluice')
   return pool.connect()

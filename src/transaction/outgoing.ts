@@ -2,9 +2,8 @@ import type pg from 'pg'
 import { codeOf } from '../basics/sql-state.ts'
 
 /**
- * What goes out on a batch's connection, and what the server owes in return. Texts for whose answers nobody waits are
- * sent behind others; if one fails, the transaction is aborted, and the statement that follows fails and has it as its
- * cause.
+ * What is sent on a batch's connection, and what the server owes in return. Nobody waits for the answers of some texts:
+ * if one fails, the transaction is aborted, and the statement that follows fails with that error as its cause.
  */
 export class Outgoing {
   readonly #client: pg.ClientBase
@@ -53,12 +52,12 @@ export class Outgoing {
     return held
   }
 
-  /** A transaction begins: what is sent before is no reason for what fails in it. */
+  /** A transaction begins. Texts that were sent before are not the reason if something fails in it. */
   begun(): void {
     this.#texts = new Texts()
   }
 
-  /** Those of the transaction in which the next statement is sent. */
+  /** The texts of the transaction in which the next statement is sent. */
   get texts(): Texts {
     return this.#texts
   }
@@ -80,7 +79,7 @@ export class Outgoing {
   }
 }
 
-/** The texts of one transaction for whose answers nobody waits. The next one may begin before they are answered. */
+/** The texts of one transaction for whose answers nobody waits. The next may begin before they are answered. */
 class Texts {
   #error: unknown
 

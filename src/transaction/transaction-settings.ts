@@ -17,9 +17,9 @@ export function settings(deviations: readonly string[], limit: TransactionLimit 
 }
 
 /**
- * The limits of a transaction of which `restMs` are left. Both are set always: the database or the role may have shorter
- * ones, since a moment ago too. The server does not start the clock of `transaction_timeout` anew while it runs, so a
- * shorter one must be ended first.
+ * The limits of a transaction of which `restMs` are left. Both are always set: the database or the role may have
+ * shorter ones, even since a moment ago. The server does not restart the clock of `transaction_timeout` while it runs,
+ * so a shorter one must be ended first.
  */
 export function limitSettings({ ms, serverVersion }: TransactionLimit, restMs: number): string {
   const idle = `; SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(ms)}`
