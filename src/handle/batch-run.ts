@@ -30,7 +30,7 @@ export interface BatchRunOptions {
   readonly settlement: Settlement
   readonly report: Report
   readonly crashLimit: number
-  /** Evidence against messages of this batch: then they run one by one, each recorded alone. */
+  /** Evidence about messages of this batch: then they run one by one, each recorded alone. */
   readonly evidence: EvidenceById
   readonly recordAlone: (message: DeliveredMessage) => Promise<void>
   /** Interrupts a statement that runs on the server. */
@@ -93,7 +93,7 @@ export class BatchRun {
     }
   }
 
-  /** Whether a message may have to be buried before its handler sees it. */
+  /** Whether a message may have to die before its handler sees it. */
   get #isChecked(): boolean {
     return this.#options.evidence.size > 0 || this.#options.definition?.schema !== undefined
   }
@@ -105,15 +105,15 @@ export class BatchRun {
   }
 
   /**
-   * Buries messages that killed their process too often, or whose payload no longer fits its schema, and settles those
-   * whose last try was lost: other workers may have taken them before that could be written.
+   * Dead-letters messages that killed their process too often, or whose payload no longer fits its schema, and settles
+   * those whose last try was lost: other workers may have taken them before that could be written.
    */
   async #mayRun(message: DeliveredMessage): Promise<boolean> {
     const { definition, settlement } = this.#options
-    const sentence = this.#sentenceOf(message)
-    if (sentence !== undefined) {
+    const reason = this.#reasonToDie(message)
+    if (reason !== undefined) {
       this.#begun.add(message)
-      settlement.condemn(message, sentence)
+      settlement.deadLetter(message, reason)
       return false
     }
     if (message.lostTry !== undefined) {
@@ -137,8 +137,8 @@ export class BatchRun {
     return false
   }
 
-  /** Why a message that crashed too often is not tried once more. */
-  #sentenceOf({ evidence }: DeliveredMessage): string | undefined {
+  /** Why a message that crashed too often is not tried again. */
+  #reasonToDie({ evidence }: DeliveredMessage): string | undefined {
     if (evidence === undefined || !evidence.crashedAlone || evidence.crashes < this.#options.crashLimit)
       return undefined
     return `crashed: ${evidence.crashes} processes died or hung with this message in hand`

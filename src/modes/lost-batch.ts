@@ -12,7 +12,7 @@ import { inOwnTransaction } from '../transaction/own-transaction.ts'
 import type { Consumption, Runtime } from './runtime.ts'
 
 /**
- * What the loss of a transaction was held to be: a failed attempt of the one message that ran, which has been written; a
+ * What the loss of a transaction was counted as: a failed attempt of the one message that ran, which has been written; a
  * reason to try each of its messages in a transaction of its own; or nothing of theirs: the database or the way to it may
  * be the reason, and time is what helps.
  */
@@ -30,7 +30,7 @@ export interface LostBatch {
 }
 
 /**
- * Holds the loss of a transaction against the messages whose handlers ran in it, if they may be the reason. Not
+ * Counts the loss of a transaction for the messages whose handlers ran in it, if they may be the reason. Not
  * if the control connection was lost too, or no new connection can be had: then the server or the network is the reason.
  *
  * Several messages: each is tried again in a transaction of its own. One message: the loss is its failed attempt, written
@@ -153,7 +153,7 @@ async function settleAgain(
   })
   settlement.add(message, outcome, error)
   // Another place may have lost it at the same time.
-  settlement.acquit(message)
+  settlement.forgetEvidence(message)
   await settlement.learnTexts(execute)
   await settlement.write(execute)
   return settlement

@@ -33,7 +33,7 @@ export interface Claim {
   readonly transaction: ServerTransaction
   /** Another text than before: the server may have forgotten what it showed before. Empty: it cannot tell. */
   readonly memory: string
-  /** There is crash evidence against messages of the queue, perhaps against these. */
+  /** There is crash evidence about messages of the queue, perhaps against these. */
   readonly evidence: boolean
   readonly rows: readonly ClaimedRow[]
 }

@@ -1,11 +1,11 @@
 import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull } from './statement.ts'
 
-/** What is held against a message that has not been settled since. */
+/** What is counted about a message that has not been settled since. */
 export interface Evidence {
   readonly messageId: string
   /** How many processes died or hung with this message in hand. */
   readonly crashes: number
-  /** At least once it was the only message that the process had in hand. If not, another one may be to blame. */
+  /** At least once it was the only message that the process had in hand. If not, another one may be the reason. */
   readonly crashedAlone: boolean
   /** How many batches with this message lost their transaction, while the process and the server lived on. */
   readonly losses: number
@@ -19,7 +19,7 @@ export interface LostTry {
   readonly error: string
 }
 
-/** The evidence against messages of a queue. Most have none. The primary key (queue, message_id, …) serves it. */
+/** The evidence about messages of a queue. Most have none. The primary key (queue, message_id, …) serves it. */
 export async function readEvidence(
   execute: Execute,
   queue: string,
@@ -50,7 +50,7 @@ export interface LeftBatch {
 }
 
 /**
- * Writes evidence against messages whose handler hung until the server ended the batch's transaction, or whose
+ * Writes evidence about messages whose handler hung until the server ended the batch's transaction, or whose
  * transaction was lost while the process and the server lived on.
  */
 export async function recordEvidence(execute: Execute, kind: 'hung' | 'lost', left: LeftBatch): Promise<void> {
@@ -67,7 +67,7 @@ export async function recordEvidence(execute: Execute, kind: 'hung' | 'lost', le
   ])
 }
 
-/** Takes away evidence against messages that are gone: it was written while their last batch ran. */
+/** Forgets the evidence about messages that are gone: it was written while their last batch ran. */
 export async function forgetGone(execute: Execute): Promise<void> {
   await execute(FORGET_GONE, [])
 }

@@ -38,8 +38,9 @@ export async function configureControl(execute: Execute): Promise<void> {
 
 /**
  * Registers a worker process, or registers it again after a lost connection: takes its liveness lock, ending a session
- * of its own that the server has not yet seen die, unless the session is shared; takes back the evidence that was
- * written against it meanwhile, and clears its record of batches: the caller writes down those that it has in hand.
+ * of its own that the server has not yet seen die, unless the session is shared; forgets the evidence that another
+ * worker has written meanwhile, as if it had died, and clears its record of batches: the caller writes down those that it
+ * has in hand.
  *
  * @param pooled the session is shared: the worker can hold no lock, and is alive while it is heard of.
  */
@@ -56,7 +57,7 @@ export async function registerWorker(
     await execute(LOCK_WORKER, [id])
   }
   await execute(REGISTER, [id, name, host, pid, version, queues, pooled])
-  await execute(ACQUIT, [id])
+  await execute(RESET, [id])
 }
 
 /** Writes down which queues a worker consumes: all of them. */
@@ -105,8 +106,8 @@ export interface DeadWorker {
 }
 
 /**
- * Finds workers whose liveness lock is free, writes down the evidence for the messages that they had in hand and that
- * are still as they were claimed, and takes the workers off the books. Nobody is to blame if the server itself has
+ * Finds workers whose liveness lock is free, counts this as evidence about the messages that they had in
+ * hand and that are still as they were claimed, and takes the workers off the books. Nothing is counted if the server itself has
  * restarted since, if the worker registered in another database, of which this one is a copy, or if it held no lock and
  * is only silent. Like `sluice.workers.alive`.
  */
@@ -207,8 +208,8 @@ const REGISTER_QUEUES = statement(
   'UPDATE sluice.worker w SET queues = $2::text[], seen_at = clock_timestamp() WHERE w.id = $1::integer',
 )
 
-const ACQUIT = statement(
-  'worker_acquit',
+const RESET = statement(
+  'worker_reset',
   `
 WITH batches AS (DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer)
 DELETE FROM sluice.crash c WHERE c.worker_id = $1::integer AND c.kind = 'vanished'`,
