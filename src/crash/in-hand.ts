@@ -1,7 +1,7 @@
 import type { Control } from '../connection/control.ts'
 import { type Evidence, readEvidence, recordEvidence } from '../table/evidence.ts'
 import { type BatchRecord, recordBatches } from '../table/worker.ts'
-import { Isolation } from './alone.ts'
+import { AloneLock } from './alone-lock.ts'
 
 /** The evidence about the messages of a batch, by id. Most are not in it. */
 export type EvidenceById = ReadonlyMap<string, Evidence>
@@ -18,8 +18,8 @@ const NONE: EvidenceById = new Map()
  * socket reaches the server even if the process dies with the next instruction.
  */
 export class InHand {
-  /** Whose sessions may run side by side. */
-  readonly isolation = new Isolation()
+  /** Every round has it while it runs: shared, or alone. */
+  readonly aloneLock = new AloneLock()
   readonly #control: ControlOfRecords
   readonly #workerId: () => number
   readonly #findDead: () => Promise<boolean>
