@@ -25,10 +25,10 @@ export class Losses {
    * @throws BatchLost
    */
   async lost(batch: Pick<TransactionalBatch, 'lost'>, messages: number, error: unknown): Promise<void> {
-    const blamed = await batch.lost(error)
-    this.#count = blamed === 'failed attempt' ? 0 : this.#count + 1
+    const countedAs = await batch.lost(error)
+    this.#count = countedAs === 'failed attempt' ? 0 : this.#count + 1
     const lost = new BatchLost(error, messages)
-    if (blamed === 'nothing' || this.#count > MOST_LOSSES) throw lost
+    if (countedAs === 'nothing' || this.#count > MOST_LOSSES) throw lost
     this.report(lost)
   }
 

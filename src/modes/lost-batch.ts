@@ -16,7 +16,7 @@ import type { Consumption, Runtime } from './runtime.ts'
  * reason to try each of its messages in a transaction of its own; or nothing of theirs: the database or the way to it may
  * be the reason, and time is what helps.
  */
-export type Blamed = 'failed attempt' | 'runs alone' | 'nothing'
+export type CountedAs = 'failed attempt' | 'runs alone' | 'nothing'
 
 /** A batch whose transaction was lost: with its connection, at its settlement, or at COMMIT. */
 export interface LostBatch {
@@ -39,13 +39,13 @@ export interface LostBatch {
  *
  * All of it is one transaction on a new connection, which shows that the server accepts connections, and writes.
  */
-export async function blameLoss(runtime: Runtime, consumption: Consumption, lost: LostBatch): Promise<Blamed> {
+export async function countLoss(runtime: Runtime, consumption: Consumption, lost: LostBatch): Promise<CountedAs> {
   const { control } = runtime
   const isSame = () => lost.session !== undefined && control.session === lost.session
   if (lost.begun.length === 0 || !isSame()) return 'nothing'
   // An idle connection of the pool may be as dead as the one that was lost.
   const pool = runtime.createPool()
-  const inTransaction = async (work: (execute: Execute) => Promise<Settlement | undefined>): Promise<Blamed> => {
+  const inTransaction = async (work: (execute: Execute) => Promise<Settlement | undefined>): Promise<CountedAs> => {
     const settlement = await inOwnTransaction(
       pool,
       async (execute) => {

@@ -7,7 +7,7 @@ import { Settlement } from '../settle/settlement.ts'
 import type { ClaimedRow } from '../table/claim.ts'
 import { cancelStatement } from '../table/worker.ts'
 import type { ClaimedBatch } from './claimed-batch.ts'
-import { type Blamed, blameLoss } from './lost-batch.ts'
+import { type CountedAs, countLoss } from './lost-batch.ts'
 import type { Consumption, Runtime } from './runtime.ts'
 
 /** A batch that is claimed, handled and settled in one transaction. */
@@ -88,15 +88,15 @@ export class TransactionalBatch {
   }
 
   /** The transaction is lost: nothing of it holds. */
-  async lost(error: unknown): Promise<Blamed> {
+  async lost(error: unknown): Promise<CountedAs> {
     try {
-      return await this.#blameLoss(error)
+      return await this.#countLoss(error)
     } finally {
       this.#end()
     }
   }
 
-  async #blameLoss(error: unknown): Promise<Blamed> {
+  async #countLoss(error: unknown): Promise<CountedAs> {
     if (this.#record === undefined || this.#run === undefined || this.#controlFailed) return 'nothing'
     // Our own stop has cut the connection.
     if (isSluiceError(this.#batch.signal.reason, 'STOPPED')) return 'nothing'
@@ -105,7 +105,7 @@ export class TransactionalBatch {
     if (hung.length === 0) {
       const { connection } = this.#batch
       const session = this.#controlSession
-      return blameLoss(this.#runtime, this.#consumption, { begun, batchId, connection, session, error })
+      return countLoss(this.#runtime, this.#consumption, { begun, batchId, connection, session, error })
     }
     const ids = hung.map((message) => message.id)
     // If the control connection is down there is no evidence this time; the message comes again all the same.
