@@ -104,7 +104,7 @@ describe('a worker process that dies', () => {
     expect((await effectsOf(database, ids)).map(({ id }) => id)).toEqual(innocent)
   })
 
-  test('P2, P4: also beside two messages that kill late, when younger ones are in hand', async ({
+  test('P2, P4: what is in hand beside two messages that kill late does not die, be it older or younger', async ({
     database,
     queue,
   }) => {
