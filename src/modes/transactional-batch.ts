@@ -22,8 +22,8 @@ export class TransactionalBatch {
   /** The record of all its messages, or of the one that runs alone. */
   #record: BegunBatch | undefined
   #run: BatchRun | undefined
-  /** Some of its messages need a transaction of their own, so only a part of it has been handled. */
-  partial = false
+  /** It has messages with evidence, which have a transaction to themselves: the next claims should be small. */
+  careful = false
   #controlFailed = false
 
   constructor(runtime: Runtime, consumption: Consumption, batch: ClaimedBatch) {
@@ -52,10 +52,10 @@ export class TransactionalBatch {
     const { rows } = this.#batch.claimed
     const evidence = await this.#begin(rows)
     const together = untilEvidence(rows, evidence)
-    this.partial = together.length < rows.length
+    this.careful = evidence.size > 0
     if (!this.#batch.alone && together.some(({ id }) => this.#isLastChance(evidence.get(id)))) return false
     // What is left out is in nobody's hands: should the process die, it was not because of that.
-    if (this.partial) await this.#begin(together)
+    if (together.length < rows.length) await this.#begin(together)
     this.#reportClaimed()
     await this.#handle(together, evidence)
     await this.#settlement.learnTexts(this.#runtime.control.execute)

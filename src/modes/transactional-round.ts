@@ -131,7 +131,7 @@ export class TransactionalRound implements Round {
         await this.#giveBack(connection, claimed)
         return ALONE
       }
-      if (batch.partial) this.#claimer.narrow()
+      if (batch.careful) this.#claimer.narrow()
       else this.#claimer.widen()
       const ended = connection.together(() => {
         const written = batch.write()
