@@ -126,13 +126,14 @@ export class TransactionalRound implements Round {
     const batch = new TransactionalBatch(this.#runtime, this.#consumption, claimedBatch)
     let next: SentClaim | undefined
     try {
-      if (!(await batch.run())) {
+      const ran = await batch.run()
+      if (batch.careful) this.#claimer.narrow()
+      else this.#claimer.widen()
+      if (!ran) {
         batch.gaveBack()
         await this.#giveBack(connection, claimed)
         return ALONE
       }
-      if (batch.careful) this.#claimer.narrow()
-      else this.#claimer.widen()
       const ended = connection.together(() => {
         const written = batch.write()
         if (this.#endsWith(claimedBatch, demand)) return [written, connection.commit()]
