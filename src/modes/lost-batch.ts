@@ -30,8 +30,8 @@ export interface LostBatch {
 }
 
 /**
- * Counts the loss of a transaction for the messages whose handlers ran in it, if they may be the reason. Not
- * if the control connection was lost too, or no new connection can be had: then the server or the network is the reason.
+ * Counts the loss of a transaction for the messages whose handlers ran in it, if they may be the reason. Not if the
+ * control connection was lost too, or no new connection can be had: then the server or the network is the reason.
  *
  * Several messages: each is tried again in a transaction of its own. One message: the loss is its failed attempt, written
  * as the settlement would have been, so that backoff and `maxAttempts` apply. A connection that breaks while the server

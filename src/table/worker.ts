@@ -39,8 +39,8 @@ export async function configureControl(execute: Execute): Promise<void> {
 /**
  * Registers a worker process, or registers it again after a lost connection: takes its liveness lock, ending a session
  * of its own that the server has not yet seen die, unless the session is shared; forgets the evidence that another
- * worker has written meanwhile, as if it had died, and clears its record of batches: the caller writes down those that it
- * has in hand.
+ * worker wrote meanwhile because it took this one for dead, and clears its record of batches: the caller writes down
+ * those that it has in hand.
  *
  * @param pooled the session is shared: the worker can hold no lock, and is alive while it is heard of.
  */
@@ -106,10 +106,10 @@ export interface DeadWorker {
 }
 
 /**
- * Finds workers whose liveness lock is free, counts this as evidence about the messages that they had in
- * hand and that are still as they were claimed, and takes the workers off the books. Nothing is counted if the server itself has
- * restarted since, if the worker registered in another database, of which this one is a copy, or if it held no lock and
- * is only silent. Like `sluice.workers.alive`.
+ * Finds workers whose liveness lock is free, writes evidence about the messages that they had in hand and that are still
+ * as they were claimed, and takes the workers off the books. None is written if the server itself has restarted since, if
+ * the worker registered in another database, of which this one is a copy, or if it held no lock and is only silent. Like
+ * `sluice.workers.alive`.
  */
 export async function reapWorkers(execute: Execute, ownId: number): Promise<readonly DeadWorker[]> {
   const rows = await execute(REAP, [ownId])
