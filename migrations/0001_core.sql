@@ -110,10 +110,10 @@ CREATE UNLOGGED TABLE sluice.batch (
   CONSTRAINT batch_pkey PRIMARY KEY (worker_id, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
--- Evidence against messages: one row per message and batch that a worker process left without settling it. vanished: the
+-- Evidence about messages: one row per message and batch that a worker process left without settling it. vanished: the
 -- process died (a worker that comes back after a lost connection takes these away again). hung: it hung until the server
 -- ended the transaction. lost: the transaction was lost, the process and the server were not. alone: nothing else was in
--- hand (lost: nothing else ran in the transaction, and the server said why it ended), so this message is to blame.
+-- hand (lost: nothing else ran in the transaction, and the server said why it ended), so this message is the reason.
 -- attempt, error: which try was lost, and how; whoever claims the message next settles it as failed. Several workers may
 -- lose the same try one after another, before the first has written that.
 CREATE TABLE sluice.crash (

@@ -58,7 +58,7 @@ export const severedSession = scenario({
   workers: { pipeline: { maxAttempts: 3 } },
   twin: {
     name: 'losses-not-counted',
-    title: 'lost transactions that are held against nobody',
+    title: 'lost transactions that count for no message',
     edits: [
       {
         file: 'modes/lost-batch.ts',

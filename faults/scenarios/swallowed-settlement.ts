@@ -13,7 +13,7 @@ export const swallowedSettlement = scenario({
   // A worker that cannot settle waits for up to ten seconds before it tries again.
   recoveryMs: 15_000,
   injections: { quick: 1, full: 3 },
-  // One that is out of attempts cannot be buried under the trigger, and comes again after a minute.
+  // One that is out of attempts cannot be moved to the dead letters under the trigger, and comes again after a minute.
   load: { dying: 0 },
   // A batch that is lost although its server is well may count against its messages.
   deathsCount: true,

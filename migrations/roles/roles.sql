@@ -41,7 +41,7 @@ BEGIN
   GRANT EXECUTE ON FUNCTION sluice.enqueue, sluice.insert_plain, sluice.insert_message, sluice.foreign_characters TO sluice_producer;
 
   -- Claims and settles. It cannot enqueue, nor change what a message says, nor read dead letters but for their ids,
-  -- by which it counts what it has buried.
+  -- by which it counts what it has moved there.
   GRANT SELECT, DELETE, UPDATE (due_at, attempt, last_error, failed_at) ON sluice.message TO sluice_worker;
   GRANT SELECT, INSERT (queue, slot), UPDATE (held) ON sluice.slot TO sluice_worker;
   GRANT INSERT (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason,

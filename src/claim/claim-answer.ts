@@ -10,7 +10,7 @@ export interface ClaimAnswer {
   /** This process's clock before that, so that a time computed from the two is never too early. */
   readonly sentAtMs: number
   readonly transaction: ServerTransaction
-  /** There is crash evidence against messages of the queue. */
+  /** There is crash evidence about messages of the queue. */
   readonly evidence: boolean
   readonly rows: readonly ClaimedRow[]
   /** As many as were asked for: there may be more. */

@@ -19,7 +19,7 @@ export class DeliveredMessage {
   #handed: Message | undefined
 
   /**
-   * @param evidence against the message. Each process that died with it in hand counts as an attempt. If an attempt was
+   * @param evidence about the message. Each process that died with it in hand counts as an attempt. If an attempt was
    * lost and is not settled yet, this is that attempt again.
    */
   constructor(queue: string, row: ClaimedRow, evidence?: Evidence) {

@@ -1,9 +1,9 @@
 import type { Control } from '../connection/control.ts'
 import { type Evidence, readEvidence, recordEvidence } from '../table/evidence.ts'
 import { type BatchRecord, recordBatches } from '../table/worker.ts'
-import { Isolation } from './alone.ts'
+import { AloneLock } from './alone-lock.ts'
 
-/** The evidence against the messages of a batch, by id. Most are not in it. */
+/** The evidence about the messages of a batch, by id. Most are not in it. */
 export type EvidenceById = ReadonlyMap<string, Evidence>
 
 const NONE: EvidenceById = new Map()
@@ -18,8 +18,8 @@ const NONE: EvidenceById = new Map()
  * socket reaches the server even if the process dies with the next instruction.
  */
 export class InHand {
-  /** Whose sessions may run side by side. */
-  readonly isolation = new Isolation()
+  /** Every round has it while it runs: shared, or alone. */
+  readonly aloneLock = new AloneLock()
   readonly #control: ControlOfRecords
   readonly #workerId: () => number
   readonly #findDead: () => Promise<boolean>
@@ -61,7 +61,7 @@ export class InHand {
   /**
    * Records a batch and returns its number and the evidence.
    *
-   * @param suspect there is evidence against messages of this queue: read it, and wait until the record is written.
+   * @param suspect there is evidence about messages of this queue: read it, and wait until the record is written.
    * @throws SluiceError UNREACHABLE
    */
   async begin(
@@ -80,7 +80,7 @@ export class InHand {
       if (careful || !shared) await (careful ? written : sent)
       return { id: record.id, evidence: careful ? await this.#evidence(record) : NONE }
     } catch (error) {
-      // The record may be in the table, also where its write failed on this side: a death would be held against its messages.
+      // The record may be in the table, also where its write failed on this side: a death would count for its messages.
       this.end(record.id)
       throw error
     }
@@ -91,7 +91,7 @@ export class InHand {
     this.#findDead().catch(() => undefined)
   }
 
-  /** Writes evidence against messages of a batch in hand: their handler hung until the server ended the transaction. */
+  /** Writes evidence about messages of a batch in hand: their handler hung until the server ended the transaction. */
   async hung(id: number, queue: string, messageIds: readonly string[]): Promise<void> {
     // The handlers of one batch run one after another; those of another batch may have held the process as well.
     const alone = this.#active.size === 1 && messageIds.length === 1

@@ -1,5 +1,4 @@
 import type { DeliveredMessage } from '../claim/claimed-message.ts'
-import type { EvidenceById } from '../crash/in-hand.ts'
 import { errorText, isSluiceError } from '../errors.ts'
 import type { Message, Outcome } from '../message.ts'
 import type { PipelinePlan } from '../plan/options.ts'
@@ -29,9 +28,6 @@ export interface BatchRunOptions {
   readonly settlement: Settlement
   readonly report: Report
   readonly crashLimit: number
-  /** Evidence against messages of this batch: then they run one by one, each recorded alone. */
-  readonly evidence: EvidenceById
-  readonly recordAlone: (message: DeliveredMessage) => Promise<void>
   /** Interrupts a statement that runs on the server. */
   readonly cancel: () => Promise<void>
   /** Aborts when nothing can come of the batch any more. */
@@ -75,26 +71,24 @@ export class BatchRun {
   }
 
   async run(messages: readonly DeliveredMessage[]): Promise<void> {
-    const { work, evidence } = this.#options
+    const { work } = this.#options
     try {
-      await (work.kind === 'batch' && evidence.size === 0 ? this.#runTogether(messages) : this.#runOneByOne(messages))
+      await (work.kind === 'batch' ? this.#runTogether(messages) : this.#runOneByOne(messages))
     } finally {
       this.#deadline.end()
     }
   }
 
   async #runOneByOne(messages: readonly DeliveredMessage[]): Promise<void> {
-    const { evidence, recordAlone } = this.#options
     for (const message of messages) {
       if (!this.#reaches(message)) continue
-      if (evidence.size > 0) await recordAlone(message)
-      if (!this.#isChecked || (await this.#mayRun(message))) await this.#runAlone(message)
+      if (!this.#isChecked(message) || (await this.#mayRun(message))) await this.#runAlone(message)
     }
   }
 
-  /** Whether a message may have to be buried before its handler sees it. */
-  get #isChecked(): boolean {
-    return this.#options.evidence.size > 0 || this.#options.definition?.schema !== undefined
+  /** Whether a message may have to die before its handler sees it. */
+  #isChecked({ evidence }: DeliveredMessage): boolean {
+    return evidence !== undefined || this.#options.definition?.schema !== undefined
   }
 
   /** Whether there is time for the message, and no earlier one of its key has failed. */
@@ -104,15 +98,15 @@ export class BatchRun {
   }
 
   /**
-   * Buries messages that killed their process too often, or whose payload no longer fits its schema, and settles those
-   * whose last try was lost: other workers may have taken them before that could be written.
+   * Dead-letters messages that killed their process too often, or whose payload no longer fits its schema, and settles
+   * those whose last try was lost: other workers may have taken them before that could be written.
    */
   async #mayRun(message: DeliveredMessage): Promise<boolean> {
     const { definition, settlement } = this.#options
-    const sentence = this.#sentenceOf(message)
-    if (sentence !== undefined) {
+    const reason = this.#reasonToDie(message)
+    if (reason !== undefined) {
       this.#begun.add(message)
-      settlement.condemn(message, sentence)
+      settlement.deadLetter(message, reason)
       return false
     }
     if (message.lostTry !== undefined) {
@@ -136,8 +130,8 @@ export class BatchRun {
     return false
   }
 
-  /** Why a message that crashed too often is not tried once more. */
-  #sentenceOf({ evidence }: DeliveredMessage): string | undefined {
+  /** Why a message that crashed too often is not tried again. */
+  #reasonToDie({ evidence }: DeliveredMessage): string | undefined {
     if (evidence === undefined || !evidence.crashedAlone || evidence.crashes < this.#options.crashLimit)
       return undefined
     return `crashed: ${evidence.crashes} processes died or hung with this message in hand`
@@ -155,7 +149,7 @@ export class BatchRun {
     const { work } = this.#options
     const fit: DeliveredMessage[] = []
     for (const message of messages) {
-      if (this.#reaches(message) && (!this.#isChecked || (await this.#mayRun(message)))) fit.push(message)
+      if (this.#reaches(message) && (!this.#isChecked(message) || (await this.#mayRun(message)))) fit.push(message)
     }
     if (fit.length === 0 || work.kind !== 'batch') return
     if (

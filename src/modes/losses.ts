@@ -28,10 +28,10 @@ export class Losses {
    * @throws BatchLost
    */
   async lost(batch: Pick<TransactionalBatch, 'lost'>, messages: number, error: unknown): Promise<void> {
-    const held = await batch.lost(error)
-    this.#count = held === 'failed attempt' ? 0 : this.#count + 1
+    const countedAs = await batch.lost(error)
+    this.#count = countedAs === 'failed attempt' ? 0 : this.#count + 1
     const lost = new BatchLost(error, messages)
-    if (held === 'nothing' || this.#count > MOST_LOSSES) throw lost
+    if (countedAs === 'nothing' || this.#count > MOST_LOSSES) throw lost
     this.report(lost)
   }
 

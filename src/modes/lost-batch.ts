@@ -12,11 +12,11 @@ import { inOwnTransaction } from '../transaction/own-transaction.ts'
 import type { Consumption, Runtime } from './runtime.ts'
 
 /**
- * What the loss of a transaction was held to be: a failed attempt of the one message that ran, which has been written; a
+ * What the loss of a transaction was counted as: a failed attempt of the one message that ran, which has been written; a
  * reason to try each of its messages in a transaction of its own; or nothing of theirs: the database or the way to it may
  * be the reason, and time is what helps.
  */
-export type Blamed = 'failed attempt' | 'runs alone' | 'nothing'
+export type CountedAs = 'failed attempt' | 'runs alone' | 'nothing'
 
 /** A batch whose transaction was lost: with its connection, at its settlement, or at COMMIT. */
 export interface LostBatch {
@@ -30,8 +30,8 @@ export interface LostBatch {
 }
 
 /**
- * Holds the loss of a transaction against the messages whose handlers ran in it, if they may be the reason. Not
- * if the control connection was lost too, or no new connection can be had: then the server or the network is the reason.
+ * Counts the loss of a transaction for the messages whose handlers ran in it, if they may be the reason. Not if the
+ * control connection was lost too, or no new connection can be had: then the server or the network is the reason.
  *
  * Several messages: each is tried again in a transaction of its own. One message: the loss is its failed attempt, written
  * as the settlement would have been, so that backoff and `maxAttempts` apply. A connection that breaks while the server
@@ -39,13 +39,13 @@ export interface LostBatch {
  *
  * All of it is one transaction on a new connection, which shows that the server accepts connections, and writes.
  */
-export async function blameLoss(runtime: Runtime, consumption: Consumption, lost: LostBatch): Promise<Blamed> {
+export async function countLoss(runtime: Runtime, consumption: Consumption, lost: LostBatch): Promise<CountedAs> {
   const { control } = runtime
   const isSame = () => lost.session !== undefined && control.session === lost.session
   if (lost.begun.length === 0 || !isSame()) return 'nothing'
   // An idle connection of the pool may be as dead as the one that was lost.
   const pool = runtime.createPool()
-  const inTransaction = async (work: (execute: Execute) => Promise<Settlement | undefined>): Promise<Blamed> => {
+  const inTransaction = async (work: (execute: Execute) => Promise<Settlement | undefined>): Promise<CountedAs> => {
     const settlement = await inOwnTransaction(
       pool,
       async (execute) => {
@@ -153,7 +153,7 @@ async function settleAgain(
   })
   settlement.add(message, outcome, error)
   // Another place may have lost it at the same time.
-  settlement.acquit(message)
+  settlement.forgetEvidence(message)
   await settlement.learnTexts(execute)
   await settlement.write(execute)
   return settlement

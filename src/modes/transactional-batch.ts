@@ -5,9 +5,10 @@ import { BatchRun } from '../handle/batch-run.ts'
 import { MessageTransaction } from '../handle/transaction/message-transaction.ts'
 import { Settlement } from '../settle/settlement.ts'
 import type { ClaimedRow } from '../table/claim.ts'
+import type { Evidence } from '../table/evidence.ts'
 import { cancelStatement } from '../table/worker.ts'
 import type { ClaimedBatch } from './claimed-batch.ts'
-import { type Blamed, blameLoss } from './lost-batch.ts'
+import { type CountedAs, countLoss } from './lost-batch.ts'
 import type { Consumption, Runtime } from './runtime.ts'
 
 /** A batch that is claimed, handled and settled in one transaction. */
@@ -21,8 +22,8 @@ export class TransactionalBatch {
   /** The record of all its messages, or of the one that runs alone. */
   #record: BegunBatch | undefined
   #run: BatchRun | undefined
-  /** Some of its messages need a transaction of their own, so only a part of it has been handled. */
-  partial = false
+  /** It has messages with evidence, which have a transaction to themselves: the next claims should be small. */
+  careful = false
   #controlFailed = false
 
   constructor(runtime: Runtime, consumption: Consumption, batch: ClaimedBatch) {
@@ -50,14 +51,13 @@ export class TransactionalBatch {
   async run(): Promise<boolean> {
     const { rows } = this.#batch.claimed
     const evidence = await this.#begin(rows)
-    const together = untilSuspect(rows, evidence)
-    const against = new Map([...evidence].filter(([id]) => together.some((row) => row.id === id)))
-    this.partial = together.length < rows.length
-    if (!this.#batch.alone && this.#isLastChance(against)) return false
+    const together = untilEvidence(rows, evidence)
+    this.careful = evidence.size > 0
+    if (!this.#batch.alone && together.some(({ id }) => this.#isLastChance(evidence.get(id)))) return false
     // What is left out is in nobody's hands: should the process die, it was not because of that.
-    if (this.partial) await this.#begin(together)
+    if (together.length < rows.length) await this.#begin(together)
     this.#reportClaimed()
-    await this.#handle(together, against)
+    await this.#handle(together, evidence)
     await this.#settlement.learnTexts(this.#runtime.control.execute)
     return true
   }
@@ -88,15 +88,15 @@ export class TransactionalBatch {
   }
 
   /** The transaction is lost: nothing of it holds. */
-  async lost(error: unknown): Promise<Blamed> {
+  async lost(error: unknown): Promise<CountedAs> {
     try {
-      return await this.#blameLoss(error)
+      return await this.#countLoss(error)
     } finally {
       this.#end()
     }
   }
 
-  async #blameLoss(error: unknown): Promise<Blamed> {
+  async #countLoss(error: unknown): Promise<CountedAs> {
     if (this.#record === undefined || this.#run === undefined || this.#controlFailed) return 'nothing'
     // Our own stop has cut the connection.
     if (isSluiceError(this.#batch.signal.reason, 'STOPPED')) return 'nothing'
@@ -105,7 +105,7 @@ export class TransactionalBatch {
     if (hung.length === 0) {
       const { connection } = this.#batch
       const session = this.#controlSession
-      return blameLoss(this.#runtime, this.#consumption, { begun, batchId, connection, session, error })
+      return countLoss(this.#runtime, this.#consumption, { begun, batchId, connection, session, error })
     }
     const ids = hung.map((message) => message.id)
     // If the control connection is down there is no evidence this time; the message comes again all the same.
@@ -125,13 +125,11 @@ export class TransactionalBatch {
     const { control, crashLimit, report } = this.#runtime
     this.#run = new BatchRun({
       ...this.#consumption,
-      evidence,
       settlement: this.#settlement,
       attempt: () => new MessageTransaction(connection, this.#consumption.enqueue),
       crashLimit,
       signal,
       report,
-      recordAlone: (message) => this.#onControl(() => this.#begin([message.row])),
       cancel: () => this.#onControl(() => cancelStatement(control.execute, claimed.transaction)),
     })
     const { queue } = this.#consumption.plan
@@ -148,10 +146,9 @@ export class TransactionalBatch {
     }
   }
 
-  /** Whether the next death with one of these in hand may be its last. */
-  #isLastChance(evidence: EvidenceById): boolean {
-    const fewest = Math.max(1, this.#runtime.crashLimit - 1)
-    return [...evidence.values()].some(({ crashes }) => crashes >= fewest)
+  /** Whether the message may die of the next crash. */
+  #isLastChance(evidence: Evidence | undefined): boolean {
+    return evidence !== undefined && evidence.crashes >= Math.max(1, this.#runtime.crashLimit - 1)
   }
 
   async #begin(rows: readonly ClaimedRow[]): Promise<EvidenceById> {
@@ -167,11 +164,11 @@ export class TransactionalBatch {
 }
 
 /**
- * The messages to handle in one transaction. One whose transaction was lost before has a transaction to itself, so that
- * another loss undoes nothing else: the batch ends before it, or is that message. What is left out keeps its place, so
- * that nothing overtakes an earlier message of its key.
+ * The messages to handle in one transaction. One about which there is evidence has a record and a transaction to itself,
+ * so that the next crash or loss counts for it alone and undoes nothing else: the batch ends before it, or is that
+ * message. What is left out keeps its place, so that nothing overtakes an earlier message of its key.
  */
-function untilSuspect(rows: readonly ClaimedRow[], evidence: EvidenceById): readonly ClaimedRow[] {
-  const suspect = rows.findIndex(({ id }) => (evidence.get(id)?.losses ?? 0) > 0)
-  return suspect === -1 ? rows : rows.slice(0, Math.max(1, suspect))
+function untilEvidence(rows: readonly ClaimedRow[], evidence: EvidenceById): readonly ClaimedRow[] {
+  const at = rows.findIndex(({ id }) => evidence.has(id))
+  return at === -1 ? rows : rows.slice(0, Math.max(1, at))
 }

@@ -31,14 +31,14 @@ export class TransactionalRound implements Round {
 
   async run(demand: RoundDemand, options: RoundOptions): Promise<Ran> {
     const { gate, inHand } = this.#runtime
-    if (!(await inHand.isolation.enter(options.alone, demand.draining))) return ENDED
+    if (!(await inHand.aloneLock.enter(options.alone, demand.draining))) return ENDED
     const leave = await gate.enter()
     try {
       const connection = await BatchConnection.acquire(this.#runtime.pool, demand.stopping)
       return await this.#runOn(connection, demand, options, leave)
     } finally {
       leave()
-      inHand.isolation.leave()
+      inHand.aloneLock.leave()
     }
   }
 
@@ -125,13 +125,14 @@ export class TransactionalRound implements Round {
     const batch = new TransactionalBatch(this.#runtime, this.#consumption, claimedBatch)
     let next: SentClaim | undefined
     try {
-      if (!(await batch.run())) {
+      const ran = await batch.run()
+      if (batch.careful) this.#claimer.narrow()
+      else this.#claimer.widen()
+      if (!ran) {
         batch.gaveBack()
         await this.#giveBack(connection, claimed)
         return ALONE
       }
-      if (batch.partial) this.#claimer.narrow()
-      else this.#claimer.widen()
       const ended = connection.together(() => {
         const written = batch.write()
         if (this.#endsWith(claimedBatch, demand)) return [written, connection.commit()]
@@ -159,7 +160,7 @@ export class TransactionalRound implements Round {
 
   /** Whether the round is over with this batch. */
   #endsWith({ alone }: ClaimedBatch, demand: RoundDemand): boolean {
-    return demand.draining.aborted || alone || this.#runtime.inHand.isolation.contended
+    return demand.draining.aborted || alone || this.#runtime.inHand.aloneLock.contended
   }
 
   async #giveBack(connection: BatchConnection, claimed: ClaimAnswer): Promise<void> {

@@ -72,7 +72,7 @@ export class Reaper implements Service<number> {
   }
 }
 
-/** Evidence against messages that are gone does no harm, so it may stay for some minutes. */
+/** Evidence about messages that are gone does no harm, so it may stay for some minutes. */
 const FORGET_SWEEPS = 10
 const SHARE = 0.02
 /** A pass beside a claim also counts for the batch of that claim. */

@@ -6,9 +6,9 @@ import type { Alphabet } from '../session/alphabet.ts'
 import { WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
 import {
   ackMessages,
-  buryMessages,
   type Dead,
-  forgetCrashes,
+  deadLetterMessages,
+  forgetEvidence,
   type HeldKey,
   holdKeys,
   type Postponed,
@@ -66,7 +66,7 @@ export class Settlement {
   readonly #postponed: Postponed[] = []
   readonly #dead: Dead[] = []
   readonly #held = new Map<string, HeldKey>()
-  readonly #acquitted: string[] = []
+  readonly #forgotten: string[] = []
   readonly #settled = new Map<string, { readonly message: DeliveredMessage; readonly outcome: Outcome }>()
   readonly #events: SluiceEvent[] = []
   #snoozed = 0
@@ -97,7 +97,7 @@ export class Settlement {
    * Records an outcome; `error` is what the retry policy gets to see. Returns whether the message holds its key back.
    */
   add(message: DeliveredMessage, outcome: Outcome, error?: unknown): boolean {
-    if (message.evidence !== undefined) this.acquit(message)
+    if (message.evidence !== undefined) this.forgetEvidence(message)
     switch (outcome.kind) {
       case 'ack':
         this.#acked.push(message.id)
@@ -109,22 +109,22 @@ export class Settlement {
         this.#postpone(message, message.row.attempt, null, outcome.afterMs)
         return true
       case 'deadLetter':
-        this.#bury(message, outcome.reason, outcome.error ?? null)
+        this.#die(message, outcome.reason, outcome.error ?? null)
         return false
       case 'retry':
         return this.#retry(message, outcome.error ?? 'The handler asked for a retry', outcome.afterMs, error)
     }
   }
 
-  /** Takes away the evidence against a message, known or not. */
-  acquit(message: DeliveredMessage): void {
-    this.#acquitted.push(message.id)
+  /** Forgets the evidence about a message, known or not. */
+  forgetEvidence(message: DeliveredMessage): void {
+    this.#forgotten.push(message.id)
   }
 
-  /** Buries a message that is not tried once more. */
-  condemn(message: DeliveredMessage, reason: string): void {
-    this.acquit(message)
-    this.#bury(message, reason, null, message.attempt - 1)
+  /** Moves a message to the dead letters that is not tried again. */
+  deadLetter(message: DeliveredMessage, reason: string): void {
+    this.forgetEvidence(message)
+    this.#die(message, reason, null, message.attempt - 1)
   }
 
   /** Reports what happened to the messages, once it is true. */
@@ -150,13 +150,13 @@ export class Settlement {
     if (this.#held.size > 0) sent.push(holdKeys(execute, plan.queue, [...this.#held.values()], claimedUs))
     if (this.#dead.length > 0)
       sent.push(
-        buryMessages(
+        deadLetterMessages(
           execute,
           plan.queue,
           this.#dead.map((dead) => this.#fitted({ ...dead, reason: this.#options.alphabet.fit(dead.reason) })),
         ),
       )
-    if (this.#acquitted.length > 0) sent.push(forgetCrashes(execute, plan.queue, this.#acquitted))
+    if (this.#forgotten.length > 0) sent.push(forgetEvidence(execute, plan.queue, this.#forgotten))
     await allAnswered(sent)
   }
 
@@ -169,7 +169,7 @@ export class Settlement {
     const { plan } = this.#options
     const most = message.maxAttempts ?? plan.maxAttempts
     if (message.attempt >= most) {
-      this.#bury(message, `failed ${message.attempt} of ${most} attempts`, text, message.attempt, error)
+      this.#die(message, `failed ${message.attempt} of ${most} attempts`, text, message.attempt, error)
       return false
     }
     const retryInMs = Math.round(afterMs ?? this.#delayByPolicy(message, error))
@@ -211,7 +211,7 @@ export class Settlement {
     }
   }
 
-  #bury(
+  #die(
     message: DeliveredMessage,
     reason: string,
     error: string | null,

@@ -35,7 +35,7 @@ export interface Claim {
    * If it differs from before, the server may have lost commits that it showed before. Empty: the server cannot tell.
    */
   readonly memory: string
-  /** Whether there is crash evidence against messages of the queue, perhaps against these. */
+  /** Whether there is crash evidence about messages of the queue, perhaps about these. */
   readonly evidence: boolean
   readonly rows: readonly ClaimedRow[]
 }

@@ -1,6 +1,6 @@
 import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull } from './statement.ts'
 
-/** The evidence against a message that has not been settled since. */
+/** The evidence about a message that has not been settled since. */
 export interface Evidence {
   readonly messageId: string
   /** How many processes died or hung with this message in hand. */
@@ -19,7 +19,7 @@ export interface LostTry {
   readonly error: string
 }
 
-/** The evidence against messages of a queue, by the primary key (queue, message_id, …). Most messages have none. */
+/** The evidence about messages of a queue, by the primary key (queue, message_id, …). Most messages have none. */
 export async function readEvidence(
   execute: Execute,
   queue: string,
@@ -50,7 +50,7 @@ export interface LeftBatch {
 }
 
 /**
- * Writes evidence against messages whose handler hung until the server ended the batch's transaction, or whose
+ * Writes evidence about messages whose handler hung until the server ended the batch's transaction, or whose
  * transaction was lost while the process and the server lived on.
  */
 export async function recordEvidence(execute: Execute, kind: 'hung' | 'lost', left: LeftBatch): Promise<void> {
@@ -67,7 +67,7 @@ export async function recordEvidence(execute: Execute, kind: 'hung' | 'lost', le
   ])
 }
 
-/** Deletes evidence against messages that are gone, which was written while their last batch ran. */
+/** Deletes evidence about messages that are gone, which was written while their last batch ran. */
 export async function forgetGone(execute: Execute): Promise<void> {
   await execute(FORGET_GONE, [])
 }

@@ -59,8 +59,8 @@ export async function postponeMessages(
 }
 
 /** Moves messages from the hot table to the dead letters. */
-export async function buryMessages(execute: Execute, queue: string, messages: readonly Dead[]): Promise<void> {
-  const sent = execute(BURY, [
+export async function deadLetterMessages(execute: Execute, queue: string, messages: readonly Dead[]): Promise<void> {
+  const sent = execute(DEAD_LETTER, [
     queue,
     messages.map((message) => message.id),
     messages.map((message) => message.attempt),
@@ -90,8 +90,8 @@ export async function holdKeys(
   await requiringRows(sent)
 }
 
-/** Deletes the evidence against messages that have been settled. */
-export async function forgetCrashes(execute: Execute, queue: string, ids: readonly string[]): Promise<void> {
+/** Deletes the evidence about messages that have been settled. */
+export async function forgetEvidence(execute: Execute, queue: string, ids: readonly string[]): Promise<void> {
   await execute(FORGET, [queue, ids])
 }
 
@@ -151,25 +151,25 @@ WITH touched AS (
 )${REQUIRE_ALL}`,
 )
 
-const BURY = statement(
-  'bury',
+const DEAD_LETTER = statement(
+  'dead_letter',
   `
-WITH doomed AS (
+WITH dead AS (
   SELECT d.* FROM unnest($2::bigint[], $3::integer[], $4::text[], $5::text[]) AS d (id, attempt, reason, error)
 ), gone AS (
   DELETE FROM sluice.message m WHERE m.ctid = ANY (${PLACES}) RETURNING m.*
-), buried AS (
+), moved AS (
   INSERT INTO sluice.dead_letter
     (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at)
   SELECT g.queue, g.id, g.priority, g.ordering_key, g.type, g.schema_version, g.payload, g.headers, d.attempt, g.max_attempts,
          d.reason, coalesce(d.error, g.last_error), g.enqueued_at
-  FROM gone g JOIN doomed d ON d.id = g.id
+  FROM gone g JOIN dead d ON d.id = g.id
   RETURNING dead_letter.id
 )
 SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT g.id FROM gone g)),
-       sluice.require_settled('dead_letter', $1::text, ARRAY(SELECT g.id FROM gone g), ARRAY(SELECT b.id FROM buried b))
-FROM (SELECT count(*) AS n FROM buried) b
-WHERE b.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`,
+       sluice.require_settled('dead_letter', $1::text, ARRAY(SELECT g.id FROM gone g), ARRAY(SELECT m.id FROM moved m))
+FROM (SELECT count(*) AS n FROM moved) m
+WHERE m.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`,
 )
 
 const HOLD = statement(
@@ -194,6 +194,6 @@ WHERE t.n OPERATOR(pg_catalog.<) (SELECT count(*) FROM fresh)`,
 )
 
 const FORGET = statement(
-  'forget_crashes',
+  'crash_forget',
   'DELETE FROM sluice.crash c WHERE c.queue = $1::text AND c.message_id = ANY ($2::bigint[])',
 )

@@ -39,7 +39,7 @@ export async function configureControl(execute: Execute): Promise<void> {
 /**
  * Registers a worker process, or registers it again after a lost connection. Unless the session is shared, it takes the
  * liveness lock, and ends an old session of the worker that the server has not yet seen die. It deletes the evidence
- * that was written against the worker meanwhile, and its records of batches: the caller records those that it has in
+ * that another worker wrote meanwhile because it took this one for dead, and its records of batches: the caller records those that it has in
  * hand.
  *
  * @param pooled whether the session is shared: then the worker can hold no lock, and its heartbeat shows that it is
@@ -58,7 +58,7 @@ export async function registerWorker(
     await execute(LOCK_WORKER, [id])
   }
   await execute(REGISTER, [id, name, host, pid, version, queues, pooled])
-  await execute(ACQUIT, [id])
+  await execute(RESET, [id])
 }
 
 /** Records all queues that a worker consumes. */
@@ -107,7 +107,7 @@ export interface DeadWorker {
 }
 
 /**
- * Finds workers whose liveness lock is free, writes evidence against the messages that they had in hand and that are
+ * Finds workers whose liveness lock is free, writes evidence about the messages that they had in hand and that are
  * still as they were claimed, and deletes the workers. There is no evidence if the server has restarted since, if the
  * worker registered in another database, of which this one is a copy, or if it held no lock and only stopped its
  * heartbeat. The same rule as in `sluice.workers.alive`.
@@ -209,8 +209,8 @@ const REGISTER_QUEUES = statement(
   'UPDATE sluice.worker w SET queues = $2::text[], seen_at = clock_timestamp() WHERE w.id = $1::integer',
 )
 
-const ACQUIT = statement(
-  'worker_acquit',
+const RESET = statement(
+  'worker_reset',
   `
 WITH batches AS (DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer)
 DELETE FROM sluice.crash c WHERE c.worker_id = $1::integer AND c.kind = 'vanished'`,

@@ -130,7 +130,7 @@ const CASES: readonly Case[] = [
     messages: 100,
     options: { batchSize: 100, maxAttempts: 1 },
     with: (pipeline) => pipeline.handle(() => raise()),
-    batches: [['bury', ...NEXT]],
+    batches: [['dead_letter', ...NEXT]],
   },
   {
     what: 'a queue of messages with keys takes one round trip per batch once it knows that there are no others',

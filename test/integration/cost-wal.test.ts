@@ -5,7 +5,7 @@ import { claim } from '../../src/table/claim.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
 import { insertMessages } from '../../src/table/insert.ts'
 import { ensureSlots, scanQueue } from '../../src/table/queue-scan.ts'
-import { forgetCrashes, holdKeys } from '../../src/table/settle.ts'
+import { forgetEvidence, holdKeys } from '../../src/table/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { pollQueues, raiseFlag } from '../../src/table/wait.ts'
 import { times } from '../support/plans/counted.ts'
@@ -144,7 +144,10 @@ const NOTHING: readonly { readonly what: string; readonly send: Send }[] = [
   { what: 'a raised flag', send: (on) => raiseFlag(on, QUEUE) },
   // Its table is unlogged. (The commit has a record of 34 bytes, which waits for no disk.)
   { what: 'a record of a batch', send: (on, { ids }) => batchRecorded(on, QUEUE, ids) },
-  { what: 'acquitting messages without evidence', send: (on, { ids }) => forgetCrashes(on, QUEUE, ids) },
+  {
+    what: 'forgetting the evidence about messages that have none',
+    send: (on, { ids }) => forgetEvidence(on, QUEUE, ids),
+  },
 ]
 
 /** With the commits, per message, by the counter of the server process. Claims and acks by 100 to a transaction. */

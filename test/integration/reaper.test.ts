@@ -75,7 +75,7 @@ describe('the reaper', () => {
     await database.sql('DELETE FROM sluice.worker WHERE id = $1', [own])
   })
 
-  test('P4: forgets evidence against messages that are gone', async ({ database, queue }) => {
+  test('P4: forgets the evidence about messages that are gone', async ({ database, queue }) => {
     const [gone, stays] = await enqueue(database, queue, [1, 2])
     await deadWorker(database, queue, [[gone!, stays!]])
     const { reaper } = await startReaper(database, 0, 50)

@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import { claim } from '../../src/table/claim.ts'
-import { buryMessages } from '../../src/table/settle.ts'
+import { deadLetterMessages } from '../../src/table/settle.ts'
 import { sleepOn } from '../support/processes/sleeper.ts'
 import { bottomOf, idsOf, put, test } from '../support/rows/claim-session.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
@@ -19,7 +19,9 @@ describe('sluice.redrive', () => {
     )
     const id = row!.id
     const { execute, commit } = await begin()
-    await buryMessages(execute, queue, [{ id, attempt: 5, reason: 'failed 5 of 5 attempts', error: 'Error: broken' }])
+    await deadLetterMessages(execute, queue, [
+      { id, attempt: 5, reason: 'failed 5 of 5 attempts', error: 'Error: broken' },
+    ])
     await commit()
     expect(await redrive(database, 'queue => $1', [queue])).toBe(1)
     const [message] = await database.sql(

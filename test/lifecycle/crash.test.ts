@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 import { Control } from '../../src/connection/control.ts'
+import type { PipelineOptions } from '../../src/plan/options.ts'
 import { Reaper } from '../../src/services/reaper.ts'
 import { createEffects, effectsOf, enqueue } from '../support/effects.ts'
 import { WorkerProcess } from '../support/processes/worker-process.ts'
@@ -81,17 +82,7 @@ describe('a worker process that dies', () => {
     const payloads = Array.from({ length: 600 }, (_, at) => (at === 5 || at === 300 ? { kill: true } : { ms: 2 }))
     const ids = await enqueue(database, queue, payloads)
     const killers = [ids[5]!, ids[300]!]
-    let finished = false
-    const keepRunning = async () => {
-      while (!finished) await (await WorkerProcess.start(database, queue, { batchSize: 10 })).ended
-    }
-    // What still runs when the test ends is killed then.
-    void Promise.allSettled(Array.from({ length: 5 }, keepRunning))
-    try {
-      await untilEmpty(database, queue, 150_000)
-    } finally {
-      finished = true
-    }
+    await keepRunning(database, queue, { processes: 5, batchSize: 10 })
     expect((await deadLetters(database, queue)).map(({ id }) => id)).toEqual(killers)
     expect((await effectsOf(database, ids)).map(({ id }) => id)).toEqual(ids.filter((id) => !killers.includes(id)))
   })
@@ -113,6 +104,38 @@ describe('a worker process that dies', () => {
     expect((await effectsOf(database, ids)).map(({ id }) => id)).toEqual(innocent)
   })
 
+  test('P2, P4: what is in hand beside two messages that kill late does not die, be it older or younger', async ({
+    database,
+    queue,
+  }) => {
+    const killer = { ms: 700, kill: true }
+    const slow = { ms: 1_500 }
+    const ids = await enqueue(database, queue, [slow, killer, slow, killer, slow, slow])
+    const killers = [ids[1]!, ids[3]!]
+    await keepRunning(database, queue, { processes: 1, concurrency: 4, batchSize: 1 })
+    expect((await deadLetters(database, queue)).map(({ id }) => id)).toEqual(killers)
+    expect((await effectsOf(database, ids)).map(({ id }) => id)).toEqual(ids.filter((id) => !killers.includes(id)))
+  })
+
+  test('P4: what was handled before the one that kills is kept, once it has been in hand at a death', async ({
+    database,
+    queue,
+  }) => {
+    const ids = await enqueue(database, queue, [{}, {}, { wait: true, kill: true }])
+    const first = await WorkerProcess.start(database, queue, { batchSize: 10 })
+    await first.handling(ids[2]!)
+    await first.kill()
+    await waitFor(async () => (await workers(database, first.name))[0]?.alive === false, {
+      what: 'the server to notice',
+    })
+    const second = await WorkerProcess.start(database, queue, { batchSize: 10 })
+    await second.handling(ids[2]!)
+    expect(await effectsOf(database, ids)).toEqual([
+      { id: ids[0], worker: second.name },
+      { id: ids[1], worker: second.name },
+    ])
+  })
+
   test('P4: with a crash limit of one the siblings of the batch do not die', async ({ database, queue }) => {
     const ids = await enqueue(database, queue, [{}, { kill: true }, {}])
     const options = { batchSize: 10, crashLimit: 1 }
@@ -123,6 +146,25 @@ describe('a worker process that dies', () => {
     expect((await effectsOf(database, ids)).map(({ id }) => id)).toEqual([ids[0], ids[2]])
   })
 })
+
+/** Keeps processes running until the queue is empty: each that dies is started again. */
+async function keepRunning(
+  database: TestDatabase,
+  queue: string,
+  { processes, ...options }: PipelineOptions & { readonly processes: number },
+): Promise<void> {
+  let finished = false
+  const keep = async () => {
+    while (!finished) await (await WorkerProcess.start(database, queue, options)).ended
+  }
+  // What still runs when the test ends is killed then.
+  void Promise.allSettled(Array.from({ length: processes }, keep))
+  try {
+    await untilEmpty(database, queue, 150_000)
+  } finally {
+    finished = true
+  }
+}
 
 async function reap(database: TestDatabase): Promise<number> {
   const connection = { connectionString: database.url }

@@ -46,7 +46,7 @@ describe('InHand', () => {
     ])
   })
 
-  test('where there is evidence against messages of the queue, waits for the record and reads it', async () => {
+  test('where there is evidence about messages of the queue, waits for the record and reads it', async () => {
     const begun = inHand.begin('q', [message('11'), message('12')], true)
     const asked = await server.next()
     expect(server.asked).toHaveLength(1)

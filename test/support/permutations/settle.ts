@@ -1,4 +1,4 @@
-import { buryMessages, holdKeys, postponeMessages } from '../../../src/table/settle.ts'
+import { deadLetterMessages, holdKeys, postponeMessages } from '../../../src/table/settle.ts'
 import { ack, type ClaimStep, inHand, rollBack } from './claims.ts'
 
 const HOUR_US = 3_600_000_000
@@ -29,7 +29,7 @@ export const bury: ClaimStep = {
     const ids = inHand(hands, session)
     ledger.moves(session.name, ids, 'dead')
     const messages = ids.map((id) => ({ id, attempt: 1, reason: 'too many', error: 'broken' }))
-    if (ids.length > 0) await buryMessages(session.execute(), queue, messages)
+    if (ids.length > 0) await deadLetterMessages(session.execute(), queue, messages)
   },
 }
 

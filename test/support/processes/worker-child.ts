@@ -23,9 +23,9 @@ const handle: Handler<WorkerPayload> = async ({ id, payload }, { tx, attempt, si
   await tx.query('INSERT INTO effect (message_id, worker) VALUES ($1, $2)', [id, setup.sluice.name])
   const go = payload.wait ? once(orders, 'go', { signal }) : undefined
   await tell({ kind: 'handling', id, attempt })
-  if (payload.kill) process.kill(process.pid, 'SIGKILL')
   await go
   if (payload.ms !== undefined) await sleep(payload.ms)
+  if (payload.kill) process.kill(process.pid, 'SIGKILL')
 }
 
 sluice

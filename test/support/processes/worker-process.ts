@@ -16,12 +16,12 @@ export interface WorkerSetup {
 
 /** What a message does to who handles it, after it has written its effect. */
 export interface WorkerPayload {
-  /** Kills the process. */
-  readonly kill?: boolean
   /** Waits for the order to go on. */
   readonly wait?: boolean
   /** Takes so long. */
   readonly ms?: number
+  /** Kills the process then. */
+  readonly kill?: boolean
 }
 
 export type WorkerOrders = 'go' | 'stop'

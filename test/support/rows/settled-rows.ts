@@ -1,6 +1,6 @@
 import { inject } from 'vitest'
 import type { InsertRow } from '../../../src/table/insert-row.ts'
-import { ackMessages, buryMessages, postponeMessages } from '../../../src/table/settle.ts'
+import { ackMessages, deadLetterMessages, postponeMessages } from '../../../src/table/settle.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { recordBatches } from '../../../src/table/worker.ts'
 
@@ -26,10 +26,10 @@ export function postponed(execute: Execute, queue: string, ids: readonly string[
   return postponeMessages(execute, queue, messages, nowUs)
 }
 
-/** Buries messages as after their last failure. */
+/** Moves messages to the dead letters as after their last failure. */
 export function buried(execute: Execute, queue: string, ids: readonly string[]): Promise<void> {
   const messages = ids.map((id) => ({ id, attempt: 1, reason: 'too many', error: 'broken' }))
-  return buryMessages(execute, queue, messages)
+  return deadLetterMessages(execute, queue, messages)
 }
 
 /** Writes down that a batch of these messages begins, and that the one before it has ended. */

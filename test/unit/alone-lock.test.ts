@@ -1,36 +1,36 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { Isolation } from '../../src/crash/alone.ts'
+import { AloneLock } from '../../src/crash/alone-lock.ts'
 
 const NEVER = new AbortController().signal
 
-describe('Isolation', () => {
-  test('lets batches run side by side', async () => {
-    const isolation = new Isolation()
-    await isolation.enter(false, NEVER)
-    await isolation.enter(false, NEVER)
+describe('AloneLock', () => {
+  test('lets rounds run side by side', async () => {
+    const aloneLock = new AloneLock()
+    await aloneLock.enter(false, NEVER)
+    await aloneLock.enter(false, NEVER)
   })
 
-  test('P4: lets one run alone when those inside have ended, and others after it', async () => {
-    const { isolation, inside, enter } = observed()
+  test('P4: lets one run alone when those before it have ended, and the others after it', async () => {
+    const { aloneLock, inside, enter } = observed()
     await Promise.all([enter('a', false), enter('b', false)])
     void enter('alone', true)
     void enter('c', false)
     void enter('d', false)
     await settled()
     expect(inside).toEqual(['a', 'b'])
-    isolation.leave()
+    aloneLock.leave()
     await settled()
     expect(inside).toEqual(['a', 'b'])
-    isolation.leave()
+    aloneLock.leave()
     await settled()
     expect(inside).toEqual(['a', 'b', 'alone'])
-    isolation.leave()
+    aloneLock.leave()
     await settled()
     expect(inside).toEqual(['a', 'b', 'alone', 'c', 'd'])
   })
 
-  test('who gives up waiting lets the next one in', async () => {
+  test('a round that gives up waiting lets the next one in', async () => {
     const { inside, enter } = observed()
     const stopping = new AbortController()
     await enter('a', false)
@@ -42,21 +42,21 @@ describe('Isolation', () => {
     expect(inside).toEqual(['a', 'b'])
   })
 
-  test('P4: whatever happens, who is alone is alone, and all have their turn', async () => {
+  test('P4: whatever happens, a round that is alone has no other beside it, and all have their turn', async () => {
     const order = fc.array(fc.record({ alone: fc.boolean(), ticks: fc.integer({ min: 0, max: 5 }) }), { maxLength: 30 })
     await fc.assert(
       fc.asyncProperty(order, async (batches) => {
-        const isolation = new Isolation()
+        const aloneLock = new AloneLock()
         const inside = new Set<{ readonly alone: boolean }>()
         const run = async (batch: { readonly alone: boolean; readonly ticks: number }) => {
-          await isolation.enter(batch.alone, NEVER)
+          await aloneLock.enter(batch.alone, NEVER)
           inside.add(batch)
           for (let tick = 0; tick < batch.ticks; tick++) {
             await Promise.resolve()
             if ([...inside].some(({ alone }) => alone)) expect(inside.size).toBe(1)
           }
           inside.delete(batch)
-          isolation.leave()
+          aloneLock.leave()
         }
         await Promise.all(batches.map(run))
       }),
@@ -65,14 +65,14 @@ describe('Isolation', () => {
 })
 
 function observed() {
-  const isolation = new Isolation()
+  const aloneLock = new AloneLock()
   const inside: string[] = []
   const enter = async (name: string, alone: boolean, signal = NEVER) => {
-    const entered = await isolation.enter(alone, signal)
+    const entered = await aloneLock.enter(alone, signal)
     if (entered) inside.push(name)
     return entered
   }
-  return { isolation, inside, enter }
+  return { aloneLock, inside, enter }
 }
 
 /** Lets promises that are resolved run on. */

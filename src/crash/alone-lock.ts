@@ -1,20 +1,22 @@
 /**
- * Lets the sessions of a process run side by side, or one of them on its own. If a process dies with two messages in
- * hand, nobody can tell which of them has killed it: a message whose next death would be its last runs on its own, so
- * that this death, if it comes, condemns the right one. First come, first served: a session that needs to be alone waits
- * for those inside, and those that come later wait for it. All wait before they claim, so nobody waits with rows locked.
+ * A lock that the rounds of a process share, or that one of them has alone. If a process dies with two messages in hand,
+ * nothing tells which of them killed it. So a message whose next crash may be its last runs while the process has nothing
+ * else in hand: if the process dies, it was this message.
+ *
+ * First come, first served: a round that needs the lock alone waits for those that have it, and rounds that come later
+ * wait behind it. A round takes the lock before it claims, so none waits with rows locked.
  */
-export class Isolation {
+export class AloneLock {
   #waiting: readonly Waiting[] = []
-  #inside = 0
+  #holders = 0
   #alone = false
 
-  /** Somebody waits: a session should end with its present batch. */
+  /** A round waits: those that have the lock should end with their present batch. */
   get contended(): boolean {
     return this.#waiting.length > 0
   }
 
-  /** Resolves with true when it may run, or with false if the signal aborts before. */
+  /** Takes the lock, shared or alone. Resolves with false if the signal aborts before. */
   async enter(alone: boolean, signal: AbortSignal): Promise<boolean> {
     if (signal.aborted) return false
     if (this.#waiting.length === 0 && this.#admits(alone)) {
@@ -37,9 +39,9 @@ export class Isolation {
     }
   }
 
-  /** It has ended: once for every time that it has entered. */
+  /** Gives the lock back: once for every `enter` that resolved with true. */
   leave(): void {
-    this.#inside -= 1
+    this.#holders -= 1
     this.#admitNext()
   }
 
@@ -52,11 +54,11 @@ export class Isolation {
   }
 
   #admits(alone: boolean): boolean {
-    return this.#inside === 0 || !(alone || this.#alone)
+    return this.#holders === 0 || !(alone || this.#alone)
   }
 
   #admit(alone: boolean): void {
-    this.#inside += 1
+    this.#holders += 1
     this.#alone = alone
   }
 }
