@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError } from 'commander'
-import { MODES } from './run/modes.ts'
+import { MODES, NAMED_MODES } from './run/modes.ts'
 import { type FaultsOptions, runFaults } from './run/run-matrix.ts'
 import { SCENARIOS } from './scenarios/index.ts'
 
@@ -39,7 +39,7 @@ function positive(text: string): number {
 }
 
 function named(name: string, before: readonly string[]): readonly string[] {
-  if ([...SCENARIOS, ...MODES].some((known) => known.name === name)) return [...before, name]
+  if ([...SCENARIOS, ...MODES, ...NAMED_MODES].some((known) => known.name === name)) return [...before, name]
   throw new InvalidArgumentError('Expected a name that --list prints.')
 }
 
@@ -47,5 +47,5 @@ function listing(): string {
   const scenarios = SCENARIOS.map(
     ({ name, title, twin }) => `  ${name.padEnd(26)}${title}\n${' '.repeat(28)}twin: ${twin.title}`,
   )
-  return ['Modes', ...MODES.map(({ name }) => `  ${name}`), 'Scenarios', ...scenarios].join('\n')
+  return ['Modes', ...[...MODES, ...NAMED_MODES].map(({ name }) => `  ${name}`), 'Scenarios', ...scenarios].join('\n')
 }

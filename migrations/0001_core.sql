@@ -23,6 +23,9 @@ CREATE TABLE sluice.message (
   enqueued_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
   failed_at      timestamptz,
   last_error     text,
+  -- Of leased delivery. Null: never leased. Positive: the number of the worker, shifted left by 32 bits, and of its batch;
+  -- the lease lasts until due_at. 0: a message with an ordering key that was leased, and is not now.
+  lease          bigint,
   -- The library reads in UTF-8. What cannot be put into it would fail every claim that comes upon it: bytes that are no
   -- character of the database's encoding, or any bytes in a database that has none (SQL_ASCII).
   CONSTRAINT "payload, headers, ordering_key, type: readable in UTF-8" CHECK (
@@ -45,6 +48,10 @@ CREATE TABLE sluice.message (
 -- Each row stands in the primary key and in exactly one of these two.
 CREATE INDEX message_due_idx ON sluice.message (queue, priority, due_at, id) WHERE slot IS NULL;
 CREATE INDEX message_slot_idx ON sluice.message (queue, slot, id) WHERE slot IS NOT NULL;
+
+-- Messages with an ordering key that are or were leased: the later ones of their keys wait. A message that only
+-- transactional pipelines handle never stands in it. lease is its last column so that an ORDER BY fits this index alone.
+CREATE INDEX message_lease_idx ON sluice.message (queue, slot, id, lease) WHERE slot IS NOT NULL AND lease IS NOT NULL;
 
 -- What a batch of ordered messages locks: one of 256 slots of the queue's keys, or slot 256 for the messages
 -- without a key in a pipeline that orders the whole queue. Written by consumers only. held: the keys that wait for
@@ -107,6 +114,8 @@ CREATE UNLOGGED TABLE sluice.batch (
   claimed_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
   message_ids bigint[]    NOT NULL,
   attempts    integer[]   NOT NULL,
+  -- The messages are leased: no transaction keeps them, and each is settled by itself.
+  leased      boolean     NOT NULL DEFAULT false,
   CONSTRAINT batch_pkey PRIMARY KEY (worker_id, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
@@ -225,6 +234,31 @@ BEGIN
   WHERE pg_current_xact_id() IS NOT NULL
   RETURNING id INTO message_id;
   RETURN message_id;
+END
+$$;
+
+-- Leases
+-- Which keys of a locked slot are closed, each with the first of its messages that is or was leased: the later ones wait
+-- until that one is settled. VOLATILE, so that it has a snapshot of its own: it is called with the slot's row locked, and
+-- sees all that was committed before that, where the rest of the claim sees an older snapshot. No search_path of its own,
+-- which would cost as much as the query: every name is written in full.
+CREATE FUNCTION sluice.leased_keys(queue text, slot smallint, first_id bigint) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (
+    SELECT coalesce(pg_catalog.jsonb_object_agg(first.ordering_key, first.id), '{}')
+    FROM (
+      SELECT l.ordering_key, pg_catalog.min(l.id) AS id
+      FROM (
+        SELECT m.ordering_key, m.id FROM sluice.message m
+        WHERE m.queue OPERATOR(pg_catalog.=) leased_keys.queue AND m.slot IS NOT NULL AND m.lease IS NOT NULL
+          AND (m.slot, m.id) >= (leased_keys.slot, leased_keys.first_id) AND m.slot OPERATOR(pg_catalog.<=) leased_keys.slot
+        ORDER BY m.slot, m.id, m.lease
+        OFFSET 0
+      ) l
+      GROUP BY l.ordering_key
+    ) first
+  );
 END
 $$;
 
@@ -385,7 +419,12 @@ SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at
          WHERE l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
            AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
        ) END AS alive,
-       (SELECT coalesce(sum(cardinality(b.message_ids)), 0) FROM sluice.batches() b WHERE b.worker_id = w.id)::integer AS in_flight
+       (SELECT coalesce(sum(CASE WHEN b.leased THEN (
+            -- Leased messages are settled one by one, and their batch stands there until the last of them is.
+            SELECT count(*) FROM unnest(b.message_ids) AS given (id)
+            JOIN sluice.message m ON m.queue = b.queue AND m.id = given.id AND m.lease = b.worker_id::bigint << 32 | b.id
+          ) ELSE cardinality(b.message_ids) END), 0)
+        FROM sluice.batches() b WHERE b.worker_id = w.id)::integer AS in_flight
 FROM sluice.worker w;
 COMMENT ON VIEW sluice.workers IS 'Worker processes: who runs, since when, on which queues.';
 COMMENT ON COLUMN sluice.workers.id IS 'The worker''s number, new at every start of a process.';
@@ -401,10 +440,16 @@ COMMENT ON COLUMN sluice.workers.in_flight IS 'How many messages it has in hand.
 
 CREATE VIEW sluice.in_flight AS
 SELECT b.queue, m.message_id AS id, m.attempt + 1 AS attempt, b.claimed_at,
-       (SELECT sluice.clock()) - b.claimed_at AS running_for, b.id AS batch, w.id AS worker_id, w.name AS worker, w.alive AS worker_alive
+       (SELECT sluice.clock()) - b.claimed_at AS running_for, b.id AS batch, w.id AS worker_id, w.name AS worker, w.alive AS worker_alive,
+       l.leased_until
 FROM sluice.batches() b
 JOIN sluice.workers w ON w.id = b.worker_id
-CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS m (message_id, attempt);
+CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS m (message_id, attempt)
+LEFT JOIN LATERAL (
+  SELECT had.due_at AS leased_until FROM sluice.message had
+  WHERE b.leased AND had.queue = b.queue AND had.id = m.message_id AND had.lease = b.worker_id::bigint << 32 | b.id
+) l ON true
+WHERE NOT b.leased OR l.leased_until IS NOT NULL;
 COMMENT ON VIEW sluice.in_flight IS 'Messages in the hands of workers: which, where, since when.';
 COMMENT ON COLUMN sluice.in_flight.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.in_flight.id IS 'The message.';
@@ -414,11 +459,12 @@ COMMENT ON COLUMN sluice.in_flight.running_for IS 'How long ago that was.';
 COMMENT ON COLUMN sluice.in_flight.batch IS 'The worker''s number for the batch: messages with the same number share a transaction.';
 COMMENT ON COLUMN sluice.in_flight.worker_id IS 'The worker''s number.';
 COMMENT ON COLUMN sluice.in_flight.worker IS 'The worker''s name.';
-COMMENT ON COLUMN sluice.in_flight.worker_alive IS 'False: the worker is gone; the message is available again, and the next reaper pass writes the evidence down.';
+COMMENT ON COLUMN sluice.in_flight.worker_alive IS 'False: the worker is gone; the message is available again, or its lease ends soon, and the next reaper pass writes the evidence down.';
+COMMENT ON COLUMN sluice.in_flight.leased_until IS 'In leased mode: when its lease ends if it is not renewed. Null: a transaction keeps it.';
 
 CREATE VIEW sluice.messages AS
 SELECT m.queue, m.id,
-       CASE WHEN f.id IS NOT NULL THEN 'in_flight'
+       CASE WHEN f.id IS NOT NULL OR m.lease > 0 AND m.due_at > (SELECT sluice.clock()) THEN 'in_flight'
             WHEN m.due_at <= (SELECT sluice.clock()) THEN 'ready'
             WHEN m.attempt > 0 THEN 'retrying'
             ELSE 'scheduled'
@@ -427,14 +473,21 @@ SELECT m.queue, m.id,
        m.enqueued_at, m.due_at, m.failed_at, m.last_error,
        CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM (SELECT sluice.clock())) * 1000000 AND (h.held ->> 0)::bigint < m.id
             THEN (h.held ->> 0)::bigint
+            ELSE (SELECT min(e.id) FROM sluice.message e
+                  WHERE e.queue = m.queue AND e.slot = m.slot AND e.lease IS NOT NULL AND e.ordering_key = m.ordering_key AND e.id < m.id)
        END AS held_by,
-       f.worker
+       coalesce(f.worker, (SELECT w.name FROM sluice.worker w WHERE m.lease > 0 AND m.due_at > (SELECT sluice.clock()) AND w.id = (m.lease >> 32)::integer)) AS worker,
+       CASE WHEN m.lease > 0 AND m.due_at > (SELECT sluice.clock()) THEN m.due_at END AS leased_until
 FROM sluice.message m
 LEFT JOIN (
   -- A batch that has ended stands there for an instant beside the next.
-  SELECT DISTINCT ON (f.queue, f.id) f.queue, f.id, f.worker
-  FROM sluice.in_flight f WHERE f.worker_alive
-  ORDER BY f.queue, f.id, f.claimed_at DESC
+  SELECT DISTINCT ON (b.queue, given.id) b.queue, given.id, w.name AS worker
+  FROM sluice.batches() b
+  JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+  CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
+  -- Of leased messages the row itself says who has them.
+  WHERE NOT b.leased
+  ORDER BY b.queue, given.id, b.claimed_at DESC
 ) f ON f.queue = m.queue AND f.id = m.id
 LEFT JOIN LATERAL (
   SELECT s.held -> coalesce(m.ordering_key, '') AS held
@@ -458,6 +511,7 @@ COMMENT ON COLUMN sluice.messages.failed_at IS 'When its last try failed.';
 COMMENT ON COLUMN sluice.messages.last_error IS 'How its last try failed.';
 COMMENT ON COLUMN sluice.messages.held_by IS 'The earlier message with the same ordering key for which it waits.';
 COMMENT ON COLUMN sluice.messages.worker IS 'The worker that has it in hand.';
+COMMENT ON COLUMN sluice.messages.leased_until IS 'In leased mode: when its lease ends if it is not renewed.';
 
 CREATE VIEW sluice.dead_letters AS
 SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, (SELECT sluice.clock()) - d.died_at AS age, d.type, d.schema_version,
@@ -486,14 +540,17 @@ CREATE VIEW sluice.queues AS
 WITH clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
 ), held AS (
-  SELECT f.queue, count(DISTINCT f.id) AS in_flight FROM sluice.in_flight f WHERE f.worker_alive GROUP BY f.queue
+  -- Leased messages are counted by their rows: they are not due.
+  SELECT f.queue, count(DISTINCT f.id) AS in_flight FROM sluice.in_flight f
+  WHERE f.worker_alive AND f.leased_until IS NULL GROUP BY f.queue
 ), live AS (
   SELECT m.queue,
          count(*) FILTER (WHERE m.due_at <= c.now) AS due,
-         count(*) FILTER (WHERE m.due_at > c.now AND m.attempt = 0) AS scheduled,
-         count(*) FILTER (WHERE m.due_at > c.now AND m.attempt > 0) AS retrying,
+         count(*) FILTER (WHERE m.due_at > c.now AND m.attempt = 0 AND coalesce(m.lease, 0) = 0) AS scheduled,
+         count(*) FILTER (WHERE m.due_at > c.now AND m.attempt > 0 AND coalesce(m.lease, 0) = 0) AS retrying,
+         count(*) FILTER (WHERE m.due_at > c.now AND m.lease > 0) AS leased,
          max(c.now - m.due_at) FILTER (WHERE m.due_at <= c.now) AS oldest_ready_age,
-         min(m.due_at) FILTER (WHERE m.due_at > c.now) AS next_due_at
+         min(m.due_at) FILTER (WHERE m.due_at > c.now AND coalesce(m.lease, 0) = 0) AS next_due_at
   FROM sluice.message m CROSS JOIN clock c
   GROUP BY m.queue
 ), dead AS (
@@ -505,7 +562,7 @@ SELECT queue,
        greatest(coalesce(live.due, 0) - coalesce(held.in_flight, 0), 0) AS ready,
        coalesce(live.scheduled, 0) AS scheduled,
        coalesce(live.retrying, 0) AS retrying,
-       coalesce(held.in_flight, 0) AS in_flight,
+       coalesce(held.in_flight, 0) + coalesce(live.leased, 0) AS in_flight,
        coalesce(dead.dead, 0) AS dead,
        live.oldest_ready_age,
        live.next_due_at,

@@ -21,6 +21,7 @@ export const ERROR_CODES = [
   'COMMIT_FAILED',
   'ROWS_MISSING',
   'HANDLER_TIMEOUT',
+  'LEASE_LOST',
   'STOPPED',
 ] as const
 
@@ -82,6 +83,12 @@ export const STOPPED = {
 
 export function stopped(what: keyof typeof STOPPED): SluiceError {
   return new SluiceError('STOPPED', STOPPED[what])
+}
+
+/** The message was leased, and is not any more: what its handler does now counts for nothing. */
+export function leaseLost(queue: string, id: string): SluiceError {
+  const what = `The lease of message ${id} of queue ${queue}: expected to have it, received that it is lost`
+  return new SluiceError('LEASE_LOST', `${what}. Whoever has the message now decides what becomes of it`)
 }
 
 /**

@@ -15,7 +15,7 @@ export type {
   EnqueueInTransaction,
   Handler,
   HandlerContext,
-  Mode,
+  LeasedContext,
 } from './handle/handler.ts'
 export { type Route, type RoutesOptions, routes } from './handle/routes.ts'
 export type { HandlerTransaction } from './handle/transaction/message-transaction.ts'
@@ -44,9 +44,9 @@ export type {
 export type { Operate } from './operate/operate.ts'
 export type { MessagesOptions } from './operate/read-messages-options.ts'
 export type { Drained, Pipeline, RunnablePipeline, RunningPipeline } from './pipeline/pipeline.ts'
-export type { DeliveriesOptions } from './plan/deliveries-options.ts'
+export type { DeliveriesOptions, LeasedDeliveriesOptions } from './plan/deliveries-options.ts'
 // Consume
-export type { PipelineOptions } from './plan/options.ts'
+export type { LeasedPipelineOptions, Mode, PipelineOptions } from './plan/options.ts'
 export type { RetryOptions } from './plan/retry-policy.ts'
 // Queues and messages
 export {

@@ -24,8 +24,8 @@ import type { Consumption } from './modes/runtime.ts'
 import { OnDemand } from './on-demand.ts'
 import { Operate } from './operate/operate.ts'
 import { DRAIN_TIMEOUT_MS, Pipeline, type RunningPipeline } from './pipeline/pipeline.ts'
-import { type DeliveriesOptions, resolveDeliveries } from './plan/deliveries-options.ts'
-import { type PipelineOptions, type PipelinePlan, resolvePipeline } from './plan/options.ts'
+import { type DeliveriesOptions, type LeasedDeliveriesOptions, resolveDeliveries } from './plan/deliveries-options.ts'
+import { type LeasedPipelineOptions, type PipelineOptions, type PipelinePlan, resolvePipeline } from './plan/options.ts'
 import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { Deliveries } from './rx/deliveries.ts'
 import { Alphabet } from './session/alphabet.ts'
@@ -151,8 +151,23 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
    */
   pipeline<Name extends QueueName<Definitions>>(
     queue: Name,
-    options: PipelineOptions = {},
-  ): Pipeline<OutputOf<Definitions, Name>, Definitions> {
+    options?: PipelineOptions,
+  ): Pipeline<OutputOf<Definitions, Name>, Definitions>
+  /**
+   * The same in leased mode, for slow work and for calls of other services: no transaction is open while a handler runs.
+   *
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
+   *
+   * @example sluice.pipeline('reports', { mode: 'leased', concurrency: 200 }).handle(({ payload }) => render(payload)).start()
+   */
+  pipeline<Name extends QueueName<Definitions>>(
+    queue: Name,
+    options: LeasedPipelineOptions,
+  ): Pipeline<OutputOf<Definitions, Name>, Definitions, 'leased'>
+  pipeline<Name extends QueueName<Definitions>>(
+    queue: Name,
+    options: PipelineOptions | LeasedPipelineOptions = {},
+  ): Pipeline<OutputOf<Definitions, Name>, Definitions, never> {
     const name = checkQueueName(queue, this.#config.definitions)
     const plan = resolvePipeline(name, options)
     return new Pipeline(name, {
@@ -179,7 +194,20 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   deliveries<Name extends QueueName<Definitions>>(
     queue: Name,
     options: DeliveriesOptions,
-  ): Deliveries<OutputOf<Definitions, Name>> {
+  ): Deliveries<OutputOf<Definitions, Name>>
+  /**
+   * The same in leased mode: no transaction is open while a delivery waits to be settled.
+   *
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
+   */
+  deliveries<Name extends QueueName<Definitions>>(
+    queue: Name,
+    options: LeasedDeliveriesOptions,
+  ): Deliveries<OutputOf<Definitions, Name>, 'leased'>
+  deliveries<Name extends QueueName<Definitions>>(
+    queue: Name,
+    options: DeliveriesOptions | LeasedDeliveriesOptions,
+  ): Deliveries<OutputOf<Definitions, Name>, never> {
     const name = checkQueueName(queue, this.#config.definitions)
     const plan = resolveDeliveries(name, options)
     return new Deliveries(async (work, signal) => {

@@ -125,7 +125,12 @@ async function callHandler(
   enqueue: EnqueueIn,
 ): Promise<Outcome> {
   const tx = new MessageTransaction(connection, enqueue)
-  const outcome = toOutcome(await handle(message.handed, tx.context(new AbortController(), message.attempt)))
+  const outcome = toOutcome(
+    await handle(
+      message.handed,
+      tx.context({ signal: new AbortController().signal, restart: () => undefined }, message.attempt),
+    ),
+  )
   if (tx.unfinished) await tx.finished()
   await (outcome.kind === 'retry' || outcome.kind === 'deadLetter' ? tx.undo() : tx.keep())
   return outcome
@@ -144,7 +149,15 @@ async function toDelivered(
   const { payload, ...options } = given
   const row = await readMessage(rules, queue, { payload, options }, { payload: `${what}.payload`, options: what })
   const nowUs = Date.now() * 1_000
-  const claimed = { ...row, id: String(at + 1), slot: null, attempt: 0, dueUs: nowUs, enqueuedUs: nowUs }
+  const claimed = {
+    ...row,
+    id: String(at + 1),
+    slot: null,
+    attempt: 0,
+    expired: false,
+    dueUs: nowUs,
+    enqueuedUs: nowUs,
+  }
   const message = new DeliveredMessage(queue, claimed)
   const checked = await validatePayload(rules.definitions?.[queue], message.payload)
   if ('issues' in checked) throw expected('PAYLOAD_SCHEMA', `${what}.payload`, 'what the schema takes', checked.issues)

@@ -8,6 +8,7 @@ import { Patience } from './connection/patience.ts'
 import { orPrivilegeMissing } from './connection/privilege.ts'
 import { InHand } from './crash/in-hand.ts'
 import type { Demand } from './demand/demand.ts'
+import { leased } from './modes/leased/leased.ts'
 import type { Consumption, Runtime } from './modes/runtime.ts'
 import { transactional } from './modes/transactional.ts'
 import { Reaper } from './services/reaper.ts'
@@ -110,7 +111,10 @@ export class Worker {
 
   /** Makes the demand of a pipeline, without starting it. The worker must have been started. */
   consume(consumption: Consumption): Demand {
-    return transactional(this.#runtime, consumption)
+    if (consumption.plan.mode === 'transactional') return transactional(this.#runtime, consumption)
+    // What a dead worker had leased is free when somebody finds that it is dead.
+    this.#reaper.hurry()
+    return leased(this.#runtime, consumption)
   }
 
   /** Deletes the worker from `sluice.worker` and closes what it opened. The pipelines must have ended. */

@@ -7,6 +7,7 @@ import {
   type BatchHandler,
   createSluice,
   type Handler,
+  type LeasedPipelineOptions,
   type Outcome,
   type PipelineOptions,
   retryLater,
@@ -22,7 +23,7 @@ export interface WorkerSetup {
   readonly directUrl?: string | undefined
   readonly ledgerUrl: string
   readonly queue: string
-  readonly pipeline: PipelineOptions
+  readonly pipeline: PipelineOptions | LeasedPipelineOptions
   readonly pollIntervalMs?: number | undefined
   readonly wholeBatches?: boolean | undefined
 }
@@ -98,6 +99,30 @@ const handle: Handler<LoadPayload> = async ({ id, payload }, { tx, attempt, sign
   return meet(payload, attempt)
 }
 
+/** The same in leased mode: what is written, and the end of the message, are one transaction of the handler's. */
+const handleLeased: Handler<LoadPayload, undefined, 'leased'> = async (message, { transaction, attempt, signal }) => {
+  const { id, payload } = message
+  await ledger.write(
+    'INSERT INTO ledger.started (message_id, worker, attempt) VALUES ($1, $2, $3)',
+    [id, setup.name, attempt],
+    signal,
+  )
+  reach('handling')
+  const outcome = meet(payload, attempt)
+  if (outcome !== undefined) return outcome
+  await transaction(async (tx) => {
+    await tx.query('INSERT INTO ledger.effect (message_id, worker, attempt) VALUES ($1, $2, $3)', [
+      id,
+      setup.name,
+      attempt,
+    ])
+    reach('effects')
+    if (payload.fate === 'sever') await tx.query('SELECT pg_terminate_backend(pg_backend_pid())')
+    if (payload.fate === 'careless') await tx.query(LEFT_BEHIND)
+  })
+  return undefined
+}
+
 function meet({ fate, failures, afterMs }: LoadPayload, attempt: number): Outcome | undefined {
   if (fate === 'poison') process.kill(process.pid, 'SIGKILL')
   if (fate === 'block') for (const end = performance.now() + BLOCK_MS; performance.now() < end; );
@@ -117,9 +142,16 @@ const handleAll: BatchHandler = async (messages, { tx, signal }) => {
   reach('effects')
 }
 
-const pipeline = sluice.pipeline(setup.queue, setup.pipeline)
-if (setup.wholeBatches) pipeline.handleBatch(handleAll).subscribe()
-else pipeline.handle(handle as Handler).subscribe()
+if (setup.pipeline.mode === 'leased') {
+  sluice
+    .pipeline(setup.queue, setup.pipeline)
+    .handle(handleLeased as Handler<unknown, undefined, 'leased'>)
+    .start()
+} else {
+  const pipeline = sluice.pipeline(setup.queue, setup.pipeline)
+  if (setup.wholeBatches) pipeline.handleBatch(handleAll).start()
+  else pipeline.handle(handle as Handler).start()
+}
 
 function reach(moment: Moment): void {
   if (fatal?.at !== moment) return

@@ -10,7 +10,7 @@ import type { MatrixResult } from '../report/page.ts'
 import { isRight, lineOf, type Row, tableOf } from '../report/table.ts'
 import { SCENARIOS } from '../scenarios/index.ts'
 import { connect } from './environment.ts'
-import { MODES } from './modes.ts'
+import { MODES, type Mode, NAMED_MODES } from './modes.ts'
 import { type Cell, cellsOf, runCells } from './run-cells.ts'
 import { runScenario } from './run-scenario.ts'
 
@@ -83,7 +83,7 @@ async function runAll(options: FaultsOptions, { seed, serverUrl, interrupted, ro
   const found = new AbortController()
   const over = [interrupted, found.signal, ...(minutes === undefined ? [] : [AbortSignal.timeout(minutes * 60_000)])]
   const rounds = minutes === undefined ? 1 : Number.POSITIVE_INFINITY
-  await runCells(cellsOf(chosen(MODES, only), chosen(SCENARIOS, only), seed, rounds), {
+  await runCells(cellsOf(modesOf(only), chosen(SCENARIOS, only), seed, rounds), {
     atATime: options.quick ? AT_A_TIME : 1,
     run: (cell) => runCell(cell, options, serverUrl),
     over: AbortSignal.any(over),
@@ -145,4 +145,9 @@ async function versionOf({ url, kind }: FoundServer): Promise<string> {
 function chosen<T extends { readonly name: string }>(items: readonly T[], only: readonly string[]): readonly T[] {
   const named = items.filter(({ name }) => only.includes(name))
   return named.length === 0 ? items : named
+}
+
+function modesOf(only: readonly string[]): readonly Mode[] {
+  const named = [...MODES, ...NAMED_MODES].filter(({ name }) => only.includes(name))
+  return named.length === 0 ? MODES : named
 }

@@ -80,8 +80,8 @@ export function libraryOf(version: number): readonly Edit[] {
     { file: 'table/schema.ts', from: 'SCHEMA_VERSION = 1', to: `SCHEMA_VERSION = ${version}` },
     {
       file: 'table/claim.ts',
-      from: 'm.max_attempts, m.enqueued_at`',
-      to: `m.max_attempts, m.enqueued_at, m.note_${version}\``,
+      from: 'm.max_attempts, m.enqueued_at, m.lease`',
+      to: `m.max_attempts, m.enqueued_at, m.lease, m.note_${version}\``,
     },
   ]
 }

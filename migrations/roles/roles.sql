@@ -42,7 +42,7 @@ BEGIN
 
   -- Claims and settles. It cannot enqueue, nor change what a message says, nor read dead letters but for their ids,
   -- by which it counts what it has moved there.
-  GRANT SELECT, DELETE, UPDATE (due_at, attempt, last_error, failed_at) ON sluice.message TO sluice_worker;
+  GRANT SELECT, DELETE, UPDATE (due_at, attempt, last_error, failed_at, lease) ON sluice.message TO sluice_worker;
   GRANT SELECT, INSERT (queue, slot), UPDATE (held) ON sluice.slot TO sluice_worker;
   GRANT INSERT (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason,
                 error, enqueued_at), SELECT (id)
@@ -51,7 +51,8 @@ BEGIN
   GRANT SELECT, INSERT, DELETE ON sluice.batch, sluice.crash TO sluice_worker;
   GRANT USAGE ON SEQUENCE sluice.worker_id_seq TO sluice_worker;
   GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.foreign_characters, sluice.require_settled TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.foreign_characters, sluice.leased_keys,
+    sluice.require_settled TO sluice_worker;
 
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
   GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.dead_letters

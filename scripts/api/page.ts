@@ -13,8 +13,25 @@ const SECTIONS: readonly (readonly [heading: string, names: readonly string[]])[
   [
     'Handle',
     [
-      ...['Pipeline', 'PipelineOptions', 'RetryOptions', 'Handler', 'Message', 'HandlerContext', 'HandlerTransaction'],
-      ...['CommonContext', 'EnqueueInTransaction', 'BatchHandler', 'BatchHandlerContext', 'Mode', 'ContextByMode'],
+      ...[
+        'Pipeline',
+        'PipelineOptions',
+        'LeasedPipelineOptions',
+        'RetryOptions',
+        'Handler',
+        'Message',
+        'HandlerContext',
+        'HandlerTransaction',
+      ],
+      ...[
+        'CommonContext',
+        'LeasedContext',
+        'EnqueueInTransaction',
+        'BatchHandler',
+        'BatchHandlerContext',
+        'Mode',
+        'ContextByMode',
+      ],
       ...['RunnablePipeline', 'SettledMessages', 'SettledMessage', 'SettledCounts', 'RunningPipeline', 'Drained'],
     ],
   ],
@@ -25,6 +42,7 @@ const SECTIONS: readonly (readonly [heading: string, names: readonly string[]])[
     [
       'Deliveries',
       'DeliveriesOptions',
+      'LeasedDeliveriesOptions',
       'Delivery',
       'handleDeliveries',
       'DeliveryHandler',

@@ -4,6 +4,9 @@ export const INSUFFICIENT_PRIVILEGE = '42501'
 /** What every statement after a failed one fails with. */
 export const IN_FAILED_TRANSACTION = '25P02'
 
+/** A lock was not to be had in the time that a statement may wait for it. */
+export const LOCK_NOT_AVAILABLE = '55P03'
+
 /** The SQLSTATE of the driver's own error, or the code of a system error. */
 export function codeOf(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error ? String(error.code) : undefined

@@ -34,6 +34,8 @@ export type MessageKind = 'keyed' | 'unkeyed'
 /** A claim that has been sent; its answers may be awaited later. */
 export interface SentClaim {
   readonly first: Promise<ClaimAnswer>
+  /** It is on its way: what is sent now comes behind it. The very first claim waits for a scan. */
+  readonly atOnce: boolean
   /** Sent behind it when a sweep was due; the very first one went before it. */
   readonly scan: Promise<QueueScan> | undefined
 }

@@ -5,7 +5,7 @@ import { ensureSlots, type QueueScan, scanQueue } from '../table/queue-scan.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import { type ClaimAnswer, endsTransaction, type MessageKind, type SentClaim } from './claim-answer.ts'
 import { FirstScan } from './first-scan.ts'
-import { FlooredClaims, type FlooredClaimsOptions } from './floored-claims.ts'
+import { FlooredClaims, type FlooredClaimsOptions, type LeaseTerms } from './floored-claims.ts'
 import { SweepClock } from './sweep-clock.ts'
 import { Turns } from './turns.ts'
 
@@ -53,9 +53,13 @@ export class Claimer {
     this.#claims.widen()
   }
 
-  /** Sends a claim in the transaction that has just been begun. */
-  send(connection: BatchConnection): SentClaim {
-    this.#claims.meet(connection)
+  /**
+   * Sends a claim in the transaction that has just been begun.
+   *
+   * @param terms the messages are leased as well, for when the transaction has committed
+   */
+  send(connection: BatchConnection, terms?: LeaseTerms): SentClaim {
+    this.#claims.meet(connection, terms)
     const sent = this.#firstScan.over ? this.#sendAtOnce(connection) : this.#sendBehindScan(connection)
     // Awaited later, perhaps after an error that ends the connection's use.
     for (const answer of [sent.first, sent.scan]) answer?.catch(() => undefined)
@@ -65,7 +69,11 @@ export class Claimer {
   #sendAtOnce(connection: BatchConnection): SentClaim {
     const first = this.#claimNext(connection)
     const isDue = this.#scanning === undefined && this.#sweep.waitMs() === 0
-    return { first, scan: isDue ? this.#track(connection, this.#scanBehind(connection, first)) : undefined }
+    return {
+      first,
+      atOnce: true,
+      scan: isDue ? this.#track(connection, this.#scanBehind(connection, first)) : undefined,
+    }
   }
 
   /** Once per claimer: a round trip for the priorities and slots that there are, and then the claim. */
@@ -73,7 +81,7 @@ export class Claimer {
     const { answered, scan } = this.#firstScan.begin((enough) =>
       this.#track(connection, this.#scanQueue(connection, undefined, enough)),
     )
-    return { first: answered.then(() => this.#claimNext(connection)), scan }
+    return { first: answered.then(() => this.#claimNext(connection)), atOnce: false, scan }
   }
 
   #claimNext(connection: BatchConnection): Promise<ClaimAnswer> {
@@ -113,6 +121,11 @@ export class Claimer {
   /** Rows that were claimed and not settled: they are free again. */
   release(rows: readonly ClaimedRow[]): void {
     this.#claims.release(rows)
+  }
+
+  /** A leased message of this slot is settled: its key is open for the next one. */
+  opened(slot: number): void {
+    this.#claims.floors.forgetPassed(slot)
   }
 
   /** A scan of the queue behind a claim; when it is answered, the next claims are from the bottom. */

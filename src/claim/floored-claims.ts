@@ -7,6 +7,7 @@ import {
   type OrderedClaim,
   WHOLE_QUEUE_SLOT,
 } from '../table/claim-ordered.ts'
+import type { Lease } from '../table/lease.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import { type ClaimAnswer, type MessageKind, mayHaveMore } from './claim-answer.ts'
@@ -23,6 +24,12 @@ export interface FlooredClaimsOptions {
   readonly ordered: boolean
 }
 
+/** What a claim of leased mode asks for. */
+export interface LeaseTerms extends Lease {
+  /** How many messages at most. */
+  readonly most: number
+}
+
 /** One claim at a time, from where the floors say, and what its answer says of the floors. */
 export class FlooredClaims {
   readonly floors: Floors
@@ -30,6 +37,7 @@ export class FlooredClaims {
   readonly #options: FlooredClaimsOptions
   readonly #server: KnownServer
   #most: number
+  #terms: LeaseTerms | undefined
   /** What the database's clock said in the last answer, and ours when that was here. */
   #clock = { nowUs: 0, atMs: 0 }
 
@@ -58,13 +66,14 @@ export class FlooredClaims {
     this.#most = Math.min(this.#most * 2, this.#options.batchSize)
   }
 
-  /** Before the first claim in a transaction. */
-  meet({ client }: BatchConnection): void {
+  /** Before the first claim in a transaction. Without terms, rows are only locked. */
+  meet({ client }: BatchConnection, terms?: LeaseTerms): void {
     this.#server.meet(client)
+    this.#terms = terms
   }
 
   async claim({ execute }: BatchConnection, kind: MessageKind, bottom: boolean): Promise<ClaimAnswer> {
-    const most = this.#most
+    const most = this.#limit
     const { lowered, anyHeld } = this.floors
     const known = this.#server.memory
     const sentAtMs = performance.now()
@@ -90,19 +99,25 @@ export class FlooredClaims {
     const { queue, ordered } = this.#options
     if (kind === 'keyed') return this.#claimSlots(execute, bottom)
     if (ordered) return claimWholeQueue(execute, queue, this.floors.wholeQueue(bottom), this.#most)
+    const [limit, lease] = [this.#limit, this.#terms]
     const floors = this.#priorityFloors(bottom)
     // A sweep passes by nothing: the number that a row bears can be of several lockers, and then says nothing of any.
     return this.spread.wide && !bottom
-      ? claimApart(execute, queue, floors, this.#most, skipped)
-      : claim(execute, queue, floors, this.#most)
+      ? claimApart(execute, queue, floors, limit, skipped, lease)
+      : claim(execute, queue, floors, limit, lease)
   }
 
   #claimSlots(execute: Execute, bottom: boolean): Promise<OrderedClaim> {
     const { queue } = this.#options
     const slots = this.floors.slots(bottom)
+    const [limit, lease] = [this.#limit, this.#terms]
     return this.floors.anyHeld
-      ? claimSlots(execute, queue, slots, this.#most, this.floors.passed())
-      : claimFreeSlots(execute, queue, slots, this.#most)
+      ? claimSlots(execute, queue, slots, limit, this.floors.passed(), lease)
+      : claimFreeSlots(execute, queue, slots, limit, lease)
+  }
+
+  get #limit(): number {
+    return Math.min(this.#most, this.#terms?.most ?? this.#most)
   }
 
   /**

@@ -86,6 +86,17 @@ export class InHand {
     }
   }
 
+  /** The number of a batch that its own claim will record. */
+  reserve(): number {
+    return this.#nextId++
+  }
+
+  /** A batch of leased messages, which its own claim has recorded. Resolves with the evidence against its messages. */
+  async recorded(record: BatchRecord, suspect: boolean): Promise<EvidenceById> {
+    this.#active.set(record.id, record)
+    return suspect ? this.#evidence(record) : NONE
+  }
+
   /** A claim is being sent: finds dead workers meanwhile, so that {@link begin} need not wait for it. */
   findDeadAhead(): void {
     this.#findDead().catch(() => undefined)

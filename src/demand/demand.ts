@@ -58,7 +58,9 @@ export class Demand implements Waiter, RoundDemand {
     this.#options.scheduler.attach(this)
     this.#hints.checkAgain()
     const places = Array.from({ length: this.#options.concurrency }, (_, at) => this.#place(at === 0))
-    this.#running = Promise.all(places).finally(this.#options.onEnded)
+    this.#running = Promise.all(places)
+      .then(() => this.#options.round.settled())
+      .finally(this.#options.onEnded)
   }
 
   /** Instead of `start`: runs rounds in one place, until one finds nothing or it is told to end. */
@@ -121,6 +123,10 @@ export class Demand implements Waiter, RoundDemand {
     this.#hints.answered()
   }
 
+  opened(): void {
+    this.#hints.wake('poke')
+  }
+
   found({ full, youngestMs }: Found): void {
     const { scheduler } = this.#options
     this.#hints.found()
@@ -133,8 +139,10 @@ export class Demand implements Waiter, RoundDemand {
   async #untilNothing(): Promise<void> {
     const { round } = this.#options
     try {
-      for (let next: Next = 'claim'; next !== 'sleep' && !this.draining.aborted; )
-        next = await this.#run(next, () => undefined)
+      do {
+        for (let next: Next = 'claim'; next !== 'sleep' && !this.draining.aborted; )
+          next = await this.#run(next, () => undefined)
+      } while ((await round.settled()) && !this.draining.aborted)
     } catch (error) {
       if (this.#isOurStop(error)) return
       throw round.failed(error)

@@ -17,6 +17,8 @@ export interface Round {
    * @returns what to tell a caller of it
    */
   failed(error: unknown, retryInMs?: number): unknown
+  /** Resolves when nothing that a round has claimed is in hand. Returns whether anything was. */
+  settled(): Promise<boolean>
   /** Breaks off what the server has not answered yet. */
   cut(): void
 }
@@ -37,6 +39,8 @@ export interface RoundDemand {
   /** A claim is on its way: it sees all that was hinted at before. */
   sent(): void
   answered(): void
+  /** Something was settled after its round: a message that waited for it may be claimed now. */
+  opened(): void
   /** A claim has found messages. */
   found(found: Found): void
 }

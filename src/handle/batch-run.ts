@@ -24,8 +24,8 @@ export interface BatchRunOptions {
   readonly work: Work
   readonly definition: QueueDefinition | undefined
   /** Makes what the next call of the handler runs in. */
-  readonly attempt: () => Attempt
-  readonly settlement: Settlement
+  readonly attempt: (messages: readonly DeliveredMessage[]) => Attempt
+  readonly settlement: Pick<Settlement, 'add' | 'deadLetter'>
   readonly report: Report
   readonly crashLimit: number
   /** Interrupts a statement that runs on the server. */
@@ -172,7 +172,7 @@ export class BatchRun {
    */
   async #attempt(messages: readonly DeliveredMessage[], call: (context: RunContext) => unknown): Promise<boolean> {
     const { plan, work } = this.#options
-    const attempt = this.#options.attempt()
+    const attempt = this.#options.attempt(messages)
     const turn = this.#deadline.next()
     const number = work.kind === 'each' ? messages[0]?.attempt : undefined
     for (const message of messages) this.#begun.add(message)

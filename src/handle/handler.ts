@@ -2,6 +2,7 @@ import type { Duration } from '../basics/duration.ts'
 import type { EnqueueOptions } from '../enqueue/options.ts'
 import { errorText, expected, SluiceError, STOPPED } from '../errors.ts'
 import { deadLetter, type Message, type Outcome, retryLater, snooze } from '../message.ts'
+import type { Mode } from '../plan/options.ts'
 import type { InputOf, QueueDefinitions, QueueName } from '../queues.ts'
 import type { HandlerTransaction } from './transaction/message-transaction.ts'
 
@@ -13,9 +14,6 @@ export type EnqueueInTransaction<Definitions extends QueueDefinitions | undefine
   payload: InputOf<Definitions, Name>,
   options?: EnqueueOptions,
 ) => Promise<string>
-
-/** How a pipeline delivers its messages. */
-export type Mode = 'transactional'
 
 /** What a handler gets beside the message in every mode. */
 export interface CommonContext {
@@ -36,9 +34,39 @@ export interface HandlerContext<Definitions extends QueueDefinitions | undefined
   readonly enqueue: EnqueueInTransaction<Definitions>
 }
 
+/** What a handler gets beside the message in leased mode: no transaction is open. */
+export interface LeasedContext extends CommonContext {
+  /**
+   * The same through retries and redrive, and another for each message of a database: give it to services that take one,
+   * so that a second delivery does nothing twice.
+   */
+  readonly idempotencyKey: string
+  /** When the lease ends if it is not renewed; it is renewed while the handler runs. */
+  readonly leaseUntil: Date
+  /**
+   * Renews the lease now, and gives the handler its whole `timeout` again.
+   *
+   * @throws SluiceError LEASE_LOST
+   */
+  extend(): Promise<void>
+  /**
+   * Runs `work` in a short transaction that also removes the message, if it still has its lease: what is written through
+   * `tx` takes effect exactly once. It ends the message: what the handler does after it, or throws, changes nothing. Once
+   * per message.
+   *
+   * @throws SluiceError LEASE_LOST, COMMIT_FAILED, and what `work` throws: then nothing of it holds
+   *
+   * @example
+   * const receipt = await charge(payload, { idempotencyKey })
+   * await transaction((tx) => tx.query('INSERT INTO receipt VALUES ($1)', [receipt.id]))
+   */
+  transaction<T>(work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T>
+}
+
 /** What a handler gets beside the message, by the mode of its pipeline: `tx` exists only where a transaction is open. */
 export interface ContextByMode<Definitions extends QueueDefinitions | undefined = undefined> {
   readonly transactional: HandlerContext<Definitions>
+  readonly leased: LeasedContext
 }
 
 /**
@@ -58,7 +86,7 @@ export type Handler<
 export type BatchHandlerContext<
   Definitions extends QueueDefinitions | undefined = undefined,
   In extends Mode = 'transactional',
-> = Omit<ContextByMode<Definitions>[In], 'attempt'>
+> = Omit<ContextByMode<Definitions>[In], 'attempt' | 'idempotencyKey'>
 
 /**
  * Handles a whole batch in one transaction. Return nothing when all are done, or one outcome per message, in their
@@ -176,7 +204,7 @@ export class Deadline {
 
 /** One handler's part of a batch's time. */
 export class Turn {
-  readonly #startedAt = performance.now()
+  #startedAt = performance.now()
   #endedAt: number | undefined
   #controller: AbortController | undefined
 
@@ -188,6 +216,10 @@ export class Turn {
 
   get tookMs(): number {
     return (this.#endedAt ?? performance.now()) - this.#startedAt
+  }
+
+  restart(): void {
+    this.#startedAt = performance.now()
   }
 
   /** The handler is over. What the server takes for its end is not its time. */

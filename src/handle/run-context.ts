@@ -2,7 +2,7 @@ import type { EnqueueOptions } from '../enqueue/options.ts'
 import type { HandlerTransaction } from './transaction/message-transaction.ts'
 
 /** What a handler gets from the mode of its pipeline, without the types of the user's queues. */
-export type RunContext = TransactionalRunContext
+export type RunContext = TransactionalRunContext | LeasedRunContext
 
 /** Enqueues in a handler's transaction. */
 export type EnqueueIn = (
@@ -15,6 +15,8 @@ export type EnqueueIn = (
 /** The time of one call of a handler. Its signal is made when it is first asked for, because most handlers never do. */
 export interface RunTurn {
   readonly signal: AbortSignal
+  /** It has its whole time again. */
+  restart(): void
 }
 
 interface TransactionalRunContext {
@@ -23,6 +25,15 @@ interface TransactionalRunContext {
   /** Undefined for a handler of whole batches. */
   readonly attempt: number | undefined
   readonly enqueue: (queue: string, payload: unknown, options?: EnqueueOptions) => Promise<string>
+}
+
+export interface LeasedRunContext {
+  readonly signal: AbortSignal
+  readonly attempt: number | undefined
+  readonly idempotencyKey: string | undefined
+  readonly leaseUntil: Date
+  readonly extend: () => Promise<void>
+  readonly transaction: <T>(work: (tx: HandlerTransaction) => T | Promise<T>) => Promise<T>
 }
 
 export function transactionalContext(

@@ -65,7 +65,7 @@ class BatchLost extends Error {
 }
 
 /** As an event says it. */
-function toReport(error: unknown): Error {
+export function toReport(error: unknown): Error {
   return toError(orPrivilegeMissing(error))
 }
 

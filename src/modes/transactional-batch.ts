@@ -1,5 +1,6 @@
 import { DeliveredMessage } from '../claim/claimed-message.ts'
 import type { BegunBatch, EvidenceById } from '../crash/in-hand.ts'
+import { isLastChance } from '../crash/last-chance.ts'
 import { isSluiceError } from '../errors.ts'
 import { BatchRun } from '../handle/batch-run.ts'
 import { MessageTransaction } from '../handle/transaction/message-transaction.ts'
@@ -148,7 +149,7 @@ export class TransactionalBatch {
 
   /** Whether the message may die of the next crash. */
   #isLastChance(evidence: Evidence | undefined): boolean {
-    return evidence !== undefined && evidence.crashes >= Math.max(1, this.#runtime.crashLimit - 1)
+    return isLastChance(evidence, this.#runtime.crashLimit)
   }
 
   async #begin(rows: readonly ClaimedRow[]): Promise<EvidenceById> {

@@ -47,6 +47,11 @@ export class TransactionalRound implements Round {
     return reasonFor(error)
   }
 
+  /** A round ends with its last batch. */
+  async settled(): Promise<boolean> {
+    return false
+  }
+
   cut(): void {
     for (const connection of this.#connections) connection.break('The pipeline has stopped')
   }

@@ -6,6 +6,7 @@ import type { Demand } from '../demand/demand.ts'
 import { expected, stopped } from '../errors.ts'
 import type { Work } from '../handle/batch-run.ts'
 import { type BatchHandler, checkFunction, type Handler } from '../handle/handler.ts'
+import type { Mode } from '../plan/options.ts'
 import type { QueueDefinitions } from '../queues.ts'
 import { SettledCollector, type SettledMessages } from '../settle/settled-messages.ts'
 import type { SettledMessage } from '../settle/settlement.ts'
@@ -24,7 +25,7 @@ export interface PipelineHost {
 }
 
 /** A pipeline without its handler. */
-export class Pipeline<Payload, Definitions extends QueueDefinitions | undefined> {
+export class Pipeline<Payload, Definitions extends QueueDefinitions | undefined, In extends Mode = 'transactional'> {
   /** The name of the queue. */
   readonly queue: string
   readonly #host: PipelineHost
@@ -39,7 +40,7 @@ export class Pipeline<Payload, Definitions extends QueueDefinitions | undefined>
    *
    * @throws SluiceError OPTION_INVALID
    */
-  handle(handler: Handler<Payload, Definitions>): RunnablePipeline {
+  handle(handler: Handler<Payload, Definitions, In>): RunnablePipeline {
     checkFunction('handle', handler)
     // The context and the payload get their types from the queue's definition, which validation has enforced.
     const work = { kind: 'each', handle: handler as (message: unknown, context: unknown) => unknown } as const
@@ -51,7 +52,7 @@ export class Pipeline<Payload, Definitions extends QueueDefinitions | undefined>
    *
    * @throws SluiceError OPTION_INVALID
    */
-  handleBatch(handler: BatchHandler<Payload, Definitions>): RunnablePipeline {
+  handleBatch(handler: BatchHandler<Payload, Definitions, In>): RunnablePipeline {
     checkFunction('handleBatch', handler)
     const work = { kind: 'batch', handle: handler as (messages: unknown, context: unknown) => unknown } as const
     return new RunnablePipeline(this.queue, this.#host, work)

@@ -1,7 +1,13 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import type { Duration } from '../basics/duration.ts'
 import { integer, integerWithin } from '../basics/options.ts'
-import { PIPELINE_OPTIONS, type PipelineOptions, type PipelinePlan, resolvePipeline } from './options.ts'
+import {
+  type LeasedPipelineOptions,
+  PIPELINE_OPTIONS,
+  type PipelineOptions,
+  type PipelinePlan,
+  resolvePipeline,
+} from './options.ts'
 
 /** How `deliveries` consumes its queue. */
 export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> {
@@ -16,8 +22,18 @@ export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> 
   readonly timeout?: Duration | undefined
 }
 
+/** How `deliveries` consumes its queue in leased mode. */
+export interface LeasedDeliveriesOptions extends Omit<LeasedPipelineOptions, 'concurrency'> {
+  /** The most messages in hand at a time, settled or not, 1 to 10,000. */
+  readonly demand: number
+}
+
 /** The plan for a demand: as many places as it has room for batches. @throws SluiceError OPTION_INVALID */
-export function resolveDeliveries(queue: string, options: DeliveriesOptions): PipelinePlan {
+export function resolveDeliveries(queue: string, options: DeliveriesOptions | LeasedDeliveriesOptions): PipelinePlan {
+  if (options?.mode === 'leased') {
+    const { demand, ...rest } = options
+    return resolvePipeline(queue, { ...rest, concurrency: integerWithin('deliveries.demand', demand, 1, 10_000) })
+  }
   checkKeys('deliveries', options, DELIVERIES_OPTIONS, 'As in deliveries(queue, { demand: 8 })')
   const { demand, ...rest } = options
   const most = integerWithin('deliveries.demand', demand, 1, 1_000, 'How many messages may be locked at a time')

@@ -4,8 +4,13 @@ import { integer } from '../basics/options.ts'
 import { expected } from '../errors.ts'
 import { type RetryOptions, type RetryPolicy, retryPolicy } from './retry-policy.ts'
 
+/** How a pipeline delivers its messages. */
+export type Mode = 'transactional' | 'leased'
+
 /** How a pipeline consumes its queue. */
 export interface PipelineOptions {
+  /** One transaction claims the messages, has them handled and settles them. @default 'transactional' */
+  readonly mode?: 'transactional' | undefined
   /**
    * How many batches are in flight in this process, each on its own connection, 1 to 1,000. The messages of one batch
    * are handled one after another: for handlers that should run side by side, because they wait for other services,
@@ -37,9 +42,28 @@ export interface PipelineOptions {
   readonly ordered?: boolean | undefined
 }
 
+/** How a pipeline consumes its queue in leased mode. */
+export interface LeasedPipelineOptions extends Pick<PipelineOptions, 'retry' | 'maxAttempts'> {
+  /** A short transaction claims and a short one settles; the handler runs with none open. */
+  readonly mode: 'leased'
+  /** Messages in hand in this process at a time, 1 to 10,000: their handlers run side by side. @default 10 */
+  readonly concurrency?: number | undefined
+  /** The most messages that one claim takes, 1 to 1,000. @default the concurrency, up to 100 */
+  readonly batchSize?: number | undefined
+  /**
+   * How long a message is nobody else's after its worker was last heard of. It is renewed while the handler runs, so it
+   * bounds the wait after a death that nobody sees, and not the work. 1 s to 24 h. @default '5m'
+   */
+  readonly lease?: Duration | undefined
+  /** The longest that one handler may take, 1 ms to 7 days. @default '15m' */
+  readonly timeout?: Duration | undefined
+}
+
 /** The options, complete and checked. */
 export interface PipelinePlan {
   readonly queue: string
+  readonly mode: Mode
+  readonly leaseMs: number
   readonly concurrency: number
   readonly batchSize: number
   readonly timeoutMs: number
@@ -49,6 +73,7 @@ export interface PipelinePlan {
 }
 
 export const PIPELINE_OPTIONS = [
+  'mode',
   'concurrency',
   'batchSize',
   'timeout',
@@ -60,19 +85,53 @@ export const PIPELINE_OPTIONS = [
 const PIPELINE_DEFAULTS = { concurrency: 1, batchSize: 10, maxAttempts: 20 } as const
 
 /** @throws SluiceError OPTION_INVALID */
-export function resolvePipeline(queue: string, options: PipelineOptions): PipelinePlan {
+export function resolvePipeline(queue: string, options: PipelineOptions | LeasedPipelineOptions): PipelinePlan {
   const what = `pipeline(${JSON.stringify(queue)})`
+  if (options?.mode === 'leased') return resolveLeased(what, queue, options)
   checkKeys(what, options, PIPELINE_OPTIONS)
-  const { ordered = false, timeout = '30s' } = options
+  const { mode = 'transactional', ordered = false, timeout = '30s' } = options
+  if (mode !== 'transactional') throw expected('OPTION_INVALID', `${what}.mode`, "'transactional' or 'leased'", mode)
   if (typeof ordered !== 'boolean') throw expected('OPTION_INVALID', `${what}.ordered`, 'true or false', ordered)
   const defaults = PIPELINE_DEFAULTS
   return {
     queue,
+    mode,
+    leaseMs: 0,
     concurrency: integer(`${what}.concurrency`, options.concurrency, defaults.concurrency, 1, 1_000),
     batchSize: integer(`${what}.batchSize`, options.batchSize, defaults.batchSize, 1, 1_000),
     timeoutMs: toMsWithin(`${what}.timeout`, timeout, '1ms', '1h'),
     retry: retryPolicy(options.retry, Math.random, `${what}.retry`),
     maxAttempts: integer(`${what}.maxAttempts`, options.maxAttempts, defaults.maxAttempts, 1, 1_000_000),
     ordered,
+  }
+}
+
+const LEASED_OPTIONS = [
+  'mode',
+  'concurrency',
+  'batchSize',
+  'lease',
+  'timeout',
+  'retry',
+  'maxAttempts',
+] as const satisfies readonly (keyof LeasedPipelineOptions)[]
+
+function resolveLeased(what: string, queue: string, options: LeasedPipelineOptions): PipelinePlan {
+  if ('ordered' in options && options.ordered) {
+    const remedy = 'Give the messages an orderingKey: those of one key are handled in order in both modes'
+    throw expected('OPTION_INVALID', `${what}.ordered`, 'no such option in leased mode', options.ordered, remedy)
+  }
+  checkKeys(what, options, LEASED_OPTIONS)
+  const concurrency = integer(`${what}.concurrency`, options.concurrency, 10, 1, 10_000)
+  return {
+    queue,
+    mode: 'leased',
+    leaseMs: toMsWithin(`${what}.lease`, options.lease ?? '5m', '1s', '24h'),
+    concurrency,
+    batchSize: integer(`${what}.batchSize`, options.batchSize, Math.min(concurrency, 100), 1, 1_000),
+    timeoutMs: toMsWithin(`${what}.timeout`, options.timeout ?? '15m', '1ms', '7d'),
+    retry: retryPolicy(options.retry, Math.random, `${what}.retry`),
+    maxAttempts: integer(`${what}.maxAttempts`, options.maxAttempts, PIPELINE_DEFAULTS.maxAttempts, 1, 1_000_000),
+    ordered: false,
   }
 }

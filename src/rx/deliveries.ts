@@ -1,4 +1,5 @@
 import { Observable } from 'rxjs'
+import type { Mode } from '../plan/options.ts'
 import type { Delivery } from './delivery.ts'
 import { DeliveryLoop } from './delivery-loop.ts'
 import { Feed, type StartDemand } from './feed.ts'
@@ -15,18 +16,21 @@ import { Feed, type StartDemand } from './feed.ts'
  * settled, until their time is up. Leaving a `for await` loop, or calling `return()` of its iterator, gives back at once
  * all that is not settled.
  */
-export class Deliveries<Payload> extends Observable<Delivery<Payload>> implements AsyncIterable<Delivery<Payload>> {
+export class Deliveries<Payload, In extends Mode = 'transactional'>
+  extends Observable<Delivery<Payload, In>>
+  implements AsyncIterable<Delivery<Payload, In>>
+{
   readonly #startDemand: StartDemand
 
   constructor(startDemand: StartDemand) {
     super((subscriber) => {
-      const feed = new Feed<Payload>(startDemand, subscriber)
+      const feed = new Feed<Payload, In>(startDemand, subscriber)
       return () => void feed.drain()
     })
     this.#startDemand = startDemand
   }
 
-  [Symbol.asyncIterator](): AsyncGenerator<Delivery<Payload>, void, undefined> {
-    return new DeliveryLoop((sink) => new Feed<Payload>(this.#startDemand, sink))
+  [Symbol.asyncIterator](): AsyncGenerator<Delivery<Payload, In>, void, undefined> {
+    return new DeliveryLoop((sink) => new Feed<Payload, In>(this.#startDemand, sink))
   }
 }

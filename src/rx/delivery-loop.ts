@@ -1,45 +1,46 @@
+import type { Mode } from '../plan/options.ts'
 import type { Delivery } from './delivery.ts'
 import type { Feed, Sink } from './feed.ts'
 
-type Step<Payload> = IteratorResult<Delivery<Payload>, void>
+type Step<Payload, In extends Mode> = IteratorResult<Delivery<Payload, In>, void>
 
 /**
  * What `for await` reads. A generator would not do: its `return()` waits for a `next()` that waits for a message, for
  * ever if none comes.
  */
-export class DeliveryLoop<Payload> implements AsyncGenerator<Delivery<Payload>, void, undefined> {
-  readonly #createFeed: (sink: Sink<Payload>) => Feed<Payload>
-  readonly #arrived: Delivery<Payload>[] = []
-  readonly #waiting: PromiseWithResolvers<Step<Payload>>[] = []
-  #feed: Feed<Payload> | undefined
+export class DeliveryLoop<Payload, In extends Mode> implements AsyncGenerator<Delivery<Payload, In>, void, undefined> {
+  readonly #createFeed: (sink: Sink<Payload, In>) => Feed<Payload, In>
+  readonly #arrived: Delivery<Payload, In>[] = []
+  readonly #waiting: PromiseWithResolvers<Step<Payload, In>>[] = []
+  #feed: Feed<Payload, In> | undefined
   /** Set when nothing more comes. */
   #end: { readonly error?: unknown } | undefined
 
   /** `createFeed` begins to consume: with the first `next()`. */
-  constructor(createFeed: (sink: Sink<Payload>) => Feed<Payload>) {
+  constructor(createFeed: (sink: Sink<Payload, In>) => Feed<Payload, In>) {
     this.#createFeed = createFeed
   }
 
-  async next(): Promise<Step<Payload>> {
+  async next(): Promise<Step<Payload, In>> {
     if (this.#end === undefined) this.#feed ??= this.#createFeed(this.#sink)
     for (let next = this.#arrived.shift(); next !== undefined; next = this.#arrived.shift()) {
       if (!next.signal.aborted) return { done: false, value: next }
     }
     if (this.#end !== undefined) return this.#over(this.#end)
-    const waiting = Promise.withResolvers<Step<Payload>>()
+    const waiting = Promise.withResolvers<Step<Payload, In>>()
     this.#waiting.push(waiting)
     return waiting.promise
   }
 
   /** Gives back all that is not settled, and resolves when it is free. */
-  async return(): Promise<Step<Payload>> {
+  async return(): Promise<Step<Payload, In>> {
     this.#arrived.length = 0
     this.#finish({})
     await this.#feed?.stop()
     return OVER
   }
 
-  async throw(error: unknown): Promise<Step<Payload>> {
+  async throw(error: unknown): Promise<Step<Payload, In>> {
     await this.return()
     throw error
   }
@@ -52,7 +53,7 @@ export class DeliveryLoop<Payload> implements AsyncGenerator<Delivery<Payload>, 
     return this
   }
 
-  get #sink(): Sink<Payload> {
+  get #sink(): Sink<Payload, In> {
     return {
       next: (delivery) => this.#arrive(delivery),
       error: (error: unknown) => this.#finish({ error }),
@@ -60,7 +61,7 @@ export class DeliveryLoop<Payload> implements AsyncGenerator<Delivery<Payload>, 
     }
   }
 
-  #arrive(delivery: Delivery<Payload>): void {
+  #arrive(delivery: Delivery<Payload, In>): void {
     const first = this.#waiting.shift()
     if (first === undefined) this.#arrived.push(delivery)
     else first.resolve({ done: false, value: delivery })
@@ -72,7 +73,7 @@ export class DeliveryLoop<Payload> implements AsyncGenerator<Delivery<Payload>, 
   }
 
   /** The end; an error is thrown once. */
-  async #over(end: { readonly error?: unknown }): Promise<Step<Payload>> {
+  async #over(end: { readonly error?: unknown }): Promise<Step<Payload, In>> {
     this.#end = {}
     if ('error' in end) throw end.error
     return OVER

@@ -2,20 +2,24 @@ import type { Duration } from '../basics/duration.ts'
 import { toOutcome } from '../handle/handler.ts'
 import type { HandlerTransaction } from '../handle/transaction/message-transaction.ts'
 import { deadLetterBy, type Message, type Outcome, retryBy, snoozeBy } from '../message.ts'
+import type { Mode } from '../plan/options.ts'
 
 /** How a delivery ended: by an outcome, or, if it failed, with the error for the retry policy. */
 export type Settled = { readonly outcome: Outcome } | { readonly error: unknown }
+
+/** The transaction that a mode lends to whoever handles a message. */
+export type TxOf<In extends Mode> = In extends 'transactional' ? HandlerTransaction : undefined
 
 /**
  * A claimed message in the hands of a subscriber, who settles it: its row stays locked, and its place in the demand
  * taken, until then. Each verb returns whether it settled the delivery: false if something else did before, such as
  * the pipeline's timeout or its stop.
  */
-export class Delivery<Payload = unknown> {
+export class Delivery<Payload = unknown, In extends Mode = 'transactional'> {
   /** The message, as a handler gets it. */
   readonly message: Message<Payload>
-  /** The transaction in which the message will be removed. */
-  readonly tx: HandlerTransaction
+  /** The transaction in which the message will be removed; in leased mode there is none. */
+  readonly tx: TxOf<In>
   /**
    * Aborts when the delivery has taken too long, the pipeline is told to stop, or the connection is lost. Its `reason`
    * is a SluiceError.
@@ -25,7 +29,7 @@ export class Delivery<Payload = unknown> {
 
   constructor(
     message: Message<Payload>,
-    context: { readonly tx: HandlerTransaction; readonly signal: AbortSignal },
+    context: { readonly tx: TxOf<In>; readonly signal: AbortSignal },
     settle: (settled: Settled) => boolean,
   ) {
     this.message = message

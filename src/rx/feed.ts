@@ -5,7 +5,8 @@ import type { Work } from '../handle/batch-run.ts'
 import { NotHandled } from '../handle/handler.ts'
 import type { RunContext } from '../handle/run-context.ts'
 import type { Message, Outcome } from '../message.ts'
-import { Delivery, type Settled } from './delivery.ts'
+import type { Mode } from '../plan/options.ts'
+import { Delivery, type Settled, type TxOf } from './delivery.ts'
 
 /**
  * Starts the demand of a subscriber once the process is connected. It waits for a database that is down until the
@@ -15,16 +16,16 @@ import { Delivery, type Settled } from './delivery.ts'
 export type StartDemand = (work: Work, signal: AbortSignal) => Promise<Demand | undefined>
 
 /** Where deliveries go. */
-export type Sink<Payload> = Pick<Subscriber<Delivery<Payload>>, 'next' | 'error' | 'complete'>
+export type Sink<Payload, In extends Mode> = Pick<Subscriber<Delivery<Payload, In>>, 'next' | 'error' | 'complete'>
 
 /** One subscriber and its demand. */
-export class Feed<Payload> {
-  readonly #sink: Sink<Payload>
+export class Feed<Payload, In extends Mode> {
+  readonly #sink: Sink<Payload, In>
   readonly #demand: Promise<Demand | undefined>
   /** Aborts when the subscriber goes. */
   readonly #leaving = new AbortController()
 
-  constructor(startDemand: StartDemand, sink: Sink<Payload>) {
+  constructor(startDemand: StartDemand, sink: Sink<Payload, In>) {
     this.#sink = sink
     const work: Work = { kind: 'each', handle: (message, context) => this.#deliver(message, context), late: 'delivery' }
     this.#demand = startDemand(work, this.#leaving.signal).then(
@@ -73,7 +74,9 @@ export class Feed<Payload> {
       return true
     }
     if (this.#closed) throw new NotHandled()
-    this.#sink.next(new Delivery(message as Message<Payload>, context, settle))
+    const tx = ('tx' in context ? context.tx : undefined) as TxOf<In>
+    const { signal } = context
+    this.#sink.next(new Delivery<Payload, In>(message as Message<Payload>, { tx, signal }, settle))
     return settled.promise
   }
 }

@@ -2,9 +2,9 @@ import { Observable, type Observer, type OperatorFunction, Subject, takeUntil } 
 import { checkKeys } from '../basics/check-keys.ts'
 import { integer } from '../basics/options.ts'
 import { checkFunction, toOutcome } from '../handle/handler.ts'
-import type { HandlerTransaction } from '../handle/transaction/message-transaction.ts'
 import type { Message, Outcome } from '../message.ts'
-import type { Delivery } from './delivery.ts'
+import type { Mode } from '../plan/options.ts'
+import type { Delivery, TxOf } from './delivery.ts'
 
 /**
  * What is to become of a delivery: its outcome, or the error with which its handler failed or was too late. Not yet
@@ -16,9 +16,9 @@ export type Processed<Payload> = { readonly message: Message<Payload> } & (
 )
 
 /** A handler of single deliveries, as for a pipeline. */
-export type DeliveryHandler<Payload> = (
+export type DeliveryHandler<Payload, In extends Mode = 'transactional'> = (
   message: Message<Payload>,
-  context: { readonly tx: HandlerTransaction; readonly signal: AbortSignal },
+  context: { readonly tx: TxOf<In>; readonly signal: AbortSignal },
 ) => Outcome | void | Promise<Outcome | void>
 
 /**
@@ -33,10 +33,10 @@ export type DeliveryHandler<Payload> = (
  *
  * @throws SluiceError OPTION_INVALID
  */
-export function handleDeliveries<Payload>(
-  handle: DeliveryHandler<Payload>,
+export function handleDeliveries<Payload, In extends Mode = 'transactional'>(
+  handle: DeliveryHandler<Payload, In>,
   options: { readonly concurrency?: number } = {},
-): OperatorFunction<Delivery<Payload>, Processed<Payload>> {
+): OperatorFunction<Delivery<Payload, In>, Processed<Payload>> {
   checkFunction('handleDeliveries', handle)
   checkKeys('handleDeliveries', options, ['concurrency'])
   const concurrency =
@@ -56,21 +56,21 @@ export function handleDeliveries<Payload>(
  * Handles deliveries as they come, so many at a time. Not by `mergeMap`, which hangs when thousands of inner
  * observables complete synchronously (ReactiveX/rxjs#7334). What waits here is bounded by the source's demand.
  */
-class Handling<Payload> implements Observer<Delivery<Payload>> {
-  readonly #handle: DeliveryHandler<Payload>
+class Handling<Payload, In extends Mode> implements Observer<Delivery<Payload, In>> {
+  readonly #handle: DeliveryHandler<Payload, In>
   readonly #concurrency: number
   readonly #results: Observer<Processed<Payload>>
-  readonly #waiting: Delivery<Payload>[] = []
+  readonly #waiting: Delivery<Payload, In>[] = []
   #running = 0
   #completed = false
 
-  constructor(handle: DeliveryHandler<Payload>, concurrency: number, results: Observer<Processed<Payload>>) {
+  constructor(handle: DeliveryHandler<Payload, In>, concurrency: number, results: Observer<Processed<Payload>>) {
     this.#handle = handle
     this.#concurrency = concurrency
     this.#results = results
   }
 
-  next(delivery: Delivery<Payload>): void {
+  next(delivery: Delivery<Payload, In>): void {
     this.#waiting.push(delivery)
     this.#goOn()
   }
@@ -97,9 +97,9 @@ class Handling<Payload> implements Observer<Delivery<Payload>> {
   }
 }
 
-async function handleOne<Payload>(
-  delivery: Delivery<Payload>,
-  handle: DeliveryHandler<Payload>,
+async function handleOne<Payload, In extends Mode>(
+  delivery: Delivery<Payload, In>,
+  handle: DeliveryHandler<Payload, In>,
 ): Promise<Processed<Payload>> {
   const { message } = delivery
   try {

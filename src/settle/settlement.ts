@@ -41,6 +41,18 @@ export interface SettledMessage {
   readonly outcome: Outcome
 }
 
+/** The rows of a settlement. */
+export interface SettlementWrites {
+  readonly acked: readonly string[]
+  readonly postponed: readonly Postponed[]
+  readonly dead: readonly Dead[]
+  /** Against which there is no evidence any more. */
+  readonly forgotten: readonly string[]
+  readonly nowUs: number
+}
+
+const NONE: ReadonlySet<string> = new Set()
+
 /**
  * How many messages were settled in which way, in batches that have been committed. A message that is settled more than
  * once, such as one that is retried at once, counts each time. One that was given back unhandled does not count.
@@ -127,9 +139,22 @@ export class Settlement {
     this.#die(message, reason, null, message.attempt - 1)
   }
 
-  /** Reports what happened to the messages, once it is true. */
-  reportAll(): void {
-    for (const event of this.#events) this.#options.report(event)
+  /** Reports what happened to the messages, once it is true. @param lost ids of which it is not */
+  reportAll(lost: ReadonlySet<string> = NONE): void {
+    for (const event of this.#events) {
+      if (!('id' in event) || !lost.has(event.id)) this.#options.report(event)
+    }
+  }
+
+  /** What is to be written, by statements that check a lease. Texts are such as the database can hold. */
+  get writes(): SettlementWrites {
+    return {
+      acked: this.#acked,
+      postponed: this.#postponed.map(this.#fitted),
+      dead: this.#dead.map((dead) => this.#fitted({ ...dead, reason: this.#options.alphabet.fit(dead.reason) })),
+      forgotten: this.#forgotten,
+      nowUs: Math.floor(this.#options.nowUs()),
+    }
   }
 
   /** Asks about characters of errors and reasons that are not known yet. Without an answer they are escaped. */

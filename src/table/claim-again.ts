@@ -1,4 +1,4 @@
-import { CLAIM_CONTEXT, CLAIM_RESULT, CLAIMED_COLUMNS, type Claim, toClaim } from './claim.ts'
+import { CLAIM_CONTEXT, CLAIMED_COLUMNS, type Claim, claimResult, toClaim } from './claim.ts'
 import { type Execute, statement } from './statement.ts'
 
 /** One message as it was claimed before. */
@@ -27,7 +27,7 @@ WITH clock AS MATERIALIZED (
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
 ), slot AS MATERIALIZED (
   SELECT s.slot FROM sluice.slot s WHERE s.queue = $1::text AND s.slot = $4::smallint FOR NO KEY UPDATE OF s SKIP LOCKED
-)${CLAIM_RESULT}
+)${claimResult('c.attempt')}
 FROM clock LEFT JOIN LATERAL (
   SELECT ${CLAIMED_COLUMNS}
   FROM sluice.message m

@@ -1,5 +1,14 @@
-import { CLAIM_CONTEXT, CLAIM_RESULT, CLAIMED_COLUMNS, type Claim, type PriorityFloor, toClaim } from './claim.ts'
-import { type Execute, statement } from './statement.ts'
+import {
+  CLAIM_CONTEXT,
+  CLAIMED_COLUMNS,
+  type Claim,
+  leasingClaim,
+  lockingClaim,
+  type PriorityFloor,
+  toClaim,
+} from './claim.ts'
+import { type Lease, leaseParams, ofVersion } from './lease.ts'
+import type { Execute } from './statement.ts'
 
 /**
  * The same as `claim`, for a queue that many claim from at once. It begins `offset` messages above each floor, goes on
@@ -23,29 +32,31 @@ export async function claimApart(
   floors: readonly PriorityFloor[],
   limit: number,
   offset: number,
+  lease?: Lease,
 ): Promise<Claim> {
-  const rows = await execute(CLAIM_APART, [
+  const rows = await execute(lease === undefined ? CLAIM_APART : ofVersion(CLAIM_APART_LEASED, lease.serverVersion), [
     queue,
     floors.map((floor) => floor.priority),
     floors.map((floor) => floor.dueUs),
     floors.map((floor) => floor.id),
     limit,
     offset,
+    ...leaseParams(lease),
   ])
   return toClaim(rows)
 }
 
-const CLAIM_APART = statement(
-  'claim_apart',
-  `
+const TEXT = {
+  name: 'claim_apart',
+  ctes: `
 WITH clock AS MATERIALIZED (
   SELECT c.now, ${CLAIM_CONTEXT},
          ARRAY(SELECT x.xid::xid FROM pg_snapshot_xip(pg_current_snapshot()) AS x (xid)
                WHERE (SELECT count(*) FROM pg_snapshot_xip(pg_current_snapshot())) <= 200) AS running,
          age(pg_snapshot_xmax(pg_current_snapshot())::xid) AS age
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
-)${CLAIM_RESULT}
-FROM clock LEFT JOIN LATERAL (
+)`,
+  rows: `
   SELECT m.*
   FROM (
     SELECT f.priority, timestamptz 'epoch' + f.due_us::double precision * interval '1 microsecond' AS due_at, f.id
@@ -76,6 +87,7 @@ FROM clock LEFT JOIN LATERAL (
     LIMIT (SELECT $5::integer)
     FOR UPDATE OF m SKIP LOCKED
   ) m
-  LIMIT $5::integer
-) c ON true`,
-)
+  LIMIT $5::integer`,
+}
+const CLAIM_APART = lockingClaim(TEXT)
+const CLAIM_APART_LEASED = leasingClaim(TEXT, 7)

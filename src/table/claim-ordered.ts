@@ -1,6 +1,14 @@
 import { type Claim, toClaim } from './claim.ts'
 import { type ClaimSnapshot, toSnapshot } from './claim-snapshot.ts'
-import { CLAIM_FREE_SLOTS, CLAIM_SLOTS, CLAIM_WHOLE_QUEUE, MOST_WALKED } from './ordered-statements.ts'
+import { type Lease, leaseParams, ofVersion } from './lease.ts'
+import {
+  CLAIM_FREE_SLOTS,
+  CLAIM_SLOTS,
+  CLAIM_WHOLE_QUEUE,
+  LEASE_FREE_SLOTS,
+  LEASE_SLOTS,
+  MOST_WALKED,
+} from './ordered-statements.ts'
 import { type PassedStretch, type SlotWalk, toWalk } from './slot-walk.ts'
 import { type Execute, numberOf, type Row, type Statement, textOf } from './statement.ts'
 
@@ -43,6 +51,7 @@ export async function claimSlots(
   floors: readonly SlotPosition[],
   limit: number,
   passed: readonly PassedStretch[] = [],
+  lease?: Lease,
 ): Promise<OrderedClaim> {
   const stretches = [
     passed.map(({ slot }) => slot),
@@ -51,7 +60,8 @@ export async function claimSlots(
     passed.map(({ untilUs }) => untilUs),
     passed.map(({ running }) => `{${running.join()}}`),
   ]
-  return toOrderedClaim(await claimBy(CLAIM_SLOTS, execute, queue, floors, limit, stretches))
+  const statement = lease === undefined ? CLAIM_SLOTS : ofVersion(LEASE_SLOTS, lease.serverVersion)
+  return toOrderedClaim(await claimBy(statement, execute, queue, floors, limit, [...stretches, ...leaseParams(lease)]))
 }
 
 /** The same, but of a slot in which a key is held it only reports that. */
@@ -60,8 +70,10 @@ export async function claimFreeSlots(
   queue: string,
   floors: readonly SlotPosition[],
   limit: number,
+  lease?: Lease,
 ): Promise<OrderedClaim> {
-  return toOrderedClaim(await claimBy(CLAIM_FREE_SLOTS, execute, queue, floors, limit, []))
+  const statement = lease === undefined ? CLAIM_FREE_SLOTS : ofVersion(LEASE_FREE_SLOTS, lease.serverVersion)
+  return toOrderedClaim(await claimBy(statement, execute, queue, floors, limit, leaseParams(lease)))
 }
 
 /**

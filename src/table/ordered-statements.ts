@@ -1,5 +1,4 @@
-import { CLAIM_CONTEXT, CLAIM_RESULT, CLAIMED_COLUMNS } from './claim.ts'
-import { type Statement, statement } from './statement.ts'
+import { CLAIM_CONTEXT, CLAIMED_COLUMNS, leasingClaim, lockingClaim } from './claim.ts'
 
 /**
  * In an order, a message without a delay is due from its enqueue on. Otherwise, after a clock is set back, or after a
@@ -24,26 +23,26 @@ const FAR = `timestamptz '2255-01-01 00:00:00+00'`
 
 const HIGHEST_ID = '9223372036854775807'
 
-function orderedClaim(name: string, ctes: string, slots: string): Statement {
-  return statement(
+function orderedClaim(name: string, ctes: string, slots: string) {
+  return {
     name,
-    `
+    ctes: `
 WITH clock AS MATERIALIZED (
   SELECT c.now, (extract(epoch FROM c.now) * 1000000.0)::bigint AS now_us, ${CLAIM_CONTEXT}
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
-)${ctes}${CLAIM_RESULT}, c.locked_slot, c.first_live::text AS first_live, c.any_held, c.walk,
+)${ctes}`,
+    columns: `, c.locked_slot, c.first_live::text AS first_live, c.any_held, c.walk,
        c.oldest AS xmin, c.snapshot,
-       CASE WHEN c.fresh THEN pg_current_xact_id()::text END AS xid
-FROM clock LEFT JOIN LATERAL (${slots}
-  LIMIT $4::integer
-) c ON true`,
-  )
+       CASE WHEN c.fresh THEN pg_current_xact_id()::text END AS xid`,
+    rows: `${slots}
+  LIMIT $4::integer`,
+  }
 }
 
 /** The slots to claim from, each with its first live row, if it has one. */
 function candidateSlots(firstLive: string): string {
   return `(
-    SELECT start.*, floor.slot, (${firstLive}) AS first_live
+    SELECT start.*, floor.slot, floor.id AS floor_id, (${firstLive}) AS first_live
     FROM (
       SELECT pg_current_xact_id_if_assigned() IS NULL AS fresh, pg_current_snapshot()::text AS snapshot,
              pg_snapshot_xmin(pg_current_snapshot())::text AS oldest
@@ -61,19 +60,29 @@ const FIRST_LIVE_IN_SLOT = `
     `
 
 const LOCKED_SLOT = `
-      SELECT s.held FROM sluice.slot s
+      SELECT s.slot, s.held FROM sluice.slot s
       WHERE s.queue = $1::text AND s.slot = candidate.slot AND candidate.first_live IS NOT NULL
       FOR NO KEY UPDATE OF s SKIP LOCKED
     `
 
-/** Whether any key of a locked slot is held at this moment. */
-const ANY_HELD = `locked.held <> '{}'::jsonb AND EXISTS (
-        SELECT FROM jsonb_each(locked.held) key WHERE (key.value ->> 1)::bigint > clock.now_us
-      ) AS any_held`
+/** Which keys of a locked slot are closed by leases: read once its row is locked, in the newest version. */
+const LEASED = `sluice.leased_keys($1::text, locked.slot, candidate.floor_id)`
 
-/** When the hold of the message's key ends; zero if the key is not held. */
+/** Whether any key of a locked slot is held at this moment. */
+function anyHeld(leased: string): string {
+  return `(locked.held <> '{}'::jsonb AND EXISTS (
+        SELECT FROM jsonb_each(locked.held) key WHERE (key.value ->> 1)::bigint > clock.now_us
+      ) OR ${leased} <> '{}'::jsonb) AS any_held`
+}
+
+/**
+ * When the hold of the message's key ends; zero if the key is not held. A message whose key is closed by the lease of an
+ * earlier one waits until that is settled, which no clock tells: so it is asked for again after a second.
+ */
 function heldUntil(message: string): string {
-  return `coalesce((start.held -> coalesce(${message}.ordering_key, '') ->> 1)::bigint, 0)`
+  const key = `coalesce(${message}.ordering_key, '')`
+  return `greatest(coalesce((start.held -> ${key} ->> 1)::bigint, 0),
+        CASE WHEN ${message}.id > (start.leased ->> ${key})::bigint THEN clock.now_us + 1000000 ELSE 0 END)`
 }
 
 // Not slot = …, because then the order would be by id alone. The primary key has that order too, and with stale
@@ -90,14 +99,14 @@ const before = (slot: string, id: string) => `(m.slot, m.id) < (${slot}, ${id})`
  * What nearly all claims need. Of a slot in which a key is held it only reports that. A claim of ten by
  * {@link CLAIM_SLOTS} takes a quarter longer, because it starts a plan that is three times as large.
  */
-export const CLAIM_FREE_SLOTS = orderedClaim(
+const FREE_SLOTS = orderedClaim(
   'claim_free_slots',
   '',
   `
   SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*, NULL AS walk
   FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
-    SELECT ${ANY_HELD} FROM (${LOCKED_SLOT}) locked
+    SELECT ${anyHeld(LEASED)} FROM (${LOCKED_SLOT}) locked
     OFFSET 0
   ) start
   LEFT JOIN LATERAL (
@@ -110,6 +119,8 @@ export const CLAIM_FREE_SLOTS = orderedClaim(
   ) m ON true
   WHERE m.id IS NOT NULL OR start.any_held`,
 )
+export const CLAIM_FREE_SLOTS = lockingClaim(FREE_SLOTS)
+export const LEASE_FREE_SLOTS = leasingClaim(FREE_SLOTS, 5)
 
 /**
  * `passed`: stretches of rows that a claim of this process has found to be all held, or not due yet, and that still
@@ -120,7 +131,7 @@ export const CLAIM_FREE_SLOTS = orderedClaim(
  * and when the first of their delays ends. Otherwise both are skipped (a one-time filter), and `m` begins at the first
  * live row.
  */
-export const CLAIM_SLOTS = orderedClaim(
+const SLOTS = orderedClaim(
   'claim_slots',
   `, passed AS MATERIALIZED (
   SELECT p.slot, p.first_id, p.last_id, p.until_us > clock.now_us AND NOT EXISTS (
@@ -136,14 +147,15 @@ export const CLAIM_SLOTS = orderedClaim(
          END AS walk
   FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
-    SELECT now.held, now.any_held, CASE WHEN now.any_held THEN coalesce((
+    SELECT now.held, now.leased, now.any_held, CASE WHEN now.any_held THEN coalesce((
         SELECT max(p.last_id) FROM passed p
         WHERE p.slot = candidate.slot AND p.first_id <= candidate.first_live AND p.last_id >= candidate.first_live AND p.last_id < coalesce(
           (SELECT min(broken.last_id) FROM passed broken WHERE broken.slot = candidate.slot AND broken.last_id >= candidate.first_live AND NOT broken.holds), ${HIGHEST_ID})
       ), candidate.first_live) ELSE candidate.first_live END AS id
     FROM (${LOCKED_SLOT}) locked
+    CROSS JOIN LATERAL (SELECT ${LEASED} AS keys OFFSET 0) leased
     CROSS JOIN LATERAL (
-      SELECT locked.held || '{}'::jsonb AS held, ${ANY_HELD}
+      SELECT locked.held || '{}'::jsonb AS held, leased.keys AS leased, ${anyHeld('leased.keys')}
       OFFSET 0 -- a fence, and a copy: a thousand keys would be fetched from their TOAST table for each row
     ) now
     OFFSET 0
@@ -181,16 +193,19 @@ export const CLAIM_SLOTS = orderedClaim(
   ) m ON true
   WHERE m.id IS NOT NULL OR run.walked >= ${LEAST_WALKED}`,
 )
+export const CLAIM_SLOTS = lockingClaim(SLOTS)
+export const LEASE_SLOTS = leasingClaim(SLOTS, 10)
 
 /**
  * Without slot IS NULL, which would let the planner take message_due_idx and sort the whole queue by id. A message that
  * somebody else has locked, such as a pipeline without `ordered`, comes back as a line without a message: to wait for
  * it would keep the connection for as long as a handler takes.
  */
-export const CLAIM_WHOLE_QUEUE = orderedClaim(
-  'claim_whole_queue',
-  '',
-  `
+export const CLAIM_WHOLE_QUEUE = lockingClaim(
+  orderedClaim(
+    'claim_whole_queue',
+    '',
+    `
   SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, false AS any_held, m.*, NULL AS walk
   FROM ${candidateSlots(`
       SELECT m.id FROM sluice.message m
@@ -215,4 +230,5 @@ export const CLAIM_WHOLE_QUEUE = orderedClaim(
     WHERE m.queue = $1::text AND m.id = next.id AND m.ctid = next.ctid AND ${isDue('m')}
     FOR UPDATE OF m SKIP LOCKED
   ) m ON true`,
+  ),
 )

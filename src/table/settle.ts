@@ -144,7 +144,8 @@ WITH touched AS (
   SET due_at = timestamptz 'epoch' + p.due_us::double precision * interval '1 microsecond',
       attempt = p.attempt,
       last_error = coalesce(p.error, m.last_error),
-      failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond' END
+      failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond' END,
+      lease = CASE WHEN m.lease IS NOT NULL AND m.slot IS NOT NULL THEN 0 END
   FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::text[]) AS p (id, due_us, attempt, error)
   WHERE m.ctid = ANY (${PLACES}) AND m.id = p.id
   RETURNING m.id

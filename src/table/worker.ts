@@ -77,6 +77,8 @@ export interface BatchRecord {
   readonly queue: string
   readonly messageIds: readonly string[]
   readonly attempts: readonly number[]
+  /** No transaction keeps the messages: see {@link leaseOf}. */
+  readonly leased?: boolean
 }
 
 /**
@@ -97,6 +99,7 @@ export async function recordBatches(
     begun.map((batch) => batch.queue),
     begun.map((batch) => `{${batch.messageIds.join()}}`),
     begun.map((batch) => `{${batch.attempts.join()}}`),
+    begun.map((batch) => batch.leased === true),
   ])
 }
 
@@ -229,9 +232,9 @@ const RECORD_BATCHES = statement(
 WITH ended AS (
   DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer AND b.id = ANY ($2::bigint[])
 )
-INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts)
-SELECT $1::integer, b.id, b.queue, b.message_ids::bigint[], b.attempts::integer[]
-FROM unnest($3::bigint[], $4::text[], $5::text[], $6::text[]) AS b (id, queue, message_ids, attempts)
+INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts, leased)
+SELECT $1::integer, b.id, b.queue, b.message_ids::bigint[], b.attempts::integer[], b.leased
+FROM unnest($3::bigint[], $4::text[], $5::text[], $6::text[], $7::boolean[]) AS b (id, queue, message_ids, attempts, leased)
 ON CONFLICT (worker_id, id) DO NOTHING`,
 )
 
@@ -246,7 +249,17 @@ WITH dead AS (
   RETURNING w.id, w.name, w.server_started_at, w.database_oid, w.pooled
 ), batch AS (
   DELETE FROM sluice.batch b USING dead WHERE b.worker_id = dead.id
-  RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts
+  RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts, b.leased
+), left_leased AS MATERIALIZED (
+  SELECT b.queue, given.id, b.worker_id::bigint << 32 | b.id AS lease
+  FROM batch b CROSS JOIN LATERAL pg_catalog.unnest(b.message_ids) AS given (id)
+  WHERE b.leased
+), freed AS (
+  UPDATE sluice.message m
+  SET due_at = (SELECT c.now FROM (SELECT clock_timestamp() AS now OFFSET 0) c), lease = CASE WHEN m.slot IS NOT NULL THEN 0 END
+  FROM left_leased l
+  WHERE m.queue = l.queue AND m.id = l.id AND m.lease = l.lease
+  RETURNING m.queue
 ), in_hand AS (
   SELECT dead.id AS worker_id, dead.name, batch.id AS batch_id, batch.queue, m.id, m.attempt,
          count(*) OVER (PARTITION BY dead.id) = 1 AS alone
@@ -255,6 +268,11 @@ WITH dead AS (
   CROSS JOIN LATERAL unnest(batch.message_ids, batch.attempts) AS m (id, attempt)
   WHERE dead.server_started_at = pg_postmaster_start_time() AND NOT dead.pooled
     AND dead.database_oid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    -- A leased message that has been settled is not in hand any more, although its batch is.
+    AND (NOT batch.leased OR EXISTS (
+      SELECT FROM sluice.message had
+      WHERE had.queue = batch.queue AND had.id = m.id AND had.lease = batch.worker_id::bigint << 32 | batch.id
+    ))
 ), evidence AS (
   INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
   SELECT h.queue, h.id, h.worker_id, h.batch_id, 'vanished', h.name, h.alone
@@ -262,5 +280,8 @@ WITH dead AS (
   WHERE EXISTS (SELECT FROM sluice.message m WHERE m.queue = h.queue AND m.id = h.id AND m.attempt = h.attempt)
   ON CONFLICT DO NOTHING
 )
-SELECT dead.id, (SELECT count(*) FROM in_hand h WHERE h.worker_id = dead.id)::integer AS messages FROM dead`,
+SELECT dead.id, (SELECT count(*) FROM in_hand h WHERE h.worker_id = dead.id)::integer AS messages,
+       -- An UPDATE fires no trigger that would wake anybody.
+       (SELECT count(pg_notify('sluice', f.queue)) FROM (SELECT DISTINCT queue FROM freed) f) AS woken
+FROM dead`,
 )

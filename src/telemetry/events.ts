@@ -102,6 +102,13 @@ export type SluiceEvent =
       readonly error: string | null
       readonly cause?: Error
     }
+  /**
+   * Leased mode: a message's lease was lost before it was settled, because it was not renewed in time or its worker was
+   * taken for dead. Nothing was written: it is delivered again, or has been.
+   */
+  | { readonly kind: 'lease.lost'; readonly queue: string; readonly id: string; readonly attempt: number }
+  /** Leased mode: settlements or renewals could not be written, and are tried again after `retryInMs`. */
+  | { readonly kind: 'settlement.failed'; readonly queue: string; readonly error: Error; readonly retryInMs: number }
   /** A retry policy threw; the message is tried again after one second. */
   | { readonly kind: 'retryPolicy.failed'; readonly queue: string; readonly id: string; readonly error: Error }
   /**

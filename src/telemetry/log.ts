@@ -105,7 +105,17 @@ function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefi
     case 'batch.claimed':
     case 'batch.committed':
       return undefined
+    default:
+      return leasedLineOf(event)
   }
+}
+
+function leasedLineOf(event: Extract<SluiceEvent, { kind: 'lease.lost' | 'settlement.failed' }>) {
+  const words =
+    event.kind === 'lease.lost'
+      ? `message ${event.id}, attempt ${event.attempt}, lost its lease and is delivered again`
+      : `a settlement failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`
+  return ['warn', words] as const
 }
 
 function attemptOf(event: { readonly id: string; readonly type: string | null; readonly attempt: number }): string {

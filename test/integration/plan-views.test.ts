@@ -43,8 +43,9 @@ type Polled = Pick<Planned, 'name' | 'ways' | 'buffers'>
 
 const workers = /^(Seq|Index|Index Only) Scan worker(_pkey)?$/
 const slot = /^(Seq Scan slot|Index Scan slot_pkey)$/
-// Of what workers have in hand, and of databases.
-const aside = [workers, slot, /^Seq Scan pg_database$/, /^Sort$/, /^(Index|Index Only) Scan pg_database_.*$/]
+// Of what workers have in hand, of keys that leases have closed, and of databases.
+const closed = /^Index (Only )?Scan message_lease_idx$/
+const aside = [workers, slot, closed, /^Seq Scan pg_database$/, /^Sort$/, /^(Index|Index Only) Scan pg_database_.*$/]
 const byId = /^Index Scan message_pkey$/
 // Of one message: as good.
 const byIdOnly = [byId, /^Bitmap Index Scan message_pkey$/, /^Bitmap Heap Scan$/]
@@ -177,7 +178,8 @@ const OPERATIONS: readonly (Polled & { readonly send: (execute: Execute) => Prom
       name: `the ${order} page of what earlier messages hold`,
       send: (execute: Execute) => readMessagePage(execute, { ...ALL, queue: 'mixed', held: true }, { ...PAGE, order }),
       ways: place,
-      buffers: 30_000,
+      // Two for the slot of each message that is looked at, and one or two for leases of its key.
+      buffers: 35_000,
     },
     {
       name: `the ${order} page of a hot key`,

@@ -2,7 +2,7 @@ import pg from 'pg'
 import { describe } from 'vitest'
 import { claimSettings } from '../../src/table/planner.ts'
 import { explain, recorded } from '../support/plans/explain.ts'
-import { expectPlanned, load, STATEMENTS, WRITES } from '../support/plans/planned.ts'
+import { expectPlanned, LEASED_WRITES, load, STATEMENTS, WRITES } from '../support/plans/planned.ts'
 import { STATISTICS, type Statistics, setStatistics } from '../support/plans/statistics.ts'
 import { test as base } from '../support/servers/undisturbed.ts'
 
@@ -22,7 +22,7 @@ const test = base.extend('loaded', { scope: 'file' }, async ({ database }, { onC
   }
 })
 
-for (const statements of [STATEMENTS, WRITES]) {
+for (const statements of [STATEMENTS, WRITES, LEASED_WRITES]) {
   describe.for(STATISTICS)('with a million messages, %s,', (statistics) => {
     for (const planned of statements) {
       test(`${planned.name} goes by its index and reads little`, { timeout: 120_000 }, async ({ loaded }) => {

@@ -20,8 +20,8 @@ import { waitFor } from '../support/wait.ts'
 
 const MIGRATION = readFileSync(new URL('../../migrations/0001_core.sql', import.meta.url), 'utf8')
 
-/** These name everything in full. One runs in enqueues, where SET search_path would cost as much as all else. */
-const WITHOUT_A_PATH = ['clock', 'schema_version', 'wake_inserted']
+/** These name everything in full. Two run in enqueues and claims, where SET search_path would cost as much as all else. */
+const WITHOUT_A_PATH = ['clock', 'leased_keys', 'schema_version', 'wake_inserted']
 
 const test = base
   .extend('statements', { scope: 'file' }, () => tableStatements())

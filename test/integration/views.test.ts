@@ -43,6 +43,7 @@ describe('the views, which are a public interface,', () => {
           "worker_id integer",
           "worker text",
           "worker_alive boolean",
+          "leased_until timestamp with time zone",
         ],
         "messages": [
           "queue text",
@@ -62,6 +63,7 @@ describe('the views, which are a public interface,', () => {
           "last_error text",
           "held_by bigint",
           "worker text",
+          "leased_until timestamp with time zone",
         ],
         "queues": [
           "queue text",

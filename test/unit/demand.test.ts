@@ -99,5 +99,9 @@ class PlayedRound implements Round {
     return error
   }
 
+  async settled(): Promise<boolean> {
+    return false
+  }
+
   cut(): void {}
 }

@@ -15,6 +15,8 @@ describe('the options of a pipeline', () => {
     const { retry, ...plan } = resolvePipeline('mails', {})
     expect(plan).toEqual({
       queue: 'mails',
+      mode: 'transactional',
+      leaseMs: 0,
       concurrency: 1,
       batchSize: 10,
       timeoutMs: 30_000,
@@ -64,11 +66,11 @@ describe('the options of a pipeline', () => {
   test.each([
     [
       { batchsize: 5 },
-      'only the options concurrency, batchSize, timeout, retry, maxAttempts, ordered, received "batchsize"',
+      'only the options mode, concurrency, batchSize, timeout, retry, maxAttempts, ordered, received "batchsize"',
     ],
     [
       { timeoutMs: 5_000 },
-      'only the options concurrency, batchSize, timeout, retry, maxAttempts, ordered, received "timeoutMs"',
+      'only the options mode, concurrency, batchSize, timeout, retry, maxAttempts, ordered, received "timeoutMs"',
     ],
     [null, 'an object of options, received null'],
     ['fast', 'an object of options, received "fast"'],
@@ -107,7 +109,7 @@ describe('the options of deliveries', () => {
     ],
     [
       { demand: 4, concurrency: 2 },
-      'OPTION_INVALID: deliveries: expected only the options demand, batchSize, timeout, retry, maxAttempts, ordered, received "concurrency"',
+      'OPTION_INVALID: deliveries: expected only the options demand, mode, batchSize, timeout, retry, maxAttempts, ordered, received "concurrency"',
     ],
     [undefined, 'OPTION_INVALID: deliveries: expected an object of options, received undefined'],
   ])('have bounds: %o', (options: unknown, refusal) => {

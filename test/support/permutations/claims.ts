@@ -1,6 +1,7 @@
 import { Floors } from '../../../src/claim/floors.ts'
 import { type Claim, type ClaimedRow, claim } from '../../../src/table/claim.ts'
 import { claimFreeSlots, claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../../src/table/claim-ordered.ts'
+import type { Lease } from '../../../src/table/lease.ts'
 import { ensureSlots, scanQueue } from '../../../src/table/queue-scan.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { bottomOf, idsOf, keysOf, put } from '../rows/claim-session.ts'
@@ -16,7 +17,7 @@ export interface Target {
   readonly name: string
   readonly key: string | null
   readonly slot: number
-  readonly claim: (execute: Execute, queue: string, limit: number) => Promise<Claim>
+  readonly claim: (execute: Execute, queue: string, limit: number, lease?: Lease) => Promise<Claim>
 }
 
 export interface Targets {
@@ -35,7 +36,7 @@ export async function targetsOf(database: TestDatabase): Promise<Targets> {
       name: 'free',
       key: same[0],
       slot,
-      claim: (execute, queue, limit) => claimFreeSlots(execute, queue, [{ slot, id: '0' }], limit),
+      claim: (execute, queue, limit, lease) => claimFreeSlots(execute, queue, [{ slot, id: '0' }], limit, lease),
     },
     whole: {
       name: 'whole',
@@ -47,13 +48,13 @@ export async function targetsOf(database: TestDatabase): Promise<Targets> {
       name: 'unkeyed',
       key: null,
       slot,
-      claim: (execute, queue, limit) => claim(execute, queue, bottomOf(5), limit),
+      claim: (execute, queue, limit, lease) => claim(execute, queue, bottomOf(5), limit, lease),
     },
     keyed: {
       name: 'keyed',
       key: same[0],
       slot,
-      claim: (execute, queue, limit) => claimSlots(execute, queue, [{ slot, id: '0' }], limit),
+      claim: (execute, queue, limit, lease) => claimSlots(execute, queue, [{ slot, id: '0' }], limit, [], lease),
     },
   }
 }

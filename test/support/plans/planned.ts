@@ -3,11 +3,12 @@ import { expect, inject } from 'vitest'
 import { executeOn } from '../../../src/connection/open-client.ts'
 import { claim } from '../../../src/table/claim.ts'
 import { claimApart } from '../../../src/table/claim-apart.ts'
-import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../../src/table/claim-ordered.ts'
+import { claimFreeSlots, claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../../src/table/claim-ordered.ts'
 import { readEvidence } from '../../../src/table/evidence.ts'
 import { insertMessages } from '../../../src/table/insert.ts'
 import { ensureSlots, scanQueue } from '../../../src/table/queue-scan.ts'
 import { holdKeys } from '../../../src/table/settle.ts'
+import { ackLeased, lockLeased, renewLeases } from '../../../src/table/settle-leased.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { pollQueues } from '../../../src/table/wait.ts'
 import { bottomOf } from '../rows/claim-session.ts'
@@ -140,6 +141,58 @@ export const STATEMENTS: readonly Planned[] = [
     ways: [evidence, /^Bitmap Index Scan crash_pkey$/, /^Bitmap Heap Scan$/, /^(Incremental )?Sort$/],
     // A descent for each id.
     buffers: 300,
+  },
+]
+
+const VERSION = inject('serverVersion')
+const LEASE = { lease: '4294967297', ms: 60_000, serverVersion: VERSION }
+const leasedIds = (ids: readonly string[]) => ids.map((id) => ({ id, lease: LEASE.lease }))
+// The rows to lease or to settle, by their ids.
+const leasing = [...(VERSION < 170_000 ? byPlace : [byId, ...byIds]), /^Index (Only )?Scan worker_pkey$/]
+
+/** Of leased mode. They leave dead rows behind too. */
+export const LEASED_WRITES: readonly Planned[] = [
+  {
+    name: 'a leased claim of 100',
+    send: (execute) => claim(execute, 'busy', bottomOf(0, 1, 2, 3, 4, 5, 6, 7, 8, 9), 100, LEASE),
+    ways: [due, evidence, ...leasing],
+    buffers: 3_000,
+  },
+  {
+    name: 'a leased claim of 100 that begins behind 500 others',
+    send: (execute) => claimApart(execute, 'busy', bottomOf(0, 1, 2, 3, 4, 5, 6, 7, 8, 9), 100, 500, LEASE),
+    ways: [due, evidence, ...leasing],
+    buffers: 4_000,
+  },
+  {
+    name: 'a leased claim of 100 in slots',
+    send: (execute) => claimSlots(execute, 'mixed', SLOTS, 100, [], LEASE),
+    ways: [slots, lock, evidence, ...leasing],
+    buffers: 3_000,
+  },
+  {
+    name: 'a leased claim of 100 in free slots',
+    send: (execute) => claimFreeSlots(execute, 'mixed', SLOTS, 100, LEASE),
+    ways: [slots, lock, evidence, ...leasing],
+    buffers: 3_000,
+  },
+  {
+    name: 'an ack of 100 leased messages',
+    send: (execute, { ids }) => ackLeased(execute, 'busy', leasedIds(ids), VERSION),
+    ways: leasing,
+    buffers: 1_000,
+  },
+  {
+    name: 'a renewal of 100 leases',
+    send: (execute, { ids }) => renewLeases(execute, 'busy', leasedIds(ids), 60_000, VERSION),
+    ways: leasing,
+    buffers: 1_000,
+  },
+  {
+    name: 'a lock of 100 leased messages',
+    send: (execute, { ids }) => lockLeased(execute, 'busy', leasedIds(ids), VERSION),
+    ways: leasing,
+    buffers: 1_000,
   },
 ]
 

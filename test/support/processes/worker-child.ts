@@ -28,10 +28,29 @@ const handle: Handler<WorkerPayload> = async ({ id, payload }, { tx, attempt, si
   if (payload.kill) process.kill(process.pid, 'SIGKILL')
 }
 
-sluice
-  .pipeline(setup.queue, setup.pipeline)
-  .handle(handle as Handler<unknown>)
-  .subscribe()
+const handleLeased: Handler<WorkerPayload, undefined, 'leased'> = async (message, { transaction, attempt, signal }) => {
+  const { id, payload } = message
+  const go = payload.wait ? once(orders, 'go', { signal }) : undefined
+  await tell({ kind: 'handling', id, attempt })
+  if (payload.kill) process.kill(process.pid, 'SIGKILL')
+  await go
+  if (payload.ms !== undefined) await sleep(payload.ms)
+  await transaction((tx) =>
+    tx.query('INSERT INTO effect (message_id, worker) VALUES ($1, $2)', [id, setup.sluice.name]),
+  )
+}
+
+if (setup.pipeline.mode === 'leased') {
+  sluice
+    .pipeline(setup.queue, setup.pipeline)
+    .handle(handleLeased as Handler<unknown, undefined, 'leased'>)
+    .start()
+} else {
+  sluice
+    .pipeline(setup.queue, setup.pipeline)
+    .handle(handle as Handler<unknown>)
+    .start()
+}
 
 async function stop(): Promise<void> {
   await sluice.stop()

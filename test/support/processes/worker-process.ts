@@ -2,7 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { onTestFinished } from 'vitest'
 import type { SluiceOptions } from '../../../src/config.ts'
-import type { PipelineOptions } from '../../../src/plan/options.ts'
+import type { LeasedPipelineOptions, PipelineOptions } from '../../../src/plan/options.ts'
 import type { SluiceEvent } from '../../../src/telemetry/events.ts'
 import type { TestDatabase } from '../servers/database.ts'
 import { waitFor } from '../wait.ts'
@@ -11,7 +11,7 @@ import { waitFor } from '../wait.ts'
 export interface WorkerSetup {
   readonly sluice: SluiceOptions & { readonly name: string }
   readonly queue: string
-  readonly pipeline: PipelineOptions
+  readonly pipeline: PipelineOptions | LeasedPipelineOptions
 }
 
 /** What a message does to who handles it, after it has written its effect. */
@@ -59,7 +59,7 @@ export class WorkerProcess {
   static async start(
     database: Pick<TestDatabase, 'url'>,
     queue: string,
-    options: PipelineOptions & Pick<SluiceOptions, 'crashLimit' | 'directConnection'> = {},
+    options: (PipelineOptions | LeasedPipelineOptions) & Pick<SluiceOptions, 'crashLimit' | 'directConnection'> = {},
   ): Promise<WorkerProcess> {
     const { crashLimit, directConnection, ...pipeline } = options
     const sluice = { connection: database.url, name: `worker ${++started}`, crashLimit, directConnection }

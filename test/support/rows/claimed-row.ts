@@ -14,6 +14,7 @@ export function claimedRow(row: Partial<ClaimedRow> & { readonly id: string }): 
     payload: '{}',
     headers: '{}',
     attempt: 0,
+    expired: false,
     maxAttempts: null,
     enqueuedUs: 0,
     ...row,

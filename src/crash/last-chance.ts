@@ -1,0 +1,6 @@
+import type { Evidence } from '../table/evidence.ts'
+
+/** Whether the next death with this message in hand may be its last. */
+export function isLastChance(evidence: Evidence | undefined, crashLimit: number): boolean {
+  return evidence !== undefined && evidence.crashes >= Math.max(1, crashLimit - 1)
+}

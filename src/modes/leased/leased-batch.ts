@@ -1,0 +1,105 @@
+import type { DeliveredMessage } from '../../claim/claimed-message.ts'
+import { stopped } from '../../errors.ts'
+import { BatchRun } from '../../handle/batch-run.ts'
+import type { Consumption, Runtime } from '../runtime.ts'
+import { LeasedAttempt } from './leased-attempt.ts'
+import type { LeasedMessage } from './leased-message.ts'
+import type { Settler } from './settler.ts'
+
+/**
+ * Messages that one claim has leased. Their handlers run side by side; those of one ordering key one after another, and a
+ * handler of batches gets all of them.
+ */
+export class LeasedBatch {
+  readonly #runtime: Runtime
+  readonly #consumption: Consumption
+  readonly #settler: Settler
+  readonly #messages: readonly LeasedMessage[]
+  readonly #settled = new Set<LeasedMessage>()
+
+  constructor(runtime: Runtime, consumption: Consumption, settler: Settler, messages: readonly LeasedMessage[]) {
+    this.#runtime = runtime
+    this.#consumption = consumption
+    this.#settler = settler
+    this.#messages = messages
+  }
+
+  /** Resolves when each has an outcome or is given back, written or not. @param stopping ends their handlers */
+  async run(stopping: AbortSignal): Promise<void> {
+    for (const leased of this.#messages) if (this.#isOutOfAttempts(leased)) this.#deadLetter(leased)
+    await Promise.all(this.#groups().map((group) => this.#runGroup(group, stopping)))
+  }
+
+  /** Its handler never came to an end, as often as it may fail. */
+  #isOutOfAttempts({ message }: LeasedMessage): boolean {
+    const { attempt, expired, maxAttempts } = message.row
+    return expired && attempt >= (maxAttempts ?? this.#consumption.plan.maxAttempts)
+  }
+
+  #deadLetter(leased: LeasedMessage): void {
+    this.#settled.add(leased)
+    this.#settler.deadLetter(leased, `its lease ran out, as the last of ${leased.message.row.attempt} attempts`)
+  }
+
+  #groups(): readonly (readonly LeasedMessage[])[] {
+    const messages = this.#messages.filter((leased) => !this.#settled.has(leased))
+    if (this.#consumption.work.kind === 'batch') {
+      const [suspects, others] = [messages.filter(hasEvidence), messages.filter((leased) => !hasEvidence(leased))]
+      return [...(others.length > 0 ? [others] : []), ...suspects.map((leased) => [leased])]
+    }
+    const byKey = Map.groupBy(messages, ({ message, id }) => message.orderingKey ?? Symbol.for(id))
+    const inOrder = (group: readonly LeasedMessage[]) =>
+      group.toSorted((a, b) => (BigInt(a.id) < BigInt(b.id) ? -1 : 1))
+    return [...byKey.values()].map(inOrder)
+  }
+
+  async #runGroup(group: readonly LeasedMessage[], stopping: AbortSignal): Promise<void> {
+    const ending = new AbortController()
+    const stop = () => ending.abort(stopped('pipeline'))
+    const lose = ({ currentTarget }: Event) => ending.abort((currentTarget as AbortSignal).reason)
+    stopping.addEventListener('abort', stop)
+    if (stopping.aborted) stop()
+    for (const { signal } of group) signal.addEventListener('abort', lose)
+    try {
+      await this.#runOf(group, ending.signal).run(group.map(({ message }) => message))
+    } catch {
+      // The lease is lost, or a stop came: what has no outcome is told below.
+    } finally {
+      stopping.removeEventListener('abort', stop)
+      for (const leased of group) if (!this.#settled.has(leased)) this.#settler.giveBack(leased)
+    }
+  }
+
+  #runOf(group: readonly LeasedMessage[], signal: AbortSignal): BatchRun {
+    const { enqueue, plan } = this.#consumption
+    const byMessage = new Map(group.map((leased) => [leased.message, leased]))
+    const leasedOf = (message: DeliveredMessage): LeasedMessage => {
+      const leased = byMessage.get(message)
+      if (leased === undefined) throw new TypeError('expected a message of this batch')
+      return leased
+    }
+    const settled = (message: DeliveredMessage): LeasedMessage => {
+      const leased = leasedOf(message)
+      this.#settled.add(leased)
+      return leased
+    }
+    const { queue, timeoutMs } = plan
+    const options = { runtime: this.#runtime, queue, enqueue, timeoutMs, renew: this.#settler.renew }
+    return new BatchRun({
+      ...this.#consumption,
+      settlement: {
+        add: (message, outcome, error) => this.#settler.settle(settled(message), outcome, error),
+        deadLetter: (message, reason) => this.#settler.deadLetter(settled(message), reason),
+      },
+      attempt: (messages) => new LeasedAttempt(options, messages.map(leasedOf)),
+      crashLimit: this.#runtime.crashLimit,
+      signal,
+      report: this.#runtime.report,
+      cancel: async () => undefined,
+    })
+  }
+}
+
+function hasEvidence({ message }: LeasedMessage): boolean {
+  return message.evidence !== undefined
+}

@@ -1,0 +1,32 @@
+import type { LeasedMessage } from './leased-message.ts'
+
+/** Which leases are in hand, and when they are to be renewed: in the second half of their time. */
+export class Renewals {
+  readonly #leaseMs: number
+  readonly #renew: (old: readonly LeasedMessage[]) => void
+  readonly #held = new Set<LeasedMessage>()
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(leaseMs: number, renew: (old: readonly LeasedMessage[]) => void) {
+    this.#leaseMs = leaseMs
+    this.#renew = renew
+  }
+
+  add(messages: readonly LeasedMessage[]): void {
+    for (const leased of messages) this.#held.add(leased)
+    this.#timer ??= setInterval(() => this.#pass(), this.#leaseMs / 8)
+  }
+
+  delete(leased: LeasedMessage): void {
+    this.#held.delete(leased)
+    if (this.#held.size > 0) return
+    clearInterval(this.#timer)
+    this.#timer = undefined
+  }
+
+  #pass(): void {
+    const nowMs = performance.now()
+    const old = [...this.#held].filter((leased) => leased.isOld(nowMs))
+    if (old.length > 0) this.#renew(old)
+  }
+}

@@ -1,0 +1,170 @@
+import { byVersion, ofVersion } from './lease.ts'
+import type { Dead, Postponed } from './settle.ts'
+import { type Execute, textOf } from './statement.ts'
+
+/** A message, and the lease under which it may be settled. */
+export interface LeasedId {
+  readonly id: string
+  readonly lease: string
+}
+
+/**
+ * Each of these settles only messages that still have their lease, and resolves with the ids of those that it has settled.
+ * What is missing was lost: its lease ran out and somebody else took it, its worker was taken for dead, or it is gone. To
+ * send one again is harmless.
+ *
+ * A message is found by its key and never by its place: a renewal or another claim moves its row, and a statement that
+ * waited for that would find nothing at the old place. There is no join, so the primary key serves all of them, by one
+ * walk over the array of ids.
+ */
+export async function ackLeased(
+  execute: Execute,
+  queue: string,
+  messages: readonly LeasedId[],
+  serverVersion: number,
+): Promise<readonly string[]> {
+  return idsOf(await execute(ofVersion(ACK, serverVersion), [queue, ...keysOf(messages)]))
+}
+
+/** Gives leases up, with a later due time: for a retry, a snooze, or at once. */
+export async function postponeLeased(
+  execute: Execute,
+  queue: string,
+  messages: readonly (Postponed & LeasedId)[],
+  nowUs: number,
+  serverVersion: number,
+): Promise<readonly string[]> {
+  const rows = await execute(ofVersion(POSTPONE, serverVersion), [
+    queue,
+    ...keysOf(messages),
+    messages.map((message) => message.dueUs),
+    messages.map((message) => message.attempt),
+    messages.map((message) => message.error),
+    nowUs,
+  ])
+  return idsOf(rows)
+}
+
+/** Moves leased messages to the dead letters. */
+export async function deadLetterLeased(
+  execute: Execute,
+  queue: string,
+  messages: readonly (Dead & LeasedId)[],
+  serverVersion: number,
+): Promise<readonly string[]> {
+  const rows = await execute(ofVersion(DEAD_LETTER, serverVersion), [
+    queue,
+    ...keysOf(messages),
+    messages.map((message) => message.attempt),
+    messages.map((message) => message.reason),
+    messages.map((message) => message.error),
+  ])
+  return idsOf(rows)
+}
+
+/** Makes leases last `ms` from now. */
+export async function renewLeases(
+  execute: Execute,
+  queue: string,
+  messages: readonly LeasedId[],
+  ms: number,
+  serverVersion: number,
+): Promise<readonly string[]> {
+  return idsOf(await execute(ofVersion(RENEW, serverVersion), [queue, ...keysOf(messages), ms]))
+}
+
+/** Locks messages that still have their leases, for the transaction of a handler. */
+export async function lockLeased(
+  execute: Execute,
+  queue: string,
+  messages: readonly LeasedId[],
+  serverVersion: number,
+): Promise<readonly string[]> {
+  return idsOf(await execute(ofVersion(LOCK, serverVersion), [queue, ...keysOf(messages)]))
+}
+
+/**
+ * Of messages that could not be settled because somebody has locked them, those that are still ours: their locks are
+ * short ones, and another try will do.
+ */
+export async function stillLeased(
+  execute: Execute,
+  queue: string,
+  messages: readonly LeasedId[],
+  serverVersion: number,
+): Promise<readonly string[]> {
+  return idsOf(await execute(ofVersion(STILL_LEASED, serverVersion), [queue, ...keysOf(messages)]))
+}
+
+function keysOf(messages: readonly LeasedId[]): readonly unknown[] {
+  return [messages.map(({ id }) => id), messages.map(({ lease }) => lease)]
+}
+
+function idsOf(rows: readonly Readonly<Record<string, unknown>>[]): readonly string[] {
+  return rows.map((row) => textOf(row, 'id'))
+}
+
+/** The message's own element of a parameter that is an array. */
+const own = (parameter: string) => `(${parameter})[pg_catalog.array_position($2::bigint[], m.id)]`
+
+// The subselect hides how many ids there are, as in the settlement of transactional mode.
+const ours = (found: (ids: string) => string) => `${found('$2::bigint[]')} AND m.lease = ${own('$3::bigint[]')}`
+
+const microseconds = (us: string) => `timestamptz 'epoch' + ${us}::double precision * interval '1 microsecond'`
+
+const ACK = byVersion(
+  'ack_leased',
+  (found) => `DELETE FROM sluice.message m WHERE ${ours(found)} RETURNING m.id::text AS id`,
+)
+
+// A message with an ordering key keeps 0: its key stays closed for the later ones until it is settled.
+const POSTPONE = byVersion(
+  'postpone_leased',
+  (found) => `
+UPDATE sluice.message m
+SET due_at = ${microseconds(own('$4::bigint[]'))},
+    attempt = ${own('$5::integer[]')},
+    last_error = coalesce(${own('$6::text[]')}, m.last_error),
+    failed_at = CASE WHEN ${own('$6::text[]')} IS NULL THEN m.failed_at ELSE ${microseconds('$7::bigint')} END,
+    lease = CASE WHEN m.slot IS NOT NULL THEN 0 END
+WHERE ${ours(found)}
+RETURNING m.id::text AS id`,
+)
+
+const DEAD_LETTER = byVersion(
+  'dead_letter_leased',
+  (found) => `
+WITH gone AS (
+  DELETE FROM sluice.message m WHERE ${ours(found)}
+  RETURNING m.*, ${own('$4::integer[]')} AS tries, ${own('$5::text[]')} AS reason, ${own('$6::text[]')} AS error
+), buried AS (
+  INSERT INTO sluice.dead_letter
+    (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at)
+  SELECT g.queue, g.id, g.priority, g.ordering_key, g.type, g.schema_version, g.payload, g.headers, g.tries, g.max_attempts,
+         g.reason, coalesce(g.error, g.last_error), g.enqueued_at
+  FROM gone g
+  RETURNING dead_letter.id
+)
+SELECT b.id::text AS id,
+       sluice.require_settled('dead_letter', $1::text, ARRAY(SELECT g.id FROM gone g), ARRAY(SELECT r.id FROM buried r)) AS required
+FROM buried b`,
+)
+
+const RENEW = byVersion(
+  'renew_leases',
+  (found) => `
+UPDATE sluice.message m
+SET due_at = (SELECT c.now FROM (SELECT clock_timestamp() AS now OFFSET 0) c) + $4::double precision * interval '1 millisecond'
+WHERE ${ours(found)}
+RETURNING m.id::text AS id`,
+)
+
+const LOCK = byVersion(
+  'lock_leased',
+  (found) => `SELECT m.id::text AS id FROM sluice.message m WHERE ${ours(found)} FOR UPDATE`,
+)
+
+const STILL_LEASED = byVersion(
+  'still_leased',
+  (found) => `SELECT m.id::text AS id FROM sluice.message m WHERE ${ours(found)} FOR UPDATE SKIP LOCKED`,
+)
