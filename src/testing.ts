@@ -1,6 +1,6 @@
 // For users' tests: the real queue on a real database, without mocks and without waiting.
 
-import { DeliveredMessage } from './claim/claimed-message.ts'
+import { DeliveredMessage } from './claim/delivered-message.ts'
 import type { MessageToEnqueue } from './enqueue/enqueue.ts'
 import type { OpenTransaction } from './enqueue/open-transaction.ts'
 import { readMessage } from './enqueue/read-message.ts'

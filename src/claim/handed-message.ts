@@ -1,6 +1,6 @@
 import { inspect } from 'node:util'
 import type { Headers, Message } from '../message.ts'
-import type { DeliveredMessage } from './claimed-message.ts'
+import type { DeliveredMessage } from './delivered-message.ts'
 
 /**
  * A message as a handler gets it: all that it says are properties of its own, so that a spread, structuredClone, JSON and

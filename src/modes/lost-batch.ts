@@ -1,5 +1,5 @@
 import pg from 'pg'
-import type { DeliveredMessage } from '../claim/claimed-message.ts'
+import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { errorText, isSluiceError, SluiceError } from '../errors.ts'
 import type { Outcome } from '../message.ts'
 import { Settlement } from '../settle/settlement.ts'

@@ -1,4 +1,4 @@
-import { DeliveredMessage } from '../claim/claimed-message.ts'
+import { DeliveredMessage } from '../claim/delivered-message.ts'
 import type { BegunBatch, EvidenceById } from '../crash/in-hand.ts'
 import { isLastChance } from '../crash/last-chance.ts'
 import { isSluiceError } from '../errors.ts'

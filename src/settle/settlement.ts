@@ -1,4 +1,4 @@
-import type { DeliveredMessage } from '../claim/claimed-message.ts'
+import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import type { Message, Outcome } from '../message.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import { FALLBACK_RETRY_MS } from '../plan/retry-policy.ts'

@@ -1,4 +1,4 @@
-import { DeliveredMessage } from '../../src/claim/claimed-message.ts'
+import { DeliveredMessage } from '../../src/claim/delivered-message.ts'
 import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
 import type { Message } from '../../src/message.ts'
 import { Delivery, type Settled } from '../../src/rx/delivery.ts'

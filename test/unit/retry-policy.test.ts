@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { DeliveredMessage } from '../../src/claim/claimed-message.ts'
+import { DeliveredMessage } from '../../src/claim/delivered-message.ts'
 import { resolvePipeline } from '../../src/plan/options.ts'
 import { type RetryOptions, retryPolicy } from '../../src/plan/retry-policy.ts'
 import { Alphabet } from '../../src/session/alphabet.ts'

@@ -1,4 +1,4 @@
-import type { DeliveredMessage } from '../../claim/claimed-message.ts'
+import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { stopped } from '../../errors.ts'
 import { BatchRun } from '../../handle/batch-run.ts'
 import type { Consumption, Runtime } from '../runtime.ts'

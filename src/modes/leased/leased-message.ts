@@ -1,4 +1,4 @@
-import type { DeliveredMessage } from '../../claim/claimed-message.ts'
+import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import type { SluiceError } from '../../errors.ts'
 import { leaseLost } from '../../errors.ts'
 import type { LeasedId } from '../../table/settle-leased.ts'

@@ -1,6 +1,6 @@
 import type { ClaimAnswer } from '../../claim/claim-answer.ts'
-import { DeliveredMessage } from '../../claim/claimed-message.ts'
 import { Claimer } from '../../claim/claimer.ts'
+import { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
 import type { Ran, Round, RoundDemand, RoundOptions } from '../../demand/round.ts'
 import { leaseOf } from '../../table/lease.ts'
