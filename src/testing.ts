@@ -22,12 +22,12 @@ import {
 } from './queues.ts'
 import { SettledCollector, type SettledMessages } from './settle/settled-messages.ts'
 import type { Sluice } from './sluice.ts'
-import { type EnqueuedMessage, enqueuedHere } from './table/enqueued.ts'
+import { type EnqueuedMessage, enqueuedHere } from './table/enqueue/enqueued.ts'
 import { BatchConnection } from './transaction/batch-connection.ts'
 
 export type { SettledMessages } from './settle/settled-messages.ts'
 export type { SettledMessage } from './settle/settlement.ts'
-export type { EnqueuedMessage } from './table/enqueued.ts'
+export type { EnqueuedMessage } from './table/enqueue/enqueued.ts'
 
 /** After this many rounds `runDue` gives up: handlers that enqueue for one another may never come to an end. */
 const MOST_ROUNDS = 1_000

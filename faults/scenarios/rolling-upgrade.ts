@@ -79,7 +79,7 @@ export function libraryOf(version: number): readonly Edit[] {
     { file: 'basics/version.ts', from: "= '0.1.0'", to: `= '${version}.0.0'` },
     { file: 'table/schema.ts', from: 'SCHEMA_VERSION = 1', to: `SCHEMA_VERSION = ${version}` },
     {
-      file: 'table/claim.ts',
+      file: 'table/claim/claim.ts',
       from: 'm.max_attempts, m.enqueued_at, m.lease`',
       to: `m.max_attempts, m.enqueued_at, m.lease, m.note_${version}\``,
     },

@@ -22,7 +22,7 @@ export const swallowedSettlement = scenario({
     title: 'a settlement that does not count what it has touched',
     edits: [
       {
-        file: 'table/settle.ts',
+        file: 'table/settle/settle.ts',
         from: 'WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`',
         to: 'WHERE false`',
       },

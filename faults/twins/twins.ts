@@ -31,7 +31,7 @@ export interface Twin {
 export const CLAIM_WITHOUT_LOCK = {
   name: 'claim-without-lock',
   title: 'a claim without FOR UPDATE SKIP LOCKED',
-  edits: [{ file: 'table/claim.ts', from: '    FOR UPDATE OF m SKIP LOCKED\n', to: '' }],
+  edits: [{ file: 'table/claim/claim.ts', from: '    FOR UPDATE OF m SKIP LOCKED\n', to: '' }],
   caught: ['repeated'],
 } as const satisfies Twin
 
@@ -199,7 +199,7 @@ export const CLAIM_BY_MARK = {
       to: `\`COMMIT; ${MARK}; BEGIN ISOLATION LEVEL READ COMMITTED$`,
     },
     {
-      file: 'table/claim.ts',
+      file: 'table/claim/claim.ts',
       from: 'AND m.priority = floor.priority',
       to: 'AND m.priority = floor.priority AND m.taken_by = pg_backend_pid()',
     },

@@ -1,6 +1,6 @@
-import type { ClaimedRow, ServerTransaction } from '../table/claim.ts'
-import type { OrderedClaim } from '../table/claim-ordered.ts'
-import type { QueueScan } from '../table/queue-scan.ts'
+import type { ClaimedRow, ServerTransaction } from '../table/claim/claim.ts'
+import type { OrderedClaim } from '../table/claim/claim-ordered.ts'
+import type { QueueScan } from '../table/claim/queue-scan.ts'
 
 /** What a claim took, or when to claim again. */
 export interface ClaimAnswer {

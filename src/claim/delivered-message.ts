@@ -1,7 +1,7 @@
 import { LARGEST_INTEGER } from '../basics/options.ts'
 import type { Headers, Message } from '../message.ts'
-import type { ClaimedRow } from '../table/claim.ts'
-import type { Evidence, LostTry } from '../table/evidence.ts'
+import type { ClaimedRow } from '../table/claim/claim.ts'
+import type { Evidence, LostTry } from '../table/worker/evidence.ts'
 import { HandedMessage } from './handed-message.ts'
 
 /**

@@ -1,4 +1,4 @@
-import type { QueueScan } from '../table/queue-scan.ts'
+import type { QueueScan } from '../table/claim/queue-scan.ts'
 
 interface Begun {
   /** Claims may be sent. */

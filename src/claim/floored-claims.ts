@@ -1,13 +1,13 @@
-import { type Claim, type ClaimedRow, claim, type PriorityFloor } from '../table/claim.ts'
-import { claimApart } from '../table/claim-apart.ts'
+import { type Claim, type ClaimedRow, claim, type PriorityFloor } from '../table/claim/claim.ts'
+import { claimApart } from '../table/claim/claim-apart.ts'
 import {
   claimFreeSlots,
   claimSlots,
   claimWholeQueue,
   type OrderedClaim,
   WHOLE_QUEUE_SLOT,
-} from '../table/claim-ordered.ts'
-import type { Lease } from '../table/lease.ts'
+} from '../table/claim/claim-ordered.ts'
+import type { Lease } from '../table/claim/lease.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import { type ClaimAnswer, type MessageKind, mayHaveMore } from './claim-answer.ts'

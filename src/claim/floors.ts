@@ -1,7 +1,7 @@
-import type { ClaimedRow, PriorityFloor } from '../table/claim.ts'
-import { type OrderedClaim, type SlotPosition, WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
-import type { ClaimSnapshot } from '../table/claim-snapshot.ts'
-import type { PassedStretch, SlotWalk } from '../table/slot-walk.ts'
+import type { ClaimedRow, PriorityFloor } from '../table/claim/claim.ts'
+import { type OrderedClaim, type SlotPosition, WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
+import type { ClaimSnapshot } from '../table/claim/claim-snapshot.ts'
+import type { PassedStretch, SlotWalk } from '../table/claim/slot-walk.ts'
 import { PassedRows } from './passed-rows.ts'
 
 /** A position in a priority's order of messages: due time, then id. */

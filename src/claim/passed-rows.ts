@@ -1,5 +1,5 @@
-import type { ClaimSnapshot } from '../table/claim-snapshot.ts'
-import type { PassedStretch, SlotWalk } from '../table/slot-walk.ts'
+import type { ClaimSnapshot } from '../table/claim/claim-snapshot.ts'
+import type { PassedStretch, SlotWalk } from '../table/claim/slot-walk.ts'
 
 interface Stretch {
   readonly lastId: bigint

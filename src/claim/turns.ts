@@ -1,4 +1,4 @@
-import type { QueueScan } from '../table/queue-scan.ts'
+import type { QueueScan } from '../table/claim/queue-scan.ts'
 import type { MessageKind } from './claim-answer.ts'
 
 /** Messages with and without ordering keys take turns. */

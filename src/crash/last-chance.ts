@@ -1,4 +1,4 @@
-import type { Evidence } from '../table/evidence.ts'
+import type { Evidence } from '../table/worker/evidence.ts'
 
 /** Whether the next death with this message in hand may be its last. */
 export function isLastChance(evidence: Evidence | undefined, crashLimit: number): boolean {

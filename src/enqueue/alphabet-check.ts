@@ -1,6 +1,6 @@
 import { type ErrorCode, SluiceError } from '../errors.ts'
 import { type Alphabet, isAscii } from '../session/alphabet.ts'
-import type { InsertRow } from '../table/insert-row.ts'
+import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import type { Execute } from '../table/statement.ts'
 import type { MessageNames } from './read-message.ts'
 

@@ -3,7 +3,7 @@ import { type Duration, toMs } from '../basics/duration.ts'
 import { dateOf, integer, LARGEST_INTEGER, storable } from '../basics/options.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Headers } from '../message.ts'
-import { DEFAULTS, type InsertRow } from '../table/insert-row.ts'
+import { DEFAULTS, type InsertRow } from '../table/enqueue/insert-row.ts'
 import { encodeJson } from './json.ts'
 
 /** The options of one message. */

@@ -1,6 +1,6 @@
 import { describe, SluiceError } from '../errors.ts'
 import { type QueueDefinition, type QueueDefinitions, validatePayload } from '../queues.ts'
-import type { InsertRow } from '../table/insert-row.ts'
+import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import { encodeJson } from './json.ts'
 import { readOptions } from './options.ts'
 

@@ -2,7 +2,7 @@ import { checkKeys } from '../basics/check-keys.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { expected, SluiceError } from '../errors.ts'
 import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
-import { deleteDeadLetters, redriveDeadLetters } from '../table/change-dead-letters.ts'
+import { deleteDeadLetters, redriveDeadLetters } from '../table/operate/change-dead-letters.ts'
 import {
   type DeadLetter,
   type DeadLetterMatch,
@@ -11,7 +11,7 @@ import {
   listDeadLetters,
   readDeadLetter,
   summariseDeadLetters,
-} from '../table/dead-letters.ts'
+} from '../table/operate/dead-letters.ts'
 import type { Operations } from './operations.ts'
 import { checkId, idsOf, limitOf, microsecondsOf, textOf } from './options.ts'
 

@@ -3,7 +3,7 @@ import type { Message, Outcome } from '../message.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import { FALLBACK_RETRY_MS } from '../plan/retry-policy.ts'
 import type { Alphabet } from '../session/alphabet.ts'
-import { WHOLE_QUEUE_SLOT } from '../table/claim-ordered.ts'
+import { WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
 import {
   ackMessages,
   type Dead,
@@ -13,7 +13,7 @@ import {
   holdKeys,
   type Postponed,
   postponeMessages,
-} from '../table/settle.ts'
+} from '../table/settle/settle.ts'
 import type { Execute } from '../table/statement.ts'
 import { type Report, type SluiceEvent, toError, withCause } from '../telemetry/events.ts'
 import { allAnswered } from '../transaction/all-answered.ts'

@@ -1,7 +1,7 @@
 import { LONGEST_TIMER_MS } from '../basics/duration.ts'
 import type { Control } from '../connection/control.ts'
 import { type PolledQueue, pollQueues, unwatchedQueues } from '../table/wait.ts'
-import { registerQueues } from '../table/worker.ts'
+import { registerQueues } from '../table/worker/worker.ts'
 import { WaitingFlag } from './waiting-flag.ts'
 
 /** Why a waiter is woken. Each is only a hint; the table says what there is. */

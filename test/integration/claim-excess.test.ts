@@ -1,6 +1,6 @@
 import { expect } from 'vitest'
-import { claim } from '../../src/table/claim.ts'
-import { postponeMessages } from '../../src/table/settle.ts'
+import { claim } from '../../src/table/claim/claim.ts'
+import { postponeMessages } from '../../src/table/settle/settle.ts'
 import { test as base, bottomOf, type ClaimSession, idsOf, lockedIds, put } from '../support/rows/claim-session.ts'
 import { acked } from '../support/rows/settled-rows.ts'
 import type { TestDatabase } from '../support/servers/database.ts'

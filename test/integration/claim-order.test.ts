@@ -1,8 +1,8 @@
 import { describe, expect } from 'vitest'
 import { Floors } from '../../src/claim/floors.ts'
-import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
-import { ensureSlots } from '../../src/table/queue-scan.ts'
-import { holdKeys } from '../../src/table/settle.ts'
+import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim/claim-ordered.ts'
+import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
+import { holdKeys } from '../../src/table/settle/settle.ts'
 import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/rows/claim-session.ts'
 
 const withKeys = base.extend('keys', async ({ database, queue, begin }) => {

@@ -1,7 +1,12 @@
 import { describe, expect } from 'vitest'
-import { claimSlots, claimWholeQueue, type SlotPosition, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
-import { ensureSlots } from '../../src/table/queue-scan.ts'
-import { holdKeys } from '../../src/table/settle.ts'
+import {
+  claimSlots,
+  claimWholeQueue,
+  type SlotPosition,
+  WHOLE_QUEUE_SLOT,
+} from '../../src/table/claim/claim-ordered.ts'
+import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
+import { holdKeys } from '../../src/table/settle/settle.ts'
 import { test as base, idsOf, keysOf, lockedIds, put } from '../support/rows/claim-session.ts'
 import { acked } from '../support/rows/settled-rows.ts'
 import type { TestDatabase } from '../support/servers/database.ts'

@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
-import { type Claim, claim } from '../../src/table/claim.ts'
-import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
-import { ensureSlots, scanQueue } from '../../src/table/queue-scan.ts'
+import { type Claim, claim } from '../../src/table/claim/claim.ts'
+import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim/claim-ordered.ts'
+import { ensureSlots, scanQueue } from '../../src/table/claim/queue-scan.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { bottomOf, type ClaimSession, idsOf, lockedIds, put, test } from '../support/rows/claim-session.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { claim } from '../../src/table/claim.ts'
+import { claim } from '../../src/table/claim/claim.ts'
 import { bottomOf, idsOf, lockedIds, put, test } from '../support/rows/claim-session.ts'
 
 const many = <T>(count: number, make: (at: number) => T): T[] => Array.from({ length: count }, (_, at) => make(at))

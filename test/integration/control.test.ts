@@ -10,7 +10,7 @@ import {
   registerWorker,
   unregisterWorker,
   workerIdOf,
-} from '../../src/table/worker.ts'
+} from '../../src/table/worker/worker.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { EventLog } from '../support/event-log.ts'
 import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'

@@ -2,11 +2,16 @@ import pg from 'pg'
 import { describe, expect } from 'vitest'
 import { Floors } from '../../src/claim/floors.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { claim } from '../../src/table/claim.ts'
-import { claimSlots, claimWholeQueue, type OrderedClaim, WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
-import { MOST_WALKED } from '../../src/table/ordered-statements.ts'
-import { ensureSlots, scanQueue } from '../../src/table/queue-scan.ts'
-import { holdKeys } from '../../src/table/settle.ts'
+import { claim } from '../../src/table/claim/claim.ts'
+import {
+  claimSlots,
+  claimWholeQueue,
+  type OrderedClaim,
+  WHOLE_QUEUE_SLOT,
+} from '../../src/table/claim/claim-ordered.ts'
+import { MOST_WALKED } from '../../src/table/claim/ordered-statements.ts'
+import { ensureSlots, scanQueue } from '../../src/table/claim/queue-scan.ts'
+import { holdKeys } from '../../src/table/settle/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { type Explained, explain, type PlanMode, recorded } from '../support/plans/explain.ts'
 import { STATISTICS, setStatistics } from '../support/plans/statistics.ts'

@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
-import { claim } from '../../src/table/claim.ts'
-import { deadLetterMessages } from '../../src/table/settle.ts'
+import { claim } from '../../src/table/claim/claim.ts'
+import { deadLetterMessages } from '../../src/table/settle/settle.ts'
 import { sleepOn } from '../support/processes/sleeper.ts'
 import { bottomOf, idsOf, put, test } from '../support/rows/claim-session.ts'
 import type { TestDatabase } from '../support/servers/database.ts'

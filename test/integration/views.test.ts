@@ -1,8 +1,8 @@
 import { describe, expect } from 'vitest'
 import { MESSAGE_STATES } from '../../src/message.ts'
-import { ensureSlots } from '../../src/table/queue-scan.ts'
-import { holdKeys } from '../../src/table/settle.ts'
-import { newWorkerId, recordBatches, registerWorker } from '../../src/table/worker.ts'
+import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
+import { holdKeys } from '../../src/table/settle/settle.ts'
+import { newWorkerId, recordBatches, registerWorker } from '../../src/table/worker/worker.ts'
 import { type ClaimSession, keysOf, put, test } from '../support/rows/claim-session.ts'
 
 describe('the views, which are a public interface,', () => {

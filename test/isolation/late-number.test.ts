@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished } from 'vitest'
-import { insertMessages } from '../../src/table/insert.ts'
+import { insertMessages } from '../../src/table/enqueue/insert.ts'
 import { commit, type Target, targetsOf } from '../support/permutations/claims.ts'
 import { type FloorStep, type FloorWorld, floorScenario, handle, insertAtOnce } from '../support/permutations/floors.ts'
 import { explore, type Scenario } from '../support/permutations/permutations.ts'

@@ -1,8 +1,8 @@
 import { describe, expect } from 'vitest'
 import type { Floors } from '../../src/claim/floors.ts'
-import { claim } from '../../src/table/claim.ts'
-import { claimSlots } from '../../src/table/claim-ordered.ts'
-import { scanQueue } from '../../src/table/queue-scan.ts'
+import { claim } from '../../src/table/claim/claim.ts'
+import { claimSlots } from '../../src/table/claim/claim-ordered.ts'
+import { scanQueue } from '../../src/table/claim/queue-scan.ts'
 import {
   accountsOf,
   ack,

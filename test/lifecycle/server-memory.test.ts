@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import type { EmbeddedServer } from '../../faults/environment/embedded-server.ts'
 import { versionOf } from '../../server/server-package.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
-import { claim } from '../../src/table/claim.ts'
+import { claim } from '../../src/table/claim/claim.ts'
 import { startRestartableServer } from '../support/servers/restartable-server.ts'
 
 const ENDS: Readonly<Record<string, (server: EmbeddedServer) => Promise<void>>> = {

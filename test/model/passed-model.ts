@@ -1,5 +1,5 @@
 import { PassedRows } from '../../src/claim/passed-rows.ts'
-import type { PassedStretch } from '../../src/table/slot-walk.ts'
+import type { PassedStretch } from '../../src/table/claim/slot-walk.ts'
 import type { Model, Move } from './checker.ts'
 
 /** Claims of one slot with held keys, beside enqueues. What they pass over is remembered by the code itself. */

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Floors } from '../../src/claim/floors.ts'
-import type { PassedStretch, SlotWalk } from '../../src/table/slot-walk.ts'
+import type { PassedStretch, SlotWalk } from '../../src/table/claim/slot-walk.ts'
 import { pick, stepsOf } from '../support/models/model-steps.ts'
 import { orderedClaim } from '../support/rows/claimed-row.ts'
 

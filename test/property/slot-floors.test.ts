@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Floors } from '../../src/claim/floors.ts'
-import type { OrderedClaim } from '../../src/table/claim-ordered.ts'
+import type { OrderedClaim } from '../../src/table/claim/claim-ordered.ts'
 import { pick, stepsOf } from '../support/models/model-steps.ts'
 import { orderedClaim } from '../support/rows/claimed-row.ts'
 

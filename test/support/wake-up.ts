@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { inject, onTestFinished } from 'vitest'
 import { Control } from '../../src/connection/control.ts'
-import { newWorkerId } from '../../src/table/worker.ts'
+import { newWorkerId } from '../../src/table/worker/worker.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { Scheduler, type Waiter } from '../../src/wake-up/scheduler.ts'
 import { Watcher, type WatcherOptions } from '../../src/wake-up/watcher.ts'

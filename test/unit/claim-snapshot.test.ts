@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { Floors } from '../../src/claim/floors.ts'
-import { toSnapshot } from '../../src/table/claim-snapshot.ts'
+import { toSnapshot } from '../../src/table/claim/claim-snapshot.ts'
 
 const rowOf = (xmax: bigint, running: readonly bigint[], xid: bigint) => ({
   xid: String(xid),

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { Floors } from '../../src/claim/floors.ts'
-import type { ClaimedRow } from '../../src/table/claim.ts'
-import { WHOLE_QUEUE_SLOT } from '../../src/table/claim-ordered.ts'
+import type { ClaimedRow } from '../../src/table/claim/claim.ts'
+import { WHOLE_QUEUE_SLOT } from '../../src/table/claim/claim-ordered.ts'
 import { claimedRow, orderedClaim } from '../support/rows/claimed-row.ts'
 
 /** A time so late that no floor is held back. */

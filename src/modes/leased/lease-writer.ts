@@ -1,5 +1,5 @@
 import type { PipelinePlan } from '../../plan/options.ts'
-import { forgetEvidence } from '../../table/settle.ts'
+import { forgetEvidence } from '../../table/settle/settle.ts'
 import {
   ackLeased,
   deadLetterLeased,
@@ -7,7 +7,7 @@ import {
   postponeLeased,
   renewLeases,
   stillLeased,
-} from '../../table/settle-leased.ts'
+} from '../../table/settle/settle-leased.ts'
 import type { Execute } from '../../table/statement.ts'
 import { allAnswered } from '../../transaction/all-answered.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'

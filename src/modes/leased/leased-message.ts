@@ -1,7 +1,7 @@
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import type { SluiceError } from '../../errors.ts'
 import { leaseLost } from '../../errors.ts'
-import type { LeasedId } from '../../table/settle-leased.ts'
+import type { LeasedId } from '../../table/settle/settle-leased.ts'
 
 /** A message in hand under a lease. */
 export class LeasedMessage implements LeasedId {

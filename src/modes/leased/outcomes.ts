@@ -1,6 +1,6 @@
 import type { Outcome } from '../../message.ts'
 import type { Settlement, SettlementWrites } from '../../settle/settlement.ts'
-import type { Postponed } from '../../table/settle.ts'
+import type { Postponed } from '../../table/settle/settle.ts'
 import type { LeasedMessage } from './leased-message.ts'
 
 /** What became of leased messages, to be written together. */

@@ -1,5 +1,5 @@
 import { Floors } from '../../../src/claim/floors.ts'
-import type { ClaimedRow, PriorityFloor } from '../../../src/table/claim.ts'
+import type { ClaimedRow, PriorityFloor } from '../../../src/table/claim/claim.ts'
 import { claimedRow } from '../rows/claimed-row.ts'
 import { pick } from './model-steps.ts'
 

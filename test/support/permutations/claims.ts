@@ -1,8 +1,13 @@
 import { Floors } from '../../../src/claim/floors.ts'
-import { type Claim, type ClaimedRow, claim } from '../../../src/table/claim.ts'
-import { claimFreeSlots, claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../../src/table/claim-ordered.ts'
-import type { Lease } from '../../../src/table/lease.ts'
-import { ensureSlots, scanQueue } from '../../../src/table/queue-scan.ts'
+import { type Claim, type ClaimedRow, claim } from '../../../src/table/claim/claim.ts'
+import {
+  claimFreeSlots,
+  claimSlots,
+  claimWholeQueue,
+  WHOLE_QUEUE_SLOT,
+} from '../../../src/table/claim/claim-ordered.ts'
+import type { Lease } from '../../../src/table/claim/lease.ts'
+import { ensureSlots, scanQueue } from '../../../src/table/claim/queue-scan.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { bottomOf, idsOf, keysOf, put } from '../rows/claim-session.ts'
 import { acked } from '../rows/settled-rows.ts'

@@ -1,4 +1,4 @@
-import { insertMessages } from '../../../src/table/insert.ts'
+import { insertMessages } from '../../../src/table/enqueue/insert.ts'
 import { lowerFlag, raiseFlag } from '../../../src/table/wait.ts'
 import { format } from '../../../src/wake-up/channel.ts'
 import { insertRow } from '../rows/settled-rows.ts'

@@ -1,6 +1,6 @@
 import { inject } from 'vitest'
-import { type Lease, leaseOf as leaseNumber } from '../../../src/table/lease.ts'
-import { ackLeased } from '../../../src/table/settle-leased.ts'
+import { type Lease, leaseOf as leaseNumber } from '../../../src/table/claim/lease.ts'
+import { ackLeased } from '../../../src/table/settle/settle-leased.ts'
 import { idsOf } from '../rows/claim-session.ts'
 import { type ClaimStep, type Claims, inHand } from './claims.ts'
 import { PAUSED_CLAIM } from './rewrite.ts'
@@ -18,7 +18,7 @@ function leaseOf(queue: string, session: string): Lease {
 }
 
 /** A leased claim up to its snapshot. The session's gate must be closed. */
-export function leaseLook({ limit = 2, twin = [], by }: Claims = {}): ClaimStep {
+function leaseLook({ limit = 2, twin = [], by }: Claims = {}): ClaimStep {
   return {
     name: 'looks',
     run: async (session, { queue, target, ledger, looks }) => {
@@ -34,7 +34,7 @@ export function leaseLook({ limit = 2, twin = [], by }: Claims = {}): ClaimStep 
 }
 
 /** The rest of it, and its COMMIT: from here on no transaction keeps the messages, and they are in hand all the same. */
-export const lease: ClaimStep = {
+const lease: ClaimStep = {
   name: 'leases',
   run: async (session, { queue, ledger, looks, hands }) => {
     await session.openGate(queue)
@@ -47,7 +47,7 @@ export const lease: ClaimStep = {
 }
 
 /** Settles them in a transaction of its own. */
-export const leaseAck: ClaimStep = {
+const leaseAck: ClaimStep = {
   name: 'acks its leases',
   run: async (session, { queue, ledger, hands }) => {
     const ids = inHand(hands, session)

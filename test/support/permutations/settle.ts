@@ -1,4 +1,4 @@
-import { deadLetterMessages, holdKeys, postponeMessages } from '../../../src/table/settle.ts'
+import { deadLetterMessages, holdKeys, postponeMessages } from '../../../src/table/settle/settle.ts'
 import { ack, type ClaimStep, inHand, rollBack } from './claims.ts'
 
 const HOUR_US = 3_600_000_000

@@ -1,16 +1,21 @@
 import type pg from 'pg'
 import { expect, inject } from 'vitest'
 import { executeOn } from '../../../src/connection/open-client.ts'
-import { claim } from '../../../src/table/claim.ts'
-import { claimApart } from '../../../src/table/claim-apart.ts'
-import { claimFreeSlots, claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../../src/table/claim-ordered.ts'
-import { readEvidence } from '../../../src/table/evidence.ts'
-import { insertMessages } from '../../../src/table/insert.ts'
-import { ensureSlots, scanQueue } from '../../../src/table/queue-scan.ts'
-import { holdKeys } from '../../../src/table/settle.ts'
-import { ackLeased, lockLeased, renewLeases } from '../../../src/table/settle-leased.ts'
+import { claim } from '../../../src/table/claim/claim.ts'
+import { claimApart } from '../../../src/table/claim/claim-apart.ts'
+import {
+  claimFreeSlots,
+  claimSlots,
+  claimWholeQueue,
+  WHOLE_QUEUE_SLOT,
+} from '../../../src/table/claim/claim-ordered.ts'
+import { ensureSlots, scanQueue } from '../../../src/table/claim/queue-scan.ts'
+import { insertMessages } from '../../../src/table/enqueue/insert.ts'
+import { holdKeys } from '../../../src/table/settle/settle.ts'
+import { ackLeased, lockLeased, renewLeases } from '../../../src/table/settle/settle-leased.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { pollQueues } from '../../../src/table/wait.ts'
+import { readEvidence } from '../../../src/table/worker/evidence.ts'
 import { bottomOf } from '../rows/claim-session.ts'
 import { acked, batchRecorded, buried, insertRow, postponed } from '../rows/settled-rows.ts'
 import type { Explained } from './explain.ts'

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { executeOn } from '../../../src/connection/open-client.ts'
-import type { PriorityFloor } from '../../../src/table/claim.ts'
+import type { PriorityFloor } from '../../../src/table/claim/claim.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import type { TestDatabase } from '../servers/database.ts'
 import { test as base } from '../test.ts'

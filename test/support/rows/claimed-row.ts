@@ -1,6 +1,6 @@
-import type { ClaimedRow } from '../../../src/table/claim.ts'
-import type { OrderedClaim } from '../../../src/table/claim-ordered.ts'
-import type { ClaimSnapshot } from '../../../src/table/claim-snapshot.ts'
+import type { ClaimedRow } from '../../../src/table/claim/claim.ts'
+import type { OrderedClaim } from '../../../src/table/claim/claim-ordered.ts'
+import type { ClaimSnapshot } from '../../../src/table/claim/claim-snapshot.ts'
 
 /** A claimed row of which only what is given matters. */
 export function claimedRow(row: Partial<ClaimedRow> & { readonly id: string }): ClaimedRow {

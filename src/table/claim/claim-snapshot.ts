@@ -1,4 +1,4 @@
-import { type Row, textOf } from './statement.ts'
+import { type Row, textOf } from '../statement.ts'
 
 /** Which transactions ran when a claim looked. */
 export interface ClaimSnapshot {

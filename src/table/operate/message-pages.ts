@@ -1,5 +1,5 @@
+import { type Execute, type Statement, statement, textOrNull } from '../statement.ts'
 import { MESSAGE_COLUMNS, type MessageStatus, toMessageStatus } from './message-status.ts'
-import { type Execute, type Statement, statement, textOrNull } from './statement.ts'
 
 /** Chooses messages of a queue: those that match everything given. */
 export interface MessageFilter {

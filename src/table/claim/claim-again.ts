@@ -1,5 +1,5 @@
+import { type Execute, statement } from '../statement.ts'
 import { CLAIM_CONTEXT, CLAIMED_COLUMNS, type Claim, claimResult, toClaim } from './claim.ts'
-import { type Execute, statement } from './statement.ts'
 
 /** One message as it was claimed before. */
 export interface ClaimedBefore {

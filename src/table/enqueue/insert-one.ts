@@ -1,5 +1,5 @@
+import { type Execute, type Row, statement } from '../statement.ts'
 import { type InsertRow, isPlain } from './insert-row.ts'
-import { type Execute, type Row, statement } from './statement.ts'
 
 /**
  * Inserts one row; its id is NULL if the table did not take it. A function inserts it, because the server keeps the

@@ -1,4 +1,4 @@
-import { type Execute, numberOf, type Row, statement, textOrNull } from './statement.ts'
+import { type Execute, numberOf, type Row, statement, textOrNull } from '../statement.ts'
 
 /** An SQL expression for an instant in microseconds since 1970; null for an infinite one. */
 export function microseconds(instant: string): string {

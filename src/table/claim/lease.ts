@@ -1,4 +1,4 @@
-import { type Statement, statement } from './statement.ts'
+import { type Statement, statement } from '../statement.ts'
 
 /** What a leased claim writes into the rows that it takes. */
 export interface Lease {

@@ -1,5 +1,5 @@
-import { requiringRows } from './rows-missing.ts'
-import { type Execute, statement } from './statement.ts'
+import { requiringRows } from '../rows-missing.ts'
+import { type Execute, statement } from '../statement.ts'
 
 /** A message to try again later, in its own row: same id, same place in its order. */
 export interface Postponed {

@@ -1,5 +1,5 @@
+import { type Execute, numberOf, statement, textOf } from '../statement.ts'
 import { dateOrNull, durationOrNull, microseconds } from './instants.ts'
-import { type Execute, numberOf, statement, textOf } from './statement.ts'
 
 /** What waits, runs and fails in one queue: a row of `sluice.queues`. */
 export interface QueueStatus {

@@ -1,5 +1,5 @@
+import { booleanOf, type Execute, numberOf, statement, textOf, textsOf } from '../statement.ts'
 import { dateOf, microseconds } from './instants.ts'
-import { booleanOf, type Execute, numberOf, statement, textOf, textsOf } from './statement.ts'
 
 /** One worker process, as it registered: a row of `sluice.workers`. */
 export interface WorkerStatus {

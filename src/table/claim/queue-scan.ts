@@ -1,5 +1,5 @@
+import { type Execute, numberOf, statement } from '../statement.ts'
 import { isDue } from './ordered-statements.ts'
-import { type Execute, numberOf, statement } from './statement.ts'
 
 /** What a queue holds, read without floors: its priorities, its slots, and when the next message falls due. */
 export interface QueueScan {

@@ -1,6 +1,6 @@
-import type { Headers, MessageState } from '../message.ts'
+import type { Headers, MessageState } from '../../message.ts'
+import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from '../statement.ts'
 import { dateOf, dateOrNull, durationOrNull, microseconds } from './instants.ts'
-import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from './statement.ts'
 
 /** One message that is not dead, as it is now: a row of `sluice.messages`. */
 export interface MessageStatus {

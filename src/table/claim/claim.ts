@@ -1,3 +1,5 @@
+import { SERVER_MEMORY } from '../server-memory.ts'
+import { type Execute, numberOf, type Row, type Statement, statement, textOf, textOrNull } from '../statement.ts'
 import {
   type ByVersion,
   byVersion,
@@ -8,8 +10,6 @@ import {
   REQUIRE_LEASED,
   TRIES,
 } from './lease.ts'
-import { SERVER_MEMORY } from './server-memory.ts'
-import { type Execute, numberOf, type Row, type Statement, statement, textOf, textOrNull } from './statement.ts'
 
 /** A claimed row: locked until its transaction ends. Instants are microseconds since 1970, exact in a double. */
 export interface ClaimedRow {

@@ -1,3 +1,4 @@
+import type { Execute } from '../statement.ts'
 import {
   CLAIM_CONTEXT,
   CLAIMED_COLUMNS,
@@ -8,7 +9,6 @@ import {
   toClaim,
 } from './claim.ts'
 import { type Lease, leaseParams, ofVersion } from './lease.ts'
-import type { Execute } from './statement.ts'
 
 /**
  * The same as `claim`, for a queue that many claim from at once. It begins `offset` messages above each floor, goes on

@@ -1,4 +1,4 @@
-import type { Row } from './statement.ts'
+import type { Row } from '../statement.ts'
 
 /** One validated row to insert: JSON as text, and times that the database's clock resolves. */
 export interface InsertRow {

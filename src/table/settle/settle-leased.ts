@@ -1,6 +1,6 @@
-import { byVersion, ofVersion } from './lease.ts'
+import { byVersion, ofVersion } from '../claim/lease.ts'
+import { type Execute, textOf } from '../statement.ts'
 import type { Dead, Postponed } from './settle.ts'
-import { type Execute, textOf } from './statement.ts'
 
 /** A message, and the lease under which it may be settled. */
 export interface LeasedId {

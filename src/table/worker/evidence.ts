@@ -1,4 +1,4 @@
-import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull } from './statement.ts'
+import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull } from '../statement.ts'
 
 /** The evidence about a message that has not been settled since. */
 export interface Evidence {

@@ -1,4 +1,4 @@
-import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from './statement.ts'
+import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from '../statement.ts'
 
 /** A message as it was enqueued. */
 export interface EnqueuedMessage {

@@ -1,6 +1,6 @@
-import type { ServerTransaction } from './claim.ts'
-import { CONFIGURE_PLANNER } from './planner.ts'
-import { booleanOf, type Execute, numberOf, statement } from './statement.ts'
+import type { ServerTransaction } from '../claim/claim.ts'
+import { CONFIGURE_PLANNER } from '../planner.ts'
+import { booleanOf, type Execute, numberOf, statement } from '../statement.ts'
 
 /** How a worker registers. */
 export interface WorkerIdentity {

@@ -1,6 +1,6 @@
-import type { Headers } from '../message.ts'
+import type { Headers } from '../../message.ts'
+import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from '../statement.ts'
 import { dateOf, microseconds } from './instants.ts'
-import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from './statement.ts'
 
 /** Which dead letters: those that match everything given. */
 export interface DeadLetterMatch {

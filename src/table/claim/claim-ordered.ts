@@ -1,3 +1,4 @@
+import { type Execute, numberOf, type Row, type Statement, textOf } from '../statement.ts'
 import { type Claim, toClaim } from './claim.ts'
 import { type ClaimSnapshot, toSnapshot } from './claim-snapshot.ts'
 import { type Lease, leaseParams, ofVersion } from './lease.ts'
@@ -10,7 +11,6 @@ import {
   MOST_WALKED,
 } from './ordered-statements.ts'
 import { type PassedStretch, type SlotWalk, toWalk } from './slot-walk.ts'
-import { type Execute, numberOf, type Row, type Statement, textOf } from './statement.ts'
 
 /** The slot that stands for all messages without a key, in a pipeline that orders the whole queue. */
 export const WHOLE_QUEUE_SLOT = 256

@@ -1,6 +1,6 @@
+import { requiringRows } from '../rows-missing.ts'
+import { type Execute, numberOf, statement } from '../statement.ts'
 import { type DeadLetterMatch, MATCHES, matchParams } from './dead-letters.ts'
-import { requiringRows } from './rows-missing.ts'
-import { type Execute, numberOf, statement } from './statement.ts'
 
 /**
  * Puts dead letters back, due now, with attempts counted from zero. Returns how many.

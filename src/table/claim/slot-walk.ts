@@ -1,4 +1,4 @@
-import { type Row, textOrNull } from './statement.ts'
+import { type Row, textOrNull } from '../statement.ts'
 
 /** A stretch of rows of a slot that claims pass over for a time: see {@link CLAIM_SLOTS}. */
 export interface PassedStretch {

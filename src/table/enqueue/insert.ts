@@ -1,8 +1,8 @@
-import type { SluiceError } from '../errors.ts'
+import type { SluiceError } from '../../errors.ts'
+import { rowsMissing } from '../rows-missing.ts'
+import { type Execute, type Row, statement } from '../statement.ts'
 import { insertOne } from './insert-one.ts'
 import { type InsertRow, idOf, isPlain } from './insert-row.ts'
-import { rowsMissing } from './rows-missing.ts'
-import { type Execute, type Row, statement } from './statement.ts'
 
 /**
  * Inserts rows into a queue in one statement, in whatever transaction `execute` runs in, and returns their ids in
