@@ -4,8 +4,7 @@ import { type Duration, LONGEST_TIMER_MS, toMs } from './basics/duration.ts'
 import { checkNode } from './basics/node-version.ts'
 import { STOP_MS } from './basics/within.ts'
 import { resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
-import type { Demand } from './demand/demand.ts'
-import { drainWithin } from './demand/drain-within.ts'
+import { Consumers } from './consumers.ts'
 import {
   type EnqueueContext,
   enqueueMany,
@@ -15,23 +14,20 @@ import {
 } from './enqueue/enqueue.ts'
 import type { OpenTransaction } from './enqueue/open-transaction.ts'
 import type { EnqueueOptions } from './enqueue/options.ts'
-import { isSluiceError, stopped } from './errors.ts'
-import type { Work } from './handle/batch-run.ts'
+import { stopped } from './errors.ts'
 import type { EnqueueIn } from './handle/run-context.ts'
 import { shareInternals } from './internals.ts'
 import { type MigrateResult, migrate } from './migrate/migrate.ts'
-import type { Consumption } from './modes/runtime.ts'
 import { OnDemand } from './on-demand.ts'
 import { Operate } from './operate/operate.ts'
-import { DRAIN_TIMEOUT_MS, Pipeline, type RunningPipeline } from './pipeline/pipeline.ts'
+import { DRAIN_TIMEOUT_MS, Pipeline } from './pipeline/pipeline.ts'
 import { type DeliveriesOptions, type LeasedDeliveriesOptions, resolveDeliveries } from './plan/deliveries-options.ts'
-import { type LeasedPipelineOptions, type PipelineOptions, type PipelinePlan, resolvePipeline } from './plan/options.ts'
+import { type LeasedPipelineOptions, type PipelineOptions, resolvePipeline } from './plan/options.ts'
 import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { Deliveries } from './rx/deliveries.ts'
 import { Alphabet } from './session/alphabet.ts'
 import type { Execute } from './table/statement.ts'
 import { createTelemetry, type SluiceEvent, type Telemetry } from './telemetry/events.ts'
-import type { Worker } from './worker.ts'
 
 /**
  * Makes a Sluice. It connects when you consume, operate, or enqueue with `ownTransaction`. To enqueue in your own
@@ -71,13 +67,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   readonly #telemetry: Telemetry
   readonly #parts: OnDemand
   readonly #enqueueContext: EnqueueContext
-  readonly #subscriptions = new Set<RunningPipeline>()
-  /** The demands that a `runOnce` awaits. */
-  readonly #runs = new Set<Demand>()
-  /** The demands of deliveries. */
-  readonly #deliveries = new Set<Demand>()
-  /** Set by stop(): nothing starts any more. */
-  #stopping = false
+  readonly #consumers: Consumers
   #ended: Promise<void> | undefined
 
   constructor(config: SluiceConfig) {
@@ -92,6 +82,9 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
       alphabet,
       inOwnTransaction: this.#inOwnTransaction,
     }
+    const { events } = this
+    const { report } = this.#telemetry
+    this.#consumers = new Consumers({ config, parts: this.#parts, enqueue: this.#enqueueIn, report, events })
     this.operate = new Operate(config.definitions, this.#inOwnTransaction)
     shareInternals(this, {
       pools: () => this.#parts.pools(),
@@ -169,19 +162,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     options: PipelineOptions | LeasedPipelineOptions = {},
   ): Pipeline<OutputOf<Definitions, Name>, Definitions, never> {
     const name = checkQueueName(queue, this.#config.definitions)
-    const plan = resolvePipeline(name, options)
-    return new Pipeline(name, {
-      runOnce: async (work, onSettled) => {
-        this.#requireGoing()
-        const workers = await this.#parts.workers()
-        await workers.visit((worker) => this.#createDemand(worker, { plan, work, onSettled }, this.#runs).runOnce())
-      },
-      awaitDemand: (work, signal) => this.#awaitDemand(plan, work, signal),
-      events: this.events,
-      report: this.#telemetry.report,
-      opened: (subscription) => this.#subscriptions.add(subscription),
-      closed: (subscription) => this.#subscriptions.delete(subscription),
-    })
+    return new Pipeline(name, this.#consumers.hostOf(resolvePipeline(name, options)))
   }
 
   /**
@@ -209,13 +190,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     options: DeliveriesOptions | LeasedDeliveriesOptions,
   ): Deliveries<OutputOf<Definitions, Name>, never> {
     const name = checkQueueName(queue, this.#config.definitions)
-    const plan = resolveDeliveries(name, options)
-    return new Deliveries(async (work, signal) => {
-      this.#requireGoing()
-      const demand = await this.#awaitDemand(plan, work, signal, this.#deliveries).catch(nothingIfStopped)
-      demand?.start()
-      return demand
-    })
+    return new Deliveries(this.#consumers.deliveriesOf(resolveDeliveries(name, options)))
   }
 
   /**
@@ -226,9 +201,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
    * SERVER_TOO_OLD, PRIVILEGE_MISSING, STOPPED
    */
   async start(): Promise<void> {
-    this.#requireGoing()
-    const workers = await this.#parts.workers()
-    await workers.start()
+    await this.#consumers.start()
   }
 
   /**
@@ -249,15 +222,10 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   async stop(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
     checkKeys('stop', options, ['timeout'], "As in stop({ timeout: '30s' })")
     const timeoutMs = toMs(options.timeout ?? DRAIN_TIMEOUT_MS, 'stop.timeout')
-    this.#stopping = true
     const drainMs = Math.min(timeoutMs, LONGEST_TIMER_MS - STOP_MS)
     const limit = setTimeout(() => this.#parts.cut(), drainMs + STOP_MS)
     try {
-      await Promise.all([
-        ...[...this.#subscriptions].map((subscription) => subscription.drain({ timeout: timeoutMs })),
-        ...[...this.#runs].map((demand) => drainWithin(drainMs, demand)),
-        ...[...this.#deliveries].map((demand) => demand.stop()),
-      ])
+      await this.#consumers.stop(drainMs)
       this.#ended ??= this.#end()
       await this.#ended
     } finally {
@@ -274,41 +242,13 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     this.#telemetry.close()
   }
 
-  async #awaitDemand(plan: PipelinePlan, work: Work, signal: AbortSignal, among?: Set<Demand>): Promise<Demand> {
-    this.#requireGoing()
-    const workers = await this.#parts.workers()
-    return this.#createDemand(await workers.startPatiently(signal), { plan, work }, among)
-  }
-
-  /** @param among holds it until it has ended */
-  #createDemand(worker: Worker, what: Pick<Consumption, 'plan' | 'work' | 'onSettled'>, among?: Set<Demand>): Demand {
-    this.#requireGoing()
-    const demand: Demand = worker.consume({
-      ...what,
-      definition: this.#config.definitions?.[what.plan.queue],
-      enqueue: this.#enqueueIn,
-      onEnded: () => void among?.delete(demand),
-    })
-    among?.add(demand)
-    return demand
-  }
-
-  /** @throws SluiceError STOPPED */
-  #requireGoing(): void {
-    if (this.#stopping) throw stopped('sluice')
-  }
-
   readonly #enqueueIn: EnqueueIn = (tx, queue, payload, options) =>
     enqueueOne(this.#enqueueContext, tx, queue, payload, options)
 
   readonly #inOwnTransaction = async <T>(work: (execute: Execute) => Promise<T>, answerMs?: number): Promise<T> => {
-    // Not #stopping: handlers that a drain waits for may still enqueue.
+    // Handlers that a drain waits for may still enqueue.
     if (this.#ended !== undefined) throw stopped('sluice')
     const pools = await this.#parts.pools()
     return pools.inOwnTransaction(work, answerMs)
   }
-}
-
-function nothingIfStopped(error: unknown): undefined {
-  if (!isSluiceError(error, 'STOPPED')) throw error
 }

@@ -16,6 +16,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['demand'],
   ['modes', 'pipeline', 'rx', 'services'],
   ['worker', 'workers', 'batch-pools', 'internals', 'on-demand', 'operate'],
+  ['consumers'],
   ['sluice', 'types-of'],
   ['testing', 'cli', 'index'],
 ]
