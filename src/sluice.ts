@@ -136,6 +136,17 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   }
 
   /**
+   * A pipeline in leased mode, for slow work and for calls of other services: no transaction is open while a handler runs.
+   *
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
+   *
+   * @example sluice.pipeline('reports', { mode: 'leased', concurrency: 200 }).handle(({ payload }) => render(payload)).start()
+   */
+  pipeline<Name extends QueueName<Definitions>>(
+    queue: Name,
+    options: LeasedPipelineOptions,
+  ): Pipeline<OutputOf<Definitions, Name>, Definitions, 'leased'>
+  /**
    * A pipeline that handles the messages of a queue: give it a handler, then `start()`.
    *
    * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
@@ -146,17 +157,6 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     queue: Name,
     options?: PipelineOptions,
   ): Pipeline<OutputOf<Definitions, Name>, Definitions>
-  /**
-   * The same in leased mode, for slow work and for calls of other services: no transaction is open while a handler runs.
-   *
-   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
-   *
-   * @example sluice.pipeline('reports', { mode: 'leased', concurrency: 200 }).handle(({ payload }) => render(payload)).start()
-   */
-  pipeline<Name extends QueueName<Definitions>>(
-    queue: Name,
-    options: LeasedPipelineOptions,
-  ): Pipeline<OutputOf<Definitions, Name>, Definitions, 'leased'>
   pipeline<Name extends QueueName<Definitions>>(
     queue: Name,
     options: PipelineOptions | LeasedPipelineOptions = {},
@@ -165,6 +165,15 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     return new Pipeline(name, this.#consumers.hostOf(resolvePipeline(name, options)))
   }
 
+  /**
+   * Deliveries in leased mode: no transaction is open while a delivery waits to be settled.
+   *
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
+   */
+  deliveries<Name extends QueueName<Definitions>>(
+    queue: Name,
+    options: LeasedDeliveriesOptions,
+  ): Deliveries<OutputOf<Definitions, Name>, 'leased'>
   /**
    * A queue as an Observable, and an AsyncIterable, of deliveries that the subscriber settles.
    *
@@ -176,15 +185,6 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     queue: Name,
     options: DeliveriesOptions,
   ): Deliveries<OutputOf<Definitions, Name>>
-  /**
-   * The same in leased mode: no transaction is open while a delivery waits to be settled.
-   *
-   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
-   */
-  deliveries<Name extends QueueName<Definitions>>(
-    queue: Name,
-    options: LeasedDeliveriesOptions,
-  ): Deliveries<OutputOf<Definitions, Name>, 'leased'>
   deliveries<Name extends QueueName<Definitions>>(
     queue: Name,
     options: DeliveriesOptions | LeasedDeliveriesOptions,
