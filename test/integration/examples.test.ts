@@ -57,6 +57,7 @@ const OUTPUTS: Readonly<Record<string, readonly string[]>> = {
     'payload: expected what the schema of queue example.typed accepts, received an object. email: Invalid email address',
     'queue: expected one of the queues defined (example.typed, example.audit), received "example.typd". Did you mean "example.typed"?',
   ],
+  '10-leased-http.ts': ['some calls were made again, 60 charges', '60 receipts of 60 orders'],
 }
 
 describe('examples', () => {

@@ -23,6 +23,7 @@ export class LeasedAttempt implements Attempt {
   readonly #messages: readonly LeasedMessage[]
   #open = true
   #running: Promise<unknown> | undefined
+  #connection: BatchConnection | undefined
 
   constructor(options: LeasedAttemptOptions, messages: readonly LeasedMessage[]) {
     this.#options = options
@@ -71,8 +72,11 @@ export class LeasedAttempt implements Attempt {
     this.close()
   }
 
+  /** A transaction that is open, because the time is up for example, is rolled back before the message is settled. */
   async undo(): Promise<void> {
     this.close()
+    this.#connection?.break('The handler has ended')
+    await this.#running
   }
 
   async #extend(turn: RunTurn): Promise<void> {
@@ -95,6 +99,7 @@ export class LeasedAttempt implements Attempt {
     const { runtime, queue, enqueue, timeoutMs } = this.#options
     const connection = await BatchConnection.acquire(runtime.pool)
     const serverVersion = runtime.serverVersion()
+    this.#connection = connection
     for (const leased of this.#messages) leased.inTransaction = true
     try {
       connection.begin({ ms: timeoutMs + SERVER_GRACE_MS, serverVersion })
@@ -112,6 +117,7 @@ export class LeasedAttempt implements Attempt {
       await connection.abandon()
       throw error
     } finally {
+      this.#connection = undefined
       for (const leased of this.#messages) leased.inTransaction = false
       connection.release()
     }
