@@ -1,5 +1,6 @@
 import type { BatchHandler, Handler } from './handle/handler.ts'
 import type { Message } from './message.ts'
+import type { Mode } from './plan/options.ts'
 import type { InputOf, OutputOf, QueueDefinitions, QueueName } from './queues.ts'
 import type { Sluice } from './sluice.ts'
 
@@ -22,16 +23,18 @@ export type MessageOf<Of extends Sluice, Name extends QueueNameOf<Of>> = Message
  *
  * @example export const sendEmail: HandlerFor<typeof sluice, 'emails'> = async ({ payload }, { tx }) => { … }
  */
-export type HandlerFor<Of extends Sluice, Name extends QueueNameOf<Of>> = Handler<
+export type HandlerFor<Of extends Sluice, Name extends QueueNameOf<Of>, In extends Mode = 'transactional'> = Handler<
   OutputOf<DefinitionsOf<Of>, Name>,
-  DefinitionsOf<Of>
+  DefinitionsOf<Of>,
+  In
 >
 
 /** The type of a handler of whole batches of a queue. */
-export type BatchHandlerFor<Of extends Sluice, Name extends QueueNameOf<Of>> = BatchHandler<
-  OutputOf<DefinitionsOf<Of>, Name>,
-  DefinitionsOf<Of>
->
+export type BatchHandlerFor<
+  Of extends Sluice,
+  Name extends QueueNameOf<Of>,
+  In extends Mode = 'transactional',
+> = BatchHandler<OutputOf<DefinitionsOf<Of>, Name>, DefinitionsOf<Of>, In>
 
 /** The names of the queues of a Sluice. */
 export type QueueNameOf<Of extends Sluice> = QueueName<DefinitionsOf<Of>>

@@ -28,6 +28,16 @@ export function endsTransaction(answer: ClaimAnswer): boolean {
   return answer.void || answer.rows.length > 0
 }
 
+/** For how long the message that fell due last had been due, in milliseconds. */
+export function youngestMs({ nowUs, rows }: ClaimAnswer): number {
+  return (nowUs - Math.max(...rows.map((row) => row.dueUs))) / 1_000
+}
+
+/** For how long the message that fell due first had been due, in milliseconds. */
+export function oldestMs({ nowUs, rows }: ClaimAnswer): number {
+  return (nowUs - Math.min(...rows.map((row) => row.dueUs))) / 1_000
+}
+
 /** Messages with ordering keys, or without. */
 export type MessageKind = 'keyed' | 'unkeyed'
 

@@ -16,7 +16,10 @@ export class AloneLock {
     return this.#waiting.length > 0
   }
 
-  /** Takes the lock, shared or alone. Resolves with false if the signal aborts before. */
+  /**
+   * Takes the lock, shared or alone. Resolves with false if the signal aborts before. A round that has waited for
+   * {@link PATIENCE_MS} to have it alone shares it: a leased handler may run for days, and rounds that come later wait.
+   */
   async enter(alone: boolean, signal: AbortSignal): Promise<boolean> {
     if (signal.aborted) return false
     if (this.#waiting.length === 0 && this.#admits(alone)) {
@@ -31,10 +34,18 @@ export class AloneLock {
       this.#waiting = this.#waiting.filter((other) => other !== waiting)
       this.#admitNext()
     }
+    const share = () => {
+      this.#waiting = this.#waiting.filter((other) => other !== waiting)
+      this.#admit(false)
+      waiting.admit()
+      this.#admitNext()
+    }
+    const patience = alone ? setTimeout(share, PATIENCE_MS) : undefined
     signal.addEventListener('abort', giveUp)
     try {
       return await turn.promise
     } finally {
+      clearTimeout(patience)
       signal.removeEventListener('abort', giveUp)
     }
   }
@@ -62,6 +73,9 @@ export class AloneLock {
     this.#alone = alone
   }
 }
+
+/** How long a round waits to have the lock alone. */
+const PATIENCE_MS = 30_000
 
 interface Waiting {
   readonly alone: boolean

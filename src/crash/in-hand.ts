@@ -1,6 +1,6 @@
 import type { Control } from '../connection/control.ts'
 import { type Evidence, readEvidence, recordEvidence } from '../table/worker/evidence.ts'
-import { type BatchRecord, recordBatches } from '../table/worker/worker.ts'
+import { type BatchRecord, freeBatch, recordBatches } from '../table/worker/worker.ts'
 import { AloneLock } from './alone-lock.ts'
 
 /** The evidence about the messages of a batch, by id. Most are not in it. */
@@ -95,6 +95,11 @@ export class InHand {
   async recorded(record: BatchRecord, suspect: boolean): Promise<EvidenceById> {
     this.#active.set(record.id, record)
     return suspect ? this.#evidence(record) : NONE
+  }
+
+  /** A batch that its own claim has recorded is in nobody's hands: its leases end now. */
+  abandon(id: number): void {
+    freeBatch(this.#control.execute, this.workerId, id).catch(() => undefined)
   }
 
   /** A claim is being sent: finds dead workers meanwhile, so that {@link begin} need not wait for it. */

@@ -144,6 +144,8 @@ export class Demand implements Waiter, RoundDemand {
           next = await this.#run(next, () => undefined)
       } while ((await round.settled()) && !this.draining.aborted)
     } catch (error) {
+      // What earlier claims have taken is still in hand.
+      await round.settled()
       if (this.#isOurStop(error)) return
       throw round.failed(error)
     }

@@ -11,6 +11,8 @@ export interface Attempt {
   readonly lost: Error | undefined
   /** Whether something of the handler's runs on the server. */
   readonly busy: boolean
+  /** Its messages are settled already, whatever the handler does. */
+  readonly committed: boolean
   /** The handler has returned: whether it has begun something that it did not await. */
   readonly unfinished: boolean
   /** Waits for what a handler that has returned did not await. @throws the error of an enqueue among it */

@@ -206,6 +206,10 @@ export class BatchRun {
     if (attempt.lost !== undefined) throw attempt.lost
     if (attempt.busy) await cancel()
     await attempt.undo()
+    if (attempt.committed) {
+      for (const message of messages) this.#settle(message, { kind: 'ack' })
+      return true
+    }
     if (this.#isLeft(error)) return true
     if (messages.length > 1 && !isSluiceError(error, 'HANDLER_TIMEOUT')) {
       const event = {

@@ -112,7 +112,7 @@ export class NotHandled extends SluiceError {
 /** @throws SluiceError OPTION_INVALID for a handler that is no function. */
 export function checkFunction<Handle>(what: string, handle: Handle): Handle {
   if (typeof handle === 'function') return handle
-  throw expected('OPTION_INVALID', what, 'a function', handle, 'As in handle(async (message, { tx }) => …)')
+  throw expected('OPTION_INVALID', what, 'a function', handle, `As in ${what}(async (…) => …)`)
 }
 
 /** What a handler returned, as an outcome that can be written. @throws SluiceError OPTION_INVALID for anything else. */

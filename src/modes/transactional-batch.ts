@@ -1,3 +1,4 @@
+import { oldestMs } from '../claim/claim-answer.ts'
 import { DeliveredMessage } from '../claim/delivered-message.ts'
 import type { BegunBatch, EvidenceById } from '../crash/in-hand.ts'
 import { isLastChance } from '../crash/last-chance.ts'
@@ -115,10 +116,10 @@ export class TransactionalBatch {
   }
 
   #reportClaimed(): void {
-    const { rows, nowUs } = this.#batch.claimed
-    const oldestDueMs = (nowUs - Math.min(...rows.map((row) => row.dueUs))) / 1_000
+    const { claimed } = this.#batch
     const { queue } = this.#consumption.plan
-    this.#runtime.report({ kind: 'batch.claimed', queue, messages: rows.length, oldestDueMs })
+    const oldestDueMs = oldestMs(claimed)
+    this.#runtime.report({ kind: 'batch.claimed', queue, messages: claimed.rows.length, oldestDueMs })
   }
 
   async #handle(rows: readonly ClaimedRow[], evidence: EvidenceById): Promise<void> {

@@ -1,4 +1,4 @@
-import type { ClaimAnswer, SentClaim } from '../claim/claim-answer.ts'
+import { type ClaimAnswer, type SentClaim, youngestMs } from '../claim/claim-answer.ts'
 import { Claimer } from '../claim/claimer.ts'
 import type { Ran, Round, RoundDemand, RoundOptions } from '../demand/round.ts'
 import { allAnswered } from '../transaction/all-answered.ts'
@@ -84,7 +84,7 @@ export class TransactionalRound implements Round {
         onFound()
         demand.found({
           full: claimed.full,
-          youngestMs: (claimed.nowUs - Math.max(...claimed.rows.map((row) => row.dueUs))) / 1_000,
+          youngestMs: youngestMs(claimed),
         })
         next = await this.#process(
           { connection, claimed, signal: connection.signal, alone },

@@ -2,6 +2,7 @@ import { checkKeys } from '../basics/check-keys.ts'
 import type { Duration } from '../basics/duration.ts'
 import { integer, integerWithin } from '../basics/options.ts'
 import {
+  LEASED_OPTIONS,
   type LeasedPipelineOptions,
   PIPELINE_OPTIONS,
   type PipelineOptions,
@@ -31,6 +32,7 @@ export interface LeasedDeliveriesOptions extends Omit<LeasedPipelineOptions, 'co
 /** The plan for a demand: as many places as it has room for batches. @throws SluiceError OPTION_INVALID */
 export function resolveDeliveries(queue: string, options: DeliveriesOptions | LeasedDeliveriesOptions): PipelinePlan {
   if (options?.mode === 'leased') {
+    checkKeys('deliveries', options, LEASED_DELIVERIES_OPTIONS, 'As in deliveries(queue, { demand: 8 })')
     const { demand, ...rest } = options
     return resolvePipeline(queue, { ...rest, concurrency: integerWithin('deliveries.demand', demand, 1, 10_000) })
   }
@@ -43,3 +45,4 @@ export function resolveDeliveries(queue: string, options: DeliveriesOptions | Le
 
 /** All options of a pipeline except `concurrency`, which follows from the demand. */
 const DELIVERIES_OPTIONS = ['demand', ...PIPELINE_OPTIONS.filter((option) => option !== 'concurrency')] as const
+const LEASED_DELIVERIES_OPTIONS = ['demand', ...LEASED_OPTIONS.filter((option) => option !== 'concurrency')] as const

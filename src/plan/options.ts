@@ -106,7 +106,7 @@ export function resolvePipeline(queue: string, options: PipelineOptions | Leased
   }
 }
 
-const LEASED_OPTIONS = [
+export const LEASED_OPTIONS = [
   'mode',
   'concurrency',
   'batchSize',

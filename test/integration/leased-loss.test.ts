@@ -1,5 +1,6 @@
 import pg from 'pg'
 import { describe, expect } from 'vitest'
+import { deadLetter } from '../../src/index.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
 
@@ -133,15 +134,13 @@ describe('a lease', () => {
     await holder.query('BEGIN')
     await holder.query('SELECT FROM sluice.message WHERE queue = $1 AND id = $2 FOR UPDATE', [queue, ids[0]])
     go.resolve()
-    await waitFor(
-      async () => (await database.sql('SELECT FROM sluice.message WHERE queue = $1', [queue])).length === 1,
-      {
-        what: 'the others to be settled',
-      },
-    )
-    await log.first('lease.lost')
+    const left = () => database.sql('SELECT FROM sluice.message WHERE queue = $1', [queue])
+    await waitFor(async () => (await left()).length === 1, { what: 'the others to be settled' })
+    await log.first('settlement.failed')
     await holder.query('ROLLBACK')
     await holder.end()
+    await waitFor(async () => (await left()).length === 0, { what: 'the one to be settled' })
+    expect(log.of('lease.lost')).toEqual([])
     await pipeline.drain()
   })
 
@@ -162,6 +161,48 @@ describe('a lease', () => {
     expect(counts.acked).toBe(2)
     expect(log.of('settlement.failed').length).toBeGreaterThan(0)
     await database.sql('DROP TRIGGER fail_twice ON sluice.message')
+  })
+})
+
+describe('what the database does not let be written', () => {
+  test('keeps no other message from being settled, and leaves its own where it is', async ({
+    sluice,
+    queue,
+    database,
+    log,
+  }) => {
+    const ids = await put(sluice, queue, [1, 2, 3, 4, 5, 6])
+    await database.sql(`
+      CREATE FUNCTION refuse_one() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$;
+      CREATE TRIGGER refuse_one BEFORE DELETE ON sluice.message FOR EACH ROW WHEN (OLD.id = ${ids[2]}) EXECUTE FUNCTION refuse_one()`)
+    const pipeline = sluice
+      .pipeline(queue, { mode: 'leased' })
+      .handle(() => undefined)
+      .start()
+    const left = () => database.sql('SELECT payload FROM sluice.message WHERE queue = $1', [queue])
+    await waitFor(async () => (await left()).length === 1, { what: 'the others to be settled' })
+    expect(await left()).toEqual([{ payload: 3 }])
+    expect(log.of('lease.lost')).toEqual([])
+    await database.sql('DROP TRIGGER refuse_one ON sluice.message')
+    await waitFor(async () => (await left()).length === 0, { what: 'the last one to be settled' })
+    await pipeline.drain()
+  })
+
+  test('a dead letter that is swallowed leaves the message in its queue', async ({ sluice, queue, database }) => {
+    await put(sluice, queue, [1])
+    await database.sql(`
+      CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+      CREATE TRIGGER swallow BEFORE INSERT ON sluice.dead_letter FOR EACH ROW WHEN (NEW.queue = '${queue}') EXECUTE FUNCTION swallow()`)
+    const pipeline = sluice
+      .pipeline(queue, { mode: 'leased' })
+      .handle(() => deadLetter('no use'))
+      .start()
+    await waitFor(async () => (await database.sql('SELECT FROM sluice.message WHERE lease > 0')).length > 0, {
+      what: 'the message to be leased',
+    })
+    await pipeline.stop()
+    expect(await database.sql('SELECT payload FROM sluice.message WHERE queue = $1', [queue])).toEqual([{ payload: 1 }])
+    await database.sql('DROP TRIGGER swallow ON sluice.dead_letter')
   })
 })
 

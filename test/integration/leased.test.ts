@@ -40,6 +40,22 @@ describe('a leased pipeline', () => {
     })
   })
 
+  test('goes on with the places that are free while one handler takes long', async ({ sluice, queue }) => {
+    await put(sluice, queue, ['slow', ...Array.from({ length: 19 }, (_, at) => at)])
+    const go = deferred()
+    let handled = 0
+    const pipeline = sluice
+      .pipeline(queue, { mode: 'leased', concurrency: 10 })
+      .handle(async ({ payload }) => {
+        if (payload === 'slow') await go.promise
+        else handled += 1
+      })
+      .start()
+    await waitFor(() => handled === 19, { what: 'the others to be handled' })
+    go.resolve()
+    await pipeline.drain()
+  })
+
   test('settles by each outcome', async ({ sluice, queue, database }) => {
     await put(sluice, queue, ['ack', 'retry', 'snooze', 'dead', 'throws'])
     const { counts } = await sluice
@@ -86,6 +102,23 @@ describe('a leased pipeline', () => {
     expect(handled.filter((n) => Number(n) % 2 === 1)).toEqual([1, 3, 5])
   })
 
+  test('a key with a backlog takes one place, and leaves the others to other keys', async ({ sluice, queue }) => {
+    for (let n = 0; n < 30; n++) await put(sluice, queue, [n], { orderingKey: 'long' })
+    for (let n = 0; n < 5; n++) await put(sluice, queue, ['short'], { orderingKey: `key ${n}` })
+    const go = deferred()
+    let short = 0
+    const pipeline = sluice
+      .pipeline(queue, { mode: 'leased', concurrency: 10 })
+      .handle(async ({ payload }) => {
+        if (payload === 'short') short += 1
+        else await go.promise
+      })
+      .start()
+    await waitFor(() => short === 5, { what: 'the messages of other keys' })
+    go.resolve()
+    await pipeline.stop()
+  })
+
   test('a failed message holds the later ones of its key, in transactional pipelines too', async ({
     sluice,
     queue,
@@ -113,6 +146,54 @@ describe('a leased pipeline', () => {
       .handle(({ payload }) => void handled.push(payload))
       .runOnce()
     expect(handled.slice(2)).toEqual([1, 2])
+  })
+
+  test('transaction() ends the message: what the handler does after it changes nothing, and it is called once', async ({
+    sluice,
+    queue,
+    database,
+    log,
+  }) => {
+    await database.sql('CREATE TABLE ended (id bigint)')
+    await put(sluice, queue, [1, 2, 3])
+    const refusals: unknown[] = []
+    const { counts } = await sluice
+      .pipeline(queue, { mode: 'leased' })
+      .handleBatch(async (messages, { transaction }) => {
+        const insert = () =>
+          transaction((tx) => tx.query('INSERT INTO ended SELECT unnest($1::bigint[])', [messages.map(({ id }) => id)]))
+        await Promise.allSettled([insert(), insert()]).then((all) => {
+          for (const call of all) if (call.status === 'rejected') refusals.push(call.reason)
+        })
+        throw new Error('too late')
+      })
+      .runOnce()
+    expect(counts).toEqual({ acked: 3, retried: 0, snoozed: 0, dead: 0 })
+    expect(refusals).toMatchObject([{ code: 'TRANSACTION_CONTROL' }])
+    expect(await database.sql('SELECT count(*)::integer AS n FROM ended')).toEqual([{ n: 3 }])
+    expect(log.of('lease.lost')).toEqual([])
+  })
+
+  test('a transaction() that is still open when the time is up is rolled back, and the message is tried again', async ({
+    sluice,
+    queue,
+    database,
+    log,
+  }) => {
+    await database.sql('CREATE TABLE late (n integer)')
+    await put(sluice, queue, [1])
+    const { counts } = await sluice
+      .pipeline(queue, { mode: 'leased', timeout: '200ms', retry: { kind: 'fixed', delay: '1h' } })
+      .handle((_, { transaction }) =>
+        transaction(async (tx) => {
+          await tx.query('INSERT INTO late VALUES (1)')
+          await new Promise(() => undefined)
+        }),
+      )
+      .runOnce()
+    expect(counts.retried).toBe(1)
+    expect(await database.sql('SELECT FROM late')).toEqual([])
+    expect(log.of('lease.lost')).toEqual([])
   })
 
   test('refuses what does not go with leases', ({ sluice, queue }) => {

@@ -73,6 +73,7 @@ describe('sluice.operate', () => {
       failedAt: null,
       lastError: null,
       heldBy: null,
+      leasedUntil: null,
       worker: null,
     })
     expect(await sluice.operate.message(queue, '1')).toBeUndefined()
@@ -105,6 +106,7 @@ describe('sluice.operate', () => {
       workerId: expect.stringMatching(/^\d+$/),
       worker: expect.any(String),
       workerAlive: true,
+      leasedUntil: null,
     })
     const [worker] = await operate.workers({ queue })
     expect(worker).toMatchObject({ id: message!.workerId, name: message!.worker, alive: true, inFlight: 1 })

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { AloneLock } from '../../src/crash/alone-lock.ts'
 
 const NEVER = new AbortController().signal
@@ -28,6 +28,25 @@ describe('AloneLock', () => {
     aloneLock.leave()
     await settled()
     expect(inside).toEqual(['a', 'b', 'alone', 'c', 'd'])
+  })
+
+  test('a round that has waited for half a minute to be alone runs beside the others', async () => {
+    vi.useFakeTimers()
+    try {
+      const { inside, enter, aloneLock } = observed()
+      await enter('for days', false)
+      void enter('alone', true)
+      void enter('b', false)
+      await vi.advanceTimersByTimeAsync(29_999)
+      expect(inside).toEqual(['for days'])
+      await vi.advanceTimersByTimeAsync(1)
+      expect(inside).toEqual(['for days', 'alone', 'b'])
+      for (let left = 3; left > 0; left--) aloneLock.leave()
+      await enter('c', true)
+      expect(inside).toContain('c')
+    } finally {
+      vi.useRealTimers()
+    }
   })
 
   test('a round that gives up waiting lets the next one in', async () => {

@@ -88,6 +88,10 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
     return transactionalContext(this, turn, attempt, this.#enqueue)
   }
 
+  get committed(): boolean {
+    return false
+  }
+
   get lost(): Error | undefined {
     return this.#connection.lost
   }

@@ -1,20 +1,29 @@
 import type { PipelinePlan } from '../../plan/options.ts'
-import { forgetEvidence } from '../../table/settle/settle.ts'
 import {
   ackLeased,
   deadLetterLeased,
   type LeasedId,
   postponeLeased,
+  readLeased,
   renewLeases,
-  stillLeased,
+  unlockedLeased,
 } from '../../table/settle/settle-leased.ts'
 import type { Execute } from '../../table/statement.ts'
 import { allAnswered } from '../../transaction/all-answered.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { Runtime } from '../runtime.ts'
-import type { Outcomes } from './outcomes.ts'
+import type { LeasedOutcome } from './leased-outcome.ts'
 
-/** Sends settlements and renewals, each in a transaction of its own and in one round trip. */
+/** What became of a write. What is in neither set was not found under its lease. */
+export interface Written {
+  readonly ids: ReadonlySet<string>
+  /** Still ours, and locked by somebody: another try will do. */
+  readonly locked: ReadonlySet<string>
+}
+
+type Send = (execute: Execute, may: (id: string) => boolean) => readonly Promise<readonly string[]>[]
+
+/** Sends settlements and renewals, each in a transaction of its own. */
 export class LeaseWriter {
   readonly #runtime: Runtime
   readonly #plan: PipelinePlan
@@ -35,63 +44,58 @@ export class LeaseWriter {
     this.#connection?.break('The pipeline has stopped')
   }
 
-  /**
-   * Resolves with the ids that were renewed.
-   *
-   * @param careful leaves out what others have locked, which takes a round trip more
-   */
-  renew(old: readonly LeasedId[], careful: boolean): Promise<ReadonlySet<string>> {
+  /** @param skipLocked leaves out what others have locked, which takes a round trip more */
+  renew(leases: readonly LeasedId[], skipLocked: boolean): Promise<Written> {
     const { queue, leaseMs } = this.#plan
     const version = this.#runtime.serverVersion()
-    return this.#write(careful ? old : undefined, (execute, free) => [
-      renewLeases(
-        execute,
-        queue,
-        old.filter(({ id }) => free(id)),
-        leaseMs,
-        version,
-      ),
-    ])
+    return this.#write(leases, skipLocked, (execute, may) => {
+      const allowed = leases.filter(({ id }) => may(id))
+      return [renewLeases(execute, queue, allowed, leaseMs, version)]
+    })
   }
 
-  /** Resolves with the ids that were found under their leases, and settled. */
-  settle(outcomes: Outcomes, careful: boolean): Promise<ReadonlySet<string>> {
+  settle(outcomes: readonly LeasedOutcome[], skipLocked: boolean): Promise<Written> {
     const { queue } = this.#plan
     const version = this.#runtime.serverVersion()
-    const { acked, postponed, dead, forgotten, nowUs } = outcomes.writes
-    return this.#write(careful ? outcomes.messages : undefined, (execute, free) => {
-      const ours = <Row extends { readonly id: string }>(rows: readonly Row[]) =>
-        rows.filter(({ id }) => free(id)).map((row) => outcomes.leased(row))
-      const [acks, later, gone] = [ours(acked.map((id) => ({ id }))), ours(postponed), ours(dead)]
+    const leased = outcomes.map((outcome) => outcome.leased)
+    const all = outcomes.map(({ writes, leased: { lease } }) => ({ writes, lease }))
+    const nowUs = Math.max(...all.map(({ writes }) => writes.nowUs))
+    return this.#write(leased, skipLocked, (execute, may) => {
+      const ours = <Row extends { readonly id: string }>(
+        rowsOf: (of: (typeof all)[number]['writes']) => readonly Row[],
+      ) =>
+        all.flatMap(({ writes, lease }) =>
+          rowsOf(writes)
+            .filter(({ id }) => may(id))
+            .map((row) => ({ ...row, lease })),
+        )
+      const acked = ours((writes) => writes.acked.map((id) => ({ id })))
+      const postponed = ours((writes) => writes.postponed)
+      const dead = ours((writes) => writes.dead)
       return [
-        ...(acks.length > 0 ? [ackLeased(execute, queue, acks, version)] : []),
-        ...(later.length > 0 ? [postponeLeased(execute, queue, later, nowUs, version)] : []),
-        ...(gone.length > 0 ? [deadLetterLeased(execute, queue, gone, version)] : []),
-        ...(forgotten.length > 0 ? [forgetEvidence(execute, queue, forgotten).then(() => [])] : []),
+        ...(acked.length > 0 ? [ackLeased(execute, queue, acked, version)] : []),
+        ...(postponed.length > 0 ? [postponeLeased(execute, queue, postponed, nowUs, version)] : []),
+        ...(dead.length > 0 ? [deadLetterLeased(execute, queue, dead, version)] : []),
       ]
     })
   }
 
-  async #write(
-    locked: readonly LeasedId[] | undefined,
-    send: (execute: Execute, free: (id: string) => boolean) => readonly Promise<readonly string[]>[],
-  ): Promise<ReadonlySet<string>> {
+  /** Without a look for locks, all of it leaves in one packet: BEGIN, the statements and COMMIT. */
+  async #write(leases: readonly LeasedId[], skipLocked: boolean, send: Send): Promise<Written> {
     const connection = await BatchConnection.acquire(this.#runtime.pool)
     this.#connection = connection
     const limit = setTimeout(() => connection.break(`No answer within ${ANSWER_MS} ms`), ANSWER_MS)
     const begin = () => connection.begin({ ms: ANSWER_MS, serverVersion: this.#runtime.serverVersion() }, LOCK_MS)
     try {
-      if (locked !== undefined) begin()
-      const unlocked =
-        locked &&
-        new Set(await stillLeased(connection.execute, this.#plan.queue, locked, this.#runtime.serverVersion()))
+      if (skipLocked) begin()
+      const { unlocked, locked } = skipLocked ? await this.#lockFirst(connection.execute, leases) : ANY
       const [sent, committed] = connection.together(() => {
-        if (locked === undefined) begin()
+        if (!skipLocked) begin()
         return [send(connection.execute, (id) => unlocked?.has(id) ?? true), connection.commit()]
       })
       // The statement's error first: it is why COMMIT did not commit.
-      await allAnswered([...sent.map((answer) => answer.then(() => undefined)), committed])
-      return new Set((await Promise.all(sent)).flat())
+      await allAnswered([...sent, committed])
+      return { ids: new Set((await Promise.all(sent)).flat()), locked }
     } catch (error) {
       await connection.abandon()
       throw error
@@ -101,7 +105,16 @@ export class LeaseWriter {
       connection.release()
     }
   }
+
+  async #lockFirst(execute: Execute, leases: readonly LeasedId[]) {
+    const version = this.#runtime.serverVersion()
+    const unlocked = new Set(await unlockedLeased(execute, this.#plan.queue, leases, version))
+    const ours = await readLeased(execute, this.#plan.queue, leases, version)
+    return { unlocked, locked: new Set(ours.filter((id) => !unlocked.has(id))) }
+  }
 }
+
+const ANY = { unlocked: undefined, locked: new Set<string>() } as const
 
 /** What the server may take for it. */
 const ANSWER_MS = 10_000

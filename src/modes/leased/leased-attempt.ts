@@ -1,5 +1,7 @@
+import type { Gate } from '../../basics/gate.ts'
 import { SluiceError } from '../../errors.ts'
 import type { Attempt } from '../../handle/attempt.ts'
+import { checkFunction } from '../../handle/handler.ts'
 import type { EnqueueIn, LeasedRunContext, RunTurn } from '../../handle/run-context.ts'
 import { type HandlerTransaction, MessageTransaction } from '../../handle/transaction/message-transaction.ts'
 import { ackLeased, lockLeased } from '../../table/settle/settle-leased.ts'
@@ -11,8 +13,8 @@ export interface LeasedAttemptOptions {
   readonly runtime: Runtime
   readonly queue: string
   readonly enqueue: EnqueueIn
-  /** How long a transaction of the handler's may last. */
-  readonly timeoutMs: number
+  /** Lets so many handlers have a transaction at a time: each takes a connection. */
+  readonly gate: Gate
   /** Renews the lease at once. */
   readonly renew: (messages: readonly LeasedMessage[]) => Promise<void>
 }
@@ -24,10 +26,16 @@ export class LeasedAttempt implements Attempt {
   #open = true
   #running: Promise<unknown> | undefined
   #connection: BatchConnection | undefined
+  /** Rejects when the call of the handler is over before its transaction is. */
+  readonly #undone = Promise.withResolvers<never>()
 
   constructor(options: LeasedAttemptOptions, messages: readonly LeasedMessage[]) {
     this.#options = options
     this.#messages = messages
+  }
+
+  get committed(): boolean {
+    return this.#messages.every((leased) => leased.committed)
   }
 
   get lost(): Error | undefined {
@@ -75,37 +83,61 @@ export class LeasedAttempt implements Attempt {
   /** A transaction that is open, because the time is up for example, is rolled back before the message is settled. */
   async undo(): Promise<void> {
     this.close()
+    if (this.#running === undefined) return
+    this.#undone.promise.catch(() => undefined)
+    this.#undone.reject(ended())
     this.#connection?.break('The handler has ended')
     await this.#running
   }
 
   async #extend(turn: RunTurn): Promise<void> {
-    this.#assertOpen()
+    this.#assertOpen('extend')
     await this.#options.renew(this.#messages)
     if (this.lost !== undefined) throw this.lost
     turn.restart()
   }
 
-  #transaction<T>(work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T> {
-    const running = this.#runTransaction(work).finally(() => {
+  async #transaction<T>(work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T> {
+    checkFunction('transaction', work)
+    this.#assertOpen('transaction')
+    for (const leased of this.#messages) leased.inTransaction = true
+    const running = this.#waitAndRun(work).finally(() => {
+      for (const leased of this.#messages) leased.inTransaction = false
       this.#running = undefined
     })
     this.#running = running.catch(() => undefined)
     return running
   }
 
-  async #runTransaction<T>(work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T> {
-    this.#assertOpen()
-    const { runtime, queue, enqueue, timeoutMs } = this.#options
-    const connection = await BatchConnection.acquire(runtime.pool)
+  async #waitAndRun<T>(work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T> {
+    const leave = await this.#options.gate.enter()
+    try {
+      // While it runs, its lease is not renewed: its own lock keeps the row, and a renewal would wait for that.
+      if (this.#leftMs < LONGEST_MS) await this.#options.renew(this.#messages)
+      if (this.lost !== undefined) throw this.lost
+      const connection = await BatchConnection.acquire(this.#options.runtime.pool)
+      try {
+        return await this.#runOn(connection, work)
+      } finally {
+        this.#connection = undefined
+        connection.release()
+      }
+    } finally {
+      leave()
+    }
+  }
+
+  async #runOn<T>(connection: BatchConnection, work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T> {
+    const { runtime, queue, enqueue } = this.#options
     const serverVersion = runtime.serverVersion()
     this.#connection = connection
-    for (const leased of this.#messages) leased.inTransaction = true
+    if (!this.#open) throw ended()
     try {
-      connection.begin({ ms: timeoutMs + SERVER_GRACE_MS, serverVersion })
+      connection.begin({ ms: Math.max(LEAST_MS, Math.min(LONGEST_MS, this.#leftMs)), serverVersion })
       this.#assertAll(await lockLeased(connection.execute, queue, this.#messages, serverVersion))
       const tx = new MessageTransaction(connection, enqueue)
-      const result = await work(tx)
+      // It may never end. What it does after its time counts for nothing.
+      const result = await Promise.race([work(tx), this.#undone.promise])
       if (tx.unfinished) await tx.finished()
       await tx.keep()
       connection.confine()
@@ -116,33 +148,40 @@ export class LeasedAttempt implements Attempt {
     } catch (error) {
       await connection.abandon()
       throw error
-    } finally {
-      this.#connection = undefined
-      for (const leased of this.#messages) leased.inTransaction = false
-      connection.release()
     }
+  }
+
+  /** How long all of the leases last. */
+  get #leftMs(): number {
+    return Math.min(...this.#messages.map((leased) => leased.endsAtMs)) - performance.now()
   }
 
   /** @throws SluiceError LEASE_LOST */
   #assertAll(ids: readonly string[]): void {
     if (ids.length === this.#messages.length) return
-    for (const leased of this.#messages) if (!ids.includes(leased.id)) leased.lose()
-    throw this.lost ?? new Error('expected a lost lease')
+    for (const leased of this.#messages) {
+      leased.inTransaction = false
+      if (!ids.includes(leased.id)) leased.lose()
+    }
+    throw this.lost ?? ended()
   }
 
-  #assertOpen(): void {
+  #assertOpen(call: 'extend' | 'transaction'): void {
     if (this.lost !== undefined) throw this.lost
-    if (this.#messages.some((leased) => leased.committed || leased.inTransaction)) throw once()
-    if (!this.#open) throw new SluiceError('TRANSACTION_CLOSED', 'The handler has ended: expected no call after that')
+    if (!this.#open) throw ended()
+    if (!this.#messages.some((leased) => leased.committed || leased.inTransaction)) return
+    const remedy = 'It settles the message: do all that belongs together in one'
+    throw new SluiceError(
+      'TRANSACTION_CONTROL',
+      `${call}(): expected no call once transaction() has begun, received one. ${remedy}`,
+    )
   }
 }
 
-function once(): SluiceError {
-  return new SluiceError(
-    'TRANSACTION_CONTROL',
-    'transaction(): expected one call per message, received another. It settles the message: do all that belongs together in one',
-  )
+function ended(): SluiceError {
+  return new SluiceError('TRANSACTION_CLOSED', 'The handler has ended: expected no call after that, received one')
 }
 
-/** The server ends a transaction this long after the process should have. */
-const SERVER_GRACE_MS = 1_000
+/** The server ends the transaction of a handler after this time, or with the lease if that ends before. */
+const LONGEST_MS = 30_000
+const LEAST_MS = 1_000

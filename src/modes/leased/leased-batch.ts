@@ -1,6 +1,8 @@
+import type { Gate } from '../../basics/gate.ts'
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { stopped } from '../../errors.ts'
 import { BatchRun } from '../../handle/batch-run.ts'
+import { toError } from '../../telemetry/events.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 import { LeasedAttempt } from './leased-attempt.ts'
 import type { LeasedMessage } from './leased-message.ts'
@@ -14,40 +16,36 @@ export class LeasedBatch {
   readonly #runtime: Runtime
   readonly #consumption: Consumption
   readonly #settler: Settler
+  readonly #gate: Gate
   readonly #messages: readonly LeasedMessage[]
   readonly #settled = new Set<LeasedMessage>()
 
-  constructor(runtime: Runtime, consumption: Consumption, settler: Settler, messages: readonly LeasedMessage[]) {
+  constructor(
+    runtime: Runtime,
+    consumption: Consumption,
+    settler: Settler,
+    transactions: Gate,
+    messages: readonly LeasedMessage[],
+  ) {
     this.#runtime = runtime
     this.#consumption = consumption
     this.#settler = settler
+    this.#gate = transactions
     this.#messages = messages
   }
 
   /** Resolves when each has an outcome or is given back, written or not. @param stopping ends their handlers */
   async run(stopping: AbortSignal): Promise<void> {
-    for (const leased of this.#messages) if (this.#isOutOfAttempts(leased)) this.#deadLetter(leased)
     await Promise.all(this.#groups().map((group) => this.#runGroup(group, stopping)))
   }
 
-  /** Its handler never came to an end, as often as it may fail. */
-  #isOutOfAttempts({ message }: LeasedMessage): boolean {
-    const { attempt, expired, maxAttempts } = message.row
-    return expired && attempt >= (maxAttempts ?? this.#consumption.plan.maxAttempts)
-  }
-
-  #deadLetter(leased: LeasedMessage): void {
-    this.#settled.add(leased)
-    this.#settler.deadLetter(leased, `its lease ran out, as the last of ${leased.message.row.attempt} attempts`)
-  }
-
   #groups(): readonly (readonly LeasedMessage[])[] {
-    const messages = this.#messages.filter((leased) => !this.#settled.has(leased))
+    const messages = this.#messages
     if (this.#consumption.work.kind === 'batch') {
       const [suspects, others] = [messages.filter(hasEvidence), messages.filter((leased) => !hasEvidence(leased))]
       return [...(others.length > 0 ? [others] : []), ...suspects.map((leased) => [leased])]
     }
-    const byKey = Map.groupBy(messages, ({ message, id }) => message.orderingKey ?? Symbol.for(id))
+    const byKey = Map.groupBy(messages, ({ message, id }) => message.orderingKey ?? Symbol(id))
     const inOrder = (group: readonly LeasedMessage[]) =>
       group.toSorted((a, b) => (BigInt(a.id) < BigInt(b.id) ? -1 : 1))
     return [...byKey.values()].map(inOrder)
@@ -62,8 +60,11 @@ export class LeasedBatch {
     for (const { signal } of group) signal.addEventListener('abort', lose)
     try {
       await this.#runOf(group, ending.signal).run(group.map(({ message }) => message))
-    } catch {
-      // The lease is lost, or a stop came: what has no outcome is told below.
+    } catch (error) {
+      // Otherwise the lease is lost, or a stop came, which is told of elsewhere.
+      const { queue } = this.#consumption.plan
+      if (!ending.signal.aborted)
+        this.#runtime.report({ kind: 'batch.released', queue, messages: group.length, error: toError(error) })
     } finally {
       stopping.removeEventListener('abort', stop)
       for (const leased of group) if (!this.#settled.has(leased)) this.#settler.giveBack(leased)
@@ -83,8 +84,7 @@ export class LeasedBatch {
       this.#settled.add(leased)
       return leased
     }
-    const { queue, timeoutMs } = plan
-    const options = { runtime: this.#runtime, queue, enqueue, timeoutMs, renew: this.#settler.renew }
+    const options = { runtime: this.#runtime, queue: plan.queue, enqueue, gate: this.#gate, renew: this.#settler.renew }
     return new BatchRun({
       ...this.#consumption,
       settlement: {

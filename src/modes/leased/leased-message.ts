@@ -3,10 +3,20 @@ import type { SluiceError } from '../../errors.ts'
 import { leaseLost } from '../../errors.ts'
 import type { LeasedId } from '../../table/settle/settle-leased.ts'
 
+/** The lease of a message. */
+export interface LeaseInHand {
+  readonly lease: string
+  readonly batchId: number
+  readonly ms: number
+  /** When its claim was sent, on the clock of `performance`. */
+  readonly claimedAtMs: number
+}
+
 /** A message in hand under a lease. */
 export class LeasedMessage implements LeasedId {
   readonly message: DeliveredMessage
   readonly lease: string
+  readonly batchId: number
   readonly #leaseMs: number
   readonly #loss = new AbortController()
   readonly #claimedAtMs: number
@@ -16,12 +26,13 @@ export class LeasedMessage implements LeasedId {
   /** Its handler has settled it together with its effects. */
   committed = false
   #over = false
+  readonly #ended = Promise.withResolvers<void>()
 
-  /** @param claimedAtMs when its claim was sent, on the clock of `performance` */
-  constructor(message: DeliveredMessage, lease: string, leaseMs: number, claimedAtMs: number) {
+  constructor(message: DeliveredMessage, { lease, batchId, ms, claimedAtMs }: LeaseInHand) {
     this.message = message
     this.lease = lease
-    this.#leaseMs = leaseMs
+    this.batchId = batchId
+    this.#leaseMs = ms
     this.#claimedAtMs = claimedAtMs
     this.#renewedAtMs = claimedAtMs
   }
@@ -38,6 +49,16 @@ export class LeasedMessage implements LeasedId {
   /** When the lease ends if it is not renewed, by this process's clock: a little too early. */
   get endsAtMs(): number {
     return this.#renewedAtMs + this.#leaseMs
+  }
+
+  /** By this process's clock nobody has to respect it any more. */
+  get hasRunOut(): boolean {
+    return performance.now() >= this.endsAtMs
+  }
+
+  /** Resolves when it is settled or given back, or its loss is known. */
+  get ended(): Promise<void> {
+    return this.#ended.promise
   }
 
   /** Half of the lease has gone by, and it may be renewed. */
@@ -60,13 +81,14 @@ export class LeasedMessage implements LeasedId {
     this.#renewedAtMs = Math.max(this.#renewedAtMs, sentAtMs)
   }
 
-  /** Somebody else may have it. A message that is settled already loses nothing. */
+  /** Somebody else may have it. A message that is settled loses nothing, nor one whose row its handler has locked. */
   lose(): void {
-    if (!this.#over && !this.committed) this.#loss.abort(leaseLost(this.message.queue, this.id))
+    if (!this.#over && !this.committed && !this.inTransaction) this.#loss.abort(leaseLost(this.message.queue, this.id))
   }
 
   /** It is settled or given back, or its loss is known. */
   end(): void {
     this.#over = true
+    this.#ended.resolve()
   }
 }

@@ -26,6 +26,8 @@ export class Renewals {
 
   #pass(): void {
     const nowMs = performance.now()
+    // The database may be out of reach: then no answer says so.
+    for (const leased of this.#held) if (leased.hasRunOut) leased.lose()
     const old = [...this.#held].filter((leased) => leased.isOld(nowMs))
     if (old.length > 0) this.#renew(old)
   }

@@ -19,10 +19,6 @@ export function leaseParams(lease: Lease | undefined): readonly unknown[] {
   return lease === undefined ? [] : [lease.lease, lease.ms]
 }
 
-/** How many tries have failed, one whose lease has run out among them: nobody has said why it did. */
-export const TRIES = (row: string) =>
-  `CASE WHEN ${row}.lease > 0 AND ${row}.attempt < 2147483647 THEN ${row}.attempt + 1 ELSE ${row}.attempt END`
-
 /** A statement for each way to find rows by their ids: see {@link byIds}. */
 export interface ByVersion {
   readonly current: Statement
@@ -65,19 +61,29 @@ function byIds(ids: string, byPlace: boolean): string {
  * record is there before any handler runs. A row is found by its key and not by its place: if it was changed since the
  * statement's snapshot, the locked version is another one, and the key leads to it.
  *
+ * A lease that has run out is evidence, as the death of a process is: nobody has said why, and a message that hangs its
+ * process would otherwise be tried for ever. Alone: its worker has nothing else on the books.
+ *
  * @param at the number of the parameter with the lease; its length in milliseconds is the next one
  */
 export function leasing(at: number, found: (ids: string) => string): string {
   return `, leased AS (
   UPDATE sluice.message m
-  SET due_at = (SELECT c.now FROM clock c) + $${at + 1}::double precision * interval '1 millisecond', lease = $${at}::bigint,
-      attempt = ${TRIES('m')}
+  SET due_at = (SELECT c.now FROM clock c) + $${at + 1}::double precision * interval '1 millisecond', lease = $${at}::bigint
   WHERE ${found('pg_catalog.array_agg(p.id) FROM picked p')}
   RETURNING m.id
 ), recorded AS (
   INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts, leased)
-  SELECT ($${at}::bigint >> 32)::integer, $${at}::bigint & 4294967295, $1::text, pg_catalog.array_agg(p.id), pg_catalog.array_agg(${TRIES('p')}), true
+  SELECT ($${at}::bigint >> 32)::integer, $${at}::bigint & 4294967295, $1::text, pg_catalog.array_agg(p.id), pg_catalog.array_agg(p.attempt), true
   FROM picked p WHERE p.id IS NOT NULL HAVING count(*) > 0
+), expired AS (
+  INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
+  SELECT $1::text, p.id, (p.lease >> 32)::integer, p.lease & 4294967295, 'hung',
+         coalesce((SELECT w.name FROM sluice.worker w WHERE w.id = (p.lease >> 32)::integer), 'unknown'),
+         coalesce((SELECT pg_catalog.min(pg_catalog.cardinality(b.message_ids)) = 1 AND count(*) = 1
+                   FROM sluice.batch b WHERE b.worker_id = (p.lease >> 32)::integer), false)
+  FROM picked p WHERE p.lease > 0
+  ON CONFLICT DO NOTHING
 )`
 }
 

@@ -4,9 +4,10 @@ import { CLAIM_CONTEXT, CLAIMED_COLUMNS, leasingClaim, lockingClaim } from './cl
  * In an order, a message without a delay is due from its enqueue on. Otherwise, after a clock is set back, or after a
  * standby with a slower clock takes over, it would look like a message with a delay, and later ones would go first. A
  * message that waits for its retry, or was redriven, is due after its enqueue.
+ * A lease moves the due time: one that ends before the enqueue, after the clock was set back, is a lease all the same.
  */
 export function isDue(message: string): string {
-  return `(${message}.due_at <= clock.now OR ${message}.due_at <= ${message}.enqueued_at)`
+  return `(${message}.due_at <= clock.now OR ${message}.due_at <= ${message}.enqueued_at AND coalesce(${message}.lease, 0) = 0)`
 }
 
 /** The most rows of a slot with held keys that one claim reads. */
@@ -163,7 +164,7 @@ const SLOTS = orderedClaim(
   CROSS JOIN LATERAL (
     SELECT min(free.id) AS first, max(free.id) AS last FROM (
       SELECT w.id FROM (
-        SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at FROM sluice.message m
+        SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
         WHERE start.any_held AND ${inSlot('candidate.slot', 'start.id', `m.slot <= candidate.slot`)}
         ORDER BY m.slot, m.id LIMIT (SELECT ${MOST_WALKED})
       ) w

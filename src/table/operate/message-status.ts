@@ -46,6 +46,8 @@ export interface MessageStatus {
   readonly heldBy: string | null
   /** The worker that has it in hand. */
   readonly worker: string | null
+  /** In leased mode: when its lease ends if it is not renewed. */
+  readonly leasedUntil: Date | null
 }
 
 /** The next messages of a queue in the order in which they fall due, without claiming them. */
@@ -90,6 +92,7 @@ export function toMessageStatus(row: Row): MessageStatus {
     lastError: textOrNull(row, 'last_error'),
     heldBy: textOrNull(row, 'held_by'),
     worker: textOrNull(row, 'worker'),
+    leasedUntil: dateOrNull(row, 'leased_until_us'),
   }
 }
 
@@ -104,7 +107,7 @@ export const MESSAGE_COLUMNS = `
        ((extract(epoch FROM clock_timestamp()) - extract(epoch FROM m.enqueued_at)) * 1000.0) AS enqueued_ago_ms,
        ${microseconds('m.due_at')} AS due_us,
        ((extract(epoch FROM m.due_at) - extract(epoch FROM clock_timestamp())) * 1000.0) AS due_in_ms,
-       ${microseconds('m.failed_at')} AS failed_us`
+       ${microseconds('m.failed_at')} AS failed_us, ${microseconds('m.leased_until')} AS leased_until_us`
 
 const PEEK = statement(
   'operate_peek',

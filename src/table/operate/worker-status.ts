@@ -1,5 +1,5 @@
 import { booleanOf, type Execute, numberOf, statement, textOf, textsOf } from '../statement.ts'
-import { dateOf, microseconds } from './instants.ts'
+import { dateOf, dateOrNull, microseconds } from './instants.ts'
 
 /** One worker process, as it registered: a row of `sluice.workers`. */
 export interface WorkerStatus {
@@ -39,7 +39,7 @@ export interface InFlightMessage {
   readonly claimedAt: Date
   /** How long ago that was. */
   readonly runningForMs: number
-  /** Messages of a worker with the same number share a transaction. */
+  /** Messages of a worker with the same number were claimed together, and in transactional mode share a transaction. */
   readonly batch: string
   /** The worker's id. */
   readonly workerId: string
@@ -47,6 +47,8 @@ export interface InFlightMessage {
   readonly worker: string
   /** False if the worker is gone. Then the message is available again. */
   readonly workerAlive: boolean
+  /** In leased mode: when its lease ends if it is not renewed. Null: a transaction keeps it. */
+  readonly leasedUntil: Date | null
 }
 
 /** The worker processes in the order in which they started, or only those that consume the given queue. */
@@ -84,6 +86,7 @@ export async function readInFlight(
     workerId: textOf(row, 'worker_id'),
     worker: textOf(row, 'worker'),
     workerAlive: booleanOf(row, 'worker_alive'),
+    leasedUntil: dateOrNull(row, 'leased_until_us'),
   }))
 }
 
@@ -104,7 +107,7 @@ const IN_FLIGHT = statement(
   `
 SELECT f.queue, f.id::text AS id, f.attempt, f.batch::text AS batch, f.worker_id, f.worker, f.worker_alive,
        ${microseconds('f.claimed_at')} AS claimed_us,
-       (extract(epoch FROM f.running_for) * 1000.0) AS running_for_ms
+       (extract(epoch FROM f.running_for) * 1000.0) AS running_for_ms, ${microseconds('f.leased_until')} AS leased_until_us
 FROM sluice.in_flight f
 WHERE $1::text IS NULL OR f.queue = $1::text
 ORDER BY f.claimed_at, f.id

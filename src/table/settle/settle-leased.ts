@@ -83,17 +83,24 @@ export async function lockLeased(
   return idsOf(await execute(ofVersion(LOCK, serverVersion), [queue, ...keysOf(messages)]))
 }
 
-/**
- * Of messages that could not be settled because somebody has locked them, those that are still ours: their locks are
- * short ones, and another try will do.
- */
-export async function stillLeased(
+/** Those that still have their leases. */
+export async function readLeased(
   execute: Execute,
   queue: string,
   messages: readonly LeasedId[],
   serverVersion: number,
 ): Promise<readonly string[]> {
-  return idsOf(await execute(ofVersion(STILL_LEASED, serverVersion), [queue, ...keysOf(messages)]))
+  return idsOf(await execute(ofVersion(READ, serverVersion), [queue, ...keysOf(messages)]))
+}
+
+/** Locks those that still have their leases and that nobody else has locked. */
+export async function unlockedLeased(
+  execute: Execute,
+  queue: string,
+  messages: readonly LeasedId[],
+  serverVersion: number,
+): Promise<readonly string[]> {
+  return idsOf(await execute(ofVersion(UNLOCKED, serverVersion), [queue, ...keysOf(messages)]))
 }
 
 function keysOf(messages: readonly LeasedId[]): readonly unknown[] {
@@ -145,9 +152,11 @@ WITH gone AS (
   FROM gone g
   RETURNING dead_letter.id
 )
-SELECT b.id::text AS id,
-       sluice.require_settled('dead_letter', $1::text, ARRAY(SELECT g.id FROM gone g), ARRAY(SELECT r.id FROM buried r)) AS required
-FROM buried b`,
+SELECT g.id::text AS id, r.required
+FROM gone g CROSS JOIN (
+  SELECT sluice.require_settled('dead_letter', $1::text, ARRAY(SELECT g.id FROM gone g), ARRAY(SELECT b.id FROM buried b)) AS required
+  OFFSET 0 -- a fence: called once, and also if nothing was buried
+) r`,
 )
 
 const RENEW = byVersion(
@@ -164,7 +173,9 @@ const LOCK = byVersion(
   (found) => `SELECT m.id::text AS id FROM sluice.message m WHERE ${ours(found)} FOR UPDATE`,
 )
 
-const STILL_LEASED = byVersion(
-  'still_leased',
+const READ = byVersion('read_leased', (found) => `SELECT m.id::text AS id FROM sluice.message m WHERE ${ours(found)}`)
+
+const UNLOCKED = byVersion(
+  'unlocked_leased',
   (found) => `SELECT m.id::text AS id FROM sluice.message m WHERE ${ours(found)} FOR UPDATE SKIP LOCKED`,
 )

@@ -103,6 +103,11 @@ export async function recordBatches(
   ])
 }
 
+/** Ends the leases of a batch that nobody has in hand, and deletes its record. */
+export async function freeBatch(execute: Execute, workerId: number, batchId: number): Promise<void> {
+  await execute(FREE_BATCH, [workerId, batchId])
+}
+
 /** A worker that vanished, and how many messages it had in hand. */
 export interface DeadWorker {
   readonly workerId: number
@@ -238,6 +243,37 @@ FROM unnest($3::bigint[], $4::text[], $5::text[], $6::text[], $7::boolean[]) AS 
 ON CONFLICT (worker_id, id) DO NOTHING`,
 )
 
+/** Ends the leases of `batch`, which has been deleted, and returns the queues of their messages. */
+const FREED = `
+), left_leased AS MATERIALIZED (
+  SELECT b.queue, given.id, b.worker_id::bigint << 32 | b.id AS lease
+  FROM batch b CROSS JOIN LATERAL pg_catalog.unnest(b.message_ids) AS given (id)
+  WHERE b.leased
+), freed AS (
+  UPDATE sluice.message m
+  SET due_at = (SELECT c.now FROM (SELECT clock_timestamp() AS now OFFSET 0) c), lease = CASE WHEN m.slot IS NOT NULL THEN 0 END
+  WHERE m.ctid = ANY (ARRAY(
+    -- One that a stopped process has locked in a transaction of a handler keeps its lease: nobody waits for it.
+    SELECT at.ctid FROM left_leased l CROSS JOIN LATERAL (
+      SELECT r.ctid FROM sluice.message r WHERE r.queue = l.queue AND r.id = l.id AND r.lease = l.lease LIMIT 1
+      FOR UPDATE SKIP LOCKED
+    ) at
+  ))
+  RETURNING m.queue`
+
+/** An UPDATE fires no trigger that would wake anybody. */
+const WAKE = `(SELECT count(pg_notify('sluice', f.queue)) FROM (SELECT DISTINCT queue FROM freed) f) AS woken`
+
+const FREE_BATCH = statement(
+  'batch_free',
+  `
+WITH batch AS (
+  DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer AND b.id = $2::bigint
+  RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.leased${FREED}
+)
+SELECT ${WAKE}`,
+)
+
 const REAP = statement(
   'worker_reap',
   `
@@ -249,17 +285,7 @@ WITH dead AS (
   RETURNING w.id, w.name, w.server_started_at, w.database_oid, w.pooled
 ), batch AS (
   DELETE FROM sluice.batch b USING dead WHERE b.worker_id = dead.id
-  RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts, b.leased
-), left_leased AS MATERIALIZED (
-  SELECT b.queue, given.id, b.worker_id::bigint << 32 | b.id AS lease
-  FROM batch b CROSS JOIN LATERAL pg_catalog.unnest(b.message_ids) AS given (id)
-  WHERE b.leased
-), freed AS (
-  UPDATE sluice.message m
-  SET due_at = (SELECT c.now FROM (SELECT clock_timestamp() AS now OFFSET 0) c), lease = CASE WHEN m.slot IS NOT NULL THEN 0 END
-  FROM left_leased l
-  WHERE m.queue = l.queue AND m.id = l.id AND m.lease = l.lease
-  RETURNING m.queue
+  RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts, b.leased${FREED}
 ), in_hand AS (
   SELECT dead.id AS worker_id, dead.name, batch.id AS batch_id, batch.queue, m.id, m.attempt,
          count(*) OVER (PARTITION BY dead.id) = 1 AS alone
@@ -281,7 +307,6 @@ WITH dead AS (
   ON CONFLICT DO NOTHING
 )
 SELECT dead.id, (SELECT count(*) FROM in_hand h WHERE h.worker_id = dead.id)::integer AS messages,
-       -- An UPDATE fires no trigger that would wake anybody.
-       (SELECT count(pg_notify('sluice', f.queue)) FROM (SELECT DISTINCT queue FROM freed) f) AS woken
+       ${WAKE}
 FROM dead`,
 )

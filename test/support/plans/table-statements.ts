@@ -18,7 +18,7 @@ export async function tableStatements(): Promise<readonly Statement[]> {
     return { ...original, statement }
   })
   const folder = new URL('../../../src/table/', import.meta.url)
-  const files = readdirSync(folder).filter((file) => file.endsWith('.ts'))
+  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'))
   await Promise.all(files.map((file) => import(/* @vite-ignore */ new URL(file, folder).pathname)))
   vi.doUnmock(STATEMENT)
   vi.resetModules()

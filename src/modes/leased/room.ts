@@ -1,29 +1,24 @@
 /** Room for the messages that a leased pipeline may have in hand. It comes back message by message. */
-export class Places {
-  readonly #all: number
-  /** So many must be free before a claim is worth its round trips, or all of them. */
-  readonly #enough: number
+export class Room {
+  readonly #size: number
   #taken = 0
   #changed = Promise.withResolvers<void>()
 
-  constructor(all: number, enough: number) {
-    this.#all = all
-    this.#enough = Math.min(all, enough)
+  constructor(size: number) {
+    this.#size = size
   }
 
-  get taken(): number {
-    return this.#taken
-  }
-
-  /** Resolves with how many are free when there are enough, or with zero if the signal aborts before. */
+  /**
+   * Resolves with the free places as soon as there is one, or with zero if the signal aborts before. While the claim for
+   * them is on its way others become free, so under load claims grow by themselves.
+   */
   async free(signal: AbortSignal): Promise<number> {
     const aborted = Promise.withResolvers<void>()
     const onAbort = () => aborted.resolve()
     signal.addEventListener('abort', onAbort)
     try {
-      while (!signal.aborted && this.#all - this.#taken < this.#enough)
-        await Promise.race([this.#changed.promise, aborted.promise])
-      return signal.aborted ? 0 : this.#all - this.#taken
+      while (!signal.aborted && this.#taken >= this.#size) await Promise.race([this.#changed.promise, aborted.promise])
+      return signal.aborted ? 0 : this.#size - this.#taken
     } finally {
       signal.removeEventListener('abort', onAbort)
     }
@@ -40,8 +35,8 @@ export class Places {
     this.#taken += count
   }
 
-  give(count: number): void {
-    this.#taken -= count
+  giveBack(): void {
+    this.#taken -= 1
     this.#changed.resolve()
     this.#changed = Promise.withResolvers()
   }

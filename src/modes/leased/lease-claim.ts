@@ -1,0 +1,126 @@
+import { type ClaimAnswer, youngestMs } from '../../claim/claim-answer.ts'
+import { Claimer } from '../../claim/claimer.ts'
+import type { Ran, RoundDemand } from '../../demand/round.ts'
+import { leaseOf } from '../../table/claim/lease.ts'
+import { AnswerLimit } from '../../transaction/answer-limit.ts'
+import { BatchConnection } from '../../transaction/batch-connection.ts'
+import type { Consumption, Runtime } from '../runtime.ts'
+
+/** Messages that a claim has leased. */
+export interface LeasedClaim {
+  readonly batchId: number
+  readonly lease: string
+  readonly answer: ClaimAnswer
+}
+
+/** Claims messages under a lease: each claim is a short transaction, whose COMMIT leaves together with the claim. */
+export class LeaseClaimer {
+  readonly #runtime: Runtime
+  readonly #consumption: Consumption
+  readonly #claimer: Claimer
+  #connection: BatchConnection | undefined
+
+  constructor(runtime: Runtime, consumption: Consumption) {
+    const { queue, batchSize } = consumption.plan
+    this.#runtime = runtime
+    this.#consumption = consumption
+    this.#claimer = new Claimer({ queue, batchSize, concurrency: 1, ordered: false, control: runtime.control })
+  }
+
+  /** @param onFound the claim has found messages */
+  async claim(demand: RoundDemand, most: number, onFound: () => void): Promise<LeasedClaim | Ran> {
+    const { pool, control, connectTimeoutMs } = this.#runtime
+    const connection = await BatchConnection.acquire(pool, demand.stopping)
+    this.#connection = connection
+    const answers = new AnswerLimit(connection, control, { claimMs: connectTimeoutMs, serverMs: CLAIM_MS })
+    const claimed = this.#claimOn(connection, demand, most, onFound, answers)
+    const release = () => connection.release()
+    try {
+      const { result, ended } = await claimed
+      // The transaction that COMMIT has begun ends while the handlers run.
+      void ended.then(release, release)
+      return result
+    } catch (error) {
+      await connection.abandon()
+      release()
+      throw connection.lastWords ?? error
+    } finally {
+      answers.stop()
+      this.#connection = undefined
+    }
+  }
+
+  /** Breaks off what the server has not answered. */
+  cut(): void {
+    this.#connection?.break('The pipeline has stopped')
+  }
+
+  /** A message went back to its place: claims must see it again. */
+  release(answered: ClaimAnswer['rows']): void {
+    this.#claimer.release(answered)
+  }
+
+  /** A leased message of this slot is settled: its key is open for the next one. */
+  opened(slot: number): void {
+    this.#claimer.opened(slot)
+  }
+
+  async #claimOn(
+    connection: BatchConnection,
+    demand: RoundDemand,
+    most: number,
+    onFound: () => void,
+    answers: AnswerLimit,
+  ): Promise<{ readonly result: LeasedClaim | Ran; readonly ended: Promise<void> }> {
+    const { inHand } = this.#runtime
+    const batchId = inHand.reserve()
+    const lease = leaseOf(inHand.workerId, batchId)
+    const sent = this.#send(connection, demand, lease, most)
+    inHand.findDeadAhead()
+    const answer = await this.#claimer.take(connection, sent.claim).finally(() => demand.answered())
+    answers.claimed(answer.transaction.pid)
+    const { rows, nextDueMs, cut } = answer
+    const isSent = sent.committed !== undefined && answer === (await sent.claim.first)
+    // Another server answered than the one that the floors are of: what was leased is not handled.
+    if (answer.void && isSent) await this.#abandon(batchId, sent.committed)
+    if (rows.length === 0 || (demand.draining.aborted && !isSent)) {
+      this.#claimer.release(rows)
+      return { result: { kind: 'nothing', nextDueMs, cut }, ended: connection.rollback() }
+    }
+    onFound()
+    demand.found({ full: answer.full, youngestMs: youngestMs(answer) })
+    try {
+      await (isSent ? sent.committed : connection.commit())
+    } catch (error) {
+      // It may have taken effect all the same.
+      inHand.abandon(batchId)
+      this.#claimer.release(rows)
+      throw error
+    }
+    return { result: { batchId, lease, answer }, ended: isSent ? connection.rollback() : Promise.resolve() }
+  }
+
+  #send(connection: BatchConnection, demand: RoundDemand, lease: string, most: number) {
+    const limit = { ms: CLAIM_MS, serverVersion: this.#runtime.serverVersion() }
+    const { leaseMs: ms } = this.#consumption.plan
+    const sent = connection.together(() => {
+      connection.begin(limit)
+      // A lease that is lost with a server that crashes is a message that is delivered again, and nothing worse.
+      connection.sendSoon('SET LOCAL synchronous_commit = off')
+      demand.sent()
+      const terms = { lease, ms, most, serverVersion: limit.serverVersion }
+      const claim = this.#claimer.send(connection, terms)
+      return { claim, committed: claim.atOnce ? connection.commit(limit) : undefined }
+    })
+    sent.committed?.catch(() => undefined)
+    return sent
+  }
+
+  async #abandon(batchId: number, committed: Promise<void> | undefined): Promise<void> {
+    await committed?.catch(() => undefined)
+    this.#runtime.inHand.abandon(batchId)
+  }
+}
+
+/** What the server may take for a claim. */
+const CLAIM_MS = 30_000
