@@ -113,6 +113,7 @@ describe('a claim takes', () => {
         payload: '[1]',
         headers: '{}',
         attempt: 0,
+        expired: false,
         maxAttempts: null,
       },
     ])

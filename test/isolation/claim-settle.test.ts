@@ -13,8 +13,8 @@ const WITHOUT_LOCK: Rewrite = { statement: 'claim', from: 'FOR UPDATE OF m SKIP 
 /** What the claim would read of the slot if its holds were in a table of their own; see decision 5. */
 const HELD_BY_SNAPSHOT: Rewrite = {
   statement: 'claim_slots',
-  from: 'SELECT s.held FROM sluice.slot s',
-  to: `SELECT (SELECT old.held FROM sluice.slot old WHERE old.queue = s.queue AND old.slot = s.slot) AS held
+  from: 'SELECT s.slot, s.held FROM sluice.slot s',
+  to: `SELECT s.slot, (SELECT old.held FROM sluice.slot old WHERE old.queue = s.queue AND old.slot = s.slot) AS held
        FROM sluice.slot s`,
 }
 
