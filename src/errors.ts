@@ -88,7 +88,7 @@ export function stopped(what: keyof typeof STOPPED): SluiceError {
 /** The message was leased, and is not any more: what its handler does now counts for nothing. */
 export function leaseLost(queue: string, id: string): SluiceError {
   const what = `The lease of message ${id} of queue ${queue}: expected to have it, received that it is lost`
-  return new SluiceError('LEASE_LOST', `${what}. Whoever has the message now decides what becomes of it`)
+  return new SluiceError('LEASE_LOST', `${what}. The worker that has the message now settles it`)
 }
 
 /**

@@ -7,6 +7,7 @@ import {
   type BatchHandler,
   createSluice,
   type Handler,
+  type HandlerTransaction,
   type LeasedPipelineOptions,
   type Outcome,
   type PipelineOptions,
@@ -81,45 +82,33 @@ const BLOCK_MS = 3_500
 const LEFT_BEHIND =
   'CREATE TEMP TABLE left_behind (); SET search_path = nowhere; SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY'
 
-const handle: Handler<LoadPayload> = async ({ id, payload }, { tx, attempt, signal }) => {
-  await ledger.write(
-    'INSERT INTO ledger.started (message_id, worker, attempt) VALUES ($1, $2, $3)',
-    [id, setup.name, attempt],
-    signal,
-  )
+async function begin(id: string, attempt: number, signal: AbortSignal): Promise<void> {
+  const values = [id, setup.name, attempt]
+  await ledger.write('INSERT INTO ledger.started (message_id, worker, attempt) VALUES ($1, $2, $3)', values, signal)
   reach('handling')
-  await tx.query('INSERT INTO ledger.effect (message_id, worker, attempt) VALUES ($1, $2, $3)', [
-    id,
-    setup.name,
-    attempt,
-  ])
+}
+
+async function leaveEffect(tx: HandlerTransaction, id: string, attempt: number, { fate }: LoadPayload): Promise<void> {
+  const values = [id, setup.name, attempt]
+  await tx.query('INSERT INTO ledger.effect (message_id, worker, attempt) VALUES ($1, $2, $3)', values)
   reach('effects')
-  if (payload.fate === 'sever') await tx.query('SELECT pg_terminate_backend(pg_backend_pid())')
-  if (payload.fate === 'careless') await tx.query(LEFT_BEHIND)
+  if (fate === 'sever') await tx.query('SELECT pg_terminate_backend(pg_backend_pid())')
+  if (fate === 'careless') await tx.query(LEFT_BEHIND)
+}
+
+const handle: Handler<LoadPayload> = async ({ id, payload }, { tx, attempt, signal }) => {
+  await begin(id, attempt, signal)
+  await leaveEffect(tx, id, attempt, payload)
   return meet(payload, attempt)
 }
 
 /** The same in leased mode: what is written, and the end of the message, are one transaction of the handler's. */
 const handleLeased: Handler<LoadPayload, undefined, 'leased'> = async (message, { transaction, attempt, signal }) => {
   const { id, payload } = message
-  await ledger.write(
-    'INSERT INTO ledger.started (message_id, worker, attempt) VALUES ($1, $2, $3)',
-    [id, setup.name, attempt],
-    signal,
-  )
-  reach('handling')
+  await begin(id, attempt, signal)
   const outcome = meet(payload, attempt)
   if (outcome !== undefined) return outcome
-  await transaction(async (tx) => {
-    await tx.query('INSERT INTO ledger.effect (message_id, worker, attempt) VALUES ($1, $2, $3)', [
-      id,
-      setup.name,
-      attempt,
-    ])
-    reach('effects')
-    if (payload.fate === 'sever') await tx.query('SELECT pg_terminate_backend(pg_backend_pid())')
-    if (payload.fate === 'careless') await tx.query(LEFT_BEHIND)
-  })
+  await transaction((tx) => leaveEffect(tx, id, attempt, payload))
   return undefined
 }
 

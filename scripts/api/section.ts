@@ -78,7 +78,10 @@ function classOf(statement: ClassDeclaration): readonly string[] {
   const declared = head.split('{\n')[0]!.trim()
   const members = statement.members.filter(isPublic)
   const properties = members.filter((member) => isPropertyDeclaration(member) || isGetAccessorDeclaration(member))
-  const methods = members.filter(isMethodDeclaration)
+  const all = members.filter(isMethodDeclaration)
+  const overloaded = new Set(all.filter(({ body }) => body === undefined).map(({ name }) => name.getText()))
+  // What users see of an overloaded method are its overloads, and not what implements them.
+  const methods = all.filter(({ body, name }) => body === undefined || !overloaded.has(name.getText()))
   return [
     ...described(commentOf(statement), `${declared.replace(/\s*\{$/, '')} { … }`),
     properties.length === 0 ? '' : tableOf(properties),

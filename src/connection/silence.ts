@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { bytesReadOf } from '../session/bytes-read.ts'
-import { type ServerWork, workOf } from '../table/worker/worker.ts'
+import { type ServerWork, workOf } from '../table/worker/server-process.ts'
 import { closeClient, executeOn, openClient } from './open-client.ts'
 
 /**

@@ -1,6 +1,7 @@
 import type { Control } from '../connection/control.ts'
 import { type Evidence, readEvidence, recordEvidence } from '../table/worker/evidence.ts'
-import { type BatchRecord, freeBatch, recordBatches } from '../table/worker/worker.ts'
+import { freeBatch } from '../table/worker/reap.ts'
+import { type BatchRecord, recordBatches } from '../table/worker/worker.ts'
 import { AloneLock } from './alone-lock.ts'
 
 /** The evidence about the messages of a batch, by id. Most are not in it. */

@@ -66,3 +66,7 @@ export type Ran =
   | { readonly kind: 'alone' }
   /** It was told to end. */
   | { readonly kind: 'ended' }
+
+export const MORE = { kind: 'more' } as const satisfies Ran
+export const ALONE = { kind: 'alone' } as const satisfies Ran
+export const ENDED = { kind: 'ended' } as const satisfies Ran

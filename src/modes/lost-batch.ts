@@ -2,13 +2,14 @@ import pg from 'pg'
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { errorText, isSluiceError, SluiceError } from '../errors.ts'
 import type { Outcome } from '../message.ts'
-import { Settlement } from '../settle/settlement.ts'
+import type { Settlement } from '../settle/settlement.ts'
 import { claimAgain } from '../table/claim/claim-again.ts'
 import { WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
 import type { Execute } from '../table/statement.ts'
 import { type LostTry, recordEvidence } from '../table/worker/evidence.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import { inOwnTransaction } from '../transaction/own-transaction.ts'
+import { newSettlement } from './new-settlement.ts'
 import type { Consumption, Runtime } from './runtime.ts'
 
 /**
@@ -127,7 +128,7 @@ async function putAside(runtime: Runtime, { plan }: Consumption, { begun }: Lost
 
 /** Settles a message in another transaction; undefined if somebody else has it in hand, or has settled it. */
 async function settleAgain(
-  { alphabet, report, serverVersion }: Runtime,
+  runtime: Runtime,
   plan: Consumption['plan'],
   message: DeliveredMessage,
   outcome: Outcome,
@@ -143,14 +144,7 @@ async function settleAgain(
     slot: slot ?? (plan.ordered ? WHOLE_QUEUE_SLOT : null),
   })
   if (again.rows.length === 0) return undefined
-  const settlement = new Settlement({
-    plan,
-    alphabet,
-    report,
-    serverVersion: serverVersion(),
-    claimedUs: again.nowUs,
-    nowUs: () => again.nowUs + (performance.now() - sentAtMs) * 1_000,
-  })
+  const settlement = newSettlement(runtime, plan, { nowUs: again.nowUs, sentAtMs })
   settlement.add(message, outcome, error)
   // Another place may have lost it at the same time.
   settlement.forgetEvidence(message)

@@ -5,12 +5,13 @@ import { isLastChance } from '../crash/last-chance.ts'
 import { isSluiceError } from '../errors.ts'
 import { BatchRun } from '../handle/batch-run.ts'
 import { MessageTransaction } from '../handle/transaction/message-transaction.ts'
-import { Settlement } from '../settle/settlement.ts'
+import type { Settlement } from '../settle/settlement.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
 import type { Evidence } from '../table/worker/evidence.ts'
-import { cancelStatement } from '../table/worker/worker.ts'
+import { cancelStatement } from '../table/worker/server-process.ts'
 import type { ClaimedBatch } from './claimed-batch.ts'
 import { type CountedAs, countLoss } from './lost-batch.ts'
+import { newSettlement } from './new-settlement.ts'
 import type { Consumption, Runtime } from './runtime.ts'
 
 /** A batch that is claimed, handled and settled in one transaction. */
@@ -33,15 +34,7 @@ export class TransactionalBatch {
     this.#consumption = consumption
     this.#batch = batch
     this.#controlSession = runtime.control.session
-    const { nowUs, sentAtMs } = batch.claimed
-    this.#settlement = new Settlement({
-      plan: consumption.plan,
-      report: runtime.report,
-      alphabet: runtime.alphabet,
-      serverVersion: runtime.serverVersion(),
-      claimedUs: nowUs,
-      nowUs: () => nowUs + (performance.now() - sentAtMs) * 1_000,
-    })
+    this.#settlement = newSettlement(runtime, consumption.plan, batch.claimed)
   }
 
   /** The rows that it has not settled. */

@@ -1,6 +1,6 @@
 import { type ClaimAnswer, type SentClaim, youngestMs } from '../claim/claim-answer.ts'
 import { Claimer } from '../claim/claimer.ts'
-import type { Ran, Round, RoundDemand, RoundOptions } from '../demand/round.ts'
+import { ALONE, ENDED, MORE, type Ran, type Round, type RoundDemand, type RoundOptions } from '../demand/round.ts'
 import { allAnswered } from '../transaction/all-answered.ts'
 import { AnswerLimit } from '../transaction/answer-limit.ts'
 import { BatchConnection } from '../transaction/batch-connection.ts'
@@ -179,10 +179,6 @@ export class TransactionalRound implements Round {
     return MORE
   }
 }
-
-const MORE = { kind: 'more' } as const
-const ALONE = { kind: 'alone' } as const
-const ENDED = { kind: 'ended' } as const
 
 /** The server ends a transaction this long after the process should have. */
 const SERVER_GRACE_MS = 1_000

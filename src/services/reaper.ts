@@ -1,6 +1,6 @@
 import type { Control } from '../connection/control.ts'
 import { forgetGone } from '../table/worker/evidence.ts'
-import { reapWorkers } from '../table/worker/worker.ts'
+import { reapWorkers } from '../table/worker/reap.ts'
 import type { Report } from '../telemetry/events.ts'
 import { Interval, type Service } from './service.ts'
 

@@ -46,8 +46,6 @@ export interface SettlementWrites {
   readonly acked: readonly string[]
   readonly postponed: readonly Postponed[]
   readonly dead: readonly Dead[]
-  /** Against which there is no evidence any more. */
-  readonly forgotten: readonly string[]
   readonly nowUs: number
 }
 
@@ -146,13 +144,17 @@ export class Settlement {
     }
   }
 
-  /** What is to be written, by statements that check a lease. Texts are such as the database can hold. */
+  /** The messages whose evidence goes with the settlement. */
+  get forgotten(): readonly string[] {
+    return this.#forgotten
+  }
+
+  /** What is to be written. Error texts are such as the database can hold. */
   get writes(): SettlementWrites {
     return {
       acked: this.#acked,
       postponed: this.#postponed.map(this.#fitted),
       dead: this.#dead.map((dead) => this.#fitted({ ...dead, reason: this.#options.alphabet.fit(dead.reason) })),
-      forgotten: this.#forgotten,
       nowUs: Math.floor(this.#options.nowUs()),
     }
   }
@@ -166,22 +168,15 @@ export class Settlement {
 
   /** Sends the statements, none if there is nothing to settle, without waiting in between. */
   async write(execute: Execute): Promise<void> {
-    const { plan, claimedUs, nowUs, serverVersion } = this.#options
-    const now = Math.floor(nowUs())
+    const { plan, claimedUs, serverVersion } = this.#options
+    const { queue } = plan
+    const { acked, postponed, dead, nowUs } = this.writes
     const sent: Promise<void>[] = []
-    if (this.#acked.length > 0) sent.push(ackMessages(execute, plan.queue, this.#acked, serverVersion))
-    if (this.#postponed.length > 0)
-      sent.push(postponeMessages(execute, plan.queue, this.#postponed.map(this.#fitted), now))
-    if (this.#held.size > 0) sent.push(holdKeys(execute, plan.queue, [...this.#held.values()], claimedUs))
-    if (this.#dead.length > 0)
-      sent.push(
-        deadLetterMessages(
-          execute,
-          plan.queue,
-          this.#dead.map((dead) => this.#fitted({ ...dead, reason: this.#options.alphabet.fit(dead.reason) })),
-        ),
-      )
-    if (this.#forgotten.length > 0) sent.push(forgetEvidence(execute, plan.queue, this.#forgotten))
+    if (acked.length > 0) sent.push(ackMessages(execute, queue, acked, serverVersion))
+    if (postponed.length > 0) sent.push(postponeMessages(execute, queue, postponed, nowUs))
+    if (this.#held.size > 0) sent.push(holdKeys(execute, queue, [...this.#held.values()], claimedUs))
+    if (dead.length > 0) sent.push(deadLetterMessages(execute, queue, dead))
+    if (this.#forgotten.length > 0) sent.push(forgetEvidence(execute, queue, this.#forgotten))
     await allAnswered(sent)
   }
 

@@ -1,6 +1,6 @@
 import type { Control } from '../connection/control.ts'
 import { bytesReadOf } from '../session/bytes-read.ts'
-import { workOf } from '../table/worker/worker.ts'
+import { workOf } from '../table/worker/server-process.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 
 export interface AnswerLimitOptions {

@@ -3,10 +3,10 @@ import { describe, expect, onTestFinished } from 'vitest'
 import type { TcpProxy } from '../../faults/environment/tcp-proxy.ts'
 import { Control } from '../../src/connection/control.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
+import { reapWorkers } from '../../src/table/worker/reap.ts'
 import {
   configureControl,
   newWorkerId,
-  reapWorkers,
   registerWorker,
   unregisterWorker,
   workerIdOf,

@@ -56,7 +56,7 @@ export class LeasedAttempt implements Attempt {
 
   context(turn: RunTurn, attempt: number | undefined): LeasedRunContext {
     const messages = this.#messages
-    const [{ queue }] = [this.#options]
+    const { queue } = this.#options
     return {
       attempt,
       idempotencyKey: attempt === undefined ? undefined : `${queue}/${messages[0]?.id}`,

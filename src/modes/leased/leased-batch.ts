@@ -9,8 +9,8 @@ import type { LeasedMessage } from './leased-message.ts'
 import type { Settler } from './settler.ts'
 
 /**
- * Messages that one claim has leased. Their handlers run side by side; those of one ordering key one after another, and a
- * handler of batches gets all of them.
+ * Messages that one claim has leased. Their handlers run side by side. A handler of batches gets all of them, but for those
+ * with evidence, each of which it gets alone.
  */
 export class LeasedBatch {
   readonly #runtime: Runtime
@@ -39,16 +39,13 @@ export class LeasedBatch {
     await Promise.all(this.#groups().map((group) => this.#runGroup(group, stopping)))
   }
 
+  /** A claim takes one message of each key at most, so none of them waits for another. */
   #groups(): readonly (readonly LeasedMessage[])[] {
-    const messages = this.#messages
-    if (this.#consumption.work.kind === 'batch') {
-      const [suspects, others] = [messages.filter(hasEvidence), messages.filter((leased) => !hasEvidence(leased))]
-      return [...(others.length > 0 ? [others] : []), ...suspects.map((leased) => [leased])]
-    }
-    const byKey = Map.groupBy(messages, ({ message, id }) => message.orderingKey ?? Symbol(id))
-    const inOrder = (group: readonly LeasedMessage[]) =>
-      group.toSorted((a, b) => (BigInt(a.id) < BigInt(b.id) ? -1 : 1))
-    return [...byKey.values()].map(inOrder)
+    const each = (messages: readonly LeasedMessage[]) => messages.map((leased) => [leased])
+    if (this.#consumption.work.kind === 'each') return each(this.#messages)
+    const hasEvidence = ({ message }: LeasedMessage) => message.evidence !== undefined
+    const others = this.#messages.filter((leased) => !hasEvidence(leased))
+    return [...(others.length > 0 ? [others] : []), ...each(this.#messages.filter(hasEvidence))]
   }
 
   async #runGroup(group: readonly LeasedMessage[], stopping: AbortSignal): Promise<void> {
@@ -98,8 +95,4 @@ export class LeasedBatch {
       cancel: async () => undefined,
     })
   }
-}
-
-function hasEvidence({ message }: LeasedMessage): boolean {
-  return message.evidence !== undefined
 }

@@ -2,10 +2,10 @@ import { Gate } from '../../basics/gate.ts'
 import { oldestMs } from '../../claim/claim-answer.ts'
 import { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
-import type { Ran, Round, RoundDemand, RoundOptions } from '../../demand/round.ts'
+import { ALONE, ENDED, MORE, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
 import { Losses, reasonFor } from '../losses.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
-import { LeaseClaimer, type LeasedClaim } from './lease-claim.ts'
+import { LeaseClaimer, type LeasedClaim } from './lease-claimer.ts'
 import { LeasedBatch } from './leased-batch.ts'
 import { LeasedMessage } from './leased-message.ts'
 import { Renewals } from './renewals.ts'
@@ -84,8 +84,8 @@ export class LeasedRound implements Round {
   async #batchOf({ batchId, lease, answer }: LeasedClaim, alone: boolean) {
     const { inHand, crashLimit, report } = this.#runtime
     const { queue, leaseMs } = this.#consumption.plan
-    const { rows, nowUs, sentAtMs } = answer
-    this.#settler.setClock(nowUs, sentAtMs)
+    const { rows, sentAtMs } = answer
+    this.#settler.setClock(answer)
     this.#room.take(rows.length)
     this.#batches.set(batchId, rows.length)
     const record = {
@@ -124,10 +124,6 @@ export class LeasedRound implements Round {
     this.#demand?.opened()
   }
 }
-
-const MORE = { kind: 'more' } as const
-const ALONE = { kind: 'alone' } as const
-const ENDED = { kind: 'ended' } as const
 
 /** So many handlers of a pipeline may have a transaction at a time. */
 const TRANSACTIONS = 10

@@ -3,9 +3,10 @@ import { Backoff } from '../../basics/backoff.ts'
 import { pause } from '../../basics/pause.ts'
 import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../basics/sql-state.ts'
 import type { Outcome } from '../../message.ts'
-import { Settlement } from '../../settle/settlement.ts'
+import type { Settlement } from '../../settle/settlement.ts'
 import { forgetEvidence } from '../../table/settle/settle.ts'
 import { toReport } from '../losses.ts'
+import { type ClockAnswer, newSettlement } from '../new-settlement.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 import { LeaseWriter, type Written } from './lease-writer.ts'
 import type { LeasedMessage } from './leased-message.ts'
@@ -24,7 +25,7 @@ export class Settler {
   readonly #writer: LeaseWriter
   readonly #onEnded: (leased: LeasedMessage, returned: boolean) => void
   /** The database's clock, and ours before it said so. */
-  #clock = { nowUs: 0, atMs: 0 }
+  #clock: ClockAnswer = { nowUs: 0, sentAtMs: 0 }
   readonly #waiting: LeasedOutcome[] = []
   #renewal: Renewal | undefined
   #running: Promise<void> | undefined
@@ -38,8 +39,8 @@ export class Settler {
   }
 
   /** A claim has been answered. */
-  setClock(nowUs: number, sentAtMs: number): void {
-    this.#clock = { nowUs, atMs: sentAtMs }
+  setClock(clock: ClockAnswer): void {
+    this.#clock = clock
   }
 
   /** Returns whether the message holds the later ones of its key back. */
@@ -206,7 +207,7 @@ export class Settler {
         if (returned === undefined) settled.push(outcome)
       }
     }
-    const forgotten = settled.flatMap(({ settlement }) => settlement.writes.forgotten)
+    const forgotten = settled.flatMap(({ settlement }) => settlement.forgotten)
     if (forgotten.length > 0) forgetEvidence(control.execute, queue, forgotten).catch(() => undefined)
     if (settled.length > 0) this.#tellSettled(settled)
   }
@@ -235,16 +236,7 @@ export class Settler {
   }
 
   #newSettlement(): Settlement {
-    const { alphabet, report, serverVersion } = this.#runtime
-    const { nowUs, atMs } = this.#clock
-    return new Settlement({
-      plan: this.#consumption.plan,
-      report,
-      alphabet,
-      serverVersion: serverVersion(),
-      claimedUs: nowUs,
-      nowUs: () => nowUs + (performance.now() - atMs) * 1_000,
-    })
+    return newSettlement(this.#runtime, this.#consumption.plan, this.#clock)
   }
 }
 

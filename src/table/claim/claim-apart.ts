@@ -1,3 +1,4 @@
+import { ofVersion } from '../rows-by-id.ts'
 import type { Execute } from '../statement.ts'
 import {
   CLAIM_CONTEXT,
@@ -8,7 +9,7 @@ import {
   type PriorityFloor,
   toClaim,
 } from './claim.ts'
-import { type Lease, leaseParams, ofVersion } from './lease.ts'
+import { type Lease, leaseParams } from './lease.ts'
 
 /**
  * The same as `claim`, for a queue that many claim from at once. It begins `offset` messages above each floor, goes on

@@ -1,7 +1,8 @@
+import { ofVersion } from '../rows-by-id.ts'
 import { type Execute, numberOf, type Row, type Statement, textOf } from '../statement.ts'
 import { type Claim, toClaim } from './claim.ts'
 import { type ClaimSnapshot, toSnapshot } from './claim-snapshot.ts'
-import { type Lease, leaseParams, ofVersion } from './lease.ts'
+import { type Lease, leaseParams } from './lease.ts'
 import {
   CLAIM_FREE_SLOTS,
   CLAIM_SLOTS,

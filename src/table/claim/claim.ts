@@ -1,6 +1,7 @@
+import { type ByVersion, byVersion, ofVersion } from '../rows-by-id.ts'
 import { SERVER_MEMORY } from '../server-memory.ts'
 import { type Execute, numberOf, type Row, type Statement, statement, textOf, textOrNull } from '../statement.ts'
-import { type ByVersion, byVersion, type Lease, leaseParams, leasing, ofVersion, REQUIRE_LEASED } from './lease.ts'
+import { type Lease, leaseParams, leasing, REQUIRE_LEASED } from './lease.ts'
 
 /** A claimed row: locked until its transaction ends. Instants are microseconds since 1970, exact in a double. */
 export interface ClaimedRow {
@@ -129,14 +130,12 @@ export function lockingClaim({ name, ctes, columns = '', rows }: ClaimText): Sta
 }
 
 /**
- * The same, and the rows are leased: of each slot one, because those of a key would wait for one another in hand, where
- * they take the place of others.
+ * The same, and the rows are leased.
  *
  * @param at the number of its first parameter for that, see {@link leasing}
  */
 export function leasingClaim({ name, ctes, columns = '', rows }: ClaimText, at: number): ByVersion {
-  const leased = rows.replaceAll('LIMIT (SELECT $4::integer)', 'LIMIT (SELECT 1)')
-  const picked = `, picked AS MATERIALIZED (\n  SELECT c.* FROM clock CROSS JOIN LATERAL (${leased}\n) c\n)`
+  const picked = `, picked AS MATERIALIZED (\n  SELECT c.* FROM clock CROSS JOIN LATERAL (${rows}\n) c\n)`
   const result = `${claimResult('c.attempt, c.lease > 0 AS expired')}${columns}${REQUIRE_LEASED}`
   return byVersion(
     `${name}_leased`,

@@ -1,5 +1,3 @@
-import { type Statement, statement } from '../statement.ts'
-
 /** What a leased claim writes into the rows that it takes. */
 export interface Lease {
   /** The worker's number shifted left by 32 bits, and the number of its batch: a bigint as text. */
@@ -19,47 +17,10 @@ export function leaseParams(lease: Lease | undefined): readonly unknown[] {
   return lease === undefined ? [] : [lease.lease, lease.ms]
 }
 
-/** A statement for each way to find rows by their ids: see {@link byIds}. */
-export interface ByVersion {
-  readonly current: Statement
-  readonly before17: Statement
-}
-
-/** @param text is given how the rows `m` are found, once for each way */
-export function byVersion(name: string, text: (found: (ids: string) => string) => string): ByVersion {
-  return {
-    current: statement(
-      name,
-      text((ids) => byIds(ids, false)),
-    ),
-    before17: statement(
-      `${name}_by_place`,
-      text((ids) => byIds(ids, true)),
-    ),
-  }
-}
-
-export function ofVersion(statements: ByVersion, serverVersion: number): Statement {
-  return serverVersion >= 170_000 ? statements.current : statements.before17
-}
-
-/**
- * The rows `m` of a queue with these ids. From version 17 on the server walks over the index with an array. Before, with
- * statistics of another queue, it would read the whole queue instead, so the places come first, one by one. A row that
- * somebody has moved meanwhile is not found at its place: only a renewal does that, and it goes on the same connection.
- */
-function byIds(ids: string, byPlace: boolean): string {
-  if (!byPlace) return `m.queue = $1::text AND m.id = ANY ((SELECT ${ids})::bigint[])`
-  return `m.ctid = ANY (ARRAY(
-    SELECT at.ctid FROM pg_catalog.unnest((SELECT ${ids})::bigint[]) AS given (id)
-    CROSS JOIN LATERAL (SELECT r.ctid FROM sluice.message r WHERE r.queue = $1::text AND r.id = given.id LIMIT 1) at
-  ))`
-}
-
 /**
  * Turns the rows that a claim has locked, `picked`, into leased ones, and records the batch: one statement, so that the
- * record is there before any handler runs. A row is found by its key and not by its place: if it was changed since the
- * statement's snapshot, the locked version is another one, and the key leads to it.
+ * record is there before any handler runs. If a row was changed since the statement's snapshot, the locked version is
+ * another one: its id leads to it, and where only its place is looked at, {@link REQUIRE_LEASED} fails the claim.
  *
  * A lease that has run out is evidence, as the death of a process is: nobody has said why, and a message that hangs its
  * process would otherwise be tried for ever. Alone: its worker has nothing else on the books.
@@ -70,7 +31,7 @@ export function leasing(at: number, found: (ids: string) => string): string {
   return `, leased AS (
   UPDATE sluice.message m
   SET due_at = (SELECT c.now FROM clock c) + $${at + 1}::double precision * interval '1 millisecond', lease = $${at}::bigint
-  WHERE ${found('pg_catalog.array_agg(p.id) FROM picked p')}
+  WHERE ${found('(SELECT pg_catalog.array_agg(p.id) FROM picked p)')}
   RETURNING m.id
 ), recorded AS (
   INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts, leased)

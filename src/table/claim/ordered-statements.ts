@@ -22,6 +22,12 @@ const LEAST_WALKED = 100
  */
 const FAR = `timestamptz '2255-01-01 00:00:00+00'`
 
+/**
+ * A leased claim takes one message of each slot: more of a key would wait for one another in hand, where they take the
+ * place of others.
+ */
+const ONE = '1'
+
 const HIGHEST_ID = '9223372036854775807'
 
 function orderedClaim(name: string, ctes: string, slots: string) {
@@ -100,10 +106,11 @@ const before = (slot: string, id: string) => `(m.slot, m.id) < (${slot}, ${id})`
  * What nearly all claims need. Of a slot in which a key is held it only reports that. A claim of ten by
  * {@link CLAIM_SLOTS} takes a quarter longer, because it starts a plan that is three times as large.
  */
-const FREE_SLOTS = orderedClaim(
-  'claim_free_slots',
-  '',
-  `
+const freeSlots = (perSlot: string) =>
+  orderedClaim(
+    'claim_free_slots',
+    '',
+    `
   SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*, NULL AS walk
   FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
@@ -115,13 +122,13 @@ const FREE_SLOTS = orderedClaim(
     FROM sluice.message m
     WHERE NOT start.any_held AND ${inSlot('candidate.slot', 'candidate.first_live', 'm.slot <= candidate.slot')} AND ${isDue('m')}
     ORDER BY m.slot, m.id
-    LIMIT (SELECT $4::integer)
+    LIMIT (SELECT ${perSlot})
     FOR UPDATE OF m
   ) m ON true
   WHERE m.id IS NOT NULL OR start.any_held`,
-)
-export const CLAIM_FREE_SLOTS = lockingClaim(FREE_SLOTS)
-export const LEASE_FREE_SLOTS = leasingClaim(FREE_SLOTS, 5)
+  )
+export const CLAIM_FREE_SLOTS = lockingClaim(freeSlots('$4::integer'))
+export const LEASE_FREE_SLOTS = leasingClaim(freeSlots(ONE), 5)
 
 /**
  * `passed`: stretches of rows that a claim of this process has found to be all held, or not due yet, and that still
@@ -132,16 +139,17 @@ export const LEASE_FREE_SLOTS = leasingClaim(FREE_SLOTS, 5)
  * and when the first of their delays ends. Otherwise both are skipped (a one-time filter), and `m` begins at the first
  * live row.
  */
-const SLOTS = orderedClaim(
-  'claim_slots',
-  `, passed AS MATERIALIZED (
+const slotsClaim = (perSlot: string) =>
+  orderedClaim(
+    'claim_slots',
+    `, passed AS MATERIALIZED (
   SELECT p.slot, p.first_id, p.last_id, p.until_us > clock.now_us AND NOT EXISTS (
       SELECT FROM pg_catalog.unnest(p.running::xid8[]) ran (xid) WHERE pg_visible_in_snapshot(ran.xid, pg_current_snapshot())
     ) AS holds
   FROM clock CROSS JOIN unnest($5::smallint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[])
     AS p (slot, first_id, last_id, until_us, running)
 )`,
-  `
+    `
   SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*,
          CASE WHEN run.walked >= ${LEAST_WALKED} AND (m.id IS NULL OR m.id = pick.first) THEN
            pg_catalog.jsonb_build_object('start', start.id::text, 'last', run.last::text, 'rows', run.walked, 'keys', run.keys, 'dueUs', run.due_us)::text
@@ -169,7 +177,7 @@ const SLOTS = orderedClaim(
         ORDER BY m.slot, m.id LIMIT (SELECT ${MOST_WALKED})
       ) w
       WHERE ${isDue('w')} AND ${heldUntil('w')} <= clock.now_us
-      LIMIT (SELECT $4::integer)
+      LIMIT (SELECT ${perSlot})
     ) free
   ) pick
   CROSS JOIN LATERAL (
@@ -189,13 +197,13 @@ const SLOTS = orderedClaim(
       AND ${inSlot('candidate.slot', 'coalesce(pick.first, start.id)', upTo('candidate.slot', `coalesce(pick.last, ${HIGHEST_ID})`))}
       AND ${isDue('m')} AND ${heldUntil('m')} <= clock.now_us
     ORDER BY m.slot, m.id
-    LIMIT (SELECT $4::integer)
+    LIMIT (SELECT ${perSlot})
     FOR UPDATE OF m
   ) m ON true
   WHERE m.id IS NOT NULL OR run.walked >= ${LEAST_WALKED}`,
-)
-export const CLAIM_SLOTS = lockingClaim(SLOTS)
-export const LEASE_SLOTS = leasingClaim(SLOTS, 10)
+  )
+export const CLAIM_SLOTS = lockingClaim(slotsClaim('$4::integer'))
+export const LEASE_SLOTS = leasingClaim(slotsClaim(ONE), 10)
 
 /**
  * Without slot IS NULL, which would let the planner take message_due_idx and sort the whole queue by id. A message that

@@ -1,4 +1,4 @@
-import { byVersion, ofVersion } from '../claim/lease.ts'
+import { byVersion, ofVersion } from '../rows-by-id.ts'
 import { type Execute, textOf } from '../statement.ts'
 import type { Dead, Postponed } from './settle.ts'
 
@@ -13,9 +13,9 @@ export interface LeasedId {
  * What is missing was lost: its lease ran out and somebody else took it, its worker was taken for dead, or it is gone. To
  * send one again is harmless.
  *
- * A message is found by its key and never by its place: a renewal or another claim moves its row, and a statement that
- * waited for that would find nothing at the old place. There is no join, so the primary key serves all of them, by one
- * walk over the array of ids.
+ * A renewal or another claim moves a message's row, and a statement that waited for that would find nothing at the old
+ * place. So it is found by its id; before version 17, where that may read the whole queue, by its place, and renewals go
+ * on the same connection. There is no join, so the primary key serves all of them.
  */
 export async function ackLeased(
   execute: Execute,

@@ -1,3 +1,4 @@
+import { byVersion, ofVersion, placesOf } from '../rows-by-id.ts'
 import { requiringRows } from '../rows-missing.ts'
 import { type Execute, statement } from '../statement.ts'
 
@@ -37,7 +38,7 @@ export async function ackMessages(
   ids: readonly string[],
   serverVersion: number,
 ): Promise<void> {
-  await requiringRows(execute(serverVersion >= 170_000 ? ACK : ACK_BEFORE_17, [queue, ids]))
+  await requiringRows(execute(ofVersion(ACK, serverVersion), [queue, ids]))
 }
 
 /** Gives messages a later due time, in place. The instants are parameters, so the UPDATE reads no clock. */
@@ -95,16 +96,8 @@ export async function forgetEvidence(execute: Execute, queue: string, ids: reado
   await execute(FORGET, [queue, ids])
 }
 
-/**
- * The places (ctid) of messages, looked up one by one in the primary key, whatever the statistics say. Otherwise the
- * planner may think that the queue is nearly empty and read all of it: 12,000 buffers instead of 600 for a hundred
- * messages of 600,000. The caller has locked the rows, so they stay in their places.
- */
-const PLACES = `ARRAY(
-  SELECT at.ctid
-  FROM pg_catalog.unnest($2::bigint[]) AS given (id)
-  CROSS JOIN LATERAL (SELECT m.ctid FROM sluice.message m WHERE m.queue = $1::text AND m.id = given.id LIMIT 1) at
-)`
+/** The caller has locked the rows, so they stay in their places. */
+const PLACES = placesOf('$2::bigint[]')
 
 /**
  * The end of a statement that has touched rows of sluice.message, named `touched`, and must have touched all of $2.
@@ -117,22 +110,11 @@ SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.
 FROM (SELECT count(*) AS n FROM touched) t
 WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`
 
-// From version 17 on the server always finds an array of ids in one walk over the index. Earlier versions may read the
-// queue and compare each row instead, so there the places come first, which takes a tenth longer. The subselect hides
-// the number of ids: if the planner saw that they are few, it would prefer a new plan for every batch to the prepared
-// one, and planning costs more than deleting.
-const ACK = statement(
+const ACK = byVersion(
   'ack',
-  `
+  (found) => `
 WITH touched AS (
-  DELETE FROM sluice.message m WHERE m.queue = $1::text AND m.id = ANY ((SELECT $2::bigint[])::bigint[]) RETURNING m.id
-)${REQUIRE_ALL}`,
-)
-const ACK_BEFORE_17 = statement(
-  'ack_by_place',
-  `
-WITH touched AS (
-  DELETE FROM sluice.message m WHERE m.ctid = ANY (${PLACES}) RETURNING m.id
+  DELETE FROM sluice.message m WHERE ${found('$2::bigint[]')} RETURNING m.id
 )${REQUIRE_ALL}`,
 )
 

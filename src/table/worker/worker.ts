@@ -1,6 +1,5 @@
-import type { ServerTransaction } from '../claim/claim.ts'
 import { CONFIGURE_PLANNER } from '../planner.ts'
-import { booleanOf, type Execute, numberOf, statement } from '../statement.ts'
+import { type Execute, numberOf, statement } from '../statement.ts'
 
 /** How a worker registers. */
 export interface WorkerIdentity {
@@ -103,64 +102,6 @@ export async function recordBatches(
   ])
 }
 
-/** Ends the leases of a batch that nobody has in hand, and deletes its record. */
-export async function freeBatch(execute: Execute, workerId: number, batchId: number): Promise<void> {
-  await execute(FREE_BATCH, [workerId, batchId])
-}
-
-/** A worker that vanished, and how many messages it had in hand. */
-export interface DeadWorker {
-  readonly workerId: number
-  readonly messages: number
-}
-
-/**
- * Finds workers whose liveness lock is free, writes evidence about the messages that they had in hand and that are
- * still as they were claimed, and deletes the workers. There is no evidence if the server has restarted since, if the
- * worker registered in another database, of which this one is a copy, or if it held no lock and only stopped its
- * heartbeat. The same rule as in `sluice.workers.alive`.
- */
-export async function reapWorkers(execute: Execute, ownId: number): Promise<readonly DeadWorker[]> {
-  const rows = await execute(REAP, [ownId])
-  return rows.map((row) => ({ workerId: numberOf(row, 'id'), messages: numberOf(row, 'messages') }))
-}
-
-/**
- * Cancels the running statement of a transaction of ours that is still open. Resolves when the signal is sent. Behind a
- * pooler the server process serves others once that transaction has ended, and then nothing is cancelled.
- */
-export async function cancelStatement(execute: Execute, { pid, startedUs }: ServerTransaction): Promise<void> {
-  await execute(CANCEL, [pid, startedUs])
-}
-
-/**
- * What a server process does. It is busy, perhaps waiting for a lock or, in COMMIT, for a standby; or it is not; or the
- * server does not say, because there is no such process, it belongs to another login, or activities are not tracked.
- */
-export type ServerWork = 'busy' | 'none' | 'unknown'
-
-/** @param ms the process counts as busy only with a transaction that is older than this */
-export async function workOf(execute: Execute, pid: number, ms: number): Promise<ServerWork> {
-  const [row] = await execute(WORKS_SINCE, [pid, ms])
-  if (row === undefined) return 'unknown'
-  return booleanOf(row, 'busy') ? 'busy' : 'none'
-}
-
-const CANCEL = statement(
-  'cancel',
-  `
-SELECT pg_cancel_backend(a.pid) FROM pg_stat_activity a
-WHERE a.pid = $1::integer AND (date_part('epoch', a.xact_start) * 1000000::double precision)::bigint = $2::bigint`,
-)
-
-const WORKS_SINCE = statement(
-  'works_since',
-  `
-SELECT coalesce(a.state = 'active' AND a.xact_start <= clock_timestamp() - $2::double precision * interval '1 millisecond', false) AS busy
-FROM pg_stat_activity a
-WHERE a.pid = $1::integer AND a.state <> 'disabled'`,
-)
-
 // Nothing that the control connection writes needs to survive a crash of the server. TCP keepalive tells the server
 // within half a minute, not two hours, that the machine of a worker is gone; until then it keeps the locks. Plans are
 // kept, because making one takes longer than running it. The wait for a lock is limited: otherwise the process would
@@ -241,72 +182,4 @@ INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts, leased)
 SELECT $1::integer, b.id, b.queue, b.message_ids::bigint[], b.attempts::integer[], b.leased
 FROM unnest($3::bigint[], $4::text[], $5::text[], $6::text[], $7::boolean[]) AS b (id, queue, message_ids, attempts, leased)
 ON CONFLICT (worker_id, id) DO NOTHING`,
-)
-
-/** Ends the leases of `batch`, which has been deleted, and returns the queues of their messages. */
-const FREED = `
-), left_leased AS MATERIALIZED (
-  SELECT b.queue, given.id, b.worker_id::bigint << 32 | b.id AS lease
-  FROM batch b CROSS JOIN LATERAL pg_catalog.unnest(b.message_ids) AS given (id)
-  WHERE b.leased
-), freed AS (
-  UPDATE sluice.message m
-  SET due_at = (SELECT c.now FROM (SELECT clock_timestamp() AS now OFFSET 0) c), lease = CASE WHEN m.slot IS NOT NULL THEN 0 END
-  WHERE m.ctid = ANY (ARRAY(
-    -- One that a stopped process has locked in a transaction of a handler keeps its lease: nobody waits for it.
-    SELECT at.ctid FROM left_leased l CROSS JOIN LATERAL (
-      SELECT r.ctid FROM sluice.message r WHERE r.queue = l.queue AND r.id = l.id AND r.lease = l.lease LIMIT 1
-      FOR UPDATE SKIP LOCKED
-    ) at
-  ))
-  RETURNING m.queue`
-
-/** An UPDATE fires no trigger that would wake anybody. */
-const WAKE = `(SELECT count(pg_notify('sluice', f.queue)) FROM (SELECT DISTINCT queue FROM freed) f) AS woken`
-
-const FREE_BATCH = statement(
-  'batch_free',
-  `
-WITH batch AS (
-  DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer AND b.id = $2::bigint
-  RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.leased${FREED}
-)
-SELECT ${WAKE}`,
-)
-
-const REAP = statement(
-  'worker_reap',
-  `
-WITH dead AS (
-  DELETE FROM sluice.worker w
-  WHERE w.id <> $1::integer
-    AND CASE WHEN w.pooled THEN w.seen_at < clock_timestamp() - interval '3 minutes'
-             ELSE pg_try_advisory_xact_lock_shared(746502, w.id) END
-  RETURNING w.id, w.name, w.server_started_at, w.database_oid, w.pooled
-), batch AS (
-  DELETE FROM sluice.batch b USING dead WHERE b.worker_id = dead.id
-  RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts, b.leased${FREED}
-), in_hand AS (
-  SELECT dead.id AS worker_id, dead.name, batch.id AS batch_id, batch.queue, m.id, m.attempt,
-         count(*) OVER (PARTITION BY dead.id) = 1 AS alone
-  FROM dead
-  JOIN batch ON batch.worker_id = dead.id
-  CROSS JOIN LATERAL unnest(batch.message_ids, batch.attempts) AS m (id, attempt)
-  WHERE dead.server_started_at = pg_postmaster_start_time() AND NOT dead.pooled
-    AND dead.database_oid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-    -- A leased message that has been settled is not in hand any more, although its batch is.
-    AND (NOT batch.leased OR EXISTS (
-      SELECT FROM sluice.message had
-      WHERE had.queue = batch.queue AND had.id = m.id AND had.lease = batch.worker_id::bigint << 32 | batch.id
-    ))
-), evidence AS (
-  INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
-  SELECT h.queue, h.id, h.worker_id, h.batch_id, 'vanished', h.name, h.alone
-  FROM in_hand h
-  WHERE EXISTS (SELECT FROM sluice.message m WHERE m.queue = h.queue AND m.id = h.id AND m.attempt = h.attempt)
-  ON CONFLICT DO NOTHING
-)
-SELECT dead.id, (SELECT count(*) FROM in_hand h WHERE h.worker_id = dead.id)::integer AS messages,
-       ${WAKE}
-FROM dead`,
 )

@@ -82,16 +82,19 @@ export interface Claims {
   /** How to claim, if not as the queue's target is claimed. */
   readonly by?: Target
   readonly twin?: readonly Rewrite[]
+  /** In leased mode: the lease of a session's claim. */
+  readonly lease?: (queue: string, session: string) => Lease
 }
 
 /** A claim in two steps: its snapshot, and what it locks. The session's gate must be closed. */
-export function look({ limit = 2, twin = [], by }: Claims = {}): ClaimStep {
+export function look({ limit = 2, twin = [], by, lease }: Claims = {}): ClaimStep {
   return {
     name: 'looks',
     run: async (session, { queue, target, ledger, looks }) => {
       await session.begin()
       const seen = ledger.sees()
-      const claiming = (by ?? target).claim(session.execute(...PAUSED_CLAIM, ...twin), queue, limit)
+      const execute = session.execute(...PAUSED_CLAIM, ...twin)
+      const claiming = (by ?? target).claim(execute, queue, limit, lease?.(queue, session.name))
       claiming.catch(() => undefined)
       looks.set(session.name, { seen, claiming })
       await session.untilAtGate(claiming)

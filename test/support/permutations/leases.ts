@@ -1,9 +1,7 @@
 import { inject } from 'vitest'
 import { type Lease, leaseOf as leaseNumber } from '../../../src/table/claim/lease.ts'
 import { ackLeased } from '../../../src/table/settle/settle-leased.ts'
-import { idsOf } from '../rows/claim-session.ts'
-import { type ClaimStep, type Claims, inHand } from './claims.ts'
-import { PAUSED_CLAIM } from './rewrite.ts'
+import { type ClaimStep, type Claims, inHand, lock, look } from './claims.ts'
 
 const serverVersion = inject('serverVersion')
 
@@ -17,31 +15,11 @@ function leaseOf(queue: string, session: string): Lease {
   return known
 }
 
-/** A leased claim up to its snapshot. The session's gate must be closed. */
-function leaseLook({ limit = 2, twin = [], by }: Claims = {}): ClaimStep {
-  return {
-    name: 'looks',
-    run: async (session, { queue, target, ledger, looks }) => {
-      await session.begin()
-      const seen = ledger.sees()
-      const execute = session.execute(...PAUSED_CLAIM, ...twin)
-      const claiming = (by ?? target).claim(execute, queue, limit, leaseOf(queue, session.name))
-      claiming.catch(() => undefined)
-      looks.set(session.name, { seen, claiming })
-      await session.untilAtGate(claiming)
-    },
-  }
-}
-
-/** The rest of it, and its COMMIT: from here on no transaction keeps the messages, and they are in hand all the same. */
+/** The rest of a leased claim, and its COMMIT: from here on no transaction keeps the messages, and they are in hand. */
 const lease: ClaimStep = {
   name: 'leases',
-  run: async (session, { queue, ledger, looks, hands }) => {
-    await session.openGate(queue)
-    const { seen, claiming } = looks.get(session.name)!
-    const taken = await claiming
-    ledger.claims(session.name, idsOf(taken), seen)
-    hands.set(session.name, taken.rows)
+  run: async (session, world) => {
+    await lock.run(session, world)
     await session.commit()
   },
 }
@@ -62,4 +40,4 @@ const leaseAck: ClaimStep = {
   },
 }
 
-export const leased = (claims?: Claims): readonly ClaimStep[] => [leaseLook(claims), lease, leaseAck]
+export const leased = (claims?: Claims): readonly ClaimStep[] => [look({ ...claims, lease: leaseOf }), lease, leaseAck]

@@ -1,6 +1,7 @@
 import { type ClaimAnswer, youngestMs } from '../../claim/claim-answer.ts'
 import { Claimer } from '../../claim/claimer.ts'
 import type { Ran, RoundDemand } from '../../demand/round.ts'
+import type { ClaimedRow } from '../../table/claim/claim.ts'
 import { leaseOf } from '../../table/claim/lease.ts'
 import { AnswerLimit } from '../../transaction/answer-limit.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'
@@ -33,10 +34,9 @@ export class LeaseClaimer {
     const connection = await BatchConnection.acquire(pool, demand.stopping)
     this.#connection = connection
     const answers = new AnswerLimit(connection, control, { claimMs: connectTimeoutMs, serverMs: CLAIM_MS })
-    const claimed = this.#claimOn(connection, demand, most, onFound, answers)
     const release = () => connection.release()
     try {
-      const { result, ended } = await claimed
+      const { result, ended } = await this.#claimOn(connection, demand, most, onFound, answers)
       // The transaction that COMMIT has begun ends while the handlers run.
       void ended.then(release, release)
       return result
@@ -55,9 +55,9 @@ export class LeaseClaimer {
     this.#connection?.break('The pipeline has stopped')
   }
 
-  /** A message went back to its place: claims must see it again. */
-  release(answered: ClaimAnswer['rows']): void {
-    this.#claimer.release(answered)
+  /** Messages went back to their places: claims must see them again. */
+  release(rows: readonly ClaimedRow[]): void {
+    this.#claimer.release(rows)
   }
 
   /** A leased message of this slot is settled: its key is open for the next one. */

@@ -1,0 +1,91 @@
+import { type Execute, numberOf, statement } from '../statement.ts'
+
+/** A worker that vanished, and how many messages it had in hand. */
+export interface DeadWorker {
+  readonly workerId: number
+  readonly messages: number
+}
+
+/**
+ * Finds workers whose liveness lock is free, writes evidence about the messages that they had in hand and that are
+ * still as they were claimed, and deletes the workers. There is no evidence if the server has restarted since, if the
+ * worker registered in another database, of which this one is a copy, or if it held no lock and only stopped its
+ * heartbeat. The same rule as in `sluice.workers.alive`.
+ */
+export async function reapWorkers(execute: Execute, ownId: number): Promise<readonly DeadWorker[]> {
+  const rows = await execute(REAP, [ownId])
+  return rows.map((row) => ({ workerId: numberOf(row, 'id'), messages: numberOf(row, 'messages') }))
+}
+
+/** Ends the leases of a batch that nobody has in hand, and deletes its record. */
+export async function freeBatch(execute: Execute, workerId: number, batchId: number): Promise<void> {
+  await execute(FREE_BATCH, [workerId, batchId])
+}
+
+/** Ends the leases of `batch`, which has been deleted, and returns the queues of their messages. */
+const FREED = `
+), left_leased AS MATERIALIZED (
+  SELECT b.queue, given.id, b.worker_id::bigint << 32 | b.id AS lease
+  FROM batch b CROSS JOIN LATERAL pg_catalog.unnest(b.message_ids) AS given (id)
+  WHERE b.leased
+), freed AS (
+  UPDATE sluice.message m
+  SET due_at = (SELECT c.now FROM (SELECT clock_timestamp() AS now OFFSET 0) c), lease = CASE WHEN m.slot IS NOT NULL THEN 0 END
+  WHERE m.ctid = ANY (ARRAY(
+    -- One that a stopped process has locked in a transaction of a handler keeps its lease: nobody waits for it.
+    SELECT at.ctid FROM left_leased l CROSS JOIN LATERAL (
+      SELECT r.ctid FROM sluice.message r WHERE r.queue = l.queue AND r.id = l.id AND r.lease = l.lease LIMIT 1
+      FOR UPDATE SKIP LOCKED
+    ) at
+  ))
+  RETURNING m.queue`
+
+/** An UPDATE fires no trigger that would wake anybody. */
+const WAKE = `(SELECT count(pg_notify('sluice', f.queue)) FROM (SELECT DISTINCT queue FROM freed) f) AS woken`
+
+const FREE_BATCH = statement(
+  'batch_free',
+  `
+WITH batch AS (
+  DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer AND b.id = $2::bigint
+  RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.leased${FREED}
+)
+SELECT ${WAKE}`,
+)
+
+const REAP = statement(
+  'worker_reap',
+  `
+WITH dead AS (
+  DELETE FROM sluice.worker w
+  WHERE w.id <> $1::integer
+    AND CASE WHEN w.pooled THEN w.seen_at < clock_timestamp() - interval '3 minutes'
+             ELSE pg_try_advisory_xact_lock_shared(746502, w.id) END
+  RETURNING w.id, w.name, w.server_started_at, w.database_oid, w.pooled
+), batch AS (
+  DELETE FROM sluice.batch b USING dead WHERE b.worker_id = dead.id
+  RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts, b.leased${FREED}
+), in_hand AS (
+  SELECT dead.id AS worker_id, dead.name, batch.id AS batch_id, batch.queue, m.id, m.attempt,
+         count(*) OVER (PARTITION BY dead.id) = 1 AS alone
+  FROM dead
+  JOIN batch ON batch.worker_id = dead.id
+  CROSS JOIN LATERAL unnest(batch.message_ids, batch.attempts) AS m (id, attempt)
+  WHERE dead.server_started_at = pg_postmaster_start_time() AND NOT dead.pooled
+    AND dead.database_oid = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+    -- A leased message that has been settled is not in hand any more, although its batch is.
+    AND (NOT batch.leased OR EXISTS (
+      SELECT FROM sluice.message had
+      WHERE had.queue = batch.queue AND had.id = m.id AND had.lease = batch.worker_id::bigint << 32 | batch.id
+    ))
+), evidence AS (
+  INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
+  SELECT h.queue, h.id, h.worker_id, h.batch_id, 'vanished', h.name, h.alone
+  FROM in_hand h
+  WHERE EXISTS (SELECT FROM sluice.message m WHERE m.queue = h.queue AND m.id = h.id AND m.attempt = h.attempt)
+  ON CONFLICT DO NOTHING
+)
+SELECT dead.id, (SELECT count(*) FROM in_hand h WHERE h.worker_id = dead.id)::integer AS messages,
+       ${WAKE}
+FROM dead`,
+)
