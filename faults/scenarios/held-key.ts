@@ -4,12 +4,14 @@ import { until } from '../run/until.ts'
 import { PASSED_FOR_EVER } from '../twins/twins.ts'
 
 const BACKLOG = 100_000
-/** For the twin: a worker walks it in four claims, so it has passed the rows again long before the hold ends. */
+/** For the twin: its worker walks it in four claims, so it has passed the rows again long before the hold ends. */
 const TWIN_BACKLOG = 20_000
 /** Of the backlog, one message in so many stays and is handled in the end: to handle all takes minutes. */
 const KEPT_EVERY = 1_000
 /** How many messages of two other keys of the same slot come behind the backlog. */
 const BEHIND = 20
+/** The place in its key's order of what is enqueued last. */
+const LAST_PLACE = 1_000_000
 
 /**
  * Messages of the same slot wait until a new process has gone through the backlog, 5,000 rows a claim, and it claims between
@@ -19,7 +21,7 @@ const BEHIND = 20
 const RECOVERY_MS = 30_000
 /** From before the first fault until long after what is not held must have been handled. */
 const HELD_MS = 20_000
-/** The twin shows only if a worker has passed the rows again, after the last fault and before the hold ends. */
+/** The twin shows only if its worker has passed the rows again, after the last fault and before the hold ends. */
 const TWIN_HELD_MS = 60_000
 /** A second key of the slot is held again and again, until shortly after the last fault. */
 const RETRIED = { failures: 4, afterMs: 1_500 } as const
@@ -33,7 +35,7 @@ export const heldKey = scenario({
   deathsCount: true,
   twin: PASSED_FOR_EVER,
   async inject(stage, at) {
-    const key = await enqueueBacklog(stage, at)
+    const { key, otherKey } = await enqueueBacklog(stage, at)
     const isHeld = async () => {
       const [row] = await stage.sql(
         'SELECT attempt FROM sluice.message WHERE queue = $1 AND ordering_key = $2 ORDER BY id LIMIT 1',
@@ -51,21 +53,31 @@ export const heldKey = scenario({
     await stage.replace(victim)
     await stage.flows()
     await stage.fault('cut all batches beside a held key', () => stage.sql(CUT_BATCHES))
+    // Whoever handles it has read the backlog again, which is what the twin needs.
+    const behind = await enqueueBehind(stage, key, otherKey)
+    await stage.handled(behind, RECOVERY_MS).catch(() => undefined)
     await until(() => stage.caughtUp(), 'all that is not held to be handled', RECOVERY_MS).catch(() => undefined)
     await stage.sql(FORGET_BACKLOG, [stage.queue, key])
     await until(() => isEmpty(stage, key), 'the key to be free and handled', heldMs(stage) + RECOVERY_MS)
   },
 })
 
-/** Returns the key that is held for long. */
-async function enqueueBacklog(stage: Stage, at: number): Promise<string> {
+/** Returns the key that is held for long, and one of its slot that nothing holds. */
+async function enqueueBacklog(stage: Stage, at: number): Promise<{ key: string; otherKey: string }> {
   const slot = stage.random.below(256)
   const rows = await stage.sql(KEYS_OF_SLOT, [`held.${at}.`, slot])
   const keys = rows.map(({ key }) => String(key))
   const { failures, afterMs } = RETRIED
   const backlog = stage.broken ? TWIN_BACKLOG : BACKLOG
   await stage.sql(ENQUEUE, [stage.queue, keys, backlog, BEHIND, KEPT_EVERY, heldMs(stage), failures, afterMs])
-  return keys[0] ?? ''
+  const [key = '', , otherKey = ''] = keys
+  return { key, otherKey }
+}
+
+/** Enqueues one more message that has nothing to wait for, behind all others of its slot. Returns its id. */
+async function enqueueBehind(stage: Stage, key: string, otherKey: string): Promise<string> {
+  const [row] = await stage.sql(ENQUEUE_BEHIND, [stage.queue, otherKey, LAST_PLACE, `backlog of ${key}`])
+  return String(row?.message_id)
 }
 
 function heldMs({ broken }: Stage): number {
@@ -106,6 +118,15 @@ WITH planned AS (
 INSERT INTO ledger.enqueued (message_id, intent, ordering_key, place, fate, failures)
 SELECT m.id, 'backlog of ' || ($2::text[])[1], m.ordering_key, (m.payload ->> 'place')::bigint, m.payload ->> 'fate', (m.payload ->> 'failures')::integer
 FROM message m`
+
+const ENQUEUE_BEHIND = `
+WITH message AS (
+  INSERT INTO sluice.message (queue, ordering_key, payload)
+  VALUES ($1, $2, jsonb_build_object('fate', 'ack', 'failures', 0, 'afterMs', 0, 'place', $3::bigint, 'kept', true))
+  RETURNING id, ordering_key
+)
+INSERT INTO ledger.enqueued (message_id, intent, ordering_key, place, fate, failures)
+SELECT id, $4, ordering_key, $3, 'ack', 0 FROM message RETURNING message_id`
 
 const FORGET_BACKLOG = `
 WITH forgotten AS (

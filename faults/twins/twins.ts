@@ -138,7 +138,10 @@ export const PASSED_FOR_EVER = {
       from: '    for (const key of keys) untilUs = Math.min(untilUs, this.#heldUntilUs.get(key) ?? 0)\n',
       to: '    if (keys.size < 0) untilUs = 0\n',
     },
+    { file: 'claim/floors.ts', from: 'KEEP_PASSED_MS = 60_000', to: 'KEEP_PASSED_MS = 3_600_000' },
   ],
+  // With several claimers, one that has not passed the rows would handle them.
+  workers: { count: 1, pipeline: { concurrency: 1 } },
   caught: ['out of order', 'stuck'],
 } as const satisfies Twin
 

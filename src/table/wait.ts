@@ -1,4 +1,4 @@
-import { booleanOf, type Execute, statement, textOf } from './statement.ts'
+import { booleanOf, type Execute, numberOf, statement, textOf } from './statement.ts'
 
 /** Who has a queue's waiting flag now: we have it, enqueues in flight keep it down, or another process waits. */
 export type FlagState = 'held' | 'enqueueing' | 'others'
@@ -70,7 +70,7 @@ export async function pollQueues(
   const rows = await execute(POLL, [workerId, queues, consumed])
   return rows.map((row) => ({
     queue: textOf(row, 'queue'),
-    nextDueMs: row.next_due_ms === null ? null : Number(row.next_due_ms),
+    nextDueMs: row.next_due_us === null ? null : numberOf(row, 'next_due_us') / 1_000,
     keyed: booleanOf(row, 'keyed'),
   }))
 }
@@ -116,7 +116,7 @@ WITH clock AS MATERIALIZED (
   UPDATE sluice.worker w SET seen_at = clock_timestamp(), queues = $3::text[] WHERE w.id = $1::integer AND $3::text[] IS NOT NULL
 )
 SELECT q.queue, keyed.slot IS NOT NULL AS keyed,
-       (extract(epoch FROM first.due_at - clock.now) * 1000.0)::bigint AS next_due_ms
+       (extract(epoch FROM first.due_at - clock.now) * 1000000.0)::bigint AS next_due_us
 FROM clock CROSS JOIN pg_catalog.unnest($2::text[]) AS q (queue)
 LEFT JOIN LATERAL (
   SELECT m.priority FROM sluice.message m

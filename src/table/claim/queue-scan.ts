@@ -41,7 +41,7 @@ export async function scanQueue(execute: Execute, queue: string): Promise<QueueS
     if (row.ready === true) ready = true
     workers = numberOf(row, 'workers')
     tookMs = Math.max(tookMs, numberOf(row, 'took_ms'))
-    if (row.next_due_ms !== null) nextDueMs = Math.min(nextDueMs ?? Infinity, numberOf(row, 'next_due_ms'))
+    if (row.next_due_us !== null) nextDueMs = Math.min(nextDueMs ?? Infinity, numberOf(row, 'next_due_us') / 1_000)
   }
   return { priorities, slots, unkeyed: priorities.length > 0, ready, nextDueMs, workers, tookMs }
 }
@@ -82,7 +82,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
   ) next
 )
 SELECT found.priority, found.slot, found.ready, clock.workers,
-       (date_part('epoch', found.next_due_at - clock.now) * 1000::double precision)::bigint AS next_due_ms,
+       (date_part('epoch', found.next_due_at - clock.now) * 1000000::double precision)::bigint AS next_due_us,
        date_part('epoch', clock_timestamp() - clock.now) * 1000::double precision AS took_ms
 FROM clock CROSS JOIN LATERAL (
   SELECT p.priority, NULL::smallint AS slot, p.first_due_at <= clock.now AS ready,
