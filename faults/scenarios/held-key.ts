@@ -70,8 +70,7 @@ async function enqueueBacklog(stage: Stage, at: number): Promise<{ key: string; 
   const { failures, afterMs } = RETRIED
   const backlog = stage.broken ? TWIN_BACKLOG : BACKLOG
   await stage.sql(ENQUEUE, [stage.queue, keys, backlog, BEHIND, KEPT_EVERY, heldMs(stage), failures, afterMs])
-  const [key = '', , otherKey = ''] = keys
-  return { key, otherKey }
+  return { key: keys[0] ?? '', otherKey: keys[2] ?? '' }
 }
 
 /** Enqueues one more message that has nothing to wait for, behind all others of its slot. Returns its id. */
