@@ -1,5 +1,6 @@
 import type { ClaimedRow, ServerTransaction } from '../table/claim/claim.ts'
 import type { OrderedClaim } from '../table/claim/claim-ordered.ts'
+import type { Lease } from '../table/claim/lease.ts'
 import type { QueueScan } from '../table/claim/queue-scan.ts'
 
 /** What a claim took, or when to claim again. */
@@ -41,8 +42,16 @@ export function oldestMs({ nowUs, rows }: ClaimAnswer): number {
 /** Messages with ordering keys, or without. */
 export type MessageKind = 'keyed' | 'unkeyed'
 
+/** The lease that a claim of leased mode writes. */
+export interface LeaseTerms extends Lease {
+  /** How many messages it takes at most. */
+  readonly most: number
+}
+
 /** A claim that has been sent; its answers may be awaited later. */
 export interface SentClaim {
+  /** What is claimed behind it in the same transaction is leased as well. */
+  readonly lease: LeaseTerms | undefined
   readonly first: Promise<ClaimAnswer>
   /** It is on its way: what is sent now comes behind it. The very first claim waits for a scan. */
   readonly atOnce: boolean
