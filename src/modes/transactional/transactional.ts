@@ -1,5 +1,5 @@
-import { Demand } from '../demand/demand.ts'
-import type { Consumption, Runtime } from './runtime.ts'
+import { Demand } from '../../demand/demand.ts'
+import type { Consumption, Runtime } from '../runtime.ts'
 import { TransactionalRound } from './transactional-round.ts'
 
 /** The demand of a pipeline in transactional mode: a batch is claimed, handled and settled in one transaction. */
