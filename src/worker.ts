@@ -111,10 +111,11 @@ export class Worker {
 
   /** Makes the demand of a pipeline, without starting it. The worker must have been started. */
   consume(consumption: Consumption): Demand {
-    if (consumption.plan.mode === 'transactional') return transactional(this.#runtime, consumption)
+    const { plan } = consumption
+    if (plan.mode === 'transactional') return transactional(this.#runtime, { ...consumption, plan })
     // What a dead worker had leased is free when somebody finds that it is dead.
     this.#reaper.hurry()
-    return leased(this.#runtime, consumption)
+    return leased(this.#runtime, { ...consumption, plan })
   }
 
   /** Deletes the worker from `sluice.worker` and closes what it opened. The pipelines must have ended. */

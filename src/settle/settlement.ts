@@ -1,6 +1,6 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import type { Message, Outcome } from '../message.ts'
-import type { PipelinePlan } from '../plan/options.ts'
+import { isOrdered, type PipelinePlan } from '../plan/options.ts'
 import { FALLBACK_RETRY_MS } from '../plan/retry-policy.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
@@ -217,7 +217,7 @@ export class Settlement {
   #postpone(message: DeliveredMessage, attempt: number, error: string | null, afterMs: number): void {
     const dueUs = Math.ceil(this.#options.nowUs() + afterMs * 1_000)
     this.#postponed.push({ id: message.id, dueUs, attempt, error })
-    if (message.row.slot !== null || this.#options.plan.ordered) this.#hold(message, dueUs)
+    if (message.row.slot !== null || isOrdered(this.#options.plan)) this.#hold(message, dueUs)
   }
 
   /** The key waits for the last of its messages, so that all of them are due when it goes on with the first. */

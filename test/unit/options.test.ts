@@ -16,7 +16,6 @@ describe('the options of a pipeline', () => {
     expect(plan).toEqual({
       queue: 'mails',
       mode: 'transactional',
-      leaseMs: 0,
       concurrency: 1,
       batchSize: 10,
       timeoutMs: 30_000,

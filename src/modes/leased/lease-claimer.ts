@@ -1,6 +1,7 @@
 import { type ClaimAnswer, youngestMs } from '../../claim/claim-answer.ts'
 import { Claimer } from '../../claim/claimer.ts'
 import type { Ran, RoundDemand } from '../../demand/round.ts'
+import type { LeasedPlan } from '../../plan/options.ts'
 import type { ClaimedRow } from '../../table/claim/claim.ts'
 import { leaseOf } from '../../table/claim/lease.ts'
 import { AnswerLimit } from '../../transaction/answer-limit.ts'
@@ -17,11 +18,11 @@ export interface LeasedClaim {
 /** Claims messages under a lease: each claim is a short transaction, whose COMMIT leaves together with the claim. */
 export class LeaseClaimer {
   readonly #runtime: Runtime
-  readonly #consumption: Consumption
+  readonly #consumption: Consumption<LeasedPlan>
   readonly #claimer: Claimer
   #connection: BatchConnection | undefined
 
-  constructor(runtime: Runtime, consumption: Consumption) {
+  constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>) {
     const { queue, batchSize } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption

@@ -1,4 +1,4 @@
-import type { PipelinePlan } from '../../plan/options.ts'
+import type { LeasedPlan } from '../../plan/options.ts'
 import {
   ackLeased,
   deadLetterLeased,
@@ -26,11 +26,11 @@ type Send = (execute: Execute, may: (id: string) => boolean) => readonly Promise
 /** Sends settlements and renewals, each in a transaction of its own. */
 export class LeaseWriter {
   readonly #runtime: Runtime
-  readonly #plan: PipelinePlan
+  readonly #plan: LeasedPlan
   #connection: BatchConnection | undefined
   #cut = false
 
-  constructor(runtime: Runtime, plan: PipelinePlan) {
+  constructor(runtime: Runtime, plan: LeasedPlan) {
     this.#runtime = runtime
     this.#plan = plan
   }

@@ -3,6 +3,7 @@ import { Backoff } from '../../basics/backoff.ts'
 import { pause } from '../../basics/pause.ts'
 import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../basics/sql-state.ts'
 import type { Outcome } from '../../message.ts'
+import type { LeasedPlan } from '../../plan/options.ts'
 import type { Settlement } from '../../settle/settlement.ts'
 import { forgetEvidence } from '../../table/settle/settle.ts'
 import { toReport } from '../losses.ts'
@@ -21,7 +22,7 @@ import { LeasedOutcome } from './leased-outcome.ts'
  */
 export class Settler {
   readonly #runtime: Runtime
-  readonly #consumption: Consumption
+  readonly #consumption: Consumption<LeasedPlan>
   readonly #writer: LeaseWriter
   readonly #onEnded: (leased: LeasedMessage, returned: boolean) => void
   /** The database's clock, and ours before it said so. */
@@ -31,7 +32,11 @@ export class Settler {
   #running: Promise<void> | undefined
 
   /** @param onEnded its place is free. `returned`: it went back as it was, and may be claimed at once */
-  constructor(runtime: Runtime, consumption: Consumption, onEnded: (leased: LeasedMessage, returned: boolean) => void) {
+  constructor(
+    runtime: Runtime,
+    consumption: Consumption<LeasedPlan>,
+    onEnded: (leased: LeasedMessage, returned: boolean) => void,
+  ) {
     this.#runtime = runtime
     this.#consumption = consumption
     this.#writer = new LeaseWriter(runtime, consumption.plan)

@@ -1,6 +1,7 @@
 import { type ClaimAnswer, type SentClaim, youngestMs } from '../../claim/claim-answer.ts'
 import { Claimer } from '../../claim/claimer.ts'
 import { ALONE, ENDED, MORE, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import type { TransactionalPlan } from '../../plan/options.ts'
 import { allAnswered } from '../../transaction/all-answered.ts'
 import { AnswerLimit } from '../../transaction/answer-limit.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'
@@ -16,12 +17,12 @@ import { TransactionalBatch } from './transactional-batch.ts'
  */
 export class TransactionalRound implements Round {
   readonly #runtime: Runtime
-  readonly #consumption: Consumption
+  readonly #consumption: Consumption<TransactionalPlan>
   readonly #claimer: Claimer
   readonly #losses: Losses
   readonly #connections = new Set<BatchConnection>()
 
-  constructor(runtime: Runtime, consumption: Consumption) {
+  constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>) {
     const { queue, batchSize, concurrency, ordered } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption
@@ -131,7 +132,7 @@ export class TransactionalRound implements Round {
     let next: SentClaim | undefined
     try {
       const ran = await batch.run()
-      if (batch.careful) this.#claimer.narrow()
+      if (batch.hasEvidence) this.#claimer.narrow()
       else this.#claimer.widen()
       if (!ran) {
         batch.gaveBack()
