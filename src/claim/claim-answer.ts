@@ -19,7 +19,7 @@ export interface ClaimAnswer {
   /** Milliseconds until something may be due; null: nothing is waiting. */
   readonly nextDueMs: number | null
   /** It has read as many rows as one claim may, and has not come to the end of those that are held: claim again now. */
-  readonly cut: boolean
+  readonly partial: boolean
   /** Another server answered than the one that the floors were learned from: the claim counts as having taken nothing. */
   readonly void: boolean
 }
@@ -59,8 +59,8 @@ export interface SentClaim {
   readonly scan: Promise<QueueScan> | undefined
 }
 
-/** It has not read all rows that it may take: a walk was cut short, or a slot that it took for free has held keys. */
+/** It has not read all rows that it may take: a walk ended early, or a slot that it took for free has held keys. */
 export function mayHaveMore({ walks, anyHeld }: Partial<OrderedClaim>, heldKnown: boolean): boolean {
-  if (walks?.some((walk) => walk.cut)) return true
+  if (walks?.some((walk) => walk.partial)) return true
   return !heldKnown && [...(anyHeld?.values() ?? [])].includes(true)
 }

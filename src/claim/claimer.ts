@@ -100,22 +100,22 @@ export class Claimer {
     // The scan that was sent behind it is not worth waiting for.
     if (endsTransaction(first)) return first
     let scan = await (sent.scan ?? this.#scanSent(connection))
-    let { cut } = first
+    let { partial } = first
     if (scan === undefined) {
       const others = this.#kinds().filter((kind) => kind !== first.kind)
       const other = await this.#firstOf(on, others, false)
       if (other !== undefined && endsTransaction(other)) return other
-      cut ||= other?.cut ?? false
+      partial ||= other?.partial ?? false
       const waitMs = this.#missedSlots ? 0 : this.#sweep.idleWaitMs()
-      if (waitMs > 0) return { ...first, cut, nextDueMs: waitMs }
+      if (waitMs > 0) return { ...first, partial, nextDueMs: waitMs }
       scan = await this.#scanQueue(connection, undefined)
     }
-    if (!scan.ready) return { ...first, cut, nextDueMs: scan.nextDueMs }
+    if (!scan.ready) return { ...first, partial, nextDueMs: scan.nextDueMs }
     const swept = await this.#sweepFrom(on)
     if (swept !== undefined && endsTransaction(swept)) return swept
     // Usually somebody else has them. But without its row a slot is never claimed, and rows can be lost.
     this.#knownSlots.clear()
-    return { ...first, cut: cut || swept?.cut === true, nextDueMs: scan.nextDueMs }
+    return { ...first, partial: partial || swept?.partial === true, nextDueMs: scan.nextDueMs }
   }
 
   /** A sent claim whose answer nobody takes: what it locked is free again. */
@@ -194,13 +194,13 @@ export class Claimer {
     return answer
   }
 
-  /** The first claim that takes something, or else one that was cut short, or else any. */
+  /** The first claim that takes something, or else one that ended early, or else any. */
   async #firstOf(on: ClaimOn, kinds: readonly MessageKind[], bottom: boolean): Promise<ClaimAnswer | undefined> {
     let found: ClaimAnswer | undefined
     for (const kind of kinds) {
       const answer = await this.#claim(on, kind, bottom)
       if (endsTransaction(answer)) return answer
-      if (!found?.cut) found = answer
+      if (!found?.partial) found = answer
     }
     return found
   }
@@ -231,7 +231,7 @@ export class Claimer {
 
   async #claim({ connection, lease }: ClaimOn, kind: MessageKind, bottom: boolean): Promise<ClaimAnswer> {
     const answer = await this.#claims.claim(connection, { kind, bottom, lease })
-    this.#turns.took(kind, answer.rows.length > 0, answer.cut)
+    this.#turns.took(kind, answer.rows.length > 0, answer.partial)
     return answer
   }
 }

@@ -83,12 +83,12 @@ export class FlooredClaims {
     const { nowUs, transaction, memory, evidence, rows } = taken
     this.#clock = { nowUs: taken.nowUs, atMs: performance.now() }
     const answer = { kind, nowUs, transaction, sentAtMs, evidence, nextDueMs: null }
-    if (!this.#server.answered(memory, known)) return { ...answer, rows: [], full: false, cut: true, void: true }
+    if (!this.#server.answered(memory, known)) return { ...answer, rows: [], full: false, partial: true, void: true }
     const full = rows.length >= most
     if (isOrdered(taken)) {
       if (lowered === this.floors.lowered) this.floors.observed(taken)
     } else if (skipped === 0) this.floors.claimed(rows, { bottom, full, lowered })
-    return { ...answer, rows, full, cut: mayHaveMore(taken, anyHeld), void: false }
+    return { ...answer, rows, full, partial: mayHaveMore(taken, anyHeld), void: false }
   }
 
   /** Rows that were claimed and not settled: they are free again. */

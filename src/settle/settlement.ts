@@ -149,7 +149,7 @@ export class Settlement {
     return this.#forgotten
   }
 
-  /** What is to be written. Error texts are such as the database can hold. */
+  /** What is to be written, with errors as the database can hold them. */
   get writes(): SettlementWrites {
     return {
       acked: this.#acked,
@@ -162,8 +162,11 @@ export class Settlement {
   /** Asks about characters of errors and reasons that are not known yet. Without an answer they are escaped. */
   async learnTexts(execute: Execute): Promise<void> {
     const { alphabet } = this.#options
-    const texts = [...this.#postponed, ...this.#dead].flatMap((of) => [of.error ?? '', 'reason' in of ? of.reason : ''])
-    if (!texts.every((text) => alphabet.knows(text))) await alphabet.learn(execute, texts).catch(() => undefined)
+    const strings = [...this.#postponed, ...this.#dead].flatMap((of) => [
+      of.error ?? '',
+      'reason' in of ? of.reason : '',
+    ])
+    if (!strings.every((text) => alphabet.knows(text))) await alphabet.learn(execute, strings).catch(() => undefined)
   }
 
   /** Sends the statements, none if there is nothing to settle, without waiting in between. */

@@ -80,13 +80,13 @@ export class LeaseClaimer {
     inHand.findDeadAhead()
     const answer = await this.#claimer.take(connection, sent.claim).finally(() => demand.answered())
     answers.claimed(answer.transaction.pid)
-    const { rows, nextDueMs, cut } = answer
+    const { rows, nextDueMs, partial } = answer
     const isSent = sent.committed !== undefined && answer === (await sent.claim.first)
     // Another server answered than the one that the floors are of: what was leased is not handled.
     if (answer.void && isSent) await this.#abandon(batchId, sent.committed)
     if (rows.length === 0 || (demand.draining.aborted && !isSent)) {
       this.#claimer.release(rows)
-      return { result: { kind: 'nothing', nextDueMs, cut }, ended: connection.rollback() }
+      return { result: { kind: 'nothing', nextDueMs, partial }, ended: connection.rollback() }
     }
     onFound()
     demand.found({ full: answer.full, youngestMs: youngestMs(answer) })

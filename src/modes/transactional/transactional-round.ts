@@ -80,7 +80,7 @@ export class TransactionalRound implements Round {
         answers.claimed(claimed.transaction.pid)
         if (claimed.rows.length === 0 || demand.draining.aborted) {
           await this.#giveBack(connection, claimed)
-          return { kind: 'nothing', nextDueMs: claimed.nextDueMs, cut: claimed.cut }
+          return { kind: 'nothing', nextDueMs: claimed.nextDueMs, partial: claimed.partial }
         }
         onFound()
         demand.found({
