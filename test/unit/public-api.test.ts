@@ -120,6 +120,7 @@ test('sluice/testing exports these types', () => {
   expect(exportedTypes('../../src/testing.ts')).toMatchInlineSnapshot(`
     [
       "EnqueuedMessage",
+      "LeasedDeliverOptions",
       "SettledMessage",
       "SettledMessages",
     ]
