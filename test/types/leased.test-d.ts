@@ -1,9 +1,12 @@
 import { describe, expectTypeOf, test } from 'vitest'
 import {
   createSluice,
+  type Deliveries,
+  type Delivery,
   type Handler,
   type HandlerFor,
   type HandlerTransaction,
+  handleDeliveries,
   type LeasedContext,
   queueOf,
   retryLater,
@@ -106,6 +109,40 @@ describe('deliver', () => {
         [{ payload: { url: '/' } }],
         { mode: 'leased' },
       ),
+    )
+  })
+})
+
+describe('deliveries', () => {
+  test('have a lease in leased mode, and a transaction in the other', async () => {
+    const leased = sluice.deliveries('reports', { mode: 'leased', demand: 50 })
+    const delivery = {} as Delivery<Report, 'leased'>
+    expectTypeOf(leased).toEqualTypeOf<Deliveries<Report, 'leased'>>()
+    expectTypeOf(delivery.tx).toBeUndefined()
+    expectTypeOf(delivery.idempotencyKey).toEqualTypeOf<string>()
+    expectTypeOf(delivery.leaseUntil).toEqualTypeOf<Date>()
+    unrun(() => delivery.extend())
+    unrun(async () => expectTypeOf(await delivery.transaction(() => 7)).toEqualTypeOf<number>())
+    const inTransaction = {} as Delivery<Report>
+    expectTypeOf(inTransaction.tx).toEqualTypeOf<HandlerTransaction>()
+    expectTypeOf(inTransaction.idempotencyKey).toBeUndefined()
+    // @ts-expect-error there is no lease
+    unrun(() => inTransaction.extend())
+    // @ts-expect-error it is in a transaction already
+    unrun(() => inTransaction.transaction(() => 7))
+  })
+
+  test('give the handlers of an operator the context of their mode', () => {
+    sluice.deliveries('reports', { mode: 'leased', demand: 50 }).pipe(
+      handleDeliveries(({ payload }, context) => {
+        expectTypeOf(payload).toEqualTypeOf<Report>()
+        expectTypeOf(context).toEqualTypeOf<LeasedContext>()
+      }),
+    )
+    sluice.deliveries('reports', { demand: 8 }).pipe(
+      handleDeliveries((_, context) => {
+        expectTypeOf(context.tx).toEqualTypeOf<HandlerTransaction>()
+      }),
     )
   })
 })

@@ -47,6 +47,7 @@ test('the main entry exports these types', () => {
       "Deliveries",
       "DeliveriesOptions",
       "Delivery",
+      "DeliveryContextByMode",
       "DeliveryHandler",
       "Drained",
       "Duration",
