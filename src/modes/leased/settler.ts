@@ -120,7 +120,7 @@ export class Settler {
       const { ids, locked } = await this.#skippingLocked((skip) => this.#writer.renew(leases, skip))
       for (const leased of leases) {
         if (ids.has(leased.id)) leased.renewed(sentAtMs)
-        // Locked by somebody, its own handler perhaps: it is asked for again.
+        // Locked or moved by somebody, its own handler perhaps: it is asked for again.
         else if (!locked.has(leased.id)) leased.lose()
       }
     } catch (error) {
@@ -162,7 +162,7 @@ export class Settler {
     return refused
   }
 
-  /** Returns an error if some of them are locked, which are tried again. */
+  /** Returns an error if some of them are locked or have been moved, which are tried again. */
   async #write(outcomes: readonly LeasedOutcome[]): Promise<unknown> {
     const { control } = this.#runtime
     for (const { settlement } of outcomes) await settlement.learnTexts(control.execute)
@@ -170,7 +170,7 @@ export class Settler {
     const [again, written] = [outcomes.filter(({ id }) => locked.has(id)), outcomes.filter(({ id }) => !locked.has(id))]
     this.#tell(written, ids)
     this.#again(again)
-    return again.length > 0 ? new Error(`Somebody has locked ${again.length} leased messages`) : undefined
+    return again.length > 0 ? new Error(`Somebody has locked or moved ${again.length} leased messages`) : undefined
   }
 
   async #skippingLocked(write: (skip: boolean) => Promise<Written>): Promise<Written> {
