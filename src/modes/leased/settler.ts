@@ -114,7 +114,7 @@ export class Settler {
     const renewal = this.#renewal
     if (renewal === undefined) return undefined
     this.#renewal = undefined
-    const leases = [...renewal.messages]
+    const leases = [...renewal.messages].filter(({ lost }) => lost === undefined)
     const sentAtMs = performance.now()
     try {
       const { ids, locked } = await this.#skippingLocked((skip) => this.#writer.renew(leases, skip))
@@ -137,7 +137,7 @@ export class Settler {
 
   /** Returns why some of it has to be tried again. */
   async #settleSome(): Promise<unknown> {
-    const outcomes = this.#waiting.splice(0, MOST)
+    const outcomes = this.#takeWaiting()
     if (outcomes.length === 0) return undefined
     try {
       return await this.#write(outcomes)
@@ -146,6 +146,14 @@ export class Settler {
       this.#again(outcomes)
       return error
     }
+  }
+
+  /** Without those that have been lost while they waited. */
+  #takeWaiting(): readonly LeasedOutcome[] {
+    const taken = this.#waiting.splice(0, MOST)
+    const isLost = ({ leased }: LeasedOutcome) => leased.lost !== undefined
+    for (const { leased } of taken.filter(isLost)) this.#lost(leased)
+    return taken.filter((outcome) => !isLost(outcome))
   }
 
   /** The server refuses one of them, for a reason that may lie in its row: the others do not wait for it. */
