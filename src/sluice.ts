@@ -88,6 +88,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     this.operate = new Operate(config.definitions, this.#inOwnTransaction)
     shareInternals(this, {
       pools: () => this.#parts.pools(),
+      workers: () => this.#parts.workers(),
       enqueueContext: this.#enqueueContext,
       enqueueIn: this.#enqueueIn,
     })

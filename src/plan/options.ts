@@ -129,7 +129,8 @@ export const LEASED_OPTIONS = [
   'maxAttempts',
 ] as const satisfies readonly (keyof LeasedPipelineOptions)[]
 
-function resolveLeased(what: string, queue: string, options: LeasedPipelineOptions): LeasedPlan {
+/** @throws SluiceError OPTION_INVALID, in which `what` stands for the call */
+export function resolveLeased(what: string, queue: string, options: LeasedPipelineOptions): LeasedPlan {
   if ('ordered' in options && options.ordered) {
     const remedy = 'Give the messages an orderingKey: those of one key are handled in order in both modes'
     throw expected('OPTION_INVALID', `${what}.ordered`, 'no such option in leased mode', options.ordered, remedy)

@@ -47,6 +47,7 @@ test('the main entry exports these types', () => {
       "Deliveries",
       "DeliveriesOptions",
       "Delivery",
+      "DeliveryContextByMode",
       "DeliveryHandler",
       "Drained",
       "Duration",
@@ -120,6 +121,7 @@ test('sluice/testing exports these types', () => {
   expect(exportedTypes('../../src/testing.ts')).toMatchInlineSnapshot(`
     [
       "EnqueuedMessage",
+      "LeasedDeliverOptions",
       "SettledMessage",
       "SettledMessages",
     ]
