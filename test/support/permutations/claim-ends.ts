@@ -94,17 +94,17 @@ export function endScenario(
     },
     wrong: async ({ queue, claimId, told }) => {
       seen.add(told.toSorted().join(', '))
-      const [end] = await database.sql<{ ours: number; left: number; claims: number; apart: number }>(ENDED, [
-        queue,
-        claimId,
-      ])
-      const { ours = 0, left = 0, claims = 0, apart = 0 } = end ?? {}
+      const [end] = await database.sql<{ ours: number; left: number; claims: number; lasting: number; apart: number }>(
+        ENDED,
+        [queue, claimId],
+      )
+      const { ours = 0, left = 0, claims = 0, lasting = 0, apart = 0 } = end ?? {}
       const settled = told.includes('settle: ack ack')
       const released = told.includes('release: 2')
       return [
         ...(settled && released ? ['settled and released'] : []),
         ...(settled !== (left === 0) ? [`told ${told}, and ${left} messages are left`] : []),
-        ...(ours > 0 !== claims > 0 ? [`${ours} messages of the claim, and ${claims} rows of it`] : []),
+        ...((ours > 0 ? claims === 0 : lasting > 0) ? [`${ours} messages of the claim, and ${claims} rows of it`] : []),
         ...(apart > 0 ? ['the claim and its messages end at different times'] : []),
       ]
     },
@@ -114,6 +114,8 @@ export function endScenario(
 const ENDED = `
 SELECT count(*) FILTER (WHERE m.lease = -($2::bigint))::integer AS ours, count(*)::integer AS left,
        count(*) FILTER (WHERE m.lease = -($2::bigint) AND m.due_at <> c.expires_at)::integer AS apart,
-       (SELECT count(*) FROM sluice.claim c WHERE c.queue = $1 AND c.id = $2::bigint)::integer AS claims
+       (SELECT count(*) FROM sluice.claim c WHERE c.queue = $1 AND c.id = $2::bigint)::integer AS claims,
+       (SELECT count(*) FROM sluice.claim c
+        WHERE c.queue = $1 AND c.id = $2::bigint AND c.expires_at > clock_timestamp())::integer AS lasting
 FROM sluice.message m LEFT JOIN sluice.claim c ON c.queue = m.queue AND c.id = $2::bigint
 WHERE m.queue = $1`
