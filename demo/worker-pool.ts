@@ -7,7 +7,7 @@ export class WorkerPool {
   readonly #workers = new Set<ChildProcess>()
   #killed = 0
 
-  /** @param env what a worker has to know; others on the machine can see the arguments of a process, and not its environment */
+  /** @param env for the workers: others on the machine can see the arguments of a process, and not its environment */
   constructor(env: Readonly<Record<string, string>>) {
     this.#env = env
   }
