@@ -87,6 +87,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     this.#consumers = new Consumers({ config, parts: this.#parts, enqueue: this.#enqueueIn, report, events })
     this.operate = new Operate(config.definitions, this.#inOwnTransaction)
     shareInternals(this, {
+      report,
       pools: () => this.#parts.pools(),
       enqueueContext: this.#enqueueContext,
       enqueueIn: this.#enqueueIn,
