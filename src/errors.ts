@@ -22,6 +22,8 @@ export const ERROR_CODES = [
   'ROWS_MISSING',
   'HANDLER_TIMEOUT',
   'LEASE_LOST',
+  'CLAIM_OVER',
+  'CLAIM_UNKNOWN',
   'STOPPED',
 ] as const
 

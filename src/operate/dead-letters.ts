@@ -1,3 +1,4 @@
+import { checkId } from '../basics/check-id.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { expected, SluiceError } from '../errors.ts'
@@ -13,7 +14,7 @@ import {
   summariseDeadLetters,
 } from '../table/operate/dead-letters.ts'
 import type { Operations } from './operations.ts'
-import { checkId, idsOf, limitOf, microsecondsOf, textOf } from './options.ts'
+import { idsOf, limitOf, microsecondsOf, textOf } from './options.ts'
 
 /** Chooses dead letters: those that match everything given. */
 export interface DeadLetterFilter<Name extends string = string> {

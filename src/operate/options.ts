@@ -1,13 +1,6 @@
+import { checkId } from '../basics/check-id.ts'
 import { dateOf, integer, storable } from '../basics/options.ts'
 import { expected } from '../errors.ts'
-
-/** A message's id. @throws SluiceError OPTION_INVALID */
-export function checkId(id: unknown, what: string): string {
-  if (typeof id === 'string' && /^\d{1,19}$/.test(id) && BigInt(id) <= LARGEST_ID) return id
-  throw expected('OPTION_INVALID', what, "a message's id, which is digits as text", id)
-}
-
-const LARGEST_ID = 2n ** 63n - 1n
 
 /** @throws SluiceError OPTION_INVALID */
 export function idsOf(ids: unknown, what: string): readonly string[] {
