@@ -58,6 +58,14 @@ const OUTPUTS: Readonly<Record<string, readonly string[]>> = {
     'queue: expected one of the queues defined (example.typed, example.audit), received "example.typd". Did you mean "example.typed"?',
   ],
   '10-leased-http.ts': ['some calls were made again, 60 charges', '60 receipts of 60 orders'],
+  '12-http.ts': [
+    '201 enqueued 2',
+    '403 Forbidden',
+    '201 claimed vase, lamp',
+    'claimed, free, total: 2 0 2',
+    '200 settled 2 refused 0',
+    '404 CLAIM_UNKNOWN',
+  ],
 }
 
 describe('examples', () => {

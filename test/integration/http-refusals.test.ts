@@ -2,12 +2,13 @@ import { describe, expect, onTestFinished } from 'vitest'
 import { createHttpHandler } from '../../src/http.ts'
 import { createSluice } from '../../src/sluice.ts'
 import { EventLog } from '../support/event-log.ts'
+import { keepingContract } from '../support/http-contract.ts'
 import { curl, post, serveHttp } from '../support/http-server.ts'
 import { createTestDatabase } from '../support/servers/database.ts'
 import { test as base, startTestSluice } from '../support/sluice.ts'
 
 const test = base.extend('server', async ({ sluice }) =>
-  serveHttp(createHttpHandler(sluice, { authorize: () => true })),
+  serveHttp(keepingContract(createHttpHandler(sluice, { authorize: () => true }))),
 )
 
 describe('a request that cannot be served', () => {

@@ -2,12 +2,13 @@ import { describe, expect } from 'vitest'
 import { z } from 'zod'
 import { createHttpHandler } from '../../src/http.ts'
 import type { Sluice } from '../../src/sluice.ts'
+import { keepingContract } from '../support/http-contract.ts'
 import { curl, post, serveHttp } from '../support/http-server.ts'
 import { test as base, put, startTestSluice } from '../support/sluice.ts'
 
 /** A server that lets everybody in. */
 const test = base.extend('server', async ({ sluice }) =>
-  serveHttp(createHttpHandler(sluice, { authorize: () => true })),
+  serveHttp(keepingContract(createHttpHandler(sluice, { authorize: () => true }))),
 )
 
 describe('POST /queues/{queue}/messages', () => {
