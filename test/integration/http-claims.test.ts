@@ -3,6 +3,7 @@ import { describe, expect } from 'vitest'
 import { createHttpHandler } from '../../src/http.ts'
 import { keepingContract } from '../support/http-contract.ts'
 import { curl, post, type Received, serveHttp } from '../support/http-server.ts'
+import { raisedFlag } from '../support/rows/flag.ts'
 import { test as base, put } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -136,6 +137,13 @@ describe('a claim', () => {
     expect(answered.toSorted()).toEqual([201, 201])
   })
 
+  test('that waits is answered with 503 when the Sluice stops', async ({ claims, sluice, queue, database }) => {
+    const waiting = post(claims, { wait: '5m' })
+    await raisedFlag(database, queue)
+    await sluice.stop()
+    expect(await waiting).toMatchObject({ status: 503, headers: { 'retry-after': '1' }, body: { code: 'STOPPED' } })
+  })
+
   test('is not made for a client that went away while it waited', async ({
     claims,
     sluice,
@@ -144,8 +152,7 @@ describe('a claim', () => {
     database,
   }) => {
     const client = spawn('curl', ['-s', '-d', '{"wait": "5m"}', '-H', 'content-type: application/json', claims])
-    const asleep = `SELECT 1 FROM pg_stat_activity WHERE application_name = 'sluice listener' AND datname = current_database()`
-    await waitFor(async () => (await database.sql(asleep)).length > 0, { what: 'the claim to wait' })
+    await raisedFlag(database, queue)
     client.kill('SIGKILL')
     await waitFor(() => answered.includes(499), { what: 'the server to notice' })
     await put(sluice, queue, ['for others'])

@@ -30,7 +30,9 @@ export const POP = routeWithBody({
     { status: 200, description: 'The messages are no longer in the queue', schema: POPPED },
     { status: 204, description: 'There is nothing to take' },
   ],
-  run: async ({ sluice, queue }, { limit }) => {
+  run: async ({ sluice, queue, signal }, { limit }) => {
+    // They would be lost with the answer.
+    signal.throwIfAborted()
     const messages = await sluice.pop(queue, { limit })
     if (messages.length === 0) return { status: 204 }
     return { status: 200, body: { messages: messages.map(toJson) } satisfies ValueOf<typeof POPPED> }
