@@ -251,7 +251,11 @@ $$;
 
 -- What is recorded as the error of a message whose claim ran out.
 CREATE FUNCTION sluice.ran_out(lease bigint) RETURNS text
-LANGUAGE sql IMMUTABLE AS $$ SELECT pg_catalog.concat('Claim ', -lease, ' ran out before the message was settled') $$;
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN format('Claim %s ran out before the message was settled', -lease);
+END
+$$;
 
 -- A lease that ran out, of a worker: evidence, as where a leased pipeline claims.
 CREATE FUNCTION sluice.record_hung(queue text, ids bigint[]) RETURNS void
@@ -299,6 +303,17 @@ BEGIN
 END
 $$;
 
+-- @raises once a claim is over: from then on others may have its messages.
+CREATE FUNCTION sluice.require_lasting(held sluice.claim) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF clock_timestamp() >= held.expires_at THEN
+    RAISE EXCEPTION 'Claim % of queue "%": expected one that lasts, received one that is over since %', held.id, held.queue, held.expires_at
+      USING ERRCODE = 'SL011', HINT = 'Its messages are free for others. Claim with a longer ttl, or renew in time.';
+  END IF;
+END
+$$;
+
 -- Locks a claim until the transaction ends, so that settling, renewing and releasing come one after another.
 CREATE FUNCTION sluice.hold_claim(queue text, claim_id bigint) RETURNS sluice.claim
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -311,23 +326,20 @@ BEGIN
     RAISE EXCEPTION 'Claim % of queue "%": expected one that has messages, received one that is unknown, settled or released',
       coalesce(claim_id::text, 'NULL'), queue USING ERRCODE = 'SL010', HINT = 'Claim again.';
   END IF;
-  IF clock_timestamp() >= held.expires_at THEN
-    RAISE EXCEPTION 'Claim % of queue "%": expected one that lasts, received one that is over since %', claim_id, queue, held.expires_at
-      USING ERRCODE = 'SL011', HINT = 'Its messages are free for others. Claim with a longer ttl, or renew in time.';
-  END IF;
+  PERFORM sluice.require_lasting(held);
   RETURN held;
 END
 $$;
 
--- Locks those of the messages that are the claim's. One that somebody else has locked is not: he took it for due.
-CREATE FUNCTION sluice.lock_claimed(queue text, claim_id bigint, ids bigint[]) RETURNS bigint[]
+-- Locks those of the messages that are the claim's. It waits: a batch of a transactional pipeline that looked before the
+-- claim was committed keeps a row locked that it found to be leased, until it ends.
+CREATE FUNCTION sluice.lock_claimed(held sluice.claim, ids bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
 BEGIN
   RETURN ARRAY(
-    SELECT m.id FROM (SELECT DISTINCT given.id FROM unnest(ids) AS given (id)) given CROSS JOIN LATERAL (
-      SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.id = given.id AND m.lease = -claim_id LIMIT 1
-      FOR UPDATE OF m SKIP LOCKED
+    SELECT m.id FROM (SELECT DISTINCT given.id FROM unnest(ids) AS given (id) ORDER BY given.id) given CROSS JOIN LATERAL (
+      SELECT m.id FROM sluice.message m WHERE m.queue = held.queue AND m.id = given.id AND m.lease = -held.id LIMIT 1
+      FOR UPDATE OF m
     ) m
   );
 END
@@ -592,13 +604,16 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   held sluice.claim;
+  ours bigint[];
   now_at timestamptz;
 BEGIN
   PERFORM sluice.check_claim(queue, ttl => coalesce(ttl, interval '1 minute'));
   held := sluice.hold_claim(queue, claim_id);
   ttl := coalesce(ttl, held.ttl_ms * interval '1 millisecond');
+  ours := sluice.lock_claimed(held, held.message_ids);
+  PERFORM sluice.require_lasting(held);
   now_at := clock_timestamp();
-  PERFORM sluice.lease_locked(queue, sluice.lock_claimed(queue, claim_id, held.message_ids), claim_id, now_at + ttl);
+  PERFORM sluice.lease_locked(queue, ours, claim_id, now_at + ttl);
   UPDATE sluice.claim c SET renewed_at = now_at, expires_at = now_at + ttl, ttl_ms = extract(epoch FROM ttl) * 1000
   WHERE c.queue = queue AND c.id = claim_id;
   RETURN now_at + ttl;
@@ -617,10 +632,10 @@ DECLARE
   ours bigint[];
 BEGIN
   SELECT c.* INTO held FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id FOR UPDATE;
+  ours := sluice.lock_claimed(held, held.message_ids);
   IF held.id IS NULL OR clock_timestamp() >= held.expires_at THEN
     RETURN 0;
   END IF;
-  ours := sluice.lock_claimed(queue, claim_id, held.message_ids);
   PERFORM sluice.postpone_locked(queue, ours, array_fill(clock_timestamp(), ARRAY[cardinality(ours)]), NULL);
   DELETE FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id;
   PERFORM sluice.wake(queue);
@@ -651,7 +666,8 @@ DECLARE
 BEGIN
   PERFORM sluice.check_outcome(outcome, delay, reason);
   held := sluice.hold_claim(queue, claim_id);
-  ours := sluice.lock_claimed(queue, claim_id, coalesce(message_ids, held.message_ids));
+  ours := sluice.lock_claimed(held, coalesce(message_ids, held.message_ids));
+  PERFORM sluice.require_lasting(held);
   opens := delay <= interval '0' OR sluice.any_keyed(queue, ours);
   CASE outcome
     WHEN 'ack' THEN
@@ -671,7 +687,7 @@ BEGIN
   RETURN QUERY
   SELECT given.id,
          CASE WHEN given.id = ANY (ours) THEN 'settled' WHEN m.id IS NULL THEN 'gone'
-              WHEN m.lease = -claim_id OR m.lease <> 0 AND m.due_at > clock_timestamp() THEN 'claimed_by_other'
+              WHEN m.lease <> 0 AND m.due_at > clock_timestamp() THEN 'claimed_by_other'
               ELSE 'not_claimed' END,
          CASE WHEN given.id = ANY (dead) THEN 'dead_letter' WHEN given.id = ANY (ours) THEN outcome END
   FROM unnest(coalesce(message_ids, ours)) WITH ORDINALITY AS given (id, place) LEFT JOIN LATERAL (
