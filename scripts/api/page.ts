@@ -89,6 +89,9 @@ const SECTIONS: readonly (readonly [heading: string, names: readonly string[]])[
   ],
 ]
 
+/** The order of what `sluice/http` exports. */
+const HTTP = ['createHttpHandler', 'HttpHandlerOptions', 'HttpHandler', 'Authorize', 'HttpAccess', 'HttpAction']
+
 const REST = 'More'
 
 /** The text of docs/api.md, from the doc comments of all that is exported. */
@@ -106,7 +109,7 @@ export function apiPage(): string {
     ]),
     '## sluice/http',
     'See [queues over HTTP](http.md).',
-    ...entries['src/http.ts'].map(sectionOf),
+    ...entries['src/http.ts'].toSorted((a, b) => HTTP.indexOf(a.name) - HTTP.indexOf(b.name)).map(sectionOf),
     '## sluice/testing',
     'See [testing your code](testing.md).',
     ...testing.map(sectionOf),

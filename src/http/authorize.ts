@@ -18,14 +18,14 @@ export type Authorize = (request: Request, access: HttpAccess) => boolean | Resp
  * Asks `authorize`.
  *
  * @returns undefined if the request is let in; otherwise what to answer.
- * @throws Problem 401, 403
+ * @throws Problem 401, 403, 500
  */
 export async function refusalOf(
   authorize: Authorize,
   request: Request,
   access: HttpAccess,
 ): Promise<Response | undefined> {
-  const decision: unknown = await authorize(request, access)
+  const decision = await decisionOf(authorize, request, access)
   if (decision === true) return undefined
   if (isResponse(decision)) return decision
   if (request.headers.has('authorization')) {
@@ -33,6 +33,15 @@ export async function refusalOf(
   }
   const headers = { 'www-authenticate': 'Bearer' }
   throw new Problem(401, 'Authorization: expected credentials, received none', { headers })
+}
+
+/** An error of ours may come from within it as well, and is not about the request then. */
+async function decisionOf(authorize: Authorize, request: Request, access: HttpAccess): Promise<unknown> {
+  try {
+    return await authorize(request, access)
+  } catch (cause) {
+    throw Problem.hiding(cause)
+  }
 }
 
 /** Not by its class, because frameworks bring their own. */

@@ -12,13 +12,9 @@ import type { JsonSchema, ValueOf } from './json-schema.ts'
 export function checkerOf<Schema extends JsonSchema>(schema: Schema): (value: unknown) => ValueOf<Schema> {
   // A copy, because the validator adds properties to its schema.
   const validator = new Validator(JSON.parse(JSON.stringify(schema)), '2020-12')
-  let errors: readonly OutputUnit[] = []
-  const fits = (value: unknown): value is ValueOf<Schema> => {
-    errors = validator.validate(value).errors
-    return errors.length === 0
-  }
   return (value) => {
-    if (fits(value)) return value
+    const { valid, errors } = validator.validate(value)
+    if (valid) return value as ValueOf<Schema>
     throw refused(schema, value, errors)
   }
 }

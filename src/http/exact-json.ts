@@ -1,4 +1,4 @@
-import { expected } from '../errors.ts'
+import { SluiceError } from '../errors.ts'
 
 /**
  * As `JSON.parse`, but an integer that JavaScript cannot hold exactly is refused: other languages can, and would get
@@ -19,5 +19,8 @@ function refuseInexact(_key: string, value: unknown, context?: { readonly source
     return value
   }
   const wanted = 'integers that JavaScript holds exactly, up to 2^53'
-  throw expected('OPTION_INVALID', 'body', wanted, BigInt(source), 'Send it as a text')
+  throw new SluiceError(
+    'OPTION_INVALID',
+    `body: expected ${wanted}, received ${source.slice(0, 40)}. Send it as a text`,
+  )
 }

@@ -15,3 +15,10 @@ export const ID = { description: 'an id, which is digits as text', type: 'string
 export const INSTANT = { description: 'an instant in ISO 8601', type: 'string', format: 'date-time' } as const
 
 export const COUNT = { description: 'an integer from 0', type: 'integer', minimum: 0 } as const
+
+export const LIMIT = {
+  description: 'an integer from 1 to 1,000',
+  type: 'integer',
+  minimum: 1,
+  maximum: 1_000,
+} as const satisfies JsonSchema

@@ -18,12 +18,17 @@ export class Problem extends Error {
   /** What to tell the client of any error. What a server error says may name hosts, users or rows: it is the `cause`. */
   static of(error: unknown): Problem {
     if (error instanceof Problem) return error
-    if (!(error instanceof SluiceError)) return new Problem(500, FAILED, { cause: error })
-    const status = STATUS_BY_CODE[error.code] ?? 500
-    if (status < 500) return new Problem(status, error.message, { code: error.code })
-    const { code } = error
-    if (status !== 503) return new Problem(status, FAILED, { code, cause: error })
+    if (!(error instanceof SluiceError)) return Problem.hiding(error)
+    const { code, message } = error
+    const status = STATUS_BY_CODE[code] ?? 500
+    if (status < 500) return new Problem(status, message, { code })
+    if (status !== 503) return Problem.hiding(error, code)
     return new Problem(status, UNAVAILABLE, { code, headers: { 'retry-after': '1' }, cause: error })
+  }
+
+  /** 500, of which the client learns no more. */
+  static hiding(cause: unknown, code?: ErrorCode): Problem {
+    return new Problem(500, FAILED, { code, cause })
   }
 
   /** As a problem document: RFC 9457. */

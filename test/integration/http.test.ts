@@ -68,7 +68,7 @@ describe('POST /queues/{queue}/messages', () => {
     expect((await send('[9007199254740991, 0.30000000000000004, "9007199254740993"]')).status).toBe(201)
     const { status, body } = await send('9007199254740993')
     const detail =
-      'body: expected integers that JavaScript holds exactly, up to 2^53, received 9007199254740993n. Send it as a text'
+      'body: expected integers that JavaScript holds exactly, up to 2^53, received 9007199254740993. Send it as a text'
     expect([status, body]).toMatchObject([422, { code: 'OPTION_INVALID', detail }])
     expect(await database.sql('SELECT payload::text FROM sluice.messages WHERE queue = $1', [queue])).toEqual([
       { payload: '[9007199254740991, 0.30000000000000004, "9007199254740993"]' },
@@ -134,6 +134,17 @@ describe('authorize', () => {
     expect(log.of('request.failed')).toMatchObject([
       { request: `GET /queues/${queue}`, status: 500, error: { message: 'the secret of the directory' } },
     ])
+  })
+
+  test('that throws an error of Sluice is answered with 500 too', async ({ sluice, queue }) => {
+    const authorize = async () => {
+      await sluice.operate.queues({ queue: 'no name' })
+      return true
+    }
+    const { status } = await createHttpHandler(sluice, { authorize })(
+      new Request(`https://example.com/queues/${queue}`),
+    )
+    expect(status).toBe(500)
   })
 
   test('must be given', ({ sluice }) => {

@@ -1,5 +1,5 @@
 import { toMs } from '../../basics/duration.ts'
-import { DURATION } from '../forms.ts'
+import { DURATION, LIMIT } from '../forms.ts'
 import type { JsonSchema } from '../json-schema.ts'
 import { routeWithBody } from '../route.ts'
 import { CLAIM, claimToJson } from './claim-form.ts'
@@ -9,7 +9,7 @@ const BODY = {
   type: 'object',
   additionalProperties: false,
   properties: {
-    limit: { description: 'an integer from 1 to 1,000', type: 'integer', minimum: 1, maximum: 1_000, default: 10 },
+    limit: { ...LIMIT, default: 10 },
     ttl: { ...DURATION, default: '1m' },
     wait: { ...DURATION, default: 0 },
     maxAttempts: {

@@ -1,3 +1,4 @@
+import { LIMIT } from '../forms.ts'
 import type { JsonSchema, ValueOf } from '../json-schema.ts'
 import { MESSAGES, toJson } from '../message-form.ts'
 import { routeWithBody } from '../route.ts'
@@ -7,7 +8,7 @@ const BODY = {
   type: 'object',
   additionalProperties: false,
   properties: {
-    limit: { description: 'an integer from 1 to 1,000', type: 'integer', minimum: 1, maximum: 1_000, default: 1 },
+    limit: { ...LIMIT, default: 1 },
   },
 } as const satisfies JsonSchema
 
