@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { describe, expect } from 'vitest'
 import { createHttpHandler } from '../../src/http.ts'
 import { keepingContract } from '../support/http-contract.ts'
-import { curl, post, type Received, serveHttp } from '../support/http-server.ts'
+import { curl, post, type Received, serveHttp, WITHOUT_CURL } from '../support/http-server.ts'
 import { raisedFlag } from '../support/rows/flag.ts'
 import { test as base, put } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
@@ -32,7 +32,7 @@ function claimOf({ status, body }: Received): Claimed {
   return body as Claimed
 }
 
-describe('a claim', () => {
+describe.skipIf(WITHOUT_CURL)('a claim', () => {
   test('of 15 of 20 messages: get, renew, settle some, release, and the rest is claimed again', async ({
     server,
     claims,
@@ -196,7 +196,7 @@ describe('a claim', () => {
   })
 })
 
-test('pop removes what it returns', async ({ server, queue, sluice }) => {
+test.skipIf(WITHOUT_CURL)('pop removes what it returns', async ({ server, queue, sluice }) => {
   await put(sluice, queue, [1, 2, 3])
   const { status, body } = await post(`${server}/queues/${queue}/pop`, { limit: 2 })
   expect([status, body]).toMatchObject([200, { messages: [{ payload: 1, attempt: 1 }, { payload: 2 }] }])
@@ -205,7 +205,7 @@ test('pop removes what it returns', async ({ server, queue, sluice }) => {
   expect(await curl(`${server}/queues/${queue}/pop`, '-X', 'POST')).toMatchObject({ status: 204, body: undefined })
 })
 
-describe('a request that claims cannot serve', () => {
+describe.skipIf(WITHOUT_CURL)('a request that claims cannot serve', () => {
   const requests = [
     ['GET', 'claims/abc', '', 404, 'CLAIM_UNKNOWN'],
     ['GET', 'claims/-1', '', 404, 'CLAIM_UNKNOWN'],

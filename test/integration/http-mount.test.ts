@@ -1,7 +1,6 @@
 import { Hono } from 'hono'
 import { describe, expect } from 'vitest'
 import { createHttpHandler } from '../../src/http.ts'
-import { curl, serveHttp } from '../support/http-server.ts'
 import { test } from '../support/sluice.ts'
 
 const everybody = { authorize: () => true }
@@ -30,10 +29,10 @@ describe('a handler', () => {
   })
 
   test('serves its OpenAPI document, whose server is where the document is', async ({ sluice }) => {
-    const server = await serveHttp(createHttpHandler(sluice, { ...everybody, basePath: '/sluice' }))
-    const { body } = await curl(`${server}/sluice/openapi.json`)
-    const { openapi, servers } = body as { openapi: string; servers: readonly { url: string }[] }
+    const url = 'https://example.com/sluice/openapi.json'
+    const answer = await createHttpHandler(sluice, { ...everybody, basePath: '/sluice' })(new Request(url))
+    const { openapi, servers } = (await answer.json()) as { openapi: string; servers: readonly { url: string }[] }
     expect(openapi).toBe('3.1.0')
-    expect(new URL(servers[0]?.url ?? '', `${server}/sluice/openapi.json`).pathname).toBe('/sluice/')
+    expect(new URL(servers[0]?.url ?? '', url).href).toBe('https://example.com/sluice/')
   })
 })

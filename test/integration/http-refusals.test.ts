@@ -3,7 +3,7 @@ import { createHttpHandler } from '../../src/http.ts'
 import { createSluice } from '../../src/sluice.ts'
 import { EventLog } from '../support/event-log.ts'
 import { keepingContract } from '../support/http-contract.ts'
-import { curl, post, serveHttp } from '../support/http-server.ts'
+import { curl, post, serveHttp, WITHOUT_CURL } from '../support/http-server.ts'
 import { createTestDatabase } from '../support/servers/database.ts'
 import { test as base, startTestSluice } from '../support/sluice.ts'
 
@@ -11,7 +11,7 @@ const test = base.extend('server', async ({ sluice }) =>
   serveHttp(keepingContract(createHttpHandler(sluice, { authorize: () => true }))),
 )
 
-describe('a request that cannot be served', () => {
+describe.skipIf(WITHOUT_CURL)('a request that cannot be served', () => {
   const routes = [
     ['GET', '/', 404],
     ['GET', '/queues', 404],

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { createHttpHandler } from '../../src/http.ts'
 import type { Sluice } from '../../src/sluice.ts'
 import { keepingContract } from '../support/http-contract.ts'
-import { curl, post, serveHttp } from '../support/http-server.ts'
+import { curl, post, serveHttp, WITHOUT_CURL } from '../support/http-server.ts'
 import { test as base, put, startTestSluice } from '../support/sluice.ts'
 
 /** A server that lets everybody in. */
@@ -11,7 +11,7 @@ const test = base.extend('server', async ({ sluice }) =>
   serveHttp(keepingContract(createHttpHandler(sluice, { authorize: () => true }))),
 )
 
-describe('POST /queues/{queue}/messages', () => {
+describe.skipIf(WITHOUT_CURL)('POST /queues/{queue}/messages', () => {
   test('enqueues messages in their order, with their options', async ({ database, server, queue }) => {
     const messages = [
       { payload: { to: 'ada@example.com' } },
@@ -76,7 +76,7 @@ describe('POST /queues/{queue}/messages', () => {
   })
 })
 
-describe('GET /queues/{queue}', () => {
+describe.skipIf(WITHOUT_CURL)('GET /queues/{queue}', () => {
   test('counts the messages, and has zeros for a queue that has none', async ({ server, sluice, queue }) => {
     await put(sluice, queue, [1, 2, 3])
     await put(sluice, queue, [4], { delay: '1h' })
@@ -87,7 +87,7 @@ describe('GET /queues/{queue}', () => {
   })
 })
 
-describe('authorize', () => {
+describe.skipIf(WITHOUT_CURL)('authorize', () => {
   const cases = [
     ['false without credentials is 401', false, [], 401],
     ['false with credentials is 403', false, ['-H', 'authorization: Bearer x'], 403],

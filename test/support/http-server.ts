@@ -1,4 +1,4 @@
-import { execFile } from 'node:child_process'
+import { execFile, spawnSync } from 'node:child_process'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { promisify } from 'node:util'
@@ -16,6 +16,10 @@ export async function serveHttp(handler: HttpHandler): Promise<string> {
   })
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
+
+/** Whether curl is missing, which the tests of HTTP have as their client. They are skipped then. */
+export const WITHOUT_CURL = spawnSync('curl', ['--version']).status !== 0
+if (WITHOUT_CURL) process.emitWarning('curl is missing: install it to run the tests of HTTP, which are skipped')
 
 /** What curl received. */
 export interface Received {
