@@ -96,6 +96,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     shareInternals(this, {
       report,
       pools: () => this.#parts.pools(),
+      workers: () => this.#parts.workers(),
       enqueueContext: this.#enqueueContext,
       enqueueIn: this.#enqueueIn,
     })

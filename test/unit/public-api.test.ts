@@ -53,6 +53,7 @@ test('the main entry exports these types', () => {
       "Deliveries",
       "DeliveriesOptions",
       "Delivery",
+      "DeliveryContextByMode",
       "DeliveryHandler",
       "Drained",
       "Duration",
@@ -127,6 +128,7 @@ test('sluice/testing exports these types', () => {
   expect(exportedTypes('../../src/testing.ts')).toMatchInlineSnapshot(`
     [
       "EnqueuedMessage",
+      "LeasedDeliverOptions",
       "SettledMessage",
       "SettledMessages",
     ]
