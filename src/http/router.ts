@@ -2,14 +2,6 @@ import { checkQueueName } from '../queues.ts'
 import { Problem } from './problem.ts'
 import type { Route } from './route.ts'
 
-/** A route, and what stands in the path for its names. */
-export interface Found {
-  readonly route: Route
-  /** Undefined if the route has none. */
-  readonly queue: string | undefined
-  readonly id: string | undefined
-}
-
 /** Finds the routes of requests. */
 export class Router {
   readonly #basePath: string
@@ -30,13 +22,21 @@ export class Router {
     const path = pathname.slice(this.#basePath.length)
     const onPath = this.#patterns.filter(({ pattern }) => pattern.test(path))
     if (onPath.length === 0) throw notFound()
-    // A server leaves the body of an answer to HEAD out.
+    // The same without the body, which the handler leaves out.
     const wanted = method === 'HEAD' ? 'GET' : method
     const found = onPath.find(({ route }) => route.method === wanted)
     if (found === undefined) throw notAllowed(onPath.map(({ route }) => route.method))
     const { queue, id } = found.pattern.exec(path)?.groups ?? {}
     return { route: found.route, queue: queue && checkQueueName(decoded(queue), undefined), id: id && decoded(id) }
   }
+}
+
+/** A route, and what stands in the path for its names. */
+export interface Found {
+  readonly route: Route
+  /** Undefined if the route has none. */
+  readonly queue: string | undefined
+  readonly id: string | undefined
 }
 
 /** `/queues/{queue}` as an expression with the group `queue`. */
