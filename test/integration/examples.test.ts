@@ -63,6 +63,24 @@ const OUTPUTS: Readonly<Record<string, readonly string[]>> = {
     'queue: expected one of the queues defined (example.typed, example.audit), received "example.typd". Did you mean "example.typed"?',
   ],
   '10-leased-http.ts': LEASED_OUTPUT,
+  '11-claims.ts': [
+    'run 1: ada@example.com, attempt 1',
+    'run 1: busy@example.com, attempt 1',
+    'run 1: nobody, attempt 1',
+    'run 2: grace@example.com, attempt 1',
+    'run 2: edsger@example.com, attempt 1',
+    'run 2: busy@example.com, attempt 2',
+    'run 3: nothing to do',
+    'settled elsewhere: 1, refused: gone',
+  ],
+  '12-http.ts': [
+    '201 enqueued 2',
+    '403 Forbidden',
+    '201 claimed vase, lamp',
+    'claimed, free, total: 2 0 2',
+    '200 settled 2 refused 0',
+    '404 CLAIM_UNKNOWN',
+  ],
 }
 
 describe('examples', () => {
