@@ -19,6 +19,8 @@ export class LeasedBatch {
   readonly #gate: Gate
   readonly #messages: readonly LeasedMessage[]
   readonly #settled = new Set<LeasedMessage>()
+  /** Of the calls that run. */
+  readonly #endings = new Set<AbortController>()
 
   constructor(
     runtime: Runtime,
@@ -36,7 +38,16 @@ export class LeasedBatch {
 
   /** Resolves when each has an outcome or is given back, written or not. @param stopping ends their handlers */
   async run(stopping: AbortSignal): Promise<void> {
-    await Promise.all(this.#groups().map((group) => this.#runGroup(group, stopping)))
+    // One listener for all: each that is added or removed is looked for among those that are there.
+    const stop = () => {
+      for (const ending of this.#endings) ending.abort(stopped('pipeline'))
+    }
+    stopping.addEventListener('abort', stop)
+    try {
+      await Promise.all(this.#groups().map((group) => this.#runGroup(group, stopping)))
+    } finally {
+      stopping.removeEventListener('abort', stop)
+    }
   }
 
   /** A claim takes one message of each key at most, so none of them waits for another. */
@@ -50,11 +61,12 @@ export class LeasedBatch {
 
   async #runGroup(group: readonly LeasedMessage[], stopping: AbortSignal): Promise<void> {
     const ending = new AbortController()
-    const stop = () => ending.abort(stopped('pipeline'))
-    const lose = ({ currentTarget }: Event) => ending.abort((currentTarget as AbortSignal).reason)
-    stopping.addEventListener('abort', stop)
-    if (stopping.aborted) stop()
-    for (const { signal } of group) signal.addEventListener('abort', lose)
+    this.#endings.add(ending)
+    if (stopping.aborted) ending.abort(stopped('pipeline'))
+    for (const leased of group) {
+      leased.whenLost((reason) => ending.abort(reason))
+      if (leased.lost !== undefined) ending.abort(leased.lost)
+    }
     try {
       await this.#runOf(group, ending.signal).run(group.map(({ message }) => message))
     } catch (error) {
@@ -63,7 +75,7 @@ export class LeasedBatch {
       if (!ending.signal.aborted)
         this.#runtime.report({ kind: 'batch.released', queue, messages: group.length, error: toError(error) })
     } finally {
-      stopping.removeEventListener('abort', stop)
+      this.#endings.delete(ending)
       for (const leased of group) if (!this.#settled.has(leased)) this.#settler.giveBack(leased)
     }
   }

@@ -18,7 +18,8 @@ export class LeasedMessage implements LeasedId {
   readonly lease: string
   readonly batchId: number
   readonly #leaseMs: number
-  readonly #loss = new AbortController()
+  #lost: SluiceError | undefined
+  #onLost: ((reason: SluiceError) => void) | undefined
   readonly #claimedAtMs: number
   #renewedAtMs: number
   /** A transaction of its handler has its row locked: nobody can take it, and a renewal would wait for that. */
@@ -66,14 +67,14 @@ export class LeasedMessage implements LeasedId {
     return !this.#over && !this.inTransaction && nowMs - this.#renewedAtMs >= this.#leaseMs / 2
   }
 
-  /** Aborts when the lease is lost. */
-  get signal(): AbortSignal {
-    return this.#loss.signal
-  }
-
   /** Why nothing can come of it any more. */
   get lost(): SluiceError | undefined {
-    return this.#loss.signal.aborted ? this.#loss.signal.reason : undefined
+    return this.#lost
+  }
+
+  /** Who hears of it when the lease is lost. A signal for each message would be most of what it costs to handle it. */
+  whenLost(hear: (reason: SluiceError) => void): void {
+    this.#onLost = hear
   }
 
   /** @param sentAtMs when the renewal was sent */
@@ -83,7 +84,9 @@ export class LeasedMessage implements LeasedId {
 
   /** Somebody else may have it. A message that is settled loses nothing, nor one whose row its handler has locked. */
   lose(): void {
-    if (!this.#over && !this.committed && !this.inTransaction) this.#loss.abort(leaseLost(this.message.queue, this.id))
+    if (this.#over || this.committed || this.inTransaction || this.#lost !== undefined) return
+    this.#lost = leaseLost(this.message.queue, this.id)
+    this.#onLost?.(this.#lost)
   }
 
   /** It is settled or given back, or its loss is known. */
