@@ -8,7 +8,6 @@ import {
   WHOLE_QUEUE_SLOT,
 } from '../table/claim/claim-ordered.ts'
 import type { Lease } from '../table/claim/lease.ts'
-import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import { type ClaimAnswer, type MessageKind, mayHaveMore } from './claim-answer.ts'
 import { Floors } from './floors.ts'
@@ -37,7 +36,8 @@ export class FlooredClaims {
   readonly #options: FlooredClaimsOptions
   readonly #server: KnownServer
   #most: number
-  #terms: LeaseTerms | undefined
+  /** Of claims in leased mode, by their connections: two may be under way. */
+  readonly #terms = new WeakMap<BatchConnection, LeaseTerms>()
   /** What the database's clock said in the last answer, and ours when that was here. */
   #clock = { nowUs: 0, atMs: 0 }
 
@@ -67,18 +67,18 @@ export class FlooredClaims {
   }
 
   /** Before the first claim in a transaction. Without terms, rows are only locked. */
-  meet({ client }: BatchConnection, terms?: LeaseTerms): void {
-    this.#server.meet(client)
-    this.#terms = terms
+  meet(connection: BatchConnection, terms?: LeaseTerms): void {
+    this.#server.meet(connection.client)
+    if (terms !== undefined) this.#terms.set(connection, terms)
   }
 
-  async claim({ execute }: BatchConnection, kind: MessageKind, bottom: boolean): Promise<ClaimAnswer> {
-    const most = this.#limit
+  async claim(connection: BatchConnection, kind: MessageKind, bottom: boolean): Promise<ClaimAnswer> {
+    const most = this.#limit(connection)
     const { lowered, anyHeld } = this.floors
     const known = this.#server.memory
     const sentAtMs = performance.now()
     const skipped = bottom || !this.spread.wide ? 0 : this.spread.next()
-    const taken: Claim & Partial<OrderedClaim> = await this.#send(execute, kind, bottom, skipped)
+    const taken: Claim & Partial<OrderedClaim> = await this.#send(connection, kind, bottom, skipped)
     const { nowUs, transaction, memory, evidence, rows } = taken
     this.#clock = { nowUs: taken.nowUs, atMs: performance.now() }
     const answer = { kind, nowUs, transaction, sentAtMs, evidence, nextDueMs: null }
@@ -95,11 +95,12 @@ export class FlooredClaims {
     if (rows.length > 0) this.floors.lower(rows)
   }
 
-  #send(execute: Execute, kind: MessageKind, bottom: boolean, skipped: number): Promise<Claim> {
+  #send(connection: BatchConnection, kind: MessageKind, bottom: boolean, skipped: number): Promise<Claim> {
     const { queue, ordered } = this.#options
-    if (kind === 'keyed') return this.#claimSlots(execute, bottom)
+    const { execute } = connection
+    if (kind === 'keyed') return this.#claimSlots(connection, bottom)
     if (ordered) return claimWholeQueue(execute, queue, this.floors.wholeQueue(bottom), this.#most)
-    const [limit, lease] = [this.#limit, this.#terms]
+    const [limit, lease] = [this.#limit(connection), this.#terms.get(connection)]
     const floors = this.#priorityFloors(bottom)
     // A sweep passes by nothing: the number that a row bears can be of several lockers, and then says nothing of any.
     return this.spread.wide && !bottom
@@ -107,17 +108,18 @@ export class FlooredClaims {
       : claim(execute, queue, floors, limit, lease)
   }
 
-  #claimSlots(execute: Execute, bottom: boolean): Promise<OrderedClaim> {
+  #claimSlots(connection: BatchConnection, bottom: boolean): Promise<OrderedClaim> {
     const { queue } = this.#options
+    const { execute } = connection
     const slots = this.floors.slots(bottom)
-    const [limit, lease] = [this.#limit, this.#terms]
+    const [limit, lease] = [this.#limit(connection), this.#terms.get(connection)]
     return this.floors.anyHeld
       ? claimSlots(execute, queue, slots, limit, this.floors.passed(), lease)
       : claimFreeSlots(execute, queue, slots, limit, lease)
   }
 
-  get #limit(): number {
-    return Math.min(this.#most, this.#terms?.most ?? this.#most)
+  #limit(connection: BatchConnection): number {
+    return Math.min(this.#most, this.#terms.get(connection)?.most ?? this.#most)
   }
 
   /**

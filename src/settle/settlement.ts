@@ -159,6 +159,11 @@ export class Settlement {
     }
   }
 
+  /** Errors or reasons are to be written. */
+  get hasTexts(): boolean {
+    return this.#postponed.length > 0 || this.#dead.length > 0
+  }
+
   /** Asks about characters of errors and reasons that are not known yet. Without an answer they are escaped. */
   async learnTexts(execute: Execute): Promise<void> {
     const { alphabet } = this.#options

@@ -27,7 +27,8 @@ export class LeasedMessage implements LeasedId {
   /** Its handler has settled it together with its effects. */
   committed = false
   #over = false
-  readonly #ended = Promise.withResolvers<void>()
+  /** Made when somebody waits for it: of nearly all messages nobody does. */
+  #ended: PromiseWithResolvers<void> | undefined
 
   constructor(message: DeliveredMessage, { lease, batchId, ms, claimedAtMs }: LeaseInHand) {
     this.message = message
@@ -59,6 +60,8 @@ export class LeasedMessage implements LeasedId {
 
   /** Resolves when it is settled or given back, or its loss is known. */
   get ended(): Promise<void> {
+    if (this.#over) return Promise.resolve()
+    this.#ended ??= Promise.withResolvers()
     return this.#ended.promise
   }
 
@@ -92,6 +95,6 @@ export class LeasedMessage implements LeasedId {
   /** It is settled or given back, or its loss is known. */
   end(): void {
     this.#over = true
-    this.#ended.resolve()
+    this.#ended?.resolve()
   }
 }

@@ -165,7 +165,7 @@ export class Settler {
   /** Returns an error if some of them are locked, which are tried again. */
   async #write(outcomes: readonly LeasedOutcome[]): Promise<unknown> {
     const { control } = this.#runtime
-    for (const { settlement } of outcomes) await settlement.learnTexts(control.execute)
+    for (const { settlement } of outcomes) if (settlement.hasTexts) await settlement.learnTexts(control.execute)
     const { ids, locked } = await this.#skippingLocked((skip) => this.#writer.settle(outcomes, skip))
     const [again, written] = [outcomes.filter(({ id }) => locked.has(id)), outcomes.filter(({ id }) => !locked.has(id))]
     this.#tell(written, ids)
