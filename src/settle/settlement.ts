@@ -75,7 +75,8 @@ export class Settlement {
   readonly #acked: string[] = []
   readonly #postponed: Postponed[] = []
   readonly #dead: Dead[] = []
-  readonly #held = new Map<string, HeldKey>()
+  /** Made for the first of them: most settlements hold nothing. */
+  #held: Map<string, HeldKey> | undefined
   readonly #forgotten: string[] = []
   readonly #settled = new Map<string, { readonly message: DeliveredMessage; readonly outcome: Outcome }>()
   readonly #events: SluiceEvent[] = []
@@ -179,7 +180,7 @@ export class Settlement {
     const sent: Promise<void>[] = []
     if (acked.length > 0) sent.push(ackMessages(execute, queue, acked, serverVersion))
     if (postponed.length > 0) sent.push(postponeMessages(execute, queue, postponed, nowUs))
-    if (this.#held.size > 0) sent.push(holdKeys(execute, queue, [...this.#held.values()], claimedUs))
+    if (this.#held !== undefined) sent.push(holdKeys(execute, queue, [...this.#held.values()], claimedUs))
     if (dead.length > 0) sent.push(deadLetterMessages(execute, queue, dead))
     if (this.#forgotten.length > 0) sent.push(forgetEvidence(execute, queue, this.#forgotten))
     await allAnswered(sent)
@@ -228,6 +229,7 @@ export class Settlement {
   /** The key waits for the last of its messages, so that all of them are due when it goes on with the first. */
   #hold({ id, row }: DeliveredMessage, untilUs: number): void {
     const orderingKey = row.orderingKey ?? ''
+    this.#held ??= new Map()
     const held = this.#held.get(orderingKey)
     if (held === undefined) {
       this.#held.set(orderingKey, { slot: row.slot ?? WHOLE_QUEUE_SLOT, orderingKey, messageId: id, untilUs })

@@ -2,6 +2,7 @@ import type { Gate } from '../../basics/gate.ts'
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { stopped } from '../../errors.ts'
 import { BatchRun } from '../../handle/batch-run.ts'
+import { type Ending, SingleEnding } from '../../handle/ending.ts'
 import { toError } from '../../telemetry/events.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 import { LeasedAttempt } from './leased-attempt.ts'
@@ -20,7 +21,8 @@ export class LeasedBatch {
   readonly #messages: readonly LeasedMessage[]
   readonly #settled = new Set<LeasedMessage>()
   /** Of the calls that run. */
-  readonly #endings = new Set<AbortController>()
+  readonly #endings = new Set<SingleEnding>()
+  readonly #byMessage: ReadonlyMap<DeliveredMessage, LeasedMessage>
 
   constructor(
     runtime: Runtime,
@@ -34,6 +36,7 @@ export class LeasedBatch {
     this.#settler = settler
     this.#gate = transactions
     this.#messages = messages
+    this.#byMessage = new Map(messages.map((leased) => [leased.message, leased]))
   }
 
   /** Resolves when each has an outcome or is given back, written or not. @param stopping ends their handlers */
@@ -60,7 +63,7 @@ export class LeasedBatch {
   }
 
   async #runGroup(group: readonly LeasedMessage[], stopping: AbortSignal): Promise<void> {
-    const ending = new AbortController()
+    const ending = new SingleEnding()
     this.#endings.add(ending)
     if (stopping.aborted) ending.abort(stopped('pipeline'))
     for (const leased of group) {
@@ -68,11 +71,11 @@ export class LeasedBatch {
       if (leased.lost !== undefined) ending.abort(leased.lost)
     }
     try {
-      await this.#runOf(group, ending.signal).run(group.map(({ message }) => message))
+      await this.#runOf(ending).run(group.map(({ message }) => message))
     } catch (error) {
       // Otherwise the lease is lost, or a stop came, which is told of elsewhere.
       const { queue } = this.#consumption.plan
-      if (!ending.signal.aborted)
+      if (!ending.aborted)
         this.#runtime.report({ kind: 'batch.released', queue, messages: group.length, error: toError(error) })
     } finally {
       this.#endings.delete(ending)
@@ -80,11 +83,10 @@ export class LeasedBatch {
     }
   }
 
-  #runOf(group: readonly LeasedMessage[], signal: AbortSignal): BatchRun {
+  #runOf(signal: Ending): BatchRun {
     const { enqueue, plan } = this.#consumption
-    const byMessage = new Map(group.map((leased) => [leased.message, leased]))
     const leasedOf = (message: DeliveredMessage): LeasedMessage => {
-      const leased = byMessage.get(message)
+      const leased = this.#byMessage.get(message)
       if (leased === undefined) throw new TypeError('expected a message of this batch')
       return leased
     }

@@ -216,7 +216,11 @@ export class Settler {
     const counts = { acked: 0, retried: 0, snoozed: 0, dead: 0 }
     for (const { settlement } of settled) {
       settlement.reportAll()
-      for (const [end, count] of Object.entries(settlement.counts)) counts[end as keyof typeof counts] += count
+      const { acked, retried, snoozed, dead } = settlement.counts
+      counts.acked += acked
+      counts.retried += retried
+      counts.snoozed += snoozed
+      counts.dead += dead
     }
     this.#consumption.onSettled?.(settled.flatMap(({ settlement }) => settlement.settled))
     const durationMs = Math.max(...settled.map(({ leased }) => leased.ageMs))
