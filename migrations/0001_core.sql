@@ -23,8 +23,8 @@ CREATE TABLE sluice.message (
   enqueued_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
   failed_at      timestamptz,
   last_error     text,
-  -- Of leased delivery. Null: never leased. Positive: the number of the worker, shifted left by 32 bits, and of its batch;
-  -- the lease lasts until due_at. 0: a message with an ordering key that was leased, and is not now.
+  -- Of leased delivery. Null: never leased. Positive: the number of the worker, shifted left by 32 bits, and of its batch.
+  -- Negative: of a claim. Both last until due_at. 0: a message with an ordering key that was leased, and is not now.
   lease          bigint,
   -- The library reads in UTF-8. What cannot be put into it would fail every claim that comes upon it: bytes that are no
   -- character of the database's encoding, or any bytes in a database that has none (SQL_ASCII).
@@ -548,7 +548,7 @@ WITH clock AS MATERIALIZED (
          count(*) FILTER (WHERE m.due_at <= c.now) AS due,
          count(*) FILTER (WHERE m.due_at > c.now AND m.attempt = 0 AND coalesce(m.lease, 0) = 0) AS scheduled,
          count(*) FILTER (WHERE m.due_at > c.now AND m.attempt > 0 AND coalesce(m.lease, 0) = 0) AS retrying,
-         count(*) FILTER (WHERE m.due_at > c.now AND m.lease > 0) AS leased,
+         count(*) FILTER (WHERE m.due_at > c.now AND m.lease <> 0) AS leased,
          max(c.now - m.due_at) FILTER (WHERE m.due_at <= c.now) AS oldest_ready_age,
          min(m.due_at) FILTER (WHERE m.due_at > c.now AND coalesce(m.lease, 0) = 0) AS next_due_at
   FROM sluice.message m CROSS JOIN clock c

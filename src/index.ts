@@ -33,6 +33,7 @@ export {
   snooze,
 } from './message.ts'
 export { type MigrateResult, migrate, migrationSql } from './migrate/migrate.ts'
+export type { Claims } from './operate/claims.ts'
 // Operate
 export type {
   DeadLetterChangeOptions,
@@ -48,6 +49,10 @@ export type { DeliveriesOptions, LeasedDeliveriesOptions } from './plan/deliveri
 // Consume
 export type { LeasedPipelineOptions, Mode, PipelineOptions } from './plan/options.ts'
 export type { RetryOptions } from './plan/retry-policy.ts'
+// Claims as objects
+export type { Claim } from './pull/claim.ts'
+export type { ClaimSettlement } from './pull/claim-store.ts'
+export type { ClaimOptions, PopOptions } from './pull/options.ts'
 // Queues and messages
 export {
   type InputOf,
@@ -60,12 +65,13 @@ export {
   type TypedQueue,
 } from './queues.ts'
 export type { Deliveries } from './rx/deliveries.ts'
-export type { Delivery } from './rx/delivery.ts'
+export type { Delivery, DeliveryContextByMode } from './rx/delivery.ts'
 export { type GroupOptions, groupWithin } from './rx/group-within.ts'
 export { type DeliveryHandler, handleDeliveries, type Processed } from './rx/handle-deliveries.ts'
 export type { SettledMessages } from './settle/settled-messages.ts'
 export type { SettledCounts, SettledMessage } from './settle/settlement.ts'
 export { createSluice, type Sluice } from './sluice.ts'
+export type { ClaimStatus } from './table/operate/claim-status.ts'
 export type { DeadLetter, DeadLetterGroup, DeadLetterPage, DeadLetterSummary } from './table/operate/dead-letters.ts'
 export type { MessagePage } from './table/operate/message-pages.ts'
 export type { MessageStatus } from './table/operate/message-status.ts'

@@ -1,6 +1,7 @@
 import type { BatchPools } from './batch-pools.ts'
 import type { SluiceConfig } from './config.ts'
 import { Sockets } from './connection/sockets.ts'
+import type { Waiting } from './pull/waiting.ts'
 import type { Alphabet } from './session/alphabet.ts'
 import type { Report } from './telemetry/events.ts'
 import type { Workers } from './workers.ts'
@@ -16,6 +17,7 @@ export class OnDemand {
   readonly #sockets = new Sockets()
   #pools: Promise<BatchPools> | undefined
   #workers: Promise<Workers> | undefined
+  #waiting: Promise<Waiting> | undefined
 
   constructor(config: SluiceConfig, alphabet: Alphabet, report: Report) {
     this.#config = config
@@ -43,9 +45,24 @@ export class OnDemand {
     return this.#pools
   }
 
+  waiting(): Promise<Waiting> {
+    this.#waiting ??= import('./pull/waiting.ts')
+      .then((module) => new module.Waiting(this.#config, this.#report))
+      .catch((error: unknown) => {
+        this.#waiting = undefined
+        throw error
+      })
+    return this.#waiting
+  }
+
+  /** Those who wait for a claim wait no longer. */
+  async stopWaiting(): Promise<void> {
+    // A part that could not be loaded need not be ended.
+    await (await this.#waiting?.catch(() => undefined))?.stop()
+  }
+
   /** Closes all connections. The pipelines must have ended. */
   async end(): Promise<void> {
-    // A part that could not be loaded need not be ended.
     await (await this.#workers?.catch(() => undefined))?.stop()
     await (await this.#pools?.catch(() => undefined))?.pool.end()
     await this.#sockets.closed()

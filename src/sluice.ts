@@ -17,12 +17,16 @@ import type { EnqueueOptions } from './enqueue/options.ts'
 import { stopped } from './errors.ts'
 import type { EnqueueIn } from './handle/run-context.ts'
 import { shareInternals } from './internals.ts'
+import type { Message } from './message.ts'
 import { type MigrateResult, migrate } from './migrate/migrate.ts'
 import { OnDemand } from './on-demand.ts'
 import { Operate } from './operate/operate.ts'
 import { DRAIN_TIMEOUT_MS, Pipeline } from './pipeline/pipeline.ts'
 import { type DeliveriesOptions, type LeasedDeliveriesOptions, resolveDeliveries } from './plan/deliveries-options.ts'
 import { type LeasedPipelineOptions, type PipelineOptions, resolvePipeline } from './plan/options.ts'
+import type { Claim } from './pull/claim.ts'
+import { ClaimStore } from './pull/claim-store.ts'
+import { type ClaimOptions, type PopOptions, resolveClaim, resolvePop } from './pull/options.ts'
 import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { Deliveries } from './rx/deliveries.ts'
 import { Alphabet } from './session/alphabet.ts'
@@ -68,6 +72,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   readonly #parts: OnDemand
   readonly #enqueueContext: EnqueueContext
   readonly #consumers: Consumers
+  readonly #claims: ClaimStore
+  #stopping = false
   #ended: Promise<void> | undefined
 
   constructor(config: SluiceConfig) {
@@ -85,9 +91,11 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     const { events } = this
     const { report } = this.#telemetry
     this.#consumers = new Consumers({ config, parts: this.#parts, enqueue: this.#enqueueIn, report, events })
-    this.operate = new Operate(config.definitions, this.#inOwnTransaction)
+    this.#claims = new ClaimStore({ definitions: config.definitions, host: this.#inOwnTransaction, alphabet, report })
+    this.operate = new Operate(config.definitions, this.#inOwnTransaction, this.#claims)
     shareInternals(this, {
       pools: () => this.#parts.pools(),
+      workers: () => this.#parts.workers(),
       enqueueContext: this.#enqueueContext,
       enqueueIn: this.#enqueueIn,
     })
@@ -194,6 +202,50 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   }
 
   /**
+   * Claims messages for a time: nobody else gets them, and any process may settle them by the claim's number. For work
+   * that starts somewhere else, such as a scheduled job, a serverless function or an HTTP endpoint.
+   *
+   * @returns undefined if there is no message, at once or after `wait`.
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
+   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, ROWS_MISSING, STOPPED; the reason of `signal`
+   *
+   * @example const claim = await sluice.claim('emails', { limit: 10, ttl: '1m', wait: '20s' })
+   */
+  async claim<Name extends QueueName<Definitions>>(
+    queue: Name,
+    options: ClaimOptions = {},
+  ): Promise<Claim<OutputOf<Definitions, Name>> | undefined> {
+    const name = checkQueueName(queue, this.#config.definitions)
+    const { terms, waitMs, signal } = resolveClaim(options)
+    this.#requireGoing(signal)
+    const take = () => this.#claims.take(name, terms)
+    let claim = await take()
+    if (claim === undefined && waitMs > 0) {
+      const waiting = await this.#parts.waiting()
+      this.#requireGoing(signal)
+      claim = await waiting.claim(name, take, waitMs, signal)
+    }
+    return claim as Claim<OutputOf<Definitions, Name>> | undefined
+  }
+
+  /**
+   * Removes messages and returns them: what becomes of them is up to you, and a message that you lose is lost.
+   *
+   * @throws SluiceError as `claim`
+   *
+   * @example const [message] = await sluice.pop('emails')
+   */
+  async pop<Name extends QueueName<Definitions>>(
+    queue: Name,
+    options: PopOptions = {},
+  ): Promise<readonly Message<OutputOf<Definitions, Name>>[]> {
+    const name = checkQueueName(queue, this.#config.definitions)
+    const limit = resolvePop(options)
+    this.#requireGoing()
+    return (await this.#claims.pop(name, limit)) as readonly Message<OutputOf<Definitions, Name>>[]
+  }
+
+  /**
    * Connects and checks the schema, so that errors show at once, also if the database is down. The first pipeline does
    * the same, but waits for a database that is down.
    *
@@ -223,9 +275,10 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     checkKeys('stop', options, ['timeout'], "As in stop({ timeout: '30s' })")
     const timeoutMs = toMs(options.timeout ?? DRAIN_TIMEOUT_MS, 'stop.timeout')
     const drainMs = Math.min(timeoutMs, LONGEST_TIMER_MS - STOP_MS)
+    this.#stopping = true
     const limit = setTimeout(() => this.#parts.cut(), drainMs + STOP_MS)
     try {
-      await this.#consumers.stop(drainMs)
+      await Promise.all([this.#consumers.stop(drainMs), this.#parts.stopWaiting()])
       this.#ended ??= this.#end()
       await this.#ended
     } finally {
@@ -235,6 +288,11 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop()
+  }
+
+  #requireGoing(signal?: AbortSignal): void {
+    signal?.throwIfAborted()
+    if (this.#stopping) throw stopped('sluice')
   }
 
   async #end(): Promise<void> {

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { migrate } from '../../src/index.ts'
-import { recordMigrationSql } from '../../src/table/schema.ts'
+import { recordMigrationSql, SCHEMA_VERSION } from '../../src/table/schema.ts'
 import { connect } from '../run/environment.ts'
 import type { WorkerActor } from '../run/fleet.ts'
 import { scenario } from '../run/scenario.ts'
@@ -22,7 +22,7 @@ export const rollingUpgrade = scenario({
     caught: ['enqueue refused'],
   },
   async inject(stage, at) {
-    const version = at + 2
+    const version = SCHEMA_VERSION + at + 1
     const old = stage.fleet.workers
     await stage.fault(`migrated to version ${version}`, () => upgrade(stage, version))
     await stage.flows(40, FLOW_MS)
@@ -77,7 +77,7 @@ LANGUAGE sql IMMUTABLE AS 'SELECT ${version}, 1';
 export function libraryOf(version: number): readonly Edit[] {
   return [
     { file: 'basics/version.ts', from: "= '0.1.0'", to: `= '${version}.0.0'` },
-    { file: 'table/schema.ts', from: 'SCHEMA_VERSION = 1', to: `SCHEMA_VERSION = ${version}` },
+    { file: 'table/schema.ts', from: `SCHEMA_VERSION = ${SCHEMA_VERSION}`, to: `SCHEMA_VERSION = ${version}` },
     {
       file: 'table/claim/claim.ts',
       from: 'm.max_attempts, m.enqueued_at, m.lease`',

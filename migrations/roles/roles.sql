@@ -1,6 +1,6 @@
 -- Roles with the least that each task needs, and their grants in this database. Not a migration: roles belong to the
 -- cluster, whose databases share them, and making one takes CREATEROLE. Run it as the owner of schema "sluice", again
--- after every migration and as often as you like: it leaves these four with what is written here, and PUBLIC with nothing.
+-- after every migration and as often as you like: it leaves these five with what is written here, and PUBLIC with nothing.
 --
 -- One statement, so that no moment and no failure leaves half of it, whichever tool runs it. What is not a grant names
 -- everything in full, because it runs under the search_path of whoever runs it.
@@ -17,7 +17,7 @@ BEGIN
   -- With no migration, and no other run of this in the database, beside it: two that grant at once disturb each other.
   PERFORM pg_catalog.pg_advisory_xact_lock(746500, 0);
 
-  FOREACH role IN ARRAY ARRAY['sluice_producer', 'sluice_worker', 'sluice_operator', 'sluice_reader'] LOOP
+  FOREACH role IN ARRAY ARRAY['sluice_producer', 'sluice_worker', 'sluice_operator', 'sluice_reader', 'sluice_claimer'] LOOP
     CONTINUE WHEN pg_catalog.to_regrole(role) IS NOT NULL;
     BEGIN
       EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', role);
@@ -26,13 +26,17 @@ BEGIN
     END;
   END LOOP;
 
-  REVOKE ALL ON SCHEMA sluice FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_reader;
-  REVOKE ALL ON ALL TABLES IN SCHEMA sluice FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_reader;
-  REVOKE ALL ON ALL SEQUENCES IN SCHEMA sluice FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_reader;
-  REVOKE ALL ON ALL ROUTINES IN SCHEMA sluice FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_reader;
+  REVOKE ALL ON SCHEMA sluice FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_reader, sluice_claimer;
+  REVOKE ALL ON ALL TABLES IN SCHEMA sluice
+    FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_reader, sluice_claimer;
+  REVOKE ALL ON ALL SEQUENCES IN SCHEMA sluice
+    FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_reader, sluice_claimer;
+  REVOKE ALL ON ALL ROUTINES IN SCHEMA sluice
+    FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_reader, sluice_claimer;
 
-  GRANT USAGE ON SCHEMA sluice TO sluice_producer, sluice_worker, sluice_operator, sluice_reader;
-  GRANT EXECUTE ON FUNCTION sluice.schema_version TO sluice_producer, sluice_worker, sluice_operator, sluice_reader;
+  GRANT USAGE ON SCHEMA sluice TO sluice_producer, sluice_worker, sluice_operator, sluice_reader, sluice_claimer;
+  GRANT EXECUTE ON FUNCTION sluice.schema_version
+    TO sluice_producer, sluice_worker, sluice_operator, sluice_reader, sluice_claimer;
 
   -- Enqueues, in any queue. It cannot choose an id, and so no place in an order, nor count attempts; of the messages that
   -- are there it sees the ids, which INSERT ... RETURNING takes.
@@ -55,17 +59,21 @@ BEGIN
     sluice.require_settled TO sluice_worker;
 
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
-  GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.dead_letters
+  GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.dead_letters, sluice.claims
     TO sluice_reader, sluice_operator;
   GRANT SELECT ON sluice.batch TO sluice_reader, sluice_operator;
   GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator;
   GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.peek TO sluice_reader, sluice_operator;
 
-  -- Redrives and deletes dead letters as well. A message that comes back has its old id, so it can choose ids.
+  -- Redrives and deletes dead letters, and releases claims, as well. A message that comes back has its old id, so it can choose ids.
   GRANT SELECT, DELETE ON sluice.dead_letter TO sluice_operator;
   GRANT INSERT (queue, id, priority, ordering_key, type, schema_version, payload, headers, max_attempts, enqueued_at,
                 last_error)
     ON sluice.message TO sluice_operator;
-  GRANT EXECUTE ON FUNCTION sluice.redrive TO sluice_operator;
+  GRANT EXECUTE ON FUNCTION sluice.redrive, sluice.claim_release TO sluice_operator;
+
+  -- Claims by the functions, which run with the rights of the schema's owner, and does nothing else. It sees no table.
+  GRANT EXECUTE ON FUNCTION sluice.claim, sluice.claim_get, sluice.claim_renew, sluice.claim_release, sluice.claim_settle,
+    sluice.pop, sluice.foreign_characters TO sluice_claimer;
 END
 $roles$;

@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from 'commander'
+import { checkId } from '../basics/check-id.ts'
 import { toMs } from '../basics/duration.ts'
 import { isSluiceError } from '../errors.ts'
-import { checkId } from '../operate/options.ts'
 import { checkQueueName } from '../queues.ts'
 
 /** Reads options and arguments for commander, which reports an InvalidArgumentError with the name of the option. */

@@ -1,3 +1,4 @@
+import { checkId } from '../basics/check-id.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { expected, SluiceError } from '../errors.ts'
@@ -13,7 +14,7 @@ import {
   summariseDeadLetters,
 } from '../table/operate/dead-letters.ts'
 import type { Operations } from './operations.ts'
-import { checkId, idsOf, limitOf, microsecondsOf, textOf } from './options.ts'
+import { idsOf, limitOf, microsecondsOf, textOf } from './options.ts'
 
 /** Chooses dead letters: those that match everything given. */
 export interface DeadLetterFilter<Name extends string = string> {
@@ -31,9 +32,9 @@ export interface DeadLetterFilter<Name extends string = string> {
 
 /** What `deadLetters.list` takes. */
 export interface DeadLettersOptions<Name extends string = string> extends DeadLetterFilter<Name> {
-  /** Only those whose reason contains this text, in any case. */
+  /** Only those whose reason contains this string, in any case. */
   readonly reason?: string | undefined
-  /** Only those whose error contains this text, in any case: 'PaymentError', for example. */
+  /** Only those whose error contains this string, in any case: 'PaymentError', for example. */
   readonly error?: string | undefined
   /** How many, 1 to 10,000. @default 50 */
   readonly limit?: number | undefined

@@ -1,26 +1,32 @@
+import { checkId } from '../basics/check-id.ts'
 import { checkKeys } from '../basics/check-keys.ts'
+import type { ClaimStore } from '../pull/claim-store.ts'
 import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
 import { readClockUs } from '../table/operate/instants.ts'
 import { type MessagePage, readMessagePage } from '../table/operate/message-pages.ts'
 import { type MessageStatus, peekMessages, readMessageStatus } from '../table/operate/message-status.ts'
 import { type QueueStatus, readQueueNames, readQueues } from '../table/operate/queue-status.ts'
 import { type InFlightMessage, readInFlight, readWorkers, type WorkerStatus } from '../table/operate/worker-status.ts'
+import { Claims } from './claims.ts'
 import { DeadLetters } from './dead-letters.ts'
 import { type OperateHost, Operations } from './operations.ts'
-import { checkId, limitOf } from './options.ts'
+import { limitOf } from './options.ts'
 import { type MessagesOptions, readMessagesOptions } from './read-messages-options.ts'
 
-/** `sluice.operate`: look at queues, messages and workers, and act on dead letters. Starts no worker. */
+/** `sluice.operate`: look at queues, messages and workers, and act on claims and dead letters. Starts no worker. */
 export class Operate<Definitions extends QueueDefinitions | undefined = undefined> {
   /** Messages that are not tried again: list, show, redrive and delete them. */
   readonly deadLetters: DeadLetters<Definitions>
+  /** Claims by their numbers: list, show, renew, release and settle them. */
+  readonly claims: Claims<Definitions>
   readonly #definitions: QueueDefinitions | undefined
   readonly #operations: Operations
 
-  constructor(definitions: QueueDefinitions | undefined, host: OperateHost) {
+  constructor(definitions: QueueDefinitions | undefined, host: OperateHost, claims: ClaimStore) {
     this.#definitions = definitions
     this.#operations = new Operations(host)
     this.deadLetters = new DeadLetters(definitions, this.#operations)
+    this.claims = new Claims(definitions, this.#operations, claims)
   }
 
   /**
@@ -84,7 +90,7 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
   }
 
   /**
-   * What workers have in hand, the longest-running first.
+   * What workers and claims have in hand, the longest-running first.
    *
    * @param options.queue only of this queue.
    * @param options.limit 1 to 10,000. @default 100

@@ -1,13 +1,6 @@
+import { checkId } from '../basics/check-id.ts'
 import { dateOf, integer, storable } from '../basics/options.ts'
 import { expected } from '../errors.ts'
-
-/** A message's id. @throws SluiceError OPTION_INVALID */
-export function checkId(id: unknown, what: string): string {
-  if (typeof id === 'string' && /^\d{1,19}$/.test(id) && BigInt(id) <= LARGEST_ID) return id
-  throw expected('OPTION_INVALID', what, "a message's id, which is digits as text", id)
-}
-
-const LARGEST_ID = 2n ** 63n - 1n
 
 /** @throws SluiceError OPTION_INVALID */
 export function idsOf(ids: unknown, what: string): readonly string[] {
@@ -24,7 +17,7 @@ export function limitOf(limit: unknown, what: string, byDefault: number): number
 export function textOf(value: unknown, what: string): string | undefined {
   if (value === undefined) return undefined
   if (typeof value === 'string') return storable(what, value)
-  throw expected('OPTION_INVALID', what, 'a text', value)
+  throw expected('OPTION_INVALID', what, 'a string', value)
 }
 
 /** @throws SluiceError OPTION_INVALID */

@@ -1,10 +1,11 @@
+import { checkId } from '../basics/check-id.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { integer, LARGEST_INTEGER } from '../basics/options.ts'
 import { expected } from '../errors.ts'
 import { checkQueueName, type QueueDefinitions } from '../queues.ts'
 import type { MessageFilter, MessageOrder } from '../table/operate/message-pages.ts'
 import type { MessageStatus } from '../table/operate/message-status.ts'
-import { booleanOf, checkId, limitOf, textOf } from './options.ts'
+import { booleanOf, limitOf, textOf } from './options.ts'
 
 /** The options of `operate.messages`: a queue, the filters, and which page. */
 export interface MessagesOptions<Name extends string = string> {

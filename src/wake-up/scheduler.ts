@@ -22,6 +22,11 @@ export interface SchedulerOptions {
   readonly pollIntervalMs: number
   /** Whether notifications arrive. If they do not, a raised flag would only slow producers down. */
   readonly listening: () => boolean
+  /**
+   * Whether the process is in `sluice.workers`. If not, it may lack the right to look into queues: then each poll wakes
+   * all who wait. @default true
+   */
+  readonly registered?: boolean
   readonly random?: () => number
 }
 
@@ -72,7 +77,8 @@ export class Scheduler {
     if (!this.#queues.has(waiter.queue)) this.#changed = true
     this.#of(waiter.queue).waiters.add(waiter)
     // Queues that start together are recorded together.
-    if (this.#changed && this.#started) this.#registering ??= setImmediate(() => void this.#register())
+    if (this.#changed && this.#started && this.#isRegistered)
+      this.#registering ??= setImmediate(() => void this.#register())
   }
 
   detach(waiter: Waiter): void {
@@ -128,6 +134,10 @@ export class Scheduler {
     queue?.wake('notification')
   }
 
+  get #isRegistered(): boolean {
+    return this.#options.registered ?? true
+  }
+
   #of(name: string): WaitingQueue {
     let queue = this.#queues.get(name)
     if (queue === undefined) {
@@ -167,7 +177,8 @@ export class Scheduler {
     let tookMs = 0
     this.#polls += 1
     try {
-      await this.#pollQueues()
+      if (this.#isRegistered) await this.#pollQueues()
+      else this.#each((queue) => queue.wakeParked('poll'))
       tookMs = performance.now() - started
       if (this.#polls % FLAG_POLLS === 0) await this.#checkFlags()
     } catch {
@@ -249,6 +260,11 @@ class WaitingQueue {
     this.#disarm()
     this.#dueAt = dueAt
     this.#timer = setTimeout(() => this.wake('due'), Math.min(Math.ceil(Math.max(0, ms)) + 1, LONGEST_TIMER_MS))
+  }
+
+  /** Those who do not wait need no hint. */
+  wakeParked(reason: WakeReason): void {
+    if (this.parked.size > 0) this.wake(reason)
   }
 
   polled(found: PolledQueue): void {

@@ -16,6 +16,16 @@ describe('the views, which are a public interface,', () => {
     const columns = Object.fromEntries(rows.map((row) => [row.view, row.columns.split(', ')]))
     expect(columns).toMatchInlineSnapshot(`
       {
+        "claims": [
+          "queue text",
+          "id bigint",
+          "claimed_at timestamp with time zone",
+          "renewed_at timestamp with time zone",
+          "expires_at timestamp with time zone",
+          "ttl interval",
+          "age interval",
+          "messages integer",
+        ],
         "dead_letters": [
           "queue text",
           "id bigint",
@@ -44,6 +54,7 @@ describe('the views, which are a public interface,', () => {
           "worker text",
           "worker_alive boolean",
           "leased_until timestamp with time zone",
+          "claim bigint",
         ],
         "messages": [
           "queue text",
@@ -64,6 +75,7 @@ describe('the views, which are a public interface,', () => {
           "held_by bigint",
           "worker text",
           "leased_until timestamp with time zone",
+          "claim bigint",
         ],
         "queues": [
           "queue text",

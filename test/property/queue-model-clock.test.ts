@@ -22,13 +22,13 @@ const test = base
 
 describe('the settable clock', () => {
   test('is the only clock of what the schema defines', async ({ clocked }) => {
-    const texts = await clocked.sql<{ text: string }>(
+    const strings = await clocked.sql<{ text: string }>(
       `SELECT pg_get_expr(d.adbin, d.adrelid) AS text FROM pg_attrdef d JOIN pg_class c ON c.oid = d.adrelid
        WHERE c.relnamespace = 'sluice'::regnamespace
        UNION ALL SELECT p.prosrc FROM pg_proc p WHERE p.pronamespace = 'sluice'::regnamespace
        UNION ALL SELECT pg_get_viewdef(v.oid) FROM pg_class v WHERE v.relnamespace = 'sluice'::regnamespace AND v.relkind = 'v'`,
     )
-    const named = texts.flatMap(({ text }) => text.match(/\S*clock_timestamp\(\)/g) ?? [])
+    const named = strings.flatMap(({ text }) => text.match(/\S*clock_timestamp\(\)/g) ?? [])
     expect(named.length).toBeGreaterThan(10)
     expect(new Set(named.map((name) => name.replace(/^\(+/, '')))).toEqual(new Set(['clock.clock_timestamp()']))
   })

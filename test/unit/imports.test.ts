@@ -14,7 +14,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['settle'],
   ['handle'],
   ['demand'],
-  ['modes', 'pipeline', 'rx', 'services'],
+  ['modes', 'pipeline', 'rx', 'services', 'pull'],
   ['worker', 'workers', 'batch-pools', 'internals', 'on-demand', 'operate'],
   ['consumers'],
   ['sluice', 'types-of'],

@@ -32,6 +32,11 @@ test('the main entry exports these types', () => {
       "BatchHandler",
       "BatchHandlerContext",
       "BatchHandlerFor",
+      "Claim",
+      "ClaimOptions",
+      "ClaimSettlement",
+      "ClaimStatus",
+      "Claims",
       "CommonContext",
       "ConnectionConfig",
       "ContextByMode",
@@ -47,6 +52,7 @@ test('the main entry exports these types', () => {
       "Deliveries",
       "DeliveriesOptions",
       "Delivery",
+      "DeliveryContextByMode",
       "DeliveryHandler",
       "Drained",
       "Duration",
@@ -82,6 +88,7 @@ test('the main entry exports these types', () => {
       "PayloadOf",
       "Pipeline",
       "PipelineOptions",
+      "PopOptions",
       "Processed",
       "QueueDefinition",
       "QueueDefinitions",
@@ -120,6 +127,7 @@ test('sluice/testing exports these types', () => {
   expect(exportedTypes('../../src/testing.ts')).toMatchInlineSnapshot(`
     [
       "EnqueuedMessage",
+      "LeasedDeliverOptions",
       "SettledMessage",
       "SettledMessages",
     ]

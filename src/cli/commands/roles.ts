@@ -9,7 +9,7 @@ export function addRoles(program: Command): void {
   program
     .command('roles')
     .description(
-      'Make the roles sluice_producer, sluice_worker, sluice_operator and sluice_reader, unless they are there, and ' +
+      'Make the roles sluice_producer, sluice_worker, sluice_operator, sluice_reader and sluice_claimer, unless they are there, and ' +
         'grant each what it needs in this database. Run it again after a migration.',
     )
     .option('--print', 'print it as plain SQL, for another tool; needs no database')
@@ -21,7 +21,9 @@ export function addRoles(program: Command): void {
 
 async function applyRoles(command: Command): Promise<void> {
   await connected(command, grantRoles)
-  print('sluice_producer, sluice_worker, sluice_operator and sluice_reader have their rights in this database')
+  print(
+    'sluice_producer, sluice_worker, sluice_operator, sluice_reader and sluice_claimer have their rights in this database',
+  )
 }
 
 const EXAMPLES = `
@@ -37,5 +39,6 @@ sluice_producer  enqueues
 sluice_worker    claims, handles and settles messages, and reads the views without payloads
 sluice_operator  reads all views, redrives and deletes dead letters
 sluice_reader    reads all views
+sluice_claimer   claims, settles and pops by functions, and sees no table
 
 It must be run by the owner of schema "sluice", and needs CREATEROLE if one of the roles is missing.`

@@ -3,6 +3,7 @@ import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { stopped } from '../../errors.ts'
 import { BatchRun } from '../../handle/batch-run.ts'
 import { type Ending, SingleEnding } from '../../handle/ending.ts'
+import type { LeasedPlan } from '../../plan/options.ts'
 import { toError } from '../../telemetry/events.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 import { LeasedAttempt } from './leased-attempt.ts'
@@ -15,7 +16,7 @@ import type { Settler } from './settler.ts'
  */
 export class LeasedBatch {
   readonly #runtime: Runtime
-  readonly #consumption: Consumption
+  readonly #consumption: Consumption<LeasedPlan>
   readonly #settler: Settler
   readonly #gate: Gate
   readonly #messages: readonly LeasedMessage[]
@@ -26,7 +27,7 @@ export class LeasedBatch {
 
   constructor(
     runtime: Runtime,
-    consumption: Consumption,
+    consumption: Consumption<LeasedPlan>,
     settler: Settler,
     transactions: Gate,
     messages: readonly LeasedMessage[],
@@ -66,10 +67,7 @@ export class LeasedBatch {
     const ending = new SingleEnding()
     this.#endings.add(ending)
     if (stopping.aborted) ending.abort(stopped('pipeline'))
-    for (const leased of group) {
-      leased.whenLost((reason) => ending.abort(reason))
-      if (leased.lost !== undefined) ending.abort(leased.lost)
-    }
+    for (const leased of group) leased.whenLost((reason) => ending.abort(reason))
     try {
       await this.#runOf(ending).run(group.map(({ message }) => message))
     } catch (error) {

@@ -67,7 +67,9 @@ export class LeasedMessage implements LeasedId {
 
   /** Half of the lease has gone by, and it may be renewed. */
   isOld(nowMs: number): boolean {
-    return !this.#over && !this.inTransaction && nowMs - this.#renewedAtMs >= this.#leaseMs / 2
+    return (
+      !this.#over && this.lost === undefined && !this.inTransaction && nowMs - this.#renewedAtMs >= this.#leaseMs / 2
+    )
   }
 
   /** Why nothing can come of it any more. */
@@ -77,7 +79,8 @@ export class LeasedMessage implements LeasedId {
 
   /** Who hears of it when the lease is lost. A signal for each message would be most of what it costs to handle it. */
   whenLost(hear: (reason: SluiceError) => void): void {
-    this.#onLost = hear
+    if (this.#lost === undefined) this.#onLost = hear
+    else hear(this.#lost)
   }
 
   /** @param sentAtMs when the renewal was sent */

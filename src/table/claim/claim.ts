@@ -182,7 +182,8 @@ export function toClaim(rows: readonly Row[]): Claim {
   }
 }
 
-function toClaimedRow(row: Row): ClaimedRow {
+/** A row of a claim, or of a function that claims. */
+export function toClaimedRow(row: Row): ClaimedRow {
   return {
     id: textOf(row, 'id'),
     priority: numberOf(row, 'priority'),

@@ -46,8 +46,10 @@ export interface MessageStatus {
   readonly heldBy: string | null
   /** The worker that has it in hand. */
   readonly worker: string | null
-  /** In leased mode: when its lease ends if it is not renewed. */
+  /** In leased mode and in a claim: when its lease ends if it is not renewed. */
   readonly leasedUntil: Date | null
+  /** The claim that it is in. */
+  readonly claim: string | null
 }
 
 /** The next messages of a queue in the order in which they fall due, without claiming them. */
@@ -93,6 +95,7 @@ export function toMessageStatus(row: Row): MessageStatus {
     heldBy: textOrNull(row, 'held_by'),
     worker: textOrNull(row, 'worker'),
     leasedUntil: dateOrNull(row, 'leased_until_us'),
+    claim: textOrNull(row, 'claim'),
   }
 }
 
@@ -102,7 +105,7 @@ export function toMessageStatus(row: Row): MessageStatus {
  */
 export const MESSAGE_COLUMNS = `
        m.queue, m.id::text AS id, m.state, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,
-       m.ordering_key, m.priority, m.attempt, m.max_attempts, m.last_error, m.held_by::text AS held_by, m.worker,
+       m.ordering_key, m.priority, m.attempt, m.max_attempts, m.last_error, m.held_by::text AS held_by, m.worker, m.claim::text AS claim,
        ${microseconds('m.enqueued_at')} AS enqueued_us,
        ((extract(epoch FROM clock_timestamp()) - extract(epoch FROM m.enqueued_at)) * 1000.0) AS enqueued_ago_ms,
        ${microseconds('m.due_at')} AS due_us,

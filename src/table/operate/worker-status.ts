@@ -1,4 +1,4 @@
-import { booleanOf, type Execute, numberOf, statement, textOf, textsOf } from '../statement.ts'
+import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull, textsOf } from '../statement.ts'
 import { dateOf, dateOrNull, microseconds } from './instants.ts'
 
 /** One worker process, as it registered: a row of `sluice.workers`. */
@@ -27,7 +27,7 @@ export interface WorkerStatus {
   readonly inFlight: number
 }
 
-/** One message in the hands of a worker: a row of `sluice.in_flight`. */
+/** One message in the hands of a worker or of a claim: a row of `sluice.in_flight`. */
 export interface InFlightMessage {
   /** The name of its queue. */
   readonly queue: string
@@ -35,20 +35,25 @@ export interface InFlightMessage {
   readonly id: string
   /** Which try this is, from 1. */
   readonly attempt: number
-  /** When its batch was claimed. */
+  /** When its batch, or its claim, was claimed. */
   readonly claimedAt: Date
   /** How long ago that was. */
   readonly runningForMs: number
-  /** Messages of a worker with the same number were claimed together, and in transactional mode share a transaction. */
-  readonly batch: string
-  /** The worker's id. */
-  readonly workerId: string
-  /** The worker's name. */
-  readonly worker: string
-  /** False if the worker is gone. Then the message is available again. */
-  readonly workerAlive: boolean
-  /** In leased mode: when its lease ends if it is not renewed. Null: a transaction keeps it. */
+  /**
+   * Messages of a worker with the same number were claimed together, and in transactional mode share a transaction. Null:
+   * it is in a claim.
+   */
+  readonly batch: string | null
+  /** The worker's id. Null: it is in a claim. */
+  readonly workerId: string | null
+  /** The worker's name. Null: it is in a claim. */
+  readonly worker: string | null
+  /** False if the worker is gone. Then the message is available again. Null: it is in a claim. */
+  readonly workerAlive: boolean | null
+  /** In leased mode and in a claim: when its lease ends if it is not renewed. Null: a transaction keeps it. */
   readonly leasedUntil: Date | null
+  /** The claim that it is in. Null: a worker has it. */
+  readonly claim: string | null
 }
 
 /** The worker processes in the order in which they started, or only those that consume the given queue. */
@@ -69,7 +74,7 @@ export async function readWorkers(execute: Execute, queue: string | null): Promi
   }))
 }
 
-/** What workers have in hand, in all queues or in one, the longest-running first. Reads every record of a batch. */
+/** What workers and claims have in hand, in all queues or in one, the longest-running first. Reads every batch and claim. */
 export async function readInFlight(
   execute: Execute,
   queue: string | null,
@@ -82,11 +87,12 @@ export async function readInFlight(
     attempt: numberOf(row, 'attempt'),
     claimedAt: dateOf(row, 'claimed_us'),
     runningForMs: Math.round(numberOf(row, 'running_for_ms')),
-    batch: textOf(row, 'batch'),
-    workerId: textOf(row, 'worker_id'),
-    worker: textOf(row, 'worker'),
-    workerAlive: booleanOf(row, 'worker_alive'),
+    batch: textOrNull(row, 'batch'),
+    workerId: textOrNull(row, 'worker_id'),
+    worker: textOrNull(row, 'worker'),
+    workerAlive: row.worker_alive === null ? null : booleanOf(row, 'worker_alive'),
     leasedUntil: dateOrNull(row, 'leased_until_us'),
+    claim: textOrNull(row, 'claim'),
   }))
 }
 
@@ -105,7 +111,7 @@ ORDER BY w.id`,
 const IN_FLIGHT = statement(
   'operate_in_flight',
   `
-SELECT f.queue, f.id::text AS id, f.attempt, f.batch::text AS batch, f.worker_id, f.worker, f.worker_alive,
+SELECT f.queue, f.id::text AS id, f.attempt, f.batch::text AS batch, f.worker_id, f.worker, f.worker_alive, f.claim::text AS claim,
        ${microseconds('f.claimed_at')} AS claimed_us,
        (extract(epoch FROM f.running_for) * 1000.0) AS running_for_ms, ${microseconds('f.leased_until')} AS leased_until_us
 FROM sluice.in_flight f

@@ -60,11 +60,16 @@ export class PlayedSession {
 
   /** Resolves when the statement has stopped at its pause. */
   async untilAtGate(statement: Promise<unknown>): Promise<void> {
-    const answered = statement.then(() => {
-      throw new Error('the statement has no pause')
+    if (!(await this.untilAtGateOrDone(statement))) throw new Error('the statement has no pause')
+  }
+
+  /** Resolves when the statement has stopped at its pause, and then with true, or when it has been answered. */
+  async untilAtGateOrDone(statement: Promise<unknown>): Promise<boolean> {
+    let done = false
+    const answered = statement.finally(() => {
+      done = true
     })
-    answered.catch(() => undefined)
-    await Promise.race([this.#gate.reached(this.pid), answered])
+    return Promise.race([this.#gate.reached(this.pid, () => done), answered.then(() => false)])
   }
 }
 
@@ -146,11 +151,13 @@ class Gate {
     await this.client.query('SELECT pg_advisory_unlock($1::integer, hashtext($2))', [pid, queue])
   }
 
-  async reached(pid: number): Promise<void> {
+  /** @param done it need not be waited for any more */
+  async reached(pid: number, done: () => boolean): Promise<boolean> {
     const deadline = performance.now() + PATIENCE_MS
     while (performance.now() < deadline) {
       const { rows } = await this.#watching.query<{ stands: boolean }>({ name: 'stands', text: STANDS, values: [pid] })
-      if (rows[0]!.stands) return
+      if (rows[0]!.stands) return true
+      if (done()) return false
     }
     throw new Error(`timed out after ${PATIENCE_MS} ms waiting for a statement to come to its pause`)
   }

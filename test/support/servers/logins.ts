@@ -7,7 +7,7 @@ import type { TestDatabase } from './database.ts'
 /** What `sluice roles` runs. */
 export const ROLES_SQL = readFileSync(new URL('../../../migrations/roles/roles.sql', import.meta.url), 'utf8')
 
-export const ROLES = ['sluice_producer', 'sluice_worker', 'sluice_operator', 'sluice_reader'] as const
+export const ROLES = ['sluice_producer', 'sluice_worker', 'sluice_operator', 'sluice_reader', 'sluice_claimer'] as const
 
 export type RoleName = (typeof ROLES)[number]
 

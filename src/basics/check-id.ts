@@ -1,0 +1,9 @@
+import { expected } from '../errors.ts'
+
+/** @param of what it is the id of. @throws SluiceError OPTION_INVALID */
+export function checkId(id: unknown, what: string, of: 'message' | 'claim' = 'message'): string {
+  if (typeof id === 'string' && /^\d{1,19}$/.test(id) && BigInt(id) <= LARGEST_ID) return id
+  throw expected('OPTION_INVALID', what, `a ${of}'s id, which is digits as text`, id)
+}
+
+const LARGEST_ID = 2n ** 63n - 1n

@@ -1,0 +1,85 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import type { Duration } from '../basics/duration.ts'
+import type { Message, Outcome } from '../message.ts'
+import type { Claim } from '../pull/claim.ts'
+import type { ClaimSettlement, ClaimStore } from '../pull/claim-store.ts'
+import { checkQueueName, type OutputOf, type QueueDefinitions, type QueueName } from '../queues.ts'
+import { type ClaimStatus, readClaims } from '../table/operate/claim-status.ts'
+import type { Operations } from './operations.ts'
+import { limitOf } from './options.ts'
+
+/** `sluice.operate.claims`: claims by their numbers, for those who have no {@link Claim} in hand. */
+export class Claims<Definitions extends QueueDefinitions | undefined = undefined> {
+  readonly #definitions: QueueDefinitions | undefined
+  readonly #operations: Operations
+  readonly #store: ClaimStore
+
+  constructor(definitions: QueueDefinitions | undefined, operations: Operations, store: ClaimStore) {
+    this.#definitions = definitions
+    this.#operations = operations
+    this.#store = store
+  }
+
+  /**
+   * The claims that last, by queue and number.
+   *
+   * @param options.queue only of this queue.
+   * @param options.limit 1 to 10,000. @default 100
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
+   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   */
+  async list(
+    options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
+  ): Promise<readonly ClaimStatus[]> {
+    checkKeys('claims.list', options, ['queue', 'limit'], "As in claims.list({ queue: 'emails' })")
+    const queue = options.queue === undefined ? null : checkQueueName(options.queue, this.#definitions)
+    const limit = limitOf(options.limit, 'claims.list.limit', 100)
+    return this.#operations.count((execute) => readClaims(execute, queue, limit))
+  }
+
+  /**
+   * A claim with the messages that are not settled yet. Their `dueAt` is when they were claimed.
+   *
+   * @throws SluiceError CLAIM_OVER, CLAIM_UNKNOWN, and as {@link list}
+   */
+  async get<Name extends QueueName<Definitions>>(queue: Name, id: string): Promise<Claim<OutputOf<Definitions, Name>>> {
+    return (await this.#store.get(queue, id)) as Claim<OutputOf<Definitions, Name>>
+  }
+
+  /**
+   * Makes a claim last for `ttl` from now, by default as long as it was given before.
+   *
+   * @returns when it ends then.
+   * @throws SluiceError as {@link get}, and COMMIT_FAILED
+   */
+  async renew(queue: QueueName<Definitions>, id: string, ttl?: Duration): Promise<Date> {
+    return this.#store.renew(queue, id, ttl)
+  }
+
+  /**
+   * Gives the messages of a claim back, at once and with no attempt counted. One that is unknown or over is left alone.
+   *
+   * @returns how many messages.
+   * @throws SluiceError as {@link list}, and COMMIT_FAILED
+   */
+  async release(queue: QueueName<Definitions>, id: string): Promise<number> {
+    return this.#store.release(queue, id)
+  }
+
+  /**
+   * Settles messages of a claim, all with the same outcome; `ack()` if none is given.
+   *
+   * @param which messages, or their ids.
+   * @throws SluiceError as {@link get}, and COMMIT_FAILED
+   *
+   * @example await sluice.operate.claims.settle('emails', claimId, ['4711'], retryLater())
+   */
+  async settle(
+    queue: QueueName<Definitions>,
+    id: string,
+    which: Message | string | readonly (Message | string)[],
+    outcome?: Outcome,
+  ): Promise<ClaimSettlement> {
+    return this.#store.settle(queue, id, which, outcome)
+  }
+}

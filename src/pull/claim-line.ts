@@ -1,0 +1,101 @@
+import type { Scheduler, Waiter, WakeReason } from '../wake-up/scheduler.ts'
+import type { Claim } from './claim.ts'
+
+/** Somebody who waits for a claim. */
+interface Request {
+  /** Tries to claim. */
+  readonly take: () => Promise<Claim | undefined>
+  readonly done: PromiseWithResolvers<Claim | undefined>
+  /** Nobody waits for it any more. */
+  over: boolean
+}
+
+/**
+ * Those of a process who wait for a claim of one queue. Only the first of them claims; when it has found something the
+ * next one does. So of many who wait one more claims than there are messages.
+ */
+export class ClaimLine implements Waiter {
+  readonly queue: string
+  readonly #scheduler: Scheduler
+  readonly #requests: Request[] = []
+  #running: Promise<void> | undefined
+  /** Something has happened since the last claim was sent. */
+  #again = false
+  #wake: (() => void) | undefined
+
+  constructor(queue: string, scheduler: Scheduler) {
+    this.queue = queue
+    this.#scheduler = scheduler
+  }
+
+  /** Waits in line. Resolves with a claim, or with undefined when the signal aborts. */
+  async wait(take: () => Promise<Claim | undefined>, signal: AbortSignal): Promise<Claim | undefined> {
+    const request: Request = { take, done: Promise.withResolvers(), over: false }
+    const leave = () => this.#leave(request)
+    this.#requests.push(request)
+    this.#running ??= this.#run()
+    signal.addEventListener('abort', leave)
+    if (signal.aborted) leave()
+    try {
+      return await request.done.promise
+    } finally {
+      signal.removeEventListener('abort', leave)
+    }
+  }
+
+  wake(_reason: WakeReason): void {
+    this.#again = true
+    this.#wake?.()
+  }
+
+  checkAgain(reason: WakeReason): void {
+    this.wake(reason)
+  }
+
+  #leave(request: Request): void {
+    request.over = true
+    const at = this.#requests.indexOf(request)
+    if (at >= 0) this.#requests.splice(at, 1)
+    request.done.resolve(undefined)
+    if (this.#requests.length === 0) this.#wake?.()
+  }
+
+  async #run(): Promise<void> {
+    this.#scheduler.attach(this)
+    try {
+      for (let first = this.#requests[0]; first !== undefined; first = this.#requests[0]) {
+        this.#again = false
+        if (!(await this.#serve(first)) && !this.#again) await this.#sleep()
+      }
+    } finally {
+      this.#running = undefined
+      this.#scheduler.detach(this)
+    }
+  }
+
+  /** Returns whether there may be more. */
+  async #serve(request: Request): Promise<boolean> {
+    try {
+      const claim = await request.take()
+      if (claim === undefined) return false
+      // Whoever asked for it has gone meanwhile.
+      if (request.over) await claim.release()
+      request.done.resolve(claim)
+    } catch (error) {
+      request.done.reject(error)
+    }
+    const at = this.#requests.indexOf(request)
+    if (at >= 0) this.#requests.splice(at, 1)
+    this.#scheduler.unpark(this)
+    return true
+  }
+
+  async #sleep(): Promise<void> {
+    const woken = new Promise<void>((resolve) => {
+      this.#wake = resolve
+    })
+    this.#scheduler.park(this, null)
+    if (this.#requests.length > 0) await woken
+    this.#wake = undefined
+  }
+}

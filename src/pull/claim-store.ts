@@ -1,0 +1,166 @@
+import { checkId } from '../basics/check-id.ts'
+import type { Duration } from '../basics/duration.ts'
+import { Gate } from '../basics/gate.ts'
+import { hasSqlState, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
+import { privilegeMissing } from '../connection/privilege.ts'
+import { toOutcome } from '../handle/handler.ts'
+import type { Message, Outcome } from '../message.ts'
+import { checkQueueName, type QueueDefinitions } from '../queues.ts'
+import type { Alphabet } from '../session/alphabet.ts'
+import { claimUnknown, toClaimError } from '../table/pull/claim-errors.ts'
+import { type RefusalReason, releaseClaim, renewClaim, settleClaimed } from '../table/pull/settle-claim.ts'
+import { type ClaimTerms, popMessages, readClaim, type TakenClaim, takeClaim } from '../table/pull/take.ts'
+import { requiringRows } from '../table/rows-missing.ts'
+import { checkSchema } from '../table/schema.ts'
+import type { Execute } from '../table/statement.ts'
+import type { Report } from '../telemetry/events.ts'
+import { accept } from './accept.ts'
+import { Claim } from './claim.ts'
+import { idsOf, ttlOf } from './options.ts'
+
+/** What became of messages that were to be settled. */
+export interface ClaimSettlement {
+  /** The ids of those that were settled. */
+  readonly settled: readonly string[]
+  /** The others: they are gone, nobody has claimed them, or somebody else has. */
+  readonly refused: readonly { readonly id: string; readonly reason: RefusalReason }[]
+}
+
+export interface ClaimStoreOptions {
+  readonly definitions: QueueDefinitions | undefined
+  /** Runs work in a transaction of Sluice's own, with a time limit for each answer. */
+  readonly host: <T>(work: (execute: Execute) => Promise<T>, answerMs: number) => Promise<T>
+  /** What is stored of errors must fit the database's encoding. */
+  readonly alphabet: Alphabet
+  readonly report: Report
+}
+
+/** Claims, settles, renews and releases, by the functions of the schema, each in a short transaction. */
+export class ClaimStore {
+  readonly #options: ClaimStoreOptions
+  readonly #gate = new Gate(CONNECTIONS)
+  #schemaFits = false
+
+  constructor(options: ClaimStoreOptions) {
+    this.#options = options
+  }
+
+  /** Claims messages. Undefined: there is none. */
+  async take(queue: string, terms: ClaimTerms): Promise<Claim | undefined> {
+    for (;;) {
+      const taken = await this.#run((execute) => takeClaim(execute, queue, terms))
+      if (taken === undefined) return undefined
+      const messages = await this.#accept(queue, taken, terms.ttlMs)
+      if (messages.length > 0) return new Claim(this, queue, taken.id, taken.expiresAt, messages)
+    }
+  }
+
+  /** The messages of a claim that are not settled yet. */
+  async get(queue: string, id: string): Promise<Claim> {
+    const [name, claimId] = this.#check(queue, id)
+    const taken = await this.#run((execute) => readClaim(execute, name, claimId))
+    if (taken === undefined) throw claimUnknown(name, claimId)
+    return new Claim(this, name, claimId, taken.expiresAt, await this.#accept(name, taken, SCHEMA_MS))
+  }
+
+  async renew(queue: string, id: string, ttl?: Duration): Promise<Date> {
+    const [name, claimId] = this.#check(queue, id)
+    const ttlMs = ttl === undefined ? null : ttlOf('renew', ttl)
+    return this.#run((execute) => renewClaim(execute, name, claimId, ttlMs))
+  }
+
+  async release(queue: string, id: string): Promise<number> {
+    const [name, claimId] = this.#check(queue, id)
+    return this.#run((execute) => releaseClaim(execute, name, claimId))
+  }
+
+  async settle(queue: string, id: string, which: unknown, outcome?: Outcome): Promise<ClaimSettlement> {
+    const [name, claimId] = this.#check(queue, id)
+    const ids = idsOf('settle', which)
+    const checked = toOutcome(outcome, 'settle', 'As in settle(message, retryLater())')
+    const ends = await this.#settle(name, claimId, ids, checked)
+    return {
+      settled: ends.flatMap((end) => (end.refused === undefined ? [end.id] : [])),
+      refused: ends.flatMap((end) => (end.refused === undefined ? [] : [{ id: end.id, reason: end.refused }])),
+    }
+  }
+
+  /**
+   * Removes messages, and returns them. With a schema they are claimed first, because one that does not fit is to become a
+   * dead letter.
+   */
+  async pop(queue: string, limit: number): Promise<readonly Message[]> {
+    if (this.#options.definitions?.[queue]?.schema !== undefined) {
+      const claim = await this.take(queue, { limit, ttlMs: SCHEMA_MS, maxAttempts: 20 })
+      if (claim === undefined) return []
+      const { settled } = await claim.settle(claim.messages)
+      return claim.messages.filter(({ id }) => settled.includes(id))
+    }
+    const rows = await this.#run((execute) => popMessages(execute, queue, limit))
+    const { messages } = await accept(queue, rows, undefined, 0)
+    return messages
+  }
+
+  #check(queue: unknown, id: unknown): readonly [string, string] {
+    return [checkQueueName(queue, this.#options.definitions), checkId(id, 'claim', 'claim')]
+  }
+
+  /** The messages that fit their schema; the others are settled. */
+  async #accept(queue: string, { id, rows }: TakenClaim, ms: number): Promise<readonly Message[]> {
+    const { definitions, report } = this.#options
+    const { messages, refused } = await accept(queue, rows, definitions?.[queue], ms)
+    for (const { message, outcome } of refused) {
+      await this.#settle(queue, id, [message.id], outcome)
+      if (outcome.kind !== 'deadLetter') continue
+      const { reason, error = null } = outcome
+      report({
+        kind: 'message.dead',
+        queue,
+        id: message.id,
+        type: message.row.type,
+        attempt: message.attempt,
+        reason,
+        error,
+      })
+    }
+    return messages
+  }
+
+  #settle(queue: string, id: string, ids: readonly string[], outcome: Outcome) {
+    const { alphabet } = this.#options
+    const texts = ['reason' in outcome ? outcome.reason : '', 'error' in outcome ? (outcome.error ?? '') : '']
+    return this.#run(async (execute) => {
+      if (!texts.every((text) => alphabet.knows(text))) await alphabet.learn(execute, texts)
+      const fitted = { ...outcome, ...fitTexts(outcome, (text) => alphabet.fit(text)) }
+      return settleClaimed(execute, queue, id, ids, fitted)
+    })
+  }
+
+  async #run<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
+    const leave = await this.#gate.enter()
+    try {
+      return await this.#options.host(async (execute) => {
+        if (!this.#schemaFits) await checkSchema(execute)
+        this.#schemaFits = true
+        return requiringRows(work(execute))
+      }, ANSWER_MS)
+    } catch (error) {
+      throw hasSqlState(error, INSUFFICIENT_PRIVILEGE) ? privilegeMissing('sluice_claimer', error) : toClaimError(error)
+    } finally {
+      leave()
+    }
+  }
+}
+
+/** The texts of an outcome, as the database can hold them. */
+function fitTexts(outcome: Outcome, toFit: (text: string) => string): object {
+  if (outcome.kind === 'ack' || outcome.kind === 'snooze') return {}
+  const error = outcome.error === undefined ? undefined : toFit(outcome.error)
+  return outcome.kind === 'deadLetter' ? { reason: toFit(outcome.reason), error } : { error }
+}
+
+/** Settlements of many handlers at once must not use up the server's connections. */
+const CONNECTIONS = 10
+const ANSWER_MS = 30_000
+/** What a schema may take where the claim says nothing. */
+const SCHEMA_MS = 60_000

@@ -1,0 +1,110 @@
+import type { SluiceConfig } from '../config.ts'
+import { stopped } from '../errors.ts'
+import type { Report } from '../telemetry/events.ts'
+import type { Claim } from './claim.ts'
+import { ClaimLine } from './claim-line.ts'
+import { WakeUps } from './wake-ups.ts'
+
+/**
+ * Waits for messages to claim, by a scheduler of its own: the process need not be a worker, nor have the rights of one.
+ * Its two connections are opened when somebody waits, and closed soon after the last one has left.
+ */
+export class Waiting {
+  readonly #config: SluiceConfig
+  readonly #report: Report
+  readonly #lines = new Map<string, ClaimLine>()
+  readonly #stopping = new AbortController()
+  #wakeUps: Promise<WakeUps> | undefined
+  #guests = 0
+  #leaving: NodeJS.Timeout | undefined
+
+  constructor(config: SluiceConfig, report: Report) {
+    this.#config = config
+    this.#report = report
+  }
+
+  /**
+   * Tries to claim until something is found, the time is up or the signal aborts.
+   *
+   * @throws the signal's reason; SluiceError STOPPED, UNREACHABLE, and what `take` throws
+   */
+  async claim(
+    queue: string,
+    take: () => Promise<Claim | undefined>,
+    ms: number,
+    given: AbortSignal | undefined,
+  ): Promise<Claim | undefined> {
+    clearTimeout(this.#leaving)
+    this.#guests += 1
+    const late = new AbortController()
+    const timer = setTimeout(() => late.abort(), ms)
+    const signal = AbortSignal.any([late.signal, this.#stopping.signal, ...(given === undefined ? [] : [given])])
+    try {
+      const claim = await this.#waitInLine(queue, take, signal)
+      if (claim === undefined) this.#throwIfEnded(given)
+      return claim
+    } finally {
+      clearTimeout(timer)
+      this.#guests -= 1
+      if (this.#guests === 0) this.#leaving = setTimeout(() => void this.#close(), LINGER_MS)
+    }
+  }
+
+  /** Those who wait are told that the Sluice has stopped. */
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    await this.#close()
+    clearTimeout(this.#leaving)
+  }
+
+  async #waitInLine(
+    queue: string,
+    take: () => Promise<Claim | undefined>,
+    signal: AbortSignal,
+  ): Promise<Claim | undefined> {
+    const wakeUps = await untilAborted(this.#open(), signal)
+    if (wakeUps === undefined) return undefined
+    const line = this.#lines.get(queue) ?? new ClaimLine(queue, wakeUps.scheduler)
+    this.#lines.set(queue, line)
+    return line.wait(take, signal)
+  }
+
+  #throwIfEnded(given: AbortSignal | undefined): void {
+    given?.throwIfAborted()
+    if (this.#stopping.signal.aborted) throw stopped('sluice')
+  }
+
+  #open(): Promise<WakeUps> {
+    this.#wakeUps ??= WakeUps.open(this.#config, this.#report).catch((error: unknown) => {
+      this.#wakeUps = undefined
+      throw error
+    })
+    return this.#wakeUps
+  }
+
+  async #close(): Promise<void> {
+    const opened = this.#wakeUps
+    this.#wakeUps = undefined
+    this.#lines.clear()
+    await opened?.then(
+      (wakeUps) => wakeUps.close(),
+      () => undefined,
+    )
+  }
+}
+
+/** Undefined: the signal has aborted first. */
+async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
+  const aborted = Promise.withResolvers<undefined>()
+  const abort = () => aborted.resolve(undefined)
+  signal.addEventListener('abort', abort)
+  if (signal.aborted) abort()
+  try {
+    return await Promise.race([work, aborted.promise])
+  } finally {
+    signal.removeEventListener('abort', abort)
+  }
+}
+
+/** Long enough for the next claim of a loop, and short for a process that is about to end. */
+const LINGER_MS = 500

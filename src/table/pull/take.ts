@@ -1,0 +1,62 @@
+import { type ClaimedRow, toClaimedRow } from '../claim/claim.ts'
+import { type Execute, numberOf, type Statement, statement, textOf } from '../statement.ts'
+
+/** The messages of a claim, and when it ends. */
+export interface TakenClaim {
+  readonly id: string
+  readonly expiresAt: Date
+  readonly rows: readonly ClaimedRow[]
+}
+
+/** What a claim takes, and for how long. */
+export interface ClaimTerms {
+  readonly limit: number
+  readonly ttlMs: number
+  readonly maxAttempts: number
+}
+
+/** Claims due messages. Undefined: there is none. Run it in a READ COMMITTED transaction. */
+export async function takeClaim(execute: Execute, queue: string, terms: ClaimTerms): Promise<TakenClaim | undefined> {
+  const rows = await execute(TAKE, [queue, terms.limit, terms.ttlMs, terms.maxAttempts])
+  return rows[0] && { id: textOf(rows[0], 'claim_id'), ...toTaken(rows) }
+}
+
+/** The messages of a claim that are not settled yet. Undefined: it has none any more. */
+export async function readClaim(execute: Execute, queue: string, id: string): Promise<TakenClaim | undefined> {
+  const rows = await execute(GET, [queue, id])
+  return rows[0] && { id, ...toTaken(rows) }
+}
+
+/** Removes due messages, and returns them. Run it in a READ COMMITTED transaction. */
+export async function popMessages(execute: Execute, queue: string, limit: number): Promise<readonly ClaimedRow[]> {
+  return (await execute(POP, [queue, limit])).map(toClaimedRow)
+}
+
+function toTaken(rows: Awaited<ReturnType<Execute>>): Omit<TakenClaim, 'id'> {
+  const [first] = rows
+  const expiresUs = first === undefined ? Number.NaN : numberOf(first, 'expires_us')
+  return { expiresAt: new Date(Math.floor(expiresUs / 1_000)), rows: rows.map(toClaimedRow) }
+}
+
+/** The columns of a {@link ClaimedRow}: the functions return which try this is. */
+const COLUMNS = `
+  c.id::text AS id, c.priority, NULL AS slot, c.ordering_key, c.type, c.schema_version, c.payload::text AS payload,
+  c.headers::text AS headers, c.attempt - 1 AS attempt, c.own_max_attempts AS max_attempts,
+  (date_part('epoch', c.due_at) * 1000000::double precision)::bigint AS due_us,
+  CASE WHEN isfinite(c.enqueued_at) THEN (date_part('epoch', c.enqueued_at) * 1000000::double precision)::bigint END AS enqueued_us`
+
+const EXPIRES = `(date_part('epoch', c.expires_at) * 1000000::double precision)::bigint AS expires_us`
+
+const TAKE: Statement = statement(
+  'claim_take',
+  `
+SELECT c.claim_id::text AS claim_id, ${EXPIRES},${COLUMNS}
+FROM sluice.claim($1::text, $2::integer, $3::double precision * interval '1 millisecond', $4::integer) c`,
+)
+
+const GET: Statement = statement(
+  'claim_get',
+  `SELECT ${EXPIRES},${COLUMNS}\nFROM sluice.claim_get($1::text, $2::bigint) c`,
+)
+
+const POP: Statement = statement('claim_pop', `SELECT${COLUMNS}\nFROM sluice.pop($1::text, $2::integer) c`)
