@@ -14,6 +14,10 @@ export interface Contestant extends Capabilities {
   /** Why it cannot run on this machine; undefined if it can. */
   missing?(): string | undefined
 
+  /** The one cell that it is for. Default: all that it can answer. */
+  readonly onlyIn?: string
+  /** The name of a database of its own, where its tables would have the names of another's. */
+  readonly database?: string
   /** Makes its tables, once per run. */
   install(url: string): Promise<void>
   /** What is to be different in the database while it is measured, and the way back. */
@@ -34,12 +38,14 @@ export interface Capabilities {
   readonly consumes?: Capability<(url: string, spec: ConsumeSpec) => Promise<Consumer>>
   /** The same for what cannot be embedded in this process: returns messages per second by its own clock. */
   readonly drains?: Capability<(url: string, spec: DrainSpec) => Promise<number>>
+  /** Works off what is there, with no transaction open while a handler runs. */
+  readonly leases?: Capability<(url: string, spec: LeaseSpec) => Promise<Consumer>>
   /** Waits for messages that come one by one. */
   readonly listens?: Capability<(url: string, spec: ListenSpec) => Promise<Consumer>>
   /** Enqueues in transactions of the application. */
   readonly enqueues?: Capability<(url: string) => Promise<Enqueuer>>
-  /** Waits on so many queues in which nothing happens. */
-  readonly idles?: Capability<(url: string, queues: number) => Promise<Consumer>>
+  /** Waits on so many queues in which nothing happens; `leased`: with no transaction open while a handler runs, where it may choose. */
+  readonly idles?: Capability<(url: string, queues: number, leased: boolean) => Promise<Consumer>>
 }
 
 /** Something that a contestant can do, and how it is set up for it, in words. */
@@ -67,6 +73,17 @@ export interface ConsumeSpec {
   readonly work: Work
   /** Called when so many messages are durably settled: their COMMIT has been answered. */
   readonly onSettled: (messages: number) => void
+}
+
+export interface LeaseSpec extends Pick<ConsumeSpec, 'onSettled'> {
+  /** The most messages per claim. */
+  readonly batchSize: number
+  /** The most messages in hand at the same time. */
+  readonly inHand: number
+  /** Handlers run side by side. Default: handlers that do nothing. */
+  readonly handle?: ListenSpec['handle'] | undefined
+  /** How long a lease lasts, where that can be chosen. Default: as it comes. */
+  readonly leaseMs?: number | undefined
 }
 
 /** What a handler does. Effects are rows of bench.effect, one per message. */

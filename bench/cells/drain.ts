@@ -1,6 +1,5 @@
 import type { Case, Cell, Size } from '../cell.ts'
-import type { ConsumeSpec } from '../contestant.ts'
-import { measureDrain } from '../measure/drain.ts'
+import { type MeasureDrainSpec, measureDrain } from '../measure/drain.ts'
 
 export const PER_SECOND = { name: 'perSecond', unit: 'messages/s', better: 'more' } as const
 
@@ -36,8 +35,10 @@ export const drainSingles: Cell = {
   ],
 }
 
+type DrainCaseSpec = Pick<MeasureDrainSpec, 'batchSize' | 'inFlight' | 'work' | 'leased'>
+
 /** Drains all that is there. */
-export function drainCase(size: Size, spec: Omit<ConsumeSpec, 'onSettled'>): Case {
+export function drainCase(size: Size, spec: DrainCaseSpec): Case {
   return partialDrainCase('', size, (scale) => ({ messages: size[scale] }), spec)
 }
 
@@ -45,12 +46,7 @@ export function drainCase(size: Size, spec: Omit<ConsumeSpec, 'onSettled'>): Cas
  * Drains the first `size` messages of what is there. The first third is the warm-up: connections are opened, and it takes V8 tens of thousands of
  * messages to compile all that they pass through.
  */
-export function partialDrainCase(
-  name: string,
-  size: Size,
-  fill: Case['fill'],
-  spec: Omit<ConsumeSpec, 'onSettled'>,
-): Case {
+export function partialDrainCase(name: string, size: Size, fill: Case['fill'], spec: DrainCaseSpec): Case {
   return {
     name,
     fill,

@@ -40,6 +40,31 @@ export const enqueueOne: Cell = {
   mostRounds: 3,
 }
 
+const ALONE = WRITERS.map((writers) => ({ writers, name: `${writers} ${writers === 1 ? 'writer' : 'writers'}` }))
+
+export const enqueueAlone: Cell = {
+  name: 'enqueue-alone',
+  title: 'Enqueue, one message per transaction, with nobody who consumes',
+  measures:
+    'As enqueue, without a consumer: no process beside the writers takes its part of the cores, so what is left is an enqueue ' +
+    'beside the INSERT by hand',
+  metric: { name: 'perSecond', unit: 'transactions/s', better: 'more' },
+  cases: ALONE.map(
+    ({ writers, name }): Case => ({
+      name,
+      fill: () => ({ messages: 0 }),
+      measure: (context) => measureWriters(context, { writers }),
+    }),
+  ),
+  asks: ({ enqueues, name }) => enqueues !== undefined && /^(sluice|raw-loop)/.test(name),
+  goals: ALONE.map(({ name }) => ({
+    of: { contestant: 'sluice', case: name },
+    over: { contestant: 'raw-loop', case: name },
+    atLeast: 0.85,
+  })),
+  mostRounds: 3,
+}
+
 export const enqueueMany: Cell = {
   name: 'enqueue-many',
   title: 'Enqueue 1,000 messages per transaction',

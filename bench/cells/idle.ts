@@ -13,7 +13,7 @@ export const idle: Cell = {
     'One process waits on 100 queues (graphile-worker: tasks) without messages. After 5 seconds, for 60 seconds, because some look only every 30: the ' +
     'statements that it sends to the server, counted in the driver, and its own processor time as a part of one core',
   metric: { name: 'perSecond', unit: 'statements/s', better: 'less' },
-  cases: [{ name: '', fill: () => ({ messages: 0 }), measure }],
+  cases: [{ name: '', fill: () => ({ messages: 0 }), measure: (context) => measure(context, false) }],
   asks: ({ idles }) => idles !== undefined,
   goals: [
     { of: { contestant: 'sluice' }, atMost: 1 },
@@ -22,10 +22,37 @@ export const idle: Cell = {
   mostRounds: 3,
 }
 
-async function measure({ contestant: { idles, name }, url, scale }: SampleContext): Promise<Measured> {
+const TRANSACTIONAL = 'transactional'
+const LEASED = 'leased'
+
+export const leasedIdle: Cell = {
+  ...idle,
+  name: 'leased-idle',
+  title: '100 queues in one process in which nothing happens, in both modes',
+  measures: 'As idle: the statements of a process that waits on 100 queues, in transactional and in leased mode',
+  cases: [TRANSACTIONAL, LEASED].map((name) => ({
+    name,
+    fill: () => ({ messages: 0 }),
+    measure: (context) => measure(context, name === LEASED),
+  })),
+  asks: ({ idles, name }) => idles !== undefined && name === 'sluice',
+  goals: [
+    {
+      of: { contestant: 'sluice', case: LEASED },
+      over: { contestant: 'sluice', case: TRANSACTIONAL },
+      // The poll varies by a fifth.
+      atMost: 1.1,
+    },
+    { of: { contestant: 'sluice', case: LEASED, metric: 'cpuPercent' }, atMost: 1 },
+  ],
+  mostRounds: 1,
+}
+
+async function measure({ contestant, url, scale }: SampleContext, leased: boolean): Promise<Measured> {
+  const { idles, name } = contestant
   if (idles === undefined) throw new Error(`${name} cannot idle`)
   const statements = countStatements()
-  const consumer = await idles.run(url, QUEUES)
+  const consumer = await idles.run(url, QUEUES, leased)
   await sleep(SETTLE_MS[scale])
   const [from, sent, cpu] = [performance.now(), statements.sent, process.cpuUsage()]
   await sleep(MEASURED_MS[scale])

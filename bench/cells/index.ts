@@ -1,13 +1,17 @@
 import type { Cell } from '../cell.ts'
 import { backlog } from './backlog.ts'
+import { beforeLeases } from './before-leases.ts'
 import { drainBatches, drainSingles } from './drain.ts'
 import { effectsBatch, effectsEach } from './effects.ts'
-import { enqueueMany, enqueueOne } from './enqueue.ts'
-import { idle } from './idle.ts'
+import { enqueueAlone, enqueueMany, enqueueOne } from './enqueue.ts'
+import { idle, leasedIdle } from './idle.ts'
 import { latency } from './latency.ts'
+import { leasedCrash } from './leased-crash.ts'
+import { leasedBatches, leasedSingles } from './leased-drain.ts'
+import { leasedLive, leasedWaiting } from './leased-handlers.ts'
 import { memory } from './memory.ts'
 import { ordering } from './ordering.ts'
-import { pinnedHorizon } from './pinned-horizon.ts'
+import { leasedPinnedHorizon, pinnedHorizon } from './pinned-horizon.ts'
 import { processes, processesKeyed } from './processes.ts'
 import { standby } from './standby.ts'
 
@@ -18,6 +22,7 @@ export const CELLS: readonly Cell[] = [
   effectsEach,
   effectsBatch,
   enqueueOne,
+  enqueueAlone,
   enqueueMany,
   standby,
   latency,
@@ -28,4 +33,12 @@ export const CELLS: readonly Cell[] = [
   processesKeyed,
   idle,
   memory,
+  leasedBatches,
+  leasedSingles,
+  leasedWaiting,
+  leasedLive,
+  leasedPinnedHorizon,
+  leasedCrash,
+  leasedIdle,
+  beforeLeases,
 ]

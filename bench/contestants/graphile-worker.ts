@@ -40,6 +40,13 @@ export function createGraphileWorker(variant: {
       configuration,
       run: (url, spec) => start(url, concurrent(spec), { bench: taskFor(spec.work) }, options),
     },
+    leases: {
+      configuration: `${configuration}; with handlers that wait, as many jobs at once as are in hand`,
+      run: (url, { batchSize, inHand, handle, onSettled }) => {
+        const spec = { concurrentJobs: handle || batchSize === 1 ? inHand : GUIDE_CONCURRENCY, onSettled }
+        return start(url, spec, { bench: (payload) => handle?.(payload as Payload) }, ampleFor(options, spec))
+      },
+    },
     listens: {
       configuration,
       run: (url, spec) =>
@@ -108,14 +115,23 @@ interface StartSpec extends Pick<ConsumeSpec, 'onSettled'> {
 /** What its performance guide uses. */
 const GUIDE_CONCURRENCY = 24
 
+/** Of jobs that wait for something else, each needs a connection only at its beginning and its end. */
+const MOST_CONNECTIONS = 24
+
 /** It has no batches of jobs: where others take batches, it has the concurrency of its guide. */
 function concurrent({ batchSize, inFlight, onSettled }: Omit<ConsumeSpec, 'work'>): StartSpec {
   return { concurrentJobs: batchSize > 1 ? GUIDE_CONCURRENCY : inFlight, onSettled }
 }
 
+/** A local queue that is smaller than the number of jobs at once would hold them back. */
+function ampleFor(options: WorkerOptions, { concurrentJobs }: StartSpec): WorkerOptions {
+  const size = Math.max(options.localQueue?.size ?? 0, concurrentJobs)
+  return options.localQueue ? { ...options, localQueue: { ...options.localQueue, size } } : options
+}
+
 async function start(url: string, spec: StartSpec, taskList: TaskList, options: WorkerOptions): Promise<Consumer> {
   const { concurrentJobs } = spec
-  const pool = new pg.Pool({ connectionString: url, max: concurrentJobs + 1 })
+  const pool = new pg.Pool({ connectionString: url, max: Math.min(concurrentJobs, MOST_CONNECTIONS) + 1 })
   pool.on('error', () => undefined)
   pool.on('connect', (client) => reportCompletions(client, spec.onSettled))
   const runner = await run({

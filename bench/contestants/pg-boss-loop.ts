@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { ConnectionOptions, PgBoss } from 'pg-boss'
-import type { Consumer, ConsumeSpec, Work } from '../contestant.ts'
+import type { ConnectionOptions, Job, PgBoss } from 'pg-boss'
+import type { Consumer, ConsumeSpec, LeaseSpec, Payload, Work } from '../contestant.ts'
 import { INSERT_EFFECT, INSERT_EFFECTS } from '../effects.ts'
 import { startPgBoss } from './pg-boss-jobs.ts'
 
@@ -9,11 +9,47 @@ export type Settle = (boss: PgBoss, ids: string[], options?: ConnectionOptions) 
 
 const IDLE_MS = 10
 
+type LoopSpec = Pick<ConsumeSpec, 'batchSize' | 'inFlight' | 'onSettled'> & {
+  /** Handles the jobs of a batch and settles them. */
+  readonly work: (boss: PgBoss, jobs: readonly Job<Payload>[]) => Promise<void>
+}
+
 /** Loops of fetch and settle, as many as batches are in flight, on the connections of one pool. */
-export async function consumeByFetch(url: string, spec: ConsumeSpec, settle: Settle): Promise<Consumer> {
+export function consumeByFetch(url: string, { work, ...spec }: ConsumeSpec, settle: Settle): Promise<Consumer> {
+  return startLoops(url, {
+    ...spec,
+    work: async (boss, jobs) => {
+      const ids = jobs.map(({ id }) => id)
+      if (work === 'nothing') await settle(boss, ids)
+      else await settleWithEffects(boss, ids, work, settle)
+    },
+  })
+}
+
+/** The same, with handlers that run side by side. A batch is settled when the last of them has ended. */
+export function leaseByFetch(
+  url: string,
+  { batchSize, inHand, handle, onSettled }: LeaseSpec,
+  settle: Settle,
+): Promise<Consumer> {
+  return startLoops(url, {
+    batchSize,
+    inFlight: inHand / batchSize,
+    onSettled,
+    work: async (boss, jobs) => {
+      if (handle !== undefined) await Promise.all(jobs.map(({ data }) => handle(data)))
+      await settle(
+        boss,
+        jobs.map(({ id }) => id),
+      )
+    },
+  })
+}
+
+async function startLoops(url: string, spec: LoopSpec): Promise<Consumer> {
   const boss = await startPgBoss(url)
   const stopping = new AbortController()
-  const loops = Array.from({ length: spec.inFlight }, () => loop(boss, spec, settle, stopping.signal))
+  const loops = Array.from({ length: spec.inFlight }, () => loop(boss, spec, stopping.signal))
   return {
     stop: async () => {
       stopping.abort()
@@ -23,14 +59,12 @@ export async function consumeByFetch(url: string, spec: ConsumeSpec, settle: Set
   }
 }
 
-async function loop(boss: PgBoss, spec: ConsumeSpec, settle: Settle, stopping: AbortSignal): Promise<void> {
+async function loop(boss: PgBoss, { batchSize, work, onSettled }: LoopSpec, stopping: AbortSignal): Promise<void> {
   while (!stopping.aborted) {
-    const jobs = await boss.fetch('bench', { batchSize: spec.batchSize })
-    const ids = jobs.map((job) => job.id)
-    if (ids.length === 0) await sleep(IDLE_MS)
-    else if (spec.work === 'nothing') await settle(boss, ids)
-    else await settleWithEffects(boss, ids, spec.work, settle)
-    spec.onSettled(ids.length)
+    const jobs = await boss.fetch<Payload>('bench', { batchSize })
+    if (jobs.length === 0) await sleep(IDLE_MS)
+    else await work(boss, jobs)
+    onSettled(jobs.length)
   }
 }
 

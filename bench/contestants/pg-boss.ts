@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { Consumer, Contestant, Enqueuer, ListenSpec, Payload } from '../contestant.ts'
 import { versionOf } from '../packages.ts'
 import { pgBossJobs, startPgBoss } from './pg-boss-jobs.ts'
-import { consumeByFetch } from './pg-boss-loop.ts'
+import { consumeByFetch, leaseByFetch } from './pg-boss-loop.ts'
 import { openWriter } from './writer.ts'
 
 export const pgBoss: Contestant = {
@@ -17,6 +17,11 @@ export const pgBoss: Contestant = {
       'loops of fetch({ batchSize }) and complete(ids), each on a connection of its pool; with effects, complete and ' +
       "the handlers' writes in one transaction for the batch, without savepoints (beginTransaction, complete with { db })",
     run: (url, spec) => consumeByFetch(url, spec, (boss, ids, options) => boss.complete('bench', ids, null, options)),
+  },
+  leases: {
+    configuration:
+      'the same loops, as many as batches are in hand; handlers of a batch side by side, and complete(ids) when the last has ended',
+    run: (url, spec) => leaseByFetch(url, spec, (boss, ids) => boss.complete('bench', ids)),
   },
   listens: {
     configuration:

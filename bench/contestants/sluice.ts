@@ -1,6 +1,6 @@
 import { VERSION } from '../../src/basics/version.ts'
 import { createSluice } from '../../src/index.ts'
-import type { Consumer, ConsumeSpec, Contestant, Enqueuer, ListenSpec, Payload } from '../contestant.ts'
+import type { Consumer, ConsumeSpec, Contestant, Enqueuer, LeaseSpec, ListenSpec, Payload } from '../contestant.ts'
 import { INSERT_EFFECT, INSERT_EFFECTS } from '../effects.ts'
 import { messageTable } from './message-table.ts'
 import { openWriter } from './writer.ts'
@@ -9,20 +9,32 @@ export const sluice: Contestant = {
   name: 'sluice',
   title: `Sluice ${VERSION}`,
   guarantee:
-    'Claim, handlers and settlement are one transaction: if the process dies, its messages are free at once, and ' +
-    'their effects in the database happen exactly once',
+    'Transactional: claim, handlers and settlement are one transaction; if the process dies, its messages are free at ' +
+    'once, and their effects in the database happen exactly once. Leased: the claim commits before the handler runs; if ' +
+    'the process dies, its messages are free within a second while another one runs, and effects happen at least ' +
+    'once, or exactly once through transaction()',
   ...messageTable,
   keepsOrder: true,
-  consumes: { configuration: 'pipeline(queue, { batchSize, concurrency }), all else as it comes', run: consume },
+  consumes: {
+    configuration: 'pipeline(queue, { batchSize, concurrency }), all else as it comes',
+    run: async (url, spec) => consume(createSluice({ connection: url }), spec),
+  },
+  leases: {
+    configuration:
+      "pipeline(queue, { mode: 'leased', batchSize, concurrency: the messages in hand }), all else as it comes",
+    run: lease,
+  },
   listens: { configuration: 'pipeline(queue, { batchSize, concurrency }), all else as it comes', run: listen },
   enqueues: { configuration: "enqueue(client, queue, payload) in the application's transaction", run: enqueue },
   idles: { configuration: 'a pipeline per queue, all as it comes', run: idle },
 }
 
-type Pipeline = ReturnType<ReturnType<typeof createSluice>['pipeline']>
+type Library = ReturnType<typeof createSluice>
+type Pipeline = ReturnType<Library['pipeline']>
 
-async function consume(url: string, spec: ConsumeSpec): Promise<Consumer> {
-  return start(url, spec, (pipeline) => {
+/** By a library that has just been created: this one, or an earlier one. */
+export function consume(library: Library, spec: ConsumeSpec): Consumer {
+  return start(library, spec, (pipeline) => {
     switch (spec.work) {
       case 'nothing':
         return pipeline.handle(() => {})
@@ -39,21 +51,36 @@ async function consume(url: string, spec: ConsumeSpec): Promise<Consumer> {
 }
 
 export async function listen(url: string, spec: ListenSpec): Promise<Consumer> {
-  return start(url, spec, (pipeline) => pipeline.handle((message) => spec.handle(message.payload as Payload)))
+  return start(createSluice({ connection: url }), spec, (pipeline) =>
+    pipeline.handle((message) => spec.handle(message.payload as Payload)),
+  )
+}
+
+async function lease(url: string, { batchSize, inHand, leaseMs, handle, onSettled }: LeaseSpec): Promise<Consumer> {
+  const library = createSluice({ connection: url })
+  report(library, onSettled)
+  library
+    .pipeline('bench', { mode: 'leased', batchSize, concurrency: inHand, lease: leaseMs })
+    .handle(handle === undefined ? () => {} : (message) => handle(message.payload as Payload))
+    .subscribe()
+  return { stop: () => library.stop() }
 }
 
 function start(
-  url: string,
+  library: Library,
   spec: Pick<ConsumeSpec, 'batchSize' | 'inFlight' | 'onSettled'>,
   handle: (pipeline: Pipeline) => ReturnType<Pipeline['handle']>,
 ): Consumer {
-  const library = createSluice({ connection: url })
-  library.events.subscribe((event) => {
-    if (event.kind === 'batch.committed') spec.onSettled(event.acked)
-    if (event.kind === 'message.failed') throw new Error(event.error)
-  })
+  report(library, spec.onSettled)
   handle(library.pipeline('bench', { batchSize: spec.batchSize, concurrency: spec.inFlight })).subscribe()
   return { stop: () => library.stop() }
+}
+
+function report(library: Library, onSettled: ConsumeSpec['onSettled']): void {
+  library.events.subscribe((event) => {
+    if (event.kind === 'batch.committed') onSettled(event.acked)
+    if (event.kind === 'message.failed') throw new Error(event.error)
+  })
 }
 
 export async function enqueue(url: string): Promise<Enqueuer> {
@@ -73,13 +100,12 @@ export async function enqueue(url: string): Promise<Enqueuer> {
   }
 }
 
-async function idle(url: string, queues: number): Promise<Consumer> {
+async function idle(url: string, queues: number, leased: boolean): Promise<Consumer> {
   const library = createSluice({ connection: url })
   for (let queue = 1; queue <= queues; queue++) {
-    library
-      .pipeline(`idle-${queue}`)
-      .handle(() => {})
-      .subscribe()
+    const name = `idle-${queue}`
+    const pipeline = leased ? library.pipeline(name, { mode: 'leased' }) : library.pipeline(name)
+    pipeline.handle(() => {}).subscribe()
   }
   return { stop: () => library.stop() }
 }

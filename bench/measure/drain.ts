@@ -1,5 +1,5 @@
 import type { Measured, SampleContext } from '../cell.ts'
-import type { ConsumeSpec, FillSpec } from '../contestant.ts'
+import type { Consumer, ConsumeSpec, Contestant, FillSpec } from '../contestant.ts'
 import { Settled } from './settled.ts'
 
 export interface MeasureDrainSpec extends Omit<ConsumeSpec, 'onSettled'> {
@@ -9,19 +9,20 @@ export interface MeasureDrainSpec extends Omit<ConsumeSpec, 'onSettled'> {
   readonly warmUp: number
   /** What was there. */
   readonly filled: FillSpec
+  /** With no transaction open while a handler runs. */
+  readonly leased?: true | undefined
 }
 
 /** Messages per second from the end of the warm-up until all are durably settled. */
 export async function measureDrain({ contestant, url }: SampleContext, spec: MeasureDrainSpec): Promise<Measured> {
-  const { drains, consumes } = contestant
+  const { drains } = contestant
   const { messages: ready, scheduled = 0 } = spec.filled
-  if (drains !== undefined) {
+  if (drains !== undefined && spec.leased === undefined) {
     const perSecond = await drains.run(url, spec)
     return { metrics: { perSecond }, left: ready + scheduled - spec.messages }
   }
-  if (consumes === undefined) throw new Error(`${contestant.name} cannot consume`)
   const settled = new Settled()
-  const consumer = await consumes.run(url, { ...spec, onSettled: (messages) => settled.add(messages) })
+  const consumer = await startConsumer(contestant, url, { ...spec, onSettled: (messages) => settled.add(messages) })
   await settled.reach(spec.warmUp)
   const [from, before] = [performance.now(), settled.count]
   await settled.reach(spec.messages)
@@ -32,4 +33,16 @@ export async function measureDrain({ contestant, url }: SampleContext, spec: Mea
     left: ready + scheduled - settled.count,
     effects: spec.work === 'nothing' ? 0 : settled.count,
   }
+}
+
+/** The contestant with handlers that do what `work` says; leased, nothing. */
+export async function startConsumer(
+  { name, consumes, leases }: Contestant,
+  url: string,
+  { leased, ...spec }: ConsumeSpec & Pick<MeasureDrainSpec, 'leased'>,
+): Promise<Consumer> {
+  if (leased === undefined && consumes !== undefined) return consumes.run(url, spec)
+  if (leased === undefined || leases === undefined) throw new Error(`${name} cannot consume`)
+  const { batchSize, inFlight, onSettled } = spec
+  return leases.run(url, { batchSize, inHand: batchSize * inFlight, onSettled })
 }

@@ -2,9 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { SampleContext } from '../cell.ts'
 import type { FillSpec } from '../contestant.ts'
+import { type MeasureDrainSpec, startConsumer } from './drain.ts'
 import { Settled } from './settled.ts'
 
-export interface PortionsSpec {
+export interface PortionsSpec extends Pick<MeasureDrainSpec, 'leased'> {
   readonly portions: number
   /** What each of them is. */
   readonly fill: FillSpec
@@ -21,13 +22,18 @@ export interface PortionsSpec {
  * waits, so that filling is not part of what is measured. Returns how many messages are left.
  */
 export async function consumePortions({ contestant, url }: SampleContext, spec: PortionsSpec): Promise<number> {
-  const { consumes } = contestant
-  if (consumes === undefined) throw new Error(`${contestant.name} cannot consume`)
   const client = new pg.Client(url)
   await client.connect()
   const settled = new Settled()
   const onSettled = (messages: number) => settled.add(messages)
-  const consumer = await consumes.run(url, { batchSize: 100, inFlight: 4, work: 'nothing', onSettled })
+  const { leased } = spec
+  const consumer = await startConsumer(contestant, url, {
+    batchSize: 100,
+    inFlight: 4,
+    work: 'nothing',
+    leased,
+    onSettled,
+  })
   let [filled, tookMs] = [0, 0]
   while (filled < spec.portions * spec.fill.messages && filled === settled.count && tookMs < spec.longestMs) {
     await contestant.fill(client, spec.fill)

@@ -75,8 +75,9 @@ function toEntryResult(entry: Entry, metric: Metric, entries: readonly Entry[]):
   }
 }
 
-function configurationOf({ drains, consumes, listens, enqueues, idles }: Contestant): EntryResult['configuration'] {
-  const capabilities = Object.entries({ drains, consumes, listens, enqueues, idles })
+function configurationOf(contestant: Contestant): EntryResult['configuration'] {
+  const { drains, consumes, leases, listens, enqueues, idles } = contestant
+  const capabilities = Object.entries({ drains, consumes, leases, listens, enqueues, idles })
   return Object.fromEntries(capabilities.flatMap(([name, found]) => (found ? [[name, found.configuration]] : [])))
 }
 

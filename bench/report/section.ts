@@ -22,8 +22,11 @@ export function sectionOf(result: CellResult): string {
 const GUARANTEES: Readonly<Record<string, string>> = {
   sluice: 'exactly once',
   'sluice-without-trigger': 'exactly once',
+  'sluice-transactional': 'exactly once',
+  'sluice-before': 'exactly once',
   'raw-loop': 'exactly once, no retries',
   'raw-loop-kept-plans': 'exactly once, no retries',
+  'leased-loop': 'at least once, no retries',
   'listen-loop': 'none',
   pgbench: 'none',
   'pg-boss': 'at least once',
@@ -35,8 +38,12 @@ const GUARANTEES: Readonly<Record<string, string>> = {
 /** Where its handlers write in the transaction that completes the jobs. */
 const WITH_COMPLETION = 'committed with the completion, by batch'
 
+/** In leased mode. */
+const LEASED = 'at least once; exactly once by `transaction()`'
+
 function guaranteeOf({ contestant, guarantee }: EntryResult, cell: string): string {
   if (cell.startsWith('effects') && contestant.startsWith('pg-boss')) return WITH_COMPLETION
+  if (cell.startsWith('leased') && contestant === 'sluice') return LEASED
   return GUARANTEES[contestant] ?? guarantee
 }
 
@@ -51,6 +58,15 @@ const METRICS: Readonly<Record<string, string>> = {
   firstTenth: 'first tenth, messages/s',
   lastTenth: 'last tenth, messages/s',
   tenths: 'tenths reached',
+  settleP50: 'p50 to the commit, ms',
+  settleP99: 'p99 to the commit, ms',
+  settleMost: 'slowest commit, ms',
+  rss: 'MiB at most',
+  claimMs: 'ms per claim',
+  renewals: 'renewals',
+  renewed: 'leases per renewal',
+  renewalMs: 'ms per renewal',
+  least: 'fastest',
 }
 
 interface Column {

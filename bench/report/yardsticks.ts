@@ -2,4 +2,12 @@
 export const CEILINGS: readonly string[] = ['raw-loop', 'raw-loop-kept-plans']
 
 /** Contestants that show what a number is made of, and that nobody would run. */
-export const YARDSTICKS: readonly string[] = [...CEILINGS, 'pgbench', 'listen-loop', 'sluice-without-trigger']
+export const YARDSTICKS: readonly string[] = [
+  ...CEILINGS,
+  'leased-loop',
+  'pgbench',
+  'listen-loop',
+  'sluice-without-trigger',
+  'sluice-transactional',
+  'sluice-before',
+]

@@ -47,7 +47,7 @@ async function runCells(server: BenchServer, options: BenchOptions, signal: Abor
   const results: CellResult[] = []
   for (const cell of chosen(CELLS, (found) => found.name, options.only)) {
     say(`\n${cell.name}`)
-    const contestants = await contestantsOf(cell, options.only, server.url)
+    const contestants = await contestantsOf(cell, options.only, server)
     const rounds = options.rounds ?? (options.quick ? 1 : Math.min(5, cell.mostRounds ?? 5))
     const entries = await runRounds(server, { cell, contestants, rounds, scale, signal, onSample: progress(cell) })
     const result = toResult(cell, entries, { environment, rounds })
@@ -61,7 +61,7 @@ async function runCells(server: BenchServer, options: BenchOptions, signal: Abor
 const installed = new Set<string>()
 
 /** Those that the cell asks, that are wanted, and that can run here, installed. */
-async function contestantsOf(cell: Cell, only: readonly string[], url: string): Promise<readonly Contestant[]> {
+async function contestantsOf(cell: Cell, only: readonly string[], server: BenchServer): Promise<readonly Contestant[]> {
   const able: Contestant[] = []
   for (const name of chosen(CONTESTANTS, (contestant) => contestant, only)) {
     const found = await contestantOrReason(cell, name)
@@ -72,7 +72,7 @@ async function contestantsOf(cell: Cell, only: readonly string[], url: string): 
     }
     able.push(found)
     if (installed.has(name)) continue
-    await found.install(url)
+    await found.install((await server.database(found.database)).url)
     installed.add(name)
   }
   return able
@@ -83,7 +83,7 @@ async function contestantOrReason(cell: Cell, name: string): Promise<Contestant 
   const notLoaded = whyNotLoaded(name)
   if (notLoaded !== undefined) return notLoaded
   const contestant = await loadContestant(name)
-  if (!cell.asks(contestant)) return undefined
+  if (!cell.asks(contestant) || (contestant.onlyIn ?? cell.name) !== cell.name) return undefined
   return cell.without?.[name] ?? contestant.missing?.() ?? contestant
 }
 

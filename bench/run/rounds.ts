@@ -1,6 +1,7 @@
 import type { Cell, Scale } from '../cell.ts'
 import type { Contestant } from '../contestant.ts'
-import { type Sample, type SampleServer, takeSample } from './sample.ts'
+import { type Sample, takeSample } from './sample.ts'
+import type { BenchServer } from './server.ts'
 
 /** One contestant in one case, with a sample for each round. */
 export interface Entry {
@@ -23,7 +24,7 @@ export interface RoundsSpec {
  * so contestants are compared within a round; and each round starts with the next case and the next contestant, so that
  * nobody is always the one who runs behind the same other.
  */
-export async function runRounds(server: SampleServer, spec: RoundsSpec): Promise<readonly Entry[]> {
+export async function runRounds(server: Pick<BenchServer, 'database'>, spec: RoundsSpec): Promise<readonly Entry[]> {
   const cases = spec.cell.cases.filter(({ slow }) => slow === undefined || spec.scale === 'full')
   const byCase = cases.map((found) =>
     spec.contestants.map((contestant) => ({ contestant, case: found, samples: [] as Sample[] })),
@@ -32,7 +33,8 @@ export async function runRounds(server: SampleServer, spec: RoundsSpec): Promise
     for (const entry of rotated(byCase, round).flatMap((entries) => rotated(entries, round))) {
       spec.signal.throwIfAborted()
       const order = { cell: spec.cell, case: entry.case, contestant: entry.contestant, scale: spec.scale }
-      const sample = await takeSample(server, order, spec.signal)
+      const database = await server.database(entry.contestant.database)
+      const sample = await takeSample(database, order, spec.signal)
       entry.samples.push(sample)
       spec.onSample(round + 1, { contestant: entry.contestant, case: entry.case.name }, sample)
     }

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type pg from 'pg'
 import type { Case, Cell, Measured, Scale } from '../cell.ts'
 import type { Contestant } from '../contestant.ts'
+import type { BenchDatabase } from './server.ts'
 
 /** What one sample gave: its metrics, or why there are none. */
 export type Sample = Pick<Measured, 'metrics' | 'series'> | { readonly failed: string }
@@ -27,25 +28,21 @@ export interface SampleSpec {
   readonly scale: Scale
 }
 
-export interface SampleServer {
-  readonly url: string
-  readonly client: pg.Client
-}
-
 /** Sets the tables up, measures in a fresh process, and looks whether the tables agree with what it says. */
-export async function takeSample(server: SampleServer, spec: SampleSpec, signal: AbortSignal): Promise<Sample> {
+export async function takeSample(database: BenchDatabase, spec: SampleSpec, signal: AbortSignal): Promise<Sample> {
+  const { url, client } = database
   try {
-    await prepare(server.client, spec)
-    const answer = await measure(server, spec, signal)
+    await prepare(client, spec)
+    const answer = await measure(url, spec, signal)
     if ('failed' in answer) return answer
-    await verify(server.client, spec.contestant, answer.measured)
+    await verify(client, spec.contestant, answer.measured)
     const { metrics, series } = answer.measured
     return series === undefined ? { metrics } : { metrics, series }
   } catch (error) {
     return { failed: error instanceof Error ? error.message : String(error) }
   } finally {
-    if (spec.contestant.setUp !== undefined) await server.client.query(spec.contestant.setUp.undo)
-    await clear(server.client, spec.contestant)
+    if (spec.contestant.setUp !== undefined) await client.query(spec.contestant.setUp.undo)
+    await clear(client, spec.contestant)
   }
 }
 
@@ -83,7 +80,7 @@ const SAMPLE_ENVIRONMENT = {
 /** Far more than any sample takes that does not hang. */
 const LONGEST_MS = 900_000
 
-async function measure(server: SampleServer, spec: SampleSpec, signal: AbortSignal): Promise<SampleAnswer> {
+async function measure(url: string, spec: SampleSpec, signal: AbortSignal): Promise<SampleAnswer> {
   const child = fork(new URL('./sample-process.ts', import.meta.url), {
     env: SAMPLE_ENVIRONMENT,
     // What contestants log is not a result, and stdout may be somebody's JSON.
@@ -97,7 +94,7 @@ async function measure(server: SampleServer, spec: SampleSpec, signal: AbortSign
     cell: spec.cell.name,
     case: spec.case.name,
     contestant: spec.contestant.name,
-    url: server.url,
+    url,
     scale: spec.scale,
   } satisfies SampleOrder)
   let answer: SampleAnswer | undefined

@@ -18,41 +18,72 @@ const SETTINGS = {
 /** Shown with the results, whoever has set them. */
 const SHOWN = [...Object.keys(SETTINGS), 'wal_level', 'commit_delay', 'autovacuum', 'jit', 'work_mem']
 
-export interface BenchServer {
-  /** A connection string for a database of this run. */
+/** A database of the run's own, and an open connection to it. */
+export interface BenchDatabase {
   readonly url: string
-  /** An open connection to it. */
   readonly client: pg.Client
+}
+
+export interface BenchServer {
+  /** The database of that name, made when it is first asked for. Default: the one that most contestants share. */
+  database(name?: string): Promise<BenchDatabase>
   readonly kind: string
   readonly version: string
   readonly settings: Readonly<Record<string, string>>
   stop(): Promise<void>
 }
 
-/** A server, and in it a database of this run's own. */
+/** A server, and in it databases of this run's own. */
 export async function startServer(): Promise<BenchServer> {
   const server = await findServer({ settings: SETTINGS })
+  const databases = new Databases(server.url)
   try {
-    const database = `sluice_bench_${randomBytes(4).toString('hex')}`
-    await withClient(server.url, (other) => other.query(`CREATE DATABASE ${database}`))
-    const url = new URL(server.url)
-    url.pathname = database
-    const client = await connect(url.href)
-    await client.query(CREATE_EFFECTS)
+    const { client } = await databases.get('')
     return {
-      url: url.href,
-      client,
+      database: (name = '') => databases.get(name),
       kind: server.kind,
       ...(await describe(client)),
       stop: async () => {
-        await client.end()
-        await withClient(server.url, (other) => other.query(`DROP DATABASE ${database} WITH (FORCE)`))
+        await databases.drop()
         await server.stop()
       },
     }
   } catch (error) {
     await server.stop()
     throw error
+  }
+}
+
+class Databases {
+  readonly #serverUrl: string
+  readonly #prefix = `sluice_bench_${randomBytes(4).toString('hex')}`
+  readonly #made = new Map<string, BenchDatabase>()
+
+  constructor(serverUrl: string) {
+    this.#serverUrl = serverUrl
+  }
+
+  async get(name: string): Promise<BenchDatabase> {
+    const made = this.#made.get(name)
+    if (made !== undefined) return made
+    const url = new URL(this.#serverUrl)
+    url.pathname = this.#fullName(name)
+    await withClient(this.#serverUrl, (other) => other.query(`CREATE DATABASE ${this.#fullName(name)}`))
+    const database = { url: url.href, client: await connect(url.href) }
+    this.#made.set(name, database)
+    await database.client.query(CREATE_EFFECTS)
+    return database
+  }
+
+  async drop(): Promise<void> {
+    for (const [name, { client }] of this.#made) {
+      await client.end()
+      await withClient(this.#serverUrl, (other) => other.query(`DROP DATABASE ${this.#fullName(name)} WITH (FORCE)`))
+    }
+  }
+
+  #fullName(name: string): string {
+    return name === '' ? this.#prefix : `${this.#prefix}_${name}`
   }
 }
 

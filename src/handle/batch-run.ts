@@ -6,6 +6,7 @@ import { type QueueDefinition, validatePayload } from '../queues.ts'
 import type { Settlement } from '../settle/settlement.ts'
 import { type Report, withCause } from '../telemetry/events.ts'
 import type { Attempt } from './attempt.ts'
+import type { Ending } from './ending.ts'
 import { Deadline, type LateSubject, NotHandled, toOutcome, toOutcomes } from './handler.ts'
 import type { RunContext } from './run-context.ts'
 
@@ -31,7 +32,7 @@ export interface BatchRunOptions {
   /** Interrupts a statement that runs on the server. */
   readonly cancel: () => Promise<void>
   /** Aborts when nothing can come of the batch any more. */
-  readonly signal: AbortSignal
+  readonly signal: Ending
 }
 
 /** By how much a deadline may be late on a busy machine. Less than the server's grace. */
@@ -44,7 +45,7 @@ const HUNG_MS = 500
  */
 export class BatchRun {
   readonly #options: BatchRunOptions
-  readonly #blockedKeys = new Set<string>()
+  #blockedKeys: Set<string> | undefined
   readonly #startedAt = performance.now()
   readonly #deadline: Deadline
   #hung: readonly DeliveredMessage[] = []
@@ -234,10 +235,13 @@ export class BatchRun {
     this.#begun.add(message)
     const holdsBack = this.#options.settlement.add(message, outcome, error)
     const key = this.#keyOf(message)
-    if (holdsBack && key !== undefined) this.#blockedKeys.add(key)
+    if (!holdsBack || key === undefined) return
+    this.#blockedKeys ??= new Set()
+    this.#blockedKeys.add(key)
   }
 
   #blocked(message: DeliveredMessage): boolean {
+    if (this.#blockedKeys === undefined) return false
     const key = this.#keyOf(message)
     return key !== undefined && this.#blockedKeys.has(key)
   }

@@ -4,6 +4,7 @@ import { errorText, expected, SluiceError, STOPPED } from '../errors.ts'
 import { deadLetter, type Message, type Outcome, retryLater, snooze } from '../message.ts'
 import type { Mode } from '../plan/options.ts'
 import type { InputOf, QueueDefinitions, QueueName } from '../queues.ts'
+import type { Ending } from './ending.ts'
 import type { HandlerTransaction } from './transaction/message-transaction.ts'
 
 /** Enqueues in the handler's transaction: the message exists if and only if the handler's batch commits. */
@@ -149,14 +150,14 @@ export function toOutcomes(returned: unknown, count: number): readonly Outcome[]
 export class Deadline {
   readonly #timeoutMs: number
   readonly #subject: LateSubject
-  readonly #batch: AbortSignal
+  readonly #batch: Ending
   readonly #onBatchEnd = () => this.#give(this.#batch.reason)
   #turn = new Turn()
   #timer: NodeJS.Timeout | undefined
   #reject: ((error: unknown) => void) | undefined
 
   /** `batch`: aborts when nothing can come of the batch any more. */
-  constructor(timeoutMs: number, subject: LateSubject, batch: AbortSignal) {
+  constructor(timeoutMs: number, subject: LateSubject, batch: Ending) {
     this.#timeoutMs = timeoutMs
     this.#subject = subject
     this.#batch = batch

@@ -75,7 +75,8 @@ export class Settlement {
   readonly #acked: string[] = []
   readonly #postponed: Postponed[] = []
   readonly #dead: Dead[] = []
-  readonly #held = new Map<string, HeldKey>()
+  /** Made for the first of them: most settlements hold nothing. */
+  #held: Map<string, HeldKey> | undefined
   readonly #forgotten: string[] = []
   readonly #settled = new Map<string, { readonly message: DeliveredMessage; readonly outcome: Outcome }>()
   readonly #events: SluiceEvent[] = []
@@ -159,6 +160,11 @@ export class Settlement {
     }
   }
 
+  /** Errors or reasons are to be written. */
+  get hasTexts(): boolean {
+    return this.#postponed.length > 0 || this.#dead.length > 0
+  }
+
   /** Asks about characters of errors and reasons that are not known yet. Without an answer they are escaped. */
   async learnTexts(execute: Execute): Promise<void> {
     const { alphabet } = this.#options
@@ -177,7 +183,7 @@ export class Settlement {
     const sent: Promise<void>[] = []
     if (acked.length > 0) sent.push(ackMessages(execute, queue, acked, serverVersion))
     if (postponed.length > 0) sent.push(postponeMessages(execute, queue, postponed, nowUs))
-    if (this.#held.size > 0) sent.push(holdKeys(execute, queue, [...this.#held.values()], claimedUs))
+    if (this.#held !== undefined) sent.push(holdKeys(execute, queue, [...this.#held.values()], claimedUs))
     if (dead.length > 0) sent.push(deadLetterMessages(execute, queue, dead))
     if (this.#forgotten.length > 0) sent.push(forgetEvidence(execute, queue, this.#forgotten))
     await allAnswered(sent)
@@ -226,6 +232,7 @@ export class Settlement {
   /** The key waits for the last of its messages, so that all of them are due when it goes on with the first. */
   #hold({ id, row }: DeliveredMessage, untilUs: number): void {
     const orderingKey = row.orderingKey ?? ''
+    this.#held ??= new Map()
     const held = this.#held.get(orderingKey)
     if (held === undefined) {
       this.#held.set(orderingKey, { slot: row.slot ?? WHOLE_QUEUE_SLOT, orderingKey, messageId: id, untilUs })

@@ -2,6 +2,7 @@ import { Gate } from '../../basics/gate.ts'
 import { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { leaseLost } from '../../errors.ts'
 import { BatchRun } from '../../handle/batch-run.ts'
+import { SingleEnding } from '../../handle/ending.ts'
 import type { Outcome } from '../../message.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import { claimGiven } from '../../table/claim/claim-given.ts'
@@ -55,6 +56,8 @@ async function handle(
   const { enqueue, plan } = consumption
   const options = { runtime, queue: plan.queue, enqueue, gate: new Gate(1), renew: settler.renew }
   const ended = Promise.withResolvers<Outcome>()
+  const ending = new SingleEnding()
+  leased.whenLost((reason) => ending.abort(reason))
   const run = new BatchRun({
     ...consumption,
     settlement: {
@@ -68,7 +71,7 @@ async function handle(
     },
     attempt: () => new LeasedAttempt(options, [leased]),
     crashLimit,
-    signal: leased.signal,
+    signal: ending,
     report,
     cancel: async () => undefined,
   })

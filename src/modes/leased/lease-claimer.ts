@@ -20,20 +20,21 @@ export class LeaseClaimer {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<LeasedPlan>
   readonly #claimer: Claimer
-  #connection: BatchConnection | undefined
+  readonly #connections = new Set<BatchConnection>()
 
-  constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>) {
+  /** @param concurrency how many claims may be under way */
+  constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>, concurrency: number) {
     const { queue, batchSize } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption
-    this.#claimer = new Claimer({ queue, batchSize, concurrency: 1, ordered: false, control: runtime.control })
+    this.#claimer = new Claimer({ queue, batchSize, concurrency, ordered: false, control: runtime.control })
   }
 
   /** @param onFound the claim has found messages */
   async claim(demand: RoundDemand, most: number, onFound: () => void): Promise<LeasedClaim | Ran> {
     const { pool, control, connectTimeoutMs } = this.#runtime
     const connection = await BatchConnection.acquire(pool, demand.stopping)
-    this.#connection = connection
+    this.#connections.add(connection)
     const answers = new AnswerLimit(connection, control, { claimMs: connectTimeoutMs, serverMs: CLAIM_MS })
     const release = () => connection.release()
     try {
@@ -49,13 +50,13 @@ export class LeaseClaimer {
       throw connection.lastWords ?? error
     } finally {
       answers.stop()
-      this.#connection = undefined
+      this.#connections.delete(connection)
     }
   }
 
   /** Breaks off what the server has not answered. */
   cut(): void {
-    this.#connection?.break('The pipeline has stopped')
+    for (const connection of this.#connections) connection.break('The pipeline has stopped')
   }
 
   /** Messages went back to their places: claims must see them again. */

@@ -27,7 +27,7 @@ export class LeasedAttempt implements Attempt {
   #running: Promise<unknown> | undefined
   #connection: BatchConnection | undefined
   /** Rejects when the call of the handler is over before its transaction is. */
-  readonly #undone = Promise.withResolvers<never>()
+  #undone: PromiseWithResolvers<never> | undefined
 
   constructor(options: LeasedAttemptOptions, messages: readonly LeasedMessage[]) {
     this.#options = options
@@ -84,8 +84,7 @@ export class LeasedAttempt implements Attempt {
   async undo(): Promise<void> {
     this.close()
     if (this.#running === undefined) return
-    this.#undone.promise.catch(() => undefined)
-    this.#undone.reject(ended())
+    this.#undone?.reject(ended())
     this.#connection?.break('The handler has ended')
     await this.#running
   }
@@ -101,7 +100,9 @@ export class LeasedAttempt implements Attempt {
     checkFunction('transaction', work)
     this.#assertOpen('transaction')
     for (const leased of this.#messages) leased.inTransaction = true
-    const running = this.#waitAndRun(work).finally(() => {
+    this.#undone = Promise.withResolvers()
+    this.#undone.promise.catch(() => undefined)
+    const running = this.#waitAndRun(work, this.#undone.promise).finally(() => {
       for (const leased of this.#messages) leased.inTransaction = false
       this.#running = undefined
     })
@@ -109,7 +110,7 @@ export class LeasedAttempt implements Attempt {
     return running
   }
 
-  async #waitAndRun<T>(work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T> {
+  async #waitAndRun<T>(work: (tx: HandlerTransaction) => T | Promise<T>, undone: Promise<never>): Promise<T> {
     const leave = await this.#options.gate.enter()
     try {
       // While it runs, its lease is not renewed: its own lock keeps the row, and a renewal would wait for that.
@@ -117,7 +118,7 @@ export class LeasedAttempt implements Attempt {
       if (this.lost !== undefined) throw this.lost
       const connection = await BatchConnection.acquire(this.#options.runtime.pool)
       try {
-        return await this.#runOn(connection, work)
+        return await this.#runOn(connection, work, undone)
       } finally {
         this.#connection = undefined
         connection.release()
@@ -127,7 +128,11 @@ export class LeasedAttempt implements Attempt {
     }
   }
 
-  async #runOn<T>(connection: BatchConnection, work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T> {
+  async #runOn<T>(
+    connection: BatchConnection,
+    work: (tx: HandlerTransaction) => T | Promise<T>,
+    undone: Promise<never>,
+  ): Promise<T> {
     const { runtime, queue, enqueue } = this.#options
     const serverVersion = runtime.serverVersion()
     this.#connection = connection
@@ -137,7 +142,7 @@ export class LeasedAttempt implements Attempt {
       this.#assertAll(await lockLeased(connection.execute, queue, this.#messages, serverVersion))
       const tx = new MessageTransaction(connection, enqueue)
       // It may never end. What it does after its time counts for nothing.
-      const result = await Promise.race([work(tx), this.#undone.promise])
+      const result = await Promise.race([work(tx), undone])
       if (tx.unfinished) await tx.finished()
       await tx.keep()
       connection.confine()

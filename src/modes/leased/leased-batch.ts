@@ -2,6 +2,7 @@ import type { Gate } from '../../basics/gate.ts'
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { stopped } from '../../errors.ts'
 import { BatchRun } from '../../handle/batch-run.ts'
+import { type Ending, SingleEnding } from '../../handle/ending.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import { toError } from '../../telemetry/events.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
@@ -20,6 +21,9 @@ export class LeasedBatch {
   readonly #gate: Gate
   readonly #messages: readonly LeasedMessage[]
   readonly #settled = new Set<LeasedMessage>()
+  /** Of the calls that run. */
+  readonly #endings = new Set<SingleEnding>()
+  readonly #byMessage: ReadonlyMap<DeliveredMessage, LeasedMessage>
 
   constructor(
     runtime: Runtime,
@@ -33,11 +37,21 @@ export class LeasedBatch {
     this.#settler = settler
     this.#gate = transactions
     this.#messages = messages
+    this.#byMessage = new Map(messages.map((leased) => [leased.message, leased]))
   }
 
   /** Resolves when each has an outcome or is given back, written or not. @param stopping ends their handlers */
   async run(stopping: AbortSignal): Promise<void> {
-    await Promise.all(this.#groups().map((group) => this.#runGroup(group, stopping)))
+    // One listener for all: each that is added or removed is looked for among those that are there.
+    const stop = () => {
+      for (const ending of this.#endings) ending.abort(stopped('pipeline'))
+    }
+    stopping.addEventListener('abort', stop)
+    try {
+      await Promise.all(this.#groups().map((group) => this.#runGroup(group, stopping)))
+    } finally {
+      stopping.removeEventListener('abort', stop)
+    }
   }
 
   /** A claim takes one message of each key at most, so none of them waits for another. */
@@ -50,30 +64,27 @@ export class LeasedBatch {
   }
 
   async #runGroup(group: readonly LeasedMessage[], stopping: AbortSignal): Promise<void> {
-    const ending = new AbortController()
-    const stop = () => ending.abort(stopped('pipeline'))
-    const lose = ({ currentTarget }: Event) => ending.abort((currentTarget as AbortSignal).reason)
-    stopping.addEventListener('abort', stop)
-    if (stopping.aborted) stop()
-    for (const { signal } of group) signal.addEventListener('abort', lose)
+    const ending = new SingleEnding()
+    this.#endings.add(ending)
+    if (stopping.aborted) ending.abort(stopped('pipeline'))
+    for (const leased of group) leased.whenLost((reason) => ending.abort(reason))
     try {
-      await this.#runOf(group, ending.signal).run(group.map(({ message }) => message))
+      await this.#runOf(ending).run(group.map(({ message }) => message))
     } catch (error) {
       // Otherwise the lease is lost, or a stop came, which is told of elsewhere.
       const { queue } = this.#consumption.plan
-      if (!ending.signal.aborted)
+      if (!ending.aborted)
         this.#runtime.report({ kind: 'batch.released', queue, messages: group.length, error: toError(error) })
     } finally {
-      stopping.removeEventListener('abort', stop)
+      this.#endings.delete(ending)
       for (const leased of group) if (!this.#settled.has(leased)) this.#settler.giveBack(leased)
     }
   }
 
-  #runOf(group: readonly LeasedMessage[], signal: AbortSignal): BatchRun {
+  #runOf(signal: Ending): BatchRun {
     const { enqueue, plan } = this.#consumption
-    const byMessage = new Map(group.map((leased) => [leased.message, leased]))
     const leasedOf = (message: DeliveredMessage): LeasedMessage => {
-      const leased = byMessage.get(message)
+      const leased = this.#byMessage.get(message)
       if (leased === undefined) throw new TypeError('expected a message of this batch')
       return leased
     }

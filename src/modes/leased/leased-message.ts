@@ -18,7 +18,8 @@ export class LeasedMessage implements LeasedId {
   readonly lease: string
   readonly batchId: number
   readonly #leaseMs: number
-  readonly #loss = new AbortController()
+  #lost: SluiceError | undefined
+  #onLost: ((reason: SluiceError) => void) | undefined
   readonly #claimedAtMs: number
   #renewedAtMs: number
   /** A transaction of its handler has its row locked: nobody can take it, and a renewal would wait for that. */
@@ -26,7 +27,8 @@ export class LeasedMessage implements LeasedId {
   /** Its handler has settled it together with its effects. */
   committed = false
   #over = false
-  readonly #ended = Promise.withResolvers<void>()
+  /** Made when somebody waits for it: of nearly all messages nobody does. */
+  #ended: PromiseWithResolvers<void> | undefined
 
   constructor(message: DeliveredMessage, { lease, batchId, ms, claimedAtMs }: LeaseInHand) {
     this.message = message
@@ -58,6 +60,8 @@ export class LeasedMessage implements LeasedId {
 
   /** Resolves when it is settled or given back, or its loss is known. */
   get ended(): Promise<void> {
+    if (this.#over) return Promise.resolve()
+    this.#ended ??= Promise.withResolvers()
     return this.#ended.promise
   }
 
@@ -68,14 +72,15 @@ export class LeasedMessage implements LeasedId {
     )
   }
 
-  /** Aborts when the lease is lost. */
-  get signal(): AbortSignal {
-    return this.#loss.signal
-  }
-
   /** Why nothing can come of it any more. */
   get lost(): SluiceError | undefined {
-    return this.#loss.signal.aborted ? this.#loss.signal.reason : undefined
+    return this.#lost
+  }
+
+  /** Who hears of it when the lease is lost. A signal for each message would be most of what it costs to handle it. */
+  whenLost(hear: (reason: SluiceError) => void): void {
+    if (this.#lost === undefined) this.#onLost = hear
+    else hear(this.#lost)
   }
 
   /** @param sentAtMs when the renewal was sent */
@@ -85,12 +90,14 @@ export class LeasedMessage implements LeasedId {
 
   /** Somebody else may have it. A message that is settled loses nothing, nor one whose row its handler has locked. */
   lose(): void {
-    if (!this.#over && !this.committed && !this.inTransaction) this.#loss.abort(leaseLost(this.message.queue, this.id))
+    if (this.#over || this.committed || this.inTransaction || this.#lost !== undefined) return
+    this.#lost = leaseLost(this.message.queue, this.id)
+    this.#onLost?.(this.#lost)
   }
 
   /** It is settled or given back, or its loss is known. */
   end(): void {
     this.#over = true
-    this.#ended.resolve()
+    this.#ended?.resolve()
   }
 }

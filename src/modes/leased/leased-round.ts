@@ -32,38 +32,24 @@ export class LeasedRound implements Round {
   #demand: RoundDemand | undefined
 
   constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>) {
-    const { queue, concurrency, leaseMs } = consumption.plan
+    const { queue, batchSize, concurrency, leaseMs } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption
-    this.#claimer = new LeaseClaimer(runtime, consumption)
+    this.#claimer = new LeaseClaimer(runtime, consumption, CLAIMS)
     this.#losses = new Losses(queue, runtime.report)
-    this.#room = new Room(concurrency)
+    this.#room = new Room(concurrency, batchSize)
     this.#settler = new Settler(runtime, consumption, (leased, returned) => this.#ended(leased, returned))
     this.#renewals = new Renewals(leaseMs, (leases) => void this.#settler.renew(leases))
   }
 
-  async run(demand: RoundDemand, { alone, onCommitted }: RoundOptions): Promise<Ran> {
+  async run(demand: RoundDemand, options: RoundOptions): Promise<Ran> {
     this.#demand = demand
-    const { gate, inHand } = this.#runtime
-    const free = await this.#room.free(demand.draining)
-    if (free === 0 || !(await inHand.aloneLock.enter(alone, demand.draining))) return ENDED
-    let handled: Promise<void> | undefined
-    const leave = await gate.enter()
+    const reserved = await this.#room.reserve(options.alone ? 1 : this.#consumption.plan.batchSize, demand.draining)
+    if (reserved === 0) return ENDED
     try {
-      const most = alone ? 1 : Math.min(free, this.#consumption.plan.batchSize)
-      const claimed = await this.#claimer.claim(demand, most, leave)
-      if ('kind' in claimed) return claimed
-      onCommitted()
-      const { batch, suspects } = await this.#batchOf(claimed, alone)
-      handled = batch.run(demand.stopping)
-      if (alone) await handled
-      // They are free when they have been given back: the next round is to find them.
-      await Promise.all(suspects.map((leased) => leased.ended))
-      return suspects.length > 0 ? ALONE : MORE
+      return await this.#runOne(demand, options, reserved)
     } finally {
-      leave()
-      if (handled === undefined) inHand.aloneLock.leave()
-      else void handled.finally(() => inHand.aloneLock.leave())
+      this.#room.begun()
     }
   }
 
@@ -81,13 +67,48 @@ export class LeasedRound implements Round {
     this.#settler.cut()
   }
 
+  async #runOne(demand: RoundDemand, { alone, onCommitted }: RoundOptions, reserved: number): Promise<Ran> {
+    const { gate, inHand } = this.#runtime
+    if (!(await inHand.aloneLock.enter(alone, demand.draining))) {
+      this.#room.giveBack(reserved)
+      return ENDED
+    }
+    let handled: Promise<void> | undefined
+    const leave = await gate.enter()
+    try {
+      const claimed = await this.#claim(demand, reserved, leave)
+      if ('kind' in claimed) return claimed
+      onCommitted()
+      const { batch, suspects } = await this.#batchOf(claimed, alone)
+      handled = batch.run(demand.stopping)
+      if (alone) await handled
+      // They are free when they have been given back: the next round is to find them.
+      await Promise.all(suspects.map((leased) => leased.ended))
+      return suspects.length > 0 ? ALONE : MORE
+    } finally {
+      leave()
+      if (handled === undefined) inHand.aloneLock.leave()
+      else void handled.finally(() => inHand.aloneLock.leave())
+    }
+  }
+
+  async #claim(demand: RoundDemand, reserved: number, onFound: () => void): Promise<LeasedClaim | Ran> {
+    let taken = 0
+    try {
+      const claimed = await this.#claimer.claim(demand, reserved, onFound)
+      if ('answer' in claimed) taken = claimed.answer.rows.length
+      return claimed
+    } finally {
+      this.#room.giveBack(reserved - taken)
+    }
+  }
+
   /** A message whose next crash may be its last waits until the process has nothing else in hand. */
   async #batchOf({ batchId, lease, answer }: LeasedClaim, alone: boolean) {
     const { inHand, crashLimit, report } = this.#runtime
     const { queue, leaseMs } = this.#consumption.plan
     const { rows, sentAtMs } = answer
     this.#settler.setClock(answer)
-    this.#room.take(rows.length)
     this.#batches.set(batchId, rows.length)
     const record = {
       id: batchId,
@@ -114,7 +135,7 @@ export class LeasedRound implements Round {
   #ended(leased: LeasedMessage, returned: boolean): void {
     const { row } = leased.message
     this.#renewals.delete(leased)
-    this.#room.giveBack()
+    this.#room.giveBack(1)
     const left = (this.#batches.get(leased.batchId) ?? 1) - 1
     if (left > 0) this.#batches.set(leased.batchId, left)
     else if (this.#batches.delete(leased.batchId)) this.#runtime.inHand.end(leased.batchId)
@@ -125,6 +146,12 @@ export class LeasedRound implements Round {
     this.#demand?.opened()
   }
 }
+
+/**
+ * So many claims of a pipeline may be under way. While the process begins to handle what one has taken, the server carries
+ * out the next.
+ */
+export const CLAIMS = 2
 
 /** So many handlers of a pipeline may have a transaction at a time. */
 const TRANSACTIONS = 10

@@ -178,7 +178,7 @@ export class Settler {
   /** Returns an error if some of them are locked or have been moved, which are tried again. */
   async #write(outcomes: readonly LeasedOutcome[]): Promise<unknown> {
     const { control } = this.#runtime
-    for (const { settlement } of outcomes) await settlement.learnTexts(control.execute)
+    for (const { settlement } of outcomes) if (settlement.hasTexts) await settlement.learnTexts(control.execute)
     const { ids, locked } = await this.#skippingLocked((skip) => this.#writer.settle(outcomes, skip))
     const [again, written] = [outcomes.filter(({ id }) => locked.has(id)), outcomes.filter(({ id }) => !locked.has(id))]
     this.#tell(written, ids)
@@ -229,7 +229,11 @@ export class Settler {
     const counts = { acked: 0, retried: 0, snoozed: 0, dead: 0 }
     for (const { settlement } of settled) {
       settlement.reportAll()
-      for (const [end, count] of Object.entries(settlement.counts)) counts[end as keyof typeof counts] += count
+      const { acked, retried, snoozed, dead } = settlement.counts
+      counts.acked += acked
+      counts.retried += retried
+      counts.snoozed += snoozed
+      counts.dead += dead
     }
     this.#consumption.onSettled?.(settled.flatMap(({ settlement }) => settlement.settled))
     const durationMs = Math.max(...settled.map(({ leased }) => leased.ageMs))
