@@ -21,6 +21,8 @@ export const parse = {
       throw new InvalidArgumentError(`Expected an integer from 1 to ${most}.`)
     },
   id: (text: string): string => orInvalid(() => checkId(text, 'id'), 'Expected the number of a message.'),
+  claimId: (text: string): string =>
+    orInvalid(() => checkId(text, 'claim', 'claim'), 'Expected the number of a claim.'),
   ids: (text: string, before: readonly string[] = []): readonly string[] => [...before, parse.id(text)],
 }
 

@@ -1,5 +1,6 @@
 import { Command } from 'commander'
 import { VERSION } from '../basics/version.ts'
+import { addClaims } from './commands/claims.ts'
 import { addDead } from './commands/dead.ts'
 import { addMigrate } from './commands/migrate.ts'
 import { addPeek } from './commands/peek.ts'
@@ -21,7 +22,7 @@ export function createProgram(): Command {
     .showHelpAfterError('Add --help to see how it is used.')
     .exitOverride()
     .addHelpText('after', HELP)
-  for (const add of [addMigrate, addRoles, addStatus, addPeek, addDead, addHelp]) add(program)
+  for (const add of [addMigrate, addRoles, addStatus, addPeek, addClaims, addDead, addHelp]) add(program)
   return program
 }
 
@@ -50,6 +51,7 @@ Examples:
   $ sluice roles                    make roles with few rights
   $ sluice status                   what waits, runs and fails, and who works on it
   $ sluice peek orders              the next messages of a queue
+  $ sluice claims list              what is claimed, until when
   $ sluice dead list                messages that are not tried again
   $ sluice dead redrive orders      try them again
 

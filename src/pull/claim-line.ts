@@ -28,6 +28,11 @@ export class ClaimLine implements Waiter {
     this.#scheduler = scheduler
   }
 
+  /** Resolves when no claim is under way. */
+  get ended(): Promise<void> {
+    return this.#running ?? Promise.resolve()
+  }
+
   /** Waits in line. Resolves with a claim, or with undefined when the signal aborts. */
   async wait(take: () => Promise<Claim | undefined>, signal: AbortSignal): Promise<Claim | undefined> {
     const request: Request = { take, done: Promise.withResolvers(), over: false }

@@ -50,9 +50,10 @@ export class Waiting {
     }
   }
 
-  /** Those who wait are told that the Sluice has stopped. */
+  /** Those who wait are told that the Sluice has stopped. What is claimed for them in this moment is released. */
   async stop(): Promise<void> {
     this.#stopping.abort()
+    await Promise.all([...this.#lines.values()].map((line) => line.ended))
     await this.#close()
     clearTimeout(this.#leaving)
   }

@@ -5,6 +5,7 @@ import { runScenario } from '../../faults/run/run-scenario.ts'
 import { SCENARIOS } from '../../faults/scenarios/index.ts'
 import { libraryOf } from '../../faults/scenarios/rolling-upgrade.ts'
 import { applyEdits } from '../../faults/twins/apply-edits.ts'
+import { SCHEMA_VERSION } from '../../src/table/schema.ts'
 
 /** What is broken is waited for as long as the scenario promises: so that the last to begin does not wait long. */
 const LONGEST_FIRST = SCENARIOS.toSorted((a, b) => b.recoveryMs - a.recoveryMs)
@@ -23,7 +24,7 @@ describe.each(MODES)('in $name mode', (mode) => {
   })
 })
 
-const library = [...SCENARIOS.flatMap(({ twin }) => twin.edits ?? []), ...libraryOf(2)]
+const library = [...SCENARIOS.flatMap(({ twin }) => twin.edits ?? []), ...libraryOf(SCHEMA_VERSION + 1)]
 const files = [...new Set(library.map(({ file }) => file))]
 
 test.each(files)('what scenarios change in src/%s stands there', async (file) => {

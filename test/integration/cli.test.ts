@@ -215,6 +215,26 @@ describe('sluice peek', () => {
   })
 })
 
+describe('sluice claims', () => {
+  test('lists claims, and releases one', async ({ database, cli }) => {
+    await database.sql(`SELECT sluice.enqueue('claimed', '{}') FROM generate_series(1, 3)`)
+    const [row] = await database.sql<{ id: string }>(
+      `SELECT claim_id::text AS id FROM sluice.claim('claimed', 2, '10 minutes') LIMIT 1`,
+    )
+    const id = row?.id ?? ''
+    const { code, stdout } = await cli('claims', 'list')
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/^QUEUE +CLAIM +MESSAGES +RENEWED +ENDS$/m)
+    expect(stdout).toMatch(new RegExp(`^claimed +${id} +2 +\\d+m?s ago +in 9m 5\\ds$`, 'm'))
+    expect(JSON.parse((await cli('claims', 'list', 'claimed', '--json')).stdout)).toMatchObject([{ id, messages: 2 }])
+    expect((await cli('claims', 'release', 'claimed', id)).stdout).toBe('Released 2 messages.\n')
+    const again = await cli('claims', 'release', 'claimed', id)
+    expect(again).toMatchObject({ code: 1, stderr: expect.stringContaining(`has no claim ${id} that lasts`) })
+    expect(await cli('claims', 'release', 'claimed', 'x')).toMatchObject({ code: 2 })
+    expect((await cli('claims', 'list', 'claimed')).stderr).toContain('There are no claims.')
+  })
+})
+
 describe('the name of a queue that there is not', () => {
   test.for([
     { args: ['peek', 'known.quee'], code: 0 },

@@ -36,7 +36,17 @@ describe('docs/sql.md', () => {
 
   test('has every public function and parameter', async ({ database }) => {
     const functions = await database.sql<Documented>(FUNCTIONS)
-    expect(functions.map(({ name }) => name)).toEqual(['enqueue', 'peek', 'redrive'])
+    expect(functions.map(({ name }) => name)).toEqual([
+      'claim',
+      'claim_get',
+      'claim_release',
+      'claim_renew',
+      'claim_settle',
+      'enqueue',
+      'peek',
+      'pop',
+      'redrive',
+    ])
     for (const { name, comment, rows } of functions) {
       const section = sectionOf(`### sluice.${name}`)
       expect(firstParagraphOf(section)).toBe(comment)

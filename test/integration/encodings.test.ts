@@ -43,6 +43,19 @@ for (const { encoding, native, foreign } of ENCODINGS) {
       ])
     })
 
+    test('gives back what was claimed, and keeps the words of an error, escaped where it lacks them', async () => {
+      const database = await databaseIn(encoding)
+      const sluice = startTestSluice(database)
+      const all = { payload: { text: native }, headers: { [native]: native }, orderingKey: native }
+      const [id] = await put(sluice, 'q', [all.payload], { headers: all.headers, orderingKey: native })
+      const claim = await sluice.claim('q')
+      expect(claim?.messages).toMatchObject([all])
+      const words = `${native} ${foreign ?? ''}`
+      await claim?.settle(id!, deadLetter(words, words))
+      const fitted = foreign === undefined ? words : `${native} \\u{${foreign.codePointAt(0)?.toString(16)}}`
+      expect(await sluice.operate.deadLetters.get('q', id!)).toMatchObject({ reason: fitted, error: fitted })
+    })
+
     test('keeps the words of an error, escaped where it lacks them, and the batch commits', async () => {
       const database = await databaseIn(encoding)
       const sluice = startTestSluice(database)

@@ -74,6 +74,7 @@ describe('sluice.operate', () => {
       lastError: null,
       heldBy: null,
       leasedUntil: null,
+      claim: null,
       worker: null,
     })
     expect(await sluice.operate.message(queue, '1')).toBeUndefined()
@@ -107,6 +108,7 @@ describe('sluice.operate', () => {
       worker: expect.any(String),
       workerAlive: true,
       leasedUntil: null,
+      claim: null,
     })
     const [worker] = await operate.workers({ queue })
     expect(worker).toMatchObject({ id: message!.workerId, name: message!.worker, alive: true, inFlight: 1 })

@@ -10,10 +10,13 @@ import { EventLog } from '../support/event-log.ts'
 import { runCli } from '../support/processes/run-cli.ts'
 import { sleepOn } from '../support/processes/sleeper.ts'
 import { WorkerProcess } from '../support/processes/worker-process.ts'
+import { raisedFlag } from '../support/rows/flag.ts'
 import { bury } from '../support/rows/operations.ts'
 import { untilEmpty } from '../support/rows/rows.ts'
+import { createTestDatabase } from '../support/servers/database.ts'
 import { test as base, type Login } from '../support/servers/logins.ts'
 import { put, startTestSluice } from '../support/sluice.ts'
+import { raise } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'
 
 const REFUSED = expect.objectContaining({ code: '42501' })
@@ -24,6 +27,7 @@ let queues = 0
 const test = base
   .extend('queue', () => `roles.${++queues}`)
   .extend('producer', { scope: 'file' }, ({ login }) => login('sluice_producer'))
+  .extend('claimer', { scope: 'file' }, ({ login }) => login('sluice_claimer'))
   .extend('worker', { scope: 'file' }, async ({ database, login }) => {
     const worker = await login('sluice_worker')
     await createEffects(database)
@@ -394,3 +398,69 @@ async function flagIsUp(database: Pick<Login, 'sql'>, queue: string): Promise<bo
   )
   return rows.length > 0
 }
+
+describe('a member of sluice_claimer', () => {
+  test('claims, waits, looks, renews, settles in every way, releases and pops', async ({
+    database,
+    claimer,
+    producer,
+    queue,
+  }) => {
+    const enqueuing = startTestSluice(producer)
+    const sluice = startTestSluice(claimer, { pollInterval: '1m' })
+    const waits = sluice.claim(queue, { wait: '1m' })
+    await raisedFlag(database, queue)
+    const ids = await put(enqueuing, queue, [1])
+    const waited = await waits
+    expect(await waited?.settle(ids)).toEqual({ settled: ids, refused: [] })
+
+    const more = await put(enqueuing, queue, [2, 3, 4, 5, 6])
+    await put(enqueuing, queue, ['a', 'b'], { orderingKey: 'k' })
+    const { id, messages } = (await sluice.claim(queue, { limit: 20 })) ?? raise()
+    expect(messages).toHaveLength(6)
+    const { claims } = sluice.operate
+    expect((await claims.get(queue, id)).messages).toHaveLength(6)
+    await claims.renew(queue, id, '2m')
+    await claims.settle(queue, id, more[0]!)
+    await claims.settle(queue, id, more[1]!, retryLater({ error: 'busy' }))
+    await claims.settle(queue, id, more[2]!, snooze({ after: '1h' }))
+    await claims.settle(queue, id, more[3]!, deadLetter('bad'))
+    expect(await claims.release(queue, id)).toBe(2)
+    expect(await sluice.pop(queue, { limit: 20 })).toHaveLength(2)
+    expect((await sluice.pop(queue)).map(({ payload }) => payload)).toEqual(['b'])
+  })
+
+  test.for([
+    'SELECT FROM sluice.message',
+    'SELECT FROM sluice.claims',
+    'SELECT FROM sluice.messages',
+    'DELETE FROM sluice.claim',
+    `SELECT sluice.lock_due('q', 1)`,
+    `SELECT sluice.bury_locked('q', '{1}', '{1}', '{a}', '{a}')`,
+    `SELECT sluice.enqueue('q', '1')`,
+    `SELECT sluice.redrive('q')`,
+    `SELECT sluice.peek('q')`,
+  ])('may not %s', async (text, { claimer }) => {
+    await expect(claimer.sql(text)).rejects.toEqual(REFUSED)
+  })
+
+  test('is what a login lacks that may not claim, says the error', async ({ producer, queue }) => {
+    await expect(startTestSluice(producer).claim(queue)).rejects.toMatchObject({
+      code: 'PRIVILEGE_MISSING',
+      message: expect.stringContaining('GRANT sluice_claimer TO'),
+    })
+  })
+})
+
+describe('before roles are made', () => {
+  test('PUBLIC may not call what runs with the rights of the owner', async ({ database }) => {
+    const fresh = await createTestDatabase()
+    onTestFinished(() => fresh[Symbol.asyncDispose]())
+    expect(fresh.url).not.toBe(database.url)
+    const rows = await fresh.sql(
+      `SELECT p.proname FROM pg_proc p WHERE p.pronamespace = 'sluice'::regnamespace AND p.prosecdef
+         AND has_function_privilege('public', p.oid, 'EXECUTE')`,
+    )
+    expect(rows).toEqual([])
+  })
+})

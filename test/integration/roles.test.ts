@@ -180,11 +180,22 @@ describe('the roles', () => {
     expect(rows).toHaveLength(ROLES.length)
   })
 
-  test('leave no function that runs with the rights of its owner', async ({ database }) => {
-    const rows = await database.sql(
-      `SELECT proname FROM pg_proc WHERE pronamespace = 'sluice'::regnamespace AND prosecdef`,
+  test('leave only the functions for claims with the rights of their owner, with a path of their own', async ({
+    database,
+  }) => {
+    const rows = await database.sql<{ proname: string; pinned: boolean }>(
+      `SELECT proname, proconfig @> ARRAY['search_path=pg_catalog, pg_temp', 'row_security=off'] AS pinned
+       FROM pg_proc WHERE pronamespace = 'sluice'::regnamespace AND prosecdef ORDER BY proname`,
     )
-    expect(rows).toEqual([])
+    expect(rows.map(({ proname }) => proname)).toEqual([
+      'claim',
+      'claim_get',
+      'claim_release',
+      'claim_renew',
+      'claim_settle',
+      'pop',
+    ])
+    expect(rows.filter(({ pinned }) => !pinned)).toEqual([])
   })
 })
 

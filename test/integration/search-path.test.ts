@@ -18,7 +18,9 @@ import { put, startTestSluice } from '../support/sluice.ts'
 import { test as base } from '../support/test.ts'
 import { waitFor } from '../support/wait.ts'
 
-const MIGRATION = readFileSync(new URL('../../migrations/0001_core.sql', import.meta.url), 'utf8')
+const MIGRATION = ['0001_core.sql', '0002_claims.sql']
+  .map((file) => readFileSync(new URL(`../../migrations/${file}`, import.meta.url), 'utf8'))
+  .join('\n')
 
 /** These name everything in full. Two run in enqueues and claims, where SET search_path would cost as much as all else. */
 const WITHOUT_A_PATH = ['clock', 'leased_keys', 'schema_version', 'wake_inserted']
@@ -76,6 +78,14 @@ describe('with a hostile schema in front of pg_catalog', () => {
         `SELECT sluice.enqueue('${queue}', '{}', delay => '1 hour')`,
         `SELECT sluice.redrive('${queue}', died_before => 'tomorrow', type => 'order.paid')`,
         `SELECT * FROM sluice.peek('${queue}', 5)`,
+        `SELECT * FROM sluice.claim('${queue}', 10)`,
+        `SELECT * FROM sluice.claim_get('${queue}', (SELECT pg_catalog.max(id) FROM sluice.claims))`,
+        `SELECT sluice.claim_renew('${queue}', (SELECT pg_catalog.max(id) FROM sluice.claims))`,
+        `SELECT * FROM sluice.claim_settle('${queue}', (SELECT pg_catalog.max(id) FROM sluice.claims), outcome => 'retry', delay => '0')`,
+        `SELECT * FROM sluice.claim('${queue}', 10)`,
+        `SELECT sluice.claim_release('${queue}', (SELECT pg_catalog.max(id) FROM sluice.claims))`,
+        `SELECT * FROM sluice.pop('none', 10)`,
+        'TABLE sluice.claims',
         'TABLE sluice.queues',
         'TABLE sluice.messages',
         'TABLE sluice.in_flight',

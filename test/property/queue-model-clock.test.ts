@@ -88,6 +88,44 @@ describe('a clock that is stepped under a running worker', () => {
     await waitFor(() => handled.length === 2, { what: 'the message before the step' })
     expect(handled).toEqual([late, early])
   })
+
+  test('backwards: a leased message with a key that fails waits for its retry all the same', async ({
+    clocked,
+    worker,
+    queue,
+  }) => {
+    await put(worker, queue, [1], { orderingKey: 'key' })
+    await stepSqlClock(clocked.sql, -2 * HOUR_MS)
+    const { counts } = await worker
+      .pipeline(queue, { mode: 'leased' })
+      .handle(() => retryLater({ after: '1h' }))
+      .runOnce()
+    expect(counts).toMatchObject({ retried: 1, dead: 0 })
+  })
+
+  test('backwards: a leased message with a key that is given back may be taken at once', async ({
+    clocked,
+    worker,
+    queue,
+  }) => {
+    await put(worker, queue, [1, 2], { orderingKey: 'key' })
+    await stepSqlClock(clocked.sql, -2 * HOUR_MS)
+    const begun = Promise.withResolvers<void>()
+    const pipeline = worker
+      .pipeline(queue, { mode: 'leased' })
+      .handle((_, { signal }) => {
+        begun.resolve()
+        return new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+      })
+      .start()
+    await begun.promise
+    await pipeline.stop()
+    const { counts } = await worker
+      .pipeline(queue)
+      .handle(() => undefined)
+      .runOnce()
+    expect(counts.acked).toBe(2)
+  })
 })
 
 /** Starts to consume, waits until the worker sleeps, and returns the ids that it handles from then on. */

@@ -5,6 +5,7 @@ import { describe, expectTypeOf, test } from 'vitest'
 import * as z from 'zod'
 import {
   ack,
+  type Claim,
   createSluice,
   type DeadLetter,
   type Deliveries,
@@ -251,5 +252,19 @@ describe('events', () => {
       return event.kind === 'message.gone'
     }
     expectTypeOf(look).returns.toEqualTypeOf<boolean>()
+  })
+})
+
+describe('claims', () => {
+  test('have the payloads of their queue', async () => {
+    const claim = await sluice.claim('mails', { limit: 2, ttl: '1m', wait: '20s' })
+    expectTypeOf(claim).toEqualTypeOf<Claim<Mail> | undefined>()
+    expectTypeOf(claim!.messages).toEqualTypeOf<readonly Message<Mail>[]>()
+    expectTypeOf(await sluice.pop('dates')).toEqualTypeOf<readonly Message<Date>[]>()
+    expectTypeOf(await sluice.operate.claims.get('mails', '1')).toEqualTypeOf<Claim<Mail>>()
+    // @ts-expect-error There is no such queue.
+    await sluice.claim('mail')
+    // @ts-expect-error An outcome is made by a function.
+    await claim!.settle(claim!.messages, 'ack')
   })
 })

@@ -39,8 +39,10 @@ export class LeaseClaimer {
     const release = () => connection.release()
     try {
       const { result, ended } = await this.#claimOn(connection, demand, most, onFound, answers)
-      // The transaction that COMMIT has begun ends while the handlers run.
-      void ended.then(release, release)
+      const released = ended.then(release, release)
+      // The transaction that COMMIT has begun ends while the handlers run. One that has found nothing has locked slots, which
+      // the next claim, on another connection, would take for those of another process.
+      if ('kind' in result) await released
       return result
     } catch (error) {
       await connection.abandon()

@@ -1,0 +1,90 @@
+import type { Command } from 'commander'
+import type { ClaimStatus } from '../../index.ts'
+import { didYouMean, operating } from '../connect.ts'
+import { parse } from '../options.ts'
+import { note, print, printJson, stdoutView } from '../output.ts'
+import { Refusal } from '../report-error.ts'
+import { type Column, formatTable } from '../table.ts'
+import { counted, formatAgo, formatDue } from '../text.ts'
+
+/** `sluice claims …` */
+export function addClaims(program: Command): void {
+  const claims = program
+    .command('claims')
+    .description('List and release claims: messages that somebody has claimed under a time limit.')
+    .helpCommand('help [command]', 'print help for a command')
+    .addHelpText('after', EXAMPLES)
+  for (const add of [addClaimsList, addClaimsRelease]) add(claims)
+}
+
+interface ClaimsListOptions {
+  readonly limit: number
+  readonly json?: true
+}
+
+/** `sluice claims list` */
+function addClaimsList(claims: Command): void {
+  claims
+    .command('list')
+    .description('List the claims that last, by queue and number.')
+    .argument('[queue]', 'only of this queue', parse.queue)
+    .option('-n, --limit <count>', 'how many', parse.countTo(10_000), 50)
+    .option('--json', 'print a JSON array')
+    .addHelpText('after', LIST_EXAMPLES)
+    .action(listClaims)
+}
+
+async function listClaims(queue: string | undefined, options: ClaimsListOptions, command: Command): Promise<void> {
+  const { limit, json } = options
+  const claims = await operating(command, async (operate) => {
+    const found = await operate.claims.list({ ...(queue === undefined ? {} : { queue }), limit })
+    if (found.length === 0) note(`There are no claims.${await didYouMean(operate, queue)}`)
+    return found
+  })
+  if (json) printJson(claims)
+  else if (claims.length > 0) print(formatTable(COLUMNS, claims, stdoutView()))
+  if (claims.length === limit) note(`There may be more than these ${limit}: give a queue or a larger --limit.`)
+}
+
+const COLUMNS: readonly Column<ClaimStatus>[] = [
+  { title: 'QUEUE', cell: (claim) => claim.queue },
+  { title: 'CLAIM', align: 'right', cell: (claim) => claim.id },
+  { title: 'MESSAGES', align: 'right', cell: (claim) => claim.messages },
+  { title: 'RENEWED', align: 'right', cell: (claim) => formatAgo(claim.renewedAgoMs) },
+  { title: 'ENDS', align: 'right', cell: (claim) => formatDue(claim.expiresInMs) },
+]
+
+/** `sluice claims release` */
+function addClaimsRelease(claims: Command): void {
+  claims
+    .command('release')
+    .description('Give the messages of a claim back, with no attempt counted. Its holder is told when it settles.')
+    .argument('<queue>', 'the queue', parse.queue)
+    .argument('<claim>', 'the number of the claim', parse.claimId)
+    .addHelpText('after', RELEASE_EXAMPLES)
+    .action(releaseClaim)
+}
+
+async function releaseClaim(queue: string, id: string, _: object, command: Command): Promise<void> {
+  const released = await operating(command, async (operate) => {
+    const count = await operate.claims.release(queue, id)
+    if (count > 0) return count
+    const hint = (await didYouMean(operate, queue)) || ` See: sluice claims list ${queue}`
+    throw new Refusal(`Queue "${queue}" has no claim ${id} that lasts.${hint}`)
+  })
+  print(`Released ${counted(released, 'message')}.`)
+}
+
+const EXAMPLES = `
+Examples:
+  $ sluice claims list
+  $ sluice claims release orders 42`
+
+const LIST_EXAMPLES = `
+Examples:
+  $ sluice claims list orders
+  $ sluice claims list --json | jq -r '.[] | select(.renewedAgoMs > 3600000) | .id'`
+
+const RELEASE_EXAMPLES = `
+Examples:
+  $ sluice claims release orders 42`
