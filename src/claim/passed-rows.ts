@@ -102,12 +102,16 @@ function* splice(stretches: readonly Stretch[], walk: SlotWalk, running: Readonl
   if (end < last) yield { ...walked, lastId: last, running }
 }
 
-/** Neighbours that hold under the same conditions are one. */
+/**
+ * Neighbours that hold under the same conditions are one. Not if their delays differ: the end of the first one's would be
+ * that of both, also when only the first has been walked again.
+ */
 function joined(stretches: readonly Stretch[]): readonly Stretch[] {
   const all: Stretch[] = []
   for (const next of stretches) {
     const last = all.at(-1)
-    const isSame = last && sameMembers(last.keys, next.keys) && sameMembers(last.running, next.running)
+    const isSame =
+      last?.dueUs === next.dueUs && sameMembers(last.keys, next.keys) && sameMembers(last.running, next.running)
     if (isSame) all[all.length - 1] = united(last, next)
     else all.push(next)
   }

@@ -218,6 +218,29 @@ describe('the rows behind a held key', () => {
     expect((await slot.process.take())[0]).toBe(head)
   })
 
+  test('do not hide what comes later, when one of the first was due and is to be tried again', async ({
+    database,
+    queue,
+    slot,
+  }) => {
+    await database.sql(`UPDATE sluice.message SET due_at = clock_timestamp() + interval '500 ms' WHERE id = $1`, [
+      slot.after,
+    ])
+    await addRows(database, queue, slot.held, MOST_WALKED * 2)
+    const [last] = await put(database, queue, [{ key: slot.other }])
+    await hold(database, queue, slot.slot, slot.held, HOUR_US)
+    const taken = async (id: string) => {
+      for (let claim = 0; claim < 12; claim += 1) if ((await slot.process.take()).includes(id)) return true
+      return false
+    }
+    expect(await taken(last!)).toBe(true)
+    await waitFor(() => taken(slot.after!), { what: 'the delay to end' })
+    await database.sql(`UPDATE sluice.message SET due_at = clock_timestamp() + interval '1 h' WHERE id = $1`, [
+      slot.after,
+    ])
+    expect(await taken(last!)).toBe(true)
+  })
+
   test('do not hide what comes later, when there are more than a claim reads', async ({ database, queue, slot }) => {
     await addRows(database, queue, slot.held, MOST_WALKED * 2)
     const [last] = await put(database, queue, [{ key: slot.free }])
