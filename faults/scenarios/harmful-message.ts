@@ -36,7 +36,7 @@ export const blockedLoop = scenario({
   workers: { pipeline: { timeout: '500ms' } },
   otherwise: {
     title: "a handler that blocks its process's event loop for longer than its lease lasts",
-    workers: { pipeline: { timeout: '500ms', lease: '2s' } },
+    workers: { pipeline: { timeout: '10s', lease: '3s' } },
   },
   twin: {
     name: 'hangs-not-counted',
@@ -88,4 +88,4 @@ async function sufferUntilDead(stage: Stage, fate: Fate, name: string): Promise<
   await stage.writeFault(name, beganAt, beganAt)
 }
 
-const DEAD_MS = 20_000
+const DEAD_MS = 60_000

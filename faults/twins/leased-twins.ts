@@ -50,15 +50,10 @@ export const SETTLEMENT_ENQUEUES_AGAIN = {
   edits: [
     {
       file: 'modes/leased/settler.ts',
-      from: '      this.#again(outcomes)\n      return error\n    }\n  }\n\n  /** The server refuses one',
-      to: `      this.#again(outcomes)
-      const text = "INSERT INTO sluice.message (queue, id, payload) SELECT 'load', unnest($1::bigint[]), '{}' ON CONFLICT DO NOTHING"
+      from: '      if (outcomes.length > 1 && isOfRow(error)) return this.#settleEach(outcomes)\n',
+      to: `      const text = "INSERT INTO sluice.message (queue, id, payload) SELECT 'load', unnest($1::bigint[]), '{}' ON CONFLICT DO NOTHING"
       await this.#runtime.control.execute({ name: 'again', text }, [outcomes.map(({ id }) => id)])
-      return error
-    }
-  }
-
-  /** The server refuses one`,
+`,
     },
   ],
   caught: ['repeated'],

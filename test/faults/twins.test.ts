@@ -6,6 +6,7 @@ import { runScenario } from '../../faults/run/run-scenario.ts'
 import { SCENARIOS } from '../../faults/scenarios/index.ts'
 import { libraryOf } from '../../faults/scenarios/rolling-upgrade.ts'
 import { applyEdits } from '../../faults/twins/apply-edits.ts'
+import { SCHEMA_VERSION } from '../../src/table/schema.ts'
 
 const CELLS = MODES.flatMap((mode) => scenariosOf(mode, SCENARIOS).map((scenario) => ({ mode, scenario })))
 
@@ -28,7 +29,7 @@ describe.concurrent('the auditor catches', () => {
   )
 })
 
-const library = [...BROKEN.flatMap(({ twin }) => twin.edits ?? []), ...libraryOf(2)]
+const library = [...BROKEN.flatMap(({ twin }) => twin.edits ?? []), ...libraryOf(SCHEMA_VERSION + 1)]
 const files = [...new Set(library.map(({ file }) => file))]
 
 test.each(files)('what scenarios change in src/%s stands there', async (file) => {
