@@ -72,6 +72,8 @@ export type Fate =
   | 'sever'
   /** Writes its effect and blocks the event loop for longer than the server lets a transaction live. */
   | 'block'
+  /** Waits until the worker is told to go on with it, whatever becomes of its lease meanwhile; then as `fail`. */
+  | 'hold'
   /** Writes its effect, leaves settings and a temporary table on its connection, and returns. */
   | 'careless'
 

@@ -1,4 +1,4 @@
-/** Puts the results into docs/reliability.md: `npm run faults:page`, after the two runs that it says. */
+/** Puts the results into docs/reliability.md: `npm run faults:page`, after a run of each mode, and one of its twins. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fillPage, readResults } from './report/page.ts'

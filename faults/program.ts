@@ -1,6 +1,7 @@
 import { Command, InvalidArgumentError } from 'commander'
-import { MODES, NAMED_MODES } from './run/modes.ts'
+import { MODES, type ModeName } from './run/modes.ts'
 import { type FaultsOptions, runFaults } from './run/run-matrix.ts'
+import { inMode, type Scenario } from './run/scenario.ts'
 import { SCENARIOS } from './scenarios/index.ts'
 
 /** The command line of `npm run faults`. */
@@ -39,13 +40,20 @@ function positive(text: string): number {
 }
 
 function named(name: string, before: readonly string[]): readonly string[] {
-  if ([...SCENARIOS, ...MODES, ...NAMED_MODES].some((known) => known.name === name)) return [...before, name]
+  if ([...SCENARIOS, ...MODES].some((known) => known.name === name)) return [...before, name]
   throw new InvalidArgumentError('Expected a name that --list prints.')
 }
 
 function listing(): string {
-  const scenarios = SCENARIOS.map(
-    ({ name, title, twin }) => `  ${name.padEnd(26)}${title}\n${' '.repeat(28)}twin: ${twin.title}`,
-  )
-  return ['Modes', ...[...MODES, ...NAMED_MODES].map(({ name }) => `  ${name}`), 'Scenarios', ...scenarios].join('\n')
+  const scenarios = SCENARIOS.flatMap((scenario) => [
+    `  ${scenario.name.padEnd(26)}${scenario.title}`,
+    ...MODES.map(({ name }) => `${' '.repeat(28)}${name}: ${twinOf(scenario, name)}`),
+  ])
+  return ['Modes', ...MODES.map(({ name }) => `  ${name}`), 'Scenarios', ...scenarios].join('\n')
+}
+
+function twinOf(scenario: Scenario, mode: ModeName): string {
+  const found = inMode(scenario, mode)
+  if ('inapplicable' in found) return `does not apply: ${found.inapplicable}`
+  return found.twin === undefined ? 'no twin' : `twin: ${found.twin.title}`
 }

@@ -19,8 +19,8 @@ export interface Expectations {
   readonly queue: string
   /** Whether an effect happens exactly once, or at least once. */
   readonly effects: 'exactly once' | 'at least once'
-  /** Processes died or hung: a death with a message in hand counts as an attempt. */
-  readonly deathsCount: boolean
+  /** A message may have more attempts than its handler's failures: see `Promises` of a scenario. */
+  readonly costsAttempts: boolean
   /** How long after the end of a fault all that was committed by then must have been handled, in milliseconds. */
   readonly recoveryMs: number
 }
@@ -119,7 +119,7 @@ WHERE k.before >= k.place`,
   {
     verdict: 'attempts wrong',
     rule: 'a message takes effect with the attempt that follows its failures, and every attempt before it was begun',
-    params: ({ deathsCount }) => [deathsCount],
+    params: ({ costsAttempts }) => [costsAttempts],
     sql: `
 SELECT format('message %s: %s failures, effect by attempt %s, begun: %s', q.message_id, q.failures, e.attempt, s.attempts) AS found
 FROM ledger.effect e
@@ -133,7 +133,7 @@ WHERE CASE WHEN $1::boolean THEN e.attempt <= q.failures OR NOT e.attempt = ANY 
   {
     verdict: 'attempts wrong',
     rule: 'a message that always fails dies of its second attempt',
-    params: ({ deathsCount }) => [deathsCount],
+    params: ({ costsAttempts }) => [costsAttempts],
     sql: `
 SELECT format('message %s died of attempt %s: %s', d.id, d.attempt, d.reason) AS found
 FROM sluice.dead_letter d JOIN ledger.enqueued q ON q.message_id = d.id

@@ -41,7 +41,7 @@ export class EmbeddedServer {
     return this.#cluster.data
   }
 
-  /** A second server with the same data, neither of them started: the first must have stopped in good order. */
+  /** A second server with the same data, neither of them started: the first must have stopped gracefully. */
   async copy(settings: ServerSettings): Promise<EmbeddedServer> {
     return new EmbeddedServer(await this.#cluster.copy(), await freePort(), settings)
   }

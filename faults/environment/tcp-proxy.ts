@@ -14,10 +14,15 @@ export interface Origin {
   readonly from: 'client' | 'server'
   /** The client's `application_name`. */
   readonly application: string
+  /** The connection: the same object for all of its messages. */
+  readonly connection: object
 }
 
-/** What becomes of a message: it gets through, it is lost, or the connection breaks in front of it, on both sides. */
-export type Passage = boolean | 'cut'
+/**
+ * What becomes of a message: it gets through, it is lost, the connection breaks in front of it, on both sides, or is
+ * half-open from it on; or it waits, with all that its side sends after it, until `letGo`.
+ */
+export type Passage = boolean | 'cut' | 'swallow' | 'wait'
 
 /** A network between clients and a server that fails as networks do. */
 export class TcpProxy {
@@ -31,6 +36,8 @@ export class TcpProxy {
   requestDelayMs: (application: string) => number = () => 0
   /** Which messages get through. */
   passes: (message: WireMessage, origin: Origin) => Passage = () => true
+  /** Is shown what clients send, each packet as a whole before it is asked what `passes`. */
+  sees: (message: WireMessage) => void = () => undefined
   /** All statements so far. */
   readonly statements: SeenStatement[] = []
   /** How many connections have been accepted. */
@@ -93,6 +100,11 @@ export class TcpProxy {
     }
   }
 
+  /** What waits goes on. */
+  letGo(): void {
+    for (const link of this.#links) link.letGo()
+  }
+
   /** New connections work again, and nothing is late any more. */
   heal(): void {
     this.refusing = false
@@ -144,6 +156,8 @@ class Link {
   application = ''
   swallows = false
   #broken = false
+  /** For each side: sends on what waits. */
+  readonly #letGo: (() => void)[] = []
 
   constructor(proxy: TcpProxy, client: Socket, server: Socket) {
     this.#proxy = proxy
@@ -159,17 +173,24 @@ class Link {
     this.#server.destroy()
   }
 
-  #passing(messages: Iterable<WireMessage>, from: Origin['from']): Buffer[] {
+  letGo(): void {
+    for (const letGo of this.#letGo) letGo()
+  }
+
+  /** @param waiting what waits of this side: all that comes after it joins it */
+  #passing(messages: readonly WireMessage[], from: Origin['from'], waiting: Buffer[]): Buffer[] {
     const through: Buffer[] = []
+    if (from === 'client') for (const message of messages) this.#see(message)
     for (const message of messages) {
-      if (from === 'client') this.#see(message)
       if (this.swallows) break
-      const passage = this.#proxy.passes(message, { from, application: this.application })
+      const origin = { from, application: this.application, connection: this }
+      const passage = waiting.length > 0 ? 'wait' : this.#proxy.passes(message, origin)
       if (passage === true) through.push(message.bytes)
-      if (passage === 'cut') {
+      if (passage === 'wait') waiting.push(message.bytes)
+      if (passage === 'cut' || passage === 'swallow') {
         // What came before it arrives, and then nothing more.
         this.swallows = true
-        this.#broken = true
+        this.#broken = passage === 'cut'
         break
       }
     }
@@ -177,6 +198,7 @@ class Link {
   }
 
   #see(message: WireMessage): void {
+    this.#proxy.sees(message)
     if (message.type === '') {
       this.application = applicationName(message)
       this.swallows = this.#proxy.swallowsNew(this.application)
@@ -192,10 +214,14 @@ class Link {
       const { delayMs, requestDelayMs } = this.#proxy
       line.run(act, (side === 'server' ? delayMs : requestDelayMs)(this.application))
     }
+    const waiting: Buffer[] = []
+    const send = (bytes: readonly Buffer[]) => {
+      if (bytes.length > 0) later(() => to.writable && to.write(Buffer.concat(bytes)))
+    }
+    this.#letGo.push(() => send(waiting.splice(0)))
     from.on('data', (chunk) => {
       if (this.swallows) return
-      const passing = this.#passing(reader.read(chunk), side)
-      if (passing.length > 0) later(() => to.writable && to.write(Buffer.concat(passing)))
+      send(this.#passing([...reader.read(chunk)], side, waiting))
       if (this.#broken) later(() => this.#breakOff(to))
     })
     from.on('end', () => {

@@ -1,6 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { markdownTable } from '../../bench/report/markdown.ts'
+import { type ModeName, modeNamed } from '../run/modes.ts'
+import { inMode } from '../run/scenario.ts'
+import { SCENARIOS } from '../scenarios/index.ts'
 import { summaryOf } from './summary.ts'
 import type { Row } from './table.ts'
 
@@ -13,43 +16,61 @@ export interface MatrixResult {
   readonly rows: readonly Row[]
 }
 
-/** The two runs that the page shows: of the library, and of what is broken on purpose. */
-export interface Results {
+/** The runs that the page shows of a mode: of the library, and of what is broken on purpose. */
+export interface ModeResults {
   readonly scenarios: MatrixResult
   readonly twins: MatrixResult
 }
+
+export type Results = Readonly<Record<ModeName, ModeResults>>
 
 const PART = /<!-- faults:(\w+) -->\n.*?<!-- \/faults:\1 -->/gs
 
 export function readResults(folder: string): Results {
   const read = (file: string) => JSON.parse(readFileSync(join(folder, file), 'utf8')) as MatrixResult
-  return { scenarios: read('scenarios.json'), twins: read('twins.json') }
+  const ofMode = (mode: ModeName) => ({ scenarios: read(`${mode}.json`), twins: read(`${mode}-twins.json`) })
+  return { transactional: ofMode('transactional'), leased: ofMode('leased') }
 }
 
 /** The page with its generated parts made anew. What is written between them stays. */
 export function fillPage(page: string, results: Results): string {
   return page.replaceAll(PART, (_part, name: string) => {
-    return `<!-- faults:${name} -->\n\n${name === 'matrix' ? matrixOf(results) : twinsOf(results)}\n\n<!-- /faults:${name} -->`
+    return `<!-- faults:${name} -->\n\n${partOf(name, results)}\n\n<!-- /faults:${name} -->`
   })
 }
 
-function matrixOf({ scenarios }: Results): string {
+function partOf(name: string, results: Results): string {
+  const mode = modeNamed(name.replace('_twins', '') as ModeName).name
+  const { scenarios, twins } = results[mode]
+  return name === mode ? [matrixOf(scenarios), ...leftOutOf(mode)].join('\n\n') : twinsOf(twins)
+}
+
+/** Why some scenarios are not in the table. */
+function leftOutOf(mode: ModeName): readonly string[] {
+  const reasons = SCENARIOS.flatMap((scenario) => {
+    const found = inMode(scenario, mode)
+    return 'inapplicable' in found ? [{ title: scenario.title, reason: found.inapplicable }] : []
+  })
+  if (reasons.length === 0) return []
+  const rows = reasons.map(({ title, reason }) => [title, reason])
+  return [markdownTable(['Not in this table', 'Because'], rows, ['Because'])]
+}
+
+function matrixOf(scenarios: MatrixResult): string {
   const summaries = summaryOf(scenarios.rows)
   const number = (value: number) => value.toLocaleString('en')
   const rows = summaries.map((row) =>
     row.missing === undefined
       ? [
           row.title,
-          row.mode,
           ...[row.injected, row.messages, row.medianMs, row.worstMs, row.recoveryMs].map(number),
           wrong(row.found),
         ]
-      : [row.title, row.mode, '', '', '', '', '', `not run: ${row.missing}`],
+      : [row.title, '', '', '', '', '', `not run: ${row.missing}`],
   )
   const table = markdownTable(
     [
       'What is injected',
-      'Mode',
       'Times',
       'Messages',
       'Recovered after (ms): median',
@@ -58,7 +79,7 @@ function matrixOf({ scenarios }: Results): string {
       'Lost, repeated, out of order, stuck, leaked',
     ],
     rows,
-    ['Mode'],
+    [],
   )
   const total = [
     summaries.reduce((sum, { injected }) => sum + injected, 0),
@@ -72,7 +93,7 @@ function wrong(found: readonly string[]): string {
   return found.length === 0 ? 'none' : found.join(', ')
 }
 
-function twinsOf({ twins }: Results): string {
+function twinsOf(twins: MatrixResult): string {
   const rows = summaryOf(twins.rows).map(({ title, twin = '', found, missing }) => [
     twin,
     title,

@@ -1,9 +1,10 @@
 import { Actor } from '../actors/actor.ts'
 import type { Load, ProducerNews, ProducerOrder } from '../actors/producer-process.ts'
-import type { WorkerNews, WorkerOrder, WorkerSetup } from '../actors/worker-process.ts'
+import type { Go, WorkerNews, WorkerOrder, WorkerSetup } from '../actors/worker-process.ts'
 import { TcpProxy } from '../environment/tcp-proxy.ts'
 import type { Edit } from '../twins/twins.ts'
 import type { Environment } from './environment.ts'
+import { MODES, type Mode, type ModeName, modeNamed } from './modes.ts'
 import type { WorkerOptions } from './scenario.ts'
 
 export interface FleetOptions {
@@ -14,15 +15,18 @@ export interface FleetOptions {
   readonly edits: readonly Edit[] | undefined
   readonly load: Load
   readonly workers: WorkerOptions
-  /** What a pipeline of this mode is given. */
-  readonly mode: object
+  readonly mode: Mode
 }
 
 /** A worker process, with the network between it and the server if it has one of its own. */
 export interface WorkerActor {
   readonly actor: Actor<WorkerOrder, WorkerNews>
   readonly network: TcpProxy | undefined
+  readonly mode: ModeName
 }
+
+/** What is otherwise with one worker. */
+type WorkerChange = Partial<WorkerSetup> & { readonly edits?: readonly Edit[]; readonly mode?: ModeName }
 
 /** The network between a worker and the server. @throws Error if the scenario's workers have none. */
 export function networkOf({ actor, network }: WorkerActor): TcpProxy {
@@ -36,7 +40,10 @@ export class Fleet {
   readonly #all: WorkerActor[] = []
   #producer: Actor<ProducerOrder, ProducerNews> | undefined
   #producers = 0
+  #begun = 0
   #stopping = false
+  /** What held handlers have been told, for those who come later. */
+  readonly #going: Go[] = []
   /** The producer's network. */
   producerNetwork: TcpProxy | undefined
 
@@ -53,33 +60,42 @@ export class Fleet {
     return this.#producer
   }
 
+  /** Lets the handlers that hold these attempts of messages go on, and all that will. */
+  go(...going: readonly Go[]): void {
+    this.#going.push(...going)
+    for (const { actor } of this.workers) actor.order({ kind: 'go', going })
+  }
+
   /** Starts the workers, and then, when they consume, the producer. */
   async start(): Promise<void> {
     await Promise.all(Array.from({ length: this.#options.workers.count ?? 2 }, () => this.startWorker()))
     await this.startProducer()
   }
 
-  async startWorker(change: Partial<WorkerSetup> & { readonly edits?: readonly Edit[] } = {}): Promise<WorkerActor> {
-    const { environment, queue, mode, workers } = this.#options
-    const { edits = this.#options.edits, ...changed } = change
-    const name = `worker ${this.#all.length + 1}`
+  async startWorker(change: WorkerChange = {}): Promise<WorkerActor> {
+    const { environment, queue, workers } = this.#options
+    const { edits = this.#options.edits, mode = this.#nextMode(), ...changed } = change
+    this.#begun += 1
+    const name = `worker ${this.#begun}`
     const network = workers.network ? await TcpProxy.start(environment.url) : undefined
     const actor = new Actor<WorkerOrder, WorkerNews>(new URL('../actors/worker-process.ts', import.meta.url), {
       name,
       edits,
     })
-    const worker = { actor, network }
+    const worker = { actor, network, mode }
     this.#all.push(worker)
-    const { pipeline, pollIntervalMs, wholeBatches } = workers
+    const { pipeline, pollIntervalMs, wholeBatches, effects } = workers
     const setup: WorkerSetup = {
       name,
       url: network?.url ?? environment.url,
       directUrl: network?.url ?? environment.directUrl,
       ledgerUrl: environment.ledgerUrl,
       queue,
-      pipeline: { ...PIPELINE, ...mode, ...pipeline },
+      pipeline: { ...PIPELINE, ...modeNamed(mode).pipeline, ...pipeline },
       pollIntervalMs,
       wholeBatches,
+      effects,
+      going: this.#going,
       ...changed,
     }
     actor.order({ kind: 'start', setup })
@@ -89,10 +105,19 @@ export class Fleet {
   }
 
   /** One that ends before the fleet does has a successor. Its death may be the fault: then that is not news. */
-  async #keep(ended: WorkerActor, change: Parameters<Fleet['startWorker']>[0]): Promise<void> {
+  async #keep(ended: WorkerActor, change: WorkerChange): Promise<void> {
     if (this.#stopping) return
     await ended.network?.stop()
     await this.startWorker(change).catch(() => undefined)
+  }
+
+  /** With both modes, the one that fewer workers have. */
+  #nextMode(): ModeName {
+    const { mode, workers } = this.#options
+    if (!workers.bothModes) return mode.name
+    const count = (name: ModeName) => this.workers.filter((worker) => worker.mode === name).length
+    const [first = mode.name] = MODES.map(({ name }) => name).toSorted((a, b) => count(a) - count(b))
+    return first
   }
 
   async startProducer(change: Partial<Load> = {}): Promise<void> {
@@ -122,7 +147,7 @@ export class Fleet {
     await producer.ended
   }
 
-  /** Stops all workers in good order. */
+  /** Stops all workers gracefully. */
   async stopWorkers(): Promise<void> {
     this.#stopping = true
     await Promise.all(this.workers.map(({ actor }) => stop(actor)))

@@ -1,18 +1,37 @@
 import type { LeasedPipelineOptions, PipelineOptions } from '../../src/index.ts'
+import type { Load } from '../actors/producer-process.ts'
 
-/** A delivery mode: what makes a pipeline use it, and what its effects may be. */
+export type ModeName = 'transactional' | 'leased'
+
+/** A delivery mode: what makes a pipeline use it, what its effects may be, and how the usual load differs. */
 export interface Mode {
-  readonly name: string
+  readonly name: ModeName
   readonly pipeline: PipelineOptions | LeasedPipelineOptions
   readonly effects: 'exactly once' | 'at least once'
+  readonly load: Partial<Load>
 }
 
-export const MODES: readonly Mode[] = [{ name: 'transactional', pipeline: {}, effects: 'exactly once' }]
+/** How long a lease lasts in the fleet, unless a scenario says otherwise: what nobody gives back is free after that. */
+export const LEASE_MS = 5_000
 
 /**
- * Those that run only when they are named. Leased: effects happen in the handler's own transaction, which settles the
- * message. What scenarios promise of recovery and of attempts is what transactional mode does.
+ * Leased: effects happen in the handler's own transaction, which settles the message. Each message of a key takes a claim
+ * of its own, so keys come at a pace that leaves no backlog: the time in which it is worked off would be the machine's.
+ * A handler's transaction takes five round trips, which a busy machine does not always make in a second.
  */
-export const NAMED_MODES: readonly Mode[] = [
-  { name: 'leased', pipeline: { mode: 'leased', lease: '5s', concurrency: 8, batchSize: 8 }, effects: 'exactly once' },
+export const MODES: readonly Mode[] = [
+  { name: 'transactional', pipeline: {}, effects: 'exactly once', load: {} },
+  {
+    name: 'leased',
+    pipeline: { mode: 'leased', lease: LEASE_MS, concurrency: 8, batchSize: 8, timeout: '10s' },
+    effects: 'exactly once',
+    load: { lanes: 2, pauseMs: 200 },
+  },
 ]
+
+/** @throws RangeError if there is none */
+export function modeNamed(name: ModeName): Mode {
+  const mode = MODES.find((known) => known.name === name)
+  if (mode === undefined) throw new RangeError(`Expected one of ${MODES.map((known) => known.name)}, received ${name}`)
+  return mode
+}

@@ -1,11 +1,11 @@
 import type { Row } from '../report/table.ts'
 import type { Mode } from './modes.ts'
-import type { Scenario } from './scenario.ts'
+import { inMode, type Scenario, type ScenarioInMode } from './scenario.ts'
 
 /** A scenario in a mode, and the seed of its round. */
 export interface Cell {
   readonly mode: Mode
-  readonly scenario: Scenario
+  readonly scenario: ScenarioInMode
   readonly seed: number
 }
 
@@ -34,14 +34,26 @@ export async function runCells(cells: Iterable<Cell>, options: RunCellsOptions):
   await Promise.all(Array.from({ length: atATime }, lane))
 }
 
-/** Round after round, each with a seed of its own; or one, if `rounds` is 1. */
+/** Round after round of the cells that are wanted, each with a seed of its own; or one, if `rounds` is 1. */
 export function* cellsOf(
   modes: readonly Mode[],
   scenarios: readonly Scenario[],
   seed: number,
   rounds: number,
+  isWanted: (cell: Cell) => boolean = () => true,
 ): Generator<Cell> {
   for (let round = 0; round < rounds; round++) {
-    for (const mode of modes) for (const scenario of scenarios) yield { mode, scenario, seed: seed + round }
+    for (const mode of modes) {
+      const cells = scenariosOf(mode, scenarios).map((scenario) => ({ mode, scenario, seed: seed + round }))
+      yield* cells.filter(isWanted)
+    }
   }
+}
+
+/** Those that apply in a mode, as they run there. */
+export function scenariosOf({ name }: Mode, scenarios: readonly Scenario[]): readonly ScenarioInMode[] {
+  return scenarios.flatMap((scenario) => {
+    const found = inMode(scenario, name)
+    return 'inapplicable' in found ? [] : [found]
+  })
 }

@@ -10,7 +10,7 @@ import type { MatrixResult } from '../report/page.ts'
 import { isRight, lineOf, type Row, tableOf } from '../report/table.ts'
 import { SCENARIOS } from '../scenarios/index.ts'
 import { connect } from './environment.ts'
-import { MODES, type Mode, NAMED_MODES } from './modes.ts'
+import { MODES } from './modes.ts'
 import { type Cell, cellsOf, runCells } from './run-cells.ts'
 import { runScenario } from './run-scenario.ts'
 
@@ -83,7 +83,7 @@ async function runAll(options: FaultsOptions, { seed, serverUrl, interrupted, ro
   const found = new AbortController()
   const over = [interrupted, found.signal, ...(minutes === undefined ? [] : [AbortSignal.timeout(minutes * 60_000)])]
   const rounds = minutes === undefined ? 1 : Number.POSITIVE_INFINITY
-  await runCells(cellsOf(modesOf(only), chosen(SCENARIOS, only), seed, rounds), {
+  await runCells(cellsOf(chosen(MODES, only), chosen(SCENARIOS, only), seed, rounds, wantedBy(options)), {
     atATime: options.quick ? AT_A_TIME : 1,
     run: (cell) => runCell(cell, options, serverUrl),
     over: AbortSignal.any(over),
@@ -120,7 +120,7 @@ async function runCell({ mode, scenario, seed }: Cell, options: FaultsOptions, s
     recoveryMs,
     seed,
     ms,
-    ...(broken ? { twin } : {}),
+    ...(broken && twin !== undefined ? { twin } : {}),
     outcome,
   }
 }
@@ -141,13 +141,14 @@ async function versionOf({ url, kind }: FoundServer): Promise<string> {
   }
 }
 
+/** A quick run leaves out what shows no more than another cell, unless it is named. */
+function wantedBy({ quick, twins, only }: FaultsOptions): (cell: Cell) => boolean {
+  return ({ scenario: { twin, injections } }) =>
+    twins ? twin !== undefined : !quick || only.length > 0 || injections.quick > 0
+}
+
 /** The items named in `only`, or all of them if none is. */
 function chosen<T extends { readonly name: string }>(items: readonly T[], only: readonly string[]): readonly T[] {
   const named = items.filter(({ name }) => only.includes(name))
   return named.length === 0 ? items : named
-}
-
-function modesOf(only: readonly string[]): readonly Mode[] {
-  const named = [...MODES, ...NAMED_MODES].filter(({ name }) => only.includes(name))
-  return named.length === 0 ? MODES : named
 }

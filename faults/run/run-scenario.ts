@@ -8,12 +8,12 @@ import { Random } from '../random.ts'
 import { connect, type Environment, ownDatabase } from './environment.ts'
 import { Fleet } from './fleet.ts'
 import type { Mode } from './modes.ts'
-import type { Scenario } from './scenario.ts'
+import type { ScenarioInMode } from './scenario.ts'
 import { Stage } from './stage.ts'
 import { until } from './until.ts'
 
 export interface RunSpec {
-  readonly scenario: Scenario
+  readonly scenario: ScenarioInMode
   readonly mode: Mode
   readonly seed: number
   readonly scale: 'quick' | 'full'
@@ -51,11 +51,13 @@ async function play(spec: RunSpec, environment: Environment) {
   const { scenario, seed } = spec
   const twin = spec.broken ? scenario.twin : undefined
   await setUp(environment, twin?.sql)
-  const options = { environment, queue: QUEUE, seed, mode: spec.mode.pipeline, edits: twin?.edits }
-  const load: Load = { ...LOAD, ...scenario.load, ...twin?.load }
+  const options = { environment, queue: QUEUE, seed, mode: spec.mode, edits: twin?.edits }
+  const load: Load = { ...LOAD, ...spec.mode.load, ...scenario.load, ...twin?.load }
   const workers = { ...scenario.workers, ...twin?.workers }
   await using fleet = new Fleet({ ...options, load, workers })
-  const stage = new Stage({ environment, fleet, queue: QUEUE, random: new Random(seed), broken: twin !== undefined })
+  const { recoveryMs } = scenario
+  const random = new Random(seed)
+  const stage = new Stage({ environment, fleet, queue: QUEUE, random, recoveryMs, broken: twin !== undefined })
   try {
     const interrupted = await inject(spec, stage)
     return await judge(spec, environment, stage, interrupted).catch((error: unknown) => {
@@ -102,7 +104,7 @@ async function inject({ scenario, scale }: RunSpec, stage: Stage): Promise<strin
   await stage.fleet.start()
   await stage.flows(flow, STRIDE_MS)
   try {
-    for (let at = 0; at < scenario.injections[scale]; at++) {
+    for (let at = 0; at < Math.max(1, scenario.injections[scale]); at++) {
       await scenario.inject(stage, at)
       await stage.flows(flow, scenario.recoveryMs + FLOW_MS)
     }
@@ -124,8 +126,8 @@ async function judge(spec: RunSpec, environment: Environment, stage: Stage, inte
   await until(isEmpty, 'the queue to be empty', patienceMs, EMPTY_EVERY_MS).catch(() => undefined)
   const client = await connect(environment.ledgerUrl)
   try {
-    const { deathsCount = false, recoveryMs } = scenario
-    const found = await audit(client, { queue: QUEUE, effects: mode.effects, deathsCount, recoveryMs })
+    const { costsAttempts = false, recoveryMs } = scenario
+    const found = await audit(client, { queue: QUEUE, effects: mode.effects, costsAttempts, recoveryMs })
     const leaks = await findLeaks(stage)
     const halted: Finding[] = interrupted === undefined ? [] : [{ verdict: 'stuck', count: 1, examples: [interrupted] }]
     const { rows } = await client.query<{ messages: number }>(

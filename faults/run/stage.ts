@@ -1,5 +1,5 @@
 import { LedgerWriter } from '../actors/ledger-writer.ts'
-import type { Fate } from '../ledger.ts'
+import type { Fate, LoadPayload } from '../ledger.ts'
 import type { Random } from '../random.ts'
 import type { Environment } from './environment.ts'
 import type { Fleet, WorkerActor } from './fleet.ts'
@@ -10,6 +10,7 @@ export interface StageOptions<E extends Environment> {
   readonly fleet: Fleet
   readonly queue: string
   readonly random: Random
+  readonly recoveryMs: number
   /** The twin runs. @default false */
   readonly broken?: boolean
 }
@@ -20,16 +21,19 @@ export class Stage<E extends Environment = Environment> {
   readonly fleet: Fleet
   readonly queue: string
   readonly random: Random
+  /** How soon all must be well again. */
+  readonly recoveryMs: number
   /** What the scenario itself does is to be done wrongly, if its twin says so. */
   readonly broken: boolean
   readonly #ledger: LedgerWriter
   #enqueued = 0
 
-  constructor({ environment, fleet, queue, random, broken = false }: StageOptions<E>) {
+  constructor({ environment, fleet, queue, random, recoveryMs, broken = false }: StageOptions<E>) {
     this.environment = environment
     this.fleet = fleet
     this.queue = queue
     this.random = random
+    this.recoveryMs = recoveryMs
     this.broken = broken
     this.#ledger = new LedgerWriter(environment.ledgerUrl)
   }
@@ -63,21 +67,38 @@ export class Stage<E extends Environment = Environment> {
   }
 
   /** Enqueues one message in a transaction of its own, beside the load. Returns its id. */
-  async enqueue(fate: Fate): Promise<string> {
+  async enqueue(fate: Fate, failures = 0): Promise<string> {
+    const [id = ''] = await this.enqueueAll([{ fate, failures }])
+    return id
+  }
+
+  /** Enqueues messages in one transaction, in an order of their own if they have a key. Returns their ids. */
+  async enqueueAll(messages: readonly LoadPayload[], orderingKey: string | null = null): Promise<readonly string[]> {
     this.#enqueued += 1
-    const [row] = await this.sql(
-      `WITH message AS (SELECT sluice.enqueue($1, jsonb_build_object('fate', $2::text, 'failures', 0)) AS id)
-       INSERT INTO ledger.enqueued (message_id, intent, place, fate, failures)
-       SELECT id, $3, 0, $2, 0 FROM message RETURNING message_id::text AS id`,
-      [this.queue, fate, `stage.${this.#enqueued}`],
-    )
-    return String(row?.id)
+    const rows = await this.sql(ENQUEUE, [
+      this.queue,
+      messages.map(({ fate }) => fate),
+      messages.map(({ failures }) => failures),
+      `stage.${this.#enqueued}`,
+      orderingKey,
+    ])
+    return rows.map(({ id }) => String(id))
+  }
+
+  /** Resolves with the worker that has begun this attempt of a message. @throws Error if nobody does in time. */
+  async begun(id: string, attempt: number): Promise<WorkerActor> {
+    const begins = async () => {
+      const text = 'SELECT worker FROM ledger.started WHERE message_id = $1 AND attempt = $2 ORDER BY at DESC LIMIT 1'
+      const [row] = await this.sql(text, [id, attempt])
+      return this.fleet.workers.find(({ actor }) => actor.name === row?.worker)
+    }
+    return until(begins, `attempt ${attempt} of message ${id}`, BEGUN_MS)
   }
 
   /** Lets a worker die, wherever it was told to, and puts a new one in its place. */
-  async replace({ actor }: WorkerActor): Promise<void> {
+  async replace({ actor, mode }: WorkerActor): Promise<void> {
     await actor.ended
-    await this.fleet.startWorker()
+    await this.fleet.startWorker({ mode })
   }
 
   /** Resolves when so many more messages have taken effect. @throws Error if they do not within `timeoutMs`. */
@@ -114,3 +135,19 @@ export class Stage<E extends Environment = Environment> {
     return Number(row?.effects)
   }
 }
+
+/** Longer than any lease that a scenario waits for. */
+const BEGUN_MS = 40_000
+
+const ENQUEUE = `
+WITH message AS (
+  INSERT INTO sluice.message (queue, ordering_key, payload)
+  SELECT $1::text, $5::text, jsonb_build_object('fate', given.fate, 'failures', given.failures)
+  FROM unnest($2::text[], $3::integer[]) WITH ORDINALITY AS given (fate, failures, place)
+  ORDER BY given.place
+  RETURNING id, payload
+)
+INSERT INTO ledger.enqueued (message_id, intent, ordering_key, place, fate, failures)
+SELECT m.id, $4::text, $5::text, m.id, m.payload ->> 'fate', (m.payload ->> 'failures')::integer FROM message m
+ORDER BY m.id
+RETURNING message_id::text AS id`

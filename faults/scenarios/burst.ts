@@ -12,6 +12,11 @@ export const burst = scenario({
   // A batch of messages in one call has no place for one that fails.
   load: { failing: 0, dying: 0 },
   workers: { wholeBatches: true, pipeline: { batchSize: 500, timeout: '5s' } },
+  // A batch has at most what the process has room for.
+  otherwise: {
+    injections: { quick: 0, full: 5 },
+    workers: { wholeBatches: true, pipeline: { batchSize: 500, concurrency: 1_000, timeout: '5s' } },
+  },
   twin: FLOOR_WITHOUT_SWEEP,
   async inject(stage) {
     const flood = await Visitor.begin(stage)

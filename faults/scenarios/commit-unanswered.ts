@@ -1,5 +1,6 @@
 import type { WireMessage } from '../environment/wire.ts'
 import { networkOf } from '../run/fleet.ts'
+import { LEASE_MS } from '../run/modes.ts'
 import { scenario } from '../run/scenario.ts'
 import { ENQUEUES_LOST_BATCHES_AGAIN, PRODUCER_ASKS_NOBODY } from '../twins/twins.ts'
 import { commits, cutBefore } from './kill-at-wire.ts'
@@ -11,6 +12,13 @@ export const commitUnanswered = scenario({
   recoveryMs: 2_000,
   injections: { quick: 6, full: 40 },
   workers: { network: true },
+  otherwise: {
+    title:
+      "the COMMIT of a worker's claim, settlement or handler takes effect, and its connection breaks in front of the answer",
+    // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
+    recoveryMs: LEASE_MS + 3_000,
+    costsAttempts: true,
+  },
   twin: ENQUEUES_LOST_BATCHES_AGAIN,
   async inject(stage) {
     const network = networkOf(stage.victim())
@@ -29,6 +37,7 @@ export const enqueueCommitUnanswered = scenario({
   recoveryMs: 2_000,
   injections: { quick: 8, full: 40 },
   workers: { network: true },
+  otherwise: { inapplicable: 'a producer does not know the mode of the workers' },
   twin: PRODUCER_ASKS_NOBODY,
   async inject(stage, at) {
     const network = stage.fleet.producerNetwork
@@ -43,6 +52,6 @@ export const enqueueCommitUnanswered = scenario({
 })
 
 /** The server's word: the type is also that of a client's Close, which is never about this. */
-function saysCommitted({ type, bytes }: WireMessage): boolean {
+export function saysCommitted({ type, bytes }: WireMessage): boolean {
   return type === 'C' && bytes.toString('utf8', 5) === 'COMMIT\0'
 }

@@ -6,6 +6,7 @@ import { EmbeddedServer } from '../environment/embedded-server.ts'
 import type { OwnServer } from '../environment/own-server.ts'
 import { SmallDisk } from '../environment/small-disk.ts'
 import { connect } from '../run/environment.ts'
+import { LEASE_MS } from '../run/modes.ts'
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
@@ -29,6 +30,8 @@ export const diskFull = scenario<OnSmallDisk>({
   flow: 60,
   injections: { quick: 2, full: 10 },
   environment: () => onSmallDisk(async () => undefined),
+  // A lease is a new version of its row, which needs space too.
+  otherwise: { recoveryMs: LEASE_MS + 3_000, costsAttempts: true, injections: { quick: 0, full: 10 } },
   twin: {
     name: 'swallows-its-failure',
     title: 'a producer that goes on without the message when an enqueue fails, and commits',
@@ -56,6 +59,8 @@ export const diskFullLog = scenario<OnSmallDisk>({
   injections: { quick: 1, full: 8 },
   environment: () => onSmallDisk(moveLog),
   load: { asks: 'row' },
+  // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
+  otherwise: { recoveryMs: LEASE_MS + 3_000, costsAttempts: true },
   twin: GIVES_UP,
   async inject(stage) {
     const { disk, server } = stage.environment

@@ -1,4 +1,5 @@
 import { type StandbyPairEnvironment, standbyPairEnvironment } from '../environment/standby-pair.ts'
+import { LEASE_MS } from '../run/modes.ts'
 import { scenario } from '../run/scenario.ts'
 import { until } from '../run/until.ts'
 
@@ -17,6 +18,8 @@ export const failOver = scenario<StandbyPairEnvironment>({
   injections: { quick: 1, full: 1 },
   environment: standbyPairEnvironment,
   load: { asks: 'row', lanes: LANES },
+  // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
+  otherwise: { recoveryMs: LEASE_MS + 5_000, costsAttempts: true },
   twin: {
     name: 'asynchronous',
     title: 'producers and workers whose COMMIT does not wait for the standby',

@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
+import { LEASE_MS } from '../run/modes.ts'
 import { scenario } from '../run/scenario.ts'
 import { until } from '../run/until.ts'
 
@@ -9,9 +10,8 @@ import { until } from '../run/until.ts'
  */
 const MOMENTS = ['handling', 'effects'] as const
 
-/** The server gives a batch twice the handler's second and one more; then the rest of the fleet has its messages. */
-const RECOVERY_MS = 6_000
-const FREEZE_MS = 9_000
+/** How much longer than the recovery it stands still. */
+const LONGER_MS = 3_000
 
 /**
  * A worker that stands still in mid-transaction (a debugger, a laptop's lid, a machine without memory) keeps its rows
@@ -20,9 +20,15 @@ const FREEZE_MS = 9_000
 export const freezeWorker = scenario({
   name: 'freeze-worker',
   title: 'SIGSTOP a worker that has messages in hand, past its time limit, and let it go on',
-  recoveryMs: RECOVERY_MS,
+  // The server gives a batch twice the handler's second and one more; then the rest of the fleet has its messages.
+  recoveryMs: 6_000,
   injections: { quick: 1, full: 6 },
-  deathsCount: true,
+  costsAttempts: true,
+  otherwise: {
+    title: 'SIGSTOP a worker that has messages in hand, past their leases, and let it go on',
+    // The transaction of a handler ends with its lease.
+    recoveryMs: LEASE_MS + 4_000,
+  },
   twin: {
     name: 'no-limit-on-the-server',
     title: 'a batch whose transaction the server does not end',
@@ -43,12 +49,14 @@ export const freezeWorker = scenario({
     await until(() => isStopped(actor.pid), `${actor.name} to stand still`, 10_000)
     const beganAt = Date.now()
     await stage.writeFault('stopped in mid-handler', beganAt, beganAt)
-    await until(() => stage.caughtUp(), 'its messages to be handled by others', FREEZE_MS).catch(() => undefined)
+    await until(() => stage.caughtUp(), 'its messages to be handled by others', stage.recoveryMs + LONGER_MS).catch(
+      () => undefined,
+    )
     actor.signal('SIGCONT')
   },
 })
 
-async function isStopped(pid: number): Promise<boolean> {
+export async function isStopped(pid: number): Promise<boolean> {
   const { stdout } = await promisify(execFile)('ps', ['-o', 'state=', '-p', String(pid)])
   return stdout.startsWith('T')
 }

@@ -9,7 +9,7 @@ export const crashLoop = scenario({
   title: 'a message that kills every process that handles it',
   recoveryMs: 15_000,
   injections: { quick: 1, full: 5 },
-  deathsCount: true,
+  costsAttempts: true,
   workers: { kept: true },
   twin: {
     name: 'no-evidence',
@@ -32,8 +32,12 @@ export const blockedLoop = scenario({
   title: "a handler that blocks its process's event loop for longer than a transaction may last",
   recoveryMs: 20_000,
   injections: { quick: 1, full: 5 },
-  deathsCount: true,
+  costsAttempts: true,
   workers: { pipeline: { timeout: '500ms' } },
+  otherwise: {
+    title: "a handler that blocks its process's event loop for longer than its lease lasts",
+    workers: { pipeline: { timeout: '10s', lease: '3s' } },
+  },
   twin: {
     name: 'hangs-not-counted',
     title: 'hanging handlers that nobody counts',
@@ -56,6 +60,7 @@ export const severedSession = scenario({
   recoveryMs: 6_000,
   injections: { quick: 2, full: 10 },
   workers: { pipeline: { maxAttempts: 3 } },
+  otherwise: { title: 'a message whose handler always ends the session of its transaction' },
   twin: {
     name: 'losses-not-counted',
     title: 'lost transactions that count for no message',
@@ -83,4 +88,4 @@ async function sufferUntilDead(stage: Stage, fate: Fate, name: string): Promise<
   await stage.writeFault(name, beganAt, beganAt)
 }
 
-const DEAD_MS = 20_000
+const DEAD_MS = 60_000

@@ -32,7 +32,7 @@ export const heldKey = scenario({
   title: `${BACKLOG.toLocaleString('en')} messages behind one held key, while workers are killed and batches cut`,
   recoveryMs: RECOVERY_MS,
   injections: { quick: 1, full: 3 },
-  deathsCount: true,
+  costsAttempts: true,
   twin: PASSED_FOR_EVER,
   async inject(stage, at) {
     const { key, otherKey } = await enqueueBacklog(stage, at)
@@ -43,7 +43,7 @@ export const heldKey = scenario({
       )
       return Number(row?.attempt) > 0
     }
-    await until(isHeld, 'the key to be held', 10_000)
+    await until(isHeld, 'the key to be held', 20_000)
     await stage.flows()
     const victim = stage.victim()
     await stage.fault('killed a worker beside a held key', async () => {
@@ -129,7 +129,8 @@ SELECT id, $4, ordering_key, $3, 'ack', 0 FROM message RETURNING message_id`
 
 const FORGET_BACKLOG = `
 WITH forgotten AS (
-  DELETE FROM sluice.message WHERE queue = $1 AND ordering_key = $2 AND NOT (payload ->> 'kept')::boolean RETURNING id
+  DELETE FROM sluice.message
+  WHERE queue = $1 AND ordering_key = $2 AND NOT (payload ->> 'kept')::boolean AND coalesce(lease, 0) = 0 RETURNING id
 )
 DELETE FROM ledger.enqueued WHERE message_id IN (SELECT id FROM forgotten)`
 

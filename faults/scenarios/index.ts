@@ -1,4 +1,5 @@
 import type { Scenario } from '../run/scenario.ts'
+import { bothModes } from './both-modes.ts'
 import { burst } from './burst.ts'
 import { carelessHandlers } from './careless-handlers.ts'
 import { clockSteps } from './clock-steps.ts'
@@ -11,14 +12,18 @@ import { heldKey } from './held-key.ts'
 import { killBeforeClaim, killBeforeCommit } from './kill-at-wire.ts'
 import { killProducer } from './kill-producer.ts'
 import { killClaimed, killEffects, killHandling } from './kill-worker.ts'
+import { leaseLost } from './lease-lost.ts'
 import { networkBlackHole, networkBlackHoleControl, networkCut, networkDelay, networkHalfClose } from './network.ts'
 import { noFault } from './no-fault.ts'
 import { notifyQueueFull } from './notify-queue-full.ts'
 import { snapshots } from './open-transactions.ts'
 import { poolExhausted } from './pool-exhausted.ts'
 import { poolerDirect, poolerOnly } from './pooler.ts'
+import { processClock, renewalLate } from './renewal-late.ts'
+import { rescueAndSettle } from './rescue-and-settle.ts'
 import { crashBackend, restartImmediate } from './restart-server.ts'
 import { rollingUpgrade } from './rolling-upgrade.ts'
+import { lateSettlement, settlementUnanswered } from './settlement.ts'
 import { standbyStalls } from './standby-stalls.ts'
 import { stopInBlackHole } from './stop-in-black-hole.ts'
 import { swallowedSettlement } from './swallowed-settlement.ts'
@@ -66,4 +71,11 @@ export const SCENARIOS: readonly Scenario[] = [
   standbyStalls,
   diskFull,
   diskFullLog,
+  renewalLate,
+  processClock,
+  leaseLost,
+  settlementUnanswered,
+  lateSettlement,
+  rescueAndSettle,
+  bothModes,
 ]

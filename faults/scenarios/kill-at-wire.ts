@@ -1,7 +1,7 @@
 import type { Origin, TcpProxy } from '../environment/tcp-proxy.ts'
 import type { WireMessage } from '../environment/wire.ts'
 import { networkOf } from '../run/fleet.ts'
-import { scenario } from '../run/scenario.ts'
+import { type Otherwise, scenario } from '../run/scenario.ts'
 import { until } from '../run/until.ts'
 import { CLAIM_BY_MARK, EFFECTS_BEFORE_SETTLEMENT, type Twin } from '../twins/twins.ts'
 
@@ -20,13 +20,14 @@ export async function cutBefore(network: TcpProxy, matches: Matches, act: () => 
 }
 
 /** A worker dies at a moment that only the wire shows: when it has sent all that comes before a message, and not that. */
-function killBefore(name: string, title: string, twin: Twin, matches: Matches) {
+function killBefore(name: string, title: string, twin: Twin, matches: Matches, otherwise: Otherwise = {}) {
   return scenario({
     name,
     title: `SIGKILL a worker ${title}`,
     recoveryMs: 3_000,
     injections: { quick: 4, full: 20 },
-    deathsCount: true,
+    costsAttempts: true,
+    otherwise,
     workers: { network: true },
     twin,
     async inject(stage) {
@@ -47,6 +48,7 @@ export const killBeforeClaim = killBefore(
   'between BEGIN and its claim',
   CLAIM_BY_MARK,
   (message, { application }) => application === 'sluice' && claims(message),
+  { injections: { quick: 0, full: 20 } },
 )
 
 export const killBeforeCommit = killBefore(
@@ -54,10 +56,11 @@ export const killBeforeCommit = killBefore(
   'between a settlement and its COMMIT',
   EFFECTS_BEFORE_SETTLEMENT,
   (message, { application }) => application === 'sluice' && commits(message),
+  { title: 'SIGKILL a worker in front of the COMMIT of a claim, a settlement or a handler' },
 )
 
 /** With a name or, as long as the session may belong to others, without one. */
-function claims({ type, bytes }: WireMessage): boolean {
+export function claims({ type, bytes }: WireMessage): boolean {
   return (type === 'P' || type === 'B') && (bytes.includes('\0sluice_claim') || bytes.includes('FOR UPDATE OF m'))
 }
 

@@ -10,6 +10,7 @@ export const killProducer = scenario({
   title: 'SIGKILL a producer at any moment, and start another',
   recoveryMs: 2_000,
   injections: { quick: 5, full: 30 },
+  otherwise: { inapplicable: 'a producer does not know the mode of the workers' },
   twin: TWO_TRANSACTIONS,
   async inject(stage) {
     await pause(stage.random.next() * WITHIN_MS)

@@ -1,15 +1,17 @@
 import type { Moment } from '../actors/worker-process.ts'
-import { scenario } from '../run/scenario.ts'
+import { type Otherwise, scenario } from '../run/scenario.ts'
+import { NOBODY_RESCUES } from '../twins/leased-twins.ts'
 import { ACK_BEFORE_HANDLER, EFFECTS_BEFORE_SETTLEMENT, type Twin } from '../twins/twins.ts'
 
 /** A worker kills itself at a moment of its own code, and another process takes its place. */
-function killAt(at: Moment, title: string, twin: Twin) {
+function killAt(at: Moment, title: string, twin: Twin, otherwise: Otherwise = {}) {
   return scenario({
     name: `kill-${at}`,
     title: `SIGKILL a worker ${title}`,
     recoveryMs: 5_000,
     injections: { quick: 3, full: 20 },
-    deathsCount: true,
+    costsAttempts: true,
+    otherwise,
     twin,
     async inject(stage) {
       const victim = stage.victim()
@@ -22,6 +24,10 @@ function killAt(at: Moment, title: string, twin: Twin) {
   })
 }
 
-export const killClaimed = killAt('claimed', 'after a claim, before the first handler', ACK_BEFORE_HANDLER)
-export const killHandling = killAt('handling', 'in mid-handler', ACK_BEFORE_HANDLER)
+export const killClaimed = killAt('claimed', 'after a claim, before the first handler', ACK_BEFORE_HANDLER, {
+  injections: { quick: 0, full: 20 },
+})
+export const killHandling = killAt('handling', 'in mid-handler', ACK_BEFORE_HANDLER, {
+  twin: NOBODY_RESCUES,
+})
 export const killEffects = killAt('effects', "after a handler's effects", EFFECTS_BEFORE_SETTLEMENT)

@@ -1,7 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Load } from '../actors/producer-process.ts'
 import type { TcpProxy } from '../environment/tcp-proxy.ts'
-import { scenario } from '../run/scenario.ts'
+import { LEASE_MS } from '../run/modes.ts'
+import { type Otherwise, scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
 import { END_NOT_NOTICED, NO_LIMIT_FOR_ANSWERS, NOT_RESTORED, TAKES_LATE_FOR_LOST, type Twin } from '../twins/twins.ts'
@@ -18,6 +19,8 @@ interface Behaviour {
   /** How often each kind has its turn. */
   readonly turns: { readonly quick: number; readonly full: number }
   readonly load?: Partial<Load>
+  /** In leased mode. */
+  readonly otherwise: Otherwise
   readonly twin: Twin
   /** Breaks a network for one kind of connection. */
   readonly fail: (network: TcpProxy, kind: Kind) => unknown
@@ -55,12 +58,16 @@ function networkThat({ kinds = KINDS, turns, fail, lastsMs, afterwards, ...shown
   })
 }
 
+/** In leased mode nobody knows of the leases of a claim whose answer is lost: its messages are free when they end. */
+const BROKEN: Otherwise = { recoveryMs: LEASE_MS + 4_000, costsAttempts: true }
+
 export const networkCut = networkThat({
   name: 'network-cut',
   title: 'connections of one kind break, and new ones of any kind are refused for a while',
   recoveryMs: 4_000,
   load: UNHURRIED,
   turns: { quick: 2, full: 10 },
+  otherwise: BROKEN,
   twin: NOT_RESTORED,
   lastsMs: 300,
   fail(network, kind) {
@@ -74,6 +81,7 @@ export const networkHalfClose = networkThat({
   title: 'the server side of connections of one kind ends, and the other is left open',
   recoveryMs: 3_000,
   turns: { quick: 2, full: 10 },
+  otherwise: BROKEN,
   twin: END_NOT_NOTICED,
   lastsMs: 0,
   fail: (network, kind) => network.halfClose(kind),
@@ -85,6 +93,7 @@ export const networkDelay = networkThat({
   recoveryMs: 4_000,
   load: UNHURRIED,
   turns: { quick: 2, full: 10 },
+  otherwise: { costsAttempts: true },
   twin: TAKES_LATE_FOR_LOST,
   lastsMs: 800,
   fail(network, kind) {
@@ -104,6 +113,8 @@ export const networkBlackHole = networkThat({
   load: UNHURRIED,
   kinds: ['sluice', 'sluice listener', 'producer'],
   turns: { quick: 1, full: 4 },
+  // It gives a settlement ten seconds, and a lease ends meanwhile.
+  otherwise: { recoveryMs: 18_000, costsAttempts: true },
   twin: NO_LIMIT_FOR_ANSWERS,
   lastsMs: 300,
   fail: (network, kind) => (kind === 'sluice' ? swallowsFromCommit(network, kind) : network.blackHole(kind)),
@@ -130,6 +141,8 @@ export const networkBlackHoleControl = networkThat({
   load: UNHURRIED,
   kinds: ['sluice control'],
   turns: { quick: 1, full: 4 },
+  // Who has no control connection is taken for dead, and its leases are given to others.
+  otherwise: { costsAttempts: true },
   twin: END_NOT_NOTICED,
   lastsMs: 300,
   fail: (network, kind) => network.blackHole(kind),

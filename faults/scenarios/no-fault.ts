@@ -6,6 +6,9 @@ export const noFault = scenario({
   title: 'nothing: two workers, four batches in flight, late commits, rollbacks, failing and dying messages',
   recoveryMs: 5_000,
   injections: { quick: 1, full: 5 },
+  otherwise: {
+    title: 'nothing: two workers, sixteen messages in hand, late commits, rollbacks, failing and dying messages',
+  },
   twin: CLAIM_WITHOUT_LOCK,
   inject: (stage) => stage.fault('nothing', () => stage.flows(200)),
 })

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import { type Environment, onServer, ownDatabase } from '../run/environment.ts'
+import { LEASE_MS } from '../run/modes.ts'
 import { scenario } from '../run/scenario.ts'
 import { GIVES_UP } from '../twins/twins.ts'
 import { untilRefused, untilUp } from './until-refused.ts'
@@ -19,7 +20,9 @@ export const poolExhausted = scenario<LimitedRole>({
   recoveryMs: 5_000,
   injections: { quick: 2, full: 10 },
   // Those that come back first find the others dead, and count it.
-  deathsCount: true,
+  costsAttempts: true,
+  // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
+  otherwise: { recoveryMs: LEASE_MS + 5_000 },
   environment: limitedRole,
   twin: GIVES_UP,
   async prepare(stage) {

@@ -1,5 +1,6 @@
 import { Pooler } from '../environment/pooler.ts'
 import { type Environment, ownDatabase } from '../run/environment.ts'
+import { LEASE_MS } from '../run/modes.ts'
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 
@@ -70,7 +71,9 @@ export const poolerDirect = scenario<Pooled>({
   title: 'batches and producers through PgBouncer in transaction mode, control and listener direct',
   recoveryMs: 8_000,
   injections: { quick: 2, full: 10 },
-  deathsCount: true,
+  costsAttempts: true,
+  // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
+  otherwise: { recoveryMs: LEASE_MS + 5_000 },
   environment: (serverUrl) => pooled(serverUrl, true),
   twin: {
     name: 'control-through-the-pooler',
@@ -95,7 +98,9 @@ export const poolerOnly = scenario<Pooled>({
   title: 'everything through PgBouncer in transaction mode',
   recoveryMs: 8_000,
   injections: { quick: 2, full: 10 },
-  deathsCount: true,
+  costsAttempts: true,
+  // Nobody sees that a worker has died, so its messages are free when their leases end.
+  otherwise: { recoveryMs: LEASE_MS + 8_000 },
   environment: (serverUrl) => pooled(serverUrl, false),
   twin: {
     name: 'sessions-taken-for-own',

@@ -1,6 +1,7 @@
 import type { Client } from 'pg'
 import { type OwnServer, ownServer } from '../environment/own-server.ts'
 import { connect } from '../run/environment.ts'
+import { LEASE_MS } from '../run/modes.ts'
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
@@ -15,6 +16,8 @@ const SHARED = {
   environment: () => ownServer(),
   // A transaction id that was given out shortly before a crash may be given out again, so a producer asks for its row.
   load: { asks: 'row' },
+  // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
+  otherwise: { recoveryMs: LEASE_MS + 4_000, costsAttempts: true },
 } as const
 
 export const restartImmediate = scenario<OwnServer>({

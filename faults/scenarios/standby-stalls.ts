@@ -22,7 +22,9 @@ export const standbyStalls = scenario<StandbyPairEnvironment>({
   flow: 40,
   injections: { quick: 1, full: 3 },
   // Handlers write into the books, which wait for the standby as well, and are given up.
-  deathsCount: true,
+  costsAttempts: true,
+  // A lease must outlast the stall, or it counts as a death.
+  otherwise: { injections: { quick: 0, full: 3 }, workers: { count: WORKERS, pipeline: { lease: '30s' } } },
   environment: standbyPairEnvironment,
   load: { lanes: LANES },
   workers: { count: WORKERS },

@@ -15,7 +15,7 @@ export const stopInBlackHole = scenario({
   recoveryMs: RECOVERY_MS,
   injections: { quick: 1, full: 3 },
   // It is gone without a word to the server.
-  deathsCount: true,
+  costsAttempts: true,
   workers: { count: 1, network: true },
   twin: {
     name: 'stop-without-limit',

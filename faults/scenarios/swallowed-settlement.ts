@@ -16,7 +16,7 @@ export const swallowedSettlement = scenario({
   // One that is out of attempts cannot be moved to the dead letters under the trigger, and comes again after a minute.
   load: { dying: 0 },
   // A batch that is lost although its server is well may count against its messages.
-  deathsCount: true,
+  costsAttempts: true,
   twin: {
     name: 'settlement-not-counted',
     title: 'a settlement that does not count what it has touched',

@@ -1,3 +1,4 @@
+import { LEASE_MS } from '../run/modes.ts'
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
@@ -13,11 +14,13 @@ export const terminateBackends = scenario({
   recoveryMs: 6_000,
   injections: { quick: 8, full: 40 },
   // An administrator who ends the session of one message ends an attempt of it.
-  deathsCount: true,
+  costsAttempts: true,
   load: { pauseMs: 500 },
   flow: 10,
   // Another worker would find with its own floor what this one passes over.
   workers: { count: 1, pipeline: { concurrency: 8 } },
+  // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
+  otherwise: { recoveryMs: LEASE_MS + 4_000 },
   twin: FLOOR_NOT_LOWERED,
   async prepare(stage) {
     await stage.sql(SLOW_HANDLERS)

@@ -59,7 +59,7 @@ export const killSleeper = scenario({
   title: 'SIGKILL the sleeping worker that is to be notified, then enqueue',
   recoveryMs: 3_000,
   injections: { quick: 2, full: 10 },
-  deathsCount: true,
+  costsAttempts: true,
   load: SILENCE,
   flow: 0,
   twin: {

@@ -128,11 +128,6 @@ export class Claimer {
     this.#claims.release(rows)
   }
 
-  /** A leased message of this slot is settled: its key is open for the next one. */
-  opened(slot: number): void {
-    this.#claims.floors.forgetPassed(slot)
-  }
-
   /** A scan of the queue behind a claim; when it is answered, the next claims are from the bottom. */
   async #scanBehind(connection: BatchConnection, claimed: Promise<ClaimAnswer>): Promise<QueueScan> {
     const scan = await this.#scanQueue(connection, claimed)

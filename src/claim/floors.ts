@@ -110,11 +110,6 @@ export class Floors {
     return [...this.#slots.values()].flatMap((floor) => floor.passed)
   }
 
-  /** A message of this slot that was leased is settled: what waited behind it may be claimed now. */
-  forgetPassed(slot: number): void {
-    this.#slots.get(slot)?.forgetPassed()
-  }
-
   wholeQueue(bottom: boolean): SlotPosition {
     return this.#wholeQueue.position(bottom)
   }

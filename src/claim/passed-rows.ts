@@ -1,5 +1,5 @@
 import type { ClaimSnapshot } from '../table/claim/claim-snapshot.ts'
-import type { PassedStretch, SlotWalk } from '../table/claim/slot-walk.ts'
+import { CLOSED, type PassedStretch, type SlotWalk } from '../table/claim/slot-walk.ts'
 
 interface Stretch {
   readonly lastId: bigint
@@ -17,9 +17,11 @@ const MOST_STRETCHES = 64
  * that knows them begins behind them, so a backlog behind a failed message is read twice and not by every claim.
  *
  * It has to be exact, as the floor of a slot has: to pass over a message that can be taken would break its key's order.
- * A row that was passed becomes one to take when a hold or a delay ends, which has its time; holds only get longer. A
- * new row gets in between only from a transaction that ran when the claim was made, so a stretch counts as long as all
- * of these still run. Once one of them has ended it is walked again, and then depends on the others alone.
+ * A row that was passed becomes one to take when a hold or a delay ends, which has its time; holds only get longer. It
+ * also does when a lease that has closed its key is gone, at any time: so a claim is told which keys must be closed
+ * still, and looks. A new row gets in between only from a transaction that ran when the claim was made, so a stretch
+ * counts as long as all of these still run. Once one of them has ended it is walked again, and then depends on the
+ * others alone.
  * (A redriven message may come in as well. For that, {@link Floors} forgets everything once a minute.)
  */
 export class PassedRows {
@@ -68,6 +70,7 @@ export class PassedRows {
       lastId: String(stretch.lastId),
       untilUs: this.#untilUs(stretch),
       running: [...stretch.running],
+      closed: [...stretch.keys].filter((key) => this.#heldUntilUs.get(key) === CLOSED),
     }))
   }
 
@@ -99,12 +102,16 @@ function* splice(stretches: readonly Stretch[], walk: SlotWalk, running: Readonl
   if (end < last) yield { ...walked, lastId: last, running }
 }
 
-/** Neighbours that hold under the same conditions are one. */
+/**
+ * Neighbours that hold under the same conditions are one. Not if their delays differ: the end of the first one's would be
+ * that of both, also when only the first has been walked again.
+ */
 function joined(stretches: readonly Stretch[]): readonly Stretch[] {
   const all: Stretch[] = []
   for (const next of stretches) {
     const last = all.at(-1)
-    const isSame = last && sameMembers(last.keys, next.keys) && sameMembers(last.running, next.running)
+    const isSame =
+      last?.dueUs === next.dueUs && sameMembers(last.keys, next.keys) && sameMembers(last.running, next.running)
     if (isSame) all[all.length - 1] = united(last, next)
     else all.push(next)
   }

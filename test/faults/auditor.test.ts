@@ -126,7 +126,7 @@ async function verdictsAfter(database: TestDatabase, sql: string): Promise<reado
   await keepBooks(database, sql)
   const client = await database.pool.connect()
   try {
-    const expectations = { queue: 'q', effects: 'exactly once', deathsCount: false, recoveryMs: 1_000 } as const
+    const expectations = { queue: 'q', effects: 'exactly once', costsAttempts: false, recoveryMs: 1_000 } as const
     return [...new Set((await audit(client, expectations)).map(({ verdict }) => verdict))]
   } finally {
     client.release()

@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { lineOf, type Row } from '../../faults/report/table.ts'
 import { MODES } from '../../faults/run/modes.ts'
-import { type Cell, cellsOf, runCells } from '../../faults/run/run-cells.ts'
+import { type Cell, cellsOf, runCells, scenariosOf } from '../../faults/run/run-cells.ts'
 import { SCENARIOS } from '../../faults/scenarios/index.ts'
 
+/** They apply in every mode. */
 const CHOSEN = SCENARIOS.slice(0, 3)
 const NAMES = CHOSEN.map(({ name }) => name)
 const ROUND = CHOSEN.length * MODES.length
@@ -40,7 +41,7 @@ describe('a run of the fault matrix', () => {
   test('tells at once, in full, what it found', () => {
     const finding = { verdict: 'lost', count: 2, examples: ['message 5', 'message 7'] } as const
     const outcome = { kind: 'judged', findings: [finding], recovery: [], messages: 10, ms: 1 } as const
-    const row = rowOf({ mode: MODES[0]!, scenario: CHOSEN[0]!, seed: 7 })
+    const row = rowOf({ mode: MODES[0]!, scenario: scenariosOf(MODES[0]!, CHOSEN)[0]!, seed: 7 })
     expect(lineOf(row)).toMatch(/^ok .*nothing lost or repeated, worst 0 of \d+ ms \(seed 7, 0 s\)$/)
     expect(lineOf({ ...row, outcome })).toMatch(/^BAD .*lost.*seed 7.*lost \(2\): message 5; message 7$/s)
   })

@@ -54,11 +54,28 @@ class Claims {
 }
 
 async function hold({ sql }: TestDatabase, queue: string, slot: number, orderingKey: string, forUs: number) {
-  const [row] = await sql<{ now: string }>('SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now')
+  const [row] = await sql<{ now: string }>(NOW_US)
   const execute = async ({ text }: { text: string }, params: readonly unknown[]) => sql(text, params)
   const nowUs = Number(row!.now)
   await holdKeys(execute, queue, [{ slot, orderingKey, messageId: '1', untilUs: nowUs + forUs }], nowUs)
   return nowUs + forUs
+}
+
+const NOW_US = 'SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now'
+const LEASE = `UPDATE sluice.message SET lease = 1::bigint << 50, due_at = clock_timestamp() + interval '1 h' WHERE id = $1`
+
+/** Puts a leased message of this key before one that is there. Returns its id. */
+async function leaseBefore(database: TestDatabase, queue: string, id: string, key: string): Promise<string> {
+  const before = String(BigInt(id) - 1_000_000n)
+  const text = `INSERT INTO sluice.message (queue, id, ordering_key, payload) OVERRIDING SYSTEM VALUE VALUES ($1, $2, $3, '{}')`
+  await database.sql(text, [queue, before, key])
+  await database.sql(LEASE, [before])
+  return before
+}
+
+async function addRows({ sql }: TestDatabase, queue: string, key: string, count: number): Promise<void> {
+  const text = `INSERT INTO sluice.message (queue, ordering_key, payload) SELECT $1, $2, '{}' FROM generate_series(1, $3::integer)`
+  await sql(text, [queue, key, count])
 }
 
 async function untilUs({ sql }: TestDatabase, instantUs: number): Promise<void> {
@@ -157,11 +174,77 @@ describe('the rows behind a held key', () => {
     expect((await slot.process.take(true))[0]).toBe(String(BigInt(slot.ids[0]!) - 1_000_000n))
   })
 
+  test('are passed over while a lease closes their key, and not longer: the first one comes first', async ({
+    database,
+    queue,
+    slot,
+  }) => {
+    const head = await leaseBefore(database, queue, slot.ids[0]!, slot.held)
+    await database.sql('UPDATE sluice.message SET ordering_key = $2 WHERE id = $1', [slot.after, slot.held])
+    await addRows(database, queue, slot.held, MOST_WALKED * 2)
+    const [last] = await put(database, queue, [{ key: slot.free }])
+    const claims = async () => {
+      for (let claim = 0; claim < 9; claim += 1) if ((await slot.process.take())[0] === last) return claim
+      return 9
+    }
+    expect(await claims()).toBeLessThan(9)
+    const [row] = await database.sql<{ now: string }>(NOW_US)
+    await untilUs(database, Number(row!.now) + 1_100_000)
+    await slot.process.take()
+    const ends = slot.process.floors.passed().map((stretch) => stretch.untilUs)
+    expect(Math.min(...ends), 'they need not be read again').toBeGreaterThan(Number(row!.now) + HOUR_US / 2)
+    await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND id = $2', [queue, head])
+    expect(await slot.process.take()).toEqual(slot.ids.slice(0, 10))
+  })
+
+  test('do not hide the message that has closed their key, when somebody gives it back', async ({
+    database,
+    queue,
+    slot,
+  }) => {
+    await put(database, queue, [{ key: slot.other }])
+    await hold(database, queue, slot.slot, slot.other, HOUR_US)
+    await hold(database, queue, slot.slot, slot.free, HOUR_US)
+    await addRows(database, queue, slot.other, 200)
+    const head = slot.ids[150]!
+    await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND ordering_key = $2 AND id < $3', [
+      queue,
+      slot.held,
+      head,
+    ])
+    await addRows(database, queue, slot.held, 200)
+    await database.sql(LEASE, [head])
+    for (let claims = 0; claims < 2; claims += 1) expect(await slot.process.take()).toEqual([])
+    expect(slot.process.passed).toHaveLength(1)
+    await database.sql('UPDATE sluice.message SET lease = 0, due_at = clock_timestamp() WHERE id = $1', [head])
+    expect((await slot.process.take())[0]).toBe(head)
+  })
+
+  test('do not hide what comes later, when one of the first was due and is to be tried again', async ({
+    database,
+    queue,
+    slot,
+  }) => {
+    await database.sql(`UPDATE sluice.message SET due_at = clock_timestamp() + interval '500 ms' WHERE id = $1`, [
+      slot.after,
+    ])
+    await addRows(database, queue, slot.held, MOST_WALKED * 2)
+    const [last] = await put(database, queue, [{ key: slot.other }])
+    await hold(database, queue, slot.slot, slot.held, HOUR_US)
+    const taken = async (id: string) => {
+      for (let claim = 0; claim < 12; claim += 1) if ((await slot.process.take()).includes(id)) return true
+      return false
+    }
+    expect(await taken(last!)).toBe(true)
+    await waitFor(() => taken(slot.after!), { what: 'the delay to end' })
+    await database.sql(`UPDATE sluice.message SET due_at = clock_timestamp() + interval '1 h' WHERE id = $1`, [
+      slot.after,
+    ])
+    expect(await taken(last!)).toBe(true)
+  })
+
   test('do not hide what comes later, when there are more than a claim reads', async ({ database, queue, slot }) => {
-    await database.sql(
-      `INSERT INTO sluice.message (queue, ordering_key, payload) SELECT $1, $2, '{}' FROM generate_series(1, $3::integer)`,
-      [queue, slot.held, MOST_WALKED * 2],
-    )
+    await addRows(database, queue, slot.held, MOST_WALKED * 2)
     const [last] = await put(database, queue, [{ key: slot.free }])
     await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND id = $2', [queue, slot.after])
     await hold(database, queue, slot.slot, slot.held, HOUR_US)

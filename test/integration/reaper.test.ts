@@ -75,6 +75,21 @@ describe('the reaper', () => {
     await database.sql('DELETE FROM sluice.worker WHERE id = $1', [own])
   })
 
+  test('P4: ends the leases that a worker has taken while others took it for dead', async ({ database, queue }) => {
+    const [id] = await enqueue(database, queue, [1])
+    const gone = await deadWorker(database, queue, [[id!]])
+    const lease = `SET lease = $2::bigint << 32 | (SELECT id FROM sluice.batch WHERE worker_id = $2), due_at = 'tomorrow'`
+    await database.sql(`UPDATE sluice.message ${lease} WHERE id = $1`, [id, gone])
+    await database.sql('UPDATE sluice.batch SET leased = true WHERE worker_id = $1', [gone])
+    await database.sql('DELETE FROM sluice.worker WHERE id = $1', [gone])
+    const { reaper } = await startReaper(database)
+    expect(await reaper.runOnce()).toBe(0)
+    expect(await database.sql('SELECT FROM sluice.batch WHERE worker_id = $1', [gone])).toEqual([])
+    const free = 'SELECT lease FROM sluice.message WHERE id = $1 AND due_at <= clock_timestamp()'
+    expect(await database.sql(free, [id])).toEqual([{ lease: null }])
+    expect(await evidence(database, queue)).toEqual([])
+  })
+
   test('P4: forgets the evidence about messages that are gone', async ({ database, queue }) => {
     const [gone, stays] = await enqueue(database, queue, [1, 2])
     await deadWorker(database, queue, [[gone!, stays!]])

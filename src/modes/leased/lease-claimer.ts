@@ -64,11 +64,6 @@ export class LeaseClaimer {
     this.#claimer.release(rows)
   }
 
-  /** A leased message of this slot is settled: its key is open for the next one. */
-  opened(slot: number): void {
-    this.#claimer.opened(slot)
-  }
-
   async #claimOn(
     connection: BatchConnection,
     demand: RoundDemand,

@@ -85,8 +85,9 @@ export class LeaseWriter {
   async #write(leases: readonly LeasedId[], skipLocked: boolean, send: Send): Promise<Written> {
     const connection = await BatchConnection.acquire(this.#runtime.pool)
     this.#connection = connection
-    const limit = setTimeout(() => connection.break(`No answer within ${ANSWER_MS} ms`), ANSWER_MS)
-    const begin = () => connection.begin({ ms: ANSWER_MS, serverVersion: this.#runtime.serverVersion() }, LOCK_MS)
+    const ms = Math.min(Math.max(this.#plan.leaseMs / 4, LEAST_ANSWER_MS), MOST_ANSWER_MS)
+    const limit = setTimeout(() => connection.break(`No answer within ${ms} ms`), ms)
+    const begin = () => connection.begin({ ms, serverVersion: this.#runtime.serverVersion() }, LOCK_MS)
     try {
       if (skipLocked) begin()
       const { unlocked, locked } = skipLocked ? await this.#lockFirst(connection.execute, leases) : ANY
@@ -125,8 +126,12 @@ export class LeaseWriter {
 
 const ANY = { unlocked: undefined, locked: new Set<string>() } as const
 
-/** What the server may take for it. */
-const ANSWER_MS = 10_000
+/**
+ * What the server may take for it: of a lease, a quarter. The first renewal is sent when half of the time is over, so
+ * if its connection has become half-open, another one comes in time.
+ */
+const MOST_ANSWER_MS = 10_000
+const LEAST_ANSWER_MS = 2_000
 
 /** A row is locked for longer only by somebody who handles it in a transaction, or by hand. */
 const LOCK_MS = 500

@@ -140,10 +140,8 @@ export class LeasedRound implements Round {
     if (left > 0) this.#batches.set(leased.batchId, left)
     else if (this.#batches.delete(leased.batchId)) this.#runtime.inHand.end(leased.batchId)
     if (returned) this.#claimer.release([row])
-    if (row.slot === null) return
     // The next message of its key may be claimed now, and nobody else says so.
-    this.#claimer.opened(row.slot)
-    this.#demand?.opened()
+    if (row.slot !== null) this.#demand?.opened()
   }
 }
 

@@ -60,6 +60,7 @@ export async function claimSlots(
     passed.map(({ lastId }) => lastId),
     passed.map(({ untilUs }) => untilUs),
     passed.map(({ running }) => `{${running.join()}}`),
+    passed.map(({ closed }) => JSON.stringify(closed)),
   ]
   const statement = lease === undefined ? CLAIM_SLOTS : ofVersion(LEASE_SLOTS, lease.serverVersion)
   return toOrderedClaim(await claimBy(statement, execute, queue, floors, limit, [...stretches, ...leaseParams(lease)]))

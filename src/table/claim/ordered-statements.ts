@@ -76,6 +76,11 @@ const LOCKED_SLOT = `
 /** Which keys of a locked slot are closed by leases: read once its row is locked, in the newest version. */
 const LEASED = `sluice.leased_keys($1::text, locked.slot, candidate.floor_id)`
 
+/** The first message of a slot that has closed its key and is due again. */
+const DUE_AGAIN = `SELECT m.id FROM sluice.message m
+           WHERE ${inSlot('candidate.slot', 'candidate.first_live', 'm.slot <= candidate.slot')} AND m.lease IS NOT NULL AND ${isDue('m')}
+           ORDER BY m.slot, m.id, m.lease LIMIT 1`
+
 /** Whether any key of a locked slot is held at this moment. */
 function anyHeld(leased: string): string {
   return `(locked.held <> '{}'::jsonb AND EXISTS (
@@ -85,12 +90,12 @@ function anyHeld(leased: string): string {
 
 /**
  * When the hold of the message's key ends; zero if the key is not held. A message whose key is closed by the lease of an
- * earlier one waits until that is settled, which no clock tells: so it is asked for again after a second.
+ * earlier one waits until that is settled, which no clock tells: the highest number that JSON keeps.
  */
 function heldUntil(message: string): string {
   const key = `coalesce(${message}.ordering_key, '')`
   return `greatest(coalesce((start.held -> ${key} ->> 1)::bigint, 0),
-        CASE WHEN ${message}.id > (start.leased ->> ${key})::bigint THEN clock.now_us + 1000000 ELSE 0 END)`
+        CASE WHEN ${message}.id > (start.leased ->> ${key})::bigint THEN ${Number.MAX_SAFE_INTEGER} ELSE 0 END)`
 }
 
 // Not slot = …, because then the order would be by id alone. The primary key has that order too, and with stale
@@ -133,7 +138,9 @@ export const LEASE_FREE_SLOTS = leasingClaim(freeSlots(ONE), 5)
 
 /**
  * `passed`: stretches of rows that a claim of this process has found to be all held, or not due yet, and that still
- * are. A claim begins behind the last stretch that follows the others without a gap.
+ * are. A claim begins behind the last stretch that follows the others without a gap. A key that was closed by a lease must
+ * be so still: else the first of its rows would be passed, and later ones taken. And a message that has closed its key and
+ * is due, because its lease has ended or was given up, must not be passed (message_lease_idx leads to it).
  *
  * `start` is the locked slot row with that place. Only if a key of the slot is held at this moment, `pick` finds which
  * of the next 5,000 rows to take, and `run` describes the rows before them: how far they reach, which keys they have,
@@ -146,9 +153,9 @@ const slotsClaim = (perSlot: string) =>
     `, passed AS MATERIALIZED (
   SELECT p.slot, p.first_id, p.last_id, p.until_us > clock.now_us AND NOT EXISTS (
       SELECT FROM pg_catalog.unnest(p.running::xid8[]) ran (xid) WHERE pg_visible_in_snapshot(ran.xid, pg_current_snapshot())
-    ) AS holds
-  FROM clock CROSS JOIN unnest($5::smallint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[])
-    AS p (slot, first_id, last_id, until_us, running)
+    ) AS holds, ARRAY(SELECT pg_catalog.jsonb_array_elements_text(p.closed::jsonb)) AS closed
+  FROM clock CROSS JOIN unnest($5::smallint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[])
+    AS p (slot, first_id, last_id, until_us, running, closed)
 )`,
     `
   SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*,
@@ -159,8 +166,10 @@ const slotsClaim = (perSlot: string) =>
   CROSS JOIN LATERAL (
     SELECT now.held, now.leased, now.any_held, CASE WHEN now.any_held THEN coalesce((
         SELECT max(p.last_id) FROM passed p
-        WHERE p.slot = candidate.slot AND p.first_id <= candidate.first_live AND p.last_id >= candidate.first_live AND p.last_id < coalesce(
-          (SELECT min(broken.last_id) FROM passed broken WHERE broken.slot = candidate.slot AND broken.last_id >= candidate.first_live AND NOT broken.holds), ${HIGHEST_ID})
+        WHERE p.slot = candidate.slot AND p.first_id <= candidate.first_live AND p.last_id >= candidate.first_live AND p.last_id < least(
+          (SELECT min(broken.last_id) FROM passed broken
+           WHERE broken.slot = candidate.slot AND broken.last_id >= candidate.first_live AND NOT (broken.holds AND now.leased ?& broken.closed)),
+          (${DUE_AGAIN}), ${HIGHEST_ID})
       ), candidate.first_live) ELSE candidate.first_live END AS id
     FROM (${LOCKED_SLOT}) locked
     CROSS JOIN LATERAL (SELECT ${LEASED} AS keys OFFSET 0) leased
@@ -204,7 +213,7 @@ const slotsClaim = (perSlot: string) =>
   WHERE m.id IS NOT NULL OR run.walked >= ${LEAST_WALKED}`,
   )
 export const CLAIM_SLOTS = lockingClaim(slotsClaim('$4::integer'))
-export const LEASE_SLOTS = leasingClaim(slotsClaim(ONE), 10)
+export const LEASE_SLOTS = leasingClaim(slotsClaim(ONE), 11)
 
 /**
  * Without slot IS NULL, which would let the planner take message_due_idx and sort the whole queue by id. A message that

@@ -10,7 +10,12 @@ export interface PassedStretch {
   readonly untilUs: number
   /** Transactions that may have put a row into it without committing yet: it is passed only while all of them run. */
   readonly running: readonly bigint[]
+  /** Keys that leases had closed: it is passed only while they still are. */
+  readonly closed: readonly string[]
 }
+
+/** Instead of a time: the key is closed by a lease. */
+export const CLOSED = Number.MAX_SAFE_INTEGER
 
 /** A walk over rows of a slot, none of which could be taken. */
 export interface SlotWalk {
@@ -21,7 +26,7 @@ export interface SlotWalk {
   readonly last: string
   /** Whether it ended before it found a row to take. */
   readonly partial: boolean
-  /** The keys that it met, with the time until which they are held, in microseconds since 1970. */
+  /** The keys that it met, with the time until which they are held, in microseconds since 1970, or {@link CLOSED}. */
   readonly heldUntilUs: ReadonlyMap<string, number>
   /**
    * When the first row without a hold falls due. In whole microseconds: extra_float_digits can round a double by hours.

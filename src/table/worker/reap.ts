@@ -11,6 +11,9 @@ export interface DeadWorker {
  * still as they were claimed, and deletes the workers. There is no evidence if the server has restarted since, if the
  * worker registered in another database, of which this one is a copy, or if it held no lock and only stopped its
  * heartbeat. The same rule as in `sluice.workers.alive`.
+ *
+ * A worker that is taken for dead while it claims under a lease leaves the record of a worker that is gone, and without
+ * evidence that goes as well. All records are read: there are as many as batches in hand.
  */
 export async function reapWorkers(execute: Execute, ownId: number): Promise<readonly DeadWorker[]> {
   const rows = await execute(REAP, [ownId])
@@ -63,7 +66,8 @@ WITH dead AS (
              ELSE pg_try_advisory_xact_lock_shared(746502, w.id) END
   RETURNING w.id, w.name, w.server_started_at, w.database_oid, w.pooled
 ), batch AS (
-  DELETE FROM sluice.batch b USING dead WHERE b.worker_id = dead.id
+  DELETE FROM sluice.batch b
+  WHERE b.worker_id IN (SELECT dead.id FROM dead) OR NOT EXISTS (SELECT FROM sluice.worker w WHERE w.id = b.worker_id)
   RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts, b.leased${FREED}
 ), in_hand AS (
   SELECT dead.id AS worker_id, dead.name, batch.id AS batch_id, batch.queue, m.id, m.attempt,

@@ -1,0 +1,100 @@
+import type { Twin } from './twins.ts'
+
+export const NOBODY_RESCUES = {
+  name: 'nobody-rescues',
+  title: 'a reaper that leaves the leases of dead workers to their time',
+  edits: [
+    { file: 'table/worker/reap.ts', from: 'WHERE m.ctid = ANY (ARRAY(', to: 'WHERE false AND m.ctid = ANY (ARRAY(' },
+  ],
+  workers: { pipeline: { lease: '10m' } },
+  caught: ['stuck'],
+} as const satisfies Twin
+
+export const TRANSACTION_WITHOUT_LEASE = {
+  name: 'transaction-without-lease',
+  title: 'a transaction of a handler that does not look whether its message still has the lease',
+  edits: [
+    {
+      file: 'modes/leased/leased-attempt.ts',
+      from: 'this.#assertAll(await lockLeased(',
+      to: 'void (await lockLeased(',
+    },
+    {
+      file: 'modes/leased/leased-attempt.ts',
+      from: 'this.#assertAll(await ackLeased(',
+      to: 'void (await ackLeased(',
+    },
+  ],
+  caught: ['repeated'],
+} as const satisfies Twin
+
+/** Only this one: an acknowledgement without it would remove the message that others handle, and hide the rest. */
+export const POSTPONED_WITHOUT_LEASE = {
+  name: 'postponed-without-lease',
+  title: 'a settlement that does not compare the lease when it makes a message due later',
+  edits: [
+    {
+      file: 'table/settle/settle-leased.ts',
+      // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the source's own.
+      from: 'lease = CASE WHEN m.slot IS NOT NULL THEN 0 END\nWHERE ${ours(found)}',
+      // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the source's own.
+      to: "lease = CASE WHEN m.slot IS NOT NULL THEN 0 END\nWHERE ${found('$2::bigint[]')} AND $3::bigint[] IS NOT NULL",
+    },
+  ],
+  caught: ['repeated'],
+} as const satisfies Twin
+
+export const SETTLEMENT_ENQUEUES_AGAIN = {
+  name: 'settlement-enqueues-again',
+  title: 'a worker that takes a settlement without an answer for a rollback, and enqueues the messages again',
+  edits: [
+    {
+      file: 'modes/leased/settler.ts',
+      from: '      if (outcomes.length > 1 && isOfRow(error)) return this.#settleEach(outcomes)\n',
+      to: `      const text = "INSERT INTO sluice.message (queue, id, payload) SELECT 'load', unnest($1::bigint[]), '{}' ON CONFLICT DO NOTHING"
+      await this.#runtime.control.execute({ name: 'again', text }, [outcomes.map(({ id }) => id)])
+`,
+    },
+  ],
+  caught: ['repeated'],
+} as const satisfies Twin
+
+export const NOT_RENEWED = {
+  name: 'not-renewed',
+  title: 'leases that are not renewed',
+  edits: [{ file: 'modes/leased/renewals.ts', from: 'if (old.length > 0) this.#renew(old)', to: '' }],
+  caught: ['attempts wrong'],
+} as const satisfies Twin
+
+export const RENEWED_BY_DATE = {
+  name: 'renewed-by-date',
+  title: 'leases that are renewed by the clock of the machine',
+  edits: [
+    {
+      file: 'modes/leased/renewals.ts',
+      from: 'const nowMs = performance.now()',
+      to: 'const nowMs = Date.now() - performance.timeOrigin',
+    },
+  ],
+  caught: ['attempts wrong'],
+} as const satisfies Twin
+
+export const REAPER_TAKES_ALL = {
+  name: 'reaper-takes-all',
+  title: "a reaper that takes every message of a dead worker's records, also those that others have leased since",
+  edits: [{ file: 'table/worker/reap.ts', from: 'r.lease = l.lease LIMIT 1', to: 'r.lease > 0 LIMIT 1' }],
+  caught: ['repeated'],
+} as const satisfies Twin
+
+export const PASSES_CLOSED_KEYS = {
+  name: 'passes-closed-keys',
+  title: 'claims that do not look whether a key is closed by a lease',
+  edits: [
+    {
+      file: 'table/claim/ordered-statements.ts',
+      from: '`sluice.leased_keys($1::text, locked.slot, candidate.floor_id)`',
+      to: "`'{}'::jsonb`",
+    },
+  ],
+  caught: ['out of order'],
+} as const satisfies Twin
