@@ -97,15 +97,16 @@ BEGIN
     WHERE m.queue = queue AND m.slot IS NOT NULL AND (m.slot, m.id) >= (slot, 0::bigint) AND m.slot <= slot
     ORDER BY m.slot, m.id LIMIT walk
   ) w
-  -- Without a delay a message is due from its enqueue on, also where the clock was set back since.
-  WHERE (w.due_at <= now_at OR w.due_at <= w.enqueued_at AND coalesce(w.lease, 0) = 0)
+  -- Without a delay a message is due from its enqueue on, also where the clock was set back since. A lease, and its end,
+  -- give it a due time of its own.
+  WHERE (w.due_at <= now_at OR w.due_at <= w.enqueued_at AND w.lease IS NULL)
     AND coalesce((held -> w.ordering_key ->> 1)::bigint, 0) <= now_us
     AND w.id <= coalesce((leased ->> w.ordering_key)::bigint, w.id)
   LIMIT 1;
   RETURN (
     SELECT m.id FROM sluice.message m
     WHERE m.queue = queue AND m.id = first
-      AND (m.due_at <= now_at OR m.due_at <= m.enqueued_at AND coalesce(m.lease, 0) = 0)
+      AND (m.due_at <= now_at OR m.due_at <= m.enqueued_at AND m.lease IS NULL)
     FOR UPDATE OF m SKIP LOCKED
   );
 END

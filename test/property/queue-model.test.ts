@@ -13,7 +13,7 @@ const test = base.extend('clocked', { scope: 'file', auto: true }, async ({ data
 })
 
 /** A sequence takes a tenth of a second. What is left of the time goes into shrinking one that failed. */
-const RUNS = { seed: 20_261_122, numRuns: 100, interruptAfterTimeLimit: 60_000 }
+const RUNS = { seed: 20_261_122, numRuns: 80, interruptAfterTimeLimit: 60_000 }
 
 /** A model in which a message that has been leased lets the later ones of its key go first. */
 class OpenKeys extends QueueModel {
