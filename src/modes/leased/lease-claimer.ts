@@ -20,21 +20,20 @@ export class LeaseClaimer {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<LeasedPlan>
   readonly #claimer: Claimer
-  readonly #connections = new Set<BatchConnection>()
+  #connection: BatchConnection | undefined
 
-  /** @param concurrency how many claims may be under way */
-  constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>, concurrency: number) {
+  constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>) {
     const { queue, batchSize } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption
-    this.#claimer = new Claimer({ queue, batchSize, concurrency, ordered: false, control: runtime.control })
+    this.#claimer = new Claimer({ queue, batchSize, concurrency: 1, ordered: false, control: runtime.control })
   }
 
   /** @param onFound the claim has found messages */
   async claim(demand: RoundDemand, most: number, onFound: () => void): Promise<LeasedClaim | Ran> {
     const { pool, control, connectTimeoutMs } = this.#runtime
     const connection = await BatchConnection.acquire(pool, demand.stopping)
-    this.#connections.add(connection)
+    this.#connection = connection
     const answers = new AnswerLimit(connection, control, { claimMs: connectTimeoutMs, serverMs: CLAIM_MS })
     const release = () => connection.release()
     try {
@@ -50,13 +49,13 @@ export class LeaseClaimer {
       throw connection.lastWords ?? error
     } finally {
       answers.stop()
-      this.#connections.delete(connection)
+      this.#connection = undefined
     }
   }
 
   /** Breaks off what the server has not answered. */
   cut(): void {
-    for (const connection of this.#connections) connection.break('The pipeline has stopped')
+    this.#connection?.break('The pipeline has stopped')
   }
 
   /** Messages went back to their places: claims must see them again. */

@@ -32,12 +32,12 @@ export class LeasedRound implements Round {
   #demand: RoundDemand | undefined
 
   constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>) {
-    const { queue, batchSize, concurrency, leaseMs } = consumption.plan
+    const { queue, concurrency, leaseMs } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption
-    this.#claimer = new LeaseClaimer(runtime, consumption, CLAIMS)
+    this.#claimer = new LeaseClaimer(runtime, consumption)
     this.#losses = new Losses(queue, runtime.report)
-    this.#room = new Room(concurrency, batchSize)
+    this.#room = new Room(concurrency)
     this.#settler = new Settler(runtime, consumption, (leased, returned) => this.#ended(leased, returned))
     this.#renewals = new Renewals(leaseMs, (leases) => void this.#settler.renew(leases))
   }
@@ -45,12 +45,7 @@ export class LeasedRound implements Round {
   async run(demand: RoundDemand, options: RoundOptions): Promise<Ran> {
     this.#demand = demand
     const reserved = await this.#room.reserve(options.alone ? 1 : this.#consumption.plan.batchSize, demand.draining)
-    if (reserved === 0) return ENDED
-    try {
-      return await this.#runOne(demand, options, reserved)
-    } finally {
-      this.#room.begun()
-    }
+    return reserved === 0 ? ENDED : this.#runOne(demand, options, reserved)
   }
 
   failed(error: unknown, retryInMs?: number): unknown {
@@ -144,12 +139,6 @@ export class LeasedRound implements Round {
     if (row.slot !== null) this.#demand?.opened()
   }
 }
-
-/**
- * So many claims of a pipeline may be under way. While the process begins to handle what one has taken, the server carries
- * out the next.
- */
-export const CLAIMS = 2
 
 /** So many handlers of a pipeline may have a transaction at a time. */
 const TRANSACTIONS = 10

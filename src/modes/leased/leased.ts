@@ -1,7 +1,7 @@
 import { Demand } from '../../demand/demand.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
-import { CLAIMS, LeasedRound } from './leased-round.ts'
+import { LeasedRound } from './leased-round.ts'
 
 /**
  * The demand of a pipeline in leased mode: a short transaction claims, handlers run with none open, and a short
@@ -10,5 +10,5 @@ import { CLAIMS, LeasedRound } from './leased-round.ts'
 export function leased(runtime: Runtime, consumption: Consumption<LeasedPlan>): Demand {
   const { plan, onEnded } = consumption
   const round = new LeasedRound(runtime, consumption)
-  return new Demand({ queue: plan.queue, concurrency: CLAIMS, scheduler: runtime.scheduler, round, onEnded })
+  return new Demand({ queue: plan.queue, concurrency: 1, scheduler: runtime.scheduler, round, onEnded })
 }
