@@ -11,9 +11,13 @@ export interface Audit {
   readonly handled: number
   /** Effects written. */
   readonly effects: number
-  /** Messages of committed orders that have neither an effect nor a dead letter. */
+  /** Mails that the mail service has sent. */
+  readonly mails: number
+  /** Calls of the mail service for a mail that it had sent already. */
+  readonly askedAgain: number
+  /** Messages of committed orders that have neither an effect nor a dead letter, and e-mails without a mail. */
   readonly lost: number
-  /** Effects beyond the first of their message, and effects of orders that were rolled back. */
+  /** Effects and mails beyond the first of their message, and those of orders that were rolled back. */
   readonly duplicated: number
   /** E-mails that came after a later one to the same customer. */
   readonly outOfOrder: number
@@ -31,6 +35,8 @@ export async function takeAudit(db: Kysely<ShopDatabase>): Promise<Audit> {
       SELECT unnest(ARRAY["shippingMessage", "emailMessage"]) AS id FROM "order"
     ), dead AS (
       SELECT id FROM ${sql.table('sluice.dead_letters')}
+    ), asked AS (
+      SELECT 'emails/' || "emailMessage" AS key FROM "order"
     ), email AS (
       SELECT "orderId", max("orderId") OVER (PARTITION BY customer ORDER BY id) AS latest FROM effect WHERE queue = 'emails'
     )
@@ -38,10 +44,15 @@ export async function takeAudit(db: Kysely<ShopDatabase>): Promise<Audit> {
            (SELECT count(*) FROM message)::integer AS enqueued,
            (SELECT count(DISTINCT "messageId") FROM effect)::integer AS handled,
            (SELECT count(*) FROM effect)::integer AS effects,
+           (SELECT count(*) FROM mail)::integer AS mails,
+           (SELECT coalesce(sum(asked - 1), 0) FROM mail)::integer AS "askedAgain",
            (SELECT count(*) FROM message m
-            WHERE NOT EXISTS (SELECT FROM effect e WHERE e."messageId" = m.id) AND m.id NOT IN (SELECT id FROM dead))::integer AS lost,
+            WHERE NOT EXISTS (SELECT FROM effect e WHERE e."messageId" = m.id) AND m.id NOT IN (SELECT id FROM dead))::integer
+             + (SELECT count(*) FROM asked a WHERE NOT EXISTS (SELECT FROM mail WHERE mail.key = a.key))::integer AS lost,
            (SELECT count(*) - count(DISTINCT "messageId") FROM effect)::integer
-             + (SELECT count(*) FROM effect e WHERE NOT EXISTS (SELECT FROM message m WHERE m.id = e."messageId"))::integer AS duplicated,
+             + (SELECT count(*) FROM effect e WHERE NOT EXISTS (SELECT FROM message m WHERE m.id = e."messageId"))::integer
+             + (SELECT count(*) - count(DISTINCT key) FROM mail)::integer
+             + (SELECT count(*) FROM mail WHERE mail.key NOT IN (SELECT a.key FROM asked a))::integer AS duplicated,
            (SELECT count(*) FROM email WHERE latest > "orderId")::integer AS "outOfOrder",
            (SELECT count(DISTINCT "messageId") FROM effect WHERE attempt > 1)::integer AS retried,
            (SELECT count(*) FROM dead)::integer AS "deadLettered",

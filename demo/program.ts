@@ -10,7 +10,7 @@ interface Options {
 export function createProgram(): Command {
   return new Command('demo')
     .description('A small shop on a real queue: orders, workers that fail and die, and a check that nothing is lost.')
-    .option('--orders <count>', 'how many orders to place (default: 2000)', countOfOrders)
+    .option('--orders <count>', 'how many orders to place (default: 1000)', countOfOrders)
     .option('--json', 'print the audit as JSON on stdout, and all else on stderr')
     .addHelpText('after', '\nOn the server of DATABASE_URL if it is set, else on one of its own.')
     .action(async ({ orders, json }: Options) => {

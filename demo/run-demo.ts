@@ -5,13 +5,14 @@ import { type Kysely, sql } from 'kysely'
 import pg from 'pg'
 import { findServer } from '../server/find-server.ts'
 import { type Audit, passed, takeAudit } from './audit.ts'
+import { MailService } from './mail-service.ts'
 import { takeOrders } from './order-service.ts'
 import { createProgress, progressIntervalMs } from './progress.ts'
 import { createTables, openShop, type ShopDatabase } from './shop.ts'
 import { WorkerPool } from './worker-pool.ts'
 
 export interface DemoOptions {
-  /** How many orders to take. @default 2000 */
+  /** How many orders to take. @default 1000 */
   readonly orders?: number | undefined
   /** Print one JSON object last, and progress to stderr. */
   readonly json: boolean
@@ -20,16 +21,17 @@ export interface DemoOptions {
 const WORKERS = 3
 
 /**
- * Runs a small shop on Sluice: an order service, three worker processes, failures, a poison message and a killed
- * worker; then lets SQL judge. Returns the exit code: 0 if nothing was lost, doubled or out of order.
+ * Runs a small shop on Sluice: an order service, three worker processes, a mail service, failures, a poison message and a
+ * killed worker; then lets SQL judge. Returns the exit code: 0 if nothing was lost, doubled or out of order.
  */
-export async function runDemo({ orders = 2_000, json }: DemoOptions): Promise<number> {
+export async function runDemo({ orders = 1_000, json }: DemoOptions): Promise<number> {
   const log = json ? process.stderr : process.stdout
   log.write('Starting PostgreSQL …\n')
   const server = await findServer()
   const database = await createDatabase(server.url)
   const shop = openShop(database.url)
-  const workers = new WorkerPool(database.url)
+  const mails = await MailService.start(shop.db)
+  const workers = new WorkerPool({ DATABASE_URL: database.url, MAIL_URL: mails.url })
   try {
     await createTables(shop)
     await workers.start(WORKERS)
@@ -42,6 +44,7 @@ export async function runDemo({ orders = 2_000, json }: DemoOptions): Promise<nu
     return passed(audit) ? 0 : 1
   } finally {
     await workers.stop()
+    await mails.stop()
     await shop.close()
     await database.drop()
     await server.stop()
@@ -62,10 +65,10 @@ async function trade({ shop, workers, orders, log }: Trade): Promise<void> {
   let killing: Promise<void> | undefined
   const service = takeOrders(shop, {
     orders,
-    durationMs: Math.min(15_000, orders * 4),
+    durationMs: Math.min(15_000, orders * 6),
     onOrder: () => {
       taken += 1
-      if (taken === Math.ceil(orders / 2)) killing = workers.killOneInMidBatch()
+      if (taken === Math.ceil(orders / 2)) killing = workers.killOneAtWork()
     },
   })
   for (let over = false; !over; ) {
@@ -128,6 +131,8 @@ function print(audit: Audit, seconds: number, log: NodeJS.WriteStream): void {
     ['messages enqueued', audit.enqueued],
     ['messages handled', audit.handled],
     ['effects written', audit.effects],
+    ['mails sent', audit.mails],
+    ['mails asked for again', audit.askedAgain],
     ['lost', audit.lost],
     ['duplicated', audit.duplicated],
     ['out of order', audit.outOfOrder],

@@ -1,20 +1,40 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { HandlerContext, Message } from '../src/index.ts'
+import type { HandlerContext, HandlerTransaction, LeasedContext, Message } from '../src/index.ts'
 import { MAX_ATTEMPTS, openShop, type ShopDatabase, type ShopMessage } from './shop.ts'
 
 // A worker process of the demo: two pipelines, until the parent says stop, or goes away.
 
 const url = process.env.DATABASE_URL ?? ''
+const mailUrl = process.env.MAIL_URL ?? ''
 const shop = openShop(url)
 let waitToBeKilled = false
 
 /** A tenth of a second is what a busy database takes to come back, here with every thirtieth first attempt. */
 const FAIL_EVERY = 30
 
-async function handle(message: Message, { tx, attempt }: HandlerContext): Promise<void> {
-  const { orderId, customer, poison } = message.payload as ShopMessage
-  if (message.queue === 'shipping' && attempt === 1 && orderId % FAIL_EVERY === 0)
-    throw new Error('The carrier is busy')
+async function ship(message: Message, { tx, attempt }: HandlerContext): Promise<void> {
+  const { orderId, poison } = message.payload as ShopMessage
+  if (attempt === 1 && orderId % FAIL_EVERY === 0) throw new Error('The carrier is busy')
+  await writeEffect(tx, message)
+  if (poison === true) throw new Error('The address does not exist')
+  // The effect is written and not committed.
+  if (waitToBeKilled) await die('in the middle of a batch')
+}
+
+async function sendEmail(message: Message, { idempotencyKey, signal, transaction }: LeasedContext): Promise<void> {
+  const { orderId, customer } = message.payload as ShopMessage
+  const headers = { 'idempotency-key': idempotencyKey }
+  const body = JSON.stringify({ orderId, customer })
+  const response = await fetch(mailUrl, { method: 'POST', headers, body, signal })
+  await response.arrayBuffer()
+  if (!response.ok) throw new Error(`The mail service answered ${response.status}`)
+  // The mail is out, and the queue does not know it.
+  if (waitToBeKilled) await die('between a mail and its settlement')
+  await transaction((tx) => writeEffect(tx, message))
+}
+
+async function writeEffect(tx: HandlerTransaction, message: Message): Promise<void> {
+  const { orderId, customer } = message.payload as ShopMessage
   await tx
     .kysely<ShopDatabase>()
     .insertInto('effect')
@@ -23,25 +43,25 @@ async function handle(message: Message, { tx, attempt }: HandlerContext): Promis
       queue: message.queue,
       orderId,
       customer,
-      attempt,
+      attempt: message.attempt,
       latencyMs: Date.now() - message.enqueuedAt.getTime(),
       worker: process.pid,
     })
     .execute()
-  if (poison === true) throw new Error('The address does not exist')
-  if (waitToBeKilled && message.queue === 'shipping') {
-    // The effect is written and not committed: the worst moment to die.
-    process.send?.('in the middle of a batch')
-    await sleep(60_000)
-  }
+}
+
+/** The worst moment to die has come. */
+async function die(where: string): Promise<void> {
+  process.send?.(where)
+  await sleep(60_000)
 }
 
 const retry = { kind: 'exponential', delay: '100ms', maxDelay: '1s' } as const
 shop.sluice
   .pipeline('shipping', { concurrency: 2, batchSize: 20, retry, maxAttempts: MAX_ATTEMPTS })
-  .handle(handle)
+  .handle(ship)
   .start()
-shop.sluice.pipeline('emails', { concurrency: 2, batchSize: 20, retry }).handle(handle).start()
+shop.sluice.pipeline('emails', { mode: 'leased', concurrency: 20, retry }).handle(sendEmail).start()
 
 process.on('message', (order) => {
   if (order === 'wait to be killed') waitToBeKilled = true

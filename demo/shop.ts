@@ -28,6 +28,15 @@ export interface ShopDatabase {
     latencyMs: number
     worker: number
   }
+  /** What the mail service has sent. It is not the shop's, and stands here so that the audit can see it. */
+  mail: {
+    id: Generated<number>
+    key: string
+    orderId: number
+    customer: string
+    /** How often it was asked for. */
+    asked: number
+  }
 }
 
 /** The demo's application: a database with orders, and a Sluice on it. Nothing here is special to the demo. */
@@ -80,4 +89,14 @@ export async function createTables({ db, sluice }: Shop): Promise<void> {
     .addColumn('worker', 'integer', (column) => column.notNull())
     .execute()
   await sql`CREATE INDEX effect_message ON effect ("messageId")`.execute(db)
+  // Nor here: a mail that is sent twice must be able to show.
+  await db.schema
+    .createTable('mail')
+    .addColumn('id', 'serial', (column) => column.primaryKey())
+    .addColumn('key', 'text', (column) => column.notNull())
+    .addColumn('orderId', 'integer', (column) => column.notNull())
+    .addColumn('customer', 'text', (column) => column.notNull())
+    .addColumn('asked', 'integer', (column) => column.notNull())
+    .execute()
+  await sql`CREATE INDEX mail_key ON mail (key)`.execute(db)
 }

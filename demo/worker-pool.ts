@@ -3,12 +3,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 /** The demo's worker processes. One of them dies on the way. */
 export class WorkerPool {
-  readonly #url: string
+  readonly #env: Readonly<Record<string, string>>
   readonly #workers = new Set<ChildProcess>()
   #killed = 0
 
-  constructor(url: string) {
-    this.#url = url
+  /** @param env for the workers: others on the machine can see the arguments of a process, and not its environment */
+  constructor(env: Readonly<Record<string, string>>) {
+    this.#env = env
   }
 
   get running(): number {
@@ -24,17 +25,23 @@ export class WorkerPool {
     await Promise.all(Array.from({ length: count }, () => this.#startOne()))
   }
 
-  /** Kills one worker, without warning, while a handler of its has written and not committed; then replaces it. */
-  async killOneInMidBatch(): Promise<void> {
+  /**
+   * Kills one worker, without warning, while one of its handlers has written and not committed, and another has sent a
+   * mail and not settled its message; then replaces it.
+   */
+  async killOneAtWork(): Promise<void> {
     const [victim] = this.#workers
     if (victim === undefined) return
-    const inBatch = new Promise<void>((resolve) => {
-      victim.on('message', (message) => message === 'in the middle of a batch' && resolve())
-      victim.once('exit', () => resolve())
-    })
+    const moments = WORST_MOMENTS.map(
+      (moment) =>
+        new Promise<void>((resolve) => {
+          victim.on('message', (message) => message === moment && resolve())
+          victim.once('exit', () => resolve())
+        }),
+    )
     victim.send('wait to be killed')
     // With very few orders the others may have taken all: then it dies idle.
-    await Promise.race([inBatch, sleep(3_000)])
+    await Promise.race([Promise.all(moments), sleep(3_000)])
     victim.kill('SIGKILL')
     this.#killed += 1
     await this.#startOne()
@@ -52,8 +59,7 @@ export class WorkerPool {
   }
 
   async #startOne(): Promise<void> {
-    // Others on the machine can see the arguments of a process, and not its environment.
-    const env = { ...process.env, DATABASE_URL: this.#url }
+    const env = { ...process.env, ...this.#env }
     const worker = fork(new URL('./shop-worker.ts', import.meta.url), {
       env,
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
@@ -66,3 +72,5 @@ export class WorkerPool {
     })
   }
 }
+
+const WORST_MOMENTS = ['in the middle of a batch', 'between a mail and its settlement']

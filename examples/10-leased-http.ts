@@ -1,5 +1,6 @@
-// Leased mode: slow calls of another service, many side by side, whose effects in the database happen exactly once.
-// The service here answers late, fails once for every third order, and takes an idempotency key.
+// Leased mode: slow calls of another service, many side by side, whose effects happen exactly once. Kill this program in
+// the middle and run it again: it goes on with what is left. The service here answers late, fails once for every third
+// order, and charges once for each idempotency key, which it remembers in a table, as a real one would in its own database.
 
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -11,28 +12,38 @@ const connection = process.env.DATABASE_URL ?? ''
 const sluice = createSluice({ connection, log: false })
 await sluice.migrate()
 const pool = new pg.Pool({ connectionString: connection })
-await pool.query('DROP TABLE IF EXISTS example_receipt; CREATE TABLE example_receipt (order_id int, receipt text)')
+await pool.query(`
+  CREATE TABLE IF NOT EXISTS example_order (id int PRIMARY KEY);
+  CREATE TABLE IF NOT EXISTS example_receipt (order_id int, receipt text);
+  CREATE TABLE IF NOT EXISTS example_charge (key text PRIMARY KEY, calls int)`)
 
-const charged = new Set<string>()
-let calls = 0
+let charged = 0
 const service = createServer(async (request, response) => {
-  calls += 1
   const key = String(request.headers['idempotency-key'])
   await sleep(50)
-  // What it did counts, although it answers with an error: the second call with this key does nothing twice.
-  const known = charged.has(key)
-  charged.add(key)
-  response.statusCode = !known && charged.size % 3 === 0 ? 503 : 200
+  const { rows } = await pool.query<{ calls: number }>(
+    `INSERT INTO example_charge AS c VALUES ($1, 1) ON CONFLICT (key) DO UPDATE SET calls = c.calls + 1 RETURNING calls`,
+    [key],
+  )
+  const isNew = rows[0]?.calls === 1
+  if (isNew) charged += 1
+  // It has charged, although it answers with an error.
+  response.statusCode = isNew && charged % 3 === 0 ? 503 : 200
   response.end(`receipt of ${key}`)
 })
 await new Promise<void>((resolve) => service.listen(0, resolve))
 const url = `http://127.0.0.1:${(service.address() as AddressInfo).port}`
 
-await sluice.enqueueMany(
-  sluice.ownTransaction,
-  'example.charges',
-  Array.from({ length: 60 }, (_, at) => ({ payload: { orderId: at + 1 } })),
+// Orders and messages in one transaction: a run that was killed has left all of them, or none.
+const client = await pool.connect()
+await client.query('BEGIN')
+const { rows: orders } = await client.query<{ id: number }>(
+  'INSERT INTO example_order SELECT generate_series(1, 60) ON CONFLICT DO NOTHING RETURNING id',
 )
+const messages = orders.map(({ id }) => ({ payload: { orderId: id } }))
+await sluice.enqueueMany(client, 'example.charges', messages)
+await client.query('COMMIT')
+client.release()
 
 const charges = sluice
   .pipeline('example.charges', { mode: 'leased', concurrency: 30, retry: { kind: 'fixed', delay: '50ms' } })
@@ -54,12 +65,16 @@ for (let left = 1; left > 0; await sleep(50)) {
 }
 await charges.drain()
 
-const { rows } = await pool.query<{ receipts: number; orders: number }>(
-  'SELECT count(*)::integer AS receipts, count(DISTINCT order_id)::integer AS orders FROM example_receipt',
+const { rows } = await pool.query<{ charges: number; calls: number; receipts: number; orders: number }>(`
+  SELECT (SELECT count(*) FROM example_charge)::integer AS charges, (SELECT sum(calls) FROM example_charge)::integer AS calls,
+         count(*)::integer AS receipts, count(DISTINCT order_id)::integer AS orders FROM example_receipt`)
+const [all] = rows
+console.log(
+  `${all?.charges} charges, ${(all?.calls ?? 0) > 60 ? 'some of them asked for again' : 'each asked for once'}`,
 )
-console.log(`${calls > 60 ? 'some calls were made again' : 'no call was made again'}, ${charged.size} charges`)
-console.log(`${rows[0]?.receipts} receipts of ${rows[0]?.orders} orders`)
+console.log(`${all?.receipts} receipts of ${all?.orders} orders`)
 
+await pool.query('DROP TABLE example_order, example_receipt, example_charge')
 await sluice.stop()
 await pool.end()
 service.close()

@@ -94,8 +94,8 @@ export function leaseLost(queue: string, id: string): SluiceError {
 }
 
 /**
- * A short text for any value. Strings are quoted and cut at 80 characters, unless they may hold a password; objects are
- * named by their class.
+ * A short string for any value. Strings are quoted and shortened to 80 characters, unless they may hold a password;
+ * objects are named by their class.
  */
 export function describe(value: unknown): string {
   switch (typeof value) {
@@ -141,7 +141,7 @@ function lineOf(error: unknown): string {
     if (typeof error === 'string') return error.slice(0, MOST_TEXT)
     // Not its JSON: the thrown value may be the payload, which must not get into events.
     if (!(error instanceof Error)) return describe(error)
-    // Cut before they are joined: a string of the greatest length cannot grow.
+    // Shortened before they are joined: a string of the greatest length cannot grow.
     return `${String(error.name).slice(0, MOST_TEXT)}: ${String(error.message).slice(0, MOST_TEXT)}`
   } catch {
     return 'an error that cannot be read'

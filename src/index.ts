@@ -65,7 +65,7 @@ export {
   type TypedQueue,
 } from './queues.ts'
 export type { Deliveries } from './rx/deliveries.ts'
-export type { Delivery } from './rx/delivery.ts'
+export type { Delivery, DeliveryContextByMode } from './rx/delivery.ts'
 export { type GroupOptions, groupWithin } from './rx/group-within.ts'
 export { type DeliveryHandler, handleDeliveries, type Processed } from './rx/handle-deliveries.ts'
 export type { SettledMessages } from './settle/settled-messages.ts'

@@ -2,10 +2,14 @@ import type { BatchPools } from './batch-pools.ts'
 import type { EnqueueContext } from './enqueue/enqueue.ts'
 import { expected } from './errors.ts'
 import type { EnqueueIn } from './handle/run-context.ts'
+import type { Report } from './telemetry/events.ts'
+import type { Workers } from './workers.ts'
 
-/** What only `sluice/testing` needs of a Sluice. */
+/** What only `sluice/testing` and `sluice/http` need of a Sluice. */
 export interface SluiceInternals {
+  readonly report: Report
   readonly pools: () => Promise<BatchPools>
+  readonly workers: () => Promise<Workers>
   readonly enqueueContext: EnqueueContext
   readonly enqueueIn: EnqueueIn
 }

@@ -7,7 +7,7 @@ import { expected } from './errors.ts'
 export interface QueueDefinition {
   /**
    * A Standard Schema (Zod, Valibot, ArkType, …) of the payload. It gets the payload as JSON gives it back, in which a
-   * date is a text, both when it is enqueued and when it is delivered. The input is stored as it was given; the handler
+   * date is a string, both when it is enqueued and when it is delivered. The input is stored as it was given; the handler
    * gets the schema's output, with its defaults and transformations.
    */
   readonly schema?: StandardSchemaV1 | undefined

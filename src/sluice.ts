@@ -94,7 +94,9 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     this.#claims = new ClaimStore({ definitions: config.definitions, host: this.#inOwnTransaction, alphabet, report })
     this.operate = new Operate(config.definitions, this.#inOwnTransaction, this.#claims)
     shareInternals(this, {
+      report,
       pools: () => this.#parts.pools(),
+      workers: () => this.#parts.workers(),
       enqueueContext: this.#enqueueContext,
       enqueueIn: this.#enqueueIn,
     })

@@ -8,11 +8,15 @@ import { Patience } from './connection/patience.ts'
 import { orPrivilegeMissing } from './connection/privilege.ts'
 import { InHand } from './crash/in-hand.ts'
 import type { Demand } from './demand/demand.ts'
+import type { Outcome } from './message.ts'
+import { deliverLeased } from './modes/leased/deliver-leased.ts'
 import { leased } from './modes/leased/leased.ts'
 import type { Consumption, Runtime } from './modes/runtime.ts'
-import { transactional } from './modes/transactional.ts'
+import { transactional } from './modes/transactional/transactional.ts'
+import type { LeasedPlan } from './plan/options.ts'
 import { Reaper } from './services/reaper.ts'
 import type { Alphabet } from './session/alphabet.ts'
+import type { InsertRow } from './table/enqueue/insert-row.ts'
 import { checkSchema, readServerVersion } from './table/schema.ts'
 import type { Execute } from './table/statement.ts'
 import { notifyListener } from './table/wait.ts'
@@ -111,10 +115,16 @@ export class Worker {
 
   /** Makes the demand of a pipeline, without starting it. The worker must have been started. */
   consume(consumption: Consumption): Demand {
-    if (consumption.plan.mode === 'transactional') return transactional(this.#runtime, consumption)
+    const { plan } = consumption
+    if (plan.mode === 'transactional') return transactional(this.#runtime, { ...consumption, plan })
     // What a dead worker had leased is free when somebody finds that it is dead.
     this.#reaper.hurry()
-    return leased(this.#runtime, consumption)
+    return leased(this.#runtime, { ...consumption, plan })
+  }
+
+  /** Handles one message that is not enqueued, as a leased pipeline does. The worker must have been started. */
+  deliver(consumption: Consumption<LeasedPlan>, row: InsertRow): Promise<Outcome> {
+    return deliverLeased(this.#runtime, consumption, row)
   }
 
   /** Deletes the worker from `sluice.worker` and closes what it opened. The pipelines must have ended. */

@@ -61,7 +61,7 @@ export const severedSession = scenario({
     title: 'lost transactions that count for no message',
     edits: [
       {
-        file: 'modes/lost-batch.ts',
+        file: 'modes/transactional/lost-batch.ts',
         from: "  if (lost.begun.length === 0 || !isSame()) return 'nothing'\n",
         to: "  if (isSame()) return 'nothing'\n",
       },

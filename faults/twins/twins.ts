@@ -40,7 +40,7 @@ export const ACK_BEFORE_HANDLER = {
   title: 'messages removed, and that committed, before their handlers run',
   edits: [
     {
-      file: 'modes/transactional-batch.ts',
+      file: 'modes/transactional/transactional-batch.ts',
       from: '    const evidence = await this.#begin(rows)\n',
       to: `    const { plan } = this.#consumption
     const ids = rows.map((row) => row.id)
@@ -73,7 +73,7 @@ export const ENQUEUES_LOST_BATCHES_AGAIN = {
   title: 'a worker that takes a lost answer for a rollback, and enqueues the messages again',
   edits: [
     {
-      file: 'modes/transactional-batch.ts',
+      file: 'modes/transactional/transactional-batch.ts',
       from: '    const { begun, hung } = this.#run\n',
       to: `    const all = this.#batch.claimed.rows.map((row) => row.id)
     const text = "INSERT INTO sluice.message (queue, id, payload) SELECT 'load', unnest($1::bigint[]), '{}' ON CONFLICT DO NOTHING"
@@ -93,7 +93,7 @@ export const TAKES_LATE_FOR_LOST = {
   edits: [
     ...ENQUEUES_LOST_BATCHES_AGAIN.edits,
     {
-      file: 'modes/transactional-round.ts',
+      file: 'modes/transactional/transactional-round.ts',
       from: '        answers.restart()\n',
       to: `        answers.restart()
         const late = setTimeout(() => connection.break('late'), 100)

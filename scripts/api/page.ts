@@ -89,11 +89,14 @@ const SECTIONS: readonly (readonly [heading: string, names: readonly string[]])[
   ],
 ]
 
+/** The order of what `sluice/http` exports. */
+const HTTP = ['createHttpHandler', 'HttpHandlerOptions', 'HttpHandler', 'Authorize', 'HttpAccess', 'HttpAction']
+
 const REST = 'More'
 
 /** The text of docs/api.md, from the doc comments of all that is exported. */
 export function apiPage(): string {
-  const entries = readExports(ROOT, ['src/index.ts', 'src/testing.ts'])
+  const entries = readExports(ROOT, ['src/index.ts', 'src/http.ts', 'src/testing.ts'])
   const listed = SECTIONS.flatMap(([, names]) => names)
   const rest = entries['src/index.ts'].map(({ name }) => name).filter((name) => !listed.includes(name))
   const testing = entries['src/testing.ts'].filter(({ statement }) => !isIn(entries['src/index.ts'], statement))
@@ -104,6 +107,9 @@ export function apiPage(): string {
       ...names.flatMap((name) => entries['src/index.ts'].filter((each) => each.name === name)).map(sectionOf),
       ...(heading === 'Errors' ? ['### Codes', errorCodes()] : []),
     ]),
+    '## sluice/http',
+    'See [queues over HTTP](http.md).',
+    ...entries['src/http.ts'].toSorted((a, b) => HTTP.indexOf(a.name) - HTTP.indexOf(b.name)).map(sectionOf),
     '## sluice/testing',
     'See [testing your code](testing.md).',
     ...testing.map(sectionOf),
@@ -127,8 +133,8 @@ function errorCodes(): string {
 
 const INTRODUCTION = `# API
 
-Everything that \`sluice\` and \`sluice/testing\` export, made from the doc comments in the code by \`npm run docs:api\`; a test
-compares the two. Your editor shows the same. Errors are described in [errors](errors.md), SQL in [sql](sql.md).
+Everything that \`sluice\`, \`sluice/http\` and \`sluice/testing\` export, made from the doc comments in the code by
+\`npm run docs:api\`; a test compares the two. Your editor shows the same. Errors are described in [errors](errors.md), SQL in [sql](sql.md).
 
 Durations are milliseconds as a number, or a number with a unit, from 0 to 100 years: \`250\`, \`'250ms'\`, \`'1.5s'\`,
 \`'5m'\`, \`'2h'\`, \`'7d'\`. An option that does not exist, or has a value out of bounds, is refused at once.`

@@ -2,11 +2,13 @@ import type { Project } from './project.ts'
 
 const PROGRAM = `
 import { createSluice, isSluiceError } from 'sluice'
+import { createHttpHandler, type HttpHandler } from 'sluice/http'
 import { runDue } from 'sluice/testing'
 const sluice = createSluice({ connection: 'postgres://localhost/none', queues: { mail: {} } })
+const handler: HttpHandler = createHttpHandler(sluice, { authorize: (_, { queue }) => queue === 'mail' })
 sluice.pipeline('mail').handle(async ({ payload }) => console.log(payload))
 // @ts-expect-error There is no such queue: the types have arrived.
-try { sluice.pipeline('post') } catch (error) { console.log(isSluiceError(error, 'QUEUE_UNKNOWN'), typeof runDue) }
+try { sluice.pipeline('post') } catch (error) { console.log(isSluiceError(error, 'QUEUE_UNKNOWN'), typeof runDue, typeof handler) }
 `
 
 /** Compiler options, by the "type" of the project's package.json. */
@@ -31,6 +33,6 @@ export function tryTypeScript(project: Project, tarball: string, versions: Reado
     const compilerOptions = { target: 'ES2024', strict: true, types: ['node'], outDir: 'out', ...options }
     project.write('tsconfig.json', { compilerOptions, include: ['main.ts'] })
     project.run('npx', ['tsc'])
-    project.expect('true function\n', 'node', ['out/main.js'])
+    project.expect('true function function\n', 'node', ['out/main.js'])
   }
 }

@@ -14,8 +14,8 @@ export function connectionOf(what: string, connection: unknown): ClientConfig {
     checkOptions(what, connection)
     return connection
   }
-  const wanted = "a text that begins with 'postgres://', or an object of options as pg.Client takes it"
-  // A text is not quoted: there may be a password in it.
+  const wanted = "a string that begins with 'postgres://', or an object of options as pg.Client takes it"
+  // A string is not quoted: there may be a password in it.
   const received = typeof connection === 'string' && connection !== '' ? 'another text' : describe(connection)
   throw new SluiceError('OPTION_INVALID', `${what}: expected ${wanted}, received ${received}. ${REMEDY}`)
 }

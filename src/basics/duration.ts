@@ -19,7 +19,7 @@ export function toMs(duration: unknown, what: string): number {
   throw expected(
     'OPTION_INVALID',
     what,
-    "milliseconds from 0, or a text such as '250ms', '30s', '5m', '2h', '7d'",
+    "milliseconds from 0, or a string such as '250ms', '30s', '5m', '2h', '7d'",
     duration,
   )
 }

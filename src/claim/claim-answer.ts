@@ -1,5 +1,6 @@
 import type { ClaimedRow, ServerTransaction } from '../table/claim/claim.ts'
 import type { OrderedClaim } from '../table/claim/claim-ordered.ts'
+import type { Lease } from '../table/claim/lease.ts'
 import type { QueueScan } from '../table/claim/queue-scan.ts'
 
 /** What a claim took, or when to claim again. */
@@ -18,7 +19,7 @@ export interface ClaimAnswer {
   /** Milliseconds until something may be due; null: nothing is waiting. */
   readonly nextDueMs: number | null
   /** It has read as many rows as one claim may, and has not come to the end of those that are held: claim again now. */
-  readonly cut: boolean
+  readonly partial: boolean
   /** Another server answered than the one that the floors were learned from: the claim counts as having taken nothing. */
   readonly void: boolean
 }
@@ -41,8 +42,16 @@ export function oldestMs({ nowUs, rows }: ClaimAnswer): number {
 /** Messages with ordering keys, or without. */
 export type MessageKind = 'keyed' | 'unkeyed'
 
+/** The lease that a claim of leased mode writes. */
+export interface LeaseTerms extends Lease {
+  /** How many messages it takes at most. */
+  readonly most: number
+}
+
 /** A claim that has been sent; its answers may be awaited later. */
 export interface SentClaim {
+  /** What is claimed behind it in the same transaction is leased as well. */
+  readonly lease: LeaseTerms | undefined
   readonly first: Promise<ClaimAnswer>
   /** It is on its way: what is sent now comes behind it. The very first claim waits for a scan. */
   readonly atOnce: boolean
@@ -50,8 +59,8 @@ export interface SentClaim {
   readonly scan: Promise<QueueScan> | undefined
 }
 
-/** It has not read all rows that it may take: a walk was cut short, or a slot that it took for free has held keys. */
+/** It has not read all rows that it may take: a walk ended early, or a slot that it took for free has held keys. */
 export function mayHaveMore({ walks, anyHeld }: Partial<OrderedClaim>, heldKnown: boolean): boolean {
-  if (walks?.some((walk) => walk.cut)) return true
+  if (walks?.some((walk) => walk.partial)) return true
   return !heldKnown && [...(anyHeld?.values() ?? [])].includes(true)
 }

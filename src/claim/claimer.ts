@@ -3,9 +3,9 @@ import type { ClaimedRow } from '../table/claim/claim.ts'
 import { WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
 import { ensureSlots, type QueueScan, scanQueue } from '../table/claim/queue-scan.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
-import { type ClaimAnswer, endsTransaction, type MessageKind, type SentClaim } from './claim-answer.ts'
+import { type ClaimAnswer, endsTransaction, type LeaseTerms, type MessageKind, type SentClaim } from './claim-answer.ts'
 import { FirstScan } from './first-scan.ts'
-import { FlooredClaims, type FlooredClaimsOptions, type LeaseTerms } from './floored-claims.ts'
+import { FlooredClaims, type FlooredClaimsOptions } from './floored-claims.ts'
 import { SweepClock } from './sweep-clock.ts'
 import { Turns } from './turns.ts'
 
@@ -56,20 +56,23 @@ export class Claimer {
   /**
    * Sends a claim in the transaction that has just been begun.
    *
-   * @param terms the messages are leased as well, for when the transaction has committed
+   * @param lease what is claimed is leased as well, for when the transaction has committed
    */
-  send(connection: BatchConnection, terms?: LeaseTerms): SentClaim {
-    this.#claims.meet(connection, terms)
-    const sent = this.#firstScan.over ? this.#sendAtOnce(connection) : this.#sendBehindScan(connection)
+  send(connection: BatchConnection, lease?: LeaseTerms): SentClaim {
+    this.#claims.meet(connection)
+    const on = { connection, lease }
+    const sent = this.#firstScan.over ? this.#sendAtOnce(on) : this.#sendBehindScan(on)
     // Awaited later, perhaps after an error that ends the connection's use.
     for (const answer of [sent.first, sent.scan]) answer?.catch(() => undefined)
     return sent
   }
 
-  #sendAtOnce(connection: BatchConnection): SentClaim {
-    const first = this.#claimNext(connection)
+  #sendAtOnce(on: ClaimOn): SentClaim {
+    const { connection, lease } = on
+    const first = this.#claimNext(on)
     const isDue = this.#scanning === undefined && this.#sweep.waitMs() === 0
     return {
+      lease,
       first,
       atOnce: true,
       scan: isDue ? this.#track(connection, this.#scanBehind(connection, first)) : undefined,
@@ -77,40 +80,42 @@ export class Claimer {
   }
 
   /** Once per claimer: a round trip for the priorities and slots that there are, and then the claim. */
-  #sendBehindScan(connection: BatchConnection): SentClaim {
+  #sendBehindScan(on: ClaimOn): SentClaim {
+    const { connection, lease } = on
     const { answered, scan } = this.#firstScan.begin((enough) =>
       this.#track(connection, this.#scanQueue(connection, undefined, enough)),
     )
-    return { first: answered.then(() => this.#claimNext(connection)), atOnce: false, scan }
+    return { lease, first: answered.then(() => this.#claimNext(on)), atOnce: false, scan }
   }
 
-  #claimNext(connection: BatchConnection): Promise<ClaimAnswer> {
+  #claimNext(on: ClaimOn): Promise<ClaimAnswer> {
     const [kind = 'unkeyed'] = this.#hasSlots ? this.#turns.next() : ONLY_UNKEYED
-    return this.#claim(connection, kind, this.#fromBottom.delete(kind))
+    return this.#claim(on, kind, this.#fromBottom.delete(kind))
   }
 
   /** The answer to a sent claim; where that took nothing, the rest of the sweep. */
   async take(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer> {
+    const on = { connection, lease: sent.lease }
     const first = await sent.first
     // The scan that was sent behind it is not worth waiting for.
     if (endsTransaction(first)) return first
     let scan = await (sent.scan ?? this.#scanSent(connection))
-    let { cut } = first
+    let { partial } = first
     if (scan === undefined) {
       const others = this.#kinds().filter((kind) => kind !== first.kind)
-      const other = await this.#firstOf(connection, others, false)
+      const other = await this.#firstOf(on, others, false)
       if (other !== undefined && endsTransaction(other)) return other
-      cut ||= other?.cut ?? false
+      partial ||= other?.partial ?? false
       const waitMs = this.#missedSlots ? 0 : this.#sweep.idleWaitMs()
-      if (waitMs > 0) return { ...first, cut, nextDueMs: waitMs }
+      if (waitMs > 0) return { ...first, partial, nextDueMs: waitMs }
       scan = await this.#scanQueue(connection, undefined)
     }
-    if (!scan.ready) return { ...first, cut, nextDueMs: scan.nextDueMs }
-    const swept = await this.#sweepFrom(connection)
+    if (!scan.ready) return { ...first, partial, nextDueMs: scan.nextDueMs }
+    const swept = await this.#sweepFrom(on)
     if (swept !== undefined && endsTransaction(swept)) return swept
     // Usually somebody else has them. But without its row a slot is never claimed, and rows can be lost.
     this.#knownSlots.clear()
-    return { ...first, cut: cut || swept?.cut === true, nextDueMs: scan.nextDueMs }
+    return { ...first, partial: partial || swept?.partial === true, nextDueMs: scan.nextDueMs }
   }
 
   /** A sent claim whose answer nobody takes: what it locked is free again. */
@@ -181,25 +186,21 @@ export class Claimer {
     return scan
   }
 
-  async #sweepFrom(connection: BatchConnection): Promise<ClaimAnswer | undefined> {
+  async #sweepFrom(on: ClaimOn): Promise<ClaimAnswer | undefined> {
     const started = performance.now()
     this.#fromBottom.clear()
-    const answer = await this.#firstOf(connection, this.#kinds(), true)
+    const answer = await this.#firstOf(on, this.#kinds(), true)
     this.#sweep.ran(performance.now() - started)
     return answer
   }
 
-  /** The first claim that takes something, or else one that was cut short, or else any. */
-  async #firstOf(
-    connection: BatchConnection,
-    kinds: readonly MessageKind[],
-    bottom: boolean,
-  ): Promise<ClaimAnswer | undefined> {
+  /** The first claim that takes something, or else one that ended early, or else any. */
+  async #firstOf(on: ClaimOn, kinds: readonly MessageKind[], bottom: boolean): Promise<ClaimAnswer | undefined> {
     let found: ClaimAnswer | undefined
     for (const kind of kinds) {
-      const answer = await this.#claim(connection, kind, bottom)
+      const answer = await this.#claim(on, kind, bottom)
       if (endsTransaction(answer)) return answer
-      if (!found?.cut) found = answer
+      if (!found?.partial) found = answer
     }
     return found
   }
@@ -228,9 +229,15 @@ export class Claimer {
     return this.#hasSlots ? this.#turns.order() : ONLY_UNKEYED
   }
 
-  async #claim(connection: BatchConnection, kind: MessageKind, bottom: boolean): Promise<ClaimAnswer> {
-    const answer = await this.#claims.claim(connection, kind, bottom)
-    this.#turns.took(kind, answer.rows.length > 0, answer.cut)
+  async #claim({ connection, lease }: ClaimOn, kind: MessageKind, bottom: boolean): Promise<ClaimAnswer> {
+    const answer = await this.#claims.claim(connection, { kind, bottom, lease })
+    this.#turns.took(kind, answer.rows.length > 0, answer.partial)
     return answer
   }
+}
+
+/** The transaction that claims, and whether it leases what it takes. */
+interface ClaimOn {
+  readonly connection: BatchConnection
+  readonly lease: LeaseTerms | undefined
 }

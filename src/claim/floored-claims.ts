@@ -7,10 +7,9 @@ import {
   type OrderedClaim,
   WHOLE_QUEUE_SLOT,
 } from '../table/claim/claim-ordered.ts'
-import type { Lease } from '../table/claim/lease.ts'
 import type { Execute } from '../table/statement.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
-import { type ClaimAnswer, type MessageKind, mayHaveMore } from './claim-answer.ts'
+import { type ClaimAnswer, type LeaseTerms, type MessageKind, mayHaveMore } from './claim-answer.ts'
 import { Floors } from './floors.ts'
 import { KnownServer } from './known-server.ts'
 import { Spread } from './spread.ts'
@@ -24,10 +23,13 @@ export interface FlooredClaimsOptions {
   readonly ordered: boolean
 }
 
-/** What a claim of leased mode asks for. */
-export interface LeaseTerms extends Lease {
-  /** How many messages at most. */
-  readonly most: number
+/** What a claim asks for. */
+export interface ClaimRequest {
+  readonly kind: MessageKind
+  /** Begins at the bottom, and not at the floors. */
+  readonly bottom: boolean
+  /** Without it, rows are only locked. */
+  readonly lease: LeaseTerms | undefined
 }
 
 /** One claim at a time, from where the floors say, and what its answer says of the floors. */
@@ -37,7 +39,6 @@ export class FlooredClaims {
   readonly #options: FlooredClaimsOptions
   readonly #server: KnownServer
   #most: number
-  #terms: LeaseTerms | undefined
   /** What the database's clock said in the last answer, and ours when that was here. */
   #clock = { nowUs: 0, atMs: 0 }
 
@@ -66,28 +67,28 @@ export class FlooredClaims {
     this.#most = Math.min(this.#most * 2, this.#options.batchSize)
   }
 
-  /** Before the first claim in a transaction. Without terms, rows are only locked. */
-  meet({ client }: BatchConnection, terms?: LeaseTerms): void {
+  /** Before the first claim in a transaction. */
+  meet({ client }: BatchConnection): void {
     this.#server.meet(client)
-    this.#terms = terms
   }
 
-  async claim({ execute }: BatchConnection, kind: MessageKind, bottom: boolean): Promise<ClaimAnswer> {
-    const most = this.#limit
+  async claim({ execute }: BatchConnection, what: ClaimRequest): Promise<ClaimAnswer> {
+    const { kind, bottom } = what
+    const most = this.#limitOf(what)
     const { lowered, anyHeld } = this.floors
     const known = this.#server.memory
     const sentAtMs = performance.now()
     const skipped = bottom || !this.spread.wide ? 0 : this.spread.next()
-    const taken: Claim & Partial<OrderedClaim> = await this.#send(execute, kind, bottom, skipped)
+    const taken: Claim & Partial<OrderedClaim> = await this.#send(execute, what, skipped)
     const { nowUs, transaction, memory, evidence, rows } = taken
     this.#clock = { nowUs: taken.nowUs, atMs: performance.now() }
     const answer = { kind, nowUs, transaction, sentAtMs, evidence, nextDueMs: null }
-    if (!this.#server.answered(memory, known)) return { ...answer, rows: [], full: false, cut: true, void: true }
+    if (!this.#server.answered(memory, known)) return { ...answer, rows: [], full: false, partial: true, void: true }
     const full = rows.length >= most
     if (isOrdered(taken)) {
       if (lowered === this.floors.lowered) this.floors.observed(taken)
     } else if (skipped === 0) this.floors.claimed(rows, { bottom, full, lowered })
-    return { ...answer, rows, full, cut: mayHaveMore(taken, anyHeld), void: false }
+    return { ...answer, rows, full, partial: mayHaveMore(taken, anyHeld), void: false }
   }
 
   /** Rows that were claimed and not settled: they are free again. */
@@ -95,11 +96,12 @@ export class FlooredClaims {
     if (rows.length > 0) this.floors.lower(rows)
   }
 
-  #send(execute: Execute, kind: MessageKind, bottom: boolean, skipped: number): Promise<Claim> {
+  #send(execute: Execute, what: ClaimRequest, skipped: number): Promise<Claim> {
     const { queue, ordered } = this.#options
-    if (kind === 'keyed') return this.#claimSlots(execute, bottom)
+    const { kind, bottom, lease } = what
+    if (kind === 'keyed') return this.#claimSlots(execute, what)
     if (ordered) return claimWholeQueue(execute, queue, this.floors.wholeQueue(bottom), this.#most)
-    const [limit, lease] = [this.#limit, this.#terms]
+    const limit = this.#limitOf(what)
     const floors = this.#priorityFloors(bottom)
     // A sweep passes by nothing: the number that a row bears can be of several lockers, and then says nothing of any.
     return this.spread.wide && !bottom
@@ -107,17 +109,17 @@ export class FlooredClaims {
       : claim(execute, queue, floors, limit, lease)
   }
 
-  #claimSlots(execute: Execute, bottom: boolean): Promise<OrderedClaim> {
+  #claimSlots(execute: Execute, what: ClaimRequest): Promise<OrderedClaim> {
     const { queue } = this.#options
-    const slots = this.floors.slots(bottom)
-    const [limit, lease] = [this.#limit, this.#terms]
+    const slots = this.floors.slots(what.bottom)
+    const [limit, { lease }] = [this.#limitOf(what), what]
     return this.floors.anyHeld
       ? claimSlots(execute, queue, slots, limit, this.floors.passed(), lease)
       : claimFreeSlots(execute, queue, slots, limit, lease)
   }
 
-  get #limit(): number {
-    return Math.min(this.#most, this.#terms?.most ?? this.#most)
+  #limitOf({ lease }: ClaimRequest): number {
+    return Math.min(this.#most, lease?.most ?? this.#most)
   }
 
   /**

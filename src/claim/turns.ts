@@ -25,8 +25,8 @@ export class Turns {
   }
 
   /** A claim of one kind has ended. While a long run is walked claim by claim, the other has every other turn. */
-  took(kind: MessageKind, some: boolean, cut: boolean): void {
-    if (cut) this.#slotsFirst = false
+  took(kind: MessageKind, some: boolean, partial: boolean): void {
+    if (partial) this.#slotsFirst = false
     if (!some) return
     this.#slotsFirst = kind === 'unkeyed'
     this.#missing.delete(kind)

@@ -54,7 +54,7 @@ const json = JSON as unknown as SourceAwareJson
 
 /**
  * The value of a JSON text for {@link toJsonText}. Its numbers keep all the digits that they have in the database, as
- * in 1.10 or beyond 2^53. A text with too many levels for the stack, some thousands, stays a text.
+ * in 1.10 or beyond 2^53. A string with too many levels for the stack, some thousands, stays a string.
  */
 export function parseExactly(text: string): unknown {
   try {

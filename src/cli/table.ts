@@ -12,8 +12,8 @@ export interface Column<Row> {
 }
 
 /**
- * Rows under titles, in aligned columns without borders, one line each. On a terminal texts are cut to fit its width.
- * Columns that find no room are left out, and a last column … says so.
+ * Rows under titles, in aligned columns without borders, one line each. On a terminal long strings are shortened to fit
+ * its width. Columns that find no room are left out, and a last column … says so.
  */
 export function formatTable<Row>(columns: readonly Column<Row>[], rows: readonly Row[], view: View): string {
   const titles = columns.map((column) => view.paint('dim', column.title))
@@ -28,18 +28,18 @@ export function formatTable<Row>(columns: readonly Column<Row>[], rows: readonly
 }
 
 const GAP = '  '
-/** A text, or a title, that is cut shorter than this says nothing. */
+/** A string, or a title, that is shortened to less than this says nothing. */
 const NARROWEST = 8
 const NARROWEST_TITLE = 4
 
 function cellText<Row>({ cell, paint }: Column<Row>, row: Row): string {
   const value = cell(row)
-  // Masked before it is cut: without its end, a URL is not recognised as one.
+  // Masked before it is shortened: without its end, a URL is not recognised as one.
   const text = value === null || value === '' ? '-' : oneLine(maskSecrets(String(value)))
   return paint === undefined ? text : paint(text, row)
 }
 
-/** Numbers are never cut, only their titles. */
+/** Numbers are never shortened, only their titles. */
 function extentOf(lines: readonly string[][], at: number, align: Align): Extent {
   const cells = lines.map((line) => line[at] ?? '')
   const natural = widthOf(cells)

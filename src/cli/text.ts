@@ -32,14 +32,14 @@ export function counted(count: number, what: string): string {
 }
 
 /**
- * A text that is safe for a terminal. Control characters, which could move its cursor or change its colours, and
+ * A string that is safe for a terminal. Control characters, which could move its cursor or change its colours, and
  * characters that change the direction of writing are written as in JSON (`\u001b`). Line ends and tabs stay.
  */
 export function printable(text: string): string {
   return text.replaceAll(/(?![\n\t])\p{Cc}|[\u202A-\u202E\u2066-\u2069]/gu, escaped)
 }
 
-/** The same in one line, cut at a length that no column of a table needs. */
+/** The same in one line, shortened to a length that no column of a table needs. */
 export function oneLine(text: string, most = 200): string {
   const line = printable(text.slice(0, most + 1).replaceAll(/\s+/g, ' ')).trim()
   return text.length > most ? `${line.slice(0, most)}…` : line

@@ -6,7 +6,7 @@ import { type Answered, sendQuery } from './send-query.ts'
 
 interface Undescribed {
   readonly text: string
-  /** The names of the result's columns. All of them are texts. */
+  /** The names of the result's columns. All of them are strings. */
   readonly columns: readonly string[]
   readonly params: readonly unknown[]
 }

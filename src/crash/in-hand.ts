@@ -72,14 +72,14 @@ export class InHand {
   ): Promise<BegunBatch> {
     // A pooler that is out of sessions would keep the batch, which has one, waiting for its own end.
     const { shared = false } = this.#control
-    const careful = (await this.#findDead()) || suspect || (this.#doubtful && !shared)
+    const mustBeWritten = (await this.#findDead()) || suspect || (this.#doubtful && !shared)
     const messageIds = messages.map((message) => message.id)
     const record = { id: this.#nextId++, queue, messageIds, attempts: messages.map((message) => message.attempt) }
     this.#active.set(record.id, record)
     try {
       const { sent, written } = this.#record(record)
-      if (careful || !shared) await (careful ? written : sent)
-      return { id: record.id, evidence: careful ? await this.#evidence(record) : NONE }
+      if (mustBeWritten || !shared) await (mustBeWritten ? written : sent)
+      return { id: record.id, evidence: mustBeWritten ? await this.#evidence(record) : NONE }
     } catch (error) {
       // The record may be in the table, also where its write failed on this side: a death would count for its messages.
       this.end(record.id)

@@ -178,8 +178,8 @@ export class Demand implements Waiter, RoundDemand {
     return NEXT[ran.kind]
   }
 
-  #foundNothing({ nextDueMs, cut }: Extract<Ran, { kind: 'nothing' }>): Next {
-    if (this.#hints.again || cut) return 'claim'
+  #foundNothing({ nextDueMs, partial }: Extract<Ran, { kind: 'nothing' }>): Next {
+    if (this.#hints.again || partial) return 'claim'
     this.#hints.foundNothing()
     if (!this.#hints.claiming && !this.draining.aborted) this.#park(nextDueMs)
     return 'sleep'

@@ -59,7 +59,7 @@ export type Ran =
       /** When something may be due; null: nothing is waiting. */
       readonly nextDueMs: number | null
       /** It has not seen everything: another one may find something now. */
-      readonly cut: boolean
+      readonly partial: boolean
     }
   | { readonly kind: 'more' }
   /** The next one must have the process for itself. */

@@ -40,11 +40,11 @@ function encode(value: unknown, place: Place): string {
       return String(value)
     case 'number':
       if (Number.isFinite(value)) return String(value)
-      throw refused(place, 'a finite number', describe(value), 'Use null or a text: JSON has finite numbers only')
+      throw refused(place, 'a finite number', describe(value), 'Use null or a string: JSON has finite numbers only')
     case 'object':
       return value === null ? 'null' : encodeObject(value, place)
     case 'bigint':
-      throw refused(place, 'a JSON value', 'a bigint', 'Use a text, or a number up to 2^53')
+      throw refused(place, 'a JSON value', 'a bigint', 'Use a string, or a number up to 2^53')
     default:
       throw refused(place, 'a JSON value', describe(value), 'Use null, or leave the property out')
   }
@@ -54,7 +54,7 @@ function encode(value: unknown, place: Place): string {
 const PLAIN = /^[ !#-[\]-~]*$/
 
 function encodeText(text: string, place: Place): string {
-  // Most texts and nearly all keys are short and plain. This takes a third of the time of JSON.stringify.
+  // Most strings and nearly all keys are short and plain. This takes a third of the time of JSON.stringify.
   if (text.length < 64 && PLAIN.test(text)) return `"${text}"`
   if (!text.includes('\0') && text.isWellFormed()) return JSON.stringify(text)
   throw refused(place, 'text that jsonb can hold', text.includes('\0') ? 'a NUL character' : 'a lone surrogate')
@@ -110,7 +110,7 @@ function kindOf(object: object): string {
   return Object.prototype.toString.call(object).slice('[object '.length, -1)
 }
 
-const REMEDY_FOR_BYTES = "Use a text, for example Buffer.from(bytes).toString('base64')"
+const REMEDY_FOR_BYTES = "Use a string, for example Buffer.from(bytes).toString('base64')"
 
 const REMEDIES: Readonly<Record<string, string>> = {
   ArrayBuffer: REMEDY_FOR_BYTES,

@@ -54,7 +54,7 @@ export function readOptions(options: unknown, what: string): Omit<InsertRow, 'pa
     type: typeOf(given.type, at('type')),
     schemaVersion: integer(at('schemaVersion'), given.schemaVersion, DEFAULTS.schemaVersion, 1, LARGEST_INTEGER),
     headers: headersOf(given.headers, at('headers')),
-    orderingKey: textOf(given.orderingKey, at('orderingKey'), 'a text'),
+    orderingKey: textOf(given.orderingKey, at('orderingKey'), 'a string'),
     priority: integer(at('priority'), given.priority, DEFAULTS.priority, 0, 9),
     delayMs: given.delay === undefined ? DEFAULTS.delayMs : toMs(given.delay, at('delay')),
     dueAt: instantOf(given, what),
@@ -71,7 +71,7 @@ function typeOf(value: unknown, what: string): string | null {
   throw expected('OPTION_INVALID', what, wanted, value)
 }
 
-const AS_TEXT = 'Turn a number into text with String(…)'
+const AS_TEXT = 'Turn a number into a string with String(…)'
 
 function textOf(value: unknown, what: string, wanted: string): string | null {
   if (value === undefined) return null

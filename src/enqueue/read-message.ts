@@ -39,7 +39,7 @@ export function readMessage(
 }
 
 function checkSize(json: string, what: string, limit: number): void {
-  // A code unit takes at most three bytes of UTF-8, so most texts need not be measured.
+  // A code unit takes at most three bytes of UTF-8, so most strings need not be measured.
   if (json.length * 3 <= limit) return
   const bytes = Buffer.byteLength(json)
   if (bytes <= limit) return

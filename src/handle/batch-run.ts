@@ -1,7 +1,7 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { errorText, isSluiceError } from '../errors.ts'
 import type { Message, Outcome } from '../message.ts'
-import type { PipelinePlan } from '../plan/options.ts'
+import { isOrdered, type PipelinePlan } from '../plan/options.ts'
 import { type QueueDefinition, validatePayload } from '../queues.ts'
 import type { Settlement } from '../settle/settlement.ts'
 import { type Report, withCause } from '../telemetry/events.ts'
@@ -243,7 +243,7 @@ export class BatchRun {
   }
 
   #keyOf(message: DeliveredMessage): string | undefined {
-    return message.orderingKey ?? (this.#options.plan.ordered ? '' : undefined)
+    return message.orderingKey ?? (isOrdered(this.#options.plan) ? '' : undefined)
   }
 }
 

@@ -1,16 +1,21 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
 import { deadLetter, type Message, type Outcome, retryLater } from '../message.ts'
+import type { Mode } from '../plan/options.ts'
 import type { QueueDefinitions } from '../queues.ts'
-import type { Handler, HandlerContext } from './handler.ts'
+import type { ContextByMode, Handler } from './handler.ts'
 import { checkFunction, toOutcome } from './handler.ts'
 
 /** A handler for the types that a pattern matches. */
-export interface Route<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined> {
+export interface Route<
+  Payload = unknown,
+  Definitions extends QueueDefinitions | undefined = undefined,
+  In extends Mode = 'transactional',
+> {
   /** Segments separated by dots; `*` is any one segment, `**`, at the end, any that remain, or none. */
   readonly match: string
   /** Called for the messages whose type matches. */
-  readonly handle: Handler<Payload, Definitions>
+  readonly handle: Handler<Payload, Definitions, In>
 }
 
 /** What `routes` takes beside the routes. */
@@ -20,8 +25,10 @@ export interface RoutesOptions {
 }
 
 /**
- * One handler of many, chosen by the message's type. Every route that matches is called, in order, in the same
- * transaction: the message is acked if all of them ack; the first other outcome, or the first error, ends it.
+ * One handler of many, chosen by the message's type. Every route that matches is called, in order, with the same
+ * context: the message is acked if all of them ack; the first other outcome, or the first error, ends it. In
+ * transactional mode they share one transaction. In leased mode only one of them may call `transaction()`, the last that
+ * matches, because it ends the message.
  *
  * @example
  * sluice.pipeline('orders').handle(routes([
@@ -31,10 +38,11 @@ export interface RoutesOptions {
  *
  * @throws SluiceError OPTION_INVALID
  */
-export function routes<Payload = unknown, Definitions extends QueueDefinitions | undefined = undefined>(
-  table: readonly Route<Payload, Definitions>[],
-  options: RoutesOptions = {},
-): Handler<Payload, Definitions> {
+export function routes<
+  Payload = unknown,
+  Definitions extends QueueDefinitions | undefined = undefined,
+  In extends Mode = 'transactional',
+>(table: readonly Route<Payload, Definitions, In>[], options: RoutesOptions = {}): Handler<Payload, Definitions, In> {
   checkKeys('routes', options, ['unmatched'])
   const unmatched = unmatchedOutcome(options.unmatched ?? 'deadLetter')
   if (!Array.isArray(table)) throw expected('OPTION_INVALID', 'routes', 'an array of routes', table, REMEDY)
@@ -47,19 +55,19 @@ export function routes<Payload = unknown, Definitions extends QueueDefinitions |
 
 const REMEDY = "As in routes([{ match: 'Orders.*.Paid', handle: ship }])"
 
-function compile<Payload, Definitions extends QueueDefinitions | undefined>(
-  route: Route<Payload, Definitions>,
+function compile<Payload, Definitions extends QueueDefinitions | undefined, In extends Mode>(
+  route: Route<Payload, Definitions, In>,
   at: number,
-): { readonly matches: (type: string) => boolean; readonly handle: Handler<Payload, Definitions> } {
+): { readonly matches: (type: string) => boolean; readonly handle: Handler<Payload, Definitions, In> } {
   const what = `routes[${at}]`
   checkKeys(what, route, ['match', 'handle'], REMEDY)
   return { matches: typeMatcher(route.match), handle: checkFunction(`${what}.handle`, route.handle) }
 }
 
-async function callAll<Payload, Definitions extends QueueDefinitions | undefined>(
-  matching: readonly { readonly handle: Handler<Payload, Definitions> }[],
+async function callAll<Payload, Definitions extends QueueDefinitions | undefined, In extends Mode>(
+  matching: readonly { readonly handle: Handler<Payload, Definitions, In> }[],
   message: Message<Payload>,
-  context: HandlerContext<Definitions>,
+  context: ContextByMode<Definitions>[In],
 ): Promise<Outcome | void> {
   for (const { handle } of matching) {
     const outcome = toOutcome(await handle(message, context))

@@ -3,7 +3,7 @@ import { orPrivilegeMissing } from '../connection/privilege.ts'
 import { unreachable } from '../connection/unreachable.ts'
 import { SluiceError } from '../errors.ts'
 import { type Report, toError } from '../telemetry/events.ts'
-import type { TransactionalBatch } from './transactional-batch.ts'
+import type { TransactionalBatch } from './transactional/transactional-batch.ts'
 
 /** Counts and reports the batches of a pipeline whose transactions were lost, and reports claims that failed. */
 export class Losses {

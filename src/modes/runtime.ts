@@ -28,8 +28,8 @@ export interface Runtime {
 }
 
 /** What is consumed, and how. */
-export interface Consumption {
-  readonly plan: PipelinePlan
+export interface Consumption<Plan extends PipelinePlan = PipelinePlan> {
+  readonly plan: Plan
   readonly definition: QueueDefinition | undefined
   readonly work: Work
   readonly enqueue: EnqueueIn

@@ -32,9 +32,9 @@ export interface DeadLetterFilter<Name extends string = string> {
 
 /** What `deadLetters.list` takes. */
 export interface DeadLettersOptions<Name extends string = string> extends DeadLetterFilter<Name> {
-  /** Only those whose reason contains this text, in any case. */
+  /** Only those whose reason contains this string, in any case. */
   readonly reason?: string | undefined
-  /** Only those whose error contains this text, in any case: 'PaymentError', for example. */
+  /** Only those whose error contains this string, in any case: 'PaymentError', for example. */
   readonly error?: string | undefined
   /** How many, 1 to 10,000. @default 50 */
   readonly limit?: number | undefined

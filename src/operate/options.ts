@@ -17,7 +17,7 @@ export function limitOf(limit: unknown, what: string, byDefault: number): number
 export function textOf(value: unknown, what: string): string | undefined {
   if (value === undefined) return undefined
   if (typeof value === 'string') return storable(what, value)
-  throw expected('OPTION_INVALID', what, 'a text', value)
+  throw expected('OPTION_INVALID', what, 'a string', value)
 }
 
 /** @throws SluiceError OPTION_INVALID */

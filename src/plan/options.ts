@@ -60,16 +60,30 @@ export interface LeasedPipelineOptions extends Pick<PipelineOptions, 'retry' | '
 }
 
 /** The options, complete and checked. */
-export interface PipelinePlan {
-  readonly queue: string
-  readonly mode: Mode
+export type PipelinePlan = TransactionalPlan | LeasedPlan
+
+export interface TransactionalPlan extends CommonPlan {
+  readonly mode: 'transactional'
+  readonly ordered: boolean
+}
+
+export interface LeasedPlan extends CommonPlan {
+  readonly mode: 'leased'
   readonly leaseMs: number
+}
+
+interface CommonPlan {
+  readonly queue: string
   readonly concurrency: number
   readonly batchSize: number
   readonly timeoutMs: number
   readonly retry: RetryPolicy
   readonly maxAttempts: number
-  readonly ordered: boolean
+}
+
+/** Whether messages without an ordering key are one sequence. */
+export function isOrdered(plan: PipelinePlan): boolean {
+  return plan.mode === 'transactional' && plan.ordered
 }
 
 export const PIPELINE_OPTIONS = [
@@ -96,7 +110,6 @@ export function resolvePipeline(queue: string, options: PipelineOptions | Leased
   return {
     queue,
     mode,
-    leaseMs: 0,
     concurrency: integer(`${what}.concurrency`, options.concurrency, defaults.concurrency, 1, 1_000),
     batchSize: integer(`${what}.batchSize`, options.batchSize, defaults.batchSize, 1, 1_000),
     timeoutMs: toMsWithin(`${what}.timeout`, timeout, '1ms', '1h'),
@@ -116,7 +129,8 @@ export const LEASED_OPTIONS = [
   'maxAttempts',
 ] as const satisfies readonly (keyof LeasedPipelineOptions)[]
 
-function resolveLeased(what: string, queue: string, options: LeasedPipelineOptions): PipelinePlan {
+/** @throws SluiceError OPTION_INVALID, in which `what` stands for the call */
+export function resolveLeased(what: string, queue: string, options: LeasedPipelineOptions): LeasedPlan {
   if ('ordered' in options && options.ordered) {
     const remedy = 'Give the messages an orderingKey: those of one key are handled in order in both modes'
     throw expected('OPTION_INVALID', `${what}.ordered`, 'no such option in leased mode', options.ordered, remedy)
@@ -132,6 +146,5 @@ function resolveLeased(what: string, queue: string, options: LeasedPipelineOptio
     timeoutMs: toMsWithin(`${what}.timeout`, options.timeout ?? '15m', '1ms', '7d'),
     retry: retryPolicy(options.retry, Math.random, `${what}.retry`),
     maxAttempts: integer(`${what}.maxAttempts`, options.maxAttempts, PIPELINE_DEFAULTS.maxAttempts, 1, 1_000_000),
-    ordered: false,
   }
 }

@@ -6,8 +6,8 @@ import { Feed, type StartDemand } from './feed.ts'
 
 /**
  * A queue as an Observable of deliveries, which the subscriber settles, and as an AsyncIterable of the same. Cold:
- * every subscriber has a demand of its own. Messages of one batch come one after another, each when the one before is
- * settled; batches run side by side.
+ * every subscriber has a demand of its own. In transactional mode messages of one batch come one after another, each when
+ * the one before is settled; batches run side by side. In leased mode messages come as they are claimed.
  *
  * It waits for a database that is down. It errors if waiting does not help, as with a missing schema or a refused login,
  * and with STOPPED if the Sluice was stopped before the subscription. It completes when the Sluice stops, not before.

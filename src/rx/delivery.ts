@@ -1,5 +1,6 @@
 import type { Duration } from '../basics/duration.ts'
-import { toOutcome } from '../handle/handler.ts'
+import { expected } from '../errors.ts'
+import { type LeasedContext, toOutcome } from '../handle/handler.ts'
 import type { HandlerTransaction } from '../handle/transaction/message-transaction.ts'
 import { deadLetterBy, type Message, type Outcome, retryBy, snoozeBy } from '../message.ts'
 import type { Mode } from '../plan/options.ts'
@@ -7,35 +8,78 @@ import type { Mode } from '../plan/options.ts'
 /** How a delivery ended: by an outcome, or, if it failed, with the error for the retry policy. */
 export type Settled = { readonly outcome: Outcome } | { readonly error: unknown }
 
-/** The transaction that a mode lends to whoever handles a message. */
-export type TxOf<In extends Mode> = In extends 'transactional' ? HandlerTransaction : undefined
+/** What a delivery has only in transactional mode. */
+type Transactional<In extends Mode, Value> = In extends 'transactional' ? Value : undefined
+/** What a delivery has only in leased mode. */
+type Leased<In extends Mode, Value> = In extends 'leased' ? Value : undefined
+
+/** What a handler of deliveries gets beside the message, by the mode of the deliveries. */
+export interface DeliveryContextByMode {
+  readonly transactional: { readonly tx: HandlerTransaction; readonly signal: AbortSignal }
+  readonly leased: LeasedContext
+}
 
 /**
- * A claimed message in the hands of a subscriber, who settles it: its row stays locked, and its place in the demand
- * taken, until then. Each verb returns whether it settled the delivery: false if something else did before, such as
+ * A claimed message in the hands of a subscriber, who settles it: its row stays locked or leased, and its place in the
+ * demand taken, until then. Each verb returns whether it settled the delivery: false if something else did before, such as
  * the pipeline's timeout or its stop.
  */
 export class Delivery<Payload = unknown, In extends Mode = 'transactional'> {
   /** The message, as a handler gets it. */
   readonly message: Message<Payload>
   /** The transaction in which the message will be removed; in leased mode there is none. */
-  readonly tx: TxOf<In>
+  readonly tx: Transactional<In, HandlerTransaction>
   /**
-   * Aborts when the delivery has taken too long, the pipeline is told to stop, or the connection is lost. Its `reason`
-   * is a SluiceError.
+   * Aborts when the delivery has taken too long, the pipeline is told to stop, or the connection or the lease is lost.
+   * Its `reason` is a SluiceError.
    */
   readonly signal: AbortSignal
+  /**
+   * In leased mode: the same through retries and redrive, and another for each message of a database. Give it to
+   * services that take one.
+   */
+  readonly idempotencyKey: Leased<In, string>
+  readonly #lease: LeasedContext | undefined
   readonly #settle: (settled: Settled) => boolean
 
-  constructor(
-    message: Message<Payload>,
-    context: { readonly tx: TxOf<In>; readonly signal: AbortSignal },
-    settle: (settled: Settled) => boolean,
-  ) {
+  constructor(message: Message<Payload>, context: DeliveryContextByMode[In], settle: (settled: Settled) => boolean) {
+    const { tx, signal }: { readonly tx?: HandlerTransaction; readonly signal: AbortSignal } = context
     this.message = message
-    this.tx = context.tx
-    this.signal = context.signal
+    this.tx = tx as Transactional<In, HandlerTransaction>
+    this.signal = signal
+    this.#lease = 'extend' in context ? context : undefined
+    this.idempotencyKey = this.#lease?.idempotencyKey as Leased<In, string>
     this.#settle = settle
+  }
+
+  /** In leased mode: when the lease ends if it is not renewed; it is renewed until the delivery is settled. */
+  get leaseUntil(): Leased<In, Date> {
+    return this.#lease?.leaseUntil as Leased<In, Date>
+  }
+
+  /**
+   * In leased mode: renews the lease now, and gives the delivery its whole `timeout` again.
+   *
+   * @throws SluiceError LEASE_LOST
+   */
+  async extend(this: Delivery<Payload, 'leased'>): Promise<void> {
+    await this.#leaseFor('extend').extend()
+  }
+
+  /**
+   * In leased mode: runs `work` in a short transaction that also removes the message, if it still has its lease, and so
+   * settles the delivery. What is written through `tx` takes effect exactly once.
+   *
+   * @throws SluiceError LEASE_LOST, COMMIT_FAILED, and what `work` throws: then nothing of it holds, and the delivery is
+   * to be settled
+   */
+  async transaction<T>(
+    this: Delivery<Payload, 'leased'>,
+    work: (tx: HandlerTransaction) => T | Promise<T>,
+  ): Promise<T> {
+    const result = await this.#leaseFor('transaction').transaction(work)
+    this.#settle({ outcome: { kind: 'ack' } })
+    return result
   }
 
   /** Handled: the message is removed when its batch commits. */
@@ -66,6 +110,12 @@ export class Delivery<Payload = unknown, In extends Mode = 'transactional'> {
   /** Settles by an outcome as a handler returns it. @throws SluiceError OPTION_INVALID, and it is not settled then. */
   settle(outcome: Outcome): boolean {
     return this.#settle({ outcome: toOutcome(outcome, 'delivery.settle', 'As in delivery.settle(ack())') })
+  }
+
+  #leaseFor(call: 'extend' | 'transaction'): LeasedContext {
+    if (this.#lease !== undefined) return this.#lease
+    const remedy = 'In transactional mode its transaction is delivery.tx'
+    throw expected('OPTION_INVALID', `delivery.${call}`, 'a delivery of leased mode', 'transactional', remedy)
   }
 
   toString(): string {

@@ -6,7 +6,7 @@ import { NotHandled } from '../handle/handler.ts'
 import type { RunContext } from '../handle/run-context.ts'
 import type { Message, Outcome } from '../message.ts'
 import type { Mode } from '../plan/options.ts'
-import { Delivery, type Settled, type TxOf } from './delivery.ts'
+import { Delivery, type DeliveryContextByMode, type Settled } from './delivery.ts'
 
 /**
  * Starts the demand of a subscriber once the process is connected. It waits for a database that is down until the
@@ -74,9 +74,9 @@ export class Feed<Payload, In extends Mode> {
       return true
     }
     if (this.#closed) throw new NotHandled()
-    const tx = ('tx' in context ? context.tx : undefined) as TxOf<In>
-    const { signal } = context
-    this.#sink.next(new Delivery<Payload, In>(message as Message<Payload>, { tx, signal }, settle))
+    // The mode of the deliveries is that of their pipeline, and the payload has been validated.
+    const ofMode = context as DeliveryContextByMode[In]
+    this.#sink.next(new Delivery<Payload, In>(message as Message<Payload>, ofMode, settle))
     return settled.promise
   }
 }

@@ -1,10 +1,10 @@
 import { Observable, type Observer, type OperatorFunction, Subject, takeUntil } from 'rxjs'
 import { checkKeys } from '../basics/check-keys.ts'
 import { integer } from '../basics/options.ts'
-import { checkFunction, toOutcome } from '../handle/handler.ts'
+import { checkFunction, type LeasedContext, toOutcome } from '../handle/handler.ts'
 import type { Message, Outcome } from '../message.ts'
 import type { Mode } from '../plan/options.ts'
-import type { Delivery, TxOf } from './delivery.ts'
+import type { Delivery, DeliveryContextByMode } from './delivery.ts'
 
 /**
  * What is to become of a delivery: its outcome, or the error with which its handler failed or was too late. Not yet
@@ -18,7 +18,7 @@ export type Processed<Payload> = { readonly message: Message<Payload> } & (
 /** A handler of single deliveries, as for a pipeline. */
 export type DeliveryHandler<Payload, In extends Mode = 'transactional'> = (
   message: Message<Payload>,
-  context: { readonly tx: TxOf<In>; readonly signal: AbortSignal },
+  context: DeliveryContextByMode[In],
 ) => Outcome | void | Promise<Outcome | void>
 
 /**
@@ -101,15 +101,37 @@ async function handleOne<Payload, In extends Mode>(
   delivery: Delivery<Payload, In>,
   handle: DeliveryHandler<Payload, In>,
 ): Promise<Processed<Payload>> {
-  const { message } = delivery
+  const { message, signal } = delivery
   try {
     // It may have waited so long for its turn that its time is up, and its message somebody else's.
-    delivery.signal.throwIfAborted()
-    const outcome = toOutcome(await handle(message, { tx: delivery.tx, signal: delivery.signal }))
-    if (!delivery.settle(outcome)) delivery.signal.throwIfAborted()
-    return { message, outcome }
+    signal.throwIfAborted()
+    const outcome = toOutcome(await handle(message, contextOf(delivery)))
+    if (delivery.settle(outcome)) return { message, outcome }
+    signal.throwIfAborted()
   } catch (error) {
-    delivery.fail(error)
-    return { message, error }
+    if (delivery.fail(error) || signal.aborted) return { message, error }
+  }
+  // Its transaction() has settled it before, whatever the handler did then.
+  return { message, outcome: { kind: 'ack' } }
+}
+
+function contextOf<Payload, In extends Mode>(delivery: Delivery<Payload, In>): DeliveryContextByMode[In] {
+  const { tx, signal } = delivery
+  const context =
+    tx === undefined ? leasedContextOf(delivery as unknown as Delivery<Payload, 'leased'>) : { tx, signal }
+  return context as DeliveryContextByMode[In]
+}
+
+function leasedContextOf(delivery: Delivery<unknown, 'leased'>): LeasedContext {
+  const { signal, idempotencyKey } = delivery
+  return {
+    signal,
+    idempotencyKey,
+    attempt: delivery.message.attempt,
+    get leaseUntil() {
+      return delivery.leaseUntil
+    },
+    extend: () => delivery.extend(),
+    transaction: (work) => delivery.transaction(work),
   }
 }

@@ -20,17 +20,17 @@ export class Alphabet {
     return this.encoding === 'UTF8' || this.encoding === 'SQL_ASCII'
   }
 
-  /** Whether a text is known to fit, so that the server need not be asked. */
+  /** Whether a string is known to fit, so that the server need not be asked. */
   knows(text: string): boolean {
     if (this.holdsAll || isAscii(text)) return true
     return this.encoding !== undefined && this.#unknownIn([text]).length === 0
   }
 
-  /** Asks the server about those characters of these texts that are not known yet. */
-  async learn(execute: Execute, texts: readonly string[]): Promise<void> {
+  /** Asks the server about those characters of these strings that are not known yet. */
+  async learn(execute: Execute, strings: readonly string[]): Promise<void> {
     this.encoding ??= await readEncoding(execute)
     if (this.holdsAll) return
-    const unknown = this.#unknownIn(texts)
+    const unknown = this.#unknownIn(strings)
     if (unknown.length === 0) return
     const foreign = new Set(await foreignCharacters(execute, unknown))
     for (const character of unknown) (foreign.has(character) ? this.#foreign : this.#native).add(character)
@@ -42,7 +42,7 @@ export class Alphabet {
     return characters(text).find((character) => this.#foreign.has(character))
   }
 
-  /** A text of ours in which characters are escaped that the database is not known to hold: `\u{1f4a5}`. */
+  /** The string with escapes for the characters that the database is not known to hold: `\u{1f4a5}`. */
   fit(text: string): string {
     if (this.encoding === undefined || this.holdsAll) return text
     return text.replace(EACH_NOT_ASCII, (character) =>
@@ -50,8 +50,8 @@ export class Alphabet {
     )
   }
 
-  #unknownIn(texts: readonly string[]): readonly string[] {
-    const unknown = new Set(texts.flatMap(characters))
+  #unknownIn(strings: readonly string[]): readonly string[] {
+    const unknown = new Set(strings.flatMap(characters))
     return [...unknown].filter((character) => !this.#native.has(character) && !this.#foreign.has(character))
   }
 }

@@ -1,21 +1,21 @@
 import type pg from 'pg'
 
 /**
- * Whether a backslash in a plain string escapes what follows it, as with `standard_conforming_strings = off`: a text
+ * Whether a backslash in a plain string escapes what follows it, as with `standard_conforming_strings = off`: a query
  * then holds other statements than it seems to.
  */
 export class StringSyntax {
-  /** Texts that may change the setting. */
+  /** Queries that may change the setting. */
   readonly #unanswered = new Set<object>()
   #first = false
   #escapes = false
 
-  /** Both, while a text that may change the setting is unanswered. */
+  /** Both, while a query that may change the setting is unanswered. */
   get possibleEscapes(): readonly boolean[] {
     return this.#unanswered.size > 0 ? [false, true] : [this.#escapes]
   }
 
-  /** A text is about to be sent. Returns what to call when it has been answered. */
+  /** A query is about to be sent. Returns what to call when it has been answered. */
   sent(text: string): () => void {
     if (!MAY_CHANGE.test(text)) return () => undefined
     const sent = {}
@@ -32,7 +32,7 @@ export class StringSyntax {
     })
   }
 
-  /** A text that undoes a handler's change has been sent. It may not be answered before the next one is read. */
+  /** A query that undoes a handler's change has been sent. It may not be answered before the next one is read. */
   reset(): void {
     this.#escapes = this.#first
   }

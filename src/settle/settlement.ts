@@ -1,6 +1,6 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import type { Message, Outcome } from '../message.ts'
-import type { PipelinePlan } from '../plan/options.ts'
+import { isOrdered, type PipelinePlan } from '../plan/options.ts'
 import { FALLBACK_RETRY_MS } from '../plan/retry-policy.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
@@ -149,7 +149,7 @@ export class Settlement {
     return this.#forgotten
   }
 
-  /** What is to be written. Error texts are such as the database can hold. */
+  /** What is to be written, with errors as the database can hold them. */
   get writes(): SettlementWrites {
     return {
       acked: this.#acked,
@@ -162,8 +162,11 @@ export class Settlement {
   /** Asks about characters of errors and reasons that are not known yet. Without an answer they are escaped. */
   async learnTexts(execute: Execute): Promise<void> {
     const { alphabet } = this.#options
-    const texts = [...this.#postponed, ...this.#dead].flatMap((of) => [of.error ?? '', 'reason' in of ? of.reason : ''])
-    if (!texts.every((text) => alphabet.knows(text))) await alphabet.learn(execute, texts).catch(() => undefined)
+    const strings = [...this.#postponed, ...this.#dead].flatMap((of) => [
+      of.error ?? '',
+      'reason' in of ? of.reason : '',
+    ])
+    if (!strings.every((text) => alphabet.knows(text))) await alphabet.learn(execute, strings).catch(() => undefined)
   }
 
   /** Sends the statements, none if there is nothing to settle, without waiting in between. */
@@ -217,7 +220,7 @@ export class Settlement {
   #postpone(message: DeliveredMessage, attempt: number, error: string | null, afterMs: number): void {
     const dueUs = Math.ceil(this.#options.nowUs() + afterMs * 1_000)
     this.#postponed.push({ id: message.id, dueUs, attempt, error })
-    if (message.row.slot !== null || this.#options.plan.ordered) this.#hold(message, dueUs)
+    if (message.row.slot !== null || isOrdered(this.#options.plan)) this.#hold(message, dueUs)
   }
 
   /** The key waits for the last of its messages, so that all of them are due when it goes on with the first. */

@@ -1,5 +1,5 @@
 /**
- * A text that stays the same for as long as the server cannot have lost a commit that it showed: when it was started,
+ * A string that stays the same for as long as the server cannot have lost a commit that it showed: when it was started,
  * and when its statistics began. Recovery after the crash of one process keeps the first, but discards the statistics
  * and so changes the second. (So does a reset of the statistics, which does no harm.) Empty on PostgreSQL 14, which
  * gets the second from another process and would wait for its answer.

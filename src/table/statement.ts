@@ -2,7 +2,7 @@
 export interface Statement {
   readonly name: string
   readonly text: string
-  /** The names of its columns, if all of them are texts. Then the server need not be asked for a description. */
+  /** The names of its columns, if all of them are strings. Then the server need not be asked for a description. */
   readonly columns?: readonly string[]
 }
 
@@ -39,7 +39,7 @@ export function textOf(row: Row, column: string): string {
   const value = row[column]
   if (typeof value === 'string') return value
   if (typeof value === 'number' || typeof value === 'bigint') return String(value)
-  throw new TypeError(`${column}: not a text`)
+  throw new TypeError(`${column}: not a string`)
 }
 
 /** The column as a boolean. Throws on anything else, which would otherwise count as false. */
@@ -54,7 +54,7 @@ export function textOrNull(row: Row, column: string): string | null {
   return row[column] === null || row[column] === undefined ? null : textOf(row, column)
 }
 
-/** The column as an array of texts. */
+/** The column as an array of strings. */
 export function textsOf(row: Row, column: string): readonly string[] {
   const value = row[column]
   if (!Array.isArray(value)) throw new TypeError(`${column}: not an array`)

@@ -121,6 +121,10 @@ export type SluiceEvent =
       readonly error: Error
       readonly retryInMs: number
     }
+  /**
+   * `sluice/http`: a request was answered with 500 or 503, and its client was not told why. `request` is its method and path.
+   */
+  | { readonly kind: 'request.failed'; readonly request: string; readonly status: number; readonly error: Error }
   /** A worker process vanished with messages in hand. */
   | { readonly kind: 'worker.crashed'; readonly workerId: number; readonly messages: number }
 

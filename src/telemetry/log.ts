@@ -106,11 +106,14 @@ function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefi
     case 'batch.committed':
       return undefined
     default:
-      return leasedLineOf(event)
+      return lineOfRest(event)
   }
 }
 
-function leasedLineOf(event: Extract<SluiceEvent, { kind: 'lease.lost' | 'settlement.failed' }>) {
+function lineOfRest(event: Extract<SluiceEvent, { kind: 'lease.lost' | 'settlement.failed' | 'request.failed' }>) {
+  if (event.kind === 'request.failed') {
+    return ['error', `${event.request} was answered with ${event.status}: ${reasonOf(event.error)}`] as const
+  }
   const words =
     event.kind === 'lease.lost'
       ? `message ${event.id}, attempt ${event.attempt}, lost its lease and is delivered again`

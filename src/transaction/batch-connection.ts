@@ -39,10 +39,10 @@ export class BatchConnection {
     this.#outgoing = new Outgoing(client)
     const execute = executeOn(client)
     this.execute = (statement, params) => {
-      const { texts } = this.#outgoing
+      const { queries } = this.#outgoing
       return this.#outgoing
         .awaited(() => execute(statement, params))
-        .catch((error: unknown) => Promise.reject(texts.causeOf(error)))
+        .catch((error: unknown) => Promise.reject(queries.causeOf(error)))
     }
     client.on('error', this.#onError)
     client.connection.on('errorMessage', this.#onServerError)
@@ -127,14 +127,14 @@ export class BatchConnection {
   }
 
   /**
-   * A text for whose answer nobody waited has failed, the end of an earlier handler's savepoint for instance. A handler
+   * A query for whose answer nobody waited has failed, the end of an earlier handler's savepoint for instance. A handler
    * with a savepoint of its own can bring such a transaction back to life, with the writes of others gone: it must not
    * commit.
    *
-   * @throws what the text failed with
+   * @throws what the query failed with
    */
   assertWhole(): void {
-    const { error } = this.#outgoing.texts
+    const { error } = this.#outgoing.queries
     if (error !== undefined) throw error
   }
 
@@ -144,7 +144,7 @@ export class BatchConnection {
   }
 
   /**
-   * Sends a text with the next one, or at the end of this turn of the event loop. Nobody waits for its answer: if it
+   * Sends a query with the next one, or at the end of this turn of the event loop. Nobody waits for its answer: if it
    * fails, so does whatever follows in the transaction.
    */
   sendSoon(text: string): void {
@@ -183,22 +183,22 @@ export class BatchConnection {
    * @throws SluiceError COMMIT_FAILED
    */
   async commit(next?: TransactionLimit): Promise<void> {
-    const { texts } = this.#outgoing
+    const { queries } = this.#outgoing
     const text = next === undefined ? 'COMMIT' : `COMMIT AND CHAIN${settings(this.#session.deviations, next)}`
     const sent = this.#outgoing.awaited(() => sendCommit(this.client, text))
     if (next !== undefined) this.#began(next)
-    const { texts: nextTexts } = this.#outgoing
+    const { queries: nextQueries } = this.#outgoing
     const answer = await sent
-    const failed = commitFailed(answer, texts.error)
+    const failed = commitFailed(answer, queries.error)
     if (failed !== undefined) throw failed
-    if (answer.error) nextTexts.failed(answer.error)
+    if (answer.error) nextQueries.failed(answer.error)
     // COMMIT may have waited for a standby: the next transaction begins when it is answered.
     this.#beganAtMs = performance.now()
   }
 
-  /** Why a statement failed: a text before it did, if this error says no more than that. */
+  /** Why a statement failed: a query before it did, if this error says no more than that. */
   causeOf(error: unknown): unknown {
-    return this.#outgoing.texts.causeOf(error)
+    return this.#outgoing.queries.causeOf(error)
   }
 
   /** Sends all that `send` sends in one packet: it costs the sender and the server a system call each. */

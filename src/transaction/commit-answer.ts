@@ -2,7 +2,7 @@ import pg from 'pg'
 import { sendQuery } from '../connection/send-query.ts'
 import { SluiceError } from '../errors.ts'
 
-/** What the server answered to a text that begins with COMMIT. */
+/** What the server answered to a query that begins with COMMIT. */
 export interface CommitAnswer {
   /**
    * COMMIT's own command tag, if it was answered: `ROLLBACK` for an aborted transaction, which is no error to the
@@ -14,7 +14,7 @@ export interface CommitAnswer {
 }
 
 /**
- * Sends a text that begins with COMMIT. What fails behind the COMMIT does not take it back, so the two are told apart.
+ * Sends a query that begins with COMMIT. What fails behind the COMMIT does not take it back, so the two are told apart.
  */
 export function sendCommit(client: pg.ClientBase, text: string): Promise<CommitAnswer> {
   return new Promise((resolve) => {

@@ -2,14 +2,14 @@ import type pg from 'pg'
 import { codeOf } from '../basics/sql-state.ts'
 
 /**
- * What is sent on a batch's connection, and what the server owes in return. Nobody waits for the answers of some texts:
+ * What is sent on a batch's connection, and what the server owes in return. Nobody waits for the answers of some queries:
  * if one fails, the transaction is aborted, and the statement that follows fails with that error as its cause.
  */
 export class Outgoing {
   readonly #client: pg.ClientBase
   #unanswered = 0
   #waitsSinceMs = 0
-  #texts = new Texts()
+  #queries = new Queries()
   #held: string | undefined
   #sendsHeld: NodeJS.Immediate | undefined
 
@@ -28,16 +28,16 @@ export class Outgoing {
     return this.#counted(send())
   }
 
-  /** Sends a text, with what is held before it. */
+  /** Sends a query, with what is held before it. */
   send(text: string): void {
     const held = this.dropHeld()
-    const texts = this.#texts
+    const queries = this.#queries
     this.#counted(this.#client.query(held === undefined ? text : `${held}; ${text}`)).catch((error: unknown) =>
-      texts.failed(error),
+      queries.failed(error),
     )
   }
 
-  /** Sends a text with the next one, or by itself when the process has nothing else to do at this moment. */
+  /** Sends a query with the next one, or by itself when the process has nothing else to do at this moment. */
   sendSoon(text: string): void {
     this.#held = this.#held === undefined ? text : `${this.#held}; ${text}`
     this.#sendsHeld ??= setImmediate(() => this.#sendHeld())
@@ -52,14 +52,14 @@ export class Outgoing {
     return held
   }
 
-  /** A transaction begins. Texts that were sent before are not the reason if something fails in it. */
+  /** A transaction begins. Queries that were sent before are not the reason if something fails in it. */
   begun(): void {
-    this.#texts = new Texts()
+    this.#queries = new Queries()
   }
 
-  /** The texts of the transaction in which the next statement is sent. */
-  get texts(): Texts {
-    return this.#texts
+  /** The queries of the transaction in which the next statement is sent. */
+  get queries(): Queries {
+    return this.#queries
   }
 
   #sendHeld(): void {
@@ -79,8 +79,8 @@ export class Outgoing {
   }
 }
 
-/** The texts of one transaction for whose answers nobody waits. The next may begin before they are answered. */
-class Texts {
+/** The queries of one transaction for whose answers nobody waits. The next may begin before they are answered. */
+class Queries {
   #error: unknown
 
   /** The first error of one of them. */
@@ -92,7 +92,7 @@ class Texts {
     this.#error ??= error
   }
 
-  /** Why a statement failed: a text before it did, if this error says no more than that. */
+  /** Why a statement failed: a query before it did, if this error says no more than that. */
   causeOf(error: unknown): unknown {
     return SAYS_NO_MORE.test(codeOf(error) ?? '') ? (this.#error ?? error) : error
   }

@@ -10,7 +10,7 @@ export type Notification =
   /** A listener's notification to itself. */
   | { readonly kind: 'self-test'; readonly nonce: string }
 
-/** As a payload: the name of a queue, or a text that starts with `!`, as no name of a queue does. */
+/** As a payload: the name of a queue, or a string that starts with `!`, as no name of a queue does. */
 export function format(notification: Notification): string {
   switch (notification.kind) {
     case 'messages':

@@ -11,10 +11,11 @@ import { type BuiltPackage, buildPackage } from '../support/processes/build-pack
 import { createTestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/test.ts'
 
-/** Migrates, enqueues in both kinds of transaction, and handles with a worker that listens. */
+/** Migrates, enqueues in both kinds of transaction, handles with a worker that listens, and enqueues over HTTP. */
 const APPLICATION = `
 import pg from 'pg'
 import { createSluice, migrationSql } from 'sluice'
+import { createHttpHandler } from 'sluice/http'
 
 async function main() {
   const connection = process.env.DATABASE_URL
@@ -39,9 +40,13 @@ async function main() {
   const listeners = "SELECT FROM pg_stat_activity WHERE application_name = 'sluice listener' AND query = 'LISTEN sluice' AND datname = current_database()"
   while ((await db.query(listeners)).rowCount === 0) await new Promise((resolve) => setTimeout(resolve, 20))
   await subscription.drain()
+  const headers = { 'content-type': 'application/json' }
+  const body = JSON.stringify({ messages: [{ payload: 'by HTTP' }] })
+  const handler = createHttpHandler(sluice, { authorize: () => true })
+  const { status } = await handler(new Request('http://localhost/queues/bundled/messages', { method: 'POST', headers, body }))
   await sluice.stop()
   await db.end()
-  console.log(JSON.stringify({ version, handled, migrations: migrationSql() }))
+  console.log(JSON.stringify({ version, handled, status, migrations: migrationSql() }))
 }
 main()
 `
@@ -85,6 +90,7 @@ describe('an application that esbuild has bundled into one file, without externa
         ['in my transaction', VERSION],
         ['in its own', VERSION],
       ],
+      status: 201,
       migrations: migrationSql(),
     })
   })

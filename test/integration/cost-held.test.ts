@@ -90,7 +90,7 @@ async function learn(client: pg.Client, queue: string, slot: number) {
     await client.query('ROLLBACK')
     floors.observed(taken)
     if (taken.rows.length > 0) return { floors, claims }
-    if (!taken.walks.some(({ cut }) => cut)) throw new Error('The claim ended before it found what it may take')
+    if (!taken.walks.some(({ partial }) => partial)) throw new Error('The claim ended before it found what it may take')
   }
 }
 

@@ -7,7 +7,7 @@ import { put } from '../support/sluice.ts'
 import { raise } from '../support/steps.ts'
 
 /**
- * What the connections send, flush by flush; each flush costs one round trip. A statement of ours has its name; a text
+ * What the connections send, flush by flush; each flush costs one round trip. A statement of ours has its name; a query
  * has the first word of each of its commands. The lists are exact, so that what is added, or waits where it need not,
  * fails. The BEGIN has the settings for the time after which the server ends the transaction, three for the planner, and one
  * more, `jit`, where the database has it on; COMMIT begins the next transaction with the same.
@@ -73,7 +73,7 @@ const CASES: readonly Case[] = [
     ],
   },
   {
-    what: 'after a text whose traces may fail to be undone the end of the savepoint is waited for',
+    what: 'after a query whose traces may fail to be undone the end of the savepoint is waited for',
     messages: 2,
     options: { batchSize: 2 },
     with: (pipeline) => pipeline.handle(async (_, { tx }) => void (await tx.query('CREATE TEMP TABLE t (n bigint)'))),

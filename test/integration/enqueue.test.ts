@@ -121,7 +121,7 @@ describe('enqueue', () => {
   test.for<[string, unknown]>([
     ['nothing', undefined],
     ['null', null],
-    ['a text', 'emails'],
+    ['a string', 'emails'],
     ['an object', {}],
     ['a function', () => undefined],
     ['a query builder', { query() {}, transaction() {} }],
@@ -375,7 +375,7 @@ describe('queues that are defined', () => {
     expect(await stored(tx, 'checked')).toEqual(['free'])
   })
 
-  test('shows the schema what the handler will be given: a date is a text', async ({ tx }) => {
+  test('shows the schema what the handler will be given: a date is a string', async ({ tx }) => {
     await expect(enqueueOne(defined, tx, 'dated', { at: new Date(0) })).rejects.toMatchObject({
       code: 'PAYLOAD_SCHEMA',
     })

@@ -1,11 +1,16 @@
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { describe, expect } from 'vitest'
+import pg from 'pg'
+import { describe, expect, onTestFinished } from 'vitest'
 import { test } from '../support/test.ts'
+import { waitFor } from '../support/wait.ts'
 
 const FOLDER = join(import.meta.dirname, '../../examples')
+
+const LEASED_OUTPUT = ['60 charges, some of them asked for again', '60 receipts of 60 orders']
 
 /** What each program prints. */
 const OUTPUTS: Readonly<Record<string, readonly string[]>> = {
@@ -57,7 +62,7 @@ const OUTPUTS: Readonly<Record<string, readonly string[]>> = {
     'payload: expected what the schema of queue example.typed accepts, received an object. email: Invalid email address',
     'queue: expected one of the queues defined (example.typed, example.audit), received "example.typd". Did you mean "example.typed"?',
   ],
-  '10-leased-http.ts': ['some calls were made again, 60 charges', '60 receipts of 60 orders'],
+  '10-leased-http.ts': LEASED_OUTPUT,
   '11-claims.ts': [
     'run 1: ada@example.com, attempt 1',
     'run 1: busy@example.com, attempt 1',
@@ -67,6 +72,14 @@ const OUTPUTS: Readonly<Record<string, readonly string[]>> = {
     'run 2: busy@example.com, attempt 2',
     'run 3: nothing to do',
     'settled elsewhere: 1, refused: gone',
+  ],
+  '12-http.ts': [
+    '201 enqueued 2',
+    '403 Forbidden',
+    '201 claimed vase, lamp',
+    'claimed, free, total: 2 0 2',
+    '200 settled 2 refused 0',
+    '404 CLAIM_UNKNOWN',
   ],
 }
 
@@ -84,6 +97,27 @@ describe('examples', () => {
     )
     expect(left).toEqual([])
   })
+})
+
+test('the leased example, killed between a charge and its receipt, charges once for each order when it is run again', async ({
+  database,
+}) => {
+  const program = join(FOLDER, '10-leased-http.ts')
+  const env = { ...process.env, DATABASE_URL: database.url }
+  await database.sql('CREATE TABLE example_receipt (order_id int, receipt text)')
+  const client = new pg.Client(database.url)
+  await client.connect()
+  onTestFinished(() => client.end())
+  await client.query('BEGIN; LOCK TABLE example_receipt IN SHARE MODE')
+  const first = spawn(process.execPath, [program], { env, stdio: 'ignore' })
+  const ended = once(first, 'exit')
+  const hasCharged = async () => (await database.sql('SELECT FROM example_charge').catch(() => [])).length > 0
+  await waitFor(hasCharged, { what: 'the first charge' }).finally(() => first.kill('SIGKILL'))
+  expect(await ended).toEqual([null, 'SIGKILL'])
+  await client.query('COMMIT')
+
+  const { stdout } = await promisify(execFile)(process.execPath, [program], { env, timeout: 90_000 })
+  expect(linesOf(stdout)).toEqual(LEASED_OUTPUT)
 })
 
 function linesOf(text: string): readonly string[] {

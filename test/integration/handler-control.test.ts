@@ -16,10 +16,10 @@ const BEHIND_A_BACKSLASH = String.raw`SELECT '\''; COMMIT; SELECT '\''`
 
 /** Ways to end the batch's transaction, which would commit or lose the effects of others. */
 const ATTEMPTS: Readonly<Record<string, (tx: HandlerTransaction) => unknown>> = {
-  'a text': (tx) => tx.query('COMMIT'),
-  'a text in other words': (tx) => tx.client.query('  end work ;'),
-  'a text behind a comment': (tx) => tx.client.query('-- now\n/* and /* nested */ so */ COMMIT'),
-  'a text hidden by a nested comment': (tx) => tx.client.query('/* /* */ ; */ COMMIT'),
+  'a query': (tx) => tx.query('COMMIT'),
+  'a query in other words': (tx) => tx.client.query('  end work ;'),
+  'a query behind a comment': (tx) => tx.client.query('-- now\n/* and /* nested */ so */ COMMIT'),
+  'a query hidden by a nested comment': (tx) => tx.client.query('/* /* */ ; */ COMMIT'),
   'a statement object': (tx) => tx.client.query({ text: 'ROLLBACK' }),
   'a prepared statement': (tx) => tx.client.query({ name: 'sneaky', text: 'COMMIT', values: [] }),
   'a callback': (tx) => new Promise((resolve) => tx.client.query('COMMIT', resolve)),
@@ -28,11 +28,11 @@ const ATTEMPTS: Readonly<Record<string, (tx: HandlerTransaction) => unknown>> = 
   'a query object': (tx) => tx.client.query(new pg.Query('COMMIT')),
   'the last of several statements': (tx) => tx.query("SELECT ';'; SELECT 1; COMMIT"),
   'the first of several statements': (tx) => tx.query('COMMIT; BEGIN'),
-  'a text behind a function called begin': (tx) =>
+  'a query behind a function called begin': (tx) =>
     tx.query(`CREATE FUNCTION public.begin() RETURNS int LANGUAGE sql AS 'SELECT 1'; COMMIT`),
-  'a text behind a column called case': (tx) =>
+  'a query behind a column called case': (tx) =>
     tx.query('CREATE FUNCTION public.f() RETURNS int BEGIN ATOMIC SELECT 1 AS case; END; COMMIT'),
-  'a text that is read otherwise once the one before it is answered': async (tx) => {
+  'a query that is read otherwise once the one before it is answered': async (tx) => {
     const answered = tx.query('SET standard_conforming_strings = off')
     await tx.query(BEHIND_A_BACKSLASH)
     await answered

@@ -107,7 +107,7 @@ test('a schema that throws holds back the later messages of the key, not the ear
   expect(seen).toEqual([1, 2, 3])
 })
 
-test('a schema that takes for ever is cut off as a handler is', async ({ database, sluice, queue }) => {
+test('a schema that takes for ever is ended as a handler is', async ({ database, sluice, queue }) => {
   const schema = standardSchema((value) => (value === 'stuck' ? new Promise(() => undefined) : { value }))
   const typed = startTestSluice(database, { queues: { [queue]: { schema } } })
   const log = new EventLog(typed.events)

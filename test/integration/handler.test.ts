@@ -163,7 +163,7 @@ describe('a handler that throws', () => {
       asked.push([attempt, error])
       return attempt === 1 ? 0 : ('1h' as const)
     }
-    const errors = [new Error('first', { cause: new TypeError('deeper') }), 'a text']
+    const errors = [new Error('first', { cause: new TypeError('deeper') }), 'a string']
     sluice
       .pipeline(queue, { retry: policy })
       .handle(({ attempt }) => raise(errors[attempt - 1]))
@@ -176,9 +176,9 @@ describe('a handler that throws', () => {
     ])
     expect(log.of('message.failed').map(({ error, retryInMs }) => [error, retryInMs])).toEqual([
       ['Error: first — caused by TypeError: deeper', 0],
-      ['a text', 3_600_000],
+      ['a string', 3_600_000],
     ])
-    expect(await database.sql(STATE, [queue])).toMatchObject([{ attempt: 2, last_error: 'a text' }])
+    expect(await database.sql(STATE, [queue])).toMatchObject([{ attempt: 2, last_error: 'a string' }])
   })
 
   test('is reported with what it threw and its stack, which a logged event does not show', async ({

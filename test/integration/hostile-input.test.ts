@@ -13,7 +13,7 @@ describe('what a handler throws', () => {
   const thrown: readonly (readonly [string, () => unknown, string])[] = [
     ['NUL', () => new Error('a\0b'), 'Error: a\uFFFDb'],
     ['a lone surrogate', () => new Error('a\uD800b'), 'Error: a\uFFFDb'],
-    ['a pair cut in two by the limit', () => `${'x'.repeat(3_999)}😀`, `${'x'.repeat(3_999)}\uFFFD`],
+    ['a pair split by the limit', () => `${'x'.repeat(3_999)}😀`, `${'x'.repeat(3_999)}\uFFFD`],
     ['40 MB', () => new Error('x'.repeat(40_000_000)), `Error: ${'x'.repeat(3_993)}`],
     ['quotes and backslashes', () => new Error(`'"\\{}NULL,$1`), `Error: '"\\{}NULL,$1`],
     ['undefined', () => undefined, 'undefined'],
@@ -98,7 +98,7 @@ describe('an outcome', () => {
     ['a terminal escape', '\u001b[2J\u009b31m', '\u001b[2J\u009b31m'],
     ['nothing', '', ''],
   ] as const)(
-    'keeps its words, or what a text can hold of them: %s',
+    'keeps its words, or what a string can hold of them: %s',
     async ([, text, stored], { database, sluice, queue }) => {
       const [dead, retried] = await put(sluice, queue, ['dead', 'retried', 'harmless'])
       await sluice

@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { describe, expect } from 'vitest'
-import { explain } from '../support/plans/explain.ts'
+import { scanQueue } from '../../src/table/claim/queue-scan.ts'
+import { explain, recorded } from '../support/plans/explain.ts'
 import { load } from '../support/plans/planned.ts'
 import { STATISTICS, type Statistics, setStatistics } from '../support/plans/statistics.ts'
 import { test as base } from '../support/servers/undisturbed.ts'
@@ -39,5 +40,16 @@ describe.for(STATISTICS)('the keys that leases have closed, in a slot of 30,000 
     const text = `SELECT sluice.leased_keys('mixed', ${hotSlot}::smallint, 0)`
     const explained = await explain(client, { statement: { name: 'keys', text }, params: [] }, 'force_generic_plan')
     expect(explained.buffers, explained.plan).toBeLessThanOrEqual(20)
+  })
+
+  test('are asked when they open by a look over the queue, which reads no more', { timeout: 120_000 }, async ({
+    keyed,
+  }) => {
+    await keyed.with(statistics)
+    const statement = await recorded((execute) => scanQueue(execute, 'mixed'))
+    for (const mode of ['force_custom_plan', 'force_generic_plan'] as const) {
+      const explained = await explain(keyed.client, statement, mode)
+      expect(explained.buffers, explained.plan).toBeLessThanOrEqual(256 * 16)
+    }
   })
 })

@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 import { ack, deadLetter, retryLater, snooze } from '../../src/index.ts'
+import { keysOf } from '../support/rows/claim-session.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
 
@@ -120,6 +121,26 @@ describe('a leased pipeline', () => {
     await waitFor(() => short === 5, { what: 'the messages of other keys' })
     go.resolve()
     await pipeline.stop()
+  })
+
+  test('sees the other keys of a slot in which a message has failed, and its last claim has found nothing', async ({
+    sluice,
+    queue,
+    database,
+  }) => {
+    const { same } = await keysOf(database)
+    // Each queue is a try at a race between two connections of the pipeline.
+    for (let n = 0; n < 40; n++) {
+      const name = `${queue}.${n}`
+      await put(sluice, name, ['fails'], { orderingKey: same[0] })
+      await put(sluice, name, ['succeeds'], { orderingKey: same[1] })
+      await put(sluice, name, ['later'], { delay: '1h' })
+      const { counts } = await sluice
+        .pipeline(name, { mode: 'leased', concurrency: 3 })
+        .handle(({ payload }) => (payload === 'fails' ? retryLater({ after: '1h' }) : undefined))
+        .runOnce()
+      expect(counts).toMatchObject({ acked: 1, retried: 1 })
+    }
   })
 
   test('a failed message holds the later ones of its key, in transactional pipelines too', async ({

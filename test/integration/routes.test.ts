@@ -51,3 +51,30 @@ test.for([
     expect(waiting).toEqual(where === 'waiting' ? [{ last_error: text }] : [])
   },
 )
+
+test('in leased mode the handlers that match get the lease, and the last of them may end the message', async ({
+  sluice,
+  queue,
+  database,
+}) => {
+  await database.sql('CREATE TABLE routed (key text)')
+  await put(sluice, queue, [1], { type: 'Reports.Asked' })
+  const keys: string[] = []
+  const { counts } = await sluice
+    .pipeline(queue, { mode: 'leased' })
+    .handle(
+      routes([
+        { match: 'Reports.*', handle: async (_, { idempotencyKey }) => void keys.push(idempotencyKey) },
+        {
+          match: '**',
+          handle: async (_, { idempotencyKey, transaction }) => {
+            await transaction((tx) => tx.query('INSERT INTO routed VALUES ($1)', [idempotencyKey]))
+          },
+        },
+      ]),
+    )
+    .runOnce()
+  expect(counts).toEqual({ acked: 1, retried: 0, snoozed: 0, dead: 0 })
+  expect(keys).toHaveLength(1)
+  expect(await database.sql('SELECT key FROM routed')).toEqual([{ key: keys[0] }])
+})

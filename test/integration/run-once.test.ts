@@ -108,7 +108,7 @@ test('stop() lets the handler of a runOnce() end, and claims no more', async ({ 
   expect(await database.sql(`SELECT FROM sluice.worker WHERE name = 'stopped in a run'`)).toEqual([])
 })
 
-test('stop() cuts the handler of a runOnce() after its timeout, and gives its message back', async ({
+test('stop() ends the handler of a runOnce() after its timeout, and gives its message back', async ({
   database,
   queue,
 }) => {

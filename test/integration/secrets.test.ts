@@ -227,7 +227,7 @@ describe('a payload', () => {
   })
 
   test.for([
-    ['a text that its schema refuses', SECRET],
+    ['a string that its schema refuses', SECRET],
     ['a number that JSON has not', { card: 12345678901234567890n }],
     ['a NUL character', { note: `${SECRET}\0` }],
     ['an object of a class', { note: new Map([[SECRET, SECRET]]) }],

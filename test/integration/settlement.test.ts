@@ -94,7 +94,7 @@ test('P7: a COMMIT that the server refuses is known to have had no effect', asyn
   }
 })
 
-test('a settlement that fails because of a text before it says so, also in front of the next transaction', async ({
+test('a settlement that fails because of a query before it says so, also in front of the next transaction', async ({
   database,
 }) => {
   const connection = await BatchConnection.acquire(database.pool)

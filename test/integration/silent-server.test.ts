@@ -123,7 +123,7 @@ describe('migrate', () => {
     expect(await migrated).toMatchObject({ version: 1 })
   })
 
-  test('is not cut by a limit that the database has for statements', async () => {
+  test('is not ended by a limit that the database has for statements', async () => {
     await using database = await createTestDatabase({ migrated: false })
     await database.sql(`ALTER DATABASE ${new URL(database.url).pathname.slice(1)} SET statement_timeout = 1`)
     expect(await migrate(database.url)).toMatchObject({ version: 1 })

@@ -131,6 +131,141 @@ describe('deliver', () => {
   })
 })
 
+describe('deliver in leased mode', () => {
+  const LEASED = { mode: 'leased' } as const
+
+  test('has the message in the queue under a lease until its handler has ended, and commits its transaction()', async ({
+    database,
+  }) => {
+    const sluice = open(database)
+    await database.sql('CREATE TABLE leased_note (text text)')
+    const seen: unknown[] = []
+
+    const outcomes = await deliver(
+      sluice,
+      'signups',
+      async ({ id, payload, attempt }, { idempotencyKey, leaseUntil, extend, transaction }) => {
+        const others = await sluice
+          .pipeline('signups')
+          .handle(() => undefined)
+          .runOnce()
+        await extend()
+        const inFlight = await sluice.operate.messages({ queue: 'signups', state: 'in_flight' })
+        seen.push([
+          inFlight.messages.map((message) => message.id),
+          others.length,
+          attempt,
+          idempotencyKey === `signups/${id}`,
+        ])
+        expect(leaseUntil.getTime()).toBeGreaterThan(Date.now())
+        await transaction(async (tx) => {
+          await tx.query('INSERT INTO leased_note VALUES ($1)', [payload.source])
+          await sluice.enqueue(tx, 'audit', { of: id }, { delay: '1h' })
+        })
+        seen.push(id)
+      },
+      [{ payload: { email: 'ada@example.com' }, orderingKey: 'ada' }],
+      LEASED,
+    )
+
+    expect(outcomes).toEqual([{ kind: 'ack' }])
+    const [, delivered] = seen
+    expect(seen).toEqual([[[delivered], 0, 1, true], delivered])
+    expect(await database.sql('SELECT text FROM leased_note')).toEqual([{ text: 'web' }])
+    expect(await database.sql('SELECT FROM sluice.message WHERE id = $1', [delivered])).toEqual([])
+    expect(await database.sql(`SELECT FROM sluice.message WHERE payload = $1`, [{ of: delivered }])).toHaveLength(1)
+  })
+
+  test('returns the outcomes, and leaves no message behind', async ({ database }) => {
+    const sluice = createSluice({ connection: database.url })
+    onTestFinished(() => sluice.stop())
+    const outcomes = await deliver(
+      sluice,
+      'outcomes',
+      async ({ payload }, { transaction }) => {
+        if (payload === 1) return deadLetter('no')
+        await transaction(() => undefined)
+        // It has ended the message.
+        throw new Error('too late')
+      },
+      [{ payload: 1 }, { payload: 2 }],
+      LEASED,
+    )
+    expect(outcomes).toMatchObject([{ kind: 'deadLetter', reason: 'no' }, { kind: 'ack' }])
+    expect(await database.sql(`SELECT FROM sluice.messages WHERE queue = 'outcomes'`)).toEqual([])
+    expect(await database.sql(`SELECT FROM sluice.dead_letters WHERE queue = 'outcomes'`)).toEqual([])
+  })
+
+  test('throws what the handler throws, of which transaction() then keeps nothing', async ({ database }) => {
+    const sluice = createSluice({ connection: database.url })
+    onTestFinished(() => sluice.stop())
+    await database.sql('CREATE TABLE undone (n integer)')
+    const fails = deliver(
+      sluice,
+      'throwing',
+      (_, { transaction }) =>
+        transaction(async (tx) => {
+          await tx.query('INSERT INTO undone VALUES (1)')
+          throw new RangeError('stop')
+        }),
+      [{ payload: 1 }],
+      LEASED,
+    )
+    await expect(fails).rejects.toThrow(new RangeError('stop'))
+    expect(await database.sql('SELECT FROM undone')).toEqual([])
+    expect(await database.sql(`SELECT FROM sluice.messages WHERE queue = 'throwing'`)).toEqual([])
+  })
+
+  test('aborts a handler whose time is up', async ({ database }) => {
+    const sluice = createSluice({ connection: database.url })
+    onTestFinished(() => sluice.stop())
+    const aborted = Promise.withResolvers<unknown>()
+    const late = deliver(
+      sluice,
+      'late',
+      async (_, { signal }) => {
+        signal.addEventListener('abort', () => aborted.resolve(signal.reason))
+        await new Promise(() => undefined)
+      },
+      [{ payload: 1 }],
+      { ...LEASED, timeout: '100ms' },
+    )
+    await expect(late).rejects.toMatchObject({ code: 'HANDLER_TIMEOUT' })
+    expect(await aborted.promise).toMatchObject({ code: 'HANDLER_TIMEOUT' })
+    expect(await database.sql(`SELECT FROM sluice.messages WHERE queue = 'late'`)).toEqual([])
+  })
+
+  test.for(['before transaction()', 'with no transaction()'])(
+    'throws LEASE_LOST when somebody else has the message, %s',
+    async (when, { database }) => {
+      const sluice = createSluice({ connection: database.url })
+      onTestFinished(() => sluice.stop())
+      const lost = deliver(
+        sluice,
+        'lost',
+        async ({ id }, { transaction }) => {
+          await database.sql('UPDATE sluice.message SET lease = lease + 1 WHERE id = $1', [id])
+          if (when === 'before transaction()') await transaction(() => undefined)
+        },
+        [{ payload: 1 }],
+        LEASED,
+      )
+      await expect(lost).rejects.toMatchObject({ code: 'LEASE_LOST' })
+      expect(await database.sql(`DELETE FROM sluice.message WHERE queue = 'lost' RETURNING payload`)).toEqual([
+        { payload: 1 },
+      ])
+    },
+  )
+
+  test('refuses options that are not of leased mode', async ({ database }) => {
+    const sluice = createSluice({ connection: database.url })
+    const wrong = (options: object) => deliver(sluice, 'q', () => undefined, [], options as typeof LEASED)
+    await expect(wrong({ mode: 'transactional' })).rejects.toThrow(/^deliver\.mode: expected 'leased'/)
+    await expect(wrong({ ...LEASED, lease: '1ms' })).rejects.toThrow(/^deliver\.lease: expected/)
+    await expect(wrong({ ...LEASED, concurrency: 2 })).rejects.toThrow(/concurrency/)
+  })
+})
+
 describe('enqueuedIn', () => {
   test('lists what the open transaction has enqueued, savepoints included, and nothing else', async ({ database }) => {
     const sluice = open(database)

@@ -8,6 +8,13 @@ import { test } from '../support/permutations/stage.ts'
 
 const transactional = (claims?: Claims) => [look(claims), lock, ack, commit]
 
+/** A claim that takes the versions of rows that its snapshot has, whoever has them locked or leased since. */
+const UNLOCKED: readonly Rewrite[] = ['claim', 'claim_leased', 'claim_leased_by_place'].map((statement) => ({
+  statement,
+  from: 'FOR UPDATE OF m SKIP LOCKED',
+  to: '',
+}))
+
 /** The closed keys of a slot as a claim's own snapshot sees them, which is older than its lock. */
 const KEYS_OF_SNAPSHOT: readonly Rewrite[] = ['claim_free_slots', 'claim_slots'].map((statement) => ({
   statement,
@@ -25,6 +32,17 @@ describe('leased claims', () => {
     ] as const) {
       const explored = await explore(stage, claimScenario(stage, unkeyed, 3, { a: leased(), b: other }))
       expect(summary(explored)).toMatchObject({ interleavings, wrong: [] })
+    }
+  })
+
+  test('hand out what another has if they do not lock it', async ({ stage }) => {
+    const { unkeyed } = await targetsOf(stage.database)
+    for (const [sessions, wrong] of [
+      [{ a: leased(), b: transactional({ twin: UNLOCKED }) }, 'b claims 1, which a has'],
+      [{ a: transactional(), b: leased({ twin: UNLOCKED }) }, 'b claims 1, which is handled'],
+    ] as const) {
+      const explored = await explore(stage, claimScenario(stage, unkeyed, 1, sessions))
+      expect(wrongs(explored)).toContain(wrong)
     }
   })
 

@@ -2,12 +2,30 @@ import { describe, expect } from 'vitest'
 import { createEffects, effectsOf, enqueue } from '../support/effects.ts'
 import { WorkerProcess } from '../support/processes/worker-process.ts'
 import { untilEmpty } from '../support/rows/rows.ts'
+import { startRestartableServer } from '../support/servers/restartable-server.ts'
 import { test as base } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
 const test = base.extend('effects', { auto: true }, ({ database }) => createEffects(database))
 
 const LEASED = { mode: 'leased', concurrency: 10 } as const
+
+describe('in leased mode, four processes', () => {
+  test('P1: handle a hundred and one messages once each', async ({ database, queue }) => {
+    const workers = await Promise.all(
+      Array.from({ length: 4 }, () => WorkerProcess.start(database, queue, { ...LEASED, concurrency: 3 })),
+    )
+    const ids = await enqueue(
+      database,
+      queue,
+      Array.from({ length: 101 }, () => ({ ms: 5 })),
+    )
+    await untilEmpty(database, queue)
+    expect((await effectsOf(database, ids)).map(({ id }) => id)).toEqual(ids)
+    await waitFor(() => workers.reduce((sum, { begun }) => sum + begun, 0) >= 101, { what: 'all to be told of' })
+    expect(ids.flatMap((id) => workers.flatMap((worker) => worker.attemptsOf(id)))).toEqual(ids.map(() => 1))
+  })
+})
 
 describe('in leased mode, a process that dies', () => {
   test('P1, P4: leaves its message to another at once, although its lease lasts for minutes', async ({
@@ -84,4 +102,26 @@ describe('in leased mode, a process that dies', () => {
     await waitFor(async () => (await effectsOf(database, [id!])).length > 0, { what: 'the effect' })
     expect(await effectsOf(database, [id!])).toEqual([{ id, worker: second.name }])
   })
+})
+
+test('in leased mode, a crash of the server takes no lease: a handler in hand goes on, and settles when it is back', {
+  timeout: 120_000,
+}, async () => {
+  const server = await startRestartableServer()
+  await createEffects(server)
+  const [id] = await enqueue(server, 'q', [{ wait: true }])
+  const holder = await WorkerProcess.start(server, 'q', LEASED)
+  await holder.handling(id!)
+  const idle = await WorkerProcess.start(server, 'q', LEASED)
+  // A commit that waits for the disk takes all before it along, the claim's too.
+  await enqueue(server, 'other', [{}])
+  await server.crash()
+  const areBack = async () => (await server.sql('SELECT FROM sluice.workers WHERE alive')).length === 2
+  await waitFor(areBack, { what: 'both workers to be back' })
+  holder.order('go')
+  const isEmpty = async () => (await server.sql(`SELECT FROM sluice.message WHERE queue = 'q'`)).length === 0
+  await waitFor(isEmpty, { what: 'the message to be settled' })
+  expect(await effectsOf(server, [id!])).toEqual([{ id, worker: holder.name }])
+  expect([holder, idle].map((worker) => worker.begun)).toEqual([1, 0])
+  expect(await server.sql('SELECT FROM sluice.crash')).toEqual([])
 })

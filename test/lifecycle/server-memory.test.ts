@@ -8,7 +8,7 @@ import { startRestartableServer } from '../support/servers/restartable-server.ts
 
 const ENDS: Readonly<Record<string, (server: EmbeddedServer) => Promise<void>>> = {
   'the crash of one process': (server) => server.crash(),
-  'a restart in good order': (server) => server.restart(),
+  'a graceful restart': (server) => server.restart(),
   'an immediate shutdown': (server) => server.restart('immediate'),
 }
 

@@ -34,7 +34,7 @@ test('stop ends although a batch and an enqueue wait in COMMIT for a standby', a
   expect(await server.sql('SELECT queue FROM sluice.message')).toEqual([{ queue: 'other' }])
 })
 
-test('a migration whose COMMIT waits for a standby is not cut by us', async () => {
+test('a migration whose COMMIT waits for a standby is not ended by us', async () => {
   const server = await startRestartableServer()
   await server.sql('DROP SCHEMA sluice CASCADE')
   await stallCommits(server)

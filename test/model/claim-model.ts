@@ -45,10 +45,10 @@ export function claimModel(variant: ClaimVariant): Model<ClaimState> {
 
 /** Of the count only whether it is the one that was sent matters. */
 function keyOf({ floor, lowered, slots }: Process): string {
-  const texts = slots.map(
+  const strings = slots.map(
     (slot) => `${slot.at}${slot.floor}${slot.bottom}${slot.offset}${slot.lowered === lowered}${slot.rows} ${slot.now}`,
   )
-  return `${floor} ${texts.toSorted().join()}`
+  return `${floor} ${strings.toSorted().join()}`
 }
 
 function timeMoves({ commits }: ClaimVariant, { now, messages }: ClaimState): readonly ClaimMove[] {

@@ -220,7 +220,7 @@ function stretchesOf(walks: readonly Walk[]): readonly PassedStretch[] {
         firstLive: String(firstLive),
         start: String(start),
         last: String(last),
-        cut: false,
+        partial: false,
         heldUntilUs: new Map(held),
         dueUs: FAR,
       },

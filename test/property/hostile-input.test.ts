@@ -84,7 +84,7 @@ test('what is given to enqueue is delivered as JSON says, or refused before anyt
   await fc.assert(property, { ...RUNS, examples: [[EXTREMES]] })
 }, 60_000)
 
-test('what handlers say of their failures is stored as a text can hold it, and harms no other message', async ({
+test('what handlers say of their failures is stored as a string can hold it, and harms no other message', async ({
   database,
   sluice,
   queue,

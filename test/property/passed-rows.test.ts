@@ -136,7 +136,7 @@ class HeldModel {
       firstLive: String(firstLive),
       start: String(start),
       last: String(walked.at(-1)?.id),
-      cut: walked.length === MOST_WALKED,
+      partial: walked.length === MOST_WALKED,
       heldUntilUs: new Map(known.map(({ key }) => [key, untilUs(key)])),
       dueUs: this.#twin === 'when delays end' ? Infinity : Math.min(...delays),
     }

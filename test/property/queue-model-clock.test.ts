@@ -22,13 +22,13 @@ const test = base
 
 describe('the settable clock', () => {
   test('is the only clock of what the schema defines', async ({ clocked }) => {
-    const texts = await clocked.sql<{ text: string }>(
+    const strings = await clocked.sql<{ text: string }>(
       `SELECT pg_get_expr(d.adbin, d.adrelid) AS text FROM pg_attrdef d JOIN pg_class c ON c.oid = d.adrelid
        WHERE c.relnamespace = 'sluice'::regnamespace
        UNION ALL SELECT p.prosrc FROM pg_proc p WHERE p.pronamespace = 'sluice'::regnamespace
        UNION ALL SELECT pg_get_viewdef(v.oid) FROM pg_class v WHERE v.relnamespace = 'sluice'::regnamespace AND v.relkind = 'v'`,
     )
-    const named = texts.flatMap(({ text }) => text.match(/\S*clock_timestamp\(\)/g) ?? [])
+    const named = strings.flatMap(({ text }) => text.match(/\S*clock_timestamp\(\)/g) ?? [])
     expect(named.length).toBeGreaterThan(10)
     expect(new Set(named.map((name) => name.replace(/^\(+/, '')))).toEqual(new Set(['clock.clock_timestamp()']))
   })
@@ -87,6 +87,44 @@ describe('a clock that is stepped under a running worker', () => {
     await stepSqlClock(clocked.sql, HOUR_MS)
     await waitFor(() => handled.length === 2, { what: 'the message before the step' })
     expect(handled).toEqual([late, early])
+  })
+
+  test('backwards: a leased message with a key that fails waits for its retry all the same', async ({
+    clocked,
+    worker,
+    queue,
+  }) => {
+    await put(worker, queue, [1], { orderingKey: 'key' })
+    await stepSqlClock(clocked.sql, -2 * HOUR_MS)
+    const { counts } = await worker
+      .pipeline(queue, { mode: 'leased' })
+      .handle(() => retryLater({ after: '1h' }))
+      .runOnce()
+    expect(counts).toMatchObject({ retried: 1, dead: 0 })
+  })
+
+  test('backwards: a leased message with a key that is given back may be taken at once', async ({
+    clocked,
+    worker,
+    queue,
+  }) => {
+    await put(worker, queue, [1, 2], { orderingKey: 'key' })
+    await stepSqlClock(clocked.sql, -2 * HOUR_MS)
+    const begun = Promise.withResolvers<void>()
+    const pipeline = worker
+      .pipeline(queue, { mode: 'leased' })
+      .handle((_, { signal }) => {
+        begun.resolve()
+        return new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+      })
+      .start()
+    await begun.promise
+    await pipeline.stop()
+    const { counts } = await worker
+      .pipeline(queue)
+      .handle(() => undefined)
+      .runOnce()
+    expect(counts.acked).toBe(2)
   })
 })
 

@@ -81,7 +81,7 @@ describe('a queue with a type and no schema', () => {
     expectTypeOf<PayloadOf<typeof sluice, 'jobs'>>().toEqualTypeOf<Job>()
     sluice.pipeline('jobs').handle(({ payload }) => expectTypeOf(payload).toEqualTypeOf<Job>() as never)
     unrun(() => sluice.enqueue(sluice.ownTransaction, 'jobs', { url: '/', tries: 1 }))
-    // @ts-expect-error the type wants a text
+    // @ts-expect-error the type wants a string
     unrun(() => sluice.enqueue(sluice.ownTransaction, 'jobs', { url: 5 }))
     // @ts-expect-error the type wants a url
     unrun(() => sluice.enqueue(sluice.ownTransaction, 'jobs', {}))

@@ -110,7 +110,7 @@ describe("a handler's context", () => {
       expectTypeOf(context.tx.kysely<{ user: { id: string } }>()).toEqualTypeOf<Transaction<{ user: { id: string } }>>()
       expectTypeOf(context.attempt).toEqualTypeOf<number>()
       unrun(() => context.enqueue('mails', { to: 'ada@example.com' }, { priority: 1 }))
-      // @ts-expect-error the schema wants a text
+      // @ts-expect-error the schema wants a string
       unrun(() => context.enqueue('mails', { to: 5 }))
       // @ts-expect-error no such queue
       unrun(() => context.enqueue('mail', { to: 'ada@example.com' }))
@@ -143,7 +143,7 @@ describe('enqueue', () => {
     unrun(() => sluice.enqueue(tx, 'mails', { to: 'ada@example.com' }))
     unrun(() => sluice.enqueue(sluice.ownTransaction, 'dates', '2030-01-01'))
     unrun(() => sluice.enqueueMany(tx, 'mails', [{ payload: { to: 'ada@example.com' }, delay: '5m' }]))
-    // @ts-expect-error the schema wants a text
+    // @ts-expect-error the schema wants a string
     unrun(() => sluice.enqueue(tx, 'mails', { to: 5 }))
     // @ts-expect-error the input, not the output
     unrun(() => sluice.enqueue(tx, 'dates', new Date()))

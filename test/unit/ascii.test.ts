@@ -10,11 +10,11 @@ const NOT_ASCII = /.*[^\0-\x7f].*/g
 test('all SQL is ASCII: migrations, roles, and the statements', async () => {
   const folder = new URL('../../migrations/', import.meta.url)
   const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.sql'))
-  const texts = [
+  const strings = [
     ...files.map((file) => readFileSync(new URL(file, folder), 'utf8')),
     ...migrationSql().map(({ sql }) => sql),
     ...(await tableStatements()).map(({ text }) => text),
   ]
   expect(files).toContain('roles/roles.sql')
-  expect(texts.flatMap((text) => text.match(NOT_ASCII) ?? [])).toEqual([])
+  expect(strings.flatMap((text) => text.match(NOT_ASCII) ?? [])).toEqual([])
 })

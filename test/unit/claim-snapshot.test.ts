@@ -37,7 +37,15 @@ describe('the transactions that ran when a claim looked', () => {
     const floors = new Floors()
     floors.learn([], [3])
     const dueUs = Number.POSITIVE_INFINITY
-    const walk = { slot: 3, firstLive: '7', start: '7', last: '9', cut: false, heldUntilUs: new Map([['a', 1]]), dueUs }
+    const walk = {
+      slot: 3,
+      firstLive: '7',
+      start: '7',
+      last: '9',
+      partial: false,
+      heldUntilUs: new Map([['a', 1]]),
+      dueUs,
+    }
     const look = (xmax: bigint, xid: bigint) =>
       floors.observed({
         firstLive: new Map([[3, '7']]),

@@ -53,7 +53,7 @@ describe('formatTable', () => {
     { name: '日本', count: 12_345, text: null },
   ]
 
-  test('aligns columns without borders, and does not cut what goes to a pipe', () => {
+  test('aligns columns without borders, and does not shorten what goes to a pipe', () => {
     expect(formatTable(columns, facts, PIPE).split('\n')).toEqual([
       'NAME  COUNT  TEXT',
       'a         7  two lines, and a long one of more than thirty characters',
@@ -61,7 +61,7 @@ describe('formatTable', () => {
     ])
   })
 
-  test('cuts texts and titles to the width of the terminal, and no number', () => {
+  test('shortens strings and titles to the width of the terminal, and no number', () => {
     const view = { ...PIPE, width: 30 }
     expect(formatTable(columns, facts, view).split('\n')).toEqual([
       'NAME  COUNT  TEXT',
@@ -92,7 +92,7 @@ describe('formatTable', () => {
     for (const line of lines) expect(stripVTControlCharacters(line).length).toBeLessThanOrEqual(width)
   })
 
-  test('masks a password before it cuts the URL', () => {
+  test('masks a password before it shortens the URL', () => {
     const text = `${'x'.repeat(185)} amqp://guest:hunter22@mq`
     expect(formatTable(columns, [{ name: 'a', count: 1, text }], PIPE)).not.toContain('hunter')
   })
@@ -138,7 +138,7 @@ describe('printable', () => {
     )
   })
 
-  test('becomes one line, cut', () => {
+  test('becomes one line, shortened', () => {
     expect(oneLine('a\r\n  b\tc')).toBe('a b c')
     expect(oneLine('abcdef', 3)).toBe('abc…')
   })

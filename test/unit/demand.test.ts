@@ -70,7 +70,7 @@ describe('a place whose look has failed', () => {
   })
 })
 
-const NOTHING = { kind: 'nothing', nextDueMs: null, cut: false } as const
+const NOTHING = { kind: 'nothing', nextDueMs: null, partial: false } as const
 
 /** A round that looks when it is run, and ends as the test says. */
 class PlayedRound implements Round {

@@ -128,6 +128,7 @@ import postgres from 'postgres'
 import { filter, firstValueFrom } from 'rxjs'
 import { z } from 'zod'
 import { ${Object.keys(sluice).join(', ')}, type HandlerContext, type Message, type Sluice } from 'sluice'
+import { createHttpHandler } from 'sluice/http'
 import { deliver, enqueuedIn, runDue } from 'sluice/testing'
 declare const sluice: Sluice
 declare const connection: string
@@ -160,7 +161,7 @@ function configuration(folder: string): object {
       skipLibCheck: true,
       allowImportingTsExtensions: true,
       noEmit: true,
-      paths: { sluice: source('index.ts'), 'sluice/testing': source('testing.ts') },
+      paths: { sluice: source('index.ts'), 'sluice/http': source('http.ts'), 'sluice/testing': source('testing.ts') },
     },
   }
 }

@@ -26,7 +26,7 @@ describe('toMs', () => {
     },
   )
 
-  test('either refuses a text or gives finite milliseconds from zero', () => {
+  test('either refuses a string or gives finite milliseconds from zero', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.stringMatching(/^\d+(\.\d+)?(ms|s|m|h|d)$/)), (text) => {
         try {

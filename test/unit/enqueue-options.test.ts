@@ -40,7 +40,7 @@ describe('readOptions', () => {
 
   test.each<[string, unknown, string]>([
     ['null', null, 'options: expected an object of options, received null'],
-    ['a text', 'high', 'options: expected an object of options, received "high"'],
+    ['a string', 'high', 'options: expected an object of options, received "high"'],
     ['an array', [], 'options: expected an object of options, received an array of 0'],
     ['an empty type', { type: '' }, 'options.type: expected 1 to 255 bytes of text'],
     ['a type with an empty segment', { type: 'order..paid' }, 'options.type: expected dot-separated text'],
@@ -61,7 +61,7 @@ describe('readOptions', () => {
       'options.headers: expected an object of JSON values, received an array',
     ],
     ['headers that are null', { headers: null }, 'options.headers: expected an object of JSON values, received null'],
-    ['headers that become a text', { headers: new Date() }, 'options.headers: expected an object of JSON values'],
+    ['headers that become a string', { headers: new Date() }, 'options.headers: expected an object of JSON values'],
     [
       'a header that JSON cannot hold',
       { headers: { n: 1n } },
@@ -69,8 +69,8 @@ describe('readOptions', () => {
     ],
     ['an empty ordering key', { orderingKey: '' }, 'options.orderingKey: expected 1 to 255 bytes of text, received ""'],
     ['too long an ordering key', { orderingKey: 'é'.repeat(128) }, 'options.orderingKey: expected 1 to 255 bytes'],
-    ['an ordering key that is a number', { orderingKey: 7 }, 'options.orderingKey: expected a text, received 7'],
-    ['an ordering key that is null', { orderingKey: null }, 'options.orderingKey: expected a text, received null'],
+    ['an ordering key that is a number', { orderingKey: 7 }, 'options.orderingKey: expected a string, received 7'],
+    ['an ordering key that is null', { orderingKey: null }, 'options.orderingKey: expected a string, received null'],
     ['an ordering key with a NUL', { orderingKey: 'a\0' }, 'options.orderingKey: expected text without NUL'],
     ['an ordering key with a lone surrogate', { orderingKey: '\ud800' }, 'options.orderingKey: expected text without'],
     ['priority -1', { priority: -1 }, 'options.priority: expected an integer from 0 to 9, received -1'],

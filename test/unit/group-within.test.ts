@@ -163,4 +163,4 @@ describe('groupWithin', () => {
   })
 })
 
-const DURATION = "milliseconds from 0, or a text such as '250ms', '30s', '5m', '2h', '7d'"
+const DURATION = "milliseconds from 0, or a string such as '250ms', '30s', '5m', '2h', '7d'"

@@ -18,7 +18,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['worker', 'workers', 'batch-pools', 'internals', 'on-demand', 'operate'],
   ['consumers'],
   ['sluice', 'types-of'],
-  ['testing', 'cli', 'index'],
+  ['testing', 'cli', 'http', 'index'],
 ]
 
 /** Of the second layer, what knows no database. */
@@ -65,14 +65,12 @@ describe('imports of src', () => {
 
   test('let the command line look and act by operate alone', () => {
     const allowed = ['index.ts', 'sluice.ts', 'operate/', 'migrate/', 'cli/', ...LAYERS[0]!, ...BESIDE]
-    const beyond = sources
-      .filter(({ path }) => path.startsWith('cli/'))
-      .flatMap(({ path, imports }) =>
-        imports
-          .filter((target) => isSource(target) && !allowed.some((name) => target.startsWith(name)))
-          .map((target) => `${path} -> ${target}`),
-      )
-    expect(beyond).toEqual([])
+    expect(importsBeyond(allowed, 'cli/')).toEqual([])
+  })
+
+  test('let the HTTP handler enqueue, claim and look as an application does', () => {
+    const allowed = ['sluice.ts', 'internals.ts', 'operate/', 'http/', ...LAYERS[0]!, ...BESIDE]
+    expect(importsBeyond(allowed, 'http/')).toEqual([])
   })
 
   test('leave SQL to table/', () => {
@@ -95,6 +93,17 @@ function reachedFrom(entries: readonly string[]): ReadonlySet<string> {
     for (const target of imports.filter(isSource)) reached.add(target)
   }
   return reached
+}
+
+/** The imports of a folder that do not begin with an allowed name. */
+function importsBeyond(allowed: readonly string[], folder: string): readonly string[] {
+  return sources
+    .filter(({ path }) => path.startsWith(folder))
+    .flatMap(({ path, imports }) =>
+      imports
+        .filter((target) => isSource(target) && !allowed.some((name) => target.startsWith(name)))
+        .map((target) => `${path} -> ${target}`),
+    )
 }
 
 function writesSql(text: string): boolean {

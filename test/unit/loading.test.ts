@@ -22,6 +22,16 @@ test('the library loads nothing but RxJS before something connects', async () =>
   expect(await packagesOf(`import ${INDEX}`)).toEqual(['rxjs'])
 })
 
+test('the HTTP handler loads the check of JSON schemas, and nothing else, before a request', async () => {
+  const http = JSON.stringify(new URL('../../src/http.ts', import.meta.url).href)
+  const program = `
+    import { createSluice } from ${INDEX}
+    import { createHttpHandler } from ${http}
+    const sluice = createSluice({ connection: 'postgres://nowhere' })
+    createHttpHandler(sluice, { authorize: () => true })`
+  expect(await packagesOf(program)).toEqual(['@cfworker/json-schema', 'rxjs'])
+})
+
 test('to enqueue in a transaction of the application loads nothing more', async () => {
   const program = `
     import { createSluice } from ${INDEX}

@@ -53,6 +53,10 @@ describe('a line', () => {
   const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
   const unreachable = new Error('The database cannot be reached', { cause: refused })
   test.for<readonly [SluiceEvent, string]>([
+    [
+      { kind: 'request.failed', request: 'POST /queues/mail/claims', status: 503, error: unreachable },
+      'error sluice: POST /queues/mail/claims was answered with 503: The database cannot be reached (ECONNREFUSED)',
+    ],
     [FAILED, 'warn sluice: mail: message 7 (welcome), attempt 2, failed, again in 2 s: Error: busy'],
     [DEAD, 'error sluice: mail: message 8, attempt 20, went to the dead letters, gone'],
     [{ ...DEAD, error: 'E: no' }, 'error sluice: mail: message 8, attempt 20, went to the dead letters, gone: E: no'],

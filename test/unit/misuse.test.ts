@@ -51,7 +51,7 @@ describe('createSluice refuses at once', () => {
     ['a Sluice', createSluice({ connection }), 'a Sluice'],
     ['a promise of options', Promise.resolve({ host: 'db' }), 'a Promise'],
   ] as const)('%s as its connection', ([, given, received]) => {
-    const wanted = "a text that begins with 'postgres://', or an object of options as pg.Client takes it"
+    const wanted = "a string that begins with 'postgres://', or an object of options as pg.Client takes it"
     for (const what of ['connection', 'directConnection']) {
       if (what === 'directConnection' && given === undefined) continue
       expect(refusalOf(() => createSluice({ connection, [what]: given } as never))).toBe(
@@ -175,7 +175,7 @@ describe('says what to do', () => {
   const tx = new pg.Client()
   test.for<[string, () => Promise<unknown>, string]>([
     [
-      'a text as an instant',
+      'a string as an instant',
       () => sluice.enqueue(tx, 'q', 1, { dueAt: '2026-01-01' as never }),
       'options.dueAt: expected a valid Date in the years 1 to 9999, received "2026-01-01". As in new Date(',
     ],
@@ -183,7 +183,7 @@ describe('says what to do', () => {
     [
       'a number as an ordering key',
       () => sluice.enqueue(tx, 'q', 1, { orderingKey: 7 as never }),
-      'options.orderingKey: expected a text, received 7. Turn a number into text with String(…)',
+      'options.orderingKey: expected a string, received 7. Turn a number into a string with String(…)',
     ],
     [
       'payloads without their property',

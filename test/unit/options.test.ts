@@ -8,7 +8,7 @@ import { createSluice } from '../../src/sluice.ts'
 import { refusalOf } from '../support/refusal.ts'
 
 const connection = 'postgres://localhost/nowhere'
-const DURATION = "milliseconds from 0, or a text such as '250ms', '30s', '5m', '2h', '7d'"
+const DURATION = "milliseconds from 0, or a string such as '250ms', '30s', '5m', '2h', '7d'"
 
 describe('the options of a pipeline', () => {
   test('have defaults', () => {
@@ -16,7 +16,6 @@ describe('the options of a pipeline', () => {
     expect(plan).toEqual({
       queue: 'mails',
       mode: 'transactional',
-      leaseMs: 0,
       concurrency: 1,
       batchSize: 10,
       timeoutMs: 30_000,
@@ -131,7 +130,7 @@ describe('the options of createSluice', () => {
     })
   })
 
-  test('take durations as numbers and as texts', () => {
+  test('take durations as numbers and as strings', () => {
     expect(resolveConfig({ connection, pollInterval: '1m', connectTimeout: 100 })).toMatchObject({
       pollIntervalMs: 60_000,
       connectTimeoutMs: 100,
@@ -164,10 +163,10 @@ describe('the options of createSluice', () => {
     [null, /^OPTION_INVALID: createSluice: expected an object of options, received null\. As in createSluice\(/],
     [
       {},
-      /^OPTION_INVALID: connection: expected a text that begins with 'postgres:\/\/', or an object of options as pg.Client takes it, received undefined/,
+      /^OPTION_INVALID: connection: expected a string that begins with 'postgres:\/\/', or an object of options as pg.Client takes it, received undefined/,
     ],
-    [{ connection: '' }, /^OPTION_INVALID: connection: expected a text/],
-    [{ connection, directConnection: 5 }, /^OPTION_INVALID: directConnection: expected a text/],
+    [{ connection: '' }, /^OPTION_INVALID: connection: expected a string/],
+    [{ connection, directConnection: 5 }, /^OPTION_INVALID: directConnection: expected a string/],
     [
       { connection, queues: { 'no such name': {} } },
       /^QUEUE_NAME_INVALID: queue: expected a name .*, received "no such name"/,

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
+import * as http from '../../src/http.ts'
 import * as index from '../../src/index.ts'
 import * as testing from '../../src/testing.ts'
 
@@ -52,6 +53,7 @@ test('the main entry exports these types', () => {
       "Deliveries",
       "DeliveriesOptions",
       "Delivery",
+      "DeliveryContextByMode",
       "DeliveryHandler",
       "Drained",
       "Duration",
@@ -126,8 +128,29 @@ test('sluice/testing exports these types', () => {
   expect(exportedTypes('../../src/testing.ts')).toMatchInlineSnapshot(`
     [
       "EnqueuedMessage",
+      "LeasedDeliverOptions",
       "SettledMessage",
       "SettledMessages",
+    ]
+  `)
+})
+
+test('sluice/http exports these values', () => {
+  expect(Object.keys(http)).toMatchInlineSnapshot(`
+    [
+      "createHttpHandler",
+    ]
+  `)
+})
+
+test('sluice/http exports these types', () => {
+  expect(exportedTypes('../../src/http.ts')).toMatchInlineSnapshot(`
+    [
+      "Authorize",
+      "HttpAccess",
+      "HttpAction",
+      "HttpHandler",
+      "HttpHandlerOptions",
     ]
   `)
 })

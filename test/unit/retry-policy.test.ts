@@ -26,7 +26,7 @@ describe('without options, waits', () => {
     ])
   })
 
-  test('are cut by chance, by a fifth at most', () => {
+  test('are reduced by chance, by a fifth at most', () => {
     expect(waits(undefined, 2, most)[0]).toBeCloseTo(800)
     expect(waits(undefined, 20, most).at(-1)).toBeCloseTo(2_880_000)
   })
@@ -119,7 +119,7 @@ describe('a function', () => {
   ])('that answers %o throws, as one that throws by itself', (answer, received) => {
     const policy = retryPolicy(() => answer as number)
     expect(refusalOf(() => policy(1, undefined))).toBe(
-      `OPTION_INVALID: retry(): expected milliseconds from 0, or a text such as '250ms', '30s', '5m', '2h', '7d', received ${received}`,
+      `OPTION_INVALID: retry(): expected milliseconds from 0, or a string such as '250ms', '30s', '5m', '2h', '7d', received ${received}`,
     )
     const broken = new Error('broken')
     expect(() =>
@@ -162,7 +162,7 @@ describe('a policy that throws, or answers no time,', () => {
 })
 
 describe('bad options are refused', () => {
-  const duration = "milliseconds from 0, or a text such as '250ms', '30s', '5m', '2h', '7d'"
+  const duration = "milliseconds from 0, or a string such as '250ms', '30s', '5m', '2h', '7d'"
   const kind = "OPTION_INVALID: retry.kind: expected 'fixed' or 'exponential'"
   test.each([
     [{ kind: 'linear' }, `${kind}, received "linear"`],

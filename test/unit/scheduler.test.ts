@@ -107,11 +107,11 @@ describe('Scheduler', () => {
     for (const sleeper of sleepers) if (sleeper.queue !== 'busy') scheduler.park(sleeper, null)
     scheduler.start()
     const params = await poll([
-      { queue: 'due', next_due_ms: -3, keyed: false },
-      { queue: 'keyed', next_due_ms: null, keyed: true },
-      { queue: 'later', next_due_ms: 40, keyed: false },
-      { queue: 'busy', next_due_ms: 0, keyed: false },
-      { queue: 'unknown', next_due_ms: 0, keyed: false },
+      { queue: 'due', next_due_us: -3_000, keyed: false },
+      { queue: 'keyed', next_due_us: null, keyed: true },
+      { queue: 'later', next_due_us: 40_000, keyed: false },
+      { queue: 'busy', next_due_us: 0, keyed: false },
+      { queue: 'unknown', next_due_us: 0, keyed: false },
     ])
     expect(params).toEqual([7, ['due', 'keyed', 'later', 'empty'], ['due', 'keyed', 'later', 'empty', 'busy']])
     expect(sleepers.map(({ hints }) => hints)).toEqual([['poll'], ['poll'], [], [], []])

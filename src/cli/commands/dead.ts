@@ -32,7 +32,7 @@ interface DeadListOptions extends DeadFilterOptions {
 function addDeadList(dead: Command): void {
   addDeadFilter(dead.command('list'))
     .description('List dead letters, the latest first.')
-    .option('-r, --reason <text>', 'only those whose reason contains this text')
+    .option('-r, --reason <text>', 'only those whose reason contains this string')
     .option('-n, --limit <count>', 'how many', parse.countTo(10_000), 50)
     .option('--json', 'print a JSON array, with everything about each message')
     .addHelpText('after', LIST_EXAMPLES)

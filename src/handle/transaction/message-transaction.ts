@@ -268,12 +268,12 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
 }
 
 /**
- * After such texts the end of the savepoint may fail: it checks what is deferred, drops temporary tables whose
- * constraints may wait to be checked, and may have no time. True of some other texts, for which it costs a round trip.
+ * After such queries the end of the savepoint may fail: it checks what is deferred, drops temporary tables whose
+ * constraints may wait to be checked, and may have no time. True of some other queries, for which it costs a round trip.
  */
 const ODD = /constraint|deferr|\btemp|timeout/i
 
-/** True of some other texts too, for which it costs a query of the catalog. */
+/** True of some other queries too, for which it costs a query of the catalog. */
 const SETS_CONSTRAINTS = /\bset\s+constraints\b/i
 const MAKES_CONSTRAINTS = /deferr/i
 

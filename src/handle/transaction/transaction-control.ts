@@ -1,9 +1,9 @@
 /**
- * The first statement in a text that would end the batch's transaction, or undefined. `ROLLBACK TO` and savepoints are
+ * The first statement in a query that would end the batch's transaction, or undefined. `ROLLBACK TO` and savepoints are
  * fine: ours has a name that nobody knows. Statements prepared by SQL would stay on the session, through a rollback
  * too, and DEALLOCATE may take those away that settle the batch.
  *
- * A text of several statements can reach the server only without parameters; each is read.
+ * A query of several statements can reach the server only without parameters; each is read.
  *
  * @param escapes `standard_conforming_strings` is off: in plain strings, too, a backslash escapes what follows
  */
@@ -16,7 +16,7 @@ export function transactionControlIn(sql: string, escapes = false): string | und
   return undefined
 }
 
-/** Cheap, and true of every text with such a statement; most texts end here. */
+/** Cheap, and true of every query with such a statement; most queries end here. */
 const SUSPICIOUS = /\b(?:begin|start|commit|end|rollback|abort|prepare|discard|deallocate)\b/i
 
 /** Of the first words of a statement. */

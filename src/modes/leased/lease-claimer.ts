@@ -1,6 +1,7 @@
 import { type ClaimAnswer, youngestMs } from '../../claim/claim-answer.ts'
 import { Claimer } from '../../claim/claimer.ts'
 import type { Ran, RoundDemand } from '../../demand/round.ts'
+import type { LeasedPlan } from '../../plan/options.ts'
 import type { ClaimedRow } from '../../table/claim/claim.ts'
 import { leaseOf } from '../../table/claim/lease.ts'
 import { AnswerLimit } from '../../transaction/answer-limit.ts'
@@ -17,11 +18,11 @@ export interface LeasedClaim {
 /** Claims messages under a lease: each claim is a short transaction, whose COMMIT leaves together with the claim. */
 export class LeaseClaimer {
   readonly #runtime: Runtime
-  readonly #consumption: Consumption
+  readonly #consumption: Consumption<LeasedPlan>
   readonly #claimer: Claimer
   #connection: BatchConnection | undefined
 
-  constructor(runtime: Runtime, consumption: Consumption) {
+  constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>) {
     const { queue, batchSize } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption
@@ -37,8 +38,10 @@ export class LeaseClaimer {
     const release = () => connection.release()
     try {
       const { result, ended } = await this.#claimOn(connection, demand, most, onFound, answers)
-      // The transaction that COMMIT has begun ends while the handlers run.
-      void ended.then(release, release)
+      const released = ended.then(release, release)
+      // The transaction that COMMIT has begun ends while the handlers run. One that has found nothing has locked slots, which
+      // the next claim, on another connection, would take for those of another process.
+      if ('kind' in result) await released
       return result
     } catch (error) {
       await connection.abandon()
@@ -79,13 +82,13 @@ export class LeaseClaimer {
     inHand.findDeadAhead()
     const answer = await this.#claimer.take(connection, sent.claim).finally(() => demand.answered())
     answers.claimed(answer.transaction.pid)
-    const { rows, nextDueMs, cut } = answer
+    const { rows, nextDueMs, partial } = answer
     const isSent = sent.committed !== undefined && answer === (await sent.claim.first)
     // Another server answered than the one that the floors are of: what was leased is not handled.
     if (answer.void && isSent) await this.#abandon(batchId, sent.committed)
     if (rows.length === 0 || (demand.draining.aborted && !isSent)) {
       this.#claimer.release(rows)
-      return { result: { kind: 'nothing', nextDueMs, cut }, ended: connection.rollback() }
+      return { result: { kind: 'nothing', nextDueMs, partial }, ended: connection.rollback() }
     }
     onFound()
     demand.found({ full: answer.full, youngestMs: youngestMs(answer) })

@@ -1,8 +1,9 @@
-import type { PipelinePlan } from '../../plan/options.ts'
+import type { LeasedPlan } from '../../plan/options.ts'
 import {
   ackLeased,
   deadLetterLeased,
   type LeasedId,
+  missesMoved,
   postponeLeased,
   readLeased,
   renewLeases,
@@ -17,7 +18,7 @@ import type { LeasedOutcome } from './leased-outcome.ts'
 /** What became of a write. What is in neither set was not found under its lease. */
 export interface Written {
   readonly ids: ReadonlySet<string>
-  /** Still ours, and locked by somebody: another try will do. */
+  /** Still ours, and locked or moved by somebody: another try will do. */
   readonly locked: ReadonlySet<string>
 }
 
@@ -26,11 +27,11 @@ type Send = (execute: Execute, may: (id: string) => boolean) => readonly Promise
 /** Sends settlements and renewals, each in a transaction of its own. */
 export class LeaseWriter {
   readonly #runtime: Runtime
-  readonly #plan: PipelinePlan
+  readonly #plan: LeasedPlan
   #connection: BatchConnection | undefined
   #cut = false
 
-  constructor(runtime: Runtime, plan: PipelinePlan) {
+  constructor(runtime: Runtime, plan: LeasedPlan) {
     this.#runtime = runtime
     this.#plan = plan
   }
@@ -95,7 +96,9 @@ export class LeaseWriter {
       })
       // The statement's error first: it is why COMMIT did not commit.
       await allAnswered([...sent, committed])
-      return { ids: new Set((await Promise.all(sent)).flat()), locked }
+      const ids = new Set((await Promise.all(sent)).flat())
+      const missing = leases.filter(({ id }) => !ids.has(id) && !locked.has(id))
+      return { ids, locked: new Set([...locked, ...(await this.#moved(connection.execute, missing))]) }
     } catch (error) {
       await connection.abandon()
       throw error
@@ -104,6 +107,12 @@ export class LeaseWriter {
       this.#connection = undefined
       connection.release()
     }
+  }
+
+  /** Those that are there all the same: their rows have been moved under the statement that looked for them. */
+  async #moved(execute: Execute, missing: readonly LeasedId[]): Promise<readonly string[]> {
+    const version = this.#runtime.serverVersion()
+    return missing.length > 0 && missesMoved(version) ? readLeased(execute, this.#plan.queue, missing, version) : []
   }
 
   async #lockFirst(execute: Execute, leases: readonly LeasedId[]) {

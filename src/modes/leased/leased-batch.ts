@@ -2,6 +2,7 @@ import type { Gate } from '../../basics/gate.ts'
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { stopped } from '../../errors.ts'
 import { BatchRun } from '../../handle/batch-run.ts'
+import type { LeasedPlan } from '../../plan/options.ts'
 import { toError } from '../../telemetry/events.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 import { LeasedAttempt } from './leased-attempt.ts'
@@ -14,7 +15,7 @@ import type { Settler } from './settler.ts'
  */
 export class LeasedBatch {
   readonly #runtime: Runtime
-  readonly #consumption: Consumption
+  readonly #consumption: Consumption<LeasedPlan>
   readonly #settler: Settler
   readonly #gate: Gate
   readonly #messages: readonly LeasedMessage[]
@@ -22,7 +23,7 @@ export class LeasedBatch {
 
   constructor(
     runtime: Runtime,
-    consumption: Consumption,
+    consumption: Consumption<LeasedPlan>,
     settler: Settler,
     transactions: Gate,
     messages: readonly LeasedMessage[],

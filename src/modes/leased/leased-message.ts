@@ -63,7 +63,9 @@ export class LeasedMessage implements LeasedId {
 
   /** Half of the lease has gone by, and it may be renewed. */
   isOld(nowMs: number): boolean {
-    return !this.#over && !this.inTransaction && nowMs - this.#renewedAtMs >= this.#leaseMs / 2
+    return (
+      !this.#over && this.lost === undefined && !this.inTransaction && nowMs - this.#renewedAtMs >= this.#leaseMs / 2
+    )
   }
 
   /** Aborts when the lease is lost. */

@@ -19,9 +19,13 @@ export class LeasedOutcome {
     return new LeasedOutcome(leased, settlement)
   }
 
-  /** With its first due time it goes back to its place among the others. */
+  /**
+   * With its first due time it goes back to its place among the others. In the order of a key it has its place anyway, and
+   * may be due at once: it was due already, also if the clock has been set back since.
+   */
   static returned(leased: LeasedMessage, settlement: Settlement): LeasedOutcome {
-    const { dueUs, attempt } = leased.message.row
+    const { slot, attempt, dueUs: firstDueUs } = leased.message.row
+    const dueUs = slot === null ? firstDueUs : Math.min(firstDueUs, settlement.writes.nowUs)
     return new LeasedOutcome(leased, settlement, { id: leased.id, dueUs, attempt, error: null })
   }
 

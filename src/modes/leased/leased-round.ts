@@ -3,6 +3,7 @@ import { oldestMs } from '../../claim/claim-answer.ts'
 import { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
 import { ALONE, ENDED, MORE, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import type { LeasedPlan } from '../../plan/options.ts'
 import { Losses, reasonFor } from '../losses.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 import { LeaseClaimer, type LeasedClaim } from './lease-claimer.ts'
@@ -18,7 +19,7 @@ import { Settler } from './settler.ts'
  */
 export class LeasedRound implements Round {
   readonly #runtime: Runtime
-  readonly #consumption: Consumption
+  readonly #consumption: Consumption<LeasedPlan>
   readonly #claimer: LeaseClaimer
   readonly #losses: Losses
   readonly #room: Room
@@ -30,7 +31,7 @@ export class LeasedRound implements Round {
   readonly #batches = new Map<number, number>()
   #demand: RoundDemand | undefined
 
-  constructor(runtime: Runtime, consumption: Consumption) {
+  constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>) {
     const { queue, concurrency, leaseMs } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption

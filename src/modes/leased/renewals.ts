@@ -4,7 +4,7 @@ import type { LeasedMessage } from './leased-message.ts'
 export class Renewals {
   readonly #leaseMs: number
   readonly #renew: (old: readonly LeasedMessage[]) => void
-  readonly #held = new Set<LeasedMessage>()
+  readonly #held = new Map<string, LeasedMessage>()
   #timer: NodeJS.Timeout | undefined
 
   constructor(leaseMs: number, renew: (old: readonly LeasedMessage[]) => void) {
@@ -12,13 +12,17 @@ export class Renewals {
     this.#renew = renew
   }
 
+  /** A message that is in hand already has been lost, and claimed again. */
   add(messages: readonly LeasedMessage[]): void {
-    for (const leased of messages) this.#held.add(leased)
+    for (const leased of messages) {
+      this.#held.get(leased.id)?.lose()
+      this.#held.set(leased.id, leased)
+    }
     this.#timer ??= setInterval(() => this.#pass(), this.#leaseMs / 8)
   }
 
   delete(leased: LeasedMessage): void {
-    this.#held.delete(leased)
+    if (this.#held.get(leased.id) === leased) this.#held.delete(leased.id)
     if (this.#held.size > 0) return
     clearInterval(this.#timer)
     this.#timer = undefined
@@ -27,8 +31,8 @@ export class Renewals {
   #pass(): void {
     const nowMs = performance.now()
     // The database may be out of reach: then no answer says so.
-    for (const leased of this.#held) if (leased.hasRunOut) leased.lose()
-    const old = [...this.#held].filter((leased) => leased.isOld(nowMs))
+    for (const leased of this.#held.values()) if (leased.hasRunOut) leased.lose()
+    const old = [...this.#held.values()].filter((leased) => leased.isOld(nowMs))
     if (old.length > 0) this.#renew(old)
   }
 }

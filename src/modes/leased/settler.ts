@@ -3,6 +3,7 @@ import { Backoff } from '../../basics/backoff.ts'
 import { pause } from '../../basics/pause.ts'
 import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../basics/sql-state.ts'
 import type { Outcome } from '../../message.ts'
+import type { LeasedPlan } from '../../plan/options.ts'
 import type { Settlement } from '../../settle/settlement.ts'
 import { forgetEvidence } from '../../table/settle/settle.ts'
 import { toReport } from '../losses.ts'
@@ -21,7 +22,7 @@ import { LeasedOutcome } from './leased-outcome.ts'
  */
 export class Settler {
   readonly #runtime: Runtime
-  readonly #consumption: Consumption
+  readonly #consumption: Consumption<LeasedPlan>
   readonly #writer: LeaseWriter
   readonly #onEnded: (leased: LeasedMessage, returned: boolean) => void
   /** The database's clock, and ours before it said so. */
@@ -31,7 +32,11 @@ export class Settler {
   #running: Promise<void> | undefined
 
   /** @param onEnded its place is free. `returned`: it went back as it was, and may be claimed at once */
-  constructor(runtime: Runtime, consumption: Consumption, onEnded: (leased: LeasedMessage, returned: boolean) => void) {
+  constructor(
+    runtime: Runtime,
+    consumption: Consumption<LeasedPlan>,
+    onEnded: (leased: LeasedMessage, returned: boolean) => void,
+  ) {
     this.#runtime = runtime
     this.#consumption = consumption
     this.#writer = new LeaseWriter(runtime, consumption.plan)
@@ -114,13 +119,13 @@ export class Settler {
     const renewal = this.#renewal
     if (renewal === undefined) return undefined
     this.#renewal = undefined
-    const leases = [...renewal.messages]
+    const leases = [...renewal.messages].filter(({ lost }) => lost === undefined)
     const sentAtMs = performance.now()
     try {
       const { ids, locked } = await this.#skippingLocked((skip) => this.#writer.renew(leases, skip))
       for (const leased of leases) {
         if (ids.has(leased.id)) leased.renewed(sentAtMs)
-        // Locked by somebody, its own handler perhaps: it is asked for again.
+        // Locked or moved by somebody, its own handler perhaps: it is asked for again.
         else if (!locked.has(leased.id)) leased.lose()
       }
     } catch (error) {
@@ -137,7 +142,7 @@ export class Settler {
 
   /** Returns why some of it has to be tried again. */
   async #settleSome(): Promise<unknown> {
-    const outcomes = this.#waiting.splice(0, MOST)
+    const outcomes = this.#takeWaiting()
     if (outcomes.length === 0) return undefined
     try {
       return await this.#write(outcomes)
@@ -146,6 +151,14 @@ export class Settler {
       this.#again(outcomes)
       return error
     }
+  }
+
+  /** Without those that have been lost while they waited. */
+  #takeWaiting(): readonly LeasedOutcome[] {
+    const taken = this.#waiting.splice(0, MOST)
+    const isLost = ({ leased }: LeasedOutcome) => leased.lost !== undefined
+    for (const { leased } of taken.filter(isLost)) this.#lost(leased)
+    return taken.filter((outcome) => !isLost(outcome))
   }
 
   /** The server refuses one of them, for a reason that may lie in its row: the others do not wait for it. */
@@ -162,7 +175,7 @@ export class Settler {
     return refused
   }
 
-  /** Returns an error if some of them are locked, which are tried again. */
+  /** Returns an error if some of them are locked or have been moved, which are tried again. */
   async #write(outcomes: readonly LeasedOutcome[]): Promise<unknown> {
     const { control } = this.#runtime
     for (const { settlement } of outcomes) await settlement.learnTexts(control.execute)
@@ -170,7 +183,7 @@ export class Settler {
     const [again, written] = [outcomes.filter(({ id }) => locked.has(id)), outcomes.filter(({ id }) => !locked.has(id))]
     this.#tell(written, ids)
     this.#again(again)
-    return again.length > 0 ? new Error(`Somebody has locked ${again.length} leased messages`) : undefined
+    return again.length > 0 ? new Error(`Somebody has locked or moved ${again.length} leased messages`) : undefined
   }
 
   async #skippingLocked(write: (skip: boolean) => Promise<Written>): Promise<Written> {

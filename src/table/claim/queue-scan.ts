@@ -62,7 +62,9 @@ const QUEUE_SCAN = statement(
   `
 WITH RECURSIVE clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now,
-         (SELECT count(*) FROM sluice.worker w WHERE $1::text = ANY (w.queues))::integer AS workers
+         (SELECT count(*) FROM sluice.worker w WHERE $1::text = ANY (w.queues))::integer AS workers,
+         (SELECT m.id FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL AND m.lease IS NOT NULL
+          ORDER BY m.slot, m.id, m.lease LIMIT 1) IS NOT NULL AS leases
 ), priority (priority, first_due_at) AS (
   (SELECT m.priority, m.due_at FROM sluice.message m
    WHERE m.queue = $1::text AND m.slot IS NULL ORDER BY m.priority, m.due_at, m.id LIMIT 1)
@@ -93,10 +95,16 @@ FROM clock CROSS JOIN LATERAL (
   UNION ALL
   SELECT NULL, s.slot, due.id IS NOT NULL,
          CASE WHEN due.id IS NOT NULL
-           THEN (SELECT timestamptz 'epoch' + min((key.value ->> 1)::bigint)::double precision * interval '1 microsecond'
+           -- Its key may be held until then, or closed by a message that is leased until then, or to be tried then.
+           THEN least((SELECT timestamptz 'epoch' + min((key.value ->> 1)::bigint)::double precision * interval '1 microsecond'
                  FROM sluice.slot held CROSS JOIN LATERAL jsonb_each(held.held) key
                  WHERE held.queue = $1::text AND held.slot = s.slot
-                   AND timestamptz 'epoch' + (key.value ->> 1)::bigint::double precision * interval '1 microsecond' > clock.now)
+                   AND timestamptz 'epoch' + (key.value ->> 1)::bigint::double precision * interval '1 microsecond' > clock.now),
+                (SELECT min(closing.due_at)
+                 FROM (SELECT m.due_at FROM sluice.message m
+                       WHERE clock.leases AND m.queue = $1::text AND m.slot IS NOT NULL AND m.lease IS NOT NULL AND m.slot >= s.slot AND m.slot <= s.slot
+                       ORDER BY m.slot, m.id, m.lease OFFSET 0) closing
+                 WHERE closing.due_at > clock.now))
            ELSE (SELECT min(waiting.due_at)
                  FROM (SELECT m.due_at FROM sluice.message m
                        WHERE m.queue = $1::text AND m.slot >= s.slot AND m.slot <= s.slot

@@ -20,7 +20,7 @@ export interface SlotWalk {
   readonly start: string
   readonly last: string
   /** Whether it ended before it found a row to take. */
-  readonly cut: boolean
+  readonly partial: boolean
   /** The keys that it met, with the time until which they are held, in microseconds since 1970. */
   readonly heldUntilUs: ReadonlyMap<string, number>
   /**
@@ -42,5 +42,13 @@ export function toWalk(row: Row, slot: number, firstLive: string, most: number):
   const text = textOrNull(row, 'walk')
   if (text === null) return undefined
   const { start, last, rows, keys, dueUs }: WalkText = JSON.parse(text)
-  return { slot, firstLive, start, last, cut: rows >= most, heldUntilUs: new Map(Object.entries(keys ?? {})), dueUs }
+  return {
+    slot,
+    firstLive,
+    start,
+    last,
+    partial: rows >= most,
+    heldUntilUs: new Map(Object.entries(keys ?? {})),
+    dueUs,
+  }
 }

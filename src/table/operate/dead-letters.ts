@@ -100,7 +100,7 @@ export function matchParams(match: DeadLetterMatch): readonly unknown[] {
 }
 
 export interface DeadLetterSearch {
-  /** Only those whose reason, or error, contains that text, in any case. */
+  /** Only those whose reason, or error, contains that string, in any case. */
   readonly reason?: string | undefined
   readonly error?: string | undefined
   readonly after?: DeadLetterPlace | undefined

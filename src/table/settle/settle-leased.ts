@@ -14,8 +14,8 @@ export interface LeasedId {
  * send one again is harmless.
  *
  * A renewal or another claim moves a message's row, and a statement that waited for that would find nothing at the old
- * place. So it is found by its id; before version 17, where that may read the whole queue, by its place, and renewals go
- * on the same connection. There is no join, so the primary key serves all of them.
+ * place. So it is found by its id. Before version 17, where that may read the whole queue, it is found by its place, and
+ * what is missing must be looked for once more. There is no join, so the primary key serves all of them.
  */
 export async function ackLeased(
   execute: Execute,
@@ -80,7 +80,14 @@ export async function lockLeased(
   messages: readonly LeasedId[],
   serverVersion: number,
 ): Promise<readonly string[]> {
-  return idsOf(await execute(ofVersion(LOCK, serverVersion), [queue, ...keysOf(messages)]))
+  const lock = async () => idsOf(await execute(ofVersion(LOCK, serverVersion), [queue, ...keysOf(messages)]))
+  const ids = await lock()
+  return missesMoved(serverVersion) && ids.length < messages.length ? lock() : ids
+}
+
+/** Whether a statement that waited for a row to be moved does not find it: it looks at the row's place. */
+export function missesMoved(serverVersion: number): boolean {
+  return serverVersion < 170_000
 }
 
 /** Those that still have their leases. */

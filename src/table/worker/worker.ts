@@ -65,7 +65,7 @@ export async function registerQueues(execute: Execute, id: number, queues: reado
   await execute(REGISTER_QUEUES, [id, queues])
 }
 
-/** Deletes the worker and its records of batches, because it stopped in good order. */
+/** Deletes the worker and its records of batches, because it stopped gracefully. */
 export async function unregisterWorker(execute: Execute, id: number): Promise<void> {
   await execute(UNREGISTER, [id])
 }

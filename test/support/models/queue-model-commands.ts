@@ -27,12 +27,15 @@ export function commandsOf(keys: readonly string[]): fc.Arbitrary<Iterable<Comma
   })
 }
 
-const runOf = fc.record<Run>({
-  mode: fc.constantFrom('each', 'batch'),
-  ordered: fc.boolean(),
-  batchSize: fc.integer({ min: 1, max: 5 }),
-  concurrency: fc.constantFrom(1, 1, 3),
-})
+const runOf = fc
+  .record<Run>({
+    mode: fc.constantFrom('each', 'batch'),
+    leased: fc.boolean(),
+    ordered: fc.boolean(),
+    batchSize: fc.integer({ min: 1, max: 5 }),
+    concurrency: fc.constantFrom(1, 1, 3),
+  })
+  .map((drawn) => ({ ...drawn, ordered: drawn.ordered && !drawn.leased }))
 
 /** Drawn without knowing what is dead: the dead letter at a place gives the value to compare with. */
 interface DrawnFilter {
@@ -172,10 +175,11 @@ async function expectAgreement(model: QueueModel, system: QueueSystem): Promise<
 }
 
 function messageView(model: QueueModel, message: ModelMessage, nowUs: number) {
-  const { slot: _slot, enqueuedUs: _enqueued, due, ...same } = message
+  const { slot: _slot, enqueuedUs: _enqueued, closes: _closes, due, ...same } = message
   const hold = model.holdOn(message)
   const held = hold !== undefined && us(hold.until) > nowUs && BigInt(hold.id) < BigInt(message.id)
-  return { ...same, state: stateOf(message, nowUs), due: String(due), heldBy: held ? hold.id : null, worker: null }
+  const heldBy = held ? hold.id : (model.closedBy(message)?.id ?? null)
+  return { ...same, state: stateOf(message, nowUs), due: String(due), heldBy, worker: null }
 }
 
 function deadView({
@@ -183,6 +187,7 @@ function deadView({
   enqueuedUs: _enqueued,
   due: _due,
   failed: _failed,
+  closes: _closes,
   died,
   ...same
 }: ReturnType<QueueModel['deadInOrderOfIds']>[number]) {

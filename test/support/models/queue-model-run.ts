@@ -6,6 +6,7 @@ import type { Step, TraceEvent } from './queue-model-script.ts'
 /** How a pipeline is run until nothing is due. */
 export interface Run {
   readonly mode: 'each' | 'batch'
+  readonly leased: boolean
   readonly ordered: boolean
   readonly batchSize: number
   readonly concurrency: number
@@ -36,14 +37,14 @@ export function replay(model: QueueModel, trace: readonly TraceEvent[], run: Run
   expect(forgotten.map(({ id }) => id)).toEqual([])
 }
 
-function settle(model: QueueModel, id: string, step: Step, { mode, ordered }: Run, when: Window): void {
+function settle(model: QueueModel, id: string, step: Step, { mode, ordered, leased }: Run, when: Window): void {
   const message = model.messages.get(id)
   if (message === undefined) return
   const threw = step.end === 'throw' || step.end === 'broken statement'
   const kept = mode === 'batch' ? !threw : step.end === 'ack' || step.end === 'snooze'
   if (kept && step.writes) model.effects.set(id, (model.effects.get(id) ?? 0) + 1)
   if (kept && step.enqueues) model.children.push(id)
-  model.settle(message, step, ordered, when)
+  model.settle(message, step, { ordered, leased }, when)
 }
 
 function expectStart(model: QueueModel, given: readonly Message[], run: Run, when: Window, running: Set<string>): void {

@@ -34,6 +34,9 @@ interface Context {
   readonly enqueue: (queue: string, payload: unknown) => Promise<string>
 }
 
+/** What a handler of leased mode has instead. */
+type Transaction = <T>(work: (context: Context) => Promise<T>) => Promise<T>
+
 /** Plays the messages' scripts, one step per delivery, and keeps what happened in the order in which it did. */
 export class ScriptPlayer {
   readonly #scripts: (readonly Step[])[] = []
@@ -53,25 +56,50 @@ export class ScriptPlayer {
   }
 
   readonly handle = async (message: Message, context: Context): Promise<Outcome | undefined> => {
-    const [outcome] = await this.#play([message], context)
+    const [outcome] = await this.handleBatch([message], context)
     return outcome
   }
 
   readonly handleBatch = (messages: readonly Message[], context: Context): Promise<(Outcome | undefined)[]> =>
-    this.#play(messages, context)
+    this.#play(messages, (steps) => playTogether(messages, steps, context))
 
-  async #play(messages: readonly Message[], context: Context): Promise<(Outcome | undefined)[]> {
+  /** What a step writes commits together with the end of its message, whatever the handler returns after that. */
+  readonly handleLeased = async (message: Message, transaction: Transaction): Promise<Outcome | undefined> => {
+    const play = ([step]: readonly Step[]) =>
+      step === undefined || !needsTransaction(step)
+        ? playTogether([], step === undefined ? [] : [step])
+        : transaction((context) => playTogether([message], [step], context))
+    const ended = (step: Step): Step => (needsTransaction(step) && !throws(step) ? { ...step, end: 'ack' } : step)
+    const [outcome] = await this.#play([message], play, ended)
+    return outcome
+  }
+
+  /** Writes nothing: its transaction would end all messages of the batch. */
+  readonly handleBatchLeased = (
+    messages: readonly Message[],
+    transaction: Transaction,
+  ): Promise<(Outcome | undefined)[]> =>
+    this.#play(
+      messages,
+      (steps) =>
+        steps.some(throws) ? transaction((context) => playTogether([], steps, context)) : playTogether([], steps),
+      (step) => ({ ...step, writes: false, enqueues: false }),
+    )
+
+  /** @param ended what the model is to know of a step: what really comes of it */
+  async #play(
+    messages: readonly Message[],
+    play: (steps: readonly Step[]) => Promise<(Outcome | undefined)[]>,
+    ended: (step: Step) => Step = (step) => step,
+  ): Promise<(Outcome | undefined)[]> {
     this.#trace.push({ kind: 'start', messages })
     const steps = messages.map((message) => this.#stepFor(message))
     // A call for several messages that throws is followed by one for each.
     const counts = messages.length === 1 || !steps.some(throws)
     try {
-      for (const [at, message] of messages.entries()) await write(message, steps[at]!, context)
-      const outcomes: (Outcome | undefined)[] = []
-      for (const step of steps) outcomes.push(await end(step, context))
-      return outcomes
+      return await play(steps)
     } finally {
-      this.#trace.push({ kind: 'end', steps: messages.map(({ id }, at) => [id, steps[at]!]), counts })
+      this.#trace.push({ kind: 'end', steps: messages.map(({ id }, at) => [id, ended(steps[at]!)]), counts })
       if (counts) for (const { id } of messages) this.#next.set(id, (this.#next.get(id) ?? 0) + 1)
     }
   }
@@ -79,6 +107,22 @@ export class ScriptPlayer {
   #stepFor({ id, payload }: Message): Step {
     return this.#scripts[Number(payload)]?.[this.#next.get(id) ?? 0] ?? AT_LAST
   }
+}
+
+/** Steps without messages only end. */
+async function playTogether(
+  messages: readonly Message[],
+  steps: readonly Step[],
+  context?: Context,
+): Promise<(Outcome | undefined)[]> {
+  for (const [at, message] of messages.entries()) if (context) await write(message, steps[at]!, context)
+  const outcomes: (Outcome | undefined)[] = []
+  for (const step of steps) outcomes.push(await end(step, context))
+  return outcomes
+}
+
+function needsTransaction({ writes, enqueues, end: how }: Step): boolean {
+  return writes || enqueues || how === 'broken statement'
 }
 
 function throws({ end: how }: Step): boolean {
@@ -90,7 +134,7 @@ async function write({ id, queue }: Message, step: Step, { tx, enqueue }: Contex
   if (step.enqueues) await enqueue(`${queue}.child`, id)
 }
 
-async function end({ end: how, hours, text }: Step, { tx }: Context): Promise<Outcome | undefined> {
+async function end({ end: how, hours, text }: Step, context: Context | undefined): Promise<Outcome | undefined> {
   const error = text === '' ? undefined : text
   switch (how) {
     case 'ack':
@@ -98,7 +142,7 @@ async function end({ end: how, hours, text }: Step, { tx }: Context): Promise<Ou
     case 'throw':
       throw new Error(text)
     case 'broken statement':
-      await tx.query('SELECT 1 / 0')
+      await context?.tx.query('SELECT 1 / 0')
       return undefined
     case 'retry':
       return retryLater(hours === null ? { error } : { after: `${hours}h`, error })

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { expect } from 'vitest'
 import { executeOn } from '../../../src/connection/open-client.ts'
+import type { LeasedContext } from '../../../src/handle/handler.ts'
 import type { Sluice } from '../../../src/sluice.ts'
 import { deleteDeadLetters, redriveDeadLetters } from '../../../src/table/operate/change-dead-letters.ts'
 import type { DeadLetterMatch } from '../../../src/table/operate/dead-letters.ts'
@@ -91,7 +92,7 @@ export class QueueSystem {
       expect(Number(due)).toBeGreaterThanOrEqual(fromUs + Math.max(0, laterUs) - 1_000)
       expect(Number(due)).toBeLessThanOrEqual(toUs + Math.max(0, laterUs))
       const known = { id, slot: slot ?? WHOLE_QUEUE, enqueuedUs: Number(enqueued), due: Number(due) }
-      return { ...given, ...known, attempt: 0, failed: false, error: null }
+      return { ...given, ...known, attempt: 0, failed: false, error: null, closes: false }
     })
   }
 
@@ -101,24 +102,38 @@ export class QueueSystem {
   }
 
   /** Runs a pipeline until nothing is due that it may take, and returns what its handlers saw. */
-  async run({ mode, ordered, batchSize, concurrency }: Run) {
-    const pipeline = this.#sluice.pipeline(this.queue, {
-      ordered,
-      batchSize,
-      concurrency,
-      maxAttempts: MOST_ATTEMPTS,
-      retry: { kind: 'fixed', delay: `${POLICY_HOURS}h` },
-    })
-    const runnable =
-      mode === 'each' ? pipeline.handle(this.player.handle) : pipeline.handleBatch(this.player.handleBatch)
-    if (concurrency === 1) {
+  async run(run: Run) {
+    const runnable = run.leased ? this.#leased(run) : this.#transactional(run)
+    if (run.concurrency === 1) {
       await runnable.runOnce()
     } else {
       await using subscription = runnable.subscribe()
-      await waitFor(async () => (await this.#count(TAKEABLE, ordered)) === 0, { what: 'nothing to be due' })
+      await waitFor(async () => (await this.#count(TAKEABLE, run.ordered)) === 0, { what: 'nothing to be due' })
       await subscription.drain()
     }
     return this.player.takeTrace()
+  }
+
+  #transactional({ mode, ordered, batchSize, concurrency }: Run) {
+    const pipeline = this.#sluice.pipeline(this.queue, { ...RETRIES, ordered, batchSize, concurrency })
+    return mode === 'each' ? pipeline.handle(this.player.handle) : pipeline.handleBatch(this.player.handleBatch)
+  }
+
+  /** As many messages in hand as batches would have. */
+  #leased({ mode, batchSize, concurrency }: Run) {
+    const pipeline = this.#sluice.pipeline(this.queue, {
+      ...RETRIES,
+      mode: 'leased',
+      batchSize,
+      concurrency: concurrency * batchSize,
+    })
+    const lend =
+      (transaction: LeasedContext['transaction']): Parameters<ScriptPlayer['handleLeased']>[1] =>
+      (work) =>
+        transaction((tx) => work({ tx, enqueue: (queue, payload) => this.#sluice.enqueue(tx, queue, payload) }))
+    return mode === 'each'
+      ? pipeline.handle((message, { transaction }) => this.player.handleLeased(message, lend(transaction)))
+      : pipeline.handleBatch((messages, { transaction }) => this.player.handleBatchLeased(messages, lend(transaction)))
   }
 
   async redrive(filter: ModelFilter, way: 'sql' | 'library'): Promise<number> {
@@ -246,13 +261,16 @@ interface ObservedCounts {
 
 const US = (instant: string) => `(extract(epoch FROM ${instant}) * 1000000)::bigint`
 
-/** Due, and not of a key that waits, as the claims see it; uncommitted batches have not taken theirs yet. */
+const RETRIES = { maxAttempts: MOST_ATTEMPTS, retry: { kind: 'fixed', delay: `${POLICY_HOURS}h` } } as const
+
+/** Leased, or due and not of a key that waits, as the claims see it; uncommitted batches have not taken theirs yet. */
 const TAKEABLE = `
 SELECT count(*) AS count FROM sluice.message m
 LEFT JOIN sluice.slot s ON s.queue = m.queue AND s.slot = coalesce(m.slot, 256) AND (m.slot IS NOT NULL OR $2::boolean)
-WHERE m.queue = $1
-  AND (m.due_at <= clock.clock_timestamp() OR (m.due_at <= m.enqueued_at AND m.slot IS NOT NULL))
-  AND coalesce((s.held -> coalesce(m.ordering_key, '') ->> 1)::bigint, 0) <= ${US('clock.clock_timestamp()')}`
+WHERE m.queue = $1 AND (m.lease > 0
+  OR (m.due_at <= clock.clock_timestamp() OR (m.due_at <= m.enqueued_at AND m.slot IS NOT NULL AND m.lease IS NULL))
+    AND coalesce((s.held -> coalesce(m.ordering_key, '') ->> 1)::bigint, 0) <= ${US('clock.clock_timestamp()')}
+    AND NOT EXISTS (SELECT FROM sluice.message c WHERE c.queue = m.queue AND c.ordering_key = m.ordering_key AND c.lease IS NOT NULL AND c.id < m.id))`
 
 const GIVEN = 'ordering_key AS key, type, priority, max_attempts AS "maxAttempts", headers'
 

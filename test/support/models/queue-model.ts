@@ -31,6 +31,14 @@ export interface ModelMessage extends Given {
   due: Instant
   failed: boolean
   error: string | null
+  /** It has been leased, and closes its key for the later ones until it is settled for good. */
+  closes: boolean
+}
+
+/** How a pipeline settles. */
+export interface Settling {
+  readonly ordered: boolean
+  readonly leased: boolean
 }
 
 interface ModelDead extends ModelMessage {
@@ -82,10 +90,15 @@ export class QueueModel {
     return this.inOrderOfIds().filter((message) => {
       if (message.key === null && !ordered) return isPast(message.due, nowUs)
       const hold = this.holdOn(message)
-      // In an order, what had no delay is due also if the clock has been set back since.
-      const due = isPast(message.due, Math.max(nowUs, message.enqueuedUs))
-      return due && (hold === undefined || isPast(hold.until, nowUs))
+      // In an order, what had no delay is due also if the clock has been set back since. A lease or its end is a delay.
+      const due = isPast(message.due, message.closes ? nowUs : Math.max(nowUs, message.enqueuedUs))
+      return due && (hold === undefined || isPast(hold.until, nowUs)) && this.closedBy(message) === undefined
     })
+  }
+
+  /** The earlier message that closes the key of this one. */
+  closedBy({ id, key }: ModelMessage): ModelMessage | undefined {
+    return this.inOrderOfIds().find((other) => other.closes && other.key === key && Number(other.id) < Number(id))
   }
 
   inOrderOfIds(): readonly ModelMessage[] {
@@ -97,16 +110,16 @@ export class QueueModel {
   }
 
   /** What a committed call has made of a message. */
-  settle(message: ModelMessage, step: Step, ordered: boolean, when: Window): void {
+  settle(message: ModelMessage, step: Step, how: Settling, when: Window): void {
     const attempt = message.attempt + 1
     const error = errorOf(step)
     if (step.end === 'ack') this.messages.delete(message.id)
-    else if (step.end === 'snooze') this.#postpone(message, step.hours ?? 1, ordered, when)
+    else if (step.end === 'snooze') this.#postpone(message, step.hours ?? 1, how, when)
     else if (step.end === 'dead letter') this.#bury(message, 'as the script says', attempt, error, when)
-    else this.#fail(message, step, attempt, ordered, when)
+    else this.#fail(message, step, attempt, how, when)
   }
 
-  #fail(message: ModelMessage, step: Step, attempt: number, ordered: boolean, when: Window): void {
+  #fail(message: ModelMessage, step: Step, attempt: number, how: Settling, when: Window): void {
     const error = errorOf(step)
     const most = message.maxAttempts ?? MOST_ATTEMPTS
     if (attempt >= most) {
@@ -114,14 +127,14 @@ export class QueueModel {
       return
     }
     Object.assign(message, { attempt, error, failed: true })
-    this.#postpone(message, step.end === 'retry' ? (step.hours ?? POLICY_HOURS) : POLICY_HOURS, ordered, when)
+    this.#postpone(message, step.end === 'retry' ? (step.hours ?? POLICY_HOURS) : POLICY_HOURS, how, when)
   }
 
   redrive(filter: ModelFilter, when: Window): number {
     const chosen = this.#matching(filter)
     for (const { reason: _reason, died: _died, ...message } of chosen) {
       this.dead.delete(message.id)
-      this.messages.set(message.id, { ...message, attempt: 0, failed: false, due: when })
+      this.messages.set(message.id, { ...message, attempt: 0, failed: false, due: when, closes: false })
     }
     return chosen.length
   }
@@ -142,9 +155,10 @@ export class QueueModel {
     )
   }
 
-  #postpone(message: ModelMessage, hours: number, ordered: boolean, when: Window): void {
+  #postpone(message: ModelMessage, hours: number, { ordered, leased }: Settling, when: Window): void {
     message.due = { fromUs: when.fromUs + hours * HOUR_US, toUs: when.toUs + hours * HOUR_US }
-    if (message.key === null && !ordered) return
+    if (leased) message.closes = message.key !== null
+    if (leased || (message.key === null && !ordered)) return
     const held = this.#holds.get(message.slot) ?? new Map<string, Hold>()
     this.#holds.set(message.slot, held)
     // Whoever writes takes away what has run out.

@@ -120,8 +120,8 @@ export function take(claims: Claims = {}): ClaimStep {
     run: async (session, { queue, target, ledger, hands }) => {
       await session.begin()
       const seen = ledger.sees()
-      const { twin = [], by = target, limit = 2 } = claims
-      const taken = await by.claim(session.execute(...twin), queue, limit)
+      const { twin = [], by = target, limit = 2, lease } = claims
+      const taken = await by.claim(session.execute(...twin), queue, limit, lease?.(queue, session.name))
       ledger.claims(session.name, idsOf(taken), seen)
       hands.set(session.name, taken.rows)
     },

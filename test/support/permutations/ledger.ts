@@ -7,6 +7,12 @@ interface Entry {
   readonly key: string | null
   place: Place
   holder: string | undefined
+  /** Its holder's lease has run out: it may be claimed, and until then its holder may settle it. */
+  expired: boolean
+  /** Its holder keeps it by a lease, and not by a transaction. */
+  leased: boolean
+  /** It is or was leased, and closes its key for the later ones. */
+  closes: boolean
 }
 
 /** What somebody saw who looked: the messages that had been committed by then. */
@@ -20,11 +26,20 @@ export class Ledger {
   readonly wrong: string[] = []
   readonly #entries = new Map<string, Entry>()
   readonly #open = new Map<string, Map<string, Place>>()
+  readonly #freed = new Map<string, readonly string[]>()
 
   /** Known at the beginning. */
   has(ids: readonly string[], place: Place = 'waiting', keyOf: (at: number) => string | null = () => null): void {
     for (const [at, id] of ids.entries()) {
-      this.#entries.set(id, { number: this.#entries.size + 1, key: keyOf(at), place, holder: undefined })
+      this.#entries.set(id, {
+        number: this.#entries.size + 1,
+        key: keyOf(at),
+        place,
+        holder: undefined,
+        expired: false,
+        leased: false,
+        closes: false,
+      })
     }
   }
 
@@ -46,12 +61,34 @@ export class Ledger {
       const say = (what: string) => this.wrong.push(`${session} claims ${number}${what}`)
       if (!seen.has(id)) say(', which had not been committed when it looked')
       if (place !== 'waiting') say(`, which is ${place}`)
-      if (holder !== undefined) say(`, which ${holder} has`)
+      if (holder !== undefined && !entry.expired) say(`, which ${holder} has`)
       for (const earlier of this.#before(id, entry, seen)) {
         if (!ids.slice(0, at).includes(earlier)) say(` before ${this.numberOf(earlier)}`)
       }
-      entry.holder = session
+      Object.assign(entry, { holder: session, leased: false, expired: false })
     }
+  }
+
+  /** From here on no transaction keeps what the session has in hand. */
+  leases(session: string): void {
+    for (const id of this.heldBy(session)) Object.assign(this.#entry(id), { leased: true, closes: true })
+  }
+
+  /** The leases of these messages have run out, or last again. */
+  expires(ids: readonly string[], expired = true): void {
+    for (const id of ids) this.#entry(id).expired = expired
+  }
+
+  /** Nobody has these messages any more if the session commits. */
+  frees(session: string, ids: readonly string[]): void {
+    this.#freed.set(session, ids)
+  }
+
+  /** What a session has in hand, and nobody has cancelled. */
+  heldBy(session: string): readonly string[] {
+    return this.#in('waiting')
+      .filter(([, { holder }]) => holder === session)
+      .map(([id]) => id)
   }
 
   /** What becomes of messages if the session commits. */
@@ -71,12 +108,15 @@ export class Ledger {
       else if (over) this.wrong.push(`${entry.number} is ${place} twice`)
       entry.place = place
     }
+    for (const id of this.#freed.get(session) ?? [])
+      Object.assign(this.#entry(id), { holder: undefined, leased: false })
     this.rollsBack(session)
   }
 
   rollsBack(session: string): void {
     this.#open.delete(session)
-    for (const entry of this.#entries.values()) if (entry.holder === session) entry.holder = undefined
+    this.#freed.delete(session)
+    for (const entry of this.#entries.values()) if (entry.holder === session && !entry.leased) entry.holder = undefined
   }
 
   idsIn(...places: readonly Place[]): readonly string[] {
@@ -92,7 +132,8 @@ export class Ledger {
   due(): readonly string[] {
     const held = new Set(this.#in('later').map(([, { key }]) => key))
     return this.#in('waiting')
-      .filter(([, { key, holder }]) => holder === undefined && (key === null || !held.has(key)))
+      .filter(([, { holder, expired }]) => holder === undefined || expired)
+      .filter(([id, { key }]) => key === null || !(held.has(key) || this.#isClosed(id, key)))
       .map(([id]) => id)
   }
 
@@ -105,6 +146,10 @@ export class Ledger {
     return this.#in('waiting', 'later')
       .filter(([other, entry]) => entry.key === key && BigInt(other) < BigInt(id) && seen.has(other))
       .map(([other]) => other)
+  }
+
+  #isClosed(id: string, key: string): boolean {
+    return this.#in('waiting').some(([other, entry]) => entry.key === key && entry.closes && BigInt(other) < BigInt(id))
   }
 
   #in(...places: readonly Place[]): readonly (readonly [string, Entry])[] {

@@ -75,6 +75,7 @@ const workers = /^(Seq|Index|Index Only) Scan worker(_pkey)?$/
 const due = /^Index (Only )?Scan message_due_idx$/
 const slots = /^Index (Only )?Scan message_slot_idx$/
 const lock = /^Index Scan slot_pkey$/
+const leases = /^Index (Only )?Scan message_lease_idx$/
 const byId = /^Index Scan message_pkey$/
 const evidence = /^Index (Only )?Scan crash_pkey$/
 // A bitmap of the primary key's entries for the ids given: as good, and nothing depends on the order.
@@ -123,13 +124,13 @@ export const STATEMENTS: readonly Planned[] = [
   {
     name: 'a look over ten priorities',
     send: (execute) => scanQueue(execute, 'busy'),
-    ways: [due, slots, workers],
+    ways: [due, slots, leases, workers],
     buffers: 400,
   },
   {
     name: 'a look over 256 slots',
     send: (execute) => scanQueue(execute, 'mixed'),
-    ways: [due, slots, lock, workers],
+    ways: [due, slots, lock, leases, workers],
     buffers: 256 * 16,
   },
   {

@@ -3,7 +3,7 @@ import type { TestDatabase } from '../servers/database.ts'
 /** What a shadow says when it is called. */
 export const SHADOW = 'a shadow was called'
 
-/** The names of functions that a text of SQL calls without saying where they are. */
+/** The names of functions that an SQL string calls without saying where they are. */
 export function calledNames(sql: string): readonly string[] {
   return [...new Set([...sql.matchAll(/(?<![\w.])([a-z_]+)\(/g)].map(([, name = '']) => name))]
 }

@@ -128,7 +128,7 @@ class Wire {
   }
 }
 
-/** The name of a prepared statement of ours, without its prefix and its hash, or the first word of each command of a text. */
+/** The name of a prepared statement of ours, without its prefix and its hash, or the first word of each command of a query. */
 function label(text: string): string {
   if (text.startsWith('sluice_')) return text.slice('sluice_'.length).replace(/_[0-9a-f]{8}$/, '')
   return text

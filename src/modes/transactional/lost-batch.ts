@@ -1,16 +1,17 @@
 import pg from 'pg'
-import type { DeliveredMessage } from '../claim/delivered-message.ts'
-import { errorText, isSluiceError, SluiceError } from '../errors.ts'
-import type { Outcome } from '../message.ts'
-import type { Settlement } from '../settle/settlement.ts'
-import { claimAgain } from '../table/claim/claim-again.ts'
-import { WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
-import type { Execute } from '../table/statement.ts'
-import { type LostTry, recordEvidence } from '../table/worker/evidence.ts'
-import type { BatchConnection } from '../transaction/batch-connection.ts'
-import { inOwnTransaction } from '../transaction/own-transaction.ts'
-import { newSettlement } from './new-settlement.ts'
-import type { Consumption, Runtime } from './runtime.ts'
+import type { DeliveredMessage } from '../../claim/delivered-message.ts'
+import { errorText, isSluiceError, SluiceError } from '../../errors.ts'
+import type { Outcome } from '../../message.ts'
+import type { TransactionalPlan } from '../../plan/options.ts'
+import type { Settlement } from '../../settle/settlement.ts'
+import { claimAgain } from '../../table/claim/claim-again.ts'
+import { WHOLE_QUEUE_SLOT } from '../../table/claim/claim-ordered.ts'
+import type { Execute } from '../../table/statement.ts'
+import { type LostTry, recordEvidence } from '../../table/worker/evidence.ts'
+import type { BatchConnection } from '../../transaction/batch-connection.ts'
+import { inOwnTransaction } from '../../transaction/own-transaction.ts'
+import { newSettlement } from '../new-settlement.ts'
+import type { Consumption, Runtime } from '../runtime.ts'
 
 /**
  * What the loss of a transaction was counted as: a failed attempt of the one message that ran, which has been written; a
@@ -40,7 +41,11 @@ export interface LostBatch {
  *
  * All of it is one transaction on a new connection, which shows that the server accepts connections, and writes.
  */
-export async function countLoss(runtime: Runtime, consumption: Consumption, lost: LostBatch): Promise<CountedAs> {
+export async function countLoss(
+  runtime: Runtime,
+  consumption: Consumption<TransactionalPlan>,
+  lost: LostBatch,
+): Promise<CountedAs> {
   const { control } = runtime
   const isSame = () => lost.session !== undefined && control.session === lost.session
   if (lost.begun.length === 0 || !isSame()) return 'nothing'
@@ -85,7 +90,7 @@ const ASIDE_MS = 60_000
 /** Settles the message of a loss that counts, or else writes the evidence. */
 async function write(
   runtime: Runtime,
-  { plan }: Consumption,
+  { plan }: Consumption<TransactionalPlan>,
   { begun, batchId, connection: broken, error }: LostBatch,
   execute: Execute,
 ): Promise<Settlement | undefined> {
@@ -121,7 +126,12 @@ async function lostTryOf(
  * The message is out of attempts, and something keeps it from the dead letters: a policy, or a trigger. It comes again in
  * a minute, so that it does not keep the others.
  */
-async function putAside(runtime: Runtime, { plan }: Consumption, { begun }: LostBatch, execute: Execute) {
+async function putAside(
+  runtime: Runtime,
+  { plan }: Consumption<TransactionalPlan>,
+  { begun }: LostBatch,
+  execute: Execute,
+) {
   const [message] = begun
   return message && settleAgain(runtime, plan, message, { kind: 'snooze', afterMs: ASIDE_MS }, undefined, execute)
 }
@@ -129,7 +139,7 @@ async function putAside(runtime: Runtime, { plan }: Consumption, { begun }: Lost
 /** Settles a message in another transaction; undefined if somebody else has it in hand, or has settled it. */
 async function settleAgain(
   runtime: Runtime,
-  plan: Consumption['plan'],
+  plan: TransactionalPlan,
   message: DeliveredMessage,
   outcome: Outcome,
   error: unknown,
@@ -159,7 +169,7 @@ function isRefusal(error: unknown): boolean {
   return error instanceof pg.DatabaseError && !OF_THE_SERVER.test(error.code ?? '')
 }
 
-function isOutOfAttempts(message: DeliveredMessage | undefined, plan: Consumption['plan']): boolean {
+function isOutOfAttempts(message: DeliveredMessage | undefined, plan: TransactionalPlan): boolean {
   return message !== undefined && message.attempt >= (message.maxAttempts ?? plan.maxAttempts)
 }
 

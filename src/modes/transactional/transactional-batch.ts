@@ -1,23 +1,24 @@
-import { oldestMs } from '../claim/claim-answer.ts'
-import { DeliveredMessage } from '../claim/delivered-message.ts'
-import type { BegunBatch, EvidenceById } from '../crash/in-hand.ts'
-import { isLastChance } from '../crash/last-chance.ts'
-import { isSluiceError } from '../errors.ts'
-import { BatchRun } from '../handle/batch-run.ts'
-import { MessageTransaction } from '../handle/transaction/message-transaction.ts'
-import type { Settlement } from '../settle/settlement.ts'
-import type { ClaimedRow } from '../table/claim/claim.ts'
-import type { Evidence } from '../table/worker/evidence.ts'
-import { cancelStatement } from '../table/worker/server-process.ts'
+import { oldestMs } from '../../claim/claim-answer.ts'
+import { DeliveredMessage } from '../../claim/delivered-message.ts'
+import type { BegunBatch, EvidenceById } from '../../crash/in-hand.ts'
+import { isLastChance } from '../../crash/last-chance.ts'
+import { isSluiceError } from '../../errors.ts'
+import { BatchRun } from '../../handle/batch-run.ts'
+import { MessageTransaction } from '../../handle/transaction/message-transaction.ts'
+import type { TransactionalPlan } from '../../plan/options.ts'
+import type { Settlement } from '../../settle/settlement.ts'
+import type { ClaimedRow } from '../../table/claim/claim.ts'
+import type { Evidence } from '../../table/worker/evidence.ts'
+import { cancelStatement } from '../../table/worker/server-process.ts'
+import { newSettlement } from '../new-settlement.ts'
+import type { Consumption, Runtime } from '../runtime.ts'
 import type { ClaimedBatch } from './claimed-batch.ts'
 import { type CountedAs, countLoss } from './lost-batch.ts'
-import { newSettlement } from './new-settlement.ts'
-import type { Consumption, Runtime } from './runtime.ts'
 
 /** A batch that is claimed, handled and settled in one transaction. */
 export class TransactionalBatch {
   readonly #runtime: Runtime
-  readonly #consumption: Consumption
+  readonly #consumption: Consumption<TransactionalPlan>
   readonly #batch: ClaimedBatch
   readonly #settlement: Settlement
   readonly #startedAt = performance.now()
@@ -26,10 +27,10 @@ export class TransactionalBatch {
   #record: BegunBatch | undefined
   #run: BatchRun | undefined
   /** It has messages with evidence, which have a transaction to themselves: the next claims should be small. */
-  careful = false
+  hasEvidence = false
   #controlFailed = false
 
-  constructor(runtime: Runtime, consumption: Consumption, batch: ClaimedBatch) {
+  constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>, batch: ClaimedBatch) {
     this.#runtime = runtime
     this.#consumption = consumption
     this.#batch = batch
@@ -47,7 +48,7 @@ export class TransactionalBatch {
     const { rows } = this.#batch.claimed
     const evidence = await this.#begin(rows)
     const together = untilEvidence(rows, evidence)
-    this.careful = evidence.size > 0
+    this.hasEvidence = evidence.size > 0
     if (!this.#batch.alone && together.some(({ id }) => this.#isLastChance(evidence.get(id)))) return false
     // What is left out is in nobody's hands: should the process die, it was not because of that.
     if (together.length < rows.length) await this.#begin(together)

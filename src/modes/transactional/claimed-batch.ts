@@ -1,5 +1,5 @@
-import type { ClaimAnswer } from '../claim/claim-answer.ts'
-import type { BatchConnection } from '../transaction/batch-connection.ts'
+import type { ClaimAnswer } from '../../claim/claim-answer.ts'
+import type { BatchConnection } from '../../transaction/batch-connection.ts'
 
 /** A claimed batch, to the one who handles it. */
 export interface ClaimedBatch {

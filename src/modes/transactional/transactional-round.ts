@@ -1,13 +1,14 @@
-import { type ClaimAnswer, type SentClaim, youngestMs } from '../claim/claim-answer.ts'
-import { Claimer } from '../claim/claimer.ts'
-import { ALONE, ENDED, MORE, type Ran, type Round, type RoundDemand, type RoundOptions } from '../demand/round.ts'
-import { allAnswered } from '../transaction/all-answered.ts'
-import { AnswerLimit } from '../transaction/answer-limit.ts'
-import { BatchConnection } from '../transaction/batch-connection.ts'
-import type { TransactionLimit } from '../transaction/transaction-settings.ts'
+import { type ClaimAnswer, type SentClaim, youngestMs } from '../../claim/claim-answer.ts'
+import { Claimer } from '../../claim/claimer.ts'
+import { ALONE, ENDED, MORE, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import type { TransactionalPlan } from '../../plan/options.ts'
+import { allAnswered } from '../../transaction/all-answered.ts'
+import { AnswerLimit } from '../../transaction/answer-limit.ts'
+import { BatchConnection } from '../../transaction/batch-connection.ts'
+import type { TransactionLimit } from '../../transaction/transaction-settings.ts'
+import { Losses, reasonFor } from '../losses.ts'
+import type { Consumption, Runtime } from '../runtime.ts'
 import type { ClaimedBatch } from './claimed-batch.ts'
-import { Losses, reasonFor } from './losses.ts'
-import type { Consumption, Runtime } from './runtime.ts'
 import { TransactionalBatch } from './transactional-batch.ts'
 
 /**
@@ -16,12 +17,12 @@ import { TransactionalBatch } from './transactional-batch.ts'
  */
 export class TransactionalRound implements Round {
   readonly #runtime: Runtime
-  readonly #consumption: Consumption
+  readonly #consumption: Consumption<TransactionalPlan>
   readonly #claimer: Claimer
   readonly #losses: Losses
   readonly #connections = new Set<BatchConnection>()
 
-  constructor(runtime: Runtime, consumption: Consumption) {
+  constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>) {
     const { queue, batchSize, concurrency, ordered } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption
@@ -79,7 +80,7 @@ export class TransactionalRound implements Round {
         answers.claimed(claimed.transaction.pid)
         if (claimed.rows.length === 0 || demand.draining.aborted) {
           await this.#giveBack(connection, claimed)
-          return { kind: 'nothing', nextDueMs: claimed.nextDueMs, cut: claimed.cut }
+          return { kind: 'nothing', nextDueMs: claimed.nextDueMs, partial: claimed.partial }
         }
         onFound()
         demand.found({
@@ -131,7 +132,7 @@ export class TransactionalRound implements Round {
     let next: SentClaim | undefined
     try {
       const ran = await batch.run()
-      if (batch.careful) this.#claimer.narrow()
+      if (batch.hasEvidence) this.#claimer.narrow()
       else this.#claimer.widen()
       if (!ran) {
         batch.gaveBack()

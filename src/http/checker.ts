@@ -1,0 +1,59 @@
+import { type OutputUnit, Validator } from '@cfworker/json-schema'
+import { checkKeys } from '../basics/check-keys.ts'
+import { pathText } from '../basics/path-text.ts'
+import { expected, SluiceError } from '../errors.ts'
+import type { JsonSchema, ValueOf } from './json-schema.ts'
+
+/**
+ * Returns what checks values against a schema.
+ *
+ * @throws SluiceError (what it returns) OPTION_INVALID, naming the first value that does not fit
+ */
+export function checkerOf<Schema extends JsonSchema>(schema: Schema): (value: unknown) => ValueOf<Schema> {
+  // A copy, because the validator adds properties to its schema.
+  const validator = new Validator(JSON.parse(JSON.stringify(schema)), '2020-12')
+  return (value) => {
+    const { valid, errors } = validator.validate(value)
+    if (valid) return value as ValueOf<Schema>
+    throw refused(schema, value, errors)
+  }
+}
+
+/** The validator stops at the first error, and lists it from the outside to the inside. */
+function refused(schema: JsonSchema, value: unknown, errors: readonly OutputUnit[]): SluiceError {
+  const error = errors.find(({ keyword }) => keyword !== 'properties' && keyword !== 'items')
+  // '#/messages/0/priority'. Only names of the schema and numbers come before a value that does not fit.
+  const path = error?.instanceLocation.split('/').slice(1) ?? []
+  const at = path.map((segment) => (/^\d+$/.test(segment) ? Number(segment) : segment))
+  const found = at.reduce<Place>(inside, { schema, value })
+  return wrong(found, at.length === 0 ? 'body' : pathText(at))
+}
+
+interface Place {
+  readonly schema: JsonSchema
+  readonly value: unknown
+}
+
+function inside({ schema, value }: Place, segment: string | number): Place {
+  const next = typeof segment === 'number' ? schema.items : schema.properties?.[segment]
+  const member: unknown = typeof value === 'object' && value !== null ? Reflect.get(value, segment) : undefined
+  return { schema: next ?? {}, value: member }
+}
+
+function wrong({ schema, value }: Place, what: string): SluiceError {
+  const { description = 'a value that fits the schema', properties, required = [] } = schema
+  if (properties === undefined || typeof value !== 'object' || value === null || Array.isArray(value)) {
+    return expected('OPTION_INVALID', what, description, value)
+  }
+  const missing = required.find((name) => !Object.hasOwn(value, name))
+  if (missing !== undefined) {
+    const wanted = properties[missing]?.description ?? 'a value'
+    return new SluiceError('OPTION_INVALID', `${what}: expected ${missing}, ${wanted}, received none`)
+  }
+  try {
+    checkKeys(what, value, Object.keys(properties))
+  } catch (error) {
+    if (error instanceof SluiceError) return error
+  }
+  return expected('OPTION_INVALID', what, description, value)
+}

@@ -1,0 +1,26 @@
+import { SluiceError } from '../errors.ts'
+
+/**
+ * As `JSON.parse`, but an integer that JavaScript cannot hold exactly is refused: other languages can, and would get
+ * back another one.
+ *
+ * @throws SyntaxError
+ * @throws SluiceError OPTION_INVALID
+ */
+export function exactJson(text: string): unknown {
+  // Integers of 15 digits fit. A reviver makes parsing slower, and few bodies have more digits in a row.
+  return /\d{16}/.test(text) ? JSON.parse(text, refuseInexact) : JSON.parse(text)
+}
+
+/** The source of a value is a third argument in Node from 21 on. Without it nothing can be said. */
+function refuseInexact(_key: string, value: unknown, context?: { readonly source?: string }): unknown {
+  const source = context?.source
+  if (typeof value !== 'number' || source === undefined || !/^-?\d+$/.test(source) || String(value) === source) {
+    return value
+  }
+  const wanted = 'integers that JavaScript holds exactly, up to 2^53'
+  throw new SluiceError(
+    'OPTION_INVALID',
+    `body: expected ${wanted}, received ${source.slice(0, 40)}. Send it as a text`,
+  )
+}

@@ -1,0 +1,24 @@
+import type { JsonSchema } from './json-schema.ts'
+
+// What several bodies and answers have.
+
+export const DURATION = {
+  description: "milliseconds from 0, or a text such as '250ms', '30s', '5m', '2h', '7d'",
+  anyOf: [
+    { type: 'integer', minimum: 0 },
+    { type: 'string', pattern: '^\\d+(\\.\\d+)?(ms|s|m|h|d)$' },
+  ],
+} as const satisfies JsonSchema
+
+export const ID = { description: 'an id, which is digits as text', type: 'string', pattern: '^\\d{1,19}$' } as const
+
+export const INSTANT = { description: 'an instant in ISO 8601', type: 'string', format: 'date-time' } as const
+
+export const COUNT = { description: 'an integer from 0', type: 'integer', minimum: 0 } as const
+
+export const LIMIT = {
+  description: 'an integer from 1 to 1,000',
+  type: 'integer',
+  minimum: 1,
+  maximum: 1_000,
+} as const satisfies JsonSchema

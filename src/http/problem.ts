@@ -1,0 +1,94 @@
+import { type ErrorCode, SluiceError } from '../errors.ts'
+import type { JsonSchema } from './json-schema.ts'
+
+/** An answer with an error. Thrown, so that no step has to hand it on. */
+export class Problem extends Error {
+  readonly status: Status
+  readonly code: ErrorCode | undefined
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor(status: Status, detail: string, { code, headers = {}, cause }: ProblemOptions = {}) {
+    super(detail, { cause })
+    this.name = 'Problem'
+    this.status = status
+    this.code = code
+    this.headers = headers
+  }
+
+  /** What to tell the client of any error. What a server error says may name hosts, users or rows: it is the `cause`. */
+  static of(error: unknown): Problem {
+    if (error instanceof Problem) return error
+    if (!(error instanceof SluiceError)) return Problem.hiding(error)
+    const { code, message } = error
+    const status = STATUS_BY_CODE[code] ?? 500
+    if (status < 500) return new Problem(status, message, { code })
+    if (status !== 503) return Problem.hiding(error, code)
+    return new Problem(status, UNAVAILABLE, { code, headers: { 'retry-after': '1' }, cause: error })
+  }
+
+  /** 500, of which the client learns no more. */
+  static hiding(cause: unknown, code?: ErrorCode): Problem {
+    return new Problem(500, FAILED, { code, cause })
+  }
+
+  /** As a problem document: RFC 9457. */
+  toResponse(): Response {
+    const { status, code, message: detail, headers } = this
+    const type = { 'content-type': 'application/problem+json', 'cache-control': 'no-store' }
+    return new Response(JSON.stringify({ title: TITLES[status], status, code, detail }), {
+      status,
+      headers: { ...type, ...headers },
+    })
+  }
+}
+
+interface ProblemOptions {
+  readonly code?: ErrorCode | undefined
+  readonly headers?: Readonly<Record<string, string>>
+  readonly cause?: unknown
+}
+
+/** The phrases of RFC 9110, as a problem without a type of its own has them. */
+export const TITLES = {
+  400: 'Bad Request',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'Not Found',
+  405: 'Method Not Allowed',
+  410: 'Gone',
+  413: 'Content Too Large',
+  415: 'Unsupported Media Type',
+  422: 'Unprocessable Content',
+  500: 'Internal Server Error',
+  503: 'Service Unavailable',
+} as const
+
+export type Status = keyof typeof TITLES
+
+export const PROBLEM = {
+  description: 'a problem document (RFC 9457)',
+  type: 'object',
+  required: ['title', 'status', 'detail'],
+  properties: {
+    title: { description: 'the phrase of the status', type: 'string' },
+    status: { description: 'the status', type: 'integer' },
+    code: { description: 'a stable code of Sluice, if it has one for this', type: 'string' },
+    detail: { description: 'what was expected and what was received', type: 'string' },
+  },
+} as const satisfies JsonSchema
+
+const FAILED = 'The request failed, and the log of the server says why'
+const UNAVAILABLE = 'The queue cannot be reached now. Try again'
+
+const STATUS_BY_CODE: Readonly<Partial<Record<ErrorCode, Status>>> = {
+  OPTION_INVALID: 422,
+  PAYLOAD_INVALID: 422,
+  PAYLOAD_SCHEMA: 422,
+  PAYLOAD_TOO_LARGE: 413,
+  QUEUE_NAME_INVALID: 404,
+  QUEUE_UNKNOWN: 404,
+  CLAIM_UNKNOWN: 404,
+  CLAIM_OVER: 410,
+  UNREACHABLE: 503,
+  STOPPED: 503,
+}

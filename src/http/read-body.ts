@@ -1,0 +1,57 @@
+import { SluiceError } from '../errors.ts'
+import { exactJson } from './exact-json.ts'
+import { Problem } from './problem.ts'
+
+/**
+ * The JSON of a request's body; undefined if it is empty.
+ *
+ * @throws Problem 400, 413, 415
+ * @throws SluiceError OPTION_INVALID
+ */
+export async function readBody(request: Request, maxBytes: number): Promise<unknown> {
+  const coding = request.headers.get('content-encoding') ?? 'identity'
+  if (coding !== 'identity') {
+    throw new Problem(415, `Content-Encoding: expected none, received ${JSON.stringify(coding)}`)
+  }
+  const bytes = await readBytes(request, maxBytes)
+  if (bytes.length === 0) return undefined
+  checkType(request.headers.get('content-type'))
+  return parse(bytes)
+}
+
+async function readBytes({ headers, body }: Request, maxBytes: number): Promise<Buffer> {
+  if (Number(headers.get('content-length')) > maxBytes) throw tooLarge(maxBytes)
+  const chunks: Uint8Array[] = []
+  let size = 0
+  try {
+    // Leaving the loop cancels the stream.
+    for await (const chunk of body ?? []) {
+      size += chunk.byteLength
+      if (size > maxBytes) throw tooLarge(maxBytes)
+      chunks.push(chunk)
+    }
+  } catch (cause) {
+    throw cause instanceof Problem ? cause : new Problem(400, 'body: expected all of it, received a part', { cause })
+  }
+  return Buffer.concat(chunks)
+}
+
+function tooLarge(maxBytes: number): Problem {
+  return new Problem(413, `body: expected at most ${maxBytes} bytes, received more. Send less at a time`)
+}
+
+/** A type other than JSON is what a web page may send to another site without asking first. */
+function checkType(type: string | null): void {
+  if (/^application\/json\s*(;\s*charset=("?)utf-8\2\s*)?$/i.test(type ?? '')) return
+  const received = type === null ? 'none' : JSON.stringify(type)
+  throw new Problem(415, `Content-Type: expected application/json, received ${received}`)
+}
+
+function parse(bytes: Buffer): unknown {
+  try {
+    return exactJson(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+  } catch (error) {
+    if (error instanceof SluiceError) throw error
+    throw new Problem(400, 'body: expected JSON in UTF-8, received something else', { cause: error })
+  }
+}

@@ -1,0 +1,57 @@
+import { toMs } from '../../basics/duration.ts'
+import { DURATION, LIMIT } from '../forms.ts'
+import type { JsonSchema } from '../json-schema.ts'
+import { routeWithBody } from '../route.ts'
+import { CLAIM, claimToJson } from './claim-form.ts'
+
+const BODY = {
+  description: 'an object of options',
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    limit: { ...LIMIT, default: 10 },
+    ttl: { ...DURATION, default: '1m' },
+    wait: { ...DURATION, default: 0 },
+    maxAttempts: {
+      description: 'an integer from 1 to 1,000,000',
+      type: 'integer',
+      minimum: 1,
+      maximum: 1_000_000,
+      default: 20,
+    },
+  },
+} as const satisfies JsonSchema
+
+export const CLAIM_MESSAGES = routeWithBody({
+  name: 'claim',
+  method: 'POST',
+  path: '/queues/{queue}/claims',
+  action: 'claim',
+  summary: 'Claim messages for a time, and wait for them if there are none',
+  body: BODY,
+  answers: [
+    {
+      status: 201,
+      description: 'Settle the messages before expiresAt',
+      schema: CLAIM,
+      headers: { Location: { description: 'the path of the claim, relative to that of the request', type: 'string' } },
+    },
+    { status: 204, description: 'There is nothing to claim' },
+  ],
+  run: async ({ sluice, queue, signal }, { limit, ttl, wait, maxAttempts }) => {
+    const claim = await sluice.claim(queue, {
+      limit,
+      ttl: ttl === undefined ? undefined : toMs(ttl, 'ttl'),
+      wait: wait === undefined ? undefined : toMs(wait, 'wait'),
+      maxAttempts,
+      signal,
+    })
+    if (claim === undefined) return { status: 204 }
+    if (signal.aborted) {
+      // Nobody would settle it.
+      await claim.release()
+      throw signal.reason
+    }
+    return { status: 201, body: claimToJson(claim), headers: { location: `claims/${claim.id}` } }
+  },
+})

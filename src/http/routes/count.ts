@@ -1,0 +1,37 @@
+import { COUNT } from '../forms.ts'
+import type { JsonSchema, ValueOf } from '../json-schema.ts'
+import { route } from '../route.ts'
+
+const COUNTS = {
+  description: 'how many messages the queue has',
+  type: 'object',
+  required: ['queue', 'claimed', 'free', 'total', 'ready', 'scheduled', 'retrying', 'dead'],
+  properties: {
+    queue: { description: "the queue's name", type: 'string' },
+    claimed: COUNT,
+    free: COUNT,
+    total: COUNT,
+    ready: COUNT,
+    scheduled: COUNT,
+    retrying: COUNT,
+    dead: COUNT,
+  },
+} as const satisfies JsonSchema
+
+/** A queue without messages has only zeros. */
+export const COUNT_MESSAGES = route({
+  name: 'count',
+  method: 'GET',
+  path: '/queues/{queue}',
+  action: 'count',
+  summary: 'Count the messages of a queue: claimed and free are the total, and ready, scheduled and retrying are free',
+  answers: [{ status: 200, description: 'The counts, which are exact', schema: COUNTS }],
+  run: async ({ sluice, queue }) => {
+    const [status] = await sluice.operate.queues({ queue })
+    const { ready = 0, scheduled = 0, retrying = 0, inFlight: claimed = 0, dead = 0 } = status ?? {}
+    const free = ready + scheduled + retrying
+    const total = free + claimed
+    const counts = { queue, claimed, free, total, ready, scheduled, retrying, dead }
+    return { status: 200, body: counts satisfies ValueOf<typeof COUNTS> }
+  },
+})

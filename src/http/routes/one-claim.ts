@@ -1,0 +1,69 @@
+import { toMs } from '../../basics/duration.ts'
+import { describe } from '../../errors.ts'
+import { DURATION, ID, INSTANT } from '../forms.ts'
+import type { JsonSchema, ValueOf } from '../json-schema.ts'
+import { Problem } from '../problem.ts'
+import { type Call, route, routeWithBody } from '../route.ts'
+import { CLAIM, claimToJson } from './claim-form.ts'
+
+/** What one claim is asked for. */
+export const ONE_CLAIM = { path: '/queues/{queue}/claims/{id}', action: 'claim', problems: [410] } as const
+
+export const GET_CLAIM = route({
+  ...ONE_CLAIM,
+  name: 'getClaim',
+  method: 'GET',
+  summary: 'The messages of a claim that are not settled',
+  answers: [{ status: 200, description: 'The claim', schema: CLAIM }],
+  run: async (call) => {
+    const claim = await call.sluice.operate.claims.get(call.queue, claimIdOf(call))
+    return { status: 200, body: claimToJson(claim) }
+  },
+})
+
+const RENEWED = {
+  description: 'when the claim ends now',
+  type: 'object',
+  required: ['id', 'expiresAt'],
+  properties: { id: ID, expiresAt: INSTANT },
+} as const satisfies JsonSchema
+
+export const RENEW_CLAIM = routeWithBody({
+  ...ONE_CLAIM,
+  name: 'renewClaim',
+  method: 'PATCH',
+  summary: 'Make a claim last for ttl from now, by default for as long as it was given before',
+  body: {
+    description: 'an object of options',
+    type: 'object',
+    additionalProperties: false,
+    properties: { ttl: DURATION },
+  },
+  answers: [{ status: 200, description: 'The claim is renewed', schema: RENEWED }],
+  run: async (call, { ttl }) => {
+    const id = claimIdOf(call)
+    const ms = ttl === undefined ? undefined : toMs(ttl, 'ttl')
+    const expiresAt = await call.sluice.operate.claims.renew(call.queue, id, ms)
+    return { status: 200, body: { id, expiresAt: expiresAt.toISOString() } satisfies ValueOf<typeof RENEWED> }
+  },
+})
+
+export const RELEASE_CLAIM = route({
+  ...ONE_CLAIM,
+  problems: [],
+  name: 'releaseClaim',
+  method: 'DELETE',
+  summary: 'Give back what is not settled. A claim that is unknown or over is left alone',
+  answers: [{ status: 204, description: 'The claim is released, or there is none' }],
+  run: async (call) => {
+    await call.sluice.operate.claims.release(call.queue, claimIdOf(call))
+    return { status: 204 }
+  },
+})
+
+/** The id in the path. @throws Problem 404: what is no number was never the id of a claim. */
+export function claimIdOf(call: Call): string {
+  if (/^\d{1,19}$/.test(call.id) && BigInt(call.id) < 2n ** 63n) return call.id
+  const detail = `The id of a claim: expected digits, received ${describe(call.id)}`
+  throw new Problem(404, detail, { code: 'CLAIM_UNKNOWN' })
+}

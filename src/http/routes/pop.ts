@@ -1,0 +1,41 @@
+import { LIMIT } from '../forms.ts'
+import type { JsonSchema, ValueOf } from '../json-schema.ts'
+import { MESSAGES, toJson } from '../message-form.ts'
+import { routeWithBody } from '../route.ts'
+
+const BODY = {
+  description: 'an object of options',
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    limit: { ...LIMIT, default: 1 },
+  },
+} as const satisfies JsonSchema
+
+const POPPED = {
+  description: 'the messages, which are no longer in the queue',
+  type: 'object',
+  required: ['messages'],
+  properties: { messages: MESSAGES },
+} as const satisfies JsonSchema
+
+/** At most once: an answer that does not arrive takes its messages with it. */
+export const POP = routeWithBody({
+  name: 'pop',
+  method: 'POST',
+  path: '/queues/{queue}/pop',
+  action: 'claim',
+  summary: 'Take messages out of the queue, each at most once',
+  body: BODY,
+  answers: [
+    { status: 200, description: 'The messages are no longer in the queue', schema: POPPED },
+    { status: 204, description: 'There is nothing to take' },
+  ],
+  run: async ({ sluice, queue, signal }, { limit }) => {
+    // They would be lost with the answer.
+    signal.throwIfAborted()
+    const messages = await sluice.pop(queue, { limit })
+    if (messages.length === 0) return { status: 204 }
+    return { status: 200, body: { messages: messages.map(toJson) } satisfies ValueOf<typeof POPPED> }
+  },
+})

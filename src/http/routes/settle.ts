@@ -1,0 +1,98 @@
+import { isSluiceError } from '../../errors.ts'
+import type { Outcome } from '../../message.ts'
+import { ID } from '../forms.ts'
+import type { JsonSchema, ValueOf } from '../json-schema.ts'
+import { type Call, routeWithBody } from '../route.ts'
+import { claimIdOf, ONE_CLAIM } from './one-claim.ts'
+import { END, outcomeOf } from './outcome-form.ts'
+
+const SETTLEMENT = {
+  description: 'what became of the messages',
+  type: 'object',
+  required: ['settled', 'refused'],
+  properties: {
+    settled: { description: 'the ids of those that were settled', type: 'array', items: ID },
+    refused: {
+      description: 'the others',
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['id', 'reason'],
+        properties: {
+          id: ID,
+          reason: {
+            description: 'why it was not settled',
+            type: 'string',
+            enum: ['gone', 'not_claimed', 'claimed_by_other', 'claim_over'],
+          },
+        },
+      },
+    },
+  },
+} as const satisfies JsonSchema
+
+type Settlement = ValueOf<typeof SETTLEMENT>
+
+export const SETTLE_CLAIM = routeWithBody({
+  ...ONE_CLAIM,
+  name: 'settleClaim',
+  method: 'POST',
+  path: `${ONE_CLAIM.path}/settle`,
+  summary: 'Settle messages of a claim, each with its outcome',
+  body: {
+    description: 'an object with messages',
+    type: 'object',
+    required: ['messages'],
+    additionalProperties: false,
+    properties: {
+      messages: {
+        description: 'an array of 1 to 1,000 ends',
+        type: 'array',
+        minItems: 1,
+        maxItems: 1_000,
+        items: END,
+      },
+    },
+  },
+  answers: [{ status: 200, description: 'Each message is settled or refused', schema: SETTLEMENT }],
+  run: async (call, { messages }) => {
+    const id = claimIdOf(call)
+    return { status: 200, body: await settleAll(call, id, byOutcome(messages)) }
+  },
+})
+
+interface Group {
+  readonly outcome: Outcome
+  readonly ids: string[]
+}
+
+/** Messages with the same outcome are settled by one statement. Most requests have one outcome. */
+function byOutcome(ends: readonly ValueOf<typeof END>[]): readonly Group[] {
+  const groups = new Map<string, Group>()
+  for (const [at, end] of ends.entries()) {
+    const outcome = outcomeOf(end, `messages[${at}]`)
+    const key = JSON.stringify(outcome)
+    const group = groups.get(key) ?? { outcome, ids: [] }
+    group.ids.push(end.id)
+    groups.set(key, group)
+  }
+  return [...groups.values()]
+}
+
+/** Each group is a transaction of its own. If the claim ends between two, the client must learn of what is settled. */
+async function settleAll({ sluice, queue }: Call, id: string, groups: readonly Group[]): Promise<Settlement> {
+  const settled: string[] = []
+  const refused: Settlement['refused'][number][] = []
+  for (const [at, { ids, outcome }] of groups.entries()) {
+    try {
+      const settlement = await sluice.operate.claims.settle(queue, id, ids, outcome)
+      settled.push(...settlement.settled)
+      refused.push(...settlement.refused)
+    } catch (error) {
+      const over = isSluiceError(error, 'CLAIM_OVER') || isSluiceError(error, 'CLAIM_UNKNOWN')
+      if (!over || at === 0) throw error
+      refused.push(...ids.map((messageId) => ({ id: messageId, reason: 'claim_over' as const })))
+    }
+  }
+  return { settled, refused }
+}

@@ -1,0 +1,98 @@
+import { Gate } from '../../basics/gate.ts'
+import { DeliveredMessage } from '../../claim/delivered-message.ts'
+import { leaseLost } from '../../errors.ts'
+import { BatchRun } from '../../handle/batch-run.ts'
+import type { Outcome } from '../../message.ts'
+import type { LeasedPlan } from '../../plan/options.ts'
+import { claimGiven } from '../../table/claim/claim-given.ts'
+import { leaseOf } from '../../table/claim/lease.ts'
+import { insertMessage } from '../../table/enqueue/insert.ts'
+import type { InsertRow } from '../../table/enqueue/insert-row.ts'
+import { inOwnTransaction } from '../../transaction/own-transaction.ts'
+import type { Consumption, Runtime } from '../runtime.ts'
+import { LeasedAttempt } from './leased-attempt.ts'
+import { LeasedMessage } from './leased-message.ts'
+import { Renewals } from './renewals.ts'
+import { Settler } from './settler.ts'
+
+/**
+ * Handles one message as a leased pipeline does, for a test. One transaction inserts and leases it, so nobody else
+ * claims it. It is removed whatever becomes of it, unless its lease is lost.
+ *
+ * @throws what the handler throws; SluiceError HANDLER_TIMEOUT, LEASE_LOST
+ */
+export async function deliverLeased(
+  runtime: Runtime,
+  consumption: Consumption<LeasedPlan>,
+  row: InsertRow,
+): Promise<Outcome> {
+  const { leaseMs, queue } = consumption.plan
+  const { leased, nowUs, sentAtMs } = await insertLeased(runtime, consumption.plan, row)
+  let removed = false
+  const onSettled = () => {
+    removed = true
+  }
+  const settler = new Settler(runtime, { ...consumption, onSettled }, () => renewals.delete(leased))
+  const renewals = new Renewals(leaseMs, (leases) => void settler.renew(leases))
+  settler.setClock({ nowUs, sentAtMs })
+  renewals.add([leased])
+  const handled = handle(runtime, consumption, settler, leased)
+  await Promise.allSettled([handled])
+  settler.settle(leased, { kind: 'ack' })
+  await leased.ended
+  runtime.inHand.end(leased.batchId)
+  if (!removed) throw leaseLost(queue, leased.id)
+  return handled
+}
+
+async function handle(
+  runtime: Runtime,
+  consumption: Consumption<LeasedPlan>,
+  settler: Settler,
+  leased: LeasedMessage,
+): Promise<Outcome> {
+  const { crashLimit, report } = runtime
+  const { enqueue, plan } = consumption
+  const options = { runtime, queue: plan.queue, enqueue, gate: new Gate(1), renew: settler.renew }
+  const ended = Promise.withResolvers<Outcome>()
+  const run = new BatchRun({
+    ...consumption,
+    settlement: {
+      add: (_, outcome, error) => {
+        if (leased.committed) ended.resolve({ kind: 'ack' })
+        else if (error === undefined) ended.resolve(outcome)
+        else ended.reject(error)
+        return false
+      },
+      deadLetter: (_, reason) => ended.resolve({ kind: 'deadLetter', reason }),
+    },
+    attempt: () => new LeasedAttempt(options, [leased]),
+    crashLimit,
+    signal: leased.signal,
+    report,
+    cancel: async () => undefined,
+  })
+  ended.promise.catch(() => undefined)
+  await run.run([leased.message])
+  // If it was not called, the lease was lost before.
+  ended.reject(leased.lost)
+  return ended.promise
+}
+
+async function insertLeased(runtime: Runtime, { queue, leaseMs: ms }: LeasedPlan, row: InsertRow) {
+  const { inHand, pool, serverVersion } = runtime
+  const batchId = inHand.reserve()
+  const lease = leaseOf(inHand.workerId, batchId)
+  const sentAtMs = performance.now()
+  const claimed = await inOwnTransaction(pool, async (execute) => {
+    const id = await insertMessage(execute, queue, row)
+    return claimGiven(execute, queue, id, { lease, ms, serverVersion: serverVersion() })
+  })
+  const messages = claimed.rows.map((taken) => new DeliveredMessage(queue, taken))
+  const record = { id: batchId, queue, messageIds: messages.map(({ id }) => id), attempts: messages.map(() => 0) }
+  await inHand.recorded({ ...record, leased: true }, false)
+  const [message] = messages
+  if (message === undefined) throw new TypeError('claim_given: expected the message that was inserted')
+  const leased = new LeasedMessage(message, { lease, batchId, ms, claimedAtMs: sentAtMs })
+  return { leased, nowUs: claimed.nowUs, sentAtMs }
+}
