@@ -200,7 +200,8 @@ END
 $$;
 
 -- Moves locked messages to the dead letters; attempts: how many tries of each have failed.
-CREATE FUNCTION sluice.bury_locked(queue text, ids bigint[], attempts integer[], reasons text[], errors text[]) RETURNS void
+CREATE FUNCTION sluice.bury_locked(queue text, ids bigint[], attempts integer[], reasons text[], errors text[])
+RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -233,7 +234,8 @@ DECLARE
   reasons text[];
   errors text[];
 BEGIN
-  SELECT array_agg(m.id), array_agg(m.tries), array_agg(format('failed %s of %s attempts', m.tries, m.most)), array_agg(m.error)
+  SELECT array_agg(m.id), array_agg(m.tries), array_agg(format('failed %s of %s attempts', m.tries, m.most)),
+         array_agg(m.error)
   INTO spent, attempts, reasons, errors
   FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
     SELECT m.id, m.attempt, coalesce(m.max_attempts, max_attempts) AS most,
@@ -246,7 +248,9 @@ BEGIN
     RETURN ids;
   END IF;
   PERFORM sluice.bury_locked(queue, spent, attempts, reasons, errors);
-  RETURN ARRAY(SELECT given.id FROM unnest(ids) WITH ORDINALITY AS given (id, place) WHERE given.id <> ALL (spent) ORDER BY given.place);
+  RETURN ARRAY(
+    SELECT given.id FROM unnest(ids) WITH ORDINALITY AS given (id, place) WHERE given.id <> ALL (spent) ORDER BY given.place
+  );
 END
 $$;
 
@@ -278,11 +282,14 @@ $$;
 
 -- @raises unless what is asked of a claim is within its bounds. The claim's steps look at what was committed while they
 -- waited, which a transaction with one snapshot for all does not see.
-CREATE FUNCTION sluice.check_claim(queue text, most integer DEFAULT 1, ttl interval DEFAULT '1 minute', max_attempts integer DEFAULT 1) RETURNS void
+CREATE FUNCTION sluice.check_claim(
+  queue text, most integer DEFAULT 1, ttl interval DEFAULT '1 minute', max_attempts integer DEFAULT 1
+) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF queue IS NULL OR octet_length(queue) > 100 OR queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$' THEN
-    RAISE EXCEPTION 'queue: expected a name of 1 to 100 letters, digits and _ . : - (none of . : - first), received %', quote_nullable(left(queue, 120))
+    RAISE EXCEPTION 'queue: expected a name of 1 to 100 letters, digits and _ . : - (none of . : - first), received %',
+      quote_nullable(left(queue, 120))
       USING ERRCODE = '22023', HINT = 'For example ''emails''.';
   END IF;
   IF most IS NULL OR most NOT BETWEEN 1 AND 1000 THEN
@@ -298,7 +305,8 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'Leave it out for 20.';
   END IF;
   IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-    RAISE EXCEPTION 'transaction: expected the isolation level read committed, received %', current_setting('transaction_isolation')
+    RAISE EXCEPTION 'transaction: expected the isolation level read committed, received %',
+      current_setting('transaction_isolation')
       USING ERRCODE = '25001', HINT = 'Begin with BEGIN ISOLATION LEVEL READ COMMITTED.';
   END IF;
 END
@@ -309,7 +317,8 @@ CREATE FUNCTION sluice.require_lasting(held sluice.claim) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF clock_timestamp() >= held.expires_at THEN
-    RAISE EXCEPTION 'Claim % of queue "%": expected one that lasts, received one that is over since %', held.id, held.queue, held.expires_at
+    RAISE EXCEPTION 'Claim % of queue "%": expected one that lasts, received one that is over since %',
+      held.id, held.queue, held.expires_at
       USING ERRCODE = 'SL011', HINT = 'Its messages are free for others. Claim with a longer ttl, or renew in time.';
   END IF;
 END
@@ -325,6 +334,7 @@ BEGIN
   SELECT c.* INTO held FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id FOR UPDATE;
   IF held.id IS NULL THEN
     RAISE EXCEPTION 'Claim % of queue "%": expected one that has messages, received one that is unknown, settled or released',
+      
       coalesce(claim_id::text, 'NULL'), queue USING ERRCODE = 'SL010', HINT = 'Claim again.';
   END IF;
   PERFORM sluice.require_lasting(held);
@@ -372,7 +382,8 @@ $$;
 
 -- Fails locked messages of a claim: buries those that have no attempt left, and gives the others their next due time, by
 -- default after 1 s, 2 s, 4 s, ... 1 h, of which a fifth is random. Returns those that are buried.
-CREATE FUNCTION sluice.fail_locked(queue text, ids bigint[], max_attempts integer, delay interval, error text) RETURNS bigint[]
+CREATE FUNCTION sluice.fail_locked(queue text, ids bigint[], max_attempts integer, delay interval, error text)
+RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -386,7 +397,7 @@ BEGIN
   SELECT array_agg(m.id) FILTER (WHERE m.tries >= m.most), array_agg(m.tries) FILTER (WHERE m.tries >= m.most),
          array_agg(format('failed %s of %s attempts', m.tries, m.most)) FILTER (WHERE m.tries >= m.most),
          array_agg(m.id) FILTER (WHERE m.tries < m.most),
-         array_agg(now_at + coalesce(delay, least(3600, 2 ^ least(m.tries - 1, 12)) * (1 - 0.2 * random()) * interval '1 second'))
+         array_agg(now_at + coalesce(delay, least(3600, 2 ^ least(m.tries - 1, 12)) * (1 - 0.2 * random()) * interval '1 s'))
            FILTER (WHERE m.tries < m.most)
   INTO spent, attempts, reasons, others, dues
   FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
@@ -414,13 +425,16 @@ BEGIN
   FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
     SELECT m.queue, m.id, m.attempt FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
   ) m;
-  PERFORM sluice.bury_locked(queue, ids, tries, array_fill(reason, ARRAY[cardinality(ids)]), array_fill(error, ARRAY[cardinality(ids)]));
+  PERFORM sluice.bury_locked(
+    queue, ids, tries, array_fill(reason, ARRAY[cardinality(ids)]), array_fill(error, ARRAY[cardinality(ids)])
+  );
 END
 $$;
 
 -- Leases locked messages to a claim, which moves their due time to its end, and returns the due times that they had. An
 -- earlier claim that ran out is a failed attempt.
-CREATE FUNCTION sluice.lease_locked(queue text, ids bigint[], claim_id bigint, expires_at timestamptz) RETURNS timestamptz[]
+CREATE FUNCTION sluice.lease_locked(queue text, ids bigint[], claim_id bigint, expires_at timestamptz)
+RETURNS timestamptz[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -466,7 +480,9 @@ CREATE FUNCTION sluice.close_claim(held sluice.claim) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   FOR place IN REVERSE cardinality(held.message_ids)..1 LOOP
-    IF EXISTS (SELECT FROM sluice.message m WHERE m.queue = held.queue AND m.id = held.message_ids[place] AND m.lease = -held.id) THEN
+    IF EXISTS (
+      SELECT FROM sluice.message m WHERE m.queue = held.queue AND m.id = held.message_ids[place] AND m.lease = -held.id
+    ) THEN
       RETURN;
     END IF;
   END LOOP;
@@ -524,7 +540,8 @@ BEGIN
   SELECT m.id, sluice.failed_tries(m.queue, m.id, m.attempt) + 1, m.payload, m.headers, m.type, m.schema_version, m.ordering_key,
          m.priority, m.enqueued_at, m.due_at, m.max_attempts
   FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
-    SELECT m.* FROM sluice.message m WHERE m.queue = queue AND m.id = given.id AND (m.lease = -claim_id OR claim_id IS NULL) LIMIT 1
+    SELECT m.* FROM sluice.message m
+    WHERE m.queue = queue AND m.id = given.id AND (m.lease = -claim_id OR claim_id IS NULL) LIMIT 1
   ) m
   ORDER BY given.place;
 END

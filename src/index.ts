@@ -77,6 +77,7 @@ export type { MessagePage } from './table/operate/message-pages.ts'
 export type { MessageStatus } from './table/operate/message-status.ts'
 export type { QueueStatus } from './table/operate/queue-status.ts'
 export type { InFlightMessage, WorkerStatus } from './table/operate/worker-status.ts'
+export type { RefusalReason } from './table/pull/settle-claim.ts'
 // Events and errors
 export type { SluiceEvent } from './telemetry/events.ts'
 export type { SluiceLog } from './telemetry/log.ts'

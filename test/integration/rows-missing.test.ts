@@ -218,3 +218,45 @@ describe('an INSERT that a trigger swallows', () => {
     }
   })
 })
+
+describe('a claim', () => {
+  test.for<readonly [string, string, () => Outcome | undefined]>([
+    ['an ack', 'DELETE', () => undefined],
+    ['a snooze', 'UPDATE', () => snooze({ after: '1h' })],
+    ['a dead letter', 'DELETE', () => deadLetter('no good')],
+  ])('says so when a trigger swallows %s', async ([, event, outcome], { database, queue, table }) => {
+    expect(table).toBe('effect')
+    const sluice = startTestSluice(database)
+    const ids = await put(sluice, queue, [1])
+    const claim = await sluice.claim(queue)
+    await database.sql(
+      `CREATE TRIGGER swallow BEFORE ${event} ON sluice.message FOR EACH ROW EXECUTE FUNCTION swallow()`,
+    )
+    try {
+      await expect(claim?.settle(ids, outcome())).rejects.toMatchObject({ code: 'ROWS_MISSING' })
+    } finally {
+      await database.sql('DROP TRIGGER swallow ON sluice.message')
+    }
+    expect(await claim?.settle(ids)).toEqual({ settled: ids, refused: [] })
+  })
+
+  test('fails where a policy for the owner would hide messages', async ({ database, login, queue }) => {
+    const sluice = startTestSluice(database)
+    await put(sluice, queue, [1])
+    await database.sql(
+      'ALTER TABLE sluice.message ENABLE ROW LEVEL SECURITY; ALTER TABLE sluice.message FORCE ROW LEVEL SECURITY',
+    )
+    const owner = await login()
+    await database.sql(`ALTER FUNCTION sluice.claim OWNER TO ${owner.name}; GRANT ALL ON SCHEMA sluice TO ${owner.name};
+      GRANT ALL ON ALL TABLES IN SCHEMA sluice TO ${owner.name}; GRANT ALL ON ALL FUNCTIONS IN SCHEMA sluice TO ${owner.name}`)
+    try {
+      await expect(sluice.claim(queue)).rejects.toMatchObject({
+        cause: { message: expect.stringContaining('row-level security') },
+      })
+    } finally {
+      await database.sql(`ALTER FUNCTION sluice.claim OWNER TO CURRENT_USER;
+        ALTER TABLE sluice.message NO FORCE ROW LEVEL SECURITY; ALTER TABLE sluice.message DISABLE ROW LEVEL SECURITY`)
+    }
+    expect((await sluice.claim(queue))?.messages).toHaveLength(1)
+  })
+})

@@ -1,4 +1,5 @@
 import { describe, expect } from 'vitest'
+import { SCHEMA_VERSION } from '../../src/table/schema.ts'
 import { raisedFlag } from '../support/rows/flag.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { endSessions } from '../support/servers/sessions.ts'
@@ -18,12 +19,12 @@ describe('a worker whose schema no longer serves it', () => {
       .handle(({ id }) => void handled.push(id))
       .subscribe()
     await raisedFlag(database, queue)
-    await pretend(database, 2, 2)
+    await pretend(database, SCHEMA_VERSION + 1, SCHEMA_VERSION + 1)
     await endSessions(database, 'sluice control')
     await log.first('connection.lost', ({ error }) => 'code' in error && error.code === 'SCHEMA_TOO_NEW')
     const ids = await put(sluice, queue, [1, 2])
     expect(handled).toEqual([])
-    await pretend(database, 1, 1)
+    await pretend(database, SCHEMA_VERSION, 1)
     await waitFor(() => handled.length === 2, { what: 'both messages' })
     expect(handled).toEqual(ids)
   })

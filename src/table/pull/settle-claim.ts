@@ -59,7 +59,9 @@ const SETTLE = statement(
   'claim_settle',
   `
 SELECT s.id::text AS id, s.result, s.written
-FROM sluice.claim_settle($1::text, $2::bigint, $3::bigint[], $4::text, $5::double precision * interval '1 millisecond', $6::text, $7::text) s`,
+FROM sluice.claim_settle(
+  $1::text, $2::bigint, $3::bigint[], $4::text, $5::double precision * interval '1 millisecond', $6::text, $7::text
+) s`,
 )
 
 const RENEW = statement(
