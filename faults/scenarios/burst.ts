@@ -12,8 +12,9 @@ export const burst = scenario({
   // A batch of messages in one call has no place for one that fails.
   load: { failing: 0, dying: 0 },
   workers: { wholeBatches: true, pipeline: { batchSize: 500, timeout: '5s' } },
-  // A batch has at most what the process has room for.
+  // A batch has at most what the process has room for. Each message is written twice, and read by its id.
   otherwise: {
+    recoveryMs: 60_000,
     injections: { quick: 0, full: 5 },
     workers: { wholeBatches: true, pipeline: { batchSize: 500, concurrency: 1_000, timeout: '5s' } },
   },

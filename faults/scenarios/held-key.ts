@@ -21,6 +21,8 @@ const LAST_PLACE = 1_000_000
 const RECOVERY_MS = 30_000
 /** From before the first fault until long after what is not held must have been handled. */
 const HELD_MS = 20_000
+/** In leased mode each message of the slot takes a claim of its own. Not held any more, the backlog would go first. */
+const LEASED = { recoveryMs: 60_000, heldMs: 45_000 } as const
 /** The twin shows only if its worker has passed the rows again, after the last fault and before the hold ends. */
 const TWIN_HELD_MS = 60_000
 /** A second key of the slot is held again and again, until shortly after the last fault. */
@@ -33,6 +35,7 @@ export const heldKey = scenario({
   recoveryMs: RECOVERY_MS,
   injections: { quick: 1, full: 3 },
   costsAttempts: true,
+  otherwise: { recoveryMs: LEASED.recoveryMs },
   twin: PASSED_FOR_EVER,
   async inject(stage, at) {
     const { key, otherKey } = await enqueueBacklog(stage, at)
@@ -55,10 +58,10 @@ export const heldKey = scenario({
     await stage.fault('cut all batches beside a held key', () => stage.sql(CUT_BATCHES))
     // Whoever handles it has read the backlog again, which is what the twin needs.
     const behind = await enqueueBehind(stage, key, otherKey)
-    await stage.handled(behind, RECOVERY_MS).catch(() => undefined)
-    await until(() => stage.caughtUp(), 'all that is not held to be handled', RECOVERY_MS).catch(() => undefined)
+    await stage.handled(behind, stage.recoveryMs).catch(() => undefined)
+    await until(() => stage.caughtUp(), 'all that is not held to be handled', stage.recoveryMs).catch(() => undefined)
     await stage.sql(FORGET_BACKLOG, [stage.queue, key])
-    await until(() => isEmpty(stage, key), 'the key to be free and handled', heldMs(stage) + RECOVERY_MS)
+    await until(() => isEmpty(stage, key), 'the key to be free and handled', heldMs(stage) + stage.recoveryMs)
   },
 })
 
@@ -79,8 +82,9 @@ async function enqueueBehind(stage: Stage, key: string, otherKey: string): Promi
   return String(row?.message_id)
 }
 
-function heldMs({ broken }: Stage): number {
-  return broken ? TWIN_HELD_MS : HELD_MS
+function heldMs({ broken, recoveryMs }: Stage): number {
+  if (broken) return TWIN_HELD_MS
+  return recoveryMs === LEASED.recoveryMs ? LEASED.heldMs : HELD_MS
 }
 
 async function isEmpty(stage: Stage, key: string): Promise<boolean> {

@@ -20,14 +20,14 @@ export async function cutBefore(network: TcpProxy, matches: Matches, act: () => 
 }
 
 /** A worker dies at a moment that only the wire shows: when it has sent all that comes before a message, and not that. */
-function killBefore(name: string, title: string, twin: Twin, matches: Matches, otherwise: Otherwise = {}) {
+function killBefore(name: string, title: string, twin: Twin, matches: Matches, leased: Otherwise) {
   return scenario({
     name,
     title: `SIGKILL a worker ${title}`,
     recoveryMs: 3_000,
     injections: { quick: 4, full: 20 },
     costsAttempts: true,
-    otherwise,
+    otherwise: { recoveryMs: 10_000, ...leased },
     workers: { network: true },
     twin,
     async inject(stage) {

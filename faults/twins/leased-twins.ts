@@ -6,7 +6,6 @@ export const NOBODY_RESCUES = {
   edits: [
     { file: 'table/worker/reap.ts', from: 'WHERE m.ctid = ANY (ARRAY(', to: 'WHERE false AND m.ctid = ANY (ARRAY(' },
   ],
-  workers: { pipeline: { lease: '10m' } },
   caught: ['stuck'],
 } as const satisfies Twin
 
