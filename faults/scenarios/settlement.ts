@@ -21,6 +21,7 @@ export const settlementUnanswered = scenario({
   recoveryMs: 5_000,
   injections: { quick: 6, full: 40 },
   load: { failing: 0.3, lanes: 1 },
+  flow: 5,
   // Whoever failed for want of time would have had its effect.
   workers: { network: true, effects: 'elsewhere', pipeline: { lease: '2m', timeout: '2m' } },
   twin: SETTLEMENT_ENQUEUES_AGAIN,
