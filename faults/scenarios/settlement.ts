@@ -57,7 +57,7 @@ export const lateSettlement = scenario({
     'SIGSTOP a worker past its lease while its settlement is on the way; it arrives, and the worker goes on, when another has the message',
   mode: 'leased',
   otherwise: { inapplicable: 'a settlement that comes late comes to a transaction that the server has ended' },
-  recoveryMs: 8_000,
+  recoveryMs: 15_000,
   flow: 0,
   injections: { quick: 2, full: 6 },
   costsAttempts: true,
