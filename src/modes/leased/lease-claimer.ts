@@ -31,13 +31,14 @@ export class LeaseClaimer {
 
   /** @param onFound the claim has found messages */
   async claim(demand: RoundDemand, most: number, onFound: () => void): Promise<LeasedClaim | Ran> {
-    const { pool, control, connectTimeoutMs } = this.#runtime
+    const { pool, control, connectTimeoutMs, inHand } = this.#runtime
     const connection = await BatchConnection.acquire(pool, demand.stopping)
     this.#connection = connection
     const answers = new AnswerLimit(connection, control, { claimMs: connectTimeoutMs, serverMs: CLAIM_MS })
     const release = () => connection.release()
+    const batchId = inHand.reserve()
     try {
-      const { result, ended } = await this.#claimOn(connection, demand, most, onFound, answers)
+      const { result, ended } = await this.#claimOn({ connection, batchId, answers }, demand, most, onFound)
       const released = ended.then(release, release)
       // The transaction that COMMIT has begun ends while the handlers run. One that has found nothing has locked slots, which
       // the next claim, on another connection, would take for those of another process.
@@ -45,6 +46,8 @@ export class LeaseClaimer {
       return result
     } catch (error) {
       await connection.abandon()
+      // What was sent may have taken effect all the same.
+      inHand.abandon(batchId)
       release()
       throw connection.lastWords ?? error
     } finally {
@@ -64,14 +67,12 @@ export class LeaseClaimer {
   }
 
   async #claimOn(
-    connection: BatchConnection,
+    { connection, batchId, answers }: ClaimOn,
     demand: RoundDemand,
     most: number,
     onFound: () => void,
-    answers: AnswerLimit,
   ): Promise<{ readonly result: LeasedClaim | Ran; readonly ended: Promise<void> }> {
     const { inHand } = this.#runtime
-    const batchId = inHand.reserve()
     const lease = leaseOf(inHand.workerId, batchId)
     const sent = this.#send(connection, demand, lease, most)
     inHand.findDeadAhead()
@@ -90,8 +91,6 @@ export class LeaseClaimer {
     try {
       await (isSent ? sent.committed : connection.commit())
     } catch (error) {
-      // It may have taken effect all the same.
-      inHand.abandon(batchId)
       this.#claimer.release(rows)
       throw error
     }
@@ -118,6 +117,13 @@ export class LeaseClaimer {
     await committed?.catch(() => undefined)
     this.#runtime.inHand.abandon(batchId)
   }
+}
+
+interface ClaimOn {
+  readonly connection: BatchConnection
+  /** The number under which the claim records what it leases. */
+  readonly batchId: number
+  readonly answers: AnswerLimit
 }
 
 /** What the server may take for a claim. */
