@@ -34,4 +34,27 @@ describe('a claim in leased mode', () => {
       what: 'the records to go',
     })
   })
+
+  test('never waits for the disk', async ({ sluice, queue, database }) => {
+    // Fires when the transaction commits.
+    await database.sql(`
+      CREATE TABLE committed (synchronous text);
+      CREATE FUNCTION note_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN
+        INSERT INTO committed VALUES (current_setting('synchronous_commit'));
+        RETURN NULL;
+      END $$;
+      CREATE CONSTRAINT TRIGGER note_commit AFTER UPDATE ON sluice.message DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW WHEN (NEW.queue = '${queue}' AND NEW.lease > 0) EXECUTE FUNCTION note_commit()`)
+    // Those with a key have their turn after each of the others, and find nothing.
+    await put(sluice, queue, ['later'], { orderingKey: 'k', delay: '1h' })
+    await put(sluice, queue, [1, 2, 3, 4])
+    await sluice
+      .pipeline(queue, { mode: 'leased', batchSize: 1 })
+      .handle(() => undefined)
+      .runOnce()
+    const commits = await database.sql('SELECT synchronous FROM committed')
+    await database.sql('DROP TRIGGER note_commit ON sluice.message')
+    expect(commits).toEqual(Array.from({ length: 4 }, () => ({ synchronous: 'off' })))
+  })
 })

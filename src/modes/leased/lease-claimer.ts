@@ -89,7 +89,7 @@ export class LeaseClaimer {
     onFound()
     demand.found({ full: answer.full, youngestMs: youngestMs(answer) })
     try {
-      await (isSent ? sent.committed : connection.commit())
+      await (isSent ? sent.committed : this.#commit(connection))
     } catch (error) {
       this.#claimer.release(rows)
       throw error
@@ -102,8 +102,7 @@ export class LeaseClaimer {
     const { leaseMs: ms } = this.#consumption.plan
     const sent = connection.together(() => {
       connection.begin(limit)
-      // A lease that is lost with a server that crashes is a message that is delivered again, and nothing worse.
-      connection.sendSoon('SET LOCAL synchronous_commit = off')
+      connection.sendSoon(WITHOUT_DISK)
       demand.sent()
       const terms = { lease, ms, most, serverVersion: limit.serverVersion }
       const claim = this.#claimer.send(connection, terms)
@@ -113,11 +112,20 @@ export class LeaseClaimer {
     return sent
   }
 
+  /** The setting ended with the transaction that found nothing, and whose COMMIT has begun this one. */
+  #commit(connection: BatchConnection): Promise<void> {
+    connection.sendSoon(WITHOUT_DISK)
+    return connection.commit()
+  }
+
   async #abandon(batchId: number, committed: Promise<void> | undefined): Promise<void> {
     await committed?.catch(() => undefined)
     this.#runtime.inHand.abandon(batchId)
   }
 }
+
+/** A lease that is lost with a server that crashes is a message that is delivered again, and nothing worse. */
+const WITHOUT_DISK = 'SET LOCAL synchronous_commit = off'
 
 interface ClaimOn {
   readonly connection: BatchConnection
