@@ -76,11 +76,14 @@ export class Waiting {
   }
 
   #open(): Promise<WakeUps> {
-    this.#wakeUps ??= WakeUps.open(this.#config, this.#report).catch((error: unknown) => {
-      this.#wakeUps = undefined
-      throw error
+    if (this.#wakeUps !== undefined) return this.#wakeUps
+    const opening = WakeUps.open(this.#config, this.#report)
+    this.#wakeUps = opening
+    opening.catch(() => {
+      // Whoever waited may have left, and others opened again: theirs is still to be closed.
+      if (this.#wakeUps === opening) this.#wakeUps = undefined
     })
-    return this.#wakeUps
+    return opening
   }
 
   async #close(): Promise<void> {
