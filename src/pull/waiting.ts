@@ -65,9 +65,18 @@ export class Waiting {
   ): Promise<Claim | undefined> {
     const wakeUps = await untilAborted(this.#open(), signal)
     if (wakeUps === undefined) return undefined
-    const line = this.#lines.get(queue) ?? new ClaimLine(queue, wakeUps.scheduler)
+    return this.#lineOf(queue, wakeUps).wait(take, signal)
+  }
+
+  #lineOf(queue: string, { scheduler }: WakeUps): ClaimLine {
+    const known = this.#lines.get(queue)
+    if (known !== undefined) return known
+    const line = new ClaimLine(queue, scheduler, () => {
+      // After a close another line may have taken its place.
+      if (this.#lines.get(queue) === line) this.#lines.delete(queue)
+    })
     this.#lines.set(queue, line)
-    return line.wait(take, signal)
+    return line
   }
 
   #throwIfEnded(given: AbortSignal | undefined): void {
