@@ -280,8 +280,20 @@ BEGIN
 END
 $$;
 
--- @raises unless what is asked of a claim is within its bounds. The claim's steps look at what was committed while they
--- waited, which a transaction with one snapshot for all does not see.
+-- Fails in a transaction with one snapshot for all of its statements: what stands behind a lock would not see what was
+-- committed while it waited.
+CREATE FUNCTION sluice.check_isolation() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    RAISE EXCEPTION 'transaction: expected the isolation level read committed, received %',
+      current_setting('transaction_isolation')
+      USING ERRCODE = '25001', HINT = 'Begin with BEGIN ISOLATION LEVEL READ COMMITTED.';
+  END IF;
+END
+$$;
+
+-- Fails unless what is asked of a claim is within its bounds.
 CREATE FUNCTION sluice.check_claim(
   queue text, most integer DEFAULT 1, ttl interval DEFAULT '1 minute', max_attempts integer DEFAULT 1
 ) RETURNS void
@@ -304,20 +316,15 @@ BEGIN
     RAISE EXCEPTION 'max_attempts: expected an integer from 1 to 1000000, received %', coalesce(max_attempts::text, 'NULL')
       USING ERRCODE = '22023', HINT = 'Leave it out for 20.';
   END IF;
-  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-    RAISE EXCEPTION 'transaction: expected the isolation level read committed, received %',
-      current_setting('transaction_isolation')
-      USING ERRCODE = '25001', HINT = 'Begin with BEGIN ISOLATION LEVEL READ COMMITTED.';
-  END IF;
 END
 $$;
 
--- @raises once a claim is over: from then on others may have its messages.
-CREATE FUNCTION sluice.require_lasting(held sluice.claim) RETURNS void
+-- Fails once a claim has expired: from then on others may have its messages.
+CREATE FUNCTION sluice.require_unexpired(held sluice.claim) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF clock_timestamp() >= held.expires_at THEN
-    RAISE EXCEPTION 'Claim % of queue "%": expected one that lasts, received one that is over since %',
+    RAISE EXCEPTION 'Claim % of queue "%": expected one that has not expired, received one that expired at %',
       held.id, held.queue, held.expires_at
       USING ERRCODE = 'SL011', HINT = 'Its messages are free for others. Claim with a longer ttl, or renew in time.';
   END IF;
@@ -334,10 +341,9 @@ BEGIN
   SELECT c.* INTO held FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id FOR UPDATE;
   IF held.id IS NULL THEN
     RAISE EXCEPTION 'Claim % of queue "%": expected one that has messages, received one that is unknown, settled or released',
-      
       coalesce(claim_id::text, 'NULL'), queue USING ERRCODE = 'SL010', HINT = 'Claim again.';
   END IF;
-  PERFORM sluice.require_lasting(held);
+  PERFORM sluice.require_unexpired(held);
   RETURN held;
 END
 $$;
@@ -505,8 +511,8 @@ BEGIN
 END
 $$;
 
--- @raises unless an outcome has what it needs, and nothing else.
-CREATE FUNCTION sluice.check_outcome(outcome text, delay interval, reason text) RETURNS void
+-- Fails unless an outcome has what it needs, and nothing else.
+CREATE FUNCTION sluice.check_outcome(outcome text, delay interval, reason text, error text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF outcome IS NULL OR outcome NOT IN ('ack', 'retry', 'snooze', 'dead_letter') THEN
@@ -524,6 +530,10 @@ BEGIN
   IF (outcome = 'dead_letter') <> (reason IS NOT NULL) THEN
     RAISE EXCEPTION 'reason: expected with dead_letter, received % with %', quote_nullable(left(reason, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''dead_letter'', reason => ''card expired''.';
+  END IF;
+  IF outcome IN ('ack', 'snooze') AND error IS NOT NULL THEN
+    RAISE EXCEPTION 'error: expected with retry or dead_letter, received % with %', quote_nullable(left(error, 80)), outcome
+      USING ERRCODE = '22023', HINT = 'As in outcome => ''retry'', error => ''the shop is closed''.';
   END IF;
 END
 $$;
@@ -570,6 +580,7 @@ DECLARE
   ids bigint[];
   dues timestamptz[];
 BEGIN
+  PERFORM sluice.check_isolation();
   PERFORM sluice.check_claim(queue, "limit", ttl, max_attempts);
   PERFORM sluice.prune_claims(queue);
   LOOP
@@ -605,8 +616,10 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET
 SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 DECLARE
-  held sluice.claim := sluice.hold_claim(queue, claim_id);
+  held sluice.claim;
 BEGIN
+  PERFORM sluice.check_isolation();
+  held := sluice.hold_claim(queue, claim_id);
   RETURN QUERY
   SELECT held.expires_at, r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority,
          r.enqueued_at, held.claimed_at, r.own_max_attempts
@@ -625,11 +638,12 @@ DECLARE
   ours bigint[];
   now_at timestamptz;
 BEGIN
+  PERFORM sluice.check_isolation();
   PERFORM sluice.check_claim(queue, ttl => coalesce(ttl, interval '1 minute'));
   held := sluice.hold_claim(queue, claim_id);
   ttl := coalesce(ttl, held.ttl_ms * interval '1 millisecond');
   ours := sluice.lock_claimed(held, held.message_ids);
-  PERFORM sluice.require_lasting(held);
+  PERFORM sluice.require_unexpired(held);
   now_at := clock_timestamp();
   PERFORM sluice.lease_locked(queue, ours, claim_id, now_at + ttl);
   UPDATE sluice.claim c SET renewed_at = now_at, expires_at = now_at + ttl, ttl_ms = extract(epoch FROM ttl) * 1000
@@ -649,6 +663,7 @@ DECLARE
   held sluice.claim;
   ours bigint[];
 BEGIN
+  PERFORM sluice.check_isolation();
   SELECT c.* INTO held FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id FOR UPDATE;
   ours := sluice.lock_claimed(held, held.message_ids);
   IF held.id IS NULL OR clock_timestamp() >= held.expires_at THEN
@@ -682,10 +697,11 @@ DECLARE
   dead bigint[] := '{}';
   opens boolean;
 BEGIN
-  PERFORM sluice.check_outcome(outcome, delay, reason);
+  PERFORM sluice.check_isolation();
+  PERFORM sluice.check_outcome(outcome, delay, reason, error);
   held := sluice.hold_claim(queue, claim_id);
   ours := sluice.lock_claimed(held, coalesce(message_ids, held.message_ids));
-  PERFORM sluice.require_lasting(held);
+  PERFORM sluice.require_unexpired(held);
   opens := delay <= interval '0' OR sluice.any_keyed(queue, ours);
   CASE outcome
     WHEN 'ack' THEN
@@ -728,6 +744,7 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 DECLARE
   ids bigint[];
 BEGIN
+  PERFORM sluice.check_isolation();
   PERFORM sluice.check_claim(queue, "limit");
   ids := sluice.lock_due(queue, "limit");
   RETURN QUERY
@@ -751,7 +768,7 @@ SELECT c.queue, c.id, c.claimed_at, c.renewed_at, c.expires_at, c.ttl_ms * inter
         JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id)::integer AS messages
 FROM sluice.claim c
 WHERE c.expires_at > (SELECT sluice.clock());
-COMMENT ON VIEW sluice.claims IS 'Claims that last: messages that somebody has claimed under a time limit.';
+COMMENT ON VIEW sluice.claims IS 'Claims that have not expired: messages that somebody has claimed under a time limit.';
 COMMENT ON COLUMN sluice.claims.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.claims.id IS 'The claim''s number.';
 COMMENT ON COLUMN sluice.claims.claimed_at IS 'When it was made.';

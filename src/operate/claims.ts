@@ -21,7 +21,7 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * The claims that last, by queue and number.
+   * The claims that have not expired, by queue and number.
    *
    * @param options.queue only of this queue.
    * @param options.limit 1 to 10,000. @default 100
