@@ -150,7 +150,7 @@ BEGIN
 END
 $$;
 
--- Locks messages for a claim or a pop. In a queue that has both kinds, those with a key and those without come first in
+-- Locks due messages. In a queue that has both kinds, those with a key and those without come first in
 -- turn, by chance, so that neither kind waits for all of the other.
 CREATE FUNCTION sluice.lock_due(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -251,6 +251,22 @@ BEGIN
   RETURN ARRAY(
     SELECT given.id FROM unnest(ids) WITH ORDINALITY AS given (id, place) WHERE given.id <> ALL (spent) ORDER BY given.place
   );
+END
+$$;
+
+-- Locks messages for a claim or a pop, and buries those among them that have no attempt left.
+CREATE FUNCTION sluice.lock_claimable(queue text, most integer, max_attempts integer) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  taken bigint[];
+BEGIN
+  LOOP
+    taken := sluice.lock_due(queue, most);
+    EXIT WHEN taken = '{}';
+    taken := sluice.bury_spent(queue, taken, max_attempts);
+    EXIT WHEN taken <> '{}';
+  END LOOP;
+  RETURN taken;
 END
 $$;
 
@@ -583,14 +599,10 @@ BEGIN
   PERFORM sluice.check_isolation();
   PERFORM sluice.check_claim(queue, "limit", ttl, max_attempts);
   PERFORM sluice.prune_claims(queue);
-  LOOP
-    ids := sluice.lock_due(queue, "limit");
-    IF ids = '{}' THEN
-      RETURN;
-    END IF;
-    ids := sluice.bury_spent(queue, ids, max_attempts);
-    EXIT WHEN ids <> '{}';
-  END LOOP;
+  ids := sluice.lock_claimable(queue, "limit", max_attempts);
+  IF ids = '{}' THEN
+    RETURN;
+  END IF;
   PERFORM sluice.record_hung(queue, ids);
   now_at := clock_timestamp();
   expires_at := now_at + ttl;
@@ -746,7 +758,7 @@ DECLARE
 BEGIN
   PERFORM sluice.check_isolation();
   PERFORM sluice.check_claim(queue, "limit");
-  ids := sluice.lock_due(queue, "limit");
+  ids := sluice.lock_claimable(queue, "limit", 20);
   RETURN QUERY
   SELECT r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority, r.enqueued_at, r.due_at,
          r.own_max_attempts

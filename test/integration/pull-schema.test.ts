@@ -2,6 +2,7 @@ import { describe, expect } from 'vitest'
 import { z } from 'zod'
 import type { Sluice } from '../../src/sluice.ts'
 import { EventLog } from '../support/event-log.ts'
+import { runOut } from '../support/rows/claims.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 
@@ -24,6 +25,17 @@ describe('claims of a queue with a schema', () => {
     expect(popped.map(({ payload }) => payload)).toEqual([{ count: 2 }])
     expect(await counts(sluice, queue)).toEqual({ claimed: 0, free: 0, total: 0 })
   })
+})
+
+test('pop buries what has no attempt left, with a schema and without', async ({ database, queue }) => {
+  const other = startTestSluice(database)
+  for (const sluice of [other, startTestSluice(database, { queues: { [queue]: { schema: z.number() } } })]) {
+    const [spent, left] = await put(other, queue, [1, 2], { maxAttempts: 1 })
+    const claim = await other.claim(queue, { limit: 1 })
+    await runOut(database, queue, claim!.id)
+    expect((await sluice.pop(queue, { limit: 2 })).map(({ id }) => id)).toEqual([left])
+    expect(await other.operate.deadLetters.get(queue, spent!)).toMatchObject({ reason: 'failed 1 of 1 attempts' })
+  }
 })
 
 describe('a schema that fails', () => {
