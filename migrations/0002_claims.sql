@@ -12,6 +12,8 @@ CREATE TABLE sluice.claim (
   -- For its messages that have no number of their own.
   max_attempts integer     NOT NULL,
   message_ids  bigint[]    NOT NULL,
+  -- Since when each of them was due: what is released goes back to its place.
+  due_ats      timestamptz[] NOT NULL,
   CONSTRAINT claim_pkey PRIMARY KEY (queue, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
 
@@ -453,19 +455,26 @@ BEGIN
 END
 $$;
 
--- Leases locked messages to a claim, which moves their due time to its end, and returns the due times that they had. An
--- earlier claim that ran out is a failed attempt.
-CREATE FUNCTION sluice.lease_locked(queue text, ids bigint[], claim_id bigint, expires_at timestamptz)
-RETURNS timestamptz[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- The due times of locked messages, in their order.
+CREATE FUNCTION sluice.due_ats_of(queue text, ids bigint[]) RETURNS timestamptz[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
-DECLARE
-  dues timestamptz[] := ARRAY(
+BEGIN
+  RETURN ARRAY(
     SELECT m.due_at FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
       SELECT m.due_at FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
     ) m
     ORDER BY given.place
   );
+END
+$$;
+
+-- Leases locked messages to a claim, which moves their due time to its end. An earlier claim that ran out is a failed
+-- attempt.
+CREATE FUNCTION sluice.lease_locked(queue text, ids bigint[], claim_id bigint, expires_at timestamptz) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
   touched bigint[];
 BEGIN
   WITH leased AS (
@@ -479,7 +488,6 @@ BEGIN
   )
   SELECT array_agg(l.id) INTO touched FROM leased l;
   PERFORM sluice.require_settled('message', queue, ids, coalesce(touched, '{}'));
-  RETURN dues;
 END
 $$;
 
@@ -594,7 +602,7 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 DECLARE
   now_at timestamptz;
   ids bigint[];
-  dues timestamptz[];
+  due_ats timestamptz[];
 BEGIN
   PERFORM sluice.check_isolation();
   PERFORM sluice.check_claim(queue, "limit", ttl, max_attempts);
@@ -606,13 +614,14 @@ BEGIN
   PERFORM sluice.record_hung(queue, ids);
   now_at := clock_timestamp();
   expires_at := now_at + ttl;
-  INSERT INTO sluice.claim AS c (queue, ttl_ms, claimed_at, renewed_at, expires_at, max_attempts, message_ids)
-  VALUES (queue, extract(epoch FROM ttl) * 1000, now_at, now_at, expires_at, max_attempts, ids)
+  due_ats := sluice.due_ats_of(queue, ids);
+  INSERT INTO sluice.claim AS c (queue, ttl_ms, claimed_at, renewed_at, expires_at, max_attempts, message_ids, due_ats)
+  VALUES (queue, extract(epoch FROM ttl) * 1000, now_at, now_at, expires_at, max_attempts, ids, due_ats)
   RETURNING c.id INTO claim_id;
-  dues := sluice.lease_locked(queue, ids, claim_id, expires_at);
+  PERFORM sluice.lease_locked(queue, ids, claim_id, expires_at);
   RETURN QUERY
   SELECT claim_id, expires_at, r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority,
-         r.enqueued_at, dues[array_position(ids, r.id)], r.own_max_attempts
+         r.enqueued_at, due_ats[array_position(ids, r.id)], r.own_max_attempts
   FROM sluice.claimed_rows(queue, claim_id, ids) r;
 END
 $$;
@@ -674,6 +683,7 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 DECLARE
   held sluice.claim;
   ours bigint[];
+  dues timestamptz[];
 BEGIN
   PERFORM sluice.check_isolation();
   SELECT c.* INTO held FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id FOR UPDATE;
@@ -681,14 +691,19 @@ BEGIN
   IF held.id IS NULL OR clock_timestamp() >= held.expires_at THEN
     RETURN 0;
   END IF;
-  PERFORM sluice.postpone_locked(queue, ours, array_fill(clock_timestamp(), ARRAY[cardinality(ours)]), NULL);
+  -- They were due already, also if the clock has been set back since.
+  dues := ARRAY(
+    SELECT least(held.due_ats[array_position(held.message_ids, o.id)], clock_timestamp())
+    FROM unnest(ours) WITH ORDINALITY AS o (id, place) ORDER BY o.place
+  );
+  PERFORM sluice.postpone_locked(queue, ours, dues, NULL);
   DELETE FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id;
   PERFORM sluice.wake(queue);
   RETURN cardinality(ours);
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_release IS
-  'Gives the messages of a claim back, with no attempt counted, and returns how many. A claim that is unknown or over is left alone.';
+  'Gives the messages of a claim back, to their places and with no attempt counted, and returns how many. A claim that is unknown or over is left alone.';
 
 CREATE FUNCTION sluice.claim_settle(
   queue       text,

@@ -57,7 +57,8 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * Gives the messages of a claim back, at once and with no attempt counted. One that is unknown or over is left alone.
+   * Gives the messages of a claim back, to their places and with no attempt counted. One that is unknown or over is left
+   * alone.
    *
    * @returns how many messages.
    * @throws SluiceError as {@link list}, and COMMIT_FAILED

@@ -78,6 +78,14 @@ describe('a claim', () => {
     expect(idsOf((await mustClaim(sluice, queue)).messages)).toEqual([second])
   })
 
+  test('gives its messages back to their places', async ({ sluice, queue }) => {
+    await put(sluice, queue, ['a', 'b', 'c'])
+    const claim = await mustClaim(sluice, queue, { limit: 2 })
+    await claim.renew()
+    await claim.release()
+    expect(payloadsOf(await sluice.claim(queue))).toEqual(['a', 'b', 'c'])
+  })
+
   test('takes the lowest priority number first, and what is due first', async ({ sluice, queue }) => {
     await put(sluice, queue, ['c', 'd'])
     await put(sluice, queue, ['later'], { delay: '1h' })
