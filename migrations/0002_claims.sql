@@ -173,15 +173,15 @@ BEGIN
 END
 $$;
 
--- The places of messages, looked up one by one in the primary key: by an array of ids, servers before version 17 may read
--- the whole queue. The caller has locked the rows, so they stay where they are.
-CREATE FUNCTION sluice.places(queue text, ids bigint[]) RETURNS tid[]
+-- Where the rows of messages are, looked up one by one in the primary key: by an array of ids, servers before version 17
+-- may read the whole queue. The caller has locked the rows, so they stay where they are.
+CREATE FUNCTION sluice.ctids_of(queue text, ids bigint[]) RETURNS tid[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   RETURN ARRAY(
-    SELECT at.place FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-      SELECT m.ctid AS place FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
+    SELECT at.ctid FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
+      SELECT m.ctid FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
     ) at
   );
 END
@@ -194,7 +194,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   touched bigint[];
 BEGIN
-  WITH gone AS (DELETE FROM sluice.message m WHERE m.ctid = ANY (sluice.places(queue, ids)) RETURNING m.id)
+  WITH gone AS (DELETE FROM sluice.message m WHERE m.ctid = ANY (sluice.ctids_of(queue, ids)) RETURNING m.id)
   SELECT array_agg(g.id) INTO touched FROM gone g;
   PERFORM sluice.require_settled('message', queue, ids, coalesce(touched, '{}'));
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ids);
@@ -396,7 +396,7 @@ BEGIN
         last_error = coalesce(error, m.last_error),
         failed_at = CASE WHEN error IS NULL THEN m.failed_at ELSE now_at END,
         lease = CASE WHEN m.slot IS NOT NULL THEN 0 END
-    WHERE m.ctid = ANY (sluice.places(queue, ids))
+    WHERE m.ctid = ANY (sluice.ctids_of(queue, ids))
     RETURNING m.id
   )
   SELECT array_agg(p.id) INTO touched FROM postponed p;
@@ -483,7 +483,7 @@ BEGIN
         attempt = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.attempt + 1 ELSE m.attempt END,
         last_error = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN sluice.ran_out(m.lease) ELSE m.last_error END,
         failed_at = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.due_at ELSE m.failed_at END
-    WHERE m.ctid = ANY (sluice.places(queue, ids))
+    WHERE m.ctid = ANY (sluice.ctids_of(queue, ids))
     RETURNING m.id
   )
   SELECT array_agg(l.id) INTO touched FROM leased l;
