@@ -20,7 +20,7 @@ CREATE TABLE sluice.claim (
 -- For pruning those that are over.
 CREATE INDEX claim_expires_at_idx ON sluice.claim (queue, expires_at);
 
--- Steps of the functions below, which alone may be granted. Each statement in plpgsql has a snapshot of its own, so what
+-- Steps of the public functions, which alone may be granted. Each statement in plpgsql has a snapshot of its own, so what
 -- stands behind a lock sees all that was committed before the lock was had.
 
 -- Checks
