@@ -50,17 +50,24 @@ BEGIN
   END IF;
   IF most IS NULL OR most NOT BETWEEN 1 AND 1000 THEN
     RAISE EXCEPTION 'limit: expected an integer from 1 to 1000, received %', coalesce(most::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'Claim several times for more.';
+      USING ERRCODE = '22023', HINT = 'For example 10. Claim several times for more than 1000.';
   END IF;
   IF ttl IS NULL OR ttl NOT BETWEEN interval '1 second' AND interval '14 days' THEN
     RAISE EXCEPTION 'ttl: expected from 1 second to 14 days, received %', coalesce(ttl::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'A claim that needs more time is renewed.';
+      USING ERRCODE = '22023', HINT = 'For example interval ''1 minute''. A claim that needs more time is renewed.';
   END IF;
   IF max_attempts IS NULL OR max_attempts NOT BETWEEN 1 AND 1000000 THEN
     RAISE EXCEPTION 'max_attempts: expected an integer from 1 to 1000000, received %', coalesce(max_attempts::text, 'NULL')
       USING ERRCODE = '22023', HINT = 'Leave it out for 20.';
   END IF;
 END
+$$;
+
+-- The same time in seconds alone. A month is 30 days where intervals are compared, and as long as it is where one is added
+-- to an instant, so '24 months -706 days' would pass for less than 14 days and last for 25.
+CREATE FUNCTION sluice.in_seconds(given interval) RETURNS interval
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT make_interval(secs => extract(epoch FROM given)::double precision)
 $$;
 
 -- Fails unless an outcome has what it needs, and nothing else.
@@ -610,7 +617,12 @@ DECLARE
   due_ats timestamptz[];
 BEGIN
   PERFORM sluice.check_isolation();
+  ttl := sluice.in_seconds(ttl);
   PERFORM sluice.check_claim(queue, "limit", ttl, max_attempts);
+  -- The number of a claim whose commit a crash of the server undoes is given to another.
+  IF current_setting('synchronous_commit') = 'off' THEN
+    PERFORM set_config('synchronous_commit', 'local', true);
+  END IF;
   PERFORM sluice.prune_claims(queue);
   ids := sluice.lock_claimable(queue, "limit", max_attempts);
   IF ids = '{}' THEN
@@ -665,6 +677,7 @@ DECLARE
   now_at timestamptz;
 BEGIN
   PERFORM sluice.check_isolation();
+  ttl := sluice.in_seconds(ttl);
   PERFORM sluice.check_claim(queue, ttl => coalesce(ttl, interval '1 minute'));
   held := sluice.hold_claim(queue, claim_id);
   ttl := coalesce(ttl, held.ttl_ms * interval '1 millisecond');
@@ -730,6 +743,7 @@ DECLARE
   opens boolean;
 BEGIN
   PERFORM sluice.check_isolation();
+  delay := sluice.in_seconds(delay);
   PERFORM sluice.check_outcome(outcome, delay, reason, error);
   held := sluice.hold_claim(queue, claim_id);
   ours := sluice.lock_claimed(held, coalesce(message_ids, held.message_ids));

@@ -41,4 +41,28 @@ describe('the functions for claims', () => {
     }
     expect(await claim?.settle(id!)).toMatchObject({ settled: [id] })
   })
+
+  test('bound the time that an interval lasts, whatever its months count for', async ({ database, sluice, queue }) => {
+    const [id] = await put(sluice, queue, [1])
+    for (const ttl of ['24 months -706 days', '-24 months 721 days', '60 months -1786 days']) {
+      const claimed = database.sql('SELECT FROM sluice.claim($1, 1, $2::interval)', [queue, ttl])
+      await expect(claimed, ttl).rejects.toMatchObject({ code: '22023', message: expect.stringMatching(/^ttl: /) })
+    }
+    const claim = await sluice.claim(queue)
+    const snooze = `SELECT FROM sluice.claim_settle($1, $2, ARRAY[$3::bigint], 'snooze', interval '-24 months 720 days')`
+    await expect(database.sql(snooze, [queue, claim?.id, id])).rejects.toMatchObject({ code: '22023' })
+  })
+
+  test('do not let a claim be committed without waiting for the disk', async ({ database, sluice, queue }) => {
+    await put(sluice, queue, [1])
+    const client = await database.pool.connect()
+    try {
+      await client.query('BEGIN; SET LOCAL synchronous_commit = off')
+      await client.query('SELECT FROM sluice.claim($1)', [queue])
+      expect((await client.query('SHOW synchronous_commit')).rows).toEqual([{ synchronous_commit: 'local' }])
+    } finally {
+      await client.query('ROLLBACK')
+      client.release()
+    }
+  })
 })
