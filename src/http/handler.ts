@@ -76,7 +76,7 @@ const CLIENT_GONE = 499
 function responseOf({ status, body, headers = {} }: Answer): Response {
   const own = { 'cache-control': 'no-store', ...headers }
   if (body === undefined) return new Response(null, { status, headers: own })
-  return new Response(JSON.stringify(body), { status, headers: { 'content-type': 'application/json', ...own } })
+  return new Response(body, { status, headers: { 'content-type': 'application/json', ...own } })
 }
 
 function resolveOptions(options: HttpHandlerOptions) {

@@ -36,8 +36,8 @@ export interface Call {
 
 export interface Answer {
   readonly status: number
-  /** Absent: no content. */
-  readonly body?: unknown
+  /** JSON text, because messages are sent as they are stored. Absent: no content. */
+  readonly body?: string
   readonly headers?: Readonly<Record<string, string>>
 }
 

@@ -2,7 +2,7 @@ import { toMs } from '../../basics/duration.ts'
 import { DURATION, LIMIT } from '../forms.ts'
 import type { JsonSchema } from '../json-schema.ts'
 import { routeWithBody } from '../route.ts'
-import { CLAIM, claimToJson } from './claim-form.ts'
+import { CLAIM, claimText } from './claim-form.ts'
 
 const BODY = {
   description: 'an object of options',
@@ -52,6 +52,6 @@ export const CLAIM_MESSAGES = routeWithBody({
       await claim.release()
       throw signal.reason
     }
-    return { status: 201, body: claimToJson(claim), headers: { location: `claims/${claim.id}` } }
+    return { status: 201, body: claimText(claim), headers: { location: `claims/${claim.id}` } }
   },
 })

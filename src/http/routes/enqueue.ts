@@ -68,7 +68,7 @@ export const ENQUEUE = routeWithBody({
   run: async ({ sluice, queue }, body) => {
     const messages = body.messages.map(toEnqueue)
     const ids = await sluice.enqueueMany(sluice.ownTransaction, queue, messages)
-    return { status: 201, body: { ids } satisfies ValueOf<typeof IDS> }
+    return { status: 201, body: JSON.stringify({ ids } satisfies ValueOf<typeof IDS>) }
   },
 })
 

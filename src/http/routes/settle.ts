@@ -57,7 +57,7 @@ export const SETTLE_CLAIM = routeWithBody({
   answers: [{ status: 200, description: 'Each message is settled or refused', schema: SETTLEMENT }],
   run: async (call, { messages }) => {
     const id = claimIdOf(call)
-    return { status: 200, body: await settleAll(call, id, byOutcome(messages)) }
+    return { status: 200, body: JSON.stringify(await settleAll(call, id, byOutcome(messages))) }
   },
 })
 
