@@ -49,8 +49,8 @@ export interface AnswerForm {
   readonly headers?: Readonly<Record<string, JsonSchema>>
 }
 
-/** A route without a body. */
-export function route(given: Omit<Route, 'body' | 'problems'> & Partial<Pick<Route, 'problems'>>): Route {
+/** A route without a body: a GET or a DELETE. A POST has one, because only its type keeps the pages of other sites away. */
+export function route(given: RouteWithoutBody): Route {
   return { problems: [], ...given, body: undefined }
 }
 
@@ -62,6 +62,10 @@ export function routeWithBody<const Schema extends JsonSchema>(given: RouteWithB
     ...given,
     run: async (call, body = {}) => given.run(call, check(body)),
   }
+}
+
+interface RouteWithoutBody extends Omit<Route, 'body' | 'problems' | 'method'>, Partial<Pick<Route, 'problems'>> {
+  readonly method: 'GET' | 'DELETE'
 }
 
 interface RouteWithBody<Schema> extends Omit<Route, 'body' | 'problems' | 'run'>, Partial<Pick<Route, 'problems'>> {
