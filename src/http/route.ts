@@ -32,6 +32,8 @@ export interface Call {
   readonly id: string
   /** Aborted when the client has gone away. */
   readonly signal: AbortSignal
+  /** Reports why a part of the request failed, which an answer of 200 does not explain. */
+  failedInPart(error: unknown): void
 }
 
 export interface Answer {

@@ -194,6 +194,39 @@ describe.skipIf(WITHOUT_CURL)('a claim', () => {
     const again = await post(`${claims}/${id}/settle`, { messages: ends })
     expect(again).toMatchObject({ status: 404, body: { code: 'CLAIM_UNKNOWN' } })
   })
+
+  test('whose connection breaks while a request with several outcomes is settled tells what is settled', async ({
+    claims,
+    queue,
+    sluice,
+    database,
+    log,
+  }) => {
+    await put(sluice, queue, ['handled', 'breaks', 'later'])
+    const { id, messages } = claimOf(await post(claims, {}))
+    const [handled, breaks, later] = messages.map((message) => message.id)
+    await database.sql(`
+      CREATE FUNCTION break_off() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN PERFORM pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid()); RETURN NEW; END'`)
+    await database.sql(`
+      CREATE TRIGGER break_off BEFORE UPDATE ON sluice.message FOR EACH ROW
+      WHEN (NEW.last_error = 'breaks ${queue}') EXECUTE FUNCTION break_off()`)
+    const ends = [
+      { id: handled },
+      { id: breaks, outcome: 'retry', error: `breaks ${queue}` },
+      { id: later, outcome: 'snooze', after: '1h' },
+    ]
+    const answer = await post(`${claims}/${id}/settle`, { messages: ends })
+    const refused = [breaks, later].map((one) => ({ id: one, reason: 'unknown' }))
+    expect(answer).toMatchObject({ status: 200, body: { settled: [handled], refused } })
+    expect(log.of('request.failed')).toMatchObject([
+      { request: `POST /queues/${queue}/claims/${id}/settle`, status: 200 },
+    ])
+    await database.sql('DROP TRIGGER break_off ON sluice.message')
+    const again = await post(`${claims}/${id}/settle`, { messages: ends })
+    const gone = [{ id: handled, reason: 'gone' }]
+    expect(again).toMatchObject({ status: 200, body: { settled: [breaks, later], refused: gone } })
+  })
 })
 
 test.skipIf(WITHOUT_CURL)('pop removes what it returns', async ({ server, queue, sluice }) => {
@@ -223,6 +256,7 @@ describe.skipIf(WITHOUT_CURL)('a request that claims cannot serve', () => {
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1","after":"5m"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"retry","reason":"x"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims/1/settle', '', 422, 'OPTION_INVALID'],
+    ['POST', 'claims/1/settle', '{"messages":[{"id":"1"},{"id":"1"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims', '{"limit":0}', 422, 'OPTION_INVALID'],
     ['POST', 'claims', '{"limit":1001}', 422, 'OPTION_INVALID'],
     ['POST', 'claims', '{"ttl":"999ms"}', 422, 'OPTION_INVALID'],
