@@ -1,4 +1,5 @@
-import type { JsonSchema } from './json-schema.ts'
+import { toMsWithin } from '../basics/duration.ts'
+import type { JsonSchema, ValueOf } from './json-schema.ts'
 
 // What several bodies and answers have.
 
@@ -9,6 +10,11 @@ export const DURATION = {
     { type: 'string', pattern: '^\\d+(\\.\\d+)?(ms|s|m|h|d)$' },
   ],
 } as const satisfies JsonSchema
+
+/** For how long a claim lasts. Checked here, so that an error names what the client has sent. @throws SluiceError OPTION_INVALID */
+export function ttlOf(ttl: ValueOf<typeof DURATION> | undefined): number | undefined {
+  return ttl === undefined ? undefined : toMsWithin('ttl', ttl, '1s', '14d')
+}
 
 export const ID = { description: 'an id, which is digits as text', type: 'string', pattern: '^\\d{1,19}$' } as const
 

@@ -276,3 +276,23 @@ describe.skipIf(WITHOUT_CURL)('a request that claims cannot serve', () => {
     expect((answer.body as { code?: string }).code).toBe(code)
   })
 })
+
+describe.skipIf(WITHOUT_CURL)('an error names what the client has sent', () => {
+  const requests = [
+    ['POST', 'claims', '{"ttl":"999ms"}', "ttl: expected a duration from '1s' to '14d', received \"999ms\""],
+    ['POST', 'claims', '{"wait":"301s"}', "wait: expected a duration from '0ms' to '5m', received \"301s\""],
+    ['PATCH', 'claims/1', '{"ttl":0}', "ttl: expected a duration from '1s' to '14d', received 0"],
+    ['POST', 'pop', '{"limit":0}', 'limit: expected an integer from 1 to 1,000, received 0'],
+    ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"snooze"}]}', 'messages[0].after: expected '],
+    ['POST', 'claims/1/settle', '{"messages":[{"id":"1"},{"id":"9999999999999999999"}]}', 'messages[1].id: expected '],
+    ['POST', 'claims/1/settle', '{"messages":[{"id":"1"},{"id":"1"}]}', 'messages[1].id: expected each id once'],
+    ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"retry","after":"900000d"}]}', 'messages[0].after: '],
+    ['POST', 'messages', '{"messages":[{"payload":1,"type":"a b"}]}', 'messages[0].type: expected '],
+    ['POST', 'messages', '{"messages":[{"payload":1,"dueAt":"0000-01-01T00:00:00Z"}]}', 'messages[0].dueAt: expected '],
+  ] as const
+  test.for(requests)('%s %s %s', async ([method, path, body, detail], { server, queue }) => {
+    const answer = await post(`${server}/queues/${queue}/${path}`, body, '-X', method)
+    expect(answer).toMatchObject({ status: 422, body: { detail: expect.stringContaining(detail) } })
+    expect((answer.body as { detail: string }).detail.startsWith(detail)).toBe(true)
+  })
+})

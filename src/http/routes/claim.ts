@@ -1,5 +1,5 @@
-import { toMs } from '../../basics/duration.ts'
-import { DURATION, LIMIT } from '../forms.ts'
+import { toMsWithin } from '../../basics/duration.ts'
+import { DURATION, LIMIT, ttlOf } from '../forms.ts'
 import type { JsonSchema } from '../json-schema.ts'
 import { routeWithBody } from '../route.ts'
 import { CLAIM, claimText } from './claim-form.ts'
@@ -41,8 +41,8 @@ export const CLAIM_MESSAGES = routeWithBody({
   run: async ({ sluice, queue, signal }, { limit, ttl, wait, maxAttempts }) => {
     const claim = await sluice.claim(queue, {
       limit,
-      ttl: ttl === undefined ? undefined : toMs(ttl, 'ttl'),
-      wait: wait === undefined ? undefined : toMs(wait, 'wait'),
+      ttl: ttlOf(ttl),
+      wait: wait === undefined ? undefined : toMsWithin('wait', wait, '0ms', '5m'),
       maxAttempts,
       signal,
     })

@@ -1,6 +1,5 @@
-import { toMs } from '../../basics/duration.ts'
 import { describe } from '../../errors.ts'
-import { DURATION, ID, INSTANT } from '../forms.ts'
+import { DURATION, ID, INSTANT, ttlOf } from '../forms.ts'
 import type { JsonSchema, ValueOf } from '../json-schema.ts'
 import { Problem } from '../problem.ts'
 import { type Call, route, routeWithBody } from '../route.ts'
@@ -42,8 +41,7 @@ export const RENEW_CLAIM = routeWithBody({
   answers: [{ status: 200, description: 'The claim is renewed', schema: RENEWED }],
   run: async (call, { ttl }) => {
     const id = claimIdOf(call)
-    const ms = ttl === undefined ? undefined : toMs(ttl, 'ttl')
-    const expiresAt = await call.sluice.operate.claims.renew(call.queue, id, ms)
+    const expiresAt = await call.sluice.operate.claims.renew(call.queue, id, ttlOf(ttl))
     const renewed: ValueOf<typeof RENEWED> = { id, expiresAt: expiresAt.toISOString() }
     return { status: 200, body: JSON.stringify(renewed) }
   },
