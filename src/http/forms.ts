@@ -4,7 +4,7 @@ import type { JsonSchema, ValueOf } from './json-schema.ts'
 // What several bodies and answers have.
 
 export const DURATION = {
-  description: "milliseconds from 0, or a text such as '250ms', '30s', '5m', '2h', '7d'",
+  description: "milliseconds from 0, or a string such as '250ms', '30s', '5m', '2h', '7d'",
   anyOf: [
     { type: 'integer', minimum: 0 },
     { type: 'string', pattern: '^\\d+(\\.\\d+)?(ms|s|m|h|d)$' },
@@ -16,7 +16,7 @@ export function ttlOf(ttl: ValueOf<typeof DURATION> | undefined): number | undef
   return ttl === undefined ? undefined : toMsWithin('ttl', ttl, '1s', '14d')
 }
 
-export const ID = { description: 'an id, which is digits as text', type: 'string', pattern: '^\\d{1,19}$' } as const
+export const ID = { description: 'an id, which is a string of digits', type: 'string', pattern: '^\\d{1,19}$' } as const
 
 export const INSTANT = { description: 'an instant in ISO 8601', type: 'string', format: 'date-time' } as const
 

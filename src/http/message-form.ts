@@ -10,7 +10,7 @@ const FINITE_INSTANT = {
 } as const satisfies JsonSchema
 
 /** A message as it was claimed or popped. */
-const MESSAGE = {
+const TAKEN_MESSAGE = {
   description: 'a message',
   type: 'object',
   required: [
@@ -44,7 +44,11 @@ const MESSAGE = {
   },
 } as const satisfies JsonSchema
 
-export const MESSAGES = { description: 'messages', type: 'array', items: MESSAGE } as const satisfies JsonSchema
+export const TAKEN_MESSAGES = {
+  description: 'messages',
+  type: 'array',
+  items: TAKEN_MESSAGE,
+} as const satisfies JsonSchema
 
 /**
  * The JSON text of messages, with payloads and headers as they are stored. What a schema makes of a payload may be more than
@@ -56,7 +60,7 @@ export function messagesText(messages: readonly Message[]): string {
 
 function textOf(message: Message): string {
   const { id, type, schemaVersion, orderingKey, priority, attempt, maxAttempts, enqueuedAt, dueAt } = message
-  const plain: Omit<Required<ValueOf<typeof MESSAGE>>, 'payload' | 'headers'> = {
+  const plain: Omit<Required<ValueOf<typeof TAKEN_MESSAGE>>, 'payload' | 'headers'> = {
     ...{ id, type, schemaVersion, orderingKey, priority, attempt, maxAttempts },
     ...{ enqueuedAt: enqueuedAt.toJSON(), dueAt: dueAt.toJSON() },
   }

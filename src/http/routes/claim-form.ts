@@ -1,7 +1,7 @@
 import type { Message } from '../../message.ts'
 import { ID, INSTANT } from '../forms.ts'
 import type { JsonSchema, ValueOf } from '../json-schema.ts'
-import { MESSAGES, messagesText } from '../message-form.ts'
+import { messagesText, TAKEN_MESSAGES } from '../message-form.ts'
 
 export const CLAIM = {
   description: 'a claim',
@@ -11,7 +11,7 @@ export const CLAIM = {
     id: ID,
     queue: { description: "the queue's name", type: 'string' },
     expiresAt: INSTANT,
-    messages: MESSAGES,
+    messages: TAKEN_MESSAGES,
   },
 } as const satisfies JsonSchema
 

@@ -47,7 +47,7 @@ export const SETTLE_CLAIM = routeWithBody({
     additionalProperties: false,
     properties: {
       messages: {
-        description: 'an array of 1 to 1,000 ends',
+        description: 'an array of 1 to 1,000 messages with their outcomes',
         type: 'array',
         minItems: 1,
         maxItems: 1_000,
