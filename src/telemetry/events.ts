@@ -122,7 +122,8 @@ export type SluiceEvent =
       readonly retryInMs: number
     }
   /**
-   * `sluice/http`: a request was answered with 500 or 503, and its client was not told why. `request` is its method and path.
+   * `sluice/http`: a request was answered with 500 or 503, or with 200 although a part of its settlements failed, and its client
+   * was not told why. `request` is its method and path.
    */
   | { readonly kind: 'request.failed'; readonly request: string; readonly status: number; readonly error: Error }
   /** A worker process vanished with messages in hand. */
