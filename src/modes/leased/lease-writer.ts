@@ -1,3 +1,4 @@
+import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../basics/sql-state.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import {
   ackLeased,
@@ -22,34 +23,40 @@ export interface Written {
   readonly locked: ReadonlySet<string>
 }
 
+/** Something has to be tried again. */
+export interface Retry {
+  readonly because: unknown
+}
+
 type Send = (execute: Execute, may: (id: string) => boolean) => readonly Promise<readonly string[]>[]
 
 /** Sends settlements and renewals, each in a transaction of its own. */
 export class LeaseWriter {
-  readonly #runtime: Runtime
-  readonly #plan: LeasedPlan
+  readonly #runtime: Pick<Runtime, 'pool' | 'serverVersion'>
+  readonly #plan: Pick<LeasedPlan, 'queue' | 'leaseMs'>
   #connection: BatchConnection | undefined
-  #cut = false
+  readonly #cutting = new AbortController()
 
-  constructor(runtime: Runtime, plan: LeasedPlan) {
+  constructor(runtime: Pick<Runtime, 'pool' | 'serverVersion'>, plan: Pick<LeasedPlan, 'queue' | 'leaseMs'>) {
     this.#runtime = runtime
     this.#plan = plan
   }
 
   get isCut(): boolean {
-    return this.#cut
+    return this.#cutting.signal.aborted
   }
 
+  /** Breaks off what is under way. Nothing is sent after it. */
   cut(): void {
-    this.#cut = true
+    this.#cutting.abort()
     this.#connection?.break('The pipeline has stopped')
   }
 
-  /** @param skipLocked leaves out what others have locked, which takes a round trip more */
+  /** @param skipLocked leaves out what others have locked, and does not wait for it first: it takes a round trip more */
   renew(leases: readonly LeasedId[], skipLocked: boolean): Promise<Written> {
     const { queue, leaseMs } = this.#plan
     const version = this.#runtime.serverVersion()
-    return this.#write(leases, skipLocked, (execute, may) => {
+    return this.#skippingLocked(leases, skipLocked, (execute, may) => {
       const allowed = leases.filter(({ id }) => may(id))
       return [renewLeases(execute, queue, allowed, leaseMs, version)]
     })
@@ -61,7 +68,7 @@ export class LeaseWriter {
     const leased = outcomes.map((outcome) => outcome.leased)
     const all = outcomes.map(({ writes, leased: { lease } }) => ({ writes, lease }))
     const nowUs = Math.max(...all.map(({ writes }) => writes.nowUs))
-    return this.#write(leased, skipLocked, (execute, may) => {
+    return this.#skippingLocked(leased, skipLocked, (execute, may) => {
       const ours = <Row extends { readonly id: string }>(
         rowsOf: (of: (typeof all)[number]['writes']) => readonly Row[],
       ) =>
@@ -81,10 +88,22 @@ export class LeaseWriter {
     })
   }
 
+  async #skippingLocked(leases: readonly LeasedId[], skipLocked: boolean, send: Send): Promise<Written> {
+    if (skipLocked) return this.#write(leases, true, send)
+    try {
+      return await this.#write(leases, false, send)
+    } catch (error) {
+      if (!hasSqlState(error, LOCK_NOT_AVAILABLE)) throw error
+      return this.#write(leases, true, send)
+    }
+  }
+
   /** Without a look for locks, all of it leaves in one packet: BEGIN, the statements and COMMIT. */
   async #write(leases: readonly LeasedId[], skipLocked: boolean, send: Send): Promise<Written> {
-    const connection = await BatchConnection.acquire(this.#runtime.pool)
+    const connection = await BatchConnection.acquire(this.#runtime.pool, this.#cutting.signal)
     this.#connection = connection
+    // It may have come between the connection and this line.
+    if (this.isCut) connection.break('The pipeline has stopped')
     const ms = Math.min(Math.max(this.#plan.leaseMs / 4, LEAST_ANSWER_MS), MOST_ANSWER_MS)
     const limit = setTimeout(() => connection.break(`No answer within ${ms} ms`), ms)
     const begin = () => connection.begin({ ms, serverVersion: this.#runtime.serverVersion() }, LOCK_MS)
