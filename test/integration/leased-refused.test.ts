@@ -143,3 +143,45 @@ test('a write that is cut while it waits for its connection sends nothing', asyn
   const due = 'SELECT due_at < clock_timestamp() AS due FROM sluice.message WHERE queue = $1'
   expect(await database.sql(due, [queue])).toEqual([{ due: true }])
 })
+
+test('evidence about a message goes in the transaction that settles it, and only then', async ({
+  sluice,
+  queue,
+  database,
+  log,
+}) => {
+  const [settled, lost] = await put(sluice, queue, ['settled', 'lost'])
+  await database.sql(
+    `INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
+     SELECT $1, given.id, 1, 1, 'vanished', 'w', false FROM unnest($2::bigint[]) AS given (id)`,
+    [queue, [settled, lost]],
+  )
+  await database.sql(`
+    CREATE TABLE gone (what text, id bigint, xid xid8 DEFAULT pg_current_xact_id());
+    CREATE FUNCTION note_gone() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      INSERT INTO gone (what, id) VALUES (TG_TABLE_NAME, CASE TG_TABLE_NAME WHEN 'crash' THEN to_jsonb(OLD) ->> 'message_id' ELSE to_jsonb(OLD) ->> 'id' END::bigint);
+      RETURN NULL;
+    END $$;
+    CREATE TRIGGER note_gone AFTER DELETE ON sluice.message FOR EACH ROW WHEN (OLD.queue = '${queue}') EXECUTE FUNCTION note_gone();
+    CREATE TRIGGER note_gone AFTER DELETE ON sluice.crash FOR EACH ROW WHEN (OLD.queue = '${queue}') EXECUTE FUNCTION note_gone()`)
+  const pipeline = sluice
+    .pipeline(queue, { mode: 'leased' })
+    .handle(async ({ payload }) => {
+      if (payload === 'lost')
+        await database.sql(
+          `UPDATE sluice.message SET lease = 1::bigint << 50, due_at = clock_timestamp() + interval '1 h' WHERE id = $1`,
+          [lost],
+        )
+    })
+    .start()
+  await log.first('lease.lost')
+  const gone = 'SELECT what, xid FROM gone ORDER BY what'
+  await waitFor(async () => (await database.sql(gone)).length === 2, { what: 'the message and its evidence to go' })
+  await pipeline.drain()
+  const [crash, message] = await database.sql<{ what: string; xid: string }>(gone)
+  expect([crash?.what, message?.what]).toEqual(['crash', 'message'])
+  expect(crash?.xid).toBe(message?.xid)
+  const left = 'SELECT message_id::text AS id FROM sluice.crash WHERE queue = $1'
+  expect(await database.sql(left, [queue])).toEqual([{ id: lost }])
+})

@@ -1,5 +1,6 @@
 import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../basics/sql-state.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
+import { forgetEvidence } from '../../table/settle/settle.ts'
 import {
   ackLeased,
   deadLetterLeased,
@@ -28,7 +29,12 @@ export interface Retry {
   readonly because: unknown
 }
 
-type Send = (execute: Execute, may: (id: string) => boolean) => readonly Promise<readonly string[]>[]
+interface Work {
+  readonly leases: readonly LeasedId[]
+  readonly send: (execute: Execute, may: (id: string) => boolean) => readonly Promise<readonly string[]>[]
+  /** Sends what depends on which of them the statements have found. Left out where nothing does. */
+  readonly then?: ((execute: Execute, ids: ReadonlySet<string>) => Promise<void>) | undefined
+}
 
 /** Sends settlements and renewals, each in a transaction of its own. */
 export class LeaseWriter {
@@ -56,19 +62,19 @@ export class LeaseWriter {
   renew(leases: readonly LeasedId[], skipLocked: boolean): Promise<Written> {
     const { queue, leaseMs } = this.#plan
     const version = this.#runtime.serverVersion()
-    return this.#skippingLocked(leases, skipLocked, (execute, may) => {
+    const send: Work['send'] = (execute, may) => {
       const allowed = leases.filter(({ id }) => may(id))
       return [renewLeases(execute, queue, allowed, leaseMs, version)]
-    })
+    }
+    return this.#skippingLocked({ leases, send }, skipLocked)
   }
 
   settle(outcomes: readonly LeasedOutcome[], skipLocked: boolean): Promise<Written> {
     const { queue } = this.#plan
     const version = this.#runtime.serverVersion()
-    const leased = outcomes.map((outcome) => outcome.leased)
     const all = outcomes.map(({ writes, leased: { lease } }) => ({ writes, lease }))
     const nowUs = Math.max(...all.map(({ writes }) => writes.nowUs))
-    return this.#skippingLocked(leased, skipLocked, (execute, may) => {
+    const send: Work['send'] = (execute, may) => {
       const ours = <Row extends { readonly id: string }>(
         rowsOf: (of: (typeof all)[number]['writes']) => readonly Row[],
       ) =>
@@ -85,21 +91,23 @@ export class LeaseWriter {
         ...(postponed.length > 0 ? [postponeLeased(execute, queue, postponed, nowUs, version)] : []),
         ...(dead.length > 0 ? [deadLetterLeased(execute, queue, dead, version)] : []),
       ]
-    })
+    }
+    const then = forgetting(queue, outcomes)
+    return this.#skippingLocked({ leases: outcomes.map(({ leased }) => leased), send, then }, skipLocked)
   }
 
-  async #skippingLocked(leases: readonly LeasedId[], skipLocked: boolean, send: Send): Promise<Written> {
-    if (skipLocked) return this.#write(leases, true, send)
+  async #skippingLocked(work: Work, skipLocked: boolean): Promise<Written> {
+    if (skipLocked) return this.#write(work, true)
     try {
-      return await this.#write(leases, false, send)
+      return await this.#write(work, false)
     } catch (error) {
       if (!hasSqlState(error, LOCK_NOT_AVAILABLE)) throw error
-      return this.#write(leases, true, send)
+      return this.#write(work, true)
     }
   }
 
-  /** Without a look for locks, all of it leaves in one packet: BEGIN, the statements and COMMIT. */
-  async #write(leases: readonly LeasedId[], skipLocked: boolean, send: Send): Promise<Written> {
+  /** Without a look for locks or evidence, all of it leaves in one packet: BEGIN, the statements and COMMIT. */
+  async #write({ leases, send, then }: Work, skipLocked: boolean): Promise<Written> {
     const connection = await BatchConnection.acquire(this.#runtime.pool, this.#cutting.signal)
     this.#connection = connection
     // It may have come between the connection and this line.
@@ -112,7 +120,8 @@ export class LeaseWriter {
       const { unlocked, locked } = skipLocked ? await this.#lockFirst(connection.execute, leases) : ANY
       const [sent, committed] = connection.together(() => {
         if (!skipLocked) begin()
-        return [send(connection.execute, (id) => unlocked?.has(id) ?? true), connection.commit()]
+        const answers = send(connection.execute, (id) => unlocked?.has(id) ?? true)
+        return [answers, then === undefined ? connection.commit() : commitAfter(connection, answers, then)]
       })
       // The statement's error first: it is why COMMIT did not commit.
       await allAnswered([...sent, committed])
@@ -141,6 +150,31 @@ export class LeaseWriter {
     const ours = await readLeased(execute, this.#plan.queue, leases, version)
     return { unlocked, locked: new Set(ours.filter((id) => !unlocked.has(id))) }
   }
+}
+
+/**
+ * Forgets the evidence about messages in the transaction that settles them: crashes that `attempt` has counted would count
+ * again. Only about those that have been settled, so their answers come first. Undefined if there is none, as for nearly all.
+ */
+function forgetting(queue: string, outcomes: readonly LeasedOutcome[]): Work['then'] {
+  const suspects = outcomes.filter(({ settlement }) => settlement.forgotten.length > 0)
+  if (suspects.length === 0) return undefined
+  return async (execute, ids) => {
+    // What its handler's own transaction has removed is found by no statement.
+    const settled = suspects.filter(({ id, leased }) => ids.has(id) || leased.committed)
+    const forgotten = settled.map(({ id }) => id)
+    if (forgotten.length > 0) await forgetEvidence(execute, queue, forgotten)
+  }
+}
+
+/** It takes a round trip more. */
+async function commitAfter(
+  connection: BatchConnection,
+  answers: readonly Promise<readonly string[]>[],
+  then: NonNullable<Work['then']>,
+): Promise<void> {
+  const ids = new Set((await Promise.all(answers)).flat())
+  await allAnswered(connection.together(() => [then(connection.execute, ids), connection.commit()]))
 }
 
 const ANY = { unlocked: undefined, locked: new Set<string>() } as const

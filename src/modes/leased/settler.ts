@@ -4,7 +4,6 @@ import { pause } from '../../basics/pause.ts'
 import type { Outcome } from '../../message.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import type { Settlement } from '../../settle/settlement.ts'
-import { forgetEvidence } from '../../table/settle/settle.ts'
 import { toReport } from '../losses.ts'
 import { type ClockAnswer, newSettlement } from '../new-settlement.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
@@ -192,8 +191,6 @@ export class Settler {
   }
 
   #tell(outcomes: readonly LeasedOutcome[], ids: ReadonlySet<string>): void {
-    const { control } = this.#runtime
-    const { queue } = this.#consumption.plan
     const settled: LeasedOutcome[] = []
     for (const outcome of outcomes) {
       const { leased, returned } = outcome
@@ -203,8 +200,6 @@ export class Settler {
         if (returned === undefined) settled.push(outcome)
       }
     }
-    const forgotten = settled.flatMap(({ settlement }) => settlement.forgotten)
-    if (forgotten.length > 0) forgetEvidence(control.execute, queue, forgotten).catch(() => undefined)
     if (settled.length > 0) this.#tellSettled(settled)
   }
 
