@@ -75,6 +75,7 @@ export class LeaseWriter {
     const all = outcomes.map(({ writes, leased: { lease } }) => ({ writes, lease }))
     const nowUs = Math.max(...all.map(({ writes }) => writes.nowUs))
     const send: Work['send'] = (execute, may) => {
+      for (const outcome of outcomes) if (may(outcome.id)) outcome.isSent = true
       const ours = <Row extends { readonly id: string }>(
         rowsOf: (of: (typeof all)[number]['writes']) => readonly Row[],
       ) =>

@@ -3,6 +3,7 @@ import { errorText } from '../../errors.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import type { Settlement, SettlementWrites } from '../../settle/settlement.ts'
 import type { Postponed } from '../../table/settle/settle.ts'
+import type { Settled } from '../../table/settle/settle-leased.ts'
 import type { LeasedMessage } from './leased-message.ts'
 
 /** What became of one leased message, until it is written. */
@@ -12,6 +13,9 @@ export class LeasedOutcome {
   readonly returned: Postponed | undefined
   readonly settlement: Settlement
 
+  /** It has left for the server, with a COMMIT behind it. */
+  isSent = false
+  #isUnanswered = false
   readonly #kind: Kind
   #backoff: Backoff | undefined
   #firstFailedAtMs = Number.POSITIVE_INFINITY
@@ -49,6 +53,17 @@ export class LeasedOutcome {
     return this.#backoff.next()
   }
 
+  /** The server has not said what became of it. */
+  unanswered(): number {
+    this.#isUnanswered ||= this.isSent
+    return this.failed()
+  }
+
+  /** It may have taken effect at an earlier try. */
+  get isUnanswered(): boolean {
+    return this.#isUnanswered
+  }
+
   get hasFailed(): boolean {
     return this.#backoff !== undefined
   }
@@ -64,6 +79,7 @@ export class LeasedOutcome {
    * attempts, or whose failed attempt is refused, another time. Undefined: nothing of it can be written.
    */
   refused(error: unknown, plan: LeasedPlan, newSettlement: () => Settlement): LeasedOutcome | undefined {
+    this.isSent = false
     this.#refusals += 1
     if (this.#refusals < MOST_REFUSALS) return this
     if (this.returned !== undefined || this.leased.committed || this.#kind === 'aside') return undefined
@@ -83,6 +99,16 @@ export class LeasedOutcome {
     const writes = this.settlement.writes
     if (this.returned !== undefined) return { ...writes, postponed: [this.returned] }
     return this.leased.committed ? { ...writes, acked: [] } : writes
+  }
+
+  /** How its message is when it has taken effect. */
+  get settled(): readonly Settled[] {
+    const { acked, postponed, dead } = this.writes
+    return [
+      ...acked.map((id) => ({ id, state: 'gone', attempt: null, dueUs: null }) as const),
+      ...postponed.map(({ id, attempt, dueUs }) => ({ id, state: 'postponed', attempt, dueUs }) as const),
+      ...dead.map(({ id, attempt }) => ({ id, state: 'dead', attempt, dueUs: null }) as const),
+    ]
   }
 }
 

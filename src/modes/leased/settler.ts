@@ -4,6 +4,7 @@ import { pause } from '../../basics/pause.ts'
 import type { Outcome } from '../../message.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import type { Settlement } from '../../settle/settlement.ts'
+import { settledLeased } from '../../table/settle/settle-leased.ts'
 import { toReport } from '../losses.ts'
 import { type ClockAnswer, newSettlement } from '../new-settlement.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
@@ -125,7 +126,7 @@ export class Settler {
       await this.#write(outcomes)
     } catch (because) {
       if (isRefusal(because)) return this.#refused(outcomes, because)
-      for (const outcome of outcomes) outcome.failed()
+      for (const outcome of outcomes) outcome.unanswered()
       this.#waiting.putBack(this.#withoutOver(outcomes))
       return this.#writer.isCut ? undefined : { because }
     }
@@ -153,8 +154,16 @@ export class Settler {
     const { ids, locked } = await this.#writer.settle(outcomes, isRepeated)
     const again = outcomes.filter(({ id }) => locked.has(id))
     const written = outcomes.filter(({ id }) => !locked.has(id))
-    this.#tell(written, ids)
+    this.#tell(written, new Set([...ids, ...(await this.#settledBefore(written, ids))]))
     if (again.length > 0) this.#again(again, new Error(`Somebody has locked or moved ${again.length} leased messages`))
+  }
+
+  /** Those that are not found because an earlier try, whose answer was lost, has settled them. */
+  async #settledBefore(outcomes: readonly LeasedOutcome[], ids: ReadonlySet<string>): Promise<readonly string[]> {
+    const missing = outcomes.filter((outcome) => outcome.isUnanswered && !ids.has(outcome.id))
+    const { queue } = this.#consumption.plan
+    const settled = missing.flatMap((outcome) => outcome.settled)
+    return settled.length > 0 ? settledLeased(this.#runtime.control.execute, queue, settled) : []
   }
 
   /** They are tried once more, by themselves. */
