@@ -103,8 +103,9 @@ export type SluiceEvent =
       readonly cause?: Error
     }
   /**
-   * Leased mode: a message's lease was lost before it was settled, because it was not renewed in time or its worker was
-   * taken for dead. Nothing was written: it is delivered again, or has been.
+   * Leased mode: a message's lease was lost before it was settled, because it was not renewed in time, its worker was taken
+   * for dead, or nothing could be written. It is delivered again, or has been. Nothing was written, unless a
+   * `settlement.failed` before it had no answer and the message has been claimed again since.
    */
   | { readonly kind: 'lease.lost'; readonly queue: string; readonly id: string; readonly attempt: number }
   /** Leased mode: settlements or renewals could not be written, and are tried again after `retryInMs`. */
