@@ -107,6 +107,19 @@ export type SluiceEvent =
    * taken for dead. Nothing was written: it is delivered again, or has been.
    */
   | { readonly kind: 'lease.lost'; readonly queue: string; readonly id: string; readonly attempt: number }
+  /**
+   * Leased mode: a handler threw, or returned something else than `ack()`, when its `transaction()` had committed. The
+   * message is settled, and is not tried again. `error` and `cause` are as in `message.failed`.
+   */
+  | {
+      readonly kind: 'outcome.ignored'
+      readonly queue: string
+      readonly id: string
+      readonly type: string | null
+      readonly attempt: number
+      readonly error: string
+      readonly cause?: Error
+    }
   /** Leased mode: settlements or renewals could not be written, and are tried again after `retryInMs`. */
   | { readonly kind: 'settlement.failed'; readonly queue: string; readonly error: Error; readonly retryInMs: number }
   /** A retry policy threw; the message is tried again after one second. */
