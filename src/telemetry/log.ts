@@ -113,16 +113,13 @@ function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefi
 type Rest = 'lease.lost' | 'settlement.failed' | 'outcome.ignored' | 'request.failed'
 
 function lineOfRest(event: Extract<SluiceEvent, { kind: Rest }>): readonly [keyof SluiceLog, string] {
-  switch (event.kind) {
-    case 'request.failed':
-      return ['error', `${event.request} was answered with ${event.status}: ${reasonOf(event.error)}`]
-    case 'outcome.ignored':
-      return ['warn', `${attemptOf(event)} was settled by its transaction() before its handler failed: ${event.error}`]
-    case 'lease.lost':
-      return ['warn', `message ${event.id}, attempt ${event.attempt}, lost its lease and is delivered again`]
-    case 'settlement.failed':
-      return ['warn', `a settlement failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
-  }
+  if (event.kind === 'request.failed')
+    return ['error', `${event.request} was answered with ${event.status}: ${reasonOf(event.error)}`]
+  if (event.kind === 'outcome.ignored')
+    return ['warn', `${attemptOf(event)} was settled by its transaction() before its handler failed: ${event.error}`]
+  if (event.kind === 'lease.lost')
+    return ['warn', `message ${event.id}, attempt ${event.attempt}, lost its lease and is delivered again`]
+  return ['warn', `a settlement failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
 }
 
 function attemptOf(event: { readonly id: string; readonly type: string | null; readonly attempt: number }): string {
