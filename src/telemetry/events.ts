@@ -166,7 +166,8 @@ export interface Telemetry {
 export function createTelemetry(log: SluiceLog | false | undefined): Telemetry {
   const subject = new Subject<SluiceEvent>()
   const lines = log === false ? undefined : new Lines(log ?? STDERR)
-  const report = (event: SluiceEvent) => {
+  const report = (given: SluiceEvent) => {
+    const event = withJson(given)
     if (log !== undefined || !subject.observed) lines?.write(event)
     subject.next(event)
   }
@@ -176,6 +177,15 @@ export function createTelemetry(log: SluiceLog | false | undefined): Telemetry {
   }
   const events = new GuardedObservable<SluiceEvent>((subscriber) => subject.subscribe(subscriber))
   return { report, events, close }
+}
+
+/** JSON leaves out all that an Error says. Its cause stays out, because a database's error may quote a row. */
+function withJson(event: SluiceEvent): SluiceEvent {
+  if (!('error' in event) || !(event.error instanceof Error)) return event
+  const { name, message } = event.error
+  const code: unknown = Reflect.get(event.error, 'code')
+  const toJSON = () => ({ ...event, error: { name, message, code } })
+  return Object.defineProperty(event, 'toJSON', { value: toJSON, configurable: true })
 }
 
 /** Any thrown value as an Error. */
