@@ -68,10 +68,11 @@ export function retryLater(options: { readonly after?: Duration; readonly error?
 /** As {@link retryLater}, with the name of the function for errors. */
 export function retryBy(name: string, options: { readonly after?: Duration; readonly error?: unknown } = {}): Outcome {
   checkKeys(name, options, ['after', 'error'], `As in ${name}({ after: '5m' })`)
+  const { after, error } = options
   return {
     kind: 'retry',
-    afterMs: options.after === undefined ? undefined : toMs(options.after, `${name}.after`),
-    error: options.error === undefined ? undefined : errorText(options.error),
+    ...(after === undefined ? {} : { afterMs: toMs(after, `${name}.after`) }),
+    ...(error === undefined ? {} : { error: errorText(error) }),
   }
 }
 
@@ -106,5 +107,5 @@ export function deadLetterBy(name: string, reason: string, error?: unknown): Out
     const remedy = `As in ${name}('card expired', error)`
     throw expected('OPTION_INVALID', name, 'a reason as text', reason, remedy)
   }
-  return { kind: 'deadLetter', reason, error: error === undefined ? undefined : errorText(error) }
+  return { kind: 'deadLetter', reason, ...(error === undefined ? {} : { error: errorText(error) }) }
 }

@@ -3,6 +3,7 @@ import type { SluiceConfig } from './config.ts'
 import { Sockets } from './connection/sockets.ts'
 import type { Waiting } from './pull/waiting.ts'
 import type { Alphabet } from './session/alphabet.ts'
+import type { Execute } from './table/statement.ts'
 import type { Report } from './telemetry/events.ts'
 import type { Workers } from './workers.ts'
 
@@ -53,6 +54,19 @@ export class OnDemand {
         throw error
       })
     return this.#waiting
+  }
+
+  /** Runs work in a transaction on a connection of its own, which is closed at the end: the Sluice may have stopped. */
+  async inTransactionApart<T>(work: (execute: Execute) => Promise<T>, answerMs?: number): Promise<T> {
+    const module = await import('./batch-pools.ts')
+    const sockets = new Sockets()
+    const pools = new module.BatchPools(this.#config, sockets, this.#report)
+    try {
+      return await pools.inOwnTransaction(work, answerMs)
+    } finally {
+      await pools.pool.end()
+      await sockets.closed()
+    }
   }
 
   /** Those who wait for a claim wait no longer. */

@@ -3,6 +3,7 @@ import { checkKeys } from './basics/check-keys.ts'
 import { type Duration, LONGEST_TIMER_MS, toMs } from './basics/duration.ts'
 import { checkNode } from './basics/node-version.ts'
 import { STOP_MS } from './basics/within.ts'
+import { Calls } from './calls.ts'
 import { resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
 import { Consumers } from './consumers.ts'
 import {
@@ -21,6 +22,7 @@ import type { Message } from './message.ts'
 import { type MigrateResult, migrate } from './migrate/migrate.ts'
 import { OnDemand } from './on-demand.ts'
 import { Operate } from './operate/operate.ts'
+import type { OperateHost } from './operate/operations.ts'
 import { DRAIN_TIMEOUT_MS, Pipeline } from './pipeline/pipeline.ts'
 import { type DeliveriesOptions, type LeasedDeliveriesOptions, resolveDeliveries } from './plan/deliveries-options.ts'
 import { type LeasedPipelineOptions, type PipelineOptions, resolvePipeline } from './plan/options.ts'
@@ -30,7 +32,6 @@ import { type ClaimOptions, type PopOptions, resolveClaim, resolvePop } from './
 import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { Deliveries } from './rx/deliveries.ts'
 import { Alphabet } from './session/alphabet.ts'
-import type { Execute } from './table/statement.ts'
 import { createTelemetry, type SluiceEvent, type Telemetry } from './telemetry/events.ts'
 
 /**
@@ -73,6 +74,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   readonly #enqueueContext: EnqueueContext
   readonly #consumers: Consumers
   readonly #claims: ClaimStore
+  readonly #calls = new Calls()
   #stopping = false
   #ended: Promise<void> | undefined
 
@@ -91,8 +93,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     const { events } = this
     const { report } = this.#telemetry
     this.#consumers = new Consumers({ config, parts: this.#parts, enqueue: this.#enqueueIn, report, events })
-    this.#claims = new ClaimStore({ definitions: config.definitions, host: this.#inOwnTransaction, alphabet, report })
-    this.operate = new Operate(config.definitions, this.#inOwnTransaction, this.#claims)
+    this.#claims = new ClaimStore({ definitions: config.definitions, host: this.#forClaims, alphabet, report })
+    this.operate = new Operate(config.definitions, { host: this.#inOwnTransaction, calls: this.#calls }, this.#claims)
     shareInternals(this, {
       report,
       pools: () => this.#parts.pools(),
@@ -125,7 +127,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     payload: InputOf<Definitions, Name>,
     options?: EnqueueOptions,
   ): Promise<string> {
-    return enqueueOne(this.#enqueueContext, tx, queue, payload, options)
+    return this.#during(tx, () => enqueueOne(this.#enqueueContext, tx, queue, payload, options))
   }
 
   /**
@@ -141,7 +143,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     queue: Name,
     messages: readonly MessageToEnqueue<InputOf<Definitions, Name>>[],
   ): Promise<string[]> {
-    return enqueueMany(this.#enqueueContext, tx, queue, messages)
+    return this.#during(tx, () => enqueueMany(this.#enqueueContext, tx, queue, messages))
   }
 
   /**
@@ -220,12 +222,13 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     const { terms, waitMs, signal } = resolveClaim(options)
     this.#requireGoing(signal)
     const take = () => this.#claims.take(name, terms)
-    let claim = await take()
-    if (claim === undefined && waitMs > 0) {
+    const claim = await this.#calls.run(async () => {
+      const found = await take()
+      if (found !== undefined || waitMs === 0) return found
       const waiting = await this.#parts.waiting()
       this.#requireGoing(signal)
-      claim = await waiting.claim(name, take, waitMs, signal)
-    }
+      return waiting.claim(name, take, waitMs, signal)
+    })
     return claim as Claim<OutputOf<Definitions, Name>> | undefined
   }
 
@@ -243,7 +246,8 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     const name = checkQueueName(queue, this.#config.definitions)
     const limit = resolvePop(options)
     this.#requireGoing()
-    return (await this.#claims.pop(name, limit)) as readonly Message<OutputOf<Definitions, Name>>[]
+    const messages = await this.#calls.run(() => this.#claims.pop(name, limit))
+    return messages as readonly Message<OutputOf<Definitions, Name>>[]
   }
 
   /**
@@ -266,9 +270,10 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   }
 
   /**
-   * Drains all pipelines and `runOnce` calls, gives back deliveries that nobody has settled, and closes all
-   * connections. It ends some seconds after the timeout at the latest: connections that the server has not answered by
-   * then are cut. Called again, it waits for the same end, or, with a shorter timeout, ends the drain earlier.
+   * Drains all pipelines and `runOnce` calls, gives back deliveries that nobody has settled, lets calls that have begun
+   * end, and closes all connections. It ends some seconds after the timeout at the latest: connections that the server
+   * has not answered by then are cut. Called again, it waits for the same end, or, with a shorter timeout, ends the drain
+   * earlier. Claims in hand stay: they can still be settled, renewed and released.
    *
    * @param options.timeout how long to wait for the batches in flight. @default '30s'
    */
@@ -277,9 +282,15 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     const timeoutMs = toMs(options.timeout ?? DRAIN_TIMEOUT_MS, 'stop.timeout')
     const drainMs = Math.min(timeoutMs, LONGEST_TIMER_MS - STOP_MS)
     this.#stopping = true
-    const limit = setTimeout(() => this.#parts.cut(), drainMs + STOP_MS)
+    const cut = Promise.withResolvers<void>()
+    const limit = setTimeout(() => {
+      this.#parts.cut()
+      cut.resolve()
+    }, drainMs + STOP_MS)
     try {
       await Promise.all([this.#consumers.stop(drainMs), this.#parts.stopWaiting()])
+      // A call may wait for a schema, which nobody can cut.
+      await Promise.race([this.#calls.end(), cut.promise])
       this.#ended ??= this.#end()
       await this.#ended
     } finally {
@@ -304,10 +315,19 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
   readonly #enqueueIn: EnqueueIn = (tx, queue, payload, options) =>
     enqueueOne(this.#enqueueContext, tx, queue, payload, options)
 
-  readonly #inOwnTransaction = async <T>(work: (execute: Execute) => Promise<T>, answerMs?: number): Promise<T> => {
-    // Handlers that a drain waits for may still enqueue.
-    if (this.#ended !== undefined) throw stopped('sluice')
+  /** An enqueue in the caller's own transaction needs no connection of ours. */
+  #during<T>(tx: OpenTransaction, enqueue: () => Promise<T>): Promise<T> {
+    return tx === ownTransaction ? this.#calls.run(enqueue) : enqueue()
+  }
+
+  readonly #inOwnTransaction: OperateHost = async (work, answerMs) => {
     const pools = await this.#parts.pools()
     return pools.inOwnTransaction(work, answerMs)
   }
+
+  /** Whoever has a claim in hand goes on after the stop, because what is done but not settled is done again. */
+  readonly #forClaims: OperateHost = (work, answerMs) =>
+    this.#calls.over
+      ? this.#parts.inTransactionApart(work, answerMs)
+      : this.#calls.run(() => this.#inOwnTransaction(work, answerMs))
 }

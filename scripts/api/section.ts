@@ -119,8 +119,8 @@ function memberType(member: Node): string {
   const typed = isPropertySignatureDeclaration(member) || isPropertyDeclaration(member)
   const type = typed ? member.type?.getText() : undefined
   if (type !== undefined) return type.replace(/ \| undefined$/, '')
-  const signature = isGetAccessorDeclaration(member) ? signatureOf(member, member.body) : member.getText()
-  return signature.replace(/^(?:readonly |get )*[\w$]+\??(?:\(\))?:?\s*/, '')
+  if (isGetAccessorDeclaration(member)) return signatureOf(member, member.body).replace(/^get [\w$]+\(\):\s*/, '')
+  return member.getText().replace(/^(?:readonly )*[\w$]+\??:?\s*/, '')
 }
 
 /** A union of objects that are told apart by their `kind`, each with a comment or a name that says enough. */

@@ -1,5 +1,5 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
-import { errorText, isSluiceError } from '../errors.ts'
+import { errorText, expected, isSluiceError } from '../errors.ts'
 import type { Message, Outcome } from '../message.ts'
 import { isOrdered, type PipelinePlan } from '../plan/options.ts'
 import { type QueueDefinition, validatePayload } from '../queues.ts'
@@ -201,6 +201,7 @@ export class BatchRun {
   async #keep(messages: readonly DeliveredMessage[], attempt: Attempt, result: unknown): Promise<void> {
     const each = this.#options.work.kind === 'each'
     const outcomes = each ? [toOutcome(result)] : toOutcomes(result, messages.length)
+    if (attempt.committed) checkAcked(outcomes)
     const undone = each && (outcomes[0]?.kind === 'retry' || outcomes[0]?.kind === 'deadLetter')
     await (undone ? attempt.undo() : attempt.keep())
     for (const [at, message] of messages.entries()) this.#settle(message, outcomes[at] ?? { kind: 'ack' })
@@ -213,7 +214,8 @@ export class BatchRun {
     if (attempt.busy) await cancel()
     await attempt.undo()
     if (attempt.committed) {
-      for (const message of messages) this.#settle(message, { kind: 'ack' })
+      for (const message of messages) this.#settle(message, { kind: 'ack' }, error)
+      if (!this.#isLeft(error)) this.#tellIgnored(messages, error)
       return true
     }
     if (this.#isLeft(error)) return true
@@ -229,6 +231,15 @@ export class BatchRun {
     }
     for (const message of messages) this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
     return true
+  }
+
+  #tellIgnored(messages: readonly DeliveredMessage[], thrown: unknown): void {
+    const { plan, report } = this.#options
+    const { queue } = plan
+    const error = errorText(thrown)
+    for (const { id, row, attempt } of messages) {
+      report(withCause({ kind: 'outcome.ignored', queue, id, type: row.type, attempt, error }, thrown))
+    }
   }
 
   /** Whether a message stays as it was: the batch ends early. A STOPPED of anybody else is an error like others. */
@@ -254,6 +265,13 @@ export class BatchRun {
   #keyOf(message: DeliveredMessage): string | undefined {
     return message.orderingKey ?? (isOrdered(this.#options.plan) ? '' : undefined)
   }
+}
+
+/** @throws SluiceError OPTION_INVALID: its own transaction has settled the messages already */
+function checkAcked(outcomes: readonly Outcome[]): void {
+  const other = outcomes.find(({ kind }) => kind !== 'ack')
+  if (other === undefined) return
+  throw expected('OPTION_INVALID', "The handler's result", 'nothing or ack() after transaction()', other)
 }
 
 function isPromise(value: unknown): value is PromiseLike<unknown> {

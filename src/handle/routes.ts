@@ -1,22 +1,21 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
 import { deadLetter, type Message, type Outcome, retryLater } from '../message.ts'
-import type { Mode } from '../plan/options.ts'
-import type { QueueDefinitions } from '../queues.ts'
-import type { ContextByMode, Handler } from './handler.ts'
-import { checkFunction, toOutcome } from './handler.ts'
+import { checkFunction, type HandlerContext, toOutcome } from './handler.ts'
 
-/** A handler for the types that a pattern matches. */
-export interface Route<
-  Payload = unknown,
-  Definitions extends QueueDefinitions | undefined = undefined,
-  In extends Mode = 'transactional',
-> {
+/** A handler for the types that a pattern matches. `Context` is what handlers of its pipeline's mode get. */
+export interface Route<Payload = unknown, Context = HandlerContext> {
   /** Segments separated by dots; `*` is any one segment, `**`, at the end, any that remain, or none. */
   readonly match: string
   /** Called for the messages whose type matches. */
-  readonly handle: Handler<Payload, Definitions, In>
+  readonly handle: RouteHandler<Payload, Context>
 }
+
+/** Structural, and not a `Handler`, so that the compiler finds the context of handlers that have a type already. */
+type RouteHandler<Payload, Context> = (
+  message: Message<Payload>,
+  context: Context,
+) => Outcome | void | Promise<Outcome | void>
 
 /** What `routes` takes beside the routes. */
 export interface RoutesOptions {
@@ -28,7 +27,8 @@ export interface RoutesOptions {
  * One handler of many, chosen by the message's type. Every route that matches is called, in order, with the same
  * context: the message is acked if all of them ack; the first other outcome, or the first error, ends it. In
  * transactional mode they share one transaction. In leased mode only one of them may call `transaction()`, the last that
- * matches, because it ends the message.
+ * matches, because it ends the message. A message whose type no route matches, or that has none, becomes a dead letter
+ * unless `unmatched` says otherwise.
  *
  * @example
  * sluice.pipeline('orders').handle(routes([
@@ -38,14 +38,14 @@ export interface RoutesOptions {
  *
  * @throws SluiceError OPTION_INVALID
  */
-export function routes<
-  Payload = unknown,
-  Definitions extends QueueDefinitions | undefined = undefined,
-  In extends Mode = 'transactional',
->(table: readonly Route<Payload, Definitions, In>[], options: RoutesOptions = {}): Handler<Payload, Definitions, In> {
+export function routes<Payload = unknown, Context = HandlerContext>(
+  table: readonly Route<Payload, Context>[],
+  options: RoutesOptions = {},
+): RouteHandler<Payload, Context> {
   checkKeys('routes', options, ['unmatched'])
   const unmatched = unmatchedOutcome(options.unmatched ?? 'deadLetter')
-  if (!Array.isArray(table)) throw expected('OPTION_INVALID', 'routes', 'an array of routes', table, REMEDY)
+  if (!Array.isArray(table) || table.length === 0)
+    throw expected('OPTION_INVALID', 'routes', 'an array of one route or more', table, REMEDY)
   const compiled = table.map(compile)
   return async (message, context) => {
     const matching = compiled.filter(({ matches }) => message.type !== null && matches(message.type))
@@ -55,19 +55,19 @@ export function routes<
 
 const REMEDY = "As in routes([{ match: 'Orders.*.Paid', handle: ship }])"
 
-function compile<Payload, Definitions extends QueueDefinitions | undefined, In extends Mode>(
-  route: Route<Payload, Definitions, In>,
+function compile<Payload, Context>(
+  route: Route<Payload, Context>,
   at: number,
-): { readonly matches: (type: string) => boolean; readonly handle: Handler<Payload, Definitions, In> } {
+): { readonly matches: (type: string) => boolean; readonly handle: RouteHandler<Payload, Context> } {
   const what = `routes[${at}]`
   checkKeys(what, route, ['match', 'handle'], REMEDY)
   return { matches: typeMatcher(route.match), handle: checkFunction(`${what}.handle`, route.handle) }
 }
 
-async function callAll<Payload, Definitions extends QueueDefinitions | undefined, In extends Mode>(
-  matching: readonly { readonly handle: Handler<Payload, Definitions, In> }[],
+async function callAll<Payload, Context>(
+  matching: readonly Pick<Route<Payload, Context>, 'handle'>[],
   message: Message<Payload>,
-  context: ContextByMode<Definitions>[In],
+  context: Context,
 ): Promise<Outcome | void> {
   for (const { handle } of matching) {
     const outcome = toOutcome(await handle(message, context))

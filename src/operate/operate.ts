@@ -9,7 +9,7 @@ import { type QueueStatus, readQueueNames, readQueues } from '../table/operate/q
 import { type InFlightMessage, readInFlight, readWorkers, type WorkerStatus } from '../table/operate/worker-status.ts'
 import { Claims } from './claims.ts'
 import { DeadLetters } from './dead-letters.ts'
-import { type OperateHost, Operations } from './operations.ts'
+import { Operations, type OperationsOptions } from './operations.ts'
 import { limitOf } from './options.ts'
 import { type MessagesOptions, readMessagesOptions } from './read-messages-options.ts'
 
@@ -22,9 +22,9 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
   readonly #definitions: QueueDefinitions | undefined
   readonly #operations: Operations
 
-  constructor(definitions: QueueDefinitions | undefined, host: OperateHost, claims: ClaimStore) {
+  constructor(definitions: QueueDefinitions | undefined, options: OperationsOptions, claims: ClaimStore) {
     this.#definitions = definitions
-    this.#operations = new Operations(host)
+    this.#operations = new Operations(options)
     this.deadLetters = new DeadLetters(definitions, this.#operations)
     this.claims = new Claims(definitions, this.#operations, claims)
   }

@@ -1,5 +1,6 @@
 import { Gate } from '../basics/gate.ts'
 import { hasSqlState, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
+import type { Calls } from '../calls.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
 import { ownTransaction } from '../enqueue/enqueue.ts'
 import { executorOf } from '../enqueue/transaction.ts'
@@ -8,17 +9,22 @@ import { checkSchema } from '../table/schema.ts'
 import type { Execute, Statement } from '../table/statement.ts'
 
 /** Runs work in a transaction of Sluice's own, with a time limit for each answer. */
-export type OperateHost = <T>(work: (execute: Execute) => Promise<T>, answerMs: number) => Promise<T>
+export type OperateHost = <T>(work: (execute: Execute) => Promise<T>, answerMs?: number) => Promise<T>
+
+export interface OperationsOptions {
+  readonly host: OperateHost
+  readonly calls: Calls
+}
 
 /** Runs operations, a few at a time, each in a transaction. The first one checks the schema. */
 export class Operations {
-  readonly #host: OperateHost
+  readonly #options: OperationsOptions
   /** A web page that many people watch must not use up the server's connections. */
   readonly #gate = new Gate(CONNECTIONS)
   #schemaFits = false
 
-  constructor(host: OperateHost) {
-    this.#host = host
+  constructor(options: OperationsOptions) {
+    this.#options = options
   }
 
   /**
@@ -45,10 +51,14 @@ export class Operations {
     return this.#run(await executorOf(tx), work, 'sluice_operator')
   }
 
-  async #own<T>(work: (execute: Execute) => Promise<T>, plan: Statement, answerMs: number, role: Role): Promise<T> {
+  #own<T>(work: (execute: Execute) => Promise<T>, plan: Statement, answerMs: number, role: Role): Promise<T> {
+    return this.#options.calls.run(() => this.#inTurn(work, plan, answerMs, role))
+  }
+
+  async #inTurn<T>(work: (execute: Execute) => Promise<T>, plan: Statement, answerMs: number, role: Role): Promise<T> {
     const leave = await this.#gate.enter()
     try {
-      return await this.#host(async (execute) => {
+      return await this.#options.host(async (execute) => {
         const planned = execute(plan, [])
         const [result] = await Promise.all([this.#run(execute, work, role), planned])
         return result

@@ -4,7 +4,7 @@ import type { ClaimSettlement, ClaimStore } from './claim-store.ts'
 
 /**
  * Messages that are yours until `expiresAt`: settle each, or release them. What is neither settled nor released by then
- * goes to somebody else, with a failed attempt counted.
+ * goes to somebody else, with a failed attempt counted. All of this works also after `sluice.stop()`.
  *
  * @example
  * await using claim = await sluice.claim('emails', { limit: 10, ttl: '1m' })
@@ -42,7 +42,7 @@ export class Claim<Payload = unknown> implements AsyncDisposable {
    * Makes it last for `ttl` from now, by default as long as it was given before.
    *
    * @returns when it ends then.
-   * @throws SluiceError CLAIM_OVER, CLAIM_UNKNOWN, OPTION_INVALID, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, STOPPED
+   * @throws SluiceError CLAIM_OVER, CLAIM_UNKNOWN, OPTION_INVALID, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED
    */
   async renew(ttl?: Duration): Promise<Date> {
     this.#expiresAt = await this.#store.renew(this.queue, this.id, ttl)
@@ -72,7 +72,7 @@ export class Claim<Payload = unknown> implements AsyncDisposable {
    * happens.
    *
    * @returns how many messages.
-   * @throws SluiceError PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, STOPPED
+   * @throws SluiceError PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED
    */
   async release(): Promise<number> {
     if (this.#left.size === 0) return 0

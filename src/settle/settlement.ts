@@ -249,7 +249,8 @@ export class Settlement {
     thrown?: unknown,
   ): void {
     this.#dead.push({ id: message.id, attempt, reason, error })
-    this.#settled.set(message.id, { message, outcome: { kind: 'deadLetter', reason, error: error ?? undefined } })
+    const outcome = { kind: 'deadLetter', reason, ...(error === null ? {} : { error }) } as const
+    this.#settled.set(message.id, { message, outcome })
     const { id } = message
     const { type } = message.row
     const { queue } = this.#options.plan

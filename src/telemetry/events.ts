@@ -108,6 +108,19 @@ export type SluiceEvent =
    * `settlement.failed` before it had no answer and the message has been claimed again since.
    */
   | { readonly kind: 'lease.lost'; readonly queue: string; readonly id: string; readonly attempt: number }
+  /**
+   * Leased mode: a handler threw, or returned something else than `ack()`, when its `transaction()` had committed. The
+   * message is settled, and is not tried again. `error` and `cause` are as in `message.failed`.
+   */
+  | {
+      readonly kind: 'outcome.ignored'
+      readonly queue: string
+      readonly id: string
+      readonly type: string | null
+      readonly attempt: number
+      readonly error: string
+      readonly cause?: Error
+    }
   /** Leased mode: settlements or renewals could not be written, and are tried again after `retryInMs`. */
   | { readonly kind: 'settlement.failed'; readonly queue: string; readonly error: Error; readonly retryInMs: number }
   /** A retry policy threw; the message is tried again after one second. */
@@ -155,7 +168,8 @@ export interface Telemetry {
 export function createTelemetry(log: SluiceLog | false | undefined): Telemetry {
   const subject = new Subject<SluiceEvent>()
   const lines = log === false ? undefined : new Lines(log ?? STDERR)
-  const report = (event: SluiceEvent) => {
+  const report = (given: SluiceEvent) => {
+    const event = withJson(given)
     if (log !== undefined || !subject.observed) lines?.write(event)
     subject.next(event)
   }
@@ -165,6 +179,15 @@ export function createTelemetry(log: SluiceLog | false | undefined): Telemetry {
   }
   const events = new GuardedObservable<SluiceEvent>((subscriber) => subject.subscribe(subscriber))
   return { report, events, close }
+}
+
+/** JSON leaves out all that an Error says. Its cause stays out, because a database's error may quote a row. */
+function withJson(event: SluiceEvent): SluiceEvent {
+  if (!('error' in event) || !(event.error instanceof Error)) return event
+  const { name, message } = event.error
+  const code: unknown = Reflect.get(event.error, 'code')
+  const toJSON = () => ({ ...event, error: { name, message, code } })
+  return Object.defineProperty(event, 'toJSON', { value: toJSON, configurable: true })
 }
 
 /** Any thrown value as an Error. */

@@ -110,15 +110,16 @@ function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefi
   }
 }
 
-function lineOfRest(event: Extract<SluiceEvent, { kind: 'lease.lost' | 'settlement.failed' | 'request.failed' }>) {
-  if (event.kind === 'request.failed') {
-    return ['error', `${event.request} was answered with ${event.status}: ${reasonOf(event.error)}`] as const
-  }
-  const words =
-    event.kind === 'lease.lost'
-      ? `message ${event.id}, attempt ${event.attempt}, lost its lease and is delivered again`
-      : `a settlement failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`
-  return ['warn', words] as const
+type Rest = 'lease.lost' | 'settlement.failed' | 'outcome.ignored' | 'request.failed'
+
+function lineOfRest(event: Extract<SluiceEvent, { kind: Rest }>): readonly [keyof SluiceLog, string] {
+  if (event.kind === 'request.failed')
+    return ['error', `${event.request} was answered with ${event.status}: ${reasonOf(event.error)}`]
+  if (event.kind === 'outcome.ignored')
+    return ['warn', `${attemptOf(event)} was settled by its transaction() before its handler failed: ${event.error}`]
+  if (event.kind === 'lease.lost')
+    return ['warn', `message ${event.id}, attempt ${event.attempt}, lost its lease and is delivered again`]
+  return ['warn', `a settlement failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
 }
 
 function attemptOf(event: { readonly id: string; readonly type: string | null; readonly attempt: number }): string {

@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import { hasSqlState } from '../basics/sql-state.ts'
 import { unreachable } from '../connection/unreachable.ts'
 import { SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
@@ -29,12 +30,16 @@ export async function inOwnTransaction<T>(
     await connection.commit()
     return result
   } catch (error) {
+    if (hasSqlState(error, READ_ONLY)) throw unreachable(error, 'The database takes no writes')
     throw connection.lost === undefined || error instanceof SluiceError ? error : unreachable(error)
   } finally {
     clearTimeout(limit)
     connection.release()
   }
 }
+
+/** The server is a standby, or `default_transaction_read_only` is on. */
+const READ_ONLY = '25006'
 
 /** An INSERT of 32 MiB of JSON takes a second or two. */
 const ANSWER_MS = 30_000

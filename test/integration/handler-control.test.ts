@@ -114,7 +114,7 @@ test('refuses it even if the handler swallows the refusal', async ({ database, s
     .subscribe()
   await put(sluice, queue, [1])
   expect(await log.first('message.failed')).toMatchObject({
-    error: expect.stringMatching(/^SluiceError: The batch's transaction: .*received COMMIT\. Return to commit/),
+    error: expect.stringMatching(/^SluiceError: The transaction: .*received COMMIT\. Return to commit/),
   })
   expect(await database.sql(`SELECT n FROM ${table} WHERE queue = $1`, [queue])).toEqual([])
 })

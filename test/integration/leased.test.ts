@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { ack, deadLetter, retryLater, snooze } from '../../src/index.ts'
+import { ack, deadLetter, type LeasedContext, retryLater, snooze } from '../../src/index.ts'
 import { keysOf } from '../support/rows/claim-session.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
@@ -196,6 +196,29 @@ describe('a leased pipeline', () => {
     expect(refusals).toMatchObject([{ code: 'TRANSACTION_CONTROL' }])
     expect(await database.sql('SELECT count(*)::integer AS n FROM ended')).toEqual([{ n: 3 }])
     expect(log.of('lease.lost')).toEqual([])
+    expect(log.of('outcome.ignored')).toMatchObject(
+      [1, 2, 3].map(() => ({ queue, attempt: 1, error: 'Error: too late' })),
+    )
+  })
+
+  test.for<[string, (context: LeasedContext) => unknown, error: string]>([
+    ['throws', () => Promise.reject(new Error('too late')), 'too late'],
+    ['calls it again', ({ transaction }) => transaction(() => undefined), 'transaction(): expected no call'],
+    ['returns a dead letter', () => deadLetter('too late'), "The handler's result: expected nothing or ack()"],
+    ['returns a wrong value', () => 7, "The handler's result: expected nothing, ack()"],
+  ])('a handler that %s after its transaction() is told of', async ([, end, error], { sluice, queue, log }) => {
+    await put(sluice, queue, [1], { type: 'Asked' })
+    const [settled] = await sluice
+      .pipeline(queue, { mode: 'leased' })
+      .handle(async (_, context) => {
+        await context.transaction(() => undefined)
+        return end(context) as never
+      })
+      .runOnce()
+    expect(settled?.outcome).toEqual({ kind: 'ack' })
+    const [told] = log.of('outcome.ignored')
+    expect(told).toMatchObject({ type: 'Asked', attempt: 1, error: expect.stringContaining(error) })
+    expect(told?.cause?.message).toContain(error)
   })
 
   test('a transaction() that is still open when the time is up is rolled back, and the message is tried again', async ({

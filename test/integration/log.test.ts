@@ -42,6 +42,20 @@ describe('a handler that fails', () => {
     expect(written).toEqual([])
   })
 
+  test('has its error also in the JSON of an event', async ({ database, queue }) => {
+    const sluice = startTestSluice(database)
+    const log = new EventLog(sluice.events)
+    await put(sluice, queue, ['a'])
+    const retry = () => {
+      throw new RangeError('No policy')
+    }
+    await sluice.pipeline(queue, { retry }).handle(fail).runOnce()
+    const [event] = log.of('retryPolicy.failed')
+    const error = { name: 'RangeError', message: 'No policy' }
+    expect(JSON.parse(JSON.stringify(event))).toEqual({ kind: 'retryPolicy.failed', queue, id: event?.id, error })
+    expect(event?.error).toEqual(new RangeError('No policy'))
+  })
+
   test('is silent where that was asked for', async ({ database, queue }) => {
     const sluice = startTestSluice(database, { log: false })
     await put(sluice, queue, ['a'], { type: 'welcome' })

@@ -83,6 +83,14 @@ test('a server that cannot be reached shows within the connect timeout', async (
   await sluice.stop()
 })
 
+test('a database that takes no writes says so to claims and enqueues', async ({ database, queue }) => {
+  const connection = { connectionString: database.url, options: '-c default_transaction_read_only=on' }
+  const sluice = startTestSluice(database, { connection })
+  const refusal = { code: 'UNREACHABLE', message: expect.stringContaining('default_transaction_read_only') }
+  await expect(sluice.claim(queue)).rejects.toMatchObject(refusal)
+  await expect(put(sluice, queue, [1])).rejects.toMatchObject(refusal)
+})
+
 test('a worker that has never started is not said to have stopped', async () => {
   const sluice = createSluice({ connection: 'postgres://nobody:secret@127.0.0.1:1/none' })
   const log = new EventLog(sluice.events)

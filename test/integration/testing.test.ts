@@ -184,9 +184,7 @@ describe('deliver in leased mode', () => {
       'outcomes',
       async ({ payload }, { transaction }) => {
         if (payload === 1) return deadLetter('no')
-        await transaction(() => undefined)
-        // It has ended the message.
-        throw new Error('too late')
+        return transaction(() => undefined)
       },
       [{ payload: 1 }, { payload: 2 }],
       LEASED,
@@ -214,6 +212,25 @@ describe('deliver in leased mode', () => {
     await expect(fails).rejects.toThrow(new RangeError('stop'))
     expect(await database.sql('SELECT FROM undone')).toEqual([])
     expect(await database.sql(`SELECT FROM sluice.messages WHERE queue = 'throwing'`)).toEqual([])
+  })
+
+  test('throws what the handler throws after its transaction(), of which all stays', async ({ database }) => {
+    const sluice = createSluice({ connection: database.url, log: false })
+    onTestFinished(() => sluice.stop())
+    await database.sql('CREATE TABLE kept (n integer)')
+    const fails = deliver(
+      sluice,
+      'throwing.late',
+      async (_, { transaction }) => {
+        await transaction((tx) => tx.query('INSERT INTO kept VALUES (1)'))
+        throw new RangeError('too late')
+      },
+      [{ payload: 1 }],
+      LEASED,
+    )
+    await expect(fails).rejects.toThrow(new RangeError('too late'))
+    expect(await database.sql('SELECT n FROM kept')).toEqual([{ n: 1 }])
+    expect(await database.sql(`SELECT FROM sluice.messages WHERE queue = 'throwing.late'`)).toEqual([])
   })
 
   test('aborts a handler whose time is up', async ({ database }) => {

@@ -63,6 +63,20 @@ describe('routes', () => {
       )
   })
 
+  test('have the type of their handlers, in a file of its own too', () => {
+    type ReportHandler = HandlerFor<typeof sluice, 'reports', 'leased'>
+    const render: ReportHandler = async (_, { transaction }) => transaction(() => undefined)
+    const all: ReportHandler = routes([
+      { match: 'Report.Asked', handle: render },
+      { match: 'Report.**', handle: async ({ payload }, { extend }) => void [payload.url, extend] },
+    ])
+    const inferred = routes([{ match: '**', handle: render }])
+    unrun(() => sluice.pipeline('reports', { mode: 'leased' }).handle(all))
+    unrun(() => sluice.pipeline('reports', { mode: 'leased' }).handle(inferred))
+    // @ts-expect-error it wants a lease
+    unrun(() => sluice.pipeline('reports').handle(inferred))
+  })
+
   test('refuse a handler of the other mode', () => {
     const inTransaction: HandlerFor<typeof sluice, 'reports'> = async (_, { tx }) => void tx
     const leased: HandlerFor<typeof sluice, 'reports', 'leased'> = async (_, { extend }) => extend()

@@ -14,6 +14,7 @@ import {
   groupWithin,
   type Handler,
   type HandlerContext,
+  type HandlerFor,
   handleDeliveries,
   type Message,
   type MessagePage,
@@ -194,6 +195,25 @@ describe('routes', () => {
         { match: 'Mail.**', handle: async () => retryLater() },
       ]),
     )
+  })
+
+  test('have the type of their handlers, in a file of its own too', () => {
+    type MailHandler = HandlerFor<typeof sluice, 'mails'>
+    const send: MailHandler = async (_, { enqueue }) => void (await enqueue('plain', 1))
+    const log = async ({ id }: Message) => void id
+    const table = [
+      { match: 'Mail.Sent', handle: send },
+      { match: 'Mail.**', handle: log },
+    ]
+    const all: MailHandler = routes(table)
+    const inferred = routes([{ match: 'Mail.Sent', handle: send }, { match: '**', handle: log }, ...table])
+    unrun(() => sluice.pipeline('mails').handle(all))
+    unrun(() => sluice.pipeline('mails').handle(inferred))
+    // @ts-expect-error the payload of another queue
+    unrun(() => sluice.pipeline('dates').handle(inferred))
+    const plain = routes([{ match: '**', handle: async ({ payload }, { tx }) => void [payload, tx] }])
+    expectTypeOf(plain).parameter(0).toEqualTypeOf<Message>()
+    expectTypeOf(plain).parameter(1).toEqualTypeOf<HandlerContext>()
   })
 
   test('refuse a handler for another payload, and unknown options', () => {

@@ -15,7 +15,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['handle'],
   ['demand'],
   ['modes', 'pipeline', 'rx', 'services', 'pull'],
-  ['worker', 'workers', 'batch-pools', 'internals', 'on-demand', 'operate'],
+  ['worker', 'workers', 'batch-pools', 'internals', 'on-demand', 'calls', 'operate'],
   ['consumers'],
   ['sluice', 'types-of'],
   ['testing', 'cli', 'http', 'index'],

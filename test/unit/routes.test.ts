@@ -80,7 +80,9 @@ describe('routes', () => {
     ['ack', ack()],
     ['retry', retryLater({ error: 'no route matches the type "B"' })],
   ] as const)('or does as told: %s', async (unmatched, outcome) => {
-    expect(await routes([], { unmatched })(message('B'), context)).toEqual(outcome)
+    expect(await routes([{ match: 'A', handle: () => undefined }], { unmatched })(message('B'), context)).toEqual(
+      outcome,
+    )
   })
 
   test('lets an error of a handler out', async () => {

@@ -108,7 +108,7 @@ function refuse(what: string, guard: Guard): never {
     PREPARES.test(what)
       ? `The batch's connection: expected its prepared statements to stay as they are, received ${what}. ` +
           'Use tx.client.query({ name, text, values }) instead'
-      : `The batch's transaction: expected to stay open until the batch is settled, received ${what}. ` +
+      : `The transaction: expected to stay open until its messages are settled, received ${what}. ` +
           'Return to commit, throw to roll back, or use a savepoint for a part',
   )
   guard.onViolation(error)

@@ -64,8 +64,7 @@ async function handle(
     ...consumption,
     settlement: {
       add: (_, outcome, error) => {
-        if (leased.committed) ended.resolve({ kind: 'ack' })
-        else if (error === undefined) ended.resolve(outcome)
+        if (error === undefined) ended.resolve(outcome)
         else ended.reject(error)
         return false
       },
