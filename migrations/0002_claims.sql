@@ -12,27 +12,104 @@ CREATE TABLE sluice.claim (
   -- For its messages that have no number of their own.
   max_attempts integer     NOT NULL,
   message_ids  bigint[]    NOT NULL,
+  -- Since when each of them was due: what is released goes back to its place.
+  due_ats      timestamptz[] NOT NULL,
   CONSTRAINT claim_pkey PRIMARY KEY (queue, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
 
 -- For pruning those that are over.
 CREATE INDEX claim_expires_at_idx ON sluice.claim (queue, expires_at);
 
--- Steps of the functions below, which alone may be granted. Each statement in plpgsql has a snapshot of its own, so what
+-- Steps of the public functions, which alone may be granted. Each statement in plpgsql has a snapshot of its own, so what
 -- stands behind a lock sees all that was committed before the lock was had.
 
--- As the insert trigger does: notifies if somebody sleeps, and otherwise nobody can fall asleep before this transaction
--- has ended.
-CREATE FUNCTION sluice.wake(queue text) RETURNS void
+-- Checks
+-- Fails in a transaction with one snapshot for all of its statements: what stands behind a lock would not see what was
+-- committed while it waited.
+CREATE FUNCTION sluice.check_isolation() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext(queue)) AND pg_notification_queue_usage() < 0.5
-     AND coalesce(current_setting('sluice.notify', true), '') <> 'off' THEN
-    PERFORM pg_notify('sluice', queue);
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    RAISE EXCEPTION 'transaction: expected the isolation level read committed, received %',
+      current_setting('transaction_isolation')
+      USING ERRCODE = '25001', HINT = 'Begin with BEGIN ISOLATION LEVEL READ COMMITTED.';
   END IF;
 END
 $$;
 
+-- Fails unless what is asked of a claim is within its bounds.
+CREATE FUNCTION sluice.check_claim(
+  queue text, most integer DEFAULT 1, ttl interval DEFAULT '1 minute', max_attempts integer DEFAULT 1
+) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF queue IS NULL OR octet_length(queue) > 100 OR queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$' THEN
+    RAISE EXCEPTION 'queue: expected a name of 1 to 100 letters, digits and _ . : - (none of . : - first), received %',
+      quote_nullable(left(queue, 120))
+      USING ERRCODE = '22023', HINT = 'For example ''emails''.';
+  END IF;
+  IF most IS NULL OR most NOT BETWEEN 1 AND 1000 THEN
+    RAISE EXCEPTION 'limit: expected an integer from 1 to 1000, received %', coalesce(most::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'For example 10. Claim several times for more than 1000.';
+  END IF;
+  IF ttl IS NULL OR ttl NOT BETWEEN interval '1 second' AND interval '14 days' THEN
+    RAISE EXCEPTION 'ttl: expected from 1 second to 14 days, received %', coalesce(ttl::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'For example interval ''1 minute''. A claim that needs more time is renewed.';
+  END IF;
+  IF max_attempts IS NULL OR max_attempts NOT BETWEEN 1 AND 1000000 THEN
+    RAISE EXCEPTION 'max_attempts: expected an integer from 1 to 1000000, received %', coalesce(max_attempts::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'Leave it out for 20.';
+  END IF;
+END
+$$;
+
+-- The same time in seconds alone. A month is 30 days where intervals are compared, and as long as it is where one is added
+-- to an instant, so '24 months -706 days' would pass for less than 14 days and last for 25.
+CREATE FUNCTION sluice.in_seconds(given interval) RETURNS interval
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT make_interval(secs => extract(epoch FROM given)::double precision)
+$$;
+
+-- Fails unless an outcome has what it needs, and nothing else.
+CREATE FUNCTION sluice.check_outcome(outcome text, delay interval, reason text, error text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF outcome IS NULL OR outcome NOT IN ('ack', 'retry', 'snooze', 'dead_letter') THEN
+    RAISE EXCEPTION 'outcome: expected ack, retry, snooze or dead_letter, received %', quote_nullable(left(outcome, 80))
+      USING ERRCODE = '22023', HINT = 'Leave it out for ack.';
+  END IF;
+  IF outcome = 'snooze' AND delay IS NULL OR outcome IN ('ack', 'dead_letter') AND delay IS NOT NULL THEN
+    RAISE EXCEPTION 'delay: expected with snooze, or with retry, received % with %', coalesce(delay::text, 'NULL'), outcome
+      USING ERRCODE = '22023', HINT = 'As in outcome => ''snooze'', delay => interval ''5 minutes''.';
+  END IF;
+  IF delay < interval '0' OR delay > interval '100 years' THEN
+    RAISE EXCEPTION 'delay: expected from zero to 100 years, received %', delay
+      USING ERRCODE = '22023', HINT = 'Zero delivers at once.';
+  END IF;
+  IF (outcome = 'dead_letter') <> (reason IS NOT NULL) THEN
+    RAISE EXCEPTION 'reason: expected with dead_letter, received % with %', quote_nullable(left(reason, 80)), outcome
+      USING ERRCODE = '22023', HINT = 'As in outcome => ''dead_letter'', reason => ''card expired''.';
+  END IF;
+  IF outcome IN ('ack', 'snooze') AND error IS NOT NULL THEN
+    RAISE EXCEPTION 'error: expected with retry or dead_letter, received % with %', quote_nullable(left(error, 80)), outcome
+      USING ERRCODE = '22023', HINT = 'As in outcome => ''retry'', error => ''the shop is closed''.';
+  END IF;
+END
+$$;
+
+-- Fails once a claim has expired: from then on others may have its messages.
+CREATE FUNCTION sluice.require_unexpired(held sluice.claim) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF clock_timestamp() >= held.expires_at THEN
+    RAISE EXCEPTION 'Claim % of queue "%": expected one that has not expired, received one that expired at %',
+      held.id, held.queue, held.expires_at
+      USING ERRCODE = 'SL011', HINT = 'Its messages are free for others. Claim with a longer ttl, or renew in time.';
+  END IF;
+END
+$$;
+
+-- Taking and settling
 -- How many tries of a message have failed: those that its row has, and those that the evidence about it shows. crash_pkey
 -- is nearly always empty.
 CREATE FUNCTION sluice.failed_tries(queue text, message_id bigint, attempt integer) RETURNS integer
@@ -46,6 +123,93 @@ BEGIN
 END
 $$;
 
+-- What is recorded as the error of a message whose claim ran out.
+CREATE FUNCTION sluice.ran_out(lease bigint) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN format('Claim %s ran out before the message was settled', -lease);
+END
+$$;
+
+-- Whether any of the messages has an ordering key: without them, the next one of the key may be claimed.
+CREATE FUNCTION sluice.any_keyed(queue text, ids bigint[]) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN EXISTS (
+    SELECT FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
+      SELECT m.slot FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
+    ) m
+    WHERE m.slot IS NOT NULL
+  );
+END
+$$;
+
+-- As the insert trigger does: notifies if somebody sleeps, and otherwise nobody can fall asleep before this transaction
+-- has ended.
+CREATE FUNCTION sluice.wake(queue text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext(queue)) AND pg_notification_queue_usage() < 0.5
+     AND coalesce(current_setting('sluice.notify', true), '') <> 'off' THEN
+    PERFORM pg_notify('sluice', queue);
+  END IF;
+END
+$$;
+
+-- Where the rows of messages are, looked up one by one in the primary key: by an array of ids, servers before version 17
+-- may read the whole queue. The caller has locked the rows, so they stay where they are.
+CREATE FUNCTION sluice.ctids_of(queue text, ids bigint[]) RETURNS tid[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN ARRAY(
+    SELECT at.ctid FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
+      SELECT m.ctid FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
+    ) at
+  );
+END
+$$;
+
+-- Removes locked messages.
+CREATE FUNCTION sluice.remove_locked(queue text, ids bigint[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  touched bigint[];
+BEGIN
+  WITH gone AS (DELETE FROM sluice.message m WHERE m.ctid = ANY (sluice.ctids_of(queue, ids)) RETURNING m.id)
+  SELECT array_agg(g.id) INTO touched FROM gone g;
+  PERFORM sluice.require_settled('message', queue, ids, coalesce(touched, '{}'));
+  DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ids);
+END
+$$;
+
+-- Moves locked messages to the dead letters; attempts: how many tries of each have failed.
+CREATE FUNCTION sluice.bury_locked(queue text, ids bigint[], attempts integer[], reasons text[], errors text[])
+RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  touched bigint[];
+BEGIN
+  WITH buried AS (
+    INSERT INTO sluice.dead_letter
+      (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at)
+    SELECT m.queue, m.id, m.priority, m.ordering_key, m.type, m.schema_version, m.payload, m.headers, d.attempt, m.max_attempts,
+           d.reason, coalesce(d.error, m.last_error), m.enqueued_at
+    FROM unnest(ids, attempts, reasons, errors) AS d (id, attempt, reason, error) CROSS JOIN LATERAL (
+      SELECT m.* FROM sluice.message m WHERE m.queue = queue AND m.id = d.id LIMIT 1
+    ) m
+    RETURNING dead_letter.id
+  )
+  SELECT array_agg(b.id) INTO touched FROM buried b;
+  PERFORM sluice.require_settled('dead_letter', queue, ids, coalesce(touched, '{}'));
+  PERFORM sluice.remove_locked(queue, ids);
+END
+$$;
+
+-- Taking
 -- Locks due messages without an ordering key, the lowest priority number first, then by due time. message_due_idx serves
 -- it with a descent for each priority and gives the order; the lateral join pulls one row at a time, so no more than the
 -- outer LIMIT are locked, and the inner one hides their number from the planner. It has no floor: what is dead and not
@@ -150,7 +314,7 @@ BEGIN
 END
 $$;
 
--- Locks messages for a claim or a pop. In a queue that has both kinds, those with a key and those without come first in
+-- Locks due messages. In a queue that has both kinds, those with a key and those without come first in
 -- turn, by chance, so that neither kind waits for all of the other.
 CREATE FUNCTION sluice.lock_due(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -168,58 +332,6 @@ BEGIN
     taken := taken || sluice.lock_keyed(queue, most - cardinality(taken));
   END IF;
   RETURN taken;
-END
-$$;
-
--- The places of messages, looked up one by one in the primary key: by an array of ids, servers before version 17 may read
--- the whole queue. The caller has locked the rows, so they stay where they are.
-CREATE FUNCTION sluice.places(queue text, ids bigint[]) RETURNS tid[]
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-BEGIN
-  RETURN ARRAY(
-    SELECT at.place FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-      SELECT m.ctid AS place FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
-    ) at
-  );
-END
-$$;
-
--- Removes locked messages.
-CREATE FUNCTION sluice.remove_locked(queue text, ids bigint[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  touched bigint[];
-BEGIN
-  WITH gone AS (DELETE FROM sluice.message m WHERE m.ctid = ANY (sluice.places(queue, ids)) RETURNING m.id)
-  SELECT array_agg(g.id) INTO touched FROM gone g;
-  PERFORM sluice.require_settled('message', queue, ids, coalesce(touched, '{}'));
-  DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ids);
-END
-$$;
-
--- Moves locked messages to the dead letters; attempts: how many tries of each have failed.
-CREATE FUNCTION sluice.bury_locked(queue text, ids bigint[], attempts integer[], reasons text[], errors text[])
-RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  touched bigint[];
-BEGIN
-  WITH buried AS (
-    INSERT INTO sluice.dead_letter
-      (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at)
-    SELECT m.queue, m.id, m.priority, m.ordering_key, m.type, m.schema_version, m.payload, m.headers, d.attempt, m.max_attempts,
-           d.reason, coalesce(d.error, m.last_error), m.enqueued_at
-    FROM unnest(ids, attempts, reasons, errors) AS d (id, attempt, reason, error) CROSS JOIN LATERAL (
-      SELECT m.* FROM sluice.message m WHERE m.queue = queue AND m.id = d.id LIMIT 1
-    ) m
-    RETURNING dead_letter.id
-  )
-  SELECT array_agg(b.id) INTO touched FROM buried b;
-  PERFORM sluice.require_settled('dead_letter', queue, ids, coalesce(touched, '{}'));
-  PERFORM sluice.remove_locked(queue, ids);
 END
 $$;
 
@@ -254,11 +366,19 @@ BEGIN
 END
 $$;
 
--- What is recorded as the error of a message whose claim ran out.
-CREATE FUNCTION sluice.ran_out(lease bigint) RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+-- Locks messages for a claim or a pop, and buries those among them that have no attempt left.
+CREATE FUNCTION sluice.lock_claimable(queue text, most integer, max_attempts integer) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  taken bigint[];
 BEGIN
-  RETURN format('Claim %s ran out before the message was settled', -lease);
+  LOOP
+    taken := sluice.lock_due(queue, most);
+    EXIT WHEN taken = '{}';
+    taken := sluice.bury_spent(queue, taken, max_attempts);
+    EXIT WHEN taken <> '{}';
+  END LOOP;
+  RETURN taken;
 END
 $$;
 
@@ -280,50 +400,77 @@ BEGIN
 END
 $$;
 
--- @raises unless what is asked of a claim is within its bounds. The claim's steps look at what was committed while they
--- waited, which a transaction with one snapshot for all does not see.
-CREATE FUNCTION sluice.check_claim(
-  queue text, most integer DEFAULT 1, ttl interval DEFAULT '1 minute', max_attempts integer DEFAULT 1
-) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- The due times of locked messages, in their order.
+CREATE FUNCTION sluice.due_ats_of(queue text, ids bigint[]) RETURNS timestamptz[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
 BEGIN
-  IF queue IS NULL OR octet_length(queue) > 100 OR queue !~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$' THEN
-    RAISE EXCEPTION 'queue: expected a name of 1 to 100 letters, digits and _ . : - (none of . : - first), received %',
-      quote_nullable(left(queue, 120))
-      USING ERRCODE = '22023', HINT = 'For example ''emails''.';
-  END IF;
-  IF most IS NULL OR most NOT BETWEEN 1 AND 1000 THEN
-    RAISE EXCEPTION 'limit: expected an integer from 1 to 1000, received %', coalesce(most::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'Claim several times for more.';
-  END IF;
-  IF ttl IS NULL OR ttl NOT BETWEEN interval '1 second' AND interval '14 days' THEN
-    RAISE EXCEPTION 'ttl: expected from 1 second to 14 days, received %', coalesce(ttl::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'A claim that needs more time is renewed.';
-  END IF;
-  IF max_attempts IS NULL OR max_attempts NOT BETWEEN 1 AND 1000000 THEN
-    RAISE EXCEPTION 'max_attempts: expected an integer from 1 to 1000000, received %', coalesce(max_attempts::text, 'NULL')
-      USING ERRCODE = '22023', HINT = 'Leave it out for 20.';
-  END IF;
-  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-    RAISE EXCEPTION 'transaction: expected the isolation level read committed, received %',
-      current_setting('transaction_isolation')
-      USING ERRCODE = '25001', HINT = 'Begin with BEGIN ISOLATION LEVEL READ COMMITTED.';
-  END IF;
+  RETURN ARRAY(
+    SELECT m.due_at FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
+      SELECT m.due_at FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
+    ) m
+    ORDER BY given.place
+  );
 END
 $$;
 
--- @raises once a claim is over: from then on others may have its messages.
-CREATE FUNCTION sluice.require_lasting(held sluice.claim) RETURNS void
+-- Leases locked messages to a claim, which moves their due time to its end. An earlier claim that ran out is a failed
+-- attempt.
+CREATE FUNCTION sluice.lease_locked(queue text, ids bigint[], claim_id bigint, expires_at timestamptz) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  touched bigint[];
 BEGIN
-  IF clock_timestamp() >= held.expires_at THEN
-    RAISE EXCEPTION 'Claim % of queue "%": expected one that lasts, received one that is over since %',
-      held.id, held.queue, held.expires_at
-      USING ERRCODE = 'SL011', HINT = 'Its messages are free for others. Claim with a longer ttl, or renew in time.';
-  END IF;
+  WITH leased AS (
+    UPDATE sluice.message m
+    SET due_at = expires_at, lease = -claim_id,
+        attempt = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.attempt + 1 ELSE m.attempt END,
+        last_error = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN sluice.ran_out(m.lease) ELSE m.last_error END,
+        failed_at = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.due_at ELSE m.failed_at END
+    WHERE m.ctid = ANY (sluice.ctids_of(queue, ids))
+    RETURNING m.id
+  )
+  SELECT array_agg(l.id) INTO touched FROM leased l;
+  PERFORM sluice.require_settled('message', queue, ids, coalesce(touched, '{}'));
 END
 $$;
 
+-- What messages look like to whoever has claimed them; claim_id null: to whoever has locked them.
+CREATE FUNCTION sluice.claimed_rows(queue text, claim_id bigint, ids bigint[]) RETURNS TABLE (
+  id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer, ordering_key text,
+  priority smallint, enqueued_at timestamptz, due_at timestamptz, own_max_attempts integer
+)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN QUERY
+  SELECT m.id, sluice.failed_tries(m.queue, m.id, m.attempt) + 1, m.payload, m.headers, m.type, m.schema_version, m.ordering_key,
+         m.priority, m.enqueued_at, m.due_at, m.max_attempts
+  FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
+    SELECT m.* FROM sluice.message m
+    WHERE m.queue = queue AND m.id = given.id AND (m.lease = -claim_id OR claim_id IS NULL) LIMIT 1
+  ) m
+  ORDER BY given.place;
+END
+$$;
+
+-- Deletes claims of the queue that have been over for an hour, a few at a time and none that somebody has locked. Until
+-- then their holders are told that they are over.
+CREATE FUNCTION sluice.prune_claims(queue text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  before timestamptz := clock_timestamp() - interval '1 hour';
+BEGIN
+  DELETE FROM sluice.claim c WHERE c.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM sluice.claim o WHERE o.queue = queue AND o.expires_at <= before
+    ORDER BY o.expires_at LIMIT 10 FOR UPDATE OF o SKIP LOCKED
+  ));
+END
+$$;
+
+-- Settling
 -- Locks a claim until the transaction ends, so that settling, renewing and releasing come one after another.
 CREATE FUNCTION sluice.hold_claim(queue text, claim_id bigint) RETURNS sluice.claim
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -334,10 +481,9 @@ BEGIN
   SELECT c.* INTO held FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id FOR UPDATE;
   IF held.id IS NULL THEN
     RAISE EXCEPTION 'Claim % of queue "%": expected one that has messages, received one that is unknown, settled or released',
-      
       coalesce(claim_id::text, 'NULL'), queue USING ERRCODE = 'SL010', HINT = 'Claim again.';
   END IF;
-  PERFORM sluice.require_lasting(held);
+  PERFORM sluice.require_unexpired(held);
   RETURN held;
 END
 $$;
@@ -372,7 +518,7 @@ BEGIN
         last_error = coalesce(error, m.last_error),
         failed_at = CASE WHEN error IS NULL THEN m.failed_at ELSE now_at END,
         lease = CASE WHEN m.slot IS NOT NULL THEN 0 END
-    WHERE m.ctid = ANY (sluice.places(queue, ids))
+    WHERE m.ctid = ANY (sluice.ctids_of(queue, ids))
     RETURNING m.id
   )
   SELECT array_agg(p.id) INTO touched FROM postponed p;
@@ -431,50 +577,6 @@ BEGIN
 END
 $$;
 
--- Leases locked messages to a claim, which moves their due time to its end, and returns the due times that they had. An
--- earlier claim that ran out is a failed attempt.
-CREATE FUNCTION sluice.lease_locked(queue text, ids bigint[], claim_id bigint, expires_at timestamptz)
-RETURNS timestamptz[]
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  dues timestamptz[] := ARRAY(
-    SELECT m.due_at FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
-      SELECT m.due_at FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
-    ) m
-    ORDER BY given.place
-  );
-  touched bigint[];
-BEGIN
-  WITH leased AS (
-    UPDATE sluice.message m
-    SET due_at = expires_at, lease = -claim_id,
-        attempt = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.attempt + 1 ELSE m.attempt END,
-        last_error = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN sluice.ran_out(m.lease) ELSE m.last_error END,
-        failed_at = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.due_at ELSE m.failed_at END
-    WHERE m.ctid = ANY (sluice.places(queue, ids))
-    RETURNING m.id
-  )
-  SELECT array_agg(l.id) INTO touched FROM leased l;
-  PERFORM sluice.require_settled('message', queue, ids, coalesce(touched, '{}'));
-  RETURN dues;
-END
-$$;
-
--- Whether any of the messages has an ordering key: without them, the next one of the key may be claimed.
-CREATE FUNCTION sluice.any_keyed(queue text, ids bigint[]) RETURNS boolean
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-BEGIN
-  RETURN EXISTS (
-    SELECT FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-      SELECT m.slot FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
-    ) m
-    WHERE m.slot IS NOT NULL
-  );
-END
-$$;
-
 -- Deletes a claim that has no message left. The last ones first: they are settled last.
 CREATE FUNCTION sluice.close_claim(held sluice.claim) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -490,63 +592,7 @@ BEGIN
 END
 $$;
 
--- Deletes claims of the queue that have been over for an hour, a few at a time and none that somebody has locked. Until
--- then their holders are told that they are over.
-CREATE FUNCTION sluice.prune_claims(queue text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  before timestamptz := clock_timestamp() - interval '1 hour';
-BEGIN
-  DELETE FROM sluice.claim c WHERE c.ctid = ANY (ARRAY(
-    SELECT o.ctid FROM sluice.claim o WHERE o.queue = queue AND o.expires_at <= before
-    ORDER BY o.expires_at LIMIT 10 FOR UPDATE OF o SKIP LOCKED
-  ));
-END
-$$;
-
--- @raises unless an outcome has what it needs, and nothing else.
-CREATE FUNCTION sluice.check_outcome(outcome text, delay interval, reason text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  IF outcome IS NULL OR outcome NOT IN ('ack', 'retry', 'snooze', 'dead_letter') THEN
-    RAISE EXCEPTION 'outcome: expected ack, retry, snooze or dead_letter, received %', quote_nullable(left(outcome, 80))
-      USING ERRCODE = '22023', HINT = 'Leave it out for ack.';
-  END IF;
-  IF outcome = 'snooze' AND delay IS NULL OR outcome IN ('ack', 'dead_letter') AND delay IS NOT NULL THEN
-    RAISE EXCEPTION 'delay: expected with snooze, or with retry, received % with %', coalesce(delay::text, 'NULL'), outcome
-      USING ERRCODE = '22023', HINT = 'As in outcome => ''snooze'', delay => interval ''5 minutes''.';
-  END IF;
-  IF delay < interval '0' OR delay > interval '100 years' THEN
-    RAISE EXCEPTION 'delay: expected from zero to 100 years, received %', delay
-      USING ERRCODE = '22023', HINT = 'Zero delivers at once.';
-  END IF;
-  IF (outcome = 'dead_letter') <> (reason IS NOT NULL) THEN
-    RAISE EXCEPTION 'reason: expected with dead_letter, received % with %', quote_nullable(left(reason, 80)), outcome
-      USING ERRCODE = '22023', HINT = 'As in outcome => ''dead_letter'', reason => ''card expired''.';
-  END IF;
-END
-$$;
-
--- What messages look like to whoever has claimed them; claim_id null: to whoever has locked them.
-CREATE FUNCTION sluice.claimed_rows(queue text, claim_id bigint, ids bigint[]) RETURNS TABLE (
-  id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer, ordering_key text,
-  priority smallint, enqueued_at timestamptz, due_at timestamptz, own_max_attempts integer
-)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-BEGIN
-  RETURN QUERY
-  SELECT m.id, sluice.failed_tries(m.queue, m.id, m.attempt) + 1, m.payload, m.headers, m.type, m.schema_version, m.ordering_key,
-         m.priority, m.enqueued_at, m.due_at, m.max_attempts
-  FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
-    SELECT m.* FROM sluice.message m
-    WHERE m.queue = queue AND m.id = given.id AND (m.lease = -claim_id OR claim_id IS NULL) LIMIT 1
-  ) m
-  ORDER BY given.place;
-END
-$$;
-
+-- Public functions
 -- What is public: it runs with the rights of the schema's owner, so that a login needs nothing but EXECUTE. The settings
 -- are those without which a plan could read or sort a backlog; the functions within inherit them. row_security off: a
 -- policy that would hide messages is an error.
@@ -568,28 +614,31 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 DECLARE
   now_at timestamptz;
   ids bigint[];
-  dues timestamptz[];
+  due_ats timestamptz[];
 BEGIN
+  PERFORM sluice.check_isolation();
+  ttl := sluice.in_seconds(ttl);
   PERFORM sluice.check_claim(queue, "limit", ttl, max_attempts);
+  -- The number of a claim whose commit a crash of the server undoes is given to another.
+  IF current_setting('synchronous_commit') = 'off' THEN
+    PERFORM set_config('synchronous_commit', 'local', true);
+  END IF;
   PERFORM sluice.prune_claims(queue);
-  LOOP
-    ids := sluice.lock_due(queue, "limit");
-    IF ids = '{}' THEN
-      RETURN;
-    END IF;
-    ids := sluice.bury_spent(queue, ids, max_attempts);
-    EXIT WHEN ids <> '{}';
-  END LOOP;
+  ids := sluice.lock_claimable(queue, "limit", max_attempts);
+  IF ids = '{}' THEN
+    RETURN;
+  END IF;
   PERFORM sluice.record_hung(queue, ids);
   now_at := clock_timestamp();
   expires_at := now_at + ttl;
-  INSERT INTO sluice.claim AS c (queue, ttl_ms, claimed_at, renewed_at, expires_at, max_attempts, message_ids)
-  VALUES (queue, extract(epoch FROM ttl) * 1000, now_at, now_at, expires_at, max_attempts, ids)
+  due_ats := sluice.due_ats_of(queue, ids);
+  INSERT INTO sluice.claim AS c (queue, ttl_ms, claimed_at, renewed_at, expires_at, max_attempts, message_ids, due_ats)
+  VALUES (queue, extract(epoch FROM ttl) * 1000, now_at, now_at, expires_at, max_attempts, ids, due_ats)
   RETURNING c.id INTO claim_id;
-  dues := sluice.lease_locked(queue, ids, claim_id, expires_at);
+  PERFORM sluice.lease_locked(queue, ids, claim_id, expires_at);
   RETURN QUERY
   SELECT claim_id, expires_at, r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority,
-         r.enqueued_at, dues[array_position(ids, r.id)], r.own_max_attempts
+         r.enqueued_at, due_ats[array_position(ids, r.id)], r.own_max_attempts
   FROM sluice.claimed_rows(queue, claim_id, ids) r;
 END
 $$;
@@ -605,8 +654,10 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET
 SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 DECLARE
-  held sluice.claim := sluice.hold_claim(queue, claim_id);
+  held sluice.claim;
 BEGIN
+  PERFORM sluice.check_isolation();
+  held := sluice.hold_claim(queue, claim_id);
   RETURN QUERY
   SELECT held.expires_at, r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority,
          r.enqueued_at, held.claimed_at, r.own_max_attempts
@@ -625,11 +676,13 @@ DECLARE
   ours bigint[];
   now_at timestamptz;
 BEGIN
+  PERFORM sluice.check_isolation();
+  ttl := sluice.in_seconds(ttl);
   PERFORM sluice.check_claim(queue, ttl => coalesce(ttl, interval '1 minute'));
   held := sluice.hold_claim(queue, claim_id);
   ttl := coalesce(ttl, held.ttl_ms * interval '1 millisecond');
   ours := sluice.lock_claimed(held, held.message_ids);
-  PERFORM sluice.require_lasting(held);
+  PERFORM sluice.require_unexpired(held);
   now_at := clock_timestamp();
   PERFORM sluice.lease_locked(queue, ours, claim_id, now_at + ttl);
   UPDATE sluice.claim c SET renewed_at = now_at, expires_at = now_at + ttl, ttl_ms = extract(epoch FROM ttl) * 1000
@@ -648,20 +701,27 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 DECLARE
   held sluice.claim;
   ours bigint[];
+  dues timestamptz[];
 BEGIN
+  PERFORM sluice.check_isolation();
   SELECT c.* INTO held FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id FOR UPDATE;
   ours := sluice.lock_claimed(held, held.message_ids);
   IF held.id IS NULL OR clock_timestamp() >= held.expires_at THEN
     RETURN 0;
   END IF;
-  PERFORM sluice.postpone_locked(queue, ours, array_fill(clock_timestamp(), ARRAY[cardinality(ours)]), NULL);
+  -- They were due already, also if the clock has been set back since.
+  dues := ARRAY(
+    SELECT least(held.due_ats[array_position(held.message_ids, o.id)], clock_timestamp())
+    FROM unnest(ours) WITH ORDINALITY AS o (id, place) ORDER BY o.place
+  );
+  PERFORM sluice.postpone_locked(queue, ours, dues, NULL);
   DELETE FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id;
   PERFORM sluice.wake(queue);
   RETURN cardinality(ours);
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_release IS
-  'Gives the messages of a claim back, with no attempt counted, and returns how many. A claim that is unknown or over is left alone.';
+  'Gives the messages of a claim back, to their places and with no attempt counted, and returns how many. A claim that is unknown or over is left alone.';
 
 CREATE FUNCTION sluice.claim_settle(
   queue       text,
@@ -682,10 +742,12 @@ DECLARE
   dead bigint[] := '{}';
   opens boolean;
 BEGIN
-  PERFORM sluice.check_outcome(outcome, delay, reason);
+  PERFORM sluice.check_isolation();
+  delay := sluice.in_seconds(delay);
+  PERFORM sluice.check_outcome(outcome, delay, reason, error);
   held := sluice.hold_claim(queue, claim_id);
   ours := sluice.lock_claimed(held, coalesce(message_ids, held.message_ids));
-  PERFORM sluice.require_lasting(held);
+  PERFORM sluice.require_unexpired(held);
   opens := delay <= interval '0' OR sluice.any_keyed(queue, ours);
   CASE outcome
     WHEN 'ack' THEN
@@ -728,8 +790,9 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 DECLARE
   ids bigint[];
 BEGIN
+  PERFORM sluice.check_isolation();
   PERFORM sluice.check_claim(queue, "limit");
-  ids := sluice.lock_due(queue, "limit");
+  ids := sluice.lock_claimable(queue, "limit", 20);
   RETURN QUERY
   SELECT r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority, r.enqueued_at, r.due_at,
          r.own_max_attempts
@@ -742,8 +805,7 @@ END
 $$;
 COMMENT ON FUNCTION sluice.pop IS 'Removes due messages of a queue and returns them: each is delivered once at most.';
 
--- The views, with claims
-
+-- Views
 CREATE VIEW sluice.claims AS
 SELECT c.queue, c.id, c.claimed_at, c.renewed_at, c.expires_at, c.ttl_ms * interval '1 millisecond' AS ttl,
        (SELECT sluice.clock()) - c.renewed_at AS age,
@@ -751,7 +813,7 @@ SELECT c.queue, c.id, c.claimed_at, c.renewed_at, c.expires_at, c.ttl_ms * inter
         JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id)::integer AS messages
 FROM sluice.claim c
 WHERE c.expires_at > (SELECT sluice.clock());
-COMMENT ON VIEW sluice.claims IS 'Claims that last: messages that somebody has claimed under a time limit.';
+COMMENT ON VIEW sluice.claims IS 'Claims that have not expired: messages that somebody has claimed under a time limit.';
 COMMENT ON COLUMN sluice.claims.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.claims.id IS 'The claim''s number.';
 COMMENT ON COLUMN sluice.claims.claimed_at IS 'When it was made.';

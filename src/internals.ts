@@ -1,7 +1,9 @@
 import type { BatchPools } from './batch-pools.ts'
+import { HandedMessage } from './claim/handed-message.ts'
 import type { EnqueueContext } from './enqueue/enqueue.ts'
 import { expected } from './errors.ts'
 import type { EnqueueIn } from './handle/run-context.ts'
+import type { Message } from './message.ts'
 import type { Report } from './telemetry/events.ts'
 import type { Workers } from './workers.ts'
 
@@ -27,3 +29,8 @@ export function shareInternals(sluice: object, own: SluiceInternals): void {
 }
 
 const internals = new WeakMap<object, SluiceInternals>()
+
+/** The payload and the headers of a message as they are stored: JSON text. */
+export function storedOf(message: Message): { readonly payload: string; readonly headers: string } {
+  return HandedMessage.storedOf(message)
+}

@@ -135,11 +135,11 @@ const handle: Handler<LoadPayload> = async ({ id, payload }, { tx, attempt, sign
 const handleLeased: Handler<LoadPayload, undefined, 'leased'> = async (message, { transaction, attempt, signal }) => {
   const { id, payload } = message
   await begin(id, attempt, signal)
-  // Without a look at its signal: whoever has lost a lease may be the last to know.
+  // From here on without a look at its signal: whoever has lost a lease may be the last to know.
   if (payload.fate === 'hold') await held.untilGo(id, attempt)
   const outcome = meet(payload, attempt)
   if (outcome !== undefined) return outcome
-  if (setup.effects === 'elsewhere') await ledger.write(EFFECT, [id, setup.name, attempt], signal)
+  if (setup.effects === 'elsewhere') await ledger.write(EFFECT, [id, setup.name, attempt])
   else await transaction((tx) => leaveEffect(tx, id, attempt, payload))
   return undefined
 }

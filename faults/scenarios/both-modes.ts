@@ -11,7 +11,7 @@ export const bothModes = scenario({
   title: 'SIGKILL workers of both modes on one queue, beside a key whose first message a leased one has in hand',
   mode: 'leased',
   otherwise: { inapplicable: 'the workers have both modes: it is in the other table' },
-  recoveryMs: 8_000,
+  recoveryMs: 15_000,
   injections: { quick: 3, full: 15 },
   costsAttempts: true,
   workers: { count: 4, bothModes: true, pipeline: { timeout: '2m' } },

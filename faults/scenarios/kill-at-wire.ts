@@ -56,7 +56,10 @@ export const killBeforeCommit = killBefore(
   'between a settlement and its COMMIT',
   EFFECTS_BEFORE_SETTLEMENT,
   (message, { application }) => application === 'sluice' && commits(message),
-  { title: 'SIGKILL a worker in front of the COMMIT of a claim, a settlement or a handler' },
+  {
+    title: 'SIGKILL a worker in front of the COMMIT of a claim, a settlement or a handler',
+    injections: { quick: 0, full: 20 },
+  },
 )
 
 /** With a name or, as long as the session may belong to others, without one. */

@@ -12,7 +12,7 @@ function killAt(at: Moment, title: string, twin: Twin, leased: Otherwise = {}) {
     injections: { quick: 3, full: 20 },
     costsAttempts: true,
     // Somebody must notice: the leases would last for long.
-    otherwise: { recoveryMs: 10_000, workers: { pipeline: { lease: '10m' } }, ...leased },
+    otherwise: { recoveryMs: 15_000, workers: { pipeline: { lease: '10m' } }, ...leased },
     twin,
     async inject(stage) {
       const victim = stage.victim()

@@ -81,7 +81,7 @@ export const networkHalfClose = networkThat({
   title: 'the server side of connections of one kind ends, and the other is left open',
   recoveryMs: 3_000,
   turns: { quick: 2, full: 10 },
-  otherwise: BROKEN,
+  otherwise: { ...BROKEN, injections: { quick: 0, full: 40 } },
   twin: END_NOT_NOTICED,
   lastsMs: 0,
   fail: (network, kind) => network.halfClose(kind),

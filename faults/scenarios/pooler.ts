@@ -73,7 +73,7 @@ export const poolerDirect = scenario<Pooled>({
   injections: { quick: 2, full: 10 },
   costsAttempts: true,
   // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
-  otherwise: { recoveryMs: LEASE_MS + 5_000 },
+  otherwise: { recoveryMs: LEASE_MS + 5_000, injections: { quick: 0, full: 10 } },
   environment: (serverUrl) => pooled(serverUrl, true),
   twin: {
     name: 'control-through-the-pooler',

@@ -21,6 +21,7 @@ export const settlementUnanswered = scenario({
   recoveryMs: 5_000,
   injections: { quick: 6, full: 40 },
   load: { failing: 0.3, lanes: 1 },
+  flow: 5,
   // Whoever failed for want of time would have had its effect.
   workers: { network: true, effects: 'elsewhere', pipeline: { lease: '2m', timeout: '2m' } },
   twin: SETTLEMENT_ENQUEUES_AGAIN,
@@ -56,7 +57,7 @@ export const lateSettlement = scenario({
     'SIGSTOP a worker past its lease while its settlement is on the way; it arrives, and the worker goes on, when another has the message',
   mode: 'leased',
   otherwise: { inapplicable: 'a settlement that comes late comes to a transaction that the server has ended' },
-  recoveryMs: 8_000,
+  recoveryMs: 15_000,
   flow: 0,
   injections: { quick: 2, full: 6 },
   costsAttempts: true,

@@ -49,7 +49,7 @@ export const SETTLEMENT_ENQUEUES_AGAIN = {
   edits: [
     {
       file: 'modes/leased/settler.ts',
-      from: '      if (outcomes.length > 1 && isOfRow(error)) return this.#settleEach(outcomes)\n',
+      from: '      if (isRefusal(because)) return this.#refused(outcomes, because)\n',
       to: `      const text = "INSERT INTO sluice.message (queue, id, payload) SELECT 'load', unnest($1::bigint[]), '{}' ON CONFLICT DO NOTHING"
       await this.#runtime.control.execute({ name: 'again', text }, [outcomes.map(({ id }) => id)])
 `,

@@ -42,6 +42,11 @@ export class HandedMessage implements Message {
     this.#delivered = delivered
   }
 
+  /** The payload and the headers as they are stored. @throws TypeError if no pipeline and no claim has made the message */
+  static storedOf(message: Message): { readonly payload: string; readonly headers: string } {
+    return (message as HandedMessage).#delivered.row
+  }
+
   /** console.log shows a getter as [Getter]. */
   [inspect.custom](): object {
     return { ...this }

@@ -94,8 +94,13 @@ export class BatchRun {
 
   /** Whether there is time for the message, and no earlier one of its key has failed. */
   #reaches(message: DeliveredMessage): boolean {
-    const { plan, signal } = this.#options
-    return !signal.aborted && !this.#blocked(message) && performance.now() - this.#startedAt < plan.timeoutMs
+    return !this.#options.signal.aborted && !this.#blocked(message) && this.#hasTime
+  }
+
+  /** A lease is renewed for as long as its message waits; the server ends a batch's transaction. */
+  get #hasTime(): boolean {
+    const { mode, timeoutMs } = this.#options.plan
+    return mode === 'leased' || performance.now() - this.#startedAt < timeoutMs
   }
 
   /**

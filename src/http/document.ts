@@ -52,7 +52,8 @@ function operationOf({ name, summary, body, answers, problems, path }: Route): o
 }
 
 function requestBodyOf(schema: JsonSchema): object {
-  return { required: schema.required !== undefined, content: { 'application/json': { schema } } }
+  // What a client leaves out it does not declare as JSON either, and is refused.
+  return { required: true, content: { 'application/json': { schema } } }
 }
 
 function responseOf({ description, schema, headers = {} }: AnswerForm): object {

@@ -1,16 +1,22 @@
-import type { JsonSchema } from './json-schema.ts'
+import { toMsWithin } from '../basics/duration.ts'
+import type { JsonSchema, ValueOf } from './json-schema.ts'
 
 // What several bodies and answers have.
 
 export const DURATION = {
-  description: "milliseconds from 0, or a text such as '250ms', '30s', '5m', '2h', '7d'",
+  description: "milliseconds from 0, or a string such as '250ms', '30s', '5m', '2h', '7d'",
   anyOf: [
     { type: 'integer', minimum: 0 },
     { type: 'string', pattern: '^\\d+(\\.\\d+)?(ms|s|m|h|d)$' },
   ],
 } as const satisfies JsonSchema
 
-export const ID = { description: 'an id, which is digits as text', type: 'string', pattern: '^\\d{1,19}$' } as const
+/** For how long a claim lasts. Checked here, so that an error names what the client has sent. @throws SluiceError OPTION_INVALID */
+export function ttlOf(ttl: ValueOf<typeof DURATION> | undefined): number | undefined {
+  return ttl === undefined ? undefined : toMsWithin('ttl', ttl, '1s', '14d')
+}
+
+export const ID = { description: 'an id, which is a string of digits', type: 'string', pattern: '^\\d{1,19}$' } as const
 
 export const INSTANT = { description: 'an instant in ISO 8601', type: 'string', format: 'date-time' } as const
 

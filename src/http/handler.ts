@@ -50,7 +50,12 @@ export function createHttpHandler(sluice: Sluice, options: HttpHandlerOptions): 
     const refusal = await refusalOf(authorize, request, { action: route.action, queue: queue ?? null })
     if (refusal !== undefined) return refusal
     const body = route.body && (await readBody(request, maxBodyBytes))
-    return responseOf(await route.run({ sluice, queue: queue ?? '', id: id ?? '', signal: request.signal }, body))
+    const found = { sluice, queue: queue ?? '', id: id ?? '', signal: request.signal }
+    return responseOf(await route.run({ ...found, failedInPart: (error) => tell(request, 200, error) }, body))
+  }
+
+  function tell({ method, url }: Request, status: number, error: unknown): void {
+    report({ kind: 'request.failed', request: `${method} ${new URL(url).pathname}`, status, error: toError(error) })
   }
 
   return async (request) => {
@@ -58,13 +63,10 @@ export function createHttpHandler(sluice: Sluice, options: HttpHandlerOptions): 
       const response = await answerTo(request)
       return request.method === 'HEAD' ? new Response(null, response) : response
     } catch (error) {
-      const { signal, method, url } = request
+      const { signal } = request
       if (signal.aborted && error === signal.reason) return new Response(null, { status: CLIENT_GONE })
       const problem = Problem.of(error)
-      if (problem.status >= 500) {
-        const about = `${method} ${new URL(url).pathname}`
-        report({ kind: 'request.failed', request: about, status: problem.status, error: toError(problem.cause) })
-      }
+      if (problem.status >= 500) tell(request, problem.status, problem.cause)
       return problem.toResponse()
     }
   }
@@ -76,7 +78,7 @@ const CLIENT_GONE = 499
 function responseOf({ status, body, headers = {} }: Answer): Response {
   const own = { 'cache-control': 'no-store', ...headers }
   if (body === undefined) return new Response(null, { status, headers: own })
-  return new Response(JSON.stringify(body), { status, headers: { 'content-type': 'application/json', ...own } })
+  return new Response(body, { status, headers: { 'content-type': 'application/json', ...own } })
 }
 
 function resolveOptions(options: HttpHandlerOptions) {

@@ -1,3 +1,4 @@
+import { storedOf } from '../internals.ts'
 import type { Message } from '../message.ts'
 import { ID } from './forms.ts'
 import type { JsonSchema, ValueOf } from './json-schema.ts'
@@ -9,7 +10,7 @@ const FINITE_INSTANT = {
 } as const satisfies JsonSchema
 
 /** A message as it was claimed or popped. */
-export const MESSAGE = {
+const TAKEN_MESSAGE = {
   description: 'a message',
   type: 'object',
   required: [
@@ -27,7 +28,7 @@ export const MESSAGE = {
   ],
   properties: {
     id: ID,
-    payload: { description: 'the payload, as the schema of the queue returns it' },
+    payload: { description: 'the payload, as it was enqueued' },
     headers: { description: 'the headers, an object of JSON values', type: 'object' },
     type: { description: 'the type, or null', type: ['string', 'null'] },
     schemaVersion: { description: "the version of the payload's schema", type: 'integer' },
@@ -43,11 +44,26 @@ export const MESSAGE = {
   },
 } as const satisfies JsonSchema
 
-export const MESSAGES = { description: 'messages', type: 'array', items: MESSAGE } as const satisfies JsonSchema
+export const TAKEN_MESSAGES = {
+  description: 'messages',
+  type: 'array',
+  items: TAKEN_MESSAGE,
+} as const satisfies JsonSchema
 
-/** Must not throw: a message that was popped would be lost. */
-export function toJson(message: Message): Required<ValueOf<typeof MESSAGE>> {
-  const { id, payload, headers, type, schemaVersion, orderingKey, priority, attempt, maxAttempts } = message
-  const instants = { enqueuedAt: message.enqueuedAt.toJSON(), dueAt: message.dueAt.toJSON() }
-  return { id, payload, headers, type, schemaVersion, orderingKey, priority, attempt, maxAttempts, ...instants }
+/**
+ * The JSON text of messages, with payloads and headers as they are stored. What a schema makes of a payload may be more than
+ * JSON can hold, and so may JSON be more than `JSON.parse` can: an answer that fails would lose messages that were popped.
+ */
+export function messagesText(messages: readonly Message[]): string {
+  return `[${messages.map(textOf).join()}]`
+}
+
+function textOf(message: Message): string {
+  const { id, type, schemaVersion, orderingKey, priority, attempt, maxAttempts, enqueuedAt, dueAt } = message
+  const plain: Omit<Required<ValueOf<typeof TAKEN_MESSAGE>>, 'payload' | 'headers'> = {
+    ...{ id, type, schemaVersion, orderingKey, priority, attempt, maxAttempts },
+    ...{ enqueuedAt: enqueuedAt.toJSON(), dueAt: dueAt.toJSON() },
+  }
+  const { payload, headers } = storedOf(message)
+  return `${JSON.stringify(plain).slice(0, -1)},"payload":${payload},"headers":${headers}}`
 }

@@ -3,7 +3,7 @@ import { exactJson } from './exact-json.ts'
 import { Problem } from './problem.ts'
 
 /**
- * The JSON of a request's body; undefined if it is empty.
+ * The JSON of a request's body; undefined if it is empty. That also has to be declared as JSON, so that every POST is.
  *
  * @throws Problem 400, 413, 415
  * @throws SluiceError OPTION_INVALID
@@ -13,10 +13,9 @@ export async function readBody(request: Request, maxBytes: number): Promise<unkn
   if (coding !== 'identity') {
     throw new Problem(415, `Content-Encoding: expected none, received ${JSON.stringify(coding)}`)
   }
-  const bytes = await readBytes(request, maxBytes)
-  if (bytes.length === 0) return undefined
   checkType(request.headers.get('content-type'))
-  return parse(bytes)
+  const bytes = await readBytes(request, maxBytes)
+  return bytes.length === 0 ? undefined : parse(bytes)
 }
 
 async function readBytes({ headers, body }: Request, maxBytes: number): Promise<Buffer> {
@@ -40,7 +39,7 @@ function tooLarge(maxBytes: number): Problem {
   return new Problem(413, `body: expected at most ${maxBytes} bytes, received more. Send less at a time`)
 }
 
-/** A type other than JSON is what a web page may send to another site without asking first. */
+/** Without it, or with another type, a web page may send a POST to another site, with cookies, without asking first. */
 function checkType(type: string | null): void {
   if (/^application\/json\s*(;\s*charset=("?)utf-8\2\s*)?$/i.test(type ?? '')) return
   const received = type === null ? 'none' : JSON.stringify(type)

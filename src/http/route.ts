@@ -32,12 +32,14 @@ export interface Call {
   readonly id: string
   /** Aborted when the client has gone away. */
   readonly signal: AbortSignal
+  /** Reports why a part of the request failed, which an answer of 200 does not explain. */
+  failedInPart(error: unknown): void
 }
 
 export interface Answer {
   readonly status: number
-  /** Absent: no content. */
-  readonly body?: unknown
+  /** JSON text, because messages are sent as they are stored. Absent: no content. */
+  readonly body?: string
   readonly headers?: Readonly<Record<string, string>>
 }
 
@@ -49,8 +51,8 @@ export interface AnswerForm {
   readonly headers?: Readonly<Record<string, JsonSchema>>
 }
 
-/** A route without a body. */
-export function route(given: Omit<Route, 'body' | 'problems'> & Partial<Pick<Route, 'problems'>>): Route {
+/** A route without a body: a GET or a DELETE. A POST has one, because only its type keeps the pages of other sites away. */
+export function route(given: RouteWithoutBody): Route {
   return { problems: [], ...given, body: undefined }
 }
 
@@ -62,6 +64,10 @@ export function routeWithBody<const Schema extends JsonSchema>(given: RouteWithB
     ...given,
     run: async (call, body = {}) => given.run(call, check(body)),
   }
+}
+
+interface RouteWithoutBody extends Omit<Route, 'body' | 'problems' | 'method'>, Partial<Pick<Route, 'problems'>> {
+  readonly method: 'GET' | 'DELETE'
 }
 
 interface RouteWithBody<Schema> extends Omit<Route, 'body' | 'problems' | 'run'>, Partial<Pick<Route, 'problems'>> {

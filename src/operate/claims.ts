@@ -21,7 +21,7 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * The claims that last, by queue and number.
+   * The claims that have not expired, by queue and number.
    *
    * @param options.queue only of this queue.
    * @param options.limit 1 to 10,000. @default 100
@@ -57,7 +57,8 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * Gives the messages of a claim back, at once and with no attempt counted. One that is unknown or over is left alone.
+   * Gives the messages of a claim back, to their places and with no attempt counted. One that is unknown or over is left
+   * alone.
    *
    * @returns how many messages.
    * @throws SluiceError as {@link list}, and COMMIT_FAILED

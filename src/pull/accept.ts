@@ -2,13 +2,20 @@ import { pause } from '../basics/pause.ts'
 import { DeliveredMessage } from '../claim/delivered-message.ts'
 import { errorText } from '../errors.ts'
 import { deadLetter, type Message, type Outcome, retryLater } from '../message.ts'
+import { retryPolicy } from '../plan/retry-policy.ts'
 import { type QueueDefinition, validatePayload } from '../queues.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
 
 /** Claimed rows as messages, and those that nobody is to get. */
 export interface Accepted {
   readonly messages: readonly Message[]
-  readonly refused: readonly { readonly message: DeliveredMessage; readonly outcome: Outcome }[]
+  readonly refused: readonly Refused[]
+}
+
+/** A message that nobody is to get, and what becomes of it. */
+export interface Refused {
+  readonly message: DeliveredMessage
+  readonly outcome: Outcome
 }
 
 /**
@@ -24,11 +31,14 @@ export async function accept(
   const delivered = rows.map((row) => new DeliveredMessage(queue, row))
   if (definition?.schema === undefined) return { messages: delivered.map(({ handed }) => handed), refused: [] }
   const done = new AbortController()
-  const late = pause(ms, done.signal).then(() => retryLater({ error: 'The schema did not answer in time' }))
+  const late = pause(ms, done.signal)
   const messages: Message[] = []
-  const refused: { readonly message: DeliveredMessage; readonly outcome: Outcome }[] = []
+  const refused: Refused[] = []
   for (const message of delivered) {
-    const outcome = await Promise.race([check(message, definition), late])
+    const outcome = await Promise.race([
+      check(message, definition),
+      late.then(() => failed(message, 'The schema did not answer in time')),
+    ])
     if (outcome === undefined) messages.push(message.handed)
     else refused.push({ message, outcome })
   }
@@ -44,6 +54,13 @@ async function check(message: DeliveredMessage, definition: QueueDefinition): Pr
     message.accept(checked.value)
     return undefined
   } catch (error) {
-    return retryLater({ error: errorText(error) })
+    return failed(message, errorText(error))
   }
 }
+
+/** The wait is that of a pipeline without options, drawn here so that it can be reported. */
+function failed(message: DeliveredMessage, error: string): Outcome {
+  return retryLater({ after: RETRY(message.attempt, error), error })
+}
+
+const RETRY = retryPolicy(undefined)

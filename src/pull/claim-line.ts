@@ -17,15 +17,21 @@ interface Request {
 export class ClaimLine implements Waiter {
   readonly queue: string
   readonly #scheduler: Scheduler
+  readonly #onEmpty: () => void
   readonly #requests: Request[] = []
   #running: Promise<void> | undefined
   /** Something has happened since the last claim was sent. */
   #again = false
   #wake: (() => void) | undefined
+  #lastMs = Number.POSITIVE_INFINITY
+  /** Before it no poll leads to a claim. */
+  #restsUntil = 0
 
-  constructor(queue: string, scheduler: Scheduler) {
+  /** @param onEmpty is called when the last one has left. The line is used no more then. */
+  constructor(queue: string, scheduler: Scheduler, onEmpty: () => void) {
     this.queue = queue
     this.#scheduler = scheduler
+    this.#onEmpty = onEmpty
   }
 
   /** Resolves when no claim is under way. */
@@ -48,13 +54,14 @@ export class ClaimLine implements Waiter {
     }
   }
 
-  wake(_reason: WakeReason): void {
-    this.#again = true
-    this.#wake?.()
+  wake(reason: WakeReason): void {
+    if (reason === 'poll' && performance.now() < this.#restsUntil) this.#scheduler.park(this, null)
+    else this.checkAgain(reason)
   }
 
-  checkAgain(reason: WakeReason): void {
-    this.wake(reason)
+  checkAgain(_reason: WakeReason): void {
+    this.#again = true
+    this.#wake?.()
   }
 
   #leave(request: Request): void {
@@ -75,14 +82,19 @@ export class ClaimLine implements Waiter {
     } finally {
       this.#running = undefined
       this.#scheduler.detach(this)
+      this.#onEmpty()
     }
   }
 
   /** Returns whether there may be more. */
   async #serve(request: Request): Promise<boolean> {
     try {
+      const started = performance.now()
       const claim = await request.take()
-      if (claim === undefined) return false
+      if (claim === undefined) {
+        this.#rest(performance.now() - started)
+        return false
+      }
       // Whoever asked for it has gone meanwhile.
       if (request.over) await claim.release()
       request.done.resolve(claim)
@@ -95,6 +107,16 @@ export class ClaimLine implements Waiter {
     return true
   }
 
+  /**
+   * A claim that finds nothing may have read a long backlog of closed keys: for the poll it may take a twentieth of the
+   * time at most. If it only waited, for a lock or a connection, the next one is fast again.
+   */
+  #rest(tookMs: number): void {
+    const slowMs = Math.min(tookMs, this.#lastMs)
+    this.#lastMs = tookMs
+    this.#restsUntil = performance.now() + Math.min(slowMs * 20, LONGEST_REST_MS)
+  }
+
   async #sleep(): Promise<void> {
     const woken = new Promise<void>((resolve) => {
       this.#wake = resolve
@@ -104,3 +126,5 @@ export class ClaimLine implements Waiter {
     this.#wake = undefined
   }
 }
+
+const LONGEST_REST_MS = 60_000

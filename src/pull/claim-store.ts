@@ -17,6 +17,7 @@ import type { Report } from '../telemetry/events.ts'
 import { accept } from './accept.ts'
 import { Claim } from './claim.ts'
 import { idsOf, ttlOf } from './options.ts'
+import { refusalEvent } from './refusal-event.ts'
 
 /** What became of messages that were to be settled. */
 export interface ClaimSettlement {
@@ -50,7 +51,11 @@ export class ClaimStore {
     for (;;) {
       const taken = await this.#run((execute) => takeClaim(execute, queue, terms))
       if (taken === undefined) return undefined
-      const messages = await this.#accept(queue, taken, terms.ttlMs)
+      const messages = await this.#accept(queue, taken).catch(async (error: unknown) => {
+        // Nobody learns its number, so it would keep its messages until it ends, and count as a failed attempt.
+        await this.release(queue, taken.id).catch(() => undefined)
+        throw error
+      })
       if (messages.length > 0) return new Claim(this, queue, taken.id, taken.expiresAt, messages)
     }
   }
@@ -60,7 +65,7 @@ export class ClaimStore {
     const [name, claimId] = this.#check(queue, id)
     const taken = await this.#run((execute) => readClaim(execute, name, claimId))
     if (taken === undefined) throw claimUnknown(name, claimId)
-    return new Claim(this, name, claimId, taken.expiresAt, await this.#accept(name, taken, SCHEMA_MS))
+    return new Claim(this, name, claimId, taken.expiresAt, await this.#accept(name, taken))
   }
 
   async renew(queue: string, id: string, ttl?: Duration): Promise<Date> {
@@ -91,7 +96,7 @@ export class ClaimStore {
    */
   async pop(queue: string, limit: number): Promise<readonly Message[]> {
     if (this.#options.definitions?.[queue]?.schema !== undefined) {
-      const claim = await this.take(queue, { limit, ttlMs: SCHEMA_MS, maxAttempts: 20 })
+      const claim = await this.take(queue, { limit, ttlMs: POP_MS, maxAttempts: 20 })
       if (claim === undefined) return []
       const { settled } = await claim.settle(claim.messages)
       return claim.messages.filter(({ id }) => settled.includes(id))
@@ -105,23 +110,13 @@ export class ClaimStore {
     return [checkQueueName(queue, this.#options.definitions), checkId(id, 'claim', 'claim')]
   }
 
-  /** The messages that fit their schema; the others are settled. */
-  async #accept(queue: string, { id, rows }: TakenClaim, ms: number): Promise<readonly Message[]> {
+  /** The messages that fit their schema; the others are settled, for which half of the time that is left is kept. */
+  async #accept(queue: string, { id, rows, leftMs }: TakenClaim): Promise<readonly Message[]> {
     const { definitions, report } = this.#options
-    const { messages, refused } = await accept(queue, rows, definitions?.[queue], ms)
-    for (const { message, outcome } of refused) {
-      await this.#settle(queue, id, [message.id], outcome)
-      if (outcome.kind !== 'deadLetter') continue
-      const { reason, error = null } = outcome
-      report({
-        kind: 'message.dead',
-        queue,
-        id: message.id,
-        type: message.row.type,
-        attempt: message.attempt,
-        reason,
-        error,
-      })
+    const { messages, refused } = await accept(queue, rows, definitions?.[queue], leftMs / 2)
+    for (const one of refused) {
+      const [end] = await this.#settle(queue, id, [one.message.id], one.outcome)
+      if (end !== undefined && end.refused === undefined) report(refusalEvent(one, end.dead))
     }
     return messages
   }
@@ -162,5 +157,5 @@ function fitTexts(outcome: Outcome, toFit: (text: string) => string): object {
 /** Settlements of many handlers at once must not use up the server's connections. */
 const CONNECTIONS = 10
 const ANSWER_MS = 30_000
-/** What a schema may take where the claim says nothing. */
-const SCHEMA_MS = 60_000
+/** How long a pop may take with a schema, after which its messages are free for others. */
+const POP_MS = 60_000

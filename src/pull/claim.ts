@@ -68,7 +68,8 @@ export class Claim<Payload = unknown> implements AsyncDisposable {
   }
 
   /**
-   * Gives back what is not settled, at once and with no attempt counted. If the claim is over already, nothing happens.
+   * Gives back what is not settled, to its place and with no attempt counted. If the claim is over already, nothing
+   * happens.
    *
    * @returns how many messages.
    * @throws SluiceError PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED

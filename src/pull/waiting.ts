@@ -65,9 +65,18 @@ export class Waiting {
   ): Promise<Claim | undefined> {
     const wakeUps = await untilAborted(this.#open(), signal)
     if (wakeUps === undefined) return undefined
-    const line = this.#lines.get(queue) ?? new ClaimLine(queue, wakeUps.scheduler)
+    return this.#lineOf(queue, wakeUps).wait(take, signal)
+  }
+
+  #lineOf(queue: string, { scheduler }: WakeUps): ClaimLine {
+    const known = this.#lines.get(queue)
+    if (known !== undefined) return known
+    const line = new ClaimLine(queue, scheduler, () => {
+      // After a close another line may have taken its place.
+      if (this.#lines.get(queue) === line) this.#lines.delete(queue)
+    })
     this.#lines.set(queue, line)
-    return line.wait(take, signal)
+    return line
   }
 
   #throwIfEnded(given: AbortSignal | undefined): void {
@@ -76,11 +85,14 @@ export class Waiting {
   }
 
   #open(): Promise<WakeUps> {
-    this.#wakeUps ??= WakeUps.open(this.#config, this.#report).catch((error: unknown) => {
-      this.#wakeUps = undefined
-      throw error
+    if (this.#wakeUps !== undefined) return this.#wakeUps
+    const opening = WakeUps.open(this.#config, this.#report)
+    this.#wakeUps = opening
+    opening.catch(() => {
+      // Whoever waited may have left, and others opened again: theirs is still to be closed.
+      if (this.#wakeUps === opening) this.#wakeUps = undefined
     })
-    return this.#wakeUps
+    return opening
   }
 
   async #close(): Promise<void> {

@@ -103,8 +103,9 @@ export type SluiceEvent =
       readonly cause?: Error
     }
   /**
-   * Leased mode: a message's lease was lost before it was settled, because it was not renewed in time or its worker was
-   * taken for dead. Nothing was written: it is delivered again, or has been.
+   * Leased mode: a message's lease was lost before it was settled, because it was not renewed in time, its worker was taken
+   * for dead, or nothing could be written. It is delivered again, or has been. Nothing was written, unless a
+   * `settlement.failed` before it had no answer and the message has been claimed again since.
    */
   | { readonly kind: 'lease.lost'; readonly queue: string; readonly id: string; readonly attempt: number }
   /**
@@ -135,7 +136,8 @@ export type SluiceEvent =
       readonly retryInMs: number
     }
   /**
-   * `sluice/http`: a request was answered with 500 or 503, and its client was not told why. `request` is its method and path.
+   * `sluice/http`: a request was answered with 500 or 503, or with 200 although a part of its settlements failed, and its client
+   * was not told why. `request` is its method and path.
    */
   | { readonly kind: 'request.failed'; readonly request: string; readonly status: number; readonly error: Error }
   /** A worker process vanished with messages in hand. */

@@ -3,6 +3,7 @@ import pg from 'pg'
 import { expect, onTestFinished } from 'vitest'
 import { migrate } from '../../src/migrate/migrate.ts'
 import type { Sluice } from '../../src/sluice.ts'
+import { SCHEMA_VERSION } from '../../src/table/schema.ts'
 import { untilEmpty } from '../support/rows/rows.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
@@ -38,8 +39,8 @@ for (const [what, options] of [
   test(`an empty database is migrated over a connection with ${what}`, async () => {
     await using database = await createTestDatabase({ migrated: false })
     const connection = { connectionString: database.url, ...options }
-    expect(await migrate(connection)).toMatchObject({ version: 1 })
-    expect(await migrate(connection)).toEqual({ applied: [], version: 1 })
+    expect(await migrate(connection)).toMatchObject({ version: SCHEMA_VERSION })
+    expect(await migrate(connection)).toEqual({ applied: [], version: SCHEMA_VERSION })
   })
 
   test(`a caller's pg client with ${what} enqueues, and gets the id as text`, async ({ database, sluice, queue }) => {

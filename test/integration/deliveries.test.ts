@@ -64,7 +64,10 @@ test('settles by every verb, once, and says whether it did', async ({ database, 
     answers.push([settle(), settle(), delivery.ack()])
   })
 
-  await waitFor(async () => (await unlockedPayloads(database, queue)).length === 3 && answers.length === 5, {
+  const isDead = async () =>
+    (await database.sql('SELECT FROM sluice.dead_letters WHERE queue = $1', [queue])).length === 1
+  const left = async () => (await unlockedPayloads(database, queue)).toSorted().join()
+  await waitFor(async () => (await isDead()) && (await left()) === 'fail,retry,snooze' && answers.length === 5, {
     what: 'all to be settled',
   })
   expect(answers).toEqual(Array.from({ length: 5 }, () => [true, false, false]))

@@ -200,3 +200,25 @@ test('enqueues in its transaction', async ({ database, sluice, queue }) => {
   await untilEmpty(database, queue)
   expect(await payloadsOf(database, `${queue}.next`)).toEqual([1, 2])
 })
+
+test('that throws late in leased mode handles each message alone all the same', async ({ sluice, queue, log }) => {
+  const timeout = 50
+  const calls: (readonly number[])[] = []
+  await put(sluice, queue, [1, 2, 3])
+  const { counts } = await sluice
+    .pipeline(queue, { ...LATER, mode: 'leased', timeout })
+    .handleBatch((messages) => {
+      calls.push(numbersOf(messages))
+      if (calls.length > 1) {
+        if (numbersOf(messages).includes(2)) throw new Error('two')
+        return
+      }
+      const late = performance.now() + timeout + 1
+      while (performance.now() < late);
+      throw new Error('late')
+    })
+    .runOnce()
+  expect(calls).toEqual([[1, 2, 3], [1], [2], [3]])
+  expect(counts).toMatchObject({ acked: 2, retried: 1 })
+  expect(log.of('batch.failed')).toHaveLength(1)
+})

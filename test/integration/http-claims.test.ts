@@ -194,6 +194,39 @@ describe.skipIf(WITHOUT_CURL)('a claim', () => {
     const again = await post(`${claims}/${id}/settle`, { messages: ends })
     expect(again).toMatchObject({ status: 404, body: { code: 'CLAIM_UNKNOWN' } })
   })
+
+  test('whose connection breaks while a request with several outcomes is settled tells what is settled', async ({
+    claims,
+    queue,
+    sluice,
+    database,
+    log,
+  }) => {
+    await put(sluice, queue, ['handled', 'breaks', 'later'])
+    const { id, messages } = claimOf(await post(claims, {}))
+    const [handled, breaks, later] = messages.map((message) => message.id)
+    await database.sql(`
+      CREATE FUNCTION break_off() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN PERFORM pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid()); RETURN NEW; END'`)
+    await database.sql(`
+      CREATE TRIGGER break_off BEFORE UPDATE ON sluice.message FOR EACH ROW
+      WHEN (NEW.last_error = 'breaks ${queue}') EXECUTE FUNCTION break_off()`)
+    const ends = [
+      { id: handled },
+      { id: breaks, outcome: 'retry', error: `breaks ${queue}` },
+      { id: later, outcome: 'snooze', after: '1h' },
+    ]
+    const answer = await post(`${claims}/${id}/settle`, { messages: ends })
+    const refused = [breaks, later].map((one) => ({ id: one, reason: 'unknown' }))
+    expect(answer).toMatchObject({ status: 200, body: { settled: [handled], refused } })
+    expect(log.of('request.failed')).toMatchObject([
+      { request: `POST /queues/${queue}/claims/${id}/settle`, status: 200 },
+    ])
+    await database.sql('DROP TRIGGER break_off ON sluice.message')
+    const again = await post(`${claims}/${id}/settle`, { messages: ends })
+    const gone = [{ id: handled, reason: 'gone' }]
+    expect(again).toMatchObject({ status: 200, body: { settled: [breaks, later], refused: gone } })
+  })
 })
 
 test.skipIf(WITHOUT_CURL)('pop removes what it returns', async ({ server, queue, sluice }) => {
@@ -223,6 +256,7 @@ describe.skipIf(WITHOUT_CURL)('a request that claims cannot serve', () => {
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1","after":"5m"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"retry","reason":"x"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims/1/settle', '', 422, 'OPTION_INVALID'],
+    ['POST', 'claims/1/settle', '{"messages":[{"id":"1"},{"id":"1"}]}', 422, 'OPTION_INVALID'],
     ['POST', 'claims', '{"limit":0}', 422, 'OPTION_INVALID'],
     ['POST', 'claims', '{"limit":1001}', 422, 'OPTION_INVALID'],
     ['POST', 'claims', '{"ttl":"999ms"}', 422, 'OPTION_INVALID'],
@@ -240,5 +274,25 @@ describe.skipIf(WITHOUT_CURL)('a request that claims cannot serve', () => {
     const answer = await post(`${server}/queues/${queue}/${path}`, body, '-X', method)
     expect([answer.status, answer.body]).toMatchObject([status, { status, detail: expect.stringMatching(/expected/) }])
     expect((answer.body as { code?: string }).code).toBe(code)
+  })
+})
+
+describe.skipIf(WITHOUT_CURL)('an error names what the client has sent', () => {
+  const requests = [
+    ['POST', 'claims', '{"ttl":"999ms"}', "ttl: expected a duration from '1s' to '14d', received \"999ms\""],
+    ['POST', 'claims', '{"wait":"301s"}', "wait: expected a duration from '0ms' to '5m', received \"301s\""],
+    ['PATCH', 'claims/1', '{"ttl":0}', "ttl: expected a duration from '1s' to '14d', received 0"],
+    ['POST', 'pop', '{"limit":0}', 'limit: expected an integer from 1 to 1,000, received 0'],
+    ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"snooze"}]}', 'messages[0].after: expected '],
+    ['POST', 'claims/1/settle', '{"messages":[{"id":"1"},{"id":"9999999999999999999"}]}', 'messages[1].id: expected '],
+    ['POST', 'claims/1/settle', '{"messages":[{"id":"1"},{"id":"1"}]}', 'messages[1].id: expected each id once'],
+    ['POST', 'claims/1/settle', '{"messages":[{"id":"1","outcome":"retry","after":"900000d"}]}', 'messages[0].after: '],
+    ['POST', 'messages', '{"messages":[{"payload":1,"type":"a b"}]}', 'messages[0].type: expected '],
+    ['POST', 'messages', '{"messages":[{"payload":1,"dueAt":"0000-01-01T00:00:00Z"}]}', 'messages[0].dueAt: expected '],
+  ] as const
+  test.for(requests)('%s %s %s', async ([method, path, body, detail], { server, queue }) => {
+    const answer = await post(`${server}/queues/${queue}/${path}`, body, '-X', method)
+    expect(answer).toMatchObject({ status: 422, body: { detail: expect.stringContaining(detail) } })
+    expect((answer.body as { detail: string }).detail.startsWith(detail)).toBe(true)
   })
 })

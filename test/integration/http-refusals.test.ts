@@ -5,7 +5,7 @@ import { EventLog } from '../support/event-log.ts'
 import { keepingContract } from '../support/http-contract.ts'
 import { curl, post, serveHttp, WITHOUT_CURL } from '../support/http-server.ts'
 import { createTestDatabase } from '../support/servers/database.ts'
-import { test as base, startTestSluice } from '../support/sluice.ts'
+import { test as base, put, startTestSluice } from '../support/sluice.ts'
 
 const test = base.extend('server', async ({ sluice }) =>
   serveHttp(keepingContract(createHttpHandler(sluice, { authorize: () => true }))),
@@ -50,6 +50,19 @@ describe.skipIf(WITHOUT_CURL)('a request that cannot be served', () => {
   test.for(types)('a body declared as %s', async ([, type, status], { server, queue }) => {
     const answer = await post(`${server}/queues/${queue}/messages`, { messages: [{ payload: 1 }] }, '-H', type)
     expect(answer.status).toBe(status)
+  })
+
+  test.for([
+    ['no type', 'content-type:'],
+    ['a form', 'content-type: application/x-www-form-urlencoded'],
+    ['text', 'content-type: text/plain'],
+  ])('a POST without a body, declared as %s, removes nothing', async ([, type = ''], { server, sluice, queue }) => {
+    await put(sluice, queue, ['kept'])
+    for (const path of ['pop', 'claims']) {
+      const answer = await curl(`${server}/queues/${queue}/${path}`, '-X', 'POST', '-H', type)
+      expect(answer).toMatchObject({ status: 415, body: { detail: expect.stringContaining('application/json') } })
+    }
+    expect(await curl(`${server}/queues/${queue}`)).toMatchObject({ body: { ready: 1, claimed: 0 } })
   })
 
   test('a compressed body', async ({ server, queue }) => {

@@ -66,12 +66,18 @@ describe.skipIf(WITHOUT_CURL)('POST /queues/{queue}/messages', () => {
   test('keeps integers or refuses them, and never rounds them', async ({ database, server, queue }) => {
     const send = (json: string) => post(`${server}/queues/${queue}/messages`, `{"messages":[{"payload":${json}}]}`)
     expect((await send('[9007199254740991, 0.30000000000000004, "9007199254740993"]')).status).toBe(201)
+    expect((await send('[-0, "long enough: 1234567890123456"]')).status).toBe(201)
+    expect((await send('[10000000000000000000000, -9007199254740994]')).status).toBe(201)
+    expect((await send(`-1${'0'.repeat(400)}`)).status).toBe(422)
     const { status, body } = await send('9007199254740993')
     const detail =
-      'body: expected integers that JavaScript holds exactly, up to 2^53, received 9007199254740993. Send it as a text'
+      'body: expected integers that JavaScript holds exactly, up to 2^53, received 9007199254740993. Send it as a string'
     expect([status, body]).toMatchObject([422, { code: 'OPTION_INVALID', detail }])
-    expect(await database.sql('SELECT payload::text FROM sluice.messages WHERE queue = $1', [queue])).toEqual([
-      { payload: '[9007199254740991, 0.30000000000000004, "9007199254740993"]' },
+    const stored = await database.sql('SELECT payload::text FROM sluice.messages WHERE queue = $1 ORDER BY id', [queue])
+    expect(stored.map(({ payload }) => payload)).toEqual([
+      '[9007199254740991, 0.30000000000000004, "9007199254740993"]',
+      '[0, "long enough: 1234567890123456"]',
+      '[10000000000000000000000, -9007199254740994]',
     ])
   })
 })

@@ -1,6 +1,8 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import type { WireMessage } from '../../faults/environment/wire.ts'
+import { deadLetter, retryLater } from '../../src/index.ts'
+import { EventLog } from '../support/event-log.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { startProxy } from '../support/servers/tcp-proxy.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
@@ -120,9 +122,9 @@ describe('a process that has lost a message and claimed it again', () => {
   })
 })
 
-describe('a settlement whose answer is lost', () => {
-  const saysCommitted = ({ type, bytes }: WireMessage) => type === 'C' && bytes.toString('utf8', 5) === 'COMMIT\0'
+const saysCommitted = ({ type, bytes }: WireMessage) => type === 'C' && bytes.toString('utf8', 5) === 'COMMIT\0'
 
+describe('a settlement whose answer is lost', () => {
   for (const by of ['the outcome', 'transaction()'] as const) {
     test(`by ${by} is not made up for by another delivery`, async ({ queue, database }) => {
       await database.sql('CREATE TABLE IF NOT EXISTS unanswered (by text)')
@@ -152,6 +154,39 @@ describe('a settlement whose answer is lost', () => {
       expect(calls).toBe(2)
       const effects = await database.sql('SELECT FROM unanswered WHERE by = $1', [by])
       expect(effects).toHaveLength(by === 'transaction()' ? 2 : 0)
+    })
+  }
+})
+
+describe('a settlement that took effect without an answer', () => {
+  for (const [kind, outcome, event] of [
+    ['acknowledges', undefined, 'batch.committed'],
+    ['retries', retryLater({ after: '1h' }), 'message.failed'],
+    ['moves to the dead letters', deadLetter('no use'), 'message.dead'],
+  ] as const) {
+    test(`and ${kind} is told of, and not taken for lost`, async ({ queue, database }) => {
+      const proxy = await startProxy(database.url)
+      const sluice = startTestSluice(database, { connection: proxy.url, pollInterval: 100 })
+      const log = new EventLog(sluice.events)
+      await put(sluice, queue, [1])
+      const pipeline = sluice
+        // With no room for another message no claim sends a COMMIT meanwhile.
+        .pipeline(queue, { mode: 'leased', concurrency: 1 })
+        .handle(() => {
+          proxy.passes = (message, { from, application }) => {
+            if (from !== 'server' || application !== 'sluice' || !saysCommitted(message)) return true
+            proxy.passes = () => true
+            return 'cut'
+          }
+          return outcome
+        })
+        .start()
+      await log.first(event)
+      await pipeline.drain()
+      expect(log.of('settlement.failed')).toHaveLength(1)
+      expect(log.of('lease.lost')).toEqual([])
+      const { acked, retried, dead } = log.of('batch.committed')[0]!
+      expect(acked + retried + dead).toBe(1)
     })
   }
 })

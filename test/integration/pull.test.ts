@@ -1,5 +1,4 @@
 import { describe, expect } from 'vitest'
-import { z } from 'zod'
 import { deadLetter, type Message, retryLater, snooze } from '../../src/message.ts'
 import type { Claim } from '../../src/pull/claim.ts'
 import type { Sluice } from '../../src/sluice.ts'
@@ -77,6 +76,14 @@ describe('a claim', () => {
       await claim?.settle(first!)
     }
     expect(idsOf((await mustClaim(sluice, queue)).messages)).toEqual([second])
+  })
+
+  test('gives its messages back to their places', async ({ sluice, queue }) => {
+    await put(sluice, queue, ['a', 'b', 'c'])
+    const claim = await mustClaim(sluice, queue, { limit: 2 })
+    await claim.renew()
+    await claim.release()
+    expect(payloadsOf(await sluice.claim(queue))).toEqual(['a', 'b', 'c'])
   })
 
   test('takes the lowest priority number first, and what is due first', async ({ sluice, queue }) => {
@@ -243,27 +250,6 @@ describe('claims of messages with ordering keys', () => {
       await claim.settle(claim.messages)
     }
     expect(seen.toSorted(byNumber)).toEqual(others)
-  })
-})
-
-describe('claims of a queue with a schema', () => {
-  const Count = z.object({ count: z.coerce.number() })
-
-  test('give its output, and bury what does not fit', async ({ database, queue }) => {
-    const sluice = startTestSluice(database, { queues: { [queue]: { schema: Count } } })
-    await put(startTestSluice(database), queue, [{ count: '1' }, { count: 'x' }, { count: 3 }])
-    const claim = await sluice.claim(queue)
-    expect(claim?.messages.map(({ payload }) => payload)).toEqual([{ count: 1 }, { count: 3 }])
-    const { deadLetters } = await sluice.operate.deadLetters.list({ queue })
-    expect(deadLetters).toMatchObject([{ reason: 'the payload does not fit its schema', attempt: 1 }])
-  })
-
-  test('pop what fits', async ({ database, queue }) => {
-    const sluice = startTestSluice(database, { queues: { [queue]: { schema: Count } } })
-    await put(startTestSluice(database), queue, [{ count: 'x' }, { count: '2' }])
-    const popped = await sluice.pop(queue, { limit: 5 })
-    expect(popped.map(({ payload }) => payload)).toEqual([{ count: 2 }])
-    expect(await counts(sluice, queue)).toEqual({ claimed: 0, free: 0, total: 0 })
   })
 })
 

@@ -4,6 +4,7 @@ import type { TcpProxy } from '../../faults/environment/tcp-proxy.ts'
 import { migrate } from '../../src/migrate/migrate.ts'
 import { MIGRATION_LIMITS, migrateWithin } from '../../src/migrate/migrator.ts'
 import { createSluice } from '../../src/sluice.ts'
+import { SCHEMA_VERSION } from '../../src/table/schema.ts'
 import { inOwnTransaction } from '../../src/transaction/own-transaction.ts'
 import { unlockedPayloads } from '../support/rows/rows.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
@@ -120,13 +121,13 @@ describe('migrate', () => {
     await waitFor(() => proxy.accepted >= 3, { what: 'the second question', timeoutMs: 20_000 })
     await holder.query('COMMIT')
     holder.release()
-    expect(await migrated).toMatchObject({ version: 1 })
+    expect(await migrated).toMatchObject({ version: SCHEMA_VERSION })
   })
 
   test('is not ended by a limit that the database has for statements', async () => {
     await using database = await createTestDatabase({ migrated: false })
     await database.sql(`ALTER DATABASE ${new URL(database.url).pathname.slice(1)} SET statement_timeout = 1`)
-    expect(await migrate(database.url)).toMatchObject({ version: 1 })
+    expect(await migrate(database.url)).toMatchObject({ version: SCHEMA_VERSION })
   })
 })
 

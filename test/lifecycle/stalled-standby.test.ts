@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import type { EmbeddedServer } from '../../faults/environment/embedded-server.ts'
 import { MIGRATION_LIMITS, migrateWithin } from '../../src/migrate/migrator.ts'
 import { createSluice } from '../../src/sluice.ts'
+import { SCHEMA_VERSION } from '../../src/table/schema.ts'
 import { startRestartableServer } from '../support/servers/restartable-server.ts'
 import { startProxy } from '../support/servers/tcp-proxy.ts'
 import { Steps } from '../support/steps.ts'
@@ -47,7 +48,7 @@ test('a migration whose COMMIT waits for a standby is not ended by us', async ()
     timeoutMs: 20_000,
   })
   await resumeCommits(server)
-  expect(await migrated).toMatchObject({ version: 1 })
+  expect(await migrated).toMatchObject({ version: SCHEMA_VERSION })
 })
 
 async function stallCommits(server: EmbeddedServer): Promise<void> {

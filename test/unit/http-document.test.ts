@@ -29,6 +29,15 @@ test('has every property of every body, with what is expected', () => {
   expect(bare.filter(({ description }) => description === undefined)).toEqual([])
 })
 
+test('has a body for each POST and PATCH, which must be declared as JSON', () => {
+  const operations = Object.values<object>(DOCUMENT.paths).flatMap((path) => Object.entries(path))
+  const bodies = operations.flatMap(([method, { requestBody }]) =>
+    method === 'post' || method === 'patch' ? [requestBody] : [],
+  )
+  expect(bodies.length).toBeGreaterThan(4)
+  for (const body of bodies) expect(body).toMatchObject({ required: true, content: { 'application/json': {} } })
+})
+
 test('refers to what it has', () => {
   const references = [...JSON.stringify(DOCUMENT).matchAll(/"\$ref":"#\/([^"]+)"/g)].map(([, path = '']) => path)
   expect(references.length).toBeGreaterThan(10)

@@ -96,6 +96,7 @@ test('the main entry exports these types', () => {
       "QueueName",
       "QueueNameOf",
       "QueueStatus",
+      "RefusalReason",
       "RetryOptions",
       "Route",
       "RoutesOptions",

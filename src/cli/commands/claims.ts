@@ -26,7 +26,7 @@ interface ClaimsListOptions {
 function addClaimsList(claims: Command): void {
   claims
     .command('list')
-    .description('List the claims that last, by queue and number.')
+    .description('List the claims that have not expired, by queue and number.')
     .argument('[queue]', 'only of this queue', parse.queue)
     .option('-n, --limit <count>', 'how many', parse.countTo(10_000), 50)
     .option('--json', 'print a JSON array')

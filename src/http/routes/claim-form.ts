@@ -1,7 +1,7 @@
 import type { Message } from '../../message.ts'
 import { ID, INSTANT } from '../forms.ts'
 import type { JsonSchema, ValueOf } from '../json-schema.ts'
-import { MESSAGES, toJson } from '../message-form.ts'
+import { messagesText, TAKEN_MESSAGES } from '../message-form.ts'
 
 export const CLAIM = {
   description: 'a claim',
@@ -11,7 +11,7 @@ export const CLAIM = {
     id: ID,
     queue: { description: "the queue's name", type: 'string' },
     expiresAt: INSTANT,
-    messages: MESSAGES,
+    messages: TAKEN_MESSAGES,
   },
 } as const satisfies JsonSchema
 
@@ -22,6 +22,8 @@ export interface ClaimedMessages {
   readonly messages: readonly Message[]
 }
 
-export function claimToJson({ id, queue, expiresAt, messages }: ClaimedMessages): ValueOf<typeof CLAIM> {
-  return { id, queue, expiresAt: expiresAt.toISOString(), messages: messages.map(toJson) }
+/** The JSON text of a claim. */
+export function claimText({ id, queue, expiresAt, messages }: ClaimedMessages): string {
+  const plain: Omit<ValueOf<typeof CLAIM>, 'messages'> = { id, queue, expiresAt: expiresAt.toISOString() }
+  return `${JSON.stringify(plain).slice(0, -1)},"messages":${messagesText(messages)}}`
 }

@@ -1,8 +1,8 @@
-import { toMs } from '../../basics/duration.ts'
-import { DURATION, LIMIT } from '../forms.ts'
+import { toMsWithin } from '../../basics/duration.ts'
+import { DURATION, LIMIT, ttlOf } from '../forms.ts'
 import type { JsonSchema } from '../json-schema.ts'
 import { routeWithBody } from '../route.ts'
-import { CLAIM, claimToJson } from './claim-form.ts'
+import { CLAIM, claimText } from './claim-form.ts'
 
 const BODY = {
   description: 'an object of options',
@@ -41,8 +41,8 @@ export const CLAIM_MESSAGES = routeWithBody({
   run: async ({ sluice, queue, signal }, { limit, ttl, wait, maxAttempts }) => {
     const claim = await sluice.claim(queue, {
       limit,
-      ttl: ttl === undefined ? undefined : toMs(ttl, 'ttl'),
-      wait: wait === undefined ? undefined : toMs(wait, 'wait'),
+      ttl: ttlOf(ttl),
+      wait: wait === undefined ? undefined : toMsWithin('wait', wait, '0ms', '5m'),
       maxAttempts,
       signal,
     })
@@ -52,6 +52,6 @@ export const CLAIM_MESSAGES = routeWithBody({
       await claim.release()
       throw signal.reason
     }
-    return { status: 201, body: claimToJson(claim), headers: { location: `claims/${claim.id}` } }
+    return { status: 201, body: claimText(claim), headers: { location: `claims/${claim.id}` } }
   },
 })

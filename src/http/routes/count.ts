@@ -31,7 +31,7 @@ export const COUNT_MESSAGES = route({
     const { ready = 0, scheduled = 0, retrying = 0, inFlight: claimed = 0, dead = 0 } = status ?? {}
     const free = ready + scheduled + retrying
     const total = free + claimed
-    const counts = { queue, claimed, free, total, ready, scheduled, retrying, dead }
-    return { status: 200, body: counts satisfies ValueOf<typeof COUNTS> }
+    const counts: ValueOf<typeof COUNTS> = { queue, claimed, free, total, ready, scheduled, retrying, dead }
+    return { status: 200, body: JSON.stringify(counts) }
   },
 })

@@ -4,14 +4,14 @@ import { DURATION, ID, INSTANT } from '../forms.ts'
 import type { JsonSchema, ValueOf } from '../json-schema.ts'
 import { routeWithBody } from '../route.ts'
 
-const MESSAGE = {
+const NEW_MESSAGE = {
   description: 'an object with a payload and options',
   type: 'object',
   required: ['payload'],
   additionalProperties: false,
   properties: {
     payload: { description: 'any JSON' },
-    type: { description: "dot-separated text such as 'order.paid', 1 to 255 bytes", type: 'string' },
+    type: { description: "a dot-separated string such as 'order.paid', 1 to 255 bytes", type: 'string' },
     schemaVersion: {
       description: "the version of the payload's schema, an integer from 1",
       type: 'integer',
@@ -20,7 +20,7 @@ const MESSAGE = {
       default: 1,
     },
     headers: { description: 'an object of JSON values', type: 'object', default: {} },
-    orderingKey: { description: '1 to 255 bytes of text', type: 'string' },
+    orderingKey: { description: 'a string of 1 to 255 bytes', type: 'string' },
     priority: { description: 'an integer from 0 (first) to 9', type: 'integer', minimum: 0, maximum: 9, default: 5 },
     delay: DURATION,
     dueAt: INSTANT,
@@ -33,7 +33,7 @@ const MESSAGE = {
   },
 } as const satisfies JsonSchema
 
-const MESSAGES = {
+const NEW_MESSAGES = {
   description: 'an object with messages',
   type: 'object',
   required: ['messages'],
@@ -44,7 +44,7 @@ const MESSAGES = {
       type: 'array',
       minItems: 1,
       maxItems: 1_000,
-      items: MESSAGE,
+      items: NEW_MESSAGE,
     },
   },
 } as const satisfies JsonSchema
@@ -63,16 +63,16 @@ export const ENQUEUE = routeWithBody({
   path: '/queues/{queue}/messages',
   action: 'enqueue',
   summary: 'Enqueue messages, all or none, in their order',
-  body: MESSAGES,
+  body: NEW_MESSAGES,
   answers: [{ status: 201, description: 'The messages are enqueued', schema: IDS }],
   run: async ({ sluice, queue }, body) => {
     const messages = body.messages.map(toEnqueue)
     const ids = await sluice.enqueueMany(sluice.ownTransaction, queue, messages)
-    return { status: 201, body: { ids } satisfies ValueOf<typeof IDS> }
+    return { status: 201, body: JSON.stringify({ ids } satisfies ValueOf<typeof IDS>) }
   },
 })
 
-function toEnqueue({ delay, dueAt, ...message }: ValueOf<typeof MESSAGE>, at: number) {
+function toEnqueue({ delay, dueAt, ...message }: ValueOf<typeof NEW_MESSAGE>, at: number) {
   return {
     ...message,
     delay: delay === undefined ? undefined : toMs(delay, `messages[${at}].delay`),

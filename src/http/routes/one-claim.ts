@@ -1,10 +1,9 @@
-import { toMs } from '../../basics/duration.ts'
 import { describe } from '../../errors.ts'
-import { DURATION, ID, INSTANT } from '../forms.ts'
+import { DURATION, ID, INSTANT, ttlOf } from '../forms.ts'
 import type { JsonSchema, ValueOf } from '../json-schema.ts'
 import { Problem } from '../problem.ts'
 import { type Call, route, routeWithBody } from '../route.ts'
-import { CLAIM, claimToJson } from './claim-form.ts'
+import { CLAIM, claimText } from './claim-form.ts'
 
 /** What one claim is asked for. */
 export const ONE_CLAIM = { path: '/queues/{queue}/claims/{id}', action: 'claim', problems: [410] } as const
@@ -17,7 +16,7 @@ export const GET_CLAIM = route({
   answers: [{ status: 200, description: 'The claim', schema: CLAIM }],
   run: async (call) => {
     const claim = await call.sluice.operate.claims.get(call.queue, claimIdOf(call))
-    return { status: 200, body: claimToJson(claim) }
+    return { status: 200, body: claimText(claim) }
   },
 })
 
@@ -42,9 +41,9 @@ export const RENEW_CLAIM = routeWithBody({
   answers: [{ status: 200, description: 'The claim is renewed', schema: RENEWED }],
   run: async (call, { ttl }) => {
     const id = claimIdOf(call)
-    const ms = ttl === undefined ? undefined : toMs(ttl, 'ttl')
-    const expiresAt = await call.sluice.operate.claims.renew(call.queue, id, ms)
-    return { status: 200, body: { id, expiresAt: expiresAt.toISOString() } satisfies ValueOf<typeof RENEWED> }
+    const expiresAt = await call.sluice.operate.claims.renew(call.queue, id, ttlOf(ttl))
+    const renewed: ValueOf<typeof RENEWED> = { id, expiresAt: expiresAt.toISOString() }
+    return { status: 200, body: JSON.stringify(renewed) }
   },
 })
 

@@ -19,23 +19,23 @@ export const END = {
       default: 'ack',
     },
     after: DURATION,
-    reason: { description: 'a text, which deadLetter needs', type: 'string' },
-    error: { description: 'a text, which retry and deadLetter take', type: 'string' },
+    reason: { description: 'a string, which deadLetter needs', type: 'string' },
+    error: { description: 'a string, which retry and deadLetter take', type: 'string' },
   },
 } as const satisfies JsonSchema
 
 /**
  * The outcome as a handler returns it.
  *
- * @throws SluiceError OPTION_INVALID if something is missing or in vain
+ * @throws SluiceError OPTION_INVALID if something is missing, or not allowed with this outcome
  */
 export function outcomeOf(end: ValueOf<typeof END>, what: string): Outcome {
   const { outcome = 'ack', reason, error } = end
   const after = end.after === undefined ? undefined : toMs(end.after, `${what}.after`)
-  const vain = VAIN[outcome].find((name) => end[name] !== undefined)
-  if (vain !== undefined) {
+  const excess = NOT_ALLOWED[outcome].find((name) => end[name] !== undefined)
+  if (excess !== undefined) {
     const remedy = 'Leave it out, or choose another outcome'
-    throw expected('OPTION_INVALID', `${what}.${vain}`, `nothing beside the outcome ${outcome}`, end[vain], remedy)
+    throw expected('OPTION_INVALID', `${what}.${excess}`, `nothing beside the outcome ${outcome}`, end[excess], remedy)
   }
   switch (outcome) {
     case 'ack':
@@ -46,13 +46,13 @@ export function outcomeOf(end: ValueOf<typeof END>, what: string): Outcome {
       if (after === undefined) throw expected('OPTION_INVALID', `${what}.after`, DURATION.description, after)
       return snoozeBy(what, { after })
     case 'deadLetter':
-      if (reason === undefined) throw expected('OPTION_INVALID', `${what}.reason`, 'a reason as text', reason)
+      if (reason === undefined) throw expected('OPTION_INVALID', `${what}.reason`, 'a reason as a string', reason)
       return deadLetterBy(what, reason, error)
   }
 }
 
 /** What an outcome does not take. */
-const VAIN = {
+const NOT_ALLOWED = {
   ack: ['after', 'reason', 'error'],
   retry: ['reason'],
   snooze: ['reason', 'error'],

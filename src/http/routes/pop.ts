@@ -1,6 +1,6 @@
 import { LIMIT } from '../forms.ts'
-import type { JsonSchema, ValueOf } from '../json-schema.ts'
-import { MESSAGES, toJson } from '../message-form.ts'
+import type { JsonSchema } from '../json-schema.ts'
+import { messagesText, TAKEN_MESSAGES } from '../message-form.ts'
 import { routeWithBody } from '../route.ts'
 
 const BODY = {
@@ -16,7 +16,7 @@ const POPPED = {
   description: 'the messages, which are no longer in the queue',
   type: 'object',
   required: ['messages'],
-  properties: { messages: MESSAGES },
+  properties: { messages: TAKEN_MESSAGES },
 } as const satisfies JsonSchema
 
 /** At most once: an answer that does not arrive takes its messages with it. */
@@ -36,6 +36,6 @@ export const POP = routeWithBody({
     signal.throwIfAborted()
     const messages = await sluice.pop(queue, { limit })
     if (messages.length === 0) return { status: 204 }
-    return { status: 200, body: { messages: messages.map(toJson) } satisfies ValueOf<typeof POPPED> }
+    return { status: 200, body: `{"messages":${messagesText(messages)}}` }
   },
 })

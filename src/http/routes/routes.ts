@@ -24,6 +24,6 @@ export const ROUTES: readonly Route[] = [
     action: 'describe',
     summary: 'This document',
     answers: [{ status: 200, description: 'The OpenAPI document', schema: { type: 'object' } }],
-    run: async () => ({ status: 200, body: openApiDocument(ROUTES) }),
+    run: async () => ({ status: 200, body: JSON.stringify(openApiDocument(ROUTES)) }),
   }),
 ]

@@ -1,4 +1,5 @@
-import { isSluiceError } from '../../errors.ts'
+import { checkId } from '../../basics/check-id.ts'
+import { expected, isSluiceError } from '../../errors.ts'
 import type { Outcome } from '../../message.ts'
 import { ID } from '../forms.ts'
 import type { JsonSchema, ValueOf } from '../json-schema.ts'
@@ -21,9 +22,9 @@ const SETTLEMENT = {
         properties: {
           id: ID,
           reason: {
-            description: 'why it was not settled',
+            description: 'why it was not settled; unknown: it may be settled or not, so send it again',
             type: 'string',
-            enum: ['gone', 'not_claimed', 'claimed_by_other', 'claim_over'],
+            enum: ['gone', 'not_claimed', 'claimed_by_other', 'claim_over', 'unknown'],
           },
         },
       },
@@ -46,7 +47,7 @@ export const SETTLE_CLAIM = routeWithBody({
     additionalProperties: false,
     properties: {
       messages: {
-        description: 'an array of 1 to 1,000 ends',
+        description: 'an array of 1 to 1,000 messages with their outcomes',
         type: 'array',
         minItems: 1,
         maxItems: 1_000,
@@ -57,7 +58,7 @@ export const SETTLE_CLAIM = routeWithBody({
   answers: [{ status: 200, description: 'Each message is settled or refused', schema: SETTLEMENT }],
   run: async (call, { messages }) => {
     const id = claimIdOf(call)
-    return { status: 200, body: await settleAll(call, id, byOutcome(messages)) }
+    return { status: 200, body: JSON.stringify(await settleAll(call, id, byOutcome(messages))) }
   },
 })
 
@@ -66,21 +67,34 @@ interface Group {
   readonly ids: string[]
 }
 
-/** Messages with the same outcome are settled by one statement. Most requests have one outcome. */
+/**
+ * Messages with the same outcome are settled by one statement. Most requests have one outcome.
+ *
+ * @throws SluiceError OPTION_INVALID
+ */
 function byOutcome(ends: readonly ValueOf<typeof END>[]): readonly Group[] {
   const groups = new Map<string, Group>()
+  const known = new Set<string>()
   for (const [at, end] of ends.entries()) {
-    const outcome = outcomeOf(end, `messages[${at}]`)
+    const what = `messages[${at}]`
+    const id = checkId(end.id, `${what}.id`)
+    if (known.has(id)) throw expected('OPTION_INVALID', `${what}.id`, 'each id once', id)
+    known.add(id)
+    const outcome = outcomeOf(end, what)
     const key = JSON.stringify(outcome)
     const group = groups.get(key) ?? { outcome, ids: [] }
-    group.ids.push(end.id)
+    group.ids.push(id)
     groups.set(key, group)
   }
   return [...groups.values()]
 }
 
-/** Each group is a transaction of its own. If the claim ends between two, the client must learn of what is settled. */
-async function settleAll({ sluice, queue }: Call, id: string, groups: readonly Group[]): Promise<Settlement> {
+/** Each group is a transaction of its own. If one fails, the client must learn what those before it have settled. */
+async function settleAll(
+  { sluice, queue, failedInPart }: Call,
+  id: string,
+  groups: readonly Group[],
+): Promise<Settlement> {
   const settled: string[] = []
   const refused: Settlement['refused'][number][] = []
   for (const [at, { ids, outcome }] of groups.entries()) {
@@ -89,9 +103,12 @@ async function settleAll({ sluice, queue }: Call, id: string, groups: readonly G
       settled.push(...settlement.settled)
       refused.push(...settlement.refused)
     } catch (error) {
+      if (at === 0) throw error
       const over = isSluiceError(error, 'CLAIM_OVER') || isSluiceError(error, 'CLAIM_UNKNOWN')
-      if (!over || at === 0) throw error
-      refused.push(...ids.map((messageId) => ({ id: messageId, reason: 'claim_over' as const })))
+      if (!over) failedInPart(error)
+      const rest = groups.slice(at).flatMap((group) => group.ids)
+      refused.push(...rest.map((one) => ({ id: one, reason: over ? 'claim_over' : 'unknown' }) as const))
+      break
     }
   }
   return { settled, refused }

@@ -5,6 +5,7 @@ import { BatchRun } from '../../handle/batch-run.ts'
 import { SingleEnding } from '../../handle/ending.ts'
 import type { Outcome } from '../../message.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
+import type { SettledMessage } from '../../settle/settlement.ts'
 import { claimGiven } from '../../table/claim/claim-given.ts'
 import { leaseOf } from '../../table/claim/lease.ts'
 import { insertMessage } from '../../table/enqueue/insert.ts'
@@ -30,8 +31,9 @@ export async function deliverLeased(
   const { leaseMs, queue } = consumption.plan
   const { leased, nowUs, sentAtMs } = await insertLeased(runtime, consumption.plan, row)
   let removed = false
-  const onSettled = () => {
-    removed = true
+  const onSettled = (settled: readonly SettledMessage[]) => {
+    // What the server refuses to remove fails, or is put aside.
+    removed = settled.every(({ outcome }) => outcome.kind === 'ack')
   }
   const settler = new Settler(runtime, { ...consumption, onSettled }, () => renewals.delete(leased))
   const renewals = new Renewals(leaseMs, (leases) => void settler.renew(leases))

@@ -31,13 +31,14 @@ export class LeaseClaimer {
 
   /** @param onFound the claim has found messages */
   async claim(demand: RoundDemand, most: number, onFound: () => void): Promise<LeasedClaim | Ran> {
-    const { pool, control, connectTimeoutMs } = this.#runtime
+    const { pool, control, connectTimeoutMs, inHand } = this.#runtime
     const connection = await BatchConnection.acquire(pool, demand.stopping)
     this.#connection = connection
     const answers = new AnswerLimit(connection, control, { claimMs: connectTimeoutMs, serverMs: CLAIM_MS })
     const release = () => connection.release()
+    const batchId = inHand.reserve()
     try {
-      const { result, ended } = await this.#claimOn(connection, demand, most, onFound, answers)
+      const { result, ended } = await this.#claimOn({ connection, batchId, answers }, demand, most, onFound)
       const released = ended.then(release, release)
       // The transaction that COMMIT has begun ends while the handlers run. One that has found nothing has locked slots, which
       // the next claim, on another connection, would take for those of another process.
@@ -45,6 +46,8 @@ export class LeaseClaimer {
       return result
     } catch (error) {
       await connection.abandon()
+      // What was sent may have taken effect all the same.
+      inHand.abandon(batchId)
       release()
       throw connection.lastWords ?? error
     } finally {
@@ -64,14 +67,12 @@ export class LeaseClaimer {
   }
 
   async #claimOn(
-    connection: BatchConnection,
+    { connection, batchId, answers }: ClaimOn,
     demand: RoundDemand,
     most: number,
     onFound: () => void,
-    answers: AnswerLimit,
   ): Promise<{ readonly result: LeasedClaim | Ran; readonly ended: Promise<void> }> {
     const { inHand } = this.#runtime
-    const batchId = inHand.reserve()
     const lease = leaseOf(inHand.workerId, batchId)
     const sent = this.#send(connection, demand, lease, most)
     inHand.findDeadAhead()
@@ -88,10 +89,8 @@ export class LeaseClaimer {
     onFound()
     demand.found({ full: answer.full, youngestMs: youngestMs(answer) })
     try {
-      await (isSent ? sent.committed : connection.commit())
+      await (isSent ? sent.committed : this.#commit(connection))
     } catch (error) {
-      // It may have taken effect all the same.
-      inHand.abandon(batchId)
       this.#claimer.release(rows)
       throw error
     }
@@ -103,8 +102,7 @@ export class LeaseClaimer {
     const { leaseMs: ms } = this.#consumption.plan
     const sent = connection.together(() => {
       connection.begin(limit)
-      // A lease that is lost with a server that crashes is a message that is delivered again, and nothing worse.
-      connection.sendSoon('SET LOCAL synchronous_commit = off')
+      connection.sendSoon(WITHOUT_DISK)
       demand.sent()
       const terms = { lease, ms, most, serverVersion: limit.serverVersion }
       const claim = this.#claimer.send(connection, terms)
@@ -114,10 +112,26 @@ export class LeaseClaimer {
     return sent
   }
 
+  /** The setting ended with the transaction that found nothing, and whose COMMIT has begun this one. */
+  #commit(connection: BatchConnection): Promise<void> {
+    connection.sendSoon(WITHOUT_DISK)
+    return connection.commit()
+  }
+
   async #abandon(batchId: number, committed: Promise<void> | undefined): Promise<void> {
     await committed?.catch(() => undefined)
     this.#runtime.inHand.abandon(batchId)
   }
+}
+
+/** A lease that is lost with a server that crashes is a message that is delivered again, and nothing worse. */
+const WITHOUT_DISK = 'SET LOCAL synchronous_commit = off'
+
+interface ClaimOn {
+  readonly connection: BatchConnection
+  /** The number under which the claim records what it leases. */
+  readonly batchId: number
+  readonly answers: AnswerLimit
 }
 
 /** What the server may take for a claim. */

@@ -1,4 +1,6 @@
+import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../basics/sql-state.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
+import { forgetEvidence } from '../../table/settle/settle.ts'
 import {
   ackLeased,
   deadLetterLeased,
@@ -22,46 +24,58 @@ export interface Written {
   readonly locked: ReadonlySet<string>
 }
 
-type Send = (execute: Execute, may: (id: string) => boolean) => readonly Promise<readonly string[]>[]
+/** Something has to be tried again. */
+export interface Retry {
+  readonly because: unknown
+}
+
+interface Work {
+  readonly leases: readonly LeasedId[]
+  readonly send: (execute: Execute, may: (id: string) => boolean) => readonly Promise<readonly string[]>[]
+  /** Sends what depends on which of them the statements have found. Left out where nothing does. */
+  readonly then?: ((execute: Execute, ids: ReadonlySet<string>) => Promise<void>) | undefined
+}
 
 /** Sends settlements and renewals, each in a transaction of its own. */
 export class LeaseWriter {
-  readonly #runtime: Runtime
-  readonly #plan: LeasedPlan
+  readonly #runtime: Pick<Runtime, 'pool' | 'serverVersion'>
+  readonly #plan: Pick<LeasedPlan, 'queue' | 'leaseMs'>
   #connection: BatchConnection | undefined
-  #cut = false
+  readonly #cutting = new AbortController()
 
-  constructor(runtime: Runtime, plan: LeasedPlan) {
+  constructor(runtime: Pick<Runtime, 'pool' | 'serverVersion'>, plan: Pick<LeasedPlan, 'queue' | 'leaseMs'>) {
     this.#runtime = runtime
     this.#plan = plan
   }
 
   get isCut(): boolean {
-    return this.#cut
+    return this.#cutting.signal.aborted
   }
 
+  /** Breaks off what is under way. Nothing is sent after it. */
   cut(): void {
-    this.#cut = true
+    this.#cutting.abort()
     this.#connection?.break('The pipeline has stopped')
   }
 
-  /** @param skipLocked leaves out what others have locked, which takes a round trip more */
+  /** @param skipLocked leaves out what others have locked, and does not wait for it first: it takes a round trip more */
   renew(leases: readonly LeasedId[], skipLocked: boolean): Promise<Written> {
     const { queue, leaseMs } = this.#plan
     const version = this.#runtime.serverVersion()
-    return this.#write(leases, skipLocked, (execute, may) => {
+    const send: Work['send'] = (execute, may) => {
       const allowed = leases.filter(({ id }) => may(id))
       return [renewLeases(execute, queue, allowed, leaseMs, version)]
-    })
+    }
+    return this.#skippingLocked({ leases, send }, skipLocked)
   }
 
   settle(outcomes: readonly LeasedOutcome[], skipLocked: boolean): Promise<Written> {
     const { queue } = this.#plan
     const version = this.#runtime.serverVersion()
-    const leased = outcomes.map((outcome) => outcome.leased)
     const all = outcomes.map(({ writes, leased: { lease } }) => ({ writes, lease }))
     const nowUs = Math.max(...all.map(({ writes }) => writes.nowUs))
-    return this.#write(leased, skipLocked, (execute, may) => {
+    const send: Work['send'] = (execute, may) => {
+      for (const outcome of outcomes) if (may(outcome.id)) outcome.isSent = true
       const ours = <Row extends { readonly id: string }>(
         rowsOf: (of: (typeof all)[number]['writes']) => readonly Row[],
       ) =>
@@ -78,13 +92,27 @@ export class LeaseWriter {
         ...(postponed.length > 0 ? [postponeLeased(execute, queue, postponed, nowUs, version)] : []),
         ...(dead.length > 0 ? [deadLetterLeased(execute, queue, dead, version)] : []),
       ]
-    })
+    }
+    const then = forgetting(queue, outcomes)
+    return this.#skippingLocked({ leases: outcomes.map(({ leased }) => leased), send, then }, skipLocked)
   }
 
-  /** Without a look for locks, all of it leaves in one packet: BEGIN, the statements and COMMIT. */
-  async #write(leases: readonly LeasedId[], skipLocked: boolean, send: Send): Promise<Written> {
-    const connection = await BatchConnection.acquire(this.#runtime.pool)
+  async #skippingLocked(work: Work, skipLocked: boolean): Promise<Written> {
+    if (skipLocked) return this.#write(work, true)
+    try {
+      return await this.#write(work, false)
+    } catch (error) {
+      if (!hasSqlState(error, LOCK_NOT_AVAILABLE)) throw error
+      return this.#write(work, true)
+    }
+  }
+
+  /** Without a look for locks or evidence, all of it leaves in one packet: BEGIN, the statements and COMMIT. */
+  async #write({ leases, send, then }: Work, skipLocked: boolean): Promise<Written> {
+    const connection = await BatchConnection.acquire(this.#runtime.pool, this.#cutting.signal)
     this.#connection = connection
+    // It may have come between the connection and this line.
+    if (this.isCut) connection.break('The pipeline has stopped')
     const ms = Math.min(Math.max(this.#plan.leaseMs / 4, LEAST_ANSWER_MS), MOST_ANSWER_MS)
     const limit = setTimeout(() => connection.break(`No answer within ${ms} ms`), ms)
     const begin = () => connection.begin({ ms, serverVersion: this.#runtime.serverVersion() }, LOCK_MS)
@@ -93,7 +121,8 @@ export class LeaseWriter {
       const { unlocked, locked } = skipLocked ? await this.#lockFirst(connection.execute, leases) : ANY
       const [sent, committed] = connection.together(() => {
         if (!skipLocked) begin()
-        return [send(connection.execute, (id) => unlocked?.has(id) ?? true), connection.commit()]
+        const answers = send(connection.execute, (id) => unlocked?.has(id) ?? true)
+        return [answers, then === undefined ? connection.commit() : commitAfter(connection, answers, then)]
       })
       // The statement's error first: it is why COMMIT did not commit.
       await allAnswered([...sent, committed])
@@ -122,6 +151,31 @@ export class LeaseWriter {
     const ours = await readLeased(execute, this.#plan.queue, leases, version)
     return { unlocked, locked: new Set(ours.filter((id) => !unlocked.has(id))) }
   }
+}
+
+/**
+ * Forgets the evidence about messages in the transaction that settles them: crashes that `attempt` has counted would count
+ * again. Only about those that have been settled, so their answers come first. Undefined if there is none, as for nearly all.
+ */
+function forgetting(queue: string, outcomes: readonly LeasedOutcome[]): Work['then'] {
+  const suspects = outcomes.filter(({ settlement }) => settlement.forgotten.length > 0)
+  if (suspects.length === 0) return undefined
+  return async (execute, ids) => {
+    // What its handler's own transaction has removed is found by no statement.
+    const settled = suspects.filter(({ id, leased }) => ids.has(id) || leased.committed)
+    const forgotten = settled.map(({ id }) => id)
+    if (forgotten.length > 0) await forgetEvidence(execute, queue, forgotten)
+  }
+}
+
+/** It takes a round trip more. */
+async function commitAfter(
+  connection: BatchConnection,
+  answers: readonly Promise<readonly string[]>[],
+  then: NonNullable<Work['then']>,
+): Promise<void> {
+  const ids = new Set((await Promise.all(answers)).flat())
+  await allAnswered(connection.together(() => [then(connection.execute, ids), connection.commit()]))
 }
 
 const ANY = { unlocked: undefined, locked: new Set<string>() } as const

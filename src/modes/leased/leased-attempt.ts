@@ -83,9 +83,10 @@ export class LeasedAttempt implements Attempt {
   /** A transaction that is open, because the time is up for example, is rolled back before the message is settled. */
   async undo(): Promise<void> {
     this.close()
-    if (this.#running === undefined) return
+    // It waits for a place or a connection: there is nothing to roll back, and what comes is refused.
+    if (this.#connection === undefined) return
     this.#undone?.reject(ended())
-    this.#connection?.break('The handler has ended')
+    this.#connection.break('The handler has ended')
     await this.#running
   }
 
@@ -99,11 +100,9 @@ export class LeasedAttempt implements Attempt {
   async #transaction<T>(work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T> {
     checkFunction('transaction', work)
     this.#assertOpen('transaction')
-    for (const leased of this.#messages) leased.inTransaction = true
     this.#undone = Promise.withResolvers()
     this.#undone.promise.catch(() => undefined)
     const running = this.#waitAndRun(work, this.#undone.promise).finally(() => {
-      for (const leased of this.#messages) leased.inTransaction = false
       this.#running = undefined
     })
     this.#running = running.catch(() => undefined)
@@ -114,8 +113,8 @@ export class LeasedAttempt implements Attempt {
     const leave = await this.#options.gate.enter()
     try {
       // While it runs, its lease is not renewed: its own lock keeps the row, and a renewal would wait for that.
-      if (this.#leftMs < LONGEST_MS) await this.#options.renew(this.#messages)
-      if (this.lost !== undefined) throw this.lost
+      if (this.#open && this.#leftMs < LONGEST_MS) await this.#options.renew(this.#messages)
+      this.#assertInHand()
       const connection = await BatchConnection.acquire(this.#options.runtime.pool)
       try {
         return await this.#runOn(connection, work, undone)
@@ -135,11 +134,13 @@ export class LeasedAttempt implements Attempt {
   ): Promise<T> {
     const { runtime, queue, enqueue } = this.#options
     const serverVersion = runtime.serverVersion()
+    this.#assertInHand()
     this.#connection = connection
-    if (!this.#open) throw ended()
     try {
       connection.begin({ ms: Math.max(LEAST_MS, Math.min(LONGEST_MS, this.#leftMs)), serverVersion })
       this.#assertAll(await lockLeased(connection.execute, queue, this.#messages, serverVersion))
+      this.#assertInHand()
+      for (const leased of this.#messages) leased.inTransaction = true
       const tx = new MessageTransaction(connection, enqueue)
       // It may never end. What it does after its time counts for nothing.
       const result = await Promise.race([work(tx), undone])
@@ -153,6 +154,8 @@ export class LeasedAttempt implements Attempt {
     } catch (error) {
       await connection.abandon()
       throw error
+    } finally {
+      for (const leased of this.#messages) leased.inTransaction = false
     }
   }
 
@@ -171,10 +174,15 @@ export class LeasedAttempt implements Attempt {
     throw this.lost ?? ended()
   }
 
-  #assertOpen(call: 'extend' | 'transaction'): void {
+  /** @throws SluiceError LEASE_LOST, TRANSACTION_CLOSED */
+  #assertInHand(): void {
     if (this.lost !== undefined) throw this.lost
     if (!this.#open) throw ended()
-    if (!this.#messages.some((leased) => leased.committed || leased.inTransaction)) return
+  }
+
+  #assertOpen(call: 'extend' | 'transaction'): void {
+    this.#assertInHand()
+    if (this.#running === undefined && !this.committed) return
     const remedy = 'It settles the message: do all that belongs together in one'
     throw new SluiceError(
       'TRANSACTION_CONTROL',

@@ -14,7 +14,8 @@ export interface LeaseInHand {
 
 /** A message in hand under a lease. */
 export class LeasedMessage implements LeasedId {
-  readonly message: DeliveredMessage
+  /** Another one when evidence is known of it, before its handler begins. */
+  message: DeliveredMessage
   readonly lease: string
   readonly batchId: number
   readonly #leaseMs: number

@@ -1,6 +1,7 @@
 import { Gate } from '../../basics/gate.ts'
 import { oldestMs } from '../../claim/claim-answer.ts'
 import { DeliveredMessage } from '../../claim/delivered-message.ts'
+import type { EvidenceById } from '../../crash/in-hand.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
 import { ALONE, ENDED, MORE, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
@@ -73,8 +74,8 @@ export class LeasedRound implements Round {
     try {
       const claimed = await this.#claim(demand, reserved, leave)
       if ('kind' in claimed) return claimed
-      onCommitted()
       const { batch, suspects } = await this.#batchOf(claimed, alone)
+      onCommitted()
       handled = batch.run(demand.stopping)
       if (alone) await handled
       // They are free when they have been given back: the next round is to find them.
@@ -99,32 +100,52 @@ export class LeasedRound implements Round {
   }
 
   /** A message whose next crash may be its last waits until the process has nothing else in hand. */
-  async #batchOf({ batchId, lease, answer }: LeasedClaim, alone: boolean) {
-    const { inHand, crashLimit, report } = this.#runtime
-    const { queue, leaseMs } = this.#consumption.plan
-    const { rows, sentAtMs } = answer
-    this.#settler.setClock(answer)
-    this.#batches.set(batchId, rows.length)
-    const record = {
-      id: batchId,
-      queue,
-      messageIds: rows.map(({ id }) => id),
-      attempts: rows.map((row) => row.attempt),
-    }
-    const evidence = await inHand
-      .recorded({ ...record, leased: true }, answer.evidence || rows.some(({ expired }) => expired))
-      .catch(() => new Map<string, never>())
-    const all = rows.map((row) => {
-      const message = new DeliveredMessage(queue, row, evidence.get(row.id))
-      return new LeasedMessage(message, { lease, batchId, ms: leaseMs, claimedAtMs: sentAtMs })
+  async #batchOf(claimed: LeasedClaim, alone: boolean) {
+    const { crashLimit, report } = this.#runtime
+    const { queue } = this.#consumption.plan
+    const { answer } = claimed
+    const all = this.#takeInHand(claimed)
+    const evidence = await this.#evidence(claimed).catch((error: unknown) => {
+      for (const leased of all) this.#settler.giveBack(leased)
+      throw error
     })
-    this.#renewals.add(all)
-    report({ kind: 'batch.claimed', queue, messages: rows.length, oldestDueMs: oldestMs(answer) })
+    for (const leased of all) {
+      if (leased.hasRunOut) leased.lose()
+      const known = evidence.get(leased.id)
+      if (known !== undefined) leased.message = new DeliveredMessage(queue, leased.message.row, known)
+    }
+    report({ kind: 'batch.claimed', queue, messages: all.length, oldestDueMs: oldestMs(answer) })
     const isSuspect = ({ id }: LeasedMessage) => !alone && isLastChance(evidence.get(id), crashLimit)
-    const [suspects, others] = [all.filter(isSuspect), all.filter((leased) => !isSuspect(leased))]
-    for (const leased of suspects) this.#settler.giveBack(leased)
+    const ours = all.filter(({ lost }) => lost === undefined)
+    const [suspects, others] = [ours.filter(isSuspect), ours.filter((leased) => !isSuspect(leased))]
+    for (const leased of all) if (leased.lost !== undefined || isSuspect(leased)) this.#settler.giveBack(leased)
     const batch = new LeasedBatch(this.#runtime, this.#consumption, this.#settler, this.#transactions, others)
     return { batch, suspects }
+  }
+
+  /** From here on their leases are renewed. */
+  #takeInHand({ batchId, lease, answer }: LeasedClaim): readonly LeasedMessage[] {
+    const { queue, leaseMs: ms } = this.#consumption.plan
+    this.#settler.setClock(answer)
+    this.#batches.set(batchId, answer.rows.length)
+    const all = answer.rows.map((row) => {
+      const message = new DeliveredMessage(queue, row)
+      return new LeasedMessage(message, { lease, batchId, ms, claimedAtMs: answer.sentAtMs })
+    })
+    this.#renewals.add(all)
+    return all
+  }
+
+  /** @throws if it cannot be read: a message whose next crash should be its last would run beside others */
+  #evidence({ batchId, answer: { rows, evidence } }: LeasedClaim): Promise<EvidenceById> {
+    const record = {
+      id: batchId,
+      queue: this.#consumption.plan.queue,
+      messageIds: rows.map(({ id }) => id),
+      attempts: rows.map(({ attempt }) => attempt),
+      leased: true,
+    }
+    return this.#runtime.inHand.recorded(record, evidence || rows.some(({ expired }) => expired))
   }
 
   #ended(leased: LeasedMessage, returned: boolean): void {

@@ -1,24 +1,26 @@
 import pg from 'pg'
 import { Backoff } from '../../basics/backoff.ts'
 import { pause } from '../../basics/pause.ts'
-import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../basics/sql-state.ts'
 import type { Outcome } from '../../message.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import type { Settlement } from '../../settle/settlement.ts'
-import { forgetEvidence } from '../../table/settle/settle.ts'
+import { settledLeased } from '../../table/settle/settle-leased.ts'
 import { toReport } from '../losses.ts'
 import { type ClockAnswer, newSettlement } from '../new-settlement.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
-import { LeaseWriter, type Written } from './lease-writer.ts'
+import { LeaseWriter, type Retry } from './lease-writer.ts'
 import type { LeasedMessage } from './leased-message.ts'
 import { LeasedOutcome } from './leased-outcome.ts'
+import { OutcomeQueue } from './outcome-queue.ts'
+import { Renewer } from './renewer.ts'
 
 /**
  * Settles the leased messages of a pipeline and renews their leases, with one transaction at a time. What ends while one
  * is under way goes with the next. Nothing waits for a timer: the first outcome after a pause leaves at once, and under
  * load the batches grow by themselves (a timer of 2 ms made the 99th percentile of the wait seven times as long).
  *
- * What cannot be written is tried again until its lease has run out: to send it twice is harmless.
+ * What cannot be written is tried again for the time of a lease at most: to send it twice is harmless. What the server
+ * refuses becomes a failed attempt, or is put aside, so that it gives its place free.
  */
 export class Settler {
   readonly #runtime: Runtime
@@ -27,8 +29,8 @@ export class Settler {
   readonly #onEnded: (leased: LeasedMessage, returned: boolean) => void
   /** The database's clock, and ours before it said so. */
   #clock: ClockAnswer = { nowUs: 0, sentAtMs: 0 }
-  readonly #waiting: LeasedOutcome[] = []
-  #renewal: Renewal | undefined
+  readonly #waiting: OutcomeQueue
+  readonly #renewer: Renewer
   #running: Promise<void> | undefined
 
   /** @param onEnded its place is free. `returned`: it went back as it was, and may be claimed at once */
@@ -41,6 +43,8 @@ export class Settler {
     this.#consumption = consumption
     this.#writer = new LeaseWriter(runtime, consumption.plan)
     this.#onEnded = onEnded
+    this.#waiting = new OutcomeQueue(() => this.#start())
+    this.#renewer = new Renewer(this.#writer, () => this.#start())
   }
 
   /** A claim has been answered. */
@@ -70,12 +74,7 @@ export class Settler {
   }
 
   /** Makes leases last for their whole time from now. Those that are gone are lost. Resolves when that is known. */
-  readonly renew = (leases: readonly LeasedMessage[]): Promise<void> => {
-    this.#renewal ??= { messages: new Set(), done: Promise.withResolvers() }
-    for (const leased of leases) this.#renewal.messages.add(leased)
-    this.#start()
-    return this.#renewal.done.promise
-  }
+  readonly renew = (leases: readonly LeasedMessage[]): Promise<void> => this.#renewer.renew(leases)
 
   /** Breaks off what the server has not answered. */
   cut(): void {
@@ -86,7 +85,7 @@ export class Settler {
     // This process has lost it, and perhaps claimed it again since.
     if (outcome.leased.lost !== undefined) this.#lost(outcome.leased)
     else {
-      this.#waiting.push(outcome)
+      this.#waiting.add(outcome)
       this.#start()
     }
   }
@@ -102,115 +101,105 @@ export class Settler {
   }
 
   get #isPending(): boolean {
-    return this.#waiting.length > 0 || this.#renewal !== undefined
+    return !this.#waiting.isEmpty || this.#renewer.isPending
   }
 
   async #run(): Promise<void> {
     const backoff = new Backoff(50, 1_000)
     while (this.#isPending) {
-      const error = (await this.#renewAll()) ?? (await this.#settleSome())
-      if (error === undefined) backoff.reset()
-      else await this.#waitAfter(error, backoff.next())
+      const retry = (await this.#renewer.run()) ?? (await this.#settleSome())
+      if (retry === undefined) backoff.reset()
+      else await this.#waitAfter(retry, backoff.next())
     }
   }
 
-  /** Returns why it has to be tried again. */
-  async #renewAll(): Promise<unknown> {
-    const renewal = this.#renewal
-    if (renewal === undefined) return undefined
-    this.#renewal = undefined
-    const leases = [...renewal.messages].filter(({ lost }) => lost === undefined)
-    const sentAtMs = performance.now()
+  /** Those that have been refused take turns with the others. */
+  async #settleSome(): Promise<Retry | undefined> {
+    return (await this.#settle(this.#waiting.takeFresh())) ?? this.#settle(this.#waiting.takeApart())
+  }
+
+  /** Returns why all of it has to be tried again, if the reason is not theirs. */
+  async #settle(taken: readonly LeasedOutcome[]): Promise<Retry | undefined> {
+    const outcomes = this.#withoutLost(taken)
+    if (outcomes.length === 0) return undefined
     try {
-      const { ids, locked } = await this.#skippingLocked((skip) => this.#writer.renew(leases, skip))
-      for (const leased of leases) {
-        if (ids.has(leased.id)) leased.renewed(sentAtMs)
-        // Locked or moved by somebody, its own handler perhaps: it is asked for again.
-        else if (!locked.has(leased.id)) leased.lose()
-      }
-    } catch (error) {
-      for (const leased of leases) if (leased.hasRunOut || this.#writer.isCut) leased.lose()
-      const left = leases.filter((leased) => leased.lost === undefined)
-      if (left.length > 0) {
-        void this.renew(left).then(renewal.done.resolve)
-        return error
-      }
+      await this.#write(outcomes)
+    } catch (because) {
+      if (isRefusal(because)) return this.#refused(outcomes, because)
+      for (const outcome of outcomes) outcome.unanswered()
+      this.#waiting.putBack(this.#withoutOver(outcomes))
+      return this.#writer.isCut ? undefined : { because }
     }
-    renewal.done.resolve()
     return undefined
   }
 
-  /** Returns why some of it has to be tried again. */
-  async #settleSome(): Promise<unknown> {
-    const outcomes = this.#takeWaiting()
-    if (outcomes.length === 0) return undefined
-    try {
-      return await this.#write(outcomes)
-    } catch (error) {
-      if (outcomes.length > 1 && isOfRow(error)) return this.#settleEach(outcomes)
-      this.#again(outcomes)
-      return error
-    }
-  }
-
-  /** Without those that have been lost while they waited. */
-  #takeWaiting(): readonly LeasedOutcome[] {
-    const taken = this.#waiting.splice(0, MOST)
-    const isLost = ({ leased }: LeasedOutcome) => leased.lost !== undefined
-    for (const { leased } of taken.filter(isLost)) this.#lost(leased)
-    return taken.filter((outcome) => !isLost(outcome))
-  }
-
   /** The server refuses one of them, for a reason that may lie in its row: the others do not wait for it. */
-  async #settleEach(outcomes: readonly LeasedOutcome[]): Promise<unknown> {
-    let refused: unknown
-    for (const outcome of outcomes) {
-      try {
-        refused = (await this.#write([outcome])) ?? refused
-      } catch (error) {
-        refused = error
-        this.#again([outcome])
-      }
+  #refused(outcomes: readonly LeasedOutcome[], error: unknown): undefined {
+    const [outcome, ...others] = outcomes
+    if (others.length > 0) this.#waiting.split(outcomes)
+    else if (outcome !== undefined) {
+      const next = outcome.refused(error, this.#consumption.plan, () => this.#newSettlement())
+      if (next !== undefined) this.#again([next], error)
+      // The handler's own transaction has removed it: only the evidence about it is left.
+      else if (outcome.leased.committed) this.#tell(outcomes, new Set())
+      else this.#lost(outcome.leased)
     }
-    return refused
   }
 
-  /** Returns an error if some of them are locked or have been moved, which are tried again. */
-  async #write(outcomes: readonly LeasedOutcome[]): Promise<unknown> {
+  async #write(outcomes: readonly LeasedOutcome[]): Promise<void> {
     const { control } = this.#runtime
     for (const { settlement } of outcomes) if (settlement.hasTexts) await settlement.learnTexts(control.execute)
-    const { ids, locked } = await this.#skippingLocked((skip) => this.#writer.settle(outcomes, skip))
-    const [again, written] = [outcomes.filter(({ id }) => locked.has(id)), outcomes.filter(({ id }) => !locked.has(id))]
-    this.#tell(written, ids)
-    this.#again(again)
-    return again.length > 0 ? new Error(`Somebody has locked or moved ${again.length} leased messages`) : undefined
+    // To wait for a lock once more would keep the others waiting.
+    const isRepeated = outcomes.some(({ hasFailed }) => hasFailed)
+    const { ids, locked } = await this.#writer.settle(outcomes, isRepeated)
+    const again = outcomes.filter(({ id }) => locked.has(id))
+    const written = outcomes.filter(({ id }) => !locked.has(id))
+    this.#tell(written, new Set([...ids, ...(await this.#settledBefore(written, ids))]))
+    if (again.length > 0) this.#again(again, new Error(`Somebody has locked or moved ${again.length} leased messages`))
   }
 
-  async #skippingLocked(write: (skip: boolean) => Promise<Written>): Promise<Written> {
-    try {
-      return await write(false)
-    } catch (error) {
-      if (!hasSqlState(error, LOCK_NOT_AVAILABLE)) throw error
-      return write(true)
-    }
-  }
-
-  /** They are tried once more, unless their leases have run out. */
-  #again(outcomes: readonly LeasedOutcome[]): void {
-    const isOver = ({ leased }: LeasedOutcome) => leased.hasRunOut || this.#writer.isCut
-    this.#waiting.unshift(...outcomes.filter((outcome) => !isOver(outcome)))
-    for (const outcome of outcomes.filter(isOver)) this.#lost(outcome.leased)
-  }
-
-  async #waitAfter(error: unknown, retryInMs: number): Promise<void> {
+  /** Those that are not found because an earlier try, whose answer was lost, has settled them. */
+  async #settledBefore(outcomes: readonly LeasedOutcome[], ids: ReadonlySet<string>): Promise<readonly string[]> {
+    const missing = outcomes.filter((outcome) => outcome.isUnanswered && !ids.has(outcome.id))
     const { queue } = this.#consumption.plan
-    this.#runtime.report({ kind: 'settlement.failed', queue, error: toReport(error), retryInMs })
+    const settled = missing.flatMap((outcome) => outcome.settled)
+    return settled.length > 0 ? settledLeased(this.#runtime.control.execute, queue, settled) : []
+  }
+
+  /** They are tried once more, by themselves. */
+  #again(outcomes: readonly LeasedOutcome[], error: unknown): void {
+    const left = this.#withoutOver(outcomes)
+    if (left.length === 0) return
+    const retryInMs = Math.max(...left.map((outcome) => outcome.failed()))
+    this.#report(error, retryInMs)
+    this.#waiting.later(left, retryInMs)
+  }
+
+  #withoutLost(outcomes: readonly LeasedOutcome[]): readonly LeasedOutcome[] {
+    return this.#without(outcomes, ({ leased }) => leased.lost !== undefined)
+  }
+
+  #withoutOver(outcomes: readonly LeasedOutcome[]): readonly LeasedOutcome[] {
+    const { leaseMs } = this.#consumption.plan
+    return this.#without(outcomes, (outcome) => outcome.isOver(leaseMs) || this.#writer.isCut)
+  }
+
+  #without(outcomes: readonly LeasedOutcome[], isGone: (of: LeasedOutcome) => boolean): readonly LeasedOutcome[] {
+    for (const { leased } of outcomes.filter(isGone)) this.#lost(leased)
+    return outcomes.filter((outcome) => !isGone(outcome))
+  }
+
+  async #waitAfter({ because }: Retry, retryInMs: number): Promise<void> {
+    this.#report(because, retryInMs)
     await pause(retryInMs)
   }
 
-  #tell(outcomes: readonly LeasedOutcome[], ids: ReadonlySet<string>): void {
-    const { control } = this.#runtime
+  #report(error: unknown, retryInMs: number): void {
     const { queue } = this.#consumption.plan
+    this.#runtime.report({ kind: 'settlement.failed', queue, error: toReport(error), retryInMs })
+  }
+
+  #tell(outcomes: readonly LeasedOutcome[], ids: ReadonlySet<string>): void {
     const settled: LeasedOutcome[] = []
     for (const outcome of outcomes) {
       const { leased, returned } = outcome
@@ -220,8 +209,6 @@ export class Settler {
         if (returned === undefined) settled.push(outcome)
       }
     }
-    const forgotten = settled.flatMap(({ settlement }) => settlement.forgotten)
-    if (forgotten.length > 0) forgetEvidence(control.execute, queue, forgotten).catch(() => undefined)
     if (settled.length > 0) this.#tellSettled(settled)
   }
 
@@ -257,15 +244,13 @@ export class Settler {
   }
 }
 
-interface Renewal {
-  readonly messages: Set<LeasedMessage>
-  readonly done: PromiseWithResolvers<void>
+/** For a reason that may lie in its row: not in the connection, the server as a whole, or a lock on the table. */
+function isRefusal(error: unknown): boolean {
+  for (let at: unknown = error; at instanceof Error; at = at.cause) {
+    if (at instanceof pg.DatabaseError) return !OF_THE_SERVER.test(at.code ?? '')
+  }
+  return false
 }
 
-/** The most outcomes in one transaction. */
-const MOST = 500
-
-/** Not of the connection, nor of the server as a whole. */
-function isOfRow(error: unknown): boolean {
-  return error instanceof pg.DatabaseError && !/^(08|53|57|58)/.test(error.code ?? '')
-}
+/** Connections, resources, shutdowns, system errors, a server that takes no writes, and names that a pooler mixes up. */
+const OF_THE_SERVER = /^(08|25|26000|42P05|53|55P03|57P|58)/

@@ -1,7 +1,7 @@
 import { type Execute, numberOf, statement, textOf } from '../statement.ts'
 import { dateOf, microseconds } from './instants.ts'
 
-/** A claim that lasts: a row of `sluice.claims`. */
+/** A claim that has not expired: a row of `sluice.claims`. */
 export interface ClaimStatus {
   /** The name of its queue. */
   readonly queue: string
@@ -23,7 +23,7 @@ export interface ClaimStatus {
   readonly messages: number
 }
 
-/** The claims that last, in all queues or in one, the oldest first. */
+/** The claims that have not expired, in all queues or in one, the oldest first. */
 export async function readClaims(
   execute: Execute,
   queue: string | null,

@@ -7,7 +7,7 @@ export type RefusalReason = 'gone' | 'not_claimed' | 'claimed_by_other'
 /** What became of a message. */
 export type ClaimedEnd =
   | { readonly id: string; readonly refused: RefusalReason }
-  | { readonly id: string; readonly refused?: undefined; readonly written: Outcome['kind'] }
+  | { readonly id: string; readonly refused?: undefined; readonly dead: boolean }
 
 /** Settles messages of a claim, all in the same way. One answer for each, in the order of the ids. */
 export async function settleClaimed(
@@ -25,7 +25,7 @@ export async function settleClaimed(
     const [id, written] = [textOf(row, 'id'), textOrNull(row, 'written')]
     return written === null
       ? { id, refused: refusalOf(textOf(row, 'result')) }
-      : { id, written: KINDS[written] ?? outcome.kind }
+      : { id, dead: written === 'dead_letter' }
   })
 }
 
@@ -47,8 +47,6 @@ export async function releaseClaim(execute: Execute, queue: string, claimId: str
   if (row === undefined) throw new TypeError('expected the number of messages')
   return numberOf(row, 'released')
 }
-
-const KINDS: Readonly<Record<string, Outcome['kind']>> = { dead_letter: 'deadLetter' }
 
 function refusalOf(result: string): RefusalReason {
   if (result === 'gone' || result === 'not_claimed' || result === 'claimed_by_other') return result

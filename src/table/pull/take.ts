@@ -5,6 +5,8 @@ import { type Execute, numberOf, type Statement, statement, textOf } from '../st
 export interface TakenClaim {
   readonly id: string
   readonly expiresAt: Date
+  /** For how long it lasts from now on. */
+  readonly leftMs: number
   readonly rows: readonly ClaimedRow[]
 }
 
@@ -35,7 +37,8 @@ export async function popMessages(execute: Execute, queue: string, limit: number
 function toTaken(rows: Awaited<ReturnType<Execute>>): Omit<TakenClaim, 'id'> {
   const [first] = rows
   const expiresUs = first === undefined ? Number.NaN : numberOf(first, 'expires_us')
-  return { expiresAt: new Date(Math.floor(expiresUs / 1_000)), rows: rows.map(toClaimedRow) }
+  const leftMs = first === undefined ? 0 : numberOf(first, 'left_ms')
+  return { expiresAt: new Date(Math.floor(expiresUs / 1_000)), leftMs, rows: rows.map(toClaimedRow) }
 }
 
 /** The columns of a {@link ClaimedRow}: the functions return which try this is. */
@@ -45,18 +48,20 @@ const COLUMNS = `
   (date_part('epoch', c.due_at) * 1000000::double precision)::bigint AS due_us,
   CASE WHEN isfinite(c.enqueued_at) THEN (date_part('epoch', c.enqueued_at) * 1000000::double precision)::bigint END AS enqueued_us`
 
-const EXPIRES = `(date_part('epoch', c.expires_at) * 1000000::double precision)::bigint AS expires_us`
+const EXPIRES = `
+  (date_part('epoch', c.expires_at) * 1000000::double precision)::bigint AS expires_us,
+  (date_part('epoch', c.expires_at - clock_timestamp()) * 1000::double precision)::bigint AS left_ms`
 
 const TAKE: Statement = statement(
   'claim_take',
   `
-SELECT c.claim_id::text AS claim_id, ${EXPIRES},${COLUMNS}
+SELECT c.claim_id::text AS claim_id,${EXPIRES},${COLUMNS}
 FROM sluice.claim($1::text, $2::integer, $3::double precision * interval '1 millisecond', $4::integer) c`,
 )
 
 const GET: Statement = statement(
   'claim_get',
-  `SELECT ${EXPIRES},${COLUMNS}\nFROM sluice.claim_get($1::text, $2::bigint) c`,
+  `SELECT${EXPIRES},${COLUMNS}\nFROM sluice.claim_get($1::text, $2::bigint) c`,
 )
 
 const POP: Statement = statement('claim_pop', `SELECT${COLUMNS}\nFROM sluice.pop($1::text, $2::integer) c`)

@@ -1,5 +1,5 @@
 import { byVersion, ofVersion } from '../rows-by-id.ts'
-import { type Execute, textOf } from '../statement.ts'
+import { type Execute, statement, textOf } from '../statement.ts'
 import type { Dead, Postponed } from './settle.ts'
 
 /** A message, and the lease under which it may be settled. */
@@ -110,6 +110,35 @@ export async function unlockedLeased(
   return idsOf(await execute(ofVersion(UNLOCKED, serverVersion), [queue, ...keysOf(messages)]))
 }
 
+/** What a settlement was to make of a message. */
+export interface Settled {
+  readonly id: string
+  readonly state: 'gone' | 'dead' | 'postponed'
+  /** Null if it is gone. */
+  readonly attempt: number | null
+  /** Null if it is gone or dead. */
+  readonly dueUs: number | null
+}
+
+/**
+ * Those that are as a settlement was to leave them: it has taken effect, although nobody heard that it did. A message that
+ * has been claimed again since is not among them. Asked only when the answer to a COMMIT was lost.
+ */
+export async function settledLeased(
+  execute: Execute,
+  queue: string,
+  messages: readonly Settled[],
+): Promise<readonly string[]> {
+  const rows = await execute(SETTLED, [
+    queue,
+    messages.map(({ id }) => id),
+    messages.map(({ state }) => state),
+    messages.map(({ attempt }) => attempt),
+    messages.map(({ dueUs }) => dueUs),
+  ])
+  return idsOf(rows)
+}
+
 function keysOf(messages: readonly LeasedId[]): readonly unknown[] {
   return [messages.map(({ id }) => id), messages.map(({ lease }) => lease)]
 }
@@ -185,4 +214,23 @@ const READ = byVersion('read_leased', (found) => `SELECT m.id::text AS id FROM s
 const UNLOCKED = byVersion(
   'unlocked_leased',
   (found) => `SELECT m.id::text AS id FROM sluice.message m WHERE ${ours(found)} FOR UPDATE SKIP LOCKED`,
+)
+
+// A few descents of the primary keys (queue, id) of both tables for each message.
+const SETTLED = statement(
+  'settled_leased',
+  `
+SELECT s.id::text AS id
+FROM unnest($2::bigint[], $3::text[], $4::integer[], $5::bigint[]) AS s (id, state, attempt, due_us)
+WHERE CASE s.state
+  WHEN 'gone' THEN NOT EXISTS (SELECT FROM sluice.message m WHERE m.queue = $1::text AND m.id = s.id)
+  WHEN 'dead' THEN EXISTS (
+    SELECT FROM sluice.dead_letter d WHERE d.queue = $1::text AND d.id = s.id AND d.attempt = s.attempt
+  )
+  ELSE EXISTS (
+    SELECT FROM sluice.message m
+    WHERE m.queue = $1::text AND m.id = s.id AND m.attempt = s.attempt AND m.due_at = ${microseconds('s.due_us')}
+      AND coalesce(m.lease, 0) = 0
+  )
+END`,
 )

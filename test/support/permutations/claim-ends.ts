@@ -36,7 +36,7 @@ function step(name: string, work: (execute: Execute, world: EndWorld) => Promise
 
 export const settle = step('settle', async (execute, { queue, claimId, ids }) => {
   const ends = await settleClaimed(execute, queue, claimId, ids, { kind: 'ack' })
-  return ends.map((end) => end.refused ?? end.written).join(' ')
+  return ends.map((end) => end.refused ?? 'ack').join(' ')
 })
 
 export const renew = step('renew', async (execute, { queue, claimId }) => {

@@ -26,7 +26,8 @@ export function rescue(of: string, ...twin: readonly Rewrite[]): ClaimStep {
     run: async (session, { queue, ledger }) => {
       await session.begin()
       await session.client.query(
-        `INSERT INTO sluice.worker (id, name, host, pid, version) OVERRIDING SYSTEM VALUE VALUES ($1, 'dead', 'host', 1, '0')`,
+        // Nobody holds its lock.
+        'UPDATE sluice.worker SET pooled = false WHERE id = $1',
         [workerOf(queue, of)],
       )
       const before = await leasesIn(session, queue)

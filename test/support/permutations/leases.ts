@@ -11,7 +11,7 @@ import {
   type Target,
   take,
 } from './claims.ts'
-import { leaseOf, SERVER_VERSION } from './lease-of.ts'
+import { leaseOf, register, SERVER_VERSION } from './lease-of.ts'
 import { leaseAck } from './lease-settlements.ts'
 import type { Scenario } from './permutations.ts'
 import type { Stage } from './stage.ts'
@@ -74,6 +74,7 @@ export function leasedScenario(stage: Stage, play: LeasedPlay): Scenario<ClaimWo
     prepare: async (queue, session) => {
       const world = await scenario.prepare(queue, session)
       await stage.need([holder])
+      await register(stage.session(holder).client, queue, new Set([holder, ...Object.keys(sessions)]))
       for (const step of [leaseAtOnce({ limit }), ...since]) await step.run(stage.session(holder), world)
       return world
     },

@@ -1,0 +1,68 @@
+import { describe, expect } from 'vitest'
+import { put, test } from '../support/sluice.ts'
+
+/** Each with a queue, a claim and one of its messages. */
+const FUNCTIONS = [
+  'sluice.claim($1)',
+  'sluice.claim_get($1, $2)',
+  'sluice.claim_renew($1, $2)',
+  'sluice.claim_release($1, $2)',
+  'sluice.claim_settle($1, $2, ARRAY[$3::bigint])',
+  'sluice.pop($1)',
+]
+
+describe('the functions for claims', () => {
+  for (const call of FUNCTIONS) {
+    test(`${call} refuses a transaction with one snapshot`, async ({ database, sluice, queue }) => {
+      const [id] = await put(sluice, queue, [1, 2])
+      const claim = await sluice.claim(queue, { limit: 1 })
+      const client = await database.pool.connect()
+      try {
+        await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
+        // Those that are not in the call have a type.
+        const text = `SELECT ${call} FROM (SELECT $1::text, $2::bigint, $3::bigint) AS given`
+        await expect(client.query(text, [queue, claim?.id, id])).rejects.toMatchObject({ code: '25001' })
+      } finally {
+        await client.query('ROLLBACK')
+        client.release()
+      }
+    })
+  }
+
+  test('sluice.claim_settle refuses an error with an outcome that has none', async ({ database, sluice, queue }) => {
+    const [id] = await put(sluice, queue, [1])
+    const claim = await sluice.claim(queue)
+    for (const outcome of [`'ack'`, `'snooze', '1 hour'`]) {
+      const text = `SELECT sluice.claim_settle($1, $2, ARRAY[$3::bigint], ${outcome}, error => 'busy')`
+      await expect(database.sql(text, [queue, claim?.id, id])).rejects.toMatchObject({
+        code: '22023',
+        message: expect.stringContaining('error: expected with retry or dead_letter'),
+      })
+    }
+    expect(await claim?.settle(id!)).toMatchObject({ settled: [id] })
+  })
+
+  test('bound the time that an interval lasts, whatever its months count for', async ({ database, sluice, queue }) => {
+    const [id] = await put(sluice, queue, [1])
+    for (const ttl of ['24 months -706 days', '-24 months 721 days', '60 months -1786 days']) {
+      const claimed = database.sql('SELECT FROM sluice.claim($1, 1, $2::interval)', [queue, ttl])
+      await expect(claimed, ttl).rejects.toMatchObject({ code: '22023', message: expect.stringMatching(/^ttl: /) })
+    }
+    const claim = await sluice.claim(queue)
+    const snooze = `SELECT FROM sluice.claim_settle($1, $2, ARRAY[$3::bigint], 'snooze', interval '-24 months 720 days')`
+    await expect(database.sql(snooze, [queue, claim?.id, id])).rejects.toMatchObject({ code: '22023' })
+  })
+
+  test('do not let a claim be committed without waiting for the disk', async ({ database, sluice, queue }) => {
+    await put(sluice, queue, [1])
+    const client = await database.pool.connect()
+    try {
+      await client.query('BEGIN; SET LOCAL synchronous_commit = off')
+      await client.query('SELECT FROM sluice.claim($1)', [queue])
+      expect((await client.query('SHOW synchronous_commit')).rows).toEqual([{ synchronous_commit: 'local' }])
+    } finally {
+      await client.query('ROLLBACK')
+      client.release()
+    }
+  })
+})
