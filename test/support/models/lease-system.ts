@@ -73,7 +73,8 @@ export class LeaseSystem {
   }
 
   /** Takes messages and leases them. */
-  lease(way: Way, limit: number, number: number): Promise<readonly string[]> {
+  async lease(way: Way, limit: number, number: number): Promise<readonly string[]> {
+    await this.#register(number)
     return this.#inTransaction('COMMIT', () => this.#claim(way, limit, this.#leaseOf(number)))
   }
 
@@ -115,12 +116,20 @@ export class LeaseSystem {
 
   /** The worker of a claim is found dead. */
   async rescue(number: number): Promise<void> {
+    await this.#register(number)
+    // Nobody holds its lock.
+    await this.#sql('UPDATE sluice.worker SET pooled = false WHERE id = $1', this.#first + number)
+    await reapWorkers(this.#execute, 0)
+  }
+
+  /** As behind a pooler, where a worker counts as alive that has been heard of. */
+  async #register(number: number): Promise<void> {
     await this.#sql(
-      `INSERT INTO sluice.worker (id, name, host, pid, version, database_oid) OVERRIDING SYSTEM VALUE
-       SELECT $1, 'dead', 'host', 1, '0', d.oid FROM pg_database d WHERE d.datname = current_database()`,
+      `INSERT INTO sluice.worker (id, name, host, pid, version, database_oid, pooled) OVERRIDING SYSTEM VALUE
+       SELECT $1, 'model', 'host', 1, '0', d.oid, true FROM pg_database d WHERE d.datname = current_database()
+       ON CONFLICT DO NOTHING`,
       this.#first + number,
     )
-    await reapWorkers(this.#execute, 0)
   }
 
   async cancel(id: string): Promise<void> {
