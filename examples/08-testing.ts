@@ -35,7 +35,7 @@ console.log('enqueuedIn: one message, due in a minute')
 
 // What does a handler make of a message? No queue in between.
 const outcomes = await deliver(sluice, 'example.signups', welcome, [{ payload: { email: 'nobody' } }])
-assert.deepEqual(outcomes, [{ kind: 'deadLetter', reason: 'not an address', error: undefined }])
+assert.deepEqual(outcomes, [{ kind: 'deadLetter', reason: 'not an address' }])
 console.log('deliver: a dead letter')
 
 // And all together: everything that is due, and what handlers enqueue for one another.

@@ -61,7 +61,7 @@ describe('routes', () => {
 
     const outcome = await handle(message('Orders.7.Paid'), context)
 
-    expect(outcome).toEqual({ kind: 'retry', afterMs: 5, error: undefined })
+    expect(outcome).toEqual({ kind: 'retry', afterMs: 5 })
     expect(called).toEqual(['paid', 'orders', 'all'])
   })
 
