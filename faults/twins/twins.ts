@@ -140,8 +140,9 @@ export const PASSED_FOR_EVER = {
     },
     { file: 'claim/floors.ts', from: 'KEEP_PASSED_MS = 60_000', to: 'KEEP_PASSED_MS = 3_600_000' },
   ],
-  // With several claimers, one that has not passed the rows would handle them.
-  workers: { count: 1, pipeline: { concurrency: 1 } },
+  // With several workers, one that has not passed the rows would handle them. One has little time for other messages.
+  workers: { count: 1 },
+  load: { lanes: 1, long: 0 },
   caught: ['out of order', 'stuck'],
 } as const satisfies Twin
 

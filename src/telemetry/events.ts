@@ -184,9 +184,12 @@ export function createTelemetry(log: SluiceLog | false | undefined): Telemetry {
 /** JSON leaves out all that an Error says. Its cause stays out, because a database's error may quote a row. */
 function withJson(event: SluiceEvent): SluiceEvent {
   if (!('error' in event) || !(event.error instanceof Error)) return event
-  const { name, message } = event.error
-  const code: unknown = Reflect.get(event.error, 'code')
-  const toJSON = () => ({ ...event, error: { name, message, code } })
+  const { error } = event
+  // Read only when asked for: what a handler has thrown may throw when it is read.
+  const toJSON = () => ({
+    ...event,
+    error: { name: error.name, message: error.message, code: Reflect.get(error, 'code') as unknown },
+  })
   return Object.defineProperty(event, 'toJSON', { value: toJSON, configurable: true })
 }
 
