@@ -17,8 +17,7 @@ export async function checkAlphabet(
   rows: readonly InsertRow[],
   namesOf: (at: number) => MessageNames,
 ): Promise<void> {
-  const unknown = rows.flatMap(textsOf).filter((text) => !alphabet.knows(text))
-  if (unknown.length > 0) await alphabet.learn(execute, unknown)
+  await alphabet.learnUnknown(execute, rows.flatMap(textsOf))
   for (const [at, row] of rows.entries()) {
     const { payload, options } = namesOf(at)
     refuse(alphabet, row.payload, payload, 'PAYLOAD_INVALID')

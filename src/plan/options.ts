@@ -2,7 +2,7 @@ import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { integer } from '../basics/options.ts'
 import { expected } from '../errors.ts'
-import { type RetryOptions, type RetryPolicy, retryPolicy } from './retry-policy.ts'
+import { MAX_ATTEMPTS, type RetryOptions, type RetryPolicy, retryPolicy } from './retry-policy.ts'
 
 /** How a pipeline delivers its messages. */
 export type Mode = 'transactional' | 'leased'
@@ -96,7 +96,7 @@ export const PIPELINE_OPTIONS = [
   'ordered',
 ] as const satisfies readonly (keyof PipelineOptions)[]
 
-const PIPELINE_DEFAULTS = { concurrency: 1, batchSize: 10, maxAttempts: 20 } as const
+const PIPELINE_DEFAULTS = { concurrency: 1, batchSize: 10, maxAttempts: MAX_ATTEMPTS } as const
 
 /** @throws SluiceError OPTION_INVALID */
 export function resolvePipeline(queue: string, options: PipelineOptions | LeasedPipelineOptions): PipelinePlan {

@@ -31,6 +31,9 @@ export type RetryOptions =
 /** The wait if a policy throws. */
 export const FALLBACK_RETRY_MS = 1_000
 
+/** After so many failed attempts a message becomes a dead letter, unless the pipeline, claim or message says otherwise. */
+export const MAX_ATTEMPTS = 20
+
 /**
  * Makes a policy of the options. Without options: exponential, 1 s, 2 s, 4 s, … up to an hour, with 20 % jitter.
  *

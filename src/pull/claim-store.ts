@@ -5,6 +5,7 @@ import { hasSqlState, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
 import { toOutcome } from '../handle/handler.ts'
 import type { Message, Outcome } from '../message.ts'
+import { MAX_ATTEMPTS } from '../plan/retry-policy.ts'
 import { checkQueueName, type QueueDefinitions } from '../queues.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { claimUnknown, toClaimError } from '../table/pull/claim-errors.ts'
@@ -96,7 +97,7 @@ export class ClaimStore {
    */
   async pop(queue: string, limit: number): Promise<readonly Message[]> {
     if (this.#options.definitions?.[queue]?.schema !== undefined) {
-      const claim = await this.take(queue, { limit, ttlMs: POP_MS, maxAttempts: 20 })
+      const claim = await this.take(queue, { limit, ttlMs: POP_MS, maxAttempts: MAX_ATTEMPTS })
       if (claim === undefined) return []
       const { settled } = await claim.settle(claim.messages)
       return claim.messages.filter(({ id }) => settled.includes(id))
@@ -125,7 +126,7 @@ export class ClaimStore {
     const { alphabet } = this.#options
     const texts = ['reason' in outcome ? outcome.reason : '', 'error' in outcome ? (outcome.error ?? '') : '']
     return this.#run(async (execute) => {
-      if (!texts.every((text) => alphabet.knows(text))) await alphabet.learn(execute, texts)
+      await alphabet.learnUnknown(execute, texts)
       const fitted = { ...outcome, ...fitTexts(outcome, (text) => alphabet.fit(text)) }
       return settleClaimed(execute, queue, id, ids, fitted)
     })

@@ -3,6 +3,7 @@ import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { integer } from '../basics/options.ts'
 import { expected } from '../errors.ts'
+import { MAX_ATTEMPTS } from '../plan/retry-policy.ts'
 import type { ClaimTerms } from '../table/pull/take.ts'
 
 /** How `claim` claims. */
@@ -46,7 +47,7 @@ export function resolveClaim(options: ClaimOptions): ClaimPlan {
     terms: {
       limit: integer('claim.limit', options.limit, 10, 1, MOST),
       ttlMs: ttlOf('claim.ttl', options.ttl ?? '1m'),
-      maxAttempts: integer('claim.maxAttempts', options.maxAttempts, 20, 1, 1_000_000),
+      maxAttempts: integer('claim.maxAttempts', options.maxAttempts, MAX_ATTEMPTS, 1, 1_000_000),
     },
     waitMs: toMsWithin('claim.wait', options.wait ?? 0, 0, '5m'),
     signal,

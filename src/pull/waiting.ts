@@ -1,3 +1,4 @@
+import { untilAborted } from '../basics/until-aborted.ts'
 import type { SluiceConfig } from '../config.ts'
 import { stopped } from '../errors.ts'
 import type { Report } from '../telemetry/events.ts'
@@ -103,19 +104,6 @@ export class Waiting {
       (wakeUps) => wakeUps.close(),
       () => undefined,
     )
-  }
-}
-
-/** Undefined: the signal has aborted first. */
-async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
-  const aborted = Promise.withResolvers<undefined>()
-  const abort = () => aborted.resolve(undefined)
-  signal.addEventListener('abort', abort)
-  if (signal.aborted) abort()
-  try {
-    return await Promise.race([work, aborted.promise])
-  } finally {
-    signal.removeEventListener('abort', abort)
   }
 }
 

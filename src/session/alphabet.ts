@@ -36,6 +36,12 @@ export class Alphabet {
     for (const character of unknown) (foreign.has(character) ? this.#foreign : this.#native).add(character)
   }
 
+  /** As {@link learn}, without a statement if all of these strings are known to fit. */
+  async learnUnknown(execute: Execute, strings: readonly string[]): Promise<void> {
+    const unknown = strings.filter((text) => !this.knows(text))
+    if (unknown.length > 0) await this.learn(execute, unknown)
+  }
+
   /** The first character that the database cannot hold. The text must have been {@link learn | learnt}. */
   foreignIn(text: string): string | undefined {
     if (this.#foreign.size === 0) return undefined

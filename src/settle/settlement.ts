@@ -172,7 +172,7 @@ export class Settlement {
       of.error ?? '',
       'reason' in of ? of.reason : '',
     ])
-    if (!strings.every((text) => alphabet.knows(text))) await alphabet.learn(execute, strings).catch(() => undefined)
+    await alphabet.learnUnknown(execute, strings).catch(() => undefined)
   }
 
   /** Sends the statements, none if there is nothing to settle, without waiting in between. */

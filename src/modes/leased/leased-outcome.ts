@@ -54,9 +54,9 @@ export class LeasedOutcome {
   }
 
   /** The server has not said what became of it. */
-  unanswered(): number {
+  unanswered(): void {
     this.#isUnanswered ||= this.isSent
-    return this.failed()
+    this.failed()
   }
 
   /** It may have taken effect at an earlier try. */

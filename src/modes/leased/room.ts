@@ -1,3 +1,5 @@
+import { untilAborted } from '../../basics/until-aborted.ts'
+
 /** Room for the messages that a leased pipeline may have in hand. It comes back message by message. */
 export class Room {
   readonly #size: number
@@ -13,18 +15,11 @@ export class Room {
    * the claim is on its way others become free, so under load claims grow by themselves.
    */
   async reserve(most: number, signal: AbortSignal): Promise<number> {
-    const aborted = Promise.withResolvers<void>()
-    const onAbort = () => aborted.resolve()
-    signal.addEventListener('abort', onAbort)
-    try {
-      while (!signal.aborted && this.#taken >= this.#size) await Promise.race([this.#nextChange(), aborted.promise])
-      if (signal.aborted) return 0
-      const reserved = Math.min(most, this.#size - this.#taken)
-      this.#taken += reserved
-      return reserved
-    } finally {
-      signal.removeEventListener('abort', onAbort)
-    }
+    while (!signal.aborted && this.#taken >= this.#size) await untilAborted(this.#nextChange(), signal)
+    if (signal.aborted) return 0
+    const reserved = Math.min(most, this.#size - this.#taken)
+    this.#taken += reserved
+    return reserved
   }
 
   /** Resolves when none is taken. Returns whether any was. */

@@ -1,6 +1,6 @@
 import { ofVersion } from '../rows-by-id.ts'
 import type { Execute } from '../statement.ts'
-import { CLAIM_CONTEXT, CLAIMED_COLUMNS, type Claim, leasingClaim, toClaim } from './claim.ts'
+import { CLAIM_CLOCK, CLAIMED_COLUMNS, type Claim, leasingClaim, toClaim } from './claim.ts'
 import { type Lease, leaseParams } from './lease.ts'
 
 /**
@@ -14,11 +14,7 @@ export async function claimGiven(execute: Execute, queue: string, id: string, le
 const CLAIM_GIVEN = leasingClaim(
   {
     name: 'claim_given',
-    ctes: `
-WITH clock AS MATERIALIZED (
-  SELECT c.now, ${CLAIM_CONTEXT}
-  FROM (SELECT clock_timestamp() AS now OFFSET 0) c
-)`,
+    ctes: CLAIM_CLOCK,
     rows: `
   SELECT ${CLAIMED_COLUMNS}
   FROM sluice.message m

@@ -143,13 +143,16 @@ export function leasingClaim({ name, ctes, columns = '', rows }: ClaimText, at: 
   )
 }
 
-const TEXT: ClaimText = {
-  name: 'claim',
-  ctes: `
+/** The database's clock, read once for the whole claim. */
+export const CLAIM_CLOCK = `
 WITH clock AS MATERIALIZED (
   SELECT c.now, ${CLAIM_CONTEXT}
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c
-)`,
+)`
+
+const TEXT: ClaimText = {
+  name: 'claim',
+  ctes: CLAIM_CLOCK,
   rows: `
   SELECT m.*
   FROM unnest($2::smallint[], $3::bigint[], $4::bigint[]) AS floor (priority, due_us, id)

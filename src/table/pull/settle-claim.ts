@@ -1,4 +1,5 @@
 import type { Outcome } from '../../message.ts'
+import { dateOf } from '../operate/instants.ts'
 import { type Execute, numberOf, statement, textOf, textOrNull } from '../statement.ts'
 
 /** Why a message was not settled: it is not there, nobody has claimed it, or somebody else has. */
@@ -38,7 +39,7 @@ export async function renewClaim(
 ): Promise<Date> {
   const [row] = await execute(RENEW, [queue, claimId, ttlMs])
   if (row === undefined) throw new TypeError('expected the end of the claim')
-  return new Date(Math.floor(numberOf(row, 'expires_us') / 1_000))
+  return dateOf(row, 'expires_us')
 }
 
 /** Gives the messages of a claim back. Resolves with their number: 0 if it is unknown or over. */

@@ -1,4 +1,5 @@
 import { type ClaimedRow, toClaimedRow } from '../claim/claim.ts'
+import { dateOf } from '../operate/instants.ts'
 import { type Execute, numberOf, type Statement, statement, textOf } from '../statement.ts'
 
 /** The messages of a claim, and when it ends. */
@@ -36,9 +37,12 @@ export async function popMessages(execute: Execute, queue: string, limit: number
 
 function toTaken(rows: Awaited<ReturnType<Execute>>): Omit<TakenClaim, 'id'> {
   const [first] = rows
-  const expiresUs = first === undefined ? Number.NaN : numberOf(first, 'expires_us')
   const leftMs = first === undefined ? 0 : numberOf(first, 'left_ms')
-  return { expiresAt: new Date(Math.floor(expiresUs / 1_000)), leftMs, rows: rows.map(toClaimedRow) }
+  return {
+    expiresAt: first === undefined ? new Date(Number.NaN) : dateOf(first, 'expires_us'),
+    leftMs,
+    rows: rows.map(toClaimedRow),
+  }
 }
 
 /** The columns of a {@link ClaimedRow}: the functions return which try this is. */
