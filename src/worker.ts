@@ -19,11 +19,11 @@ import type { Alphabet } from './session/alphabet.ts'
 import type { InsertRow } from './table/enqueue/insert-row.ts'
 import { checkSchema, readServerVersion } from './table/schema.ts'
 import type { Execute } from './table/statement.ts'
-import { notifyListener } from './table/wait.ts'
 import { registerWorker, unregisterWorker, workerIdOf } from './table/worker/worker.ts'
 import type { Report } from './telemetry/events.ts'
+import { createWatcher } from './wake-up/create-watcher.ts'
 import { Scheduler } from './wake-up/scheduler.ts'
-import { Watcher } from './wake-up/watcher.ts'
+import type { Watcher } from './wake-up/watcher.ts'
 
 /**
  * What all pipelines of a process share: the control and the listener connection, the scheduler, the record of batches
@@ -56,7 +56,14 @@ export class Worker {
     const listening = () => this.#watcher.listening && !control.shared
     const scheduler = new Scheduler({ control, workerId, pollIntervalMs, listening })
     this.#scheduler = scheduler
-    this.#watcher = this.#createWatcher()
+    this.#watcher = createWatcher({
+      connection: directConnection,
+      connectTimeoutMs,
+      workerId,
+      report,
+      control,
+      scheduler,
+    })
     this.#reaper = new Reaper({ control, workerId, report })
     control.onRestored(() => scheduler.wake('reconnect'))
     this.#patience = new Patience(() => this.start(), report)
@@ -73,22 +80,6 @@ export class Worker {
       serverVersion: () => this.#serverVersion,
       gate: new Gate(LOOKS_AT_A_TIME),
     }
-  }
-
-  #createWatcher(): Watcher {
-    const { directConnection, connectTimeoutMs } = this.#config
-    const [control, scheduler] = [this.#control, this.#scheduler]
-    return new Watcher({
-      connection: directConnection,
-      connectTimeoutMs,
-      workerId: this.#workerId,
-      report: this.#report,
-      allowed: () => !control.shared,
-      notify: (payload) => notifyListener(control.execute, payload),
-      onNotification: (queue) => scheduler.notified(queue),
-      onUp: () => scheduler.wake('reconnect'),
-      onDown: () => scheduler.listenerDown(),
-    })
   }
 
   /**

@@ -1,10 +1,10 @@
 import { randomInt } from 'node:crypto'
 import type { SluiceConfig } from '../config.ts'
 import { Control } from '../connection/control.ts'
-import { notifyListener } from '../table/wait.ts'
 import type { Report } from '../telemetry/events.ts'
+import { createWatcher } from '../wake-up/create-watcher.ts'
 import { Scheduler } from '../wake-up/scheduler.ts'
-import { Watcher } from '../wake-up/watcher.ts'
+import type { Watcher } from '../wake-up/watcher.ts'
 
 /** A scheduler with the connections that it needs, for a process that may not be registered as a worker. */
 export class WakeUps {
@@ -24,16 +24,13 @@ export class WakeUps {
     const listening = () => this.#watcher.listening && !control.shared
     this.#control = control
     this.scheduler = new Scheduler({ control, workerId, pollIntervalMs, listening, registered: false })
-    this.#watcher = new Watcher({
+    this.#watcher = createWatcher({
       connection: directConnection,
       connectTimeoutMs,
       workerId,
       report,
-      allowed: () => !control.shared,
-      notify: (payload) => notifyListener(control.execute, payload),
-      onNotification: (queue) => this.scheduler.notified(queue),
-      onUp: () => this.scheduler.wake('reconnect'),
-      onDown: () => this.scheduler.listenerDown(),
+      control,
+      scheduler: this.scheduler,
     })
     control.onRestored(() => this.scheduler.wake('reconnect'))
   }

@@ -1,0 +1,21 @@
+import type { Control } from '../connection/control.ts'
+import { notifyListener } from '../table/wait.ts'
+import type { Scheduler } from './scheduler.ts'
+import { Watcher, type WatcherOptions } from './watcher.ts'
+
+export interface WatchOptions extends Pick<WatcherOptions, 'connection' | 'connectTimeoutMs' | 'workerId' | 'report'> {
+  readonly control: Control
+  readonly scheduler: Scheduler
+}
+
+/** The watcher of a scheduler: what it hears wakes the scheduler. */
+export function createWatcher({ control, scheduler, ...options }: WatchOptions): Watcher {
+  return new Watcher({
+    ...options,
+    allowed: () => !control.shared,
+    notify: (payload) => notifyListener(control.execute, payload),
+    onNotification: (queue) => scheduler.notified(queue),
+    onUp: () => scheduler.wake('reconnect'),
+    onDown: () => scheduler.listenerDown(),
+  })
+}
