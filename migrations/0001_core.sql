@@ -464,7 +464,7 @@ COMMENT ON COLUMN sluice.in_flight.leased_until IS 'In leased mode: when its lea
 
 CREATE VIEW sluice.messages AS
 SELECT m.queue, m.id,
-       CASE WHEN f.id IS NOT NULL OR m.lease > 0 AND m.due_at > (SELECT sluice.clock()) THEN 'in_flight'
+       CASE WHEN f.id IS NOT NULL OR m.lease <> 0 AND m.due_at > (SELECT sluice.clock()) THEN 'in_flight'
             WHEN m.due_at <= (SELECT sluice.clock()) THEN 'ready'
             WHEN m.attempt > 0 THEN 'retrying'
             ELSE 'scheduled'
@@ -477,7 +477,8 @@ SELECT m.queue, m.id,
                   WHERE e.queue = m.queue AND e.slot = m.slot AND e.lease IS NOT NULL AND e.ordering_key = m.ordering_key AND e.id < m.id)
        END AS held_by,
        coalesce(f.worker, (SELECT w.name FROM sluice.worker w WHERE m.lease > 0 AND m.due_at > (SELECT sluice.clock()) AND w.id = (m.lease >> 32)::integer)) AS worker,
-       CASE WHEN m.lease > 0 AND m.due_at > (SELECT sluice.clock()) THEN m.due_at END AS leased_until
+       CASE WHEN m.lease <> 0 AND m.due_at > (SELECT sluice.clock()) THEN m.due_at END AS leased_until,
+       CASE WHEN m.lease < 0 AND m.due_at > (SELECT sluice.clock()) THEN -m.lease END AS claim
 FROM sluice.message m
 LEFT JOIN (
   -- A batch that has ended stands there for an instant beside the next.
@@ -511,7 +512,8 @@ COMMENT ON COLUMN sluice.messages.failed_at IS 'When its last try failed.';
 COMMENT ON COLUMN sluice.messages.last_error IS 'How its last try failed.';
 COMMENT ON COLUMN sluice.messages.held_by IS 'The earlier message with the same ordering key for which it waits.';
 COMMENT ON COLUMN sluice.messages.worker IS 'The worker that has it in hand.';
-COMMENT ON COLUMN sluice.messages.leased_until IS 'In leased mode: when its lease ends if it is not renewed.';
+COMMENT ON COLUMN sluice.messages.leased_until IS 'In leased mode and in a claim: when its lease ends if it is not renewed.';
+COMMENT ON COLUMN sluice.messages.claim IS 'The claim that it is in.';
 
 CREATE VIEW sluice.dead_letters AS
 SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, (SELECT sluice.clock()) - d.died_at AS age, d.type, d.schema_version,

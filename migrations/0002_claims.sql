@@ -849,40 +849,6 @@ COMMENT ON COLUMN sluice.in_flight.worker_alive IS 'False: the worker is gone; t
 COMMENT ON COLUMN sluice.in_flight.leased_until IS 'In leased mode and in a claim: when its lease ends if it is not renewed. Null: a transaction keeps it.';
 COMMENT ON COLUMN sluice.in_flight.claim IS 'The claim that it is in. Null: a worker has it.';
 
-CREATE OR REPLACE VIEW sluice.messages AS
-SELECT m.queue, m.id,
-       CASE WHEN f.id IS NOT NULL OR m.lease <> 0 AND m.due_at > (SELECT sluice.clock()) THEN 'in_flight'
-            WHEN m.due_at <= (SELECT sluice.clock()) THEN 'ready'
-            WHEN m.attempt > 0 THEN 'retrying'
-            ELSE 'scheduled'
-       END AS state,
-       m.type, m.schema_version, m.payload, m.headers, m.ordering_key, m.priority, m.attempt, m.max_attempts,
-       m.enqueued_at, m.due_at, m.failed_at, m.last_error,
-       CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM (SELECT sluice.clock())) * 1000000 AND (h.held ->> 0)::bigint < m.id
-            THEN (h.held ->> 0)::bigint
-            ELSE (SELECT min(e.id) FROM sluice.message e
-                  WHERE e.queue = m.queue AND e.slot = m.slot AND e.lease IS NOT NULL AND e.ordering_key = m.ordering_key AND e.id < m.id)
-       END AS held_by,
-       coalesce(f.worker, (SELECT w.name FROM sluice.worker w WHERE m.lease > 0 AND m.due_at > (SELECT sluice.clock()) AND w.id = (m.lease >> 32)::integer)) AS worker,
-       CASE WHEN m.lease <> 0 AND m.due_at > (SELECT sluice.clock()) THEN m.due_at END AS leased_until,
-       CASE WHEN m.lease < 0 AND m.due_at > (SELECT sluice.clock()) THEN -m.lease END AS claim
-FROM sluice.message m
-LEFT JOIN (
-  -- A batch that has ended stands there for an instant beside the next.
-  SELECT DISTINCT ON (b.queue, given.id) b.queue, given.id, w.name AS worker
-  FROM sluice.batches() b
-  JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
-  CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
-  -- Of leased messages the row itself says who has them.
-  WHERE NOT b.leased
-  ORDER BY b.queue, given.id, b.claimed_at DESC
-) f ON f.queue = m.queue AND f.id = m.id
-LEFT JOIN LATERAL (
-  SELECT s.held -> coalesce(m.ordering_key, '') AS held
-  FROM sluice.slot s WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256)
-) h ON true;
-COMMENT ON COLUMN sluice.messages.leased_until IS 'In leased mode and in a claim: when its lease ends if it is not renewed.';
-COMMENT ON COLUMN sluice.messages.claim IS 'The claim that it is in.';
 COMMENT ON COLUMN sluice.queues.in_flight IS 'Messages in the hands of live workers, leased messages, and those in claims.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
