@@ -17,9 +17,18 @@ CREATE TABLE ledger.enqueued (
   fate         text   NOT NULL,
   failures     integer NOT NULL,
   delay_ms     integer NOT NULL DEFAULT 0,
+  dedupe_key   text,
+  tenant       text,
   at           timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
 );
 CREATE INDEX ON ledger.enqueued (message_id);
+
+-- Written by a producer in a transaction whose dedupe key was taken: by which message, as it was told.
+CREATE TABLE ledger.duplicate (
+  message_id bigint NOT NULL,
+  intent     text   NOT NULL,
+  dedupe_key text   NOT NULL
+);
 
 -- Written by a producer outside of it: what it was told of each try, in the end.
 CREATE TABLE ledger.told (
@@ -50,13 +59,74 @@ CREATE TABLE ledger.effect (
 );
 CREATE INDEX ON ledger.effect (message_id);
 
+-- Written by the one who cancels, in the transaction that does, and by a producer of messages whose life is over: such a
+-- message has no effect, unless it was only asked for.
+CREATE TABLE ledger.ended (
+  message_id bigint NOT NULL,
+  how        text   NOT NULL CHECK (how IN ('cancelled', 'asked', 'expired'))
+);
+CREATE INDEX ON ledger.ended (message_id);
+
+-- Written by the one who pauses the queue: when that was committed, and when the queue was told to go on. deaf: a worker
+-- without a control connection, until back_at. met: the workers that a fault has met, which may not end what they had in hand.
+CREATE TABLE ledger.pause (
+  paused_at  timestamptz NOT NULL,
+  deaf       text,
+  back_at    timestamptz,
+  met        text[]      NOT NULL,
+  resumed_at timestamptz NOT NULL
+);
+
+-- Written by the one who ends a process of the command line: how many signals it got, zero if it was killed, and with what it ended.
+CREATE TABLE ledger.exit (
+  worker  text    NOT NULL,
+  signals integer NOT NULL,
+  code    text    NOT NULL
+);
+
 -- Written by the one who injects: what was done, and from when on everything should go on as before.
 CREATE TABLE ledger.fault (
   name     text        NOT NULL,
   began_at timestamptz NOT NULL,
   ended_at timestamptz NOT NULL
 );
+
+-- What has not been settled, as Sluice's tables have it. The books of a stream have a message for each event and group: its
+-- number is the event's position, twice, and 1 more for the second group. An event waits in the log, behind the group's progress, or in
+-- the group's queue.
+CREATE FUNCTION ledger.delivery(event_position bigint, group_queue text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT $1 * 2 + ($2 LIKE '%:two')::integer
+$$;
+CREATE VIEW ledger.waiting AS
+SELECT m.queue, m.id, m.attempt, m.due_at FROM sluice.message m WHERE m.event_position IS NULL
+UNION ALL
+SELECT g.stream, ledger.delivery(m.event_position, m.queue), m.attempt, m.due_at
+FROM sluice.stream_group g JOIN sluice.message m ON m.queue = g.stream || ':' || g.name
+UNION ALL
+SELECT g.stream, ledger.delivery(e.position, g.stream || ':' || g.name), 0, e.appended_at
+FROM sluice.stream_group g
+JOIN sluice.stream s ON s.stream = g.stream
+JOIN sluice.event e ON e.stream_id = s.id
+WHERE e.position > (SELECT max(p.position) FROM sluice.group_progress p WHERE p.group_id = g.id AND p.slot = e.slot);
+
+CREATE VIEW ledger.dead AS
+SELECT CASE WHEN d.event_position IS NULL THEN d.id ELSE ledger.delivery(d.event_position, d.queue) END AS id, d.attempt, d.reason
+FROM sluice.dead_letter d;
 `
+
+/** The groups of the stream that is the load. */
+export const GROUPS = ['one', 'two'] as const
+
+/** The number in the books of an event as a group gets it, as `ledger.delivery` makes it. */
+export function deliveryOf(position: number, group: string): string {
+  return String(position * 2 + (group.endsWith('two') ? 1 : 0))
+}
+
+/** What is written into the books of a message: itself, or of an event one for each group, whose keys are apart. */
+export function bookingsOf(id: string, isEvent = false): readonly { readonly of: string; readonly bookedId: string }[] {
+  if (!isEvent) return [{ of: '', bookedId: id }]
+  return GROUPS.map((group) => ({ of: `:${group}`, bookedId: deliveryOf(Number(id), group) }))
+}
 
 /** What a handler does with a message. */
 export type Fate =

@@ -26,12 +26,25 @@ CREATE TABLE sluice.message (
   -- Of leased delivery. Null: never leased. Positive: the number of the worker, shifted left by 32 bits, and of its batch.
   -- Negative: of a claim. Both last until due_at. 0: a message with an ordering key that was leased, and is not now.
   lease          bigint,
+  -- After this a message that nobody has in hand is no longer delivered. Counted from its first due time.
+  expires_at     timestamptz CONSTRAINT "expires_at (ttl): a finite time" CHECK (isfinite(expires_at)),
+  dedupe_key     text        CONSTRAINT "dedupe_key: 1 to 255 bytes" CHECK (octet_length(dedupe_key) BETWEEN 1 AND 255),
+  -- For how long the dedupe key stays taken after the message has succeeded; null: no longer than the message is there.
+  dedupe_ms      bigint      CONSTRAINT "dedupe_ms: 1 or more" CHECK (dedupe_ms > 0),
+  -- The name of a retry policy; null: the queue's, or the pipeline's.
+  retry_policy   text        CONSTRAINT "retry_policy: 1 to 100 bytes" CHECK (octet_length(retry_policy) BETWEEN 1 AND 100),
+  -- In leased mode; null: the pipeline's.
+  lease_ms       integer     CONSTRAINT "lease_ms: 1 second to 24 hours" CHECK (lease_ms BETWEEN 1000 AND 86400000),
+  -- Whose message it is, where a queue shares its workers out among tenants.
+  tenant         text        CONSTRAINT "tenant: 1 to 255 bytes, without an ordering_key" CHECK (tenant IS NULL OR octet_length(tenant) BETWEEN 1 AND 255 AND ordering_key IS NULL),
+  -- An event of a stream that has failed, or that waits behind one, is a message of its group's queue: its position.
+  event_position bigint,
   -- The library reads in UTF-8. What cannot be put into it would fail every claim that comes upon it: bytes that are no
   -- character of the database's encoding, or any bytes in a database that has none (SQL_ASCII).
   CONSTRAINT "payload, headers, ordering_key, type: readable in UTF-8" CHECK (
     getdatabaseencoding() = 'UTF8'
     OR convert_to(payload::text, 'UTF8') IS NOT NULL AND convert_to(headers::text, 'UTF8') IS NOT NULL
-       AND convert_to(coalesce(ordering_key, ''), 'UTF8') IS NOT NULL AND convert_to(coalesce(type, ''), 'UTF8') IS NOT NULL
+       AND convert_to(concat_ws(' ', ordering_key, type, dedupe_key, retry_policy, tenant), 'UTF8') IS NOT NULL
   ),
   CONSTRAINT message_pkey PRIMARY KEY (queue, id)
 ) WITH (
@@ -52,6 +65,43 @@ CREATE INDEX message_slot_idx ON sluice.message (queue, slot, id) WHERE slot IS 
 -- Messages with an ordering key that are or were leased: the later ones of their keys wait. A message that only
 -- transactional pipelines handle never stands in it. lease is its last column so that an ORDER BY fits this index alone.
 CREATE INDEX message_lease_idx ON sluice.message (queue, slot, id, lease) WHERE slot IS NOT NULL AND lease IS NOT NULL;
+
+-- What a queue has been told while it runs. A queue without a row, and a column that is null, leave it to the code. Times in
+-- milliseconds.
+CREATE TABLE sluice.queue (
+  queue          text        NOT NULL CONSTRAINT "queue: 1 to 100 letters, digits and _ . : - (no . : - first)" CHECK (octet_length(queue) <= 100 AND queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'),
+  -- Nobody claims while it is paused.
+  paused_at      timestamptz,
+  paused_by      text,
+  pause_reason   text,
+  -- Of messages that give neither a delay nor a due time.
+  delay_ms       bigint      CONSTRAINT "delay_ms: from 0" CHECK (delay_ms >= 0),
+  -- Of messages that give none.
+  ttl_ms         bigint      CONSTRAINT "ttl_ms: 1 or more" CHECK (ttl_ms > 0),
+  -- What becomes of a message that has expired.
+  on_expiry      text        CONSTRAINT "on_expiry: drop or dead_letter" CHECK (on_expiry IN ('drop', 'dead_letter')),
+  max_attempts   integer     CONSTRAINT "max_attempts: 1 to 1,000,000" CHECK (max_attempts BETWEEN 1 AND 1000000),
+  -- As the option retry of a pipeline, or the name of a policy.
+  retry          jsonb,
+  payload_bytes  integer     CONSTRAINT "payload_bytes: 1 or more" CHECK (payload_bytes > 0),
+  -- For how long messages that have succeeded are kept; null: they are not.
+  history_ms     bigint      CONSTRAINT "history_ms: 1 or more" CHECK (history_ms > 0),
+  -- For how long dead letters are kept; null: until somebody deletes them.
+  dead_letter_ms bigint      CONSTRAINT "dead_letter_ms: 1 or more" CHECK (dead_letter_ms > 0),
+  -- So many messages may begin per interval, and so many at once after a pause; those of one tenant.
+  rate           integer     CONSTRAINT "rate: 1 or more" CHECK (rate > 0),
+  rate_ms        bigint      CONSTRAINT "rate_ms: 1 or more" CHECK (rate_ms > 0),
+  rate_burst     integer     CONSTRAINT "rate_burst: 1 or more" CHECK (rate_burst > 0),
+  tenant_rate    integer     CONSTRAINT "tenant_rate: 1 or more" CHECK (tenant_rate > 0),
+  tenant_rate_ms bigint      CONSTRAINT "tenant_rate_ms: 1 or more" CHECK (tenant_rate_ms > 0),
+  tenant_rate_burst integer  CONSTRAINT "tenant_rate_burst: 1 or more" CHECK (tenant_rate_burst > 0),
+  -- So many messages may be in flight, of all processes; those of one tenant.
+  concurrency    integer     CONSTRAINT "concurrency: 1 to 10,000" CHECK (concurrency BETWEEN 1 AND 10000),
+  tenant_concurrency integer CONSTRAINT "tenant_concurrency: 1 to 10,000" CHECK (tenant_concurrency BETWEEN 1 AND 10000),
+  changed_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+  changed_by     text,
+  CONSTRAINT queue_pkey PRIMARY KEY (queue)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
 
 -- What a batch of ordered messages locks: one of 256 slots of the queue's keys, or slot 256 for the messages
 -- without a key in a pipeline that orders the whole queue. Written by consumers only. held: the keys that wait for
@@ -80,6 +130,12 @@ CREATE TABLE sluice.dead_letter (
   error          text,
   enqueued_at    timestamptz NOT NULL,
   died_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+  retry_policy   text,
+  lease_ms       integer,
+  tenant         text,
+  dedupe_key     text,
+  dedupe_ms      bigint,
+  event_position bigint,
   CONSTRAINT dead_letter_pkey PRIMARY KEY (queue, id)
 );
 
@@ -199,6 +255,11 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   message_id bigint;
 BEGIN
+  IF EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue) THEN
+    RETURN sluice.insert_message(
+      queue, payload, '{}', NULL, 1, NULL, 5::smallint, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    );
+  END IF;
   INSERT INTO sluice.message (queue, payload)
   SELECT queue, payload
   -- The transaction gets its number before it draws an id, as in the library's INSERT.
@@ -218,22 +279,65 @@ CREATE FUNCTION sluice.insert_message(
   priority       smallint,
   due_at         timestamptz,
   delay_ms       double precision,
-  max_attempts   integer
+  max_attempts   integer,
+  ttl_ms         double precision,
+  retry_policy   text,
+  lease_ms       integer,
+  tenant         text,
+  dedupe_key     text,
+  dedupe_ms      bigint
 ) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
+  settings record;
+  first_due_at timestamptz;
   message_id bigint;
 BEGIN
+  settings := sluice.queue_defaults(queue);
+  IF settings.payload_bytes IS NOT NULL THEN
+    PERFORM sluice.check_payload_bytes(payload, settings.payload_bytes);
+  END IF;
+  first_due_at := sluice.first_due_at(due_at, delay_ms, settings.delay_ms);
   INSERT INTO sluice.message
-    (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts)
+    (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts, expires_at, retry_policy,
+     lease_ms, tenant, dedupe_key, dedupe_ms)
   SELECT
-    queue, payload, headers, type, schema_version, ordering_key, priority,
-    greatest(due_at, clock_timestamp() + delay_ms * interval '1 millisecond'), max_attempts
+    queue, payload, headers, type, schema_version, ordering_key, priority, first_due_at, max_attempts,
+    first_due_at + coalesce(ttl_ms, settings.ttl_ms) * interval '1 millisecond', retry_policy,
+    lease_ms, tenant, dedupe_key, dedupe_ms
   -- The transaction gets its number before it draws an id, as in the library's INSERT.
   WHERE pg_current_xact_id() IS NOT NULL
   RETURNING id INTO message_id;
   RETURN message_id;
+END
+$$;
+
+-- What a queue has been told about the messages that are enqueued in it: one row, of NULL if it has been told nothing.
+CREATE FUNCTION sluice.queue_defaults(queue text, OUT delay_ms bigint, OUT ttl_ms bigint, OUT payload_bytes integer)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  SELECT q.delay_ms, q.ttl_ms, q.payload_bytes INTO delay_ms, ttl_ms, payload_bytes FROM sluice.queue q WHERE q.queue = queue;
+END
+$$;
+
+-- When a message is due first: at an instant, if that is still to come, or after a delay, its own or the queue's.
+CREATE FUNCTION sluice.first_due_at(due_at timestamptz, delay_ms double precision, queue_delay_ms bigint) RETURNS timestamptz
+LANGUAGE sql VOLATILE AS $$
+  SELECT greatest(due_at, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (coalesce(
+    delay_ms, CASE WHEN due_at IS NULL THEN queue_delay_ms END, 0::double precision
+  ) OPERATOR(pg_catalog.*) interval '1 millisecond'))
+$$;
+
+-- Fails if a payload is larger than its queue has been told to take.
+CREATE FUNCTION sluice.check_payload_bytes(payload jsonb, most integer) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF octet_length(payload::text) > most THEN
+    RAISE EXCEPTION 'payload: expected at most % bytes of JSON in this queue, received %', most, octet_length(payload::text)
+      USING ERRCODE = 'SL020', HINT = 'Store large content elsewhere and enqueue a reference to it.';
+  END IF;
 END
 $$;
 
@@ -283,23 +387,24 @@ BEGIN
 END
 $$;
 
+-- The same of a table that whoever settles may write and not read: its rows can only be counted.
+CREATE FUNCTION sluice.require_kept(relation text, queue text, wanted bigint, taken bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF taken < wanted THEN
+    RAISE EXCEPTION 'sluice.%: expected to take % row(s) for queue "%", took %', relation, wanted, queue, taken
+      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+  END IF;
+END
+$$;
+
 -- Functions for users
-CREATE FUNCTION sluice.enqueue(
-  queue          text,
-  payload        jsonb,
-  type           text        DEFAULT NULL,
-  schema_version integer     DEFAULT 1,
-  headers        jsonb       DEFAULT '{}',
-  ordering_key   text        DEFAULT NULL,
-  priority       integer     DEFAULT 5,
-  delay          interval    DEFAULT NULL,
-  due_at         timestamptz DEFAULT NULL,
-  max_attempts   integer     DEFAULT NULL
-) RETURNS bigint
+-- Fails unless what is enqueued by SQL is within its bounds. What is not checked here breaks a constraint.
+CREATE FUNCTION sluice.check_enqueue(
+  payload jsonb, headers jsonb, type text, delay interval, due_at timestamptz, ttl interval, lease interval
+) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
-DECLARE
-  message_id bigint;
 BEGIN
   IF payload IS NULL THEN
     RAISE EXCEPTION 'payload: expected a JSON value, received NULL'
@@ -332,16 +437,46 @@ BEGIN
     RAISE EXCEPTION 'due_at: expected an instant in the years 1 to 9999, received %', due_at
       USING ERRCODE = '22023', HINT = 'Leave due_at out to deliver at once.';
   END IF;
-  INSERT INTO sluice.message
-    (queue, payload, type, schema_version, headers, ordering_key, priority, due_at, max_attempts)
-  SELECT
-    queue, payload, type, coalesce(schema_version, 1), coalesce(headers, '{}'), ordering_key,
+  IF ttl <= interval '0' OR ttl > interval '100 years' THEN
+    RAISE EXCEPTION 'ttl: expected more than zero and at most 100 years, received %', ttl
+      USING ERRCODE = '22023', HINT = 'Leave ttl out for a message that never expires.';
+  END IF;
+  IF lease NOT BETWEEN interval '1 second' AND interval '24 hours' THEN
+    RAISE EXCEPTION 'lease: expected from 1 second to 24 hours, received %', lease
+      USING ERRCODE = '22023', HINT = 'Leave lease out for the pipeline''s.';
+  END IF;
+END
+$$;
+
+CREATE FUNCTION sluice.enqueue(
+  queue          text,
+  payload        jsonb,
+  type           text        DEFAULT NULL,
+  schema_version integer     DEFAULT 1,
+  headers        jsonb       DEFAULT '{}',
+  ordering_key   text        DEFAULT NULL,
+  priority       integer     DEFAULT 5,
+  delay          interval    DEFAULT NULL,
+  due_at         timestamptz DEFAULT NULL,
+  max_attempts   integer     DEFAULT NULL,
+  ttl            interval    DEFAULT NULL,
+  retry_policy   text        DEFAULT NULL,
+  lease          interval    DEFAULT NULL,
+  tenant         text        DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  message_id bigint;
+BEGIN
+  PERFORM sluice.check_enqueue(payload, headers, type, delay, due_at, ttl, lease);
+  message_id := sluice.insert_message(
+    queue, payload, coalesce(headers, '{}'), type, coalesce(schema_version, 1), ordering_key,
     -- What is no smallint either meets the constraint on the priority, which says more than an overflow.
-    greatest(least(coalesce(priority, 5), 10), -1),
-    greatest(due_at, clock_timestamp() + coalesce(delay, interval '0')), max_attempts
-  -- The transaction gets its number before it draws an id, as in the library's INSERT.
-  WHERE pg_current_xact_id() IS NOT NULL
-  RETURNING id INTO message_id;
+    greatest(least(coalesce(priority, 5), 10), -1)::smallint, due_at,
+    extract(epoch FROM delay) * 1000, max_attempts, extract(epoch FROM ttl) * 1000, retry_policy,
+    (extract(epoch FROM lease) * 1000)::integer, tenant, NULL, NULL
+  );
   IF message_id IS NULL THEN
     RAISE EXCEPTION 'sluice.message: expected to take 1 message for queue "%", took 0', queue
       USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
@@ -350,14 +485,15 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.enqueue IS
-  'Enqueues one message in the current transaction and returns its id. priority: 0 (first) to 9. Give delay or due_at, not both.';
+  'Enqueues one message in the current transaction and returns its id. priority: 0 (first) to 9. Give delay or due_at, not both. ttl: for how long after it is due it may be delivered.';
 
 CREATE FUNCTION sluice.redrive(
   queue       text,
   ids         bigint[]    DEFAULT NULL,
   type        text        DEFAULT NULL,
   died_before timestamptz DEFAULT NULL,
-  died_after  timestamptz DEFAULT NULL
+  died_after  timestamptz DEFAULT NULL,
+  tenant      text        DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -372,12 +508,14 @@ BEGIN
       AND (type IS NULL OR d.type = type)
       AND (died_before IS NULL OR d.died_at < died_before)
       AND (died_after IS NULL OR d.died_at >= died_after)
+      AND (tenant IS NULL OR d.tenant = tenant)
     RETURNING d.*
   ), restored AS (
     INSERT INTO sluice.message
-      (queue, id, priority, ordering_key, type, schema_version, payload, headers, max_attempts, enqueued_at, last_error)
+      (queue, id, priority, ordering_key, type, schema_version, payload, headers, max_attempts, enqueued_at, last_error,
+       retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
     SELECT c.queue, c.id, c.priority, c.ordering_key, c.type, c.schema_version, c.payload, c.headers, c.max_attempts,
-           c.enqueued_at, c.error
+           c.enqueued_at, c.error, c.retry_policy, c.lease_ms, c.tenant, c.dedupe_key, c.dedupe_ms, c.event_position
     FROM chosen c
     ORDER BY c.id
     RETURNING 1
@@ -465,12 +603,13 @@ COMMENT ON COLUMN sluice.in_flight.leased_until IS 'In leased mode: when its lea
 CREATE VIEW sluice.messages AS
 SELECT m.queue, m.id,
        CASE WHEN f.id IS NOT NULL OR m.lease <> 0 AND m.due_at > (SELECT sluice.clock()) THEN 'in_flight'
+            WHEN m.expires_at <= (SELECT sluice.clock()) THEN 'expired'
             WHEN m.due_at <= (SELECT sluice.clock()) THEN 'ready'
             WHEN m.attempt > 0 THEN 'retrying'
             ELSE 'scheduled'
        END AS state,
        m.type, m.schema_version, m.payload, m.headers, m.ordering_key, m.priority, m.attempt, m.max_attempts,
-       m.enqueued_at, m.due_at, m.failed_at, m.last_error,
+       m.enqueued_at, m.due_at, m.expires_at, m.failed_at, m.last_error, m.tenant, m.dedupe_key, m.retry_policy,
        CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM (SELECT sluice.clock())) * 1000000 AND (h.held ->> 0)::bigint < m.id
             THEN (h.held ->> 0)::bigint
             ELSE (SELECT min(e.id) FROM sluice.message e
@@ -478,7 +617,8 @@ SELECT m.queue, m.id,
        END AS held_by,
        coalesce(f.worker, (SELECT w.name FROM sluice.worker w WHERE m.lease > 0 AND m.due_at > (SELECT sluice.clock()) AND w.id = (m.lease >> 32)::integer)) AS worker,
        CASE WHEN m.lease <> 0 AND m.due_at > (SELECT sluice.clock()) THEN m.due_at END AS leased_until,
-       CASE WHEN m.lease < 0 AND m.due_at > (SELECT sluice.clock()) THEN -m.lease END AS claim
+       CASE WHEN m.lease < 0 AND m.due_at > (SELECT sluice.clock()) THEN -m.lease END AS claim,
+       m.event_position
 FROM sluice.message m
 LEFT JOIN (
   -- A batch that has ended stands there for an instant beside the next.
@@ -497,7 +637,7 @@ LEFT JOIN LATERAL (
 COMMENT ON VIEW sluice.messages IS 'Every message that is not dead, with its state as of now.';
 COMMENT ON COLUMN sluice.messages.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.messages.id IS 'The message''s id: unique in the database, the same through retries, dead letters and redrive.';
-COMMENT ON COLUMN sluice.messages.state IS 'scheduled (due later, never tried), ready, in_flight, retrying (failed, due later).';
+COMMENT ON COLUMN sluice.messages.state IS 'scheduled (due later, never tried), ready, in_flight, retrying (failed, due later), expired (its life has ended, and nobody has removed it yet).';
 COMMENT ON COLUMN sluice.messages.type IS 'The message''s type, dot-separated, for routing; may be null.';
 COMMENT ON COLUMN sluice.messages.schema_version IS 'The version of the payload''s schema, from 1.';
 COMMENT ON COLUMN sluice.messages.payload IS 'The content.';
@@ -508,16 +648,22 @@ COMMENT ON COLUMN sluice.messages.attempt IS 'How many tries have failed so far.
 COMMENT ON COLUMN sluice.messages.max_attempts IS 'After how many failed tries it dies; null: as the pipeline says.';
 COMMENT ON COLUMN sluice.messages.enqueued_at IS 'When it was enqueued.';
 COMMENT ON COLUMN sluice.messages.due_at IS 'When it may be delivered, or be tried again.';
+COMMENT ON COLUMN sluice.messages.expires_at IS 'After this it is not delivered any more, unless it is in hand; null: it never expires.';
+COMMENT ON COLUMN sluice.messages.tenant IS 'Whose message it is, where a queue shares its workers out among tenants.';
+COMMENT ON COLUMN sluice.messages.dedupe_key IS 'While it is there, an enqueue with the same key adds no second message.';
+COMMENT ON COLUMN sluice.messages.retry_policy IS 'The name of its own retry policy, where it has one.';
 COMMENT ON COLUMN sluice.messages.failed_at IS 'When its last try failed.';
 COMMENT ON COLUMN sluice.messages.last_error IS 'How its last try failed.';
 COMMENT ON COLUMN sluice.messages.held_by IS 'The earlier message with the same ordering key for which it waits.';
 COMMENT ON COLUMN sluice.messages.worker IS 'The worker that has it in hand.';
 COMMENT ON COLUMN sluice.messages.leased_until IS 'In leased mode and in a claim: when its lease ends if it is not renewed.';
 COMMENT ON COLUMN sluice.messages.claim IS 'The claim that it is in.';
+COMMENT ON COLUMN sluice.messages.event_position IS 'In the queue of a group: the position in the stream of the event that it is.';
 
 CREATE VIEW sluice.dead_letters AS
 SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, (SELECT sluice.clock()) - d.died_at AS age, d.type, d.schema_version,
-       d.payload, d.headers, d.ordering_key, d.priority, d.max_attempts, d.enqueued_at
+       d.payload, d.headers, d.ordering_key, d.priority, d.max_attempts, d.enqueued_at, d.tenant, d.dedupe_key,
+       d.event_position
 FROM sluice.dead_letter d;
 COMMENT ON VIEW sluice.dead_letters IS 'Messages that are not tried again unless redriven.';
 COMMENT ON COLUMN sluice.dead_letters.queue IS 'The queue.';
@@ -535,6 +681,9 @@ COMMENT ON COLUMN sluice.dead_letters.ordering_key IS 'Its ordering key.';
 COMMENT ON COLUMN sluice.dead_letters.priority IS 'Its priority.';
 COMMENT ON COLUMN sluice.dead_letters.max_attempts IS 'Its own limit of attempts, where it had one.';
 COMMENT ON COLUMN sluice.dead_letters.enqueued_at IS 'When it was enqueued.';
+COMMENT ON COLUMN sluice.dead_letters.tenant IS 'Whose message it was, where one was given.';
+COMMENT ON COLUMN sluice.dead_letters.dedupe_key IS 'Its dedupe key, where it had one.';
+COMMENT ON COLUMN sluice.dead_letters.event_position IS 'In the queue of a group: the position in the stream of the event that it is.';
 
 CREATE VIEW sluice.queues AS
 -- One time for all of them: each subselect would read it anew, and count a message that becomes due in between twice. Every
@@ -542,37 +691,48 @@ CREATE VIEW sluice.queues AS
 WITH clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
 ), held AS (
-  -- Leased messages are counted by their rows: they are not due.
-  SELECT f.queue, count(DISTINCT f.id) AS in_flight FROM sluice.in_flight f
+  -- Leased messages are counted by their rows: they are not due. Events that are not parked have no row: their ids are negative.
+  SELECT f.queue, count(DISTINCT f.id) AS in_flight, count(DISTINCT f.id) FILTER (WHERE f.id > 0) AS of_rows FROM sluice.in_flight f
   WHERE f.worker_alive AND f.leased_until IS NULL GROUP BY f.queue
 ), live AS (
   SELECT m.queue,
-         count(*) FILTER (WHERE m.due_at <= c.now) AS due,
-         count(*) FILTER (WHERE m.due_at > c.now AND m.attempt = 0 AND coalesce(m.lease, 0) = 0) AS scheduled,
-         count(*) FILTER (WHERE m.due_at > c.now AND m.attempt > 0 AND coalesce(m.lease, 0) = 0) AS retrying,
+         count(*) FILTER (WHERE m.due_at <= c.now AND e.lives) AS due,
+         count(*) FILTER (WHERE m.due_at > c.now AND m.attempt = 0 AND coalesce(m.lease, 0) = 0 AND e.lives) AS scheduled,
+         count(*) FILTER (WHERE m.due_at > c.now AND m.attempt > 0 AND coalesce(m.lease, 0) = 0 AND e.lives) AS retrying,
          count(*) FILTER (WHERE m.due_at > c.now AND m.lease <> 0) AS leased,
-         max(c.now - m.due_at) FILTER (WHERE m.due_at <= c.now) AS oldest_ready_age,
-         min(m.due_at) FILTER (WHERE m.due_at > c.now AND coalesce(m.lease, 0) = 0) AS next_due_at
-  FROM sluice.message m CROSS JOIN clock c
+         count(*) FILTER (WHERE NOT e.lives AND (m.due_at <= c.now OR coalesce(m.lease, 0) = 0)) AS expired,
+         max(c.now - m.due_at) FILTER (WHERE m.due_at <= c.now AND e.lives) AS oldest_ready_age,
+         min(m.due_at) FILTER (WHERE m.due_at > c.now AND coalesce(m.lease, 0) = 0 AND e.lives) AS next_due_at
+  FROM sluice.message m CROSS JOIN clock c CROSS JOIN LATERAL (SELECT m.expires_at IS NULL OR m.expires_at > c.now AS lives) e
   GROUP BY m.queue
+), expired AS (
+  -- Those that a transaction has in hand, which are no less in flight for it. Only of queues where some have expired.
+  SELECT l.queue, (
+    SELECT count(DISTINCT f.id) FROM sluice.in_flight f JOIN sluice.message m ON m.queue = f.queue AND m.id = f.id
+    WHERE f.queue = l.queue AND f.worker_alive AND f.leased_until IS NULL AND m.expires_at <= c.now
+  ) AS in_hand
+  FROM live l CROSS JOIN clock c WHERE l.expired > 0
 ), dead AS (
   SELECT d.queue, count(*) AS dead FROM sluice.dead_letter d GROUP BY d.queue
 ), consumed AS (
   SELECT unnest(w.queues) AS queue, count(*) AS workers FROM sluice.workers w WHERE w.alive GROUP BY 1
 )
 SELECT queue,
-       greatest(coalesce(live.due, 0) - coalesce(held.in_flight, 0), 0) AS ready,
+       greatest(coalesce(live.due, 0) - coalesce(held.of_rows, 0) + coalesce(expired.in_hand, 0), 0) AS ready,
        coalesce(live.scheduled, 0) AS scheduled,
        coalesce(live.retrying, 0) AS retrying,
        coalesce(held.in_flight, 0) + coalesce(live.leased, 0) AS in_flight,
        coalesce(dead.dead, 0) AS dead,
        live.oldest_ready_age,
        live.next_due_at,
-       coalesce(consumed.workers, 0) AS workers
+       coalesce(consumed.workers, 0) AS workers,
+       greatest(coalesce(live.expired, 0) - coalesce(expired.in_hand, 0), 0) AS expired,
+       (SELECT q.paused_at FROM sluice.queue q WHERE q.queue = coalesce(live.queue, held.queue, dead.queue, consumed.queue)) AS paused_at
 FROM live
 FULL JOIN held USING (queue)
 FULL JOIN dead USING (queue)
-FULL JOIN consumed USING (queue);
+FULL JOIN consumed USING (queue)
+LEFT JOIN expired USING (queue);
 COMMENT ON VIEW sluice.queues IS 'One row per queue that has messages, dead letters or workers. The counts are exact, so the cost grows with the table.';
 COMMENT ON COLUMN sluice.queues.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.queues.ready IS 'Messages that are due and in nobody''s hands.';
@@ -583,6 +743,8 @@ COMMENT ON COLUMN sluice.queues.dead IS 'Dead letters.';
 COMMENT ON COLUMN sluice.queues.oldest_ready_age IS 'For how long the oldest due message has been due.';
 COMMENT ON COLUMN sluice.queues.next_due_at IS 'When the next message becomes due.';
 COMMENT ON COLUMN sluice.queues.workers IS 'How many live worker processes consume the queue.';
+COMMENT ON COLUMN sluice.queues.expired IS 'Messages whose life has ended and that nobody has removed yet.';
+COMMENT ON COLUMN sluice.queues.paused_at IS 'Since when nobody claims from it; null: it is not paused.';
 
 CREATE FUNCTION sluice.peek(queue text, max integer DEFAULT 10) RETURNS SETOF sluice.messages
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$

@@ -6,13 +6,18 @@ import { type Duration, toMsWithin } from './basics/duration.ts'
 import { integer } from './basics/options.ts'
 import { expected, SluiceError } from './errors.ts'
 import { checkQueueName, type QueueDefinitions } from './queues.ts'
+import { type RetryOptions, type RetryPolicies, retryPolicies, storedPolicies } from './retry-policy.ts'
+import { checkStreamName, type StreamDefinitions } from './streams.ts'
 import type { SluiceLog } from './telemetry/log.ts'
 
 /** How to reach a database: a connection string, or what `pg` takes. */
 export type ConnectionConfig = string | ClientConfig
 
 /** The options of `createSluice`. */
-export interface SluiceOptions<Definitions extends QueueDefinitions | undefined = undefined> {
+export interface SluiceOptions<
+  Definitions extends QueueDefinitions | undefined = undefined,
+  Streams extends StreamDefinitions | undefined = undefined,
+> {
   /** The application's database. Each batch in flight takes one connection, also through a pooler. */
   readonly connection: ConnectionConfig
   /**
@@ -23,6 +28,13 @@ export interface SluiceOptions<Definitions extends QueueDefinitions | undefined 
   readonly directConnection?: ConnectionConfig | undefined
   /** The queues and their schemas. With them, other names are refused, at compile time too. @default any name */
   readonly queues?: Definitions
+  /** The streams and their schemas, in the same form. With them, other names are refused. @default any name */
+  readonly streams?: Streams
+  /**
+   * Retry policies that messages and queues can name: `enqueue(tx, queue, payload, { retryPolicy: 'gentle' })`. With them,
+   * other names are refused on enqueueing. @default none; any name is taken
+   */
+  readonly retryPolicies?: Readonly<Record<string, RetryOptions>> | undefined
   /** This worker process's name in `sluice.workers`. @default 'host:pid' */
   readonly name?: string | undefined
   /**
@@ -37,6 +49,12 @@ export interface SluiceOptions<Definitions extends QueueDefinitions | undefined 
   /** A message goes to the dead letters when this many processes have died with it in hand, 1 to 1,000. @default 3 */
   readonly crashLimit?: number | undefined
   /**
+   * How often one of all worker processes removes what is too old (expired messages, dead letters, dedupe keys, history), 1 s to
+   * 24 h. `false`: not this process; then call `sluice.operate.maintain()`, or run `sluice maintain`.
+   * @default '5m'
+   */
+  readonly maintenanceInterval?: Duration | false | undefined
+  /**
    * Gets a line for each failed message, dead letter, lost batch, lost connection and vanished worker: `console`, a
    * pino or winston logger, or any object with `info`, `warn` and `error`; `false` for no lines. For each kind and
    * queue there are at most 10 lines in 10 seconds, and then one that says how many were left out.
@@ -50,26 +68,37 @@ export interface SluiceConfig {
   readonly connection: ClientConfig
   readonly directConnection: ClientConfig
   readonly definitions: QueueDefinitions | undefined
+  readonly streams: StreamDefinitions | undefined
+  readonly retryPolicies: RetryPolicies | undefined
+  /** Those that are not functions, as JSON. */
+  readonly storedPolicies: string | null
   readonly name: string
   readonly pollIntervalMs: number
   readonly connectTimeoutMs: number
   readonly payloadLimitBytes: number
   readonly crashLimit: number
+  /** Null: this process does none. */
+  readonly maintenanceIntervalMs: number | null
   readonly log: SluiceLog | false | undefined
 }
 
 const DEFAULTS = { payloadLimitBytes: 1_048_576, crashLimit: 3 } as const
 
 /** @throws SluiceError OPTION_INVALID */
-export function resolveConfig(options: SluiceOptions<QueueDefinitions | undefined>): SluiceConfig {
+export function resolveConfig(
+  options: SluiceOptions<QueueDefinitions | undefined, StreamDefinitions | undefined>,
+): SluiceConfig {
   checkKeys('createSluice', options, OPTIONS, 'As in createSluice({ connection: process.env.DATABASE_URL })')
   const connection = connectionOf('connection', options.connection)
-  const { pollInterval = '1s', connectTimeout = '5s' } = options
+  const { pollInterval = '1s', connectTimeout = '5s', maintenanceInterval = '5m' } = options
   return {
     connection,
     directConnection:
       options.directConnection === undefined ? connection : connectionOf('directConnection', options.directConnection),
-    definitions: definitionsOf(options.queues),
+    definitions: definitionsOf('queue', options.queues),
+    streams: definitionsOf('stream', options.streams),
+    retryPolicies: retryPolicies(options.retryPolicies),
+    storedPolicies: storedPolicies(options.retryPolicies),
     name: options.name === undefined ? `${hostname()}:${process.pid}` : nameOf(options.name),
     pollIntervalMs: toMsWithin('pollInterval', pollInterval, '100ms', '1m'),
     connectTimeoutMs: toMsWithin('connectTimeout', connectTimeout, '100ms', '10m'),
@@ -81,6 +110,8 @@ export function resolveConfig(options: SluiceOptions<QueueDefinitions | undefine
       268_435_456,
     ),
     crashLimit: integer('crashLimit', options.crashLimit, DEFAULTS.crashLimit, 1, 1_000),
+    maintenanceIntervalMs:
+      maintenanceInterval === false ? null : toMsWithin('maintenanceInterval', maintenanceInterval, '1s', '24h'),
     log: logOf(options.log),
   }
 }
@@ -89,11 +120,14 @@ const OPTIONS = [
   'connection',
   'directConnection',
   'queues',
+  'streams',
+  'retryPolicies',
   'name',
   'pollInterval',
   'connectTimeout',
   'payloadLimitBytes',
   'crashLimit',
+  'maintenanceInterval',
   'log',
 ] as const
 
@@ -116,28 +150,35 @@ function nameOf(name: unknown): string {
   throw expected('OPTION_INVALID', 'name', '1 to 255 bytes of text without NUL characters and lone surrogates', name)
 }
 
-function definitionsOf(queues: unknown): QueueDefinitions | undefined {
-  if (queues === undefined) return undefined
-  if (typeof queues !== 'object' || queues === null || Array.isArray(queues)) {
-    throw expected('OPTION_INVALID', 'queues', 'an object with the names of queues as keys', queues, QUEUES_REMEDY)
+function definitionsOf(what: 'queue' | 'stream', given: unknown): QueueDefinitions | undefined {
+  if (given === undefined) return undefined
+  const option = `${what}s`
+  const [check, remedy] = what === 'queue' ? [checkQueueName, QUEUES_REMEDY] : [checkStreamName, STREAMS_REMEDY]
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw expected('OPTION_INVALID', option, `an object with the names of ${option} as keys`, given, remedy)
   }
-  for (const [name, definition] of Object.entries(queues)) {
-    checkQueueName(name, undefined)
-    if (isStandardSchema(definition)) {
-      const sentence = `queues.${name}: expected the definition of a queue, received a schema`
-      throw new SluiceError('OPTION_INVALID', `${sentence}. Write { schema: … } around it`)
-    }
-    checkKeys(`queues.${name}`, definition, ['schema'], QUEUES_REMEDY)
-    const { schema }: { readonly schema?: unknown } = definition
-    if (schema !== undefined && !isStandardSchema(schema)) {
-      const remedy = 'For example z.object({ … }) of Zod 3.24 or later'
-      throw expected('OPTION_INVALID', `queues.${name}.schema`, 'a Standard Schema', schema, remedy)
-    }
+  for (const [name, definition] of Object.entries(given)) {
+    check(name, undefined)
+    checkDefinition(`${option}.${name}`, definition, what, remedy)
   }
-  return { ...queues }
+  return { ...given }
 }
 
 const QUEUES_REMEDY = 'As in { emails: { schema: Email } }, or { emails: {} } for any payload'
+const STREAMS_REMEDY = 'As in { orders: { schema: Order } }, or { orders: {} } for any payload'
+
+function checkDefinition(what: string, definition: unknown, of: 'queue' | 'stream', remedy: string): void {
+  if (isStandardSchema(definition)) {
+    const sentence = `${what}: expected the definition of a ${of}, received a schema`
+    throw new SluiceError('OPTION_INVALID', `${sentence}. Write { schema: … } around it`)
+  }
+  checkKeys(what, definition, ['schema'], remedy)
+  const { schema }: { readonly schema?: unknown } = definition
+  if (schema !== undefined && !isStandardSchema(schema)) {
+    const example = 'For example z.object({ … }) of Zod 3.24 or later'
+    throw expected('OPTION_INVALID', `${what}.schema`, 'a Standard Schema', schema, example)
+  }
+}
 
 /** An object or, as with ArkType, a function. */
 function isStandardSchema(schema: unknown): boolean {

@@ -3,6 +3,9 @@ export const ERROR_CODES = [
   'OPTION_INVALID',
   'QUEUE_NAME_INVALID',
   'QUEUE_UNKNOWN',
+  'STREAM_NAME_INVALID',
+  'STREAM_UNKNOWN',
+  'STREAM_SLOTS_FIXED',
   'PAYLOAD_INVALID',
   'PAYLOAD_TOO_LARGE',
   'PAYLOAD_SCHEMA',
@@ -22,8 +25,13 @@ export const ERROR_CODES = [
   'ROWS_MISSING',
   'HANDLER_TIMEOUT',
   'LEASE_LOST',
+  'CANCELLED',
   'CLAIM_OVER',
   'CLAIM_UNKNOWN',
+  'SCHEDULE_UNKNOWN',
+  'GROUP_UNKNOWN',
+  'GROUP_HAS_PARKED',
+  'GROUP_LOST_EVENTS',
   'STOPPED',
 ] as const
 
@@ -88,9 +96,25 @@ export function stopped(what: keyof typeof STOPPED): SluiceError {
 }
 
 /** The message was leased, and is not any more: what its handler does now counts for nothing. */
-export function leaseLost(queue: string, id: string): SluiceError {
+export function leaseLost(queue: string, id: string, cancelled = false): SluiceError {
+  if (cancelled) {
+    const what = `The lease of message ${id} of queue ${queue}: expected to have it, received that the message was cancelled`
+    return new SluiceError('LEASE_LOST', `${what}. What its handler does now counts for nothing`)
+  }
   const what = `The lease of message ${id} of queue ${queue}: expected to have it, received that it is lost`
   return new SluiceError('LEASE_LOST', `${what}. The worker that has the message now settles it`)
+}
+
+/** Somebody has cancelled a message whose handler runs in a transaction. */
+export function messageCancelled(queue: string, id: string): SluiceError {
+  const what = `Message ${id} of queue ${queue}: expected to be handled, received that it was cancelled`
+  return new SluiceError('CANCELLED', `${what}. What the handler has written through tx is rolled back`)
+}
+
+/** Retention, or a trim, has taken events before a group had read them. It stands still until somebody moves it. */
+export function groupLostEvents(stream: string, group: string, from: number, to: number): SluiceError {
+  const what = `Group ${group} of stream ${stream}: expected to read on, received that its unread events from position ${from} to ${to} are gone`
+  return new SluiceError('GROUP_LOST_EVENTS', `${what}. Move it with sluice.operate.streams.seek, or sluice group seek`)
 }
 
 /**
@@ -146,6 +170,16 @@ function lineOf(error: unknown): string {
   } catch {
     return 'an error that cannot be read'
   }
+}
+
+/** Any thrown value as an Error. */
+export function toError(thrown: unknown): Error {
+  try {
+    if (thrown instanceof Error) return thrown
+  } catch {
+    // A proxy whose traps throw.
+  }
+  return new Error(errorText(thrown), { cause: thrown })
 }
 
 /**

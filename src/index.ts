@@ -2,10 +2,15 @@
 
 export type { Duration } from './basics/duration.ts'
 export type { ConnectionConfig, SluiceOptions } from './config.ts'
-// Enqueue
-export { type MessageToEnqueue, ownTransaction } from './enqueue/enqueue.ts'
-export type { OpenTransaction } from './enqueue/open-transaction.ts'
-export type { EnqueueOptions } from './enqueue/options.ts'
+export { defineWorker, type QueueWork, type WorkerDefinition, type WorkerQueues } from './define-worker.ts'
+// Enqueue and append
+export type { EventToAppend } from './enqueue/append.ts'
+export type { AppendOptions } from './enqueue/append-options.ts'
+export type { Dedupe } from './enqueue/dedupe.ts'
+export type { DedupedMessage, MessageToEnqueue } from './enqueue/enqueue.ts'
+export type { OpenTransaction, OwnTransaction } from './enqueue/open-transaction.ts'
+export type { DedupedOptions, EnqueueOptions } from './enqueue/options.ts'
+export { ownTransaction } from './enqueue/within.ts'
 export { ERROR_CODES, type ErrorCode, isSluiceError, SluiceError } from './errors.ts'
 export type {
   BatchHandler,
@@ -18,7 +23,7 @@ export type {
   LeasedContext,
 } from './handle/handler.ts'
 export { type Route, type RoutesOptions, routes } from './handle/routes.ts'
-export type { HandlerTransaction } from './handle/transaction/message-transaction.ts'
+export type { HandlerTransaction } from './handle/transaction/handler-transaction.ts'
 // Outcomes
 export {
   ack,
@@ -42,16 +47,27 @@ export type {
   DeadLetters,
   DeadLettersOptions,
 } from './operate/dead-letters.ts'
+export type { History, HistoryOptions } from './operate/history.ts'
+export type { ClearFilter, MessageChangeOptions, MessageChanges, NewDueTime } from './operate/message-changes.ts'
 export type { Operate } from './operate/operate.ts'
+export type { QueueChangeOptions, QueueSettings } from './operate/queue-settings.ts'
 export type { MessagesOptions } from './operate/read-messages-options.ts'
-export type { Drained, Pipeline, RunnablePipeline, RunningPipeline } from './pipeline/pipeline.ts'
-export type { DeliveriesOptions, LeasedDeliveriesOptions } from './plan/deliveries-options.ts'
+export type { QueueSettingsInput, RateInput, StoredRetry } from './operate/read-settings.ts'
+export type { DefinedSchedule, ScheduleChangeOptions, SchedulePauseOptions, Schedules } from './operate/schedules.ts'
+export type { StreamEvents } from './operate/stream-events.ts'
+export type { ReadOptions, SeekOptions, SeekResult, StreamGroupOptions } from './operate/stream-options.ts'
+export type { StreamPlace } from './operate/stream-place.ts'
+export type { StreamChangeOptions, StreamSettings } from './operate/stream-settings.ts'
+export type { StreamOperations } from './operate/streams.ts'
+export type { WhichMessage } from './operate/which-message.ts'
+export type { Pipeline, RunnablePipeline } from './pipeline/pipeline.ts'
+export type { Drained, RunningPipeline } from './pipeline/running-pipeline.ts'
+export type { BacklogOptions } from './plan/backlog.ts'
+export type { DeliveriesOptions, GroupDeliveriesOptions, LeasedDeliveriesOptions } from './plan/deliveries-options.ts'
 // Consume
-export type { LeasedPipelineOptions, Mode, PipelineOptions } from './plan/options.ts'
-export type { RetryOptions } from './plan/retry-policy.ts'
+export type { GroupPipelineOptions, LeasedPipelineOptions, Mode, OnError, PipelineOptions } from './plan/options.ts'
 // Claims as objects
-export type { Claim } from './pull/claim.ts'
-export type { ClaimSettlement } from './pull/claim-store.ts'
+export type { Claim, ClaimSettlement } from './pull/claim.ts'
 export type { ClaimOptions, PopOptions } from './pull/options.ts'
 // Queues and messages
 export {
@@ -64,20 +80,33 @@ export {
   queueOf,
   type TypedQueue,
 } from './queues.ts'
+export type { RetryOptions } from './retry-policy.ts'
 export type { Deliveries } from './rx/deliveries.ts'
 export type { Delivery, DeliveryContextByMode } from './rx/delivery.ts'
 export { type GroupOptions, groupWithin } from './rx/group-within.ts'
 export { type DeliveryHandler, handleDeliveries, type Processed } from './rx/handle-deliveries.ts'
-export type { SettledMessages } from './settle/settled-messages.ts'
-export type { SettledCounts, SettledMessage } from './settle/settlement.ts'
+export type { ScheduleDefinition } from './schedules/definition.ts'
+export type { MaintenanceResult } from './services/maintain.ts'
+export type { SettledCounts, SettledMessage, SettledMessages } from './settle/settled-messages.ts'
 export { createSluice, type Sluice } from './sluice.ts'
+export type { Durations, QueueStatistics } from './statistics/meter.ts'
+export type { StreamDefinitions } from './streams.ts'
+export type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
+export type { OnDuplicate } from './table/enqueue/insert-row.ts'
+export type { CancelAnswer, ChangeAnswer } from './table/operate/change-message.ts'
 export type { ClaimStatus } from './table/operate/claim-status.ts'
 export type { DeadLetter, DeadLetterGroup, DeadLetterPage, DeadLetterSummary } from './table/operate/dead-letters.ts'
+export type { CompletedMessage, HistoryPage } from './table/operate/history.ts'
+export type { KnownMessage } from './table/operate/known-message.ts'
 export type { MessagePage } from './table/operate/message-pages.ts'
 export type { MessageStatus } from './table/operate/message-status.ts'
+export type { QueueSettingsStatus, RateStatus } from './table/operate/queue-settings.ts'
 export type { QueueStatus } from './table/operate/queue-status.ts'
+export type { ScheduleStatus } from './table/operate/schedule-status.ts'
 export type { InFlightMessage, WorkerStatus } from './table/operate/worker-status.ts'
 export type { RefusalReason } from './table/pull/settle-claim.ts'
+export type { StreamEvent } from './table/stream/read-events.ts'
+export type { GroupSlotStatus, GroupStatus, LostEvents, StreamStatus } from './table/stream/stream-status.ts'
 // Events and errors
 export type { SluiceEvent } from './telemetry/events.ts'
 export type { SluiceLog } from './telemetry/log.ts'

@@ -3,7 +3,7 @@ import { type Duration, toMs } from './basics/duration.ts'
 import { errorText, expected } from './errors.ts'
 
 /** The states of a message, derived from its row and never stored. `dead` messages are in another table. */
-export const MESSAGE_STATES = ['scheduled', 'ready', 'in_flight', 'retrying', 'dead'] as const
+export const MESSAGE_STATES = ['scheduled', 'ready', 'in_flight', 'retrying', 'expired', 'dead'] as const
 /** One of {@link MESSAGE_STATES}. */
 export type MessageState = (typeof MESSAGE_STATES)[number]
 
@@ -16,11 +16,16 @@ export type Headers = Readonly<Record<string, Json>>
 /** One message as its handler sees it. */
 export interface Message<Payload = unknown> {
   /**
-   * Unique in the database, and the same through every retry, death and redrive: deduplicate outside effects by it.
+   * Unique in the database, and the same through every retry, death and redrive: deduplicate outside effects by it. Of an
+   * event `<stream>/<position>`, the same in all groups.
    */
   readonly id: string
-  /** The name of its queue. */
+  /** The name of its queue; of an event, its group's. */
   readonly queue: string
+  /** The stream that it is an event of; null: it is none. */
+  readonly stream: string | null
+  /** Its position in the stream: events of one stream have ascending ones, with gaps. Null: it is no event. */
+  readonly position: number | null
   /** Dot-separated, for `routes()`; null if none was given. */
   readonly type: string | null
   /** The version of the payload's schema, as it was enqueued, from 1. */
@@ -37,6 +42,10 @@ export interface Message<Payload = unknown> {
   readonly attempt: number
   /** After how many failed attempts it becomes a dead letter; null if the pipeline's number applies. */
   readonly maxAttempts: number | null
+  /** Whose message it is; null if none was given. */
+  readonly tenant: string | null
+  /** Its dedupe key; null if none was given. */
+  readonly dedupeKey: string | null
   /** When it was enqueued, by the database's clock. */
   readonly enqueuedAt: Date
   /** When it was due this time, by the database's clock. */

@@ -1,5 +1,5 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
-import { nearest } from './basics/nearest.ts'
+import { definedName } from './basics/defined-name.ts'
 import { pathText } from './basics/path-text.ts'
 import { expected } from './errors.ts'
 
@@ -101,12 +101,7 @@ export function checkQueueName(name: unknown, definitions: QueueDefinitions | un
       "For example 'emails' or 'orders.paid'",
     )
   }
-  if (definitions === undefined || Object.hasOwn(definitions, name)) return name
-  const names = Object.keys(definitions)
-  const [meant] = nearest(name, names)
-  const remedy =
-    meant === undefined ? 'Define it in the option queues of createSluice' : `Did you mean ${JSON.stringify(meant)}?`
-  throw expected('QUEUE_UNKNOWN', 'queue', `one of the queues defined (${names.join(', ') || 'none'})`, name, remedy)
+  return definedName(name, definitions, 'queue', 'QUEUE_UNKNOWN')
 }
 
 /**

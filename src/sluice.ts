@@ -3,36 +3,52 @@ import { checkKeys } from './basics/check-keys.ts'
 import { type Duration, LONGEST_TIMER_MS, toMs } from './basics/duration.ts'
 import { checkNode } from './basics/node-version.ts'
 import { STOP_MS } from './basics/within.ts'
-import { Calls } from './calls.ts'
 import { resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
-import { Consumers } from './consumers.ts'
-import {
-  type EnqueueContext,
-  enqueueMany,
-  enqueueOne,
-  type MessageToEnqueue,
-  ownTransaction,
-} from './enqueue/enqueue.ts'
-import type { OpenTransaction } from './enqueue/open-transaction.ts'
-import type { EnqueueOptions } from './enqueue/options.ts'
-import { stopped } from './errors.ts'
-import type { EnqueueIn } from './handle/run-context.ts'
-import { shareInternals } from './internals.ts'
+import type { EventToAppend } from './enqueue/append.ts'
+import type { AppendOptions } from './enqueue/append-options.ts'
+import type { DedupedMessage, MessageToEnqueue } from './enqueue/enqueue.ts'
+import type { OpenTransaction, OwnTransaction } from './enqueue/open-transaction.ts'
+import type { DedupedOptions, EnqueueOptions } from './enqueue/options.ts'
+import { ownTransaction } from './enqueue/within.ts'
 import type { Message } from './message.ts'
 import { type MigrateResult, migrate } from './migrate/migrate.ts'
-import { OnDemand } from './on-demand.ts'
 import { Operate } from './operate/operate.ts'
-import type { OperateHost } from './operate/operations.ts'
-import { DRAIN_TIMEOUT_MS, Pipeline } from './pipeline/pipeline.ts'
-import { type DeliveriesOptions, type LeasedDeliveriesOptions, resolveDeliveries } from './plan/deliveries-options.ts'
-import { type LeasedPipelineOptions, type PipelineOptions, resolvePipeline } from './plan/options.ts'
+import type { DefinedSchedule, ScheduleChangeOptions } from './operate/schedules.ts'
+import type { StreamEvents } from './operate/stream-events.ts'
+import type { ReadOptions, StreamGroupOptions } from './operate/stream-options.ts'
+import type { StreamChangeOptions, StreamSettings } from './operate/stream-settings.ts'
+import { Pipeline } from './pipeline/pipeline.ts'
+import { DRAIN_TIMEOUT_MS } from './pipeline/running-pipeline.ts'
+import {
+  type DeliveriesOptions,
+  type GroupDeliveriesOptions,
+  type LeasedDeliveriesOptions,
+  resolveDeliveries,
+} from './plan/deliveries-options.ts'
+import {
+  type GroupPipelineOptions,
+  type LeasedPipelineOptions,
+  type PipelineOptions,
+  resolvePipeline,
+} from './plan/options.ts'
+import { Calls } from './process/calls.ts'
+import { Claiming } from './process/claiming.ts'
+import { Consumers } from './process/consumers.ts'
+import { Enqueues } from './process/enqueues.ts'
+import { shareInternals } from './process/internals.ts'
+import { OnDemand } from './process/on-demand.ts'
 import type { Claim } from './pull/claim.ts'
-import { ClaimStore } from './pull/claim-store.ts'
-import { type ClaimOptions, type PopOptions, resolveClaim, resolvePop } from './pull/options.ts'
+import type { ClaimOptions, PopOptions } from './pull/options.ts'
 import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { Deliveries } from './rx/deliveries.ts'
+import type { ScheduleDefinition } from './schedules/definition.ts'
 import { Alphabet } from './session/alphabet.ts'
-import { createTelemetry, type SluiceEvent, type Telemetry } from './telemetry/events.ts'
+import type { QueueStatistics } from './statistics/meter.ts'
+import { Meters } from './statistics/meters.ts'
+import { checkStreamName, type StreamDefinitions } from './streams.ts'
+import type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
+import type { SluiceEvent } from './telemetry/events.ts'
+import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts'
 
 /**
  * Makes a Sluice. It connects when you consume, operate, or enqueue with `ownTransaction`. To enqueue in your own
@@ -46,64 +62,89 @@ import { createTelemetry, type SluiceEvent, type Telemetry } from './telemetry/e
  * })
  * sluice.pipeline('emails').handle(async (message) => send(message.payload)).start()
  *
- * @throws SluiceError OPTION_INVALID, QUEUE_NAME_INVALID, NODE_TOO_OLD
+ * @throws SluiceError OPTION_INVALID, QUEUE_NAME_INVALID, STREAM_NAME_INVALID, NODE_TOO_OLD
  */
-export function createSluice<const Definitions extends QueueDefinitions | undefined = undefined>(
-  options: SluiceOptions<Definitions>,
-): Sluice<Definitions> {
+export function createSluice<
+  const Definitions extends QueueDefinitions | undefined = undefined,
+  const Streams extends StreamDefinitions | undefined = undefined,
+>(options: SluiceOptions<Definitions, Streams>): Sluice<Definitions, Streams> {
   checkNode()
   return new Sluice(resolveConfig(options))
 }
 
 /**
- * What `createSluice` returns. One per process and database is enough. Without a type parameter it stands for any
- * queues.
+ * What `createSluice` returns. One per process and database is enough. Without type parameters it stands for any
+ * queues and streams.
  */
-export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefinitions | undefined>
-  implements AsyncDisposable
+export class Sluice<
+  Definitions extends QueueDefinitions | undefined = QueueDefinitions | undefined,
+  Streams extends StreamDefinitions | undefined = StreamDefinitions | undefined,
+> implements AsyncDisposable
 {
   /** Give this instead of a transaction to enqueue in one of Sluice's own, committed when `enqueue` returns. */
-  readonly ownTransaction: typeof ownTransaction = ownTransaction
+  readonly ownTransaction: OwnTransaction = ownTransaction
   /** Everything that happens in this process. While somebody subscribes, failures are not written to stderr as well. */
   readonly events: Observable<SluiceEvent>
   /** Look at queues, messages and workers, and redrive or delete dead letters. Starts no worker. */
-  readonly operate: Operate<Definitions>
+  readonly operate: Operate<Definitions, Streams>
   readonly #config: SluiceConfig
   readonly #telemetry: Telemetry
   readonly #parts: OnDemand
-  readonly #enqueueContext: EnqueueContext
-  readonly #consumers: Consumers
-  readonly #claims: ClaimStore
   readonly #calls = new Calls()
-  #stopping = false
+  readonly #meters = new Meters()
+  readonly #enqueues: Enqueues
+  readonly #consumers: Consumers
+  readonly #claiming: Claiming
   #ended: Promise<void> | undefined
 
   constructor(config: SluiceConfig) {
     this.#config = config
     this.#telemetry = createTelemetry(config.log)
-    this.events = this.#telemetry.events
+    const { events, report } = this.#telemetry
+    this.events = events
     const alphabet = new Alphabet()
-    this.#parts = new OnDemand(config, alphabet, this.#telemetry.report)
-    this.#enqueueContext = {
-      definitions: config.definitions,
-      payloadLimitBytes: config.payloadLimitBytes,
-      alphabet,
-      inOwnTransaction: this.#inOwnTransaction,
-    }
-    const { events } = this
-    const { report } = this.#telemetry
-    this.#consumers = new Consumers({ config, parts: this.#parts, enqueue: this.#enqueueIn, report, events })
-    this.#claims = new ClaimStore({ definitions: config.definitions, host: this.#forClaims, alphabet, report })
-    this.operate = new Operate(config.definitions, { host: this.#inOwnTransaction, calls: this.#calls }, this.#claims)
+    const meters = this.#meters
+    const calls = this.#calls
+    const parts = new OnDemand(config, alphabet, report, meters)
+    this.#parts = parts
+    const { definitions, streams, payloadLimitBytes, retryPolicies } = config
+    const { inOwnTransaction } = parts
+    const context = { definitions, streams, payloadLimitBytes, retryPolicies, alphabet, inOwnTransaction }
+    this.#enqueues = new Enqueues(context, calls)
+    const enqueue = this.#enqueues.inHandler
+    this.#consumers = new Consumers({ config, parts, enqueue, meters, report, events })
+    this.#claiming = new Claiming({ config, parts, calls, alphabet, report })
+    this.operate = new Operate(
+      context,
+      { host: inOwnTransaction, directConnection: config.directConnection, calls },
+      this.#claiming.store,
+    )
     shareInternals(this, {
       report,
-      pools: () => this.#parts.pools(),
-      workers: () => this.#parts.workers(),
-      enqueueContext: this.#enqueueContext,
-      enqueueIn: this.#enqueueIn,
+      pools: () => parts.pools(),
+      workers: () => parts.workers(),
+      enqueueContext: context,
+      enqueueIn: enqueue,
     })
   }
 
+  /**
+   * Enqueues one message with a dedupe key: while a message with this key is there, and for a time after it, no other is
+   * simply added. Returns what became of it. It waits for another producer of the same key until that one's transaction
+   * ends, and for no handler.
+   *
+   * @throws SluiceError as without a key. In REPEATABLE READ and SERIALIZABLE the server's error 40001 if another
+   * transaction has had the key meanwhile: run the transaction again.
+   *
+   * @example
+   * const { id, outcome } = await sluice.enqueue(tx, 'reports', { month }, { dedupe: { key: `report ${month}` } })
+   */
+  enqueue<Name extends QueueName<Definitions>>(
+    tx: OpenTransaction,
+    queue: Name,
+    payload: InputOf<Definitions, Name>,
+    options: DedupedOptions,
+  ): Promise<EnqueueResult>
   /**
    * Enqueues one message in the caller's open transaction, and returns its id. `tx` is a `pg` client, a Kysely,
    * Knex, Drizzle, TypeORM or Prisma transaction, a postgres.js transaction, or a handler's `tx`.
@@ -126,10 +167,34 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     queue: Name,
     payload: InputOf<Definitions, Name>,
     options?: EnqueueOptions,
-  ): Promise<string> {
-    return this.#during(tx, () => enqueueOne(this.#enqueueContext, tx, queue, payload, options))
+  ): Promise<string>
+  /** With or without a dedupe key, where only the call knows. */
+  enqueue<Name extends QueueName<Definitions>>(
+    tx: OpenTransaction,
+    queue: Name,
+    payload: InputOf<Definitions, Name>,
+    options?: EnqueueOptions | DedupedOptions,
+  ): Promise<string | EnqueueResult>
+  enqueue<Name extends QueueName<Definitions>>(
+    tx: OpenTransaction,
+    queue: Name,
+    payload: InputOf<Definitions, Name>,
+    options?: EnqueueOptions | DedupedOptions,
+  ): Promise<string | EnqueueResult> {
+    return this.#enqueues.one(tx, queue, payload, options)
   }
 
+  /**
+   * Enqueues messages with dedupe keys, in their order and in one statement, and returns what became of each. Two of one
+   * key come one after the other.
+   *
+   * @throws SluiceError as `enqueue`; OPTION_INVALID if some have a dedupe key and some have none
+   */
+  enqueueMany<Name extends QueueName<Definitions>>(
+    tx: OpenTransaction,
+    queue: Name,
+    messages: readonly DedupedMessage<InputOf<Definitions, Name>>[],
+  ): Promise<EnqueueResult[]>
   /**
    * Enqueues messages into one queue, in their order, and returns their ids in that order. Thousands take one
    * statement; more than 32 MiB of JSON take several, in the same transaction.
@@ -142,8 +207,67 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     tx: OpenTransaction,
     queue: Name,
     messages: readonly MessageToEnqueue<InputOf<Definitions, Name>>[],
-  ): Promise<string[]> {
-    return this.#during(tx, () => enqueueMany(this.#enqueueContext, tx, queue, messages))
+  ): Promise<string[]>
+  enqueueMany<Name extends QueueName<Definitions>>(
+    tx: OpenTransaction,
+    queue: Name,
+    messages: readonly (MessageToEnqueue | DedupedMessage)[],
+  ): Promise<(string | EnqueueResult)[]> {
+    return this.#enqueues.many(tx, queue, messages)
+  }
+
+  /**
+   * Makes a stream, or changes its settings. Call it at every start: a stream that is there already is left alone, and what
+   * is not given stays as it is. Slots never change.
+   *
+   * @param name 1 to 49 letters, digits and _ . -
+   * @returns whether it was made.
+   * @throws SluiceError STREAM_NAME_INVALID, STREAM_UNKNOWN, STREAM_SLOTS_FIXED, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
+   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, STOPPED
+   *
+   * @example await sluice.stream('orders', { retain: '30d' })
+   */
+  stream(name: QueueName<Streams>, settings?: StreamSettings, options?: StreamChangeOptions): Promise<boolean> {
+    return this.operate.streams.set(name, settings, options)
+  }
+
+  /**
+   * Appends one event to a stream in the caller's open transaction, and returns its position: positions of a stream ascend,
+   * with gaps. Every group of the stream gets the event if and only if the transaction commits.
+   *
+   * @param tx the open transaction, as for `enqueue`, or `sluice.ownTransaction`.
+   * @throws SluiceError NOT_IN_TRANSACTION, EXECUTOR_UNKNOWN, STREAM_NAME_INVALID, STREAM_UNKNOWN if `createSluice` was given
+   * streams and it is none of them, OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA: nothing is written then,
+   * and the transaction is as it was; STREAM_UNKNOWN if nobody has made it, SCHEMA_MISSING, SCHEMA_TOO_OLD,
+   * PRIVILEGE_MISSING; in `ownTransaction` UNREACHABLE and COMMIT_FAILED. Another error of the server comes as your
+   * client throws it.
+   *
+   * @example
+   * const position = await sluice.append(tx, 'orders', { id, step: 'paid' }, { orderingKey: id, type: 'order.paid' })
+   */
+  append<Name extends QueueName<Streams>>(
+    tx: OpenTransaction,
+    stream: Name,
+    payload: InputOf<Streams, Name>,
+    options?: AppendOptions,
+  ): Promise<number> {
+    return this.#enqueues.append(tx, stream, payload, options)
+  }
+
+  /**
+   * Appends events to one stream, in their order, and returns their positions in that order. Thousands take one
+   * statement; more than 32 MiB of JSON take several, in the same transaction.
+   *
+   * @throws SluiceError as `append`, naming the event: "events[3].type: …"
+   *
+   * @example await sluice.appendMany(tx, 'orders', [{ payload: ada }, { payload: grace, orderingKey: grace.id }])
+   */
+  appendMany<Name extends QueueName<Streams>>(
+    tx: OpenTransaction,
+    stream: Name,
+    events: readonly EventToAppend<InputOf<Streams, Name>>[],
+  ): Promise<number[]> {
+    return this.#enqueues.appendMany(tx, stream, events)
   }
 
   /**
@@ -158,6 +282,18 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     options: LeasedPipelineOptions,
   ): Pipeline<OutputOf<Definitions, Name>, Definitions, 'leased'>
   /**
+   * A pipeline that handles the events of a stream for a group. What its handlers write through `tx` commits together with the
+   * group's progress.
+   *
+   * @throws SluiceError STREAM_NAME_INVALID, STREAM_UNKNOWN, OPTION_INVALID
+   *
+   * @example sluice.pipeline('orders', { group: 'billing' }).handle((event, { tx }) => bill(tx, event.payload)).start()
+   */
+  pipeline<Name extends QueueName<Streams>>(
+    stream: Name,
+    options: GroupPipelineOptions,
+  ): Pipeline<OutputOf<Streams, Name>, Definitions>
+  /**
    * A pipeline that handles the messages of a queue: give it a handler, then `start()`.
    *
    * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
@@ -168,11 +304,11 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     queue: Name,
     options?: PipelineOptions,
   ): Pipeline<OutputOf<Definitions, Name>, Definitions>
-  pipeline<Name extends QueueName<Definitions>>(
-    queue: Name,
-    options: PipelineOptions | LeasedPipelineOptions = {},
-  ): Pipeline<OutputOf<Definitions, Name>, Definitions, never> {
-    const name = checkQueueName(queue, this.#config.definitions)
+  pipeline(
+    queue: string,
+    options: PipelineOptions | GroupPipelineOptions | LeasedPipelineOptions = {},
+  ): Pipeline<never, Definitions, never> {
+    const name = this.#consumedName(queue, options)
     return new Pipeline(name, this.#consumers.hostOf(resolvePipeline(name, options)))
   }
 
@@ -186,6 +322,15 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     options: LeasedDeliveriesOptions,
   ): Deliveries<OutputOf<Definitions, Name>, 'leased'>
   /**
+   * The events of a stream, for a group.
+   *
+   * @throws SluiceError STREAM_NAME_INVALID, STREAM_UNKNOWN, OPTION_INVALID
+   */
+  deliveries<Name extends QueueName<Streams>>(
+    stream: Name,
+    options: GroupDeliveriesOptions,
+  ): Deliveries<OutputOf<Streams, Name>>
+  /**
    * A queue as an Observable, and an AsyncIterable, of deliveries that the subscriber settles.
    *
    * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID
@@ -196,11 +341,11 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     queue: Name,
     options: DeliveriesOptions,
   ): Deliveries<OutputOf<Definitions, Name>>
-  deliveries<Name extends QueueName<Definitions>>(
-    queue: Name,
-    options: DeliveriesOptions | LeasedDeliveriesOptions,
-  ): Deliveries<OutputOf<Definitions, Name>, never> {
-    const name = checkQueueName(queue, this.#config.definitions)
+  deliveries(
+    queue: string,
+    options: DeliveriesOptions | GroupDeliveriesOptions | LeasedDeliveriesOptions,
+  ): Deliveries<never, never> {
+    const name = this.#consumedName(queue, options)
     return new Deliveries(this.#consumers.deliveriesOf(resolveDeliveries(name, options)))
   }
 
@@ -219,16 +364,7 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     options: ClaimOptions = {},
   ): Promise<Claim<OutputOf<Definitions, Name>> | undefined> {
     const name = checkQueueName(queue, this.#config.definitions)
-    const { terms, waitMs, signal } = resolveClaim(options)
-    this.#requireGoing(signal)
-    const take = () => this.#claims.take(name, terms)
-    const claim = await this.#calls.run(async () => {
-      const found = await take()
-      if (found !== undefined || waitMs === 0) return found
-      const waiting = await this.#parts.waiting()
-      this.#requireGoing(signal)
-      return waiting.claim(name, take, waitMs, signal)
-    })
+    const claim = await this.#claiming.claim(name, options)
     return claim as Claim<OutputOf<Definitions, Name>> | undefined
   }
 
@@ -244,10 +380,57 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     options: PopOptions = {},
   ): Promise<readonly Message<OutputOf<Definitions, Name>>[]> {
     const name = checkQueueName(queue, this.#config.definitions)
-    const limit = resolvePop(options)
-    this.#requireGoing()
-    const messages = await this.#calls.run(() => this.#claims.pop(name, limit))
+    const messages = await this.#claiming.pop(name, options)
     return messages as readonly Message<OutputOf<Definitions, Name>>[]
+  }
+
+  /**
+   * Defines a schedule: messages that are enqueued at given times, each occurrence once, by whichever process whose Sluice
+   * has started looks first. Call it at every start: a schedule that is defined in this way already is left alone, and one
+   * that is defined otherwise is changed.
+   *
+   * @param name 1 to 100 letters, digits and _ . : -, unique in the database.
+   * @throws SluiceError OPTION_INVALID, also for a cron expression without an occurrence and an unknown time zone;
+   * QUEUE_NAME_INVALID, QUEUE_UNKNOWN, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA, SCHEMA_MISSING, SCHEMA_TOO_OLD,
+   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, STOPPED
+   *
+   * @example
+   * await sluice.schedule('nightly', { cron: '0 3 * * *', zone: 'Europe/Berlin', queue: 'reports', payload: { all: true } })
+   */
+  schedule<Name extends QueueName<Definitions>>(
+    name: string,
+    definition: ScheduleDefinition<Name, InputOf<Definitions, Name>>,
+    options?: ScheduleChangeOptions,
+  ): Promise<DefinedSchedule> {
+    return this.operate.schedules.set(name, definition, options)
+  }
+
+  /**
+   * Makes a group of a stream, if there is none of this name. Call it at every start: one that is there stays where it is, and
+   * is told the options that are given.
+   *
+   * @param options.from where a new group begins. @default 'end'
+   * @returns whether it was made.
+   * @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
+   * PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, STOPPED
+   *
+   * @example await sluice.group('orders', 'billing', { from: 'start' })
+   */
+  group(stream: QueueName<Streams>, group: string, options?: StreamGroupOptions): Promise<boolean> {
+    return this.operate.streams.group(stream, group, options)
+  }
+
+  /**
+   * Events of a stream in the order of their positions, without a group, as an AsyncIterable and an Observable. It ends at the
+   * end as of when it begins, or follows.
+   *
+   * @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN; as it reads STREAM_UNKNOWN, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
+   * PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   *
+   * @example for await (const event of sluice.read('orders', { from: { time: new Date('2030-01-01') } })) project(event)
+   */
+  read<Name extends QueueName<Streams>>(stream: Name, options?: ReadOptions): StreamEvents<InputOf<Streams, Name>> {
+    return this.operate.streams.read(stream, options)
   }
 
   /**
@@ -269,6 +452,21 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     return migrate(this.#config.directConnection, this.#telemetry.report)
   }
 
+  /** Whether this process consumes, and its control connection is open now. */
+  get connected(): boolean {
+    return this.#parts.connected
+  }
+
+  /**
+   * What the consumers of this process have done, by queue: counts since the first of them began, and durations of the
+   * last five to ten minutes. The view `sluice.worker_statistics` has it of all processes.
+   *
+   * @example const { waiting } = sluice.statistics().emails ?? {}
+   */
+  statistics(): Readonly<Record<string, QueueStatistics>> {
+    return this.#meters.read()
+  }
+
   /**
    * Drains all pipelines and `runOnce` calls, gives back deliveries that nobody has settled, lets calls that have begun
    * end, and closes all connections. It ends some seconds after the timeout at the latest: connections that the server
@@ -281,14 +479,13 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     checkKeys('stop', options, ['timeout'], "As in stop({ timeout: '30s' })")
     const timeoutMs = toMs(options.timeout ?? DRAIN_TIMEOUT_MS, 'stop.timeout')
     const drainMs = Math.min(timeoutMs, LONGEST_TIMER_MS - STOP_MS)
-    this.#stopping = true
     const cut = Promise.withResolvers<void>()
     const limit = setTimeout(() => {
       this.#parts.cut()
       cut.resolve()
     }, drainMs + STOP_MS)
     try {
-      await Promise.all([this.#consumers.stop(drainMs), this.#parts.stopWaiting()])
+      await Promise.all([this.#consumers.stop(drainMs), this.#claiming.stop()])
       // A call may wait for a schema, which nobody can cut.
       await Promise.race([this.#calls.end(), cut.promise])
       this.#ended ??= this.#end()
@@ -302,32 +499,15 @@ export class Sluice<Definitions extends QueueDefinitions | undefined = QueueDefi
     await this.stop()
   }
 
-  #requireGoing(signal?: AbortSignal): void {
-    signal?.throwIfAborted()
-    if (this.#stopping) throw stopped('sluice')
+  /** With a group it is the name of a stream. */
+  #consumedName(name: string, options: object | undefined): string {
+    const { definitions, streams } = this.#config
+    const group = typeof options === 'object' && options !== null && 'group' in options ? options.group : undefined
+    return group === undefined ? checkQueueName(name, definitions) : checkStreamName(name, streams)
   }
 
   async #end(): Promise<void> {
     await this.#parts.end()
     this.#telemetry.close()
   }
-
-  readonly #enqueueIn: EnqueueIn = (tx, queue, payload, options) =>
-    enqueueOne(this.#enqueueContext, tx, queue, payload, options)
-
-  /** An enqueue in the caller's own transaction needs no connection of ours. */
-  #during<T>(tx: OpenTransaction, enqueue: () => Promise<T>): Promise<T> {
-    return tx === ownTransaction ? this.#calls.run(enqueue) : enqueue()
-  }
-
-  readonly #inOwnTransaction: OperateHost = async (work, answerMs) => {
-    const pools = await this.#parts.pools()
-    return pools.inOwnTransaction(work, answerMs)
-  }
-
-  /** Whoever has a claim in hand goes on after the stop, because what is done but not settled is done again. */
-  readonly #forClaims: OperateHost = (work, answerMs) =>
-    this.#calls.over
-      ? this.#parts.inTransactionApart(work, answerMs)
-      : this.#calls.run(() => this.#inOwnTransaction(work, answerMs))
 }

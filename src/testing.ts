@@ -7,8 +7,7 @@ import { RunnablePipeline } from './pipeline/pipeline.ts'
 import { SettledCollector, type SettledMessages } from './settle/settled-messages.ts'
 import { type EnqueuedMessage, enqueuedHere } from './table/enqueue/enqueued.ts'
 
-export type { SettledMessages } from './settle/settled-messages.ts'
-export type { SettledMessage } from './settle/settlement.ts'
+export type { SettledMessage, SettledMessages } from './settle/settled-messages.ts'
 export type { EnqueuedMessage } from './table/enqueue/enqueued.ts'
 export { deliver, type LeasedDeliverOptions } from './testing/deliver.ts'
 

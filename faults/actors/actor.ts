@@ -9,6 +9,8 @@ export interface ActorOptions {
   readonly name: string
   /** Changes of the library that it runs: see `twins/break.ts`. */
   readonly edits?: readonly Edit[] | undefined
+  /** Arguments of its program. */
+  readonly args?: readonly string[] | undefined
 }
 
 /** A process that plays a part: a producer or a worker. It hears orders, tells news, and may be killed. */
@@ -20,14 +22,19 @@ export class Actor<Order, News extends { readonly kind: string }> {
   readonly ended: Promise<number | string>
   readonly #process: ChildProcess
   #end: number | string | undefined
+  #words = ''
 
   constructor(program: URL, options: ActorOptions) {
     this.name = options.name
-    const { edits } = options
-    this.#process = fork(program, {
+    const { edits, args = [] } = options
+    this.#process = fork(program, args, {
       execArgv: edits === undefined ? [] : ['--import', new URL('../twins/break.ts', import.meta.url).href],
-      env: { ...process.env, ...COMPILE_CACHE, ...(edits === undefined ? {} : { SLUICE_TWIN: JSON.stringify(edits) }) },
-      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+      env: { ...COMPILE_CACHE, ...process.env, ...(edits === undefined ? {} : { SLUICE_TWIN: JSON.stringify(edits) }) },
+      // The command line says what it does, and so it is shown only if it fails.
+      stdio: ['ignore', 'ignore', args.length > 0 ? 'pipe' : 'inherit', 'ipc'],
+    })
+    this.#process.stderr?.on('data', (words) => {
+      this.#words = `${this.#words}${words}`.slice(-LAST_WORDS)
     })
     this.#process.on('message', (news: News) => this.news.push(news))
     this.#process.on('error', () => undefined)
@@ -54,7 +61,7 @@ export class Actor<Order, News extends { readonly kind: string }> {
   async told(kind: News['kind'], what: string, timeoutMs = 60_000): Promise<void> {
     const told = () => {
       if (this.news.some((news) => news.kind === kind)) return true
-      if (this.hasEnded) throw new Error(`${this.name} ended with ${this.#end}, and will not ${what}`)
+      if (this.hasEnded) throw new Error(`${this.name} ended with ${this.#end}, and will not ${what} ${this.#words}`)
       return false
     }
     await until(told, `${this.name} to ${what}`, timeoutMs)
@@ -73,3 +80,5 @@ export class Actor<Order, News extends { readonly kind: string }> {
 
 /** Stripped of types once, so that starting a process takes half the time. Entries are kept by content, so edits are seen. */
 const COMPILE_CACHE = { NODE_COMPILE_CACHE: join(tmpdir(), 'sluice-faults-compile-cache') }
+
+const LAST_WORDS = 2_000

@@ -1,4 +1,4 @@
-import type { Go } from './worker-process.ts'
+import type { Go } from './worker-orders.ts'
 
 /** Handlers that wait until they are told to go on. Whoever comes after the word does not wait. */
 export class HeldHandlers {

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import type { Sluice } from '../../src/index.ts'
-import type { Fate } from '../ledger.ts'
+import { bookingsOf, type Fate } from '../ledger.ts'
 import { Random } from '../random.ts'
 import { LedgerWriter } from './ledger-writer.ts'
 import type { ProducerSetup } from './producer-process.ts'
@@ -18,6 +18,7 @@ interface Planned {
   readonly orderingKey: string | undefined
   readonly fate: Fate
   readonly delayMs: number
+  readonly dedupeKey: string | undefined
 }
 
 /** How a try ended, as far as the lane can tell. */
@@ -69,7 +70,11 @@ export class ProducerLane {
     const { load } = this.#setup
     const random = this.#random
     this.#intents += 1
-    const messages = Array.from({ length: 1 + random.below(3) }, () => this.#planMessage())
+    const dedupeKey = random.chance(load.deduped) ? `${Math.floor(Date.now() / 3_000)}` : undefined
+    // One in a transaction: two lanes that take two keys in different orders wait for each other.
+    const messages = Array.from({ length: 1 + random.below(3) }, (_, at) =>
+      this.#planMessage(at === 0 ? dedupeKey : undefined),
+    )
     return {
       name: `${this.#name}.${this.#intents}`,
       messages,
@@ -78,7 +83,7 @@ export class ProducerLane {
     }
   }
 
-  #planMessage(): Planned {
+  #planMessage(dedupeKey: string | undefined): Planned {
     const { load } = this.#setup
     const random = this.#random
     const roll = random.next()
@@ -87,6 +92,7 @@ export class ProducerLane {
       orderingKey,
       fate: roll < load.failing ? 'fail' : roll < load.failing + load.dying ? 'die' : 'ack',
       delayMs: orderingKey === undefined && random.chance(load.delayed) ? random.below(load.delayMs) : 0,
+      dedupeKey,
     }
   }
 
@@ -120,32 +126,49 @@ export class ProducerLane {
     for (const planned of intent.messages) {
       const id = await (this.#setup.load.swallows
         ? this.#enqueueOrNot(client, planned)
-        : this.#enqueueOne(client, planned))
-      const { orderingKey, fate, delayMs } = planned
-      trying.ids.push(id)
+        : this.#enqueueOne(client, planned, intent))
+      if (id === undefined) continue
       if (this.#setup.load.apart) await client.query('COMMIT; BEGIN')
-      await client.query(
-        'INSERT INTO ledger.enqueued (message_id, intent, attempt, ordering_key, place, fate, failures, delay_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)',
-        [id, intent.name, trying.attempt, orderingKey, ++this.#place, fate, failuresOf(fate), delayMs],
-      )
+      const { orderingKey, fate, delayMs, dedupeKey } = planned
+      for (const { of, bookedId } of bookingsOf(id, this.#setup.load.appends)) {
+        trying.ids.push(bookedId)
+        const key = orderingKey && orderingKey + of
+        await client.query(
+          'INSERT INTO ledger.enqueued (message_id, intent, attempt, ordering_key, place, fate, failures, delay_ms, dedupe_key) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)',
+          [bookedId, intent.name, trying.attempt, key, ++this.#place, fate, failuresOf(fate), delayMs, dedupeKey],
+        )
+      }
     }
   }
 
-  #enqueueOne(client: pg.Client, { orderingKey, fate, delayMs }: Planned): Promise<string> {
-    return this.#sluice.enqueue(
-      client,
-      this.#setup.queue,
-      { fate, failures: failuresOf(fate) },
-      {
-        ...(orderingKey === undefined ? {} : { orderingKey }),
-        ...(fate === 'die' ? { maxAttempts: 2 } : {}),
-        ...(delayMs > 0 ? { delay: delayMs } : {}),
-      },
-    )
+  /** Its id, or the position of an event. Undefined if another message has its dedupe key. */
+  async #enqueueOne(client: pg.Client, planned: Planned, intent?: Intent): Promise<string | undefined> {
+    const { orderingKey, fate, delayMs, dedupeKey } = planned
+    const { queue, load } = this.#setup
+    const payload = { fate, failures: failuresOf(fate) }
+    if (load.appends) {
+      const key = orderingKey === undefined ? {} : { orderingKey }
+      return String(await this.#sluice.append(client, queue, payload, key))
+    }
+    const options = {
+      ...(orderingKey === undefined ? {} : { orderingKey }),
+      ...(fate === 'die' ? { maxAttempts: 2 } : {}),
+      ...(delayMs > 0 ? { delay: delayMs } : {}),
+    }
+    if (dedupeKey === undefined) return this.#sluice.enqueue(client, queue, payload, options)
+    const dedupe = { key: dedupeKey, for: '1h' } as const
+    const { id, outcome } = await this.#sluice.enqueue(client, queue, payload, { ...options, dedupe })
+    if (outcome === 'added') return id
+    await client.query('INSERT INTO ledger.duplicate (message_id, intent, dedupe_key) VALUES ($1, $2, $3)', [
+      id,
+      intent?.name,
+      dedupeKey,
+    ])
+    return undefined
   }
 
   /** The message's id, or one that no message has. */
-  async #enqueueOrNot(client: pg.Client, planned: Planned): Promise<string> {
+  async #enqueueOrNot(client: pg.Client, planned: Planned): Promise<string | undefined> {
     await client.query('SAVEPOINT message')
     try {
       return await this.#enqueueOne(client, planned)

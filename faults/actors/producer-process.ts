@@ -33,9 +33,13 @@ export interface Load {
   /** Of messages without keys, the share that is due later, and how much later at most. */
   readonly delayed: number
   readonly delayMs: number
+  /** The share of transactions whose first message has a dedupe key that all lanes use for three seconds. */
+  readonly deduped: number
   /** How a lane finds out about a COMMIT whose answer was lost: it asks for the transaction, or for its own row; or it does not. */
   readonly asks: 'transaction' | 'row' | 'nobody'
   readonly enqueueTimeoutMs?: number
+  /** Appends events to a stream, each of which is a message for each group. They have no delays and no dedupe keys. */
+  readonly appends?: boolean
   /** Goes on without a message whose enqueue fails, and commits what it belongs to. */
   readonly swallows?: boolean
   /** Each message commits before the row that it belongs to, as without an outbox. */

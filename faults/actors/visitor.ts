@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { createSluice, type Sluice } from '../../src/index.ts'
+import { bookingsOf } from '../ledger.ts'
 import { connect } from '../run/environment.ts'
 import type { Stage } from '../run/stage.ts'
 
@@ -35,13 +36,18 @@ export class Visitor {
     const orderingKey = keyed ? this.#intent : undefined
     const message = { payload: { fate: 'ack', failures: 0 }, ...(orderingKey === undefined ? {} : { orderingKey }) }
     const messages = Array.from({ length: count }, () => message)
-    const ids = await this.#sluice.enqueueMany(this.#client, this.#stage.queue, messages)
+    const { queue, isStream } = this.#stage
+    const ids = isStream
+      ? (await this.#sluice.appendMany(this.#client, queue, messages)).map(String)
+      : await this.#sluice.enqueueMany(this.#client, queue, messages)
+    const booked = ids.flatMap((id) => bookingsOf(id, isStream))
     await this.#client.query(
       `INSERT INTO ledger.enqueued (message_id, intent, ordering_key, place, fate, failures)
-       SELECT m.id, $2, $3, $4 + m.place, 'ack', 0 FROM unnest($1::bigint[]) WITH ORDINALITY AS m (id, place)`,
-      [ids, this.#intent, orderingKey, this.#ids.length],
+       SELECT m.id, $2, $3 || m.of, $4 + m.place, 'ack', 0
+       FROM unnest($1::bigint[], $5::text[]) WITH ORDINALITY AS m (id, of, place)`,
+      [booked.map((one) => one.bookedId), this.#intent, orderingKey, this.#ids.length, booked.map((one) => one.of)],
     )
-    for (const id of ids) this.#ids.push(id)
+    for (const { bookedId } of booked) this.#ids.push(bookedId)
   }
 
   async commit(): Promise<void> {

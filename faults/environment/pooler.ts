@@ -89,6 +89,8 @@ export class Pooler {
     const url = new URL(this.url)
     url.pathname = '/pgbouncer'
     const client = new pg.Client({ connectionString: url.href })
+    // A pooler that is told to end may end this connection too.
+    client.on('error', () => undefined)
     await client.connect()
     try {
       return (await client.query<Record<string, unknown>>(command)).rows

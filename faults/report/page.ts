@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { markdownTable } from '../../bench/report/markdown.ts'
 import { type ModeName, modeNamed } from '../run/modes.ts'
-import { inMode } from '../run/scenario.ts'
+import { inMode, OF_QUEUES } from '../run/scenario.ts'
 import { SCENARIOS } from '../scenarios/index.ts'
 import { summaryOf } from './summary.ts'
 import type { Row } from './table.ts'
@@ -29,7 +29,7 @@ const PART = /<!-- faults:(\w+) -->\n.*?<!-- \/faults:\1 -->/gs
 export function readResults(folder: string): Results {
   const read = (file: string) => JSON.parse(readFileSync(join(folder, file), 'utf8')) as MatrixResult
   const ofMode = (mode: ModeName) => ({ scenarios: read(`${mode}.json`), twins: read(`${mode}-twins.json`) })
-  return { transactional: ofMode('transactional'), leased: ofMode('leased') }
+  return { transactional: ofMode('transactional'), leased: ofMode('leased'), stream: ofMode('stream') }
 }
 
 /** The page with its generated parts made anew. What is written between them stays. */
@@ -49,7 +49,7 @@ function partOf(name: string, results: Results): string {
 function leftOutOf(mode: ModeName): readonly string[] {
   const reasons = SCENARIOS.flatMap((scenario) => {
     const found = inMode(scenario, mode)
-    return 'inapplicable' in found ? [{ title: scenario.title, reason: found.inapplicable }] : []
+    return 'inapplicable' in found && found !== OF_QUEUES ? [{ title: scenario.title, reason: found.inapplicable }] : []
   })
   if (reasons.length === 0) return []
   const rows = reasons.map(({ title, reason }) => [title, reason])

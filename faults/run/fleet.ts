@@ -1,11 +1,14 @@
+import { fileURLToPath } from 'node:url'
 import { Actor } from '../actors/actor.ts'
 import type { Load, ProducerNews, ProducerOrder } from '../actors/producer-process.ts'
-import type { Go, WorkerNews, WorkerOrder, WorkerSetup } from '../actors/worker-process.ts'
+import type { Go, WorkerNews, WorkerOrder, WorkerSetup } from '../actors/worker-orders.ts'
 import { TcpProxy } from '../environment/tcp-proxy.ts'
+import { GROUPS } from '../ledger.ts'
 import type { Edit } from '../twins/twins.ts'
 import type { Environment } from './environment.ts'
-import { MODES, type Mode, type ModeName, modeNamed } from './modes.ts'
+import { type Mode, type ModeName, modeNamed } from './modes.ts'
 import type { WorkerOptions } from './scenario.ts'
+import { until } from './until.ts'
 
 export interface FleetOptions {
   readonly environment: Environment
@@ -78,13 +81,10 @@ export class Fleet {
     this.#begun += 1
     const name = `worker ${this.#begun}`
     const network = workers.network ? await TcpProxy.start(environment.url) : undefined
-    const actor = new Actor<WorkerOrder, WorkerNews>(new URL('../actors/worker-process.ts', import.meta.url), {
-      name,
-      edits,
-    })
+    const actor = this.#workerActor(name, edits)
     const worker = { actor, network, mode }
     this.#all.push(worker)
-    const { pipeline, pollIntervalMs, wholeBatches, effects } = workers
+    const { pipeline, pollIntervalMs, maintenanceIntervalMs, wholeBatches, effects, lingerMs } = workers
     const setup: WorkerSetup = {
       name,
       url: network?.url ?? environment.url,
@@ -93,15 +93,25 @@ export class Fleet {
       queue,
       pipeline: { ...PIPELINE, ...modeNamed(mode).pipeline, ...pipeline },
       pollIntervalMs,
+      maintenanceIntervalMs,
       wholeBatches,
       effects,
+      lingerMs,
       going: this.#going,
+      groups: mode === 'stream' ? GROUPS : undefined,
       ...changed,
     }
     actor.order({ kind: 'start', setup })
     if (workers.kept) void actor.ended.then(() => this.#keep(worker, change))
     await actor.told('consuming', 'consume')
     return worker
+  }
+
+  #workerActor(name: string, edits: readonly Edit[] | undefined): Actor<WorkerOrder, WorkerNews> {
+    if (this.#options.workers.program === undefined)
+      return new Actor(new URL('../actors/worker-process.ts', import.meta.url), { name, edits })
+    const module = fileURLToPath(new URL('../actors/work-process.ts', import.meta.url))
+    return new Actor(new URL('../../src/cli/main.ts', import.meta.url), { name, edits, args: ['work', module] })
   }
 
   /** One that ends before the fleet does has a successor. Its death may be the fault: then that is not news. */
@@ -116,7 +126,7 @@ export class Fleet {
     const { mode, workers } = this.#options
     if (!workers.bothModes) return mode.name
     const count = (name: ModeName) => this.workers.filter((worker) => worker.mode === name).length
-    const [first = mode.name] = MODES.map(({ name }) => name).toSorted((a, b) => count(a) - count(b))
+    const [first = mode.name] = BOTH_MODES.toSorted((a, b) => count(a) - count(b))
     return first
   }
 
@@ -150,7 +160,8 @@ export class Fleet {
   /** Stops all workers gracefully. */
   async stopWorkers(): Promise<void> {
     this.#stopping = true
-    await Promise.all(this.workers.map(({ actor }) => stop(actor)))
+    const end = this.#options.workers.program === undefined ? stop : drain
+    await Promise.all(this.workers.map(({ actor }) => end(actor)))
   }
 
   /** Ends whatever still runs. */
@@ -162,6 +173,8 @@ export class Fleet {
     )
   }
 }
+
+const BOTH_MODES = ['transactional', 'leased'] as const
 
 /** Small batches and short limits: many transactions, and no long waits for what hangs. */
 const PIPELINE = {
@@ -175,6 +188,14 @@ async function stop(actor: Actor<WorkerOrder, WorkerNews>): Promise<void> {
   actor.order({ kind: 'stop' })
   await actor.told('stopped', 'stop', STOP_MS)
   await actor.ended
+}
+
+/** As an orchestrator ends a process. @throws Error unless it exits with 0 */
+async function drain(actor: Actor<WorkerOrder, WorkerNews>): Promise<void> {
+  actor.signal('SIGTERM')
+  await until(() => actor.hasEnded, `${actor.name} to end`, STOP_MS)
+  const code = await actor.ended
+  if (code !== 0) throw new Error(`${actor.name} ended with ${code}`)
 }
 
 const STOP_MS = 40_000

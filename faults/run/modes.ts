@@ -1,7 +1,7 @@
 import type { LeasedPipelineOptions, PipelineOptions } from '../../src/index.ts'
 import type { Load } from '../actors/producer-process.ts'
 
-export type ModeName = 'transactional' | 'leased'
+export type ModeName = 'transactional' | 'leased' | 'stream'
 
 /** A delivery mode: what makes a pipeline use it, what its effects may be, and how the usual load differs. */
 export interface Mode {
@@ -18,6 +18,9 @@ export const LEASE_MS = 5_000
  * Leased: effects happen in the handler's own transaction, which settles the message. Each message of a key takes a claim
  * of its own, so keys come at a pace that leaves no backlog: the time in which it is worked off would be the machine's.
  * A handler's transaction takes five round trips, which a busy machine does not always make in a second.
+ *
+ * Stream: what the producer appends is delivered to two groups, whose members every worker process has, so it
+ * comes at half the pace.
  */
 export const MODES: readonly Mode[] = [
   { name: 'transactional', pipeline: {}, effects: 'exactly once', load: {} },
@@ -27,6 +30,7 @@ export const MODES: readonly Mode[] = [
     effects: 'exactly once',
     load: { lanes: 2, pauseMs: 200 },
   },
+  { name: 'stream', pipeline: {}, effects: 'exactly once', load: { appends: true, lanes: 2, pauseMs: 100 } },
 ]
 
 /** @throws RangeError if there is none */

@@ -1,6 +1,6 @@
 import type { LeasedPipelineOptions, PipelineOptions } from '../../src/index.ts'
 import type { Load } from '../actors/producer-process.ts'
-import type { WorkerSetup } from '../actors/worker-process.ts'
+import type { WorkerSetup } from '../actors/worker-orders.ts'
 import type { Twin } from '../twins/twins.ts'
 import type { Environment } from './environment.ts'
 import type { ModeName } from './modes.ts'
@@ -39,7 +39,9 @@ export interface Scenario<E extends Environment = Environment> extends Promises 
   readonly name: string
   /** The mode that it is made for, in which its twin runs. @default 'transactional' */
   readonly mode?: ModeName
-  /** What is otherwise in the other mode, or why it does not apply there. */
+  /** What is otherwise with the groups of a stream. @default it does not apply there */
+  readonly stream?: Otherwise
+  /** What is otherwise in the other mode of a queue, or why it does not apply there. */
   readonly otherwise?: Otherwise | Inapplicable
   /** Where it runs, or why it cannot run here. @default a database on the run's server */
   readonly environment?: (serverUrl: string) => Promise<E | { readonly missing: string }>
@@ -54,14 +56,16 @@ export interface Scenario<E extends Environment = Environment> extends Promises 
 }
 
 /** A scenario as it runs in a mode: its twin may be of code that this mode does not use. */
-export interface ScenarioInMode extends Omit<Scenario, 'mode' | 'otherwise' | 'twin'> {
+export interface ScenarioInMode extends Omit<Scenario, 'mode' | 'otherwise' | 'stream' | 'twin'> {
   readonly twin: Twin | undefined
 }
 
 /** The scenario with what it promises in this mode, or why it does not apply there. */
 export function inMode(made: Scenario, name: ModeName): ScenarioInMode | Inapplicable {
-  const { mode = 'transactional', otherwise = {}, ...own } = made
+  const { mode = 'transactional', stream = OF_QUEUES, ...rest } = made
+  const { otherwise: other = {}, ...own } = rest
   if (name === mode) return own
+  const otherwise = name === 'stream' ? stream : other
   if ('inapplicable' in otherwise) return otherwise
   return {
     ...own,
@@ -72,10 +76,20 @@ export function inMode(made: Scenario, name: ModeName): ScenarioInMode | Inappli
   }
 }
 
+/** Of most scenarios, so tables leave it out. */
+export const OF_QUEUES: Inapplicable = {
+  inapplicable: 'it is about queues, or about what streams have in common with them',
+}
+
 /** What the fleet of a scenario is like. */
-export interface WorkerOptions extends Partial<Pick<WorkerSetup, 'pollIntervalMs' | 'wholeBatches' | 'effects'>> {
+export interface WorkerOptions
+  extends Partial<
+    Pick<WorkerSetup, 'pollIntervalMs' | 'maintenanceIntervalMs' | 'wholeBatches' | 'effects' | 'lingerMs'>
+  > {
   readonly pipeline?: Omit<PipelineOptions, 'mode'> & Omit<LeasedPipelineOptions, 'mode'>
   readonly count?: number
+  /** What the processes run. @default a program that calls the library */
+  readonly program?: 'sluice work'
   /** Half of the workers, or nearly, have the other mode. */
   readonly bothModes?: boolean
   /** Whether a worker that ends is replaced at once, as an orchestrator does. */

@@ -9,6 +9,7 @@ export interface StageOptions<E extends Environment> {
   readonly environment: E
   readonly fleet: Fleet
   readonly queue: string
+  readonly isStream: boolean
   readonly random: Random
   readonly recoveryMs: number
   /** The twin runs. @default false */
@@ -20,6 +21,8 @@ export class Stage<E extends Environment = Environment> {
   readonly environment: E
   readonly fleet: Fleet
   readonly queue: string
+  /** The load is appended to a stream of the queue's name. */
+  readonly isStream: boolean
   readonly random: Random
   /** How soon all must be well again. */
   readonly recoveryMs: number
@@ -28,10 +31,11 @@ export class Stage<E extends Environment = Environment> {
   readonly #ledger: LedgerWriter
   #enqueued = 0
 
-  constructor({ environment, fleet, queue, random, recoveryMs, broken = false }: StageOptions<E>) {
+  constructor({ environment, fleet, queue, isStream, random, recoveryMs, broken = false }: StageOptions<E>) {
     this.environment = environment
     this.fleet = fleet
     this.queue = queue
+    this.isStream = isStream
     this.random = random
     this.recoveryMs = recoveryMs
     this.broken = broken
@@ -72,8 +76,12 @@ export class Stage<E extends Environment = Environment> {
     return id
   }
 
-  /** Enqueues messages in one transaction, in an order of their own if they have a key. Returns their ids. */
-  async enqueueAll(messages: readonly LoadPayload[], orderingKey: string | null = null): Promise<readonly string[]> {
+  /** Enqueues messages in one transaction, in an order of their own if they have a key, or for a tenant. Returns their ids. */
+  async enqueueAll(
+    messages: readonly LoadPayload[],
+    orderingKey: string | null = null,
+    tenant: string | null = null,
+  ): Promise<readonly string[]> {
     this.#enqueued += 1
     const rows = await this.sql(ENQUEUE, [
       this.queue,
@@ -81,6 +89,7 @@ export class Stage<E extends Environment = Environment> {
       messages.map(({ failures }) => failures),
       `stage.${this.#enqueued}`,
       orderingKey,
+      tenant,
     ])
     return rows.map(({ id }) => String(id))
   }
@@ -141,13 +150,13 @@ const BEGUN_MS = 40_000
 
 const ENQUEUE = `
 WITH message AS (
-  INSERT INTO sluice.message (queue, ordering_key, payload)
-  SELECT $1::text, $5::text, jsonb_build_object('fate', given.fate, 'failures', given.failures)
+  INSERT INTO sluice.message (queue, ordering_key, tenant, payload)
+  SELECT $1::text, $5::text, $6::text, jsonb_build_object('fate', given.fate, 'failures', given.failures)
   FROM unnest($2::text[], $3::integer[]) WITH ORDINALITY AS given (fate, failures, place)
   ORDER BY given.place
   RETURNING id, payload
 )
-INSERT INTO ledger.enqueued (message_id, intent, ordering_key, place, fate, failures)
-SELECT m.id, $4::text, $5::text, m.id, m.payload ->> 'fate', (m.payload ->> 'failures')::integer FROM message m
+INSERT INTO ledger.enqueued (message_id, intent, ordering_key, tenant, place, fate, failures)
+SELECT m.id, $4::text, $5::text, $6::text, m.id, m.payload ->> 'fate', (m.payload ->> 'failures')::integer FROM message m
 ORDER BY m.id
 RETURNING message_id::text AS id`

@@ -43,7 +43,8 @@ export const clockSteps = scenario({
   },
 })
 
-async function onSteppableClock(serverUrl: string): Promise<Environment> {
+/** A database whose clock can be stepped: `installSqlClock` has yet to be called. */
+export async function onSteppableClock(serverUrl: string): Promise<Environment> {
   const environment = await ownDatabase(serverUrl)
   const url = new URL(environment.url)
   url.searchParams.set('options', onSqlClock(environment.url).options ?? '')

@@ -2,6 +2,7 @@ import type { WireMessage } from '../environment/wire.ts'
 import { networkOf } from '../run/fleet.ts'
 import { LEASE_MS } from '../run/modes.ts'
 import { scenario } from '../run/scenario.ts'
+import { QUEUES_LOST_EVENTS_AGAIN } from '../twins/stream-twins.ts'
 import { ENQUEUES_LOST_BATCHES_AGAIN, PRODUCER_ASKS_NOBODY } from '../twins/twins.ts'
 import { commits, cutBefore } from './kill-at-wire.ts'
 
@@ -19,6 +20,7 @@ export const commitUnanswered = scenario({
     recoveryMs: LEASE_MS + 3_000,
     costsAttempts: true,
   },
+  stream: { twin: QUEUES_LOST_EVENTS_AGAIN },
   twin: ENQUEUES_LOST_BATCHES_AGAIN,
   async inject(stage) {
     const network = networkOf(stage.victim())
@@ -38,6 +40,7 @@ export const enqueueCommitUnanswered = scenario({
   injections: { quick: 8, full: 40 },
   workers: { network: true },
   otherwise: { inapplicable: 'a producer does not know the mode of the workers' },
+  stream: { twin: PRODUCER_ASKS_NOBODY },
   twin: PRODUCER_ASKS_NOBODY,
   async inject(stage, at) {
     const network = stage.fleet.producerNetwork

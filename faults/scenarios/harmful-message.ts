@@ -85,7 +85,8 @@ async function sufferUntilDead(stage: Stage, fate: Fate, name: string): Promise<
     const [row] = await stage.sql('SELECT EXISTS (SELECT FROM sluice.dead_letter WHERE id = $1) AS dead', [id])
     return row?.dead === true
   }
-  await until(isDead, `message ${id} to be dead`, DEAD_MS)
+  // What is broken does not die of it, however long one waits.
+  await until(isDead, `message ${id} to be dead`, stage.broken ? stage.recoveryMs : DEAD_MS)
   await stage.writeFault(name, beganAt, beganAt)
 }
 

@@ -25,6 +25,8 @@ const HELD_MS = 20_000
 const LEASED = { recoveryMs: 60_000, heldMs: 45_000 } as const
 /** The twin shows only if its worker has passed the rows again, after the last fault and before the hold ends. */
 const TWIN_HELD_MS = 60_000
+/** Each of these questions reads the ledger of the backlog, or walks over its dead rows. */
+const EVERY_MS = 200
 /** A second key of the slot is held again and again, until shortly after the last fault. */
 const RETRIED = { failures: 4, afterMs: 1_500 } as const
 
@@ -59,9 +61,10 @@ export const heldKey = scenario({
     // Whoever handles it has read the backlog again, which is what the twin needs.
     const behind = await enqueueBehind(stage, key, otherKey)
     await stage.handled(behind, stage.recoveryMs).catch(() => undefined)
-    await until(() => stage.caughtUp(), 'all that is not held to be handled', stage.recoveryMs).catch(() => undefined)
+    const caughtUp = until(() => stage.caughtUp(), 'all that is not held to be handled', stage.recoveryMs, EVERY_MS)
+    await caughtUp.catch(() => undefined)
     await stage.sql(FORGET_BACKLOG, [stage.queue, key])
-    await until(() => isEmpty(stage, key), 'the key to be free and handled', heldMs(stage) + stage.recoveryMs)
+    await until(() => isEmpty(stage, key), 'the key to be free and handled', heldMs(stage) + stage.recoveryMs, EVERY_MS)
   },
 })
 

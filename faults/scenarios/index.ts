@@ -1,10 +1,13 @@
 import type { Scenario } from '../run/scenario.ts'
 import { bothModes } from './both-modes.ts'
 import { burst } from './burst.ts'
+import { cancelUnanswered } from './cancel-unanswered.ts'
 import { carelessHandlers } from './careless-handlers.ts'
 import { clockSteps } from './clock-steps.ts'
 import { commitUnanswered, enqueueCommitUnanswered } from './commit-unanswered.ts'
+import { dedupeKill, dedupeUnanswered } from './dedupe.ts'
 import { diskFull, diskFullLog } from './disk-full.ts'
+import { endedLives } from './ended-lives.ts'
 import { failOver } from './fail-over.ts'
 import { freezeWorker } from './freeze-worker.ts'
 import { blockedLoop, crashLoop, severedSession } from './harmful-message.ts'
@@ -13,22 +16,29 @@ import { killBeforeClaim, killBeforeCommit } from './kill-at-wire.ts'
 import { killProducer } from './kill-producer.ts'
 import { killClaimed, killEffects, killHandling } from './kill-worker.ts'
 import { leaseLost } from './lease-lost.ts'
+import { killLimited, killRated, killTenants } from './limits.ts'
+import { maintenance } from './maintenance.ts'
 import { networkBlackHole, networkBlackHoleControl, networkCut, networkDelay, networkHalfClose } from './network.ts'
 import { noFault } from './no-fault.ts'
 import { notifyQueueFull } from './notify-queue-full.ts'
-import { snapshots } from './open-transactions.ts'
+import { lateAppends, snapshots } from './open-transactions.ts'
+import { pause } from './pause.ts'
 import { poolExhausted } from './pool-exhausted.ts'
 import { poolerDirect, poolerOnly } from './pooler.ts'
+import { redeploy } from './redeploy.ts'
 import { processClock, renewalLate } from './renewal-late.ts'
 import { rescueAndSettle } from './rescue-and-settle.ts'
 import { crashBackend, restartImmediate } from './restart-server.ts'
+import { retention } from './retention.ts'
 import { rollingUpgrade } from './rolling-upgrade.ts'
+import { schedules } from './schedules.ts'
 import { lateSettlement, settlementUnanswered } from './settlement.ts'
 import { standbyStalls } from './standby-stalls.ts'
 import { stopInBlackHole } from './stop-in-black-hole.ts'
 import { swallowedSettlement } from './swallowed-settlement.ts'
 import { terminateBackends } from './terminate-backends.ts'
 import { commitBeforeSleep, killSleeper } from './wake-ups.ts'
+import { workProcesses } from './work-processes.ts'
 
 /** All scenarios, in the order of the matrix. */
 export const SCENARIOS: readonly Scenario[] = [
@@ -36,6 +46,12 @@ export const SCENARIOS: readonly Scenario[] = [
   killClaimed,
   killHandling,
   killEffects,
+  killLimited,
+  killRated,
+  killTenants,
+  redeploy,
+  workProcesses,
+  pause,
   freezeWorker,
   crashLoop,
   blockedLoop,
@@ -48,12 +64,17 @@ export const SCENARIOS: readonly Scenario[] = [
   restartImmediate,
   crashBackend,
   snapshots,
+  lateAppends,
+  retention,
   heldKey,
+  endedLives,
+  cancelUnanswered,
   burst,
   notifyQueueFull,
   poolerDirect,
   poolerOnly,
   clockSteps,
+  schedules,
   networkCut,
   networkHalfClose,
   networkDelay,
@@ -65,6 +86,8 @@ export const SCENARIOS: readonly Scenario[] = [
   killBeforeClaim,
   killBeforeCommit,
   killProducer,
+  dedupeKill,
+  dedupeUnanswered,
   poolExhausted,
   rollingUpgrade,
   failOver,
@@ -78,4 +101,5 @@ export const SCENARIOS: readonly Scenario[] = [
   lateSettlement,
   rescueAndSettle,
   bothModes,
+  maintenance,
 ]

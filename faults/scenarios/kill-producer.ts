@@ -11,6 +11,7 @@ export const killProducer = scenario({
   recoveryMs: 2_000,
   injections: { quick: 5, full: 30 },
   otherwise: { inapplicable: 'a producer does not know the mode of the workers' },
+  stream: { twin: TWO_TRANSACTIONS },
   twin: TWO_TRANSACTIONS,
   async inject(stage) {
     await pause(stage.random.next() * WITHIN_MS)

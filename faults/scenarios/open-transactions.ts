@@ -1,6 +1,7 @@
 import { Visitor } from '../actors/visitor.ts'
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
+import { BOUND_IGNORED } from '../twins/stream-twins.ts'
 import { FLOOR_WITHOUT_SWEEP } from '../twins/twins.ts'
 
 const MESSAGES = 3
@@ -33,6 +34,28 @@ export const snapshots = scenario({
     for (const visitor of given) await visitor.rollBack()
     await stage.flows(60)
     for (const reader of readers) await reader.rollBack()
+  },
+})
+
+/** Appends that are open hold back the later events of their slots, for all groups, and nothing else. */
+export const lateAppends = scenario({
+  name: 'late-appends',
+  title: 'appends that are open for long in some slots while members read, and commit late or roll back',
+  mode: 'stream',
+  otherwise: { inapplicable: 'a queue is not read by position: see the late commits of the snapshots' },
+  recoveryMs: 3_000,
+  injections: { quick: 3, full: 20 },
+  twin: BOUND_IGNORED,
+  async inject(stage) {
+    const late = await visitors(stage, 2)
+    const given = await visitors(stage, 1)
+    for (const visitor of [...late, ...given]) await visitor.enqueue(MESSAGES)
+    for (const visitor of late) await visitor.enqueue(MESSAGES, { keyed: true })
+    await stage.flows(60)
+    await stage.fault('committed late', async () => {
+      for (const visitor of late) await visitor.commit()
+      for (const visitor of given) await visitor.rollBack()
+    })
   },
 })
 

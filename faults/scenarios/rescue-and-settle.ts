@@ -1,5 +1,6 @@
 import { networkOf, type WorkerActor } from '../run/fleet.ts'
 import { scenario } from '../run/scenario.ts'
+import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
 import { REAPER_TAKES_ALL } from '../twins/leased-twins.ts'
 import { claims } from './kill-at-wire.ts'
@@ -46,7 +47,7 @@ export const rescueAndSettle = scenario({
     stage.fleet.go({ id: settled }, ...held.map((id) => ({ id })))
     await Promise.all(others)
     for (const id of [settled, ...held]) await stage.handled(id, 20_000)
-    await goBack(first, second)
+    await goBack(stage, first, second)
   },
 })
 
@@ -61,10 +62,14 @@ function loseControl(worker: WorkerActor): void {
 }
 
 /** The first worker is alone again, with its connection. */
-async function goBack(first: WorkerActor, second: WorkerActor): Promise<void> {
+async function goBack(stage: Stage, first: WorkerActor, second: WorkerActor): Promise<void> {
   networkOf(first).passes = () => true
   networkOf(first).loseHalfOpen()
-  const isBack = () => networkOf(first).countOf('sluice control') > 0
+  // An open connection does not say it: that may be an attempt which has just failed, and the next one comes seconds later.
+  const isBack = async () => {
+    const alive = 'SELECT FROM sluice.workers WHERE name = $1 AND alive'
+    return (await stage.sql(alive, [first.actor.name])).length > 0
+  }
   await until(isBack, `${first.actor.name} to have its control connection`, 30_000)
   second.actor.order({ kind: 'stop' })
   await second.actor.told('stopped', 'stop')

@@ -24,6 +24,7 @@ export const restartImmediate = scenario<OwnServer>({
   name: 'restart-immediate',
   title: "the server's immediate shutdown (SIGQUIT), and its start, which recovers",
   ...SHARED,
+  stream: { twin: GIVES_UP },
   twin: GIVES_UP,
   async inject(stage) {
     await untilUp(stage)

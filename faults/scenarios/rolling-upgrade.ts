@@ -82,8 +82,8 @@ export function libraryOf(version: number): readonly Edit[] {
     { file: 'table/schema.ts', from: `SCHEMA_VERSION = ${SCHEMA_VERSION}`, to: `SCHEMA_VERSION = ${version}` },
     {
       file: 'table/claim/claim.ts',
-      from: 'm.max_attempts, m.enqueued_at, m.lease`',
-      to: `m.max_attempts, m.enqueued_at, m.lease, m.note_${version}\``,
+      from: 'm.max_attempts, m.enqueued_at, m.lease,\n',
+      to: `m.max_attempts, m.enqueued_at, m.lease, m.note_${version},\n`,
     },
   ]
 }

@@ -20,8 +20,8 @@ export const TRANSACTION_WITHOUT_LEASE = {
     },
     {
       file: 'modes/leased/leased-attempt.ts',
-      from: 'this.#assertAll(await ackLeased(',
-      to: 'void (await ackLeased(',
+      from: 'this.#assertAll(await ackAll(',
+      to: 'void (await ackAll(',
     },
   ],
   caught: ['repeated'],
@@ -48,7 +48,7 @@ export const SETTLEMENT_ENQUEUES_AGAIN = {
   title: 'a worker that takes a settlement without an answer for a rollback, and enqueues the messages again',
   edits: [
     {
-      file: 'modes/leased/settler.ts',
+      file: 'modes/leased/settle/settler.ts',
       from: '      if (isRefusal(because)) return this.#refused(outcomes, because)\n',
       to: `      const text = "INSERT INTO sluice.message (queue, id, payload) SELECT 'load', unnest($1::bigint[]), '{}' ON CONFLICT DO NOTHING"
       await this.#runtime.control.execute({ name: 'again', text }, [outcomes.map(({ id }) => id)])
@@ -61,7 +61,7 @@ export const SETTLEMENT_ENQUEUES_AGAIN = {
 export const NOT_RENEWED = {
   name: 'not-renewed',
   title: 'leases that are not renewed',
-  edits: [{ file: 'modes/leased/renewals.ts', from: 'if (old.length > 0) this.#renew(old)', to: '' }],
+  edits: [{ file: 'modes/leased/settle/renewals.ts', from: 'if (old.length > 0) this.#renew(old)', to: '' }],
   caught: ['attempts wrong'],
 } as const satisfies Twin
 
@@ -70,7 +70,7 @@ export const RENEWED_BY_DATE = {
   title: 'leases that are renewed by the clock of the machine',
   edits: [
     {
-      file: 'modes/leased/renewals.ts',
+      file: 'modes/leased/settle/renewals.ts',
       from: 'const nowMs = performance.now()',
       to: 'const nowMs = Date.now() - performance.timeOrigin',
     },
@@ -96,4 +96,21 @@ export const PASSES_CLOSED_KEYS = {
     },
   ],
   caught: ['out of order'],
+} as const satisfies Twin
+
+export const EXPIRES_IN_HAND = {
+  name: 'expires-in-hand',
+  title: 'maintenance that removes what has expired, also what somebody has in hand',
+  sql: `
+CREATE OR REPLACE FUNCTION sluice.remove_expired(most integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  gone integer;
+BEGIN
+  DELETE FROM sluice.message m WHERE m.expires_at <= clock_timestamp();
+  GET DIAGNOSTICS gone = ROW_COUNT;
+  RETURN gone;
+END
+$$`,
+  caught: ['lost'],
 } as const satisfies Twin

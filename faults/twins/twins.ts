@@ -55,6 +55,19 @@ export const ACK_BEFORE_HANDLER = {
   caught: ['lost'],
 } as const satisfies Twin
 
+export const STOP_COUNTS = {
+  name: 'stop-counts',
+  title: 'a stop that counts a failed attempt of what it interrupts',
+  edits: [
+    {
+      file: 'handle/batch-run.ts',
+      from: "    return isSluiceError(error, 'STOPPED') && (this.#options.signal.aborted || error instanceof NotHandled)\n",
+      to: "    return false && isSluiceError(error, 'STOPPED') && error instanceof NotHandled\n",
+    },
+  ],
+  caught: ['attempts wrong', 'wrongly dead'],
+} as const satisfies Twin
+
 export const EFFECTS_BEFORE_SETTLEMENT = {
   name: 'effects-before-settlement',
   title: "a handler's writes committed before its message is removed",
@@ -226,4 +239,25 @@ export const TWO_TRANSACTIONS = {
   // One that rolls back would show without a kill.
   load: { apart: true, rollbacks: 0, pauseMs: 5 },
   caught: ['phantom'],
+} as const satisfies Twin
+
+export const PRUNES_BY_THE_CLOCK = {
+  name: 'prunes-by-the-clock',
+  title: 'maintenance that drops the day of the history that has begun',
+  sql: `
+CREATE OR REPLACE FUNCTION sluice.history_begins(history_ms bigint) RETURNS timestamptz
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS 'SELECT clock_timestamp()'`,
+  caught: ['history wrong'],
+} as const satisfies Twin
+
+export const FIRES_WITHOUT_COMPARING = {
+  name: 'fires-without-comparing',
+  title: 'an occurrence that is enqueued by whoever finds it due, without comparing it with what is there now',
+  sql: `
+DO $$
+BEGIN
+  EXECUTE replace(replace(pg_get_functiondef('sluice.schedule_fire'::regproc), 's.next_at = due_at AND ', ''), ' SKIP LOCKED', '');
+END
+$$`,
+  caught: ['committed twice'],
 } as const satisfies Twin

@@ -7,6 +7,7 @@
 DO $roles$
 DECLARE
   role pg_catalog.text;
+  log pg_catalog.regclass;
 BEGIN
   IF NOT (SELECT pg_catalog.pg_has_role(n.nspowner, 'USAGE') FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) 'sluice') THEN
     -- Otherwise a GRANT that does nothing would only warn.
@@ -40,40 +41,94 @@ BEGIN
 
   -- Enqueues, in any queue. It cannot choose an id, and so no place in an order, nor count attempts; of the messages that
   -- are there it sees the ids, which INSERT ... RETURNING takes.
-  GRANT INSERT (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts), SELECT (id)
+  GRANT INSERT (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts, expires_at,
+                retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms), SELECT (id)
     ON sluice.message TO sluice_producer;
-  GRANT EXECUTE ON FUNCTION sluice.enqueue, sluice.insert_plain, sluice.insert_message, sluice.foreign_characters TO sluice_producer;
+  GRANT SELECT ON sluice.queue TO sluice_producer;
+  -- Schedules enqueue later, and with the rights of the schema's owner.
+  GRANT EXECUTE ON FUNCTION sluice.schedule, sluice.schedule_define TO sluice_producer, sluice_operator;
+  GRANT EXECUTE ON FUNCTION sluice.enqueue, sluice.insert_plain, sluice.insert_message, sluice.foreign_characters,
+    sluice.first_due_at, sluice.check_payload_bytes, sluice.queue_defaults, sluice.check_enqueue TO sluice_producer;
+  -- By these it changes messages that wait and have its dedupe key. They run with the rights of the schema's owner.
+  GRANT EXECUTE ON FUNCTION sluice.enqueue_deduped, sluice.check_dedupe, sluice.insert_deduped, sluice.insert_all_deduped
+    TO sluice_producer;
+
+  -- Appends to any stream by functions that run with the rights of the schema's owner, and reads no event.
+  GRANT EXECUTE ON FUNCTION sluice.append, sluice.append_many TO sluice_producer;
 
   -- Claims and settles. It cannot enqueue, nor change what a message says, nor read dead letters but for their ids,
   -- by which it counts what it has moved there.
   GRANT SELECT, DELETE, UPDATE (due_at, attempt, last_error, failed_at, lease) ON sluice.message TO sluice_worker;
   GRANT SELECT, INSERT (queue, slot), UPDATE (held) ON sluice.slot TO sluice_worker;
   GRANT INSERT (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason,
-                error, enqueued_at), SELECT (id)
+                error, enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position), SELECT (id)
     ON sluice.dead_letter TO sluice_worker;
+  GRANT SELECT ON sluice.queue TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE, DELETE ON sluice.worker TO sluice_worker;
   GRANT SELECT, INSERT, DELETE ON sluice.batch, sluice.crash TO sluice_worker;
+  GRANT INSERT ON sluice.settled TO sluice_worker;
   GRANT USAGE ON SEQUENCE sluice.worker_id_seq TO sluice_worker;
-  GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight TO sluice_worker;
+  GRANT SELECT, INSERT (queue, tenant, n), UPDATE (message_id, lease), DELETE ON sluice.permit TO sluice_worker;
+  GRANT SELECT, INSERT, UPDATE (tokens, at) ON sluice.bucket TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice.prepare_claim, sluice.count_claimable, sluice.lock_growth, sluice.fit_permits, sluice.lock_surplus,
+    sluice.end_run_out, sluice.permit_taken, sluice.lock_permits, sluice.lease_permits, sluice.take_tokens,
+    sluice.return_tokens, sluice.renew_permitted, sluice.lease_allowed, sluice.seems_locked,
+    sluice.count_of_tenant, sluice.lock_of_tenant, sluice.untenanted, sluice.lock_untenanted, sluice.pick_tenants,
+    sluice.room_of_tenant, sluice.wait_of_tenant, sluice.share_out, sluice.lock_shares, sluice.lock_keyed, sluice.lock_in_slot, sluice.ctids_of TO sluice_worker;
+  GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.queue_settings, sluice.schedules TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.foreign_characters, sluice.leased_keys,
-    sluice.require_settled TO sluice_worker;
+    sluice.require_settled, sluice.require_kept, sluice.drop_in_hand, sluice.expire_locked, sluice.remove_locked, sluice.bury_locked, sluice.ctids_of,
+    sluice.release_holds TO sluice_worker;
+  -- It writes the history, and does not read it. What maintenance removes, it removes by functions.
+  GRANT INSERT ON sluice.completed_message TO sluice_worker;
+  GRANT SELECT, INSERT (begun_at, begun_by), UPDATE (begun_at, begun_by) ON sluice.maintenance TO sluice_worker, sluice_operator;
+  GRANT EXECUTE ON FUNCTION sluice.make_history, sluice.drop_history, sluice.prune_history, sluice.remove_expired,
+    sluice.prune_dead_letters, sluice.prune_dedupe, sluice.prune_leftovers, sluice.keep_segments, sluice.segments_to_drop, sluice.drop_segment
+    TO sluice_worker, sluice_operator;
+  -- Enqueues what schedules say, and nothing else.
+  GRANT SELECT ON sluice.schedule TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice.schedule_fire, sluice.schedule_plan, sluice.schedule_failed TO sluice_worker;
+
+  -- Reads streams and moves groups on. A stream's own table is granted when it is made, and here to whom it was not.
+  GRANT SELECT ON sluice.stream, sluice.segment, sluice.event, sluice.stream_group TO sluice_worker;
+  GRANT SELECT, INSERT, DELETE ON sluice.group_progress TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice.settled, sluice.stream_head, sluice.queue_events, sluice.bury_events TO sluice_worker;
+  GRANT SELECT ON sluice.streams, sluice.groups TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice.read_streams, sluice.read_group_slots TO sluice_worker;
+  FOR log IN SELECT i.inhrelid::pg_catalog.regclass FROM pg_catalog.pg_inherits i WHERE i.inhparent OPERATOR(pg_catalog.=) 'sluice.event'::pg_catalog.regclass LOOP
+    EXECUTE pg_catalog.format('GRANT SELECT ON %s TO sluice_worker', log);
+  END LOOP;
 
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
-  GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.dead_letters, sluice.claims
+  GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.worker_statistics, sluice.dead_letters,
+    sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules
     TO sluice_reader, sluice_operator;
-  GRANT SELECT ON sluice.batch TO sluice_reader, sluice_operator;
+  GRANT SELECT ON sluice.batch, sluice.dedupe, sluice.settled TO sluice_reader, sluice_operator;
   GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator;
-  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.peek TO sluice_reader, sluice_operator;
+  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.peek, sluice.status TO sluice_reader, sluice_operator;
 
-  -- Redrives and deletes dead letters, and releases claims, as well. A message that comes back has its old id, so it can choose ids.
+  -- Of streams as well, by functions where a table is made later than this.
+  GRANT SELECT ON sluice.streams, sluice.groups, sluice.group_slots, sluice.events, sluice.stream, sluice.stream_group
+    TO sluice_reader, sluice_operator;
+  GRANT EXECUTE ON FUNCTION sluice.read_streams, sluice.read_group_slots, sluice.stream_bounds, sluice.stream_positions, sluice.event_slot,
+    sluice.read_events, sluice.next_position TO sluice_reader, sluice_operator;
+
+  -- Redrives and deletes dead letters, releases claims, pauses queues and tells them settings as well. A message that comes back has its old id, so it can choose ids.
   GRANT SELECT, DELETE ON sluice.dead_letter TO sluice_operator;
   GRANT INSERT (queue, id, priority, ordering_key, type, schema_version, payload, headers, max_attempts, enqueued_at,
-                last_error)
+                last_error, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
     ON sluice.message TO sluice_operator;
-  GRANT EXECUTE ON FUNCTION sluice.redrive, sluice.claim_release TO sluice_operator;
+  GRANT EXECUTE ON FUNCTION sluice.redrive, sluice.claim_release, sluice.queue_set, sluice.pause, sluice.resume,
+    sluice.is_paused, sluice.prune_dedupe, sluice.cancel, sluice.change, sluice.reschedule, sluice.run_now,
+    sluice.clear_some, sluice.release_holds TO sluice_operator;
+  GRANT EXECUTE ON FUNCTION sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_run, sluice.schedule_remove,
+    sluice.foreign_characters TO sluice_operator;
+  -- Makes and changes streams and groups, by functions that run with the rights of the schema's owner.
+  GRANT EXECUTE ON FUNCTION sluice.create_stream, sluice.create_group, sluice.group_set, sluice.seek_group, sluice.delete_group, sluice.trim_stream
+    TO sluice_operator;
 
   -- Claims by the functions, which run with the rights of the schema's owner, and does nothing else. It sees no table.
   GRANT EXECUTE ON FUNCTION sluice.claim, sluice.claim_get, sluice.claim_renew, sluice.claim_release, sluice.claim_settle,
-    sluice.pop, sluice.foreign_characters TO sluice_claimer;
+    sluice.pop, sluice.is_paused, sluice.foreign_characters TO sluice_claimer;
 END
 $roles$;

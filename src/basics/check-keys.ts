@@ -23,16 +23,24 @@ export function checkKeys(
 
 /** Those of `known` that were likely meant by a key: by its name in other libraries, or by its spelling. */
 export function meantBy(key: string, known: readonly string[]): readonly string[] {
-  const other = OTHER_NAMES[key]
-  return other !== undefined && known.includes(other) ? [other] : nearest(key, known)
+  const other = Object.hasOwn(OTHER_NAMES, key) ? OTHER_NAMES[key] : undefined
+  const meant = (typeof other === 'string' ? [other] : (other ?? [])).filter((name) => known.includes(name))
+  return meant.length > 0 ? meant : nearest(key, known)
 }
 
 /** What other libraries call options of ours or of the driver's, spelt too differently to be found. */
-const OTHER_NAMES: Readonly<Record<string, string>> = {
+const OTHER_NAMES: Readonly<Record<string, string | readonly string[]>> = {
   retries: 'maxAttempts',
   maxRetries: 'maxAttempts',
   retryLimit: 'maxAttempts',
   attempts: 'maxAttempts',
+  startAfter: ['delay', 'dueAt'],
+  runAt: 'dueAt',
+  jobId: 'dedupe',
+  jobKey: 'dedupe',
+  singletonKey: 'dedupe',
+  tz: 'zone',
+  handler: ['handle', 'handleBatch'],
   url: 'connectionString',
   uri: 'connectionString',
   username: 'user',

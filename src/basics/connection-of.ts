@@ -15,6 +15,10 @@ export function connectionOf(what: string, connection: unknown): ClientConfig {
     return connection
   }
   const wanted = "a string that begins with 'postgres://', or an object of options as pg.Client takes it"
+  if (isPool(connection)) {
+    const remedy = `Sluice makes its own connections: give it what the Pool was given, for example process.env.DATABASE_URL`
+    throw new SluiceError('OPTION_INVALID', `${what}: expected ${wanted}, received a pg Pool. ${remedy}`)
+  }
   // A string is not quoted: there may be a password in it.
   const received = typeof connection === 'string' && connection !== '' ? 'another text' : describe(connection)
   throw new SluiceError('OPTION_INVALID', `${what}: expected ${wanted}, received ${received}. ${REMEDY}`)
@@ -33,6 +37,10 @@ function isConfig(connection: object): boolean {
   const methods = ['query', 'connect', 'enqueue', 'toJSON']
   if (methods.some((name) => typeof Reflect.get(connection, name) === 'function')) return false
   return isPlain(connection) || OPTIONS.some((option) => option in connection)
+}
+
+function isPool(connection: unknown): boolean {
+  return typeof connection === 'object' && connection !== null && 'totalCount' in connection && 'connect' in connection
 }
 
 function isPlain(value: object): boolean {

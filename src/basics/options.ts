@@ -1,4 +1,4 @@
-import { expected } from '../errors.ts'
+import { expected, SluiceError } from '../errors.ts'
 
 /** What a column of the type integer holds at most. */
 export const LARGEST_INTEGER = 2_147_483_647
@@ -32,7 +32,12 @@ export function dateOf(what: string, value: unknown, remedy?: string): Date {
     // An invalid date has no year at all.
     if (year >= 1 && year <= 9999) return value
   }
-  throw expected('OPTION_INVALID', what, 'a valid Date in the years 1 to 9999', value, remedy)
+  const wanted = 'a valid Date in the years 1 to 9999'
+  if (value instanceof Date && Number.isNaN(value.getTime())) {
+    const sentence = `${what}: expected ${wanted}, received an invalid Date`
+    throw new SluiceError('OPTION_INVALID', remedy === undefined ? sentence : `${sentence}. ${remedy}`)
+  }
+  throw expected('OPTION_INVALID', what, wanted, value, remedy)
 }
 
 /** Text that PostgreSQL can store. @throws SluiceError OPTION_INVALID for text with a NUL or a lone surrogate. */

@@ -52,6 +52,8 @@ export interface LeaseTerms extends Lease {
 export interface SentClaim {
   /** What is claimed behind it in the same transaction is leased as well. */
   readonly lease: LeaseTerms | undefined
+  /** The same goes for the most messages to take; undefined: a batch. */
+  readonly most: number | undefined
   readonly first: Promise<ClaimAnswer>
   /** It is on its way: what is sent now comes behind it. The very first claim waits for a scan. */
   readonly atOnce: boolean

@@ -53,14 +53,20 @@ export class Claimer {
     this.#claims.widen()
   }
 
+  /** So many batches may be in flight from now on. */
+  resize(concurrency: number): void {
+    this.#claims.spread.resize(concurrency)
+  }
+
   /**
    * Sends a claim in the transaction that has just been begun.
    *
    * @param lease what is claimed is leased as well, for when the transaction has committed
+   * @param most the most messages to take, where that is fewer than a batch
    */
-  send(connection: BatchConnection, lease?: LeaseTerms): SentClaim {
+  send(connection: BatchConnection, lease?: LeaseTerms, most = lease?.most): SentClaim {
     this.#claims.meet(connection)
-    const on = { connection, lease }
+    const on = { connection, lease, most }
     const sent = this.#firstScan.over ? this.#sendAtOnce(on) : this.#sendBehindScan(on)
     // Awaited later, perhaps after an error that ends the connection's use.
     for (const answer of [sent.first, sent.scan]) answer?.catch(() => undefined)
@@ -68,11 +74,12 @@ export class Claimer {
   }
 
   #sendAtOnce(on: ClaimOn): SentClaim {
-    const { connection, lease } = on
+    const { connection, lease, most } = on
     const first = this.#claimNext(on)
     const isDue = this.#scanning === undefined && this.#sweep.waitMs() === 0
     return {
       lease,
+      most,
       first,
       atOnce: true,
       scan: isDue ? this.#track(connection, this.#scanBehind(connection, first)) : undefined,
@@ -81,11 +88,11 @@ export class Claimer {
 
   /** Once per claimer: a round trip for the priorities and slots that there are, and then the claim. */
   #sendBehindScan(on: ClaimOn): SentClaim {
-    const { connection, lease } = on
+    const { connection, lease, most } = on
     const { answered, scan } = this.#firstScan.begin((enough) =>
       this.#track(connection, this.#scanQueue(connection, undefined, enough)),
     )
-    return { lease, first: answered.then(() => this.#claimNext(on)), atOnce: false, scan }
+    return { lease, most, first: answered.then(() => this.#claimNext(on)), atOnce: false, scan }
   }
 
   #claimNext(on: ClaimOn): Promise<ClaimAnswer> {
@@ -95,7 +102,7 @@ export class Claimer {
 
   /** The answer to a sent claim; where that took nothing, the rest of the sweep. */
   async take(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer> {
-    const on = { connection, lease: sent.lease }
+    const on = { connection, lease: sent.lease, most: sent.most }
     const first = await sent.first
     // The scan that was sent behind it is not worth waiting for.
     if (endsTransaction(first)) return first
@@ -224,8 +231,8 @@ export class Claimer {
     return this.#hasSlots ? this.#turns.order() : ONLY_UNKEYED
   }
 
-  async #claim({ connection, lease }: ClaimOn, kind: MessageKind, bottom: boolean): Promise<ClaimAnswer> {
-    const answer = await this.#claims.claim(connection, { kind, bottom, lease })
+  async #claim({ connection, lease, most }: ClaimOn, kind: MessageKind, bottom: boolean): Promise<ClaimAnswer> {
+    const answer = await this.#claims.claim(connection, { kind, bottom, lease, most })
     this.#turns.took(kind, answer.rows.length > 0, answer.partial)
     return answer
   }
@@ -235,4 +242,5 @@ export class Claimer {
 interface ClaimOn {
   readonly connection: BatchConnection
   readonly lease: LeaseTerms | undefined
+  readonly most: number | undefined
 }

@@ -50,6 +50,11 @@ export class DeliveredMessage {
     return this.row.orderingKey
   }
 
+  /** Its dedupe key stays taken for a time after it has succeeded. */
+  get keepsKey(): boolean {
+    return this.row.options !== null && this.row.options.dedupeMs !== null
+  }
+
   get maxAttempts(): number | null {
     return this.row.maxAttempts
   }

@@ -30,6 +30,8 @@ export interface ClaimRequest {
   readonly bottom: boolean
   /** Without it, rows are only locked. */
   readonly lease: LeaseTerms | undefined
+  /** The most messages to take; undefined: a batch. */
+  readonly most?: number | undefined
 }
 
 /** One claim at a time, from where the floors say, and what its answer says of the floors. */
@@ -100,7 +102,7 @@ export class FlooredClaims {
     const { queue, ordered } = this.#options
     const { kind, bottom, lease } = what
     if (kind === 'keyed') return this.#claimSlots(execute, what)
-    if (ordered) return claimWholeQueue(execute, queue, this.floors.wholeQueue(bottom), this.#most)
+    if (ordered) return claimWholeQueue(execute, queue, this.floors.wholeQueue(bottom), this.#limitOf(what))
     const limit = this.#limitOf(what)
     const floors = this.#priorityFloors(bottom)
     // A sweep passes by nothing: the number that a row bears can be of several lockers, and then says nothing of any.
@@ -118,8 +120,8 @@ export class FlooredClaims {
       : claimFreeSlots(execute, queue, slots, limit, lease)
   }
 
-  #limitOf({ lease }: ClaimRequest): number {
-    return Math.min(this.#most, lease?.most ?? this.#most)
+  #limitOf({ most = this.#most }: ClaimRequest): number {
+    return Math.min(this.#most, most)
   }
 
   /**

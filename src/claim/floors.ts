@@ -116,15 +116,17 @@ export class Floors {
 
   /**
    * Moves the floors to what a claim took. A claim from the bottom that came back full stopped early: what lies
-   * between its last row and the old floor has not been looked at, so the floor goes down to that row.
+   * between its last row and the old floor has not been looked at, so the floor goes down to that row. Claims that
+   * were sent before have looked above, and must not move it up again.
    */
   claimed(rows: readonly ClaimedRow[], claim: { bottom: boolean; full: boolean; lowered: number }): void {
     const last = rows.at(-1)
     if (last === undefined || claim.lowered !== this.#lowered) return
     for (const row of rows) {
       const floor = this.#priorities.get(row.priority) ?? BOTTOM
-      const mayGoDown = claim.bottom && claim.full && row === last
-      if (mayGoDown || isBelow(floor, row)) this.#priorities.set(row.priority, { dueUs: row.dueUs, id: row.id })
+      const goesDown = claim.bottom && claim.full && row === last && isBelow(row, floor)
+      if (goesDown) this.#lowered += 1
+      if (goesDown || isBelow(floor, row)) this.#priorities.set(row.priority, { dueUs: row.dueUs, id: row.id })
     }
   }
 

@@ -1,6 +1,16 @@
 import { inspect } from 'node:util'
 import type { Headers, Message } from '../message.ts'
-import type { DeliveredMessage } from './delivered-message.ts'
+import { streamOf } from '../streams.ts'
+import type { ClaimedRow } from '../table/claim/claim.ts'
+
+/** What it is made of. JSON is parsed when it is read. */
+interface Delivered {
+  readonly row: ClaimedRow
+  readonly queue: string
+  readonly attempt: number
+  readonly payload: unknown
+  readonly headers: Headers
+}
 
 /**
  * A message as a handler gets it: all that it says are properties of its own, so that a spread, structuredClone, JSON and
@@ -12,6 +22,8 @@ export class HandedMessage implements Message {
   // Declared, so that the constructor alone makes them, in this order.
   declare readonly id: string
   declare readonly queue: string
+  declare readonly stream: string | null
+  declare readonly position: number | null
   declare readonly type: string | null
   declare readonly schemaVersion: number
   declare readonly payload: unknown
@@ -20,14 +32,20 @@ export class HandedMessage implements Message {
   declare readonly priority: number
   declare readonly attempt: number
   declare readonly maxAttempts: number | null
+  declare readonly tenant: string | null
+  declare readonly dedupeKey: string | null
   declare readonly enqueuedAt: Date
   declare readonly dueAt: Date
-  readonly #delivered: DeliveredMessage
+  readonly #delivered: Delivered
 
-  constructor(delivered: DeliveredMessage) {
+  constructor(delivered: Delivered) {
     const { row } = delivered
-    this.id = row.id
+    const position = row.options === null ? null : row.options.eventPosition
+    const stream = position === null ? null : streamOf(delivered.queue)
+    this.id = position === null ? row.id : `${stream}/${position}`
     this.queue = delivered.queue
+    this.stream = stream
+    this.position = position
     this.type = row.type
     this.schemaVersion = row.schemaVersion
     Object.defineProperty(this, 'payload', HandedMessage.#payload)
@@ -37,6 +55,8 @@ export class HandedMessage implements Message {
     this.priority = row.priority
     this.attempt = delivered.attempt
     this.maxAttempts = row.maxAttempts
+    this.tenant = row.options === null ? null : row.options.tenant
+    this.dedupeKey = row.options === null ? null : row.options.dedupeKey
     Object.defineProperty(this, 'enqueuedAt', HandedMessage.#enqueuedAt)
     Object.defineProperty(this, 'dueAt', HandedMessage.#dueAt)
     this.#delivered = delivered
@@ -59,7 +79,7 @@ export class HandedMessage implements Message {
   static readonly #dueAt = HandedMessage.#lazy('dueAt', ({ row }) => new Date(row.dueUs / 1_000))
 
   /** A property that is made when it is read, and plain data from when it is written. */
-  static #lazy(name: keyof Message, read: (delivered: DeliveredMessage) => unknown): PropertyDescriptor {
+  static #lazy(name: keyof Message, read: (delivered: Delivered) => unknown): PropertyDescriptor {
     const descriptor: PropertyDescriptor & ThisType<HandedMessage> = {
       enumerable: true,
       configurable: true,

@@ -17,9 +17,9 @@ const MOST_STRETCHES = 64
  * that knows them begins behind them, so a backlog behind a failed message is read twice and not by every claim.
  *
  * It has to be exact, as the floor of a slot has: to pass over a message that can be taken would break its key's order.
- * A row that was passed becomes one to take when a hold or a delay ends, which has its time; holds only get longer. It
- * also does when a lease that has closed its key is gone, at any time: so a claim is told which keys must be closed
- * still, and looks. A new row gets in between only from a transaction that ran when the claim was made, so a stretch
+ * A row that was passed becomes one to take when a hold or a delay ends, which has its time. It also does when a lease that
+ * has closed its key is gone, or a hold ends early, because its message is cancelled or is to run at once: so a claim is
+ * told which keys must be closed or held still, and looks. A new row gets in between only from a transaction that ran when the claim was made, so a stretch
  * counts as long as all of these still run. Once one of them has ended it is walked again, and then depends on the
  * others alone.
  * (A redriven message may come in as well. For that, {@link Floors} forgets everything once a minute.)
@@ -71,7 +71,13 @@ export class PassedRows {
       untilUs: this.#untilUs(stretch),
       running: [...stretch.running],
       closed: [...stretch.keys].filter((key) => this.#heldUntilUs.get(key) === CLOSED),
+      held: this.#heldOf(stretch),
     }))
+  }
+
+  #heldOf({ keys }: Stretch): Readonly<Record<string, number>> {
+    const held = [...keys].map((key) => [key, this.#heldUntilUs.get(key) ?? 0] as const)
+    return Object.fromEntries(held.filter(([, untilUs]) => untilUs !== CLOSED))
   }
 
   #untilUs({ keys, dueUs }: Stretch): number {

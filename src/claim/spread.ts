@@ -3,7 +3,7 @@
  * that others have in hand; claims that begin at random within twice as many meet few of them.
  */
 export class Spread {
-  readonly #places: number
+  #places: number
   readonly #batchSize: number
   readonly #random: () => number
   #workers = 1
@@ -18,6 +18,11 @@ export class Spread {
   /** So many workers consume the queue, this one included. */
   learn(workers: number): void {
     this.#workers = Math.max(1, workers)
+  }
+
+  /** A worker has so many batches in flight from now on. */
+  resize(concurrency: number): void {
+    this.#places = concurrency
   }
 
   /** Whether so many claim at once that a claim from the head costs more than one that begins elsewhere. */

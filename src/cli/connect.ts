@@ -5,6 +5,7 @@ import { isSluiceError, SluiceError } from '../errors.ts'
 import type { Operate } from '../operate/operate.ts'
 import { createSluice } from '../sluice.ts'
 import { type DatabaseUrlSource, nameOfSource, readDatabaseUrl, targetOf } from './database-url.ts'
+import { note } from './output.ts'
 
 const CONNECT_TIMEOUT_MS = 5_000
 
@@ -53,12 +54,23 @@ export async function connected<T>(command: Command, work: (config: CliConnectio
  */
 export async function didYouMean(operate: Operate, queue: string | undefined): Promise<string> {
   if (queue === undefined) return ''
-  const names = await operate.queueNames().catch((error: unknown) => {
+  const read = async () => [await operate.queueNames(), await operate.settings.list()] as const
+  const known = await read().catch((error: unknown) => {
     if (!isSluiceError(error, 'PRIVILEGE_MISSING')) throw error
   })
-  if (names === undefined || names.includes(queue)) return ''
-  const [meant] = nearest(queue, names)
+  if (known === undefined) return ''
+  const [names, told] = known
+  if (names.includes(queue)) return ''
+  const others = [...names, ...told.map((one) => one.queue)].filter((name) => name !== queue)
+  const [meant] = nearest(queue, new Set(others))
   return meant === undefined ? ' No queue has this name.' : ` No queue has this name. Did you mean "${meant}"?`
+}
+
+/** Says on stderr that a queue neither exists nor has been told anything, before a command tells it something. */
+export async function noteUnknown(operate: Operate, queue: string): Promise<void> {
+  if ((await operate.settings.get(queue)) !== undefined) return
+  const hint = await didYouMean(operate, queue)
+  if (hint !== '') note(hint.trim())
 }
 
 function unreachable(url: string, options: DatabaseUrlSource, error: SluiceError): SluiceError {

@@ -11,8 +11,18 @@ export const parse = {
       () => checkQueueName(text, undefined),
       'Expected 1 to 100 letters, digits and _ . : - (none of . : - first).',
     ),
+  queues: (text: string, before: readonly string[] = []): readonly string[] => [
+    ...before,
+    ...text.split(',').map(parse.queue),
+  ],
   durationMs: (text: string): number =>
     orInvalid(() => toMs(text, 'duration'), 'Expected a duration such as 250ms, 30s, 5m, 2h or 7d.'),
+  /** With its offset from UTC: without one it would depend on the machine. */
+  time: (text: string): Date => {
+    const time = new Date(text)
+    if (/^\d{4}-\d{2}-\d{2}T.*(?:Z|[+-]\d{2}:\d{2})$/.test(text) && !Number.isNaN(time.getTime())) return time
+    throw new InvalidArgumentError('Expected a time with its offset from UTC, such as 2030-01-31T09:00:00Z.')
+  },
   countTo:
     (most: number) =>
     (text: string): number => {
@@ -20,6 +30,17 @@ export const parse = {
       if (/^\d+$/.test(text) && count >= 1 && count <= most) return count
       throw new InvalidArgumentError(`Expected an integer from 1 to ${most}.`)
     },
+  priority: (text: string): number => {
+    if (/^[0-9]$/.test(text)) return Number(text)
+    throw new InvalidArgumentError('Expected an integer from 0 to 9.')
+  },
+  json: (text: string): unknown => {
+    try {
+      return JSON.parse(text)
+    } catch {
+      throw new InvalidArgumentError('Expected JSON, as in \'{"id": 17}\'.')
+    }
+  },
   id: (text: string): string => orInvalid(() => checkId(text, 'id'), 'Expected the number of a message.'),
   claimId: (text: string): string =>
     orInvalid(() => checkId(text, 'claim', 'claim'), 'Expected the number of a claim.'),

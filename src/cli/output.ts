@@ -1,6 +1,6 @@
 import { styleText } from 'node:util'
 import { maskSecrets } from './mask-secrets.ts'
-import { printable } from './text.ts'
+import { printable } from './show/text.ts'
 
 /** Writes text and a line end to stdout, with the passwords of URLs masked. */
 export function print(text: string): void {

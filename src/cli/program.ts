@@ -1,13 +1,23 @@
 import { Command } from 'commander'
+import { nearest } from '../basics/nearest.ts'
 import { VERSION } from '../basics/version.ts'
 import { addClaims } from './commands/claims.ts'
+import { addClear } from './commands/clear.ts'
 import { addDead } from './commands/dead.ts'
+import { addGroup } from './commands/group.ts'
+import { addHistory } from './commands/history.ts'
+import { addMaintain } from './commands/maintain.ts'
+import { addMessage } from './commands/message.ts'
 import { addMigrate } from './commands/migrate.ts'
 import { addPeek } from './commands/peek.ts'
+import { addQueue } from './commands/queue.ts'
 import { addRoles } from './commands/roles.ts'
+import { addSchedule } from './commands/schedule.ts'
 import { addStatus } from './commands/status.ts'
+import { addStream } from './commands/stream.ts'
+import { addWork } from './commands/work.ts'
 import { maskSecrets } from './mask-secrets.ts'
-import { printable } from './text.ts'
+import { printable } from './show/text.ts'
 
 /** The command line: every command with its options and help. Commands run when it parses arguments. */
 export function createProgram(): Command {
@@ -22,9 +32,28 @@ export function createProgram(): Command {
     .showHelpAfterError('Add --help to see how it is used.')
     .exitOverride()
     .addHelpText('after', HELP)
-  for (const add of [addMigrate, addRoles, addStatus, addPeek, addClaims, addDead, addHelp]) add(program)
+  for (const add of COMMANDS) add(program)
   return program
 }
+
+const COMMANDS = [
+  addMigrate,
+  addRoles,
+  addStatus,
+  addPeek,
+  addMessage,
+  addQueue,
+  addClear,
+  addClaims,
+  addDead,
+  addSchedule,
+  addStream,
+  addGroup,
+  addHistory,
+  addMaintain,
+  addWork,
+  addHelp,
+] as const
 
 /** `sluice help dead redrive`: commander's own help command takes only one word. */
 function addHelp(program: Command): void {
@@ -37,7 +66,14 @@ function addHelp(program: Command): void {
       let found = program
       for (const name of names) {
         const next = found.commands.find((command) => command.name() === name)
-        if (next === undefined) return help.error(`error: unknown command '${names.join(' ')}'`)
+        if (next === undefined) {
+          const [meant] = nearest(
+            name,
+            found.commands.map((command) => command.name()),
+          )
+          const hint = meant === undefined ? '' : `\n(Did you mean ${meant}?)`
+          return help.error(`error: unknown command '${names.join(' ')}'${hint}`)
+        }
         found = next
       }
       return found.help()
@@ -51,13 +87,21 @@ Examples:
   $ sluice roles                    make roles with few rights
   $ sluice status                   what waits, runs and fails, and who works on it
   $ sluice peek orders              the next messages of a queue
+  $ sluice queue pause orders       stop taking messages from a queue
+  $ sluice message status orders 42 what is known of one message
   $ sluice claims list              what is claimed, until when
   $ sluice dead list                messages that are not tried again
   $ sluice dead redrive orders      try them again
+  $ sluice history list orders      what has succeeded
+  $ sluice schedule list            what is enqueued at given times
+  $ sluice stream tail orders       the events of a stream as they come
+  $ sluice group list               who reads streams, and how far behind
+  $ sluice work ./handlers.ts       run handlers for the messages of queues
 
 Passwords are best given in DATABASE_URL or a .pgpass file: others on the machine can see a command's options.
 
 Exit codes:
   0  done
-  1  failed: the database refused or cannot be reached, the dead letter to show is not there, or you said no
-  2  used wrongly: an unknown command or option, a value that is not allowed, no connection string`
+  1  failed: the database refused or cannot be reached, what you have named is not there, or you said no
+  2  used wrongly: an unknown command or option, a value that is not allowed, no connection string
+  3  sluice work was ended by a signal, and gave back what did not end in time`

@@ -5,7 +5,7 @@ import { wordsOf } from '../basics/words-of.ts'
 import { type ErrorCode, isSluiceError } from '../errors.ts'
 import { type DatabaseUrlSource, secretsOf } from './database-url.ts'
 import { maskSecrets } from './mask-secrets.ts'
-import { printable } from './text.ts'
+import { printable } from './show/text.ts'
 
 const FAILED = 1
 const USED_WRONGLY = 2

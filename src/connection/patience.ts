@@ -1,7 +1,7 @@
 import { Backoff } from '../basics/backoff.ts'
 import { pause } from '../basics/pause.ts'
-import { stopped } from '../errors.ts'
-import { type Report, toError } from '../telemetry/events.ts'
+import { stopped, toError } from '../errors.ts'
+import type { Report } from '../telemetry/events.ts'
 import { mayPass } from './passing.ts'
 
 /**

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { queryAsText } from '../session/own-parsers.ts'
-import { readSession } from '../table/session.ts'
+import { readSession } from '../table/session/session.ts'
 import { closeClient } from './open-client.ts'
 
 /**

@@ -1,7 +1,8 @@
 import type { Control } from '../connection/control.ts'
 import { type Evidence, readEvidence, recordEvidence } from '../table/worker/evidence.ts'
-import { freeBatch } from '../table/worker/reap.ts'
+import { freeBatches } from '../table/worker/reap.ts'
 import { type BatchRecord, recordBatches } from '../table/worker/worker.ts'
+import { Abandoned } from './abandoned.ts'
 import { AloneLock } from './alone-lock.ts'
 
 /** The evidence about the messages of a batch, by id. Most are not in it. */
@@ -25,6 +26,9 @@ export class InHand {
   readonly #workerId: () => number
   readonly #findDead: () => Promise<boolean>
   readonly #active = new Map<number, BatchRecord>()
+  readonly #abandoned: Abandoned
+  /** Of claims on their way. */
+  readonly #reserved = new Set<number>()
   /** What goes into the next write. */
   #begun: RecordsToWrite | undefined
   #ended: number[] = []
@@ -47,10 +51,15 @@ export class InHand {
     this.#control = control
     this.#workerId = workerId
     this.#findDead = findDead
+    this.#abandoned = new Abandoned(async (ids) => {
+      control.requireUp()
+      return freeBatches(control.execute, this.#workerId(), ids)
+    })
     // A reaper may have taken our records for those of a dead worker while the connection was down.
     control.onUp(async (execute) => {
       this.#ended = []
       await recordBatches(execute, this.#workerId(), [], [...this.#active.values()])
+      this.#abandoned.retry()
     })
   }
 
@@ -87,20 +96,37 @@ export class InHand {
     }
   }
 
-  /** The number of a batch that its own claim will record. */
+  /** The batches whose records in the database are of messages in hand, or of a claim on its way. */
+  get kept(): readonly number[] {
+    return [...this.#active.keys(), ...this.#reserved]
+  }
+
+  /** The number of a batch that its own claim will record, until {@link unreserve}. */
   reserve(): number {
-    return this.#nextId++
+    const id = this.#nextId++
+    this.#reserved.add(id)
+    return id
+  }
+
+  /** The claim is over: its batch has been taken in hand or abandoned, or there is none. */
+  unreserve(id: number): void {
+    this.#reserved.delete(id)
   }
 
   /** A batch of leased messages, which its own claim has recorded. Resolves with the evidence against its messages. */
   async recorded(record: BatchRecord, suspect: boolean): Promise<EvidenceById> {
     this.#active.set(record.id, record)
+    this.#reserved.delete(record.id)
     return suspect ? this.#evidence(record) : NONE
   }
 
-  /** A batch that its own claim has recorded is in nobody's hands: its leases end now. */
-  abandon(id: number): void {
-    freeBatch(this.#control.execute, this.workerId, id).catch(() => undefined)
+  /**
+   * Batches that their own claims may have recorded are in nobody's hands: their leases end as soon as they are there.
+   *
+   * @param isOver the server has answered all that was sent
+   */
+  abandon(ids: readonly number[], isOver: boolean): void {
+    this.#abandoned.add(ids, isOver)
   }
 
   /** A claim is being sent: finds dead workers meanwhile, so that {@link begin} need not wait for it. */
@@ -127,7 +153,7 @@ export class InHand {
   async stop(): Promise<void> {
     await this.#writing
     this.#write()
-    await this.#writing
+    await Promise.all([this.#writing, this.#abandoned.stop()])
     this.#stopped = true
     clearTimeout(this.#tidy)
     this.#tidy = undefined

@@ -4,23 +4,36 @@ import { Backoff } from '../basics/backoff.ts'
 import { pause } from '../basics/pause.ts'
 import { STOP_MS, within } from '../basics/within.ts'
 import { isSluiceError } from '../errors.ts'
-import type { Scheduler, Waiter, WakeReason } from '../wake-up/scheduler.ts'
+import type { Settings } from '../settings/settings.ts'
+import type { QueuePause } from '../table/settings/queue-settings.ts'
+import type { Parking } from '../wake-up/scheduler.ts'
+import type { Waiter, WakeReason } from '../wake-up/waiting-queue.ts'
 import { Hints } from './hints.ts'
+import { Pauses } from './pauses.ts'
+import { Places } from './places.ts'
 import type { Found, Ran, Round, RoundDemand } from './round.ts'
+import { Throttle } from './throttle.ts'
 
 export interface DemandOptions {
   readonly queue: string
-  /** How many places there are. */
+  /** How many places there are at first. */
   readonly concurrency: number
-  readonly scheduler: Scheduler
+  /** The least time between two claims. @default none */
+  readonly throttleMs?: number | undefined
+  readonly scheduler: Parking
   readonly round: Round
+  /** What queues have been told. */
+  readonly settings?: Settings | undefined
+  /** It claims no more until {@link onResumed}. `pause` null: this process alone pauses it. */
+  readonly onPaused?: ((pause: QueuePause | null) => void) | undefined
+  readonly onResumed?: (() => void) | undefined
   readonly onEnded?: (() => void) | undefined
 }
 
 /**
  * The demand of a pipeline, as in GenStage: it has one place per batch that may be in flight, and nothing is claimed
  * without a free one. Each place runs one round after another. A place whose round finds nothing sleeps, and the last one
- * to do so parks the queue with the scheduler.
+ * to do so parks the queue with the scheduler. While it is paused, all places sleep and nothing is parked.
  */
 export class Demand implements Waiter, RoundDemand {
   readonly queue: string
@@ -29,6 +42,9 @@ export class Demand implements Waiter, RoundDemand {
   readonly #drain = new AbortController()
   #back = new AbortController()
   readonly #hints = new Hints()
+  readonly #pauses: Pauses
+  readonly #throttle: Throttle | undefined
+  readonly #places: Places
   #running: Promise<unknown> | undefined
   /** It goes on when a round finds nothing. */
   #stays = false
@@ -37,6 +53,11 @@ export class Demand implements Waiter, RoundDemand {
   constructor(options: DemandOptions) {
     this.queue = options.queue
     this.#options = options
+    const { queue, settings } = options
+    const onPaused = (by: QueuePause | null) => this.#paused(by)
+    this.#pauses = new Pauses({ queue, settings, onPaused, onResumed: () => this.#resumed() })
+    this.#places = new Places(options.concurrency)
+    if (options.throttleMs !== undefined) this.#throttle = new Throttle(options.throttleMs)
     setMaxListeners(0, this.#stop.signal, this.#drain.signal)
   }
 
@@ -48,6 +69,24 @@ export class Demand implements Waiter, RoundDemand {
     return this.#stop.signal
   }
 
+  /** Nothing is claimed now: its queue is paused, or this pipeline is. */
+  get paused(): boolean {
+    return this.#pauses.paused
+  }
+
+  /** Claims no more, in this process, until {@link resume}. What is in hand goes on. */
+  pause(): void {
+    this.#pauses.pauseHere()
+  }
+
+  resume(): void {
+    this.#pauses.resumeHere()
+  }
+
+  get isLast(): boolean {
+    return this.draining.aborted || this.paused || this.#throttle !== undefined || this.#places.isSurplus
+  }
+
   /** Resolves when one that runs has ended. */
   get ended(): Promise<unknown> {
     return this.#running ?? Promise.resolve()
@@ -56,11 +95,22 @@ export class Demand implements Waiter, RoundDemand {
   start(): void {
     this.#stays = true
     this.#options.scheduler.attach(this)
+    this.#pauses.start()
     this.#hints.checkAgain()
-    const places = Array.from({ length: this.#options.concurrency }, (_, at) => this.#place(at === 0))
-    this.#running = Promise.all(places)
-      .then(() => this.#options.round.settled())
-      .finally(this.#options.onEnded)
+    this.#openPlaces(true)
+    this.#running = this.#untilOver().finally(this.#options.onEnded)
+  }
+
+  /**
+   * Changes how many batches, or messages, may be in flight. More: at once. Fewer: what is in flight ends, and nothing is
+   * claimed until there is room.
+   */
+  setConcurrency(concurrency: number): void {
+    this.#places.want(this.#options.round.resize(concurrency))
+    if (!this.#stays || this.draining.aborted) return
+    this.#hints.wakeSome(this.#places.surplus)
+    // If one sleeps there is nothing to claim, or another claims and wakes it.
+    this.#openPlaces(!this.#hints.sleeping)
   }
 
   /** Instead of `start`: runs rounds in one place, until one finds nothing or it is told to end. */
@@ -73,13 +123,24 @@ export class Demand implements Waiter, RoundDemand {
   /** A hint that there may be something. */
   wake(reason: WakeReason): void {
     if (reason === 'reconnect') this.#serverIsBack()
-    this.#hints.wake(reason)
+    if (this.paused) this.#hints.checkAgain()
+    else this.#hints.wake(reason)
   }
 
   /** A hint that comes while it is not parked. */
   checkAgain(reason: WakeReason): void {
     if (reason === 'reconnect') this.#serverIsBack()
     this.#hints.checkAgain()
+  }
+
+  #paused(by: QueuePause | null): void {
+    this.#options.scheduler.unpark(this)
+    this.#options.onPaused?.(by)
+  }
+
+  #resumed(): void {
+    this.#options.onResumed?.()
+    this.#hints.wake('poke')
   }
 
   /** Ends the backoff of places whose round failed. */
@@ -91,6 +152,7 @@ export class Demand implements Waiter, RoundDemand {
   /** Claims no more, and resolves when all that is in flight is settled. */
   async drain(): Promise<void> {
     this.#drain.abort()
+    this.#pauses.stop()
     this.#options.scheduler.detach(this)
     this.#hints.wakeAll()
     if (this.#running === undefined) this.#options.onEnded?.()
@@ -124,7 +186,7 @@ export class Demand implements Waiter, RoundDemand {
   }
 
   opened(): void {
-    this.#hints.wake('poke')
+    this.wake('poke')
   }
 
   found({ full, youngestMs }: Found): void {
@@ -140,9 +202,11 @@ export class Demand implements Waiter, RoundDemand {
     const { round } = this.#options
     try {
       do {
-        for (let next: Next = 'claim'; next !== 'sleep' && !this.draining.aborted; )
-          next = await this.#run(next, () => undefined)
-      } while ((await round.settled()) && !this.draining.aborted)
+        for (let next: Next = 'claim'; next !== 'sleep' && !this.#isHeld; ) {
+          await this.#throttle?.turn(this.draining, () => true)
+          if (!this.draining.aborted) next = await this.#run(next, () => undefined)
+        }
+      } while ((await round.settled()) && !this.#isHeld)
     } catch (error) {
       // What earlier claims have taken is still in hand.
       await round.settled()
@@ -151,25 +215,70 @@ export class Demand implements Waiter, RoundDemand {
     }
   }
 
+  /** As many as are wanted and not there. @param claims the first of them claims at once, the others sleep */
+  #openPlaces(claims: boolean): void {
+    let first = claims
+    this.#places.open(() => {
+      const place = this.#place(first)
+      first = false
+      return place
+    })
+  }
+
+  async #untilOver(): Promise<void> {
+    await this.#places.ended()
+    await this.#options.round.settled()
+  }
+
   async #place(first: boolean): Promise<void> {
     const backoff = new Backoff(100, 10_000)
     let next: Next = first ? 'claim' : 'sleep'
     while (!this.draining.aborted) {
-      if (next === 'sleep') await this.#hints.sleep()
-      if (this.draining.aborted) return
+      if (this.#sleepsAfter(next)) await this.#hints.sleep()
+      if (this.#rests) continue
+      if (this.#throttle !== undefined) await this.#throttle.turn(this.draining, () => !this.#places.isSurplus)
+      if (!this.#mayClaim()) return
       try {
         next = await this.#run(next, () => backoff.reset())
         backoff.reset()
       } catch (error) {
         if (this.#isOurStop(error)) return
-        const retryInMs = backoff.next()
-        this.#options.round.failed(error, retryInMs)
-        // It was perhaps the one that was woken: another place that sleeps hears of the next message meanwhile.
-        if (this.#hints.sleeping && !this.#hints.claiming && !this.draining.aborted) this.#park(null)
-        await pause(retryInMs, AbortSignal.any([this.draining, this.#back.signal]))
+        await this.#failed(error, backoff.next())
         next = 'claim'
       }
     }
+  }
+
+  /** Waits after a round that failed. */
+  async #failed(error: unknown, retryInMs: number): Promise<void> {
+    this.#options.round.failed(error, retryInMs)
+    // It was perhaps the one that was woken: another place that sleeps hears of the next message meanwhile.
+    if (this.#hints.sleeping && !this.#hints.claiming && !this.draining.aborted) this.#park(null)
+    await pause(retryInMs, AbortSignal.any([this.draining, this.#back.signal]))
+  }
+
+  #sleepsAfter(next: Next): boolean {
+    return next === 'sleep' || this.paused
+  }
+
+  /** It is paused, and a place that has been woken has nothing to do. */
+  get #rests(): boolean {
+    return this.paused && !this.draining.aborted && !this.#places.isSurplus
+  }
+
+  /** Whether a place may claim; otherwise it is to end. */
+  #mayClaim(): boolean {
+    if (this.draining.aborted) return false
+    if (!this.#places.isSurplus) return true
+    this.#leave()
+    return false
+  }
+
+  /** A place ends. What it was woken for is left to another. */
+  #leave(): void {
+    this.#places.leave()
+    if (this.#hints.sleeping) this.#hints.wake('poke')
+    else this.#options.scheduler.unpark(this)
   }
 
   async #run(how: Next, onCommitted: () => void): Promise<Next> {
@@ -179,14 +288,20 @@ export class Demand implements Waiter, RoundDemand {
   }
 
   #foundNothing({ nextDueMs, partial }: Extract<Ran, { kind: 'nothing' }>): Next {
-    if (this.#hints.again || partial) return 'claim'
+    // While it is paused its place sleeps all the same; but it may be resumed before the place does.
+    if (this.#hints.again || partial || this.paused) return 'claim'
     this.#hints.foundNothing()
     if (!this.#hints.claiming && !this.draining.aborted) this.#park(nextDueMs)
     return 'sleep'
   }
 
   #park(nextDueMs: number | null): void {
-    if (this.#stays) this.#options.scheduler.park(this, nextDueMs)
+    if (this.#stays && !this.paused) this.#options.scheduler.park(this, nextDueMs)
+  }
+
+  /** Nothing more is claimed: it ends, or it is paused. */
+  get #isHeld(): boolean {
+    return this.draining.aborted || this.paused
   }
 
   #isOurStop(error: unknown): boolean {
@@ -197,4 +312,5 @@ export class Demand implements Waiter, RoundDemand {
 /** What a place does next. Alone: while the process has nothing else in flight. */
 type Next = 'sleep' | 'claim' | 'claim alone'
 
-const NEXT = { more: 'claim', alone: 'claim alone', ended: 'sleep' } as const
+/** After a round that was told to end the place ends, or sleeps while it is paused. */
+const NEXT = { more: 'claim', alone: 'claim alone', ended: 'claim' } as const

@@ -1,4 +1,4 @@
-import type { WakeReason } from '../wake-up/scheduler.ts'
+import type { WakeReason } from '../wake-up/waiting-queue.ts'
 
 /**
  * What tells the places of a pipeline to claim: which of them sleep, and whether a claim that is under way may be too old
@@ -53,6 +53,11 @@ export class Hints {
 
   wakeOne(): void {
     this.#sleepers.pop()?.()
+  }
+
+  /** So many places are to look whether they are still wanted. */
+  wakeSome(places: number): void {
+    for (let left = places; left > 0 && this.sleeping; left -= 1) this.wakeOne()
   }
 
   /** The pipeline ends. */

@@ -17,6 +17,12 @@ export interface Round {
    * @returns what to tell a caller of it
    */
   failed(error: unknown, retryInMs?: number): unknown
+  /**
+   * Changes how much may be in flight: batches in transactional mode, messages in leased mode.
+   *
+   * @returns how many places that takes
+   */
+  resize(concurrency: number): number
   /** Resolves when nothing that a round has claimed is in hand. Returns whether anything was. */
   settled(): Promise<boolean>
   /** Breaks off what the server has not answered yet. */
@@ -34,8 +40,12 @@ export interface RoundOptions {
 export interface RoundDemand {
   /** Aborts when nothing more is to be claimed. */
   readonly draining: AbortSignal
+  /** Nothing is to be claimed now; what is in flight goes on. */
+  readonly paused: boolean
   /** Aborts when what is in flight is to be given back. */
   readonly stopping: AbortSignal
+  /** Whether a round is to end with the batch that it has in hand. */
+  readonly isLast: boolean
   /** A claim is on its way: it sees all that was hinted at before. */
   sent(): void
   answered(): void

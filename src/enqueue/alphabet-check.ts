@@ -2,7 +2,11 @@ import { type ErrorCode, SluiceError } from '../errors.ts'
 import { type Alphabet, isAscii } from '../session/alphabet.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import type { Execute } from '../table/statement.ts'
-import type { MessageNames } from './read-message.ts'
+import type { MessageNames } from './read-payload.ts'
+
+/** The texts of a message or of an event. */
+type TextRow = Pick<InsertRow, 'payload' | 'headers' | 'type' | 'orderingKey'> &
+  Partial<Pick<InsertRow, 'retryPolicy' | 'tenant' | 'dedupe'>>
 
 /**
  * Refuses rows with a character that the database's encoding lacks. If the server refused them, it would abort the
@@ -14,7 +18,7 @@ import type { MessageNames } from './read-message.ts'
 export async function checkAlphabet(
   alphabet: Alphabet,
   execute: Execute,
-  rows: readonly InsertRow[],
+  rows: readonly TextRow[],
   namesOf: (at: number) => MessageNames,
 ): Promise<void> {
   await alphabet.learnUnknown(execute, rows.flatMap(textsOf))
@@ -22,19 +26,20 @@ export async function checkAlphabet(
     const { payload, options } = namesOf(at)
     refuse(alphabet, row.payload, payload, 'PAYLOAD_INVALID')
     refuse(alphabet, row.headers, `${options}.headers`, 'OPTION_INVALID')
-    refuse(alphabet, row.type, `${options}.type`, 'OPTION_INVALID')
-    refuse(alphabet, row.orderingKey, `${options}.orderingKey`, 'OPTION_INVALID')
+    for (const name of ['type', 'orderingKey', 'retryPolicy', 'tenant'] as const)
+      refuse(alphabet, row[name] ?? null, `${options}.${name}`, 'OPTION_INVALID')
+    refuse(alphabet, row.dedupe?.key ?? null, `${options}.dedupe.key`, 'OPTION_INVALID')
   }
 }
 
 /** Whether a row may hold a character that the database's encoding lacks, so that {@link checkAlphabet} has to look. */
-export function mayHoldForeign(alphabet: Alphabet, row: InsertRow): boolean {
+export function mayHoldForeign(alphabet: Alphabet, row: TextRow): boolean {
   if (alphabet.holdsAll) return false
-  return !(isAscii(row.payload) && isAscii(row.headers) && isAscii(row.type ?? '') && isAscii(row.orderingKey ?? ''))
+  return !textsOf(row).every(isAscii)
 }
 
-function textsOf({ payload, headers, type, orderingKey }: InsertRow): readonly string[] {
-  return [payload, headers, type ?? '', orderingKey ?? '']
+function textsOf({ payload, headers, type, orderingKey, retryPolicy, tenant, dedupe }: TextRow): readonly string[] {
+  return [payload, headers, type ?? '', orderingKey ?? '', retryPolicy ?? '', tenant ?? '', dedupe?.key ?? '']
 }
 
 function refuse(alphabet: Alphabet, text: string | null, what: string, code: ErrorCode): void {

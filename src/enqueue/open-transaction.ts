@@ -1,5 +1,3 @@
-import type { ownTransaction } from './enqueue.ts'
-
 /**
  * The open transaction that a message is enqueued in. Sluice imports none of these clients, so the type describes their
  * shapes. The compiler refuses a pool, or a client without a transaction, where the type shows the difference; the call
@@ -14,7 +12,14 @@ export type OpenTransaction =
   | PrismaTransaction
   | PostgresJsTransaction
   | TransactionOfHandler
-  | typeof ownTransaction
+  | OwnTransaction
+
+declare const OWN: unique symbol
+
+/** The type of `ownTransaction`. A symbol, whose own type a constant would lose: `const own = sluice.ownTransaction`. */
+export interface OwnTransaction {
+  readonly [OWN]: true
+}
 
 type Method = (...args: never[]) => unknown
 

@@ -1,10 +1,12 @@
 import { checkKeys } from '../basics/check-keys.ts'
-import { type Duration, toMs } from '../basics/duration.ts'
-import { dateOf, integer, LARGEST_INTEGER, storable } from '../basics/options.ts'
-import { expected, SluiceError } from '../errors.ts'
+import { type Duration, toMs, toMsWithin } from '../basics/duration.ts'
+import { dateOf, integer, LARGEST_INTEGER } from '../basics/options.ts'
+import { SluiceError } from '../errors.ts'
 import type { Headers } from '../message.ts'
+import { policyName } from '../retry-policy.ts'
 import { DEFAULTS, type InsertRow } from '../table/enqueue/insert-row.ts'
-import { encodeJson } from './json.ts'
+import { type Dedupe, readDedupe } from './dedupe.ts'
+import { labelOf, readLabels } from './labels.ts'
 
 /** The options of one message. */
 export interface EnqueueOptions {
@@ -24,6 +26,25 @@ export interface EnqueueOptions {
   readonly dueAt?: Date | undefined
   /** After how many failed attempts the message goes to the dead letters, from 1. Default: as the pipeline says. */
   readonly maxAttempts?: number | undefined
+  /**
+   * For how long after it is first due the message may be delivered: 1 ms to 100 years. Then it expires, unless somebody
+   * has it in hand. Default: as the queue has been told, or for ever.
+   */
+  readonly ttl?: Duration | undefined
+  /** The name of a retry policy of `createSluice({ retryPolicies })`: 1 to 100 bytes. Default: as the queue or pipeline says. */
+  readonly retryPolicy?: string | undefined
+  /** Its lease in leased mode, 1 s to 24 h. Default: as the pipeline says. */
+  readonly lease?: Duration | undefined
+  /** Whose message it is, where a queue shares its workers out among tenants: 1 to 255 bytes. Not with `orderingKey`. Default none. */
+  readonly tenant?: string | undefined
+  /** With a dedupe key the answer says what became of the message: see {@link DedupedOptions}. */
+  readonly dedupe?: undefined
+}
+
+/** The options of one message with a dedupe key. */
+export interface DedupedOptions extends Omit<EnqueueOptions, 'dedupe'> {
+  /** Its dedupe key: an enqueue with a key that is taken does not simply add another message. */
+  readonly dedupe: Dedupe
 }
 
 const NAMES = [
@@ -35,9 +56,12 @@ const NAMES = [
   'delay',
   'dueAt',
   'maxAttempts',
+  'ttl',
+  'retryPolicy',
+  'lease',
+  'tenant',
+  'dedupe',
 ] as const satisfies readonly (keyof EnqueueOptions)[]
-
-const LONGEST_TEXT_BYTES = 255
 
 /**
  * The options as columns of the row.
@@ -51,44 +75,31 @@ export function readOptions(options: unknown, what: string): Omit<InsertRow, 'pa
   const given: Given = options
   const at = (name: (typeof NAMES)[number]): string => `${what}.${name}`
   return {
-    type: typeOf(given.type, at('type')),
-    schemaVersion: integer(at('schemaVersion'), given.schemaVersion, DEFAULTS.schemaVersion, 1, LARGEST_INTEGER),
-    headers: headersOf(given.headers, at('headers')),
-    orderingKey: textOf(given.orderingKey, at('orderingKey'), 'a string'),
+    ...readLabels(given, what),
     priority: integer(at('priority'), given.priority, DEFAULTS.priority, 0, 9),
-    delayMs: given.delay === undefined ? DEFAULTS.delayMs : toMs(given.delay, at('delay')),
+    delayMs: given.delay === undefined ? null : toMs(given.delay, at('delay')),
     dueAt: instantOf(given, what),
     maxAttempts: integer(at('maxAttempts'), given.maxAttempts, DEFAULTS.maxAttempts, 1, LARGEST_INTEGER),
+    ttlMs: given.ttl === undefined ? null : toMsWithin(at('ttl'), given.ttl, '1ms', '36500d'),
+    retryPolicy: given.retryPolicy === undefined ? null : policyName(at('retryPolicy'), given.retryPolicy),
+    leaseMs: given.lease === undefined ? null : Math.round(toMsWithin(at('lease'), given.lease, '1s', '24h')),
+    tenant: tenantOf(given, what),
+    dedupe: readDedupe(given.dedupe, at('dedupe'), {
+      time: given.delay !== undefined || given.dueAt !== undefined,
+      tenant: given.tenant !== undefined,
+    }),
   }
 }
 
 type Given = { readonly [Name in keyof EnqueueOptions]?: unknown }
 
-function typeOf(value: unknown, what: string): string | null {
-  const wanted = "dot-separated text such as 'order.paid', without spaces and *"
-  const type = textOf(value, what, wanted)
-  if (type === null || /^[^\s.*\p{Cc}]+(?:\.[^\s.*\p{Cc}]+)*$/u.test(type)) return type
-  throw expected('OPTION_INVALID', what, wanted, value)
-}
-
-const AS_TEXT = 'Turn a number into a string with String(…)'
-
-function textOf(value: unknown, what: string, wanted: string): string | null {
-  if (value === undefined) return null
-  if (typeof value !== 'string') throw expected('OPTION_INVALID', what, wanted, value, AS_TEXT)
-  const bytes = Buffer.byteLength(value)
-  if (bytes < 1 || bytes > LONGEST_TEXT_BYTES) {
-    throw expected('OPTION_INVALID', what, `1 to ${LONGEST_TEXT_BYTES} bytes of text`, value)
+/** Messages with an ordering key are claimed key by key, which would pass the limit of a tenant. */
+function tenantOf({ tenant, orderingKey }: Given, what: string): string | null {
+  if (tenant !== undefined && orderingKey !== undefined) {
+    const sentence = `${what}: expected tenant or orderingKey, received both`
+    throw new SluiceError('OPTION_INVALID', `${sentence}. Leave one out: messages with keys share workers by key`)
   }
-  return storable(what, value)
-}
-
-function headersOf(value: unknown, what: string): string {
-  if (value === undefined) return DEFAULTS.headers
-  const text = encodeJson(value, what, 'OPTION_INVALID')
-  // Checked as JSON, because an object with toJSON may become anything.
-  if (text.startsWith('{')) return text
-  throw expected('OPTION_INVALID', what, 'an object of JSON values', value, "As in { trace: '4bf9' }")
+  return labelOf(tenant, `${what}.tenant`, 'a string')
 }
 
 function instantOf({ delay, dueAt }: Given, what: string): string | null {

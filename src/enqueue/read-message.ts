@@ -1,19 +1,17 @@
-import { describe, SluiceError } from '../errors.ts'
-import { type QueueDefinition, type QueueDefinitions, validatePayload } from '../queues.ts'
+import { expected } from '../errors.ts'
+import type { QueueDefinitions } from '../queues.ts'
+import type { RetryPolicies } from '../retry-policy.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
-import { encodeJson } from './json.ts'
 import { readOptions } from './options.ts'
+import type { Entry } from './read-list.ts'
+import { checkSize, type MessageNames, readPayload } from './read-payload.ts'
 
 export interface MessageRules {
   readonly definitions: QueueDefinitions | undefined
   /** The largest payload, and the largest headers, in bytes of JSON. */
   readonly payloadLimitBytes: number
-}
-
-/** The names of one message and its parts in errors. */
-export interface MessageNames {
-  readonly payload: string
-  readonly options: string
+  /** The policies that a message can name; undefined: any, because the workers may be other programs. */
+  readonly retryPolicies?: RetryPolicies | undefined
 }
 
 /**
@@ -25,38 +23,24 @@ export interface MessageNames {
 export function readMessage(
   rules: MessageRules,
   queue: string,
-  message: { readonly payload: unknown; readonly options: unknown },
+  message: Entry,
   names: MessageNames,
 ): InsertRow | Promise<InsertRow> {
   const columns = readOptions(message.options, names.options)
+  if (columns.retryPolicy !== null)
+    checkPolicy(columns.retryPolicy, `${names.options}.retryPolicy`, rules.retryPolicies)
   checkSize(columns.headers, `${names.options}.headers`, rules.payloadLimitBytes)
-  const payload = encodeJson(message.payload, names.payload)
-  checkSize(payload, names.payload, rules.payloadLimitBytes)
-  const row = { ...columns, payload }
-  const definition = rules.definitions?.[queue]
-  if (definition?.schema === undefined) return row
-  return checkSchema(definition, queue, payload, names.payload).then(() => row)
+  const target = {
+    name: `queue ${queue}`,
+    definition: rules.definitions?.[queue],
+    payloadLimitBytes: rules.payloadLimitBytes,
+  }
+  const payload = readPayload(target, message.payload, names.payload)
+  return typeof payload === 'string' ? { ...columns, payload } : payload.then((text) => ({ ...columns, payload: text }))
 }
 
-function checkSize(json: string, what: string, limit: number): void {
-  // A code unit takes at most three bytes of UTF-8, so most strings need not be measured.
-  if (json.length * 3 <= limit) return
-  const bytes = Buffer.byteLength(json)
-  if (bytes <= limit) return
-  const sentence = `${what}: expected at most ${limit} bytes of JSON, received ${bytes}`
-  throw new SluiceError('PAYLOAD_TOO_LARGE', `${sentence}. Store large content elsewhere and enqueue a reference to it`)
-}
-
-/**
- * Validates the payload as JSON gives it back, because that is what the schema gets when the message is delivered. So a
- * schema that no stored payload can satisfy fails here, and not in the dead letters.
- */
-async function checkSchema(definition: QueueDefinition, queue: string, payload: string, what: string): Promise<void> {
-  const stored: unknown = JSON.parse(payload)
-  const result = await validatePayload(definition, stored)
-  if ('value' in result) return
-  // The payload is not quoted, because errors get into logs. The issues are the schema's own words.
-  const received = typeof stored === 'object' ? describe(stored) : `a ${typeof stored}`
-  const sentence = `${what}: expected what the schema of queue ${queue} accepts, received ${received}`
-  throw new SluiceError('PAYLOAD_SCHEMA', `${sentence}. ${result.issues}`)
+function checkPolicy(name: string, what: string, known: RetryPolicies | undefined): void {
+  if (known === undefined || known.has(name)) return
+  const wanted = `a name in retryPolicies (${[...known.keys()].join(', ')})`
+  throw expected('OPTION_INVALID', what, wanted, name, 'Add it to createSluice({ retryPolicies })')
 }

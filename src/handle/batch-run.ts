@@ -1,14 +1,19 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
-import { errorText, expected, isSluiceError } from '../errors.ts'
+import { errorText, expected, isSluiceError, messageCancelled } from '../errors.ts'
 import type { Message, Outcome } from '../message.ts'
-import { isOrdered, type PipelinePlan } from '../plan/options.ts'
+import type { PipelinePlan } from '../plan/options.ts'
 import { type QueueDefinition, validatePayload } from '../queues.ts'
 import type { Settlement } from '../settle/settlement.ts'
+import type { ClaimClock, Meter } from '../statistics/meter.ts'
 import { type Report, withCause } from '../telemetry/events.ts'
 import type { Attempt } from './attempt.ts'
+import { BlockedKeys } from './blocked-keys.ts'
+import { Deadline, type LateSubject, type Turn } from './deadline.ts'
 import type { Ending } from './ending.ts'
-import { Deadline, type LateSubject, NotHandled, toOutcome, toOutcomes } from './handler.ts'
+import { NotHandled } from './handler.ts'
+import { hasExpired, type Refusal, refusalOf } from './refusal.ts'
 import type { RunContext } from './run-context.ts'
+import { toOutcome, toOutcomes } from './to-outcome.ts'
 
 /** One message or a whole batch per call. */
 export type Work =
@@ -26,13 +31,18 @@ export interface BatchRunOptions {
   readonly definition: QueueDefinition | undefined
   /** Makes what the next call of the handler runs in. */
   readonly attempt: (messages: readonly DeliveredMessage[]) => Attempt
-  readonly settlement: Pick<Settlement, 'add' | 'deadLetter'>
+  readonly settlement: Pick<Settlement, 'add' | 'deadLetter' | 'expire' | 'cancel'>
   readonly report: Report
   readonly crashLimit: number
   /** Interrupts a statement that runs on the server. */
   readonly cancel: () => Promise<void>
   /** Aborts when nothing can come of the batch any more. */
   readonly signal: Ending
+  /** Hears of each attempt that failed with an error. */
+  readonly onFailed?: ((error: unknown, message: Message) => void) | undefined
+  readonly meter?: Meter | undefined
+  /** When its messages were claimed: those whose life had ended by then are not handed out. */
+  readonly clock?: ClaimClock | undefined
 }
 
 /** By how much a deadline may be late on a busy machine. Less than the server's grace. */
@@ -45,11 +55,16 @@ const HUNG_MS = 500
  */
 export class BatchRun {
   readonly #options: BatchRunOptions
-  #blockedKeys: Set<string> | undefined
+  /** Made for the first of them: in most batches nothing fails. */
+  #blockedKeys: BlockedKeys | undefined
   readonly #startedAt = performance.now()
   readonly #deadline: Deadline
   #hung: readonly DeliveredMessage[] = []
   readonly #begun = new Set<DeliveredMessage>()
+  /** Messages that somebody has cancelled. */
+  #cancelled: Set<string> | undefined
+  /** Those of the call that runs. */
+  #running: readonly DeliveredMessage[] = []
 
   constructor(options: BatchRunOptions) {
     this.#options = options
@@ -71,6 +86,17 @@ export class BatchRun {
     return [...this.#begun]
   }
 
+  /**
+   * Somebody has cancelled a message. If its handler runs, alone, it is told to end, and what it has written is undone; if it
+   * has not begun, it does not. If it runs in a batch, it is removed unless it succeeds.
+   */
+  cancel(id: string): void {
+    this.#cancelled ??= new Set()
+    this.#cancelled.add(id)
+    const [running, ...others] = this.#running
+    if (running?.id === id && others.length === 0) this.#deadline.abort(messageCancelled(running.queue, id))
+  }
+
   async run(messages: readonly DeliveredMessage[]): Promise<void> {
     const { work } = this.#options
     try {
@@ -88,13 +114,18 @@ export class BatchRun {
   }
 
   /** Whether a message may have to die before its handler sees it. */
-  #isChecked({ evidence }: DeliveredMessage): boolean {
-    return evidence !== undefined || this.#options.definition?.schema !== undefined
+  #isChecked(message: DeliveredMessage): boolean {
+    if (this.#cancelled?.has(message.id)) return true
+    return (
+      message.evidence !== undefined ||
+      this.#options.definition?.schema !== undefined ||
+      hasExpired(message, this.#options.clock)
+    )
   }
 
   /** Whether there is time for the message, and no earlier one of its key has failed. */
   #reaches(message: DeliveredMessage): boolean {
-    return !this.#options.signal.aborted && !this.#blocked(message) && this.#hasTime
+    return !this.#options.signal.aborted && !this.#blockedKeys?.has(message) && this.#hasTime
   }
 
   /** A lease is renewed for as long as its message waits; the server ends a batch's transaction. */
@@ -103,21 +134,13 @@ export class BatchRun {
     return mode === 'leased' || performance.now() - this.#startedAt < timeoutMs
   }
 
-  /**
-   * Dead-letters messages that killed their process too often, or whose payload no longer fits its schema, and settles
-   * those whose last try was lost: other workers may have taken them before that could be written.
-   */
+  /** Ends messages that no handler is to see, and those whose payload no longer fits its schema. */
   async #mayRun(message: DeliveredMessage): Promise<boolean> {
-    const { definition, settlement } = this.#options
-    const reason = this.#reasonToDie(message)
-    if (reason !== undefined) {
-      this.#begun.add(message)
-      settlement.deadLetter(message, reason)
-      return false
-    }
-    if (message.lostTry !== undefined) {
-      const { error } = message.lostTry
-      this.#settle(message, { kind: 'retry', error }, new Error(error))
+    const { definition, clock, crashLimit } = this.#options
+    const isCancelled = this.#cancelled?.has(message.id) === true
+    const refusal = refusalOf(message, { isCancelled, clock, crashLimit })
+    if (refusal !== undefined) {
+      this.#refuse(message, refusal)
       return false
     }
     if (definition?.schema === undefined) return true
@@ -136,11 +159,22 @@ export class BatchRun {
     return false
   }
 
-  /** Why a message that crashed too often is not tried again. */
-  #reasonToDie({ evidence }: DeliveredMessage): string | undefined {
-    if (evidence === undefined || !evidence.crashedAlone || evidence.crashes < this.#options.crashLimit)
-      return undefined
-    return `crashed: ${evidence.crashes} processes died or hung with this message in hand`
+  #refuse(message: DeliveredMessage, refusal: Refusal): void {
+    const { settlement } = this.#options
+    this.#begun.add(message)
+    switch (refusal.kind) {
+      case 'cancelled':
+        settlement.cancel(message)
+        return
+      case 'expired':
+        settlement.expire(message)
+        return
+      case 'harmful':
+        settlement.deadLetter(message, refusal.reason)
+        return
+      case 'lost try':
+        this.#settle(message, { kind: 'retry', error: refusal.error }, new Error(refusal.error))
+    }
   }
 
   #runAlone(message: DeliveredMessage): Promise<boolean> {
@@ -182,20 +216,33 @@ export class BatchRun {
     const turn = this.#deadline.next()
     const number = work.kind === 'each' ? messages[0]?.attempt : undefined
     for (const message of messages) this.#begun.add(message)
+    this.#running = messages
+    this.#meterBegun(messages, turn)
     try {
       const returned = call(attempt.context(turn, number))
       const result = isPromise(returned) ? await this.#deadline.await(returned) : returned
       // What the handler has not awaited counts as its time.
       if (attempt.unfinished) await this.#deadline.await(attempt.finished())
-      turn.end()
+      this.#end(turn)
       await this.#keep(messages, attempt, result)
       return true
     } catch (error) {
-      turn.end()
+      this.#end(turn)
       return await this.#failed(messages, attempt, error)
     } finally {
+      this.#running = []
       if (turn.tookMs > plan.timeoutMs + HUNG_MS) this.#hung = messages
     }
+  }
+
+  #end(turn: Turn): void {
+    if (turn.end()) this.#options.meter?.handled(turn.startedAtMs, turn.endedAtMs)
+  }
+
+  #meterBegun(messages: readonly DeliveredMessage[], { startedAtMs }: Turn): void {
+    const { clock, meter } = this.#options
+    if (meter === undefined || clock === undefined) return
+    for (const { row } of messages) meter.begun(row.dueUs, clock, startedAtMs)
   }
 
   async #keep(messages: readonly DeliveredMessage[], attempt: Attempt, result: unknown): Promise<void> {
@@ -249,21 +296,14 @@ export class BatchRun {
 
   #settle(message: DeliveredMessage, outcome: Outcome, error?: unknown): void {
     this.#begun.add(message)
-    const holdsBack = this.#options.settlement.add(message, outcome, error)
-    const key = this.#keyOf(message)
-    if (!holdsBack || key === undefined) return
-    this.#blockedKeys ??= new Set()
-    this.#blockedKeys.add(key)
-  }
-
-  #blocked(message: DeliveredMessage): boolean {
-    if (this.#blockedKeys === undefined) return false
-    const key = this.#keyOf(message)
-    return key !== undefined && this.#blockedKeys.has(key)
-  }
-
-  #keyOf(message: DeliveredMessage): string | undefined {
-    return message.orderingKey ?? (isOrdered(this.#options.plan) ? '' : undefined)
+    const isCancelled = this.#cancelled?.has(message.id) && (outcome.kind === 'retry' || outcome.kind === 'snooze')
+    if (error !== undefined && outcome.kind === 'retry' && !isCancelled) this.#options.onFailed?.(error, message.handed)
+    const holdsBack = isCancelled
+      ? this.#options.settlement.cancel(message)
+      : this.#options.settlement.add(message, outcome, error)
+    if (!holdsBack) return
+    this.#blockedKeys ??= new BlockedKeys(this.#options.plan)
+    this.#blockedKeys.add(message)
   }
 }
 

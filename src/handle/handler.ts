@@ -1,20 +1,29 @@
-import type { Duration } from '../basics/duration.ts'
-import type { EnqueueOptions } from '../enqueue/options.ts'
-import { errorText, expected, SluiceError, STOPPED } from '../errors.ts'
-import { deadLetter, type Message, type Outcome, retryLater, snooze } from '../message.ts'
+import type { DedupedOptions, EnqueueOptions } from '../enqueue/options.ts'
+import { expected, SluiceError, STOPPED } from '../errors.ts'
+import type { Message, Outcome } from '../message.ts'
 import type { Mode } from '../plan/options.ts'
 import type { InputOf, QueueDefinitions, QueueName } from '../queues.ts'
-import type { Ending } from './ending.ts'
-import type { HandlerTransaction } from './transaction/message-transaction.ts'
+import type { EnqueueResult } from '../table/enqueue/insert-deduped.ts'
+import type { HandlerTransaction } from './transaction/handler-transaction.ts'
 
 /** Enqueues in the handler's transaction: the message exists if and only if the handler's batch commits. */
-export type EnqueueInTransaction<Definitions extends QueueDefinitions | undefined = undefined> = <
-  Name extends QueueName<Definitions>,
->(
-  queue: Name,
-  payload: InputOf<Definitions, Name>,
-  options?: EnqueueOptions,
-) => Promise<string>
+export interface EnqueueInTransaction<Definitions extends QueueDefinitions | undefined = undefined> {
+  <Name extends QueueName<Definitions>>(
+    queue: Name,
+    payload: InputOf<Definitions, Name>,
+    options: DedupedOptions,
+  ): Promise<EnqueueResult>
+  <Name extends QueueName<Definitions>>(
+    queue: Name,
+    payload: InputOf<Definitions, Name>,
+    options?: EnqueueOptions,
+  ): Promise<string>
+  <Name extends QueueName<Definitions>>(
+    queue: Name,
+    payload: InputOf<Definitions, Name>,
+    options?: EnqueueOptions | DedupedOptions,
+  ): Promise<string | EnqueueResult>
+}
 
 /** What a handler gets beside the message in every mode. */
 export interface CommonContext {
@@ -114,134 +123,4 @@ export class NotHandled extends SluiceError {
 export function checkFunction<Handle>(what: string, handle: Handle): Handle {
   if (typeof handle === 'function') return handle
   throw expected('OPTION_INVALID', what, 'a function', handle, `As in ${what}(async (…) => …)`)
-}
-
-/** What a handler returned, as an outcome that can be written. @throws SluiceError OPTION_INVALID for anything else. */
-export function toOutcome(
-  returned: unknown,
-  what = "The handler's result",
-  remedy = 'A handler that only awaits its work returns nothing',
-): Outcome {
-  if (returned === undefined) return { kind: 'ack' }
-  if (typeof returned === 'object' && returned !== null && 'kind' in returned) {
-    // Of the right kind, but perhaps not made by our functions, which check the rest.
-    const { kind, afterMs, reason, error } = returned as Record<string, unknown>
-    if (kind === 'ack') return { kind }
-    if (kind === 'retry') return retryLater({ after: afterMs as Duration, error })
-    if (kind === 'snooze') return snooze({ after: afterMs as Duration })
-    if (kind === 'deadLetter' && typeof reason === 'string') return deadLetter(errorText(reason), error)
-  }
-  throw expected('OPTION_INVALID', what, 'nothing, ack(), retryLater(), snooze() or deadLetter()', returned, remedy)
-}
-
-/** What a batch handler returned, as one outcome per message. @throws SluiceError OPTION_INVALID */
-export function toOutcomes(returned: unknown, count: number): readonly Outcome[] {
-  if (returned === undefined) return Array.from({ length: count }, () => ({ kind: 'ack' }))
-  if (Array.isArray(returned) && returned.length === count)
-    return returned.map((outcome: unknown) => toOutcome(outcome))
-  throw expected('OPTION_INVALID', "The batch handler's result", `nothing, or ${count} outcomes`, returned)
-}
-
-/**
- * The time of a batch's handlers, which run one after another: one timer and one listener for all of them. A handler
- * cannot be killed: when its time is up it goes on, with its signal aborted and its transaction closed, and what it
- * does then no longer counts.
- */
-export class Deadline {
-  readonly #timeoutMs: number
-  readonly #subject: LateSubject
-  readonly #batch: Ending
-  readonly #onBatchEnd = () => this.#give(this.#batch.reason)
-  #turn = new Turn()
-  #timer: NodeJS.Timeout | undefined
-  #reject: ((error: unknown) => void) | undefined
-
-  /** `batch`: aborts when nothing can come of the batch any more. */
-  constructor(timeoutMs: number, subject: LateSubject, batch: Ending) {
-    this.#timeoutMs = timeoutMs
-    this.#subject = subject
-    this.#batch = batch
-    batch.addEventListener('abort', this.#onBatchEnd)
-  }
-
-  /** The next handler begins. */
-  next(): Turn {
-    this.#turn = new Turn()
-    return this.#turn
-  }
-
-  /**
-   * Waits for what the handler does, at most until its time is up or its batch ends early.
-   *
-   * @throws SluiceError HANDLER_TIMEOUT, the reason for which the batch ends, or what the work throws.
-   */
-  await<T>(work: PromiseLike<T>): Promise<T> {
-    this.#timer ??= setTimeout(this.#onTime, this.#timeoutMs)
-    return new Promise<T>((resolve, reject) => {
-      this.#reject = reject
-      work.then(resolve, reject)
-      if (this.#batch.aborted) this.#onBatchEnd()
-    })
-  }
-
-  /** The batch has no more handlers. */
-  end(): void {
-    clearTimeout(this.#timer)
-    this.#batch.removeEventListener('abort', this.#onBatchEnd)
-  }
-
-  /** Set for an earlier handler, it may come too early for this one. */
-  readonly #onTime = (): void => {
-    const leftMs = this.#timeoutMs - this.#turn.tookMs
-    this.#timer = leftMs > 0 ? setTimeout(this.#onTime, Math.ceil(leftMs)) : undefined
-    if (leftMs <= 0) this.#give(timedOut(this.#subject, this.#timeoutMs))
-  }
-
-  #give(error: unknown): void {
-    this.#turn.abort(error)
-    this.#reject?.(error)
-  }
-}
-
-/** One handler's part of a batch's time. */
-export class Turn {
-  #startedAt = performance.now()
-  #endedAt: number | undefined
-  #controller: AbortController | undefined
-
-  /** Made when it is first asked for: most handlers never do. */
-  get signal(): AbortSignal {
-    this.#controller ??= new AbortController()
-    return this.#controller.signal
-  }
-
-  get tookMs(): number {
-    return (this.#endedAt ?? performance.now()) - this.#startedAt
-  }
-
-  restart(): void {
-    this.#startedAt = performance.now()
-  }
-
-  /** The handler is over. What the server takes for its end is not its time. */
-  end(): void {
-    this.#endedAt ??= performance.now()
-  }
-
-  abort(reason: unknown): void {
-    this.#controller ??= new AbortController()
-    this.#controller.abort(reason)
-  }
-}
-
-/** What the user has to end in time. */
-export type LateSubject = 'handler' | 'delivery'
-
-function timedOut(subject: LateSubject, timeoutMs: number): SluiceError {
-  return new SluiceError(
-    'HANDLER_TIMEOUT',
-    subject === 'handler'
-      ? `The handler: expected to end within ${timeoutMs} ms, received no end. Raise the pipeline's timeout, or pass the signal on`
-      : `The delivery: expected to be settled within ${timeoutMs} ms, received no settlement. Settle it: delivery.ack(). Or raise the timeout of deliveries()`,
-  )
 }

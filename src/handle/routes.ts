@@ -1,7 +1,8 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
 import { deadLetter, type Message, type Outcome, retryLater } from '../message.ts'
-import { checkFunction, type HandlerContext, toOutcome } from './handler.ts'
+import { checkFunction, type HandlerContext } from './handler.ts'
+import { toOutcome } from './to-outcome.ts'
 
 /** A handler for the types that a pattern matches. `Context` is what handlers of its pipeline's mode get. */
 export interface Route<Payload = unknown, Context = HandlerContext> {

@@ -1,5 +1,6 @@
-import type { EnqueueOptions } from '../enqueue/options.ts'
-import type { HandlerTransaction } from './transaction/message-transaction.ts'
+import type { DedupedOptions, EnqueueOptions } from '../enqueue/options.ts'
+import type { EnqueueResult } from '../table/enqueue/insert-deduped.ts'
+import type { HandlerTransaction } from './transaction/handler-transaction.ts'
 
 /** What a handler gets from the mode of its pipeline, without the types of the user's queues. */
 export type RunContext = TransactionalRunContext | LeasedRunContext
@@ -9,8 +10,8 @@ export type EnqueueIn = (
   tx: HandlerTransaction,
   queue: string,
   payload: unknown,
-  options?: EnqueueOptions,
-) => Promise<string>
+  options?: EnqueueOptions | DedupedOptions,
+) => Promise<string | EnqueueResult>
 
 /** The time of one call of a handler. Its signal is made when it is first asked for, because most handlers never do. */
 export interface RunTurn {
@@ -24,7 +25,11 @@ interface TransactionalRunContext {
   readonly signal: AbortSignal
   /** Undefined for a handler of whole batches. */
   readonly attempt: number | undefined
-  readonly enqueue: (queue: string, payload: unknown, options?: EnqueueOptions) => Promise<string>
+  readonly enqueue: (
+    queue: string,
+    payload: unknown,
+    options?: EnqueueOptions | DedupedOptions,
+  ) => Promise<string | EnqueueResult>
 }
 
 export interface LeasedRunContext {

@@ -46,5 +46,6 @@ async function decisionOf(authorize: Authorize, request: Request, access: HttpAc
 
 /** Not by its class, because frameworks bring their own. */
 function isResponse(value: unknown): value is Response {
-  return typeof value === 'object' && value !== null && 'status' in value && 'headers' in value && 'body' in value
+  if (typeof value !== 'object' || value === null || !('status' in value && 'headers' in value)) return false
+  return 'arrayBuffer' in value && typeof value.arrayBuffer === 'function'
 }

@@ -15,9 +15,10 @@ export function exactJson(text: string): unknown {
 /** The source of a value is a third argument in Node from 21 on. Without it nothing can be said. */
 function refuseInexact(_key: string, value: unknown, context?: { readonly source?: string }): unknown {
   const source = context?.source
-  if (typeof value !== 'number' || source === undefined || !/^-?\d+$/.test(source)) return value
+  const [, integer] = /^(-?\d+)(?:\.0+)?$/.exec(source ?? '') ?? []
+  if (typeof value !== 'number' || source === undefined || integer === undefined) return value
   // As numbers, because the text of -0 is "0", and that of 10^22 is "1e+22".
-  if (Number.isFinite(value) && BigInt(value) === BigInt(source)) return value
+  if (Number.isFinite(value) && BigInt(value) === BigInt(integer)) return value
   const wanted = 'integers that JavaScript holds exactly, up to 2^53'
   throw new SluiceError(
     'OPTION_INVALID',

@@ -16,6 +16,10 @@ export function ttlOf(ttl: ValueOf<typeof DURATION> | undefined): number | undef
   return ttl === undefined ? undefined : toMsWithin('ttl', ttl, '1s', '14d')
 }
 
+export function graceOf(grace: ValueOf<typeof DURATION> | undefined): number | undefined {
+  return grace === undefined ? undefined : toMsWithin('grace', grace, '0ms', '14d')
+}
+
 export const ID = { description: 'an id, which is a string of digits', type: 'string', pattern: '^\\d{1,19}$' } as const
 
 export const INSTANT = { description: 'an instant in ISO 8601', type: 'string', format: 'date-time' } as const
@@ -28,3 +32,14 @@ export const LIMIT = {
   minimum: 1,
   maximum: 1_000,
 } as const satisfies JsonSchema
+
+/** The body of a request about several messages. */
+export function messagesBody<const Items extends JsonSchema>(description: string, items: Items) {
+  return {
+    description: 'an object with messages',
+    type: 'object',
+    required: ['messages'],
+    additionalProperties: false,
+    properties: { messages: { description, type: 'array', minItems: 1, maxItems: 1_000, items } },
+  } as const
+}

@@ -1,5 +1,5 @@
-import { storedOf } from '../internals.ts'
 import type { Message } from '../message.ts'
+import { storedOf } from '../process/internals.ts'
 import { ID } from './forms.ts'
 import type { JsonSchema, ValueOf } from './json-schema.ts'
 
@@ -23,6 +23,8 @@ const TAKEN_MESSAGE = {
     'priority',
     'attempt',
     'maxAttempts',
+    'tenant',
+    'dedupeKey',
     'enqueuedAt',
     'dueAt',
   ],
@@ -39,6 +41,8 @@ const TAKEN_MESSAGE = {
       description: 'after how many failed attempts it becomes a dead letter; null if the number of the claim applies',
       type: ['integer', 'null'],
     },
+    tenant: { description: 'whose message it is, or null', type: ['string', 'null'] },
+    dedupeKey: { description: 'the dedupe key, or null', type: ['string', 'null'] },
     enqueuedAt: FINITE_INSTANT,
     dueAt: FINITE_INSTANT,
   },
@@ -59,9 +63,10 @@ export function messagesText(messages: readonly Message[]): string {
 }
 
 function textOf(message: Message): string {
-  const { id, type, schemaVersion, orderingKey, priority, attempt, maxAttempts, enqueuedAt, dueAt } = message
+  const { id, type, schemaVersion, orderingKey, priority, attempt, maxAttempts, tenant, dedupeKey } = message
+  const { enqueuedAt, dueAt } = message
   const plain: Omit<Required<ValueOf<typeof TAKEN_MESSAGE>>, 'payload' | 'headers'> = {
-    ...{ id, type, schemaVersion, orderingKey, priority, attempt, maxAttempts },
+    ...{ id, type, schemaVersion, orderingKey, priority, attempt, maxAttempts, tenant, dedupeKey },
     ...{ enqueuedAt: enqueuedAt.toJSON(), dueAt: dueAt.toJSON() },
   }
   const { payload, headers } = storedOf(message)

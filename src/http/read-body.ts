@@ -10,7 +10,7 @@ import { Problem } from './problem.ts'
  */
 export async function readBody(request: Request, maxBytes: number): Promise<unknown> {
   const coding = request.headers.get('content-encoding') ?? 'identity'
-  if (coding !== 'identity') {
+  if (coding.trim().toLowerCase() !== 'identity') {
     throw new Problem(415, `Content-Encoding: expected none, received ${JSON.stringify(coding)}`)
   }
   checkType(request.headers.get('content-type'))
@@ -25,9 +25,11 @@ async function readBytes({ headers, body }: Request, maxBytes: number): Promise<
   try {
     // Leaving the loop cancels the stream.
     for await (const chunk of body ?? []) {
-      size += chunk.byteLength
+      // A stream that the application has made may hold strings.
+      const bytes = typeof chunk === 'string' ? Buffer.from(chunk) : chunk
+      size += bytes.byteLength
       if (size > maxBytes) throw tooLarge(maxBytes)
-      chunks.push(chunk)
+      chunks.push(bytes)
     }
   } catch (cause) {
     throw cause instanceof Problem ? cause : new Problem(400, 'body: expected all of it, received a part', { cause })

@@ -19,7 +19,7 @@ import {
   readSchema,
   SCHEMA_VERSION,
 } from '../table/schema.ts'
-import { readSession } from '../table/session.ts'
+import { readSession } from '../table/session/session.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
 import { MigrationFailure, metLock } from './failure.ts'

@@ -1,8 +1,8 @@
 import pg from 'pg'
 import { orPrivilegeMissing } from '../connection/privilege.ts'
 import { unreachable } from '../connection/unreachable.ts'
-import { SluiceError } from '../errors.ts'
-import { type Report, toError } from '../telemetry/events.ts'
+import { SluiceError, toError } from '../errors.ts'
+import type { Report } from '../telemetry/events.ts'
 import type { TransactionalBatch } from './transactional/transactional-batch.ts'
 
 /** Counts and reports the batches of a pipeline whose transactions were lost, and reports claims that failed. */

@@ -4,12 +4,17 @@ import type { Control } from '../connection/control.ts'
 import type { InHand } from '../crash/in-hand.ts'
 import type { Work } from '../handle/batch-run.ts'
 import type { EnqueueIn } from '../handle/run-context.ts'
+import type { Message } from '../message.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import type { QueueDefinition } from '../queues.ts'
+import type { RetryPolicies } from '../retry-policy.ts'
 import type { Alphabet } from '../session/alphabet.ts'
-import type { SettledMessage } from '../settle/settlement.ts'
+import type { Settings } from '../settings/settings.ts'
+import type { SettledMessage } from '../settle/settled-messages.ts'
+import type { Meter } from '../statistics/meter.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { Scheduler } from '../wake-up/scheduler.ts'
+import type { Cancellations } from './cancellations.ts'
 
 /** What every consumer of a process shares. */
 export interface Runtime {
@@ -20,11 +25,18 @@ export interface Runtime {
   readonly alphabet: Alphabet
   readonly control: Control
   readonly scheduler: Scheduler
+  /** What queues have been told. */
+  readonly settings: Settings
+  /** Those that have names. */
+  readonly retryPolicies: RetryPolicies | undefined
   readonly inHand: InHand
   readonly serverVersion: () => number
+  /** The worker's name, if the queue keeps a history of what has succeeded. */
+  readonly historyBy: (queue: string) => string | undefined
   readonly gate: Gate
   readonly crashLimit: number
   readonly report: Report
+  readonly cancellations: Cancellations
 }
 
 /** What is consumed, and how. */
@@ -35,5 +47,9 @@ export interface Consumption<Plan extends PipelinePlan = PipelinePlan> {
   readonly enqueue: EnqueueIn
   /** Hears of every message that a committed batch has settled. */
   readonly onSettled?: ((settled: readonly SettledMessage[]) => void) | undefined
+  /** Hears of each attempt that failed with an error. */
+  readonly onFailed?: ((error: unknown, message: Message) => void) | undefined
+  /** Measures what is done. */
+  readonly meter?: Meter | undefined
   readonly onEnded?: (() => void) | undefined
 }

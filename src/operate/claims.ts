@@ -1,8 +1,8 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import type { Duration } from '../basics/duration.ts'
 import type { Message, Outcome } from '../message.ts'
-import type { Claim } from '../pull/claim.ts'
-import type { ClaimSettlement, ClaimStore } from '../pull/claim-store.ts'
+import type { Claim, ClaimSettlement } from '../pull/claim.ts'
+import type { ClaimStore } from '../pull/claim-store.ts'
 import { checkQueueName, type OutputOf, type QueueDefinitions, type QueueName } from '../queues.ts'
 import { type ClaimStatus, readClaims } from '../table/operate/claim-status.ts'
 import type { Operations } from './operations.ts'
@@ -47,13 +47,13 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * Makes a claim last for `ttl` from now, by default as long as it was given before.
+   * Makes a claim last for `ttl` from now, and its messages live until `grace` after that; both by default as given before.
    *
    * @returns when it ends then.
    * @throws SluiceError as {@link get}, and COMMIT_FAILED
    */
-  async renew(queue: QueueName<Definitions>, id: string, ttl?: Duration): Promise<Date> {
-    return this.#store.renew(queue, id, ttl)
+  async renew(queue: QueueName<Definitions>, id: string, ttl?: Duration, grace?: Duration): Promise<Date> {
+    return this.#store.renew(queue, id, ttl, grace)
   }
 
   /**

@@ -24,6 +24,8 @@ export interface DeadLetterFilter<Name extends string = string> {
   readonly ids?: readonly string[] | undefined
   /** Only of this type. */
   readonly type?: string | undefined
+  /** Only of this tenant. */
+  readonly tenant?: string | undefined
   /** Only those that died before this instant, by the database's clock. */
   readonly diedBefore?: Date | undefined
   /** Only those that died at this instant or later. */
@@ -154,13 +156,14 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
       queue: filter.queue === undefined ? null : checkQueueName(filter.queue, this.#definitions),
       ids: filter.ids === undefined ? null : idsOf(filter.ids, `${what}.ids`),
       type: textOf(filter.type, `${what}.type`) ?? null,
+      tenant: textOf(filter.tenant, `${what}.tenant`) ?? null,
       diedBeforeUs: microsecondsOf(filter.diedBefore, `${what}.diedBefore`),
       diedAfterUs: microsecondsOf(filter.diedAfter, `${what}.diedAfter`),
     }
   }
 }
 
-const FILTER_KEYS = ['queue', 'ids', 'type', 'diedBefore', 'diedAfter'] as const
+const FILTER_KEYS = ['queue', 'ids', 'type', 'tenant', 'diedBefore', 'diedAfter'] as const
 
 /** The server has no time before the year 4714 BC. */
 const EARLIEST_US = -210_866_803_200_000_000

@@ -1,32 +1,73 @@
 import { checkId } from '../basics/check-id.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import type { ClaimStore } from '../pull/claim-store.ts'
-import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
+import { checkQueueName, type InputOf, type QueueDefinitions, type QueueName } from '../queues.ts'
+import { type MaintenanceResult, maintain } from '../services/maintain.ts'
+import type { StreamDefinitions } from '../streams.ts'
+import { beginPass } from '../table/maintain/tasks.ts'
+import type { CancelAnswer, ChangeAnswer } from '../table/operate/change-message.ts'
 import { readClockUs } from '../table/operate/instants.ts'
+import { type KnownMessage, readKnownMessage } from '../table/operate/known-message.ts'
 import { type MessagePage, readMessagePage } from '../table/operate/message-pages.ts'
 import { type MessageStatus, peekMessages, readMessageStatus } from '../table/operate/message-status.ts'
+import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
 import { type QueueStatus, readQueueNames, readQueues } from '../table/operate/queue-status.ts'
 import { type InFlightMessage, readInFlight, readWorkers, type WorkerStatus } from '../table/operate/worker-status.ts'
 import { Claims } from './claims.ts'
 import { DeadLetters } from './dead-letters.ts'
+import { History } from './history.ts'
+import {
+  type ClearFilter,
+  type MessageChangeOptions,
+  MessageChanger,
+  type MessageChanges,
+  type NewDueTime,
+} from './message-changes.ts'
 import { Operations, type OperationsOptions } from './operations.ts'
-import { limitOf } from './options.ts'
+import { limitOf, textOf } from './options.ts'
+import { byOf, type QueueChangeOptions, QueueSettings } from './queue-settings.ts'
 import { type MessagesOptions, readMessagesOptions } from './read-messages-options.ts'
+import { type ScheduleRules, Schedules } from './schedules.ts'
+import { StreamOperations } from './streams.ts'
+import { readWhich, type WhichMessage } from './which-message.ts'
+
+/** What streams have to keep to. */
+interface StreamRules {
+  readonly streams: StreamDefinitions | undefined
+}
 
 /** `sluice.operate`: look at queues, messages and workers, and act on claims and dead letters. Starts no worker. */
-export class Operate<Definitions extends QueueDefinitions | undefined = undefined> {
+export class Operate<
+  Definitions extends QueueDefinitions | undefined = undefined,
+  Streams extends StreamDefinitions | undefined = undefined,
+> {
   /** Messages that are not tried again: list, show, redrive and delete them. */
   readonly deadLetters: DeadLetters<Definitions>
   /** Claims by their numbers: list, show, renew, release and settle them. */
   readonly claims: Claims<Definitions>
+  /** Messages that have succeeded, of queues that keep their history: list and show them. */
+  readonly history: History<Definitions>
+  /** Schedules: define, list, show, pause, resume, run and remove them. */
+  readonly schedules: Schedules<Definitions>
+  /** Streams and their groups: make, change, list, read, move, pause, trim and delete them. */
+  readonly streams: StreamOperations<Streams>
+  /** What queues are told while they run: list, set and unset it. */
+  readonly settings: QueueSettings<Definitions>
   readonly #definitions: QueueDefinitions | undefined
   readonly #operations: Operations
+  readonly #changer: MessageChanger
 
-  constructor(definitions: QueueDefinitions | undefined, options: OperationsOptions, claims: ClaimStore) {
+  constructor(rules: ScheduleRules & StreamRules, options: OperationsOptions, claims: ClaimStore) {
+    const { definitions } = rules
     this.#definitions = definitions
     this.#operations = new Operations(options)
+    this.#changer = new MessageChanger(rules, this.#operations)
     this.deadLetters = new DeadLetters(definitions, this.#operations)
     this.claims = new Claims(definitions, this.#operations, claims)
+    this.history = new History(definitions, this.#operations)
+    this.schedules = new Schedules(rules, this.#operations)
+    this.streams = new StreamOperations(rules.streams, this.#operations)
+    this.settings = new QueueSettings(definitions, this.#operations)
   }
 
   /**
@@ -70,6 +111,21 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
     const name = checkQueueName(queue, this.#definitions)
     checkId(id, 'id')
     return this.#operations.read((execute) => readMessageStatus(execute, name, id))
+  }
+
+  /**
+   * What is known of one message, by its id or its dedupe key, also if it is gone. Of a dedupe key, the message that has
+   * it; if that comes after one that is in hand, the one in hand, with `requeuedId`.
+   *
+   * @param which an id, `{ id }` or `{ dedupeKey }`.
+   * @throws SluiceError as {@link queues}
+   *
+   * @example const { state } = await sluice.operate.status('reports', { dedupeKey: 'report 2030-01' })
+   */
+  async status(queue: QueueName<Definitions>, which: WhichMessage): Promise<KnownMessage> {
+    const name = checkQueueName(queue, this.#definitions)
+    const message = readWhich('status', which)
+    return this.#operations.read((execute) => readKnownMessage(execute, name, message))
   }
 
   /**
@@ -118,10 +174,148 @@ export class Operate<Definitions extends QueueDefinitions | undefined = undefine
     return this.#operations.count((execute) => readWorkers(execute, queue))
   }
 
+  /**
+   * Pauses a queue: no pipeline, claim or `pop` of any process takes messages from it until {@link resume}. What is in hand
+   * goes on, and messages can be enqueued. Workers hear of it at once, or with their next poll.
+   *
+   * @param options.reason why, for others to see.
+   * @param options.by who. @default the database user
+   * @param options.tx your open transaction. @default one of its own
+   * @returns false if it was paused already: it stays so since then, with the new `by` and `reason`.
+   * @throws SluiceError as {@link queues}, COMMIT_FAILED; with `tx` EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
+   *
+   * @example await sluice.operate.pause('emails', { by: 'ada', reason: 'the mail provider is down' })
+   */
+  async pause(
+    queue: QueueName<Definitions>,
+    options: QueueChangeOptions & { readonly reason?: string | undefined } = {},
+  ): Promise<boolean> {
+    const name = checkQueueName(queue, this.#definitions)
+    const by = byOf('pause', options, ['reason'])
+    const reason = textOf(options.reason, 'pause.reason') ?? null
+    return this.#operations.change((execute) => pauseQueue(execute, name, by, reason), options.tx)
+  }
+
+  /**
+   * Ends the pause of a queue, and wakes those who wait.
+   *
+   * @returns false if it was not paused.
+   * @throws SluiceError as {@link pause}
+   */
+  async resume(queue: QueueName<Definitions>, options: QueueChangeOptions = {}): Promise<boolean> {
+    const name = checkQueueName(queue, this.#definitions)
+    const by = byOf('resume', options)
+    return this.#operations.change((execute) => resumeQueue(execute, name, by), options.tx)
+  }
+
   /** The time of the database's clock, in whole milliseconds. @throws SluiceError as {@link queues} */
   async now(): Promise<Date> {
     const us = await this.#operations.read(readClockUs)
     return new Date(Math.floor(us / 1_000))
+  }
+
+  /**
+   * Cancels a message, without waiting for anybody, and says in which state it was. One that waits is gone. So is one that is
+   * leased or in a claim: its handler's signal aborts, and what it settles is refused. One that a transaction has in hand is
+   * asked for: if its handler still runs, its signal aborts, what it has written through `tx` is rolled back, and the message is
+   * removed. Of a dedupe key, the message in hand and the one that comes after it; the answer is about the one in hand.
+   *
+   * @param which an id, `{ id }` or `{ dedupeKey }`.
+   * @throws SluiceError as {@link queues}, ROWS_MISSING, COMMIT_FAILED; with `tx` EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
+   *
+   * @example const { result, state } = await sluice.operate.cancel('emails', '4711')
+   */
+  async cancel(
+    queue: QueueName<Definitions>,
+    which: WhichMessage,
+    options: MessageChangeOptions = {},
+  ): Promise<CancelAnswer> {
+    return this.#changer.cancel(checkQueueName(queue, this.#definitions), which, options)
+  }
+
+  /**
+   * Changes what a message says that waits: its payload, headers, priority, type, limit of attempts, life. What is left out
+   * stays as it was.
+   *
+   * @param which an id, `{ id }` or `{ dedupeKey }`: of a dedupe key the newest message.
+   * @throws SluiceError as {@link cancel}, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA
+   *
+   * @example await sluice.operate.change('emails', '4711', { priority: 0 })
+   */
+  async change<Name extends QueueName<Definitions>>(
+    queue: Name,
+    which: WhichMessage,
+    changes: MessageChanges<InputOf<Definitions, Name>>,
+    options: MessageChangeOptions = {},
+  ): Promise<ChangeAnswer> {
+    return this.#changer.change(checkQueueName(queue, this.#definitions), which, changes, options)
+  }
+
+  /**
+   * Gives a message that waits another due time: after a delay from now, or at an instant. A message that failed and waits for
+   * its retry holds its ordering key until then.
+   *
+   * @param which as in {@link change}.
+   * @throws SluiceError as {@link cancel}
+   *
+   * @example await sluice.operate.reschedule('emails', '4711', { delay: '1h' })
+   */
+  async reschedule(
+    queue: QueueName<Definitions>,
+    which: WhichMessage,
+    to: NewDueTime,
+    options: MessageChangeOptions = {},
+  ): Promise<ChangeAnswer> {
+    return this.#changer.reschedule(checkQueueName(queue, this.#definitions), which, to, options)
+  }
+
+  /**
+   * Makes a message that waits due now, also one that waits for its retry.
+   *
+   * @param which as in {@link change}.
+   * @throws SluiceError as {@link cancel}
+   */
+  async runNow(
+    queue: QueueName<Definitions>,
+    which: WhichMessage,
+    options: MessageChangeOptions = {},
+  ): Promise<ChangeAnswer> {
+    return this.#changer.runNow(checkQueueName(queue, this.#definitions), which, options)
+  }
+
+  /**
+   * Removes the messages of a queue that nobody has in hand, or those that match every filter given, in steps of at most 1,000.
+   * What has been removed stays so if it fails.
+   *
+   * @returns how many.
+   * @throws SluiceError as {@link cancel}
+   *
+   * @example
+   * const count = await sluice.operate.clear('emails', { type: 'newsletter', dryRun: true })
+   */
+  async clear(queue: QueueName<Definitions>, filter: ClearFilter = {}): Promise<number> {
+    return this.#changer.clear(checkQueueName(queue, this.#definitions), filter)
+  }
+
+  /**
+   * Makes one pass of maintenance now, whether or not workers do it: removes expired messages, and dead letters, dedupe keys
+   * and history that are older than their queues keep them, in short transactions that keep nobody waiting. For a
+   * scheduled job where no worker runs, or with `maintenanceInterval: false`. It ends after 30 s: call it again while its
+   * result is not `finished`.
+   *
+   * @throws SluiceError as {@link queues}, and the server's error of a task that failed; those before it have been done.
+   *
+   * @example const { expired, deadLetters } = await sluice.operate.maintain()
+   */
+  async maintain(): Promise<MaintenanceResult> {
+    await this.#operations.maintain((execute) => beginPass(execute, 'operate', null))
+    return maintain({
+      inTransaction: (work) => this.#operations.maintain(work),
+      inSession: (work) => this.#operations.inSession(work),
+      onFailed: (_, error) => {
+        throw error
+      },
+    })
   }
 
   #nameOrNull(queue: string | undefined): string | null {

@@ -1,18 +1,19 @@
+import type { ClientConfig } from 'pg'
 import { Gate } from '../basics/gate.ts'
 import { hasSqlState, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
-import type { Calls } from '../calls.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
-import { ownTransaction } from '../enqueue/enqueue.ts'
 import { executorOf } from '../enqueue/transaction.ts'
+import { ownTransaction } from '../enqueue/within.ts'
+import type { Calls } from '../process/calls.ts'
 import { PLAN_BY_INDEX, PLAN_FOR_VALUES } from '../table/planner.ts'
 import { checkSchema } from '../table/schema.ts'
 import type { Execute, Statement } from '../table/statement.ts'
-
-/** Runs work in a transaction of Sluice's own, with a time limit for each answer. */
-export type OperateHost = <T>(work: (execute: Execute) => Promise<T>, answerMs?: number) => Promise<T>
+import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 
 export interface OperationsOptions {
-  readonly host: OperateHost
+  readonly host: InOwnTransaction
+  /** Where DDL is run outside of transactions. */
+  readonly directConnection: ClientConfig
   readonly calls: Calls
 }
 
@@ -49,6 +50,19 @@ export class Operations {
   async change<T>(work: (execute: Execute) => Promise<T>, tx?: unknown): Promise<T> {
     if (tx === undefined || tx === ownTransaction) return this.#own(work, PLAN_FOR_VALUES, CHANGE_MS, 'sluice_operator')
     return this.#run(await executorOf(tx), work, 'sluice_operator')
+  }
+
+  /** A step of maintenance, in a transaction of its own. @throws SluiceError as {@link read}, and COMMIT_FAILED */
+  maintain<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
+    return this.#own(work, PLAN_FOR_VALUES, READ_MS, 'sluice_operator')
+  }
+
+  /** Statements outside of transactions, on a connection of their own. @throws SluiceError as {@link read} */
+  inSession<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
+    return this.#options.calls.run(async () => {
+      const { inSession } = await import('../connection/in-session.ts')
+      return inSession(this.#options.directConnection, work)
+    })
   }
 
   #own<T>(work: (execute: Execute) => Promise<T>, plan: Statement, answerMs: number, role: Role): Promise<T> {

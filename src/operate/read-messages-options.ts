@@ -15,6 +15,8 @@ export interface MessagesOptions<Name extends string = string> {
   readonly orderingKey?: string | undefined
   /** Only of this type. */
   readonly type?: string | undefined
+  /** Only messages of this tenant. */
+  readonly tenant?: string | undefined
   /** Only messages that are in this state now. */
   readonly state?: MessageStatus['state'] | undefined
   /** True: only those that wait for an earlier message with the same ordering key. False: only the others. */
@@ -41,12 +43,13 @@ export function readMessagesOptions(
 ): MessagesQuery {
   checkKeys('messages', options, KEYS, "As in messages({ queue: 'emails' })")
   checkNotDead(options.state)
-  const { orderingKey, type, held, minAttempts, limit, after } = options
+  const { orderingKey, type, tenant, held, minAttempts, limit, after } = options
   return {
     filter: {
       queue: checkQueueName(options.queue, definitions),
       orderingKey: textOf(orderingKey, 'messages.orderingKey') ?? null,
       type: textOf(type, 'messages.type') ?? null,
+      tenant: textOf(tenant, 'messages.tenant') ?? null,
       state: oneOf(options.state, 'messages.state', STATES) ?? null,
       held: booleanOf(held, 'messages.held') ?? null,
       minAttempts: integer('messages.minAttempts', minAttempts, 0, 0, LARGEST_INTEGER),
@@ -59,8 +62,19 @@ export function readMessagesOptions(
   }
 }
 
-const KEYS = ['queue', 'orderingKey', 'type', 'state', 'held', 'minAttempts', 'order', 'limit', 'after'] as const
-const STATES = ['ready', 'scheduled', 'retrying', 'in_flight'] as const
+const KEYS = [
+  'queue',
+  'orderingKey',
+  'type',
+  'tenant',
+  'state',
+  'held',
+  'minAttempts',
+  'order',
+  'limit',
+  'after',
+] as const
+const STATES = ['ready', 'scheduled', 'retrying', 'in_flight', 'expired'] as const
 const ORDERS = ['newest', 'oldest'] as const
 
 /** @throws SluiceError OPTION_INVALID */

@@ -11,7 +11,7 @@ import {
 } from './options.ts'
 
 /** How `deliveries` consumes its queue. */
-export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> {
+export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency' | 'onError' | 'backlog'> {
   /** The most messages locked at a time, settled or not, 1 to 1,000. */
   readonly demand: number
   /** How many of them share a transaction, 1 to `demand`; those come one after another. @default 1 */
@@ -23,14 +23,25 @@ export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency'> 
   readonly timeout?: Duration | undefined
 }
 
+/** How `deliveries` consumes a stream. Its first argument is the stream's name. */
+export interface GroupDeliveriesOptions extends Omit<DeliveriesOptions, 'ordered' | 'group'> {
+  /** There is no such option: events of one ordering key are handled in order. */
+  readonly ordered?: undefined
+  /** The group, as of a pipeline. */
+  readonly group: string
+}
+
 /** How `deliveries` consumes its queue in leased mode. */
-export interface LeasedDeliveriesOptions extends Omit<LeasedPipelineOptions, 'concurrency'> {
+export interface LeasedDeliveriesOptions extends Omit<LeasedPipelineOptions, 'concurrency' | 'onError' | 'backlog'> {
   /** The most messages in hand at a time, settled or not, 1 to 10,000. */
   readonly demand: number
 }
 
 /** The plan for a demand: as many places as it has room for batches. @throws SluiceError OPTION_INVALID */
-export function resolveDeliveries(queue: string, options: DeliveriesOptions | LeasedDeliveriesOptions): PipelinePlan {
+export function resolveDeliveries(
+  queue: string,
+  options: DeliveriesOptions | GroupDeliveriesOptions | LeasedDeliveriesOptions,
+): PipelinePlan {
   if (options?.mode === 'leased') {
     checkKeys('deliveries', options, LEASED_DELIVERIES_OPTIONS, 'As in deliveries(queue, { demand: 8 })')
     const { demand, ...rest } = options
@@ -43,6 +54,14 @@ export function resolveDeliveries(queue: string, options: DeliveriesOptions | Le
   return resolvePipeline(queue, { ...rest, batchSize, concurrency: Math.floor(most / batchSize) })
 }
 
-/** All options of a pipeline except `concurrency`, which follows from the demand. */
-const DELIVERIES_OPTIONS = ['demand', ...PIPELINE_OPTIONS.filter((option) => option !== 'concurrency')] as const
-const LEASED_DELIVERIES_OPTIONS = ['demand', ...LEASED_OPTIONS.filter((option) => option !== 'concurrency')] as const
+/** `concurrency` follows from the demand, and a subscriber hears of its errors. */
+const NOT_OF_DELIVERIES: readonly string[] = ['concurrency', 'onError', 'backlog']
+
+const DELIVERIES_OPTIONS = [
+  'demand',
+  ...PIPELINE_OPTIONS.filter((option) => !NOT_OF_DELIVERIES.includes(option)),
+] as const
+const LEASED_DELIVERIES_OPTIONS = [
+  'demand',
+  ...LEASED_OPTIONS.filter((option) => !NOT_OF_DELIVERIES.includes(option)),
+] as const

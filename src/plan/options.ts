@@ -2,7 +2,10 @@ import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { integer } from '../basics/options.ts'
 import { expected } from '../errors.ts'
-import { MAX_ATTEMPTS, type RetryOptions, type RetryPolicy, retryPolicy } from './retry-policy.ts'
+import type { Message } from '../message.ts'
+import { MAX_ATTEMPTS, type RetryOptions, type RetryPolicy, retryPolicy } from '../retry-policy.ts'
+import { checkGroupName, groupQueue } from '../streams.ts'
+import { type BacklogOptions, type BacklogPlan, resolveBacklog } from './backlog.ts'
 
 /** How a pipeline delivers its messages. */
 export type Mode = 'transactional' | 'leased'
@@ -40,10 +43,41 @@ export interface PipelineOptions {
    * a key are always in order of their key. All pipelines of a queue should agree. @default false
    */
   readonly ordered?: boolean | undefined
+  /**
+   * The least time between two claims of this pipeline, 1 ms to 1 h. In this process alone: with `batchSize: 10` and
+   * `throttle: '1s'` it takes 10 messages a second at most. @default none
+   */
+  readonly throttle?: Duration | undefined
+  /**
+   * Called after each attempt that failed with an error, before that is written: `'continue'`; `'pause'` calls `pause()`; `'stop'` lets what
+   * is in hand end, and ends the pipeline. What it throws is reported as `onError.failed`, and counts as `'continue'`.
+   * @default always 'continue'
+   */
+  readonly onError?: OnError | undefined
+  /** Warns when the queue has more messages, or older ones, than it should. @default never */
+  readonly backlog?: BacklogOptions | undefined
+  /** Of a pipeline that consumes a stream: see {@link GroupPipelineOptions}. */
+  readonly group?: undefined
 }
 
+/** How a pipeline consumes a stream. Its first argument is the stream's name. */
+export interface GroupPipelineOptions extends Omit<PipelineOptions, 'ordered' | 'group'> {
+  /** There is no such option: events of one ordering key are handled in order, and so is a stream with one slot. */
+  readonly ordered?: undefined
+  /**
+   * The group, which `sluice.group` has made: every group gets every event, and the members of a group, in any number of
+   * processes, share them. Failed events, and the later ones of their keys, are messages of the queue `<stream>:<group>` until
+   * they are settled.
+   */
+  readonly group: string
+}
+
+/** Decides what a pipeline does after an attempt that failed: what the handler threw, or why it failed otherwise. */
+export type OnError = (error: unknown, message: Message) => 'continue' | 'pause' | 'stop'
+
 /** How a pipeline consumes its queue in leased mode. */
-export interface LeasedPipelineOptions extends Pick<PipelineOptions, 'retry' | 'maxAttempts'> {
+export interface LeasedPipelineOptions
+  extends Pick<PipelineOptions, 'retry' | 'maxAttempts' | 'throttle' | 'onError' | 'backlog'> {
   /** A short transaction claims and a short one settles; the handler runs with none open. */
   readonly mode: 'leased'
   /** Messages in hand in this process at a time, 1 to 10,000: their handlers run side by side. @default 10 */
@@ -65,6 +99,8 @@ export type PipelinePlan = TransactionalPlan | LeasedPlan
 export interface TransactionalPlan extends CommonPlan {
   readonly mode: 'transactional'
   readonly ordered: boolean
+  /** What it consumes is a stream, for this group, and `queue` is the group's. */
+  readonly log?: { readonly stream: string; readonly group: string } | undefined
 }
 
 export interface LeasedPlan extends CommonPlan {
@@ -79,6 +115,9 @@ interface CommonPlan {
   readonly timeoutMs: number
   readonly retry: RetryPolicy
   readonly maxAttempts: number
+  readonly throttleMs: number | undefined
+  readonly onError: OnError | undefined
+  readonly backlog: BacklogPlan | undefined
 }
 
 /** Whether messages without an ordering key are one sequence. */
@@ -94,30 +133,82 @@ export const PIPELINE_OPTIONS = [
   'retry',
   'maxAttempts',
   'ordered',
+  'throttle',
+  'onError',
+  'backlog',
+  'group',
 ] as const satisfies readonly (keyof PipelineOptions)[]
+
+/** Of one pipeline: batches, each on a connection, or messages. */
+export const MOST_CONCURRENCY = { transactional: 1_000, leased: 10_000 } as const
 
 const PIPELINE_DEFAULTS = { concurrency: 1, batchSize: 10, maxAttempts: MAX_ATTEMPTS } as const
 
 /** @throws SluiceError OPTION_INVALID */
-export function resolvePipeline(queue: string, options: PipelineOptions | LeasedPipelineOptions): PipelinePlan {
+export function resolvePipeline(
+  queue: string,
+  options: PipelineOptions | GroupPipelineOptions | LeasedPipelineOptions,
+): PipelinePlan {
   const what = `pipeline(${JSON.stringify(queue)})`
   if (options?.mode === 'leased') return resolveLeased(what, queue, options)
+  checkElsewhere(what, options)
   checkKeys(what, options, PIPELINE_OPTIONS)
   const { mode = 'transactional', ordered = false, timeout = '30s' } = options
   if (mode !== 'transactional') throw expected('OPTION_INVALID', `${what}.mode`, "'transactional' or 'leased'", mode)
   if (typeof ordered !== 'boolean') throw expected('OPTION_INVALID', `${what}.ordered`, 'true or false', ordered)
+  const log = logOf(what, queue, options)
   const defaults = PIPELINE_DEFAULTS
   return {
-    queue,
+    queue: log === undefined ? queue : groupQueue(log),
+    log,
     mode,
-    concurrency: integer(`${what}.concurrency`, options.concurrency, defaults.concurrency, 1, 1_000),
+    concurrency: integer(
+      `${what}.concurrency`,
+      options.concurrency,
+      defaults.concurrency,
+      1,
+      MOST_CONCURRENCY.transactional,
+    ),
     batchSize: integer(`${what}.batchSize`, options.batchSize, defaults.batchSize, 1, 1_000),
     timeoutMs: toMsWithin(`${what}.timeout`, timeout, '1ms', '1h'),
     retry: retryPolicy(options.retry, Math.random, `${what}.retry`),
     maxAttempts: integer(`${what}.maxAttempts`, options.maxAttempts, defaults.maxAttempts, 1, 1_000_000),
+    throttleMs: throttleMs(what, options),
+    onError: onErrorIn(what, options),
+    backlog: resolveBacklog(`${what}.backlog`, options.backlog),
     ordered,
   }
 }
+
+/** What a pipeline with a group consumes. @throws SluiceError OPTION_INVALID */
+function logOf(
+  what: string,
+  stream: string,
+  { group, ordered }: { readonly group?: string | undefined; readonly ordered?: boolean | undefined },
+): TransactionalPlan['log'] {
+  if (group === undefined) return undefined
+  if (ordered === true) {
+    const remedy = 'Events of one ordering key are handled in order; a stream with one slot is in order as a whole'
+    throw expected('OPTION_INVALID', `${what}.ordered`, 'no such option with a group', ordered, remedy)
+  }
+  return { stream, group: checkGroupName(`${what}.group`, group) }
+}
+
+/** Options that are there, but not here. @throws SluiceError OPTION_INVALID */
+function checkElsewhere(what: string, options: object | undefined): void {
+  if (typeof options !== 'object' || options === null) return
+  const { mode, lease }: { readonly mode?: unknown; readonly lease?: unknown } = options
+  if (mode !== 'leased' && lease !== undefined) {
+    const remedy = "Add mode: 'leased'; in transactional mode the transaction holds the messages"
+    throw expected('OPTION_INVALID', `${what}.lease`, 'no such option in transactional mode', lease, remedy)
+  }
+  const ofQueue = OF_THE_QUEUE.find((name) => Object.hasOwn(options, name))
+  if (ofQueue === undefined) return
+  const remedy = `It is a setting of the queue: operate.settings.set(queue, { ${ofQueue} })`
+  throw expected('OPTION_INVALID', what, 'the options of a pipeline', ofQueue, remedy)
+}
+
+const OF_THE_QUEUE = ['rate', 'tenantRate', 'tenantConcurrency'] as const
 
 export const LEASED_OPTIONS = [
   'mode',
@@ -127,16 +218,24 @@ export const LEASED_OPTIONS = [
   'timeout',
   'retry',
   'maxAttempts',
+  'throttle',
+  'onError',
+  'backlog',
 ] as const satisfies readonly (keyof LeasedPipelineOptions)[]
 
 /** @throws SluiceError OPTION_INVALID, in which `what` stands for the call */
 export function resolveLeased(what: string, queue: string, options: LeasedPipelineOptions): LeasedPlan {
+  if ('group' in options && options.group !== undefined) {
+    const remedy = "Leave out mode: 'leased': a group's progress moves in the transaction that handles its events"
+    throw expected('OPTION_INVALID', `${what}.group`, 'no such option in leased mode', options.group, remedy)
+  }
   if ('ordered' in options && options.ordered) {
     const remedy = 'Give the messages an orderingKey: those of one key are handled in order in both modes'
     throw expected('OPTION_INVALID', `${what}.ordered`, 'no such option in leased mode', options.ordered, remedy)
   }
+  checkElsewhere(what, options)
   checkKeys(what, options, LEASED_OPTIONS)
-  const concurrency = integer(`${what}.concurrency`, options.concurrency, 10, 1, 10_000)
+  const concurrency = integer(`${what}.concurrency`, options.concurrency, 10, 1, MOST_CONCURRENCY.leased)
   return {
     queue,
     mode: 'leased',
@@ -146,5 +245,18 @@ export function resolveLeased(what: string, queue: string, options: LeasedPipeli
     timeoutMs: toMsWithin(`${what}.timeout`, options.timeout ?? '15m', '1ms', '7d'),
     retry: retryPolicy(options.retry, Math.random, `${what}.retry`),
     maxAttempts: integer(`${what}.maxAttempts`, options.maxAttempts, PIPELINE_DEFAULTS.maxAttempts, 1, 1_000_000),
+    throttleMs: throttleMs(what, options),
+    onError: onErrorIn(what, options),
+    backlog: resolveBacklog(`${what}.backlog`, options.backlog),
   }
+}
+
+function onErrorIn(what: string, { onError }: Pick<PipelineOptions, 'onError'>): OnError | undefined {
+  if (onError === undefined || typeof onError === 'function') return onError
+  const wanted = "a function that returns 'continue', 'pause' or 'stop'"
+  throw expected('OPTION_INVALID', `${what}.onError`, wanted, onError)
+}
+
+function throttleMs(what: string, { throttle }: Pick<PipelineOptions, 'throttle'>): number | undefined {
+  return throttle === undefined ? undefined : toMsWithin(`${what}.throttle`, throttle, '1ms', '1h')
 }

@@ -2,8 +2,8 @@ import { pause } from '../basics/pause.ts'
 import { DeliveredMessage } from '../claim/delivered-message.ts'
 import { errorText } from '../errors.ts'
 import { deadLetter, type Message, type Outcome, retryLater } from '../message.ts'
-import { retryPolicy } from '../plan/retry-policy.ts'
 import { type QueueDefinition, validatePayload } from '../queues.ts'
+import { retryPolicy } from '../retry-policy.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
 
 /** Claimed rows as messages, and those that nobody is to get. */

@@ -1,10 +1,13 @@
-import type { Scheduler, Waiter, WakeReason } from '../wake-up/scheduler.ts'
+import type { Scheduler } from '../wake-up/scheduler.ts'
+import type { Waiter, WakeReason } from '../wake-up/waiting-queue.ts'
 import type { Claim } from './claim.ts'
+
+/** Tries to claim. Undefined: there is nothing; paused: nobody claims from the queue now. */
+export type Take = () => Promise<Claim | 'paused' | undefined>
 
 /** Somebody who waits for a claim. */
 interface Request {
-  /** Tries to claim. */
-  readonly take: () => Promise<Claim | undefined>
+  readonly take: Take
   readonly done: PromiseWithResolvers<Claim | undefined>
   /** Nobody waits for it any more. */
   over: boolean
@@ -23,6 +26,8 @@ export class ClaimLine implements Waiter {
   /** Something has happened since the last claim was sent. */
   #again = false
   #wake: (() => void) | undefined
+  /** The last claim was told that the queue is paused. */
+  #paused = false
   #lastMs = Number.POSITIVE_INFINITY
   /** Before it no poll leads to a claim. */
   #restsUntil = 0
@@ -40,7 +45,7 @@ export class ClaimLine implements Waiter {
   }
 
   /** Waits in line. Resolves with a claim, or with undefined when the signal aborts. */
-  async wait(take: () => Promise<Claim | undefined>, signal: AbortSignal): Promise<Claim | undefined> {
+  async wait(take: Take, signal: AbortSignal): Promise<Claim | undefined> {
     const request: Request = { take, done: Promise.withResolvers(), over: false }
     const leave = () => this.#leave(request)
     this.#requests.push(request)
@@ -55,7 +60,7 @@ export class ClaimLine implements Waiter {
   }
 
   wake(reason: WakeReason): void {
-    if (reason === 'poll' && performance.now() < this.#restsUntil) this.#scheduler.park(this, null)
+    if (reason === 'poll' && performance.now() < this.#restsUntil) this.#park()
     else this.checkAgain(reason)
   }
 
@@ -91,7 +96,8 @@ export class ClaimLine implements Waiter {
     try {
       const started = performance.now()
       const claim = await request.take()
-      if (claim === undefined) {
+      this.#paused = claim === 'paused'
+      if (claim === undefined || claim === 'paused') {
         this.#rest(performance.now() - started)
         return false
       }
@@ -117,11 +123,16 @@ export class ClaimLine implements Waiter {
     this.#restsUntil = performance.now() + Math.min(slowMs * 20, LONGEST_REST_MS)
   }
 
+  /** While the queue is paused the poll alone wakes it, and a notification that it goes on: producers need not notify. */
+  #park(): void {
+    this.#scheduler.park(this, null, this.#paused ? 'quiet' : 'flag')
+  }
+
   async #sleep(): Promise<void> {
     const woken = new Promise<void>((resolve) => {
       this.#wake = resolve
     })
-    this.#scheduler.park(this, null)
+    this.#park()
     if (this.#requests.length > 0) await woken
     this.#wake = undefined
   }

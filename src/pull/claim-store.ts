@@ -3,42 +3,44 @@ import type { Duration } from '../basics/duration.ts'
 import { Gate } from '../basics/gate.ts'
 import { hasSqlState, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
-import { toOutcome } from '../handle/handler.ts'
+import { toOutcome } from '../handle/to-outcome.ts'
 import type { Message, Outcome } from '../message.ts'
-import { MAX_ATTEMPTS } from '../plan/retry-policy.ts'
 import { checkQueueName, type QueueDefinitions } from '../queues.ts'
+import { MAX_ATTEMPTS } from '../retry-policy.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { claimUnknown, toClaimError } from '../table/pull/claim-errors.ts'
-import { type RefusalReason, releaseClaim, renewClaim, settleClaimed } from '../table/pull/settle-claim.ts'
-import { type ClaimTerms, popMessages, readClaim, type TakenClaim, takeClaim } from '../table/pull/take.ts'
+import { releaseClaim, renewClaim, settleClaimed } from '../table/pull/settle-claim.ts'
+import {
+  type ClaimTerms,
+  popMessages,
+  readClaim,
+  type TakenClaim,
+  takeClaim,
+  takeOrPaused,
+} from '../table/pull/take.ts'
 import { requiringRows } from '../table/rows-missing.ts'
 import { checkSchema } from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
+import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import { accept } from './accept.ts'
-import { Claim } from './claim.ts'
-import { idsOf, ttlOf } from './options.ts'
+import { Claim, type ClaimKeeper, type ClaimSettlement } from './claim.ts'
+import { graceOf, idsOf, ttlOf } from './options.ts'
 import { refusalEvent } from './refusal-event.ts'
-
-/** What became of messages that were to be settled. */
-export interface ClaimSettlement {
-  /** The ids of those that were settled. */
-  readonly settled: readonly string[]
-  /** The others: they are gone, nobody has claimed them, or somebody else has. */
-  readonly refused: readonly { readonly id: string; readonly reason: RefusalReason }[]
-}
 
 export interface ClaimStoreOptions {
   readonly definitions: QueueDefinitions | undefined
+  /** Retry policies by name, as JSON. */
+  readonly policies: string | null
   /** Runs work in a transaction of Sluice's own, with a time limit for each answer. */
-  readonly host: <T>(work: (execute: Execute) => Promise<T>, answerMs: number) => Promise<T>
+  readonly host: InOwnTransaction
   /** What is stored of errors must fit the database's encoding. */
   readonly alphabet: Alphabet
   readonly report: Report
 }
 
 /** Claims, settles, renews and releases, by the functions of the schema, each in a short transaction. */
-export class ClaimStore {
+export class ClaimStore implements ClaimKeeper {
   readonly #options: ClaimStoreOptions
   readonly #gate = new Gate(CONNECTIONS)
   #schemaFits = false
@@ -48,10 +50,22 @@ export class ClaimStore {
   }
 
   /** Claims messages. Undefined: there is none. */
-  async take(queue: string, terms: ClaimTerms): Promise<Claim | undefined> {
+  take(queue: string, terms: ClaimTerms): Promise<Claim | undefined> {
+    return this.#take(queue, (execute) => takeClaim(execute, queue, terms))
+  }
+
+  /** For whoever waits: if there is none, it also tells whether the queue is paused. */
+  takeOrPaused(queue: string, terms: ClaimTerms): Promise<Claim | 'paused' | undefined> {
+    return this.#take(queue, (execute) => takeOrPaused(execute, queue, terms))
+  }
+
+  async #take<None extends 'paused' | undefined>(
+    queue: string,
+    send: (execute: Execute) => Promise<TakenClaim | None>,
+  ): Promise<Claim | None> {
     for (;;) {
-      const taken = await this.#run((execute) => takeClaim(execute, queue, terms))
-      if (taken === undefined) return undefined
+      const taken = await this.#run(send)
+      if (typeof taken !== 'object') return taken
       const messages = await this.#accept(queue, taken).catch(async (error: unknown) => {
         // Nobody learns its number, so it would keep its messages until it ends, and count as a failed attempt.
         await this.release(queue, taken.id).catch(() => undefined)
@@ -69,10 +83,11 @@ export class ClaimStore {
     return new Claim(this, name, claimId, taken.expiresAt, await this.#accept(name, taken))
   }
 
-  async renew(queue: string, id: string, ttl?: Duration): Promise<Date> {
+  async renew(queue: string, id: string, ttl?: Duration, grace?: Duration): Promise<Date> {
     const [name, claimId] = this.#check(queue, id)
     const ttlMs = ttl === undefined ? null : ttlOf('renew', ttl)
-    return this.#run((execute) => renewClaim(execute, name, claimId, ttlMs))
+    const graceMs = grace === undefined ? null : graceOf('renew.grace', grace)
+    return this.#run((execute) => renewClaim(execute, name, claimId, { ttlMs, graceMs }))
   }
 
   async release(queue: string, id: string): Promise<number> {
@@ -97,7 +112,7 @@ export class ClaimStore {
    */
   async pop(queue: string, limit: number): Promise<readonly Message[]> {
     if (this.#options.definitions?.[queue]?.schema !== undefined) {
-      const claim = await this.take(queue, { limit, ttlMs: POP_MS, maxAttempts: MAX_ATTEMPTS })
+      const claim = await this.take(queue, { limit, ttlMs: POP_MS, graceMs: 0, maxAttempts: MAX_ATTEMPTS })
       if (claim === undefined) return []
       const { settled } = await claim.settle(claim.messages)
       return claim.messages.filter(({ id }) => settled.includes(id))
@@ -123,12 +138,12 @@ export class ClaimStore {
   }
 
   #settle(queue: string, id: string, ids: readonly string[], outcome: Outcome) {
-    const { alphabet } = this.#options
+    const { alphabet, policies } = this.#options
     const texts = ['reason' in outcome ? outcome.reason : '', 'error' in outcome ? (outcome.error ?? '') : '']
     return this.#run(async (execute) => {
       await alphabet.learnUnknown(execute, texts)
       const fitted = { ...outcome, ...fitTexts(outcome, (text) => alphabet.fit(text)) }
-      return settleClaimed(execute, queue, id, ids, fitted)
+      return settleClaimed(execute, queue, id, ids, fitted, policies)
     })
   }
 

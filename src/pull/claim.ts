@@ -1,6 +1,21 @@
 import type { Duration } from '../basics/duration.ts'
 import { ack, type Message, type Outcome } from '../message.ts'
-import type { ClaimSettlement, ClaimStore } from './claim-store.ts'
+import type { RefusalReason } from '../table/pull/settle-claim.ts'
+
+/** What became of messages that were to be settled. */
+export interface ClaimSettlement {
+  /** The ids of those that were settled. */
+  readonly settled: readonly string[]
+  /** The others: they are gone, nobody has claimed them, or somebody else has. */
+  readonly refused: readonly { readonly id: string; readonly reason: RefusalReason }[]
+}
+
+/** What a claim can be asked for by its number. */
+export interface ClaimKeeper {
+  renew(queue: string, id: string, ttl?: Duration, grace?: Duration): Promise<Date>
+  settle(queue: string, id: string, which: unknown, outcome?: Outcome): Promise<ClaimSettlement>
+  release(queue: string, id: string): Promise<number>
+}
 
 /**
  * Messages that are yours until `expiresAt`: settle each, or release them. What is neither settled nor released by then
@@ -20,15 +35,15 @@ export class Claim<Payload = unknown> implements AsyncDisposable {
   readonly queue: string
   /** Its messages, as a handler gets them, those that are settled as well. */
   readonly messages: readonly Message<Payload>[]
-  readonly #store: ClaimStore
+  readonly #keeper: ClaimKeeper
   readonly #left: Set<string>
   #expiresAt: Date
 
-  constructor(store: ClaimStore, queue: string, id: string, expiresAt: Date, messages: readonly Message<Payload>[]) {
+  constructor(keeper: ClaimKeeper, queue: string, id: string, expiresAt: Date, messages: readonly Message<Payload>[]) {
     this.id = id
     this.queue = queue
     this.messages = messages
-    this.#store = store
+    this.#keeper = keeper
     this.#expiresAt = expiresAt
     this.#left = new Set(messages.map((message) => message.id))
   }
@@ -39,13 +54,13 @@ export class Claim<Payload = unknown> implements AsyncDisposable {
   }
 
   /**
-   * Makes it last for `ttl` from now, by default as long as it was given before.
+   * Makes it last for `ttl` from now, and its messages live until `grace` after that; both by default as given before.
    *
    * @returns when it ends then.
    * @throws SluiceError CLAIM_OVER, CLAIM_UNKNOWN, OPTION_INVALID, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED
    */
-  async renew(ttl?: Duration): Promise<Date> {
-    this.#expiresAt = await this.#store.renew(this.queue, this.id, ttl)
+  async renew(ttl?: Duration, grace?: Duration): Promise<Date> {
+    this.#expiresAt = await this.#keeper.renew(this.queue, this.id, ttl, grace)
     return this.#expiresAt
   }
 
@@ -62,7 +77,7 @@ export class Claim<Payload = unknown> implements AsyncDisposable {
     which: Message<Payload> | string | readonly (Message<Payload> | string)[],
     outcome: Outcome = ack(),
   ): Promise<ClaimSettlement> {
-    const settlement = await this.#store.settle(this.queue, this.id, which, outcome)
+    const settlement = await this.#keeper.settle(this.queue, this.id, which, outcome)
     for (const id of settlement.settled) this.#left.delete(id)
     return settlement
   }
@@ -76,7 +91,7 @@ export class Claim<Payload = unknown> implements AsyncDisposable {
    */
   async release(): Promise<number> {
     if (this.#left.size === 0) return 0
-    const released = await this.#store.release(this.queue, this.id)
+    const released = await this.#keeper.release(this.queue, this.id)
     this.#left.clear()
     return released
   }

@@ -3,7 +3,7 @@ import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { integer } from '../basics/options.ts'
 import { expected } from '../errors.ts'
-import { MAX_ATTEMPTS } from '../plan/retry-policy.ts'
+import { MAX_ATTEMPTS } from '../retry-policy.ts'
 import type { ClaimTerms } from '../table/pull/take.ts'
 
 /** How `claim` claims. */
@@ -12,6 +12,11 @@ export interface ClaimOptions {
   readonly limit?: number | undefined
   /** For how long nobody else gets the messages, 1 s to 14 days. @default '1m' */
   readonly ttl?: Duration | undefined
+  /**
+   * Messages that would expire before the end of the claim and this long after it live until then, 0 to 14 days. A renewal
+   * does the same. @default 0: until the end of the claim
+   */
+  readonly grace?: Duration | undefined
   /** How long to wait for a message if there is none, up to 5 minutes. @default 0: not at all */
   readonly wait?: Duration | undefined
   /**
@@ -47,6 +52,7 @@ export function resolveClaim(options: ClaimOptions): ClaimPlan {
     terms: {
       limit: integer('claim.limit', options.limit, 10, 1, MOST),
       ttlMs: ttlOf('claim.ttl', options.ttl ?? '1m'),
+      graceMs: graceOf('claim.grace', options.grace ?? 0),
       maxAttempts: integer('claim.maxAttempts', options.maxAttempts, MAX_ATTEMPTS, 1, 1_000_000),
     },
     waitMs: toMsWithin('claim.wait', options.wait ?? 0, 0, '5m'),
@@ -65,7 +71,12 @@ export function ttlOf(what: string, ttl: unknown): number {
   return toMsWithin(what, ttl, '1s', '14d')
 }
 
-const CLAIM_OPTIONS = ['limit', 'ttl', 'wait', 'maxAttempts', 'signal'] as const
+/** @throws SluiceError OPTION_INVALID */
+export function graceOf(what: string, grace: unknown): number {
+  return toMsWithin(what, grace, 0, '14d')
+}
+
+const CLAIM_OPTIONS = ['limit', 'ttl', 'grace', 'wait', 'maxAttempts', 'signal'] as const
 
 const MOST = 1_000
 

@@ -3,7 +3,7 @@ import type { SluiceConfig } from '../config.ts'
 import { stopped } from '../errors.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { Claim } from './claim.ts'
-import { ClaimLine } from './claim-line.ts'
+import { ClaimLine, type Take } from './claim-line.ts'
 import { WakeUps } from './wake-ups.ts'
 
 /**
@@ -29,12 +29,7 @@ export class Waiting {
    *
    * @throws the signal's reason; SluiceError STOPPED, UNREACHABLE, and what `take` throws
    */
-  async claim(
-    queue: string,
-    take: () => Promise<Claim | undefined>,
-    ms: number,
-    given: AbortSignal | undefined,
-  ): Promise<Claim | undefined> {
+  async claim(queue: string, take: Take, ms: number, given: AbortSignal | undefined): Promise<Claim | undefined> {
     clearTimeout(this.#leaving)
     this.#guests += 1
     const late = new AbortController()
@@ -59,11 +54,7 @@ export class Waiting {
     clearTimeout(this.#leaving)
   }
 
-  async #waitInLine(
-    queue: string,
-    take: () => Promise<Claim | undefined>,
-    signal: AbortSignal,
-  ): Promise<Claim | undefined> {
+  async #waitInLine(queue: string, take: Take, signal: AbortSignal): Promise<Claim | undefined> {
     const wakeUps = await untilAborted(this.#open(), signal)
     if (wakeUps === undefined) return undefined
     return this.#lineOf(queue, wakeUps).wait(take, signal)

@@ -1,7 +1,8 @@
 import type { Duration } from '../basics/duration.ts'
 import { expected } from '../errors.ts'
-import { type LeasedContext, toOutcome } from '../handle/handler.ts'
-import type { HandlerTransaction } from '../handle/transaction/message-transaction.ts'
+import type { LeasedContext } from '../handle/handler.ts'
+import { toOutcome } from '../handle/to-outcome.ts'
+import type { HandlerTransaction } from '../handle/transaction/handler-transaction.ts'
 import { deadLetterBy, type Message, type Outcome, retryBy, snoozeBy } from '../message.ts'
 import type { Mode } from '../plan/options.ts'
 

@@ -25,6 +25,7 @@ export class Reaper implements Service<number> {
   #sweeps = 0
   #foundAt = Number.NEGATIVE_INFINITY
   #passing: Promise<number> | undefined
+  #doubtsUntil = Number.NEGATIVE_INFINITY
 
   constructor(options: ReaperOptions) {
     this.#options = options
@@ -47,6 +48,19 @@ export class Reaper implements Service<number> {
     this.#hurried.start()
   }
 
+  /**
+   * Our own connection is lost: from now on nobody is taken for dead. What has ended it may have ended those of others,
+   * who are alive and on their way back.
+   */
+  lost(): void {
+    this.#doubtsUntil = Number.POSITIVE_INFINITY
+  }
+
+  /** Our connection is back: the others get a little longer. */
+  restored(): void {
+    this.#doubtsUntil = performance.now() + DOUBT_MS
+  }
+
   /** Makes one pass, or waits for the one under way. Returns how many dead workers it found. */
   runOnce(): Promise<number> {
     this.#passing ??= this.#pass().finally(() => {
@@ -66,18 +80,23 @@ export class Reaper implements Service<number> {
   }
 
   async #sweep(): Promise<void> {
-    await this.runOnce()
+    if (!this.#doubts) await this.runOnce()
     this.#sweeps += 1
     if (this.#sweeps % FORGET_SWEEPS === 0) await forgetGone(this.#options.control.execute)
   }
 
   /**
-   * Makes one pass, unless the last is so recent that passes would take more than a fiftieth of the time. Returns
-   * whether dead workers were found just now: then there may be evidence that a claim has not seen.
+   * Makes one pass, unless it is in doubt, or the last is so recent that passes would take more than a fiftieth of the
+   * time. Returns whether dead workers were found just now: then there may be evidence that a claim has not seen.
    */
   async runIfStale(): Promise<boolean> {
-    if (this.#passing !== undefined || performance.now() >= this.#staleAt) await this.runOnce()
+    const isDue = performance.now() >= this.#staleAt && !this.#doubts
+    if (this.#passing !== undefined || isDue) await this.runOnce()
     return performance.now() - this.#foundAt < JUST_NOW_MS
+  }
+
+  get #doubts(): boolean {
+    return performance.now() < this.#doubtsUntil
   }
 }
 
@@ -89,3 +108,5 @@ const SHARE = 0.02
 const LEAST_FRESH_MS = 10
 const LONGEST_FRESH_MS = 500
 const JUST_NOW_MS = 1_000
+/** The longest pause between two tries to connect again is 5 seconds; the rest is for the connection. */
+const DOUBT_MS = 6_000

@@ -1,4 +1,4 @@
-import { foreignCharacters, readEncoding } from '../table/encoding.ts'
+import { foreignCharacters, readEncoding } from '../table/session/encoding.ts'
 import type { Execute } from '../table/statement.ts'
 
 /**

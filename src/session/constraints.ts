@@ -1,4 +1,4 @@
-import type { Deferrable } from '../table/constraints.ts'
+import type { Deferrable } from '../table/session/constraints.ts'
 
 /**
  * Which constraints of a database a transaction may defer, as far as the connections to it know. An answer counts for

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { EVERY_SETTING } from '../table/planner.ts'
-import { readPoolerSettings, readSession } from '../table/session.ts'
+import { readPoolerSettings, readSession } from '../table/session/session.ts'
 import { Address } from './address.ts'
 import type { Constraints } from './constraints.ts'
 import { queryAsText } from './own-parsers.ts'

@@ -1,4 +1,31 @@
-import type { SettledCounts, SettledMessage } from './settlement.ts'
+import type { Message, Outcome } from '../message.ts'
+
+/** What became of one message in a batch that has been committed. */
+export interface SettledMessage {
+  /** The message, as its handler got it. */
+  readonly message: Message
+  /**
+   * What was written: a retry has its delay (`afterMs`), and a message that failed its last attempt has the outcome
+   * `deadLetter`, whatever its handler asked for.
+   */
+  readonly outcome: Outcome
+}
+
+/**
+ * How many messages were settled in which way, in batches that have been committed. A message that is settled more than
+ * once, such as one that is retried at once, counts each time. One that was given back unhandled, or
+ * that had expired, does not count.
+ */
+export interface SettledCounts {
+  /** Handled and removed. */
+  readonly acked: number
+  /** Failed, or asked for a retry, and due again later. */
+  readonly retried: number
+  /** Put off by `snooze`: due again later, with no attempt counted. */
+  readonly snoozed: number
+  /** Moved to the dead letters. */
+  readonly dead: number
+}
 
 /**
  * What became of the messages of a `runOnce` or `runDue`: an array of the first 10,000 that were settled, in that order.

@@ -1,70 +1,33 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
-import type { Message, Outcome } from '../message.ts'
+import type { Outcome } from '../message.ts'
 import { isOrdered, type PipelinePlan } from '../plan/options.ts'
-import { FALLBACK_RETRY_MS } from '../plan/retry-policy.ts'
 import type { Alphabet } from '../session/alphabet.ts'
-import { WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
-import {
-  ackMessages,
-  type Dead,
-  deadLetterMessages,
-  forgetEvidence,
-  type HeldKey,
-  holdKeys,
-  type Postponed,
-  postponeMessages,
-} from '../table/settle/settle.ts'
+import type { AttemptRules } from '../settings/attempt-rules.ts'
+import type { DropReason } from '../table/settle/drop.ts'
+import type { Kept } from '../table/settle/keep.ts'
+import type { Dead, Postponed } from '../table/settle/settle.ts'
 import type { Execute } from '../table/statement.ts'
-import { type Report, type SluiceEvent, toError, withCause } from '../telemetry/events.ts'
-import { allAnswered } from '../transaction/all-answered.ts'
+import { type Report, type SluiceEvent, withCause } from '../telemetry/events.ts'
+import { HeldKeys } from './held-keys.ts'
+import type { SettledCounts, SettledMessage } from './settled-messages.ts'
+import { type SettlementWrites, writeSettlement } from './write-settlement.ts'
 
 export interface SettlementOptions {
   readonly plan: PipelinePlan
+  readonly rules: AttemptRules
   /** The database's clock when the batch was claimed, in microseconds since 1970. */
   readonly claimedUs: number
   /** The same clock now, or a little later: it is an estimate. */
   readonly nowUs: () => number
   readonly serverVersion: number
+  /** The worker's name, if the queue keeps its history now. */
+  readonly historyBy: () => string | undefined
   /** What is stored of errors must fit the database's encoding. */
   readonly alphabet: Alphabet
   readonly report: Report
 }
 
-/** What became of one message in a batch that has been committed. */
-export interface SettledMessage {
-  /** The message, as its handler got it. */
-  readonly message: Message
-  /**
-   * What was written: a retry has its delay (`afterMs`), and a message that failed its last attempt has the outcome
-   * `deadLetter`, whatever its handler asked for.
-   */
-  readonly outcome: Outcome
-}
-
-/** The rows of a settlement. */
-export interface SettlementWrites {
-  readonly acked: readonly string[]
-  readonly postponed: readonly Postponed[]
-  readonly dead: readonly Dead[]
-  readonly nowUs: number
-}
-
 const NONE: ReadonlySet<string> = new Set()
-
-/**
- * How many messages were settled in which way, in batches that have been committed. A message that is settled more than
- * once, such as one that is retried at once, counts each time. One that was given back unhandled does not count.
- */
-export interface SettledCounts {
-  /** Handled and removed. */
-  readonly acked: number
-  /** Failed, or asked for a retry, and due again later. */
-  readonly retried: number
-  /** Put off by `snooze`: due again later, with no attempt counted. */
-  readonly snoozed: number
-  /** Moved to the dead letters. */
-  readonly dead: number
-}
 
 /**
  * Collects what becomes of a batch's messages and writes it in the batch's transaction. A message that is not in it
@@ -73,10 +36,13 @@ export interface SettledCounts {
 export class Settlement {
   readonly #options: SettlementOptions
   readonly #acked: string[] = []
+  readonly #kept: string[] = []
   readonly #postponed: Postponed[] = []
   readonly #dead: Dead[] = []
+  /** Made for the first of them: most queues have none. */
+  #dropped: Map<string, DropReason> | undefined
   /** Made for the first of them: most settlements hold nothing. */
-  #held: Map<string, HeldKey> | undefined
+  #held: HeldKeys | undefined
   readonly #forgotten: string[] = []
   readonly #settled = new Map<string, { readonly message: DeliveredMessage; readonly outcome: Outcome }>()
   readonly #events: SluiceEvent[] = []
@@ -97,11 +63,11 @@ export class Settlement {
 
   /** Nothing has become of any message. */
   get isEmpty(): boolean {
-    return this.#settled.size === 0
+    return this.#settled.size === 0 && this.#dropped === undefined
   }
 
   has(id: string): boolean {
-    return this.#settled.has(id)
+    return this.#settled.has(id) || this.#dropped?.has(id) === true
   }
 
   /**
@@ -112,6 +78,7 @@ export class Settlement {
     switch (outcome.kind) {
       case 'ack':
         this.#acked.push(message.id)
+        if (message.keepsKey) this.#kept.push(message.id)
         this.#settled.set(message.id, { message, outcome })
         return false
       case 'snooze':
@@ -138,6 +105,34 @@ export class Settlement {
     this.#die(message, reason, null, message.attempt - 1)
   }
 
+  /** The life of a message had ended when it was claimed: it goes without having been handled. */
+  expire(message: DeliveredMessage): void {
+    const { id, row } = this.#drop(message, 'expired')
+    const { queue } = this.#options.plan
+    const expiredAt = new Date((row.options?.expiresUs ?? Number.NaN) / 1_000)
+    this.#events.push({ kind: 'message.expired', queue, id, type: row.type, attempt: row.attempt, expiredAt })
+  }
+
+  /** Somebody has cancelled a message that is in hand: it goes. Holds nothing. */
+  cancel(message: DeliveredMessage): false {
+    const { id, attempt, row } = this.#drop(message, 'cancelled')
+    const { queue } = this.#options.plan
+    this.#events.push({ kind: 'message.cancelled', queue, id, type: row.type, attempt })
+    return false
+  }
+
+  #drop(message: DeliveredMessage, reason: DropReason): DeliveredMessage {
+    if (message.evidence !== undefined) this.forgetEvidence(message)
+    this.#dropped ??= new Map()
+    this.#dropped.set(message.id, reason)
+    return message
+  }
+
+  #droppedFor(reason: DropReason): readonly string[] {
+    if (this.#dropped === undefined) return []
+    return [...this.#dropped].filter(([, why]) => why === reason).map(([id]) => id)
+  }
+
   /** Reports what happened to the messages, once it is true. @param lost ids of which it is not */
   reportAll(lost: ReadonlySet<string> = NONE): void {
     for (const event of this.#events) {
@@ -154,8 +149,11 @@ export class Settlement {
   get writes(): SettlementWrites {
     return {
       acked: this.#acked,
+      kept: this.#kept,
       postponed: this.#postponed.map(this.#fitted),
       dead: this.#dead.map((dead) => this.#fitted({ ...dead, reason: this.#options.alphabet.fit(dead.reason) })),
+      expired: this.#droppedFor('expired'),
+      cancelled: this.#droppedFor('cancelled'),
       nowUs: Math.floor(this.#options.nowUs()),
     }
   }
@@ -163,6 +161,11 @@ export class Settlement {
   /** Errors or reasons are to be written. */
   get hasTexts(): boolean {
     return this.#postponed.length > 0 || this.#dead.length > 0
+  }
+
+  /** Keys whose later messages wait. */
+  protected get heldKeys(): ReadonlySet<string> {
+    return new Set(this.#held?.keys.map(({ orderingKey }) => orderingKey))
   }
 
   /** Asks about characters of errors and reasons that are not known yet. Without an answer they are escaped. */
@@ -178,15 +181,18 @@ export class Settlement {
   /** Sends the statements, none if there is nothing to settle, without waiting in between. */
   async write(execute: Execute): Promise<void> {
     const { plan, claimedUs, serverVersion } = this.#options
-    const { queue } = plan
-    const { acked, postponed, dead, nowUs } = this.writes
-    const sent: Promise<void>[] = []
-    if (acked.length > 0) sent.push(ackMessages(execute, queue, acked, serverVersion))
-    if (postponed.length > 0) sent.push(postponeMessages(execute, queue, postponed, nowUs))
-    if (this.#held !== undefined) sent.push(holdKeys(execute, queue, [...this.#held.values()], claimedUs))
-    if (dead.length > 0) sent.push(deadLetterMessages(execute, queue, dead))
-    if (this.#forgotten.length > 0) sent.push(forgetEvidence(execute, queue, this.#forgotten))
-    await allAnswered(sent)
+    const { writes } = this
+    const held = this.#held?.keys ?? []
+    const rows = { ...writes, held, forgotten: this.#forgotten, history: this.#history(writes.acked) }
+    await writeSettlement(execute, rows, { queue: plan.queue, claimedUs, serverVersion })
+  }
+
+  #history(ids: readonly string[]): Kept | undefined {
+    const worker = ids.length === 0 ? undefined : this.#options.historyBy()
+    if (worker === undefined) return undefined
+    const { claimedUs } = this.#options
+    const attempts = ids.map((id) => this.#settled.get(id)?.message.attempt ?? 1)
+    return { worker, attempts, claimedUs: ids.map(() => claimedUs) }
   }
 
   readonly #fitted = <Settled extends Postponed | Dead>(settled: Settled): Settled => {
@@ -196,13 +202,13 @@ export class Settlement {
 
   #retry(message: DeliveredMessage, text: string, afterMs: number | undefined, error: unknown): boolean {
     const { plan } = this.#options
-    const most = message.maxAttempts ?? plan.maxAttempts
+    const most = this.#options.rules.mostOf(message)
     if (message.attempt >= most) {
       this.#die(message, `failed ${message.attempt} of ${most} attempts`, text, message.attempt, error)
       return false
     }
-    const retryInMs = Math.round(afterMs ?? this.#delayByPolicy(message, error))
-    this.#postpone(message, message.attempt, text, retryInMs)
+    const afterThat = Math.round(afterMs ?? this.#options.rules.retryInMs(message, error))
+    const retryInMs = this.#postpone(message, message.attempt, text, afterThat)
     this.#settled.set(message.id, { message, outcome: { kind: 'retry', afterMs: retryInMs, error: text } })
     const { id, attempt } = message
     const { type } = message.row
@@ -211,34 +217,20 @@ export class Settlement {
     return true
   }
 
-  #delayByPolicy(message: DeliveredMessage, error: unknown): number {
-    const { plan, report } = this.#options
-    try {
-      const ms = plan.retry(message.attempt, error)
-      if (ms >= 0 && Number.isFinite(ms)) return ms
-      throw new TypeError(`expected milliseconds from 0, received ${ms}`)
-    } catch (thrown) {
-      report({ kind: 'retryPolicy.failed', queue: plan.queue, id: message.id, error: toError(thrown) })
-      return FALLBACK_RETRY_MS
-    }
-  }
-
-  #postpone(message: DeliveredMessage, attempt: number, error: string | null, afterMs: number): void {
-    const dueUs = Math.ceil(this.#options.nowUs() + afterMs * 1_000)
+  /**
+   * Until its next try or until it expires: an expired message that waits would keep its key from the later ones. Returns
+   * in how many milliseconds that is.
+   */
+  #postpone(message: DeliveredMessage, attempt: number, error: string | null, afterMs: number): number {
+    const nowUs = this.#options.nowUs()
+    const triedUs = Math.ceil(nowUs + afterMs * 1_000)
+    const dueUs = Math.min(triedUs, message.row.options?.expiresUs ?? triedUs)
     this.#postponed.push({ id: message.id, dueUs, attempt, error })
-    if (message.row.slot !== null || isOrdered(this.#options.plan)) this.#hold(message, dueUs)
-  }
-
-  /** The key waits for the last of its messages, so that all of them are due when it goes on with the first. */
-  #hold({ id, row }: DeliveredMessage, untilUs: number): void {
-    const orderingKey = row.orderingKey ?? ''
-    this.#held ??= new Map()
-    const held = this.#held.get(orderingKey)
-    if (held === undefined) {
-      this.#held.set(orderingKey, { slot: row.slot ?? WHOLE_QUEUE_SLOT, orderingKey, messageId: id, untilUs })
-    } else if (held.untilUs < untilUs) {
-      this.#held.set(orderingKey, { ...held, untilUs })
+    if (message.row.slot !== null || isOrdered(this.#options.plan)) {
+      this.#held ??= new HeldKeys()
+      this.#held.hold(message.row, dueUs)
     }
+    return dueUs === triedUs ? afterMs : Math.max(0, Math.round((dueUs - nowUs) / 1_000))
   }
 
   #die(

@@ -34,6 +34,11 @@ export function numberOf(row: Row, column: string): number {
   return number
 }
 
+/** The column as a number, or null. */
+export function numberOrNull(row: Row, column: string): number | null {
+  return row[column] === null ? null : numberOf(row, column)
+}
+
 /** The column as text. Numbers and big integers become text, because some drivers parse int8. */
 export function textOf(row: Row, column: string): string {
   const value = row[column]

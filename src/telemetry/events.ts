@@ -1,7 +1,4 @@
-import { type Observable, Subject } from 'rxjs'
-import { errorText } from '../errors.ts'
-import { GuardedObservable } from './guarded-observable.ts'
-import { Lines, type SluiceLog, STDERR } from './log.ts'
+import { toError } from '../errors.ts'
 
 /** Everything that Sluice reports while it runs. `queue` is the queue concerned; durations are in milliseconds. */
 export type SluiceEvent =
@@ -33,9 +30,33 @@ export type SluiceEvent =
   | { readonly kind: 'pipeline.started'; readonly queue: string }
   /**
    * A pipeline of this process has ended: it was drained or stopped, or, with an `error`, it could not start and
-   * another attempt would not help.
+   * another attempt would not help. `by`: `onError` has stopped it after this error.
    */
-  | { readonly kind: 'pipeline.stopped'; readonly queue: string; readonly error?: Error }
+  | { readonly kind: 'pipeline.stopped'; readonly queue: string; readonly error?: Error; readonly by?: 'onError' }
+  /**
+   * A queue has more messages than the option `backlog` of a pipeline says, or its oldest due one has been due for longer. What is not
+   * the reason is null. `moreThan`: it was not counted further.
+   */
+  | {
+      readonly kind: 'queue.backlog'
+      readonly queue: string
+      readonly moreThan: number | null
+      readonly oldestMs: number | null
+    }
+  /** The option `onError` of a pipeline threw, or returned something else. The pipeline goes on. */
+  | { readonly kind: 'onError.failed'; readonly queue: string; readonly error: Error }
+  /**
+   * A pipeline of this process claims no more, because its queue was paused, `by` whom and for which `reason`, or because
+   * `pause()` was called: then both are null. What it has in hand goes on.
+   */
+  | {
+      readonly kind: 'pipeline.paused'
+      readonly queue: string
+      readonly by: string | null
+      readonly reason: string | null
+    }
+  /** It claims again. */
+  | { readonly kind: 'pipeline.resumed'; readonly queue: string }
   /** A claim failed. The next one follows after `retryInMs`. */
   | { readonly kind: 'claim.failed'; readonly queue: string; readonly error: Error; readonly retryInMs: number }
   /** A batch was claimed. `oldestDueMs`: how long its oldest message had been due. */
@@ -103,6 +124,29 @@ export type SluiceEvent =
       readonly cause?: Error
     }
   /**
+   * A message was cancelled while it was in hand: it is gone, and nothing of its handler's writes through `tx` is kept. One
+   * that waited has no event.
+   */
+  | {
+      readonly kind: 'message.cancelled'
+      readonly queue: string
+      readonly id: string
+      readonly type: string | null
+      readonly attempt: number
+    }
+  /**
+   * A message was claimed after the end of its life (`ttl`), and no handler has seen it: it was removed, or became a dead
+   * letter, as the queue has been told. `attempt`: how many tries have failed.
+   */
+  | {
+      readonly kind: 'message.expired'
+      readonly queue: string
+      readonly id: string
+      readonly type: string | null
+      readonly attempt: number
+      readonly expiredAt: Date
+    }
+  /**
    * Leased mode: a message's lease was lost before it was settled, because it was not renewed in time, its worker was taken
    * for dead, or nothing could be written. It is delivered again, or has been. Nothing was written, unless a
    * `settlement.failed` before it had no answer and the message has been claimed again since.
@@ -123,6 +167,11 @@ export type SluiceEvent =
     }
   /** Leased mode: settlements or renewals could not be written, and are tried again after `retryInMs`. */
   | { readonly kind: 'settlement.failed'; readonly queue: string; readonly error: Error; readonly retryInMs: number }
+  /**
+   * A message has failed, and no policy of this process has the `name` that it gives, or that its queue has been told. It is
+   * tried again as its queue says, or its pipeline.
+   */
+  | { readonly kind: 'retryPolicy.unknown'; readonly queue: string; readonly id: string; readonly name: string }
   /** A retry policy threw; the message is tried again after one second. */
   | { readonly kind: 'retryPolicy.failed'; readonly queue: string; readonly id: string; readonly error: Error }
   /**
@@ -140,6 +189,58 @@ export type SluiceEvent =
    * was not told why. `request` is its method and path.
    */
   | { readonly kind: 'request.failed'; readonly request: string; readonly status: number; readonly error: Error }
+  /**
+   * This process has made a pass of maintenance: how many expired messages, dead letters, dedupe keys and messages of the
+   * history it removed, and how many days of the history it dropped or made ahead. `leftovers`: claims that are over, and
+   * evidence about messages that are gone. Not `finished`: the next pass goes on.
+   */
+  | {
+      readonly kind: 'maintenance.done'
+      readonly expired: number
+      readonly deadLetters: number
+      readonly dedupeKeys: number
+      readonly history: number
+      readonly historyDropped: number
+      readonly historyPartitions: number
+      readonly leftovers: number
+      readonly segments: number
+      readonly segmentsDropped: number
+      readonly finished: boolean
+      readonly durationMs: number
+    }
+  /** A task of maintenance failed. The other tasks went on, and the next pass tries it again. */
+  | { readonly kind: 'maintenance.failed'; readonly task: string; readonly error: Error }
+  /** This process has enqueued an occurrence of a schedule, `lateMs` after its time. `id` is the message's. */
+  | {
+      readonly kind: 'schedule.fired'
+      readonly queue: string
+      readonly schedule: string
+      readonly id: string
+      readonly scheduledFor: Date
+      readonly lateMs: number
+    }
+  /**
+   * Occurrences of a schedule were not enqueued. `late`: nobody looked in time, and `missed` says so; long gaps are
+   * counted to 1,000. `overlap`: the last message is still there.
+   */
+  | {
+      readonly kind: 'schedule.missed'
+      readonly queue: string
+      readonly schedule: string
+      readonly occurrences: number
+      readonly reason: 'late' | 'overlap'
+    }
+  /**
+   * The next occurrence of a schedule could not be computed, or enqueued. This process tries again after `retryInMs`;
+   * another one may do so before.
+   */
+  | {
+      readonly kind: 'schedule.failed'
+      readonly queue: string
+      readonly schedule: string
+      readonly error: Error
+      readonly retryInMs: number
+    }
   /** A worker process vanished with messages in hand. */
   | { readonly kind: 'worker.crashed'; readonly workerId: number; readonly messages: number }
 
@@ -152,53 +253,3 @@ export function withCause(event: SluiceEvent, thrown: unknown): SluiceEvent {
 
 /** Reports an event. */
 export type Report = (event: SluiceEvent) => void
-
-export interface Telemetry {
-  readonly report: Report
-  readonly events: Observable<SluiceEvent>
-  close(): void
-}
-
-/**
- * The stream of events, and the function that reports one. A subscriber that throws causes a warning and disturbs
- * nobody.
- *
- * @param log for lines about failures; false for none. By default they go to stderr while nobody subscribes.
- */
-export function createTelemetry(log: SluiceLog | false | undefined): Telemetry {
-  const subject = new Subject<SluiceEvent>()
-  const lines = log === false ? undefined : new Lines(log ?? STDERR)
-  const report = (given: SluiceEvent) => {
-    const event = withJson(given)
-    if (log !== undefined || !subject.observed) lines?.write(event)
-    subject.next(event)
-  }
-  const close = () => {
-    lines?.flush()
-    subject.complete()
-  }
-  const events = new GuardedObservable<SluiceEvent>((subscriber) => subject.subscribe(subscriber))
-  return { report, events, close }
-}
-
-/** JSON leaves out all that an Error says. Its cause stays out, because a database's error may quote a row. */
-function withJson(event: SluiceEvent): SluiceEvent {
-  if (!('error' in event) || !(event.error instanceof Error)) return event
-  const { error } = event
-  // Read only when asked for: what a handler has thrown may throw when it is read.
-  const toJSON = () => ({
-    ...event,
-    error: { name: error.name, message: error.message, code: Reflect.get(error, 'code') as unknown },
-  })
-  return Object.defineProperty(event, 'toJSON', { value: toJSON, configurable: true })
-}
-
-/** Any thrown value as an Error. */
-export function toError(thrown: unknown): Error {
-  try {
-    if (thrown instanceof Error) return thrown
-  } catch {
-    // A proxy whose traps throw.
-  }
-  return new Error(errorText(thrown), { cause: thrown })
-}

@@ -79,22 +79,16 @@ function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefi
       return event.error && ['error', `a batch of ${event.messages} was rolled back: ${reasonOf(event.error)}`]
     case 'claim.failed':
       return ['warn', `a claim failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
-    case 'retryPolicy.failed':
-      return ['error', `the retry policy failed for message ${event.id}, again in 1 s: ${reasonOf(event.error)}`]
     case 'worker.crashed':
       return ['warn', `worker ${event.workerId} vanished with ${inHand(event.messages)} again`]
     case 'connection.failed':
       return ['warn', `cannot connect, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
-    case 'pipeline.stopped':
-      return event.error && ['error', `the pipeline could not start: ${reasonOf(event.error)}`]
     case 'connection.lost':
       return ['warn', `the ${event.role} connection was lost: ${reasonOf(event.error)}`]
     case 'connection.restored':
       return ['info', `the ${event.role} connection is restored`]
     case 'listener.unavailable':
       return ['warn', `notifications do not arrive, the poll goes on: ${reasonOf(event.error)}`]
-    case 'connection.pooled':
-      return ['warn', event.reason]
     case 'migration.delayed': {
       const which = `attempt ${event.attempt} of ${event.attempts} to migrate`
       return ['warn', `${which} was rolled back, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
@@ -104,19 +98,71 @@ function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefi
     case 'pipeline.started':
     case 'batch.claimed':
     case 'batch.committed':
+    case 'maintenance.done':
+    case 'message.expired':
+    case 'message.cancelled':
       return undefined
     default:
       return lineOfRest(event)
   }
 }
 
-type Rest = 'lease.lost' | 'settlement.failed' | 'outcome.ignored' | 'request.failed'
+type Rest =
+  | 'retryPolicy.unknown'
+  | 'queue.backlog'
+  | 'retryPolicy.failed'
+  | 'onError.failed'
+  | 'pipeline.stopped'
+  | 'connection.pooled'
+  | 'maintenance.failed'
+  | 'pipeline.paused'
+  | 'pipeline.resumed'
+  | 'lease.lost'
+  | 'settlement.failed'
+  | 'outcome.ignored'
+  | 'request.failed'
+  | 'schedule.fired'
+  | 'schedule.missed'
+  | 'schedule.failed'
 
-function lineOfRest(event: Extract<SluiceEvent, { kind: Rest }>): readonly [keyof SluiceLog, string] {
+type OfPipeline = 'queue.backlog' | 'onError.failed' | 'pipeline.stopped' | 'pipeline.paused' | 'pipeline.resumed'
+
+function isOfPipeline(event: SluiceEvent): event is Extract<SluiceEvent, { kind: OfPipeline }> {
+  return event.kind.startsWith('pipeline.') || event.kind === 'onError.failed' || event.kind === 'queue.backlog'
+}
+
+function lineOfPipeline(event: Extract<SluiceEvent, { kind: OfPipeline }>): ReturnType<typeof lineOf> {
+  if (event.kind === 'pipeline.stopped') {
+    const how = event.by === undefined ? 'could not start' : 'was stopped by onError'
+    return event.error && ['error', `the pipeline ${how}: ${reasonOf(event.error)}`]
+  }
+  if (event.kind === 'onError.failed')
+    return ['error', `onError failed, the pipeline goes on: ${reasonOf(event.error)}`]
+  if (event.kind === 'pipeline.paused')
+    return [
+      'info',
+      `paused${event.by === null ? '' : ` by ${event.by}`}${event.reason === null ? '' : `: ${event.reason}`}`,
+    ]
+  if (event.kind === 'pipeline.resumed') return ['info', 'resumed']
+  const long = event.moreThan === null ? [] : [`more than ${event.moreThan} messages`]
+  const old = event.oldestMs === null ? [] : [`the oldest due for ${timeText(event.oldestMs)}`]
+  return ['warn', `backlog: ${[...long, ...old].join(', ')}`]
+}
+
+function lineOfRest(event: Extract<SluiceEvent, { kind: Rest }>): ReturnType<typeof lineOf> {
+  if ('schedule' in event) return lineOfSchedule(event)
+  if (isOfPipeline(event)) return lineOfPipeline(event)
   if (event.kind === 'request.failed')
     return ['error', `${event.request} was answered with ${event.status}: ${reasonOf(event.error)}`]
+  if (event.kind === 'retryPolicy.failed')
+    return ['error', `the retry policy failed for message ${event.id}, again in 1 s: ${reasonOf(event.error)}`]
+  if (event.kind === 'connection.pooled') return ['warn', event.reason]
+  if (event.kind === 'maintenance.failed')
+    return ['warn', `the maintenance of ${event.task} failed: ${reasonOf(event.error)}`]
   if (event.kind === 'outcome.ignored')
     return ['warn', `${attemptOf(event)} was settled by its transaction() before its handler failed: ${event.error}`]
+  if (event.kind === 'retryPolicy.unknown')
+    return ['warn', `message ${event.id} has the retry policy "${event.name}", which this process does not know`]
   if (event.kind === 'lease.lost')
     return ['warn', `message ${event.id}, attempt ${event.attempt}, lost its lease and is delivered again`]
   return ['warn', `a settlement failed, again in ${timeText(event.retryInMs)}: ${reasonOf(event.error)}`]
@@ -133,6 +179,17 @@ function reasonOf(error: Error): string {
   const { cause } = error
   const code: unknown = typeof cause === 'object' && cause !== null && 'code' in cause ? cause.code : undefined
   return typeof code === 'string' && !error.message.includes(code) ? `${error.message} (${code})` : error.message
+}
+
+/** That a slow job is not enqueued a second time is what its schedule asks for. */
+function lineOfSchedule(event: Extract<SluiceEvent, { readonly schedule: string }>): ReturnType<typeof lineOf> {
+  if (event.kind === 'schedule.failed') {
+    const again = `again in ${timeText(event.retryInMs)}`
+    return ['error', `schedule ${event.schedule} failed, ${again}: ${reasonOf(event.error)}`]
+  }
+  if (event.kind === 'schedule.fired' || event.reason === 'overlap') return undefined
+  const count = event.occurrences === 1 ? '1 occurrence' : `${event.occurrences} occurrences`
+  return ['warn', `schedule ${event.schedule} missed ${count}, which nobody enqueued in time`]
 }
 
 /** '3 messages in hand, which are free' */

@@ -4,12 +4,13 @@ import type { MessageToEnqueue } from '../enqueue/enqueue.ts'
 import { readMessage } from '../enqueue/read-message.ts'
 import { expected } from '../errors.ts'
 import type { Work } from '../handle/batch-run.ts'
-import { checkFunction, type Handler, toOutcome } from '../handle/handler.ts'
+import { checkFunction, type Handler } from '../handle/handler.ts'
 import type { EnqueueIn } from '../handle/run-context.ts'
+import { toOutcome } from '../handle/to-outcome.ts'
 import { MessageTransaction } from '../handle/transaction/message-transaction.ts'
-import { internalsOf, type SluiceInternals } from '../internals.ts'
 import type { Outcome } from '../message.ts'
 import { type LeasedPipelineOptions, resolveLeased } from '../plan/options.ts'
+import { internalsOf, type SluiceInternals } from '../process/internals.ts'
 import {
   checkQueueName,
   type InputOf,
@@ -19,6 +20,7 @@ import {
   validatePayload,
 } from '../queues.ts'
 import type { Sluice } from '../sluice.ts'
+import type { RowOptions } from '../table/claim/claim.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import { BatchConnection } from '../transaction/batch-connection.ts'
 
@@ -42,7 +44,7 @@ export async function deliver<Definitions extends QueueDefinitions | undefined, 
 ): Promise<readonly Outcome[]>
 /**
  * Gives messages straight to a handler, in one transaction, and returns the outcomes. The messages are not enqueued.
- * Their payloads go through JSON and the schema, as in the queue. If the handler throws, the transaction is rolled back
+ * Their payloads go through JSON and the schema, as in the queue; they take no dedupe keys. If the handler throws, the transaction is rolled back
  * and the error is thrown. Otherwise it is committed, without the writes of messages whose outcome is a retry or a dead
  * letter.
  *
@@ -160,5 +162,19 @@ function toRow(
 function toMessage(queue: string, row: InsertRow, at: number): DeliveredMessage {
   const nowUs = Date.now() * 1_000
   const times = { dueUs: nowUs, enqueuedUs: nowUs }
-  return new DeliveredMessage(queue, { ...row, ...times, id: String(at + 1), slot: null, attempt: 0, expired: false })
+  const fresh = { slot: null, attempt: 0, expired: false, options: optionsOf(row) }
+  return new DeliveredMessage(queue, { ...row, ...times, ...fresh, id: String(at + 1) })
+}
+
+function optionsOf({ tenant }: InsertRow): RowOptions | null {
+  if (tenant === null) return null
+  return {
+    expiresUs: null,
+    retryPolicy: null,
+    leaseMs: null,
+    dedupeKey: null,
+    dedupeMs: null,
+    tenant,
+    eventPosition: null,
+  }
 }

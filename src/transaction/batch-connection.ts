@@ -3,13 +3,12 @@ import type pg from 'pg'
 import { pause } from '../basics/pause.ts'
 import { wordsOf } from '../basics/words-of.ts'
 import { executeOn } from '../connection/open-client.ts'
-import { SluiceError, stopped } from '../errors.ts'
+import { SluiceError, stopped, toError } from '../errors.ts'
 import type { Constraints } from '../session/constraints.ts'
 import { Session } from '../session/session.ts'
-import { readDeferrable } from '../table/constraints.ts'
 import { claimSettings, handlerSettings } from '../table/planner.ts'
+import { readDeferrable } from '../table/session/constraints.ts'
 import type { Execute } from '../table/statement.ts'
-import { toError } from '../telemetry/events.ts'
 import { checkOut } from './check-out.ts'
 import { commitFailed, sendCommit } from './commit-answer.ts'
 import { Outgoing } from './outgoing.ts'
@@ -221,14 +220,20 @@ export class BatchConnection {
    * Rolls back what is open, behind all that has been sent, so that the rows are free when it resolves: closing the
    * connection, which {@link release} does then, would free them at some later time. Waits no longer than a statement
    * that hangs deserves.
+   *
+   * @returns whether the server has answered all that was sent
    */
-  async abandon(): Promise<void> {
+  async abandon(): Promise<boolean> {
     this.#abandoned = true
-    if (this.#lost !== undefined) return
+    if (this.#lost !== undefined) return false
     const late = new AbortController()
-    const rolledBack = this.rollback().catch(() => undefined)
-    await Promise.race([rolledBack, pause(ABANDON_MS, late.signal)])
+    const rolledBack = this.rollback().then(
+      () => true,
+      () => false,
+    )
+    const isOver = await Promise.race([rolledBack, pause(ABANDON_MS, late.signal).then(() => false)])
     late.abort()
+    return isOver
   }
 
   /** Gives the connection back to the pool. If it may not be clean, it is closed instead, and its locks go with it. */

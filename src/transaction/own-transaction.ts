@@ -38,6 +38,9 @@ export async function inOwnTransaction<T>(
   }
 }
 
+/** {@link inOwnTransaction}, where the pool is known. */
+export type InOwnTransaction = <T>(work: (execute: Execute) => Promise<T>, answerMs?: number) => Promise<T>
+
 /** The server is a standby, or `default_transaction_read_only` is on. */
 const READ_ONLY = '25006'
 

@@ -3,6 +3,8 @@ import { claimSettings, setLocal } from '../table/planner.ts'
 /** When the server ends a transaction by itself. */
 export interface TransactionLimit {
   readonly ms: number
+  /** How long the server waits for the process's next statement. @default as long as for the whole transaction */
+  readonly idleMs?: number
   readonly serverVersion: number
 }
 
@@ -21,8 +23,8 @@ export function settings(deviations: readonly string[], limit: TransactionLimit 
  * shorter ones, even since a moment ago. The server does not restart the clock of `transaction_timeout` while it runs,
  * so a shorter one must be ended first.
  */
-export function limitSettings({ ms, serverVersion }: TransactionLimit, restMs: number): string {
-  const idle = `; SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(ms)}`
+export function limitSettings({ ms, idleMs = ms, serverVersion }: TransactionLimit, restMs: number): string {
+  const idle = `; SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(idleMs)}`
   if (serverVersion < 170_000) return idle
   return `${idle}; SET LOCAL transaction_timeout = 0; SET LOCAL transaction_timeout = ${Math.ceil(restMs)}`
 }

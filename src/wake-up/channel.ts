@@ -7,6 +7,12 @@ export type Notification =
   | { readonly kind: 'messages'; readonly queue: string }
   /** A worker no longer waits for a queue: another one must raise the flag. */
   | { readonly kind: 'lowered'; readonly queue: string; readonly workerId: number }
+  /** A message was cancelled that somebody has in hand. */
+  | { readonly kind: 'cancelled'; readonly queue: string; readonly id: string }
+  /** A message is gone that holds its key, and its slot was locked. */
+  | { readonly kind: 'holds'; readonly queue: string }
+  /** A queue has been told something. The trigger of `sluice.queue` notifies. */
+  | { readonly kind: 'settings'; readonly queue: string }
   /** A listener's notification to itself. */
   | { readonly kind: 'self-test'; readonly nonce: string }
 
@@ -17,6 +23,12 @@ export function format(notification: Notification): string {
       return notification.queue
     case 'lowered':
       return `!${notification.workerId}!${notification.queue}`
+    case 'cancelled':
+      return `!cancel!${notification.id}!${notification.queue}`
+    case 'holds':
+      return `!holds!${notification.queue}`
+    case 'settings':
+      return `!${SETTINGS}!${notification.queue}`
     case 'self-test':
       return `!${notification.nonce}`
   }
@@ -25,7 +37,14 @@ export function format(notification: Notification): string {
 /** Reads any payload: anybody may notify on the channel. */
 export function parse(payload: string): Notification {
   if (!payload.startsWith('!')) return { kind: 'messages', queue: payload }
+  const [, cancelledId, ofQueue] = /^!cancel!(-?\d+)!(.+)$/s.exec(payload) ?? []
+  if (cancelledId !== undefined && ofQueue !== undefined) return { kind: 'cancelled', queue: ofQueue, id: cancelledId }
+  if (payload.startsWith('!holds!')) return { kind: 'holds', queue: payload.slice('!holds!'.length) }
+  if (payload.startsWith(`!${SETTINGS}!`)) return { kind: 'settings', queue: payload.slice(SETTINGS.length + 2) }
   const [, workerId, queue] = /^!(\d+)!(.*)$/s.exec(payload) ?? []
   if (workerId === undefined || queue === undefined) return { kind: 'self-test', nonce: payload.slice(1) }
   return { kind: 'lowered', queue, workerId: Number(workerId) }
 }
+
+/** No random UUID, which the self-test sends, and no number. */
+const SETTINGS = 'settings'

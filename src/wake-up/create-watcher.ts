@@ -1,9 +1,10 @@
 import type { Control } from '../connection/control.ts'
-import { notifyListener } from '../table/wait.ts'
+import { notifyListener } from '../table/worker/wait.ts'
 import type { Scheduler } from './scheduler.ts'
 import { Watcher, type WatcherOptions } from './watcher.ts'
 
-export interface WatchOptions extends Pick<WatcherOptions, 'connection' | 'connectTimeoutMs' | 'workerId' | 'report'> {
+export interface WatchOptions
+  extends Pick<WatcherOptions, 'connection' | 'connectTimeoutMs' | 'workerId' | 'report' | 'onCancelled' | 'onHolds'> {
   readonly control: Control
   readonly scheduler: Scheduler
 }
@@ -15,7 +16,8 @@ export function createWatcher({ control, scheduler, ...options }: WatchOptions):
     allowed: () => !control.shared,
     notify: (payload) => notifyListener(control.execute, payload),
     onNotification: (queue) => scheduler.notified(queue),
-    onUp: () => scheduler.wake('reconnect'),
+    onSettings: (queue) => scheduler.settingsChanged(queue),
+    onUp: () => scheduler.listenerUp(),
     onDown: () => scheduler.listenerDown(),
   })
 }

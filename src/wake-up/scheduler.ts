@@ -1,20 +1,12 @@
-import { LONGEST_TIMER_MS } from '../basics/duration.ts'
 import type { Control } from '../connection/control.ts'
-import { type PolledQueue, pollQueues, unwatchedQueues } from '../table/wait.ts'
+import type { Settings } from '../settings/settings.ts'
+import { readHeads } from '../table/stream/read-heads.ts'
+import { pollQueues, unwatchedQueues } from '../table/worker/wait.ts'
 import { registerQueues } from '../table/worker/worker.ts'
-import { WaitingFlag } from './waiting-flag.ts'
+import { type Waiter, WaitingQueue, type WakeReason } from './waiting-queue.ts'
 
-/** Why a waiter is woken. Each is only a hint; the table says what there is. */
-export type WakeReason = 'notification' | 'due' | 'poll' | 'check again' | 'reconnect' | 'poke'
-
-/** The demand of a pipeline, as the scheduler sees it. */
-export interface Waiter {
-  readonly queue: string
-  /** Called if it is parked: claim now. */
-  wake(reason: WakeReason): void
-  /** Called if it is not parked: claim once more, because a claim that is under way may have missed what there is. */
-  checkAgain(reason: WakeReason): void
-}
+/** Where a demand that found nothing waits. */
+export type Parking = Pick<Scheduler, 'attach' | 'detach' | 'park' | 'unpark' | 'found'>
 
 export interface SchedulerOptions {
   readonly control: Pick<Control, 'execute' | 'onDown'>
@@ -27,7 +19,13 @@ export interface SchedulerOptions {
    * all who wait. @default true
    */
   readonly registered?: boolean
+  /** What queues have been told, which the poll reads too. */
+  readonly settings?: Settings | undefined
+  /** What the process has done, as JSON, for the heartbeat. @default nothing */
+  readonly statistics?: () => string | null
   readonly random?: () => number
+  /** A poll has found that the next schedule is due in so many milliseconds. Without schedules it is not called. */
+  readonly onSchedule?: (inMs: number) => void
 }
 
 /**
@@ -53,9 +51,9 @@ export class Scheduler {
     options.control.onDown(() => this.#each((queue) => queue.flag.forget()))
   }
 
-  /** The queues that this process consumes. */
+  /** The queues that this process consumes, those of groups among them. */
   get queues(): readonly string[] {
-    return [...this.#queues.keys()]
+    return [...this.#queues.keys()].filter((name) => !isStream(name))
   }
 
   start(): void {
@@ -94,13 +92,18 @@ export class Scheduler {
     }
   }
 
-  /** The waiter has demand and found nothing to take. */
-  park(waiter: Waiter, nextDueMs: number | null): void {
+  /**
+   * The waiter has demand and found nothing to take.
+   *
+   * @param how quiet: without the flag, because nothing that is enqueued now can be taken; so the poll alone wakes
+   */
+  park(waiter: Waiter, nextDueMs: number | null, how: 'flag' | 'quiet' = 'flag'): void {
     if (this.#stopped) return
     const queue = this.#of(waiter.queue)
     queue.parked.add(waiter)
     if (nextDueMs !== null) queue.wakeIn(nextDueMs)
-    if (this.#options.listening()) queue.flag.raise()
+    if (how === 'quiet') queue.flag.lower()
+    else if (this.#options.listening()) queue.flag.raise()
   }
 
   /** Messages were found. The age of the youngest is about the time of a COMMIT on this server. */
@@ -122,6 +125,13 @@ export class Scheduler {
     else this.#queues.get(name)?.wake(reason)
   }
 
+  /** The listener hears (again): what was notified before is read. */
+  listenerUp(): void {
+    const { settings, control } = this.#options
+    settings?.refresh(control.execute).catch(() => undefined)
+    this.wake('reconnect')
+  }
+
   /** The listener is gone: lower the flags and rely on the poll. */
   listenerDown(): void {
     this.#each((queue) => queue.flag.lower())
@@ -132,6 +142,17 @@ export class Scheduler {
     const queue = this.#queues.get(name)
     queue?.flag.notified()
     queue?.wake('notification')
+  }
+
+  /**
+   * A queue has been told something, such as to be paused or to go on. Whoever does not read settings claims: a claim
+   * tells as well.
+   */
+  settingsChanged(name: string): void {
+    const { settings, control } = this.#options
+    if (settings === undefined) this.#queues.get(name)?.wake('notification')
+    // If it fails, the poll reads it.
+    else settings.refresh(control.execute).catch(() => undefined)
   }
 
   get #isRegistered(): boolean {
@@ -192,19 +213,36 @@ export class Scheduler {
   }
 
   async #pollQueues(): Promise<void> {
-    const { control, workerId } = this.#options
+    const { control, workerId, settings } = this.#options
     const isDue = this.#polls % HEARTBEAT_POLLS === 0 || performance.now() - this.#heardAt > LONGEST_SILENCE_MS
     const heartbeat = this.#changed || isDue
     this.#changed = false
     try {
-      const waiting = [...this.#queues.values()].filter(({ parked }) => parked.size > 0).map(({ name }) => name)
-      const polled = await pollQueues(control.execute, workerId(), waiting, heartbeat ? this.queues : null)
+      const done = heartbeat ? (this.#options.statistics?.() ?? null) : null
+      const parked = [...this.#queues.values()].filter((queue) => queue.parked.size > 0).map(({ name }) => name)
+      const waiting = parked.filter((name) => !isStream(name))
+      const consumed = heartbeat ? this.queues : null
+      const polled = await pollQueues(control.execute, workerId(), waiting, consumed, done, settings?.version)
       if (heartbeat) this.#heardAt = performance.now()
-      if (!this.#stopped) for (const queue of polled) this.#queues.get(queue.queue)?.polled(queue)
+      if (this.#stopped) return
+      settings?.update(polled.told)
+      for (const queue of polled.queues) this.#queues.get(queue.queue)?.polled(queue)
+      if (polled.nextScheduleMs !== null) this.#options.onSchedule?.(polled.nextScheduleMs)
+      await this.#pollStreams(parked.filter(isStream))
     } catch (error) {
       this.#changed ||= heartbeat
       throw error
     }
+  }
+
+  async #pollStreams(names: readonly string[]): Promise<void> {
+    if (names.length === 0) return
+    const heads = await readHeads(
+      this.#options.control.execute,
+      names.map((name) => name.slice(1)),
+    )
+    if (this.#stopped) return
+    for (const [stream, head] of heads) this.#queues.get(wakeNameOf(stream))?.polledHead(head)
   }
 
   /** The process whose flag we relied on may have vanished without a notification. */
@@ -216,6 +254,15 @@ export class Scheduler {
   }
 }
 
+/** The name under which a stream wakes those who sleep on it. No name of a queue has a `/`. */
+export function wakeNameOf(stream: string): string {
+  return `/${stream}`
+}
+
+function isStream(name: string): boolean {
+  return name.startsWith('/')
+}
+
 /** The worker's heartbeat goes with every tenth poll, and with the next one after its queues have changed. */
 const HEARTBEAT_POLLS = 10
 /**
@@ -224,62 +271,3 @@ const HEARTBEAT_POLLS = 10
  */
 const LONGEST_SILENCE_MS = 30_000
 const FLAG_POLLS = 10
-
-class WaitingQueue {
-  readonly name: string
-  readonly waiters = new Set<Waiter>()
-  readonly parked = new Set<Waiter>()
-  readonly flag: WaitingFlag
-  #timer: NodeJS.Timeout | undefined
-  #dueAt = Number.POSITIVE_INFINITY
-
-  constructor(name: string, { control, workerId }: SchedulerOptions) {
-    this.name = name
-    this.flag = new WaitingFlag({
-      queue: name,
-      workerId,
-      execute: control.execute,
-      onCheckAgain: () => this.wake('check again'),
-    })
-  }
-
-  wake(reason: WakeReason): void {
-    const parked = new Set(this.parked)
-    this.parked.clear()
-    this.#disarm()
-    for (const waiter of [...this.waiters]) {
-      if (parked.has(waiter)) waiter.wake(reason)
-      else waiter.checkAgain(reason)
-    }
-  }
-
-  /** One timer for the earliest due time, rounded up so that no claim comes too early. */
-  wakeIn(ms: number): void {
-    const dueAt = performance.now() + Math.max(0, ms)
-    if (dueAt >= this.#dueAt) return
-    this.#disarm()
-    this.#dueAt = dueAt
-    this.#timer = setTimeout(() => this.wake('due'), Math.min(Math.ceil(Math.max(0, ms)) + 1, LONGEST_TIMER_MS))
-  }
-
-  /** Those who do not wait need no hint. */
-  wakeParked(reason: WakeReason): void {
-    if (this.parked.size > 0) this.wake(reason)
-  }
-
-  polled(found: PolledQueue): void {
-    if (this.parked.size === 0) return
-    if (found.keyed || (found.nextDueMs !== null && found.nextDueMs <= 0)) this.wake('poll')
-    else if (found.nextDueMs !== null) this.wakeIn(found.nextDueMs)
-  }
-
-  close(): void {
-    this.#disarm()
-    this.flag.close()
-  }
-
-  #disarm(): void {
-    clearTimeout(this.#timer)
-    this.#dueAt = Number.POSITIVE_INFINITY
-  }
-}

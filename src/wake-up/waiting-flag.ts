@@ -1,6 +1,6 @@
 import { Backoff } from '../basics/backoff.ts'
 import type { Execute } from '../table/statement.ts'
-import { lowerFlag, raiseFlag, restFlag, tellLowered } from '../table/wait.ts'
+import { lowerFlag, raiseFlag, restFlag, tellLowered } from '../table/worker/wait.ts'
 import { format } from './channel.ts'
 import { Linger } from './linger.ts'
 

@@ -6,8 +6,8 @@ import { Backoff } from '../basics/backoff.ts'
 import { pause } from '../basics/pause.ts'
 import { close } from '../connection/close.ts'
 import { socketOf } from '../connection/sockets.ts'
-import { SluiceError } from '../errors.ts'
-import { type Report, toError } from '../telemetry/events.ts'
+import { SluiceError, toError } from '../errors.ts'
+import type { Report } from '../telemetry/events.ts'
 import { CHANNEL, format, parse } from './channel.ts'
 
 type Subscriber = PgListenSubscriber<Record<string, unknown>>
@@ -29,6 +29,12 @@ export interface WatcherOptions {
   /** False while LISTEN would reach a session that others share. Then no connection is opened. @default true */
   readonly allowed?: () => boolean
   readonly onNotification: (queue: string) => void
+  /** A message in hand was cancelled. */
+  readonly onCancelled?: ((queue: string, id: string) => void) | undefined
+  /** Holds of messages that are gone are to be taken away. */
+  readonly onHolds?: ((queue: string) => void) | undefined
+  /** A queue has been told something. */
+  readonly onSettings: (queue: string) => void
   /** The watcher listens (again). Notifications in between are lost, so check all queues. */
   readonly onUp: () => void
   readonly onDown: () => void
@@ -139,6 +145,9 @@ export class Watcher {
   #received(payload: string): void {
     const notification = parse(payload)
     if (notification.kind === 'self-test') this.#answers.get(notification.nonce)?.()
+    else if (notification.kind === 'cancelled') this.#options.onCancelled?.(notification.queue, notification.id)
+    else if (notification.kind === 'holds') this.#options.onHolds?.(notification.queue)
+    else if (notification.kind === 'settings') this.#options.onSettings(notification.queue)
     else if (notification.kind === 'messages' || notification.workerId !== this.#options.workerId())
       this.#options.onNotification(notification.queue)
   }

@@ -19,11 +19,39 @@ const WAITING = `INSERT INTO sluice.message (queue, id, payload) VALUES ('q', 1,
 
 /** What is done to those books, and what the auditor must say. */
 const FAULTS: readonly { readonly what: string; readonly sql: string; readonly verdicts: readonly Verdict[] }[] = [
+  {
+    what: 'an effect of a message that was cancelled',
+    sql: "INSERT INTO ledger.ended SELECT e.message_id, 'cancelled' FROM ledger.effect e",
+    verdicts: ['after its end'],
+  },
   { what: 'a message without effect', sql: 'DELETE FROM ledger.effect', verdicts: ['lost'] },
+  {
+    what: 'a second without an occurrence of a schedule',
+    sql: `UPDATE ledger.enqueued SET intent = 'occurrence of a at 2026-01-01T00:00:00.000Z';
+          UPDATE ledger.told SET intent = 'occurrence of a at 2026-01-01T00:00:00.000Z';
+          INSERT INTO ledger.enqueued (message_id, intent, attempt, place, fate, failures)
+          VALUES (2, 'occurrence of a at 2026-01-01T00:00:02.000Z', 2, 0, 'ack', 0);
+          INSERT INTO ledger.started (message_id, worker, attempt) VALUES (2, 'w', 1);
+          INSERT INTO ledger.effect (message_id, worker, attempt) VALUES (2, 'w', 1)`,
+    verdicts: ['lost'],
+  },
   {
     what: 'two effects',
     sql: 'INSERT INTO ledger.effect (message_id, worker, attempt) SELECT message_id, worker, attempt FROM ledger.effect',
     verdicts: ['repeated', 'out of order'],
+  },
+  {
+    what: 'two messages of a dedupe key',
+    sql: `INSERT INTO ledger.enqueued (message_id, intent, place, fate, failures) VALUES (2, 'b', 0, 'ack', 0);
+          INSERT INTO ledger.started (message_id, worker, attempt) VALUES (2, 'w', 1);
+          INSERT INTO ledger.effect (message_id, worker, attempt) VALUES (2, 'w', 1);
+          UPDATE ledger.enqueued SET dedupe_key = 'd'`,
+    verdicts: ['duplicated'],
+  },
+  {
+    what: 'a duplicate of a message that does not exist',
+    sql: "INSERT INTO ledger.duplicate (message_id, intent, dedupe_key) VALUES (7, 'b', 'd')",
+    verdicts: ['lost'],
   },
   { what: 'an effect of a message that is still there', sql: WAITING, verdicts: ['repeated', 'stuck'] },
   { what: 'an effect of a dead message', sql: DEAD, verdicts: ['repeated', 'wrongly dead'] },
@@ -80,11 +108,93 @@ const FAULTS: readonly { readonly what: string; readonly sql: string; readonly v
   },
   { what: 'the death of a good message', sql: `DELETE FROM ledger.effect; ${DEAD}`, verdicts: ['wrongly dead'] },
   { what: 'the success of a bad message', sql: "UPDATE ledger.enqueued SET fate = 'poison'", verdicts: ['not dead'] },
+  {
+    what: 'a message that is not in the history',
+    sql: "INSERT INTO sluice.queue (queue, history_ms) VALUES ('q', 1000)",
+    verdicts: ['history wrong'],
+  },
+  {
+    what: 'a message that is in the history twice',
+    sql: `INSERT INTO sluice.queue (queue, history_ms) VALUES ('q', 86400000);
+          INSERT INTO sluice.completed_message (queue, id, completed_at, priority, schema_version, payload, headers, attempt, enqueued_at)
+          SELECT 'q', 1, now() - n * interval '1 s', 5, 1, '{}', '{}', 1, now() FROM generate_series(0, 1) n`,
+    verdicts: ['history wrong'],
+  },
   { what: 'a message that is left', sql: `DELETE FROM ledger.effect; ${WAITING}`, verdicts: ['stuck'] },
   {
     what: 'a message that was handled long after the fault',
     sql: "INSERT INTO ledger.fault SELECT 'f', e.at - interval '3 s', e.at - interval '2 s' FROM ledger.effect e; UPDATE ledger.enqueued SET at = at - interval '1 h'",
     verdicts: ['late'],
+  },
+  {
+    what: 'two in flight of one',
+    sql: `INSERT INTO sluice.queue (queue, concurrency) VALUES ('q', 1);
+          INSERT INTO ledger.enqueued (message_id, intent, place, fate, failures) VALUES (2, 'b', 1, 'ack', 0);
+          INSERT INTO ledger.started SELECT 2, 'v', 1, s.at - interval '1 s' FROM ledger.started s;
+          INSERT INTO ledger.effect (message_id, worker, attempt, at) SELECT 2, 'v', 1, e.at + interval '1 s' FROM ledger.effect e`,
+    verdicts: ['over limit'],
+  },
+  {
+    what: 'two of a tenant in flight of one',
+    sql: `INSERT INTO sluice.queue (queue, tenant_concurrency) VALUES ('q', 1);
+          INSERT INTO ledger.enqueued (message_id, intent, place, fate, failures) VALUES (2, 'b', 1, 'ack', 0), (3, 'b', 1, 'ack', 0);
+          INSERT INTO ledger.started SELECT id, 'v', 1, s.at - interval '1 s' FROM ledger.started s, generate_series(2, 3) id;
+          INSERT INTO ledger.effect (message_id, worker, attempt, at)
+          SELECT id, 'v', 1, e.at + interval '1 s' FROM ledger.effect e, generate_series(2, 3) id;
+          UPDATE ledger.enqueued SET tenant = CASE message_id WHEN 3 THEN 'other' ELSE 'same' END`,
+    verdicts: ['over limit'],
+  },
+  {
+    what: 'a tenant that waits while many of another begin',
+    sql: `INSERT INTO ledger.enqueued (message_id, intent, place, fate, failures, tenant, at)
+          SELECT id, 'b', id, 'ack', 0, 'large', n.at FROM ledger.enqueued n, generate_series(2, 32) id;
+          INSERT INTO ledger.started SELECT id, 'w', 1, n.at FROM ledger.enqueued n, generate_series(2, 32) id WHERE n.message_id = 1;
+          INSERT INTO ledger.effect (message_id, worker, attempt)
+          SELECT id, 'w', 1 FROM generate_series(2, 32) id;
+          UPDATE ledger.enqueued SET tenant = 'small' WHERE message_id = 1`,
+    verdicts: ['starved'],
+  },
+  {
+    what: 'more than the tokens of a time',
+    sql: `INSERT INTO sluice.queue (queue, rate, rate_ms) VALUES ('q', 1, 60000);
+          INSERT INTO ledger.enqueued (message_id, intent, place, fate, failures) VALUES (2, 'b', 1, 'ack', 0);
+          INSERT INTO ledger.started SELECT 2, 'v', 1, s.at FROM ledger.started s;
+          INSERT INTO ledger.effect (message_id, worker, attempt) SELECT 2, 'v', 1`,
+    verdicts: ['over rate'],
+  },
+  {
+    what: 'a beginning long after a pause',
+    sql: `INSERT INTO ledger.pause SELECT s.at - interval '3 s', NULL, NULL, '{}', s.at + interval '1 s' FROM ledger.started s`,
+    verdicts: ['while paused'],
+  },
+  {
+    what: 'a beginning long after the worker could hear of a pause',
+    sql: `INSERT INTO ledger.pause SELECT s.at - interval '9 s', 'w', s.at - interval '3 s', '{}', s.at + interval '1 s' FROM ledger.started s`,
+    verdicts: ['while paused'],
+  },
+  {
+    what: 'what was in hand at a pause and did not end before the resume',
+    sql: `INSERT INTO ledger.pause SELECT s.at, NULL, NULL, '{}', s.at FROM ledger.started s`,
+    verdicts: ['broken off'],
+  },
+  {
+    what: 'what a process had begun and left, although it exited with 0',
+    sql: `INSERT INTO ledger.exit VALUES ('v', 1, '0'); INSERT INTO ledger.started SELECT 1, 'v', 1, s.at FROM ledger.started s`,
+    verdicts: ['broken off'],
+  },
+  {
+    what: 'an attempt that counts although it was given back',
+    sql: `INSERT INTO ledger.exit VALUES ('v', 2, '3');
+          INSERT INTO ledger.started SELECT 1, 'v', 1, s.at - interval '1 s' FROM ledger.started s;
+          UPDATE ledger.enqueued SET failures = 1;
+          UPDATE ledger.started SET attempt = 2 WHERE worker = 'w';
+          UPDATE ledger.effect SET attempt = 2`,
+    verdicts: ['attempts wrong'],
+  },
+  {
+    what: 'a process that a signal killed',
+    sql: "INSERT INTO ledger.exit VALUES ('v', 1, 'SIGTERM')",
+    verdicts: ['wrong exit'],
   },
 ]
 
@@ -97,6 +207,22 @@ describe('the auditor', () => {
     const lost =
       "INSERT INTO ledger.told (intent, attempt, message_ids, outcome, ambiguous) VALUES ('a', 2, '{1}', 'lost', true)"
     expect(await verdictsAfter(database, lost)).toEqual([])
+  })
+
+  test('grants one poll interval, and a worker that has no connection the time until it has one', async ({
+    database,
+  }) => {
+    const soon =
+      "INSERT INTO ledger.pause SELECT s.at - interval '1.5 s', NULL, NULL, '{}', s.at + interval '1 s' FROM ledger.started s"
+    expect(await verdictsAfter(database, soon)).toEqual([])
+    const deaf =
+      "INSERT INTO ledger.pause SELECT s.at - interval '9 s', 'w', s.at - interval '1 s', '{}', s.at + interval '1 s' FROM ledger.started s"
+    expect(await verdictsAfter(database, deaf)).toEqual([])
+  })
+
+  test('expects nothing of what a worker had in hand that a fault has met', async ({ database }) => {
+    const met = "INSERT INTO ledger.pause SELECT s.at, NULL, NULL, '{w}', s.at FROM ledger.started s"
+    expect(await verdictsAfter(database, met)).toEqual([])
   })
 
   test.for(FAULTS)('finds $what', async ({ sql, verdicts }, { database }) => {
@@ -122,11 +248,66 @@ describe('the auditor', () => {
   })
 })
 
+/** An event that two groups have handled, in the books and in Sluice's tables. */
+const EVENT_WELL = `
+DELETE FROM sluice.event; DELETE FROM sluice.group_progress; DELETE FROM sluice.stream_group;
+SELECT sluice.create_stream('q', 1::smallint), sluice.create_group('q', 'one', '{0}'), sluice.create_group('q', 'two', '{0}'), sluice.append('q', '{}');
+UPDATE sluice.group_progress SET position = e.position FROM sluice.event e;
+INSERT INTO ledger.enqueued (message_id, intent, place, fate, failures)
+SELECT ledger.delivery(e.position, 'q:' || g.name), 'e', 1, 'ack', 0 FROM sluice.event e, sluice.stream_group g;
+INSERT INTO ledger.started (message_id, worker, attempt) SELECT q.message_id, 'w', 1 FROM ledger.enqueued q WHERE q.intent = 'e';
+INSERT INTO ledger.effect (message_id, worker, attempt) SELECT q.message_id, 'w', 1 FROM ledger.enqueued q WHERE q.intent = 'e'`
+
+/** What is done to them for the second group. */
+const EVENT_FAULTS: readonly { readonly what: string; readonly sql: string; readonly verdicts: readonly Verdict[] }[] =
+  [
+    { what: 'nothing where nothing is wrong', sql: '', verdicts: [] },
+    {
+      what: 'an event that a group has passed over',
+      sql: 'DELETE FROM ledger.effect f USING sluice.event e WHERE f.message_id = e.position * 2 + 1',
+      verdicts: ['lost'],
+    },
+    {
+      what: 'an event that a group has not come to',
+      sql: `DELETE FROM ledger.effect f USING sluice.event e WHERE f.message_id = e.position * 2 + 1;
+          UPDATE sluice.group_progress p SET position = 0 FROM sluice.stream_group g WHERE g.id = p.group_id AND g.name = 'two'`,
+      verdicts: ['stuck'],
+    },
+    {
+      what: 'an effect of an event that a group has not come to',
+      sql: `UPDATE sluice.group_progress p SET position = 0 FROM sluice.stream_group g WHERE g.id = p.group_id AND g.name = 'two'`,
+      verdicts: ['repeated', 'stuck'],
+    },
+    {
+      what: "an effect of an event that is in a group's queue",
+      sql: "INSERT INTO sluice.message (queue, payload, event_position) SELECT 'q:two', '{}', e.position FROM sluice.event e",
+      verdicts: ['repeated', 'stuck'],
+    },
+    {
+      what: 'an effect of an event that is dead for a group',
+      sql: `INSERT INTO sluice.dead_letter (queue, id, priority, schema_version, payload, headers, attempt, reason, enqueued_at, event_position)
+          SELECT 'q:two', 1, 5, 1, '{}', '{}', 2, 'failed', now(), e.position FROM sluice.event e`,
+      verdicts: ['repeated', 'wrongly dead'],
+    },
+  ]
+
+describe('the auditor of a stream', () => {
+  test.for(EVENT_FAULTS)('finds $what', async ({ sql, verdicts }, { database }) => {
+    expect(await verdictsAfter(database, `${EVENT_WELL}; ${sql}`)).toEqual(verdicts)
+  })
+})
+
 async function verdictsAfter(database: TestDatabase, sql: string): Promise<readonly Verdict[]> {
   await keepBooks(database, sql)
   const client = await database.pool.connect()
   try {
-    const expectations = { queue: 'q', effects: 'exactly once', costsAttempts: false, recoveryMs: 1_000 } as const
+    const expectations = {
+      queue: 'q',
+      effects: 'exactly once',
+      costsAttempts: false,
+      recoveryMs: 1_000,
+      pollMs: 1_000,
+    } as const
     return [...new Set((await audit(client, expectations)).map(({ verdict }) => verdict))]
   } finally {
     client.release()
@@ -135,6 +316,6 @@ async function verdictsAfter(database: TestDatabase, sql: string): Promise<reado
 
 async function keepBooks(database: TestDatabase, sql: string): Promise<void> {
   await database.sql('DROP SCHEMA IF EXISTS ledger CASCADE')
-  await database.sql('TRUNCATE sluice.message, sluice.dead_letter')
+  await database.sql('TRUNCATE sluice.message, sluice.dead_letter, sluice.queue, sluice.completed_message')
   await database.sql(`${CREATE_LEDGER}; ${WELL}; ${sql}`)
 }

@@ -6,6 +6,7 @@ import type { Sluice } from '../../src/sluice.ts'
 import { SCHEMA_VERSION } from '../../src/table/schema.ts'
 import { untilEmpty } from '../support/rows/rows.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
+import { openPool } from '../support/servers/pool.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 
 // An application decides how its driver reads what the server answers. What Sluice reads must not depend on it.
@@ -90,7 +91,7 @@ test('an id is read from a client that makes buffers of text', async ({ database
     getTypeParser: (oid: number) => (oid === TEXT ? (value: string) => Buffer.from(value) : (value: string) => value),
   } as pg.CustomTypesConfig
   const db = new Kysely<unknown>({
-    dialect: new PostgresDialect({ pool: new pg.Pool({ connectionString: database.url, types }) }),
+    dialect: new PostgresDialect({ pool: openPool({ connectionString: database.url, types }) }),
   })
   onTestFinished(() => db.destroy())
   const id = await db.transaction().execute((tx) => sluice.enqueue(tx, queue, 1))

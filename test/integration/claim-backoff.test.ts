@@ -25,7 +25,8 @@ test('a pipeline that is never idle waits after its fifth lost batch no longer t
   await untilEmpty(database, queue)
   const waits = log.of('batch.released').flatMap(({ retryInMs = [] }) => retryInMs)
   expect(waits.length).toBeGreaterThan(1)
-  expect(Math.max(...waits)).toBeLessThanOrEqual(100)
+  // Not reset, the fifth wait is 800 ms at least. Two losses in a row are one after the other while the connections come back.
+  expect(Math.max(...waits)).toBeLessThanOrEqual(400)
 })
 
 /** The control connection first, the handler's own last. */

@@ -115,6 +115,7 @@ describe('a claim takes', () => {
         attempt: 0,
         expired: false,
         maxAttempts: null,
+        options: null,
       },
     ])
   })

@@ -1,4 +1,4 @@
-import pg from 'pg'
+import type pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import { Claimer } from '../../src/claim/claimer.ts'
 import { claim } from '../../src/table/claim/claim.ts'
@@ -7,7 +7,7 @@ import { scanQueue } from '../../src/table/claim/queue-scan.ts'
 import { insertMessages } from '../../src/table/enqueue/insert.ts'
 import { holdKeys } from '../../src/table/settle/settle.ts'
 import type { Execute } from '../../src/table/statement.ts'
-import { pollQueues } from '../../src/table/wait.ts'
+import { pollQueues } from '../../src/table/worker/wait.ts'
 import { BatchConnection } from '../../src/transaction/batch-connection.ts'
 import { times } from '../support/plans/counted.ts'
 import { type Explained, explain } from '../support/plans/explain.ts'
@@ -15,6 +15,7 @@ import { DEAD, type Send, type Target, test } from '../support/plans/pinned.ts'
 import { claimsOf, recordStatements, type SentStatement } from '../support/plans/statements.ts'
 import { bottomOf } from '../support/rows/claim-session.ts'
 import { acked, batchRecorded, buried, insertRow, postponed } from '../support/rows/settled-rows.ts'
+import { openPool } from '../support/servers/pool.ts'
 import { startTestSluice } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -142,7 +143,7 @@ describe('P6: with 300,000 dead rows that a snapshot keeps', () => {
     skip,
   }) => {
     if (serverVersion < 150_000) skip('a server that cannot tell whether it is the same')
-    const pool = new pg.Pool({ connectionString: database.url, maxUses: 1 })
+    const pool = openPool({ connectionString: database.url, maxUses: 1 })
     onTestFinished(() => pool.end())
     const rest = { batchSize: 100, concurrency: 1, ordered: false, control: { execute } }
     const claimer = new Claimer({ queue: dead.queue, ...rest })

@@ -8,6 +8,8 @@ import type { TestDatabase } from '../support/servers/database.ts'
 const LOCKS = [
   'relation sluice.message RowExclusiveLock',
   'relation sluice.message_id_seq RowExclusiveLock',
+  'relation sluice.queue AccessShareLock',
+  'relation sluice.queue_pkey AccessShareLock',
   'transactionid ExclusiveLock',
   'virtualxid ExclusiveLock',
 ]

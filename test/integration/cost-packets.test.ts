@@ -1,13 +1,13 @@
-import pg from 'pg'
 import { expect, vi } from 'vitest'
 import { MessageTransaction } from '../../src/handle/transaction/message-transaction.ts'
 import { BatchConnection } from '../../src/transaction/batch-connection.ts'
+import { openPool } from '../support/servers/pool.ts'
 import { test } from '../support/sluice.ts'
 
 test("each handler's first statement is one packet with its savepoint, and with the end of the one before", async ({
   database,
 }) => {
-  const pool = new pg.Pool({ connectionString: database.url, pipeline: true })
+  const pool = openPool({ connectionString: database.url, pipeline: true })
   const connection = await BatchConnection.acquire(pool)
   try {
     connection.begin()

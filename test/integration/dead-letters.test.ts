@@ -8,7 +8,7 @@ import type { TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/test.ts'
 
 const HOUR_US = 3_600_000_000
-const ALL: DeadLetterMatch = { queue: null, ids: null, type: null, diedBeforeUs: null, diedAfterUs: null }
+const ALL: DeadLetterMatch = { queue: null, ids: null, type: null, tenant: null, diedBeforeUs: null, diedAfterUs: null }
 
 /** Each chooses some of what {@link fill} makes, by name. */
 const CASES: readonly {
@@ -19,6 +19,7 @@ const CASES: readonly {
   { name: 'nothing', filter: () => ({}), chosen: ['old', 'new', 'untyped', 'elsewhere'] },
   { name: 'a queue', filter: () => ({ queue: 'filtered' }), chosen: ['old', 'new', 'untyped'] },
   { name: 'a type', filter: () => ({ type: 'order.paid' }), chosen: ['old', 'new', 'elsewhere'] },
+  { name: 'a tenant', filter: () => ({ tenant: 'acme' }), chosen: ['new'] },
   { name: 'ids', filter: ({ ids }) => ({ ids: [ids.old!, ids.elsewhere!, '1'] }), chosen: ['old', 'elsewhere'] },
   { name: 'no ids', filter: () => ({ ids: [] }), chosen: [] },
   { name: 'an age', filter: ({ nowUs }) => ({ diedBeforeUs: nowUs - HOUR_US }), chosen: ['old', 'elsewhere'] },
@@ -98,7 +99,7 @@ interface Made {
 async function fill(database: TestDatabase): Promise<Made> {
   await database.sql('DELETE FROM sluice.dead_letter')
   const [old] = await bury(database, { queue: 'filtered', agoMs: 7_200_000 })
-  const [recent] = await bury(database, { queue: 'filtered' })
+  const [recent] = await bury(database, { queue: 'filtered', tenant: 'acme' })
   const [untyped] = await bury(database, { queue: 'filtered', type: null })
   const [elsewhere] = await bury(database, { queue: 'elsewhere', agoMs: 7_200_000 })
   const nowUs = await readClockUs(executeOn(database))

@@ -43,6 +43,23 @@ for (const { encoding, native, foreign } of ENCODINGS) {
       ])
     })
 
+    test('takes events that it can hold, and refuses others before it is asked', async () => {
+      const database = await databaseIn(encoding)
+      const sluice = startTestSluice(database)
+      await sluice.stream('s')
+      const client = await database.pool.connect()
+      await client.query('BEGIN')
+      if (foreign !== undefined) {
+        const refused = sluice.append(client, 's', { text: foreign })
+        await expect(refused).rejects.toMatchObject({ code: 'PAYLOAD_INVALID' })
+        const many = sluice.appendMany(client, 's', [{ payload: 1 }, { payload: 1, orderingKey: foreign }])
+        await expect(many).rejects.toThrow('events[1].orderingKey: expected characters')
+      }
+      expect(await sluice.append(client, 's', { text: native }, { orderingKey: native })).toBe(1)
+      await client.query('COMMIT')
+      client.release()
+    })
+
     test('gives back what was claimed, and keeps the words of an error, escaped where it lacks them', async () => {
       const database = await databaseIn(encoding)
       const sluice = startTestSluice(database)

@@ -10,6 +10,7 @@ import { expect } from 'vitest'
 import { enqueueOne } from '../../src/enqueue/enqueue.ts'
 import { enqueueContext } from '../support/enqueue-context.ts'
 import { PrismaClient } from '../support/prisma-client.ts'
+import { openPool } from '../support/servers/pool.ts'
 import { test } from '../support/test.ts'
 import { describeTransaction } from '../support/transaction.testsuite.ts'
 
@@ -65,7 +66,7 @@ describeTransaction('pg Client before 8.21', {
 })
 
 describeTransaction('pg PoolClient', {
-  connect: (url) => new pg.Pool({ connectionString: url }),
+  connect: (url) => openPool({ connectionString: url }),
   async begin(pool, work) {
     const client = await pool.connect()
     await bracket(client, work).finally(() => client.release())
@@ -211,10 +212,13 @@ test('enqueues through clients that rename the columns of every result', async (
   ])
 })
 
-test('asks for no privilege but those to insert and to see the id', async ({ database }) => {
+test('asks for no privilege but those to insert, to see the id, and to read what the queue has been told', async ({
+  database,
+}) => {
   await database.sql(`CREATE ROLE ${ROLE}`)
   await database.sql(`GRANT USAGE ON SCHEMA sluice TO ${ROLE}`)
   await database.sql(`GRANT INSERT, SELECT (id) ON sluice.message TO ${ROLE}`)
+  await database.sql(`GRANT SELECT ON sluice.queue TO ${ROLE}`)
   const sql = postgres(database.url)
   try {
     const id = await sql.begin(async (tx) => {
@@ -253,7 +257,7 @@ async function bracket(client: pg.ClientBase, work: Work): Promise<void> {
 }
 
 function dialectOf(url: string): PostgresDialect {
-  return new PostgresDialect({ pool: new pg.Pool({ connectionString: url }) })
+  return new PostgresDialect({ pool: openPool({ connectionString: url }) })
 }
 
 function connectTypeOrm(url: string): Promise<DataSource> {

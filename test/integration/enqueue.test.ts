@@ -1,14 +1,9 @@
 import pg from 'pg'
 import { describe, expect, vi } from 'vitest'
 import * as z from 'zod'
-import {
-  type EnqueueContext,
-  enqueueMany,
-  enqueueOne,
-  type MessageToEnqueue,
-  ownTransaction,
-} from '../../src/enqueue/enqueue.ts'
+import { type EnqueueContext, enqueueMany, enqueueOne, type MessageToEnqueue } from '../../src/enqueue/enqueue.ts'
 import { EXECUTE } from '../../src/enqueue/own-symbols.ts'
+import { ownTransaction } from '../../src/enqueue/within.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { enqueueContext } from '../support/enqueue-context.ts'
 import { sleepOn } from '../support/processes/sleeper.ts'
@@ -446,7 +441,7 @@ describe('wake-ups', () => {
   test('the trigger is called while somebody waits, and notifies once per queue', async ({ database, queue, tx }) => {
     await tx.query(`SET LOCAL track_functions = 'pl'`)
     await enqueueMany(context, tx, queue, [{ payload: 1 }, { payload: 2 }])
-    expect(await callsIn(tx)).toEqual({})
+    expect(await callsIn(tx)).toEqual({ queue_defaults: '1' })
     await tx.query('COMMIT; BEGIN')
     await using sleeper = await sleepOn(database.url, queue)
     await tx.query(`SET LOCAL track_functions = 'pl'`)
@@ -455,7 +450,8 @@ describe('wake-ups', () => {
        SELECT CASE n % 3 WHEN 0 THEN $1 ELSE $1 || '.' || n % 3 END, to_jsonb(n) FROM generate_series(1, 300) AS n`,
       [queue],
     )
-    expect(await callsIn(tx)).toEqual({ wake_inserted: '100' })
+    // The calls of the transaction before may not have been counted elsewhere yet.
+    expect(await callsIn(tx)).toMatchObject({ wake_inserted: '100' })
     await tx.query('COMMIT')
     expect(await sleeper.notifications()).toEqual([queue])
   })

@@ -1,8 +1,8 @@
 import { Socket } from 'node:net'
-import pg from 'pg'
 import { expect } from 'vitest'
 import { openClient } from '../../src/connection/open-client.ts'
 import { BatchConnection } from '../../src/transaction/batch-connection.ts'
+import { openPool } from '../support/servers/pool.ts'
 import { test } from '../support/sluice.ts'
 
 test('a connection that is given up before it is opened is not opened', async ({ database }) => {
@@ -18,7 +18,7 @@ test('a connection that is given up before it is opened is not opened', async ({
 
 test('a batch gets its connection or STOPPED, never one that has been given back', async ({ database }) => {
   for (let turns = 0; turns < 12; turns++) {
-    const pool = new pg.Pool({ connectionString: database.url })
+    const pool = openPool({ connectionString: database.url })
     const controller = new AbortController()
     pool.once('acquire', () => void abortAfter(turns, controller))
     const got = await BatchConnection.acquire(pool, controller.signal).catch((error: unknown) => error)

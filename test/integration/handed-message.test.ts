@@ -23,6 +23,8 @@ test('a message is a plain object to a spread, structuredClone, JSON and console
   const all = {
     id,
     queue,
+    stream: null,
+    position: null,
     type: 'a.b',
     schemaVersion: 2,
     payload: { a: [1] },
@@ -31,6 +33,8 @@ test('a message is a plain object to a spread, structuredClone, JSON and console
     priority: 3,
     attempt: 1,
     maxAttempts: 4,
+    tenant: null,
+    dedupeKey: null,
     enqueuedAt: expect.any(Date),
     dueAt: expect.any(Date),
   }
@@ -78,5 +82,5 @@ test.for([
     .runOnce()
   expect(settled).toMatchObject([{ outcome: { kind: 'ack' } }])
   expect(read).toStrictEqual(written)
-  expect(Object.keys(read ?? {})).toHaveLength(12)
+  expect(Object.keys(read ?? {})).toHaveLength(16)
 })

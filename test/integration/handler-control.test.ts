@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import pg from 'pg'
 import { expect } from 'vitest'
-import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
+import type { HandlerTransaction } from '../../src/handle/transaction/handler-transaction.ts'
 import { EventLog } from '../support/event-log.ts'
 import { createTestDatabase } from '../support/servers/database.ts'
 import { test as base, put, startTestSluice } from '../support/sluice.ts'

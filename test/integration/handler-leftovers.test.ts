@@ -1,5 +1,5 @@
 import { describe, expect, inject } from 'vitest'
-import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
+import type { HandlerTransaction } from '../../src/handle/transaction/handler-transaction.ts'
 import { EventLog } from '../support/event-log.ts'
 import { createTestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'

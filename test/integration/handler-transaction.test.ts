@@ -1,7 +1,7 @@
 import type { Generated } from 'kysely'
 import { sql } from 'kysely'
 import { describe, expect } from 'vitest'
-import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
+import type { HandlerTransaction } from '../../src/handle/transaction/handler-transaction.ts'
 import { recordStatements } from '../support/plans/statements.ts'
 import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import { test as base, put } from '../support/sluice.ts'

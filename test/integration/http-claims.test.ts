@@ -105,7 +105,7 @@ describe.skipIf(WITHOUT_CURL)('a claim', () => {
     const [id] = await put(sluice, queue, [{ text: 'Ünicode' }], { ...options, maxAttempts: 7 })
     const [message] = claimOf(await post(claims, {})).messages
     expect(message).toEqual({
-      ...{ id, payload: { text: 'Ünicode' }, ...options, attempt: 1, maxAttempts: 7 },
+      ...{ id, payload: { text: 'Ünicode' }, ...options, attempt: 1, maxAttempts: 7, tenant: null, dedupeKey: null },
       ...{ enqueuedAt: expect.stringMatching(/^\d{4}-.*Z$/), dueAt: expect.stringMatching(/^\d{4}-.*Z$/) },
     })
   })

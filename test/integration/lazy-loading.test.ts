@@ -4,7 +4,7 @@ import { test } from '../support/sluice.ts'
 
 const loading = vi.hoisted(() => ({ fails: false }))
 
-vi.mock(import('../../src/batch-pools.ts'), async (load) => {
+vi.mock(import('../../src/process/batch-pools.ts'), async (load) => {
   const { BatchPools } = await load()
   return {
     BatchPools: class extends BatchPools {

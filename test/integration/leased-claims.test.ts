@@ -1,3 +1,4 @@
+import pg from 'pg'
 import { describe, expect } from 'vitest'
 import { untilEmpty } from '../support/rows/rows.ts'
 import { startProxy } from '../support/servers/tcp-proxy.ts'
@@ -30,6 +31,60 @@ describe('a claim in leased mode', () => {
       ['first', 1],
       ['the second', 1],
     ])
+    await waitFor(async () => (await database.sql('SELECT FROM sluice.batch WHERE queue = $1', [queue])).length === 0, {
+      what: 'the records to go',
+    })
+  })
+
+  test('that fails gives back what the claims behind it have leased', async ({ sluice, queue, database }) => {
+    // The third claim of a message fails once: a sequence does not roll back.
+    await database.sql(`
+      CREATE SEQUENCE lease_calls;
+      CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN
+        IF nextval('lease_calls') = 4 THEN RAISE EXCEPTION 'not now'; END IF;
+        RETURN NEW;
+      END $$;
+      CREATE TRIGGER fail_once BEFORE UPDATE OF lease ON sluice.message FOR EACH ROW
+        WHEN (NEW.queue = '${queue}' AND NEW.lease > 0) EXECUTE FUNCTION fail_once()`)
+    const payloads = Array.from({ length: 9 }, (_, at) => at)
+    await put(sluice, queue, payloads)
+    const attempts: [unknown, number][] = []
+    const pipeline = sluice
+      .pipeline(queue, { mode: 'leased', concurrency: 9, batchSize: 1 })
+      .handle(({ payload }, { attempt }) => void attempts.push([payload, attempt]))
+      .start()
+    await untilEmpty(database, queue)
+    await pipeline.drain()
+    await database.sql('DROP FUNCTION fail_once() CASCADE')
+    expect(attempts.toSorted()).toEqual(payloads.map((n) => [n, 1]))
+  })
+
+  test('that waits for a lock on the table leaves nothing leased behind it', async ({ queue, database }) => {
+    const url = new URL(database.url)
+    url.searchParams.set('options', '-c lock_timeout=200ms')
+    const sluice = startTestSluice(database, { connection: url.href, directConnection: database.url })
+    const payloads = Array.from({ length: 20 }, (_, at) => at)
+    await put(sluice, queue, payloads)
+    const locker = new pg.Client({ connectionString: database.url })
+    await locker.connect()
+    const attempts: [number, number][] = []
+    const pipeline = sluice
+      .pipeline(queue, { mode: 'leased', concurrency: 9, batchSize: 1 })
+      .handle(async ({ payload }, { attempt }) => {
+        // The eight claims that leave when this one has begun come upon the lock.
+        if (payload === 0) await locker.query('BEGIN; LOCK TABLE sluice.message')
+        attempts.push([Number(payload), attempt])
+      })
+      .start()
+    await waitFor(() => attempts.length > 0, { what: 'the lock to be there' })
+    // Longer than a claim waits, and than its connection is waited for: the server goes on with the claims behind it.
+    await locker.query('SELECT pg_sleep(1.5)')
+    await locker.query('COMMIT')
+    await locker.end()
+    await untilEmpty(database, queue)
+    await pipeline.drain()
+    expect(attempts.toSorted(([a], [b]) => a - b)).toEqual(payloads.map((n) => [n, 1]))
     await waitFor(async () => (await database.sql('SELECT FROM sluice.batch WHERE queue = $1', [queue])).length === 0, {
       what: 'the records to go',
     })

@@ -30,7 +30,7 @@ const test = base.extend('keyed', { scope: 'file' }, async ({ database }, { onCl
 })
 
 describe.for(STATISTICS)('the keys that leases have closed, in a slot of 30,000 messages, %s,', (statistics) => {
-  test('are found without reading the others', { timeout: 120_000 }, async ({ keyed }) => {
+  test('are found without reading the others', async ({ keyed }) => {
     await keyed.with(statistics)
     const { client, hotSlot, id } = keyed
     const { rows } = await client.query<{ keys: object }>(`SELECT sluice.leased_keys('mixed', $1, 0) AS keys`, [
@@ -42,9 +42,7 @@ describe.for(STATISTICS)('the keys that leases have closed, in a slot of 30,000 
     expect(explained.buffers, explained.plan).toBeLessThanOrEqual(20)
   })
 
-  test('are asked when they open by a look over the queue, which reads no more', { timeout: 120_000 }, async ({
-    keyed,
-  }) => {
+  test('are asked when they open by a look over the queue, which reads no more', async ({ keyed }) => {
     await keyed.with(statistics)
     const statement = await recorded((execute) => scanQueue(execute, 'mixed'))
     for (const mode of ['force_custom_plan', 'force_generic_plan'] as const) {

@@ -1,8 +1,10 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import { deadLetter } from '../../src/index.ts'
-import { LeaseWriter } from '../../src/modes/leased/lease-writer.ts'
+import { LeaseWriter } from '../../src/modes/leased/settle/lease-writer.ts'
+import { Settings } from '../../src/settings/settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
+import { openPool } from '../support/servers/pool.ts'
 import { startProxy } from '../support/servers/tcp-proxy.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
@@ -135,11 +137,14 @@ test('extend() of a message that somebody has locked waits until its lease is re
 test('a write that is cut while it waits for its connection sends nothing', async ({ sluice, queue, database }) => {
   const [id] = await put(sluice, queue, [1])
   await database.sql('UPDATE sluice.message SET lease = 1::bigint << 50 WHERE queue = $1', [queue])
-  const pool = new pg.Pool({ connectionString: database.url })
+  const pool = openPool({ connectionString: database.url })
   onTestFinished(() => pool.end())
   const version = await serverVersionOf(database)
-  const writer = new LeaseWriter({ pool, serverVersion: () => version }, { queue, leaseMs: 3_600_000 })
-  const written = writer.renew([{ id: id!, lease: String(1n << 50n) }], false)
+  const writer = new LeaseWriter(
+    { pool, serverVersion: () => version, settings: new Settings(), historyBy: () => undefined },
+    { queue, leaseMs: 3_600_000 },
+  )
+  const written = writer.renew([{ id: id!, lease: String(1n << 50n), leaseMs: 3_600_000 }], false)
   writer.cut()
   await expect(written).rejects.toMatchObject({ code: 'STOPPED' })
   const due = 'SELECT due_at < clock_timestamp() AS due FROM sluice.message WHERE queue = $1'

@@ -23,6 +23,8 @@ describe('sluice.operate.deadLetters', () => {
       schemaVersion: 1,
       orderingKey: null,
       priority: 5,
+      tenant: null,
+      dedupeKey: null,
       headers: { trace: 'abc' },
       headersJson: '{"trace": "abc"}',
       payload: { order: 1 },

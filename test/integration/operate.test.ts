@@ -20,12 +20,14 @@ describe('sluice.operate', () => {
       ready: 2,
       scheduled: 1,
       retrying: 0,
+      expired: 0,
       inFlight: 0,
       dead: 1,
       oldestReadyAgeMs: expect.any(Number),
       nextDueAt: expect.any(Date),
       nextDueInMs: expect.any(Number),
       workers: 0,
+      pausedAt: null,
     })
     const now = await sluice.operate.now()
     expect(Math.abs(status!.nextDueAt!.getTime() - now.getTime() - status!.nextDueInMs!)).toBeLessThan(60_000)
@@ -66,10 +68,14 @@ describe('sluice.operate', () => {
       priority: 5,
       attempt: 0,
       maxAttempts: null,
+      tenant: null,
+      dedupeKey: null,
+      retryPolicy: null,
       enqueuedAt: expect.any(Date),
       enqueuedAgoMs: expect.any(Number),
       dueAt: expect.any(Date),
       dueInMs: expect.any(Number),
+      expiresAt: null,
       failedAt: null,
       lastError: null,
       heldBy: null,
@@ -108,6 +114,7 @@ describe('sluice.operate', () => {
       worker: expect.any(String),
       workerAlive: true,
       leasedUntil: null,
+      position: null,
       claim: null,
     })
     const [worker] = await operate.workers({ queue })

@@ -94,8 +94,8 @@ const PEEKS: readonly (Polled & { readonly queue: string })[] = [
 
 /** As sluice.operate plans them. */
 const BY_INDEX = `SET LOCAL jit = off; ${PLAN_BY_INDEX.text}`
-const FILTER = { queue: null, ids: null, type: null, diedBeforeUs: Date.now() * 1_000, diedAfterUs: null }
-const ALL = { orderingKey: null, type: null, state: null, held: null, minAttempts: 0 }
+const FILTER = { queue: null, ids: null, type: null, tenant: null, diedBeforeUs: Date.now() * 1_000, diedAfterUs: null }
+const ALL = { orderingKey: null, type: null, tenant: null, state: null, held: null, minAttempts: 0 }
 const PAGE = { order: 'newest', after: null, limit: 50 } as const
 const place = [byId, slots, died, /^Index (Only )?Scan message_pkey$/, ...byIdOnly, ...aside]
 
@@ -209,14 +209,14 @@ const OPERATIONS: readonly (Polled & { readonly send: (execute: Execute) => Prom
 
 describe.for(STATISTICS)('with 300,000 messages and as many dead letters, %s,', (statistics) => {
   for (const { text, ...view } of VIEWS) {
-    test(`${view.name} is read by its index`, { timeout: 120_000 }, async ({ polled }) => {
+    test(`${view.name} is read by its index`, async ({ polled }) => {
       await polled.with(statistics)
       await expectBoth(polled.client, view, { statement: { name: view.name, text }, params: [] })
     })
   }
 
   for (const { queue, ...peek } of PEEKS) {
-    test(`${peek.name} reads the first messages of each`, { timeout: 120_000 }, async ({ polled }) => {
+    test(`${peek.name} reads the first messages of each`, async ({ polled }) => {
       await polled.with(statistics)
       const statement = { name: peek.name, text: polled.peek }
       await expectBoth(polled.client, peek, { statement, params: [queue, 50] })
@@ -231,7 +231,7 @@ describe.for(STATISTICS)('with 300,000 messages and as many dead letters, %s,', 
   }
 
   for (const { send, ...operation } of OPERATIONS) {
-    test(`${operation.name} is read by the index`, { timeout: 120_000 }, async ({ polled }) => {
+    test(`${operation.name} is read by the index`, async ({ polled }) => {
       await polled.with(statistics)
       const explained = await explain(polled.client, await recorded(send), 'force_custom_plan', BY_INDEX)
       expectPlanned(operation, explained, operation.name)

@@ -25,7 +25,7 @@ const test = base.extend('loaded', { scope: 'file' }, async ({ database }, { onC
 for (const statements of [STATEMENTS, WRITES, LEASED_WRITES]) {
   describe.for(STATISTICS)('with a million messages, %s,', (statistics) => {
     for (const planned of statements) {
-      test(`${planned.name} goes by its index and reads little`, { timeout: 120_000 }, async ({ loaded }) => {
+      test(`${planned.name} goes by its index and reads little`, async ({ loaded }) => {
         await loaded.with(statistics)
         const statement = await recorded((execute) => planned.send(execute, loaded.facts))
         for (const settings of planned.free ? [claimSettings(), ''] : [claimSettings()]) {

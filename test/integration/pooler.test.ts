@@ -15,6 +15,7 @@ import { EventLog } from '../support/event-log.ts'
 import { bottomOf } from '../support/rows/claim-session.ts'
 import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
+import { openPool } from '../support/servers/pool.ts'
 import { startPooler, type TestPooler } from '../support/servers/pooler.ts'
 import { test as base, put, startTestSluice } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
@@ -220,7 +221,7 @@ describe('an enqueue through a transaction pooler', () => {
       await client.query('COMMIT')
     },
     Kysely: async (url: string, work: Work) => {
-      const pool = new pg.Pool({ connectionString: url })
+      const pool = openPool({ connectionString: url })
       const db = new Kysely({ dialect: new PostgresDialect({ pool }) })
       await db
         .transaction()

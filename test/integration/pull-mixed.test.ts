@@ -32,7 +32,7 @@ class Witness {
 }
 
 describe('claims, and pipelines of both modes, on one queue', () => {
-  test('handle each message once, and those of a key in order', { timeout: 120_000 }, async ({ database, queue }) => {
+  test('handle each message once, and those of a key in order', async ({ database, queue }) => {
     const witness = new Witness()
     const [claiming, transactional, leased] = Array.from({ length: 3 }, () => startTestSluice(database))
     transactional!

@@ -50,6 +50,8 @@ describe('a schema that fails', () => {
     const sluice = startTestSluice(database, { queues: { [queue]: broken } })
     const log = new EventLog(sluice.events)
     const enqueuing = startTestSluice(database)
+    // It goes by the default policy, whatever the queue has been told.
+    await enqueuing.operate.settings.set(queue, { retry: { kind: 'fixed', delay: '1d' } })
     const [first] = await put(enqueuing, queue, [1])
     const [second] = await put(enqueuing, queue, [2], { maxAttempts: 1 })
     expect(await sluice.claim(queue)).toBeUndefined()
@@ -57,6 +59,7 @@ describe('a schema that fails', () => {
     const error = 'Error: no dictionary'
     expect(log.of('message.failed')).toMatchObject([{ queue, id: first, attempt: 1, error }])
     expect(log.of('message.failed')[0]?.retryInMs).toBeGreaterThanOrEqual(800)
+    expect(log.of('message.failed')[0]?.retryInMs).toBeLessThanOrEqual(1_200)
     expect(log.of('message.dead')).toMatchObject([{ id: second, reason: 'failed 1 of 1 attempts', error }])
     expect(await sluice.operate.deadLetters.get(queue, second!)).toMatchObject({ reason: 'failed 1 of 1 attempts' })
   })

@@ -4,6 +4,7 @@ import type { Claim } from '../../src/pull/claim.ts'
 import type { Sluice } from '../../src/sluice.ts'
 import { claimRows, runOut } from '../support/rows/claims.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
+import { deferred } from '../support/wait.ts'
 
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => n + 1)
 const idsOf = (messages: readonly Message[] = []) => messages.map(({ id }) => id).toSorted(byNumber)
@@ -22,6 +23,8 @@ describe('a claim', () => {
       headers: {},
       priority: 5,
       maxAttempts: null,
+      tenant: null,
+      dedupeKey: null,
     })
     expect(await counts(sluice, queue)).toEqual({ claimed: 15, free: 5, total: 20 })
 
@@ -118,6 +121,28 @@ describe('a claim', () => {
     expect(await claims.release(queue, id)).toBe(2)
     expect(await claims.release(queue, id)).toBe(0)
     await expect(claims.get(queue, id)).rejects.toMatchObject({ code: 'CLAIM_UNKNOWN' })
+  })
+
+  test('that is over is released without waiting for a batch that has its messages', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    await put(sluice, queue, [1])
+    const claim = await mustClaim(sluice, queue)
+    await runOut(database, queue, claim.id)
+    const [begun, go] = [deferred(), deferred()]
+    const handled = sluice
+      .pipeline(queue)
+      .handle(async () => {
+        begun.resolve()
+        await go.promise
+      })
+      .runOnce()
+    await begun.promise
+    expect(await claim.release()).toBe(0)
+    go.resolve()
+    expect((await handled).counts.acked).toBe(1)
   })
 
   test('is over when its time is up, for each operation', async ({ database, sluice, queue }) => {

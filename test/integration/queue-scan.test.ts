@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
 import { ensureSlots, scanQueue } from '../../src/table/claim/queue-scan.ts'
 import { holdKeys } from '../../src/table/settle/settle.ts'
-import { pollQueues } from '../../src/table/wait.ts'
+import { pollQueues } from '../../src/table/worker/wait.ts'
 import { keysOf, put, test } from '../support/rows/claim-session.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 
@@ -125,7 +125,7 @@ describe('the poll', () => {
     await put(database, name('another'), [{}])
     const { execute } = await begin()
     const queues = ['due', 'later', 'keyed', 'both', 'empty'].map(name)
-    const polled = new Map((await pollQueues(execute, 0, queues, null)).map((found) => [found.queue, found]))
+    const polled = new Map((await pollQueues(execute, 0, queues, null)).queues.map((found) => [found.queue, found]))
     expect([...polled.keys()].sort()).toEqual(['both', 'due', 'keyed', 'later'].map(name))
     expect(polled.get(name('due'))).toMatchObject({
       keyed: false,

@@ -313,7 +313,34 @@ describe('a member of sluice_reader', () => {
   })
 })
 
+describe('a member of sluice_worker, in a queue that keeps its history,', () => {
+  test.for(['transactional', 'leased'] as const)(
+    'writes it, cannot read it, and makes passes of maintenance: %s',
+    async (mode, { database, worker, queue }) => {
+      const owner = startTestSluice(database)
+      await owner.operate.settings.set(queue, { history: '1d' })
+      const [id = ''] = await put(owner, queue, [1])
+      const sluice = startTestSluice(worker)
+      const pipeline =
+        mode === 'leased'
+          ? sluice.pipeline(queue, { mode }).handle(() => undefined)
+          : sluice.pipeline(queue).handle(() => undefined)
+      await pipeline.runOnce()
+      expect(await owner.operate.history.get(queue, id)).toMatchObject({ id, attempt: 1 })
+      await expect(worker.sql('SELECT id FROM sluice.completed_message')).rejects.toEqual(REFUSED)
+      expect(await sluice.operate.maintain()).toMatchObject({ finished: true })
+    },
+  )
+})
+
 describe('a member of sluice_operator', () => {
+  test('makes passes of maintenance and reads the history', async ({ database, login, queue }) => {
+    const { operate } = startTestSluice(await login('sluice_operator'))
+    await startTestSluice(database).operate.settings.set(queue, { history: '1d' })
+    expect(await operate.maintain()).toMatchObject({ finished: true })
+    expect(await operate.history.list({ queue })).toEqual({ messages: [], next: null })
+  })
+
   test('redrives and deletes by sluice.operate', async ({ database, login, queue }) => {
     const { operate } = startTestSluice(await login('sluice_operator'))
     const [first = ''] = await bury(database, { queue, count: 3 })

@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
-import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
+import type { HandlerTransaction } from '../../src/handle/transaction/handler-transaction.ts'
 import { EventLog } from '../support/event-log.ts'
 import { test as countedTest } from '../support/plans/counted.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'

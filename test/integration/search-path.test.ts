@@ -1,9 +1,9 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import { deadLetter, snooze } from '../../src/message.ts'
 import { migrate, migrationSql } from '../../src/migrate/migrate.ts'
-import { foreignCharacters, readEncoding } from '../../src/table/encoding.ts'
+import { foreignCharacters, readEncoding } from '../../src/table/session/encoding.ts'
 import type { Execute, Statement } from '../../src/table/statement.ts'
 import { enqueuedIn } from '../../src/testing.ts'
 import { EventLog } from '../support/event-log.ts'
@@ -18,12 +18,13 @@ import { put, startTestSluice } from '../support/sluice.ts'
 import { test as base } from '../support/test.ts'
 import { waitFor } from '../support/wait.ts'
 
-const MIGRATION = ['0001_core.sql', '0002_claims.sql']
+const MIGRATION = readdirSync(new URL('../../migrations/', import.meta.url))
+  .filter((file) => file.endsWith('.sql'))
   .map((file) => readFileSync(new URL(`../../migrations/${file}`, import.meta.url), 'utf8'))
   .join('\n')
 
-/** These name everything in full. Two run in enqueues and claims, where SET search_path would cost as much as all else. */
-const WITHOUT_A_PATH = ['clock', 'leased_keys', 'schema_version', 'wake_inserted']
+/** These name everything in full. Three run in enqueues and claims, where SET search_path would cost as much as all else. */
+const WITHOUT_A_PATH = ['clock', 'event_slot', 'first_due_at', 'leased_keys', 'schema_version', 'wake_inserted']
 
 const test = base
   .extend('statements', { scope: 'file' }, () => tableStatements())
@@ -85,6 +86,22 @@ describe('with a hostile schema in front of pg_catalog', () => {
         `SELECT * FROM sluice.claim('${queue}', 10)`,
         `SELECT sluice.claim_release('${queue}', (SELECT pg_catalog.max(id) FROM sluice.claims))`,
         `SELECT * FROM sluice.pop('none', 10)`,
+        `SELECT sluice.create_stream('${queue}', 4, retain => '1 day')`,
+        `SELECT sluice.create_stream('${queue}', retain => '2 days', keep_unread => false)`,
+        `SELECT sluice.append('${queue}', '{}', 'key', headers => '{"a": 1}')`,
+        `SELECT sluice.append_many('${queue}', '[1, 2]', '[{"orderingKey": "a"}]')`,
+        `SELECT sluice.create_group('${queue}', 'g', start_at => '{0}')`,
+        `SELECT sluice.settled(1, 'sluice.event_position_1', 4::smallint)`,
+        `SELECT sluice.schedule('tick', '${queue}.ticks', '{}', every => '1 day')`,
+        `SELECT sluice.schedule('tick', '${queue}.ticks', '{"n": 1}', cron => '0 3 * * *', grace => '5 minutes')`,
+        `SELECT sluice.schedule_pause('tick', 'for now')`,
+        `SELECT sluice.schedule_resume('tick')`,
+        `SELECT sluice.schedule_run('tick')`,
+        `SELECT * FROM sluice.schedule_fire('tick', 4, pg_catalog.now(), '{}', NULL, 0)`,
+        `SELECT sluice.schedule_plan('tick', 4, pg_catalog.now())`,
+        `SELECT sluice.schedule_failed('tick', 4, 'no')`,
+        'TABLE sluice.schedules',
+        `SELECT sluice.schedule_remove('tick')`,
         'TABLE sluice.claims',
         'TABLE sluice.queues',
         'TABLE sluice.messages',
@@ -143,6 +160,9 @@ describe('with temporary tables that are called as types are', () => {
     await sluice.enqueue(client, 'shadowed', { n: 1 })
     await sluice.enqueue(client, 'shadowed', { n: 2 }, at)
     await sluice.enqueueMany(client, 'shadowed', [{ payload: { n: 3 } }, { payload: { n: 4 }, delay: '1h', type: 't' }])
+    await client.query("SELECT sluice.create_stream('shadowed')")
+    await sluice.append(client, 'shadowed', { n: 1 }, { orderingKey: 'k' })
+    await sluice.appendMany(client, 'shadowed', [{ payload: 1, orderingKey: 'k' }, { payload: 2 }])
     const payloads = (await enqueuedIn(client)).map(({ payload }) => payload)
     expect(payloads).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }, { n: 4 }])
     await client.query('COMMIT')

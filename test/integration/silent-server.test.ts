@@ -1,4 +1,4 @@
-import pg from 'pg'
+import type pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import type { TcpProxy } from '../../faults/environment/tcp-proxy.ts'
 import { migrate } from '../../src/migrate/migrate.ts'
@@ -8,6 +8,7 @@ import { SCHEMA_VERSION } from '../../src/table/schema.ts'
 import { inOwnTransaction } from '../../src/transaction/own-transaction.ts'
 import { unlockedPayloads } from '../support/rows/rows.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
+import { openPool } from '../support/servers/pool.ts'
 import { untilSessions } from '../support/servers/sessions.ts'
 import { silenceAfterLogin } from '../support/servers/silence.ts'
 import { startProxy } from '../support/servers/tcp-proxy.ts'
@@ -118,7 +119,7 @@ describe('migrate', () => {
     await holder.query('BEGIN')
     await holder.query('SELECT pg_advisory_xact_lock(746500, 0)')
     const migrated = migrateWithin({ ...MIGRATION_LIMITS, silenceMs: ANSWER_MS }, { connectionString: proxy.url })
-    await waitFor(() => proxy.accepted >= 3, { what: 'the second question', timeoutMs: 20_000 })
+    await waitFor(() => proxy.accepted >= 3, { what: 'the second question' })
     await holder.query('COMMIT')
     holder.release()
     expect(await migrated).toMatchObject({ version: SCHEMA_VERSION })
@@ -217,9 +218,7 @@ async function startHalf(database: TestDatabase, connectTimeout = 3_000) {
 
 async function startPool(database: TestDatabase): Promise<{ readonly proxy: TcpProxy; readonly pool: pg.Pool }> {
   const proxy = await startProxy(database.url)
-  const pool = new pg.Pool({ connectionString: proxy.url, application_name: APPLICATION, pipeline: true })
-  pool.on('error', () => undefined)
-  pool.on('connect', (client) => client.on('error', () => undefined))
+  const pool = openPool({ connectionString: proxy.url, application_name: APPLICATION, pipeline: true })
   onTestFinished(() => pool.end())
   return { proxy, pool }
 }

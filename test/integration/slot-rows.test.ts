@@ -1,4 +1,3 @@
-import pg from 'pg'
 import { expect, onTestFinished } from 'vitest'
 import { Claimer } from '../../src/claim/claimer.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
@@ -7,6 +6,7 @@ import { BatchConnection } from '../../src/transaction/batch-connection.ts'
 import { idsOf, put } from '../support/rows/claim-session.ts'
 import { acked } from '../support/rows/settled-rows.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
+import { openPool } from '../support/servers/pool.ts'
 import { test } from '../support/test.ts'
 import { deferred } from '../support/wait.ts'
 
@@ -40,7 +40,7 @@ test('the row of a slot that could not be made is made by the claim that then fi
 
 /** A claimer that has claimed nothing yet, with a batch begun. `makeRows` decides when, and whether, rows of slots are made. */
 async function startClaimer(database: TestDatabase, queue: string, makeRows: (make: () => Rows) => Rows) {
-  const pool = new pg.Pool({ connectionString: database.url })
+  const pool = openPool({ connectionString: database.url })
   const connection = await BatchConnection.acquire(pool)
   onTestFinished(async () => {
     connection.release()

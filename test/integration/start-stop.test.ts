@@ -137,7 +137,6 @@ test('P1: pipelines resume by themselves when the server ends all their sessions
     const seen = async () => (await database.sql('SELECT FROM resumed')).length
     await waitFor(async () => (await seen()) >= Math.min(round * 40, 300), {
       what: `round ${round}`,
-      timeoutMs: 20_000,
     })
     await database.sql(
       `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'sluice%' AND datname = current_database()`,

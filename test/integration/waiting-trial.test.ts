@@ -16,7 +16,6 @@ describe('the waiting flag', () => {
     { consumers: 3, writers: 5, concurrency: 2 },
   ])(
     'P5: loses no wake-up without the poll: $consumers consumers, $writers writers',
-    { timeout: 180_000 },
     async (trial, { database, queue }) => {
       const handled: string[] = []
       for (let at = 0; at < trial.consumers; at++) {

@@ -75,10 +75,7 @@ describe('a worker process that dies', () => {
     expect(await evidence(database, queue)).toEqual([])
   })
 
-  test('P2, P4: in a busy fleet too, no innocent message dies with the one that kills', { timeout: 180_000 }, async ({
-    database,
-    queue,
-  }) => {
+  test('P2, P4: in a busy fleet too, no innocent message dies with the one that kills', async ({ database, queue }) => {
     const payloads = Array.from({ length: 600 }, (_, at) => (at === 5 || at === 300 ? { kill: true } : { ms: 2 }))
     const ids = await enqueue(database, queue, payloads)
     const killers = [ids[5]!, ids[300]!]

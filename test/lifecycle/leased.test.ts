@@ -104,9 +104,7 @@ describe('in leased mode, a process that dies', () => {
   })
 })
 
-test('in leased mode, a crash of the server takes no lease: a handler in hand goes on, and settles when it is back', {
-  timeout: 120_000,
-}, async () => {
+test('in leased mode, a crash of the server takes no lease: a handler in hand goes on, and settles when it is back', async () => {
   const server = await startRestartableServer()
   await createEffects(server)
   const [id] = await enqueue(server, 'q', [{ wait: true }])

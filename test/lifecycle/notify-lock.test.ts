@@ -16,7 +16,7 @@ interface Session {
 }
 
 describe('while a COMMIT waits for its standby with the lock of NOTIFY', () => {
-  test('P5: a worker handles what it finds, and keeps its sessions', { timeout: 90_000 }, async () => {
+  test('P5: a worker handles what it finds, and keeps its sessions', async () => {
     const server = await startServerWithoutStandby()
     const steps = new Steps()
     const sluice = consume(server, steps, 100)
@@ -35,7 +35,7 @@ describe('while a COMMIT waits for its standby with the lock of NOTIFY', () => {
     await release()
   })
 
-  test('P5: a worker that stops waiting tells the others when it can', { timeout: 90_000 }, async () => {
+  test('P5: a worker that stops waiting tells the others when it can', async () => {
     const server = await startServerWithoutStandby()
     const first = new Steps()
     consume(server, first, 100)
@@ -56,7 +56,7 @@ describe('while a COMMIT waits for its standby with the lock of NOTIFY', () => {
     held.end()
   })
 
-  test('a worker that starts leaves no session behind by listening', { timeout: 90_000 }, async () => {
+  test('a worker that starts leaves no session behind by listening', async () => {
     const server = await startServerWithoutStandby()
     const release = await holdNotifyLock(server)
     const sluice = consume(server, new Steps(), 1_000)

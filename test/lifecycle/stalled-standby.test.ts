@@ -45,7 +45,6 @@ test('a migration whose COMMIT waits for a standby is not ended by us', async ()
   const before = proxy.accepted
   await waitFor(() => proxy.accepted >= before + 2, {
     what: 'two questions whether the server works',
-    timeoutMs: 20_000,
   })
   await resumeCommits(server)
   expect(await migrated).toMatchObject({ version: SCHEMA_VERSION })
@@ -73,6 +72,5 @@ async function committing(server: EmbeddedServer, count: number): Promise<void> 
   const waiting = () => server.sql(`SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'`)
   await waitFor(async () => (await waiting()).length === count, {
     what: `${count} COMMITs that wait`,
-    timeoutMs: 20_000,
   })
 }

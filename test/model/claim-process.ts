@@ -99,10 +99,11 @@ function answer(variant: ClaimVariant, slot: Slot, owner: Process, next: ClaimSt
   const fromFloor = offset === 0 || variant.twin === 'floor goes up past what a claim left before it'
   const counts = fromFloor && (lowered === owner.lowered || !has(variant, 'the count of lowerings'))
   for (const id of counts ? rows : []) {
-    const mayGoDown = bottom && rows.length === LIMIT && id === rows.at(-1)
     const back = variant.twin === 'look-back when a floor goes up' ? positionOf(slot.now - LOOK_BACK, 0) : Infinity
     const position = Math.min(positionIn(next, id), back)
-    if (mayGoDown || owner.floor < position) owner.floor = Math.max(0, position)
+    const goesDown = bottom && rows.length === LIMIT && id === rows.at(-1) && position < owner.floor
+    if (goesDown) owner.lowered += 1
+    if (goesDown || owner.floor < position) owner.floor = Math.max(0, position)
   }
   Object.assign(slot, rows.length > 0 ? { ...IDLE, at: 'in hand', rows } : IDLE)
 }

@@ -39,7 +39,7 @@ test('P3: a pipeline locks what it demands at most, and each message ends once, 
     await check(database, queue, scripts, ids, player, ordered)
   })
   await fc.assert(property, RUNS)
-}, 180_000)
+})
 
 test('P3: so do deliveries', async ({ database }) => {
   const sluice = await start(database)
@@ -65,7 +65,7 @@ test('P3: so do deliveries', async ({ database }) => {
     await check(database, queue, scripts, ids, player, false)
   })
   await fc.assert(property, RUNS)
-}, 180_000)
+})
 
 /** Messages without a key that are done with their first call. */
 function atOnceWithoutKey(message: Scripted): Scripted {

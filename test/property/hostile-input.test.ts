@@ -82,7 +82,7 @@ test('what is given to enqueue is delivered as JSON says, or refused before anyt
     }
   })
   await fc.assert(property, { ...RUNS, examples: [[EXTREMES]] })
-}, 60_000)
+})
 
 test('what handlers say of their failures is stored as a string can hold it, and harms no other message', async ({
   database,
@@ -123,7 +123,7 @@ test('what handlers say of their failures is stored as a string can hold it, and
     },
   )
   await fc.assert(property, RUNS)
-}, 60_000)
+})
 
 function codeOf(error: unknown): string {
   return isSluiceError(error) ? error.code : `no SluiceError: ${String(error)}`

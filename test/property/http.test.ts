@@ -39,11 +39,7 @@ const text = fc.oneof(
   fc.string({ unit: 'binary' }),
 )
 
-test('no request makes a server error, and every answer is as the document says', { timeout: 120_000 }, async ({
-  sluice,
-  queue,
-  log,
-}) => {
+test('no request makes a server error, and every answer is as the document says', async ({ sluice, queue, log }) => {
   const handler = keepingContract(createHttpHandler(sluice, { authorize: () => true }))
   const path = fc.oneof(
     fc.constantFrom('/messages', '/claims', '/pop', '', '/claims/1', '/claims/1/settle', '/claims/x/settle'),

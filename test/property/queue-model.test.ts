@@ -24,7 +24,7 @@ class OpenKeys extends QueueModel {
 
 test('whatever is done to a queue, the database agrees with a model of a few hundred lines', async ({ database }) => {
   await fc.assert(await agreement(database, () => new QueueModel()), RUNS)
-}, 120_000)
+})
 
 test('the database disagrees with a model that opens the keys of leased messages', async ({ database }) => {
   const { errorInstance } = await fc.check(await agreement(database, () => new OpenKeys()), {
@@ -32,7 +32,7 @@ test('the database disagrees with a model that opens the keys of leased messages
     endOnFailure: true,
   })
   expect(errorInstance).toMatchObject({ name: 'AssertionError' })
-}, 120_000)
+})
 
 let queues = 0
 

@@ -1,5 +1,5 @@
 import { DeliveredMessage } from '../../src/claim/delivered-message.ts'
-import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
+import type { HandlerTransaction } from '../../src/handle/transaction/handler-transaction.ts'
 import type { Message } from '../../src/message.ts'
 import { Delivery, type Settled } from '../../src/rx/delivery.ts'
 import { claimedRow } from './rows/claimed-row.ts'

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
-import type { HandlerTransaction } from '../../src/handle/transaction/message-transaction.ts'
+import type { HandlerTransaction } from '../../src/handle/transaction/handler-transaction.ts'
 import { deadLetter, type Message, type Outcome, retryLater, snooze } from '../../src/message.ts'
 
 /** How one call of a handler ends. */

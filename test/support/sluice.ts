@@ -2,6 +2,7 @@ import { onTestFinished } from 'vitest'
 import type { SluiceOptions } from '../../src/config.ts'
 import type { QueueDefinitions } from '../../src/queues.ts'
 import { createSluice, type Sluice } from '../../src/sluice.ts'
+import type { StreamDefinitions } from '../../src/streams.ts'
 import { EventLog } from './event-log.ts'
 import type { TestDatabase } from './servers/database.ts'
 import { test as base } from './test.ts'
@@ -15,11 +16,14 @@ export const test = base
   .extend('log', ({ sluice }) => new EventLog(sluice.events))
 
 /** A Sluice on the test's database, without a log. At the end of the test handlers that still run are aborted. */
-export function startTestSluice<const Definitions extends QueueDefinitions | undefined = undefined>(
+export function startTestSluice<
+  const Definitions extends QueueDefinitions | undefined = undefined,
+  const Streams extends StreamDefinitions | undefined = undefined,
+>(
   database: Pick<TestDatabase, 'url'>,
-  options: Partial<SluiceOptions<Definitions>> = {},
-): Sluice<Definitions> {
-  const sluice = createSluice<Definitions>({ connection: database.url, log: false, ...options })
+  options: Partial<SluiceOptions<Definitions, Streams>> = {},
+): Sluice<Definitions, Streams> {
+  const sluice = createSluice<Definitions, Streams>({ connection: database.url, log: false, ...options })
   onTestFinished(() => sluice.stop({ timeout: 0 }))
   return sluice
 }

@@ -1,4 +1,5 @@
 import { describe, expect } from 'vitest'
+import { appendMany, appendOne } from '../../src/enqueue/append.ts'
 import { enqueueMany, enqueueOne } from '../../src/enqueue/enqueue.ts'
 import { executorOf } from '../../src/enqueue/transaction.ts'
 import { statement } from '../../src/table/statement.ts'
@@ -18,7 +19,7 @@ export interface TransactionClient<Client> {
   close(client: Client): Promise<unknown>
 }
 
-const context = enqueueContext()
+const context = { ...enqueueContext(), streams: undefined }
 let queues = 0
 
 /** What every accepted client must do. */
@@ -122,8 +123,33 @@ export function describeTransaction<Client>(
       ])
     })
 
+    test('appends to a stream, with positions as numbers that ascend', async ({ client, database, queue }) => {
+      await database.sql('SELECT sluice.create_stream($1)', [queue])
+      let positions: number[] = []
+      await begin(client, async (tx) => {
+        const options = { orderingKey: 'é', type: 'a.b', schemaVersion: 2, headers: { é: ['"', null] } }
+        const one = await appendOne(context, tx, queue, { all: '?$1' }, options)
+        const events = [
+          { payload: null },
+          { payload: 'x', ...options },
+          ...ODD_PAYLOADS.map((payload) => ({ payload })),
+        ]
+        positions = [one, ...(await appendMany(context, tx, queue, events))]
+        expect(await eventsOf(database, queue)).toEqual([])
+      })
+      const labelled = { ordering_key: 'é', type: 'a.b', schema_version: 2, headers: { é: ['"', null] } }
+      const plain = { ordering_key: null, type: null, schema_version: 1, headers: {} }
+      expect(await eventsOf(database, queue)).toStrictEqual([
+        { position: positions[0], payload: { all: '?$1' }, ...labelled },
+        { position: positions[1], payload: null, ...plain },
+        { position: positions[2], payload: 'x', ...labelled },
+        ...ODD_PAYLOADS.map((payload, at) => ({ position: positions[at + 3], payload, ...plain })),
+      ])
+    })
+
     test('is refused outside a transaction', async ({ client, database, queue }) => {
       for (const tx of outside(client)) {
+        await expect(appendOne(context, tx, queue, {})).rejects.toMatchObject({ code: 'NOT_IN_TRANSACTION' })
         await expect(enqueueOne(context, tx, queue, {})).rejects.toMatchObject({
           code: 'NOT_IN_TRANSACTION',
           message: expect.stringMatching(/^tx: expected an open transaction, received .+\. Use .+ownTransaction$/),
@@ -199,4 +225,14 @@ const DELETE = statement('delete', 'DELETE FROM sluice.message WHERE queue = $1:
 async function idsOf(database: TestDatabase, queue: string): Promise<readonly string[]> {
   const rows = await database.sql<{ id: string }>('SELECT id FROM sluice.message WHERE queue = $1 ORDER BY id', [queue])
   return rows.map(({ id }) => id)
+}
+
+/** Payloads as texts, because the driver's parser is not what is tried. */
+async function eventsOf(database: TestDatabase, stream: string) {
+  const rows = await database.sql<{ position: string; payload: string }>(
+    `SELECT e.position, e.payload::text AS payload, e.ordering_key, e.type, e.schema_version, e.headers
+     FROM sluice.event e JOIN sluice.stream s ON s.id = e.stream_id WHERE s.stream = $1 ORDER BY e.position`,
+    [stream],
+  )
+  return rows.map((row) => ({ ...row, position: Number(row.position), payload: JSON.parse(row.payload) as unknown }))
 }

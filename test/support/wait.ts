@@ -2,6 +2,12 @@ import { until } from '../../faults/run/until.ts'
 
 const STEP_MS = 5
 
+/**
+ * For what a process of its own has to do, which includes its start. With some forty others on two cores that takes more than
+ * twenty seconds. No poll is switched off in such a process, so that a wait of minutes could not mistake it for a wake-up.
+ */
+export const PROCESS_MS = 90_000
+
 export interface WaitOptions {
   /** What is awaited, for the error: "timed out after 10000 ms waiting for …". */
   readonly what: string

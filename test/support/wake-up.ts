@@ -3,7 +3,8 @@ import { inject, onTestFinished } from 'vitest'
 import { Control } from '../../src/connection/control.ts'
 import { newWorkerId } from '../../src/table/worker/worker.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
-import { Scheduler, type Waiter } from '../../src/wake-up/scheduler.ts'
+import { Scheduler } from '../../src/wake-up/scheduler.ts'
+import type { Waiter } from '../../src/wake-up/waiting-queue.ts'
 import { Watcher, type WatcherOptions } from '../../src/wake-up/watcher.ts'
 import type { TestDatabase } from './servers/database.ts'
 import { waitFor } from './wait.ts'
@@ -57,6 +58,7 @@ export class TestWatcher {
       notify: (payload) => notifyDirectly(url, payload),
       report: (event) => this.events.push(event),
       onNotification: (queue) => this.notified.push(queue),
+      onSettings: () => undefined,
       onUp: () => this.ups++,
       onDown: () => this.downs++,
       ...options,

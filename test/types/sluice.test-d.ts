@@ -8,9 +8,12 @@ import {
   type Claim,
   createSluice,
   type DeadLetter,
+  type DedupedOptions,
   type Deliveries,
   type Delivery,
   type Drained,
+  type EnqueueOptions,
+  type EnqueueResult,
   groupWithin,
   type Handler,
   type HandlerContext,
@@ -21,6 +24,7 @@ import {
   type MessageStatus,
   type Outcome,
   type Processed,
+  queueOf,
   type RunningPipeline,
   retryLater,
   routes,
@@ -66,8 +70,14 @@ describe('a pipeline', () => {
   })
 
   test('exists for the queues defined, or for any name', () => {
-    expectTypeOf(sluice.pipeline).parameter(0).toEqualTypeOf<'mails' | 'dates' | 'plain'>()
-    expectTypeOf(open.pipeline).parameter(0).toEqualTypeOf<string>()
+    unrun(() => sluice.pipeline('dates'))
+    unrun(() => open.pipeline('any'))
+    // @ts-expect-error no such queue
+    unrun(() => sluice.pipeline('other'))
+    // @ts-expect-error in leased mode neither
+    unrun(() => sluice.pipeline('other', { mode: 'leased' }))
+    // With a group it is a stream.
+    unrun(() => sluice.pipeline('other', { group: 'billing' }))
   })
 
   test('takes outcomes from its handler, and nothing else', () => {
@@ -138,11 +148,14 @@ describe('enqueue', () => {
     expectTypeOf(sluice.enqueue<'mails'>)
       .parameter(2)
       .toEqualTypeOf<{ to: string; tries?: number | undefined }>()
-    expectTypeOf(sluice.enqueue).returns.toEqualTypeOf<Promise<string>>()
-    expectTypeOf(sluice.enqueueMany).returns.toEqualTypeOf<Promise<string[]>>()
     const tx = {} as PoolClient
+    const mail = { to: 'ada@example.com' }
+    unrun(() => expectTypeOf(sluice.enqueue(tx, 'mails', mail)).resolves.toEqualTypeOf<string>())
+    unrun(() => expectTypeOf(sluice.enqueueMany(tx, 'mails', [{ payload: mail }])).resolves.toEqualTypeOf<string[]>())
     unrun(() => sluice.enqueue(tx, 'mails', { to: 'ada@example.com' }))
     unrun(() => sluice.enqueue(sluice.ownTransaction, 'dates', '2030-01-01'))
+    const own = sluice.ownTransaction
+    unrun(() => sluice.enqueue(own, 'dates', '2030-01-01'))
     unrun(() => sluice.enqueueMany(tx, 'mails', [{ payload: { to: 'ada@example.com' }, delay: '5m' }]))
     // @ts-expect-error the schema wants a string
     unrun(() => sluice.enqueue(tx, 'mails', { to: 5 }))
@@ -152,6 +165,40 @@ describe('enqueue', () => {
     unrun(() => sluice.enqueue(tx, 'mail', { to: 'ada@example.com' }))
     // @ts-expect-error the payload of another queue
     unrun(() => sluice.enqueueMany(tx, 'mails', [{ payload: '2030-01-01' }]))
+  })
+})
+
+describe('enqueue with a dedupe key', () => {
+  const tx = {} as PoolClient
+  const mail = { to: 'ada@example.com' }
+  const dedupe = { key: 'ada', for: '10m', onDuplicate: 'requeue' } as const
+
+  test('returns what became of the message, here and in a handler', () => {
+    unrun(() => expectTypeOf(sluice.enqueue(tx, 'mails', mail, { dedupe })).resolves.toEqualTypeOf<EnqueueResult>())
+    const many = () => sluice.enqueueMany(tx, 'mails', [{ payload: mail, dedupe }])
+    unrun(() => expectTypeOf(many()).resolves.toEqualTypeOf<EnqueueResult[]>())
+    sluice.pipeline('mails').handle((_message, { enqueue }) => {
+      unrun(() => expectTypeOf(enqueue('mails', mail, { dedupe })).resolves.toEqualTypeOf<EnqueueResult>())
+      unrun(() => expectTypeOf(enqueue('mails', mail)).resolves.toEqualTypeOf<string>())
+    })
+  })
+
+  test('has a last signature that takes both, because the compiler explains wrong options by that one', () => {
+    type Both = EnqueueOptions | DedupedOptions | undefined
+    expectTypeOf(sluice.enqueue<'mails'>)
+      .parameter(3)
+      .toEqualTypeOf<Both>()
+    const either = (options: EnqueueOptions | DedupedOptions) => sluice.enqueue(tx, 'mails', mail, options)
+    expectTypeOf(either).returns.resolves.toEqualTypeOf<string | EnqueueResult>()
+  })
+
+  test('takes keys with the policies that there are, in all messages or in none', () => {
+    // @ts-expect-error no such policy
+    unrun(() => sluice.enqueue(tx, 'mails', mail, { dedupe: { key: 'ada', onDuplicate: 'replace' } }))
+    // @ts-expect-error a policy without a key
+    unrun(() => sluice.enqueue(tx, 'mails', mail, { dedupe: { onDuplicate: 'reject' } }))
+    // @ts-expect-error one with a key and one without
+    unrun(() => sluice.enqueueMany(tx, 'mails', [{ payload: mail, dedupe }, { payload: mail }]))
   })
 })
 
@@ -286,5 +333,33 @@ describe('claims', () => {
     await sluice.claim('mail')
     // @ts-expect-error An outcome is made by a function.
     await claim!.settle(claim!.messages, 'ack')
+  })
+})
+
+describe('a stream with a schema', () => {
+  const typed = createSluice({
+    connection: '',
+    queues: { mails: queueOf<Mail>() },
+    streams: { orders: queueOf<{ id: number; paidAt: Date }>() },
+  })
+
+  test('takes what its schema takes, and gives handlers of a group what that returns', () => {
+    unrun(() => typed.append(typed.ownTransaction, 'orders', { id: 1, paidAt: new Date() }))
+    // @ts-expect-error no id
+    unrun(() => typed.append(typed.ownTransaction, 'orders', { paidAt: new Date() }))
+    // @ts-expect-error a queue is no stream
+    unrun(() => typed.append(typed.ownTransaction, 'mails', { to: 'ada' }))
+    typed.pipeline('orders', { group: 'billing' }).handle(({ payload, position, stream }) => {
+      expectTypeOf(payload).toEqualTypeOf<{ id: number; paidAt: string }>()
+      expectTypeOf(position).toEqualTypeOf<number | null>()
+      expectTypeOf(stream).toEqualTypeOf<string | null>()
+    })
+    typed.deliveries('orders', { group: 'billing', demand: 1 }).subscribe(({ message }) => {
+      expectTypeOf(message.payload).toEqualTypeOf<{ id: number; paidAt: string }>()
+    })
+    // @ts-expect-error no such stream
+    unrun(() => typed.pipeline('mails', { group: 'billing' }))
+    // @ts-expect-error a stream is consumed for a group
+    unrun(() => typed.pipeline('orders'))
   })
 })

@@ -6,6 +6,7 @@ const queue = fc.string({ minLength: 1 }).filter((name) => !name.startsWith('!')
 const notification = fc.oneof(
   fc.record({ kind: fc.constant('messages' as const), queue }),
   fc.record({ kind: fc.constant('lowered' as const), queue, workerId: fc.nat() }),
+  fc.record({ kind: fc.constant('settings' as const), queue }),
   fc.record({ kind: fc.constant('self-test' as const), nonce: fc.uuid() }),
 )
 

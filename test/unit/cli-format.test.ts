@@ -1,9 +1,9 @@
 import { stripVTControlCharacters } from 'node:util'
 import { describe, expect, test } from 'vitest'
-import { formatStatus, type Status } from '../../src/cli/format-status.ts'
 import { parseExactly, toJsonText, type View } from '../../src/cli/output.ts'
-import { type Column, formatTable } from '../../src/cli/table.ts'
-import { formatAge, formatDue, oneLine, printable } from '../../src/cli/text.ts'
+import { formatStatus, type Status } from '../../src/cli/show/status.ts'
+import { type Column, formatTable } from '../../src/cli/show/table.ts'
+import { formatAge, formatDue, oneLine, printable } from '../../src/cli/show/text.ts'
 
 const PIPE: View = { paint: (_, text) => text, width: undefined }
 
@@ -126,7 +126,8 @@ describe('formatStatus', () => {
     { workers: [], says: 'No messages, dead letters or workers.' },
     { workers: [gone], says: 'No messages or dead letters.\n\nWORKER ' },
   ])('of a queue with nothing in it does not deny the workers that it lists', ({ workers, says }) => {
-    const text = formatStatus({ at: new Date(0), queues: [], workers, needsAttention: [] }, PIPE)
+    const nothing = { queues: [], settings: [], schedules: [], streams: [], groups: [], needsAttention: [] }
+    const text = formatStatus({ at: new Date(0), workers, ...nothing }, PIPE)
     expect(text.slice(0, says.length)).toBe(says)
   })
 })

@@ -2,7 +2,7 @@ import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import type { Command } from 'commander'
 import { describe, expect, test } from 'vitest'
-import { confirm } from '../../src/cli/commands/dead-change.ts'
+import { confirm } from '../../src/cli/confirm.ts'
 import { createProgram } from '../../src/cli/program.ts'
 
 describe('the help of every command', () => {
@@ -13,6 +13,22 @@ describe('the help of every command', () => {
     expect(help).toContain(`Examples:\n  $ `)
     expect(help).toContain('--database-url')
     for (const [, example] of help.matchAll(/^ {2}\$ (sluice .*)$/gm)) expect(example).toContain(path)
+  })
+
+  test.for([
+    [['help', 'ded'], "unknown command 'ded'\n(Did you mean dead?)"],
+    [['help', 'dead', 'lst'], "unknown command 'dead lst'\n(Did you mean list?)"],
+    [['clear', 'orders', '--state', 'dead'], 'Dead letters are deleted by: sluice dead delete'],
+    [['message', 'cancel', 'orders'], 'expected the number of a message or --dedupe-key, received neither'],
+  ] as const)('%j says what was meant', async ([args, words]) => {
+    let said = ''
+    const program = createProgram()
+    const writeErr = (part: string) => {
+      said += part
+    }
+    for (const command of withSubcommands(program)) command.configureOutput({ writeErr })
+    await expect(program.parseAsync(args, { from: 'user' })).rejects.toThrow()
+    expect(said).toContain(words)
   })
 
   test('tells the exit codes', () => {

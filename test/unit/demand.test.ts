@@ -60,6 +60,26 @@ describe('a place whose look has failed', () => {
     expect(parked).toHaveBeenCalledOnce()
   })
 
+  test.for([
+    ['a round that a pause has ended', { kind: 'ended' }],
+    ['a round that found nothing', { kind: 'nothing', nextDueMs: null, partial: false }],
+  ] as const)('claims again if it is resumed while its place goes to sleep, after %s', async ([, ran]) => {
+    for (let microtasks = 0; microtasks < 8; microtasks += 1) {
+      demand.start()
+      demand.pause()
+      round.looks.at(-1)!.resolve(ran)
+      for (let at = 0; at < microtasks; at += 1) await Promise.resolve()
+      const looks = round.looks.length
+      demand.resume()
+      await vi.advanceTimersByTimeAsync(0)
+      expect(round.looks.length, `after ${microtasks} microtasks`).toBeGreaterThan(looks)
+      const drained = demand.drain()
+      for (const look of round.looks) look.resolve(NOTHING)
+      await drained
+      demand = new Demand({ queue: 'q', concurrency: 3, scheduler, round })
+    }
+  })
+
   test('parks nothing after the end', async () => {
     demand.start()
     const parked = vi.spyOn(scheduler, 'park')
@@ -97,6 +117,10 @@ class PlayedRound implements Round {
 
   failed(error: unknown): unknown {
     return error
+  }
+
+  resize(concurrency: number): number {
+    return concurrency
   }
 
   async settled(): Promise<boolean> {

@@ -49,7 +49,7 @@ describe('the documentation', () => {
     expect(missing).toEqual([])
   })
 
-  test('has programs that compile', { timeout: 60_000 }, async () => {
+  test('has programs that compile', async () => {
     mkdirSync(join(ROOT, '.tmp'), { recursive: true })
     const folder = mkdtempSync(join(ROOT, '.tmp/docs-'))
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }))

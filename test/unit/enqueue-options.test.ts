@@ -7,9 +7,14 @@ const DEFAULTS = {
   headers: '{}',
   orderingKey: null,
   priority: 5,
-  delayMs: 0,
+  delayMs: null,
   dueAt: null,
   maxAttempts: null,
+  ttlMs: null,
+  retryPolicy: null,
+  leaseMs: null,
+  tenant: null,
+  dedupe: null,
 }
 
 describe('readOptions', () => {
@@ -34,12 +39,24 @@ describe('readOptions', () => {
     ['no delay', { delay: 0 }, { delayMs: 0 }],
     ['a time to deliver at', { dueAt: new Date('2031-02-03T04:05:06.789Z') }, { dueAt: '2031-02-03T04:05:06.789Z' }],
     ['a limit of attempts', { maxAttempts: 1 }, { maxAttempts: 1 }],
+    ['a time to live', { ttl: '10m' }, { ttlMs: 600_000 }],
+    ['a retry policy', { retryPolicy: 'gentle' }, { retryPolicy: 'gentle' }],
+    ['a lease', { lease: '90s' }, { leaseMs: 90_000 }],
+    ['a tenant', { tenant: 'acme' }, { tenant: 'acme' }],
   ])('reads %s', (_, options, columns) => {
     expect(readOptions(options, 'options')).toEqual({ ...DEFAULTS, ...columns })
   })
 
   test.each<[string, unknown, string]>([
     ['null', null, 'options: expected an object of options, received null'],
+    ['no time to live', { ttl: 0 }, "options.ttl: expected a duration from '1ms' to '36500d', received 0"],
+    ['a lease below a second', { lease: '999ms' }, "options.lease: expected a duration from '1s' to '24h'"],
+    ['an empty tenant', { tenant: '' }, 'options.tenant: expected 1 to 255 bytes of text'],
+    [
+      'a retry policy that is a policy',
+      { retryPolicy: { kind: 'fixed' } },
+      'options.retryPolicy: expected a name of 1 to 100 bytes, received an object',
+    ],
     ['a string', 'high', 'options: expected an object of options, received "high"'],
     ['an array', [], 'options: expected an object of options, received an array of 0'],
     ['an empty type', { type: '' }, 'options.type: expected 1 to 255 bytes of text'],
@@ -97,11 +114,11 @@ describe('readOptions', () => {
     ['attempts', 'Did you mean maxAttempts?'],
     ['OrderingKey', 'Did you mean orderingKey?'],
     ['version', 'Did you mean schemaVersion?'],
-    ['dedupe', "As in { delay: '5m', priority: 0 }"],
+    ['unique', "As in { delay: '5m', priority: 0 }"],
   ])('refuses the unknown option %s, naming the nearest', (name, remedy) => {
     expect(() => readOptions({ [name]: 1 }, 'messages[3]')).toThrow(
       `messages[3]: expected only the options type, schemaVersion, headers, orderingKey, priority, delay, dueAt, ` +
-        `maxAttempts, received "${name}". ${remedy}`,
+        `maxAttempts, ttl, retryPolicy, lease, tenant, dedupe, received "${name}". ${remedy}`,
     )
   })
 })

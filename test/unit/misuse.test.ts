@@ -4,6 +4,7 @@ import * as z from 'zod'
 import {
   createSluice,
   deadLetter,
+  defineWorker,
   handleDeliveries,
   migrate,
   retryLater,
@@ -17,7 +18,7 @@ import { refusalOf } from '../support/refusal.ts'
 const connection = 'postgres://localhost/nowhere'
 
 test.for([
-  [new pg.Pool(), 'a BoundPool'],
+  [new pg.Pool(), 'a pg Pool. Sluice makes its own connections: give it what the Pool was given'],
   [undefined, 'undefined'],
   [createSluice({ connection }), 'a Sluice'],
   [{ url: connection }, '"url". Did you mean connectionString?'],
@@ -39,7 +40,6 @@ test('enqueue says that the transaction is missing where a queue was given first
 
 describe('createSluice refuses at once', () => {
   test.for([
-    ['a pool', new pg.Pool(), 'a BoundPool'],
     ['a client', new pg.Client(), 'a Client'],
     ['a URL', new URL(connection), 'a URL'],
     ['another database', 'mysql://me:secret@db/app', 'another text'],
@@ -119,8 +119,30 @@ describe('createSluice refuses at once', () => {
 
 describe('says what to do', () => {
   const sluice = createSluice({ connection })
+  const tx = new pg.Client()
   const defined = createSluice({ connection, queues: { emails: {}, orders: {} } })
   test.for<[string, () => unknown, string]>([
+    ['a Pool', () => createSluice({ connection: new pg.Pool() as never }), 'received a pg Pool. Sluice makes its own'],
+    [
+      'lease without its mode',
+      () => sluice.pipeline('q', { lease: '1m' } as never),
+      `pipeline("q").lease: expected no such option in transactional mode, received "1m". Add mode: 'leased'`,
+    ],
+    [
+      'the rate of a pipeline',
+      () => sluice.pipeline('q', { mode: 'leased', rate: { limit: 1 } } as never),
+      'received "rate". It is a setting of the queue: operate.settings.set(queue, { rate })',
+    ],
+    [
+      'handler of a worker',
+      () => defineWorker({ q: { handler: () => undefined } } as never),
+      `the worker's "q": expected handle or handleBatch, received "handler". Did you mean handle or handleBatch?`,
+    ],
+    [
+      'handle and handleBatch',
+      () => defineWorker({ q: { handle: () => undefined, handleBatch: () => undefined } } as never),
+      `the worker's "q": expected either handle or handleBatch, received both`,
+    ],
     [
       'retry: 3',
       () => sluice.pipeline('q', { retry: 3 } as never),
@@ -172,8 +194,37 @@ describe('says what to do', () => {
     expect(refusalOf(call)).toContain(says)
   })
 
-  const tx = new pg.Client()
+  const enqueued = (options: object) => () => sluice.enqueue(tx, 'q', 1, options as never)
   test.for<[string, () => Promise<unknown>, string]>([
+    ['startAfter', enqueued({ startAfter: 5 }), 'received "startAfter". Did you mean delay or dueAt?'],
+    ['jobId', enqueued({ jobId: 'a' }), 'received "jobId". Did you mean dedupe?'],
+    ['singletonKey', enqueued({ singletonKey: 'a' }), 'received "singletonKey". Did you mean dedupe?'],
+    ['an invalid Date', enqueued({ dueAt: new Date('x') }), 'in the years 1 to 9999, received an invalid Date. As in'],
+    [
+      'tz',
+      () => sluice.schedule('s', { cron: '* * * * *', tz: 'UTC', queue: 'q', payload: 1 } as never),
+      'received "tz". Did you mean zone?',
+    ],
+    [
+      'an id that is a number',
+      () => sluice.operate.cancel('q', 4711 as never),
+      'received 4711. Turn a number into text with String(…)',
+    ],
+    [
+      'a Date to reschedule',
+      () => sluice.operate.reschedule('q', '1', new Date() as never),
+      'reschedule: expected delay or dueAt, received a Date. As in { dueAt: date }',
+    ],
+    [
+      'clear of dead letters',
+      () => sluice.operate.clear('q', { state: 'dead' } as never),
+      'received "dead". Dead letters are removed by operate.deadLetters.delete',
+    ],
+    [
+      'unset of a setting that is none',
+      () => sluice.operate.settings.unset('q', ['nope' as never]),
+      'settings.unset: expected only the options delay',
+    ],
     [
       'a string as an instant',
       () => sluice.enqueue(tx, 'q', 1, { dueAt: '2026-01-01' as never }),

@@ -65,11 +65,11 @@ describe('the options of a pipeline', () => {
   test.each([
     [
       { batchsize: 5 },
-      'only the options mode, concurrency, batchSize, timeout, retry, maxAttempts, ordered, received "batchsize"',
+      'only the options mode, concurrency, batchSize, timeout, retry, maxAttempts, ordered, throttle, onError, backlog, group, received "batchsize"',
     ],
     [
       { timeoutMs: 5_000 },
-      'only the options mode, concurrency, batchSize, timeout, retry, maxAttempts, ordered, received "timeoutMs"',
+      'only the options mode, concurrency, batchSize, timeout, retry, maxAttempts, ordered, throttle, onError, backlog, group, received "timeoutMs"',
     ],
     [null, 'an object of options, received null'],
     ['fast', 'an object of options, received "fast"'],
@@ -108,7 +108,7 @@ describe('the options of deliveries', () => {
     ],
     [
       { demand: 4, concurrency: 2 },
-      'OPTION_INVALID: deliveries: expected only the options demand, mode, batchSize, timeout, retry, maxAttempts, ordered, received "concurrency"',
+      'OPTION_INVALID: deliveries: expected only the options demand, mode, batchSize, timeout, retry, maxAttempts, ordered, throttle, group, received "concurrency"',
     ],
     [undefined, 'OPTION_INVALID: deliveries: expected an object of options, received undefined'],
   ])('have bounds: %o', (options: unknown, refusal) => {
@@ -127,6 +127,8 @@ describe('the options of createSluice', () => {
       connectTimeoutMs: 5_000,
       payloadLimitBytes: 1_048_576,
       crashLimit: 3,
+      maintenanceIntervalMs: 300_000,
+      storedPolicies: null,
     })
   })
 

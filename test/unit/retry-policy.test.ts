@@ -2,8 +2,9 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { DeliveredMessage } from '../../src/claim/delivered-message.ts'
 import { resolvePipeline } from '../../src/plan/options.ts'
-import { type RetryOptions, retryPolicy } from '../../src/plan/retry-policy.ts'
+import { type RetryOptions, retryPolicy } from '../../src/retry-policy.ts'
 import { Alphabet } from '../../src/session/alphabet.ts'
+import { AttemptRules } from '../../src/settings/attempt-rules.ts'
 import { Settlement } from '../../src/settle/settlement.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { refusalOf } from '../support/refusal.ts'
@@ -143,11 +144,13 @@ describe('a policy that throws, or answers no time,', () => {
     const report = (event: SluiceEvent) => events.push(event)
     const settlement = new Settlement({
       plan,
+      rules: new AttemptRules(plan, { report }),
       serverVersion: 180_000,
       claimedUs: 5_000_000,
       nowUs: () => 5_000_000,
       report,
       alphabet: new Alphabet(),
+      historyBy: () => undefined,
     })
     settlement.add(new DeliveredMessage('mails', claimedRow({ id: '7' })), { kind: 'retry' })
     await settlement.write(async (_statement, params) => {

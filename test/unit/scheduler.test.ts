@@ -113,7 +113,13 @@ describe('Scheduler', () => {
       { queue: 'busy', next_due_us: 0, keyed: false },
       { queue: 'unknown', next_due_us: 0, keyed: false },
     ])
-    expect(params).toEqual([7, ['due', 'keyed', 'later', 'empty'], ['due', 'keyed', 'later', 'empty', 'busy']])
+    expect(params).toEqual([
+      7,
+      ['due', 'keyed', 'later', 'empty'],
+      ['due', 'keyed', 'later', 'empty', 'busy'],
+      null,
+      null,
+    ])
     expect(sleepers.map(({ hints }) => hints)).toEqual([['poll'], ['poll'], [], [], []])
     vi.advanceTimersByTime(42)
     expect(sleepers[2]?.hints).toEqual(['due'])

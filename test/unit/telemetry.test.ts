@@ -1,6 +1,7 @@
 import { filter, firstValueFrom, map } from 'rxjs'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
-import { createTelemetry, type SluiceEvent } from '../../src/telemetry/events.ts'
+import type { SluiceEvent } from '../../src/telemetry/events.ts'
+import { createTelemetry } from '../../src/telemetry/telemetry.ts'
 
 const EVENT: SluiceEvent = { kind: 'pipeline.started', queue: 'q' }
 

@@ -4,8 +4,8 @@ import { didYouMean, operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView } from '../output.ts'
 import { Refusal } from '../report-error.ts'
-import { type Column, formatTable } from '../table.ts'
-import { counted, formatAgo, formatDue } from '../text.ts'
+import { type Column, formatTable } from '../show/table.ts'
+import { counted, formatAgo, formatDue } from '../show/text.ts'
 
 /** `sluice claims …` */
 export function addClaims(program: Command): void {

@@ -1,11 +1,11 @@
-import { createInterface } from 'node:readline'
 import type { Command } from 'commander'
 import type { DeadLetterChoice, DeadLetterFilter, Operate } from '../../index.ts'
+import { assertConfirmed } from '../confirm.ts'
 import { didYouMean, operating } from '../connect.ts'
-import { addDeadFilter, type DeadFilterOptions, formatPlan, readDeadFilter } from '../dead-letters.ts'
+import { addDeadFilter, type DeadFilterOptions, readDeadFilter } from '../dead-filter.ts'
 import { note, print, stdoutView } from '../output.ts'
-import { Refusal } from '../report-error.ts'
-import { counted } from '../text.ts'
+import { formatPlan } from '../show/dead-letters.ts'
+import { counted } from '../show/text.ts'
 
 /** `sluice dead redrive` */
 export function addDeadRedrive(dead: Command): void {
@@ -91,39 +91,6 @@ async function showPlan(operate: Operate, { verb }: Change, filter: DeadLetterFi
 }
 
 const EXAMPLES_SHOWN = 3
-
-async function assertConfirmed(question: string, options: ChangeOptions): Promise<void> {
-  if (options.yes) return
-  if (!process.stdin.isTTY || !process.stderr.isTTY) {
-    throw new Refusal('Nothing has changed: without a terminal to ask on, give --yes to go ahead')
-  }
-  if (!(await confirm(question, process.stdin, process.stderr))) throw new Refusal('Nothing has changed.')
-}
-
-/** Asks a yes-or-no question. Anything but yes is no, also the end of the input and Ctrl-C. */
-export function confirm(
-  question: string,
-  input: NodeJS.ReadableStream,
-  output: NodeJS.WritableStream,
-): Promise<boolean> {
-  return new Promise((resolve) => {
-    const lines = createInterface({ input, output })
-    const answer = (yes: boolean) => {
-      resolve(yes)
-      lines.close()
-    }
-    const noAnswer = () => {
-      lines.off('close', noAnswer)
-      output.write('\n')
-      answer(false)
-    }
-    lines.once('close', noAnswer).once('SIGINT', noAnswer)
-    lines.question(`${question} [y/N] `, (text) => {
-      lines.off('close', noAnswer)
-      answer(/^y(?:es)?$/i.test(text.trim()))
-    })
-  })
-}
 
 const REDRIVE_EXAMPLES = `
 Examples:

@@ -1,15 +1,10 @@
 import type { Command } from 'commander'
 import { didYouMean, operating } from '../connect.ts'
-import {
-  addDeadFilter,
-  type DeadFilterOptions,
-  formatDeadLetter,
-  formatDeadLetters,
-  readDeadFilter,
-} from '../dead-letters.ts'
+import { addDeadFilter, type DeadFilterOptions, readDeadFilter } from '../dead-filter.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView, withContent } from '../output.ts'
 import { Refusal } from '../report-error.ts'
+import { formatDeadLetter, formatDeadLetters } from '../show/dead-letters.ts'
 import { addDeadDelete, addDeadRedrive } from './dead-change.ts'
 
 /** `sluice dead …` */

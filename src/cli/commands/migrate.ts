@@ -4,7 +4,7 @@ import { migrate, migrationSql } from '../../migrate/migrate.ts'
 import type { SluiceEvent } from '../../telemetry/events.ts'
 import { connected } from '../connect.ts'
 import { note, print } from '../output.ts'
-import { formatAge } from '../text.ts'
+import { formatAge } from '../show/text.ts'
 
 /** `sluice migrate` */
 export function addMigrate(program: Command): void {

@@ -4,8 +4,8 @@ import { didYouMean, operating } from '../connect.ts'
 import { maskSecrets } from '../mask-secrets.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView, withContent } from '../output.ts'
-import { type Column, formatTable } from '../table.ts'
-import { formatDue, oneLine } from '../text.ts'
+import { type Column, formatTable } from '../show/table.ts'
+import { formatDue, oneLine } from '../show/text.ts'
 
 interface PeekOptions {
   readonly limit: number

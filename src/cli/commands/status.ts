@@ -3,10 +3,10 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { Command } from 'commander'
 import type { Operate } from '../../index.ts'
 import { didYouMean, operating } from '../connect.ts'
-import { formatStatus, readStatus, type Status } from '../format-status.ts'
 import { maskSecrets } from '../mask-secrets.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView } from '../output.ts'
+import { formatStatus, readStatus, type Status } from '../show/status.ts'
 
 interface StatusOptions {
   readonly queue?: string
@@ -98,5 +98,5 @@ Examples:
 READY      due, and in nobody's hands
 SCHEDULED  due later, never tried
 RETRYING   failed, and due later
-IN FLIGHT  in the hands of live workers
+IN FLIGHT  in the hands of live workers, leased, or claimed
 DEAD       in the dead letters: not tried again unless redriven`

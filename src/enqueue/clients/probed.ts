@@ -1,6 +1,6 @@
 import { hasSqlState, IN_FAILED_TRANSACTION } from '../../basics/sql-state.ts'
+import { TRANSACTION_PROBE } from '../../table/session/transaction-probe.ts'
 import type { Execute } from '../../table/statement.ts'
-import { TRANSACTION_PROBE } from '../../table/transaction-probe.ts'
 import { notInTransaction, transactionFailed } from './not-in-transaction.ts'
 
 /** For clients that cannot tell: resolves with the connection once the server says that a transaction is open on it. */

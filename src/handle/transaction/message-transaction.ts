@@ -5,31 +5,16 @@ import { hasSqlState, IN_FAILED_TRANSACTION } from '../../basics/sql-state.ts'
 import { executeOn } from '../../connection/open-client.ts'
 import { DURING, EXECUTE } from '../../enqueue/own-symbols.ts'
 import { SluiceError } from '../../errors.ts'
-import { CONSTRAINTS_AS_DECLARED, type Deferrable } from '../../table/constraints.ts'
+import { CONSTRAINTS_AS_DECLARED, type Deferrable } from '../../table/session/constraints.ts'
 import type { Execute } from '../../table/statement.ts'
 import type { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { Attempt } from '../attempt.ts'
 import { type EnqueueIn, type RunContext, type RunTurn, transactionalContext } from '../run-context.ts'
 import { kyselyOn } from './batch-kysely.ts'
 import { guardClient } from './guarded-client.ts'
+import type { HandlerTransaction } from './handler-transaction.ts'
 import { UnderWay } from './under-way.ts'
 import { WatchedPromise } from './watched-promise.ts'
-
-/**
- * The batch's transaction as a handler gets it. What the handler writes through it commits together with the removal
- * of the message, or not at all. It may be given to `sluice.enqueue`, and ends with the handler.
- */
-export interface HandlerTransaction {
-  /**
-   * The `pg` client. Refused are BEGIN, COMMIT, ROLLBACK, PREPARE, DEALLOCATE, DISCARD ALL and the driver's cursor
-   * objects. Savepoints are fine.
-   */
-  readonly client: pg.PoolClient
-  /** A Kysely transaction on that client. */
-  kysely<Database>(): Transaction<Database>
-  /** Runs one statement: short for `client.query`. */
-  query<Row extends pg.QueryResultRow>(sql: string, params?: readonly unknown[]): Promise<pg.QueryResult<Row>>
-}
 
 /**
  * Ends a savepoint and keeps what was written. Settings, a role, cursors and temporary tables of the handler would

@@ -1,5 +1,5 @@
 import { toMsWithin } from '../../basics/duration.ts'
-import { DURATION, LIMIT, ttlOf } from '../forms.ts'
+import { DURATION, graceOf, LIMIT, ttlOf } from '../forms.ts'
 import type { JsonSchema } from '../json-schema.ts'
 import { routeWithBody } from '../route.ts'
 import { CLAIM, claimText } from './claim-form.ts'
@@ -11,6 +11,7 @@ const BODY = {
   properties: {
     limit: { ...LIMIT, default: 10 },
     ttl: { ...DURATION, default: '1m' },
+    grace: { ...DURATION, default: 0 },
     wait: { ...DURATION, default: 0 },
     maxAttempts: {
       description: 'an integer from 1 to 1,000,000',
@@ -38,10 +39,11 @@ export const CLAIM_MESSAGES = routeWithBody({
     },
     { status: 204, description: 'There is nothing to claim' },
   ],
-  run: async ({ sluice, queue, signal }, { limit, ttl, wait, maxAttempts }) => {
+  run: async ({ sluice, queue, signal }, { limit, ttl, grace, wait, maxAttempts }) => {
     const claim = await sluice.claim(queue, {
       limit,
       ttl: ttlOf(ttl),
+      grace: graceOf(grace),
       wait: wait === undefined ? undefined : toMsWithin('wait', wait, '0ms', '5m'),
       maxAttempts,
       signal,

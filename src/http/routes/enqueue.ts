@@ -1,8 +1,12 @@
 import { toMs } from '../../basics/duration.ts'
 import { LARGEST_INTEGER } from '../../basics/options.ts'
-import { DURATION, ID, INSTANT } from '../forms.ts'
+import { SluiceError } from '../../errors.ts'
+import { DURATION, ID, INSTANT, messagesBody } from '../forms.ts'
 import type { JsonSchema, ValueOf } from '../json-schema.ts'
 import { routeWithBody } from '../route.ts'
+
+const POLICIES = ['reject', 'update', 'requeue', 'debounce', 'throttle'] as const
+const OUTCOMES = ['added', 'duplicate', 'updated', 'requeued', 'debounced'] as const
 
 const NEW_MESSAGE = {
   description: 'an object with a payload and options',
@@ -30,21 +34,20 @@ const NEW_MESSAGE = {
       minimum: 1,
       maximum: LARGEST_INTEGER,
     },
-  },
-} as const satisfies JsonSchema
-
-const NEW_MESSAGES = {
-  description: 'an object with messages',
-  type: 'object',
-  required: ['messages'],
-  additionalProperties: false,
-  properties: {
-    messages: {
-      description: 'an array of 1 to 1,000 messages',
-      type: 'array',
-      minItems: 1,
-      maxItems: 1_000,
-      items: NEW_MESSAGE,
+    ttl: { ...DURATION, description: `for how long it may be delivered once it is due: ${DURATION.description}` },
+    retryPolicy: { description: 'the name of a retry policy, 1 to 100 bytes', type: 'string' },
+    lease: { ...DURATION, description: `its lease in leased mode: ${DURATION.description}` },
+    tenant: { description: 'whose message it is, 1 to 255 bytes', type: 'string' },
+    dedupe: {
+      description: 'a dedupe key. All messages of a request have one, or none has',
+      type: 'object',
+      required: ['key'],
+      additionalProperties: false,
+      properties: {
+        key: { description: 'a string of 1 to 255 bytes', type: 'string' },
+        for: { ...DURATION, description: `how long it stays taken after success: ${DURATION.description}` },
+        onDuplicate: { description: 'what to do if it is taken', type: 'string', enum: POLICIES, default: 'reject' },
+      },
     },
   },
 } as const satisfies JsonSchema
@@ -53,7 +56,22 @@ const IDS = {
   description: 'the ids of the messages, in their order',
   type: 'object',
   required: ['ids'],
-  properties: { ids: { description: 'an array of ids', type: 'array', items: ID } },
+  properties: {
+    ids: { description: 'an array of ids', type: 'array', items: ID },
+    outcomes: {
+      description: 'what became of each, if they have dedupe keys',
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['id', 'outcome', 'state'],
+        properties: {
+          id: ID,
+          outcome: { description: 'what the enqueue did', type: 'string', enum: OUTCOMES },
+          state: { description: 'the state of the message', type: 'string' },
+        },
+      },
+    },
+  },
 } as const satisfies JsonSchema
 
 /** All or none: the messages of a request are one transaction. */
@@ -63,19 +81,38 @@ export const ENQUEUE = routeWithBody({
   path: '/queues/{queue}/messages',
   action: 'enqueue',
   summary: 'Enqueue messages, all or none, in their order',
-  body: NEW_MESSAGES,
+  body: messagesBody('an array of 1 to 1,000 messages', NEW_MESSAGE),
   answers: [{ status: 201, description: 'The messages are enqueued', schema: IDS }],
   run: async ({ sluice, queue }, body) => {
     const messages = body.messages.map(toEnqueue)
-    const ids = await sluice.enqueueMany(sluice.ownTransaction, queue, messages)
-    return { status: 201, body: JSON.stringify({ ids } satisfies ValueOf<typeof IDS>) }
+    const keyed = messages.flatMap(({ dedupe, ...message }) => (dedupe === undefined ? [] : [{ ...message, dedupe }]))
+    if (keyed.length === 0) {
+      const plain = messages.map(({ dedupe: _, ...message }) => message)
+      return created({ ids: await sluice.enqueueMany(sluice.ownTransaction, queue, plain) })
+    }
+    if (keyed.length < messages.length) {
+      const sentence = `messages: expected dedupe in all of them or in none, received it in ${keyed.length} of ${messages.length}`
+      throw new SluiceError('OPTION_INVALID', `${sentence}. Send two requests`)
+    }
+    const outcomes = await sluice.enqueueMany(sluice.ownTransaction, queue, keyed)
+    return created({ ids: outcomes.map(({ id }) => id), outcomes })
   },
 })
 
-function toEnqueue({ delay, dueAt, ...message }: ValueOf<typeof NEW_MESSAGE>, at: number) {
+function created(answer: ValueOf<typeof IDS>) {
+  return { status: 201, body: JSON.stringify(answer) } as const
+}
+
+function toEnqueue(given: ValueOf<typeof NEW_MESSAGE>, at: number) {
+  const { delay, dueAt, ttl, lease, dedupe, ...message } = given
+  const msOf = (name: string, value: ValueOf<typeof DURATION> | undefined) =>
+    value === undefined ? undefined : toMs(value, `messages[${at}].${name}`)
   return {
     ...message,
-    delay: delay === undefined ? undefined : toMs(delay, `messages[${at}].delay`),
+    delay: msOf('delay', delay),
     dueAt: dueAt === undefined ? undefined : new Date(dueAt),
+    ttl: msOf('ttl', ttl),
+    lease: msOf('lease', lease),
+    dedupe: dedupe && { ...dedupe, for: msOf('dedupe.for', dedupe.for) },
   }
 }

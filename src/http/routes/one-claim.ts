@@ -1,5 +1,5 @@
 import { describe } from '../../errors.ts'
-import { DURATION, ID, INSTANT, ttlOf } from '../forms.ts'
+import { DURATION, graceOf, ID, INSTANT, ttlOf } from '../forms.ts'
 import type { JsonSchema, ValueOf } from '../json-schema.ts'
 import { Problem } from '../problem.ts'
 import { type Call, route, routeWithBody } from '../route.ts'
@@ -31,17 +31,18 @@ export const RENEW_CLAIM = routeWithBody({
   ...ONE_CLAIM,
   name: 'renewClaim',
   method: 'PATCH',
-  summary: 'Make a claim last for ttl from now, by default for as long as it was given before',
+  summary:
+    'Make a claim last for ttl from now, and its messages live until grace after that; both by default as given before',
   body: {
     description: 'an object of options',
     type: 'object',
     additionalProperties: false,
-    properties: { ttl: DURATION },
+    properties: { ttl: DURATION, grace: DURATION },
   },
   answers: [{ status: 200, description: 'The claim is renewed', schema: RENEWED }],
-  run: async (call, { ttl }) => {
+  run: async (call, { ttl, grace }) => {
     const id = claimIdOf(call)
-    const expiresAt = await call.sluice.operate.claims.renew(call.queue, id, ttlOf(ttl))
+    const expiresAt = await call.sluice.operate.claims.renew(call.queue, id, ttlOf(ttl), graceOf(grace))
     const renewed: ValueOf<typeof RENEWED> = { id, expiresAt: expiresAt.toISOString() }
     return { status: 200, body: JSON.stringify(renewed) }
   },

@@ -1,7 +1,7 @@
 import { checkId } from '../../basics/check-id.ts'
 import { expected, isSluiceError } from '../../errors.ts'
 import type { Outcome } from '../../message.ts'
-import { ID } from '../forms.ts'
+import { ID, messagesBody } from '../forms.ts'
 import type { JsonSchema, ValueOf } from '../json-schema.ts'
 import { type Call, routeWithBody } from '../route.ts'
 import { claimIdOf, ONE_CLAIM } from './one-claim.ts'
@@ -40,21 +40,7 @@ export const SETTLE_CLAIM = routeWithBody({
   method: 'POST',
   path: `${ONE_CLAIM.path}/settle`,
   summary: 'Settle messages of a claim, each with its outcome',
-  body: {
-    description: 'an object with messages',
-    type: 'object',
-    required: ['messages'],
-    additionalProperties: false,
-    properties: {
-      messages: {
-        description: 'an array of 1 to 1,000 messages with their outcomes',
-        type: 'array',
-        minItems: 1,
-        maxItems: 1_000,
-        items: END,
-      },
-    },
-  },
+  body: messagesBody('an array of 1 to 1,000 messages with their outcomes', END),
   answers: [{ status: 200, description: 'Each message is settled or refused', schema: SETTLEMENT }],
   run: async (call, { messages }) => {
     const id = claimIdOf(call)

@@ -5,7 +5,7 @@ import { BatchRun } from '../../handle/batch-run.ts'
 import { SingleEnding } from '../../handle/ending.ts'
 import type { Outcome } from '../../message.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
-import type { SettledMessage } from '../../settle/settlement.ts'
+import type { SettledMessage } from '../../settle/settled-messages.ts'
 import { claimGiven } from '../../table/claim/claim-given.ts'
 import { leaseOf } from '../../table/claim/lease.ts'
 import { insertMessage } from '../../table/enqueue/insert.ts'
@@ -14,8 +14,8 @@ import { inOwnTransaction } from '../../transaction/own-transaction.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 import { LeasedAttempt } from './leased-attempt.ts'
 import { LeasedMessage } from './leased-message.ts'
-import { Renewals } from './renewals.ts'
-import { Settler } from './settler.ts'
+import { Renewals } from './settle/renewals.ts'
+import { Settler } from './settle/settler.ts'
 
 /**
  * Handles one message as a leased pipeline does, for a test. One transaction inserts and leases it, so nobody else
@@ -24,11 +24,13 @@ import { Settler } from './settler.ts'
  * @throws what the handler throws; SluiceError HANDLER_TIMEOUT, LEASE_LOST
  */
 export async function deliverLeased(
-  runtime: Runtime,
+  worker: Runtime,
   consumption: Consumption<LeasedPlan>,
   row: InsertRow,
 ): Promise<Outcome> {
   const { leaseMs, queue } = consumption.plan
+  // It was never in the queue.
+  const runtime = { ...worker, historyBy: () => undefined }
   const { leased, nowUs, sentAtMs } = await insertLeased(runtime, consumption.plan, row)
   let removed = false
   const onSettled = (settled: readonly SettledMessage[]) => {
@@ -69,6 +71,8 @@ async function handle(
         return false
       },
       deadLetter: (_, reason) => ended.resolve({ kind: 'deadLetter', reason }),
+      expire: () => undefined,
+      cancel: () => false,
     },
     attempt: () => new LeasedAttempt(options, [leased]),
     crashLimit,
@@ -97,6 +101,6 @@ async function insertLeased(runtime: Runtime, { queue, leaseMs: ms }: LeasedPlan
   await inHand.recorded({ ...record, leased: true }, false)
   const [message] = messages
   if (message === undefined) throw new TypeError('claim_given: expected the message that was inserted')
-  const leased = new LeasedMessage(message, { lease, batchId, ms, claimedAtMs: sentAtMs })
+  const leased = new LeasedMessage(message, { lease, batchId, ms, claimedAtMs: sentAtMs, claimedUs: claimed.nowUs })
   return { leased, nowUs: claimed.nowUs, sentAtMs }
 }

@@ -3,11 +3,14 @@ import { SluiceError } from '../../errors.ts'
 import type { Attempt } from '../../handle/attempt.ts'
 import { checkFunction } from '../../handle/handler.ts'
 import type { EnqueueIn, LeasedRunContext, RunTurn } from '../../handle/run-context.ts'
-import { type HandlerTransaction, MessageTransaction } from '../../handle/transaction/message-transaction.ts'
-import { ackLeased, lockLeased } from '../../table/settle/settle-leased.ts'
+import type { HandlerTransaction } from '../../handle/transaction/handler-transaction.ts'
+import { MessageTransaction } from '../../handle/transaction/message-transaction.ts'
+import { keepKeysLeased } from '../../table/settle/keep-keys.ts'
+import { lockLeased } from '../../table/settle/settle-leased.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { Runtime } from '../runtime.ts'
 import type { LeasedMessage } from './leased-message.ts'
+import { ackAll } from './settle/ack.ts'
 
 export interface LeasedAttemptOptions {
   readonly runtime: Runtime
@@ -147,7 +150,9 @@ export class LeasedAttempt implements Attempt {
       if (tx.unfinished) await tx.finished()
       await tx.keep()
       connection.confine()
-      this.#assertAll(await ackLeased(connection.execute, queue, this.#messages, serverVersion))
+      const kept = this.#messages.filter(({ message }) => message.keepsKey)
+      if (kept.length > 0) await keepKeysLeased(connection.execute, queue, kept, serverVersion)
+      this.#assertAll(await ackAll(connection.execute, runtime, queue, this.#messages))
       await connection.commit()
       for (const leased of this.#messages) leased.committed = true
       return result

@@ -1,14 +1,14 @@
 import type { Gate } from '../../basics/gate.ts'
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
-import { stopped } from '../../errors.ts'
+import { stopped, toError } from '../../errors.ts'
 import { BatchRun } from '../../handle/batch-run.ts'
 import { type Ending, SingleEnding } from '../../handle/ending.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
-import { toError } from '../../telemetry/events.ts'
+import type { ClaimClock } from '../../statistics/meter.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 import { LeasedAttempt } from './leased-attempt.ts'
 import type { LeasedMessage } from './leased-message.ts'
-import type { Settler } from './settler.ts'
+import type { Settler } from './settle/settler.ts'
 
 /**
  * Messages that one claim has leased. Their handlers run side by side. A handler of batches gets all of them, but for those
@@ -20,6 +20,7 @@ export class LeasedBatch {
   readonly #settler: Settler
   readonly #gate: Gate
   readonly #messages: readonly LeasedMessage[]
+  readonly #clock: ClaimClock
   readonly #settled = new Set<LeasedMessage>()
   /** Of the calls that run. */
   readonly #endings = new Set<SingleEnding>()
@@ -31,12 +32,14 @@ export class LeasedBatch {
     settler: Settler,
     transactions: Gate,
     messages: readonly LeasedMessage[],
+    clock: ClaimClock,
   ) {
     this.#runtime = runtime
     this.#consumption = consumption
     this.#settler = settler
     this.#gate = transactions
     this.#messages = messages
+    this.#clock = clock
     this.#byMessage = new Map(messages.map((leased) => [leased.message, leased]))
   }
 
@@ -69,7 +72,9 @@ export class LeasedBatch {
     if (stopping.aborted) ending.abort(stopped('pipeline'))
     for (const leased of group) leased.whenLost((reason) => ending.abort(reason))
     try {
-      await this.#runOf(ending).run(group.map(({ message }) => message))
+      const run = this.#runOf(ending)
+      for (const leased of group) leased.whenCancelled(() => run.cancel(leased.id))
+      await run.run(group.map(({ message }) => message))
     } catch (error) {
       // Otherwise the lease is lost, or a stop came, which is told of elsewhere.
       const { queue } = this.#consumption.plan
@@ -99,11 +104,14 @@ export class LeasedBatch {
       settlement: {
         add: (message, outcome, error) => this.#settler.settle(settled(message), outcome, error),
         deadLetter: (message, reason) => this.#settler.deadLetter(settled(message), reason),
+        expire: (message) => this.#settler.expire(settled(message)),
+        cancel: (message) => this.#settler.cancel(settled(message)),
       },
       attempt: (messages) => new LeasedAttempt(options, messages.map(leasedOf)),
       crashLimit: this.#runtime.crashLimit,
       signal,
       report: this.#runtime.report,
+      clock: this.#clock,
       cancel: async () => undefined,
     })
   }

@@ -7,9 +7,12 @@ import type { LeasedId } from '../../table/settle/settle-leased.ts'
 export interface LeaseInHand {
   readonly lease: string
   readonly batchId: number
+  /** Of a message that has no time of its own. */
   readonly ms: number
   /** When its claim was sent, on the clock of `performance`. */
   readonly claimedAtMs: number
+  /** When its claim was answered, by the database's clock, in microseconds since 1970. */
+  readonly claimedUs: number
 }
 
 /** A message in hand under a lease. */
@@ -18,9 +21,14 @@ export class LeasedMessage implements LeasedId {
   message: DeliveredMessage
   readonly lease: string
   readonly batchId: number
-  readonly #leaseMs: number
+  readonly claimedUs: number
+  /** For how long a claim or a renewal makes it last: its own time, or its pipeline's. */
+  readonly leaseMs: number
   #lost: SluiceError | undefined
   #onLost: ((reason: SluiceError) => void) | undefined
+  #onCancelled: (() => void) | undefined
+  /** Somebody has said that it is cancelled. */
+  cancelAsked = false
   readonly #claimedAtMs: number
   #renewedAtMs: number
   /** A transaction of its handler has its row locked: nobody can take it, and a renewal would wait for that. */
@@ -31,11 +39,12 @@ export class LeasedMessage implements LeasedId {
   /** Made when somebody waits for it: of nearly all messages nobody does. */
   #ended: PromiseWithResolvers<void> | undefined
 
-  constructor(message: DeliveredMessage, { lease, batchId, ms, claimedAtMs }: LeaseInHand) {
+  constructor(message: DeliveredMessage, { lease, batchId, ms, claimedAtMs, claimedUs }: LeaseInHand) {
     this.message = message
     this.lease = lease
     this.batchId = batchId
-    this.#leaseMs = ms
+    this.claimedUs = claimedUs
+    this.leaseMs = message.row.options?.leaseMs ?? ms
     this.#claimedAtMs = claimedAtMs
     this.#renewedAtMs = claimedAtMs
   }
@@ -51,7 +60,7 @@ export class LeasedMessage implements LeasedId {
 
   /** When the lease ends if it is not renewed, by this process's clock: a little too early. */
   get endsAtMs(): number {
-    return this.#renewedAtMs + this.#leaseMs
+    return this.#renewedAtMs + this.leaseMs
   }
 
   /** By this process's clock nobody has to respect it any more. */
@@ -69,7 +78,7 @@ export class LeasedMessage implements LeasedId {
   /** Half of the lease has gone by, and it may be renewed. */
   isOld(nowMs: number): boolean {
     return (
-      !this.#over && this.lost === undefined && !this.inTransaction && nowMs - this.#renewedAtMs >= this.#leaseMs / 2
+      !this.#over && this.lost === undefined && !this.inTransaction && nowMs - this.#renewedAtMs >= this.leaseMs / 2
     )
   }
 
@@ -84,6 +93,16 @@ export class LeasedMessage implements LeasedId {
     else hear(this.#lost)
   }
 
+  /** Who hears of it when the message is cancelled, and still ours. */
+  whenCancelled(hear: () => void): void {
+    this.#onCancelled = hear
+  }
+
+  /** It was to be cancelled while its row was locked: its handler ends, and it is removed. */
+  cancel(): void {
+    if (!this.#over && !this.committed && !this.inTransaction && this.#lost === undefined) this.#onCancelled?.()
+  }
+
   /** @param sentAtMs when the renewal was sent */
   renewed(sentAtMs: number): void {
     this.#renewedAtMs = Math.max(this.#renewedAtMs, sentAtMs)
@@ -92,7 +111,7 @@ export class LeasedMessage implements LeasedId {
   /** Somebody else may have it. A message that is settled loses nothing, nor one whose row its handler has locked. */
   lose(): void {
     if (this.#over || this.committed || this.inTransaction || this.#lost !== undefined) return
-    this.#lost = leaseLost(this.message.queue, this.id)
+    this.#lost = leaseLost(this.message.queue, this.id, this.cancelAsked)
     this.#onLost?.(this.#lost)
   }
 

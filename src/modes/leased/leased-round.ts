@@ -1,27 +1,29 @@
 import { Gate } from '../../basics/gate.ts'
 import { oldestMs } from '../../claim/claim-answer.ts'
 import { DeliveredMessage } from '../../claim/delivered-message.ts'
+import { Allowance, Limiter } from '../../claim/limiter.ts'
 import type { EvidenceById } from '../../crash/in-hand.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
-import { ALONE, ENDED, MORE, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import { ALONE, ENDED, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import { Losses, reasonFor } from '../losses.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 import { LeaseClaimer, type LeasedClaim } from './lease-claimer.ts'
 import { LeasedBatch } from './leased-batch.ts'
 import { LeasedMessage } from './leased-message.ts'
-import { Renewals } from './renewals.ts'
 import { Room } from './room.ts'
-import { Settler } from './settler.ts'
+import { Renewals } from './settle/renewals.ts'
+import { Settler } from './settle/settler.ts'
 
 /**
- * Claims messages under a lease in a short transaction, and has them handled with none open. A round is one claim: it
- * ends while its handlers run, and the next one waits until there is room for a message.
+ * Claims messages under a lease in a short transaction, and has them handled with none open. A round is one claim, or
+ * several in a backlog: it ends while its handlers run, and the next one waits until there is room for a message.
  */
 export class LeasedRound implements Round {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<LeasedPlan>
   readonly #claimer: LeaseClaimer
+  readonly #limiter: Limiter
   readonly #losses: Losses
   readonly #room: Room
   readonly #settler: Settler
@@ -31,12 +33,15 @@ export class LeasedRound implements Round {
   /** The batches with messages in hand, each with how many. */
   readonly #batches = new Map<number, number>()
   #demand: RoundDemand | undefined
+  /** While messages are in hand, it hears which of them are cancelled. */
+  #stopHearing: (() => void) | undefined
 
   constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>) {
     const { queue, concurrency, leaseMs } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption
     this.#claimer = new LeaseClaimer(runtime, consumption)
+    this.#limiter = new Limiter({ queue, control: runtime.control, settings: runtime.settings })
     this.#losses = new Losses(queue, runtime.report)
     this.#room = new Room(concurrency)
     this.#settler = new Settler(runtime, consumption, (leased, returned) => this.#ended(leased, returned))
@@ -45,13 +50,22 @@ export class LeasedRound implements Round {
 
   async run(demand: RoundDemand, options: RoundOptions): Promise<Ran> {
     this.#demand = demand
-    const reserved = await this.#room.reserve(options.alone ? 1 : this.#consumption.plan.batchSize, demand.draining)
-    return reserved === 0 ? ENDED : this.#runOne(demand, options, reserved)
+    const { batchSize } = this.#consumption.plan
+    const most = options.alone ? 1 : batchSize * (demand.isLast ? 1 : this.#claimer.atOnce)
+    const reserved = await this.#room.reserve(most, demand.draining)
+    if (reserved === 0) return ENDED
+    if (!this.#limiter.active) return this.#runSome(demand, options, reserved)
+    return this.#runAllowed(demand, options, reserved)
   }
 
   failed(error: unknown, retryInMs?: number): unknown {
     this.#losses.report(error, retryInMs)
     return reasonFor(error)
+  }
+
+  resize(concurrency: number): number {
+    this.#room.resize(concurrency)
+    return 1
   }
 
   settled(): Promise<boolean> {
@@ -63,39 +77,79 @@ export class LeasedRound implements Round {
     this.#settler.cut()
   }
 
-  async #runOne(demand: RoundDemand, { alone, onCommitted }: RoundOptions, reserved: number): Promise<Ran> {
+  /** In a queue with limits: asks first what may be claimed. */
+  async #runAllowed(demand: RoundDemand, options: RoundOptions, reserved: number): Promise<Ran> {
+    const allowed = await this.#limiter.allow(demand, reserved, 1).catch((error: unknown) => {
+      this.#room.giveBack(reserved)
+      throw error
+    })
+    if (allowed === undefined) return this.#runSome(demand, options, reserved)
+    if (allowed instanceof Allowance)
+      return this.#runSome(demand, options, reserved, allowed)
+        .then((ran) =>
+          ran.kind === 'nothing' ? { ...ran, partial: ran.partial || this.#limiter.again(allowed, 0) } : ran,
+        )
+        .finally(() => allowed.close())
+    this.#room.giveBack(reserved)
+    return { kind: 'nothing', nextDueMs: allowed.nextDueMs, partial: false }
+  }
+
+  async #runSome(
+    demand: RoundDemand,
+    { alone, onCommitted }: RoundOptions,
+    reserved: number,
+    allowed?: Allowance,
+  ): Promise<Ran> {
     const { gate, inHand } = this.#runtime
     if (!(await inHand.aloneLock.enter(alone, demand.draining))) {
       this.#room.giveBack(reserved)
       return ENDED
     }
-    let handled: Promise<void> | undefined
+    const handled: Promise<void>[] = []
+    const suspects: LeasedMessage[] = []
     const leave = await gate.enter()
     try {
-      const claimed = await this.#claim(demand, reserved, leave)
-      if ('kind' in claimed) return claimed
-      const { batch, suspects } = await this.#batchOf(claimed, alone)
-      onCommitted()
-      handled = batch.run(demand.stopping)
-      if (alone) await handled
+      if (demand.paused) {
+        this.#room.giveBack(reserved)
+        return ENDED
+      }
+      const ran = await this.#claim({ demand, reserved, allowed, found: leave }, async (claimed) => {
+        allowed?.use(claimed.answer.rows)
+        const { batch, suspects: some } = await this.#batchOf(claimed, alone)
+        onCommitted()
+        handled.push(batch.run(demand.stopping))
+        suspects.push(...some)
+      })
+      if (alone) await Promise.all(handled)
       // They are free when they have been given back: the next round is to find them.
       await Promise.all(suspects.map((leased) => leased.ended))
-      return suspects.length > 0 ? ALONE : MORE
+      return suspects.length > 0 ? ALONE : ran
     } finally {
       leave()
-      if (handled === undefined) inHand.aloneLock.leave()
-      else void handled.finally(() => inHand.aloneLock.leave())
+      void Promise.all(handled).finally(() => inHand.aloneLock.leave())
     }
   }
 
-  async #claim(demand: RoundDemand, reserved: number, onFound: () => void): Promise<LeasedClaim | Ran> {
-    let taken = 0
+  async #claim(
+    { demand, reserved, allowed, found }: Claiming,
+    take: (claimed: LeasedClaim) => Promise<void>,
+  ): Promise<Ran> {
+    const { batchSize } = this.#consumption.plan
+    const sizes: number[] = []
+    for (let left = reserved; left > 0; left -= batchSize) sizes.push(Math.min(left, batchSize))
+    let free = reserved
     try {
-      const claimed = await this.#claimer.claim(demand, reserved, onFound)
-      if ('answer' in claimed) taken = claimed.answer.rows.length
-      return claimed
+      const taker = {
+        found,
+        take: (claimed: LeasedClaim) => {
+          if (allowed !== undefined) this.#limiter.found()
+          free -= claimed.answer.rows.length
+          return take(claimed)
+        },
+      }
+      return await this.#claimer.claim(demand, sizes, taker, allowed)
     } finally {
-      this.#room.giveBack(reserved - taken)
+      this.#room.giveBack(free)
     }
   }
 
@@ -119,8 +173,10 @@ export class LeasedRound implements Round {
     const ours = all.filter(({ lost }) => lost === undefined)
     const [suspects, others] = [ours.filter(isSuspect), ours.filter((leased) => !isSuspect(leased))]
     for (const leased of all) if (leased.lost !== undefined || isSuspect(leased)) this.#settler.giveBack(leased)
-    const batch = new LeasedBatch(this.#runtime, this.#consumption, this.#settler, this.#transactions, others)
-    return { batch, suspects }
+    return {
+      batch: new LeasedBatch(this.#runtime, this.#consumption, this.#settler, this.#transactions, others, answer),
+      suspects,
+    }
   }
 
   /** From here on their leases are renewed. */
@@ -130,10 +186,20 @@ export class LeasedRound implements Round {
     this.#batches.set(batchId, answer.rows.length)
     const all = answer.rows.map((row) => {
       const message = new DeliveredMessage(queue, row)
-      return new LeasedMessage(message, { lease, batchId, ms, claimedAtMs: answer.sentAtMs })
+      return new LeasedMessage(message, { lease, batchId, ms, claimedAtMs: answer.sentAtMs, claimedUs: answer.nowUs })
     })
     this.#renewals.add(all)
+    this.#stopHearing ??= this.#runtime.cancellations.hear(queue, (id) => void this.#cancelled(id))
     return all
+  }
+
+  /** A hint: a renewal finds out whether the message is gone. If it is not, because its row was locked, it is ended here. */
+  async #cancelled(id: string): Promise<void> {
+    const leased = this.#renewals.get(id)
+    if (leased === undefined || leased.inTransaction) return
+    leased.cancelAsked = true
+    await this.#settler.renew([leased])
+    leased.cancel()
   }
 
   /** @throws if it cannot be read: a message whose next crash should be its last would run beside others */
@@ -156,9 +222,20 @@ export class LeasedRound implements Round {
     if (left > 0) this.#batches.set(leased.batchId, left)
     else if (this.#batches.delete(leased.batchId)) this.#runtime.inHand.end(leased.batchId)
     if (returned) this.#claimer.release([row])
-    // The next message of its key may be claimed now, and nobody else says so.
-    if (row.slot !== null) this.#demand?.opened()
+    if (this.#batches.size === 0) {
+      this.#stopHearing?.()
+      this.#stopHearing = undefined
+    }
+    // The next message of its key, or one that waits for its permit, may be claimed now, and nobody else says so.
+    if (row.slot !== null || this.#limiter.hasPermits) this.#demand?.opened()
   }
+}
+
+interface Claiming {
+  readonly demand: RoundDemand
+  readonly reserved: number
+  readonly allowed: Allowance | undefined
+  readonly found: () => void
 }
 
 /** So many handlers of a pipeline may have a transaction at a time. */

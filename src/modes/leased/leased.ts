@@ -1,5 +1,6 @@
 import { Demand } from '../../demand/demand.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
+import { pausing } from '../pausing.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 import { LeasedRound } from './leased-round.ts'
 
@@ -9,6 +10,14 @@ import { LeasedRound } from './leased-round.ts'
  */
 export function leased(runtime: Runtime, consumption: Consumption<LeasedPlan>): Demand {
   const { plan, onEnded } = consumption
-  const round = new LeasedRound(runtime, consumption)
-  return new Demand({ queue: plan.queue, concurrency: 1, scheduler: runtime.scheduler, round, onEnded })
+  const { queue, throttleMs } = plan
+  return new Demand({
+    queue,
+    concurrency: 1,
+    throttleMs,
+    scheduler: runtime.scheduler,
+    round: new LeasedRound(runtime, consumption),
+    ...pausing(runtime, queue),
+    onEnded,
+  })
 }

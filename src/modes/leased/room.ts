@@ -2,7 +2,7 @@ import { untilAborted } from '../../basics/until-aborted.ts'
 
 /** Room for the messages that a leased pipeline may have in hand. It comes back message by message. */
 export class Room {
-  readonly #size: number
+  #size: number
   #taken = 0
   #changed: PromiseWithResolvers<void> | undefined
 
@@ -31,6 +31,16 @@ export class Room {
 
   giveBack(places: number): void {
     this.#taken -= places
+    this.#tellChanged()
+  }
+
+  /** If more is taken than the new size, nothing is reserved until that has come back. */
+  resize(size: number): void {
+    this.#size = size
+    this.#tellChanged()
+  }
+
+  #tellChanged(): void {
     this.#changed?.resolve()
     this.#changed = undefined
   }

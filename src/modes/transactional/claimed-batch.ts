@@ -9,4 +9,6 @@ export interface ClaimedBatch {
   readonly signal: AbortSignal
   /** The process has nothing else in hand. */
   readonly alone: boolean
+  /** The round ends with it. */
+  readonly isLast: boolean
 }

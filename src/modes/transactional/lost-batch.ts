@@ -3,13 +3,16 @@ import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { errorText, isSluiceError, SluiceError } from '../../errors.ts'
 import type { Outcome } from '../../message.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
+import type { AttemptRules } from '../../settings/attempt-rules.ts'
 import type { Settlement } from '../../settle/settlement.ts'
+import { isEvent } from '../../stream/group-claimer.ts'
 import { claimAgain } from '../../table/claim/claim-again.ts'
 import { WHOLE_QUEUE_SLOT } from '../../table/claim/claim-ordered.ts'
 import type { Execute } from '../../table/statement.ts'
 import { type LostTry, recordEvidence } from '../../table/worker/evidence.ts'
 import type { BatchConnection } from '../../transaction/batch-connection.ts'
 import { inOwnTransaction } from '../../transaction/own-transaction.ts'
+import { attemptRules } from '../attempt-rules.ts'
 import { newSettlement } from '../new-settlement.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 
@@ -64,11 +67,12 @@ export async function countLoss(
     if (settlement === undefined) return 'runs alone'
     settlement.reportAll()
     consumption.onSettled?.(settlement.settled)
+    consumption.meter?.settled(settlement.counts)
     return 'failed attempt'
   }
   try {
     return await inTransaction((execute) => write(runtime, consumption, lost, execute)).catch((error: unknown) => {
-      if (!isRefusal(error) || !isOutOfAttempts(lost.begun[0], consumption.plan)) throw error
+      if (!isRefusal(error) || !isOutOfAttempts(lost.begun[0], attemptRules(runtime, consumption.plan))) throw error
       return inTransaction((execute) => putAside(runtime, consumption, lost, execute))
     })
   } catch {
@@ -146,6 +150,8 @@ async function settleAgain(
   execute: Execute,
 ): Promise<Settlement | undefined> {
   const { id, attempt, slot } = message.row
+  // Whoever claims it next settles the try: the progress of its slot is locked by nobody now.
+  if (isEvent(message.row)) return undefined
   const sentAtMs = performance.now()
   const again = await claimAgain(execute, {
     queue: plan.queue,
@@ -169,8 +175,8 @@ function isRefusal(error: unknown): boolean {
   return error instanceof pg.DatabaseError && !OF_THE_SERVER.test(error.code ?? '')
 }
 
-function isOutOfAttempts(message: DeliveredMessage | undefined, plan: TransactionalPlan): boolean {
-  return message !== undefined && message.attempt >= (message.maxAttempts ?? plan.maxAttempts)
+function isOutOfAttempts(message: DeliveredMessage | undefined, rules: AttemptRules): boolean {
+  return message !== undefined && message.attempt >= rules.mostOf(message)
 }
 
 /** What the server said of the loss; undefined if it said nothing, or that it has too little of something. */

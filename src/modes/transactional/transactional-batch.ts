@@ -68,6 +68,7 @@ export class TransactionalBatch {
     this.#end()
     this.#settlement.reportAll()
     this.#consumption.onSettled?.(this.#settlement.settled)
+    this.#consumption.meter?.settled(this.#settlement.counts)
     const { queue } = this.#consumption.plan
     if (this.#settlement.isEmpty) {
       // A stop came before anything was done.
@@ -118,18 +119,25 @@ export class TransactionalBatch {
 
   async #handle(rows: readonly ClaimedRow[], evidence: EvidenceById): Promise<void> {
     const { connection, claimed, signal } = this.#batch
-    const { control, crashLimit, report } = this.#runtime
-    this.#run = new BatchRun({
+    const { cancellations, control, crashLimit, report } = this.#runtime
+    const run = new BatchRun({
       ...this.#consumption,
       settlement: this.#settlement,
       attempt: () => new MessageTransaction(connection, this.#consumption.enqueue),
       crashLimit,
       signal,
       report,
+      clock: claimed,
       cancel: () => this.#onControl(() => cancelStatement(control.execute, claimed.transaction)),
     })
+    this.#run = run
     const { queue } = this.#consumption.plan
-    await this.#run.run(rows.map((row) => new DeliveredMessage(queue, row, evidence.get(row.id))))
+    const stopHearing = cancellations.hear(queue, (id) => run.cancel(id))
+    try {
+      await run.run(rows.map((row) => new DeliveredMessage(queue, row, evidence.get(row.id))))
+    } finally {
+      stopHearing()
+    }
   }
 
   /** What fails on the control connection is no message's fault. */

@@ -1,12 +1,16 @@
 import { type ClaimAnswer, type SentClaim, youngestMs } from '../../claim/claim-answer.ts'
 import { Claimer } from '../../claim/claimer.ts'
+import { Allowance, Limiter } from '../../claim/limiter.ts'
 import { ALONE, ENDED, MORE, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
+import type { EventAnswer } from '../../stream/event-claimer.ts'
+import { GroupClaimer } from '../../stream/group-claimer.ts'
 import { allAnswered } from '../../transaction/all-answered.ts'
 import { AnswerLimit } from '../../transaction/answer-limit.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { TransactionLimit } from '../../transaction/transaction-settings.ts'
 import { Losses, reasonFor } from '../losses.ts'
+import { newSettlement } from '../new-settlement.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 import type { ClaimedBatch } from './claimed-batch.ts'
 import { TransactionalBatch } from './transactional-batch.ts'
@@ -18,34 +22,70 @@ import { TransactionalBatch } from './transactional-batch.ts'
 export class TransactionalRound implements Round {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<TransactionalPlan>
-  readonly #claimer: Claimer
+  readonly #claimer: Claimer | GroupClaimer
+  readonly #limiter: Limiter
   readonly #losses: Losses
   readonly #connections = new Set<BatchConnection>()
+  /** How many batches are wanted in flight. */
+  #concurrency: number
 
   constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>) {
-    const { queue, batchSize, concurrency, ordered } = consumption.plan
+    const { queue, concurrency } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption
+    this.#concurrency = concurrency
     this.#losses = new Losses(queue, runtime.report)
-    this.#claimer = new Claimer({ queue, batchSize, concurrency, ordered, control: runtime.control })
+    this.#claimer = this.#newClaimer(consumption.plan)
+    this.#limiter = new Limiter({ queue, control: runtime.control, settings: runtime.settings })
   }
 
   async run(demand: RoundDemand, options: RoundOptions): Promise<Ran> {
+    const { batchSize, log } = this.#consumption.plan
+    if (log !== undefined) return this.#runAllowed(demand, options, undefined)
+    const allowed = await this.#limiter.allow(demand, batchSize, this.#concurrency)
+    if (allowed === undefined || allowed instanceof Allowance) return this.#runAllowed(demand, options, allowed)
+    return { kind: 'nothing', nextDueMs: allowed.nextDueMs, partial: false }
+  }
+
+  async #runAllowed(demand: RoundDemand, options: RoundOptions, allowed: Allowance | undefined): Promise<Ran> {
     const { gate, inHand } = this.#runtime
-    if (!(await inHand.aloneLock.enter(options.alone, demand.draining))) return ENDED
+    if (!(await inHand.aloneLock.enter(options.alone, demand.draining))) {
+      allowed?.close()
+      return ENDED
+    }
     const leave = await gate.enter()
     try {
       const connection = await BatchConnection.acquire(this.#runtime.pool, demand.stopping)
-      return await this.#runOn(connection, demand, options, leave)
+      return await this.#runOn(connection, demand, { ...options, allowed }, leave)
     } finally {
       leave()
       inHand.aloneLock.leave()
+      allowed?.close()
     }
+  }
+
+  #newClaimer({ log, queue, batchSize, concurrency, ordered }: TransactionalPlan): Claimer | GroupClaimer {
+    const { control } = this.#runtime
+    if (log === undefined) return new Claimer({ queue, batchSize, concurrency, ordered, control })
+    const park = (on: BatchConnection, answer: EventAnswer) => this.#park(on, answer)
+    return new GroupClaimer({ ...log, queue, batchSize, concurrency, control, park })
+  }
+
+  /** Nothing of the batch is to be handled now. */
+  async #park(connection: BatchConnection, answer: EventAnswer): Promise<void> {
+    const settlement = newSettlement(this.#runtime, this.#consumption.plan, answer)
+    await allAnswered(connection.together(() => [settlement.write(connection.execute), connection.commit(this.#limit)]))
   }
 
   failed(error: unknown, retryInMs?: number): unknown {
     this.#losses.report(error, retryInMs)
     return reasonFor(error)
+  }
+
+  resize(concurrency: number): number {
+    this.#concurrency = concurrency
+    this.#claimer.resize(concurrency)
+    return concurrency
   }
 
   /** A round ends with its last batch. */
@@ -61,34 +101,43 @@ export class TransactionalRound implements Round {
   async #runOn(
     connection: BatchConnection,
     demand: RoundDemand,
-    { alone, onCommitted }: RoundOptions,
+    { alone, onCommitted, allowed }: RoundOptions & { readonly allowed: Allowance | undefined },
     onFound: () => void,
   ): Promise<Ran> {
     const { control, connectTimeoutMs } = this.#runtime
+    if (demand.paused) {
+      connection.release()
+      return ENDED
+    }
     this.#connections.add(connection)
     const answers = new AnswerLimit(connection, control, { claimMs: connectTimeoutMs, serverMs: this.#limit.ms })
     const stop = () => connection.stop()
     demand.stopping.addEventListener('abort', stop)
     try {
-      let next: Ran | SentClaim = connection.together(() => {
-        connection.begin(this.#limit)
-        return this.#send(connection, demand)
-      })
+      let next = await this.#begin(connection, demand, allowed)
       this.#runtime.inHand.findDeadAhead()
       while ('first' in next) {
         const claimed = await this.#take(connection, demand, next)
         answers.claimed(claimed.transaction.pid)
-        if (claimed.rows.length === 0 || demand.draining.aborted) {
+        if (claimed.rows.length === 0 || demand.draining.aborted || demand.paused) {
           await this.#giveBack(connection, claimed)
           return { kind: 'nothing', nextDueMs: claimed.nextDueMs, partial: claimed.partial }
         }
+        const { length } = claimed.rows
+        if (allowed?.takesPermits && length < (next.most ?? length)) {
+          // The transaction would keep permits that it has no messages for.
+          await this.#giveBack(connection, claimed)
+          return { ...NOTHING, partial: this.#limiter.again(allowed, length) }
+        }
+        if (allowed !== undefined) this.#limiter.found()
+        allowed?.use(claimed.rows)
         onFound()
         demand.found({
           full: claimed.full,
           youngestMs: youngestMs(claimed),
         })
         next = await this.#process(
-          { connection, claimed, signal: connection.signal, alone },
+          { connection, claimed, signal: connection.signal, alone, isLast: alone || allowed !== undefined },
           demand,
           answers,
           onCommitted,
@@ -107,9 +156,34 @@ export class TransactionalRound implements Round {
     return { ms: this.#consumption.plan.timeoutMs * 2 + SERVER_GRACE_MS, serverVersion: this.#runtime.serverVersion() }
   }
 
-  #send(connection: BatchConnection, demand: RoundDemand): SentClaim {
+  /** Sends the first claim. In a queue with limits it takes the permits first, and is the only one. */
+  async #begin(
+    connection: BatchConnection,
+    demand: RoundDemand,
+    allowed: Allowance | undefined,
+  ): Promise<Ran | SentClaim> {
+    const begin = () => connection.begin(this.#limit)
+    if (allowed === undefined) {
+      return connection.together(() => {
+        begin()
+        return this.#send(connection, demand)
+      })
+    }
+    begin()
+    const { most, ids } = await allowed.lock(connection.execute)
+    const some = ids === undefined ? most > 0 : ids.length > 0
+    if (!some) {
+      await connection.rollback()
+      return { ...NOTHING, partial: this.#limiter.again(allowed, 0) }
+    }
+    if (ids === undefined) return this.#send(connection, demand, most)
     demand.sent()
-    return this.#claimer.send(connection)
+    return { lease: undefined, most, first: allowed.claim(connection.execute, ids), atOnce: true, scan: undefined }
+  }
+
+  #send(connection: BatchConnection, demand: RoundDemand, most?: number): SentClaim {
+    demand.sent()
+    return this.#claimer.send(connection, undefined, most)
   }
 
   async #take(connection: BatchConnection, demand: RoundDemand, sent: SentClaim): Promise<ClaimAnswer> {
@@ -165,8 +239,8 @@ export class TransactionalRound implements Round {
   }
 
   /** Whether the round is over with this batch. */
-  #endsWith({ alone }: ClaimedBatch, demand: RoundDemand): boolean {
-    return demand.draining.aborted || alone || this.#runtime.inHand.aloneLock.contended
+  #endsWith({ isLast }: ClaimedBatch, demand: RoundDemand): boolean {
+    return demand.isLast || isLast || this.#runtime.inHand.aloneLock.contended
   }
 
   async #giveBack(connection: BatchConnection, claimed: ClaimAnswer): Promise<void> {
@@ -180,6 +254,8 @@ export class TransactionalRound implements Round {
     return MORE
   }
 }
+
+const NOTHING = { kind: 'nothing', nextDueMs: null, partial: false } as const satisfies Ran
 
 /** The server ends a transaction this long after the process should have. */
 const SERVER_GRACE_MS = 1_000

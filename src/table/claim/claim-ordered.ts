@@ -61,6 +61,7 @@ export async function claimSlots(
     passed.map(({ untilUs }) => untilUs),
     passed.map(({ running }) => `{${running.join()}}`),
     passed.map(({ closed }) => JSON.stringify(closed)),
+    passed.map(({ held }) => JSON.stringify(held)),
   ]
   const statement = lease === undefined ? CLAIM_SLOTS : ofVersion(LEASE_SLOTS, lease.serverVersion)
   return toOrderedClaim(await claimBy(statement, execute, queue, floors, limit, [...stretches, ...leaseParams(lease)]))

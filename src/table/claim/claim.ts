@@ -1,6 +1,15 @@
 import { type ByVersion, byVersion, ofVersion } from '../rows-by-id.ts'
-import { SERVER_MEMORY } from '../server-memory.ts'
-import { type Execute, numberOf, type Row, type Statement, statement, textOf, textOrNull } from '../statement.ts'
+import { SERVER_MEMORY } from '../session/server-memory.ts'
+import {
+  type Execute,
+  numberOf,
+  numberOrNull,
+  type Row,
+  type Statement,
+  statement,
+  textOf,
+  textOrNull,
+} from '../statement.ts'
 import { type Lease, leaseParams, leasing, REQUIRE_LEASED } from './lease.ts'
 
 /** A claimed row: locked until its transaction ends. Instants are microseconds since 1970, exact in a double. */
@@ -22,6 +31,24 @@ export interface ClaimedRow {
   readonly maxAttempts: number | null
   /** NaN for an infinite instant. */
   readonly enqueuedUs: number
+  /** What few messages have; null: this one has none of it. */
+  readonly options: RowOptions | null
+}
+
+/** Options of a message that few have. */
+export interface RowOptions {
+  /** After this instant it is not handed out; null: it never expires. */
+  readonly expiresUs: number | null
+  /** The name of its retry policy. */
+  readonly retryPolicy: string | null
+  /** How long its lease lasts, in leased mode. */
+  readonly leaseMs: number | null
+  readonly dedupeKey: string | null
+  /** For how long the key stays taken after success. */
+  readonly dedupeMs: number | null
+  readonly tenant: string | null
+  /** Of an event that has failed, or waits behind one: its position in its stream. */
+  readonly eventPosition: number | null
 }
 
 /** A transaction as the server knows it. Behind a pooler the driver does not know which server process it talks to. */
@@ -84,10 +111,20 @@ export async function claim(
   return toClaim(rows)
 }
 
-/** The columns of a {@link ClaimedRow} from a row `m` of sluice.message. */
+/**
+ * The columns of a {@link ClaimedRow} from a row `m` of sluice.message. The options of few are one text, because every
+ * further column is read for every message.
+ */
 export const CLAIMED_COLUMNS = `
     m.id, m.priority, m.due_at, m.slot, m.ordering_key, m.type, m.schema_version,
-    m.payload::text AS payload, m.headers::text AS headers, m.attempt, m.max_attempts, m.enqueued_at, m.lease`
+    m.payload::text AS payload, m.headers::text AS headers, m.attempt, m.max_attempts, m.enqueued_at, m.lease,
+    CASE WHEN m.expires_at IS NOT NULL OR m.dedupe_key IS NOT NULL OR m.tenant IS NOT NULL OR m.retry_policy IS NOT NULL
+              OR m.lease_ms IS NOT NULL OR m.event_position IS NOT NULL
+         THEN pg_catalog.json_build_object(
+           'expiresUs', (date_part('epoch', m.expires_at) * 1000000::double precision)::bigint, 'retryPolicy', m.retry_policy,
+           'leaseMs', m.lease_ms, 'dedupeKey', m.dedupe_key, 'dedupeMs', m.dedupe_ms, 'tenant', m.tenant,
+           'eventPosition', m.event_position)::text
+    END AS options`
 
 /**
  * One line per claimed row, or one with a null id if there is none, so that the clock always comes back. Instants are
@@ -96,7 +133,7 @@ export const CLAIMED_COLUMNS = `
  * precision, and a floor that is too high loses messages.
  */
 export const claimResult = (attempt: string) => `
-SELECT c.id::text AS id, c.priority, c.slot, c.ordering_key, c.type, c.schema_version, c.payload, c.headers, ${attempt}, c.max_attempts,
+SELECT c.id::text AS id, c.priority, c.slot, c.ordering_key, c.type, c.schema_version, c.payload, c.headers, ${attempt}, c.max_attempts, c.options,
        (date_part('epoch', c.due_at) * 1000000::double precision)::bigint AS due_us,
        CASE WHEN isfinite(c.enqueued_at) THEN (date_part('epoch', c.enqueued_at) * 1000000::double precision)::bigint END AS enqueued_us,
        clock.context`
@@ -191,7 +228,7 @@ export function toClaimedRow(row: Row): ClaimedRow {
     id: textOf(row, 'id'),
     priority: numberOf(row, 'priority'),
     dueUs: numberOf(row, 'due_us'),
-    slot: row.slot === null ? null : numberOf(row, 'slot'),
+    slot: numberOrNull(row, 'slot'),
     orderingKey: textOrNull(row, 'ordering_key'),
     type: textOrNull(row, 'type'),
     schemaVersion: numberOf(row, 'schema_version'),
@@ -199,7 +236,8 @@ export function toClaimedRow(row: Row): ClaimedRow {
     headers: textOf(row, 'headers'),
     attempt: numberOf(row, 'attempt'),
     expired: row.expired === true,
-    maxAttempts: row.max_attempts === null ? null : numberOf(row, 'max_attempts'),
+    maxAttempts: numberOrNull(row, 'max_attempts'),
     enqueuedUs: row.enqueued_us === null ? Number.NaN : numberOf(row, 'enqueued_us'),
+    options: row.options === null || row.options === undefined ? null : JSON.parse(textOf(row, 'options')),
   }
 }

@@ -30,7 +30,8 @@ export function leaseParams(lease: Lease | undefined): readonly unknown[] {
 export function leasing(at: number, found: (ids: string) => string): string {
   return `, leased AS (
   UPDATE sluice.message m
-  SET due_at = (SELECT c.now FROM clock c) + $${at + 1}::double precision * interval '1 millisecond', lease = $${at}::bigint
+  SET due_at = (SELECT c.now FROM clock c) + coalesce(m.lease_ms::double precision, $${at + 1}::double precision) * interval '1 millisecond',
+      lease = $${at}::bigint
   WHERE ${found('(SELECT pg_catalog.array_agg(p.id) FROM picked p)')}
   RETURNING m.id
 ), recorded AS (

@@ -139,7 +139,7 @@ export const LEASE_FREE_SLOTS = leasingClaim(freeSlots(ONE), 5)
 /**
  * `passed`: stretches of rows that a claim of this process has found to be all held, or not due yet, and that still
  * are. A claim begins behind the last stretch that follows the others without a gap. A key that was closed by a lease must
- * be so still: else the first of its rows would be passed, and later ones taken. And a message that has closed its key and
+ * be so still, and one that was held must be held as long: else the first of its rows would be passed, and later ones taken. And a message that has closed its key and
  * is due, because its lease has ended or was given up, must not be passed (message_lease_idx leads to it).
  *
  * `start` is the locked slot row with that place. Only if a key of the slot is held at this moment, `pick` finds which
@@ -153,9 +153,9 @@ const slotsClaim = (perSlot: string) =>
     `, passed AS MATERIALIZED (
   SELECT p.slot, p.first_id, p.last_id, p.until_us > clock.now_us AND NOT EXISTS (
       SELECT FROM pg_catalog.unnest(p.running::xid8[]) ran (xid) WHERE pg_visible_in_snapshot(ran.xid, pg_current_snapshot())
-    ) AS holds, ARRAY(SELECT pg_catalog.jsonb_array_elements_text(p.closed::jsonb)) AS closed
-  FROM clock CROSS JOIN unnest($5::smallint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[])
-    AS p (slot, first_id, last_id, until_us, running, closed)
+    ) AS holds, ARRAY(SELECT pg_catalog.jsonb_array_elements_text(p.closed::jsonb)) AS closed, p.held::jsonb AS held
+  FROM clock CROSS JOIN unnest($5::smallint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[])
+    AS p (slot, first_id, last_id, until_us, running, closed, held)
 )`,
     `
   SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*,
@@ -168,7 +168,8 @@ const slotsClaim = (perSlot: string) =>
         SELECT max(p.last_id) FROM passed p
         WHERE p.slot = candidate.slot AND p.first_id <= candidate.first_live AND p.last_id >= candidate.first_live AND p.last_id < least(
           (SELECT min(broken.last_id) FROM passed broken
-           WHERE broken.slot = candidate.slot AND broken.last_id >= candidate.first_live AND NOT (broken.holds AND now.leased ?& broken.closed)),
+           WHERE broken.slot = candidate.slot AND broken.last_id >= candidate.first_live AND NOT (broken.holds AND now.leased ?& broken.closed AND NOT EXISTS (
+             SELECT FROM jsonb_each(broken.held) key WHERE coalesce((now.held -> key.key ->> 1)::bigint, 0) < key.value::bigint))),
           (${DUE_AGAIN}), ${HIGHEST_ID})
       ), candidate.first_live) ELSE candidate.first_live END AS id
     FROM (${LOCKED_SLOT}) locked
@@ -213,7 +214,7 @@ const slotsClaim = (perSlot: string) =>
   WHERE m.id IS NOT NULL OR run.walked >= ${LEAST_WALKED}`,
   )
 export const CLAIM_SLOTS = lockingClaim(slotsClaim('$4::integer'))
-export const LEASE_SLOTS = leasingClaim(slotsClaim(ONE), 11)
+export const LEASE_SLOTS = leasingClaim(slotsClaim(ONE), 12)
 
 /**
  * Without slot IS NULL, which would let the planner take message_due_idx and sort the whole queue by id. A message that

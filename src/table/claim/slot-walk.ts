@@ -12,6 +12,8 @@ export interface PassedStretch {
   readonly running: readonly bigint[]
   /** Keys that leases had closed: it is passed only while they still are. */
   readonly closed: readonly string[]
+  /** Its other keys, with the time until which they were held: it is passed only while they are held at least as long. */
+  readonly held: Readonly<Record<string, number>>
 }
 
 /** Instead of a time: the key is closed by a lease. */

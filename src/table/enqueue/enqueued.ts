@@ -1,4 +1,4 @@
-import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from '../statement.ts'
+import { type Execute, numberOf, numberOrNull, type Row, statement, textOf, textOrNull } from '../statement.ts'
 
 /** A message as it was enqueued. */
 export interface EnqueuedMessage {
@@ -58,7 +58,7 @@ function toEnqueued(row: Row): EnqueuedMessage {
     headers: JSON.parse(textOf(row, 'headers')),
     orderingKey: textOrNull(row, 'ordering_key'),
     priority: numberOf(row, 'priority'),
-    maxAttempts: row.max_attempts === null ? null : numberOf(row, 'max_attempts'),
+    maxAttempts: numberOrNull(row, 'max_attempts'),
     delayMs: Math.round(numberOf(row, 'delay_ms')),
   }
 }

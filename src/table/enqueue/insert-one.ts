@@ -7,20 +7,31 @@ import { type InsertRow, isPlain } from './insert-row.ts'
  * would plan each one anew, which took longer than the INSERT itself.
  */
 export function insertOne(execute: Execute, queue: string, row: InsertRow): Promise<readonly Row[]> {
-  return isPlain(row)
-    ? execute(INSERT_PLAIN, [queue, row.payload])
-    : execute(INSERT_ONE, [
-        queue,
-        row.payload,
-        row.headers,
-        row.type,
-        String(row.schemaVersion),
-        row.orderingKey,
-        String(row.priority),
-        row.dueAt,
-        String(row.delayMs),
-        row.maxAttempts === null ? null : String(row.maxAttempts),
-      ])
+  return isPlain(row) ? execute(INSERT_PLAIN, [queue, row.payload]) : execute(INSERT_ONE, rowParams(queue, row))
+}
+
+/** The columns of one row as parameters, in the order of `sluice.insert_message`. */
+export function rowParams(queue: string, row: InsertRow): readonly (string | null)[] {
+  return [
+    queue,
+    row.payload,
+    row.headers,
+    row.type,
+    String(row.schemaVersion),
+    row.orderingKey,
+    String(row.priority),
+    row.dueAt,
+    numeric(row.delayMs),
+    numeric(row.maxAttempts),
+    numeric(row.ttlMs),
+    row.retryPolicy,
+    numeric(row.leaseMs),
+    row.tenant,
+  ]
+}
+
+export function numeric(value: number | null): string | null {
+  return value === null ? null : String(value)
 }
 
 const INSERT_PLAIN = statement(
@@ -30,11 +41,8 @@ SELECT sluice.insert_plain($1::pg_catalog.text, $2::pg_catalog.text::pg_catalog.
   ['id'],
 )
 
-// Texts are the only parameters that all accepted clients send alike.
-const INSERT_ONE = statement(
-  'insert_one',
-  `
-SELECT sluice.insert_message(
+/** The arguments that {@link rowParams} are for. Texts are the only parameters that all accepted clients send alike. */
+export const ROW_ARGUMENTS = `
   $1::pg_catalog.text,
   $2::pg_catalog.text::pg_catalog.jsonb,
   $3::pg_catalog.text::pg_catalog.jsonb,
@@ -44,7 +52,18 @@ SELECT sluice.insert_message(
   $7::pg_catalog.text::smallint,
   $8::pg_catalog.text::pg_catalog.timestamptz,
   $9::pg_catalog.text::double precision,
-  $10::pg_catalog.text::integer
+  $10::pg_catalog.text::integer,
+  $11::pg_catalog.text::double precision,
+  $12::pg_catalog.text,
+  $13::pg_catalog.text::integer,
+  $14::pg_catalog.text`
+
+const INSERT_ONE = statement(
+  'insert_one',
+  `
+SELECT sluice.insert_message(${ROW_ARGUMENTS},
+  NULL,
+  NULL
 )::pg_catalog.text AS id`,
   ['id'],
 )

@@ -45,7 +45,7 @@ export async function insertMessage(execute: Execute, queue: string, row: Insert
   return idOf(inserted)
 }
 
-function notTaken(queue: string, given: number, taken: number): SluiceError {
+export function notTaken(queue: string, given: number, taken: number): SluiceError {
   return rowsMissing(`sluice.message: expected to take ${given} messages for queue "${queue}", took ${taken}`)
 }
 
@@ -60,7 +60,7 @@ function optionsOf(rows: readonly InsertRow[]): string {
 }
 
 /** The headers are JSON already. */
-function encodeOptions({ payload, headers, ...others }: InsertRow): string {
+function encodeOptions({ payload, headers, dedupe, ...others }: InsertRow): string {
   return `{"headers":${headers},${JSON.stringify(others).slice(1)}`
 }
 
@@ -68,19 +68,29 @@ const INSERT = statement(
   'insert',
   `
 INSERT INTO sluice.message
-  (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts)
+  (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts, expires_at, retry_policy,
+   lease_ms, tenant)
 SELECT $1::pg_catalog.text, r.payload, coalesce(r.headers, '{}'), r.type, coalesce(r."schemaVersion", 1), r."orderingKey",
-       coalesce(r.priority, 5::smallint),
-       greatest(r."dueAt", clock_timestamp() + coalesce(r."delayMs", 0) * interval '1 millisecond'), r."maxAttempts"
+       coalesce(r.priority, 5::smallint), r.first_due_at, r."maxAttempts",
+       r.first_due_at + coalesce(r."ttlMs", r.queue_ttl_ms) * interval '1 millisecond', r."retryPolicy", r."leaseMs", r.tenant
+FROM (
+SELECT r.*, q.ttl_ms AS queue_ttl_ms, sluice.first_due_at(r."dueAt", r."delayMs", q.delay_ms) AS first_due_at
 FROM ROWS FROM (
   jsonb_array_elements($2::pg_catalog.text::pg_catalog.jsonb),
   jsonb_to_recordset($3::pg_catalog.text::pg_catalog.jsonb) AS (
     headers pg_catalog.jsonb, type pg_catalog.text, "schemaVersion" integer, "orderingKey" pg_catalog.text,
-    priority smallint, "delayMs" double precision, "dueAt" pg_catalog.timestamptz, "maxAttempts" integer
+    priority smallint, "delayMs" double precision, "dueAt" pg_catalog.timestamptz, "maxAttempts" integer,
+    "ttlMs" double precision, "retryPolicy" pg_catalog.text, "leaseMs" integer, tenant pg_catalog.text
   )
-) WITH ORDINALITY AS r (payload, headers, type, "schemaVersion", "orderingKey", priority, "delayMs", "dueAt", "maxAttempts", ordinal)
-WHERE pg_catalog.pg_current_xact_id() IS NOT NULL
+) WITH ORDINALITY AS r (
+  payload, headers, type, "schemaVersion", "orderingKey", priority, "delayMs", "dueAt", "maxAttempts", "ttlMs", "retryPolicy",
+  "leaseMs", tenant, ordinal
+)
+CROSS JOIN sluice.queue_defaults($1::pg_catalog.text) AS q
+WHERE pg_catalog.pg_current_xact_id() IS NOT NULL 
+  AND (q.payload_bytes IS NULL OR sluice.check_payload_bytes(r.payload, q.payload_bytes) IS NOT NULL)
 ORDER BY r.ordinal
+) r
 RETURNING id::pg_catalog.text AS id`,
   ['id'],
 )

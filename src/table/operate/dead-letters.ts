@@ -1,12 +1,14 @@
 import type { Headers } from '../../message.ts'
-import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from '../statement.ts'
+import { type Execute, numberOf, numberOrNull, type Row, statement, textOf, textOrNull } from '../statement.ts'
 import { dateOf, microseconds } from './instants.ts'
+import { saidOf } from './said.ts'
 
 /** Which dead letters: those that match everything given. */
 export interface DeadLetterMatch {
   readonly queue: string | null
   readonly ids: readonly string[] | null
   readonly type: string | null
+  readonly tenant: string | null
   /** Instants in microseconds since 1970, by the database's clock. */
   readonly diedBeforeUs: number | null
   readonly diedAfterUs: number | null
@@ -40,6 +42,10 @@ export interface DeadLetter {
   readonly orderingKey: string | null
   /** 0 (first) to 9. */
   readonly priority: number
+  /** Null if none was given. */
+  readonly tenant: string | null
+  /** Null if none was given. */
+  readonly dedupeKey: string | null
   /** Metadata; an empty object if there is none. */
   readonly headers: Headers
   /** The same as the server writes it. */
@@ -92,11 +98,12 @@ export const MATCHES = `
   AND ($2::bigint[] IS NULL OR d.id = ANY ($2::bigint[]))
   AND ($3::text IS NULL OR d.type = $3::text)
   AND ($4::bigint IS NULL OR d.died_at < timestamptz 'epoch' + $4::bigint::double precision * interval '1 microsecond')
-  AND ($5::bigint IS NULL OR d.died_at >= timestamptz 'epoch' + $5::bigint::double precision * interval '1 microsecond')`
+  AND ($5::bigint IS NULL OR d.died_at >= timestamptz 'epoch' + $5::bigint::double precision * interval '1 microsecond')
+  AND ($6::text IS NULL OR d.tenant = $6::text)`
 
-/** The parameters of {@link MATCHES}: $1 to $5. */
+/** The parameters of {@link MATCHES}: $1 to $6. */
 export function matchParams(match: DeadLetterMatch): readonly unknown[] {
-  return [match.queue, match.ids, match.type, match.diedBeforeUs, match.diedAfterUs]
+  return [match.queue, match.ids, match.type, match.diedBeforeUs, match.diedAfterUs, match.tenant]
 }
 
 export interface DeadLetterSearch {
@@ -155,32 +162,22 @@ export async function summariseDeadLetters(execute: Execute, match: DeadLetterMa
 }
 
 function toDeadLetter(row: Row): DeadLetter {
-  const payloadJson = textOf(row, 'payload')
-  const headersJson = textOf(row, 'headers')
   return {
     queue: textOf(row, 'queue'),
     id: textOf(row, 'id'),
     reason: textOf(row, 'reason'),
     error: textOrNull(row, 'error'),
     attempt: numberOf(row, 'attempt'),
-    maxAttempts: row.max_attempts === null ? null : numberOf(row, 'max_attempts'),
+    maxAttempts: numberOrNull(row, 'max_attempts'),
     diedAt: dateOf(row, 'died_us'),
     ageMs: Math.round(numberOf(row, 'age_ms')),
-    enqueuedAt: dateOf(row, 'enqueued_us'),
-    type: textOrNull(row, 'type'),
-    schemaVersion: numberOf(row, 'schema_version'),
-    orderingKey: textOrNull(row, 'ordering_key'),
-    priority: numberOf(row, 'priority'),
-    headers: JSON.parse(headersJson),
-    headersJson,
-    payload: JSON.parse(payloadJson),
-    payloadJson,
+    ...saidOf(row),
   }
 }
 
 const COLUMNS = `
        d.queue, d.id::text AS id, d.reason, d.error, d.attempt, d.max_attempts, d.type, d.schema_version, d.ordering_key,
-       d.priority, d.headers::text AS headers, d.payload::text AS payload,
+       d.priority, d.tenant, d.dedupe_key, d.headers::text AS headers, d.payload::text AS payload,
        ${microseconds('d.died_at')} AS died_us,
        (extract(epoch FROM d.age) * 1000.0) AS age_ms,
        ${microseconds('d.enqueued_at')} AS enqueued_us`
@@ -200,14 +197,14 @@ SELECT ${COLUMNS}
 FROM dead_queue q CROSS JOIN LATERAL (
   SELECT d.* FROM sluice.dead_letters d
   WHERE d.queue = q.queue AND ${MATCHES}
-    AND ($7::text IS NULL OR strpos(lower(d.reason), lower($7::text)) > 0)
-    AND ($8::text IS NULL OR strpos(lower(d.error), lower($8::text)) > 0)
-    AND ($9::bigint IS NULL OR
-         (d.died_at, d.id) < (timestamptz 'epoch' + $9::bigint::double precision * interval '1 microsecond', $10::bigint))
-  ORDER BY d.died_at DESC, d.id DESC LIMIT (SELECT $6::integer)
+    AND ($8::text IS NULL OR strpos(lower(d.reason), lower($8::text)) > 0)
+    AND ($9::text IS NULL OR strpos(lower(d.error), lower($9::text)) > 0)
+    AND ($10::bigint IS NULL OR
+         (d.died_at, d.id) < (timestamptz 'epoch' + $10::bigint::double precision * interval '1 microsecond', $11::bigint))
+  ORDER BY d.died_at DESC, d.id DESC LIMIT (SELECT $7::integer)
 ) d
 ORDER BY d.died_at DESC, d.id DESC
-LIMIT $6::integer`,
+LIMIT $7::integer`,
 )
 
 // A range in the order of the primary key. Otherwise the planner may read the whole queue by the index on died_at.

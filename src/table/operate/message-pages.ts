@@ -6,6 +6,7 @@ export interface MessageFilter {
   readonly queue: string
   readonly orderingKey: string | null
   readonly type: string | null
+  readonly tenant: string | null
   readonly state: string | null
   readonly held: boolean | null
   readonly minAttempts: number
@@ -33,9 +34,9 @@ export async function readMessagePage(
   filter: MessageFilter,
   { order, after, limit }: { readonly order: MessageOrder; readonly after: string | null; readonly limit: number },
 ): Promise<MessagePage> {
-  const { queue, orderingKey, type, state, held, minAttempts } = filter
-  const filtered = type !== null || state !== null || held !== null || minAttempts > 0
-  const params = [queue, after ?? BEFORE_ALL[order], type, state, held, minAttempts, filtered, limit]
+  const { queue, orderingKey, type, tenant, state, held, minAttempts } = filter
+  const filtered = type !== null || tenant !== null || state !== null || held !== null || minAttempts > 0
+  const params = [queue, after ?? BEFORE_ALL[order], type, state, held, minAttempts, filtered, limit, tenant]
   const rows =
     orderingKey === null
       ? await execute(PAGES[order], params)
@@ -65,7 +66,8 @@ const MATCHES = `
       ($3::text IS NULL OR m.type = $3::text)
   AND ($4::text IS NULL OR m.state = $4::text)
   AND ($5::boolean IS NULL OR (m.held_by IS NOT NULL) = $5::boolean)
-  AND m.attempt >= $6::integer`
+  AND m.attempt >= $6::integer
+  AND ($9::text IS NULL OR m.tenant = $9::text)`
 
 // Without a filter it reads `limit` messages. With one it first looks for the ten-thousandth in the primary key, which
 // reads an index entry for each, and then reads messages until the page is full or that place is reached. If no message
@@ -102,7 +104,7 @@ function pageOfKey(order: MessageOrder): Statement {
     `operate_messages_of_key_${order}`,
     `
 WITH key AS MATERIALIZED (
-  SELECT (pg_catalog.hashtextextended($9::text COLLATE "C", 0::bigint) & 255::bigint)::smallint AS slot
+  SELECT (pg_catalog.hashtextextended($10::text COLLATE "C", 0::bigint) & 255::bigint)::smallint AS slot
 ), reach AS MATERIALIZED (
   SELECT (
     SELECT t.id FROM sluice.message t
@@ -118,7 +120,7 @@ FROM reach r LEFT JOIN LATERAL (
   WHERE m.queue = $1::text AND m.id = ANY (ARRAY(
     SELECT t.id FROM sluice.message t
     WHERE t.queue = $1::text AND t.slot >= r.slot AND t.slot <= r.slot AND t.id ${behind} $2::bigint
-      AND t.id ${upTo} coalesce(r.id, '${last}'::bigint) AND t.ordering_key = $9::text
+      AND t.id ${upTo} coalesce(r.id, '${last}'::bigint) AND t.ordering_key = $10::text
     ORDER BY t.slot ${direction}, t.id ${direction} LIMIT CASE WHEN $7::boolean THEN ${REACH} ELSE $8::integer + 1 END
   ))
   AND ${MATCHES}

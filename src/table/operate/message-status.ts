@@ -1,5 +1,5 @@
 import type { Headers, MessageState } from '../../message.ts'
-import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from '../statement.ts'
+import { type Execute, numberOf, numberOrNull, type Row, statement, textOf, textOrNull } from '../statement.ts'
 import { dateOf, dateOrNull, durationOrNull, microseconds } from './instants.ts'
 
 /** One message that is not dead, as it is now: a row of `sluice.messages`. */
@@ -8,7 +8,7 @@ export interface MessageStatus {
   readonly queue: string
   /** Unique in the database, the same through retries, death and redrive. */
   readonly id: string
-  /** Due later and never tried, due, in the hands of a worker, or failed and due later. */
+  /** Due later and never tried, due, in the hands of a worker, failed and due later, or at the end of its life. */
   readonly state: Exclude<MessageState, 'dead'>
   /** Null if none was given. */
   readonly type: string | null
@@ -30,6 +30,12 @@ export interface MessageStatus {
   readonly attempt: number
   /** After how many failed attempts it dies; null: as the pipeline says. */
   readonly maxAttempts: number | null
+  /** Whose message it is; null if none was given. */
+  readonly tenant: string | null
+  /** Its dedupe key; null if none was given. */
+  readonly dedupeKey: string | null
+  /** The name of its own retry policy; null: as the queue or pipeline says. */
+  readonly retryPolicy: string | null
   /** When it was enqueued. */
   readonly enqueuedAt: Date
   /** How long ago that was; null if the instant is infinite. */
@@ -38,6 +44,8 @@ export interface MessageStatus {
   readonly dueAt: Date | null
   /** In how long that is. Negative: it has been due for so long. Null: never. */
   readonly dueInMs: number | null
+  /** When its life ends; null: it never expires. */
+  readonly expiresAt: Date | null
   /** When its last attempt failed; null if none has. */
   readonly failedAt: Date | null
   /** How its last attempt failed; null if none has. */
@@ -85,11 +93,15 @@ export function toMessageStatus(row: Row): MessageStatus {
     orderingKey: textOrNull(row, 'ordering_key'),
     priority: numberOf(row, 'priority'),
     attempt: numberOf(row, 'attempt'),
-    maxAttempts: row.max_attempts === null ? null : numberOf(row, 'max_attempts'),
+    maxAttempts: numberOrNull(row, 'max_attempts'),
+    tenant: textOrNull(row, 'tenant'),
+    dedupeKey: textOrNull(row, 'dedupe_key'),
+    retryPolicy: textOrNull(row, 'retry_policy'),
     enqueuedAt: dateOf(row, 'enqueued_us'),
     enqueuedAgoMs: durationOrNull(row, 'enqueued_ago_ms'),
     dueAt: dateOrNull(row, 'due_us'),
     dueInMs: durationOrNull(row, 'due_in_ms'),
+    expiresAt: dateOrNull(row, 'expires_us'),
     failedAt: dateOrNull(row, 'failed_us'),
     lastError: textOrNull(row, 'last_error'),
     heldBy: textOrNull(row, 'held_by'),
@@ -106,11 +118,12 @@ export function toMessageStatus(row: Row): MessageStatus {
 export const MESSAGE_COLUMNS = `
        m.queue, m.id::text AS id, m.state, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,
        m.ordering_key, m.priority, m.attempt, m.max_attempts, m.last_error, m.held_by::text AS held_by, m.worker, m.claim::text AS claim,
+       m.tenant, m.dedupe_key, m.retry_policy,
        ${microseconds('m.enqueued_at')} AS enqueued_us,
        ((extract(epoch FROM clock_timestamp()) - extract(epoch FROM m.enqueued_at)) * 1000.0) AS enqueued_ago_ms,
        ${microseconds('m.due_at')} AS due_us,
        ((extract(epoch FROM m.due_at) - extract(epoch FROM clock_timestamp())) * 1000.0) AS due_in_ms,
-       ${microseconds('m.failed_at')} AS failed_us, ${microseconds('m.leased_until')} AS leased_until_us`
+       ${microseconds('m.expires_at')} AS expires_us, ${microseconds('m.failed_at')} AS failed_us, ${microseconds('m.leased_until')} AS leased_until_us`
 
 const PEEK = statement(
   'operate_peek',

@@ -11,7 +11,9 @@ export interface QueueStatus {
   readonly scheduled: number
   /** Failed, and due later. */
   readonly retrying: number
-  /** In the hands of live workers. */
+  /** Their life has ended, and nobody has removed them yet. */
+  readonly expired: number
+  /** In the hands of live workers, leased, or in claims. */
   readonly inFlight: number
   /** Dead letters. */
   readonly dead: number
@@ -23,6 +25,8 @@ export interface QueueStatus {
   readonly nextDueInMs: number | null
   /** Live worker processes that consume it. */
   readonly workers: number
+  /** Since when nobody claims from it; null: it is not paused. */
+  readonly pausedAt: Date | null
 }
 
 /** The queues by name, or only the given one. The counts are exact, so the cost grows with the table. */
@@ -33,12 +37,14 @@ export async function readQueues(execute: Execute, queue: string | null): Promis
     ready: numberOf(row, 'ready'),
     scheduled: numberOf(row, 'scheduled'),
     retrying: numberOf(row, 'retrying'),
+    expired: numberOf(row, 'expired'),
     inFlight: numberOf(row, 'in_flight'),
     dead: numberOf(row, 'dead'),
     oldestReadyAgeMs: durationOrNull(row, 'oldest_ready_age_ms'),
     nextDueAt: dateOrNull(row, 'next_due_us'),
     nextDueInMs: durationOrNull(row, 'next_due_in_ms'),
     workers: numberOf(row, 'workers'),
+    pausedAt: dateOrNull(row, 'paused_us'),
   }))
 }
 
@@ -55,9 +61,9 @@ export async function readQueueNames(execute: Execute): Promise<readonly string[
 const QUEUES = statement(
   'operate_queues',
   `
-SELECT q.queue, q.ready, q.scheduled, q.retrying, q.in_flight, q.dead, q.workers,
+SELECT q.queue, q.ready, q.scheduled, q.retrying, q.expired, q.in_flight, q.dead, q.workers,
        (extract(epoch FROM q.oldest_ready_age) * 1000.0) AS oldest_ready_age_ms,
-       ${microseconds('q.next_due_at')} AS next_due_us,
+       ${microseconds('q.next_due_at')} AS next_due_us, ${microseconds('q.paused_at')} AS paused_us,
        ((extract(epoch FROM q.next_due_at) - extract(epoch FROM clock_timestamp())) * 1000.0) AS next_due_in_ms
 FROM sluice.queues q
 WHERE $1::text IS NULL OR q.queue = $1::text

@@ -54,6 +54,11 @@ export interface InFlightMessage {
   readonly leasedUntil: Date | null
   /** The claim that it is in. Null: a worker has it. */
   readonly claim: string | null
+  /**
+   * The position in its stream of an event that a group reads for the first time: it has no message, and its id is the
+   * position, negative. Null: it is a message.
+   */
+  readonly position: number | null
 }
 
 /** The worker processes in the order in which they started, or only those that consume the given queue. */
@@ -93,6 +98,7 @@ export async function readInFlight(
     workerAlive: row.worker_alive === null ? null : booleanOf(row, 'worker_alive'),
     leasedUntil: dateOrNull(row, 'leased_until_us'),
     claim: textOrNull(row, 'claim'),
+    position: row.event_position === null ? null : numberOf(row, 'event_position'),
   }))
 }
 
@@ -112,6 +118,7 @@ const IN_FLIGHT = statement(
   'operate_in_flight',
   `
 SELECT f.queue, f.id::text AS id, f.attempt, f.batch::text AS batch, f.worker_id, f.worker, f.worker_alive, f.claim::text AS claim,
+       f.event_position::text AS event_position,
        ${microseconds('f.claimed_at')} AS claimed_us,
        (extract(epoch FROM f.running_for) * 1000.0) AS running_for_ms, ${microseconds('f.leased_until')} AS leased_until_us
 FROM sluice.in_flight f

@@ -5,22 +5,29 @@ import { type Execute, numberOf, statement, textOf, textOrNull } from '../statem
 /** Why a message was not settled: it is not there, nobody has claimed it, or somebody else has. */
 export type RefusalReason = 'gone' | 'not_claimed' | 'claimed_by_other'
 
+/** For how long a claim is renewed; null: as given before. */
+export interface RenewTerms {
+  readonly ttlMs: number | null
+  readonly graceMs: number | null
+}
+
 /** What became of a message. */
 export type ClaimedEnd =
   | { readonly id: string; readonly refused: RefusalReason }
   | { readonly id: string; readonly refused?: undefined; readonly dead: boolean }
 
-/** Settles messages of a claim, all in the same way. One answer for each, in the order of the ids. */
+/** Settles messages of a claim, all in the same way. `policies`: those that are known by name, as JSON. One answer for each, in the order of the ids. */
 export async function settleClaimed(
   execute: Execute,
   queue: string,
   claimId: string,
   ids: readonly string[],
   outcome: Outcome,
+  policies: string | null = null,
 ): Promise<readonly ClaimedEnd[]> {
   const { afterMs, reason, error } = { afterMs: undefined, reason: undefined, error: undefined, ...outcome }
   const kind = outcome.kind === 'deadLetter' ? 'dead_letter' : outcome.kind
-  const params = [queue, claimId, ids, kind, afterMs ?? null, reason ?? null, error ?? null]
+  const params = [queue, claimId, ids, kind, afterMs ?? null, reason ?? null, error ?? null, policies]
   const rows = await execute(SETTLE, params)
   return rows.map((row) => {
     const [id, written] = [textOf(row, 'id'), textOrNull(row, 'written')]
@@ -30,14 +37,17 @@ export async function settleClaimed(
   })
 }
 
-/** Makes a claim last for `ttlMs` from now; null: as long as it was given before. Resolves with its end. */
+/**
+ * Makes a claim last for `ttlMs` from now, and its messages live until `graceMs` after that; null: as given before. Resolves
+ * with its end.
+ */
 export async function renewClaim(
   execute: Execute,
   queue: string,
   claimId: string,
-  ttlMs: number | null,
+  { ttlMs, graceMs }: RenewTerms,
 ): Promise<Date> {
-  const [row] = await execute(RENEW, [queue, claimId, ttlMs])
+  const [row] = await execute(RENEW, [queue, claimId, ttlMs, graceMs])
   if (row === undefined) throw new TypeError('expected the end of the claim')
   return dateOf(row, 'expires_us')
 }
@@ -59,7 +69,8 @@ const SETTLE = statement(
   `
 SELECT s.id::text AS id, s.result, s.written
 FROM sluice.claim_settle(
-  $1::text, $2::bigint, $3::bigint[], $4::text, $5::double precision * interval '1 millisecond', $6::text, $7::text
+  $1::text, $2::bigint, $3::bigint[], $4::text, $5::double precision * interval '1 millisecond', $6::text, $7::text,
+  $8::text::jsonb
 ) s`,
 )
 
@@ -67,7 +78,9 @@ const RENEW = statement(
   'claim_renew',
   `
 SELECT (date_part('epoch', r.expires_at) * 1000000::double precision)::bigint AS expires_us
-FROM sluice.claim_renew($1::text, $2::bigint, $3::double precision * interval '1 millisecond') AS r (expires_at)`,
+FROM sluice.claim_renew(
+  $1::text, $2::bigint, $3::double precision * interval '1 millisecond', $4::double precision * interval '1 millisecond'
+) AS r (expires_at)`,
 )
 
 const RELEASE = statement('claim_release', 'SELECT sluice.claim_release($1::text, $2::bigint) AS released')

@@ -1,6 +1,6 @@
 import { type ClaimedRow, toClaimedRow } from '../claim/claim.ts'
 import { dateOf } from '../operate/instants.ts'
-import { type Execute, numberOf, type Statement, statement, textOf } from '../statement.ts'
+import { booleanOf, type Execute, numberOf, type Statement, statement, textOf } from '../statement.ts'
 
 /** The messages of a claim, and when it ends. */
 export interface TakenClaim {
@@ -15,13 +15,28 @@ export interface TakenClaim {
 export interface ClaimTerms {
   readonly limit: number
   readonly ttlMs: number
+  /** How long its messages live on after it, at least. */
+  readonly graceMs: number
   readonly maxAttempts: number
 }
 
 /** Claims due messages. Undefined: there is none. Run it in a READ COMMITTED transaction. */
 export async function takeClaim(execute: Execute, queue: string, terms: ClaimTerms): Promise<TakenClaim | undefined> {
-  const rows = await execute(TAKE, [queue, terms.limit, terms.ttlMs, terms.maxAttempts])
+  const rows = await execute(TAKE, [queue, terms.limit, terms.ttlMs, terms.maxAttempts, terms.graceMs])
   return rows[0] && { id: textOf(rows[0], 'claim_id'), ...toTaken(rows) }
+}
+
+/** As {@link takeClaim}, for whoever waits: if there is none, it also tells whether the queue is paused. */
+export async function takeOrPaused(
+  execute: Execute,
+  queue: string,
+  terms: ClaimTerms,
+): Promise<TakenClaim | 'paused' | undefined> {
+  const rows = await execute(TAKE_OR_PAUSED, [queue, terms.limit, terms.ttlMs, terms.maxAttempts, terms.graceMs])
+  const [first] = rows
+  if (first === undefined || first.claim_id === null)
+    return first !== undefined && booleanOf(first, 'paused') ? 'paused' : undefined
+  return { id: textOf(first, 'claim_id'), ...toTaken(rows) }
 }
 
 /** The messages of a claim that are not settled yet. Undefined: it has none any more. */
@@ -45,22 +60,42 @@ function toTaken(rows: Awaited<ReturnType<Execute>>): Omit<TakenClaim, 'id'> {
   }
 }
 
-/** The columns of a {@link ClaimedRow}: the functions return which try this is. */
+/**
+ * The columns of a {@link ClaimedRow}: the functions return which try this is. Of the options they return those that are for
+ * whoever has the message. The server knows the others when it settles.
+ */
 const COLUMNS = `
   c.id::text AS id, c.priority, NULL AS slot, c.ordering_key, c.type, c.schema_version, c.payload::text AS payload,
   c.headers::text AS headers, c.attempt - 1 AS attempt, c.own_max_attempts AS max_attempts,
   (date_part('epoch', c.due_at) * 1000000::double precision)::bigint AS due_us,
+  CASE WHEN c.tenant IS NOT NULL OR c.dedupe_key IS NOT NULL
+       THEN pg_catalog.json_build_object(
+         'expiresUs', NULL, 'retryPolicy', NULL, 'leaseMs', NULL, 'dedupeKey', c.dedupe_key, 'dedupeMs', NULL, 'tenant', c.tenant,
+         'eventPosition', NULL)::text
+  END AS options,
   CASE WHEN isfinite(c.enqueued_at) THEN (date_part('epoch', c.enqueued_at) * 1000000::double precision)::bigint END AS enqueued_us`
 
 const EXPIRES = `
   (date_part('epoch', c.expires_at) * 1000000::double precision)::bigint AS expires_us,
   (date_part('epoch', c.expires_at - clock_timestamp()) * 1000::double precision)::bigint AS left_ms`
 
+const CLAIM = `sluice.claim(
+  $1::text, $2::integer, $3::double precision * interval '1 millisecond', $4::integer,
+  $5::double precision * interval '1 millisecond'
+)`
+
 const TAKE: Statement = statement(
   'claim_take',
   `
 SELECT c.claim_id::text AS claim_id,${EXPIRES},${COLUMNS}
-FROM sluice.claim($1::text, $2::integer, $3::double precision * interval '1 millisecond', $4::integer) c`,
+FROM ${CLAIM} c`,
+)
+
+const TAKE_OR_PAUSED: Statement = statement(
+  'claim_take_or_paused',
+  `
+SELECT p.paused, c.claim_id::text AS claim_id,${EXPIRES},${COLUMNS}
+FROM (SELECT sluice.is_paused($1::text) AS paused OFFSET 0) p LEFT JOIN ${CLAIM} c ON true`,
 )
 
 const GET: Statement = statement(

@@ -1,5 +1,7 @@
 import { byVersion, ofVersion } from '../rows-by-id.ts'
+import { requiringRows } from '../rows-missing.ts'
 import { type Execute, statement, textOf } from '../statement.ts'
+import { type Kept, keeping, keptParams } from './keep.ts'
 import type { Dead, Postponed } from './settle.ts'
 
 /** A message, and the lease under which it may be settled. */
@@ -24,6 +26,18 @@ export async function ackLeased(
   serverVersion: number,
 ): Promise<readonly string[]> {
   return idsOf(await execute(ofVersion(ACK, serverVersion), [queue, ...keysOf(messages)]))
+}
+
+/** The same in a queue that keeps its history: each row is moved there. */
+export async function ackAndKeepLeased(
+  execute: Execute,
+  queue: string,
+  messages: readonly LeasedId[],
+  kept: Kept,
+  serverVersion: number,
+): Promise<readonly string[]> {
+  const params = [queue, ...keysOf(messages), ...keptParams(kept)]
+  return idsOf(await requiringRows(execute(ofVersion(ACK_AND_KEEP, serverVersion), params)))
 }
 
 /** Gives leases up, with a later due time: for a retry, a snooze, or at once. */
@@ -62,7 +76,7 @@ export async function deadLetterLeased(
   return idsOf(rows)
 }
 
-/** Makes leases last `ms` from now. */
+/** Makes leases last `ms` from now, or as long as the message itself says. */
 export async function renewLeases(
   execute: Execute,
   queue: string,
@@ -150,14 +164,28 @@ function idsOf(rows: readonly Readonly<Record<string, unknown>>[]): readonly str
 /** The message's own element of a parameter that is an array. */
 const own = (parameter: string) => `(${parameter})[pg_catalog.array_position($2::bigint[], m.id)]`
 
-// The subselect hides how many ids there are, as in the settlement of transactional mode.
-const ours = (found: (ids: string) => string) => `${found('$2::bigint[]')} AND m.lease = ${own('$3::bigint[]')}`
+/** The messages that still have their leases. The subselect hides how many there are, as in transactional mode. */
+export const ours = (found: (ids: string) => string) => `${found('$2::bigint[]')} AND m.lease = ${own('$3::bigint[]')}`
 
 const microseconds = (us: string) => `timestamptz 'epoch' + ${us}::double precision * interval '1 microsecond'`
 
 const ACK = byVersion(
   'ack_leased',
   (found) => `DELETE FROM sluice.message m WHERE ${ours(found)} RETURNING m.id::text AS id`,
+)
+
+const ACK_AND_KEEP = byVersion(
+  'ack_and_keep_leased',
+  (found) => `
+WITH gone AS (
+  DELETE FROM sluice.message m WHERE ${ours(found)} RETURNING m.*
+), kept AS (${keeping('gone', 4)}
+)
+SELECT g.id::text AS id, r.required
+FROM gone g CROSS JOIN (
+  SELECT sluice.require_kept('completed_message', $1::text, (SELECT count(*) FROM gone), (SELECT count(*) FROM kept)) AS required
+  OFFSET 0 -- a fence: called once
+) r`,
 )
 
 // A message with an ordering key keeps 0: its key stays closed for the later ones until it is settled.
@@ -182,9 +210,11 @@ WITH gone AS (
   RETURNING m.*, ${own('$4::integer[]')} AS tries, ${own('$5::text[]')} AS reason, ${own('$6::text[]')} AS error
 ), buried AS (
   INSERT INTO sluice.dead_letter
-    (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at)
+    (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at,
+     retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
   SELECT g.queue, g.id, g.priority, g.ordering_key, g.type, g.schema_version, g.payload, g.headers, g.tries, g.max_attempts,
-         g.reason, coalesce(g.error, g.last_error), g.enqueued_at
+         g.reason, coalesce(g.error, g.last_error), g.enqueued_at,
+         g.retry_policy, g.lease_ms, g.tenant, g.dedupe_key, g.dedupe_ms, g.event_position
   FROM gone g
   RETURNING dead_letter.id
 )
@@ -199,7 +229,8 @@ const RENEW = byVersion(
   'renew_leases',
   (found) => `
 UPDATE sluice.message m
-SET due_at = (SELECT c.now FROM (SELECT clock_timestamp() AS now OFFSET 0) c) + $4::double precision * interval '1 millisecond'
+SET due_at = (SELECT c.now FROM (SELECT clock_timestamp() AS now OFFSET 0) c)
+               + coalesce(m.lease_ms::double precision, $4::double precision) * interval '1 millisecond'
 WHERE ${ours(found)}
 RETURNING m.id::text AS id`,
 )

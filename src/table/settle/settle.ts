@@ -1,6 +1,7 @@
 import { byVersion, ofVersion, placesOf } from '../rows-by-id.ts'
 import { requiringRows } from '../rows-missing.ts'
 import { type Execute, statement } from '../statement.ts'
+import { type Kept, keeping, keptParams } from './keep.ts'
 
 /** A message to try again later, in its own row: same id, same place in its order. */
 export interface Postponed {
@@ -39,6 +40,17 @@ export async function ackMessages(
   serverVersion: number,
 ): Promise<void> {
   await requiringRows(execute(ofVersion(ACK, serverVersion), [queue, ids]))
+}
+
+/** The same in a queue that keeps its history: each row is moved there. */
+export async function ackAndKeep(
+  execute: Execute,
+  queue: string,
+  ids: readonly string[],
+  kept: Kept,
+  serverVersion: number,
+): Promise<void> {
+  await requiringRows(execute(ofVersion(ACK_AND_KEEP, serverVersion), [queue, ids, ...keptParams(kept)]))
 }
 
 /** Gives messages a later due time, in place. The instants are parameters, so the UPDATE reads no clock. */
@@ -118,6 +130,19 @@ WITH touched AS (
 )${REQUIRE_ALL}`,
 )
 
+const ACK_AND_KEEP = byVersion(
+  'ack_and_keep',
+  (found) => `
+WITH touched AS (
+  DELETE FROM sluice.message m WHERE ${found('$2::bigint[]')} RETURNING m.*
+), kept AS (${keeping('touched', 3)}
+)
+SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t)),
+       sluice.require_kept('completed_message', $1::text, t.n, k.n)
+FROM (SELECT count(*) AS n FROM touched) t CROSS JOIN (SELECT count(*) AS n FROM kept) k
+WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[]) OR k.n OPERATOR(pg_catalog.<) t.n`,
+)
+
 const POSTPONE = statement(
   'postpone',
   `
@@ -143,9 +168,11 @@ WITH dead AS (
   DELETE FROM sluice.message m WHERE m.ctid = ANY (${PLACES}) RETURNING m.*
 ), moved AS (
   INSERT INTO sluice.dead_letter
-    (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at)
+    (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at,
+     retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
   SELECT g.queue, g.id, g.priority, g.ordering_key, g.type, g.schema_version, g.payload, g.headers, d.attempt, g.max_attempts,
-         d.reason, coalesce(d.error, g.last_error), g.enqueued_at
+         d.reason, coalesce(d.error, g.last_error), g.enqueued_at,
+         g.retry_policy, g.lease_ms, g.tenant, g.dedupe_key, g.dedupe_ms, g.event_position
   FROM gone g JOIN dead d ON d.id = g.id
   RETURNING dead_letter.id
 )

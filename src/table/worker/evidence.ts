@@ -86,18 +86,22 @@ WHERE c.queue = $1::text AND c.message_id = ANY ($2::bigint[])
 GROUP BY c.message_id`,
 )
 
-// A message that is gone was settled after all; only the answer was lost.
+// A message that is gone was settled after all; only the answer was lost. A number below zero is the position of an event, with a
+// minus; evidence about one that was settled after all is forgotten when it is old.
 const RECORD = statement(
   'crash_record',
   `
 INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone, attempt, error)
 SELECT $3::text, given.id, w.id, $2::bigint, $6::text, w.name, $5::boolean, $7::integer, $8::text
 FROM sluice.worker w CROSS JOIN pg_catalog.unnest($4::bigint[]) AS given (id)
-WHERE w.id = $1::integer AND EXISTS (SELECT FROM sluice.message m WHERE m.queue = $3::text AND m.id = given.id)
+WHERE w.id = $1::integer AND (given.id < 0 OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = $3::text AND m.id = given.id))
 ON CONFLICT DO NOTHING`,
 )
 
 const FORGET_GONE = statement(
   'crash_forget_gone',
-  'DELETE FROM sluice.crash c WHERE NOT EXISTS (SELECT FROM sluice.message m WHERE m.queue = c.queue AND m.id = c.message_id)',
+  `
+DELETE FROM sluice.crash c
+WHERE CASE WHEN c.message_id < 0 THEN c.crashed_at < clock_timestamp() - interval '7 days'
+           ELSE NOT EXISTS (SELECT FROM sluice.message m WHERE m.queue = c.queue AND m.id = c.message_id) END`,
 )

@@ -1,4 +1,4 @@
-import { type Execute, numberOf, statement } from '../statement.ts'
+import { type Execute, numberOf, statement, textOf } from '../statement.ts'
 
 /** A worker that vanished, and how many messages it had in hand. */
 export interface DeadWorker {
@@ -20,13 +20,19 @@ export async function reapWorkers(execute: Execute, ownId: number): Promise<read
   return rows.map((row) => ({ workerId: numberOf(row, 'id'), messages: numberOf(row, 'messages') }))
 }
 
-/** Ends the leases of a batch that nobody has in hand, and deletes its record. */
-export async function freeBatch(execute: Execute, workerId: number, batchId: number): Promise<void> {
-  await execute(FREE_BATCH, [workerId, batchId])
+/** Ends the leases of batches that nobody has in hand, and deletes their records. Returns those that had one. */
+export async function freeBatches(
+  execute: Execute,
+  workerId: number,
+  batchIds: readonly number[],
+): Promise<readonly number[]> {
+  const [row] = await execute(FREE_BATCHES, [workerId, batchIds])
+  const ids = row === undefined ? '' : textOf(row, 'ids')
+  return ids === '' ? [] : ids.split(',').map(Number)
 }
 
-/** Ends the leases of `batch`, which has been deleted, and returns the queues of their messages. */
-const FREED = `
+/** Ends the leases of `batch`, which has been deleted, and returns the queues of their messages. Left open. */
+export const FREED = `
 ), left_leased AS MATERIALIZED (
   SELECT b.queue, given.id, b.worker_id::bigint << 32 | b.id AS lease
   FROM batch b CROSS JOIN LATERAL pg_catalog.unnest(b.message_ids) AS given (id)
@@ -44,16 +50,16 @@ const FREED = `
   RETURNING m.queue`
 
 /** An UPDATE fires no trigger that would wake anybody. */
-const WAKE = `(SELECT count(pg_notify('sluice', f.queue)) FROM (SELECT DISTINCT queue FROM freed) f) AS woken`
+export const WAKE = `(SELECT count(pg_notify('sluice', f.queue)) FROM (SELECT DISTINCT queue FROM freed) f) AS woken`
 
-const FREE_BATCH = statement(
-  'batch_free',
+const FREE_BATCHES = statement(
+  'batches_free',
   `
 WITH batch AS (
-  DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer AND b.id = $2::bigint
+  DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer AND b.id = ANY ($2::bigint[])
   RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.leased${FREED}
 )
-SELECT ${WAKE}`,
+SELECT ${WAKE}, coalesce((SELECT pg_catalog.string_agg(b.id::text, ',') FROM batch b), '') AS ids`,
 )
 
 const REAP = statement(
@@ -86,7 +92,8 @@ WITH dead AS (
   INSERT INTO sluice.crash (queue, message_id, worker_id, batch_id, kind, worker, alone)
   SELECT h.queue, h.id, h.worker_id, h.batch_id, 'vanished', h.name, h.alone
   FROM in_hand h
-  WHERE EXISTS (SELECT FROM sluice.message m WHERE m.queue = h.queue AND m.id = h.id AND m.attempt = h.attempt)
+  -- A number below zero is the position of an event.
+  WHERE h.id < 0 OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = h.queue AND m.id = h.id AND m.attempt = h.attempt)
   ON CONFLICT DO NOTHING
 )
 SELECT dead.id, (SELECT count(*) FROM in_hand h WHERE h.worker_id = dead.id)::integer AS messages,

@@ -1,5 +1,6 @@
 import { CONFIGURE_PLANNER } from '../planner.ts'
 import { type Execute, numberOf, statement } from '../statement.ts'
+import { FREED, WAKE } from './reap.ts'
 
 /** How a worker registers. */
 export interface WorkerIdentity {
@@ -38,11 +39,11 @@ export async function configureControl(execute: Execute): Promise<void> {
 /**
  * Registers a worker process, or registers it again after a lost connection. Unless the session is shared, it takes the
  * liveness lock, and ends an old session of the worker that the server has not yet seen die. It deletes the evidence
- * that another worker wrote meanwhile because it took this one for dead, and its records of batches: the caller records those that it has in
- * hand.
+ * that another worker wrote meanwhile because it took this one for dead, and ends the leases of batches that nobody has.
  *
  * @param pooled whether the session is shared: then the worker can hold no lock, and its heartbeat shows that it is
  * alive
+ * @param inHand the numbers of its batches in hand, and of claims on their way
  */
 export async function registerWorker(
   execute: Execute,
@@ -50,6 +51,7 @@ export async function registerWorker(
   identity: WorkerIdentity,
   queues: readonly string[],
   pooled = false,
+  inHand: readonly number[] = [],
 ): Promise<void> {
   const { name, host, pid, version } = identity
   if (!pooled) {
@@ -57,7 +59,7 @@ export async function registerWorker(
     await execute(LOCK_WORKER, [id])
   }
   await execute(REGISTER, [id, name, host, pid, version, queues, pooled])
-  await execute(RESET, [id])
+  await execute(RESET, [id, inHand])
 }
 
 /** Records all queues that a worker consumes. */
@@ -158,18 +160,29 @@ const REGISTER_QUEUES = statement(
   'UPDATE sluice.worker w SET queues = $2::text[], seen_at = clock_timestamp() WHERE w.id = $1::integer',
 )
 
+// A record that is of no batch in hand may be of a claim whose answer was lost: its leases end.
 const RESET = statement(
   'worker_reset',
   `
-WITH batches AS (DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer)
-DELETE FROM sluice.crash c WHERE c.worker_id = $1::integer AND c.kind = 'vanished'`,
+WITH batch AS (
+  DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer AND b.id <> ALL ($2::bigint[])
+  RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.leased${FREED}
+), alive AS (
+  DELETE FROM sluice.crash c WHERE c.worker_id = $1::integer AND c.kind = 'vanished'
+)
+SELECT ${WAKE}`,
 )
 
 const UNREGISTER = statement(
   'worker_unregister',
   `
-WITH batches AS (DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer)
-DELETE FROM sluice.worker w WHERE w.id = $1::integer`,
+WITH batch AS (
+  DELETE FROM sluice.batch b WHERE b.worker_id = $1::integer
+  RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.leased${FREED}
+), gone AS (
+  DELETE FROM sluice.worker w WHERE w.id = $1::integer
+)
+SELECT ${WAKE}`,
 )
 
 const RECORD_BATCHES = statement(

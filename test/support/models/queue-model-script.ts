@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import type { HandlerTransaction } from '../../../src/handle/transaction/message-transaction.ts'
+import type { HandlerTransaction } from '../../../src/handle/transaction/handler-transaction.ts'
 import { deadLetter, type Message, type Outcome, retryLater, snooze } from '../../../src/message.ts'
 
 /** What a handler does with one delivery of a message, and how that ends. */

@@ -203,7 +203,7 @@ export class QueueSystem {
   }
 
   #filter(filter: ModelFilter): DeadLetterMatch {
-    return { queue: this.queue, ...filter }
+    return { queue: this.queue, tenant: null, ...filter }
   }
 
   get #execute() {

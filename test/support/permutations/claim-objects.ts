@@ -1,5 +1,6 @@
 import { settleClaimed } from '../../../src/table/pull/settle-claim.ts'
 import { takeClaim } from '../../../src/table/pull/take.ts'
+import { type Edit, edited } from '../rows/edited-functions.ts'
 import type { TestDatabase } from '../servers/database.ts'
 import type { ClaimStep } from './claims.ts'
 
@@ -27,34 +28,12 @@ export const CARELESS: Edit = {
   to: `'{}'::jsonb`,
 }
 
-interface Edit {
-  /** A function of schema sluice. */
-  readonly name: string
-  readonly from: string
-  readonly to: string
-}
-
 /** Changes functions in a database until it is told to put them back. */
-export async function pausing(database: TestDatabase, pause: Pause, ...twin: readonly Edit[]) {
-  const before: string[] = []
-  for (const { name, from, to } of [...PAUSES[pause], ...twin]) {
-    const [row] = await database.sql<{ text: string }>(
-      `SELECT pg_get_functiondef(('sluice.' || $1)::regproc) AS text`,
-      [name],
-    )
-    const text = row?.text ?? ''
-    if (!text.includes(from)) throw new TypeError(`${name}: no ${from} in it any more`)
-    before.unshift(text)
-    await database.sql(text.replace(from, () => to))
-  }
-  return {
-    [Symbol.asyncDispose]: async () => {
-      for (const text of before) await database.sql(text)
-    },
-  }
+export function pausing(database: TestDatabase, pause: Pause, ...twin: readonly Edit[]): Promise<AsyncDisposable> {
+  return edited(database, [...PAUSES[pause], ...twin])
 }
 
-const TERMS = { limit: 1, ttlMs: 600_000, maxAttempts: 20 }
+const TERMS = { limit: 1, ttlMs: 600_000, graceMs: 0, maxAttempts: 20 }
 
 /** The numbers of the claims of each session in each play. */
 const claimIds = new Map<string, string>()
@@ -99,9 +78,10 @@ const settle: ClaimStep = {
     await session.begin()
     const claimId = claimIds.get(`${queue} ${session.name}`)!
     const ends = await settleClaimed(session.execute(), queue, claimId, ids, { kind: 'ack' })
-    const refused = ends.filter((end) => end.refused !== undefined)
-    if (refused.length > 0) throw new Error(`expected to settle ${ids}, received ${JSON.stringify(refused)}`)
-    ledger.moves(session.name, ids, 'handled')
+    const settled = ends.filter((end) => end.refused === undefined).map(({ id }) => id)
+    const had = ledger.heldBy(session.name)
+    if (settled.join() !== had.join()) throw new Error(`expected to settle ${had}, received ${JSON.stringify(ends)}`)
+    ledger.moves(session.name, settled, 'handled')
     ledger.commits(session.name)
     await session.commit()
   },

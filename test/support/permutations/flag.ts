@@ -1,5 +1,5 @@
 import { insertMessages } from '../../../src/table/enqueue/insert.ts'
-import { lowerFlag, raiseFlag } from '../../../src/table/wait.ts'
+import { lowerFlag, raiseFlag } from '../../../src/table/worker/wait.ts'
 import { format } from '../../../src/wake-up/channel.ts'
 import { insertRow } from '../rows/settled-rows.ts'
 import type { PlayedStep, Scenario } from './permutations.ts'

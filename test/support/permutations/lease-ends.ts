@@ -53,15 +53,15 @@ async function leasesIn({ client }: PlayedSession, queue: string): Promise<Reado
   return new Map(rows.map(({ id, lease }) => [id, lease]))
 }
 
-/** An operator deletes the messages of the queue that nobody has locked. */
+/** An operator cancels the messages of the queue: those that nobody has locked are gone. */
 export const cancel: ClaimStep = {
   name: 'cancels what nobody has locked',
   run: async (session, { queue, ledger }) => {
     await session.begin()
     const { rows } = await session.client.query<{ id: string }>(
-      `DELETE FROM sluice.message m WHERE m.queue = $1 AND m.id = ANY (ARRAY(
-         SELECT c.id FROM sluice.message c WHERE c.queue = $1 ORDER BY c.id FOR UPDATE SKIP LOCKED
-       )) RETURNING m.id::text AS id`,
+      `SELECT m.id::text AS id
+       FROM (SELECT m.id FROM sluice.message m WHERE m.queue = $1 ORDER BY m.id OFFSET 0) m
+       CROSS JOIN LATERAL sluice.cancel($1, m.id) c WHERE c.result = 'cancelled'`,
       [queue],
     )
     ledger.moves(

@@ -31,6 +31,26 @@ export interface Explored {
 
 /** Plays every interleaving of the sessions' steps on the server, each in a fresh queue. */
 export async function explore<World>(stage: Stage, scenario: Scenario<World>): Promise<Explored> {
+  return exploreUntil(stage, scenario, () => false)
+}
+
+/** For a scenario that is broken on purpose: plays until all that is expected has gone wrong, or to the end. */
+export async function exploreFor<World>(
+  stage: Stage,
+  scenario: Scenario<World>,
+  expected: readonly string[],
+): Promise<Explored> {
+  return exploreUntil(stage, scenario, ({ findings }) => {
+    const seen = new Set(findings.flatMap(({ wrong }) => wrong))
+    return expected.every((line) => seen.has(line))
+  })
+}
+
+async function exploreUntil<World>(
+  stage: Stage,
+  scenario: Scenario<World>,
+  isEnough: (explored: Explored) => boolean,
+): Promise<Explored> {
   const names = Object.keys(scenario.sessions)
   await stage.need(names)
   const findings: Finding[] = []
@@ -41,7 +61,9 @@ export async function explore<World>(stage: Stage, scenario: Scenario<World>): P
     const wrong = await play.run(order)
     interleavings += 1
     if (play.waited) waited += 1
-    if (wrong.length > 0) findings.push({ order: play.told.join(', '), wrong })
+    if (wrong.length === 0) continue
+    findings.push({ order: play.told.join(', '), wrong })
+    if (isEnough({ interleavings, waited, findings })) break
   }
   return { interleavings, waited, findings }
 }

@@ -14,8 +14,8 @@ import { insertMessages } from '../../../src/table/enqueue/insert.ts'
 import { holdKeys } from '../../../src/table/settle/settle.ts'
 import { ackLeased, lockLeased, renewLeases } from '../../../src/table/settle/settle-leased.ts'
 import type { Execute } from '../../../src/table/statement.ts'
-import { pollQueues } from '../../../src/table/wait.ts'
 import { readEvidence } from '../../../src/table/worker/evidence.ts'
+import { pollQueues } from '../../../src/table/worker/wait.ts'
 import { bottomOf } from '../rows/claim-session.ts'
 import { acked, batchRecorded, buried, insertRow, postponed } from '../rows/settled-rows.ts'
 import type { Explained } from './explain.ts'
@@ -74,6 +74,9 @@ const worker = /^Index Scan worker_pkey$/
 const workers = /^(Seq|Index|Index Only) Scan worker(_pkey)?$/
 const due = /^Index (Only )?Scan message_due_idx$/
 const slots = /^Index (Only )?Scan message_slot_idx$/
+const schedules = /^Index (Only )?Scan schedule_next_idx$/
+// Read as a whole: it has a row only for a queue that has been told something.
+const told = /^(Seq Scan queue|Index (Only )?Scan queue_pkey)$/
 const lock = /^Index Scan slot_pkey$/
 const leases = /^Index (Only )?Scan message_lease_idx$/
 const byId = /^Index Scan message_pkey$/
@@ -136,7 +139,7 @@ export const STATEMENTS: readonly Planned[] = [
   {
     name: 'a poll of four queues',
     send: (execute) => pollQueues(execute, 1, ['busy', 'mixed', 'small.7', 'none'], ['busy']),
-    ways: [due, slots, worker],
+    ways: [due, slots, worker, schedules, told],
     buffers: 300,
     free: true,
   },

@@ -15,6 +15,7 @@ import { applicationName, statementOf, type WireMessage, WireReader } from '../.
 export class WireLog {
   readonly #wires: Wire[] = []
   readonly #quiet: (() => void)[] = []
+  readonly #hearers: (() => void)[] = []
 
   /** How to connect to a database so that it is seen. */
   connection(url: string): pg.ClientConfig {
@@ -46,6 +47,12 @@ export class WireLog {
     }
   }
 
+  /** Resolves when a connection with this application name has been notified, at least once since the last {@link clear}. */
+  async notified(application: string): Promise<void> {
+    const isNotified = (wire: Wire) => wire.application === application && wire.readTypes.includes('A')
+    while (!this.#wires.some(isNotified)) await new Promise<void>((resolve) => this.#hearers.push(resolve))
+  }
+
   #open(): Socket {
     const socket = new Socket()
     const wire = new Wire()
@@ -66,6 +73,7 @@ export class WireLog {
     socket.on('data', (chunk: Buffer) => {
       for (const message of fromServer.read(chunk)) wire.received(message)
       answered()
+      for (const hear of this.#hearers.splice(0)) hear()
     })
     socket.on('close', () => {
       wire.closed()

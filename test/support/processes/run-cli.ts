@@ -8,7 +8,10 @@ export interface CliResult {
   readonly stderr: string
 }
 
-/** Runs the command line as a process of its own, as a script would: no terminal, and only the given environment. */
+/**
+ * Runs the command line as a process of its own, as a script would: no terminal, and only the given environment, beside
+ * where compiled modules are kept.
+ */
 export async function runCli(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<CliResult> {
   const child = startCli(args, env)
   const exited = new Promise<number | null>((resolve) => child.once('exit', resolve))
@@ -19,8 +22,9 @@ export async function runCli(args: readonly string[], env: NodeJS.ProcessEnv = {
 /** Starts it, for tests that end it themselves. */
 export function startCli(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
   const main = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url))
+  const { PATH, NODE_COMPILE_CACHE } = process.env
   return spawn(process.execPath, [main, ...args], {
-    env: { PATH: process.env.PATH, ...env },
+    env: { PATH, NODE_COMPILE_CACHE, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   }) satisfies ChildProcess
 }

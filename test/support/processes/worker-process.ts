@@ -5,7 +5,7 @@ import type { SluiceOptions } from '../../../src/config.ts'
 import type { LeasedPipelineOptions, PipelineOptions } from '../../../src/plan/options.ts'
 import type { SluiceEvent } from '../../../src/telemetry/events.ts'
 import type { TestDatabase } from '../servers/database.ts'
-import { waitFor } from '../wait.ts'
+import { PROCESS_MS, waitFor } from '../wait.ts'
 
 /** What a worker process runs. */
 export interface WorkerSetup {
@@ -90,13 +90,13 @@ export class WorkerProcess {
     )
   }
 
-  #waitFor<T>(condition: () => T, what: string, timeoutMs = 20_000) {
+  #waitFor<T>(condition: () => T, what: string) {
     const unlessOver = () => {
       const value = condition()
       if (!value && this.#over) throw new Error(`${this.name} has ended and will not come ${what}`)
       return value
     }
-    return waitFor(unlessOver, { what: `${this.name} ${what}`, timeoutMs })
+    return waitFor(unlessOver, { what: `${this.name} ${what}`, timeoutMs: PROCESS_MS })
   }
 
   order(order: WorkerOrders): void {

@@ -17,6 +17,7 @@ export function claimedRow(row: Partial<ClaimedRow> & { readonly id: string }): 
     expired: false,
     maxAttempts: null,
     enqueuedUs: 0,
+    options: null,
     ...row,
   }
 }

@@ -9,20 +9,29 @@ export interface Burial {
   readonly error?: string
   readonly type?: string | null
   readonly agoMs?: number
+  readonly tenant?: string
 }
 
 /** Puts dead letters into a queue and returns their ids, in ascending order. */
 export async function bury(database: TestDatabase, burial: Burial): Promise<string[]> {
-  const { queue, count = 1, reason = 'Too many attempts', error = null, type = 'order.paid', agoMs = 0 } = burial
+  const {
+    queue,
+    count = 1,
+    reason = 'Too many attempts',
+    error = null,
+    type = 'order.paid',
+    agoMs = 0,
+    tenant = null,
+  } = burial
   const rows = await database.sql<{ id: string }>(
     `INSERT INTO sluice.dead_letter
-       (queue, id, priority, type, schema_version, payload, headers, attempt, reason, error, enqueued_at, died_at)
+       (queue, id, priority, type, schema_version, payload, headers, attempt, reason, error, enqueued_at, died_at, tenant)
      SELECT $1::text, nextval(pg_get_serial_sequence('sluice.message', 'id')), 5, $2::text, 1, '{"order": 1}',
             '{"trace": "abc"}', 5, $3::text, $4::text, clock_timestamp() - interval '1 day',
-            clock_timestamp() - $5::float8 * interval '1 millisecond'
+            clock_timestamp() - $5::float8 * interval '1 millisecond', $7::text
      FROM generate_series(1, $6::integer)
      RETURNING id::text AS id`,
-    [queue, type, reason, error, agoMs, count],
+    [queue, type, reason, error, agoMs, count, tenant],
   )
   return rows.map((row) => row.id)
 }

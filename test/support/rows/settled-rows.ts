@@ -16,6 +16,11 @@ export function insertRow(orderingKey: string | null = null): InsertRow {
     delayMs: 0,
     dueAt: null,
     maxAttempts: null,
+    ttlMs: null,
+    retryPolicy: null,
+    leaseMs: null,
+    tenant: null,
+    dedupe: null,
   }
 }
 

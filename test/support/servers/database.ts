@@ -4,6 +4,7 @@ import { inject } from 'vitest'
 import { migrate } from '../../../src/migrate/migrate.ts'
 import { waitFor } from '../wait.ts'
 import { databaseUrl } from './database-url.ts'
+import { openPool } from './pool.ts'
 
 /** A database of one test file's own. */
 export interface TestDatabase extends AsyncDisposable {
@@ -34,9 +35,7 @@ export async function createTestDatabase({
   await create(serverUrl, name, (cloned ? inject('templateDatabase') : 'template0') + options)
   const url = databaseUrl(serverUrl, name)
   if (migrated && encoding === undefined && !cloned) await migrate(url)
-  const pool = new pg.Pool({ connectionString: url })
-  // Tests kill connections; an idle one that breaks must not end the test process.
-  pool.on('error', () => undefined)
+  const pool = openPool({ connectionString: url })
   return {
     url,
     pool,

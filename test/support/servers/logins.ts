@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import pg from 'pg'
+import type pg from 'pg'
 import { test as base } from '../test.ts'
 import type { TestDatabase } from './database.ts'
+import { openPool } from './pool.ts'
 
 /** What `sluice roles` runs. */
 export const ROLES_SQL = readFileSync(new URL('../../../migrations/roles/roles.sql', import.meta.url), 'utf8')
@@ -47,8 +48,7 @@ async function createLogin(database: TestDatabase, roles: readonly RoleName[]): 
   await database.sql(`CREATE ROLE ${name} LOGIN PASSWORD '${password}'`)
   for (const role of roles) await database.sql(`GRANT ${role} TO ${name}`)
   const url = Object.assign(new URL(database.url), { username: name, password }).href
-  const pool = new pg.Pool({ connectionString: url })
-  pool.on('error', () => undefined)
+  const pool = openPool({ connectionString: url })
   return {
     name,
     url,

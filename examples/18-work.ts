@@ -1,0 +1,25 @@
+// A worker without a program: `sluice work` runs a module of handlers until a signal comes, or, with --once, until nothing is due.
+
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import pg from 'pg'
+import { createSluice } from '../src/index.ts'
+
+const connection = process.env.DATABASE_URL ?? ''
+await using sluice = createSluice({ connection })
+await sluice.migrate()
+const pool = new pg.Pool({ connectionString: connection })
+await pool.query('CREATE TABLE IF NOT EXISTS example_member (name text NOT NULL)')
+for (const name of ['Ada', 'Grace']) await sluice.enqueue(sluice.ownTransaction, 'work.signup', { name })
+
+// npx sluice work examples/18-work/handlers.ts --once
+const [cli, handlers] = ['../src/cli/main.ts', '18-work/handlers.ts'].map((path) => join(import.meta.dirname, path))
+const child = spawn(process.execPath, [cli ?? '', 'work', handlers ?? '', '--once'], {
+  stdio: ['ignore', 'inherit', 'ignore'],
+})
+const [code] = (await once(child, 'exit')) as [number | null]
+
+const { rows } = await pool.query<{ count: string }>('SELECT count(*) FROM example_member')
+console.log(`exit code ${code}, ${rows[0]?.count} members`)
+await pool.end()

@@ -1,0 +1,59 @@
+import type { Twin } from './twins.ts'
+
+export const PERMITS_UNLOCKED = {
+  name: 'permits-unlocked',
+  title: 'permits that are counted, and not locked',
+  sql: `
+CREATE OR REPLACE FUNCTION sluice.lock_permits(queue text, tenant text, most integer) RETURNS integer
+LANGUAGE sql AS $$
+  SELECT least($3, count(*))::integer FROM sluice.permit p WHERE p.queue = $1 AND p.tenant = $2
+$$`,
+  caught: ['over limit'],
+} as const satisfies Twin
+
+export const PERMITS_WITHOUT_LEASE = {
+  name: 'permits-without-lease',
+  title: 'permits that are free as soon as the claim has committed',
+  sql: `
+CREATE OR REPLACE FUNCTION sluice.permit_taken(queue text, message_id bigint, lease bigint) RETURNS boolean
+LANGUAGE sql STABLE AS 'SELECT false'`,
+  caught: ['over limit'],
+} as const satisfies Twin
+
+export const BUCKET_UNWRITTEN = {
+  name: 'bucket-unwritten',
+  title: 'a bucket that each process fills by a clock of its own, and none shares',
+  edits: [
+    {
+      file: 'claim/limiter.ts',
+      from: 'await prepareClaim(control.execute, queue, most, this.#turn)',
+      to: '{ ...(await prepareClaim(control.execute, queue, most, this.#turn)), granted: Date.now() > 0 ? most : 0 }',
+    },
+  ],
+  caught: ['over rate'],
+} as const satisfies Twin
+
+export const FIRST_TENANT_FIRST = {
+  name: 'first-tenant-first',
+  title: 'claims that all begin with the first tenant',
+  edits: [
+    {
+      file: 'claim/limiter.ts',
+      from: 'this.#turn = { turn, apart: wrapped }',
+      to: 'this.#turn = { turn: turn.slice(0, 0), apart: wrapped }',
+    },
+  ],
+  caught: ['starved'],
+} as const satisfies Twin
+
+export const TENANTS_WITHOUT_LEASE = {
+  name: 'tenants-without-lease',
+  title: 'permits of tenants that are free as soon as the claim has committed',
+  sql: `
+DO $$
+BEGIN
+  EXECUTE replace(pg_get_functiondef('sluice.lease_allowed'::regproc), 'settings.tenant_concurrency IS NOT NULL', 'false');
+END
+$$`,
+  caught: ['over limit'],
+} as const satisfies Twin

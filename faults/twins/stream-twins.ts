@@ -1,0 +1,103 @@
+import type { Twin } from './twins.ts'
+
+export const BOUND_IGNORED = {
+  name: 'bound-ignored',
+  title: 'a group that reads up to the last position, also in a slot in which an append is open',
+  sql: `
+CREATE OR REPLACE FUNCTION sluice.settled(stream_id integer, positions regclass, slots smallint) RETURNS bigint[]
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
+  'SELECT array_fill(coalesce(pg_sequence_last_value(positions), 0), ARRAY[slots + 1])'`,
+  caught: ['lost'],
+} as const satisfies Twin
+
+export const PROGRESS_UNGUARDED = {
+  name: 'progress-unguarded',
+  title: 'slots of a group that nobody locks, and progress that nobody compares with what the batch began at',
+  edits: [
+    {
+      file: 'table/stream/claim-events.ts',
+      from: 'THEN pg_try_advisory_xact_lock(746503, ($1::integer << 6) | s.slot::integer) ELSE false END',
+      to: 'THEN $1::integer > 0 ELSE false END',
+    },
+    {
+      file: 'table/stream/settle-events.ts',
+      from: "checkTaken('sluice.group_progress', moved.length, row === undefined ? 0 : numberOf(row, 'taken'))",
+      to: 'if (row === undefined) throw new TypeError()',
+    },
+    {
+      file: 'table/stream/settle-events.ts',
+      from: '$4::bigint[])) AS given (slot, position)\n  RETURNING 1',
+      to: '$4::bigint[])) AS given (slot, position) ON CONFLICT DO NOTHING\n  RETURNING 1',
+    },
+  ],
+  caught: ['repeated'],
+} as const satisfies Twin
+
+export const PROGRESS_BEFORE_HANDLER = {
+  name: 'progress-before-handler',
+  title: "a group's progress moved behind a batch, and that committed, before its handlers run",
+  edits: [
+    {
+      file: 'modes/transactional/transactional-batch.ts',
+      from: '    const evidence = await this.#begin(rows)\n',
+      to: `    const { plan } = this.#consumption
+    const { client } = this.#batch.connection
+    await client.query(
+      'UPDATE sluice.group_progress p SET position = e.position FROM (' +
+        'SELECT g.id, e.slot, max(e.position) AS position FROM sluice.stream_group g, sluice.event e ' +
+        "WHERE g.stream || ':' || g.name = $1 AND -e.position = ANY ($2::bigint[]) GROUP BY g.id, e.slot" +
+        ') e WHERE p.group_id = e.id AND p.slot = e.slot',
+      [plan.queue, rows.map((row) => row.id)],
+    )
+    await client.query('COMMIT')
+    await client.query('BEGIN')
+    const evidence = await this.#begin(rows)
+`,
+    },
+    ...PROGRESS_UNGUARDED.edits.slice(1),
+  ],
+  caught: ['lost'],
+} as const satisfies Twin
+
+export const PARKED_KEYS_PASS = {
+  name: 'parked-keys-pass',
+  title: 'a group that does not look whether an earlier event of the key has failed before',
+  edits: [
+    {
+      file: 'table/stream/claim-events.ts',
+      from: 'CASE WHEN queued.keyed AND e.ordering_key IS NOT NULL THEN (',
+      to: 'CASE WHEN queued.keyed AND e.ordering_key IS NULL THEN (',
+    },
+  ],
+  caught: ['out of order'],
+} as const satisfies Twin
+
+export const QUEUES_LOST_EVENTS_AGAIN = {
+  name: 'queues-lost-events-again',
+  title: "a worker that takes a lost answer for a rollback, and puts the events into the group's queue",
+  edits: [
+    {
+      file: 'modes/transactional/transactional-batch.ts',
+      from: '    const { begun, hung } = this.#run\n',
+      to: `    const all = this.#batch.claimed.rows.map((row) => row.id).filter((id) => id.startsWith('-'))
+    const text = \`INSERT INTO sluice.message (queue, payload, event_position)
+      SELECT $2, '{"fate":"ack","failures":0}', -id FROM unnest($1::bigint[]) AS id\`
+    const again = setInterval(() => {
+      const { queue } = this.#consumption.plan
+      this.#runtime.control.execute({ name: 'again', text }, [all, queue]).then(() => clearInterval(again), () => undefined)
+    }, 50)
+    const { begun, hung } = this.#run
+`,
+    },
+  ],
+  caught: ['repeated'],
+} as const satisfies Twin
+
+export const DROPS_UNREAD = {
+  name: 'drops-unread',
+  title: 'retention that does not ask whether a group has read a segment',
+  sql: `
+CREATE OR REPLACE FUNCTION sluice.pins(log sluice.stream, g sluice.stream_group) RETURNS boolean
+LANGUAGE sql STABLE AS 'SELECT false'`,
+  caught: ['lost'],
+} as const satisfies Twin

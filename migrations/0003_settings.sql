@@ -1,0 +1,284 @@
+-- Settings of queues: what a queue is told while it runs, and how those who consume hear of it.
+
+-- It is a hint: each worker reads what has changed with its poll.
+CREATE FUNCTION sluice.queue_told() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM sluice.tell('!settings!' || coalesce(NEW.queue, OLD.queue));
+  RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER queue_told AFTER INSERT OR UPDATE OR DELETE ON sluice.queue FOR EACH ROW EXECUTE FUNCTION sluice.queue_told();
+
+-- Checks
+-- A setting that is a time, in milliseconds: a number of them, or text as an interval has it.
+CREATE FUNCTION sluice.setting_ms(name text, value jsonb, least_ms bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  ms double precision;
+BEGIN
+  BEGIN
+    ms := CASE jsonb_typeof(value)
+      WHEN 'number' THEN (value #>> '{}')::double precision
+      WHEN 'string' THEN extract(epoch FROM (value #>> '{}')::interval) * 1000
+    END;
+  EXCEPTION WHEN data_exception THEN
+    NULL;
+  END;
+  -- 100 years, as everywhere.
+  IF jsonb_typeof(value) <> 'null' AND (ms IS NULL OR ceil(ms) NOT BETWEEN least_ms AND 3155760000000) THEN
+    RAISE EXCEPTION '%: expected a time from % ms to 100 years, received %', name, least_ms, left(value::text, 80)
+      USING ERRCODE = '22023', HINT = 'As in "7 days", "30s", or a number of milliseconds. null unsets it.';
+  END IF;
+  RETURN ceil(ms);
+END
+$$;
+
+CREATE FUNCTION sluice.setting_integer(name text, value jsonb, most integer) RETURNS integer
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF jsonb_typeof(value) = 'null' THEN
+    RETURN NULL;
+  ELSIF jsonb_typeof(value) <> 'number' OR (value #>> '{}')::numeric NOT BETWEEN 1 AND most OR (value #>> '{}')::numeric % 1 <> 0 THEN
+    RAISE EXCEPTION '%: expected an integer from 1 to %, received %', name, most, left(value::text, 80)
+      USING ERRCODE = '22023', HINT = 'null unsets it.';
+  END IF;
+  RETURN (value #>> '{}')::numeric::integer;
+END
+$$;
+
+-- Fails unless an object has no other keys than those.
+CREATE FUNCTION sluice.check_setting_keys(what text, value jsonb, known text[]) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  other text;
+BEGIN
+  IF value IS NULL OR jsonb_typeof(value) <> 'object' THEN
+    RAISE EXCEPTION '%: expected an object, received %', what, coalesce(left(value::text, 80), 'NULL') USING ERRCODE = '22023';
+  END IF;
+  SELECT key INTO other FROM jsonb_object_keys(value) AS key WHERE key <> ALL (known) ORDER BY key LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION '%: expected only %, received %', what, array_to_string(known, ', '), quote_literal(left(other, 80))
+      USING ERRCODE = '22023';
+  END IF;
+END
+$$;
+
+CREATE FUNCTION sluice.setting_number(name text, value jsonb, lowest numeric, highest numeric) RETURNS numeric
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF value IS NOT NULL AND (jsonb_typeof(value) <> 'number' OR (value #>> '{}')::numeric NOT BETWEEN lowest AND highest) THEN
+    RAISE EXCEPTION '%: expected a number from % to %, received %', name, lowest, highest, left(value::text, 80) USING ERRCODE = '22023';
+  END IF;
+  RETURN (value #>> '{}')::numeric;
+END
+$$;
+
+-- A retry policy as it is stored: its name, or an object with its times in milliseconds.
+CREATE FUNCTION sluice.setting_retry(value jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  delay bigint := CASE WHEN value ? 'delay' THEN sluice.setting_ms('retry.delay', value -> 'delay', 0) END;
+  longest bigint := CASE WHEN value ? 'maxDelay' THEN sluice.setting_ms('retry.maxDelay', value -> 'maxDelay', 0) END;
+BEGIN
+  IF jsonb_typeof(value) = 'string' AND octet_length(value #>> '{}') BETWEEN 1 AND 100 OR jsonb_typeof(value) = 'null' THEN
+    RETURN value;
+  ELSIF value ->> 'kind' = 'fixed' AND delay IS NOT NULL THEN
+    PERFORM sluice.check_setting_keys('retry', value, '{kind,delay}');
+    RETURN jsonb_build_object('kind', 'fixed', 'delay', delay);
+  ELSIF value ->> 'kind' = 'exponential' THEN
+    PERFORM sluice.check_setting_keys('retry', value, '{kind,delay,maxDelay,factor,jitter}');
+    IF longest < delay THEN
+      RAISE EXCEPTION 'retry.maxDelay: expected no less than the delay, which is % ms, received % ms', delay, longest
+        USING ERRCODE = '22023';
+    END IF;
+    RETURN jsonb_strip_nulls(jsonb_build_object(
+      'kind', 'exponential', 'delay', delay, 'maxDelay', longest,
+      'factor', sluice.setting_number('retry.factor', value -> 'factor', 1, 100),
+      'jitter', sluice.setting_number('retry.jitter', value -> 'jitter', 0, 1)
+    ));
+  END IF;
+  RAISE EXCEPTION 'retry: expected the name of a policy, {"kind": "fixed", "delay": ...} or {"kind": "exponential", ...}, received %',
+    left(value::text, 80)
+    USING ERRCODE = '22023', HINT = 'As in {"kind": "exponential", "delay": "10s", "maxDelay": "1h"}. null unsets it.';
+END
+$$;
+
+-- The columns of a rate: {"limit": 100, "per": "1s", "burst": 10}.
+CREATE FUNCTION sluice.setting_rate(name text, value jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  unset boolean := jsonb_typeof(value) = 'null';
+BEGIN
+  IF NOT unset THEN
+    PERFORM sluice.check_setting_keys(name, value, '{limit,per,burst}');
+  END IF;
+  RETURN jsonb_build_object(
+    name, CASE WHEN NOT unset THEN sluice.setting_integer(name || '.limit', coalesce(value -> 'limit', '0'), 1000000) END,
+    name || '_ms', CASE WHEN value ? 'per' THEN sluice.setting_ms(name || '.per', value -> 'per', 1)
+                        WHEN NOT unset THEN 1000 END,
+    name || '_burst', CASE WHEN value ? 'burst' THEN sluice.setting_integer(name || '.burst', value -> 'burst', 1000000) END
+  );
+END
+$$;
+
+-- The columns of sluice.queue that settings change. Fails if one of them is not allowed.
+CREATE FUNCTION sluice.settings_columns(settings jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  given record;
+  columns jsonb := '{}';
+BEGIN
+  PERFORM sluice.check_setting_keys('settings', settings, '{delay,ttl,on_expiry,max_attempts,retry,payload_limit_bytes,history,dead_letter_retention,rate,tenant_rate,concurrency,tenant_concurrency}');
+  FOR given IN SELECT s.key AS name, s.value FROM jsonb_each(settings) AS s ORDER BY s.key LOOP
+    columns := columns || CASE given.name
+      WHEN 'delay' THEN jsonb_build_object('delay_ms', sluice.setting_ms(given.name, given.value, 0))
+      WHEN 'ttl' THEN jsonb_build_object('ttl_ms', sluice.setting_ms(given.name, given.value, 1))
+      WHEN 'history' THEN jsonb_build_object('history_ms', sluice.setting_ms(given.name, given.value, 1))
+      WHEN 'dead_letter_retention' THEN jsonb_build_object('dead_letter_ms', sluice.setting_ms(given.name, given.value, 1))
+      WHEN 'max_attempts' THEN jsonb_build_object(given.name, sluice.setting_integer(given.name, given.value, 1000000))
+      WHEN 'payload_limit_bytes' THEN jsonb_build_object('payload_bytes', sluice.setting_integer(given.name, given.value, 268435456))
+      WHEN 'retry' THEN jsonb_build_object(given.name, sluice.setting_retry(given.value))
+      WHEN 'rate' THEN sluice.setting_rate(given.name, given.value)
+      WHEN 'tenant_rate' THEN sluice.setting_rate(given.name, given.value)
+      WHEN 'on_expiry' THEN jsonb_build_object(given.name, given.value)
+      ELSE jsonb_build_object(given.name, sluice.setting_integer(given.name, given.value, 10000))
+    END;
+  END LOOP;
+  IF columns ->> 'on_expiry' NOT IN ('drop', 'dead_letter') THEN
+    RAISE EXCEPTION 'on_expiry: expected drop or dead_letter, received %', left(columns ->> 'on_expiry', 80)
+      USING ERRCODE = '22023', HINT = 'null unsets it.';
+  END IF;
+  RETURN columns;
+END
+$$;
+
+-- Fails if a table has not taken a row so often that no other session can be the reason.
+CREATE FUNCTION sluice.check_taken(relation text, queue text, tries integer) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF tries >= 1000 THEN
+    RAISE EXCEPTION 'sluice.%: expected to take 1 row for queue "%", took 0', relation, queue
+      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+  END IF;
+END
+$$;
+
+-- Writes columns of the row of a queue, which it locks, and removes a row that says nothing any more: enqueueing in a
+-- queue without a row is fastest. Returns whether it was paused before.
+CREATE FUNCTION sluice.tell_queue(queue text, columns jsonb, by text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  was sluice.queue;
+  told sluice.queue;
+  tries integer := 0;
+BEGIN
+  LOOP
+    SELECT q.* INTO was FROM sluice.queue q WHERE q.queue = queue FOR UPDATE;
+    EXIT WHEN FOUND;
+    INSERT INTO sluice.queue (queue) VALUES (queue) ON CONFLICT DO NOTHING;
+    tries := tries + 1;
+    PERFORM sluice.check_taken('queue', queue, tries);
+  END LOOP;
+  told := jsonb_populate_record(was, columns);
+  IF told.paused_at IS NOT NULL THEN
+    told.paused_at := coalesce(was.paused_at, told.paused_at);
+  END IF;
+  IF jsonb_strip_nulls(to_jsonb(told) - '{queue,changed_at,changed_by,paused_by,pause_reason}'::text[]) = '{}' THEN
+    DELETE FROM sluice.queue q WHERE q.queue = queue;
+  ELSE
+    UPDATE sluice.queue q SET
+      paused_at = told.paused_at, paused_by = told.paused_by, pause_reason = told.pause_reason, delay_ms = told.delay_ms,
+      ttl_ms = told.ttl_ms, on_expiry = told.on_expiry, max_attempts = told.max_attempts, retry = told.retry,
+      payload_bytes = told.payload_bytes, history_ms = told.history_ms, dead_letter_ms = told.dead_letter_ms,
+      rate = told.rate, rate_ms = told.rate_ms, rate_burst = told.rate_burst, tenant_rate = told.tenant_rate,
+      tenant_rate_ms = told.tenant_rate_ms, tenant_rate_burst = told.tenant_rate_burst, concurrency = told.concurrency,
+      tenant_concurrency = told.tenant_concurrency, changed_at = clock_timestamp(), changed_by = coalesce(by, session_user)
+    WHERE q.queue = queue;
+  END IF;
+  RETURN was.paused_at IS NOT NULL;
+END
+$$;
+
+-- Functions for users
+-- They run with the rights of the schema's owner, so that a login needs nothing but EXECUTE, and says no more than they check.
+
+CREATE FUNCTION sluice.queue_set(queue text, settings jsonb, by text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+BEGIN
+  PERFORM sluice.tell_queue(queue, sluice.settings_columns(settings), by);
+END
+$$;
+COMMENT ON FUNCTION sluice.queue_set IS
+  'Tells a queue settings, as in {"ttl": "7 days", "max_attempts": 5}; null unsets one, and others stay as they are.';
+
+CREATE FUNCTION sluice.pause(queue text, by text DEFAULT NULL, reason text DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+BEGIN
+  RETURN NOT sluice.tell_queue(queue, jsonb_build_object(
+    'paused_at', clock_timestamp(), 'paused_by', coalesce(by, session_user), 'pause_reason', reason
+  ), by);
+END
+$$;
+COMMENT ON FUNCTION sluice.pause IS
+  'Pauses a queue: nobody claims from it until resume. What is in hand goes on. Returns false if it was paused already.';
+
+CREATE FUNCTION sluice.resume(queue text, by text DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+BEGIN
+  RETURN sluice.tell_queue(queue, '{"paused_at": null, "paused_by": null, "pause_reason": null}', by);
+END
+$$;
+COMMENT ON FUNCTION sluice.resume IS 'Ends the pause of a queue. Returns false if it was not paused.';
+
+-- For whoever waits for a claim, and may read no table.
+CREATE FUNCTION sluice.is_paused(queue text) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.paused_at IS NOT NULL);
+END
+$$;
+COMMENT ON FUNCTION sluice.is_paused IS 'Whether a queue is paused.';
+
+CREATE VIEW sluice.queue_settings AS
+SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
+       q.delay_ms * interval '1 millisecond' AS delay, q.ttl_ms * interval '1 millisecond' AS ttl, q.on_expiry,
+       q.max_attempts, q.retry, q.payload_bytes AS payload_limit_bytes,
+       q.history_ms * interval '1 millisecond' AS history,
+       q.dead_letter_ms * interval '1 millisecond' AS dead_letter_retention,
+       q.rate, q.rate_ms * interval '1 millisecond' AS rate_per, q.rate_burst,
+       q.tenant_rate, q.tenant_rate_ms * interval '1 millisecond' AS tenant_rate_per, q.tenant_rate_burst,
+       q.concurrency, q.tenant_concurrency, q.changed_at, q.changed_by
+FROM sluice.queue q;
+COMMENT ON VIEW sluice.queue_settings IS 'What queues have been told: one row per queue that has been told something. Null: the code decides.';
+COMMENT ON COLUMN sluice.queue_settings.queue IS 'The queue.';
+COMMENT ON COLUMN sluice.queue_settings.paused_at IS 'Since when nobody claims from it; null: it is not paused.';
+COMMENT ON COLUMN sluice.queue_settings.paused_by IS 'Who has paused it.';
+COMMENT ON COLUMN sluice.queue_settings.pause_reason IS 'Why.';
+COMMENT ON COLUMN sluice.queue_settings.delay IS 'When a message is due after its enqueue that gives neither a delay nor a due time.';
+COMMENT ON COLUMN sluice.queue_settings.ttl IS 'For how long after it is due a message may be delivered that gives no time of its own.';
+COMMENT ON COLUMN sluice.queue_settings.on_expiry IS 'What becomes of a message that has expired: drop or dead_letter.';
+COMMENT ON COLUMN sluice.queue_settings.max_attempts IS 'After how many failed tries a message dies that has no number of its own.';
+COMMENT ON COLUMN sluice.queue_settings.retry IS 'When failed messages are tried again: the name of a policy, or an object with times in milliseconds.';
+COMMENT ON COLUMN sluice.queue_settings.payload_limit_bytes IS 'The largest payload in bytes of JSON.';
+COMMENT ON COLUMN sluice.queue_settings.history IS 'For how long messages that have succeeded are kept.';
+COMMENT ON COLUMN sluice.queue_settings.dead_letter_retention IS 'For how long dead letters are kept.';
+COMMENT ON COLUMN sluice.queue_settings.rate IS 'How many messages may begin per rate_per, of all processes.';
+COMMENT ON COLUMN sluice.queue_settings.rate_per IS 'The interval of rate.';
+COMMENT ON COLUMN sluice.queue_settings.rate_burst IS 'How many may begin at once after a pause; null: as many as rate.';
+COMMENT ON COLUMN sluice.queue_settings.tenant_rate IS 'The same for the messages of one tenant.';
+COMMENT ON COLUMN sluice.queue_settings.tenant_rate_per IS 'The interval of tenant_rate.';
+COMMENT ON COLUMN sluice.queue_settings.tenant_rate_burst IS 'How many of one tenant may begin at once after a pause; null: as many as tenant_rate.';
+COMMENT ON COLUMN sluice.queue_settings.concurrency IS 'How many messages may be in flight, of all processes.';
+COMMENT ON COLUMN sluice.queue_settings.tenant_concurrency IS 'How many of one tenant may be in flight, of all processes.';
+COMMENT ON COLUMN sluice.queue_settings.changed_at IS 'When it was told something last.';
+COMMENT ON COLUMN sluice.queue_settings.changed_by IS 'Who told it: a name that was given, or else the database user.';
+
+-- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
+REVOKE ALL ON FUNCTION sluice.queue_set, sluice.pause, sluice.resume, sluice.is_paused FROM PUBLIC;
+
+CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
+LANGUAGE sql IMMUTABLE AS 'SELECT 3, 1';

@@ -1,0 +1,830 @@
+-- Limits: how many messages of a queue, or of one of its tenants, are in flight at most, and how many begin per interval.
+-- Nothing here is read or written for a queue whose row in sluice.queue has no limit.
+
+-- One row per message that may be in flight at a time: of a queue, or of a tenant of it (the queue's own: tenant '').
+-- Whoever claims takes as many of them as messages. A transaction that handles messages keeps theirs locked, so its end,
+-- however it comes, gives them back. A lease is written into the row, and the permit is taken for as long as its message
+-- has that lease: whatever ends the lease frees the permit, and nobody has to write that down.
+CREATE TABLE sluice.permit (
+  queue      text    NOT NULL,
+  tenant     text    NOT NULL,
+  n          integer NOT NULL,
+  message_id bigint,
+  lease      bigint,
+  CONSTRAINT permit_pkey PRIMARY KEY (queue, tenant, n)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
+
+-- A token bucket of a queue, or of a tenant of it (the queue's own: tenant ''). It had so many tokens at that time.
+CREATE TABLE sluice.bucket (
+  queue  text             NOT NULL,
+  tenant text             NOT NULL,
+  tokens double precision NOT NULL,
+  at     timestamptz      NOT NULL,
+  CONSTRAINT bucket_pkey PRIMARY KEY (queue, tenant)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
+
+-- In which order a tenant's messages go, and which tenants there are: from each to the next in one descent. Messages
+-- without a tenant are not in it. Those with one are in message_due_idx as well, so that a queue without limits for
+-- tenants is claimed from as ever.
+CREATE INDEX message_tenant_idx ON sluice.message (queue, tenant, priority, due_at, id) WHERE tenant IS NOT NULL;
+
+-- Permits
+-- Whether a lease has the permit. Not whether the lease has run out: until somebody notes that, or takes the message, it
+-- may be renewed.
+CREATE FUNCTION sluice.permit_taken(queue text, message_id bigint, lease bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN message_id IS NOT NULL AND EXISTS (
+    SELECT FROM sluice.message m WHERE m.queue = queue AND m.id = message_id AND m.lease = lease
+  );
+END
+$$;
+
+-- Locks up to so many free permits, and returns how many. The transaction keeps them until it ends.
+--
+-- There may be more rows than permits, after the limit was lowered: then there is none to take until sluice.fit_permits
+-- has deleted as many. The limit, the number of rows and the rows to lock are of one snapshot: the rows that are taken at
+-- any time are all among those that the newest snapshot has seen, so they are never more than the limit of then. A
+-- lease may have been written into a row between that snapshot and the lock: so the locked rows are looked at once more,
+-- with a new one.
+CREATE FUNCTION sluice.lock_permits(queue text, tenant text, most integer) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  locked integer[];
+BEGIN
+  locked := ARRAY(
+    SELECT p.n FROM sluice.permit p
+    WHERE p.queue = queue AND p.tenant = tenant
+      AND (SELECT count(*) FROM sluice.permit c WHERE c.queue = queue AND c.tenant = tenant)
+          <= (SELECT CASE WHEN tenant = '' THEN q.concurrency ELSE q.tenant_concurrency END FROM sluice.queue q WHERE q.queue = queue)
+      AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)
+    ORDER BY p.n
+    LIMIT (SELECT most)
+    FOR UPDATE OF p SKIP LOCKED
+  );
+  RETURN (
+    SELECT count(*) FROM sluice.permit p
+    WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (locked)
+      AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)
+  );
+END
+$$;
+
+-- Writes the lease of claimed messages into as many permits. Those that the transaction has locked are among the free
+-- ones, so there are enough. Somebody may have written a lease into a row between the snapshot and the lock: so the locked
+-- rows are looked at once more here too, and in place of such a row another one is locked.
+CREATE FUNCTION sluice.lease_permits(queue text, tenant text, ids bigint[], lease bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  wanted integer := cardinality(ids);
+  locked integer[];
+  free integer[];
+BEGIN
+  LOOP
+    locked := ARRAY(
+      SELECT p.n FROM sluice.permit p
+      WHERE p.queue = queue AND p.tenant = tenant AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)
+      ORDER BY p.n
+      LIMIT (SELECT wanted)
+      FOR UPDATE OF p SKIP LOCKED
+    );
+    free := ARRAY(
+      SELECT p.n FROM sluice.permit p
+      WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (locked)
+        AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)
+      ORDER BY p.n LIMIT (SELECT cardinality(ids))
+    );
+    EXIT WHEN cardinality(free) = cardinality(ids) OR cardinality(locked) < wanted;
+    wanted := wanted + cardinality(ids) - cardinality(free);
+  END LOOP;
+  UPDATE sluice.permit p SET message_id = ids[array_position(free, p.n)], lease = lease
+  WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (free);
+END
+$$;
+
+-- Before a claim
+-- One transaction at a time makes rows of a tenant. Nobody waits: a transaction of an application that has claimed and
+-- goes on may have the lock. Tenants share 32 locks per queue, so that a claim of many does not fill the lock table.
+CREATE FUNCTION sluice.lock_growth(queue text, tenant text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN pg_try_advisory_xact_lock(746504, hashtext(queue) # (hashtext(tenant) & 31));
+END
+$$;
+
+-- Makes the rows of permits fit the limit, and takes them from leases that have run out. Run it in a transaction of its
+-- own: in that of a batch, others would wait for the batch. free_count: about how many are free; wait_ms: 0 if none is and
+-- another transaction makes some.
+CREATE FUNCTION sluice.fit_permits(
+  queue text, tenant text, most_rows integer, wanted integer, OUT free_count integer, OUT wait_ms double precision
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  row_count integer;
+  leased_count integer;
+BEGIN
+  -- A row that a running transaction has locked looks so by its xmax. The number may be out of date at once.
+  SELECT count(*), count(*) FILTER (WHERE leased.is),
+         count(*) FILTER (WHERE NOT leased.is AND (
+           p.xmax = '0'::xid OR age(p.xmax) > age(now.xmax::xid) AND p.xmax::text <> ALL (now.running)
+         ))
+  INTO row_count, leased_count, free_count
+  FROM sluice.permit p
+  CROSS JOIN (SELECT pg_snapshot_xmax(pg_current_snapshot()) AS xmax,
+                     ARRAY(SELECT x.xid::xid::text FROM pg_snapshot_xip(pg_current_snapshot()) AS x (xid)) AS running OFFSET 0) now
+  CROSS JOIN LATERAL (SELECT sluice.permit_taken(p.queue, p.message_id, p.lease) AS is OFFSET 0) leased
+  WHERE p.queue = queue AND p.tenant = tenant;
+  IF leased_count > 0 THEN
+    PERFORM sluice.end_run_out(queue, tenant);
+  END IF;
+  IF row_count >= most_rows THEN
+    free_count := least(free_count, most_rows);
+  END IF;
+  IF row_count > most_rows THEN
+    free_count := 0;
+    DELETE FROM sluice.permit p
+    WHERE p.queue = queue AND p.tenant = tenant
+      AND p.n = ANY (sluice.lock_surplus(queue, tenant, row_count - most_rows));
+  ELSIF row_count < most_rows AND free_count < wanted AND NOT sluice.lock_growth(queue, tenant) THEN
+    wait_ms := CASE WHEN free_count = 0 THEN 0 END;
+  ELSIF row_count < most_rows AND free_count < wanted THEN
+    -- With a new snapshot: whoever had the lock before may have made some.
+    INSERT INTO sluice.permit (queue, tenant, n)
+    SELECT queue, tenant, made.last_n + s
+    FROM (SELECT count(*) AS row_count, coalesce(max(p.n), 0) AS last_n FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant) made
+    CROSS JOIN generate_series(1, least(most_rows - made.row_count, wanted - free_count)::integer) AS s;
+    free_count := least(most_rows, wanted);
+  END IF;
+END
+$$;
+
+-- Locks free permits, of which there are too many.
+CREATE FUNCTION sluice.lock_surplus(queue text, tenant text, surplus integer) RETURNS integer[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  locked integer[];
+BEGIN
+  locked := ARRAY(
+    SELECT p.n FROM sluice.permit p
+    WHERE p.queue = queue AND p.tenant = tenant AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)
+    ORDER BY p.n DESC
+    LIMIT (SELECT surplus)
+    FOR UPDATE OF p SKIP LOCKED
+  );
+  RETURN ARRAY(
+    SELECT p.n FROM sluice.permit p
+    WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (locked)
+      AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)
+  );
+END
+$$;
+
+-- Takes permits from leases that have run out and that nobody renews at this moment: a renewal locks the message first, and
+-- then compares the clock.
+CREATE FUNCTION sluice.end_run_out(queue text, tenant text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  run_out bigint[];
+  ours integer[];
+BEGIN
+  run_out := ARRAY(
+    SELECT m.id
+    FROM (SELECT p.message_id, p.lease FROM sluice.permit p
+          WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NOT NULL OFFSET 0) held
+    CROSS JOIN LATERAL (
+      SELECT m.id FROM sluice.message m
+      WHERE m.queue = queue AND m.id = held.message_id AND m.lease = held.lease AND m.due_at <= clock_timestamp()
+      LIMIT 1
+      FOR UPDATE OF m SKIP LOCKED
+    ) m
+  );
+  IF run_out = '{}' THEN
+    RETURN;
+  END IF;
+  -- Not one that a batch has locked which looked before the lease was written: nobody waits for a batch here.
+  ours := ARRAY(
+    SELECT p.n FROM sluice.permit p
+    WHERE p.queue = queue AND p.tenant = tenant AND p.message_id = ANY (run_out)
+    ORDER BY p.n FOR UPDATE OF p SKIP LOCKED
+  );
+  UPDATE sluice.permit p SET message_id = NULL, lease = NULL
+  FROM sluice.message m
+  WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (ours)
+    AND m.queue = queue AND m.id = p.message_id AND m.lease = p.lease AND m.due_at <= clock_timestamp();
+END
+$$;
+
+-- Renews leases of a queue with permits. One that has run out is not renewed, because its permit may be somebody else's by
+-- now: the clock is read with the rows locked. Returns those that are renewed.
+CREATE FUNCTION sluice.renew_permitted(queue text, ids bigint[], leases bigint[], ms double precision) RETURNS SETOF bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  locked bigint[];
+  now_at timestamptz;
+BEGIN
+  locked := ARRAY(
+    SELECT m.id FROM unnest(ids, leases) AS given (id, lease) CROSS JOIN LATERAL (
+      SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.id = given.id AND m.lease = given.lease LIMIT 1
+      FOR UPDATE OF m
+    ) m
+  );
+  now_at := clock_timestamp();
+  RETURN QUERY
+  UPDATE sluice.message m SET due_at = now_at + coalesce(m.lease_ms::double precision, ms) * interval '1 millisecond'
+  WHERE m.ctid = ANY (sluice.ctids_of(queue, locked)) AND m.due_at > now_at
+  RETURNING m.id;
+END
+$$;
+
+-- Takes up to so many tokens; wait_ms: in how long there is one, if there is none. A bucket that somebody has locked is
+-- not waited for, because a transaction of an application may have it, by sluice.claim or sluice.pop: wait_ms is 0 then,
+-- and whoever asks tries again in a moment.
+-- The server's clock alone fills it. If that was set back, the bucket fills from then on.
+CREATE FUNCTION sluice.take_tokens(
+  queue text, tenant text, most integer, rate integer, rate_ms bigint, burst integer,
+  OUT granted integer, OUT wait_ms double precision
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  had record;
+  now_at timestamptz;
+  level double precision;
+BEGIN
+  SELECT b.tokens, b.at INTO had FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = tenant FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND THEN
+    IF NOT EXISTS (SELECT FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = tenant)
+       AND sluice.lock_growth(queue, tenant) THEN
+      INSERT INTO sluice.bucket (queue, tenant, tokens, at)
+      SELECT queue, tenant, burst, clock_timestamp()
+      WHERE NOT EXISTS (SELECT FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = tenant);
+      SELECT b.tokens, b.at INTO had FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = tenant FOR UPDATE SKIP LOCKED;
+    END IF;
+    IF had.at IS NULL THEN
+      granted := 0;
+      wait_ms := 0;
+      RETURN;
+    END IF;
+  END IF;
+  now_at := clock_timestamp();
+  level := least(burst, had.tokens + greatest(0, extract(epoch FROM now_at - had.at)::double precision * 1000 * rate / rate_ms));
+  granted := least(most, floor(level));
+  IF granted < 1 THEN
+    granted := 0;
+    wait_ms := (1 - level) * rate_ms / rate;
+  END IF;
+  IF granted > 0 OR had.at > now_at THEN
+    UPDATE sluice.bucket b SET tokens = level - granted, at = now_at WHERE b.queue = queue AND b.tenant = tenant;
+  END IF;
+END
+$$;
+
+-- Gives back tokens that no message has used, and returns those tenants whose bucket somebody has locked: to be tried again.
+CREATE FUNCTION sluice.return_tokens(queue text, tenants text[], counts integer[]) RETURNS text[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  ours text[];
+BEGIN
+  ours := ARRAY(
+    SELECT b.tenant FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = ANY (tenants)
+    ORDER BY b.tenant FOR UPDATE OF b SKIP LOCKED
+  );
+  -- The burst bounds them when somebody takes some.
+  UPDATE sluice.bucket b SET tokens = b.tokens + counts[array_position(tenants, b.tenant)]
+  WHERE b.queue = queue AND b.tenant = ANY (ours);
+  RETURN ARRAY(SELECT given.tenant FROM unnest(tenants) AS given (tenant) WHERE given.tenant <> ALL (ours));
+END
+$$;
+
+-- How many messages there are to claim now, up to so many. Of messages with ordering keys it is not looked whether they are
+-- due or held.
+CREATE FUNCTION sluice.count_claimable(queue text, most integer) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  RETURN (
+    SELECT count(*) FROM (
+      SELECT FROM (
+        SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+          SELECT m.id FROM sluice.message m
+          WHERE m.queue = queue AND m.slot IS NULL AND m.priority = p.priority AND m.due_at <= now_at
+          ORDER BY m.due_at, m.id LIMIT (SELECT most)
+        ) m
+        UNION ALL
+        SELECT FROM (
+          SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL
+          ORDER BY m.slot, m.id LIMIT (SELECT most)
+        ) k
+      ) every LIMIT (SELECT most)
+    ) counted
+  );
+END
+$$;
+
+-- Whether a row is locked by a running transaction, as its xmax tells: without a lock, so it may be out of date at once.
+CREATE FUNCTION sluice.seems_locked(holder xid) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN holder <> '0'::xid AND (
+    age(holder) <= age(pg_snapshot_xmax(pg_current_snapshot())::xid)
+    OR EXISTS (SELECT FROM pg_snapshot_xip(pg_current_snapshot()) AS x (xid) WHERE x.xid::xid = holder)
+  );
+END
+$$;
+
+-- Tenants
+-- How many messages of a tenant are due and seem to be in nobody's hands, up to so many.
+CREATE FUNCTION sluice.count_of_tenant(queue text, tenant text, most integer) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  RETURN (
+    SELECT count(*) FROM (
+      SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+        SELECT m.id FROM sluice.message m
+        WHERE m.queue = queue AND m.tenant IS NOT NULL AND m.tenant = tenant AND m.priority = p.priority AND m.due_at <= now_at
+          AND NOT sluice.seems_locked(m.xmax)
+        ORDER BY m.due_at, m.id LIMIT (SELECT most)
+      ) m
+      LIMIT (SELECT most)
+    ) counted
+  );
+END
+$$;
+
+-- Locks due messages of a tenant, the lowest priority number first, then by due time: as sluice.lock_unkeyed, by
+-- message_tenant_idx.
+CREATE FUNCTION sluice.lock_of_tenant(queue text, tenant text, most integer) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  RETURN ARRAY(
+    SELECT m.id
+    FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+      SELECT m.id FROM sluice.message m
+      WHERE m.queue = queue AND m.tenant IS NOT NULL AND m.tenant = tenant AND m.priority = p.priority AND m.due_at <= now_at
+      ORDER BY m.due_at, m.id
+      LIMIT (SELECT most)
+      FOR UPDATE OF m SKIP LOCKED
+    ) m
+    LIMIT most
+  );
+END
+$$;
+
+-- Which messages without a tenant and without an ordering key are due: of the first 1,000 of each priority.
+CREATE FUNCTION sluice.untenanted(queue text, most integer) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  RETURN ARRAY(
+    SELECT m.id
+    FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+      SELECT m.id, m.tenant, m.xmax FROM sluice.message m
+      WHERE m.queue = queue AND m.slot IS NULL AND m.priority = p.priority AND m.due_at <= now_at
+      ORDER BY m.due_at, m.id
+      LIMIT (SELECT 1000)
+    ) m
+    WHERE m.tenant IS NULL AND NOT sluice.seems_locked(m.xmax)
+    LIMIT most
+  );
+END
+$$;
+
+-- Locks messages without a tenant. Those with an ordering key and those without come first in turn, by chance.
+CREATE FUNCTION sluice.lock_untenanted(queue text, most integer) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  keyed_first boolean := random() < 0.5;
+  taken bigint[] := '{}';
+  now_at timestamptz;
+BEGIN
+  IF keyed_first THEN
+    taken := sluice.lock_keyed(queue, most);
+  END IF;
+  IF cardinality(taken) < most THEN
+    now_at := clock_timestamp();
+    taken := taken || ARRAY(
+      SELECT m.id FROM unnest(sluice.untenanted(queue, most - cardinality(taken))) AS given (id) CROSS JOIN LATERAL (
+        SELECT m.id FROM sluice.message m
+        WHERE m.queue = queue AND m.id = given.id AND m.due_at <= now_at LIMIT 1
+        FOR UPDATE OF m SKIP LOCKED
+      ) m
+    );
+  END IF;
+  IF NOT keyed_first AND cardinality(taken) < most THEN
+    taken := taken || sluice.lock_keyed(queue, most - cardinality(taken));
+  END IF;
+  RETURN taken;
+END
+$$;
+
+-- Which tenants a claim takes from, and how many messages of each at most. It goes in rotation, beginning behind `turn`:
+-- from each tenant to the next by one descent of message_tenant_idx, which the loop reads one by one, so that it costs as
+-- much as the tenants that it visits. Tenants that have nothing due cost little, and those that wait for their limit
+-- more: after 200 of these it ends, and the next claim goes on there. One that asks for less than each could have gives
+-- each the same share.
+CREATE FUNCTION sluice.pick_tenants(
+  queue text, most integer, settings sluice.queue, INOUT turn text, OUT tenants text[], OUT shares integer[],
+  OUT wait_ms double precision, OUT wrapped boolean
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  began text := turn;
+  candidate text;
+  room integer;
+  waiting integer := 0;
+  given integer;
+  token_wait double precision;
+  permit_wait double precision;
+BEGIN
+  tenants := '{}';
+  shares := '{}';
+  FOR pass IN 0..1 LOOP
+    wrapped := pass = 1;
+    FOR candidate IN
+      WITH RECURSIVE found (tenant, due_at) AS (
+        (SELECT m.tenant, m.due_at FROM sluice.message m
+         WHERE m.queue = queue AND m.tenant IS NOT NULL AND m.tenant > CASE pass WHEN 0 THEN began ELSE '' END
+         ORDER BY m.tenant, m.priority, m.due_at, m.id LIMIT 1)
+        UNION ALL
+        SELECT n.tenant, n.due_at FROM found f CROSS JOIN LATERAL (
+          SELECT m.tenant, m.due_at FROM sluice.message m
+          WHERE m.queue = queue AND m.tenant IS NOT NULL AND m.tenant > f.tenant
+          ORDER BY m.tenant, m.priority, m.due_at, m.id LIMIT 1
+        ) n
+        WHERE pass = 0 OR f.tenant < began
+      )
+      SELECT f.tenant FROM found f
+      WHERE (pass = 0 OR f.tenant <= began)
+        AND (f.due_at <= clock_timestamp() OR sluice.count_of_tenant(queue, f.tenant, 1) > 0)
+    LOOP
+      token_wait := sluice.wait_of_tenant(queue, candidate, settings);
+      room := 0;
+      permit_wait := NULL;
+      IF token_wait IS NULL THEN
+        SELECT r.room, r.wait_ms INTO room, permit_wait FROM sluice.room_of_tenant(queue, candidate, most, settings) r;
+      END IF;
+      wait_ms := least(wait_ms, token_wait, permit_wait);
+      IF room > 0 THEN
+        tenants := tenants || candidate;
+        shares := shares || room;
+      ELSE
+        waiting := waiting + 1;
+      END IF;
+      turn := candidate;
+      EXIT WHEN cardinality(tenants) = most OR waiting = 200;
+    END LOOP;
+    EXIT WHEN cardinality(tenants) = most OR waiting = 200;
+  END LOOP;
+  IF waiting = 200 THEN
+    wait_ms := least(wait_ms, 100);
+  END IF;
+  FOR at IN 1..cardinality(tenants) LOOP
+    given := least(shares[at], (most + cardinality(tenants) - 1) / cardinality(tenants));
+    IF settings.tenant_rate IS NOT NULL AND given > 0 THEN
+      SELECT t.granted, t.wait_ms INTO given, token_wait FROM sluice.take_tokens(
+        queue, tenants[at], given, settings.tenant_rate, coalesce(settings.tenant_rate_ms, 1000),
+        coalesce(settings.tenant_rate_burst, settings.tenant_rate)
+      ) t;
+      wait_ms := least(wait_ms, token_wait);
+    END IF;
+    shares[at] := given;
+  END LOOP;
+END
+$$;
+
+-- In how many milliseconds a tenant has a token; null: it has one, or needs none. It looks, and locks nothing.
+CREATE FUNCTION sluice.wait_of_tenant(queue text, tenant text, settings sluice.queue) RETURNS double precision
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  rate double precision := settings.tenant_rate::double precision / coalesce(settings.tenant_rate_ms, 1000);
+  level double precision;
+BEGIN
+  IF settings.tenant_rate IS NULL THEN
+    RETURN NULL;
+  END IF;
+  SELECT b.tokens + greatest(0, extract(epoch FROM clock_timestamp() - b.at)::double precision * 1000 * rate) INTO level
+  FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = tenant;
+  RETURN CASE WHEN level < 1 THEN (1 - level) / rate END;
+END
+$$;
+
+-- How many messages of a tenant may be claimed now: due, in nobody's hands, and with permits that seem to be free.
+CREATE FUNCTION sluice.room_of_tenant(
+  queue text, tenant text, most integer, settings sluice.queue, OUT room integer, OUT wait_ms double precision
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  room := sluice.count_of_tenant(queue, tenant, most);
+  IF room > 0 AND settings.tenant_concurrency IS NOT NULL THEN
+    SELECT least(room, f.free_count), f.wait_ms INTO room, wait_ms
+    FROM sluice.fit_permits(queue, tenant, settings.tenant_concurrency, room) f;
+  END IF;
+END
+$$;
+
+-- What a claim may take, in a queue with limits; granted null: the queue has none. It takes the tokens, and makes rows of
+-- permits, so it is run in a transaction of its own before that of the batch. Permits are taken by the claim itself.
+-- tenants, shares: where tenants have limits, how many messages of each; the tenant '': of those without one, which have
+-- their turn when `apart` is given. turn: for the next claim; wrapped: it has been round. wait_ms: nothing may begin
+-- before that time is over; 0: somebody has locked what it needs. The settings are those without which a plan could read or sort a backlog.
+CREATE FUNCTION sluice.prepare_claim(
+  queue text, most integer, INOUT turn text, apart boolean, OUT granted integer, OUT wait_ms double precision,
+  OUT permits boolean, OUT tokens boolean, OUT tenants text[], OUT shares integer[], OUT wrapped boolean
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
+SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
+#variable_conflict use_variable
+DECLARE
+  settings sluice.queue;
+  taken integer;
+BEGIN
+  SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
+  permits := settings.concurrency IS NOT NULL OR settings.tenant_concurrency IS NOT NULL;
+  tokens := settings.rate IS NOT NULL OR settings.tenant_rate IS NOT NULL;
+  IF NOT permits AND NOT tokens THEN
+    RETURN;
+  END IF;
+  granted := sluice.count_claimable(queue, least(most, settings.concurrency));
+  IF granted > 0 AND settings.concurrency IS NOT NULL THEN
+    SELECT f.wait_ms INTO wait_ms FROM sluice.fit_permits(queue, '', settings.concurrency, granted) f;
+    IF wait_ms IS NOT NULL THEN
+      granted := 0;
+    END IF;
+  END IF;
+  IF granted > 0 AND settings.rate IS NOT NULL THEN
+    SELECT t.granted, t.wait_ms INTO granted, wait_ms FROM sluice.take_tokens(
+      queue, '', granted, settings.rate, coalesce(settings.rate_ms, 1000), coalesce(settings.rate_burst, settings.rate)
+    ) t;
+  END IF;
+  IF granted = 0 OR settings.tenant_concurrency IS NULL AND settings.tenant_rate IS NULL THEN
+    RETURN;
+  END IF;
+  taken := granted;
+  SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.wrapped INTO granted, wait_ms, tenants, shares, turn, wrapped
+  FROM sluice.share_out(queue, taken, turn, apart, settings) p;
+  IF settings.rate IS NOT NULL AND granted < taken THEN
+    PERFORM sluice.return_tokens(queue, ARRAY[''], ARRAY[taken - granted]);
+  END IF;
+END
+$$;
+
+-- Shares a claim out among tenants, and messages without one.
+CREATE FUNCTION sluice.share_out(
+  queue text, most integer, INOUT turn text, apart boolean, settings sluice.queue, OUT granted integer,
+  OUT wait_ms double precision, OUT tenants text[], OUT shares integer[], OUT wrapped boolean
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  others boolean;
+BEGIN
+  SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped INTO tenants, shares, turn, wait_ms, wrapped
+  FROM sluice.pick_tenants(queue, most, settings, turn) p;
+  IF apart OR cardinality(tenants) = 0 THEN
+    others := EXISTS (
+      SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1) keyed
+    ) OR sluice.untenanted(queue, 1) <> '{}';
+    IF others THEN
+      tenants := ''::text || tenants;
+      shares := greatest(1, most / cardinality(tenants)) || shares;
+    END IF;
+  END IF;
+  granted := least(most, (SELECT coalesce(sum(s), 0) FROM unnest(shares) AS s));
+  IF granted > 0 THEN
+    wait_ms := NULL;
+  END IF;
+END
+$$;
+
+-- Locks messages of tenants, and the permits that they need. surplus: more permits than messages.
+CREATE FUNCTION sluice.lock_shares(
+  queue text, most integer, tenants text[], shares integer[], OUT ids bigint[], OUT surplus boolean
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  settings sluice.queue;
+  had integer := most;
+  allowed integer;
+  taken bigint[];
+BEGIN
+  SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
+  IF settings.concurrency IS NOT NULL THEN
+    had := sluice.lock_permits(queue, '', most);
+  END IF;
+  ids := '{}';
+  surplus := false;
+  FOR at IN 1..cardinality(tenants) LOOP
+    allowed := least(shares[at], had - cardinality(ids));
+    CONTINUE WHEN allowed < 1;
+    IF tenants[at] = '' THEN
+      taken := sluice.lock_untenanted(queue, allowed);
+    ELSE
+      IF settings.tenant_concurrency IS NOT NULL THEN
+        allowed := sluice.lock_permits(queue, tenants[at], allowed);
+      END IF;
+      taken := CASE WHEN allowed > 0 THEN sluice.lock_of_tenant(queue, tenants[at], allowed) ELSE '{}' END;
+      surplus := surplus OR settings.tenant_concurrency IS NOT NULL AND cardinality(taken) < allowed;
+    END IF;
+    ids := ids || taken;
+  END LOOP;
+  surplus := surplus OR settings.concurrency IS NOT NULL AND cardinality(ids) < had;
+END
+$$;
+
+-- Claims as objects
+-- Whether a claim has to ask for permits or tokens.
+CREATE FUNCTION sluice.is_limited(queue text) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN EXISTS (
+    SELECT FROM sluice.queue q
+    WHERE q.queue = queue
+      AND (q.concurrency IS NOT NULL OR q.rate IS NOT NULL OR q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL)
+  );
+END
+$$;
+
+-- Locks due messages for a claim or a pop, and the permits that they need. What else it locks is free at the end of its
+-- transaction, which is short.
+CREATE FUNCTION sluice.lock_allowed(queue text, most integer) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  prepared record;
+  allowed integer;
+  taken bigint[] := '{}';
+  turn text := 'sluice.turn_' || to_hex(hashtextextended(queue, 0));
+BEGIN
+  IF NOT sluice.is_limited(queue) THEN
+    RETURN sluice.lock_due(queue, most);
+  END IF;
+  -- Each session goes on where its last claim of this queue has ended: one turn for two queues would pass over the same tenants
+  -- of each for as long as they are claimed from in turn. A setting for the transaction would begin with the first tenants always.
+  SELECT p.* INTO prepared
+  FROM sluice.prepare_claim(queue, most, coalesce(current_setting(turn, true), ''), random() < 0.5) p;
+  PERFORM set_config(turn, coalesce(prepared.turn, ''), false);
+  IF prepared.granted > 0 AND prepared.tenants IS NOT NULL THEN
+    SELECT l.ids INTO taken FROM sluice.lock_shares(queue, prepared.granted, prepared.tenants, prepared.shares) l;
+  ELSIF prepared.granted > 0 THEN
+    allowed := CASE WHEN prepared.permits THEN sluice.lock_permits(queue, '', prepared.granted) ELSE prepared.granted END;
+    taken := CASE WHEN allowed > 0 THEN sluice.lock_due(queue, allowed) ELSE '{}' END;
+  END IF;
+  IF prepared.tokens AND cardinality(taken) < prepared.granted THEN
+    PERFORM sluice.return_unused(queue, prepared.granted, prepared.tenants, prepared.shares, taken);
+  END IF;
+  RETURN taken;
+END
+$$;
+
+-- Gives back the tokens of a claim that has taken fewer messages.
+CREATE FUNCTION sluice.return_unused(queue text, granted integer, tenants text[], shares integer[], taken bigint[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  PERFORM sluice.return_tokens(queue, array_agg(unused.tenant), array_agg(unused.count))
+  FROM (
+    SELECT '' AS tenant, granted - cardinality(taken) AS count
+    UNION ALL
+    SELECT t.tenant, t.share - (
+      SELECT count(*)::integer FROM unnest(taken) AS given (id) CROSS JOIN LATERAL (
+        SELECT m.tenant FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
+      ) m WHERE m.tenant = t.tenant
+    )
+    FROM unnest(tenants, shares) AS t (tenant, share) WHERE t.tenant <> ''
+  ) unused
+  WHERE unused.count > 0;
+END
+$$;
+
+-- Gives the permits that a claim has locked to the messages that it has leased.
+CREATE FUNCTION sluice.lease_allowed(queue text, ids bigint[], lease bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  settings sluice.queue;
+  owned record;
+BEGIN
+  SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
+  IF settings.concurrency IS NOT NULL THEN
+    PERFORM sluice.lease_permits(queue, '', ids, lease);
+  END IF;
+  IF settings.tenant_concurrency IS NOT NULL THEN
+    FOR owned IN
+      SELECT m.tenant, array_agg(given.id) AS ids FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
+        SELECT m.tenant FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
+      ) m
+      WHERE m.tenant IS NOT NULL GROUP BY m.tenant
+    LOOP
+      PERFORM sluice.lease_permits(queue, owned.tenant, owned.ids, lease);
+    END LOOP;
+  END IF;
+END
+$$;
+
+-- Maintenance
+-- Deletes permits of tenants that have no messages, and their buckets once they are full again: a new one begins full.
+CREATE FUNCTION sluice.prune_limits(most integer) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  now_at timestamptz := clock_timestamp();
+  locked tid[];
+  permits integer;
+  buckets integer;
+BEGIN
+  locked := ARRAY(
+    SELECT o.ctid FROM sluice.permit o
+    WHERE o.tenant <> '' AND NOT sluice.permit_taken(o.queue, o.message_id, o.lease) AND NOT EXISTS (
+      SELECT FROM sluice.message m WHERE m.queue = o.queue AND m.tenant IS NOT NULL AND m.tenant = o.tenant
+    )
+    LIMIT most FOR UPDATE OF o SKIP LOCKED
+  );
+  -- Once more, with a new snapshot: a lease may have been written into one since.
+  DELETE FROM sluice.permit p
+  WHERE p.ctid = ANY (locked) AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease);
+  GET DIAGNOSTICS permits = ROW_COUNT;
+  DELETE FROM sluice.bucket b WHERE b.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM sluice.bucket o LEFT JOIN sluice.queue q ON q.queue = o.queue
+    WHERE o.tenant <> '' AND NOT EXISTS (
+      SELECT FROM sluice.message m WHERE m.queue = o.queue AND m.tenant IS NOT NULL AND m.tenant = o.tenant
+    ) AND (q.tenant_rate IS NULL
+           OR o.at + coalesce(q.tenant_rate_burst, q.tenant_rate)::double precision * coalesce(q.tenant_rate_ms, 1000) / q.tenant_rate
+                     * interval '1 millisecond' < now_at)
+    LIMIT greatest(most - permits, 0) FOR UPDATE OF o SKIP LOCKED
+  ));
+  GET DIAGNOSTICS buckets = ROW_COUNT;
+  RETURN permits + buckets;
+END
+$$;
+
+-- Views
+CREATE VIEW sluice.limits AS
+WITH clock AS MATERIALIZED (
+  SELECT clock_timestamp() AS now
+), told AS (
+  SELECT q.* FROM sluice.queue q
+  WHERE q.concurrency IS NOT NULL OR q.rate IS NOT NULL OR q.tenant_concurrency IS NOT NULL OR q.tenant_rate IS NOT NULL
+), held AS (
+  SELECT DISTINCT f.queue, f.id FROM sluice.in_flight f WHERE f.worker_alive IS NOT FALSE
+), counted AS (
+  SELECT m.queue, CASE WHEN grouping(m.tenant) = 1 THEN '' ELSE m.tenant END AS tenant,
+         count(*) FILTER (WHERE held.id IS NOT NULL) AS in_flight,
+         count(*) FILTER (WHERE held.id IS NULL AND m.due_at <= c.now) AS ready
+  FROM told t CROSS JOIN clock c
+  JOIN sluice.message m ON m.queue = t.queue
+  LEFT JOIN held ON held.queue = m.queue AND held.id = m.id
+  GROUP BY GROUPING SETS ((m.queue), (m.queue, m.tenant))
+  HAVING grouping(m.tenant) = 1 OR m.tenant IS NOT NULL
+), limited AS (
+  SELECT t.queue, '' AS tenant, t.concurrency, t.rate, coalesce(t.rate_ms, 1000) AS rate_ms, coalesce(t.rate_burst, t.rate) AS burst
+  FROM told t
+  UNION ALL
+  SELECT t.queue, c.tenant, t.tenant_concurrency, t.tenant_rate, coalesce(t.tenant_rate_ms, 1000), coalesce(t.tenant_rate_burst, t.tenant_rate)
+  FROM told t JOIN counted c ON c.queue = t.queue AND c.tenant <> ''
+  WHERE t.tenant_concurrency IS NOT NULL OR t.tenant_rate IS NOT NULL
+)
+SELECT l.queue, nullif(l.tenant, '') AS tenant, l.concurrency, coalesce(c.in_flight, 0) AS in_flight, l.rate,
+       l.rate_ms * interval '1 millisecond' AS rate_interval, l.burst,
+       CASE WHEN l.rate IS NOT NULL THEN coalesce(
+         least(l.burst, b.tokens + greatest(0, extract(epoch FROM clock.now - b.at)::double precision * 1000 * l.rate / l.rate_ms)), l.burst
+       ) END AS tokens,
+       coalesce(c.ready, 0) AS ready
+FROM limited l CROSS JOIN clock
+LEFT JOIN counted c ON c.queue = l.queue AND c.tenant = l.tenant
+LEFT JOIN sluice.bucket b ON b.queue = l.queue AND b.tenant = l.tenant;
+COMMENT ON VIEW sluice.limits IS 'One row per queue with limits, and per tenant of it that has messages: what is allowed, and what is used of it.';
+COMMENT ON COLUMN sluice.limits.queue IS 'The queue.';
+COMMENT ON COLUMN sluice.limits.tenant IS 'The tenant. Null: the queue as a whole.';
+COMMENT ON COLUMN sluice.limits.concurrency IS 'How many messages may be in flight. Null: no limit.';
+COMMENT ON COLUMN sluice.limits.in_flight IS 'How many are, by the records of workers and claims.';
+COMMENT ON COLUMN sluice.limits.rate IS 'How many messages may begin per interval. Null: no limit.';
+COMMENT ON COLUMN sluice.limits.rate_interval IS 'The interval.';
+COMMENT ON COLUMN sluice.limits.burst IS 'How many may begin at once after a pause.';
+COMMENT ON COLUMN sluice.limits.tokens IS 'How many may begin now. Null: no limit.';
+COMMENT ON COLUMN sluice.limits.ready IS 'Messages that are due and in nobody''s hands: with a limit that is used up, they wait for it.';
+
+CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
+LANGUAGE sql IMMUTABLE AS 'SELECT 8, 1';

@@ -1,0 +1,426 @@
+-- Streams: a log that is kept, and the groups that read it.
+--
+-- An event is one row that is inserted and never updated. Each stream has a table of its own, event_<id>, a partition of
+-- sluice.event, and that is partitioned by ranges of position into segments, so that retention drops a whole segment.
+-- Positions of a stream come from its own sequence. They are drawn before the COMMIT, so a reader must know below which
+-- position nothing can appear any more: see sluice.open_appends and sluice.settled.
+
+CREATE TABLE sluice.stream (
+  -- In the names of its table and of its sequence, and in the numbers of its locks.
+  id             integer     NOT NULL GENERATED ALWAYS AS IDENTITY CONSTRAINT "id: at most 65,535 streams" CHECK (id BETWEEN 1 AND 65535),
+  stream         text        NOT NULL CONSTRAINT "stream: 1 to 49 letters, digits and _ . - (no . - first)" CHECK (octet_length(stream) <= 49 AND stream ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]*$'),
+  -- Ordering keys are hashed to so many slots; a batch of a group locks slots. It never changes.
+  slots          smallint    NOT NULL DEFAULT 16 CONSTRAINT "slots: 1, 2, 4, 8, 16, 32 or 64" CHECK (slots IN (1, 2, 4, 8, 16, 32, 64)),
+  positions      regclass    NOT NULL,
+  -- A segment may go when all of it is older than retain_ms; the oldest go while the stream takes more than retain_bytes.
+  retain_ms      bigint      CONSTRAINT "retain_ms: 1 or more" CHECK (retain_ms > 0),
+  retain_bytes   bigint      CONSTRAINT "retain_bytes: 1 or more" CHECK (retain_bytes > 0),
+  -- A segment stays as long as a group has not read it.
+  keep_unread    boolean     NOT NULL DEFAULT true,
+  -- After so long a segment ends, and the next begins.
+  segment_ms     bigint      NOT NULL DEFAULT 86400000 CONSTRAINT "segment_ms: 1 second or more" CHECK (segment_ms >= 1000),
+  -- Events at and below it count as gone, although their segment is still there.
+  trimmed_to     bigint      NOT NULL DEFAULT 0,
+  created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT stream_pkey PRIMARY KEY (stream),
+  CONSTRAINT stream_id_key UNIQUE (id)
+);
+
+-- The ranges of positions, [first, first + 1,000,000,000), each a table event_<stream_id>_<first / 1,000,000,000>.
+CREATE TABLE sluice.segment (
+  stream_id      integer     NOT NULL,
+  first          bigint      NOT NULL,
+  -- When the sequence was set to its first position, or its first event came.
+  opened_at      timestamptz,
+  -- When the next one was opened: no later append has a position in it, but one that was open then may.
+  closed_at      timestamptz,
+  -- It is on its way out: detached, or about to be.
+  dropping_at    timestamptz,
+  CONSTRAINT segment_pkey PRIMARY KEY (stream_id, first)
+);
+
+-- Rows are inserted by sluice.append and sluice.append_many alone, which draw the position. There is no default, so that an INSERT by hand
+-- fails instead of losing events.
+CREATE TABLE sluice.event (
+  stream_id      integer     NOT NULL,
+  slot           smallint    NOT NULL,
+  position       bigint      NOT NULL,
+  ordering_key   text        CONSTRAINT "ordering_key: 1 to 255 bytes" CHECK (octet_length(ordering_key) BETWEEN 1 AND 255),
+  type           text        CONSTRAINT "type: 1 to 255 bytes" CHECK (octet_length(type) BETWEEN 1 AND 255),
+  schema_version integer     NOT NULL DEFAULT 1 CONSTRAINT "schema_version: 1 or more" CHECK (schema_version > 0),
+  payload        jsonb       NOT NULL,
+  headers        jsonb       NOT NULL DEFAULT '{}' CONSTRAINT "headers: a JSON object" CHECK (jsonb_typeof(headers) = 'object'),
+  appended_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+  -- See sluice.message.
+  CONSTRAINT "payload, headers, ordering_key, type: readable in UTF-8" CHECK (
+    getdatabaseencoding() = 'UTF8'
+    OR convert_to(payload::text, 'UTF8') IS NOT NULL AND convert_to(headers::text, 'UTF8') IS NOT NULL
+       AND convert_to(concat_ws(' ', ordering_key, type), 'UTF8') IS NOT NULL
+  )
+) PARTITION BY LIST (stream_id);
+
+-- A group reads a stream, at its own pace. Its failed events are messages of the queue <stream>:<name>.
+CREATE TABLE sluice.stream_group (
+  id             integer     NOT NULL GENERATED ALWAYS AS IDENTITY,
+  stream         text        NOT NULL,
+  name           text        NOT NULL CONSTRAINT "group: 1 to 49 letters, digits and _ . - (no . - first)" CHECK (octet_length(name) <= 49 AND name ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]*$'),
+  -- A failed event and the later ones of its key become messages of the group's queue: so many before slots wait.
+  park_limit     integer     NOT NULL DEFAULT 1000 CONSTRAINT "park_limit: 0 or more" CHECK (park_limit >= 0),
+  -- Null: it has read all that it should have. Otherwise the positions that retention took from it.
+  lost_from      bigint,
+  lost_to        bigint,
+  created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT stream_group_pkey PRIMARY KEY (stream, name),
+  CONSTRAINT stream_group_id_key UNIQUE (id)
+);
+
+-- How far a group has read a slot: the highest position counts. A batch inserts the new one and deletes the one before. An
+-- UPDATE of one row would leave a chain of versions, which every claim walks while an old snapshot keeps them: 349 buffers
+-- after 64,000 batches, where this has 4. Who may move it holds the lock (746503, group_id << 6 | slot).
+CREATE TABLE sluice.group_progress (
+  group_id       integer     NOT NULL,
+  slot           smallint    NOT NULL,
+  position       bigint      NOT NULL,
+  moved_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+  -- With onFailure 'stop': the slot waits until then; how often its next event has failed, and how.
+  held_until     timestamptz,
+  attempt        integer     NOT NULL DEFAULT 0,
+  last_error     text,
+  CONSTRAINT group_progress_pkey PRIMARY KEY (group_id, slot, position)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
+-- Makes a segment, for positions from `first` on. CREATE ... PARTITION OF would wait for every open batch; ATTACH does not.
+CREATE FUNCTION sluice.attach_segment(stream_id integer, first bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+DECLARE
+  log text := 'event_' || stream_id;
+  part text := 'event_' || stream_id || '_' || first / 1000000000;
+BEGIN
+  EXECUTE format('CREATE TABLE sluice.%I (LIKE sluice.%I INCLUDING ALL) WITH (autovacuum_vacuum_cost_delay = 0)', part, log);
+  EXECUTE format('ALTER TABLE sluice.%I ADD CONSTRAINT segment_range CHECK (position >= %s AND position < %s AND stream_id = %s)', part, first, first + 1000000000, stream_id);
+  EXECUTE format('ALTER TABLE sluice.%I ATTACH PARTITION sluice.%I FOR VALUES FROM (%s) TO (%s)', log, part, first, first + 1000000000);
+  EXECUTE format('ALTER TABLE sluice.%I DROP CONSTRAINT segment_range', part);
+  INSERT INTO sluice.segment (stream_id, first) VALUES (attach_segment.stream_id, attach_segment.first);
+END
+$$;
+
+-- Makes a stream if there is none of this name, or changes its settings. True: it was made. What is null stays as it is; a
+-- retain or retain_bytes of 0 is none.
+CREATE FUNCTION sluice.create_stream(stream text, slots integer DEFAULT NULL, retain interval DEFAULT NULL, retain_bytes bigint DEFAULT NULL,
+                                     keep_unread boolean DEFAULT NULL, segment interval DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+<<given>>
+DECLARE
+  log sluice.stream;
+  number integer;
+  reader regrole;
+  retain_ms bigint := extract(epoch FROM retain) * 1000;
+  segment_ms bigint := extract(epoch FROM segment) * 1000;
+BEGIN
+  SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = create_stream.stream;
+  IF log.id IS NULL THEN
+    -- Two that make it at once.
+    PERFORM pg_advisory_xact_lock(746504, 0);
+    SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = create_stream.stream;
+  END IF;
+  IF log.id IS NOT NULL THEN
+    IF slots <> log.slots THEN
+      RAISE EXCEPTION 'slots: expected %, which stream "%" has had from the beginning, received %', log.slots, stream, slots
+        USING ERRCODE = 'SL031', HINT = 'To have other slots, make another stream.';
+    END IF;
+    UPDATE sluice.stream s
+    SET retain_ms = nullif(coalesce(given.retain_ms, s.retain_ms), 0),
+        retain_bytes = nullif(coalesce(create_stream.retain_bytes, s.retain_bytes), 0),
+        keep_unread = coalesce(create_stream.keep_unread, s.keep_unread),
+        segment_ms = coalesce(given.segment_ms, s.segment_ms)
+    WHERE s.id = log.id
+      AND (coalesce(given.retain_ms, s.retain_ms, 0) <> coalesce(s.retain_ms, 0)
+           OR coalesce(create_stream.retain_bytes, s.retain_bytes, 0) <> coalesce(s.retain_bytes, 0)
+           OR create_stream.keep_unread <> s.keep_unread OR given.segment_ms <> s.segment_ms);
+    RETURN false;
+  END IF;
+  number := nextval('sluice.stream_id_seq');
+  EXECUTE format('CREATE SEQUENCE sluice.%I CACHE 1', 'event_position_' || number);
+  INSERT INTO sluice.stream (id, stream, slots, positions, retain_ms, retain_bytes, keep_unread, segment_ms) OVERRIDING SYSTEM VALUE
+  VALUES (number, create_stream.stream, coalesce(create_stream.slots, 16), ('sluice.event_position_' || number)::regclass,
+          nullif(given.retain_ms, 0), nullif(create_stream.retain_bytes, 0), coalesce(create_stream.keep_unread, true),
+          coalesce(given.segment_ms, 86400000));
+  EXECUTE format('CREATE TABLE sluice.%I (LIKE sluice.event INCLUDING ALL, CONSTRAINT %I PRIMARY KEY (slot, position)) PARTITION BY RANGE (position)',
+                 'event_' || number, 'event_' || number || '_pkey');
+  EXECUTE format('ALTER TABLE sluice.event ATTACH PARTITION sluice.%I FOR VALUES IN (%s)', 'event_' || number, number);
+  -- Groups read it by its own name: through sluice.event they would lock the segments of all streams.
+  FOR reader IN
+    SELECT a.grantee::regrole FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
+    WHERE c.oid = 'sluice.event'::regclass AND a.privilege_type = 'SELECT' AND a.grantee <> c.relowner AND a.grantee <> 0
+  LOOP
+    EXECUTE format('GRANT SELECT ON sluice.%I TO %s', 'event_' || number, reader);
+  END LOOP;
+  PERFORM sluice.attach_segment(number, 0), sluice.attach_segment(number, 1000000000);
+  UPDATE sluice.segment s SET opened_at = clock_timestamp() WHERE s.stream_id = number AND s.first = 0;
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION sluice.create_stream IS
+  'Makes a stream, or changes its settings; what is null stays as it is, and a retain or retain_bytes of 0 is none. Returns whether it was made.';
+
+-- The slot of an ordering key: its low bits are those of the slot in a queue.
+CREATE FUNCTION sluice.event_slot(ordering_key text, slots smallint) RETURNS smallint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+  SELECT (pg_catalog.hashtextextended(ordering_key COLLATE pg_catalog."C", 0) OPERATOR(pg_catalog.&) (slots OPERATOR(pg_catalog.-) 1)::bigint)::smallint
+$$;
+
+-- Says where the transaction's appends may still put events, before it draws their positions: for each slot it takes a
+-- shared lock, which nobody takes exclusively, whose number is the last position drawn at this moment (its low 31 bits).
+-- All positions that it draws are above that. The locks go with the transaction, after it has become visible; and with a
+-- rollback to a savepoint, together with the setting that remembers which slots it has. Prepared transactions keep them.
+-- slots: a bit for each.
+CREATE FUNCTION sluice.open_appends(stream_id integer, positions regclass, wanted bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  name text := 'sluice.open_appends_' || stream_id;
+  had bigint := coalesce(nullif(current_setting(name, true), ''), '0')::bigint;
+  head integer;
+BEGIN
+  IF wanted & ~had = 0 THEN
+    RETURN;
+  END IF;
+  head := coalesce(pg_sequence_last_value(positions), 0) & 2147483647;
+  PERFORM pg_advisory_xact_lock_shared(1275068416 | (stream_id << 8) | slot, head)
+  FROM generate_series(0, 63) AS slot
+  WHERE (wanted & ~had) & (1::bigint << slot) <> 0;
+  PERFORM set_config(name, (had | wanted)::text, true);
+END
+$$;
+
+-- The last position that was drawn.
+CREATE FUNCTION sluice.stream_head(positions regclass) RETURNS bigint
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS 'SELECT coalesce(pg_sequence_last_value(positions), 0)';
+
+-- Wakes those who sleep on the stream, as the trigger of sluice.message wakes those of a queue. No queue's name has a '/'.
+-- Appends call it only if somebody sleeps: to ask here would take a call, and a path, for each event.
+CREATE FUNCTION sluice.wake_stream(stream text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF pg_notification_queue_usage() < 0.5 AND coalesce(current_setting('sluice.notify', true), '') <> 'off' THEN
+    PERFORM pg_notify('sluice', '/' || stream);
+  END IF;
+END
+$$;
+
+-- Appends one event, and returns its position. One without an ordering key goes to a slot by chance.
+CREATE FUNCTION sluice.append(stream text, payload jsonb, ordering_key text DEFAULT NULL, type text DEFAULT NULL,
+                              schema_version integer DEFAULT 1, headers jsonb DEFAULT '{}') RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  log sluice.stream;
+  slot smallint;
+  at bigint;
+BEGIN
+  SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append.stream;
+  IF log.id IS NULL THEN
+    RAISE EXCEPTION 'expected the name of a stream, received "%"', append.stream
+      USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
+  END IF;
+  slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint ELSE sluice.event_slot(ordering_key, log.slots) END;
+  PERFORM sluice.open_appends(log.id, log.positions, 1::bigint << slot);
+  INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
+  VALUES (log.id, slot, nextval(log.positions), ordering_key, type, coalesce(schema_version, 1), payload, coalesce(headers, '{}'))
+  RETURNING position INTO at;
+  IF at IS NULL THEN
+    RAISE EXCEPTION 'sluice.event: expected to take 1 event for stream "%", took 0', append.stream
+      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+  END IF;
+  IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext('/' || append.stream)) THEN
+    PERFORM sluice.wake_stream(append.stream);
+  END IF;
+  RETURN at;
+END
+$$;
+COMMENT ON FUNCTION sluice.append IS 'Appends one event to a stream in the current transaction, and returns its position.';
+
+-- Appends many, in the order of the arrays, and returns their positions in that order, which ascend. payloads: a JSON array.
+-- options: a JSON array of objects with orderingKey, type, schemaVersion and headers, or an empty one. Those without an
+-- ordering key go to one slot, a hundred at a time. Every slot that a row may go to has to be wanted, also where there are
+-- fewer options than payloads; so both look at the keys as the same function gives them.
+CREATE FUNCTION sluice.append_many(stream text, payloads jsonb, options jsonb DEFAULT '[]') RETURNS SETOF bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  log sluice.stream;
+  base bigint := floor(random() * 64);
+  given bigint := jsonb_array_length(payloads);
+  wanted bigint := 0;
+  taken bigint;
+BEGIN
+  SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append_many.stream;
+  IF log.id IS NULL THEN
+    RAISE EXCEPTION 'expected the name of a stream, received "%"', append_many.stream
+      USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
+  END IF;
+  IF given = 0 THEN
+    RETURN;
+  END IF;
+  IF options <> '[]' THEN
+    SELECT bit_or(1::bigint << coalesce(sluice.event_slot(o.key, log.slots), (base + (o.ordinal - 1) / 100) & (log.slots - 1))::integer) INTO wanted
+    FROM ROWS FROM (jsonb_to_recordset(options) AS ("orderingKey" text)) WITH ORDINALITY AS o (key, ordinal);
+  END IF;
+  IF jsonb_array_length(options) < given THEN
+    wanted := wanted | (
+      SELECT bit_or(1::bigint << ((base + chunk) & (log.slots - 1))::integer) FROM generate_series(0, (given - 1) / 100) AS chunk
+    );
+  END IF;
+  PERFORM sluice.open_appends(log.id, log.positions, wanted);
+  RETURN QUERY
+  INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
+  SELECT log.id, coalesce(sluice.event_slot(r."orderingKey", log.slots), (base + (r.ordinal - 1) / 100) & (log.slots - 1))::smallint,
+         nextval(log.positions), r."orderingKey", r.type, coalesce(r."schemaVersion", 1), r.payload, coalesce(r.headers, '{}')
+  FROM (
+    SELECT r.* FROM ROWS FROM (
+      jsonb_array_elements(payloads),
+      jsonb_to_recordset(options) AS (headers jsonb, type text, "schemaVersion" integer, "orderingKey" text)
+    ) WITH ORDINALITY AS r (payload, headers, type, "schemaVersion", "orderingKey", ordinal)
+    ORDER BY r.ordinal
+  ) r
+  RETURNING position;
+  GET DIAGNOSTICS taken = ROW_COUNT;
+  IF taken < given THEN
+    RAISE EXCEPTION 'sluice.event: expected to take % event(s) for stream "%", took %', given, append_many.stream, taken
+      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+  END IF;
+  IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext('/' || append_many.stream)) THEN
+    PERFORM sluice.wake_stream(append_many.stream);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION sluice.append_many IS
+  'Appends the elements of a JSON array to a stream in the current transaction, in their order, and returns their positions. options: an array of objects beside it, with orderingKey, type, schemaVersion and headers.';
+
+-- Up to which position each slot is settled: at and below it no event appears any more. First the head, then the locks of
+-- open appends: whoever takes one later draws positions above this head. Whoever reads must do so in a later statement: a
+-- COMMIT is visible before its locks go, so what has no lock is visible to the next snapshot. The head is read again for the
+-- 31 bits of the locks: no lock that was seen is above it. The first number is the head, the others are those of the slots.
+-- With the rights of the owner, because a stream's sequence is made after the roles have been granted what they may read.
+CREATE FUNCTION sluice.settled(stream_id integer, positions regclass, slots smallint) RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+DECLARE
+  head bigint := coalesce(pg_sequence_last_value(positions), 0);
+  later bigint;
+  locks integer[];
+  slot_of integer[];
+BEGIN
+  SELECT array_agg(l.objid::bigint::integer), array_agg((l.classid::bigint & 255)::integer) INTO locks, slot_of
+  FROM pg_locks l
+  WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid::bigint >> 8 = (1275068416 >> 8 | stream_id)
+    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+  IF locks IS NULL THEN
+    RETURN array_fill(head, ARRAY[slots + 1]);
+  END IF;
+  later := coalesce(pg_sequence_last_value(positions), 0);
+  RETURN head || (
+    SELECT array_agg(least(head, o.floor) ORDER BY s.slot)
+    FROM generate_series(0, slots - 1) AS s (slot)
+    LEFT JOIN (
+      SELECT l.slot, min(later - ((later - l.floor) & 2147483647)) AS floor
+      FROM unnest(slot_of, locks) AS l (slot, floor) GROUP BY l.slot
+    ) o ON o.slot = s.slot
+  );
+END
+$$;
+
+-- Makes a group if there is none of this name, with its progress. True: it was made. start_at: the position after which it
+-- begins in each slot, one for all or one for each. Null: at the end, which is what is settled now: an append that is
+-- open now is still seen.
+CREATE FUNCTION sluice.create_group(stream text, name text, start_at bigint[] DEFAULT NULL, park_limit integer DEFAULT NULL) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  log sluice.stream;
+  number integer;
+  ends bigint[];
+BEGIN
+  SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = create_group.stream;
+  IF log.id IS NULL THEN
+    RAISE EXCEPTION 'expected the name of a stream, received "%"', create_group.stream
+      USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
+  END IF;
+  INSERT INTO sluice.stream_group (stream, name, park_limit) VALUES (create_group.stream, create_group.name, coalesce(create_group.park_limit, 1000))
+  ON CONFLICT ON CONSTRAINT stream_group_pkey DO NOTHING RETURNING id INTO number;
+  IF number IS NULL THEN
+    RETURN false;
+  END IF;
+  ends := sluice.settled(log.id, log.positions, log.slots);
+  INSERT INTO sluice.group_progress (group_id, slot, position)
+  SELECT number, slot, CASE WHEN start_at IS NULL THEN ends[slot + 2] WHEN cardinality(start_at) = 1 THEN start_at[1] ELSE start_at[slot + 1] END
+  FROM generate_series(0, log.slots - 1) AS slot;
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION sluice.create_group IS 'Makes a group of a stream, if there is none of this name. Returns whether it was made.';
+
+-- What a batch of a group could not handle becomes messages of its queue, in the order of the arrays. due_us: in microseconds
+-- since 1970; null: now. One that has a key and is due later has lease 0, by which the later messages of its key wait
+-- for it in both modes: to write that into its queue's slot would wait for a batch that has the slot locked. The transaction
+-- has its number before it draws an id: see sluice.insert_message. Returns how many the table has taken.
+CREATE FUNCTION sluice.queue_events(group_id integer, slots smallint[], positions bigint[], attempts integer[], due_us double precision[],
+                                    errors text[]) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  queue text;
+  number integer;
+  taken bigint;
+BEGIN
+  PERFORM pg_current_xact_id();
+  SELECT g.stream || ':' || g.name, s.id INTO queue, number
+  FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream WHERE g.id = group_id;
+  -- By its own table: through sluice.event the server would lock the segments of all streams.
+  EXECUTE format('
+    INSERT INTO sluice.message (queue, ordering_key, type, schema_version, payload, headers, attempt, enqueued_at, due_at, failed_at,
+                                last_error, lease, event_position)
+    SELECT $1, e.ordering_key, e.type, e.schema_version, e.payload, e.headers, given.attempt, e.appended_at,
+           coalesce(timestamptz ''epoch'' + given.due_us * interval ''1 microsecond'', clock_timestamp()),
+           CASE WHEN given.error IS NOT NULL THEN clock_timestamp() END, given.error,
+           CASE WHEN e.ordering_key IS NOT NULL AND given.due_us IS NOT NULL THEN 0 END, e.position
+    FROM ROWS FROM (unnest($2), unnest($3), unnest($4), unnest($5), unnest($6)) WITH ORDINALITY
+         AS given (slot, position, attempt, due_us, error, ordinal)
+    CROSS JOIN LATERAL (SELECT e.* FROM sluice.%I e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e
+    ORDER BY given.ordinal', 'event_' || number)
+  USING queue, slots, positions, attempts, due_us, errors;
+  GET DIAGNOSTICS taken = ROW_COUNT;
+  RETURN taken;
+END
+$$;
+
+-- Events that are given up in their first try.
+CREATE FUNCTION sluice.bury_events(group_id integer, slots smallint[], positions bigint[], attempts integer[], reasons text[], errors text[])
+RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  queue text;
+  number integer;
+  taken bigint;
+BEGIN
+  SELECT g.stream || ':' || g.name, s.id INTO queue, number
+  FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream WHERE g.id = group_id;
+  EXECUTE format('
+    INSERT INTO sluice.dead_letter (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, reason, error,
+                                    enqueued_at, event_position)
+    SELECT $1, nextval(pg_get_serial_sequence(''sluice.message'', ''id'')), 5, e.ordering_key, e.type, e.schema_version, e.payload, e.headers,
+           given.attempt, given.reason, given.error, e.appended_at, e.position
+    FROM ROWS FROM (unnest($2), unnest($3), unnest($4), unnest($5), unnest($6)) AS given (slot, position, attempt, reason, error)
+    CROSS JOIN LATERAL (SELECT e.* FROM sluice.%I e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e', 'event_' || number)
+  USING queue, slots, positions, attempts, reasons, errors;
+  GET DIAGNOSTICS taken = ROW_COUNT;
+  RETURN taken;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
+LANGUAGE sql IMMUTABLE AS 'SELECT 10, 1';
+
+-- Those that run with the owner's rights, for those who are granted them.
+REVOKE ALL ON FUNCTION sluice.attach_segment, sluice.create_stream, sluice.open_appends, sluice.wake_stream, sluice.append,
+  sluice.append_many, sluice.settled, sluice.create_group, sluice.stream_head, sluice.queue_events, sluice.bury_events FROM PUBLIC;

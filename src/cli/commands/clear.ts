@@ -1,0 +1,80 @@
+import { type Command, InvalidArgumentError } from 'commander'
+import type { ClearFilter } from '../../index.ts'
+import { assertConfirmed } from '../confirm.ts'
+import { didYouMean, operating } from '../connect.ts'
+import { parse } from '../options.ts'
+import { note, print } from '../output.ts'
+import { counted } from '../show/text.ts'
+
+interface ClearOptions {
+  readonly type?: string
+  readonly orderingKey?: string
+  readonly tenant?: string
+  readonly state?: 'ready' | 'scheduled' | 'retrying' | 'expired'
+  readonly olderThan?: number
+  readonly newerThan?: number
+  readonly dryRun?: true
+  readonly yes?: true
+}
+
+/** `sluice clear` */
+export function addClear(program: Command): void {
+  program
+    .command('clear')
+    .description('Remove the messages of a queue that nobody has in hand, or those that match.')
+    .argument('<queue>', 'the queue', parse.queue)
+    .option('-t, --type <type>', 'only messages of this type')
+    .option('-k, --ordering-key <key>', 'only messages with this ordering key')
+    .option('--tenant <tenant>', 'only messages of this tenant')
+    .option('-s, --state <state>', 'only messages in this state: ready, scheduled, retrying or expired', stateOf)
+    .option('--older-than <duration>', 'only those that were enqueued longer ago than this', parse.durationMs)
+    .option('--newer-than <duration>', 'only those that were enqueued more recently than this', parse.durationMs)
+    .option('--dry-run', 'only count them')
+    .option('-y, --yes', 'do not ask')
+    .addHelpText('after', EXAMPLES)
+    .action(clear)
+}
+
+function stateOf(text: string): NonNullable<ClearOptions['state']> {
+  if (text === 'ready' || text === 'scheduled' || text === 'retrying' || text === 'expired') return text
+  const elsewhere = ELSEWHERE.get(text)
+  throw new InvalidArgumentError(`Expected ready, scheduled, retrying or expired.${elsewhere ? ` ${elsewhere}` : ''}`)
+}
+
+/** States of messages that are removed in another way. */
+const ELSEWHERE: ReadonlyMap<string, string> = new Map([
+  ['dead', 'Dead letters are deleted by: sluice dead delete'],
+  ['in_flight', 'What somebody has in hand is stopped by: sluice message cancel'],
+])
+
+/** Counts, asks, and removes what was enqueued before it counted. */
+async function clear(queue: string, options: ClearOptions, command: Command): Promise<void> {
+  await operating(command, async (operate) => {
+    const nowMs = (await operate.now()).getTime()
+    const { olderThan, newerThan, type, tenant, state, orderingKey } = options
+    const filter: ClearFilter = {
+      type,
+      tenant,
+      state,
+      orderingKey,
+      enqueuedBefore: new Date(nowMs - (olderThan ?? 0)),
+      enqueuedAfter: newerThan === undefined ? undefined : new Date(nowMs - newerThan),
+    }
+    const total = await operate.clear(queue, { ...filter, dryRun: true })
+    if (total === 0) return print(`No messages match.${await didYouMean(operate, queue)}`)
+    print(
+      `Remove ${counted(total, 'message')} of queue ${queue} for good: ${total === 1 ? 'it leaves' : 'they leave'} no dead letter.`,
+    )
+    if (options.dryRun) return note('Nothing has changed: this is a dry run.')
+    await assertConfirmed(`Remove ${counted(total, 'message')}?`, options)
+    print(`Removed ${counted(await operate.clear(queue, filter), 'message')}.`)
+  })
+}
+
+const EXAMPLES = `
+Examples:
+  $ sluice clear newsletters --dry-run
+  $ sluice clear orders --type order.reminded --older-than 1d
+  $ sluice clear orders --state expired --yes
+
+It shows what it will do and asks on a terminal. Without a terminal it changes nothing unless --yes is given.`

@@ -1,0 +1,125 @@
+import type { Command } from 'commander'
+import type { CompletedMessage } from '../../index.ts'
+import { didYouMean, operating } from '../connect.ts'
+import { parse } from '../options.ts'
+import { note, print, printJson, stdoutView, withContent } from '../output.ts'
+import { Refusal } from '../report-error.ts'
+import { formatCompleted } from '../show/completed.ts'
+import { type Column, formatTable } from '../show/table.ts'
+import { formatAge, formatAgo } from '../show/text.ts'
+
+/** `sluice history …` */
+export function addHistory(program: Command): void {
+  const history = program
+    .command('history')
+    .description('List and show messages that have succeeded, of queues that keep their history.')
+    .helpCommand('help [command]', 'print help for a command')
+    .addHelpText('after', EXAMPLES)
+  for (const add of [addHistoryList, addHistoryShow]) add(history)
+}
+
+interface HistoryListOptions {
+  readonly type?: string
+  readonly orderingKey?: string
+  readonly tenant?: string
+  readonly olderThan?: number
+  readonly newerThan?: number
+  readonly limit: number
+  readonly json?: true
+}
+
+/** `sluice history list` */
+function addHistoryList(history: Command): void {
+  history
+    .command('list')
+    .description('List the messages of a queue that have succeeded, the latest first.')
+    .argument('<queue>', 'the queue', parse.queue)
+    .option('-t, --type <type>', 'only messages of this type')
+    .option('-k, --ordering-key <key>', 'only messages with this ordering key')
+    .option('--tenant <tenant>', 'only messages of this tenant')
+    .option(
+      '--older-than <duration>',
+      'only those that succeeded longer ago than this (30s, 5m, 2h, 7d)',
+      parse.durationMs,
+    )
+    .option('--newer-than <duration>', 'only those that succeeded more recently than this', parse.durationMs)
+    .option('-n, --limit <count>', 'how many', parse.countTo(10_000), 50)
+    .option('--json', 'print a JSON array, with everything about each message')
+    .addHelpText('after', LIST_EXAMPLES)
+    .action(listHistory)
+}
+
+async function listHistory(queue: string, options: HistoryListOptions, command: Command): Promise<void> {
+  const { type, orderingKey, tenant, olderThan, newerThan, limit, json } = options
+  const { messages, next } = await operating(command, async (operate) => {
+    const nowMs = (await operate.now()).getTime()
+    const ago = (ms: number | undefined) => (ms === undefined ? undefined : new Date(nowMs - ms))
+    const times = { completedBefore: ago(olderThan), completedAfter: ago(newerThan) }
+    const page = await operate.history.list({ queue, type, orderingKey, tenant, ...times, limit })
+    if (page.messages.length === 0)
+      note(`No message of the history of "${queue}" matches.${await didYouMean(operate, queue)}`)
+    return page
+  })
+  if (json) printJson(messages.map(withContent))
+  else if (messages.length > 0) print(formatTable(COLUMNS, messages, stdoutView()))
+  if (next !== null) note(`There are more than these ${messages.length}: give a filter, a time or a larger --limit.`)
+}
+
+/** `sluice history show` */
+function addHistoryShow(history: Command): void {
+  history
+    .command('show')
+    .description('Show everything about one message that has succeeded, with its payload and headers.')
+    .argument('<queue>', 'the queue', parse.queue)
+    .argument('<id>', 'the number of the message', parse.id)
+    .option('--json', 'print a JSON object')
+    .addHelpText('after', SHOW_EXAMPLES)
+    .action(showCompleted)
+}
+
+async function showCompleted(
+  queue: string,
+  id: string,
+  { json }: { readonly json?: true },
+  command: Command,
+): Promise<void> {
+  const completed = await operating(command, async (operate) => {
+    const found = await operate.history.get(queue, id)
+    if (found !== undefined) return found
+    const hint = (await didYouMean(operate, queue)) || ` See: sluice history list ${queue}`
+    throw new Refusal(`The history of queue "${queue}" has no message ${id}.${hint}`)
+  })
+  if (json) printJson(withContent(completed))
+  else print(formatCompleted(completed, stdoutView()))
+}
+
+const COLUMNS: readonly Column<CompletedMessage>[] = [
+  { title: 'ID', align: 'right', cell: ({ id }) => id },
+  { title: 'TYPE', cell: ({ type }) => type },
+  { title: 'COMPLETED', align: 'right', cell: ({ ageMs }) => formatAgo(ageMs) },
+  { title: 'TOOK', align: 'right', cell: ({ tookMs }) => formatAge(tookMs) },
+  { title: 'ATTEMPT', align: 'right', cell: ({ attempt }) => attempt },
+  { title: 'BY', cell: ({ worker, claim }) => worker ?? (claim === null ? null : `claim ${claim}`) },
+  { title: 'PAYLOAD', cell: ({ payloadJson }) => payloadJson },
+]
+
+const EXAMPLES = `
+A queue keeps its history if it has been told for how long: see docs/history.md.
+
+Examples:
+  $ sluice history list orders
+  $ sluice history show orders 42`
+
+const LIST_EXAMPLES = `
+Examples:
+  $ sluice history list orders
+  $ sluice history list orders --type order.paid --newer-than 1h
+  $ sluice history list orders --json | jq -r '.[].id'
+
+TOOK  from the claim of the attempt that succeeded to its end
+BY    the worker that handled it, or the claim that settled it`
+
+const SHOW_EXAMPLES = `
+Examples:
+  $ sluice history show orders 42
+  $ sluice history show orders 42 --json | jq .payload`

@@ -1,0 +1,116 @@
+import type { Command } from 'commander'
+import type { CancelAnswer, ChangeAnswer, Operate, WhichMessage } from '../../index.ts'
+import { didYouMean, operating } from '../connect.ts'
+import { parse } from '../options.ts'
+import { print } from '../output.ts'
+import { Refusal } from '../report-error.ts'
+import { namesOf, oneMessage, whichMessage } from '../which-message.ts'
+
+/** `sluice message cancel`, `change`, `reschedule` and `run-now` */
+export function addMessageChanges(message: Command): void {
+  for (const add of [addCancel, addChange, addReschedule, addRunNow]) add(message)
+}
+
+function addCancel(message: Command): void {
+  oneMessage(message.command('cancel'))
+    .description('Cancel a message. One that somebody has in hand is stopped.')
+    .addHelpText('after', CANCEL_EXAMPLES)
+    .action(async (queue: string, id: string | undefined, options: KeyOption, command: Command) => {
+      const answer = await run(command, queue, id, options, (operate, which) => operate.cancel(queue, which))
+      const asked = 'Its handler is asked to end; see what became of it: sluice message status'
+      const name = id ?? `--dedupe-key ${JSON.stringify(options.dedupeKey)}`
+      print(answer.result === 'asked' ? `${asked} ${queue} ${name}` : `Cancelled. It was ${answer.state}.`)
+    })
+}
+
+interface KeyOption {
+  readonly dedupeKey?: string
+}
+
+interface ChangeOptions extends KeyOption {
+  readonly payload?: unknown
+  readonly priority?: number
+  readonly type?: string
+  readonly maxAttempts?: number
+  readonly ttl?: number
+}
+
+function addChange(message: Command): void {
+  oneMessage(message.command('change'))
+    .description('Change what a message says that waits.')
+    .option('--payload <json>', 'another payload', parse.json)
+    .option('--priority <number>', 'from 0 (first) to 9', parse.priority)
+    .option('-t, --type <type>', 'another type')
+    .option('--max-attempts <count>', 'after how many failed attempts it dies', parse.countTo(1_000_000))
+    .option('--ttl <duration>', 'for how long after it is due it may be delivered', parse.durationMs)
+    .addHelpText('after', '\nExamples:\n  $ sluice message change orders 42 --priority 0 --ttl 1h')
+    .action(async (queue: string, id: string | undefined, options: ChangeOptions, command: Command) => {
+      const { dedupeKey: _, ...changes } = options
+      if (Object.keys(changes).length === 0) command.error('error: expected an option that says what to change')
+      await run(command, queue, id, options, (operate, which) => operate.change(queue, which, changes))
+      print('Changed.')
+    })
+}
+
+interface RescheduleOptions extends KeyOption {
+  readonly in?: number
+  readonly at?: Date
+}
+
+function addReschedule(message: Command): void {
+  oneMessage(message.command('reschedule'))
+    .description('Give a message that waits another due time.')
+    .option('--in <duration>', 'due this long from now (30s, 5m, 2h, 7d)', parse.durationMs)
+    .option('--at <time>', 'or due at this time, such as 2030-01-31T09:00:00Z', parse.time)
+    .addHelpText('after', RESCHEDULE_EXAMPLES)
+    .action(async (queue: string, id: string | undefined, options: RescheduleOptions, command: Command) => {
+      const { in: delay, at: dueAt } = options
+      if ((delay === undefined) === (dueAt === undefined)) command.error('error: expected either --in or --at')
+      await run(command, queue, id, options, (operate, which) =>
+        operate.reschedule(queue, which, dueAt === undefined ? { delay: delay ?? 0 } : { dueAt }),
+      )
+      print('Rescheduled.')
+    })
+}
+
+function addRunNow(message: Command): void {
+  oneMessage(message.command('run-now'))
+    .description('Make a message due now, also one that waits for its retry.')
+    .addHelpText('after', '\nExamples:\n  $ sluice message run-now orders 42')
+    .action(async (queue: string, id: string | undefined, options: KeyOption, command: Command) => {
+      await run(command, queue, id, options, (operate, which) => operate.runNow(queue, which))
+      print('It is due now.')
+    })
+}
+
+const CANCEL_EXAMPLES = `
+Examples:
+  $ sluice message cancel orders 42
+  $ sluice message cancel orders --dedupe-key 'invoice 17'`
+
+const RESCHEDULE_EXAMPLES = `
+Examples:
+  $ sluice message reschedule orders 42 --in 2h
+  $ sluice message reschedule orders 42 --at 2030-01-31T09:00:00Z`
+
+/** Does it, or says why it could not be done. */
+async function run<Answer extends CancelAnswer | ChangeAnswer>(
+  command: Command,
+  queue: string,
+  id: string | undefined,
+  { dedupeKey }: KeyOption,
+  work: (operate: Operate, which: WhichMessage) => Promise<Answer>,
+): Promise<Answer> {
+  const which = whichMessage(id, dedupeKey, command)
+  const { one, none } = namesOf(which)
+  return operating(command, async (operate) => {
+    const answer = await work(operate, which)
+    if (answer.result === 'busy')
+      throw new Refusal(`${one} of queue "${queue}" holds its key, and a batch has the key's slot in hand: try again.`)
+    if (answer.state === 'unknown')
+      throw new Refusal(`Queue "${queue}" has no ${none}.${await didYouMean(operate, queue)}`)
+    if (answer.result === 'nothing' || answer.result === 'refused')
+      throw new Refusal(`${one} of queue "${queue}" does not wait: it is ${answer.state}. Nothing has changed.`)
+    return answer
+  })
+}

@@ -1,0 +1,70 @@
+import type { Command } from 'commander'
+import type { KnownMessage } from '../../index.ts'
+import { didYouMean, operating } from '../connect.ts'
+import { print, printJson, stdoutView } from '../output.ts'
+import { Refusal } from '../report-error.ts'
+import { printable } from '../show/text.ts'
+import { namesOf, oneMessage, whichMessage } from '../which-message.ts'
+import { addMessageChanges } from './message-change.ts'
+
+/** `sluice message …` */
+export function addMessage(program: Command): void {
+  const message = program
+    .command('message')
+    .description('Show, cancel, change and reschedule one message.')
+    .helpCommand('help [command]', 'print help for a command')
+    .addHelpText('after', EXAMPLES)
+  addMessageStatus(message)
+  addMessageChanges(message)
+}
+
+interface MessageStatusOptions {
+  readonly dedupeKey?: string
+  readonly json?: true
+}
+
+/** `sluice message status` */
+function addMessageStatus(message: Command): void {
+  oneMessage(message.command('status'))
+    .description('Show the state of one message, also if it is gone.')
+    .option('--json', 'print a JSON object')
+    .addHelpText('after', EXAMPLES)
+    .action(showStatus)
+}
+
+async function showStatus(
+  queue: string,
+  id: string | undefined,
+  { dedupeKey, json }: MessageStatusOptions,
+  command: Command,
+): Promise<void> {
+  const which = whichMessage(id, dedupeKey, command)
+  const known = await operating(command, async (operate) => {
+    const found = await operate.status(queue, which)
+    if (found.state !== 'unknown' || found.takenUntil !== null || json) return found
+    throw new Refusal(`Queue "${queue}" knows of no ${namesOf(which).none}.${await didYouMean(operate, queue)}`)
+  })
+  if (json) printJson(known)
+  else print(formatKnown(queue, known))
+}
+
+function formatKnown(queue: string, known: KnownMessage): string {
+  const { paint } = stdoutView()
+  const facts = [
+    ['queue', queue],
+    ['id', known.id],
+    ['state', known.state],
+    ['failed attempts', known.attempt === null ? null : String(known.attempt)],
+    [known.state === 'in_flight' ? 'leased until' : 'due', known.dueAt?.toISOString() ?? null],
+    ['after it comes', known.requeuedId],
+    ['key taken until', known.takenUntil?.toISOString() ?? null],
+  ] as const
+  const shown = facts.filter(([, value]) => value !== null)
+  const width = Math.max(...shown.map(([name]) => name.length))
+  return shown.map(([name, value]) => `${paint('dim', name.padEnd(width))}  ${printable(value ?? '')}`).join('\n')
+}
+
+const EXAMPLES = `
+Examples:
+  $ sluice message status orders 42
+  $ sluice message status orders --dedupe-key 'invoice 17' --json | jq -r .state`

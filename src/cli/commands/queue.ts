@@ -1,0 +1,127 @@
+import type { Command } from 'commander'
+import type { QueueSettingsStatus } from '../../index.ts'
+import { noteUnknown, operating } from '../connect.ts'
+import { parse } from '../options.ts'
+import { note, print, printJson, stdoutView } from '../output.ts'
+import { pauseText, settingsOf, settingsText } from '../show/queue-settings.ts'
+import { type Column, formatTable } from '../show/table.ts'
+import { BY, whoever } from '../whoever.ts'
+import { addQueueSet } from './queue-set.ts'
+
+/** `sluice queue …` */
+export function addQueue(program: Command): void {
+  const queue = program
+    .command('queue')
+    .description('Pause and resume queues, and tell them settings while workers run.')
+    .helpCommand('help [command]', 'print help for a command')
+    .addHelpText('after', EXAMPLES)
+  for (const add of [addList, addShow, addQueueSet, addPause, addResume]) add(queue)
+}
+
+interface JsonOptions {
+  readonly json?: true
+}
+
+/** `sluice queue list` */
+function addList(queue: Command): void {
+  queue
+    .command('list')
+    .description('List the queues that have been told something.')
+    .option('--json', 'print a JSON array')
+    .addHelpText('after', '\nExamples:\n  $ sluice queue list')
+    .action(async ({ json }: JsonOptions, command: Command) => {
+      const { at, told } = await operating(command, async (operate) => ({
+        at: await operate.now(),
+        told: await operate.settings.list(),
+      }))
+      if (json) printJson(told)
+      else if (told.length === 0) note('No queue has been told anything.')
+      else print(formatTable(columns(at), told, stdoutView()))
+    })
+}
+
+function columns(at: Date): readonly Column<QueueSettingsStatus>[] {
+  return [
+    { title: 'QUEUE', cell: ({ queue }) => queue },
+    { title: 'PAUSED', cell: (told) => pauseText(told, at) },
+    { title: 'SETTINGS', cell: settingsText },
+    { title: 'CHANGED BY', cell: ({ changedBy }) => changedBy },
+  ]
+}
+
+/** `sluice queue show` */
+function addShow(queue: Command): void {
+  queue
+    .command('show')
+    .description('Show what a queue has been told.')
+    .argument('<queue>', 'the queue', parse.queue)
+    .option('--json', 'print one JSON object, or null')
+    .addHelpText('after', '\nExamples:\n  $ sluice queue show orders')
+    .action(async (name: string, { json }: JsonOptions, command: Command) => {
+      const { at, told } = await operating(command, async (operate) => {
+        await noteUnknown(operate, name)
+        return { at: await operate.now(), told: await operate.settings.get(name) }
+      })
+      if (json) printJson(told ?? null)
+      else print(told === undefined ? `Queue ${name} has been told nothing: the code decides.` : formatTold(told, at))
+    })
+}
+
+function formatTold(told: QueueSettingsStatus, at: Date): string {
+  const paused = pauseText(told, at)
+  const rows = [...(paused === null ? [] : [['paused', paused] as const]), ...settingsOf(told)]
+  const width = Math.max(...rows.map(([name]) => name.length))
+  const changed = `Changed ${told.changedAt.toISOString()}${told.changedBy === null ? '' : ` by ${told.changedBy}`}.`
+  return [...rows.map(([name, value]) => `${name.padEnd(width)}  ${value}`), changed].join('\n')
+}
+
+interface ByOptions {
+  readonly by: string
+}
+
+/** `sluice queue pause` */
+function addPause(queue: Command): void {
+  queue
+    .command('pause')
+    .description('Pause a queue: nobody takes messages from it until it is resumed. What is in hand goes on.')
+    .argument('<queue>', 'the queue', parse.queue)
+    .option('--reason <text>', 'why, for others to see')
+    .option('--by <name>', BY)
+    .addHelpText('after', PAUSE_EXAMPLES)
+    .action(async (name: string, options: Partial<ByOptions> & { reason?: string }, command: Command) => {
+      const { by = whoever(), reason } = options
+      const now = await operating(command, async (operate) => {
+        await noteUnknown(operate, name)
+        return operate.pause(name, { by, reason })
+      })
+      print(now ? `Paused ${name}.` : `${name} was paused already, and stays so.`)
+    })
+}
+
+/** `sluice queue resume` */
+function addResume(queue: Command): void {
+  queue
+    .command('resume')
+    .description('End the pause of a queue.')
+    .argument('<queue>', 'the queue', parse.queue)
+    .option('--by <name>', BY)
+    .addHelpText('after', '\nExamples:\n  $ sluice queue resume orders')
+    .action(async (name: string, { by = whoever() }: Partial<ByOptions>, command: Command) => {
+      const now = await operating(command, async (operate) => {
+        await noteUnknown(operate, name)
+        return operate.resume(name, { by })
+      })
+      print(now ? `Resumed ${name}.` : `${name} was not paused.`)
+    })
+}
+
+const EXAMPLES = `
+Examples:
+  $ sluice queue list
+  $ sluice queue set orders --ttl 7d --max-attempts 5
+  $ sluice queue pause orders --reason maintenance
+  $ sluice queue resume orders`
+
+const PAUSE_EXAMPLES = `
+Examples:
+  $ sluice queue pause orders --reason 'the shop is closed'`

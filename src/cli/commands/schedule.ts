@@ -1,0 +1,230 @@
+import { type Command, InvalidArgumentError } from 'commander'
+import type { Duration, ScheduleDefinition } from '../../index.ts'
+import { didYouMean, operating } from '../connect.ts'
+import { onSchedule } from '../known-schedule.ts'
+import { parse } from '../options.ts'
+import { note, print, printJson, stdoutView, withContent } from '../output.ts'
+import { Refusal } from '../report-error.ts'
+import { formatSchedules } from '../show/schedules.ts'
+import { formatDue, printable } from '../show/text.ts'
+import { BY, whoever } from '../whoever.ts'
+
+/** `sluice schedule …` */
+export function addSchedule(program: Command): void {
+  const schedule = program
+    .command('schedule')
+    .description('Define, list, pause, run and remove schedules: messages that are enqueued at given times.')
+    .helpCommand('help [command]', 'print help for a command')
+    .addHelpText('after', EXAMPLES)
+  for (const add of [addList, addShow, addSet, addPause, addResume, addRun, addRemove, addNext]) add(schedule)
+}
+
+/** `sluice schedule list` */
+function addList(schedule: Command): void {
+  schedule
+    .command('list')
+    .description('List the schedules by name.')
+    .argument('[queue]', 'only of this queue', parse.queue)
+    .option('--json', 'print a JSON array')
+    .addHelpText('after', exampleOf('list reports'))
+    .action(async (queue: string | undefined, { json }: { readonly json?: true }, command: Command) => {
+      const found = await operating(command, async (operate) => {
+        const listed = await operate.schedules.list(queue === undefined ? {} : { queue })
+        const ofQueue = queue === undefined ? '' : ` for queue "${queue}"`
+        if (listed.length === 0) note(`There are no schedules${ofQueue}.${await didYouMean(operate, queue)}`)
+        return listed
+      })
+      if (json) printJson(found.map(withContent))
+      else if (found.length > 0) print(formatSchedules(found, stdoutView()))
+    })
+}
+
+/** `sluice schedule show` */
+function addShow(schedule: Command): void {
+  schedule
+    .command('show')
+    .description('Show everything about a schedule, as JSON.')
+    .argument('<name>', 'the schedule')
+    .addHelpText('after', exampleOf('show nightly'))
+    .action(async (name: string, _: object, command: Command) => {
+      const found = await onSchedule(command, name, ({ schedules }) => schedules.get(name))
+      printJson(withContent(found))
+    })
+}
+
+interface SetOptions {
+  readonly cron?: string
+  readonly every?: Duration
+  readonly zone?: string
+  readonly payload: string
+  readonly type?: string
+  readonly missed?: 'skip' | 'last' | 'all'
+  readonly overlap: boolean
+  readonly grace?: Duration
+  readonly catchUp?: NonNullable<ScheduleDefinition['catchUp']>
+  readonly tenant?: string
+}
+
+/** `sluice schedule set` */
+function addSet(schedule: Command): void {
+  schedule
+    .command('set')
+    .description('Define a schedule, or change it. What is not given has its default.')
+    .argument('<name>', 'the schedule')
+    .argument('<queue>', 'the queue that gets its messages', parse.queue)
+    .option('--cron <expression>', 'when: five fields, or six with seconds')
+    .option('--every <duration>', 'or how often, such as 15m', duration)
+    .option('--zone <zone>', 'the time zone of --cron, such as Europe/Berlin; UTC if it is left out')
+    .option('--payload <json>', 'the content of its messages', checkJson, '{}')
+    .option('--type <type>', 'the type of its messages')
+    .option('--missed <policy>', 'what becomes of missed occurrences: skip, which is the default, last or all', missed)
+    .option('--grace <duration>', 'how late one may be without being missed (default: 1m)', duration)
+    .option('--catch-up <bounds>', 'with last or all: how many and how old at most (default: 100/7d)', catchUp)
+    .option('--tenant <tenant>', 'the tenant of its messages')
+    .option('--no-overlap', 'enqueue nothing while its last message is queued or in flight')
+    .addHelpText('after', SET_EXAMPLES)
+    .action(async (name: string, queue: string, options: SetOptions, command: Command) => {
+      if ((options.cron === undefined) === (options.every === undefined))
+        command.error(
+          `error: expected either --cron or --every, received ${options.cron === undefined ? 'neither' : 'both'}`,
+        )
+      const definition = definitionOf(queue, options)
+      const { outcome, nextAt } = await operating(command, ({ schedules }) => schedules.set(name, definition))
+      print(
+        `${outcome === 'unchanged' ? 'Unchanged' : `Schedule ${outcome}`}, next ${nextAt?.toISOString() ?? 'never'}`,
+      )
+    })
+}
+
+function definitionOf(queue: string, { payload, ...options }: SetOptions): ScheduleDefinition {
+  return { queue, payload: JSON.parse(payload), ...options }
+}
+
+function checkJson(text: string): string {
+  try {
+    JSON.parse(text)
+    return text
+  } catch {
+    throw new InvalidArgumentError('Expected JSON.')
+  }
+}
+
+/** `sluice schedule pause` */
+function addPause(schedule: Command): void {
+  schedule
+    .command('pause')
+    .description('Pause a schedule: nothing is enqueued until it is resumed.')
+    .argument('<name>', 'the schedule')
+    .option('--reason <text>', 'why, for whoever looks')
+    .option('--by <name>', BY)
+    .addHelpText('after', exampleOf('pause nightly --reason maintenance'))
+    .action(async (name: string, options: { readonly reason?: string; readonly by?: string }, command: Command) => {
+      const { by = whoever(), reason } = options
+      const done = await onSchedule(command, name, ({ schedules }) => schedules.pause(name, { by, reason }))
+      print(done ? 'Paused.' : 'It is paused already.')
+    })
+}
+
+/** `sluice schedule resume` */
+function addResume(schedule: Command): void {
+  schedule
+    .command('resume')
+    .description('Resume a schedule. What was due during the pause is not enqueued.')
+    .argument('<name>', 'the schedule')
+    .addHelpText('after', exampleOf('resume nightly'))
+    .action(async (name: string, _: object, command: Command) => {
+      const done = await onSchedule(command, name, ({ schedules }) => schedules.resume(name))
+      print(done ? 'Resumed.' : 'It is not paused.')
+    })
+}
+
+/** `sluice schedule run` */
+function addRun(schedule: Command): void {
+  schedule
+    .command('run')
+    .description('Enqueue a message of a schedule now, paused or not.')
+    .argument('<name>', 'the schedule')
+    .addHelpText('after', exampleOf('run nightly'))
+    .action(async (name: string, _: object, command: Command) => {
+      // Undefined is for a schedule that is unknown.
+      const { id } = await onSchedule(command, name, async ({ schedules }) => ({ id: await schedules.runNow(name) }))
+      if (id === undefined)
+        throw new Refusal(`Schedule "${name}" must not overlap, and its last message is still there.`)
+      print(`Enqueued message ${id}.`)
+    })
+}
+
+/** `sluice schedule remove` */
+function addRemove(schedule: Command): void {
+  schedule
+    .command('remove')
+    .description('Remove a schedule. What it has enqueued stays.')
+    .argument('<name>', 'the schedule')
+    .addHelpText('after', exampleOf('remove nightly'))
+    .action(async (name: string, _: object, command: Command) => {
+      await onSchedule(command, name, async ({ schedules }) => (await schedules.remove(name)) || undefined)
+      print('Removed.')
+    })
+}
+
+/** `sluice schedule next` */
+function addNext(schedule: Command): void {
+  schedule
+    .command('next')
+    .description('Show the next occurrences of a schedule.')
+    .argument('<name>', 'the schedule')
+    .option('-n, --count <count>', 'how many', parse.countTo(1_000), 5)
+    .option('--json', 'print a JSON array')
+    .addHelpText('after', exampleOf('next nightly --count 10'))
+    .action(async (name: string, { count, json }: { count: number; json?: true }, command: Command) => {
+      const { dates, zone, now } = await onSchedule(command, name, async (operate) => {
+        const found = await operate.schedules.get(name)
+        return found && { dates: await operate.schedules.next(name, count), zone: found.zone, now: await operate.now() }
+      })
+      if (json) return printJson(dates)
+      const lines = dates.map((date) => `${date.toISOString()}  ${local(date, zone)}  ${formatDue(+date - +now)}`)
+      print(printable(lines.join('\n')))
+    })
+}
+
+function local(date: Date, zone: string): string {
+  const text = new Intl.DateTimeFormat('sv', { timeZone: zone, dateStyle: 'short', timeStyle: 'medium' }).format(date)
+  return `${text} ${zone}`
+}
+
+function duration(text: string): Duration {
+  parse.durationMs(text)
+  return text as Duration
+}
+
+/** `100/7d`, or one of both. */
+function catchUp(text: string): NonNullable<ScheduleDefinition['catchUp']> {
+  const [, most, within] = /^(\d+)?(?:(?:^|\/)(\d+(?:ms|s|m|h|d)))?$/.exec(text) ?? []
+  if (most === undefined && within === undefined)
+    throw new InvalidArgumentError('Expected how many, how old, or both, such as 100, 7d or 100/7d.')
+  return {
+    ...(most === undefined ? {} : { most: Number(most) }),
+    ...(within === undefined ? {} : { within: duration(within) }),
+  }
+}
+
+function missed(text: string): 'skip' | 'last' | 'all' {
+  if (text === 'skip' || text === 'last' || text === 'all') return text
+  throw new InvalidArgumentError('Expected skip, last or all.')
+}
+
+function exampleOf(text: string): string {
+  return `\nExamples:\n  $ sluice schedule ${text}`
+}
+
+const EXAMPLES = `
+Examples:
+  $ sluice schedule list
+  $ sluice schedule set nightly reports --every 24h
+  $ sluice schedule next nightly
+  $ sluice schedule pause nightly --reason maintenance`
+
+const SET_EXAMPLES = `
+Examples:
+  $ sluice schedule set nightly reports --cron '0 3 * * *' --zone Europe/Berlin
+  $ sluice schedule set sync sync --every 15m --no-overlap --payload '{"full": false}'`

@@ -1,0 +1,65 @@
+import { type Command, InvalidArgumentError, Option } from 'commander'
+import { parse } from '../options.ts'
+import type { HealthAddress } from '../work/health.ts'
+import { type WorkOptions, work } from '../work/work.ts'
+
+/** `sluice work` */
+export function addWork(program: Command): void {
+  program
+    .command('work')
+    .argument('<module>', 'a module of handlers, JavaScript or TypeScript')
+    .description('Run handlers for the messages of queues, until a signal comes.')
+    .option('-q, --queue <name...>', 'only these queues; a module that exports one function handles them', parse.queues)
+    .option(
+      '-c, --concurrency <n>',
+      'how much each queue has in flight: batches, or in leased mode messages',
+      parse.countTo(10_000),
+    )
+    .option('-b, --batch-size <n>', 'the most messages that one claim takes', parse.countTo(1_000))
+    .addOption(new Option('-m, --mode <mode>', 'for handlers that name none').choices(['transactional', 'leased']))
+    .option('--name <name>', "the worker's name in sluice.workers (default: host:pid)")
+    .option('--once', 'handle what is due, and end when nothing is')
+    .option('--drain-timeout <duration>', 'how long a signal lets handlers end', parse.durationMs, 30_000)
+    .option('--health <[host:]port>', 'answer GET /healthz and /readyz', healthAddress)
+    .addHelpText('after', EXAMPLES)
+    .action(async (module: string, options: WorkOptions, command: Command) => {
+      try {
+        process.exitCode = await work(module, options, command)
+      } finally {
+        // What a module has opened, such as a pool of connections, would keep the process alive.
+        setTimeout(() => process.exit(), LEFT_MS).unref()
+      }
+    })
+}
+
+function healthAddress(text: string): HealthAddress {
+  const [, host, port] = /^(?:(.+):)?(\d{1,5})$/.exec(text) ?? []
+  if (port !== undefined && Number(port) <= 65_535)
+    return { host: host?.replace(/^\[(.*)\]$/, '$1'), port: Number(port) }
+  throw new InvalidArgumentError('Expected a port, or a host and a port as in 127.0.0.1:8080.')
+}
+
+const LEFT_MS = 1_000
+
+const EXAMPLES = `
+Examples:
+  $ sluice work ./handlers.ts
+  $ sluice work ./send.js --queue emails --concurrency 8 --mode leased
+  $ sluice work ./handlers.ts --once
+  $ sluice work ./handlers.ts --health 8080 --drain-timeout 1m
+
+The module's default export is what defineWorker() returns, an object with a handler for each queue, or one handler:
+
+  import { defineWorker } from 'sluice'
+  export default defineWorker({
+    emails: async ({ payload }) => send(payload),
+    reports: { mode: 'leased', concurrency: 50, handle: async ({ payload }) => render(payload) },
+  })
+
+SIGTERM and SIGINT: it claims no more and lets handlers end. A second one gives back what is in hand, a third one kills.
+
+Exit codes:
+  0  ended by a signal with everything in hand done, or with --once when nothing was due
+  1  failed: the module cannot be loaded, the database refused, or a pipeline has stopped after an error
+  2  used wrongly
+  3  ended by a signal, and handlers did not end in time or a second signal came: their messages were given back`

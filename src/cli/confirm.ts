@@ -1,0 +1,36 @@
+import { createInterface } from 'node:readline'
+import { Refusal } from './report-error.ts'
+
+/** Asks on a terminal unless the option says not to. @throws Refusal if the answer is no, or there is nobody to ask */
+export async function assertConfirmed(question: string, options: { readonly yes?: true }): Promise<void> {
+  if (options.yes) return
+  if (!process.stdin.isTTY || !process.stderr.isTTY) {
+    throw new Refusal('Nothing has changed: without a terminal to ask on, give --yes to go ahead')
+  }
+  if (!(await confirm(question, process.stdin, process.stderr))) throw new Refusal('Nothing has changed.')
+}
+
+/** Asks a yes-or-no question. Anything but yes is no, also the end of the input and Ctrl-C. */
+export function confirm(
+  question: string,
+  input: NodeJS.ReadableStream,
+  output: NodeJS.WritableStream,
+): Promise<boolean> {
+  return new Promise((resolve) => {
+    const lines = createInterface({ input, output })
+    const answer = (yes: boolean) => {
+      resolve(yes)
+      lines.close()
+    }
+    const noAnswer = () => {
+      lines.off('close', noAnswer)
+      output.write('\n')
+      answer(false)
+    }
+    lines.once('close', noAnswer).once('SIGINT', noAnswer)
+    lines.question(`${question} [y/N] `, (text) => {
+      lines.off('close', noAnswer)
+      answer(/^y(?:es)?$/i.test(text.trim()))
+    })
+  })
+}

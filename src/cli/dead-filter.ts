@@ -1,0 +1,43 @@
+import type { Command } from 'commander'
+import type { DeadLetterFilter, Operate } from '../index.ts'
+import { parse } from './options.ts'
+
+/** The options that choose dead letters. */
+export interface DeadFilterOptions {
+  readonly type?: string
+  readonly tenant?: string
+  readonly id?: readonly string[]
+  /** Milliseconds. */
+  readonly olderThan?: number
+  readonly newerThan?: number
+}
+
+/** Adds the options of {@link DeadFilterOptions} to a command. */
+export function addDeadFilter(command: Command): Command {
+  return command
+    .argument('[queue]', 'the queue', parse.queue)
+    .option('-t, --type <type>', 'only messages of this type')
+    .option('--tenant <tenant>', 'only messages of this tenant')
+    .option('--id <id>', 'only this message; may be repeated', parse.ids)
+    .option('--older-than <duration>', 'only those that died longer ago than this (30s, 5m, 2h, 7d)', parse.durationMs)
+    .option('--newer-than <duration>', 'only those that died more recently than this', parse.durationMs)
+}
+
+/**
+ * The filter of the options, as of now by the database's clock. It never matches messages that die later, so an
+ * operation changes only what was shown and confirmed.
+ */
+export async function readDeadFilter(
+  operate: Operate,
+  options: DeadFilterOptions,
+): Promise<Omit<DeadLetterFilter, 'queue'>> {
+  const nowMs = (await operate.now()).getTime()
+  const { newerThan } = options
+  return {
+    ids: options.id,
+    type: options.type,
+    tenant: options.tenant,
+    diedBefore: new Date(nowMs - (options.olderThan ?? 0)),
+    diedAfter: newerThan === undefined ? undefined : new Date(nowMs - newerThan),
+  }
+}

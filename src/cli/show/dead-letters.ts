@@ -1,0 +1,75 @@
+import type { DeadLetter, DeadLetterGroup, DeadLetterSummary } from '../../index.ts'
+import { parseExactly, toJsonText, type View } from '../output.ts'
+import { type Column, formatTable } from './table.ts'
+import { counted, formatAge, formatAgo, printable } from './text.ts'
+
+/** Dead letters as a table. */
+export function formatDeadLetters(letters: readonly DeadLetter[], view: View): string {
+  return formatTable(COLUMNS, letters, view)
+}
+
+/** What an operation will do: how many dead letters of which groups, and a few examples. */
+export function formatPlan(summary: DeadLetterSummary, examples: readonly DeadLetter[], view: View): string {
+  const groups = formatTable(GROUP_COLUMNS, summary.groups, view)
+  const more = summary.moreGroups > 0 ? `\nand ${counted(summary.moreGroups, 'more combination')}` : ''
+  const heading = examples.length < summary.total ? 'For example:' : 'Namely:'
+  return `${groups}${more}\n\n${heading}\n\n${formatDeadLetters(examples, view)}`
+}
+
+/** Everything about one dead letter. */
+export function formatDeadLetter(letter: DeadLetter, { paint }: View): string {
+  const facts = factsOf(letter)
+  const width = Math.max(...facts.map(([name]) => name.length))
+  const lines = facts.map(([name, value]) => `${paint('dim', name.padEnd(width))}  ${printable(value ?? '-')}`)
+  const sections = [
+    ['headers', pretty(letter.headersJson)],
+    ['payload', pretty(letter.payloadJson)],
+    ['error', printable(letter.error ?? '-')],
+  ].map(([name = '', text = '']) => `${paint('dim', name)}\n${text.replaceAll(/^/gm, '  ')}`)
+  return [lines.join('\n'), ...sections].join('\n\n')
+}
+
+function factsOf(letter: DeadLetter): readonly (readonly [string, string | null])[] {
+  const limit = letter.maxAttempts === null ? '' : ` (its own limit: ${letter.maxAttempts})`
+  return [
+    ['queue', letter.queue],
+    ['id', letter.id],
+    ['reason', letter.reason],
+    ['died', `${letter.diedAt.toISOString()} (${formatAgo(letter.ageMs)})`],
+    ['enqueued', enqueued(letter)],
+    ['attempts', `${letter.attempt}${limit}`],
+    ['type', letter.type],
+    ['schema version', String(letter.schemaVersion)],
+    ['ordering key', letter.orderingKey],
+    ['priority', String(letter.priority)],
+    ['tenant', letter.tenant],
+    ['dedupe key', letter.dedupeKey],
+  ]
+}
+
+function enqueued({ diedAt, enqueuedAt }: DeadLetter): string | null {
+  const lifetimeMs = diedAt.getTime() - enqueuedAt.getTime()
+  // An INSERT by hand may have set infinity.
+  return Number.isNaN(lifetimeMs) ? null : `${enqueuedAt.toISOString()} (${formatAge(lifetimeMs)} before it died)`
+}
+
+function pretty(json: string): string {
+  return toJsonText(parseExactly(json), 2)
+}
+
+const COLUMNS: readonly Column<DeadLetter>[] = [
+  { title: 'QUEUE', cell: (letter) => letter.queue },
+  { title: 'ID', align: 'right', cell: (letter) => letter.id },
+  { title: 'TYPE', cell: (letter) => letter.type },
+  { title: 'ATTEMPTS', align: 'right', cell: (letter) => letter.attempt },
+  { title: 'DIED', align: 'right', cell: (letter) => formatAgo(letter.ageMs) },
+  { title: 'REASON', cell: (letter) => letter.reason },
+  { title: 'ERROR', cell: (letter) => letter.error },
+]
+
+const GROUP_COLUMNS: readonly Column<DeadLetterGroup>[] = [
+  { title: 'QUEUE', cell: (group) => group.queue },
+  { title: 'TYPE', cell: (group) => group.type },
+  { title: 'MESSAGES', align: 'right', cell: (group) => group.messages },
+  { title: 'REASON', cell: (group) => group.reason },
+]

@@ -1,0 +1,64 @@
+import type { QueueWork } from '../../define-worker.ts'
+import { SluiceError } from '../../errors.ts'
+import type { BatchHandler, Handler, PipelineOptions, RunnablePipeline, Sluice } from '../../index.ts'
+
+/** What the command says of all pipelines; undefined leaves it to the module. */
+export interface Overrides {
+  readonly mode: 'transactional' | 'leased' | undefined
+  readonly concurrency: number | undefined
+  readonly batchSize: number | undefined
+}
+
+/** A pipeline that can be run, and how. */
+export interface WorkPipeline {
+  readonly queue: string
+  readonly mode: string
+  readonly pipeline: RunnablePipeline
+  /** So many of its runs go side by side, with `--once`. */
+  readonly runs: number
+}
+
+/**
+ * The pipelines of a worker, for all of its queues or those that are named.
+ *
+ * @throws SluiceError OPTION_INVALID, QUEUE_NAME_INVALID, QUEUE_UNKNOWN
+ */
+export function pipelinesOf(
+  sluice: Sluice,
+  work: Readonly<Record<string, QueueWork>>,
+  named: readonly string[],
+  overrides: Overrides,
+): readonly WorkPipeline[] {
+  const queues = named.length > 0 ? [...new Set(named)] : Object.keys(work)
+  return queues.map((queue) => {
+    const own = Object.hasOwn(work, queue) ? work[queue] : undefined
+    if (own === undefined) {
+      const wanted = `one of ${Object.keys(work).join(', ')}`
+      throw new SluiceError('OPTION_INVALID', `--queue: expected ${wanted}, received ${JSON.stringify(queue)}`)
+    }
+    return pipelineOf(sluice, queue, own, overrides)
+  })
+}
+
+function pipelineOf(sluice: Sluice, queue: string, work: QueueWork, overrides: Overrides): WorkPipeline {
+  const given = Object.fromEntries(Object.entries(overrides).filter(([, value]) => value !== undefined))
+  const { mode } = work.options
+  if (overrides.mode !== undefined && mode !== undefined && mode !== overrides.mode) {
+    const text = `--mode: expected ${String(mode)}, for which the module has written the handler of "${queue}"`
+    throw new SluiceError('OPTION_INVALID', `${text}, received ${overrides.mode}`)
+  }
+  // The pipeline checks them, whoever wrote the module.
+  const options = { ...work.options, ...given } as PipelineOptions
+  const pipeline = sluice.pipeline(queue, options)
+  const runnable =
+    work.kind === 'handle'
+      ? pipeline.handle(work.handler as unknown as Handler<unknown>)
+      : pipeline.handleBatch(work.handler as unknown as BatchHandler<unknown>)
+  const isLeased = (options.mode as unknown) === 'leased'
+  return {
+    queue,
+    mode: isLeased ? 'leased' : 'transactional',
+    pipeline: runnable,
+    runs: isLeased ? 1 : (options.concurrency ?? 1),
+  }
+}

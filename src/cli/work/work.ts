@@ -1,0 +1,210 @@
+import type { Command } from 'commander'
+import { LONGEST_TIMER_MS } from '../../basics/duration.ts'
+import {
+  createSluice,
+  isSluiceError,
+  type QueueSettingsStatus,
+  type RunningPipeline,
+  type Sluice,
+  SluiceError,
+} from '../../index.ts'
+import { connected } from '../connect.ts'
+import { note } from '../output.ts'
+import { counted, formatAge } from '../show/text.ts'
+import { type Health, type HealthAddress, HealthServer } from './health.ts'
+import { loadModule } from './load-module.ts'
+import { pipelinesOf, type WorkPipeline } from './pipelines.ts'
+import { Signals } from './signals.ts'
+
+const DONE = 0
+const FAILED = 1
+const GAVE_BACK = 3
+
+/** The options of `sluice work`. */
+export interface WorkOptions {
+  readonly queue?: readonly string[]
+  readonly concurrency?: number
+  readonly batchSize?: number
+  readonly mode?: 'transactional' | 'leased'
+  readonly name?: string
+  readonly once?: true
+  readonly drainTimeout: number
+  readonly health?: HealthAddress
+}
+
+/** Runs the handlers of a module, and returns the exit code. @throws what must be said before anything runs */
+export async function work(file: string, options: WorkOptions, command: Command): Promise<number> {
+  using signals = new Signals()
+  const loaded = await Promise.race([loadModule(file, options.queue ?? []), signals.first])
+  if (typeof loaded === 'string') {
+    note(`${loaded}: ends, although ${file} has not loaded yet`)
+    // What the module waits for would keep the process alive.
+    process.exit(DONE)
+  }
+  const { sluice: own, queues } = loaded
+  const { mode, concurrency, batchSize, queue = [] } = options
+  const run = (sluice: Sluice) =>
+    new Run(sluice, pipelinesOf(sluice, queues, queue, { mode, concurrency, batchSize }), options, signals).run()
+  if (own !== undefined) {
+    checkOwn(file, options, command)
+    return await run(own)
+  }
+  return await connected(command, (connection) =>
+    run(
+      createSluice({
+        connection: { connectionString: connection.connectionString },
+        name: options.name,
+        log: { info: note, warn: note, error: note },
+      }),
+    ),
+  )
+}
+
+/** The module's own Sluice has its connection and its name. @throws SluiceError OPTION_INVALID if they are given here */
+function checkOwn(file: string, { name }: WorkOptions, command: Command): void {
+  const { databaseUrl } = command.optsWithGlobals<{ readonly databaseUrl?: string }>()
+  const [given, remedy] =
+    databaseUrl !== undefined
+      ? (['--database-url', 'connection: process.env.DATABASE_URL'] as const)
+      : name !== undefined
+        ? (['--name', 'name'] as const)
+        : []
+  if (given === undefined) return
+  const text = `${given}: expected only for a module without a Sluice of its own, received with ${file}, which brings one`
+  throw new SluiceError('OPTION_INVALID', `${text}. Leave it out, and give createSluice({ ${remedy} }) in the module`)
+}
+
+/** One run of the command. */
+class Run {
+  readonly #sluice: Sluice
+  readonly #pipelines: readonly WorkPipeline[]
+  readonly #options: WorkOptions
+  readonly #signals: Signals
+  #status: Health['status'] = 'starting'
+
+  constructor(sluice: Sluice, pipelines: readonly WorkPipeline[], options: WorkOptions, signals: Signals) {
+    this.#sluice = sluice
+    this.#pipelines = pipelines
+    this.#options = options
+    this.#signals = signals
+  }
+
+  async run(): Promise<number> {
+    const { health, once } = this.#options
+    await using server = health && (await HealthServer.listen(health, () => this.#health()))
+    if (server !== undefined) note(`answers /healthz and /readyz on port ${server.port}`)
+    try {
+      return await (once ? this.#once() : this.#untilSignal())
+    } finally {
+      await this.#sluice.stop({ timeout: 0 })
+      this.#summarise()
+    }
+  }
+
+  #health(): Health {
+    const { connected: isConnected } = this.#sluice
+    if (this.#status === 'starting' && isConnected) this.#status = 'running'
+    return { status: this.#status, connected: isConnected, queues: this.#sluice.statistics() }
+  }
+
+  async #untilSignal(): Promise<number> {
+    const running = this.#pipelines.map(({ pipeline, mode }) => {
+      const started = pipeline.start()
+      note(`works on ${pipeline.queue} (${mode}, concurrency ${started.concurrency})`)
+      return started
+    })
+    const ended = Promise.all(running.map((pipeline) => pipeline.ended))
+    try {
+      const signal = await Promise.race([this.#signals.first, ended])
+      if (typeof signal === 'string') return await this.#drain(running, signal)
+    } catch (error) {
+      this.#status = 'failed'
+      throw error
+    }
+    // All have stopped by themselves.
+    return FAILED
+  }
+
+  async #drain(running: readonly RunningPipeline[], signal: NodeJS.Signals): Promise<number> {
+    this.#status = 'draining'
+    const { drainTimeout: timeout } = this.#options
+    note(
+      `${signal}: claims no more and waits up to ${formatAge(timeout)} for what is in hand; a second signal gives it back`,
+    )
+    const drained = Promise.all(running.map((pipeline) => pipeline.drain({ timeout })))
+    const first = await Promise.race([drained, this.#signals.second])
+    if (typeof first !== 'string') return first.every(({ completed }) => completed) ? DONE : GAVE_BACK
+    note(`${first}: gives back what is in hand; a third signal kills`)
+    await Promise.all(running.map((pipeline) => pipeline.stop()))
+    return GAVE_BACK
+  }
+
+  /** Passes over all queues, until one settles nothing: what a handler enqueues is handled too. */
+  async #once(): Promise<number> {
+    this.#status = 'running'
+    const { drainTimeout: timeout } = this.#options
+    let code = DONE
+    const giveBack = () => {
+      code = GAVE_BACK
+      return this.#sluice.stop({ timeout: 0 })
+    }
+    let limit: NodeJS.Timeout | undefined
+    void this.#signals.first.then((signal) => {
+      this.#status = 'draining'
+      note(`${signal}: ends with what is in hand`)
+      limit = setTimeout(giveBack, timeout)
+      void this.#sluice.stop({ timeout: LONGEST_TIMER_MS })
+    })
+    void this.#signals.second.then(giveBack)
+    try {
+      while ((await this.#pass()) > 0 && this.#status === 'running');
+      if (this.#status === 'running') await this.#reportLeft().catch(unlessNotAllowed)
+    } catch (error) {
+      // The signal came between two passes.
+      if (!isSluiceError(error, 'STOPPED') || this.#status === 'running') throw error
+    } finally {
+      clearTimeout(limit)
+    }
+    return code
+  }
+
+  /** What is due and was left, because the queue is paused or has limits. Other queues are not counted. */
+  async #reportLeft(): Promise<void> {
+    const { operate } = this.#sluice
+    for (const queue of new Set(this.#pipelines.map((pipeline) => pipeline.queue))) {
+      const told = await operate.settings.get(queue)
+      const why = told === undefined ? undefined : whyLeft(told)
+      if (why === undefined) continue
+      const [status] = await operate.queues({ queue })
+      if (status !== undefined && status.ready > 0)
+        note(`${queue}: ${counted(status.ready, 'due message')} left: ${why}`)
+    }
+  }
+
+  async #pass(): Promise<number> {
+    const runs = this.#pipelines.flatMap(({ pipeline, runs: count }) =>
+      Array.from({ length: count }, () => pipeline.runOnce()),
+    )
+    const all = await Promise.all(runs)
+    return all
+      .map(({ counts }) => counts.acked + counts.retried + counts.snoozed + counts.dead)
+      .reduce((sum, count) => sum + count, 0)
+  }
+
+  #summarise(): void {
+    for (const [queue, { acked, retried, snoozed, dead }] of Object.entries(this.#sluice.statistics()))
+      note(`${queue}: ${acked} acked, ${retried} retried, ${snoozed} snoozed, ${dead} dead`)
+  }
+}
+
+function whyLeft(told: QueueSettingsStatus): string | undefined {
+  if (told.pausedAt !== null) return `the queue is paused, see: sluice queue show ${told.queue}`
+  const { rate, tenantRate, concurrency, tenantConcurrency } = told
+  const limits = [rate, tenantRate, concurrency, tenantConcurrency]
+  return limits.every((limit) => limit === null) ? undefined : 'the limits of the queue, see the view sluice.limits'
+}
+
+/** A login may be allowed to handle messages and not to count them. */
+function unlessNotAllowed(error: unknown): void {
+  if (!isSluiceError(error, 'PRIVILEGE_MISSING')) throw error
+}

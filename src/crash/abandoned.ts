@@ -1,0 +1,60 @@
+import { Backoff } from '../basics/backoff.ts'
+
+/**
+ * Batches that a claim may have leased although its answer never came, or came as an error: what was sent behind a failed
+ * claim is still carried out. Nobody has them in hand, so their leases end at once, or as soon as they are there. A server
+ * that waits for a lock carries out a claim long after its connection was given up, so one look is not enough.
+ */
+export class Abandoned {
+  readonly #free: (batchIds: readonly number[]) => Promise<readonly number[]>
+  /** By their numbers, until when each may still come, on the clock of `performance`. */
+  readonly #until = new Map<number, number>()
+  readonly #backoff = new Backoff(1_000, 30_000)
+  #timer: NodeJS.Timeout | undefined
+  #freeing: Promise<void> | undefined
+
+  /** @param free ends the leases of those that are there, and returns their numbers */
+  constructor(free: (batchIds: readonly number[]) => Promise<readonly number[]>) {
+    this.#free = free
+  }
+
+  /** @param isOver the server has answered all that was sent: what is not there now will not come */
+  add(batchIds: readonly number[], isOver: boolean): void {
+    if (batchIds.length === 0) return
+    const until = isOver ? performance.now() : performance.now() + LONGEST_MS
+    for (const id of batchIds) this.#until.set(id, until)
+    this.#backoff.reset()
+    this.retry()
+  }
+
+  /** Looks for them now. */
+  retry(): void {
+    if (this.#until.size > 0) this.#freeing ??= this.#run()
+  }
+
+  /** Looks for them once more. Those that come later go with the lease, or when another worker finds that this one is gone. */
+  async stop(): Promise<void> {
+    await this.#freeing
+    if (this.#until.size > 0) await this.#run()
+    clearTimeout(this.#timer)
+    this.#until.clear()
+  }
+
+  async #run(): Promise<void> {
+    clearTimeout(this.#timer)
+    const askedAtMs = performance.now()
+    const ids = [...this.#until.keys()]
+    try {
+      const freed = new Set(await this.#free(ids))
+      for (const id of ids) if (freed.has(id) || (this.#until.get(id) ?? 0) <= askedAtMs) this.#until.delete(id)
+    } catch {
+      // The control connection is down. It reports that, and when it is up again comes the next look.
+    } finally {
+      this.#freeing = undefined
+    }
+    if (this.#until.size > 0) this.#timer = setTimeout(() => this.retry(), this.#backoff.next())
+  }
+}
+
+/** Eight claims in one packet, of which each may wait for a lock until the server ends its transaction after 10 seconds. */
+const LONGEST_MS = 120_000

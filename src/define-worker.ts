@@ -1,0 +1,117 @@
+import { didYouMean, meantBy } from './basics/check-keys.ts'
+import { expected, SluiceError } from './errors.ts'
+import type { BatchHandler, Handler } from './handle/handler.ts'
+import type { LeasedPipelineOptions, Mode, PipelineOptions } from './plan/options.ts'
+import type { OutputOf, QueueDefinitions, QueueName } from './queues.ts'
+import type { Sluice } from './sluice.ts'
+
+/**
+ * What `sluice work` runs: for each queue a handler, or a handler with the options of its pipeline.
+ *
+ * @example
+ * export default defineWorker(sluice, {
+ *   emails: async ({ payload }) => send(payload),
+ *   reports: { mode: 'leased', concurrency: 50, handle: async ({ payload }) => render(payload) },
+ * })
+ *
+ * @param sluice your own, with its connection, queues and schemas. Without it `sluice work` makes one for DATABASE_URL,
+ * and any queue may be named.
+ * @throws SluiceError OPTION_INVALID
+ */
+export function defineWorker<Definitions extends QueueDefinitions | undefined>(
+  sluice: Sluice<Definitions>,
+  queues: WorkerQueues<Definitions>,
+): WorkerDefinition
+/** The same without a Sluice of your own. */
+export function defineWorker(queues: WorkerQueues<undefined>): WorkerDefinition
+export function defineWorker(first: unknown, second?: unknown): WorkerDefinition {
+  const [sluice, queues] = second === undefined ? [undefined, first] : [first, second]
+  return branded({ sluice: sluice as Sluice | undefined, queues: checkQueues(queues) })
+}
+
+/** What {@link defineWorker} returns. */
+export interface WorkerDefinition {
+  /** The Sluice that consumes; undefined: one for DATABASE_URL. */
+  readonly sluice: Sluice | undefined
+  /** The work of each queue. */
+  readonly queues: Readonly<Record<string, QueueWork>>
+}
+
+/** A handler for each queue that a worker consumes. */
+export type WorkerQueues<Definitions extends QueueDefinitions | undefined> = {
+  readonly [Name in QueueName<Definitions>]?:
+    | Handler<OutputOf<Definitions, Name>, Definitions>
+    | WorkFor<Definitions, Name, 'transactional', Transactional>
+    | WorkFor<Definitions, Name, 'leased', LeasedPipelineOptions>
+}
+
+/** An object says its mode: by that the compiler knows what the handler gets. */
+type Transactional = PipelineOptions & { readonly mode: 'transactional' }
+
+type WorkFor<
+  Definitions extends QueueDefinitions | undefined,
+  Name extends QueueName<Definitions>,
+  In extends Mode,
+  Options,
+> = Options &
+  (
+    | { readonly handle: Handler<OutputOf<Definitions, Name>, Definitions, In>; readonly handleBatch?: undefined }
+    | { readonly handleBatch: BatchHandler<OutputOf<Definitions, Name>, Definitions, In>; readonly handle?: undefined }
+  )
+
+/** The work of one queue, as it is run. */
+export interface QueueWork {
+  /** The options of its pipeline, which checks them. */
+  readonly options: Readonly<Record<string, unknown>>
+  readonly kind: 'handle' | 'handleBatch'
+  readonly handler: (message: never, context: never) => unknown
+}
+
+/** Of any copy of the package: `sluice work` may run from another one. */
+const WORKER = Symbol.for('sluice.worker')
+
+/** What a module exports for `sluice work`: what defineWorker returned, or its argument. @throws SluiceError OPTION_INVALID */
+export function readWorker(exported: unknown): WorkerDefinition {
+  if (typeof exported === 'object' && exported !== null && WORKER in exported)
+    return exported as unknown as WorkerDefinition
+  return { sluice: undefined, queues: checkQueues(exported) }
+}
+
+function branded(definition: WorkerDefinition): WorkerDefinition {
+  return Object.defineProperty(definition, WORKER, { value: true })
+}
+
+function checkQueues(queues: unknown): WorkerDefinition['queues'] {
+  const isObject = typeof queues === 'object' && queues !== null && !Array.isArray(queues)
+  if (isObject && Object.keys(queues).length > 0)
+    return Object.fromEntries(Object.entries(queues).map(([queue, work]) => [queue, readWork(queue, work)]))
+  const remedy = 'As in defineWorker({ emails: async ({ payload }) => send(payload) })'
+  throw expected('OPTION_INVALID', 'the worker', 'an object with a handler for each queue', queues, remedy)
+}
+
+function readWork(queue: string, work: unknown): QueueWork {
+  if (typeof work === 'function') return { options: {}, kind: 'handle', handler: work as QueueWork['handler'] }
+  if (typeof work === 'object' && work !== null) {
+    const { handle, handleBatch, ...options } = work as Record<string, unknown>
+    const kind = handleBatch === undefined ? 'handle' : 'handleBatch'
+    const handler = kind === 'handle' ? handle : handleBatch
+    if (typeof handler === 'function' && (handle === undefined || handleBatch === undefined))
+      return { options, kind, handler: handler as QueueWork['handler'] }
+  }
+  const name = `the worker's ${JSON.stringify(queue)}`
+  if (typeof work === 'object' && work !== null) checkKind(name, work)
+  const wanted = 'a handler, or an object with either handle or handleBatch and the options of a pipeline'
+  throw expected('OPTION_INVALID', name, wanted, work)
+}
+
+const KINDS = ['handle', 'handleBatch'] as const
+
+/** What is wrong with the handler's name, or with two of them. @throws SluiceError OPTION_INVALID */
+function checkKind(name: string, work: object): void {
+  const given = KINDS.filter((kind) => Reflect.get(work, kind) !== undefined)
+  if (given.length > 1)
+    throw new SluiceError('OPTION_INVALID', `${name}: expected either handle or handleBatch, received both`)
+  const other = Object.keys(work).find((key) => meantBy(key, KINDS).length > 0)
+  if (given.length === 0 && other !== undefined)
+    throw expected('OPTION_INVALID', name, 'handle or handleBatch', other, didYouMean(meantBy(other, KINDS)))
+}

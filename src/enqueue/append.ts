@@ -1,0 +1,108 @@
+import type { Alphabet } from '../session/alphabet.ts'
+import { checkStreamName, type StreamDefinitions } from '../streams.ts'
+import type { Execute } from '../table/statement.ts'
+import { appendEvent, appendEvents, type EventRow } from '../table/stream/append.ts'
+import { checkAlphabet, mayHoldForeign } from './alphabet-check.ts'
+import { type AppendOptions, readAppendOptions } from './append-options.ts'
+import { chunksOf, type Entry, namesAt, readList } from './read-list.ts'
+import { ALONE, checkSize, type MessageNames, readPayload } from './read-payload.ts'
+import { checkOrder, during, type TransactionHost, within } from './within.ts'
+
+export interface AppendContext extends TransactionHost {
+  readonly streams: StreamDefinitions | undefined
+  readonly payloadLimitBytes: number
+  /** The characters of the application's database. */
+  readonly alphabet: Alphabet
+}
+
+/** One event for {@link appendMany}: its payload, with its options beside it. */
+export interface EventToAppend<Payload = unknown> extends AppendOptions {
+  /** What the handlers get: a value that JSON can hold. */
+  readonly payload: Payload
+}
+
+/**
+ * Appends one event in the caller's transaction and returns its position. All input is checked first, as by `enqueue`.
+ *
+ * @throws SluiceError STREAM_NAME_INVALID, STREAM_UNKNOWN, OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE,
+ * PAYLOAD_SCHEMA, EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION, SCHEMA_MISSING, SCHEMA_TOO_OLD, PRIVILEGE_MISSING
+ */
+export function appendOne(
+  context: AppendContext,
+  tx: unknown,
+  stream: string,
+  payload: unknown,
+  options?: AppendOptions,
+): Promise<number> {
+  return during(tx, appendRow(context, tx, stream, { payload, options }))
+}
+
+async function appendRow(context: AppendContext, tx: unknown, stream: string, entry: Entry): Promise<number> {
+  checkOrder(tx, stream, 'append(tx, stream, payload)')
+  const name = checkStreamName(stream, context.streams)
+  const row = await readEvent(context, name, entry, ALONE)
+  return within(context, tx, async (execute) => {
+    await refuseForeign(context, execute, [row], () => ALONE)
+    return appendEvent(execute, name, row)
+  })
+}
+
+/**
+ * Appends events to one stream, in their order, and returns their positions, which ascend. Thousands take one statement;
+ * more than 32 MiB of JSON take several, in the same transaction. An empty list does not touch the database.
+ *
+ * @throws SluiceError as {@link appendOne}, naming the event: "events[3].type: …"
+ */
+export function appendMany(
+  context: AppendContext,
+  tx: unknown,
+  stream: string,
+  events: readonly EventToAppend[],
+): Promise<number[]> {
+  return during(tx, appendRows(context, tx, stream, events))
+}
+
+async function appendRows(
+  context: AppendContext,
+  tx: unknown,
+  stream: string,
+  events: readonly EventToAppend[],
+): Promise<number[]> {
+  checkOrder(tx, stream, 'append(tx, stream, payload)')
+  const name = checkStreamName(stream, context.streams)
+  const rows = await readList(EVENTS, events, (entry, names) => readEvent(context, name, entry, names))
+  if (rows.length === 0) return []
+  return within(context, tx, async (execute) => {
+    await refuseForeign(context, execute, rows, (at) => namesAt(EVENTS.name, at))
+    const positions: number[] = []
+    for (const chunk of chunksOf(rows)) {
+      // Not push(...appended): a call takes at most some 125,000 arguments.
+      for (const position of await appendEvents(execute, name, chunk)) positions.push(position)
+    }
+    return positions
+  })
+}
+
+const EVENTS = { name: 'events', remedy: "As in [{ payload: … }, { payload: …, orderingKey: 'customer 7' }]" }
+
+function readEvent(
+  { streams, payloadLimitBytes }: AppendContext,
+  stream: string,
+  entry: Entry,
+  names: MessageNames,
+): EventRow | Promise<EventRow> {
+  const labels = readAppendOptions(entry.options, names.options)
+  checkSize(labels.headers, `${names.options}.headers`, payloadLimitBytes)
+  const target = { name: `stream ${stream}`, definition: streams?.[stream], payloadLimitBytes }
+  const payload = readPayload(target, entry.payload, names.payload)
+  return typeof payload === 'string' ? { ...labels, payload } : payload.then((text) => ({ ...labels, payload: text }))
+}
+
+async function refuseForeign(
+  { alphabet }: AppendContext,
+  execute: Execute,
+  rows: readonly EventRow[],
+  namesOf: (at: number) => MessageNames,
+): Promise<void> {
+  if (rows.some((row) => mayHoldForeign(alphabet, row))) await checkAlphabet(alphabet, execute, rows, namesOf)
+}

@@ -1,0 +1,77 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import { type Duration, toMsWithin } from '../basics/duration.ts'
+import { storable } from '../basics/options.ts'
+import { expected, SluiceError } from '../errors.ts'
+import { ON_DUPLICATE, type OnDuplicate, type RowDedupe } from '../table/enqueue/insert-row.ts'
+
+/** A dedupe key, and what an enqueue does that finds it taken. */
+export interface Dedupe {
+  /** 1 to 255 bytes. It is taken while a message of the queue has it that is neither handled nor dead. */
+  readonly key: string
+  /**
+   * For how long the key stays taken after the message has succeeded, 1 ms to 100 years; with `throttle`, which needs it,
+   * after the message was enqueued. Default: no longer than the message is there.
+   */
+  readonly for?: Duration | undefined
+  /**
+   * What to do when the key is taken:
+   * - `reject`: nothing.
+   * - `update`: give the message the new content, unless somebody has it in hand.
+   * - `requeue`: the same; while somebody has it in hand, or its key is kept after success, it runs once more with the new
+   *   content, after that one.
+   * - `debounce`: as `requeue`, and a message that waits falls due `delay` after the last call.
+   * - `throttle`: nothing; the key is taken for the time `for` after the enqueue.
+   *
+   * @default 'reject'
+   */
+  readonly onDuplicate?: OnDuplicate | undefined
+}
+
+const NAMES = ['key', 'for', 'onDuplicate'] as const satisfies readonly (keyof Dedupe)[]
+
+const REMEDY = "As in dedupe: { key: 'invoice 17', for: '10m' }"
+
+/** What the message has beside its key. */
+interface Beside {
+  /** A delay or a due time. */
+  readonly time: boolean
+  readonly tenant: boolean
+}
+
+/** @throws SluiceError OPTION_INVALID */
+export function readDedupe(dedupe: unknown, what: string, beside: Beside): RowDedupe | null {
+  if (dedupe === undefined) return null
+  checkKeys(what, dedupe, NAMES, REMEDY)
+  const given: { readonly [Name in keyof Dedupe]?: unknown } = dedupe
+  const onDuplicate = policyOf(given.onDuplicate, `${what}.onDuplicate`)
+  const forMs = given.for === undefined ? null : toMsWithin(`${what}.for`, given.for, '1ms', '36500d')
+  if (onDuplicate === 'throttle' && forMs === null)
+    throw new SluiceError('OPTION_INVALID', `${what}.for: expected with throttle, received none. As in for: '10m'`)
+  if (onDuplicate === 'debounce' && !beside.time) {
+    const sentence = `${what}: expected a delay or dueAt beside it with debounce, received neither`
+    throw new SluiceError('OPTION_INVALID', `${sentence}. As in delay: '5s'`)
+  }
+  if (beside.tenant && (onDuplicate === 'requeue' || onDuplicate === 'debounce')) {
+    const sentence = `${what}: expected no tenant beside it with ${onDuplicate}, received one`
+    throw new SluiceError('OPTION_INVALID', `${sentence}. Such a message gets an ordering key, which excludes a tenant`)
+  }
+  return { key: keyOf(given.key, `${what}.key`), forMs, onDuplicate }
+}
+
+/** @throws SluiceError OPTION_INVALID */
+export function keyOf(value: unknown, what: string): string {
+  const wanted = '1 to 255 bytes of text'
+  if (typeof value !== 'string') {
+    throw expected('OPTION_INVALID', what, wanted, value, 'Turn a number into a string with String(…)')
+  }
+  const bytes = Buffer.byteLength(value)
+  if (bytes >= 1 && bytes <= 255) return storable(what, value)
+  throw expected('OPTION_INVALID', what, wanted, value)
+}
+
+function policyOf(value: unknown, what: string): OnDuplicate {
+  if (value === undefined) return 'reject'
+  const known = ON_DUPLICATE.find((policy) => policy === value)
+  if (known !== undefined) return known
+  throw expected('OPTION_INVALID', what, `one of ${ON_DUPLICATE.join(', ')}`, value)
+}

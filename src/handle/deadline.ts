@@ -1,0 +1,118 @@
+import { SluiceError } from '../errors.ts'
+import type { Ending } from './ending.ts'
+
+/**
+ * The time of a batch's handlers, which run one after another: one timer and one listener for all of them. A handler
+ * cannot be killed: when its time is up it goes on, with its signal aborted and its transaction closed, and what it
+ * does then no longer counts.
+ */
+export class Deadline {
+  readonly #timeoutMs: number
+  readonly #subject: LateSubject
+  readonly #batch: Ending
+  readonly #onBatchEnd = () => this.#give(this.#batch.reason)
+  #turn = new Turn()
+  #timer: NodeJS.Timeout | undefined
+  #reject: ((error: unknown) => void) | undefined
+
+  /** `batch`: aborts when nothing can come of the batch any more. */
+  constructor(timeoutMs: number, subject: LateSubject, batch: Ending) {
+    this.#timeoutMs = timeoutMs
+    this.#subject = subject
+    this.#batch = batch
+    batch.addEventListener('abort', this.#onBatchEnd)
+  }
+
+  /** The next handler begins. */
+  next(): Turn {
+    this.#turn = new Turn()
+    return this.#turn
+  }
+
+  /**
+   * Waits for what the handler does, at most until its time is up or its batch ends early.
+   *
+   * @throws SluiceError HANDLER_TIMEOUT, the reason for which the batch ends, or what the work throws.
+   */
+  await<T>(work: PromiseLike<T>): Promise<T> {
+    this.#timer ??= setTimeout(this.#onTime, this.#timeoutMs)
+    return new Promise<T>((resolve, reject) => {
+      this.#reject = reject
+      work.then(resolve, reject)
+      if (this.#batch.aborted) this.#onBatchEnd()
+    })
+  }
+
+  /** The handler that runs is to end, for this reason. */
+  abort(reason: unknown): void {
+    this.#give(reason)
+  }
+
+  /** The batch has no more handlers. */
+  end(): void {
+    clearTimeout(this.#timer)
+    this.#batch.removeEventListener('abort', this.#onBatchEnd)
+  }
+
+  /** Set for an earlier handler, it may come too early for this one. */
+  readonly #onTime = (): void => {
+    const leftMs = this.#timeoutMs - this.#turn.tookMs
+    this.#timer = leftMs > 0 ? setTimeout(this.#onTime, Math.ceil(leftMs)) : undefined
+    if (leftMs <= 0) this.#give(timedOut(this.#subject, this.#timeoutMs))
+  }
+
+  #give(error: unknown): void {
+    this.#turn.abort(error)
+    this.#reject?.(error)
+  }
+}
+
+/** One handler's part of a batch's time. */
+export class Turn {
+  readonly startedAtMs = performance.now()
+  #startedAt = this.startedAtMs
+  #endedAt: number | undefined
+  #controller: AbortController | undefined
+
+  /** Made when it is first asked for: most handlers never do. */
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController()
+    return this.#controller.signal
+  }
+
+  get tookMs(): number {
+    return (this.#endedAt ?? performance.now()) - this.#startedAt
+  }
+
+  restart(): void {
+    this.#startedAt = performance.now()
+  }
+
+  /** The handler is over. What the server takes for its end is not its time. Returns whether it was not over before. */
+  end(): boolean {
+    if (this.#endedAt !== undefined) return false
+    this.#endedAt = performance.now()
+    return true
+  }
+
+  get endedAtMs(): number {
+    return this.#endedAt ?? performance.now()
+  }
+
+  abort(reason: unknown): void {
+    this.#controller ??= new AbortController()
+    this.#controller.abort(reason)
+  }
+}
+
+/** What the user has to end in time. */
+export type LateSubject = 'handler' | 'delivery'
+
+function timedOut(subject: LateSubject, timeoutMs: number): SluiceError {
+  return new SluiceError(
+    'HANDLER_TIMEOUT',
+    subject === 'handler'
+      ? `The handler: expected to end within ${timeoutMs} ms, received no end. Raise the pipeline's timeout, or pass the signal on`
+      : `The delivery: expected to be settled within ${timeoutMs} ms, received no settlement. Settle it: delivery.ack(). Or raise the timeout of deliveries()`,
+  )
+}

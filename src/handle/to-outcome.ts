@@ -1,0 +1,29 @@
+import type { Duration } from '../basics/duration.ts'
+import { errorText, expected } from '../errors.ts'
+import { deadLetter, type Outcome, retryLater, snooze } from '../message.ts'
+
+/** What a handler returned, as an outcome that can be written. @throws SluiceError OPTION_INVALID for anything else. */
+export function toOutcome(
+  returned: unknown,
+  what = "The handler's result",
+  remedy = 'A handler that only awaits its work returns nothing',
+): Outcome {
+  if (returned === undefined) return { kind: 'ack' }
+  if (typeof returned === 'object' && returned !== null && 'kind' in returned) {
+    // Of the right kind, but perhaps not made by our functions, which check the rest.
+    const { kind, afterMs, reason, error } = returned as Record<string, unknown>
+    if (kind === 'ack') return { kind }
+    if (kind === 'retry') return retryLater({ after: afterMs as Duration, error })
+    if (kind === 'snooze') return snooze({ after: afterMs as Duration })
+    if (kind === 'deadLetter' && typeof reason === 'string') return deadLetter(errorText(reason), error)
+  }
+  throw expected('OPTION_INVALID', what, 'nothing, ack(), retryLater(), snooze() or deadLetter()', returned, remedy)
+}
+
+/** What a batch handler returned, as one outcome per message. @throws SluiceError OPTION_INVALID */
+export function toOutcomes(returned: unknown, count: number): readonly Outcome[] {
+  if (returned === undefined) return Array.from({ length: count }, () => ({ kind: 'ack' }))
+  if (Array.isArray(returned) && returned.length === count)
+    return returned.map((outcome: unknown) => toOutcome(outcome))
+  throw expected('OPTION_INVALID', "The batch handler's result", `nothing, or ${count} outcomes`, returned)
+}

@@ -1,0 +1,215 @@
+import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../../basics/sql-state.ts'
+import type { LeasedPlan } from '../../../plan/options.ts'
+import { renewPermitted } from '../../../table/limit/limits.ts'
+import { dropLeased } from '../../../table/settle/drop.ts'
+import { keepKeysLeased } from '../../../table/settle/keep-keys.ts'
+import { forgetEvidence } from '../../../table/settle/settle.ts'
+import {
+  deadLetterLeased,
+  type LeasedId,
+  missesMoved,
+  postponeLeased,
+  readLeased,
+  renewLeases,
+  unlockedLeased,
+} from '../../../table/settle/settle-leased.ts'
+import type { Execute } from '../../../table/statement.ts'
+import { allAnswered } from '../../../transaction/all-answered.ts'
+import { BatchConnection } from '../../../transaction/batch-connection.ts'
+import type { Runtime } from '../../runtime.ts'
+import { ackAll } from './ack.ts'
+import type { LeasedOutcome } from './leased-outcome.ts'
+
+/** What became of a write. What is in neither set was not found under its lease. */
+export interface Written {
+  readonly ids: ReadonlySet<string>
+  /** Still ours, and locked or moved by somebody: another try will do. */
+  readonly locked: ReadonlySet<string>
+}
+
+/** Something has to be tried again. */
+export interface Retry {
+  readonly because: unknown
+}
+
+/** A lease, and for how long a renewal makes it last. */
+interface Held extends LeasedId {
+  readonly leaseMs: number
+}
+
+interface Work {
+  readonly leases: readonly Held[]
+  readonly send: (execute: Execute, may: (id: string) => boolean) => readonly Promise<readonly string[]>[]
+  /** Sends what depends on which of them the statements have found. Left out where nothing does. */
+  readonly then?: ((execute: Execute, ids: ReadonlySet<string>) => Promise<void>) | undefined
+}
+
+/** Sends settlements and renewals, each in a transaction of its own. */
+export class LeaseWriter {
+  readonly #runtime: Pick<Runtime, 'pool' | 'serverVersion' | 'settings' | 'historyBy'>
+  readonly #plan: Pick<LeasedPlan, 'queue' | 'leaseMs'>
+  #connection: BatchConnection | undefined
+  readonly #cutting = new AbortController()
+
+  constructor(
+    runtime: Pick<Runtime, 'pool' | 'serverVersion' | 'settings' | 'historyBy'>,
+    plan: Pick<LeasedPlan, 'queue' | 'leaseMs'>,
+  ) {
+    this.#runtime = runtime
+    this.#plan = plan
+  }
+
+  get isCut(): boolean {
+    return this.#cutting.signal.aborted
+  }
+
+  /** Breaks off what is under way. Nothing is sent after it. */
+  cut(): void {
+    this.#cutting.abort()
+    this.#connection?.break('The pipeline has stopped')
+  }
+
+  /** @param skipLocked leaves out what others have locked, and does not wait for it first: it takes a round trip more */
+  renew(leases: readonly Held[], skipLocked: boolean): Promise<Written> {
+    const { queue, leaseMs } = this.#plan
+    const version = this.#runtime.serverVersion()
+    const send: Work['send'] = (execute, may) => {
+      const allowed = leases.filter(({ id }) => may(id))
+      const { concurrency, tenantConcurrency } = this.#runtime.settings.of(queue)
+      if (concurrency !== null || tenantConcurrency !== null) return [renewPermitted(execute, queue, allowed, leaseMs)]
+      return [renewLeases(execute, queue, allowed, leaseMs, version)]
+    }
+    return this.#skippingLocked({ leases, send }, skipLocked)
+  }
+
+  settle(outcomes: readonly LeasedOutcome[], skipLocked: boolean): Promise<Written> {
+    const { queue } = this.#plan
+    const version = this.#runtime.serverVersion()
+    const all = outcomes.map(({ writes, leased }) => ({ writes, leased }))
+    const nowUs = Math.max(...all.map(({ writes }) => writes.nowUs))
+    const send: Work['send'] = (execute, may) => {
+      for (const outcome of outcomes) if (may(outcome.id)) outcome.isSent = true
+      const ours = <Row extends { readonly id: string }>(
+        rowsOf: (of: (typeof all)[number]['writes']) => readonly Row[],
+      ) =>
+        all.flatMap(({ writes, leased: { lease } }) =>
+          rowsOf(writes)
+            .filter(({ id }) => may(id))
+            .map((row) => ({ ...row, lease })),
+        )
+      const acked = all.flatMap(({ writes, leased }) => (writes.acked.some(may) ? [leased] : []))
+      const kept = ours((writes) => writes.kept.map((id) => ({ id })))
+      const postponed = ours((writes) => writes.postponed)
+      const dead = ours((writes) => writes.dead)
+      const expired = ours((writes) => writes.expired.map((id) => ({ id })))
+      const cancelled = ours((writes) => writes.cancelled.map((id) => ({ id })))
+      return [
+        ...sentIf(kept, (rows) => keepKeysLeased(execute, queue, rows, version)),
+        ...sentIf(acked, (rows) => ackAll(execute, this.#runtime, queue, rows)),
+        ...sentIf(postponed, (rows) => postponeLeased(execute, queue, rows, nowUs, version)),
+        ...sentIf(dead, (rows) => deadLetterLeased(execute, queue, rows, version)),
+        ...sentIf(expired, (rows) => dropLeased(execute, queue, rows, 'expired')),
+        ...sentIf(cancelled, (rows) => dropLeased(execute, queue, rows, 'cancelled')),
+      ]
+    }
+    const then = forgetting(queue, outcomes)
+    return this.#skippingLocked({ leases: outcomes.map(({ leased }) => leased), send, then }, skipLocked)
+  }
+
+  async #skippingLocked(work: Work, skipLocked: boolean): Promise<Written> {
+    if (skipLocked) return this.#write(work, true)
+    try {
+      return await this.#write(work, false)
+    } catch (error) {
+      if (!hasSqlState(error, LOCK_NOT_AVAILABLE)) throw error
+      return this.#write(work, true)
+    }
+  }
+
+  /** Without a look for locks or evidence, all of it leaves in one packet: BEGIN, the statements and COMMIT. */
+  async #write({ leases, send, then }: Work, skipLocked: boolean): Promise<Written> {
+    const connection = await BatchConnection.acquire(this.#runtime.pool, this.#cutting.signal)
+    this.#connection = connection
+    // It may have come between the connection and this line.
+    if (this.isCut) connection.break('The pipeline has stopped')
+    const shortestMs = leases.reduce((least, { leaseMs }) => Math.min(least, leaseMs), this.#plan.leaseMs)
+    const ms = Math.min(Math.max(shortestMs / 4, LEAST_ANSWER_MS), MOST_ANSWER_MS)
+    const limit = setTimeout(() => connection.break(`No answer within ${ms} ms`), ms)
+    const begin = () => connection.begin({ ms, serverVersion: this.#runtime.serverVersion() }, LOCK_MS)
+    try {
+      if (skipLocked) begin()
+      const { unlocked, locked } = skipLocked ? await this.#lockFirst(connection.execute, leases) : ANY
+      const [sent, committed] = connection.together(() => {
+        if (!skipLocked) begin()
+        const answers = send(connection.execute, (id) => unlocked?.has(id) ?? true)
+        return [answers, then === undefined ? connection.commit() : commitAfter(connection, answers, then)]
+      })
+      // The statement's error first: it is why COMMIT did not commit.
+      await allAnswered([...sent, committed])
+      const ids = new Set((await Promise.all(sent)).flat())
+      const missing = leases.filter(({ id }) => !ids.has(id) && !locked.has(id))
+      return { ids, locked: new Set([...locked, ...(await this.#moved(connection.execute, missing))]) }
+    } catch (error) {
+      await connection.abandon()
+      throw error
+    } finally {
+      clearTimeout(limit)
+      this.#connection = undefined
+      connection.release()
+    }
+  }
+
+  /** Those that are there all the same: their rows have been moved under the statement that looked for them. */
+  async #moved(execute: Execute, missing: readonly LeasedId[]): Promise<readonly string[]> {
+    const version = this.#runtime.serverVersion()
+    return missing.length > 0 && missesMoved(version) ? readLeased(execute, this.#plan.queue, missing, version) : []
+  }
+
+  async #lockFirst(execute: Execute, leases: readonly LeasedId[]) {
+    const version = this.#runtime.serverVersion()
+    const unlocked = new Set(await unlockedLeased(execute, this.#plan.queue, leases, version))
+    const ours = await readLeased(execute, this.#plan.queue, leases, version)
+    return { unlocked, locked: new Set(ours.filter((id) => !unlocked.has(id))) }
+  }
+}
+
+function sentIf<Row, Answer>(rows: readonly Row[], send: (rows: readonly Row[]) => Answer): readonly Answer[] {
+  return rows.length > 0 ? [send(rows)] : []
+}
+
+/**
+ * Forgets the evidence about messages in the transaction that settles them: crashes that `attempt` has counted would count
+ * again. Only about those that have been settled, so their answers come first. Undefined if there is none, as for nearly all.
+ */
+function forgetting(queue: string, outcomes: readonly LeasedOutcome[]): Work['then'] {
+  const suspects = outcomes.filter(({ settlement }) => settlement.forgotten.length > 0)
+  if (suspects.length === 0) return undefined
+  return async (execute, ids) => {
+    // What its handler's own transaction has removed is found by no statement.
+    const settled = suspects.filter(({ id, leased }) => ids.has(id) || leased.committed)
+    const forgotten = settled.map(({ id }) => id)
+    if (forgotten.length > 0) await forgetEvidence(execute, queue, forgotten)
+  }
+}
+
+/** It takes a round trip more. */
+async function commitAfter(
+  connection: BatchConnection,
+  answers: readonly Promise<readonly string[]>[],
+  then: NonNullable<Work['then']>,
+): Promise<void> {
+  const ids = new Set((await Promise.all(answers)).flat())
+  await allAnswered(connection.together(() => [then(connection.execute, ids), connection.commit()]))
+}
+
+const ANY = { unlocked: undefined, locked: new Set<string>() } as const
+
+/**
+ * What the server may take for it: of a lease, a quarter. The first renewal is sent when half of the time is over, so
+ * if its connection has become half-open, another one comes in time.
+ */
+const MOST_ANSWER_MS = 10_000
+const LEAST_ANSWER_MS = 2_000
+
+/** A row is locked for longer only by somebody who handles it in a transaction, or by hand. */
+const LOCK_MS = 500

@@ -1,0 +1,102 @@
+import { Backoff } from '../../../basics/backoff.ts'
+import type { LeasedMessage } from '../leased-message.ts'
+import type { LeaseWriter, Retry } from './lease-writer.ts'
+
+/** Renews leases when it is asked to, all of them by one statement, unless settlements would wait too long for it. */
+export class Renewer {
+  readonly #writer: Pick<LeaseWriter, 'renew' | 'isCut'>
+  readonly #onAsked: () => void
+  readonly #asked: Asked[] = []
+
+  /** @param onAsked {@link run} has something to do */
+  constructor(writer: Pick<LeaseWriter, 'renew' | 'isCut'>, onAsked: () => void) {
+    this.#writer = writer
+    this.#onAsked = onAsked
+  }
+
+  get isPending(): boolean {
+    return this.#asked.length > 0
+  }
+
+  /** Makes leases last for their whole time from now. Resolves when each is renewed or lost. */
+  async renew(leases: readonly LeasedMessage[]): Promise<void> {
+    const renewed: Promise<void>[] = []
+    for (let at = 0; at < leases.length; at += MOST) {
+      const { promise, resolve } = Promise.withResolvers<void>()
+      this.#ask({ leases: leases.slice(at, at + MOST), resolve, backoff: undefined })
+      renewed.push(promise)
+    }
+    await Promise.all(renewed)
+  }
+
+  /** Returns why it has to be tried again. */
+  async run(): Promise<Retry | undefined> {
+    if (!this.isPending) return undefined
+    const asked = this.#takeSome()
+    try {
+      const locked = await this.#send(asked)
+      for (const one of asked) this.#answer(one, locked)
+    } catch (because) {
+      const left = asked.filter((one) => !this.#isOver(one))
+      this.#asked.unshift(...left)
+      if (left.length > 0) return { because }
+    }
+    return undefined
+  }
+
+  #takeSome(): readonly Asked[] {
+    let leases = 0
+    const enough = this.#asked.findIndex((asked) => {
+      leases += asked.leases.length
+      return leases >= MOST
+    })
+    return this.#asked.splice(0, enough < 0 ? this.#asked.length : enough + 1)
+  }
+
+  /** Returns the ids of those that are locked. */
+  async #send(asked: readonly Asked[]): Promise<ReadonlySet<string>> {
+    const leases = [...new Set(asked.flatMap((of) => of.leases))].filter(({ lost }) => lost === undefined)
+    if (leases.length === 0) return NONE
+    const sentAtMs = performance.now()
+    const isRepeated = asked.some(({ backoff }) => backoff !== undefined)
+    const { ids, locked } = await this.#writer.renew(leases, isRepeated)
+    for (const leased of leases) {
+      if (ids.has(leased.id)) leased.renewed(sentAtMs)
+      else if (!locked.has(leased.id) || leased.hasRunOut) leased.lose()
+    }
+    return locked
+  }
+
+  /** Nothing is sent for it any more: all of it is lost. */
+  #isOver({ leases, resolve }: Asked): boolean {
+    const over = leases.filter((leased) => leased.lost !== undefined || leased.hasRunOut || this.#writer.isCut)
+    for (const leased of over) leased.lose()
+    if (over.length < leases.length) return false
+    resolve()
+    return true
+  }
+
+  /** Locked or moved by somebody: it is asked for again, unless that is a transaction of its own handler. */
+  #answer({ leases, resolve, backoff = new Backoff(50, 1_000) }: Asked, locked: ReadonlySet<string>): void {
+    const again = leases.filter((one) => locked.has(one.id) && !one.lost && !one.hasRunOut && !one.inTransaction)
+    if (again.length === 0) resolve()
+    else setTimeout(() => this.#ask({ leases: again, resolve, backoff }), backoff.next())
+  }
+
+  #ask(asked: Asked): void {
+    this.#asked.push(asked)
+    this.#onAsked()
+  }
+}
+
+interface Asked {
+  readonly leases: readonly LeasedMessage[]
+  readonly resolve: () => void
+  /** Some of them were locked before. */
+  readonly backoff: Backoff | undefined
+}
+
+/** The most leases in one statement, or nearly. Ten thousand took half a second, for which settlements waited. */
+const MOST = 2_500
+
+const NONE: ReadonlySet<string> = new Set()

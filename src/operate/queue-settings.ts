@@ -1,0 +1,97 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import type { OpenTransaction } from '../enqueue/open-transaction.ts'
+import { expected } from '../errors.ts'
+import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
+import { type QueueSettingsStatus, readQueueSettings, setQueue } from '../table/operate/queue-settings.ts'
+import type { Operations } from './operations.ts'
+import { textOf } from './options.ts'
+import { type QueueSettingsInput, readSettingsInput, settingNames } from './read-settings.ts'
+
+/** Who changes something, and in which transaction. */
+export interface QueueChangeOptions {
+  /** Who it is, for others to see. @default the database user */
+  readonly by?: string | undefined
+  /** Your open transaction: the change takes effect when you commit. @default one of its own */
+  readonly tx?: OpenTransaction | undefined
+}
+
+/**
+ * `sluice.operate.settings`: what queues are told while they run. Workers hear of it at once, or with their next poll. A
+ * message's own option comes first, then what its queue has been told, then the code.
+ */
+export class QueueSettings<Definitions extends QueueDefinitions | undefined = undefined> {
+  readonly #definitions: QueueDefinitions | undefined
+  readonly #operations: Operations
+
+  constructor(definitions: QueueDefinitions | undefined, operations: Operations) {
+    this.#definitions = definitions
+    this.#operations = operations
+  }
+
+  /**
+   * What queues have been told, by name. Those that have been told nothing are left out.
+   *
+   * @param options.queue only this queue.
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
+   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   */
+  async list(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueSettingsStatus[]> {
+    checkKeys('settings.list', options, ['queue'], "As in settings.list({ queue: 'emails' })")
+    const queue = options.queue === undefined ? null : checkQueueName(options.queue, this.#definitions)
+    return this.#operations.read((execute) => readQueueSettings(execute, queue))
+  }
+
+  /** What a queue has been told; undefined: nothing. @throws SluiceError as {@link list} */
+  async get(queue: QueueName<Definitions>): Promise<QueueSettingsStatus | undefined> {
+    const name = checkQueueName(queue, this.#definitions)
+    const [found] = await this.#operations.read((execute) => readQueueSettings(execute, name))
+    return found
+  }
+
+  /**
+   * Tells a queue settings: those that are given; null unsets one.
+   *
+   * @throws SluiceError as {@link list}, COMMIT_FAILED; with `tx` EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
+   *
+   * @example await sluice.operate.settings.set('emails', { ttl: '7d', maxAttempts: 5 }, { by: 'ada' })
+   */
+  async set(
+    queue: QueueName<Definitions>,
+    settings: QueueSettingsInput,
+    options: QueueChangeOptions = {},
+  ): Promise<void> {
+    const name = checkQueueName(queue, this.#definitions)
+    const told = readSettingsInput('settings.set', settings)
+    const by = byOf('settings.set', options)
+    await this.#operations.change((execute) => setQueue(execute, name, told, by), options.tx)
+  }
+
+  /**
+   * Unsets settings, so that the code decides again.
+   *
+   * @param names which of them. @default all; a pause is none
+   * @throws SluiceError as {@link set}
+   *
+   * @example await sluice.operate.settings.unset('emails', ['ttl'])
+   */
+  async unset(
+    queue: QueueName<Definitions>,
+    names: readonly (keyof QueueSettingsInput)[] = settingNames(),
+    options: QueueChangeOptions = {},
+  ): Promise<void> {
+    if (!Array.isArray(names)) {
+      throw expected('OPTION_INVALID', 'settings.unset', 'an array of names', names, AS_UNSET)
+    }
+    checkKeys('settings.unset', Object.fromEntries(names.map((name) => [String(name), null])), settingNames(), AS_UNSET)
+    await this.set(queue, Object.fromEntries(names.map((name) => [name, null])), options)
+  }
+}
+
+const AS_UNSET = "As in unset('emails', ['ttl'])"
+
+/** Who changes something; null: the database says. @throws SluiceError OPTION_INVALID */
+export function byOf(what: string, options: unknown, others: readonly string[] = []): string | null {
+  checkKeys(what, options, ['by', 'tx', ...others])
+  const { by }: { readonly by?: unknown } = options
+  return textOf(by, `${what}.by`) ?? null
+}

@@ -1,0 +1,215 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import { integer } from '../basics/options.ts'
+import { hasSqlState } from '../basics/sql-state.ts'
+import { checkAlphabet, mayHoldForeign } from '../enqueue/alphabet-check.ts'
+import type { OpenTransaction } from '../enqueue/open-transaction.ts'
+import type { MessageRules } from '../enqueue/read-message.ts'
+import { SluiceError } from '../errors.ts'
+import { checkQueueName, type InputOf, type QueueDefinitions, type QueueName } from '../queues.ts'
+import { checkScheduleName, readDefinition, type ScheduleDefinition } from '../schedules/definition.ts'
+import type { Times } from '../schedules/times.ts'
+import { timesOf } from '../schedules/times-of.ts'
+import type { Alphabet } from '../session/alphabet.ts'
+import { readClockUs } from '../table/operate/instants.ts'
+import { readSchedules, type ScheduleStatus } from '../table/operate/schedule-status.ts'
+import {
+  defineSchedule,
+  pauseSchedule,
+  removeSchedule,
+  resumeSchedule,
+  runSchedule,
+  type ScheduleOutcome,
+} from '../table/schedule/define-schedule.ts'
+import type { Operations } from './operations.ts'
+import { limitOf, textOf } from './options.ts'
+
+/** What `schedule` has done. */
+export interface DefinedSchedule {
+  /** `'unchanged'`: it was defined in this way before, and nothing was written. */
+  readonly outcome: ScheduleOutcome
+  /** Its next occurrence by the database's clock, as long as it is not paused; null: there is none. */
+  readonly nextAt: Date | null
+}
+
+/** How to change a schedule. */
+export interface ScheduleChangeOptions {
+  /** Your open transaction, of any client that `enqueue` takes. Default: one of Sluice's own. */
+  readonly tx?: OpenTransaction | undefined
+}
+
+/** What {@link Schedules.pause} takes. */
+export interface SchedulePauseOptions extends ScheduleChangeOptions {
+  /** Why, for whoever looks. */
+  readonly reason?: string | undefined
+  /** Who. Default: the login. */
+  readonly by?: string | undefined
+}
+
+/** What messages have to keep to, and the characters that the database can hold. */
+export interface ScheduleRules extends MessageRules {
+  readonly alphabet: Alphabet
+}
+
+/** `sluice.operate.schedules` */
+export class Schedules<Definitions extends QueueDefinitions | undefined = undefined> {
+  readonly #rules: ScheduleRules
+  readonly #operations: Operations
+
+  constructor(rules: ScheduleRules, operations: Operations) {
+    this.#rules = rules
+    this.#operations = operations
+  }
+
+  /**
+   * Defines a schedule, or changes it: as `sluice.schedule`.
+   *
+   * @throws SluiceError OPTION_INVALID, QUEUE_NAME_INVALID, QUEUE_UNKNOWN, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA,
+   * SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, STOPPED; with `tx`
+   * EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
+   */
+  async set<Name extends QueueName<Definitions>>(
+    name: string,
+    definition: ScheduleDefinition<Name, InputOf<Definitions, Name>>,
+    options: ScheduleChangeOptions = {},
+  ): Promise<DefinedSchedule> {
+    checkKeys('options', options, ['tx'], 'As in schedule(name, definition, { tx })')
+    const schedule = await readDefinition(this.#rules, name, definition)
+    const times = await timesOf(schedule.timing)
+    return this.#operations.change(async (execute) => {
+      const { alphabet } = this.#rules
+      if (mayHoldForeign(alphabet, schedule.message)) {
+        await checkAlphabet(alphabet, execute, [schedule.message], () => NAMES)
+      }
+      const next = times.after((await readClockUs(execute)) / 1_000)
+      return { outcome: await defineSchedule(execute, schedule, next), nextAt: toDate(next) }
+    }, options.tx)
+  }
+
+  /**
+   * The schedules by name.
+   *
+   * @param options.queue only those of this queue.
+   * @param options.limit 1 to 10,000. @default 1000
+   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
+   * PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   */
+  async list(
+    options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
+  ): Promise<readonly ScheduleStatus[]> {
+    checkKeys('schedules.list', options, ['queue', 'limit'], "As in schedules.list({ queue: 'emails' })")
+    const queue = options.queue === undefined ? null : checkQueueName(options.queue, this.#rules.definitions)
+    const limit = limitOf(options.limit, 'schedules.list.limit', 1_000)
+    return this.#operations.count((execute) => readSchedules(execute, { queue, name: null, limit }))
+  }
+
+  /** One schedule; undefined if there is none. @throws SluiceError as {@link list} */
+  async get(name: string): Promise<ScheduleStatus | undefined> {
+    const match = { queue: null, name: checkScheduleName(name), limit: 1 }
+    const [found] = await this.#operations.count((execute) => readSchedules(execute, match))
+    return found
+  }
+
+  /**
+   * Pauses a schedule: nothing is enqueued until it is resumed. To define it again does not resume it.
+   *
+   * @returns false if it is paused already.
+   * @throws SluiceError SCHEDULE_UNKNOWN, and as {@link set}
+   */
+  async pause(name: string, options: SchedulePauseOptions = {}): Promise<boolean> {
+    checkKeys('schedules.pause', options, ['tx', 'reason', 'by'], "As in schedules.pause(name, { reason: 'too slow' })")
+    const reason = textOf(options.reason, 'schedules.pause.reason') ?? null
+    const by = textOf(options.by, 'schedules.pause.by') ?? null
+    return this.#change(name, options, (execute, checked) => pauseSchedule(execute, checked, reason, by))
+  }
+
+  /**
+   * Resumes a schedule. What was due during the pause is not enqueued.
+   *
+   * @returns false if it is not paused.
+   * @throws SluiceError as {@link pause}
+   */
+  async resume(name: string, options: ScheduleChangeOptions = {}): Promise<boolean> {
+    checkKeys('schedules.resume', options, ['tx'], 'As in schedules.resume(name, { tx })')
+    return this.#change(name, options, resumeSchedule)
+  }
+
+  /**
+   * Enqueues a message of a schedule now, paused or not. Its times stay as they are.
+   *
+   * @returns its id; undefined if the schedule has `overlap: false` and its last message is still there.
+   * @throws SluiceError as {@link pause}
+   */
+  async runNow(name: string, options: ScheduleChangeOptions = {}): Promise<string | undefined> {
+    checkKeys('schedules.runNow', options, ['tx'], 'As in schedules.runNow(name, { tx })')
+    return (await this.#change(name, options, runSchedule)) ?? undefined
+  }
+
+  /**
+   * Removes a schedule. What it has enqueued stays.
+   *
+   * @returns false if there is none.
+   * @throws SluiceError as {@link set}
+   */
+  async remove(name: string, options: ScheduleChangeOptions = {}): Promise<boolean> {
+    checkKeys('schedules.remove', options, ['tx'], 'As in schedules.remove(name, { tx })')
+    return this.#change(name, options, removeSchedule)
+  }
+
+  /**
+   * The next occurrences of a schedule, as long as nobody pauses or changes it.
+   *
+   * @param count 1 to 1,000. @default 5
+   * @throws SluiceError SCHEDULE_UNKNOWN, OPTION_INVALID if this process does not know its zone, and as {@link list}
+   */
+  async next(name: string, count?: number): Promise<readonly Date[]> {
+    const wanted = integer('count', count, 5, 1, 1_000)
+    const match = { queue: null, name: checkScheduleName(name), limit: 1 }
+    const [nowUs, [found]] = await this.#operations.count((execute) =>
+      Promise.all([readClockUs(execute), readSchedules(execute, match)]),
+    )
+    if (found === undefined) throw unknownSchedule(match.name)
+    const times = await timesOfStatus(found)
+    const dates: Date[] = []
+    for (let ms = times.after(nowUs / 1_000); ms !== null && dates.length < wanted; ms = times.after(ms)) {
+      dates.push(new Date(ms))
+    }
+    return dates
+  }
+
+  async #change<T>(
+    name: string,
+    { tx }: ScheduleChangeOptions,
+    work: (execute: Parameters<typeof readClockUs>[0], name: string) => Promise<T>,
+  ): Promise<T> {
+    const checked = checkScheduleName(name)
+    try {
+      return await this.#operations.change((execute) => work(execute, checked), tx)
+    } catch (error) {
+      throw hasSqlState(error, UNKNOWN) ? unknownSchedule(checked, error) : error
+    }
+  }
+}
+
+const NAMES = { payload: 'schedule.payload', options: 'schedule' }
+
+/** Raised by the functions of the schema. */
+const UNKNOWN = 'SL070'
+
+function unknownSchedule(name: string, cause?: unknown): SluiceError {
+  const sentence = `Schedule "${name}": expected one that has been defined, received one that is unknown`
+  return new SluiceError('SCHEDULE_UNKNOWN', `${sentence}. See schedules.list()`, { cause })
+}
+
+async function timesOfStatus({ name, cron, everyMs, zone }: ScheduleStatus): Promise<Times> {
+  try {
+    return await timesOf(cron === null ? { cron, everyMs: everyMs ?? 0, zone } : { cron, everyMs: null, zone })
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    const sentence = `Schedule "${name}": expected a cron expression and a time zone that this process knows: ${reason}`
+    throw new SluiceError('OPTION_INVALID', `${sentence}. Define it again`, { cause })
+  }
+}
+
+function toDate(ms: number | null): Date | null {
+  return ms === null ? null : new Date(ms)
+}

@@ -1,0 +1,150 @@
+import { Backoff } from '../basics/backoff.ts'
+import { pause } from '../basics/pause.ts'
+import type { Execute } from '../table/statement.ts'
+import {
+  type PlaceParams,
+  readBounds,
+  readEvents,
+  readNextPosition,
+  readPositions,
+  type SlotRanges,
+  type StreamBounds,
+  type StreamEvent,
+} from '../table/stream/read-events.ts'
+
+/** Runs one statement after another, each in a snapshot of its own. */
+export type Reading = <T>(work: (execute: Execute) => Promise<T>) => Promise<T>
+
+export interface ReadPlan {
+  readonly stream: string
+  readonly from: PlaceParams
+  /** The last position, or a time, before which the events end; `end`: the end as of now. */
+  readonly to: PlaceParams
+  readonly orderingKey: string | null
+  readonly type: string | null
+  /** Goes on at the end. */
+  readonly follow: boolean
+}
+
+/**
+ * The events of a stream in order of position, page by page. It reads windows of positions below the bounds of all slots, so
+ * that no event can appear before one that it has read. A page is 64 events at first, and then as many as make 4 MiB, at
+ * most 2,000; a window is as wide as a page needs. Where a window has nothing it goes to the next position that there is.
+ */
+export async function* streamPages(
+  plan: ReadPlan,
+  reading: Reading,
+  signal: AbortSignal,
+): AsyncGenerator<readonly StreamEvent[], void, undefined> {
+  const reader = new WindowReader(plan, reading)
+  await reader.begin()
+  const backoff = new Backoff(FIRST_WAIT_MS, LAST_WAIT_MS)
+  while (!signal.aborted) {
+    const events = await reader.next()
+    if (events.length > 0) {
+      backoff.reset()
+      yield events
+    } else if (reader.ended) {
+      if (!plan.follow) return
+      await pause(backoff.next(), signal)
+      if (!signal.aborted) await reader.lookAgain()
+    }
+  }
+}
+
+class WindowReader {
+  readonly #plan: ReadPlan
+  readonly #reading: Reading
+  #streamId = 0
+  #slots: readonly number[] = []
+  #starts: readonly number[] = []
+  #ends: readonly number[] = []
+  /** All events up to this position have been read. */
+  #at = 0
+  #end = 0
+  #rows = FIRST_ROWS
+  #width = FIRST_ROWS
+
+  constructor(plan: ReadPlan, reading: Reading) {
+    this.#plan = plan
+    this.#reading = reading
+  }
+
+  get ended(): boolean {
+    return this.#at >= this.#end
+  }
+
+  async begin(): Promise<void> {
+    const { stream, from, to, orderingKey, follow } = this.#plan
+    const [look, starts, ends] = await this.#reading(async (execute) => {
+      const bounds = await readBounds(execute, stream, orderingKey)
+      const first = await readPositions(execute, stream, from)
+      return [bounds, first, to.place === 'time' ? await readPositions(execute, stream, to) : null] as const
+    })
+    this.#streamId = look.streamId
+    this.#slots = look.slot === null ? look.bounds.map((_, slot) => slot) : [look.slot]
+    this.#starts = this.#slots.map((slot) => starts[slot] ?? 0)
+    const last = to.place === 'position' ? (to.position ?? 0) : to.place === 'start' ? 0 : Number.MAX_SAFE_INTEGER
+    this.#ends = this.#slots.map((slot) => (follow ? Number.MAX_SAFE_INTEGER : Math.min(ends?.[slot] ?? last, last)))
+    this.#at = Math.min(...this.#starts)
+    this.#bound(look)
+  }
+
+  async lookAgain(): Promise<void> {
+    const { stream, orderingKey } = this.#plan
+    this.#bound(await this.#reading((execute) => readBounds(execute, stream, orderingKey)))
+  }
+
+  #bound({ bounds, trimmedTo }: StreamBounds): void {
+    const settled = Math.min(...this.#slots.map((slot) => bounds[slot] ?? 0))
+    this.#end = Math.max(this.#end, Math.min(settled, Math.max(...this.#ends)))
+    this.#at = Math.max(this.#at, trimmedTo)
+  }
+
+  /** The next page; empty where a window has none, and at the end. */
+  async next(): Promise<readonly StreamEvent[]> {
+    if (this.ended) return []
+    const { stream, type, orderingKey } = this.#plan
+    const upTo = Math.min(this.#end, this.#at + this.#width)
+    const most = this.#rows
+    const page = await this.#reading((execute) =>
+      readEvents(execute, stream, this.#ranges(upTo), { type, orderingKey, most }),
+    )
+    const full = page.length >= most
+    this.#at = full ? (page.at(-1)?.event.position ?? upTo) : upTo
+    if (page.length === 0) await this.#skip()
+    this.#adapt(page, full)
+    return page.map(({ event }) => event)
+  }
+
+  #ranges(upTo: number): SlotRanges {
+    return {
+      streamId: this.#streamId,
+      slots: this.#slots,
+      starts: this.#starts.map((start) => Math.max(start, this.#at)),
+      ends: this.#ends.map((end) => Math.min(end, upTo)),
+    }
+  }
+
+  /** To the next event of any type or key, which may be in another segment. */
+  async #skip(): Promise<void> {
+    if (this.ended) return
+    const next = await this.#reading((execute) => readNextPosition(execute, this.#ranges(this.#end)))
+    this.#at = next === null ? this.#end : next - 1
+  }
+
+  #adapt(page: readonly { readonly bytes: number }[], full: boolean): void {
+    const bytes = page.reduce((sum, one) => sum + one.bytes, 0)
+    const fitting = bytes === 0 ? MOST_ROWS : Math.floor((PAGE_BYTES / bytes) * page.length)
+    this.#rows = Math.min(MOST_ROWS, this.#rows * 2, Math.max(LEAST_ROWS, fitting))
+    this.#width = full ? Math.max(this.#rows, this.#width / 2) : Math.min(WIDEST, this.#width * 2)
+  }
+}
+
+const FIRST_ROWS = 64
+const LEAST_ROWS = 16
+const MOST_ROWS = 2_000
+const PAGE_BYTES = 4_194_304
+const WIDEST = 65_536
+const FIRST_WAIT_MS = 10
+const LAST_WAIT_MS = 250

@@ -1,0 +1,73 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import { type Duration, toMsWithin } from '../basics/duration.ts'
+import type { OpenTransaction } from '../enqueue/open-transaction.ts'
+import { expected } from '../errors.ts'
+import { SLOTS, type StreamColumns } from '../table/stream/define-stream.ts'
+
+/** The settings of a stream. What is not given stays as it is. */
+export interface StreamSettings {
+  /**
+   * 1, 2, 4, 8, 16, 32 or 64: ordering keys are spread over them, and a group has at most so many batches in flight. They are
+   * given when the stream is made, and never change. @default 16
+   */
+  readonly slots?: number | undefined
+  /** For how long events are kept, 1 s to 100 years; null: for ever. @default null */
+  readonly retain?: Duration | null | undefined
+  /** How many bytes of the disk events may take before the oldest go, from 1; null: any number. @default null */
+  readonly retainBytes?: number | null | undefined
+  /** Whether events are kept as long as a group has not read them, in spite of `retain` and `retainBytes`. @default true */
+  readonly keepUnread?: boolean | undefined
+  /** After how long a segment ends and the next begins, 1 s to 100 years: events go by whole segments. @default '1d' */
+  readonly segment?: Duration | undefined
+}
+
+/** How to change a stream. */
+export interface StreamChangeOptions {
+  /** Your open transaction, of any client that `append` takes. Default: one of Sluice's own. */
+  readonly tx?: OpenTransaction | undefined
+}
+
+const NAMES = [
+  'slots',
+  'retain',
+  'retainBytes',
+  'keepUnread',
+  'segment',
+] as const satisfies readonly (keyof StreamSettings)[]
+
+/** @throws SluiceError OPTION_INVALID */
+export function columnsOf(settings: unknown): StreamColumns {
+  checkKeys('settings', settings, NAMES, "As in stream('orders', { retain: '30d' })")
+  const given: { readonly [Name in keyof StreamSettings]?: unknown } = settings
+  return {
+    slots: slotsOf(given.slots),
+    retainMs: given.retain === null ? 0 : msOf('retain', given.retain),
+    retainBytes: bytesOf(given.retainBytes),
+    keepUnread: keepUnreadOf(given.keepUnread),
+    segmentMs: msOf('segment', given.segment),
+  }
+}
+
+function slotsOf(slots: unknown): number | null {
+  if (slots === undefined) return null
+  const known = SLOTS.find((number) => number === slots)
+  if (known !== undefined) return known
+  throw expected('OPTION_INVALID', 'settings.slots', `one of ${SLOTS.join(', ')}`, slots)
+}
+
+function msOf(name: string, duration: unknown): number | null {
+  return duration === undefined ? null : Math.round(toMsWithin(`settings.${name}`, duration, '1s', '36500d'))
+}
+
+function bytesOf(bytes: unknown): number | null {
+  if (bytes === undefined) return null
+  if (bytes === null) return 0
+  if (typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes >= 1) return bytes
+  throw expected('OPTION_INVALID', 'settings.retainBytes', 'an integer from 1, or null', bytes)
+}
+
+function keepUnreadOf(keep: unknown): boolean | null {
+  if (keep === undefined) return null
+  if (typeof keep === 'boolean') return keep
+  throw expected('OPTION_INVALID', 'settings.keepUnread', 'true or false', keep)
+}

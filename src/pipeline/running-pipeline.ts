@@ -1,0 +1,214 @@
+import { filter, type Observable } from 'rxjs'
+import { checkKeys } from '../basics/check-keys.ts'
+import { type Duration, LONGEST_TIMER_MS, toMs } from '../basics/duration.ts'
+import { integerWithin } from '../basics/options.ts'
+import { pause } from '../basics/pause.ts'
+import { STOP_MS, within } from '../basics/within.ts'
+import type { Demand } from '../demand/demand.ts'
+import { expected, stopped, toError } from '../errors.ts'
+import type { Work } from '../handle/batch-run.ts'
+import { MOST_CONCURRENCY } from '../plan/options.ts'
+import { Meter, type QueueStatistics } from '../statistics/meter.ts'
+import type { SluiceEvent } from '../telemetry/events.ts'
+import type { PipelineHost } from './host.ts'
+import { onErrorOf } from './on-error.ts'
+
+/** How a drain ended. */
+export interface Drained {
+  /** Whether all batches in flight were handled; otherwise the rest was stopped and given back. */
+  readonly completed: boolean
+}
+
+/** How long a drain waits by default. */
+export const DRAIN_TIMEOUT_MS = 30_000
+
+const REMEDY_FOR_STOP = 'drain({ timeout }) waits for the batches in flight, and stop() does not'
+
+/** A running consumer. */
+export class RunningPipeline implements AsyncDisposable {
+  /** The name of the queue. */
+  readonly queue: string
+  /** What happens in the pipelines of this queue in this process. */
+  readonly events: Observable<SluiceEvent>
+  /**
+   * Resolves when the pipeline has ended. Rejects if it cannot start and another attempt would not help: SCHEMA_MISSING
+   * and the like, and UNREACHABLE for a login, a database or a certificate that is refused. A database that is down is
+   * waited for, at the start and later.
+   */
+  readonly ended: Promise<void>
+  readonly #host: PipelineHost
+  readonly #demand: Promise<Demand>
+  readonly #ended = Promise.withResolvers<void>()
+  /** Aborts when the pipeline need not start any more. */
+  readonly #leaving = new AbortController()
+  readonly #meter = new Meter()
+  #concurrency: number
+  #ending: Promise<void> | undefined
+  #started: Demand | undefined
+  /** Why `onError` has stopped it. */
+  #stoppedBy: Error | undefined
+  /** Whether {@link pause} was called last, also before it has its demand. */
+  #paused = false
+
+  constructor(queue: string, host: PipelineHost, work: Work, delayMs = 0) {
+    this.queue = queue
+    this.#host = host
+    this.events = host.events.pipe(filter((event) => 'queue' in event && event.queue === queue))
+    host.opened(this)
+    this.ended = this.#ended.promise
+    this.#concurrency = host.plan.concurrency
+    this.#demand = this.#awaitDemand(work, delayMs)
+    this.#demand.then(
+      (demand) => {
+        if (this.#leaving.signal.aborted) return
+        if (this.#paused) demand.pause()
+        demand.setConcurrency(this.#concurrency)
+        this.#started = demand
+        demand.start()
+        host.report({ kind: 'pipeline.started', queue })
+      },
+      (error: unknown) => this.#end(this.#leaving.signal.aborted ? undefined : toError(error)),
+    )
+  }
+
+  /** How much may be in flight: batches in transactional mode, messages in leased mode. */
+  get concurrency(): number {
+    return this.#concurrency
+  }
+
+  /**
+   * Changes it while the pipeline runs. More places claim at once. If there are fewer, what is in flight ends, and nothing
+   * more is claimed until there is room. `batchSize` stays as it is.
+   *
+   * @param concurrency 1 to 1,000 in transactional mode, 1 to 10,000 in leased mode
+   * @throws SluiceError OPTION_INVALID
+   *
+   * @example running.setConcurrency(isNight() ? 50 : 5)
+   */
+  setConcurrency(concurrency: number): void {
+    const most = MOST_CONCURRENCY[this.#host.plan.mode]
+    this.#concurrency = integerWithin('setConcurrency', concurrency, 1, most)
+    void this.#demand.then((demand) => demand.setConcurrency(this.#concurrency)).catch(() => undefined)
+  }
+
+  /** What it has done: counts since its start, and durations of the last five to ten minutes. */
+  statistics(): QueueStatistics {
+    return Meter.sum([this.#meter])
+  }
+
+  /** Looks for messages now: for tests and for the impatient. */
+  poke(): void {
+    void this.#demand.then((demand) => demand.wake('poke')).catch(() => undefined)
+  }
+
+  /** Whether {@link pause} was called, and {@link resume} not since. A queue that is paused is not counted. */
+  get paused(): boolean {
+    return this.#paused
+  }
+
+  /**
+   * Claims no more until {@link resume}; what is in hand goes on. This pipeline alone: other processes go on. To pause
+   * the queue for all of them, call `sluice.operate.pause(queue)`. It may be called before the pipeline is connected, and
+   * again. Reports `pipeline.paused`.
+   */
+  pause(): void {
+    this.#setPaused(true)
+  }
+
+  /** Claims again, unless the queue is paused for all. Reports `pipeline.resumed`. */
+  resume(): void {
+    this.#setPaused(false)
+  }
+
+  #setPaused(paused: boolean): void {
+    this.#paused = paused
+    void this.#demand.then((demand) => (this.#paused ? demand.pause() : demand.resume())).catch(() => undefined)
+  }
+
+  /**
+   * Claims no more, lets the batches in flight end and commits: handlers of a claimed batch that wait for their turn still
+   * begin. After the timeout the rest is stopped.
+   *
+   * @param options.timeout how long to wait for the batches. @default '30s'
+   */
+  async drain(options: { readonly timeout?: Duration | undefined } = {}): Promise<Drained> {
+    checkKeys('drain', options, ['timeout'], "As in drain({ timeout: '30s' })")
+    const timeoutMs = toMs(options.timeout ?? DRAIN_TIMEOUT_MS, 'drain.timeout')
+    this.#leave()
+    const drained = this.#endBy((demand) => demand.drain())
+    const timer = Promise.withResolvers<'late'>()
+    const timeout = setTimeout(() => timer.resolve('late'), Math.min(timeoutMs, LONGEST_TIMER_MS))
+    const first = await Promise.race([drained, timer.promise])
+    clearTimeout(timeout)
+    if (first !== 'late') return { completed: true }
+    await this.stop()
+    return { completed: false }
+  }
+
+  /**
+   * Claims no more, aborts the handlers' signals, and gives back what is not done. Ends within seconds, whatever the
+   * server does; a pipeline that still waits for its first connection is not started any more.
+   */
+  async stop(none?: undefined): Promise<void> {
+    if (none !== undefined) throw expected('OPTION_INVALID', 'stop', 'no arguments', none, REMEDY_FOR_STOP)
+    this.#leave()
+    // Demand has its own limit, which a second stop would wait for again.
+    await within(STOP_MS + 1_500, this.#stopDemand(), () => undefined)
+  }
+
+  async #awaitDemand(work: Work, delayMs: number): Promise<Demand> {
+    const { signal } = this.#leaving
+    if (delayMs > 0) await pause(delayMs, signal)
+    signal.throwIfAborted()
+    const { plan, report } = this.#host
+    const stop = (error: unknown) => {
+      this.#stoppedBy ??= toError(error)
+      this.#leave()
+      void this.#endBy((demand) => demand.drain())
+      // At once: no claim is to leave together with the COMMIT of this message.
+      void this.#started?.drain()
+    }
+    const pauseHere = () => {
+      this.#paused = true
+      this.#started?.pause()
+    }
+    const onFailed = onErrorOf(plan, report, { pause: pauseHere, stop })
+    return this.#host.awaitDemand({ work, meter: this.#meter, onFailed }, signal)
+  }
+
+  async #stopDemand(): Promise<void> {
+    const demand = await this.#demand.catch(() => undefined)
+    await demand?.stop()
+    await this.#endBy(async () => undefined)
+  }
+
+  #leave(): void {
+    this.#leaving.abort(stopped('pipeline before it had started'))
+  }
+
+  /** As {@link stop}, without waiting for it. */
+  unsubscribe(): void {
+    void this.stop()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.drain()
+  }
+
+  #endBy(how: (demand: Demand) => Promise<void>): Promise<void> {
+    this.#ending ??= this.#demand.then(how).then(
+      () => this.#end(undefined),
+      () => undefined,
+    )
+    return this.#ending
+  }
+
+  #end(error: Error | undefined): void {
+    this.#host.closed(this)
+    const because = error ?? this.#stoppedBy
+    const by = error === undefined && because !== undefined ? ({ by: 'onError' } as const) : {}
+    this.#host.report({ kind: 'pipeline.stopped', queue: this.queue, ...(because && { error: because }), ...by })
+    if (error === undefined) this.#ended.resolve()
+    else this.#ended.reject(error)
+  }
+}

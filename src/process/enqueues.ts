@@ -1,0 +1,57 @@
+import { type AppendContext, appendMany, appendOne, type EventToAppend } from '../enqueue/append.ts'
+import type { AppendOptions } from '../enqueue/append-options.ts'
+import {
+  type DedupedMessage,
+  type EnqueueContext,
+  enqueueMany,
+  enqueueOne,
+  type MessageToEnqueue,
+} from '../enqueue/enqueue.ts'
+import type { DedupedOptions, EnqueueOptions } from '../enqueue/options.ts'
+import { ownTransaction } from '../enqueue/within.ts'
+import type { EnqueueIn } from '../handle/run-context.ts'
+import type { EnqueueResult } from '../table/enqueue/insert-deduped.ts'
+import type { Calls } from './calls.ts'
+
+/** The enqueues and appends of a Sluice. One in the caller's own transaction needs no connection of ours, so a stop does not wait for it. */
+export class Enqueues {
+  readonly context: EnqueueContext & AppendContext
+  readonly #calls: Calls
+
+  constructor(context: EnqueueContext & AppendContext, calls: Calls) {
+    this.context = context
+    this.#calls = calls
+  }
+
+  one(
+    tx: unknown,
+    queue: string,
+    payload: unknown,
+    options?: EnqueueOptions | DedupedOptions,
+  ): Promise<string | EnqueueResult> {
+    return this.#during(tx, () => enqueueOne(this.context, tx, queue, payload, options))
+  }
+
+  many(
+    tx: unknown,
+    queue: string,
+    messages: readonly (MessageToEnqueue | DedupedMessage)[],
+  ): Promise<(string | EnqueueResult)[]> {
+    return this.#during(tx, () => enqueueMany(this.context, tx, queue, messages))
+  }
+
+  append(tx: unknown, stream: string, payload: unknown, options?: AppendOptions): Promise<number> {
+    return this.#during(tx, () => appendOne(this.context, tx, stream, payload, options))
+  }
+
+  appendMany(tx: unknown, stream: string, events: readonly EventToAppend[]): Promise<number[]> {
+    return this.#during(tx, () => appendMany(this.context, tx, stream, events))
+  }
+
+  /** In the transaction of a handler, which a stop waits for. */
+  readonly inHandler: EnqueueIn = (tx, queue, payload, options) => enqueueOne(this.context, tx, queue, payload, options)
+
+  #during<T>(tx: unknown, enqueue: () => Promise<T>): Promise<T> {
+    return tx === ownTransaction ? this.#calls.run(enqueue) : enqueue()
+  }
+}

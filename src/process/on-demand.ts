@@ -1,0 +1,122 @@
+import type { SluiceConfig } from '../config.ts'
+import { Sockets } from '../connection/sockets.ts'
+import type { Waiting } from '../pull/waiting.ts'
+import type { Alphabet } from '../session/alphabet.ts'
+import type { Meters } from '../statistics/meters.ts'
+import type { Execute } from '../table/statement.ts'
+import type { Report } from '../telemetry/events.ts'
+import type { InOwnTransaction } from '../transaction/own-transaction.ts'
+import type { BatchPools } from './batch-pools.ts'
+import type { Workers } from './workers.ts'
+
+/**
+ * The parts of a Sluice that have connections. Each is loaded when it is needed first: a process that enqueues in its
+ * own transactions needs none of them. If a part cannot be loaded, the next call tries again.
+ */
+export class OnDemand {
+  readonly #config: SluiceConfig
+  readonly #alphabet: Alphabet
+  readonly #report: Report
+  readonly #meters: Meters
+  readonly #sockets = new Sockets()
+  readonly #pools = new Part<BatchPools>(async () => {
+    const module = await import('./batch-pools.ts')
+    return new module.BatchPools(this.#config, this.#sockets, this.#report)
+  })
+  readonly #workers = new Part<Workers>(async () => {
+    const [module, pools] = await Promise.all([import('./workers.ts'), this.pools()])
+    this.#loaded = new module.Workers(this.#config, pools, this.#alphabet, this.#report, this.#meters)
+    return this.#loaded
+  })
+  readonly #waiting = new Part<Waiting>(async () => {
+    const module = await import('../pull/waiting.ts')
+    return new module.Waiting(this.#config, this.#report)
+  })
+  #loaded: Workers | undefined
+
+  constructor(config: SluiceConfig, alphabet: Alphabet, report: Report, meters: Meters) {
+    this.#config = config
+    this.#alphabet = alphabet
+    this.#report = report
+    this.#meters = meters
+  }
+
+  get connected(): boolean {
+    return this.#loaded?.connected ?? false
+  }
+
+  workers(): Promise<Workers> {
+    return this.#workers.get()
+  }
+
+  pools(): Promise<BatchPools> {
+    return this.#pools.get()
+  }
+
+  waiting(): Promise<Waiting> {
+    return this.#waiting.get()
+  }
+
+  /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */
+  readonly inOwnTransaction: InOwnTransaction = async (work, answerMs) => {
+    const pools = await this.pools()
+    return pools.inOwnTransaction(work, answerMs)
+  }
+
+  /** Runs work in a transaction on a connection of its own, which is closed at the end: the Sluice may have stopped. */
+  async inTransactionApart<T>(work: (execute: Execute) => Promise<T>, answerMs?: number): Promise<T> {
+    const module = await import('./batch-pools.ts')
+    const sockets = new Sockets()
+    const pools = new module.BatchPools(this.#config, sockets, this.#report)
+    try {
+      return await pools.inOwnTransaction(work, answerMs)
+    } finally {
+      await pools.pool.end()
+      await sockets.closed()
+    }
+  }
+
+  /** Those who wait for a claim wait no longer. */
+  async stopWaiting(): Promise<void> {
+    await (await this.#waiting.had())?.stop()
+  }
+
+  /** Closes all connections. The pipelines must have ended. */
+  async end(): Promise<void> {
+    await (await this.#workers.had())?.stop()
+    await (await this.#pools.had())?.pool.end()
+    await this.#sockets.closed()
+  }
+
+  /** Makes everything fail that still waits for the server. */
+  cut(): void {
+    this.#workers
+      .had()
+      .then((workers) => workers?.cut())
+      .catch(() => undefined)
+    this.#sockets.cut('The Sluice has stopped')
+  }
+}
+
+/** A part that is loaded once. */
+class Part<T> {
+  readonly #load: () => Promise<T>
+  #loading: Promise<T> | undefined
+
+  constructor(load: () => Promise<T>) {
+    this.#load = load
+  }
+
+  get(): Promise<T> {
+    this.#loading ??= this.#load().catch((error: unknown) => {
+      this.#loading = undefined
+      throw error
+    })
+    return this.#loading
+  }
+
+  /** If it was asked for. One that could not be loaded need not be ended. */
+  async had(): Promise<T | undefined> {
+    return this.#loading?.catch(() => undefined)
+  }
+}

@@ -1,0 +1,83 @@
+import { toError } from '../errors.ts'
+import {
+  FALLBACK_RETRY_MS,
+  type RetryOptions,
+  type RetryPolicies,
+  type RetryPolicy,
+  retryPolicy,
+} from '../retry-policy.ts'
+import type { Report } from '../telemetry/events.ts'
+import type { Settings } from './settings.ts'
+
+/** What a pipeline says of attempts. */
+export interface AttemptPlan {
+  readonly queue: string
+  readonly maxAttempts: number
+  readonly retry: RetryPolicy
+}
+
+export interface AttemptRulesOptions {
+  readonly settings?: Settings | undefined
+  /** Those that have names. */
+  readonly policies?: RetryPolicies | undefined
+  readonly report: Report
+}
+
+/** What a message itself says of attempts. */
+interface Tried {
+  readonly id: string
+  readonly attempt: number
+  readonly maxAttempts: number | null
+  readonly row: { readonly options: { readonly retryPolicy: string | null } | null }
+}
+
+/**
+ * How often a message is tried, and when: by its own options, or what its queue has been told, or its pipeline. Looked at
+ * when it has failed, so a change is in force for messages that are in hand.
+ */
+export class AttemptRules {
+  readonly #plan: AttemptPlan
+  readonly #options: AttemptRulesOptions
+
+  constructor(plan: AttemptPlan, options: AttemptRulesOptions) {
+    this.#plan = plan
+    this.#options = options
+  }
+
+  /** After how many failed attempts it becomes a dead letter. */
+  mostOf({ maxAttempts }: Pick<Tried, 'maxAttempts'>): number {
+    return maxAttempts ?? this.#options.settings?.of(this.#plan.queue).maxAttempts ?? this.#plan.maxAttempts
+  }
+
+  /** In how many milliseconds a message is tried again that has failed. */
+  retryInMs(message: Tried, error: unknown): number {
+    const { queue } = this.#plan
+    const { report } = this.#options
+    try {
+      const ms = this.#policyOf(message)(message.attempt, error)
+      if (ms >= 0 && Number.isFinite(ms)) return ms
+      throw new TypeError(`expected milliseconds from 0, received ${ms}`)
+    } catch (thrown) {
+      report({ kind: 'retryPolicy.failed', queue, id: message.id, error: toError(thrown) })
+      return FALLBACK_RETRY_MS
+    }
+  }
+
+  #policyOf(message: Tried): RetryPolicy {
+    const told = this.#options.settings?.of(this.#plan.queue).retry
+    return this.#named(message, message.row.options?.retryPolicy) ?? this.#told(message, told) ?? this.#plan.retry
+  }
+
+  #told(message: Tried, told: unknown): RetryPolicy | undefined {
+    if (typeof told === 'string') return this.#named(message, told)
+    // Checked when it was told; what was written by hand fails, and is reported.
+    return told === null || told === undefined ? undefined : retryPolicy(told as RetryOptions)
+  }
+
+  #named({ id }: Tried, name: string | null | undefined): RetryPolicy | undefined {
+    if (name === null || name === undefined) return undefined
+    const policy = this.#options.policies?.get(name)
+    if (policy === undefined) this.#options.report({ kind: 'retryPolicy.unknown', queue: this.#plan.queue, id, name })
+    return policy
+  }
+}

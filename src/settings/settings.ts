@@ -1,0 +1,76 @@
+import { NO_SETTINGS, type QueueSettings } from '../table/settings/queue-settings.ts'
+import { readSettings, type ToldQueues } from '../table/settings/read-settings.ts'
+import type { Execute } from '../table/statement.ts'
+
+/**
+ * What a worker process knows of `sluice.queue`. It is read when the control connection is established, with each poll,
+ * and at once when a notification says that something has changed: so what is told is in force one poll interval later at
+ * the latest, and nobody reads it per message or per claim.
+ */
+export class Settings {
+  #told: ToldQueues | undefined
+  readonly #watchers = new Map<string, Set<SettingsListener>>()
+  #refreshing: Promise<void> | undefined
+  #again = false
+
+  /** Which version of the table this is; null: none has been read on this connection. */
+  get version(): string | null {
+    return this.#told?.version ?? null
+  }
+
+  /** What a queue has been told: an object that does not change. To be read anew whenever it is needed. */
+  of(queue: string): QueueSettings {
+    return this.#told?.queues.get(queue) ?? NO_SETTINGS
+  }
+
+  /** Hears when a queue has been told something else, after {@link of} returns it. Returns what ends that. */
+  watch(queue: string, listener: SettingsListener): () => void {
+    const listeners = this.#watchers.get(queue) ?? new Set()
+    this.#watchers.set(queue, listeners.add(listener))
+    return () => {
+      listeners.delete(listener)
+      if (listeners.size === 0 && this.#watchers.get(queue) === listeners) this.#watchers.delete(queue)
+    }
+  }
+
+  /** Something was read; undefined: nothing has changed. */
+  update(told: ToldQueues | undefined): void {
+    if (told === undefined) return
+    const before = this.#told
+    this.#told = told
+    for (const [queue, listeners] of [...this.#watchers]) {
+      const [old, now] = [before?.queues.get(queue) ?? NO_SETTINGS, this.of(queue)]
+      if (isSame(old, now)) continue
+      for (const listener of [...listeners]) listener(now, old)
+    }
+  }
+
+  /** Reads all of it, on a new connection: another server may have another history of versions. */
+  async load(execute: Execute): Promise<void> {
+    this.update(await readSettings(execute, null))
+  }
+
+  /** Reads what has changed. A hint that comes meanwhile leads to one more reading. */
+  async refresh(execute: Execute): Promise<void> {
+    this.#again = true
+    this.#refreshing ??= this.#refresh(execute).finally(() => {
+      this.#refreshing = undefined
+    })
+    await this.#refreshing
+  }
+
+  async #refresh(execute: Execute): Promise<void> {
+    while (this.#again) {
+      this.#again = false
+      this.update(await readSettings(execute, this.version))
+    }
+  }
+}
+
+/** @param now what {@link Settings.of} returns from here on */
+export type SettingsListener = (now: QueueSettings, before: QueueSettings) => void
+
+/** Both are made by the same function, so their properties are in one order. */
+function isSame(one: QueueSettings, other: QueueSettings): boolean {
+  return one === other || JSON.stringify(one) === JSON.stringify(other)
+}

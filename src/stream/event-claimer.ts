@@ -1,0 +1,180 @@
+import type { ClaimAnswer } from '../claim/claim-answer.ts'
+import { groupLostEvents } from '../errors.ts'
+import type { Execute } from '../table/statement.ts'
+import {
+  type ClaimedEvent,
+  claimEvents,
+  type EventClaim,
+  hasUnread,
+  lookAtBounds,
+} from '../table/stream/claim-events.ts'
+import { type GroupStanding, groupUnknown, type KnownGroup, readStanding } from '../table/stream/known-group.ts'
+
+/** A connection, in a transaction that has been begun. */
+export interface InTransaction {
+  readonly execute: Execute
+}
+
+/** What a claim of events took, to the one who settles it. */
+export interface ClaimedEvents {
+  readonly group: KnownGroup
+  /** In the order in which they are handled; parked ones too, which are not. */
+  readonly events: readonly ClaimedEvent[]
+  /** Hears when a message that they have become falls due. */
+  readonly onQueued: (dueUs: number) => void
+}
+
+/** The answer to a claim of events. Its rows are those that are to be handled. */
+export interface EventAnswer extends ClaimAnswer {
+  readonly log: ClaimedEvents
+  /** The group's queue has messages with ordering keys. */
+  readonly queued: boolean
+}
+
+export function isEventAnswer(answer: object): answer is EventAnswer {
+  return 'log' in answer
+}
+
+export interface EventClaimerOptions {
+  /** The group's queue. */
+  readonly queue: string
+  readonly stream: string
+  readonly name: string
+  readonly group: KnownGroup
+  /** The most events of a batch. */
+  readonly limit: number
+  readonly random: () => number
+  /** A message of the group's queue falls due then, on the clock of `performance`. */
+  readonly onQueued: (atMs: number) => void
+}
+
+/**
+ * Claims events of one group for one process. Each claim locks as many slots as fill a batch, and reads the events behind the
+ * group's progress in them, up to the bounds of the stream. It looks at the bounds in the same packet, unless the last claim
+ * on this connection came back full: bounds only grow, and there is more below them.
+ */
+export class EventClaimer {
+  readonly #options: EventClaimerOptions
+  /** By connection: after a fail-over the other server's bounds may be lower. */
+  readonly #bounds = new WeakMap<InTransaction, string>()
+  /** Where the next claim begins, so that no slot is always the last. */
+  #next: number
+  #narrow = false
+  #parkLimit = DEFAULT_PARK_LIMIT
+  #openWaitMs = FIRST_OPEN_WAIT_MS
+
+  constructor(options: EventClaimerOptions) {
+    this.#options = options
+    this.#next = Math.floor(options.random() * options.group.slots)
+  }
+
+  get #group(): KnownGroup {
+    return this.#options.group
+  }
+
+  get #limit(): number {
+    return this.#narrow ? 1 : this.#options.limit
+  }
+
+  /** A batch could be handled only in part: the next ones are of one event. */
+  narrow(): void {
+    this.#narrow = true
+  }
+
+  widen(): void {
+    this.#narrow = false
+  }
+
+  /** Sends a claim in the transaction that has just been begun. */
+  async claim(connection: InTransaction): Promise<EventAnswer> {
+    const { execute } = connection
+    const sentAtMs = performance.now()
+    const known = this.#bounds.get(connection) ?? null
+    const looked = known === null ? lookAtBounds(execute, this.#group) : known
+    const claiming = claimEvents(execute, this.#group, {
+      queue: this.#options.queue,
+      slots: this.#slotsInTurn(),
+      limit: this.#limit,
+      bounds: known,
+      parkLimit: this.#parkLimit,
+    })
+    const [bounds, claim, standing] = await Promise.all([looked, claiming, readStanding(execute, this.#group)])
+    this.#check(standing)
+    return this.#answer(connection, bounds, claim, sentAtMs)
+  }
+
+  /** @throws SluiceError GROUP_UNKNOWN, GROUP_LOST_EVENTS */
+  #check(standing: GroupStanding | undefined): void {
+    const { stream, name } = this.#options
+    if (standing === undefined) throw groupUnknown(stream, name)
+    const { lost, parkLimit } = standing
+    if (lost !== null) throw groupLostEvents(stream, name, lost.from, lost.to)
+    this.#parkLimit = parkLimit
+  }
+
+  #slotsInTurn(): readonly number[] {
+    const { slots } = this.#group
+    const first = this.#next
+    this.#next = (first + 1) % slots
+    return Array.from({ length: slots }, (_, at) => (first + at) % slots)
+  }
+
+  async #answer(connection: InTransaction, bounds: string, claim: EventClaim, sentAtMs: number): Promise<EventAnswer> {
+    const { nowUs, evidence, transaction, queued } = claim
+    const full = claim.events.length >= this.#limit
+    if (full) this.#bounds.set(connection, bounds)
+    else this.#bounds.delete(connection)
+    const events = withinLimit(claim, this.#parkLimit)
+    const onQueued = (dueUs: number) => this.#options.onQueued(sentAtMs + (dueUs - nowUs) / 1_000)
+    const handled = new Set(events.filter(({ parked }) => !parked).map(({ id }) => id))
+    const nextDueMs = events.length > 0 ? null : await this.#nextLookMs(connection, bounds)
+    return {
+      kind: 'keyed',
+      nowUs,
+      sentAtMs,
+      transaction,
+      evidence,
+      rows: claim.rows.filter(({ id }) => handled.has(id)),
+      full,
+      nextDueMs,
+      partial: false,
+      void: false,
+      log: { group: this.#group, events, onQueued },
+      queued,
+    }
+  }
+
+  /**
+   * When to look again although nobody notifies: while an append is open, because one that is rolled back notifies nobody,
+   * and events behind its floor wait for that; and while others have slots with events in hand, because they may die.
+   */
+  async #nextLookMs({ execute }: InTransaction, bounds: string): Promise<number | null> {
+    const [head = 0, ...ends] = bounds.split(' ').map(Number)
+    if (ends.some((end) => end < head)) {
+      const waitMs = this.#openWaitMs
+      this.#openWaitMs = Math.min(waitMs * 2, LAST_OPEN_WAIT_MS)
+      return waitMs * (1 + this.#options.random() / 5)
+    }
+    this.#openWaitMs = FIRST_OPEN_WAIT_MS
+    return (await hasUnread(execute, this.#group, bounds)) ? OTHERS_WAIT_MS : null
+  }
+}
+
+/**
+ * While a group has parked as many as it may, a slot waits at its first event that would be parked as well: a retry that is
+ * slower than the appends would otherwise draw the whole stream into the queue.
+ */
+function withinLimit({ events, queuedCount }: EventClaim, parkLimit: number): readonly ClaimedEvent[] {
+  if (queuedCount < parkLimit) return events
+  const waiting = new Set<number>()
+  return events.filter(({ slot, parked }) => {
+    if (parked) waiting.add(slot)
+    return !waiting.has(slot)
+  })
+}
+
+/** Until the first claim tells the group's own. */
+const DEFAULT_PARK_LIMIT = 1_000
+const FIRST_OPEN_WAIT_MS = 5
+const LAST_OPEN_WAIT_MS = 1_000
+const OTHERS_WAIT_MS = 250

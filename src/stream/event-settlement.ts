@@ -1,0 +1,106 @@
+import { Settlement, type SettlementOptions } from '../settle/settlement.ts'
+import { forgetEvidence } from '../table/settle/settle.ts'
+import type { Execute } from '../table/statement.ts'
+import type { ClaimedEvent } from '../table/stream/claim-events.ts'
+import {
+  buryEvents,
+  type DeadEvent,
+  type Moved,
+  moveProgress,
+  type QueuedEvent,
+  queueEvents,
+} from '../table/stream/settle-events.ts'
+import { allAnswered } from '../transaction/all-answered.ts'
+import type { ClaimedEvents } from './event-claimer.ts'
+
+/**
+ * Settles a batch of events: those that failed, and the later ones of their keys, become messages of the group's queue, and
+ * the group's progress moves behind all that is settled. In each slot that is a first part of its events: what the batch has
+ * not come to stays behind the progress, with all that follows it in its slot.
+ */
+export class EventSettlement extends Settlement {
+  readonly #claimed: ClaimedEvents
+  readonly #queue: string
+
+  constructor(options: SettlementOptions, claimed: ClaimedEvents) {
+    super(options)
+    this.#claimed = claimed
+    this.#queue = options.plan.queue
+  }
+
+  override async write(execute: Execute): Promise<void> {
+    const { group, events, onQueued } = this.#claimed
+    const { queued, dead, moved } = this.#planned(events)
+    const sent: Promise<void>[] = []
+    if (queued.length > 0) sent.push(queueEvents(execute, group, queued))
+    if (dead.length > 0) sent.push(buryEvents(execute, group, dead))
+    if (moved.length > 0) sent.push(moveProgress(execute, group, moved))
+    if (this.forgotten.length > 0) sent.push(forgetEvidence(execute, this.#queue, this.forgotten))
+    await allAnswered(sent)
+    if (queued.length > 0) onQueued(Math.min(...queued.map(({ dueUs }) => dueUs ?? 0)))
+  }
+
+  #planned(events: readonly ClaimedEvent[]): Planned {
+    const { heldKeys, writes } = this
+    const postponed = new Map(writes.postponed.map((one) => [one.id, one]))
+    const dead = new Map(writes.dead.map((one) => [one.id, one]))
+    const planned = new Plan()
+    for (const event of events) {
+      const { id, orderingKey } = event
+      const failed = postponed.get(id)
+      const died = dead.get(id)
+      if (failed !== undefined) planned.queue(event, failed)
+      else if (died !== undefined) planned.bury(event, died)
+      else if (this.has(id)) planned.settle(event)
+      // An earlier event of its key is in the queue, or has failed in this batch.
+      else if (event.parked || (orderingKey !== null && heldKeys.has(orderingKey))) planned.queue(event, PARKED)
+      else planned.leave(event)
+    }
+    return planned
+  }
+}
+
+const PARKED = { attempt: 0, dueUs: null, error: null } as const
+
+interface Planned {
+  readonly queued: readonly QueuedEvent[]
+  readonly dead: readonly DeadEvent[]
+  readonly moved: readonly Moved[]
+}
+
+/** What is written, event by event in their order. */
+class Plan implements Planned {
+  readonly queued: QueuedEvent[] = []
+  readonly dead: DeadEvent[] = []
+  readonly #moved = new Map<number, Moved>()
+  /** Slots in which an event was left. */
+  readonly #left = new Set<number>()
+
+  get moved(): readonly Moved[] {
+    return [...this.#moved.values()]
+  }
+
+  queue(event: ClaimedEvent, { attempt, dueUs, error }: Pick<QueuedEvent, 'attempt' | 'dueUs' | 'error'>): void {
+    const { slot, position } = event
+    // What would be parked behind an event that was left stays in the log as well.
+    if (this.#left.has(slot) && dueUs === null) return
+    this.settle(event)
+    this.queued.push({ slot, position, attempt, dueUs, error })
+  }
+
+  bury(event: ClaimedEvent, { attempt, reason, error }: Pick<DeadEvent, 'attempt' | 'reason' | 'error'>): void {
+    const { slot, position } = event
+    this.settle(event)
+    this.dead.push({ slot, position, attempt, reason, error })
+  }
+
+  /** @throws TypeError if the progress cannot say it: an earlier event of its slot was left */
+  settle({ slot, from, position }: ClaimedEvent): void {
+    if (this.#left.has(slot)) throw new TypeError(`event ${position}: settled before an earlier one of slot ${slot}`)
+    this.#moved.set(slot, { slot, from, to: position })
+  }
+
+  leave({ slot }: ClaimedEvent): void {
+    this.#left.add(slot)
+  }
+}

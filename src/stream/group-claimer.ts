@@ -1,0 +1,172 @@
+import type { ClaimAnswer, SentClaim } from '../claim/claim-answer.ts'
+import { Claimer } from '../claim/claimer.ts'
+import type { Control } from '../connection/control.ts'
+import { isSluiceError } from '../errors.ts'
+import type { ClaimedRow } from '../table/claim/claim.ts'
+import { readGroup } from '../table/stream/known-group.ts'
+import type { BatchConnection } from '../transaction/batch-connection.ts'
+import { type EventAnswer, EventClaimer } from './event-claimer.ts'
+
+export interface GroupClaimerOptions {
+  /** The group's queue. */
+  readonly queue: string
+  readonly stream: string
+  readonly group: string
+  readonly batchSize: number
+  readonly concurrency: number
+  readonly control: Pick<Control, 'execute'>
+  /** Settles events that are parked all of them, and commits. The next transaction has begun when it resolves. */
+  readonly park: (connection: BatchConnection, answer: EventAnswer) => Promise<void>
+}
+
+/**
+ * Claims for a group from its two sources: the log, and the group's queue, where failed events wait for their next try. The
+ * queue is asked when something in it may be due, and whenever the log has nothing. With a backlog in both they take turns.
+ */
+export class GroupClaimer {
+  readonly #options: GroupClaimerOptions
+  readonly #queue: Claimer
+  readonly #random: () => number
+  /** Undefined until the group is known. */
+  #events: EventClaimer | undefined
+  /** Claims of the queue that have been sent; the others are of the log. */
+  readonly #ofQueue = new WeakSet<SentClaim>()
+  /** When something in the queue may be due, on the clock of `performance`. */
+  #queueDueAt = 0
+  #lastWasQueue = true
+
+  constructor(options: GroupClaimerOptions, random: () => number = Math.random) {
+    const { queue, batchSize, concurrency, control } = options
+    this.#options = options
+    this.#random = random
+    this.#queue = new Claimer({ queue, batchSize, concurrency, ordered: false, control }, random)
+  }
+
+  narrow(): void {
+    this.#queue.narrow()
+    this.#events?.narrow()
+  }
+
+  widen(): void {
+    this.#queue.widen()
+    this.#events?.widen()
+  }
+
+  resize(concurrency: number): void {
+    this.#queue.resize(concurrency)
+  }
+
+  /** Sends a claim in the transaction that has just been begun. */
+  send(connection: BatchConnection): SentClaim {
+    this.#lastWasQueue = !this.#lastWasQueue && performance.now() >= this.#queueDueAt
+    if (this.#lastWasQueue) {
+      const sent = this.#queue.send(connection)
+      this.#ofQueue.add(sent)
+      return sent
+    }
+    const first = this.#claimEvents(connection)
+    // Awaited later, perhaps after an error that ends the connection's use.
+    first.catch(ignore)
+    return { lease: undefined, most: undefined, first, atOnce: this.#events !== undefined, scan: undefined }
+  }
+
+  /** The answer to a sent claim; where that took nothing, of the other source. */
+  async take(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer> {
+    if (this.#ofQueue.has(sent)) {
+      const answer = await this.#takeQueue(connection, sent)
+      return answer.rows.length > 0 || answer.void ? answer : soonest(await this.#takeEvents(connection), answer)
+    }
+    const answer = await this.#whenParked(connection, (await sent.first) as EventAnswer)
+    if (answer.rows.length > 0) return answer
+    return soonest(await this.#takeQueue(connection, this.#queue.send(connection)), answer)
+  }
+
+  /** A sent claim whose answer nobody takes: what it locked is free again. */
+  unsend(sent: SentClaim | undefined): void {
+    if (sent !== undefined && this.#ofQueue.has(sent)) this.#queue.unsend(sent)
+  }
+
+  /** Rows that were claimed and not settled. Events are behind the progress still. */
+  release(rows: readonly ClaimedRow[]): void {
+    this.#queue.release(rows.filter((row) => !isEvent(row)))
+  }
+
+  /** Once the group is known the claim is on its way when this returns: it goes in the packet of the COMMIT before it. */
+  async #claimEvents(connection: BatchConnection): Promise<EventAnswer> {
+    try {
+      return await (this.#events ?? (await this.#read())).claim(connection)
+    } catch (error) {
+      // It may be made anew, with another number.
+      if (isSluiceError(error, 'GROUP_UNKNOWN')) this.#events = undefined
+      throw error
+    }
+  }
+
+  async #read(): Promise<EventClaimer> {
+    const { control, stream, group, queue, batchSize } = this.#options
+    const known = await readGroup(control.execute, stream, group)
+    this.#events = new EventClaimer({
+      queue,
+      stream,
+      name: group,
+      group: known,
+      limit: batchSize,
+      random: this.#random,
+      onQueued: (atMs) => this.#dueAt(atMs),
+    })
+    return this.#events
+  }
+
+  async #takeEvents(connection: BatchConnection): Promise<EventAnswer> {
+    return this.#whenParked(connection, await this.#claimEvents(connection))
+  }
+
+  /** Where all events of a claim are parked there is nothing to handle: they are settled, and it claims again. */
+  async #whenParked(connection: BatchConnection, first: EventAnswer): Promise<EventAnswer> {
+    let answer = first
+    while (answer.rows.length === 0 && answer.log.events.length > 0) {
+      await this.#options.park(connection, answer)
+      answer = await this.#claimEvents(connection)
+    }
+    if (answer.queued) this.#dueAt(performance.now() + QUEUED_WAIT_MS)
+    return answer
+  }
+
+  async #takeQueue(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer> {
+    const answer = await this.#queue.take(connection, sent)
+    this.#asked(answer)
+    return answer
+  }
+
+  /** What it says of the next due time may only be when it may look again. */
+  #asked({ rows, nextDueMs }: ClaimAnswer): void {
+    const now = performance.now()
+    if (rows.length > 0) this.#queueDueAt = now
+    else if (this.#queueDueAt <= now) {
+      this.#queueDueAt = now + Math.max(nextDueMs ?? Number.POSITIVE_INFINITY, LEAST_QUEUE_WAIT_MS)
+    }
+  }
+
+  #dueAt(atMs: number): void {
+    this.#queueDueAt = Math.min(this.#queueDueAt, atMs)
+  }
+}
+
+/** Whether a claimed row is an event in the log, and no message of the group's queue. */
+export function isEvent({ id, options }: ClaimedRow): boolean {
+  return options !== null && options.eventPosition !== null && id === String(-options.eventPosition)
+}
+
+/** What another answer says about when to claim again counts for this one as well, if it found nothing. */
+function soonest(answer: ClaimAnswer, { nextDueMs, partial }: ClaimAnswer): ClaimAnswer {
+  if (answer.rows.length > 0) return answer
+  const due = [answer.nextDueMs, nextDueMs].filter((ms) => ms !== null)
+  return { ...answer, nextDueMs: due.length === 0 ? null : Math.min(...due), partial: answer.partial || partial }
+}
+
+function ignore(): void {}
+
+/** Other processes may have put messages into the queue, and may be gone: while there are some, it is asked once a second. */
+const QUEUED_WAIT_MS = 1_000
+/** While the log has a backlog, a queue that had nothing is left alone for so long. */
+const LEAST_QUEUE_WAIT_MS = 250

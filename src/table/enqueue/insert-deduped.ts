@@ -1,0 +1,92 @@
+import type { MessageState } from '../../message.ts'
+import { type Execute, type Row, statement } from '../statement.ts'
+import { numeric, ROW_ARGUMENTS, rowParams } from './insert-one.ts'
+import type { InsertRow, RowDedupe } from './insert-row.ts'
+
+/** A row with a dedupe key. */
+export interface DedupedRow extends InsertRow {
+  readonly dedupe: RowDedupe
+}
+
+/** What has become of an enqueue with a dedupe key. */
+export const ENQUEUE_OUTCOMES = ['added', 'duplicate', 'updated', 'requeued', 'debounced'] as const
+
+/** The answer of an enqueue with a dedupe key. */
+export interface EnqueueResult {
+  /** The message that has the key now: the one that was added, or the one that was there. */
+  readonly id: string
+  /**
+   * `added`: nobody had the key. `duplicate`: the key was taken, and nothing was written. `updated`, `debounced`: the
+   * message that waits has the new content, and with `debounced` a later due time. `requeued`: a message was added that
+   * comes after the one that is in hand, or has succeeded.
+   */
+  readonly outcome: (typeof ENQUEUE_OUTCOMES)[number]
+  /**
+   * The state of the message `id`. `completed`: it has succeeded, and the key is kept. `unknown`: it is gone, and the key
+   * is throttled.
+   */
+  readonly state: MessageState | 'completed' | 'unknown'
+}
+
+/** Enqueues one row by its dedupe key; undefined if the table did not take it. */
+export async function insertDeduped(
+  execute: Execute,
+  queue: string,
+  row: DedupedRow,
+): Promise<EnqueueResult | undefined> {
+  const { key, forMs, onDuplicate } = row.dedupe
+  const [answer] = await execute(INSERT_DEDUPED, [...rowParams(queue, row), key, numeric(forMs), onDuplicate])
+  return answer && resultOf(answer)
+}
+
+/** Enqueues rows by their dedupe keys in one statement, with an answer each, in the order of the rows. */
+export async function insertAllDeduped(
+  execute: Execute,
+  queue: string,
+  rows: readonly DedupedRow[],
+): Promise<readonly (EnqueueResult | undefined)[]> {
+  const payloads = rows.map(({ payload }) => payload).join(',')
+  const answers = await execute(INSERT_ALL_DEDUPED, [queue, `[${payloads}]`, `[${rows.map(encode).join(',')}]`])
+  return answers.map(resultOf)
+}
+
+/** The headers are JSON already. */
+function encode({ payload, headers, dedupe, ...others }: DedupedRow): string {
+  const { key: dedupeKey, forMs, onDuplicate } = dedupe
+  return `{"headers":${headers},${JSON.stringify({ ...others, dedupeKey, forMs, onDuplicate }).slice(1)}`
+}
+
+/** The only column; its name may be another, as the application's client likes. */
+function resultOf(row: Row): EnqueueResult | undefined {
+  const [value] = Object.values(row)
+  if (value === null) return undefined
+  const [id, outcome, state] = String(value).split(' ')
+  const known = ENQUEUE_OUTCOMES.find((one) => one === outcome)
+  if (id !== undefined && /^\d+$/.test(id) && known !== undefined && state !== undefined) {
+    return { id, outcome: known, state: state as EnqueueResult['state'] }
+  }
+  throw new TypeError(`insert_deduped: expected an id, an outcome and a state, received ${typeof value}`)
+}
+
+// A function, as for a row without a key: it is planned once in a session, and each of its statements has a snapshot of
+// its own, so what stands behind the lock of the key sees what was committed before.
+const INSERT_DEDUPED = statement(
+  'insert_deduped',
+  `
+SELECT sluice.insert_deduped(${ROW_ARGUMENTS},
+  $15::pg_catalog.text,
+  $16::pg_catalog.text::double precision,
+  $17::pg_catalog.text
+) AS answer`,
+  ['answer'],
+)
+
+const INSERT_ALL_DEDUPED = statement(
+  'insert_all_deduped',
+  `
+SELECT d.answer
+FROM sluice.insert_all_deduped(
+  $1::pg_catalog.text, $2::pg_catalog.text::pg_catalog.jsonb, $3::pg_catalog.text::pg_catalog.jsonb
+) AS d (answer)`,
+  ['answer'],
+)

@@ -1,0 +1,132 @@
+import { type Execute, numberOf, type Row, statement, textOf, textOrNull, textsOf } from '../statement.ts'
+
+/** What a claim may take in a queue with limits. */
+export interface Prepared {
+  /** Zero: nothing, now. Undefined: the queue has no limits. */
+  readonly granted: number | undefined
+  /** In how many milliseconds something may begin; 0: when others let go of what they have locked; undefined: no clock tells. */
+  readonly waitMs: number | undefined
+  readonly takesPermits: boolean
+  /** Tokens have been taken: of the queue one for each of `granted`, of a tenant one for each of its share. */
+  readonly takesTokens: boolean
+  /** How many messages of each tenant, where tenants have limits; the tenant '': of those without one. */
+  readonly shares: ReadonlyMap<string, number> | undefined
+  /** The tenant behind which the next claim begins. */
+  readonly turn: string
+  /** The tenants have all been asked: next, messages without a tenant have a turn. */
+  readonly wrapped: boolean
+}
+
+/** Where a claim begins among the tenants. */
+export interface Turn {
+  readonly turn: string
+  readonly apart: boolean
+}
+
+/** Messages that a transaction has locked. */
+export interface LockedMessages {
+  readonly ids: readonly string[]
+  /** It has also locked permits that it has no messages for. */
+  readonly surplus: boolean
+}
+
+/**
+ * Takes the tokens for a claim of up to `most` messages, and sees that there are permits. Run it in a transaction of its
+ * own: the rows of the tokens and the permits are others' too.
+ */
+export async function prepareClaim(
+  execute: Execute,
+  queue: string,
+  most: number,
+  { turn, apart }: Turn,
+): Promise<Prepared> {
+  const [row = {}] = await execute(PREPARE, [queue, most, turn, apart])
+  return {
+    granted: row.granted === null ? undefined : numberOf(row, 'granted'),
+    waitMs: row.wait_ms === null ? undefined : numberOf(row, 'wait_ms'),
+    takesPermits: row.permits === true,
+    takesTokens: row.tokens === true,
+    shares: row.tenants === null ? undefined : sharesOf(row),
+    turn: textOrNull(row, 'turn') ?? '',
+    wrapped: row.wrapped === true,
+  }
+}
+
+function sharesOf(row: Row): ReadonlyMap<string, number> {
+  const shares = textsOf(row, 'shares')
+  return new Map(textsOf(row, 'tenants').map((tenant, at) => [tenant, Number(shares[at])]))
+}
+
+/** Locks messages of tenants, as they have been shared out, with the permits that they need. */
+export async function lockShares(
+  execute: Execute,
+  queue: string,
+  most: number,
+  shares: ReadonlyMap<string, number>,
+): Promise<LockedMessages> {
+  const [row = {}] = await execute(LOCK_SHARES, [queue, most, [...shares.keys()], [...shares.values()]])
+  return { ids: textsOf(row, 'ids'), surplus: row.surplus === true }
+}
+
+/** Locks up to so many free permits of a queue, until the transaction ends. Returns how many. */
+export async function lockPermits(execute: Execute, queue: string, most: number): Promise<number> {
+  return countOf(await execute(LOCK, [queue, most]))
+}
+
+/** Gives permits that the transaction has locked to messages that it has leased. */
+export async function leasePermits(
+  execute: Execute,
+  queue: string,
+  ids: readonly string[],
+  lease: string,
+): Promise<void> {
+  await execute(LEASE, [queue, ids, lease])
+}
+
+/** Gives tokens back. Returns the tenants whose buckets somebody has locked at this moment. */
+export async function returnTokens(
+  execute: Execute,
+  queue: string,
+  tokens: ReadonlyMap<string, number>,
+): Promise<readonly string[]> {
+  const [row = {}] = await execute(RETURN, [queue, [...tokens.keys()], [...tokens.values()]])
+  return textsOf(row, 'busy')
+}
+
+/** Renews leases of messages that have permits: not those that have run out. Returns the ids of the others. */
+export async function renewPermitted(
+  execute: Execute,
+  queue: string,
+  messages: readonly { readonly id: string; readonly lease: string }[],
+  ms: number,
+): Promise<readonly string[]> {
+  const params = [queue, messages.map(({ id }) => id), messages.map(({ lease }) => lease), ms]
+  return (await execute(RENEW, params)).map((row) => textOf(row, 'id'))
+}
+
+function countOf([row = {}]: readonly Row[]): number {
+  return numberOf(row, 'count')
+}
+
+// The functions are in a migration, with a paragraph on each: they are what claims as objects call too.
+const PREPARE = statement(
+  'claim_prepare',
+  `SELECT p.granted, p.wait_ms, p.permits, p.tokens, p.tenants, p.shares::text[] AS shares, p.turn, p.wrapped
+FROM sluice.prepare_claim($1::text, $2::integer, $3::text, $4::boolean) p`,
+)
+
+const LOCK = statement('permit_lock', `SELECT sluice.lock_permits($1::text, ''::text, $2::integer) AS count`)
+
+const LEASE = statement('permit_lease', 'SELECT sluice.lease_allowed($1::text, $2::bigint[], $3::bigint) AS leased')
+
+const LOCK_SHARES = statement(
+  'shares_lock',
+  'SELECT l.ids::text[] AS ids, l.surplus FROM sluice.lock_shares($1::text, $2::integer, $3::text[], $4::integer[]) l',
+)
+
+const RETURN = statement('tokens_return', 'SELECT sluice.return_tokens($1::text, $2::text[], $3::integer[]) AS busy')
+
+const RENEW = statement(
+  'renew_permitted',
+  'SELECT r.id::text AS id FROM sluice.renew_permitted($1::text, $2::bigint[], $3::bigint[], $4::double precision) AS r (id)',
+)

@@ -1,0 +1,77 @@
+import { booleanOf, type Execute, numberOf, type Statement, statement } from '../statement.ts'
+
+/** What maintenance does, in this order: a step of a task is one transaction, and takes at most so many rows. */
+export const TASKS = [
+  'historyPartitions',
+  'expired',
+  'deadLetters',
+  'dedupeKeys',
+  'historyDropped',
+  'history',
+  'leftovers',
+  'segments',
+] as const
+
+export type MaintenanceTask = (typeof TASKS)[number]
+
+/** How many rows a step takes at most: some 20 ms, and as many locks as a batch has. */
+const MOST_ROWS = 1_000
+
+/** Whether the next pass is this process's: true for one of all per `everyMs`, and always for null. */
+export async function beginPass(execute: Execute, by: string, everyMs: number | null): Promise<boolean> {
+  const rows = await execute(BEGIN, [by, everyMs])
+  return rows.length > 0
+}
+
+/** One step of a task. Returns how many rows, or partitions, it took; undefined: another process is at a step. */
+export async function runStep(execute: Execute, task: MaintenanceTask): Promise<number | undefined> {
+  const [lock] = await execute(LOCK, [])
+  if (lock === undefined || !booleanOf(lock, 'locked')) return undefined
+  const [row] = await execute(STEPS[task], OF_ROWS.includes(task) ? [MOST_ROWS] : [])
+  if (row === undefined) throw new TypeError(`${task}: expected a row with its count`)
+  return numberOf(row, 'taken')
+}
+
+/** Another step may be wanted. */
+export function isUnfinished(task: MaintenanceTask, taken: number): boolean {
+  return OF_ROWS.includes(task) && taken >= MOST_ROWS
+}
+
+const OF_ROWS: readonly MaintenanceTask[] = ['expired', 'deadLetters', 'dedupeKeys', 'history', 'leftovers']
+
+// One row. Of two that ask at once the second waits for the first, and then finds that the time has not come. A time in the
+// future, after the clock was set back, counts as none. The row may be missing, as after a restore of the schema alone. A plain
+// ON CONFLICT DO UPDATE would lock the row, and so write, each time that somebody asks.
+const BEGIN = statement(
+  'maintenance_begin',
+  `
+WITH updated AS (
+  UPDATE sluice.maintenance m
+  SET begun_at = c.now, begun_by = $1::text
+  FROM (SELECT clock_timestamp() AS now OFFSET 0) c
+  WHERE $2::double precision IS NULL OR m.begun_at > c.now
+     OR m.begun_at <= c.now - $2::double precision * interval '1 millisecond'
+  RETURNING 1
+), inserted AS (
+  INSERT INTO sluice.maintenance (begun_at, begun_by)
+  SELECT clock_timestamp(), $1::text WHERE NOT EXISTS (SELECT FROM sluice.maintenance)
+  ON CONFLICT DO NOTHING
+  RETURNING 1
+)
+SELECT 1 FROM updated UNION ALL SELECT 1 FROM inserted`,
+)
+
+/** Held for one transaction, so that it needs no session of its own: behind a pooler it works as well. */
+const LOCK = statement('maintenance_lock', 'SELECT pg_try_advisory_xact_lock(746503, 0) AS locked')
+
+// Functions of the owner, which take what is too old and nothing else: the role needs no right on the tables.
+const STEPS: Readonly<Record<MaintenanceTask, Statement>> = {
+  historyPartitions: statement('maintain_partitions', 'SELECT sluice.make_history() AS taken'),
+  expired: statement('maintain_expired', 'SELECT sluice.remove_expired($1::integer) AS taken'),
+  deadLetters: statement('maintain_dead_letters', 'SELECT sluice.prune_dead_letters($1::integer) AS taken'),
+  dedupeKeys: statement('maintain_dedupe', 'SELECT sluice.prune_dedupe($1::integer) AS taken'),
+  historyDropped: statement('maintain_dropped', 'SELECT sluice.drop_history() AS taken'),
+  history: statement('maintain_history', 'SELECT sluice.prune_history($1::integer) AS taken'),
+  leftovers: statement('maintain_leftovers', 'SELECT sluice.prune_leftovers($1::integer) AS taken'),
+  segments: statement('maintain_segments', 'SELECT sluice.keep_segments() AS taken'),
+}

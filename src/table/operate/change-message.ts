@@ -1,0 +1,147 @@
+import type { MessageState } from '../../message.ts'
+import { type Execute, numberOf, type Row, statement, textOf, textOrNull } from '../statement.ts'
+
+/** What became of a message that was to be cancelled. */
+export interface CancelAnswer {
+  /**
+   * `cancelled`: it is gone, and what its handler does has no effect through Sluice any more. `asked`: a transaction has it in
+   * hand, whose handler is asked to end. `nothing`: there is no such message, or it is dead.
+   */
+  readonly result: 'cancelled' | 'asked' | 'nothing'
+  /** The state in which it was. */
+  readonly state: MessageState | 'unknown'
+}
+
+/** What became of a message that was to be changed. */
+export interface ChangeAnswer {
+  /**
+   * `refused`: it does not wait, as `state` says. `busy`: it holds its key, whose slot a batch has in hand: nothing has changed,
+   * ask again.
+   */
+  readonly result: 'changed' | 'refused' | 'busy'
+  /** The state in which it was. */
+  readonly state: MessageState | 'unknown'
+}
+
+/** Which message: by its id or by its dedupe key. One of the two is null. */
+export interface MessageAddress {
+  readonly id: string | null
+  readonly dedupeKey: string | null
+}
+
+/** What a change writes; undefined: stays as it was. */
+export interface MessageChange {
+  readonly payload?: string | undefined
+  readonly headers?: string | undefined
+  readonly priority?: number | undefined
+  readonly type?: string | undefined
+  readonly schemaVersion?: number | undefined
+  readonly maxAttempts?: number | undefined
+  readonly ttlMs?: number | undefined
+}
+
+/** Which messages to clear: those that match everything given. */
+export interface ClearMatch {
+  readonly type: string | null
+  readonly orderingKey: string | null
+  readonly tenant: string | null
+  readonly enqueuedBeforeUs: number | null
+  readonly enqueuedAfterUs: number | null
+  readonly state: string | null
+  readonly dryRun: boolean
+}
+
+/** Removes a message, unless a transaction has it locked: it waits for nobody. */
+export async function cancelMessage(
+  execute: Execute,
+  queue: string,
+  { id, dedupeKey }: MessageAddress,
+): Promise<CancelAnswer> {
+  return answerOf(await execute(CANCEL, [queue, id, dedupeKey]))
+}
+
+/** Changes what a waiting message says. */
+export async function changeMessage(
+  execute: Execute,
+  queue: string,
+  { id, dedupeKey }: MessageAddress,
+  { payload, headers, priority, type, schemaVersion, maxAttempts, ttlMs }: MessageChange,
+): Promise<ChangeAnswer> {
+  const given = [payload, headers, priority, type, schemaVersion, maxAttempts, ttlMs]
+  return answerOf(await execute(CHANGE, [queue, id, ...given.map((value) => value ?? null), dedupeKey]))
+}
+
+/** Makes a waiting message due after a delay, or at an instant in ISO 8601. */
+export async function rescheduleMessage(
+  execute: Execute,
+  queue: string,
+  { id, dedupeKey }: MessageAddress,
+  { delayMs, dueAt }: { readonly delayMs: number | null; readonly dueAt: string | null },
+): Promise<ChangeAnswer> {
+  return answerOf(await execute(RESCHEDULE, [queue, id, delayMs, dueAt, dedupeKey]))
+}
+
+/** One step of a clearing: how many messages, and where the next one begins; null: it is done. */
+export async function clearSome(
+  execute: Execute,
+  queue: string,
+  afterId: string | null,
+  match: ClearMatch,
+): Promise<{ readonly messages: number; readonly nextId: string | null }> {
+  const { type, orderingKey, tenant, enqueuedBeforeUs, enqueuedAfterUs, state, dryRun } = match
+  const [row] = await execute(CLEAR, [
+    queue,
+    afterId,
+    type,
+    orderingKey,
+    tenant,
+    enqueuedBeforeUs,
+    enqueuedAfterUs,
+    state,
+    dryRun,
+  ])
+  if (row === undefined) throw new TypeError('clear_some: expected one row')
+  return { messages: numberOf(row, 'messages'), nextId: textOrNull(row, 'next_id') }
+}
+
+/** Takes away holds of messages that are gone. Resolves with how many are left, because batches have their slots. */
+export async function releaseHolds(execute: Execute, queue: string): Promise<number> {
+  const [row] = await execute(RELEASE_HOLDS, [queue])
+  return row === undefined ? 0 : numberOf(row, 'left_over')
+}
+
+function answerOf<Answer extends CancelAnswer | ChangeAnswer>([row]: readonly Row[]): Answer {
+  if (row === undefined) throw new TypeError('expected what became of the message')
+  return { result: textOf(row, 'result'), state: textOf(row, 'state') } as Answer
+}
+
+const CANCEL = statement(
+  'message_cancel',
+  'SELECT c.result, c.state FROM sluice.cancel($1::text, $2::bigint, $3::text) c',
+)
+
+const CHANGE = statement(
+  'message_change',
+  `
+SELECT c.result, c.state
+FROM sluice.change($1::text, $2::bigint, $3::text::jsonb, $4::text::jsonb, $5::integer, $6::text, $7::integer, $8::integer,
+  $9::double precision * interval '1 millisecond', $10::text) c`,
+)
+
+const RESCHEDULE = statement(
+  'message_reschedule',
+  `
+SELECT r.result, r.state
+FROM sluice.reschedule($1::text, $2::bigint, $3::double precision * interval '1 millisecond', $4::text::timestamptz, $5::text) r`,
+)
+
+const CLEAR = statement(
+  'clear_some',
+  `
+SELECT c.messages, c.next_id::text AS next_id
+FROM sluice.clear_some($1::text, $2::bigint, $3::text, $4::text, $5::text,
+  timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond',
+  timestamptz 'epoch' + $7::bigint::double precision * interval '1 microsecond', $8::text, $9::boolean) c`,
+)
+
+const RELEASE_HOLDS = statement('release_holds', 'SELECT sluice.release_holds($1::text) AS left_over')

@@ -1,0 +1,206 @@
+import type { Headers } from '../../message.ts'
+import { type Execute, numberOf, numberOrNull, type Row, statement, textOf, textOrNull } from '../statement.ts'
+import { dateOf, dateOrNull, durationOrNull, microseconds } from './instants.ts'
+import { saidOf } from './said.ts'
+
+/** A message that has succeeded, in a queue that keeps its history: a row of `sluice.completed`. */
+export interface CompletedMessage {
+  /** The name of its queue. */
+  readonly queue: string
+  /** The message's id. */
+  readonly id: string
+  /** What became of it. */
+  readonly state: 'completed'
+  /** When it was removed from its queue. */
+  readonly completedAt: Date
+  /** How long ago that was. */
+  readonly ageMs: number
+  /** When the attempt that succeeded was claimed. */
+  readonly claimedAt: Date
+  /** From its claim to its end. */
+  readonly tookMs: number
+  /** The name of the worker that handled it; null: it was in a claim, or popped. */
+  readonly worker: string | null
+  /** The claim that settled it; null: a worker did, or it was popped. */
+  readonly claim: string | null
+  /** Which attempt succeeded, from 1. */
+  readonly attempt: number
+  /** Its own limit of attempts; null if it had none. */
+  readonly maxAttempts: number | null
+  /** When its last failed attempt failed; null if none did. */
+  readonly failedAt: Date | null
+  /** How that attempt failed; null if none did. */
+  readonly lastError: string | null
+  /** When it was enqueued. */
+  readonly enqueuedAt: Date
+  /** Null if none was given. */
+  readonly type: string | null
+  /** The version of the payload's schema, from 1. */
+  readonly schemaVersion: number
+  /** Null if none was given. */
+  readonly orderingKey: string | null
+  /** 0 (first) to 9. */
+  readonly priority: number
+  /** Null if none was given. */
+  readonly tenant: string | null
+  /** Null if none was given. */
+  readonly dedupeKey: string | null
+  /** Metadata; an empty object if there is none. */
+  readonly headers: Headers
+  /** The same as the server writes it. */
+  readonly headersJson: string
+  /** As JSON gives it back: numbers beyond 2^53 have lost digits. */
+  readonly payload: unknown
+  /** The same as the server writes it, with every digit. */
+  readonly payloadJson: string
+}
+
+/** Messages that have succeeded, the latest first. */
+export interface HistoryPage {
+  /** At most as many as the limit. */
+  readonly messages: readonly CompletedMessage[]
+  /** Give it as `after` for the next page, with the same options; null: there is no more. */
+  readonly next: string | null
+}
+
+/** Which messages: those that match everything given. */
+export interface HistoryMatch {
+  readonly queue: string
+  readonly type: string | null
+  readonly orderingKey: string | null
+  readonly tenant: string | null
+  readonly worker: string | null
+  /** Instants in microseconds since 1970, by the database's clock. */
+  readonly completedBeforeUs: number | null
+  readonly completedAfterUs: number | null
+  readonly minAttempts: number
+}
+
+/** A place in the history of a queue: behind the message that completed at this time and has this id. */
+export interface HistoryPlace {
+  readonly completedUs: string
+  readonly id: string
+}
+
+/**
+ * One page of a queue's history, the latest first, by the index on (queue, completed_at, id) of each day that is not ruled out
+ * by its times. With a filter it looks at no more than 10,000 messages.
+ */
+export async function readHistory(
+  execute: Execute,
+  match: HistoryMatch,
+  { after, limit }: { readonly after: HistoryPlace | undefined; readonly limit: number },
+): Promise<HistoryPage> {
+  const { queue, type, orderingKey, tenant, worker, completedAfterUs, minAttempts } = match
+  const filtered = type !== null || orderingKey !== null || tenant !== null || worker !== null || minAttempts > 1
+  const { completedUs, id } = startOf(match, after)
+  const filter = [type, orderingKey, worker, minAttempts, filtered]
+  const rows = await execute(PAGE, [queue, completedAfterUs, completedUs, id, ...filter, limit, tenant])
+  const found = rows.filter((row) => row.id !== null)
+  const [first] = rows
+  if (first === undefined) throw new TypeError('expected at least the row that says how far was looked')
+  const last = found.length > limit ? found[limit - 1] : undefined
+  const next = last === undefined ? textOrNull(first, 'reach') : `${textOf(last, 'completed_us')}.${textOf(last, 'id')}`
+  return { messages: found.slice(0, limit).map(toCompleted), next }
+}
+
+/** The place behind which the page begins: the earlier of the two that are asked for. */
+function startOf({ completedBeforeUs }: HistoryMatch, after: HistoryPlace | undefined): HistoryPlace {
+  const before = completedBeforeUs ?? LAST_US
+  return after !== undefined && Number(after.completedUs) < before
+    ? after
+    : { completedUs: String(before), id: FIRST_ID }
+}
+
+/** The latest success of a message; undefined: it is not in the history. */
+export async function readCompleted(
+  execute: Execute,
+  queue: string,
+  id: string,
+): Promise<CompletedMessage | undefined> {
+  const [row] = await execute(ONE, [queue, id])
+  return row && toCompleted(row)
+}
+
+/** How many messages a page with filters looks at. It bounds the cost of a filter that matches nothing. */
+const HISTORY_REACH = 10_000
+
+/** Later than any instant that a Date can hold. */
+const LAST_US = 8_640_000_000_000_000_000
+const FIRST_ID = '-9223372036854775808'
+
+function toCompleted(row: Row): CompletedMessage {
+  return {
+    queue: textOf(row, 'queue'),
+    id: textOf(row, 'id'),
+    state: 'completed',
+    completedAt: dateOf(row, 'completed_us'),
+    ageMs: Math.round(numberOf(row, 'age_ms')),
+    claimedAt: dateOf(row, 'claimed_us'),
+    tookMs: durationOrNull(row, 'took_ms') ?? 0,
+    worker: textOrNull(row, 'worker'),
+    claim: textOrNull(row, 'claim'),
+    attempt: numberOf(row, 'attempt'),
+    maxAttempts: numberOrNull(row, 'max_attempts'),
+    failedAt: dateOrNull(row, 'failed_us'),
+    lastError: textOrNull(row, 'last_error'),
+    ...saidOf(row),
+  }
+}
+
+const COLUMNS = `
+       c.queue, c.id::text AS id, ${microseconds('c.completed_at')}::text AS completed_us,
+       (extract(epoch FROM clock_timestamp() - c.completed_at) * 1000.0) AS age_ms,
+       ${microseconds('c.claimed_at')} AS claimed_us, greatest(extract(epoch FROM c.took) * 1000.0, 0.0) AS took_ms,
+       c.worker, c.claim::text AS claim, c.attempt, c.max_attempts, ${microseconds('c.failed_at')} AS failed_us, c.last_error,
+       ${microseconds('c.enqueued_at')} AS enqueued_us, c.type, c.schema_version, c.ordering_key, c.priority, c.tenant,
+       c.dedupe_key, c.headers::text AS headers, c.payload::text AS payload`
+
+const instant = (us: string) => `timestamptz 'epoch' + ${us}::bigint::double precision * interval '1 microsecond'`
+
+/** The rows of a page. The bounds of its times rule days out, and the index of each other day begins at the place. */
+const WITHIN = `
+      c.queue = $1::text
+  AND ($2::bigint IS NULL OR c.completed_at >= ${instant('$2')})
+  AND c.completed_at <= ${instant('$3')}
+  AND (c.completed_at, c.id) < (${instant('$3')}, $4::bigint)`
+
+// Planned for its values, so that days are ruled out and what is NULL is gone. The days come together by a merge of their
+// indexes, which reads one row of each and then those of the page. With a filter it first looks for the ten-thousandth
+// row, which reads an index entry for each.
+const PAGE = statement(
+  'history_page',
+  `
+WITH reach AS MATERIALIZED (
+  SELECT l.completed_at, l.id
+  FROM (SELECT) one LEFT JOIN LATERAL (
+    SELECT c.completed_at, c.id FROM sluice.completed c
+    WHERE $9::boolean AND ${WITHIN}
+    ORDER BY c.completed_at DESC, c.id DESC OFFSET ${HISTORY_REACH - 1} LIMIT 1
+  ) l ON true
+)
+SELECT CASE WHEN r.id IS NOT NULL THEN pg_catalog.concat(${microseconds('r.completed_at')}, '.', r.id) END AS reach, c.*
+FROM reach r LEFT JOIN LATERAL (
+  SELECT ${COLUMNS}
+  FROM sluice.completed c
+  WHERE ${WITHIN}
+    AND ($5::text IS NULL OR c.type = $5::text)
+    AND ($6::text IS NULL OR c.ordering_key = $6::text)
+    AND ($7::text IS NULL OR c.worker = $7::text)
+    AND ($11::text IS NULL OR c.tenant = $11::text)
+    AND c.attempt >= $8::integer
+    AND (r.id IS NULL OR (c.completed_at, c.id) >= (r.completed_at, r.id))
+  ORDER BY c.completed_at DESC, c.id DESC LIMIT $10::integer + 1
+) c ON true`,
+)
+
+// By the primary key (queue, id, completed_at) of each day.
+const ONE = statement(
+  'history_one',
+  `
+SELECT ${COLUMNS}
+FROM sluice.completed c
+WHERE c.queue = $1::text AND c.id = $2::bigint
+ORDER BY c.completed_at DESC
+LIMIT 1`,
+)

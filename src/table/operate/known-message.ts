@@ -1,0 +1,49 @@
+import type { MessageState } from '../../message.ts'
+import { type Execute, numberOrNull, statement, textOf, textOrNull } from '../statement.ts'
+import type { MessageAddress } from './change-message.ts'
+import { dateOrNull, microseconds } from './instants.ts'
+
+/** What is known of a message: the answer of `sluice.operate.status`. */
+export interface KnownMessage {
+  /** Null if nobody knows of a message with this dedupe key. */
+  readonly id: string | null
+  /**
+   * `completed`: it has succeeded, and its dedupe key is kept, or its queue keeps its history. `unknown`: it was never
+   * there, or nothing is left of it.
+   */
+  readonly state: MessageState | 'completed' | 'unknown'
+  /** The message that was enqueued with the same dedupe key while this one was in hand, and comes after it. */
+  readonly requeuedId: string | null
+  /** How many attempts have failed; null if it is neither there nor dead. */
+  readonly attempt: number | null
+  /** When it may be delivered, or until when it is leased; null if it is not there. */
+  readonly dueAt: Date | null
+  /** Until then its dedupe key stays taken, although the message may be gone; null if it does not. */
+  readonly takenUntil: Date | null
+}
+
+/** What is known of one message, by its id or its dedupe key. */
+export async function readKnownMessage(
+  execute: Execute,
+  queue: string,
+  { id, dedupeKey }: MessageAddress,
+): Promise<KnownMessage> {
+  const [row] = await execute(KNOWN, [queue, id, dedupeKey])
+  if (row === undefined) throw new TypeError('status: expected one row')
+  return {
+    id: textOrNull(row, 'id'),
+    state: textOf(row, 'state') as KnownMessage['state'],
+    requeuedId: textOrNull(row, 'requeued_id'),
+    attempt: numberOrNull(row, 'attempt'),
+    dueAt: dateOrNull(row, 'due_us'),
+    takenUntil: dateOrNull(row, 'taken_until_us'),
+  }
+}
+
+const KNOWN = statement(
+  'operate_status',
+  `
+SELECT s.message_id::text AS id, s.state, s.requeued_id::text AS requeued_id, s.attempt,
+       ${microseconds('s.due_at')} AS due_us, ${microseconds('s.taken_until')} AS taken_until_us
+FROM sluice.status($1::text, $2::bigint, $3::text) s`,
+)

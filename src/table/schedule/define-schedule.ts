@@ -1,0 +1,115 @@
+import type { InsertRow } from '../enqueue/insert-row.ts'
+import { booleanOf, type Execute, statement, textOf, textOrNull } from '../statement.ts'
+import { instantOrNull } from './run-schedules.ts'
+
+/** What defining a schedule has done. */
+export type ScheduleOutcome = 'created' | 'changed' | 'unchanged'
+
+/** The columns of a schedule that are chosen. */
+export interface DefinedSchedule {
+  readonly name: string
+  readonly queue: string
+  readonly timing: { readonly cron: string | null; readonly everyMs: number | null; readonly zone: string }
+  readonly missed: string
+  readonly graceMs: number
+  readonly catchUpMost: number
+  readonly catchUpMs: number
+  readonly overlap: boolean
+  readonly message: InsertRow
+}
+
+/** Defines a schedule, or changes it. `nextMs` counts if its times are new. */
+export async function defineSchedule(
+  execute: Execute,
+  { name, queue, timing, missed, graceMs, catchUpMost, catchUpMs, overlap, message }: DefinedSchedule,
+  nextMs: number | null,
+): Promise<ScheduleOutcome> {
+  const [row] = await execute(DEFINE, [
+    ...[name, queue, message.payload, timing.cron, numeric(timing.everyMs), timing.zone, missed],
+    ...[numeric(graceMs), numeric(catchUpMost), numeric(catchUpMs), String(overlap)],
+    ...[message.type, numeric(message.schemaVersion), message.headers, message.orderingKey, numeric(message.priority)],
+    ...[numeric(message.delayMs), numeric(message.maxAttempts), numeric(message.ttlMs), message.retryPolicy],
+    ...[numeric(message.leaseMs), message.tenant, instantOrNull(nextMs)],
+  ])
+  const outcome = row && textOf(row, 'outcome')
+  if (outcome === 'created' || outcome === 'changed' || outcome === 'unchanged') return outcome
+  throw new TypeError(`outcome of a schedule: ${outcome}`)
+}
+
+/** Pauses a schedule. False: it is paused already. */
+export async function pauseSchedule(
+  execute: Execute,
+  name: string,
+  reason: string | null,
+  by: string | null,
+): Promise<boolean> {
+  return done(await execute(PAUSE, [name, reason, by]))
+}
+
+/** Resumes a schedule. False: it is not paused. */
+export async function resumeSchedule(execute: Execute, name: string): Promise<boolean> {
+  return done(await execute(RESUME, [name]))
+}
+
+/** Removes a schedule. False: there is none. */
+export async function removeSchedule(execute: Execute, name: string): Promise<boolean> {
+  return done(await execute(REMOVE, [name]))
+}
+
+/** Enqueues a message of a schedule now, and returns its id; null if the last one is still there. */
+export async function runSchedule(execute: Execute, name: string): Promise<string | null> {
+  const [row] = await execute(RUN, [name])
+  return row === undefined ? null : textOrNull(row, 'id')
+}
+
+function done([row]: Awaited<ReturnType<Execute>>): boolean {
+  if (row === undefined) throw new TypeError('The server returned no answer')
+  return booleanOf(row, 'done')
+}
+
+function numeric(value: number | null): string | null {
+  return value === null ? null : String(value)
+}
+
+// Texts are the only parameters that all accepted clients send alike.
+const DEFINE = statement(
+  'schedule_define',
+  `
+SELECT sluice.schedule(
+  name => $1::pg_catalog.text,
+  queue => $2::pg_catalog.text,
+  payload => $3::pg_catalog.text::pg_catalog.jsonb,
+  cron => $4::pg_catalog.text,
+  every => $5::pg_catalog.text::double precision * interval '1 millisecond',
+  zone => $6::pg_catalog.text,
+  missed => $7::pg_catalog.text,
+  grace => $8::pg_catalog.text::double precision * interval '1 millisecond',
+  catch_up_most => $9::pg_catalog.text::integer,
+  catch_up_within => $10::pg_catalog.text::double precision * interval '1 millisecond',
+  overlap => $11::pg_catalog.text::boolean,
+  type => $12::pg_catalog.text,
+  schema_version => $13::pg_catalog.text::integer,
+  headers => $14::pg_catalog.text::pg_catalog.jsonb,
+  ordering_key => $15::pg_catalog.text,
+  priority => $16::pg_catalog.text::integer,
+  delay => $17::pg_catalog.text::double precision * interval '1 millisecond',
+  max_attempts => $18::pg_catalog.text::integer,
+  ttl => $19::pg_catalog.text::double precision * interval '1 millisecond',
+  retry_policy => $20::pg_catalog.text,
+  lease => $21::pg_catalog.text::double precision * interval '1 millisecond',
+  tenant => $22::pg_catalog.text,
+  next_at => $23::pg_catalog.text::pg_catalog.timestamptz
+) AS outcome`,
+)
+
+const PAUSE = statement(
+  'schedule_pause',
+  `
+SELECT sluice.schedule_pause($1::pg_catalog.text, reason => $2::pg_catalog.text, paused_by => $3::pg_catalog.text) AS done`,
+)
+
+const RESUME = statement('schedule_resume', 'SELECT sluice.schedule_resume($1::pg_catalog.text) AS done')
+
+const REMOVE = statement('schedule_remove', 'SELECT sluice.schedule_remove($1::pg_catalog.text) AS done')
+
+const RUN = statement('schedule_run', 'SELECT sluice.schedule_run($1::pg_catalog.text)::pg_catalog.text AS id')

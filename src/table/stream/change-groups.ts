@@ -1,0 +1,103 @@
+import { booleanOf, type Execute, numberOf, statement } from '../statement.ts'
+import type { PlaceParams } from './read-events.ts'
+
+/** What a group is told. Null: as it is, or the default. */
+export interface GroupParams {
+  readonly parkLimit: number | null
+  readonly keepUnread: boolean | null
+}
+
+/** Makes a group, or tells one that is there what it is told. Resolves with whether it was made. */
+export async function createGroup(
+  execute: Execute,
+  stream: string,
+  group: string,
+  from: PlaceParams,
+  { parkLimit, keepUnread }: GroupParams,
+): Promise<boolean> {
+  const [row] = await execute(CREATE, [stream, group, from.place, from.position, from.timeUs, parkLimit])
+  const made = row !== undefined && booleanOf(row, 'made')
+  if (keepUnread !== null || (!made && parkLimit !== null)) await execute(SET, [stream, group, parkLimit, keepUnread])
+  return made
+}
+
+/** Moves a group. Resolves with how many messages of its queue were dropped. */
+export async function seekGroup(
+  execute: Execute,
+  stream: string,
+  group: string,
+  starts: readonly number[],
+  parked: 'keep' | 'drop' | null,
+): Promise<number> {
+  const [row] = await execute(SEEK, [stream, group, starts, parked])
+  return row === undefined ? 0 : numberOf(row, 'dropped')
+}
+
+/** What a group has to read, and what it would have from other positions. */
+export async function countUnread(
+  execute: Execute,
+  stream: string,
+  group: string,
+  starts: readonly number[],
+): Promise<{ readonly unread: number; readonly before: number }> {
+  const [row] = await execute(COUNT, [stream, group, starts])
+  if (row === undefined) throw new TypeError('expected a row with the counts')
+  return { unread: numberOf(row, 'unread'), before: numberOf(row, 'before') }
+}
+
+/** Deletes a group with its messages and dead letters. */
+export async function deleteGroup(
+  execute: Execute,
+  stream: string,
+  group: string,
+): Promise<{ readonly messages: number; readonly deadLetters: number }> {
+  const [row] = await execute(DELETE, [stream, group])
+  if (row === undefined) throw new TypeError('expected a row with the counts')
+  return { messages: numberOf(row, 'messages'), deadLetters: numberOf(row, 'dead_letters') }
+}
+
+/** Moves the low-water mark of a stream. Resolves with the last position that is gone. */
+export async function trimStream(execute: Execute, stream: string, before: number, force: boolean): Promise<number> {
+  const [row] = await execute(TRIM, [stream, before, force])
+  if (row === undefined) throw new TypeError('expected a row with the position')
+  return numberOf(row, 'trimmed_to')
+}
+
+const instant = (us: string) => `timestamptz 'epoch' + ${us}::bigint::double precision * interval '1 microsecond'`
+
+// A group that is there already costs one row of sluice.stream_group. The positions of a new one are read before its row is
+// written: what is appended in between is behind them.
+const CREATE = statement(
+  'group_create',
+  `
+SELECT CASE
+  WHEN EXISTS (SELECT FROM sluice.stream_group g WHERE g.stream = $1::text AND g.name = $2::text) THEN false
+  WHEN $3::text = 'end' THEN sluice.create_group($1::text, $2::text, NULL::bigint[], $6::integer)
+  ELSE sluice.create_group($1::text, $2::text, sluice.stream_positions($1::text, $3::text, $4::bigint, ${instant('$5')}), $6::integer)
+END AS made`,
+)
+
+const SET = statement('group_set', 'SELECT sluice.group_set($1::text, $2::text, $3::integer, $4::boolean)')
+
+const SEEK = statement(
+  'group_seek',
+  'SELECT sluice.seek_group($1::text, $2::text, $3::bigint[], $4::text)::text AS dropped',
+)
+
+// Counts up to 100,000 events in each slot.
+const COUNT = statement(
+  'group_count',
+  `
+SELECT (SELECT coalesce(sum(r.unread), 0) FROM sluice.read_group_slots($1::text, $2::text, 100000, $3::bigint[]) r)::text AS unread,
+       (SELECT coalesce(sum(r.unread), 0) FROM sluice.read_group_slots($1::text, $2::text, 100000) r)::text AS before`,
+)
+
+const DELETE = statement(
+  'group_delete',
+  'SELECT d.messages::text AS messages, d.dead_letters::text AS dead_letters FROM sluice.delete_group($1::text, $2::text) d',
+)
+
+const TRIM = statement(
+  'stream_trim',
+  'SELECT sluice.trim_stream($1::text, $2::bigint, $3::boolean)::text AS trimmed_to',
+)

@@ -1,0 +1,235 @@
+import { CLAIM_CLOCK, type Claim, claimResult, toClaim } from '../claim/claim.ts'
+import { booleanOf, type Execute, numberOf, type Statement, statement, textOf, textOrNull } from '../statement.ts'
+import type { KnownGroup } from './known-group.ts'
+
+/** A claimed event beside its row, whose id is its position with a minus. */
+export interface ClaimedEvent {
+  readonly id: string
+  readonly position: number
+  readonly slot: number
+  readonly orderingKey: string | null
+  /** The progress of its slot before it. */
+  readonly from: number
+  /** An earlier event of its key is in the group's queue. */
+  readonly parked: boolean
+}
+
+/** What a claim of events took: {@link Claim.rows} and `events` go together. */
+export interface EventClaim extends Claim {
+  readonly events: readonly ClaimedEvent[]
+  /** The group's queue has messages with ordering keys. */
+  readonly queued: boolean
+  /** How many there are, up to the group's limit. */
+  readonly queuedCount: number
+}
+
+export interface EventClaimOptions {
+  /** The group's queue. */
+  readonly queue: string
+  /** In the order in which they are tried. */
+  readonly slots: readonly number[]
+  /** The most events to take. */
+  readonly limit: number
+  /** As {@link lookAtBounds} returned them; null: it has just been sent in this transaction. */
+  readonly bounds: string | null
+  /** The messages of the group's queue are counted up to this. */
+  readonly parkLimit: number
+}
+
+/**
+ * Asks up to where the slots of a stream are settled, and leaves the answer in a setting for the statements behind it.
+ *
+ * @returns the last position drawn, and the bound of each slot, as one text
+ */
+export async function lookAtBounds(execute: Execute, { streamId, slots }: KnownGroup): Promise<string> {
+  const [row] = await execute(LOOK_AT_BOUNDS, [streamId, slots])
+  if (row === undefined) throw new TypeError('expected the bounds of a stream')
+  return textOf(row, 'bounds')
+}
+
+/**
+ * Claims events of a group in two statements, which are sent together. The first locks slots; the second reads how far the
+ * group has got in them, and the events behind that. A lock gives no newer version of other rows, so only a statement that
+ * begins after it sees what the last holder has committed: its progress, and the keys that it has parked.
+ */
+export async function claimEvents(
+  execute: Execute,
+  group: KnownGroup,
+  options: EventClaimOptions,
+): Promise<EventClaim> {
+  const { queue, slots, limit, bounds, parkLimit } = options
+  const statements = statementsOf(group.streamId)
+  const locked = execute(statements.lock, [group.groupId, slots, limit, bounds])
+  const read = execute(statements.read, [queue, group.groupId, limit, bounds, parkLimit])
+  const [, rows] = await Promise.all([locked, read])
+  const claim = marked(toClaim(rows))
+  const [first] = rows
+  if (claim.rows.length === 0 || first === undefined) return { ...claim, events: [], queued: false, queuedCount: 0 }
+  return {
+    ...claim,
+    events: rows.map((row) => ({
+      id: textOf(row, 'id'),
+      position: -numberOf(row, 'id'),
+      slot: numberOf(row, 'event_slot'),
+      orderingKey: textOrNull(row, 'ordering_key'),
+      from: numberOf(row, 'from_position'),
+      parked: booleanOf(row, 'parked'),
+    })),
+    queued: booleanOf(first, 'queued'),
+    queuedCount: numberOf(first, 'queued_count'),
+  }
+}
+
+/** Only its options tell that a row is an event: messages may have numbers below zero, if they are inserted by hand. */
+function marked(claim: Claim): Claim {
+  const rows = claim.rows.map((row) => ({ ...row, options: { ...NO_OPTIONS, eventPosition: -Number(row.id) } }))
+  return { ...claim, rows }
+}
+
+const NO_OPTIONS = {
+  expiresUs: null,
+  retryPolicy: null,
+  leaseMs: null,
+  dedupeKey: null,
+  dedupeMs: null,
+  tenant: null,
+} as const
+
+/** Whether there are events that somebody else has locked: when nothing was claimed. */
+export async function hasUnread(execute: Execute, group: KnownGroup, bounds: string | null): Promise<boolean> {
+  const [row] = await execute(statementsOf(group.streamId).unread, [group.groupId, group.slots, bounds])
+  return row !== undefined && booleanOf(row, 'unread')
+}
+
+const LOOK_AT_BOUNDS = statement(
+  'event_bounds',
+  `
+SELECT pg_catalog.set_config('sluice.bounds', pg_catalog.array_to_string(look.bounds, ' '), true) AS bounds
+FROM (
+  SELECT sluice.settled(s.id, s.positions, s.slots) AS bounds FROM sluice.stream s WHERE s.id = $1::integer AND s.slots = $2::smallint OFFSET 0
+) look`,
+)
+
+interface EventStatements {
+  readonly lock: Statement
+  readonly read: Statement
+  readonly unread: Statement
+}
+
+const made = new Map<number, EventStatements>()
+
+/** Each stream has a table, so its statements have a plan of their own, which looks at no other stream's segments. */
+function statementsOf(streamId: number): EventStatements {
+  const known = made.get(streamId)
+  if (known !== undefined) return known
+  const table = `sluice.event_${streamId}`
+  const statements = {
+    lock: statement(`event_lock_${streamId}`, lockText(table)),
+    read: statement(`event_read_${streamId}`, readText(table)),
+    unread: statement(`event_unread_${streamId}`, unreadText(table)),
+  }
+  made.set(streamId, statements)
+  return statements
+}
+
+const boundsOf = (parameter: string) =>
+  `pg_catalog.string_to_array(coalesce(${parameter}::text, pg_catalog.current_setting('sluice.bounds')), ' ')::bigint[]`
+
+/**
+ * How far group $1 has got in slot `s`: one descent of group_progress_pkey from its end, where the newest row is. Dead rows
+ * lie before it, so an old snapshot does not make it slower.
+ */
+const progressOf = (group: string) => `
+  SELECT p.position FROM sluice.group_progress p
+  WHERE p.group_id = ${group}::integer AND p.slot = s.slot ORDER BY p.position DESC LIMIT 1`
+
+/**
+ * Locks slots with unread events, in the order of $2, until the events in them make a batch of $3. With a backlog that is one slot,
+ * and the others are left to other members; near the head it is many. Each step of the recursion is one slot: how many events it
+ * has, counted up to what the batch lacks, and its lock, which CASE tries only if it has any. A slot costs a descent of
+ * group_progress_pkey, and a scan of the primary key of the stream's table (slot, position) over rows that the second statement
+ * reads anyway. What the count says may be outdated by the time the lock is there: then the batch is smaller.
+ */
+const lockText = (table: string) => `
+WITH RECURSIVE bounds AS MATERIALIZED (
+  SELECT ${boundsOf('$4')} AS at
+), step (n, slot, events) AS (
+  SELECT 0, NULL::smallint, 0::bigint
+  UNION ALL
+  SELECT step.n + 1, CASE WHEN tried.locked THEN s.slot END, step.events + CASE WHEN tried.locked THEN tried.events ELSE 0 END
+  FROM step CROSS JOIN bounds
+  CROSS JOIN LATERAL (SELECT ($2::smallint[])[step.n + 1] AS slot OFFSET 0) s
+  CROSS JOIN LATERAL (${progressOf('$1')}
+  ) progress
+  CROSS JOIN LATERAL (
+    SELECT found.events,
+           CASE WHEN found.events > 0 THEN pg_try_advisory_xact_lock(746503, ($1::integer << 6) | s.slot::integer) ELSE false END AS locked
+    FROM (
+      SELECT count(*) AS events FROM (
+        SELECT FROM ${table} e
+        WHERE e.slot = s.slot AND e.position > progress.position AND e.position <= bounds.at[s.slot + 2]
+        LIMIT $3::integer - step.events
+      ) e
+    ) found OFFSET 0
+  ) tried
+  WHERE step.n < pg_catalog.cardinality($2::smallint[]) AND step.events < $3::integer
+)
+SELECT pg_catalog.set_config('sluice.slots', coalesce(pg_catalog.string_agg(step.slot::text, ' '), ''), true) AS slots FROM step`
+
+/**
+ * Reads the events behind the progress of the slots that have just been locked, slot by slot, up to $3 in all. A slot's events
+ * come in the order of its primary key (slot, position); segments below the progress are pruned at run time. Whether a key
+ * is parked is asked only if the group's queue has keyed messages at all, which is one descent of message_slot_idx; that look
+ * must be in this statement, behind the lock: in the snapshot of the lock the last holder's parked keys are not there yet. The
+ * slot of a key is asked for as a range, in the order of message_slot_idx: an equality would let the planner read the whole
+ * queue by its primary key.
+ */
+const readText = (table: string) => `${CLAIM_CLOCK},
+queued AS MATERIALIZED (
+  SELECT q.keyed, CASE WHEN q.keyed THEN (
+           SELECT count(*) FROM (SELECT FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL LIMIT $5::integer) m
+         ) ELSE 0 END AS count
+  FROM (SELECT EXISTS (SELECT FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL LIMIT 1) AS keyed OFFSET 0) q
+)${claimResult('0 AS attempt')},
+       c.event_slot, c.from_position, c.parked, queued.keyed AS queued, queued.count AS queued_count
+FROM clock CROSS JOIN queued LEFT JOIN LATERAL (
+  SELECT -e.position AS id, 5::smallint AS priority, e.appended_at AS due_at, e.appended_at AS enqueued_at,
+         CASE WHEN e.ordering_key IS NOT NULL THEN s.slot END AS slot, e.ordering_key, e.type, e.schema_version,
+         e.payload::text AS payload, e.headers::text AS headers, NULL::integer AS max_attempts, NULL::text AS options,
+         s.slot AS event_slot, progress.position AS from_position,
+         CASE WHEN queued.keyed AND e.ordering_key IS NOT NULL THEN (
+           SELECT true FROM (SELECT (hashtextextended(e.ordering_key COLLATE "C", 0) & 255)::smallint AS slot OFFSET 0) k
+           CROSS JOIN LATERAL (
+             SELECT m.slot FROM sluice.message m
+             WHERE m.queue = $1::text AND m.slot >= k.slot AND m.slot <= k.slot AND m.ordering_key = e.ordering_key
+             ORDER BY m.slot, m.id LIMIT 1
+           ) m
+         ) IS NOT NULL ELSE false END AS parked
+  FROM (
+    SELECT pg_catalog.string_to_array(pg_catalog.current_setting('sluice.slots'), ' ')::smallint[] AS slots, ${boundsOf('$4')} AS at OFFSET 0
+  ) locked
+  CROSS JOIN LATERAL pg_catalog.unnest(locked.slots) AS s (slot)
+  CROSS JOIN LATERAL (${progressOf('$2')}
+  ) progress
+  CROSS JOIN LATERAL (
+    SELECT e.* FROM ${table} e
+    WHERE e.slot = s.slot AND e.position > progress.position AND e.position <= locked.at[s.slot + 2]
+    ORDER BY e.position LIMIT (SELECT $3::integer)
+  ) e
+  LIMIT $3::integer
+) c ON true`
+
+/** Slot by slot, until one has an event: EXISTS would become a join, which reads all events of a slot. */
+const unreadText = (table: string) => `
+SELECT EXISTS (
+  SELECT FROM (SELECT ${boundsOf('$3')} AS at OFFSET 0) bounds
+  CROSS JOIN LATERAL generate_series(0, $2::integer - 1) AS s (slot)
+  CROSS JOIN LATERAL (${progressOf('$1')}
+  ) progress
+  WHERE (
+    SELECT e.position FROM ${table} e
+    WHERE e.slot = s.slot AND e.position > progress.position AND e.position <= bounds.at[s.slot + 2]
+    ORDER BY e.position LIMIT 1
+  ) IS NOT NULL
+  LIMIT 1
+) AS unread`

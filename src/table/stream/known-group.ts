@@ -1,0 +1,67 @@
+import { SluiceError } from '../../errors.ts'
+import { type Execute, numberOf, statement } from '../statement.ts'
+
+/** A group as the server knows it. */
+export interface KnownGroup {
+  /** In the name of the stream's table. */
+  readonly streamId: number
+  readonly groupId: number
+  readonly slots: number
+}
+
+/**
+ * Two rows of two small tables, once per consumer.
+ *
+ * @throws SluiceError STREAM_UNKNOWN, GROUP_UNKNOWN
+ */
+export async function readGroup(execute: Execute, stream: string, group: string): Promise<KnownGroup> {
+  const [row] = await execute(READ_GROUP, [stream, group])
+  if (row === undefined) {
+    const name = JSON.stringify(stream)
+    const remedy = `Make it with sluice.stream(${name})`
+    throw new SluiceError('STREAM_UNKNOWN', `stream: expected one that exists, received ${name}. ${remedy}`)
+  }
+  if (row.group_id === null) throw groupUnknown(stream, group)
+  return {
+    streamId: numberOf(row, 'stream_id'),
+    groupId: numberOf(row, 'group_id'),
+    slots: numberOf(row, 'slots'),
+  }
+}
+
+export function groupUnknown(stream: string, group: string): SluiceError {
+  const [name, of] = [JSON.stringify(group), JSON.stringify(stream)]
+  const remedy = `Make it with sluice.group(${of}, ${name})`
+  return new SluiceError('GROUP_UNKNOWN', `group: expected one of stream ${of}, received ${name}. ${remedy}`)
+}
+
+/** What may change while a group is consumed. */
+export interface GroupStanding {
+  readonly parkLimit: number
+  /** The first and the last position of events that retention took before it had read them; null: none. */
+  readonly lost: { readonly from: number; readonly to: number } | null
+}
+
+/**
+ * One row by its number. It is read behind the events of a claim: whoever takes events away tells the group in the same
+ * transaction, so a claim that has read past them sees that here. Undefined: the group is deleted.
+ */
+export async function readStanding(execute: Execute, { groupId }: KnownGroup): Promise<GroupStanding | undefined> {
+  const [row] = await execute(READ_STANDING, [groupId])
+  if (row === undefined) return undefined
+  const lost = row.lost_from === null ? null : { from: numberOf(row, 'lost_from'), to: numberOf(row, 'lost_to') }
+  return { parkLimit: numberOf(row, 'park_limit'), lost }
+}
+
+const READ_STANDING = statement(
+  'group_standing',
+  'SELECT g.park_limit, g.lost_from, g.lost_to FROM sluice.stream_group g WHERE g.id = $1::integer',
+)
+
+const READ_GROUP = statement(
+  'group_read',
+  `
+SELECT s.id AS stream_id, s.slots, g.id AS group_id
+FROM sluice.stream s LEFT JOIN sluice.stream_group g ON g.stream = s.stream AND g.name = $2::text
+WHERE s.stream = $1::text`,
+)

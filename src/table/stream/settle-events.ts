@@ -1,0 +1,120 @@
+import { rowsMissing } from '../rows-missing.ts'
+import { type Execute, numberOf, statement } from '../statement.ts'
+import type { KnownGroup } from './known-group.ts'
+
+/** An event that becomes a message of its group's queue. */
+export interface QueuedEvent {
+  readonly slot: number
+  readonly position: number
+  /** How many tries have failed. */
+  readonly attempt: number
+  /** Null: at once. */
+  readonly dueUs: number | null
+  readonly error: string | null
+}
+
+/** An event that is given up. */
+export interface DeadEvent {
+  readonly slot: number
+  readonly position: number
+  readonly attempt: number
+  readonly reason: string
+  readonly error: string | null
+}
+
+/** A slot's progress, from one position to a later one. */
+export interface Moved {
+  readonly slot: number
+  readonly from: number
+  readonly to: number
+}
+
+/**
+ * Makes events messages of the group's queue, in the order of the list, which is that of their positions in each slot. One
+ * with a key that is due later is closed for the later ones of its key: see sluice.queue_events.
+ *
+ * @throws SluiceError ROWS_MISSING
+ */
+export async function queueEvents(
+  execute: Execute,
+  { groupId }: KnownGroup,
+  events: readonly QueuedEvent[],
+): Promise<void> {
+  const [row] = await execute(QUEUE_EVENTS, [
+    groupId,
+    events.map(({ slot }) => slot),
+    events.map(({ position }) => position),
+    events.map(({ attempt }) => attempt),
+    events.map(({ dueUs }) => dueUs),
+    events.map(({ error }) => error),
+  ])
+  checkTaken('sluice.message', events.length, row === undefined ? 0 : numberOf(row, 'taken'))
+}
+
+/** @throws SluiceError ROWS_MISSING */
+export async function buryEvents(
+  execute: Execute,
+  { groupId }: KnownGroup,
+  events: readonly DeadEvent[],
+): Promise<void> {
+  const [row] = await execute(BURY_EVENTS, [
+    groupId,
+    events.map(({ slot }) => slot),
+    events.map(({ position }) => position),
+    events.map(({ attempt }) => attempt),
+    events.map(({ reason }) => reason),
+    events.map(({ error }) => error),
+  ])
+  checkTaken('sluice.dead_letter', events.length, row === undefined ? 0 : numberOf(row, 'taken'))
+}
+
+/**
+ * Moves a group's progress. The rows before are looked up one by one in the primary key, and deleted by their places:
+ * joined to the list, a table with stale statistics would be read as a whole.
+ *
+ * @throws SluiceError ROWS_MISSING if the rows were not as they were claimed
+ */
+export async function moveProgress(execute: Execute, { groupId }: KnownGroup, moved: readonly Moved[]): Promise<void> {
+  const [row] = await execute(MOVE_PROGRESS, [
+    groupId,
+    moved.map(({ slot }) => slot),
+    moved.map(({ from }) => from),
+    moved.map(({ to }) => to),
+  ])
+  checkTaken('sluice.group_progress', moved.length, row === undefined ? 0 : numberOf(row, 'taken'))
+}
+
+function checkTaken(table: string, given: number, taken: number): void {
+  if (taken !== given) throw rowsMissing(`${table}: expected to take ${given} events, took ${taken}`)
+}
+
+const QUEUE_EVENTS = statement(
+  'event_queue',
+  'SELECT sluice.queue_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::double precision[], $6::text[]) AS taken',
+)
+
+const BURY_EVENTS = statement(
+  'event_bury',
+  'SELECT sluice.bury_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::text[], $6::text[]) AS taken',
+)
+
+const MOVE_PROGRESS = statement(
+  'event_progress',
+  `
+WITH gone AS (
+  DELETE FROM sluice.group_progress p WHERE p.ctid = ANY (ARRAY(
+    SELECT had.ctid
+    FROM ROWS FROM (pg_catalog.unnest($2::smallint[]), pg_catalog.unnest($3::bigint[])) AS given (slot, position)
+    CROSS JOIN LATERAL (
+      SELECT p.ctid FROM sluice.group_progress p
+      WHERE p.group_id = $1::integer AND p.slot = given.slot AND p.position = given.position LIMIT 1
+    ) had
+  )) RETURNING 1
+), come AS (
+  INSERT INTO sluice.group_progress (group_id, slot, position)
+  SELECT $1::integer, given.slot, given.position
+  FROM ROWS FROM (pg_catalog.unnest($2::smallint[]), pg_catalog.unnest($4::bigint[])) AS given (slot, position)
+  RETURNING 1
+)
+SELECT least((SELECT count(*) FROM gone), (SELECT count(*) FROM come)) AS taken`,
+)

@@ -1,0 +1,229 @@
+import { dateOf, dateOrNull, durationOrNull, microseconds } from '../operate/instants.ts'
+import {
+  booleanOf,
+  type Execute,
+  numberOf,
+  numberOrNull,
+  type Row,
+  statement,
+  textOf,
+  textOrNull,
+} from '../statement.ts'
+
+/** One stream: a row of `sluice.streams`. */
+export interface StreamStatus {
+  /** The name of the stream. */
+  readonly stream: string
+  /** Among how many slots its ordering keys are divided. */
+  readonly slots: number
+  /** The last position that was drawn. */
+  readonly head: number
+  /** Events at this position and before are gone. */
+  readonly trimmedTo: number
+  /** How many positions were drawn behind that: about as many events, or fewer. */
+  readonly events: number
+  /** How much its tables and indexes take. */
+  readonly bytes: number
+  /** How many segments it has, with the one that is attached ahead. */
+  readonly segments: number
+  /** How many groups it has. */
+  readonly groups: number
+  /** How long a segment is kept after it was closed; null: for ever. */
+  readonly retainMs: number | null
+  /** How much the stream may take before its oldest segments go; null: any amount. */
+  readonly retainBytes: number | null
+  /** Whether a segment stays that a group has not read. */
+  readonly keepUnread: boolean
+  /** After how long a segment is closed. */
+  readonly segmentMs: number
+  /** How many transactions that have appended to one slot are open, in the slot that has most of them. */
+  readonly openAppends: number
+  /** The server process of the oldest one; null also for a prepared transaction. */
+  readonly openPid: number | null
+  /** How long that one has been open; null also if nobody may see it. */
+  readonly openForMs: number | null
+  /** When it was made. */
+  readonly createdAt: Date
+}
+
+/** One group of a stream: a row of `sluice.groups`. */
+export interface GroupStatus {
+  /** The name of the stream. */
+  readonly stream: string
+  /** The name of the group. */
+  readonly group: string
+  /** Its queue: there its failed events are messages, and those that wait behind them. */
+  readonly queue: string
+  /** How many events it has not read: counted up to 1,000 a slot, and beyond that taken from the positions. */
+  readonly unread: number
+  /** How long ago the oldest of them was appended; null: there is none. */
+  readonly oldestUnreadAgeMs: number | null
+  /** How many slots have an open append, behind which nothing is read. */
+  readonly slotsHeldBack: number
+  /** How long the oldest of these has been open. */
+  readonly openForMs: number | null
+  /** Events in its queue: failed, and due again, or waiting behind a failed one. */
+  readonly parked: number
+  /** Dead letters. */
+  readonly dead: number
+  /** How many live worker processes consume it. */
+  readonly members: number
+  /** Since when nobody reads for it; null: it is not paused. */
+  readonly pausedAt: Date | null
+  /** When it read last. */
+  readonly movedAt: Date
+  /** The events that retention took before the group had read them: it stands still until it is moved. Null: none. */
+  readonly lost: LostEvents | null
+  /** So many events may be parked before slots wait. */
+  readonly parkLimit: number
+  /** Whether what it has not read stays; null: as its stream says, unless it is paused. */
+  readonly keepUnread: boolean | null
+  /** When it was made. */
+  readonly createdAt: Date
+}
+
+/** The first and the last position of events that are gone. */
+export interface LostEvents {
+  readonly from: number
+  readonly to: number
+}
+
+/** How far a group has read one slot: a row of `sluice.group_slots`. */
+export interface GroupSlotStatus {
+  /** From 0. */
+  readonly slot: number
+  /** The group has read the slot up to this position. */
+  readonly position: number
+  /** Up to which position the slot may be read now. */
+  readonly settled: number
+  /** The first event that it has not read; null: it has read all. */
+  readonly nextPosition: number | null
+  /** How many events it has not read. */
+  readonly unread: number
+  /** How long ago the first of them was appended. */
+  readonly oldestUnreadAgeMs: number | null
+  /** When the group read from it last. */
+  readonly movedAt: Date
+  /** The server process of the oldest transaction that has appended to the slot and is open. */
+  readonly openPid: number | null
+  /** How long that has been open. */
+  readonly openForMs: number | null
+}
+
+/** All streams, by name, or one. */
+export async function readStreams(execute: Execute, stream: string | null): Promise<readonly StreamStatus[]> {
+  return (await execute(STREAMS, [stream])).map((row) => ({
+    stream: textOf(row, 'stream'),
+    slots: numberOf(row, 'slots'),
+    head: numberOf(row, 'head'),
+    trimmedTo: numberOf(row, 'trimmed_to'),
+    events: numberOf(row, 'events'),
+    bytes: numberOf(row, 'bytes'),
+    segments: numberOf(row, 'segments'),
+    groups: numberOf(row, 'groups'),
+    retainMs: durationOrNull(row, 'retain_ms'),
+    retainBytes: numberOrNull(row, 'retain_bytes'),
+    keepUnread: booleanOf(row, 'keep_unread'),
+    segmentMs: numberOf(row, 'segment_ms'),
+    openAppends: numberOf(row, 'open_appends'),
+    openPid: numberOrNull(row, 'open_pid'),
+    openForMs: durationOrNull(row, 'open_ms'),
+    createdAt: dateOf(row, 'created_us'),
+  }))
+}
+
+/** The groups of all streams, or of one. */
+export async function readGroups(execute: Execute, stream: string | null): Promise<readonly GroupStatus[]> {
+  return (await execute(GROUPS, [stream])).map((row) => ({
+    stream: textOf(row, 'stream'),
+    group: textOf(row, 'name'),
+    queue: textOf(row, 'queue'),
+    unread: numberOf(row, 'unread'),
+    oldestUnreadAgeMs: durationOrNull(row, 'oldest_ms'),
+    slotsHeldBack: numberOf(row, 'slots_held_back'),
+    openForMs: durationOrNull(row, 'open_ms'),
+    parked: numberOf(row, 'parked'),
+    dead: numberOf(row, 'dead'),
+    members: numberOf(row, 'members'),
+    pausedAt: dateOrNull(row, 'paused_us'),
+    movedAt: dateOf(row, 'moved_us'),
+    lost: lostOf(row),
+    parkLimit: numberOf(row, 'park_limit'),
+    keepUnread: row.keep_unread === null ? null : booleanOf(row, 'keep_unread'),
+    createdAt: dateOf(row, 'created_us'),
+  }))
+}
+
+/** The slots of one group. */
+export async function readGroupSlots(
+  execute: Execute,
+  stream: string,
+  group: string,
+): Promise<readonly GroupSlotStatus[]> {
+  return (await execute(SLOTS, [stream, group])).map((row) => ({
+    slot: numberOf(row, 'slot'),
+    position: numberOf(row, 'position'),
+    settled: numberOf(row, 'settled'),
+    nextPosition: numberOrNull(row, 'next_position'),
+    unread: numberOf(row, 'unread'),
+    oldestUnreadAgeMs: durationOrNull(row, 'oldest_ms'),
+    movedAt: dateOf(row, 'moved_us'),
+    openPid: numberOrNull(row, 'open_pid'),
+    openForMs: durationOrNull(row, 'open_ms'),
+  }))
+}
+
+/** Whether there is such a group; undefined: there is no such stream. */
+export async function hasGroup(execute: Execute, stream: string, group: string): Promise<boolean | undefined> {
+  const [row] = await execute(HAS, [stream, group])
+  return row === undefined ? undefined : textOrNull(row, 'name') !== null
+}
+
+function lostOf(row: Row): LostEvents | null {
+  const from = numberOrNull(row, 'lost_from')
+  const to = numberOrNull(row, 'lost_to')
+  return from === null || to === null ? null : { from, to }
+}
+
+const ms = (interval: string) => `(extract(epoch FROM ${interval}) * 1000.0)`
+
+const STREAMS = statement(
+  'operate_streams',
+  `
+SELECT s.stream, s.slots, s.head::text AS head, s.trimmed_to::text AS trimmed_to, s.events::text AS events, s.bytes::text AS bytes,
+       s.segments::text AS segments, s.groups::text AS groups, ${ms('s.retain')} AS retain_ms, s.retain_bytes::text AS retain_bytes,
+       s.keep_unread, ${ms('s.segment')} AS segment_ms, s.open_appends::text AS open_appends, s.open_pid, ${ms('s.open_for')} AS open_ms,
+       ${microseconds('s.created_at')} AS created_us
+FROM sluice.streams s
+WHERE $1::text IS NULL OR s.stream = $1::text
+ORDER BY s.stream`,
+)
+
+const GROUPS = statement(
+  'operate_groups',
+  `
+SELECT g.stream, g.name, g.queue, g.unread::text AS unread, ${ms('g.oldest_unread_age')} AS oldest_ms,
+       g.slots_held_back::text AS slots_held_back, ${ms('g.open_for')} AS open_ms, g.parked::text AS parked, g.dead::text AS dead,
+       g.members::text AS members, ${microseconds('g.paused_at')} AS paused_us, ${microseconds('g.moved_at')} AS moved_us,
+       g.lost_from::text AS lost_from, g.lost_to::text AS lost_to, g.park_limit, g.keep_unread, ${microseconds('g.created_at')} AS created_us
+FROM sluice.groups g
+WHERE $1::text IS NULL OR g.stream = $1::text
+ORDER BY g.stream, g.name`,
+)
+
+const SLOTS = statement(
+  'operate_group_slots',
+  `
+SELECT r.slot, r.position::text AS position, r.settled::text AS settled, r.next_position::text AS next_position, r.unread::text AS unread,
+       ${ms('r.oldest_unread_age')} AS oldest_ms, ${microseconds('r.moved_at')} AS moved_us, r.open_pid, ${ms('r.open_for')} AS open_ms
+FROM sluice.group_slots r
+WHERE r.stream = $1::text AND r.name = $2::text
+ORDER BY r.slot`,
+)
+
+const HAS = statement(
+  'group_has',
+  `
+SELECT g.name FROM sluice.stream s LEFT JOIN sluice.stream_group g ON g.stream = s.stream AND g.name = $2::text
+WHERE s.stream = $1::text`,
+)

@@ -1,0 +1,90 @@
+import { LONGEST_TIMER_MS } from '../basics/duration.ts'
+import type { Control } from '../connection/control.ts'
+import type { PolledQueue } from '../table/worker/wait.ts'
+import { WaitingFlag } from './waiting-flag.ts'
+
+/** Why a waiter is woken. Each is only a hint; the table says what there is. */
+export type WakeReason = 'notification' | 'due' | 'poll' | 'check again' | 'reconnect' | 'poke'
+
+/** The demand of a pipeline, as the scheduler sees it. */
+export interface Waiter {
+  readonly queue: string
+  /** Called if it is parked: claim now. */
+  wake(reason: WakeReason): void
+  /** Called if it is not parked: claim once more, because a claim that is under way may have missed what there is. */
+  checkAgain(reason: WakeReason): void
+}
+
+export interface WaitingQueueOptions {
+  readonly control: Pick<Control, 'execute'>
+  readonly workerId: () => number
+}
+
+/** Those in this process who consume one queue: who of them waits, until when, and whether the flag says so. */
+export class WaitingQueue {
+  readonly name: string
+  readonly waiters = new Set<Waiter>()
+  readonly parked = new Set<Waiter>()
+  readonly flag: WaitingFlag
+  #timer: NodeJS.Timeout | undefined
+  #dueAt = Number.POSITIVE_INFINITY
+  /** Of a stream: the last position drawn, when it was last polled. */
+  #head: string | undefined
+
+  constructor(name: string, { control, workerId }: WaitingQueueOptions) {
+    this.name = name
+    this.flag = new WaitingFlag({
+      queue: name,
+      workerId,
+      execute: control.execute,
+      onCheckAgain: () => this.wake('check again'),
+    })
+  }
+
+  wake(reason: WakeReason): void {
+    const parked = new Set(this.parked)
+    this.parked.clear()
+    this.#disarm()
+    for (const waiter of [...this.waiters]) {
+      if (parked.has(waiter)) waiter.wake(reason)
+      else waiter.checkAgain(reason)
+    }
+  }
+
+  /** One timer for the earliest due time, rounded up so that no claim comes too early. */
+  wakeIn(ms: number): void {
+    const dueAt = performance.now() + Math.max(0, ms)
+    if (dueAt >= this.#dueAt) return
+    this.#disarm()
+    this.#dueAt = dueAt
+    this.#timer = setTimeout(() => this.wake('due'), Math.min(Math.ceil(Math.max(0, ms)) + 1, LONGEST_TIMER_MS))
+  }
+
+  /** Those who do not wait need no hint. */
+  wakeParked(reason: WakeReason): void {
+    if (this.parked.size > 0) this.wake(reason)
+  }
+
+  polled(found: PolledQueue): void {
+    if (this.parked.size === 0) return
+    if (found.keyed || (found.nextDueMs !== null && found.nextDueMs <= 0)) this.wake('poll')
+    else if (found.nextDueMs !== null) this.wakeIn(found.nextDueMs)
+  }
+
+  /** Something was appended since the last poll, or it has been asleep for less than that. */
+  polledHead(head: string): void {
+    const isSame = head === this.#head
+    this.#head = head
+    if (!isSame) this.wakeParked('poll')
+  }
+
+  close(): void {
+    this.#disarm()
+    this.flag.close()
+  }
+
+  #disarm(): void {
+    clearTimeout(this.#timer)
+    this.#dueAt = Number.POSITIVE_INFINITY
+  }
+}

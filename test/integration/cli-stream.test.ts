@@ -1,0 +1,66 @@
+import { describe, expect } from 'vitest'
+import { runCli } from '../support/processes/run-cli.ts'
+import { append } from '../support/rows/streams.ts'
+import { test } from '../support/sluice.ts'
+
+describe('sluice stream and group', () => {
+  test('make, list, read, move, pause, delete and trim', async ({ database, sluice, queue }) => {
+    const env = { DATABASE_URL: database.url }
+    const run = (...args: string[]) => runCli(args, env)
+    expect((await run('stream', 'create', queue, '--retain', '30d')).stdout).toBe('Made.\n')
+    expect((await run('stream', 'create', queue)).stdout).toMatch(/^It was there already/)
+    await append(database, queue, 3)
+    expect((await run('stream', 'list')).stdout).toMatch(/^q\.\d+ +3 +3 +\d+\.\d kB +30d +0 +-$/m)
+    const read = await run('stream', 'read', queue, '--from', '2', '-n', '1', '--json')
+    expect(JSON.parse(read.stdout)).toMatchObject({ position: 2, payload: 2 })
+    expect((await run('stream', 'read', queue)).stdout.split('\n')).toHaveLength(4)
+
+    expect((await run('group', 'create', queue, 'billing', '--from', 'start')).stdout).toBe('Made.\n')
+    expect((await run('group', 'list', queue)).stdout).toMatch(/ billing +3 +\S+ +0 +0 +0 +reads$/m)
+    expect((await run('group', 'seek', queue, 'billing', '--to', 'end', '--dry-run')).stdout).toMatch(
+      / 0 events to read then, 3 now/,
+    )
+    const unsure = await run('group', 'seek', queue, 'billing', '--to', 'end')
+    expect(unsure).toMatchObject({ code: 1, stderr: expect.stringContaining('give --yes to go ahead') })
+    expect((await run('group', 'seek', queue, 'billing', '--to', 'end', '--yes')).stdout).toMatch(/Moved\.\n$/)
+    expect((await run('group', 'pause', queue, 'billing')).stdout).toBe('Paused.\n')
+    expect((await run('group', 'list')).stdout).toMatch(/paused$/m)
+    expect((await run('group', 'resume', queue, 'billing')).stdout).toBe('Resumed.\n')
+
+    expect((await run('stream', 'trim', queue, '--before', '3', '--yes')).stdout).toBe(
+      'Events up to position 2 are gone.\n',
+    )
+    const status = await run('status')
+    expect(status.stdout).toMatch(/^STREAM +HEAD +EVENTS/m)
+    expect(status.stdout).toMatch(/^STREAM +GROUP +UNREAD/m)
+    expect((await run('group', 'delete', queue, 'billing', '--yes')).stdout).toBe(
+      'Deleted, with 0 parked events and 0 dead letters.\n',
+    )
+    expect(await sluice.operate.streams.groups({ stream: queue })).toEqual([])
+  })
+
+  test('say what needs attention', async ({ database, sluice, queue }) => {
+    await sluice.stream(queue)
+    await sluice.group(queue, 'late', { from: 'start' })
+    await append(database, queue, 3)
+    const env = { DATABASE_URL: database.url }
+    expect((await runCli(['status'], env)).stdout).toContain(
+      `${queue}, group late: 3 events unread, and no live worker reads them`,
+    )
+    await sluice.operate.streams.trim(queue, { position: 3 }, { force: true })
+    expect((await runCli(['status'], env)).stdout).toContain(`${queue}, group late: lost its unread events from 1 to 2`)
+  })
+
+  test('refuse what cannot be', async ({ database, queue }) => {
+    const env = { DATABASE_URL: database.url }
+    expect(await runCli(['stream', 'read', queue, '--from', 'soon'], env)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('Expected start, end, a position, or a time'),
+    })
+    expect(await runCli(['stream', 'read', queue], env)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('Make it with'),
+    })
+    expect(await runCli(['group', 'delete', queue, 'g', '--yes'], env)).toMatchObject({ code: 1 })
+  })
+})

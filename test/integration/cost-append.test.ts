@@ -1,0 +1,90 @@
+import pg from 'pg'
+import { describe, expect } from 'vitest'
+import { test as base, times } from '../support/plans/counted.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
+
+/** A client of the application's, in a transaction, which is seen as well; and a stream that it has appended to before. */
+const test = base
+  .extend('stream', async ({ counted, database, queue }) => {
+    const { sluice } = counted
+    const stream = queue.replaceAll('.', '-')
+    await sluice.stream(stream)
+    await sluice.append(sluice.ownTransaction, stream, {})
+    await database.sql('SELECT')
+    return stream
+  })
+  .extend('client', async ({ counted, database }, { onCleanup }) => {
+    const client = new pg.Client({ ...counted.wire.connection(database.url), application_name: APPLICATION })
+    await client.connect()
+    onCleanup(() => client.end())
+    return client
+  })
+const APPLICATION = 'application'
+
+/** What a transaction that has appended holds until it ends, beside one shared lock for each slot. */
+const LOCKS = ['event', 'event_N', 'event_N_0', 'event_position_N', 'stream', 'stream_id_key', 'stream_pkey']
+
+describe('P5: the cost of an append:', () => {
+  test('one round trip, one statement, one lock for its slot, and none for the next of the slot', async ({
+    counted,
+    client,
+    database,
+    stream,
+  }) => {
+    await client.query('BEGIN')
+    await counted.clear()
+    await counted.sluice.append(client, stream, {}, { orderingKey: 'k' })
+    expect(counted.wire.flushes(APPLICATION)).toEqual([['SELECT']])
+    expect(await locksOf(database)).toEqual({ relations: LOCKS, slots: 1, sleepers: 1 })
+    await counted.sluice.append(client, stream, {}, { orderingKey: 'k' })
+    expect(await locksOf(database)).toEqual({ relations: LOCKS, slots: 1, sleepers: 1 })
+  })
+
+  test('no more for a thousand, and a lock for each further slot', async ({ counted, client, database, stream }) => {
+    await client.query('BEGIN')
+    await counted.clear()
+    await counted.sluice.appendMany(client, stream, times(1_000, [{ payload: {}, orderingKey: 'k' }]))
+    expect(counted.wire.flushes(APPLICATION)).toEqual([['SELECT']])
+    expect(await locksOf(database)).toEqual({ relations: LOCKS, slots: 1, sleepers: 1 })
+    const all = Array.from({ length: 200 }, (_, n) => ({ payload: n, orderingKey: `key ${n}` }))
+    await counted.sluice.appendMany(client, stream, all)
+    expect(await locksOf(database)).toEqual({ relations: LOCKS, slots: 16, sleepers: 1 })
+  })
+
+  test('touches the pages of its row and its key, however many streams and segments there are', async ({
+    client,
+    database,
+    stream,
+  }) => {
+    for (let n = 0; n < 5; n++) await database.sql('SELECT sluice.create_stream($1)', [`${stream}-${n}`])
+    // The second time: a session plans and reads its catalogs once.
+    let buffers = 0
+    for (let n = 0; n < 3; n++) {
+      const { rows } = await client.query<{ 'QUERY PLAN': readonly [{ Plan: Record<string, number> }] }>(
+        `EXPLAIN (ANALYZE, BUFFERS, FORMAT json) SELECT sluice.append('${stream}', '{}', 'k')`,
+      )
+      const { Plan: plan } = rows[0]!['QUERY PLAN'][0]
+      buffers = plan['Shared Hit Blocks']! + plan['Shared Read Blocks']! + plan['Shared Dirtied Blocks']!
+    }
+    expect(buffers).toBeLessThanOrEqual(MOST_BUFFERS)
+  })
+})
+
+const MOST_BUFFERS = 14
+
+/** The locks of the application's transaction: tables, sequences and indexes by name, and how many of slots and of sleepers. */
+async function locksOf({ sql }: TestDatabase) {
+  const rows = await sql<{ relation: string | null; class: number | null }>(
+    `SELECT DISTINCT ON (l.relation, l.classid, l.objid)
+            regexp_replace(l.relation::regclass::text, '^sluice\\.(event_position|event)_\\d+', '\\1_N') AS relation,
+            (l.classid::bigint >> 24)::integer AS class
+     FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid
+     WHERE a.datname = current_database() AND a.application_name = $1 AND l.locktype IN ('relation', 'advisory')`,
+    [APPLICATION],
+  )
+  return {
+    relations: rows.flatMap(({ relation }) => relation?.replace('sluice.', '') ?? []).toSorted(),
+    slots: rows.filter(({ class: of }) => of === 0x4c).length,
+    sleepers: rows.filter(({ class: of }) => of === 0).length,
+  }
+}

@@ -1,0 +1,202 @@
+import pg from 'pg'
+import { describe, expect } from 'vitest'
+import { ask, KEY_STATES, type KeyState } from '../support/dedupe/key-states.ts'
+import { runCli } from '../support/processes/run-cli.ts'
+import { untilRecorded } from '../support/rows/rows.ts'
+import { test } from '../support/sluice.ts'
+
+describe('the status of a dedupe key', () => {
+  const STATES: readonly (readonly [KeyState, string])[] = [
+    ['nobody', 'unknown'],
+    ['ready', 'ready'],
+    ['scheduled', 'scheduled'],
+    ['retrying', 'retrying'],
+    ['in a transactional handler', 'in_flight'],
+    ['in a leased handler', 'in_flight'],
+    ['in a claim', 'in_flight'],
+    ['completed, kept', 'completed'],
+    ['completed, not kept', 'unknown'],
+    ['completed, no longer kept', 'unknown'],
+    ['dead', 'dead'],
+    ['cancelled', 'unknown'],
+  ]
+
+  test.for(STATES)('%s: %s', async ([given, state], { database, sluice, queue }) => {
+    await KEY_STATES[given]({ database, sluice, queue }, 'reject')
+    if (given === 'in a transactional handler') await untilRecorded(database, queue, 1)
+    const known = await sluice.operate.status(queue, { dedupeKey: 'K' })
+    expect(known).toMatchObject({ state, requeuedId: null })
+    if (known.id === null) return
+    const byId = await sluice.operate.status(queue, { id: known.id })
+    // By its number nothing is known of a message that has succeeded.
+    expect(byId.state).toBe(state === 'completed' ? 'unknown' : state)
+  })
+
+  test('tells of the message in hand, and of the one that comes after it', async ({ database, sluice, queue }) => {
+    const stage = { database, sluice, queue }
+    const first = await ask(stage, 1, 'requeue')
+    const claim = await sluice.claim(queue)
+    const second = await ask(stage, 2, 'requeue')
+    expect(await sluice.operate.status(queue, { dedupeKey: 'K' })).toEqual({
+      id: first.id,
+      state: 'in_flight',
+      requeuedId: second.id,
+      attempt: 0,
+      dueAt: claim?.expiresAt,
+      takenUntil: null,
+    })
+    await claim?.settle(claim.messages)
+    expect(await sluice.operate.status(queue, { dedupeKey: 'K' })).toMatchObject({ id: second.id, state: 'ready' })
+  })
+
+  test('says until when the key is taken', async ({ database, sluice, queue }) => {
+    await KEY_STATES['completed, kept']({ database, sluice, queue }, 'reject')
+    const { takenUntil, dueAt, attempt } = await sluice.operate.status(queue, { dedupeKey: 'K' })
+    expect(takenUntil?.getTime()).toBeGreaterThan(Date.now() + 3_000_000)
+    expect([dueAt, attempt]).toEqual([null, null])
+  })
+
+  test('says that a message has succeeded where the queue keeps its history', async ({ database, sluice, queue }) => {
+    await database.sql('INSERT INTO sluice.queue (queue, history_ms) VALUES ($1, 3600000)', [queue])
+    const { id } = await ask({ database, sluice, queue }, 1, 'reject')
+    await sluice.pop(queue)
+    const known = { id, state: 'completed', requeuedId: null, attempt: 0, dueAt: null, takenUntil: null }
+    expect(await sluice.operate.status(queue, { id })).toEqual(known)
+    expect(await sluice.operate.status(queue, { dedupeKey: 'K' })).toEqual(known)
+  })
+
+  test('is read from the last of its windows, and not from all of them', async ({ database, queue }) => {
+    await database.sql(
+      `INSERT INTO sluice.settled SELECT $1, 'K', n, clock_timestamp() + n * interval '1 s' FROM generate_series(1, 20000) AS n`,
+      [queue],
+    )
+    const read = async () => {
+      const text = `EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, FORMAT JSON) SELECT sluice.look_at_key('${queue}', 'K', 0)`
+      const [row] = await database.sql<{ 'QUERY PLAN': [{ Plan: { 'Shared Hit Blocks': number } }] }>(text)
+      return row?.['QUERY PLAN'][0].Plan['Shared Hit Blocks']
+    }
+    // Plans, and the catalog.
+    await read()
+    expect(await read()).toBeLessThan(40)
+    expect(
+      await database.sql(`SELECT message_id::text AS id FROM sluice.status($1, dedupe_key => 'K')`, [queue]),
+    ).toEqual([{ id: '20000' }])
+  })
+
+  test('needs an id or a key', async ({ database, sluice, queue }) => {
+    for (const which of [{}, { id: '1', dedupeKey: 'K' }, { id: 1 }, { dedupeKey: '' }, { key: 'K' }]) {
+      await expect(sluice.operate.status(queue, which as { id: string })).rejects.toMatchObject({
+        code: 'OPTION_INVALID',
+      })
+    }
+    await expect(database.sql('SELECT sluice.status($1)', [queue])).rejects.toThrow(
+      'id, dedupe_key: expected one of the two, received none',
+    )
+  })
+
+  test('is on the command line', async ({ database, sluice }) => {
+    const cli = (...args: string[]) => runCli(args, { DATABASE_URL: database.url })
+    const { id } = await ask({ database, sluice, queue: 'shown' }, 1, 'reject')
+    const shown = await cli('message', 'status', 'shown', '--dedupe-key', 'K')
+    expect(shown.stdout).toMatch(new RegExp(`^queue +shown\nid +${id}\nstate +ready\nfailed attempts +0\ndue +20`))
+    const json = await cli('message', 'status', 'shown', id, '--json')
+    expect(JSON.parse(json.stdout)).toMatchObject({ id, state: 'ready' })
+    expect(await cli('message', 'status', 'shown', '--dedupe-key', 'other')).toMatchObject({
+      code: 1,
+      stderr: 'error: Queue "shown" knows of no message with the dedupe key "other".\n',
+    })
+    expect(await cli('message', 'status', 'shown')).toMatchObject({ code: 2 })
+  })
+})
+
+describe('pruning', () => {
+  const count = async (database: { sql: (text: string) => Promise<unknown[]> }) => ({
+    keys: (await database.sql('SELECT FROM sluice.dedupe')).length,
+    windows: (await database.sql('SELECT FROM sluice.settled')).length,
+  })
+
+  test('deletes keys that are free and windows that are over, at most so many', async ({ database, sluice, queue }) => {
+    await database.sql('TRUNCATE sluice.dedupe, sluice.settled, sluice.message')
+    const states = Object.keys(KEY_STATES).filter((name) => name !== 'nobody') as KeyState[]
+    await Promise.all(
+      states.map((name) =>
+        KEY_STATES[name]({ database, sluice, queue: `${queue}.${name.replaceAll(/\W/g, '.')}` }, 'reject'),
+      ),
+    )
+    expect(await count(database)).toEqual({ keys: states.length, windows: 2 })
+    const pruned = async (most: number) =>
+      (await database.sql<{ n: number }>('SELECT sluice.prune_dedupe($1) AS n', [most]))[0]?.n
+    expect(await pruned(1)).toBe(1)
+    // What is not kept, no longer kept, or cancelled.
+    expect(await pruned(1_000)).toBe(3)
+    expect(await count(database)).toEqual({ keys: states.length - 3, windows: 1 })
+    expect(await pruned(1_000)).toBe(0)
+  })
+
+  test('waits for no producer, and none waits for its result', async ({ database, sluice, queue }) => {
+    const stage = { database, sluice, queue }
+    await KEY_STATES.cancelled(stage, 'reject')
+    const writer = new pg.Client({ connectionString: database.url })
+    await writer.connect()
+    try {
+      await writer.query('BEGIN')
+      expect(await ask(stage, 2, 'reject', undefined, writer)).toMatchObject({ outcome: 'added' })
+      await database.sql('SELECT sluice.prune_dedupe()')
+      await writer.query('COMMIT')
+    } finally {
+      await writer.end()
+    }
+    await database.sql('SELECT sluice.prune_dedupe()')
+    expect(await ask(stage, 3, 'reject')).toMatchObject({ outcome: 'duplicate' })
+  })
+
+  test('refuses a bound that makes no sense', async ({ database }) => {
+    await expect(database.sql('SELECT sluice.prune_dedupe(0)')).rejects.toThrow(
+      'most: expected an integer from 1 to 10000, received 0',
+    )
+  })
+})
+
+describe('what is wrong with a dedupe key', () => {
+  test.for([
+    [{ key: '' }, /^options\.dedupe\.key: expected 1 to 255 bytes of text, received ""/],
+    [{ key: 7 }, /^options\.dedupe\.key: .*received 7\. Turn a number into a string/],
+    [{ key: 'x'.repeat(256) }, /^options\.dedupe\.key: expected 1 to 255 bytes/],
+    [{ key: 'a\0b' }, /without NUL/],
+    [{}, /^options\.dedupe\.key: .*received undefined/],
+    ['key', /^options\.dedupe: expected an object of options, received "key"/],
+    [{ key: 'K', ttl: 1 }, /^options\.dedupe: expected only the options key, for, onDuplicate, received "ttl"/],
+    [{ key: 'K', for: 0 }, /^options\.dedupe\.for: expected a duration from '1ms' to '36500d'/],
+    [
+      { key: 'K', onDuplicate: 'replace' },
+      /^options\.dedupe\.onDuplicate: expected one of reject, update, requeue, debounce, throttle, received "replace"/,
+    ],
+    [{ key: 'K', onDuplicate: 'throttle' }, /^options\.dedupe\.for: expected with throttle, received none/],
+    [{ key: 'K', onDuplicate: 'debounce' }, /^options\.dedupe: expected a delay or dueAt beside it with debounce/],
+  ] as const)('%j', async ([dedupe, message], { sluice, queue }) => {
+    await expect(
+      sluice.enqueue(sluice.ownTransaction, queue, 1, { dedupe } as unknown as { dedupe: { key: string } }),
+    ).rejects.toMatchObject({ code: 'OPTION_INVALID', message: expect.stringMatching(message) })
+  })
+
+  test.for(['requeue', 'debounce'] as const)('%s with a tenant', async (onDuplicate, { database, sluice, queue }) => {
+    const options = { tenant: 'acme', delay: '1s', dedupe: { key: 'K', onDuplicate } } as const
+    await expect(sluice.enqueue(sluice.ownTransaction, queue, 1, options)).rejects.toMatchObject({
+      code: 'OPTION_INVALID',
+      message: expect.stringMatching(`^options.dedupe: expected no tenant beside it with ${onDuplicate}, received one`),
+    })
+    expect(await database.sql('SELECT FROM sluice.dedupe WHERE queue = $1', [queue])).toEqual([])
+  })
+
+  test.for([
+    [`dedupe_key => NULL`, /^dedupe_key: expected 1 to 255 bytes of text, received NULL/],
+    [`dedupe_key => 'K', on_duplicate => 'replace'`, /^on_duplicate: expected reject, update, .*received 'replace'/],
+    [`dedupe_key => 'K', dedupe_for => '0'`, /^dedupe_for: expected from 1 millisecond to 100 years/],
+    [`dedupe_key => 'K', on_duplicate => 'throttle'`, /^dedupe_for: expected with throttle/],
+    [`dedupe_key => 'K', on_duplicate => 'debounce'`, /^delay: expected with debounce/],
+    [`dedupe_key => 'K', on_duplicate => 'requeue', tenant => 'acme'`, /^tenant: expected none with requeue/],
+    [`dedupe_key => 'K', delay => '-1 s'`, /^delay: expected from zero/],
+  ] as const)('in SQL: %s', async ([args, message], { database }) => {
+    await expect(database.sql(`SELECT sluice.enqueue_deduped('wrong', '1', ${args})`)).rejects.toThrow(message)
+  })
+})

@@ -1,0 +1,245 @@
+import { describe, expect } from 'vitest'
+import { ack, deadLetter, type Message, snooze } from '../../src/message.ts'
+import { startTestSluice } from '../support/sluice.ts'
+import { raise } from '../support/steps.ts'
+import { append, test } from '../support/streams.ts'
+import { deferred } from '../support/wait.ts'
+
+const RETRY = { kind: 'fixed', delay: '1h' } as const
+
+describe('an event of a group', () => {
+  test('that its handler gives up is a dead letter, and comes back with its id when it is redriven', async ({
+    database,
+    sluice,
+    stream,
+  }) => {
+    const [position] = await append(database, stream, [
+      [1, 'a'],
+      [2, 'a'],
+    ])
+    const seen: Message[] = []
+    const pipeline = sluice.pipeline(stream, { group: 'all' }).handle((event) => {
+      seen.push(event)
+      return event.payload === 1 && seen.length === 1 ? deadLetter('no') : ack()
+    })
+    await pipeline.runOnce()
+    expect(seen.map(({ payload }) => payload)).toEqual([1, 2])
+    const queue = `${stream}:all`
+    expect(
+      await database.sql('SELECT queue, reason, payload FROM sluice.dead_letters WHERE queue = $1', [queue]),
+    ).toEqual([{ queue, reason: 'no', payload: 1 }])
+    expect(await sluice.operate.deadLetters.redrive({ queue })).toBe(1)
+    await pipeline.runOnce()
+    expect(seen.at(-1)).toMatchObject({ id: `${stream}/${position}`, stream, position, payload: 1 })
+  })
+
+  test('dies of its last attempt, also if that is the first', async ({ database, sluice, stream }) => {
+    await append(database, stream, [[1]])
+    const pipeline = sluice.pipeline(stream, { group: 'all', maxAttempts: 1 }).handle(() => raise('no'))
+    expect((await pipeline.runOnce()).counts).toMatchObject({ dead: 1 })
+    expect(
+      await database.sql('SELECT attempt, error FROM sluice.dead_letter WHERE queue = $1', [`${stream}:all`]),
+    ).toMatchObject([{ attempt: 1 }])
+  })
+
+  test('that is snoozed keeps what its handler wrote, and its key waits', async ({ database, sluice, stream }) => {
+    await database.sql('CREATE TABLE snoozed (n integer)')
+    await append(database, stream, [
+      [1, 'a'],
+      [2, 'a'],
+      [3, 'b'],
+    ])
+    const pipeline = sluice.pipeline(stream, { group: 'all' }).handle(async ({ payload }, { tx }) => {
+      await tx.query('INSERT INTO snoozed VALUES ($1)', [payload])
+      return payload === 1 ? snooze({ after: '1h' }) : ack()
+    })
+    expect((await pipeline.runOnce()).counts).toMatchObject({ acked: 1, snoozed: 1 })
+    expect(await database.sql('SELECT n FROM snoozed ORDER BY n')).toEqual([{ n: 1 }, { n: 3 }])
+    expect(
+      await database.sql('SELECT payload, attempt FROM sluice.message WHERE queue = $1 ORDER BY id', [`${stream}:all`]),
+    ).toEqual([
+      { payload: 1, attempt: 0 },
+      { payload: 2, attempt: 0 },
+    ])
+  })
+
+  test('is handled in a batch, and alone if the batch fails', async ({ database, sluice, stream }) => {
+    await append(database, stream, [
+      [1, 'a'],
+      [2, 'b'],
+      [3, 'c'],
+    ])
+    const calls: unknown[][] = []
+    const pipeline = sluice.pipeline(stream, { group: 'all', retry: RETRY }).handleBatch((events) => {
+      calls.push(events.map(({ payload }) => payload).toSorted())
+      if (events.some(({ payload }) => payload === 2)) raise('no')
+      return events.map(() => ack())
+    })
+    expect((await pipeline.runOnce()).counts).toMatchObject({ acked: 2, retried: 1 })
+    expect(calls[0]).toEqual([1, 2, 3])
+  })
+
+  test('whose handler breaks the connection counts an attempt, and the others do not', async ({
+    database,
+    sluice,
+    stream,
+  }) => {
+    await append(database, stream, [
+      [1, 'a'],
+      [2, 'b'],
+      [3, 'a'],
+    ])
+    const seen: string[] = []
+    const pipeline = sluice
+      .pipeline(stream, { group: 'all', retry: RETRY })
+      .handle(async ({ payload, attempt }, { tx }) => {
+        if (payload === 1) await tx.query('SELECT pg_terminate_backend(pg_backend_pid())')
+        else seen.push(`${payload}#${attempt}`)
+      })
+    await expect.poll(async () => (await pipeline.runOnce()).counts.retried).toBe(1)
+    expect(seen.at(-1)).toBe('2#1')
+    expect(
+      await database.sql('SELECT payload, attempt FROM sluice.message WHERE queue = $1 ORDER BY id', [`${stream}:all`]),
+    ).toEqual([
+      { payload: 1, attempt: 1 },
+      { payload: 3, attempt: 0 },
+    ])
+  })
+
+  test('is delivered to a subscriber that settles it', async ({ database, sluice, stream }) => {
+    await append(database, stream, [[1], [2]])
+    const seen: unknown[] = []
+    for await (const delivery of sluice.deliveries(stream, { group: 'all', demand: 1 })) {
+      seen.push(delivery.message.payload)
+      delivery.ack()
+      if (seen.length === 2) break
+    }
+    expect(seen.toSorted()).toEqual([1, 2])
+  })
+})
+
+describe('a group', () => {
+  test('is independent of another one of its stream', async ({ database, sluice, stream }) => {
+    await database.sql("SELECT sluice.create_group($1, 'other', '{0}')", [stream])
+    await append(database, stream, [
+      [1, 'a'],
+      [2, 'a'],
+    ])
+    const one = sluice.pipeline(stream, { group: 'all', retry: RETRY }).handle(() => raise('no'))
+    const other = sluice.pipeline(stream, { group: 'other' }).handle(() => undefined)
+    expect((await one.runOnce()).counts).toMatchObject({ acked: 0, retried: 1 })
+    expect((await other.runOnce()).counts).toMatchObject({ acked: 2 })
+  })
+
+  test('shares its events among members while each has some in hand', async ({ database, sluice, stream }) => {
+    await append(
+      database,
+      stream,
+      Array.from({ length: 40 }, (_, n) => [n, `k${n}`] as const),
+    )
+    const both = deferred<void>()
+    const members = [sluice, startTestSluice(database)].map((member) => {
+      const seen: unknown[] = []
+      const pipeline = member.pipeline(stream, { group: 'all', batchSize: 2 }).handle(async ({ payload }) => {
+        seen.push(payload)
+        if (members.every((one) => one.seen.length > 0)) both.resolve()
+        await both.promise
+      })
+      return { seen, pipeline }
+    })
+    await Promise.all(members.map(({ pipeline }) => pipeline.runOnce()))
+    await Promise.all(members.map(({ pipeline }) => pipeline.runOnce()))
+    const seen = members.flatMap((member) => member.seen)
+    expect(seen).toHaveLength(40)
+    expect(new Set(seen).size).toBe(40)
+  })
+
+  test('lets a slot wait when as many are parked as it may have, and the others go on', async ({
+    database,
+    sluice,
+    stream,
+  }) => {
+    await database.sql('UPDATE sluice.stream_group SET park_limit = 2 WHERE stream = $1', [stream])
+    const pipeline = sluice.pipeline(stream, { group: 'all', retry: RETRY }).handle(({ payload }) => {
+      if (payload === 0) raise('no')
+    })
+    await append(database, stream, [
+      [0, 'a'],
+      [1, 'a'],
+    ])
+    await pipeline.runOnce()
+    await append(database, stream, [
+      [2, 'a'],
+      [3, 'a'],
+    ])
+    const others = Array.from({ length: 20 }, (_, n) => [4, `b${n}`] as const)
+    await append(database, stream, others)
+    await pipeline.runOnce()
+    await pipeline.runOnce()
+    expect(
+      await database.sql('SELECT payload FROM sluice.message WHERE queue = $1 ORDER BY id', [`${stream}:all`]),
+    ).toEqual([{ payload: 0 }, { payload: 1 }])
+    await database.sql(
+      'UPDATE sluice.message SET due_at = clock_timestamp(), payload = $1 WHERE attempt = 1 AND queue = $2',
+      [9, `${stream}:all`],
+    )
+    await pipeline.runOnce()
+    await pipeline.runOnce()
+    expect(await database.sql('SELECT FROM sluice.message WHERE queue = $1', [`${stream}:all`])).toEqual([])
+  })
+
+  test('is paused with its queue, and goes on where it was', async ({ database, sluice, stream }) => {
+    await append(database, stream, [[1]])
+    await sluice.operate.pause(`${stream}:all`)
+    const run = () =>
+      startTestSluice(database)
+        .pipeline(stream, { group: 'all' })
+        .handle(() => undefined)
+        .runOnce()
+    expect((await run()).counts.acked).toBe(0)
+    await sluice.operate.resume(`${stream}:all`)
+    expect((await run()).counts.acked).toBe(1)
+  })
+
+  test('that does not exist, or a stream that does not, is an error that says how to make it', async ({
+    sluice,
+    stream,
+  }) => {
+    const consume = (name: string, group: string) =>
+      sluice
+        .pipeline(name, { group })
+        .handle(() => undefined)
+        .runOnce()
+    await expect(consume(stream, 'none')).rejects.toMatchObject({ code: 'GROUP_UNKNOWN' })
+    await expect(consume('nowhere', 'none')).rejects.toMatchObject({ code: 'STREAM_UNKNOWN' })
+  })
+
+  test('that has lost events stands still and says which, until it is moved', async ({ database, sluice, stream }) => {
+    const [, second] = await append(database, stream, [[1], [2], [3]])
+    await sluice.operate.streams.trim(stream, { position: Number(second) }, { force: true })
+    const pipeline = sluice.pipeline(stream, { group: 'all' }).handle(() => undefined)
+    await expect(pipeline.runOnce()).rejects.toMatchObject({ code: 'GROUP_LOST_EVENTS' })
+    await sluice.operate.streams.seek(stream, 'all', 'start')
+    expect((await pipeline.runOnce()).counts.acked).toBe(2)
+  })
+
+  test('gives back what a stopped handler had in hand', async ({ database, sluice, stream }) => {
+    await append(database, stream, [
+      [1, 'a'],
+      [2, 'a'],
+    ])
+    const begun = deferred<void>()
+    const running = sluice
+      .pipeline(stream, { group: 'all' })
+      .handle(async (_, { signal }) => {
+        begun.resolve()
+        await new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+      })
+      .start()
+    await begun.promise
+    await running.stop()
+    expect(await database.sql('SELECT FROM sluice.message WHERE queue = $1', [`${stream}:all`])).toEqual([])
+    const pipeline = sluice.pipeline(stream, { group: 'all' }).handle(() => undefined)
+    expect((await pipeline.runOnce()).counts.acked).toBe(2)
+  })
+})

@@ -1,0 +1,87 @@
+import { describe, expect } from 'vitest'
+import { allOf, append, jumpSegment, makeStream, segmentsOf } from '../support/rows/streams.ts'
+import { test as base } from '../support/servers/logins.ts'
+import { startTestSluice } from '../support/sluice.ts'
+
+let streams = 0
+const test = base.extend('stream', () => `roles.${++streams}`)
+
+describe('with the rights of a role', () => {
+  test('a worker drops segments, although it does not own them', async ({ database, login, stream }) => {
+    const sluice = startTestSluice(await login('sluice_worker'))
+    await makeStream(database, stream)
+    await database.sql('UPDATE sluice.stream SET retain_ms = 1 WHERE stream = $1', [stream])
+    await append(database, stream, 3)
+    await jumpSegment(database, stream)
+    await database.sql('SELECT sluice.keep_segments()')
+    const before = await segmentsOf(database, stream)
+    expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 1, finished: true })
+    expect(await segmentsOf(database, stream)).toEqual(before.slice(1))
+  })
+
+  test('it gives up where a batch has the stream open, and keeps no append waiting', async ({
+    database,
+    login,
+    stream,
+  }) => {
+    const sluice = startTestSluice(await login('sluice_worker'))
+    await makeStream(database, stream)
+    await database.sql('UPDATE sluice.stream SET retain_ms = 1 WHERE stream = $1', [stream])
+    await append(database, stream, 3)
+    await jumpSegment(database, stream)
+    await database.sql('SELECT sluice.keep_segments()')
+    const batch = await database.pool.connect()
+    try {
+      await batch.query('BEGIN')
+      const [table] = await segmentsOf(database, stream)
+      await batch.query(`SELECT count(*) FROM ${table?.replace(/_\d+$/, '')}`)
+      const pass = sluice.operate.maintain()
+      let appended = 0
+      let over = false
+      const ended = pass.finally(() => {
+        over = true
+      })
+      while (!over) {
+        await append(database, stream, 1)
+        appended += 1
+      }
+      expect(await ended).toMatchObject({ segmentsDropped: 0, finished: false })
+      expect(appended).toBeGreaterThan(5)
+      await batch.query('COMMIT')
+    } finally {
+      batch.release()
+    }
+    expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 1 })
+  })
+
+  test('a reader reads and looks, and changes nothing', async ({ database, login, stream }) => {
+    const sluice = startTestSluice(await login('sluice_reader'))
+    await makeStream(database, stream)
+    await append(database, stream, 3)
+    await database.sql(`SELECT sluice.create_group($1, 'g', '{0}')`, [stream])
+    expect(await allOf(sluice.read(stream))).toHaveLength(3)
+    const { streams: operate } = sluice.operate
+    expect(await operate.groups({ stream })).toMatchObject([{ unread: 3 }])
+    expect(await operate.list({ stream })).toMatchObject([{ head: 3 }])
+    expect(await operate.slots(stream, 'g')).toHaveLength(16)
+    expect(await operate.seek(stream, 'g', 'end', { dryRun: true })).toMatchObject({ events: 0, before: 3 })
+    const refused = expect.objectContaining({ code: 'PRIVILEGE_MISSING' })
+    await expect(sluice.group(stream, 'other')).rejects.toEqual(refused)
+    await expect(operate.seek(stream, 'g', 'end')).rejects.toEqual(refused)
+    await expect(operate.trim(stream, 'end')).rejects.toEqual(refused)
+    await expect(operate.deleteGroup(stream, 'g')).rejects.toEqual(refused)
+  })
+
+  test('an operator makes, moves, pauses, trims and deletes', async ({ database, login, stream }) => {
+    const sluice = startTestSluice(await login('sluice_operator'))
+    await makeStream(database, stream)
+    await append(database, stream, 3)
+    const { streams: operate } = sluice.operate
+    expect(await sluice.group(stream, 'g', { from: 'start', parkLimit: 3, keepUnread: true })).toBe(true)
+    expect(await operate.seek(stream, 'g', { position: 3 })).toMatchObject({ events: 1, before: 3 })
+    expect(await operate.pause(stream, 'g')).toBe(true)
+    expect(await operate.resume(stream, 'g')).toBe(true)
+    expect(await operate.trim(stream, { position: 3 })).toBe(2)
+    expect(await operate.deleteGroup(stream, 'g')).toEqual({ messages: 0, deadLetters: 0 })
+  })
+})

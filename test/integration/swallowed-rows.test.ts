@@ -1,0 +1,79 @@
+import { describe, expect } from 'vitest'
+import type { Sluice } from '../../src/index.ts'
+import { test } from '../support/sluice.ts'
+
+/** However slow the run is, it does not come to the next attempts. */
+const LATER = { retry: { kind: 'fixed', delay: '1h' } } as const
+
+const DEDUPE = { dedupe: { key: 'k' } } as const
+
+test.for([
+  ['dedupe', 'an enqueue with a dedupe key'],
+  ['dedupe', 'an enqueue of many'],
+  ['queue', 'a pause'],
+] as const)('a trigger that returns NULL on sluice.%s fails %s', async ([table, call], { database, sluice, queue }) => {
+  await database.sql(`
+    CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+    CREATE TRIGGER swallow BEFORE INSERT ON sluice.${table} FOR EACH ROW EXECUTE FUNCTION swallow()`)
+  const calls = {
+    'an enqueue with a dedupe key': () => sluice.enqueue(sluice.ownTransaction, queue, 1, DEDUPE),
+    'an enqueue of many': () =>
+      sluice.enqueueMany(sluice.ownTransaction, queue, [
+        { payload: 1, ...DEDUPE },
+        { payload: 2, dedupe: { key: 'other' } },
+      ]),
+    'a pause': () => sluice.operate.pause(queue),
+  }
+  const failed = await calls[call]().catch((error: unknown) => error)
+  await database.sql('DROP FUNCTION swallow() CASCADE')
+  expect(failed).toMatchObject({ message: expect.stringContaining('expected to take 1 row') })
+})
+
+/** How a message succeeds, and where the failure is told. */
+const SUCCESSES = {
+  'a transactional batch': (sluice, queue) =>
+    sluice
+      .pipeline(queue, LATER)
+      .handle(() => undefined)
+      .runOnce(),
+  'a leased message': (sluice, queue) =>
+    sluice
+      .pipeline(queue, { ...LATER, mode: 'leased' })
+      .handle(() => undefined)
+      .runOnce(),
+  'a leased transaction': (sluice, queue) =>
+    sluice
+      .pipeline(queue, { ...LATER, mode: 'leased' })
+      .handle(async (_, { transaction }) => {
+        await transaction(() => undefined)
+      })
+      .runOnce(),
+  'a claim': async (sluice, queue) => {
+    const claim = await sluice.claim(queue)
+    await claim?.settle(claim.messages)
+  },
+  'a pop': (sluice, queue) => sluice.pop(queue),
+} satisfies Readonly<Record<string, (sluice: Sluice, queue: string) => Promise<unknown>>>
+
+describe.for(['settled', 'completed_message'])('a trigger that returns NULL on sluice.%s', (table) => {
+  test.for(Object.entries(SUCCESSES))(
+    'fails %s, whose message stays',
+    async ([, succeed], { database, queue, sluice }) => {
+      await sluice.operate.settings.set(queue, { history: '1d' })
+      await sluice.enqueue(sluice.ownTransaction, queue, 1, { dedupe: { key: 'k', for: '1h' } })
+      await database.sql(`
+      CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+      CREATE TRIGGER swallow BEFORE INSERT ON sluice.${table} FOR EACH ROW EXECUTE FUNCTION swallow()`)
+      const failed = await succeed(sluice, queue).catch((error: unknown) => error)
+      await database.sql('DROP FUNCTION swallow() CASCADE')
+      const [left] = await database.sql<{ last_error: string | null }>(
+        'SELECT last_error FROM sluice.message WHERE queue = $1',
+        [queue],
+      )
+      const told = failed instanceof Error ? failed.message : left?.last_error
+      expect(left).toBeDefined()
+      expect(told).toContain(`sluice.${table}: expected to take 1 row(s) for queue "${queue}", took 0`)
+      expect(await database.sql('SELECT FROM sluice.settled WHERE queue = $1', [queue])).toEqual([])
+    },
+  )
+})

@@ -1,0 +1,118 @@
+import { describe, expect, onTestFinished } from 'vitest'
+import { explore, type PlayedStep, type Scenario } from '../support/permutations/permutations.ts'
+import { summary, wrongs } from '../support/permutations/report.ts'
+import { type Stage, test } from '../support/permutations/stage.ts'
+
+/** A stream of one slot, and what a reader of it has read behind its progress, which never goes back. */
+interface StreamWorld {
+  readonly stream: string
+  /** Where its settled part ended when the play began. */
+  readonly start: number
+  readonly read: number[]
+  progress: number
+  bound: number
+}
+
+type StreamStep = PlayedStep<StreamWorld>
+
+const append = (count: number): StreamStep => ({
+  name: `appends ${count}`,
+  run: async (session, { stream }) => {
+    if (session.client.getTransactionStatus() === 'I') await session.begin()
+    await session.client.query(
+      `SELECT sluice.append_many($1, (SELECT jsonb_agg(n) FROM generate_series(1, $2::integer) n))`,
+      [stream, count],
+    )
+  },
+})
+
+const undo: StreamStep = {
+  name: 'undoes an append',
+  run: async (session, world) => {
+    await session.begin()
+    await session.client.query('SAVEPOINT a')
+    await append(1).run(session, world)
+    await session.client.query('ROLLBACK TO a')
+  },
+}
+
+const commit: StreamStep = { name: 'commits', run: (session) => session.commit() }
+const rollBack: StreamStep = { name: 'rolls back', run: (session) => session.rollBack() }
+
+const look: StreamStep = {
+  name: 'looks',
+  run: async (session, world) => {
+    if (session.client.getTransactionStatus() === 'I') await session.begin()
+    const { rows } = await session.client.query<{ bound: string }>(BOUND, [world.stream])
+    world.bound = Number(rows[0]!.bound)
+  },
+}
+
+const read: StreamStep = {
+  name: 'reads',
+  run: async (session, world) => {
+    const { rows } = await session.client.query<{ position: string }>(READ, [world.stream, world.progress, world.bound])
+    world.read.push(...rows.map(({ position }) => Number(position)))
+    world.progress = Math.max(world.progress, world.bound)
+    await session.commit()
+  },
+}
+
+function scenarioOf({ database }: Stage, sessions: Scenario<StreamWorld>['sessions']): Scenario<StreamWorld> {
+  return {
+    sessions,
+    prepare: async () => {
+      await database.sql(`SELECT sluice.create_stream('one', 1)`)
+      const [row] = await database.sql<{ bound: string }>(BOUND, ['one'])
+      const start = Number(row?.bound)
+      return { stream: 'one', start, read: [], progress: start, bound: start }
+    },
+    wrong: async ({ stream, start, read: seen, progress }) => {
+      const rows = await database.sql<{ position: string }>(READ, [stream, start, 2 ** 50])
+      const [end] = await database.sql<{ bound: string }>(BOUND, [stream])
+      const committed = rows.map(({ position }) => Number(position))
+      const passed = committed.filter((position) => position <= progress && !seen.includes(position))
+      return [
+        ...passed.map((position) => `${position - start} was passed`),
+        ...(seen.some((position, at) => position <= (seen[at - 1] ?? 0)) ? [`read ${seen}`] : []),
+        ...(committed.some((position) => position > Number(end?.bound)) ? ['not settled at the end'] : []),
+      ]
+    },
+  }
+}
+
+const BOUND = 'SELECT (sluice.settled(s.id, s.positions, s.slots))[2] AS bound FROM sluice.stream s WHERE s.stream = $1'
+const READ = `
+SELECT e.position FROM sluice.event e JOIN sluice.stream s ON s.id = e.stream_id
+WHERE s.stream = $1 AND e.position > $2 AND e.position <= $3 ORDER BY e.position`
+
+describe('a reader beside appends', () => {
+  test('passes no event, and reads all in order, whenever they commit', async ({ stage }) => {
+    const two = { late: [append(2), commit], early: [append(1), commit], reader: [look, read] }
+    expect(summary(await explore(stage, scenarioOf(stage, two)))).toEqual({ interleavings: 90, waited: 0, wrong: [] })
+    const one = { late: [append(2), append(1), commit], reader: [look, read, look, read] }
+    expect(summary(await explore(stage, scenarioOf(stage, one)))).toEqual({ interleavings: 35, waited: 0, wrong: [] })
+  })
+
+  test('passes no event behind one that was undone, or beside one that is rolled back', async ({ stage }) => {
+    const sessions = { late: [undo, append(1), commit], early: [append(1), rollBack], reader: [look, read] }
+    const explored = await explore(stage, scenarioOf(stage, sessions))
+    expect(summary(explored)).toEqual({ interleavings: 210, waited: 0, wrong: [] })
+  })
+
+  test('passes one if appends take no lock', async ({ stage }) => {
+    await without(stage, 'pg_advisory_xact_lock_shared', 'int4pl')
+    const sessions = { late: [append(1), commit], early: [append(1), commit], reader: [look, read] }
+    expect(wrongs(await explore(stage, scenarioOf(stage, sessions)))).toContain('1 was passed')
+  })
+})
+
+/** Changes how the database of the stage opens appends, until the test ends. */
+async function without({ database }: Stage, from: string, to: string): Promise<void> {
+  const [{ text } = { text: '' }] = await database.sql<{ text: string }>(
+    `SELECT pg_get_functiondef('sluice.open_appends'::regproc) AS text`,
+  )
+  expect(text).toContain(from)
+  onTestFinished(async () => void (await database.sql(text)))
+  await database.sql(text.replace(from, () => to))
+}

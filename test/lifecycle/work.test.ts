@@ -1,0 +1,279 @@
+import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { join } from 'node:path'
+import { describe, expect } from 'vitest'
+import { createSluice } from '../../src/sluice.ts'
+import { runCli, startCli } from '../support/processes/run-cli.ts'
+import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
+import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
+import { put } from '../support/sluice.ts'
+import { test as base } from '../support/test.ts'
+import { PROCESS_MS, waitFor } from '../support/wait.ts'
+
+const HANDLERS = join(import.meta.dirname, '../support/handlers')
+const WORKER = join(HANDLERS, 'worker.ts')
+
+/** With a database and a producer of the test's own, because the tests run side by side. */
+const test = base
+  .extend('own', async ({}, { onCleanup }) => {
+    const database = await createTestDatabase()
+    onCleanup(() => database[Symbol.asyncDispose]())
+    await database.sql('CREATE TABLE effect (message_id bigint)')
+    return database
+  })
+  .extend('sluice', ({ own }, { onCleanup }) => {
+    const sluice = createSluice({ connection: own.url, log: false })
+    onCleanup(() => sluice.stop({ timeout: 0 }))
+    return sluice
+  })
+  .extend('start', ({ own }, { onCleanup }) => {
+    const started: Work[] = []
+    onCleanup(async () => {
+      for (const work of started) await work.end()
+    })
+    return (...args: readonly string[]) => {
+      const work = new Work(own, args)
+      started.push(work)
+      return work
+    }
+  })
+
+/** A process of `sluice work`, and all that it has written. */
+class Work {
+  readonly child: ChildProcess
+  readonly exited: Promise<number | null>
+  #text = ''
+
+  constructor({ url }: TestDatabase, args: readonly string[]) {
+    const child = startCli(['work', ...args], { DATABASE_URL: url })
+    this.child = child
+    this.exited = once(child, 'exit').then(([code]) => code as number | null)
+    for (const stream of [child.stdout, child.stderr])
+      stream.on('data', (chunk) => {
+        this.#text += String(chunk)
+      })
+  }
+
+  readonly says = async (words: string | RegExp): Promise<void> => {
+    await waitFor(() => new RegExp(words).test(this.#text), { what: String(words), timeoutMs: PROCESS_MS }).catch(
+      (error) => {
+        throw new Error(`${error.message}, after: ${this.#text}`)
+      },
+    )
+  }
+
+  async end(): Promise<void> {
+    this.child.kill('SIGKILL')
+    await this.exited
+  }
+}
+
+const effects = (database: TestDatabase) => database.sql<{ id: string }>('SELECT message_id AS id FROM effect')
+const attempts = (database: TestDatabase) => database.sql('SELECT attempt FROM sluice.message')
+const evidence = (database: TestDatabase) => database.sql('SELECT * FROM sluice.crash')
+
+describe.concurrent('sluice work', () => {
+  test('handles messages in both modes until SIGTERM, lets handlers end, and exits with 0', async ({
+    own,
+    sluice,
+    start,
+  }) => {
+    const { child, exited, says } = start(WORKER)
+    const [, slow] = await put(sluice, 'jobs', [{}, { ms: 300 }])
+    const [leased] = await put(sluice, 'more', [{ ms: 300 }])
+    await Promise.all([says(`handles ${slow}`), says(`handles ${leased}`)])
+    child.kill('SIGTERM')
+    await says('SIGTERM: claims no more and waits up to 30s')
+    expect(await exited).toBe(0)
+    await says(/jobs: 2 acked, 0 retried/)
+    await says(/more: 1 acked, 0 retried/)
+    expect(await effects(own)).toHaveLength(3)
+    expect(await sluice.operate.workers()).toEqual([])
+    expect(await evidence(own)).toEqual([])
+  })
+
+  test('gives back at a second signal what is in hand, counts nothing, and exits with 3', async ({
+    own,
+    sluice,
+    start,
+  }) => {
+    const { child, exited, says } = start(WORKER)
+    const [id] = await put(sluice, 'jobs', [{ ms: 60_000 }])
+    const [leased] = await put(sluice, 'more', [{ ms: 60_000 }])
+    await Promise.all([says(`handles ${id}`), says(`handles ${leased}`)])
+    child.kill('SIGINT')
+    await says('SIGINT: claims no more')
+    child.kill('SIGTERM')
+    await says('SIGTERM: gives back')
+    expect(await exited).toBe(3)
+    expect(await attempts(own)).toEqual([{ attempt: 0 }, { attempt: 0 }])
+    expect(await effects(own)).toEqual([])
+    expect(await evidence(own)).toEqual([])
+    expect(await sluice.operate.queues()).toMatchObject([
+      { queue: 'jobs', ready: 1, inFlight: 0 },
+      { queue: 'more', ready: 1, inFlight: 0 },
+    ])
+  })
+
+  test('gives back what has not ended when the time for that is up, and exits with 3', async ({
+    own,
+    sluice,
+    start,
+  }) => {
+    const { child, exited, says } = start(WORKER, '--queue', 'jobs', '--drain-timeout', '100ms')
+    const [id] = await put(sluice, 'jobs', [{ ms: 60_000 }])
+    await says(`handles ${id}`)
+    child.kill('SIGTERM')
+    expect(await exited).toBe(3)
+    expect(await attempts(own)).toEqual([{ attempt: 0 }])
+  })
+
+  test('with --once handles what is due, and what its handlers enqueue, and exits with 0', async ({
+    own,
+    sluice,
+    start,
+  }) => {
+    await put(sluice, 'jobs', [{ next: 'more' }, { next: 'more' }, { fail: true }])
+    await put(sluice, 'jobs', [{}], { delay: '1h' })
+    const { exited, says } = start(WORKER, '--once', '--concurrency', '2')
+    expect(await exited).toBe(0)
+    await says(/jobs: 2 acked, 1 retried, 0 snoozed, 0 dead/)
+    await says(/more: 2 acked/)
+    expect(await payloadsOf(own, 'jobs')).toHaveLength(2)
+  })
+
+  test('with --once says how many due messages a pause and a limit have left', async ({ own, sluice }) => {
+    await put(sluice, 'jobs', [{}, {}])
+    await put(sluice, 'more', [{}, {}, {}])
+    await sluice.operate.pause('jobs')
+    await sluice.operate.settings.set('more', { rate: { limit: 1, per: '1h' } })
+    const { code, stderr } = await runCli(['work', WORKER, '--once'], { DATABASE_URL: own.url })
+    expect(code).toBe(0)
+    expect(stderr).toContain('jobs: 2 due messages left: the queue is paused')
+    expect(stderr).toContain('more: 2 due messages left: the limits of the queue')
+  })
+
+  test('with --once ends at a signal with the batch in hand', async ({ own, sluice, start }) => {
+    const ids = await put(sluice, 'jobs', [{ ms: 200 }, {}, {}])
+    const { child, exited, says } = start(WORKER, '--once', '--batch-size', '1')
+    await says(`handles ${ids[0]}`)
+    child.kill('SIGTERM')
+    expect(await exited).toBe(0)
+    expect((await effects(own)).map(({ id }) => String(id))).toContain(ids[0])
+  })
+
+  test('runs the one handler of a CommonJS module for the queues that are named, in any of both modes', async ({
+    own,
+    sluice,
+    start,
+  }) => {
+    for (const queue of ['a', 'b', 'c']) await put(sluice, queue, [1])
+    const { child, exited, says } = start(join(HANDLERS, 'one.cjs'), '-q', 'a,b', '-q', 'c', '-c', '4')
+    await says(/works on c \(transactional, concurrency 4\)/)
+    for (const queue of ['a', 'b', 'c']) await untilEmpty(own, queue)
+    child.kill('SIGINT')
+    expect(await exited).toBe(0)
+  })
+
+  test('ends at a signal also while its module has not loaded', async ({ start }) => {
+    const { child, exited, says } = start(join(HANDLERS, 'hangs.mjs'), '-q', 'a')
+    await says(/loading/)
+    child.kill('SIGTERM')
+    expect(await exited).toBe(0)
+  })
+
+  test('answers probes: not ready before it is connected, ready, and no longer when it drains', async ({
+    sluice,
+    start,
+  }) => {
+    const port = await freePort()
+    const { child, exited, says } = start(WORKER, '--health', `127.0.0.1:${port}`)
+    await says(`on port ${port}`)
+    const probe = (path: string) => fetch(`http://127.0.0.1:${port}${path}`)
+    expect((await probe('/healthz')).status).toBe(200)
+    await waitFor(async () => (await probe('/readyz')).status === 200, { what: 'a worker that is ready' })
+    expect((await probe('/other')).status).toBe(404)
+    const [id] = await put(sluice, 'jobs', [{}, { ms: 500 }])
+    await says(`handles ${id}`)
+    await waitFor(async () => ((await (await probe('/healthz')).json()) as { queues: object }).queues, {
+      what: 'queues',
+    })
+    await put(sluice, 'more', [{ ms: 500 }])
+    child.kill('SIGTERM')
+    await says('SIGTERM')
+    const draining = await probe('/readyz').catch(() => undefined)
+    if (draining !== undefined) {
+      expect(draining.status).toBe(503)
+      expect(await draining.json()).toMatchObject({ status: 'draining' })
+    }
+    expect(await exited).toBe(0)
+  })
+
+  test('has its messages back at once when it is killed, and counts the crash', async ({ own, sluice, start }) => {
+    const killed = start(WORKER, '--queue', 'jobs', '--name', 'killed')
+    const [id] = await put(sluice, 'jobs', [{ ms: 60_000 }])
+    await killed.says(`handles ${id}`)
+    killed.child.kill('SIGKILL')
+    await killed.exited
+    const [message] = await waitFor(
+      async () => {
+        const found = await own.sql('SELECT id FROM sluice.message FOR UPDATE SKIP LOCKED')
+        return found.length > 0 && found
+      },
+      { what: 'the message that is free' },
+    )
+    expect(message).toEqual({ id })
+  })
+})
+
+describe.concurrent('sluice work that cannot run', () => {
+  test.for([
+    [['nowhere.ts'], 2, 'expected a module of handlers, received no such file'],
+    [[join(HANDLERS, 'broken.mjs')], 1, 'this module does not load'],
+    [[join(HANDLERS, 'one.cjs')], 2, 'Name the queues that it handles: --queue emails'],
+    [
+      [join(HANDLERS, 'own.ts'), '--database-url', 'postgres://x'],
+      2,
+      '--database-url: expected only for a module without',
+    ],
+    [[join(HANDLERS, 'own.ts'), '--name', 'mine'], 2, 'Leave it out, and give createSluice({ name }) in the module'],
+    [[WORKER, '--queue', 'orders'], 2, '--queue: expected one of jobs, more, received "orders"'],
+    [[WORKER, '--queue', 'more', '--mode', 'transactional'], 2, '--mode: expected leased'],
+    [[WORKER, '--mode', 'fast'], 2, 'Allowed choices are transactional, leased'],
+    [[WORKER, '--health', '99999'], 2, 'Expected a port'],
+    [[WORKER, '--concurrency', '0'], 2, 'Expected an integer from 1'],
+    [[], 2, "missing required argument 'module'"],
+  ] as const)('says so: %j', async ([args, code, words], { database }) => {
+    const result = await runCli(['work', ...args], { DATABASE_URL: database.url })
+    expect(result).toMatchObject({ code, stderr: expect.stringContaining(words) })
+  })
+
+  test('says who cannot listen where a port is taken, with exit code 1', async ({ database }) => {
+    const taken = createServer().listen(0, '127.0.0.1')
+    await once(taken, 'listening')
+    const { port } = taken.address() as AddressInfo
+    const result = await runCli(['work', WORKER, '--health', `127.0.0.1:${port}`], { DATABASE_URL: database.url })
+    taken.close()
+    const words = `--health 127.0.0.1:${port}: cannot listen: listen EADDRINUSE`
+    expect(result).toMatchObject({ code: 1, stderr: expect.stringContaining(words) })
+  })
+
+  test('without a schema names the command to run, with exit code 1', async () => {
+    await using database = await createTestDatabase({ migrated: false })
+    for (const more of [[], ['--once']])
+      expect(await runCli(['work', WORKER, ...more], { DATABASE_URL: database.url })).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining('npx sluice migrate'),
+      })
+  })
+})
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  server.close()
+  await once(server, 'close')
+  return typeof address === 'object' && address !== null ? address.port : 0
+}

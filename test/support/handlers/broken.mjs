@@ -1,0 +1,1 @@
+throw new TypeError('this module does not load')

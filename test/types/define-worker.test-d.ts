@@ -1,0 +1,64 @@
+import { describe, expectTypeOf, test } from 'vitest'
+import {
+  createSluice,
+  defineWorker,
+  type HandlerTransaction,
+  type LeasedContext,
+  type Message,
+  queueOf,
+} from '../../src/index.ts'
+
+interface Report {
+  readonly url: string
+}
+
+const sluice = createSluice({ connection: '', queues: { reports: queueOf<Report>(), mails: {} } })
+
+describe('the handlers of a worker', () => {
+  test('get the payload of their queue and the context of their mode, whether they are alone, with options, or of batches', () => {
+    defineWorker(sluice, {
+      mails: async ({ payload }, { tx }) => {
+        expectTypeOf(payload).toEqualTypeOf<unknown>()
+        expectTypeOf(tx).toEqualTypeOf<HandlerTransaction>()
+      },
+      reports: {
+        mode: 'leased',
+        lease: '1m',
+        handle: async ({ payload }, context) => {
+          expectTypeOf(payload).toEqualTypeOf<Report>()
+          expectTypeOf(context).toEqualTypeOf<LeasedContext>()
+        },
+      },
+    })
+    defineWorker(sluice, {
+      reports: {
+        mode: 'transactional',
+        batchSize: 100,
+        handleBatch: async (messages, { tx }) => {
+          expectTypeOf(messages).toEqualTypeOf<readonly Message<Report>[]>()
+          expectTypeOf(tx).toEqualTypeOf<HandlerTransaction>()
+        },
+      },
+    })
+    defineWorker({
+      any: {
+        mode: 'transactional',
+        concurrency: 4,
+        handle: async ({ payload }, { tx }) => {
+          expectTypeOf(payload).toEqualTypeOf<unknown>()
+          expectTypeOf(tx).toEqualTypeOf<HandlerTransaction>()
+        },
+      },
+    })
+  })
+
+  test('are of queues that the Sluice has, with options of their mode, and are one per queue', () => {
+    // @ts-expect-error no such queue
+    defineWorker(sluice, { orders: async () => undefined })
+    // @ts-expect-error a lease is for leased mode
+    defineWorker(sluice, { mails: { mode: 'transactional', lease: '1m', handle: async () => undefined } })
+    const both = { mode: 'transactional', handle: async () => undefined, handleBatch: async () => undefined } as const
+    // @ts-expect-error either one by one or in batches
+    defineWorker(sluice, { mails: both })
+  })
+})
