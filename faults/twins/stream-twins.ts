@@ -69,6 +69,9 @@ export const PARKED_KEYS_PASS = {
       to: 'CASE WHEN queued.keyed AND e.ordering_key IS NULL THEN (',
     },
   ],
+  // Later events of the key are read while the one that has failed waits.
+  load: { keys: 1, failing: 0.3 },
+  workers: { pipeline: { retry: { kind: 'fixed', delay: 3_000 } } },
   caught: ['out of order'],
 } as const satisfies Twin
 
