@@ -16,6 +16,11 @@ export interface StageOptions<E extends Environment> {
   readonly broken?: boolean
 }
 
+/** A message that the scenario itself enqueues. */
+export interface StagedMessage extends LoadPayload {
+  readonly tenant?: string
+}
+
 /** What a scenario has at hand: the fleet, the database, chance, and the clock that says what lasted from when to when. */
 export class Stage<E extends Environment = Environment> {
   readonly environment: E
@@ -76,12 +81,8 @@ export class Stage<E extends Environment = Environment> {
     return id
   }
 
-  /** Enqueues messages in one transaction, in an order of their own if they have a key, or for a tenant. Returns their ids. */
-  async enqueueAll(
-    messages: readonly LoadPayload[],
-    orderingKey: string | null = null,
-    tenant: string | null = null,
-  ): Promise<readonly string[]> {
+  /** Enqueues messages in one transaction, in an order of their own if they have a key. Returns their ids. */
+  async enqueueAll(messages: readonly StagedMessage[], orderingKey: string | null = null): Promise<readonly string[]> {
     this.#enqueued += 1
     const rows = await this.sql(ENQUEUE, [
       this.queue,
@@ -89,7 +90,7 @@ export class Stage<E extends Environment = Environment> {
       messages.map(({ failures }) => failures),
       `stage.${this.#enqueued}`,
       orderingKey,
-      tenant,
+      messages.map(({ tenant = null }) => tenant),
     ])
     return rows.map(({ id }) => String(id))
   }
@@ -151,12 +152,12 @@ const BEGUN_MS = 40_000
 const ENQUEUE = `
 WITH message AS (
   INSERT INTO sluice.message (queue, ordering_key, tenant, payload)
-  SELECT $1::text, $5::text, $6::text, jsonb_build_object('fate', given.fate, 'failures', given.failures)
-  FROM unnest($2::text[], $3::integer[]) WITH ORDINALITY AS given (fate, failures, place)
+  SELECT $1::text, $5::text, given.tenant, jsonb_build_object('fate', given.fate, 'failures', given.failures)
+  FROM unnest($2::text[], $3::integer[], $6::text[]) WITH ORDINALITY AS given (fate, failures, tenant, place)
   ORDER BY given.place
-  RETURNING id, payload
+  RETURNING id, tenant, payload
 )
 INSERT INTO ledger.enqueued (message_id, intent, ordering_key, tenant, place, fate, failures)
-SELECT m.id, $4::text, $5::text, $6::text, m.id, m.payload ->> 'fate', (m.payload ->> 'failures')::integer FROM message m
+SELECT m.id, $4::text, $5::text, m.tenant, m.id, m.payload ->> 'fate', (m.payload ->> 'failures')::integer FROM message m
 ORDER BY m.id
 RETURNING message_id::text AS id`

@@ -1,5 +1,5 @@
 import { scenario } from '../run/scenario.ts'
-import type { Stage } from '../run/stage.ts'
+import type { Stage, StagedMessage } from '../run/stage.ts'
 import {
   BUCKET_UNWRITTEN,
   FIRST_TENANT_FIRST,
@@ -90,31 +90,33 @@ export const killTenants = scenario({
 
 /** Each of the small tenants has one message, and its turn comes after the same number of others, whoever dies. */
 async function killBesideTenants(stage: Stage, at: number): Promise<void> {
-  const waiting: string[] = []
-  const enqueue = async (tenant: string, count: number, fate: 'ack' | 'fail') => {
-    const messages = Array.from({ length: count }, () => ({ fate, failures: 0 }))
-    waiting.push(...(await stage.enqueueAll(messages, null, tenant)))
-  }
-  // Not to be in time: they wait for each other.
-  for (const large of ['a', 'b', 'c', 'd']) await enqueue(`${large}.${at}`, BACKLOG, 'fail')
-  const enqueueSmall = async (when: string) => {
-    for (let nth = 1; nth <= 3; nth += 1) await enqueue(`small.${at}.${when}.${nth}`, 1, 'ack')
-  }
-  await enqueueSmall('before')
+  const before = await stage.enqueueAll(ofTenants(`${at}.before`))
   const victim = stage.victim()
   await stage.fault('killed in mid-handler', async () => {
     victim.actor.order({ kind: 'signal', signal: 'SIGKILL', at: 'handling' })
     await victim.actor.ended
   })
-  await enqueueSmall('after')
   await stage.replace(victim)
-  await enqueueSmall('later')
-  for (const id of waiting.toReversed()) await stage.handled(id, 30_000)
+  // However long that took: the small ones come while there is a backlog, and no fault.
+  const after = await stage.enqueueAll(ofTenants(`${at}.after`))
+  for (const id of [...after, ...before].toReversed()) await stage.handled(id, 30_000)
+}
+
+/** The backlogs first. They are not to be in time: they wait for each other. */
+function ofTenants(when: string): readonly StagedMessage[] {
+  const backlogs = ['a', 'b', 'c', 'd'].flatMap((tenant) =>
+    Array.from({ length: BACKLOG }, () => ({ fate: 'fail', failures: 0, tenant: `${tenant}.${when}` }) as const),
+  )
+  const small = ['1', '2', '3'].map(
+    (tenant) => ({ fate: 'ack', failures: 0, tenant: `small.${when}.${tenant}` }) as const,
+  )
+  return [...backlogs, ...small]
 }
 
 const OF_TENANT = 2
 
-const BACKLOG = 50
+/** More than the 30 that may begin while a small tenant waits. */
+const BACKLOG = 40
 
 const BURST = 24
 

@@ -84,7 +84,10 @@ export const killSleeper = scenario({
           AND f.database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
       return row?.pid
     }
-    await until(async () => (await stage.sql(AWAKE, [STILL_MS])).length === 0, 'all workers to sleep', 30_000)
+    // Both have worked, so that neither is still on its way to its first sleep.
+    for (const id of await stage.enqueueAll(WARM_UP)) await stage.handled(id, 30_000)
+    const stillMs = stage.broken ? STILL_WITHOUT_POLL_MS : STILL_MS
+    await until(async () => (await stage.sql(AWAKE, [stillMs])).length === 0, 'all workers to sleep', 30_000)
     const pid = await until(holder, 'one of them to hold the flag', 10_000)
     const sleeper = stage.fleet.workers.find(({ actor }) => actor.pid === pid)
     if (sleeper === undefined) throw new Error(`Expected one of the fleet to sleep, received ${String(pid)}`)
@@ -97,6 +100,10 @@ export const killSleeper = scenario({
 
 /** Longer than a process looks again before it sleeps, and shorter than the poll. */
 const STILL_MS = 300
+/** Where there is no poll to be shorter than, a busy machine has more time. */
+const STILL_WITHOUT_POLL_MS = 1_500
+
+const WARM_UP = Array.from({ length: 20 }, () => ({ fate: 'ack', failures: 0 }) as const)
 
 /** Sessions of workers that have done something lately. */
 const AWAKE = `
