@@ -15,16 +15,29 @@ const BROKEN = CELLS.flatMap(({ mode, scenario }) =>
   scenario.twin === undefined ? [] : [{ mode, scenario, twin: scenario.twin }],
 ).toSorted((a, b) => b.scenario.recoveryMs - a.scenario.recoveryMs)
 
+/**
+ * A fault meets processes at a moment that is not the same twice, above all on a busy machine: one run may show nothing of
+ * what is broken. The next one has another seed.
+ */
+const RUNS = 3
+
 describe.concurrent('the auditor catches', () => {
   test.for(BROKEN)(
     '$mode.name $scenario.name: $twin.title',
     { timeout: 400_000 },
     async ({ mode, scenario, twin }, { skip }) => {
       const serverUrl = inject('serverUrl')
-      const outcome = await runScenario({ scenario, mode, seed: 1, scale: 'quick', broken: true, serverUrl })
-      if (outcome.kind === 'missing') return skip(outcome.reason)
-      const isCaught = outcome.findings.some(({ verdict }) => twin.caught.includes(verdict))
-      expect(isCaught, `expected one of ${twin.caught}, received ${JSON.stringify(outcome.findings)}`).toBe(true)
+      const outcomes: string[] = []
+      for (let seed = 1; seed <= RUNS; seed += 1) {
+        const spec = { scenario, mode, seed, scale: 'quick', broken: true, serverUrl } as const
+        const outcome = await runScenario(spec).catch(
+          (error: unknown) => ({ kind: 'untried', error: String(error) }) as const,
+        )
+        if (outcome.kind === 'missing') return skip(outcome.reason)
+        if (outcome.kind === 'judged' && outcome.findings.some(({ verdict }) => twin.caught.includes(verdict))) return
+        outcomes.push(JSON.stringify(outcome))
+      }
+      expect.fail(`expected one of ${twin.caught}, received ${outcomes.join('; ')}`)
     },
   )
 })

@@ -20,7 +20,10 @@ export interface EnqueuedMessage {
   readonly priority: number
   /** Null if the pipeline's number applies. */
   readonly maxAttempts: number | null
-  /** How long after it was enqueued it is due, in milliseconds. */
+  /**
+   * How long after it was enqueued it is due, in milliseconds. The server has read its clock twice, so on a busy machine it
+   * may be some milliseconds less than the delay.
+   */
   readonly delayMs: number
 }
 
@@ -59,6 +62,6 @@ function toEnqueued(row: Row): EnqueuedMessage {
     orderingKey: textOrNull(row, 'ordering_key'),
     priority: numberOf(row, 'priority'),
     maxAttempts: numberOrNull(row, 'max_attempts'),
-    delayMs: Math.round(numberOf(row, 'delay_ms')),
+    delayMs: Math.ceil(numberOf(row, 'delay_ms')),
   }
 }
