@@ -264,19 +264,102 @@ $$;
 COMMENT ON FUNCTION sluice.seek_group IS
   'Moves a group to positions as sluice.stream_positions returns them. parked: what becomes of its parked events, keep or drop; null: refused if there are any. Returns how many were dropped.';
 
--- Changes what a group was told when it was made; what is null stays as it is.
-CREATE FUNCTION sluice.group_set(stream text, name text, park_limit integer DEFAULT NULL, keep_unread boolean DEFAULT NULL) RETURNS boolean
+-- Changes what a group was told when it was made; what is null stays as it is. What becomes of failed events changes between two
+-- batches of each slot, and slots that wait for theirs are tried again.
+CREATE FUNCTION sluice.group_set(stream text, name text, park_limit integer DEFAULT NULL, keep_unread boolean DEFAULT NULL,
+                                 on_failure text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
+DECLARE
+  of sluice.stream_group := sluice.find_group(stream, name);
 BEGIN
-  UPDATE sluice.stream_group g SET park_limit = coalesce(group_set.park_limit, g.park_limit), keep_unread = coalesce(group_set.keep_unread, g.keep_unread)
-  WHERE g.id = (sluice.find_group(stream, name)).id
-    AND (g.park_limit <> group_set.park_limit OR g.keep_unread IS DISTINCT FROM coalesce(group_set.keep_unread, g.keep_unread));
+  IF on_failure <> of.on_failure THEN
+    PERFORM sluice.lock_group(of.id, (sluice.find_stream(stream)).slots);
+    PERFORM sluice.retry_slots(stream, name);
+  END IF;
+  UPDATE sluice.stream_group g
+  SET park_limit = coalesce(group_set.park_limit, g.park_limit), keep_unread = coalesce(group_set.keep_unread, g.keep_unread),
+      on_failure = coalesce(group_set.on_failure, g.on_failure)
+  WHERE g.id = of.id
+    AND (g.park_limit <> group_set.park_limit OR g.keep_unread IS DISTINCT FROM coalesce(group_set.keep_unread, g.keep_unread)
+         OR g.on_failure <> group_set.on_failure);
   RETURN FOUND;
 END
 $$;
 COMMENT ON FUNCTION sluice.group_set IS
-  'Changes how many events of a group may be parked, and whether what it has not read stays. What is null stays as it is. Returns whether something changed.';
+  'Changes how many events of a group may be parked, whether what it has not read stays, and what it does on_failure: park or stop. What is null stays as it is. Returns whether something changed.';
+
+-- The slots of a group that wait because their next event has failed, and that event.
+CREATE FUNCTION sluice.held_slots(log sluice.stream, of_group integer) RETURNS TABLE (slot smallint, progress bigint, "position" bigint,
+                                                                                      attempt integer, last_error text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN QUERY EXECUTE format($query$
+    SELECT p.slot, p.position, (
+      SELECT e.position FROM sluice.%I e WHERE e.slot = p.slot AND e.position > p.position ORDER BY e.position LIMIT 1
+    ), p.attempt, p.last_error
+    FROM sluice.group_progress p WHERE p.group_id = $1 AND p.held_until > clock_timestamp() ORDER BY p.slot
+  $query$, 'event_' || log.id) USING of_group;
+END
+$$;
+
+-- Has the failed event of each slot that waits for it tried again now, as if it never had been. Nobody has such a slot in hand, so
+-- its lock is there at once.
+CREATE FUNCTION sluice.retry_slots(stream text, name text, slot integer DEFAULT NULL) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  log sluice.stream := sluice.find_stream(stream);
+  of sluice.stream_group := sluice.find_group(stream, name);
+  held record;
+  freed integer := 0;
+BEGIN
+  FOR held IN SELECT h.* FROM sluice.held_slots(log, of.id) h WHERE slot IS NULL OR h.slot = slot LOOP
+    PERFORM pg_advisory_xact_lock(746503, of.id << 6 | held.slot);
+    UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL
+    WHERE p.group_id = of.id AND p.slot = held.slot AND p.held_until > clock_timestamp();
+    IF FOUND THEN
+      freed := freed + 1;
+    END IF;
+  END LOOP;
+  IF freed > 0 THEN
+    PERFORM sluice.wake_stream(stream);
+  END IF;
+  RETURN freed;
+END
+$$;
+COMMENT ON FUNCTION sluice.retry_slots IS
+  'Has the events tried again now that slots of a group wait for because they have failed: in one slot, or null: in all. Returns how many slots go on.';
+
+-- Passes over an event that a slot waits for because it has failed. It becomes a dead letter.
+CREATE FUNCTION sluice.skip_event(stream text, name text, "position" bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  log sluice.stream := sluice.find_stream(stream);
+  of sluice.stream_group := sluice.find_group(stream, name);
+  held record;
+BEGIN
+  SELECT h.* INTO held FROM sluice.held_slots(log, of.id) h WHERE h.position = position;
+  IF held.slot IS NULL THEN
+    RETURN false;
+  END IF;
+  PERFORM pg_advisory_xact_lock(746503, of.id << 6 | held.slot);
+  -- Another one may have been faster.
+  SELECT h.* INTO held FROM sluice.held_slots(log, of.id) h WHERE h.position = position;
+  IF held.slot IS NULL THEN
+    RETURN false;
+  END IF;
+  PERFORM sluice.bury_events(of.id, ARRAY[held.slot], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'], ARRAY[held.last_error]);
+  DELETE FROM sluice.group_progress p WHERE p.group_id = of.id AND p.slot = held.slot;
+  INSERT INTO sluice.group_progress (group_id, slot, position) VALUES (of.id, held.slot, position);
+  DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id = -position;
+  PERFORM sluice.wake_stream(stream);
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION sluice.skip_event IS
+  'Passes over an event that a slot of a group waits for because it has failed: it becomes a dead letter. Returns whether a slot was waiting for it.';
 
 -- Deletes a group, with what it has parked, its dead letters, and what its queue was told.
 CREATE FUNCTION sluice.delete_group(stream text, name text) RETURNS TABLE (messages bigint, dead_letters bigint)
@@ -597,8 +680,8 @@ COMMENT ON COLUMN sluice.group_slots.next_position IS 'The first event that it h
 COMMENT ON COLUMN sluice.group_slots.unread IS 'How many events it has not read: counted up to 1,000, and beyond that taken from the positions.';
 COMMENT ON COLUMN sluice.group_slots.oldest_unread_age IS 'How long ago the first of them was appended.';
 COMMENT ON COLUMN sluice.group_slots.moved_at IS 'When the group read from it last.';
-COMMENT ON COLUMN sluice.group_slots.held_until IS 'With onFailure stop: until when it waits because its next event has failed.';
-COMMENT ON COLUMN sluice.group_slots.attempt IS 'How often that event has failed.';
+COMMENT ON COLUMN sluice.group_slots.held_until IS 'Of a group that stops on failure: until when the slot waits because its next event has failed; infinity: until somebody has it tried again or skipped.';
+COMMENT ON COLUMN sluice.group_slots.attempt IS 'How often that event has failed; 0: it has not.';
 COMMENT ON COLUMN sluice.group_slots.last_error IS 'How it has failed last.';
 COMMENT ON COLUMN sluice.group_slots.open_pid IS 'The server process of the oldest transaction that has appended to the slot and is open; null also for a prepared one.';
 COMMENT ON COLUMN sluice.group_slots.open_for IS 'How long that has been open.';
@@ -609,11 +692,12 @@ SELECT g.stream, g.name, g.stream || ':' || g.name AS queue, s.unread, s.oldest_
        (SELECT count(*) FROM sluice.dead_letter d WHERE d.queue = g.stream || ':' || g.name) AS dead,
        (SELECT count(*) FROM sluice.workers w WHERE w.alive AND g.stream || ':' || g.name = ANY (w.queues)) AS members,
        (SELECT q.paused_at FROM sluice.queue q WHERE q.queue = g.stream || ':' || g.name) AS paused_at,
-       s.moved_at, g.lost_from, g.lost_to, g.park_limit, g.keep_unread, g.created_at
+       s.moved_at, g.lost_from, g.lost_to, s.slots_stopped, g.on_failure, g.park_limit, g.keep_unread, g.created_at
 FROM sluice.stream_group g JOIN (
   SELECT r.stream, r.name, sum(r.unread)::bigint AS unread, (SELECT sluice.clock()) - min(r.next_appended_at) AS oldest_unread_age,
          count(r.next_position) AS slots_unread, count(*) FILTER (WHERE r.open_pid IS NOT NULL OR r.open_since IS NOT NULL) AS slots_held_back,
-         (SELECT sluice.clock()) - min(r.open_since) AS open_for, max(r.moved_at) AS moved_at
+         (SELECT sluice.clock()) - min(r.open_since) AS open_for, max(r.moved_at) AS moved_at,
+         count(*) FILTER (WHERE r.held_until = 'infinity') AS slots_stopped
   FROM sluice.read_group_slots(NULL, NULL, 1000) r GROUP BY r.stream, r.name
 ) s ON s.stream = g.stream AND s.name = g.name;
 COMMENT ON VIEW sluice.groups IS 'One row per group: what it has not read, what waits in its queue, who reads, and what holds it up.';
@@ -632,6 +716,8 @@ COMMENT ON COLUMN sluice.groups.paused_at IS 'Since when nobody reads for it; nu
 COMMENT ON COLUMN sluice.groups.moved_at IS 'When it read last.';
 COMMENT ON COLUMN sluice.groups.lost_from IS 'The first position of events that retention took before it had read them: it stands still until it is moved. Null: none.';
 COMMENT ON COLUMN sluice.groups.lost_to IS 'The last one.';
+COMMENT ON COLUMN sluice.groups.slots_stopped IS 'How many slots wait for an event that has failed for good, until somebody has it tried again or skipped.';
+COMMENT ON COLUMN sluice.groups.on_failure IS 'What becomes of failed events: park, in its queue, with the later ones of their keys; stop: their slots wait for them.';
 COMMENT ON COLUMN sluice.groups.park_limit IS 'So many events may be parked before slots wait.';
 COMMENT ON COLUMN sluice.groups.keep_unread IS 'Whether what it has not read stays; null: as its stream says, unless it is paused.';
 COMMENT ON COLUMN sluice.groups.created_at IS 'When it was made.';
@@ -655,7 +741,7 @@ COMMENT ON COLUMN sluice.events.appended_at IS 'When it was appended; its transa
 
 -- Those that run with the owner's rights, for those who are granted them.
 REVOKE ALL ON FUNCTION sluice.stream_positions, sluice.stream_bounds, sluice.read_events, sluice.next_position, sluice.read_group_slots,
-  sluice.open_appends_of, sluice.seek_group, sluice.group_set, sluice.delete_group, sluice.trim_stream, sluice.keep_segments,
+  sluice.open_appends_of, sluice.seek_group, sluice.group_set, sluice.retry_slots, sluice.skip_event, sluice.delete_group, sluice.trim_stream, sluice.keep_segments,
   sluice.segments_to_drop, sluice.drop_segment, sluice.read_streams FROM PUBLIC;
 
 CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)

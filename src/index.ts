@@ -55,7 +55,13 @@ export type { MessagesOptions } from './operate/read-messages-options.ts'
 export type { QueueSettingsInput, RateInput, StoredRetry } from './operate/read-settings.ts'
 export type { DefinedSchedule, ScheduleChangeOptions, SchedulePauseOptions, Schedules } from './operate/schedules.ts'
 export type { StreamEvents } from './operate/stream-events.ts'
-export type { ReadOptions, SeekOptions, SeekResult, StreamGroupOptions } from './operate/stream-options.ts'
+export type {
+  ReadOptions,
+  RetrySlotsOptions,
+  SeekOptions,
+  SeekResult,
+  StreamGroupOptions,
+} from './operate/stream-options.ts'
 export type { StreamPlace } from './operate/stream-place.ts'
 export type { StreamChangeOptions, StreamSettings } from './operate/stream-settings.ts'
 export type { StreamOperations } from './operate/streams.ts'
@@ -105,8 +111,9 @@ export type { QueueStatus } from './table/operate/queue-status.ts'
 export type { ScheduleStatus } from './table/operate/schedule-status.ts'
 export type { InFlightMessage, WorkerStatus } from './table/operate/worker-status.ts'
 export type { RefusalReason } from './table/pull/settle-claim.ts'
+export type { OnFailure } from './table/stream/known-group.ts'
 export type { StreamEvent } from './table/stream/read-events.ts'
-export type { GroupSlotStatus, GroupStatus, LostEvents, StreamStatus } from './table/stream/stream-status.ts'
+export type { GroupSlotStatus, GroupStatus, HeldEvent, LostEvents, StreamStatus } from './table/stream/stream-status.ts'
 // Events and errors
 export type { SluiceEvent } from './telemetry/events.ts'
 export type { SluiceLog } from './telemetry/log.ts'

@@ -91,7 +91,7 @@ BEGIN
 
   -- Reads streams and moves groups on. A stream's own table is granted when it is made, and here to whom it was not.
   GRANT SELECT ON sluice.stream, sluice.segment, sluice.event, sluice.stream_group TO sluice_worker;
-  GRANT SELECT, INSERT, DELETE ON sluice.group_progress TO sluice_worker;
+  GRANT SELECT, INSERT, DELETE, UPDATE (held_until, attempt, last_error) ON sluice.group_progress TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice.settled, sluice.stream_head, sluice.queue_events, sluice.bury_events TO sluice_worker;
   GRANT SELECT ON sluice.streams, sluice.groups TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice.read_streams, sluice.read_group_slots TO sluice_worker;
@@ -124,8 +124,8 @@ BEGIN
   GRANT EXECUTE ON FUNCTION sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_run, sluice.schedule_remove,
     sluice.foreign_characters TO sluice_operator;
   -- Makes and changes streams and groups, by functions that run with the rights of the schema's owner.
-  GRANT EXECUTE ON FUNCTION sluice.create_stream, sluice.create_group, sluice.group_set, sluice.seek_group, sluice.delete_group, sluice.trim_stream
-    TO sluice_operator;
+  GRANT EXECUTE ON FUNCTION sluice.create_stream, sluice.create_group, sluice.group_set, sluice.seek_group, sluice.delete_group, sluice.trim_stream,
+    sluice.retry_slots, sluice.skip_event TO sluice_operator;
 
   -- Claims by the functions, which run with the rights of the schema's owner, and does nothing else. It sees no table.
   GRANT EXECUTE ON FUNCTION sluice.claim, sluice.claim_get, sluice.claim_renew, sluice.claim_release, sluice.claim_settle,

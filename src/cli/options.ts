@@ -30,6 +30,10 @@ export const parse = {
       if (/^\d+$/.test(text) && count >= 1 && count <= most) return count
       throw new InvalidArgumentError(`Expected an integer from 1 to ${most}.`)
     },
+  slot: (text: string): number => {
+    if (/^\d{1,2}$/.test(text) && Number(text) < 64) return Number(text)
+    throw new InvalidArgumentError('Expected an integer from 0 to 63.')
+  },
   priority: (text: string): number => {
     if (/^[0-9]$/.test(text)) return Number(text)
     throw new InvalidArgumentError('Expected an integer from 0 to 9.')

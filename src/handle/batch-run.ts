@@ -1,13 +1,13 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { errorText, expected, isSluiceError, messageCancelled } from '../errors.ts'
 import type { Message, Outcome } from '../message.ts'
-import type { PipelinePlan } from '../plan/options.ts'
+import { isOrdered, type PipelinePlan } from '../plan/options.ts'
 import { type QueueDefinition, validatePayload } from '../queues.ts'
 import type { Settlement } from '../settle/settlement.ts'
 import type { ClaimClock, Meter } from '../statistics/meter.ts'
 import { type Report, withCause } from '../telemetry/events.ts'
 import type { Attempt } from './attempt.ts'
-import { BlockedKeys } from './blocked-keys.ts'
+import { BlockedKeys, type KeyOf } from './blocked-keys.ts'
 import { Deadline, type LateSubject, type Turn } from './deadline.ts'
 import type { Ending } from './ending.ts'
 import { NotHandled } from './handler.ts'
@@ -43,6 +43,8 @@ export interface BatchRunOptions {
   readonly meter?: Meter | undefined
   /** When its messages were claimed: those whose life had ended by then are not handed out. */
   readonly clock?: ClaimClock | undefined
+  /** Of a group that stops: the slot of an event, all of which waits for one that has failed. */
+  readonly slotOf?: KeyOf | undefined
 }
 
 /** By how much a deadline may be late on a busy machine. Less than the server's grace. */
@@ -171,6 +173,7 @@ export class BatchRun {
         return
       case 'harmful':
         settlement.deadLetter(message, refusal.reason)
+        if (this.#options.slotOf !== undefined) this.#block(message)
         return
       case 'lost try':
         this.#settle(message, { kind: 'retry', error: refusal.error }, new Error(refusal.error))
@@ -249,6 +252,7 @@ export class BatchRun {
     const each = this.#options.work.kind === 'each'
     const outcomes = each ? [toOutcome(result)] : toOutcomes(result, messages.length)
     if (attempt.committed) checkAcked(outcomes)
+    this.#checkSlots(messages, outcomes)
     const undone = each && (outcomes[0]?.kind === 'retry' || outcomes[0]?.kind === 'deadLetter')
     await (undone ? attempt.undo() : attempt.keep())
     for (const [at, message] of messages.entries()) this.#settle(message, outcomes[at] ?? { kind: 'ack' })
@@ -301,9 +305,26 @@ export class BatchRun {
     const holdsBack = isCancelled
       ? this.#options.settlement.cancel(message)
       : this.#options.settlement.add(message, outcome, error)
-    if (!holdsBack) return
-    this.#blockedKeys ??= new BlockedKeys(this.#options.plan)
+    if (holdsBack) this.#block(message)
+  }
+
+  #block(message: DeliveredMessage): void {
+    const { plan, slotOf } = this.#options
+    // All messages of a queue that is ordered as a whole have one key.
+    const rest = isOrdered(plan) ? '' : undefined
+    this.#blockedKeys ??= new BlockedKeys(slotOf ?? (({ orderingKey }) => orderingKey ?? rest))
     this.#blockedKeys.add(message)
+  }
+
+  /** What a batch handler does with later events of a slot must not be kept if an earlier one stays: each is handled alone then. */
+  #checkSlots(messages: readonly DeliveredMessage[], outcomes: readonly Outcome[]): void {
+    const { slotOf } = this.#options
+    if (slotOf === undefined || messages.length === 1) return
+    const kept = new BlockedKeys(slotOf)
+    for (const [at, message] of messages.entries()) {
+      if (kept.has(message)) throw new TypeError('an event is to be tried again, and later ones of its slot are not')
+      if (outcomes[at]?.kind !== 'ack') kept.add(message)
+    }
   }
 }
 

@@ -1,13 +1,15 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
-import { isOrdered, type PipelinePlan } from '../plan/options.ts'
+
+/** What of a message's must be handled in order: its ordering key, or more than that. Undefined: nothing. */
+export type KeyOf = (message: DeliveredMessage) => string | number | undefined
 
 /** The keys of a batch whose later messages must wait, because one of theirs is to be tried again. */
 export class BlockedKeys {
-  readonly #plan: PipelinePlan
-  readonly #keys = new Set<string>()
+  readonly #keyOf: KeyOf
+  readonly #keys = new Set<string | number>()
 
-  constructor(plan: PipelinePlan) {
-    this.#plan = plan
+  constructor(keyOf: KeyOf) {
+    this.#keyOf = keyOf
   }
 
   add(message: DeliveredMessage): void {
@@ -18,10 +20,5 @@ export class BlockedKeys {
   has(message: DeliveredMessage): boolean {
     const key = this.#keyOf(message)
     return key !== undefined && this.#keys.has(key)
-  }
-
-  /** All messages of a queue that is ordered as a whole have one. */
-  #keyOf(message: DeliveredMessage): string | undefined {
-    return message.orderingKey ?? (isOrdered(this.#plan) ? '' : undefined)
   }
 }

@@ -1,3 +1,4 @@
+import type { OnFailure } from '../table/stream/known-group.ts'
 import type { StreamPlace } from './stream-place.ts'
 
 /** Which events `read` takes. */
@@ -20,6 +21,12 @@ export interface ReadOptions {
 export interface StreamGroupOptions {
   /** Where a new group begins. @default 'end' */
   readonly from?: StreamPlace | undefined
+  /**
+   * What becomes of an event that fails. `'park'`: it waits in the group's queue for its next try, and the later ones of its key behind
+   * it. `'stop'`: its slot waits for its next try, and after the last one until `operate.streams.retrySlots` or `skipEvent`.
+   * @default 'park', or as it is
+   */
+  readonly onFailure?: OnFailure | undefined
   /** So many events may be parked before slots wait. @default 1000, or as it is */
   readonly parkLimit?: number | undefined
   /**
@@ -27,6 +34,12 @@ export interface StreamGroupOptions {
    * paused
    */
   readonly keepUnread?: boolean | undefined
+}
+
+/** Which slots of a group go on. */
+export interface RetrySlotsOptions {
+  /** One slot, from 0. @default all */
+  readonly slot?: number | undefined
 }
 
 /** How a group is moved. */

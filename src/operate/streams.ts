@@ -1,13 +1,22 @@
 import { checkKeys } from '../basics/check-keys.ts'
-import { integer, LARGEST_INTEGER } from '../basics/options.ts'
+import { integer, integerWithin, LARGEST_INTEGER } from '../basics/options.ts'
 import { checkGroupName, queueOfGroup } from '../basics/stream-names.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { InputOf, QueueName } from '../queues.ts'
 import { checkStreamName, type StreamDefinitions } from '../streams.ts'
 import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
 import type { Execute } from '../table/statement.ts'
-import { countUnread, createGroup, deleteGroup, seekGroup, trimStream } from '../table/stream/change-groups.ts'
+import {
+  countUnread,
+  createGroup,
+  deleteGroup,
+  retrySlots,
+  seekGroup,
+  skipEvent,
+  trimStream,
+} from '../table/stream/change-groups.ts'
 import { defineStream } from '../table/stream/define-stream.ts'
+import type { OnFailure } from '../table/stream/known-group.ts'
 import { readPositions } from '../table/stream/read-events.ts'
 import { toStreamError } from '../table/stream/stream-errors.ts'
 import {
@@ -23,7 +32,7 @@ import type { Operations } from './operations.ts'
 import { booleanOf, textOf } from './options.ts'
 import { byOf, type QueueChangeOptions } from './queue-settings.ts'
 import { StreamEvents } from './stream-events.ts'
-import type { ReadOptions, SeekOptions, SeekResult, StreamGroupOptions } from './stream-options.ts'
+import type { ReadOptions, RetrySlotsOptions, SeekOptions, SeekResult, StreamGroupOptions } from './stream-options.ts'
 import { streamPages } from './stream-pages.ts'
 import { placeOf, type StreamPlace } from './stream-place.ts'
 import { columnsOf, type StreamChangeOptions, type StreamSettings } from './stream-settings.ts'
@@ -126,15 +135,16 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     checkKeys(
       'group',
       options,
-      ['from', 'parkLimit', 'keepUnread'],
+      ['from', 'onFailure', 'parkLimit', 'keepUnread'],
       "As in group('orders', 'billing', { from: 'start' })",
     )
     const [name, of] = [checkGroupName(group), checkStreamName(stream, this.#definitions)]
     const from = placeOf(options.from ?? 'end', 'group.from')
+    const onFailure = onFailureOf(options.onFailure)
     const parkLimit = integer('group.parkLimit', options.parkLimit, null, 0, LARGEST_INTEGER)
     const keepUnread = booleanOf(options.keepUnread, 'group.keepUnread') ?? null
     return this.#named(
-      this.#operations.change((execute) => createGroup(execute, of, name, from, { parkLimit, keepUnread })),
+      this.#operations.change((execute) => createGroup(execute, of, name, from, { onFailure, parkLimit, keepUnread })),
     )
   }
 
@@ -170,6 +180,34 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
   }
 
   /**
+   * Has the events tried again now for which slots of a group wait because they have failed, as if they never had been tried.
+   *
+   * @returns how many slots go on.
+   * @throws SluiceError GROUP_UNKNOWN, and as {@link group}
+   *
+   * @example await sluice.operate.streams.retrySlots('orders', 'billing')
+   */
+  async retrySlots(stream: QueueName<Definitions>, group: string, options: RetrySlotsOptions = {}): Promise<number> {
+    checkKeys('retrySlots', options, ['slot'], "As in retrySlots('orders', 'billing', { slot: 3 })")
+    const slot = integer('retrySlots.slot', options.slot, null, 0, 63)
+    return this.#ofGroup(stream, group, (execute, of, name) => retrySlots(execute, of, name, slot))
+  }
+
+  /**
+   * Passes over an event that has failed and for which its slot waits: it becomes a dead letter of the group's queue, and can be
+   * redriven.
+   *
+   * @returns false if no slot was waiting for it.
+   * @throws SluiceError GROUP_UNKNOWN, and as {@link group}
+   *
+   * @example await sluice.operate.streams.skipEvent('orders', 'billing', 4711)
+   */
+  async skipEvent(stream: QueueName<Definitions>, group: string, position: number): Promise<boolean> {
+    const at = integerWithin('skipEvent.position', position, 1, Number.MAX_SAFE_INTEGER)
+    return this.#ofGroup(stream, group, (execute, of, name) => skipEvent(execute, of, name, at))
+  }
+
+  /**
    * Pauses a group: nobody reads for it, and nobody tries its parked events, until {@link resume}. What is in hand goes on.
    *
    * @returns false if it was paused already.
@@ -202,8 +240,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     stream: string,
     group: string,
   ): Promise<{ readonly messages: number; readonly deadLetters: number }> {
-    const [name, of] = [checkGroupName(group), checkStreamName(stream, this.#definitions)]
-    return this.#named(this.#operations.change((execute) => deleteGroup(execute, of, name)))
+    return this.#ofGroup(stream, group, deleteGroup)
   }
 
   /**
@@ -226,6 +263,15 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
       return trimStream(execute, of, Math.min(...starts) + 1, force)
     }
     return this.#named(this.#operations.change(work))
+  }
+
+  #ofGroup<T>(
+    stream: string,
+    group: string,
+    work: (execute: Execute, stream: string, group: string) => Promise<T>,
+  ): Promise<T> {
+    const [name, of] = [checkGroupName(group), checkStreamName(stream, this.#definitions)]
+    return this.#named(this.#operations.change((execute) => work(execute, of, name)))
   }
 
   #ofQueue<T>(
@@ -264,6 +310,11 @@ async function requireGroup(execute: Execute, stream: string, group: string): Pr
         'Make it with sluice.group(stream, name)',
       )
     : expected('STREAM_UNKNOWN', 'stream', 'one that exists', stream, 'Make it with sluice.stream(name)')
+}
+
+function onFailureOf(onFailure: unknown): OnFailure | null {
+  if (onFailure === undefined || onFailure === 'park' || onFailure === 'stop') return onFailure ?? null
+  throw expected('OPTION_INVALID', 'group.onFailure', "'park' or 'stop'", onFailure)
 }
 
 function parkedOf(parked: unknown): 'keep' | 'drop' | null {

@@ -6,7 +6,7 @@ export interface SettledMessage {
   readonly message: Message
   /**
    * What was written: a retry has its delay (`afterMs`), and a message that failed its last attempt has the outcome
-   * `deadLetter`, whatever its handler asked for.
+   * `deadLetter`, whatever its handler asked for. In a group that stops it has a retry without a delay.
    */
   readonly outcome: Outcome
 }
@@ -19,7 +19,7 @@ export interface SettledMessage {
 export interface SettledCounts {
   /** Handled and removed. */
   readonly acked: number
-  /** Failed, or asked for a retry, and due again later. */
+  /** Failed, or asked for a retry, and due again later; in a group that stops, also an event that its slot stops at. */
   readonly retried: number
   /** Put off by `snooze`: due again later, with no attempt counted. */
   readonly snoozed: number

@@ -87,8 +87,7 @@ export class Settlement {
         this.#postpone(message, message.row.attempt, null, outcome.afterMs)
         return true
       case 'deadLetter':
-        this.#die(message, outcome.reason, outcome.error ?? null)
-        return false
+        return this.giveUp(message, { attempt: message.attempt, reason: outcome.reason, error: outcome.error ?? null })
       case 'retry':
         return this.#retry(message, outcome.error ?? 'The handler asked for a retry', outcome.afterMs, error)
     }
@@ -102,7 +101,12 @@ export class Settlement {
   /** Moves a message to the dead letters that is not tried again. */
   deadLetter(message: DeliveredMessage, reason: string): void {
     this.forgetEvidence(message)
-    this.#die(message, reason, null, message.attempt - 1)
+    this.giveUp(message, { attempt: message.attempt - 1, reason, error: null })
+  }
+
+  /** In a group that stops, the slot of an event, all of which waits for one that has failed. */
+  get slotOf(): ((message: DeliveredMessage) => number) | undefined {
+    return undefined
   }
 
   /** The life of a message had ended when it was claimed: it goes without having been handled. */
@@ -204,8 +208,8 @@ export class Settlement {
     const { plan } = this.#options
     const most = this.#options.rules.mostOf(message)
     if (message.attempt >= most) {
-      this.#die(message, `failed ${message.attempt} of ${most} attempts`, text, message.attempt, error)
-      return false
+      const { attempt } = message
+      return this.giveUp(message, { attempt, reason: `failed ${attempt} of ${most} attempts`, error: text }, error)
     }
     const afterThat = Math.round(afterMs ?? this.#options.rules.retryInMs(message, error))
     const retryInMs = this.#postpone(message, message.attempt, text, afterThat)
@@ -233,13 +237,8 @@ export class Settlement {
     return dueUs === triedUs ? afterMs : Math.max(0, Math.round((dueUs - nowUs) / 1_000))
   }
 
-  #die(
-    message: DeliveredMessage,
-    reason: string,
-    error: string | null,
-    attempt = message.attempt,
-    thrown?: unknown,
-  ): void {
+  /** Nobody tries the message again. Returns whether it holds its key back. */
+  protected giveUp(message: DeliveredMessage, { attempt, reason, error }: GivenUp, thrown?: unknown): boolean {
     this.#dead.push({ id: message.id, attempt, reason, error })
     const outcome = { kind: 'deadLetter', reason, ...(error === null ? {} : { error }) } as const
     this.#settled.set(message.id, { message, outcome })
@@ -247,5 +246,23 @@ export class Settlement {
     const { type } = message.row
     const { queue } = this.#options.plan
     this.#events.push(withCause({ kind: 'message.dead', queue, id, type, attempt, reason, error }, thrown))
+    return false
   }
+
+  /** The message stays, and is not tried again by itself. */
+  protected stand(message: DeliveredMessage, { attempt, reason, error }: GivenUp, event: SluiceEvent): true {
+    const text = error === null ? reason : `${reason}: ${error}`
+    this.#postponed.push({ id: message.id, dueUs: Number.POSITIVE_INFINITY, attempt, error: text })
+    this.#settled.set(message.id, { message, outcome: { kind: 'retry', error: text } })
+    this.#events.push(event)
+    return true
+  }
+}
+
+/** Why a message is not tried again, after how many attempts. */
+export interface GivenUp {
+  readonly attempt: number
+  readonly reason: string
+  /** Of its last attempt. */
+  readonly error: string | null
 }

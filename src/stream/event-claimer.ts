@@ -5,10 +5,16 @@ import {
   type ClaimedEvent,
   claimEvents,
   type EventClaim,
-  hasUnread,
   lookAtBounds,
+  readRest,
 } from '../table/stream/claim-events.ts'
-import { type GroupStanding, groupUnknown, type KnownGroup, readStanding } from '../table/stream/known-group.ts'
+import {
+  type GroupStanding,
+  groupUnknown,
+  type KnownGroup,
+  type OnFailure,
+  readStanding,
+} from '../table/stream/known-group.ts'
 
 /** A connection, in a transaction that has been begun. */
 export interface InTransaction {
@@ -20,6 +26,7 @@ export interface ClaimedEvents {
   readonly group: KnownGroup
   /** In the order in which they are handled; parked ones too, which are not. */
   readonly events: readonly ClaimedEvent[]
+  readonly onFailure: OnFailure
   /** Hears when a message that they have become falls due. */
   readonly onQueued: (dueUs: number) => void
 }
@@ -99,17 +106,18 @@ export class EventClaimer {
       parkLimit: this.#parkLimit,
     })
     const [bounds, claim, standing] = await Promise.all([looked, claiming, readStanding(execute, this.#group)])
-    this.#check(standing)
-    return this.#answer(connection, bounds, claim, sentAtMs)
+    const onFailure = this.#check(standing)
+    return this.#answer(connection, bounds, { ...claim, onFailure }, sentAtMs)
   }
 
   /** @throws SluiceError GROUP_UNKNOWN, GROUP_LOST_EVENTS */
-  #check(standing: GroupStanding | undefined): void {
+  #check(standing: GroupStanding | undefined): OnFailure {
     const { stream, name } = this.#options
     if (standing === undefined) throw groupUnknown(stream, name)
-    const { lost, parkLimit } = standing
+    const { lost, onFailure, parkLimit } = standing
     if (lost !== null) throw groupLostEvents(stream, name, lost.from, lost.to)
     this.#parkLimit = parkLimit
+    return onFailure
   }
 
   #slotsInTurn(): readonly number[] {
@@ -119,12 +127,18 @@ export class EventClaimer {
     return Array.from({ length: slots }, (_, at) => (first + at) % slots)
   }
 
-  async #answer(connection: InTransaction, bounds: string, claim: EventClaim, sentAtMs: number): Promise<EventAnswer> {
-    const { nowUs, evidence, transaction, queued } = claim
+  async #answer(
+    connection: InTransaction,
+    bounds: string,
+    claim: EventClaim & { readonly onFailure: OnFailure },
+    sentAtMs: number,
+  ): Promise<EventAnswer> {
+    const { nowUs, evidence, transaction, queued, onFailure } = claim
     const full = claim.events.length >= this.#limit
     if (full) this.#bounds.set(connection, bounds)
     else this.#bounds.delete(connection)
-    const events = withinLimit(claim, this.#parkLimit)
+    // A group that stops parks nothing: what it has parked before it was told so goes first.
+    const events = withinLimit(claim, onFailure === 'stop' ? 0 : this.#parkLimit)
     const onQueued = (dueUs: number) => this.#options.onQueued(sentAtMs + (dueUs - nowUs) / 1_000)
     const handled = new Set(events.filter(({ parked }) => !parked).map(({ id }) => id))
     const nextDueMs = events.length > 0 ? null : await this.#nextLookMs(connection, bounds)
@@ -139,14 +153,15 @@ export class EventClaimer {
       nextDueMs,
       partial: false,
       void: false,
-      log: { group: this.#group, events, onQueued },
+      log: { group: this.#group, events, onFailure, onQueued },
       queued,
     }
   }
 
   /**
    * When to look again although nobody notifies: while an append is open, because one that is rolled back notifies nobody,
-   * and events behind its floor wait for that; and while others have slots with events in hand, because they may die.
+   * and events behind its floor wait for that; while others have slots with events in hand, because they may die; and when an
+   * event that has failed is tried again, in a group that stops.
    */
   async #nextLookMs({ execute }: InTransaction, bounds: string): Promise<number | null> {
     const [head = 0, ...ends] = bounds.split(' ').map(Number)
@@ -156,7 +171,8 @@ export class EventClaimer {
       return waitMs * (1 + this.#options.random() / 5)
     }
     this.#openWaitMs = FIRST_OPEN_WAIT_MS
-    return (await hasUnread(execute, this.#group, bounds)) ? OTHERS_WAIT_MS : null
+    const { unread, heldMs } = await readRest(execute, this.#group, bounds)
+    return unread ? Math.min(OTHERS_WAIT_MS, heldMs ?? OTHERS_WAIT_MS) : heldMs
   }
 }
 

@@ -1,26 +1,33 @@
-import { Settlement, type SettlementOptions } from '../settle/settlement.ts'
+import type { DeliveredMessage } from '../claim/delivered-message.ts'
+import { type GivenUp, Settlement, type SettlementOptions } from '../settle/settlement.ts'
 import { forgetEvidence } from '../table/settle/settle.ts'
 import type { Execute } from '../table/statement.ts'
 import type { ClaimedEvent } from '../table/stream/claim-events.ts'
 import {
   buryEvents,
   type DeadEvent,
+  type HeldSlot,
+  holdSlots,
   type Moved,
   moveProgress,
   type QueuedEvent,
   queueEvents,
 } from '../table/stream/settle-events.ts'
+import { withCause } from '../telemetry/events.ts'
 import { allAnswered } from '../transaction/all-answered.ts'
 import type { ClaimedEvents } from './event-claimer.ts'
 
 /**
  * Settles a batch of events: those that failed, and the later ones of their keys, become messages of the group's queue, and
  * the group's progress moves behind all that is settled. In each slot that is a first part of its events: what the batch has
- * not come to stays behind the progress, with all that follows it in its slot.
+ * not come to stays behind the progress, with all that follows it in its slot. In a group that stops, what failed stays too, and
+ * the slot waits for it.
  */
 export class EventSettlement extends Settlement {
   readonly #claimed: ClaimedEvents
   readonly #queue: string
+  /** By event, in a group that stops. */
+  #slots: ReadonlyMap<string, number> | undefined
 
   constructor(options: SettlementOptions, claimed: ClaimedEvents) {
     super(options)
@@ -28,13 +35,33 @@ export class EventSettlement extends Settlement {
     this.#queue = options.plan.queue
   }
 
+  get #stops(): boolean {
+    return this.#claimed.onFailure === 'stop'
+  }
+
+  override get slotOf(): Settlement['slotOf'] {
+    if (!this.#stops) return undefined
+    this.#slots ??= new Map(this.#claimed.events.map(({ id, slot }) => [id, slot]))
+    return ({ id }) => this.#slots?.get(id) ?? 0
+  }
+
+  protected override giveUp(message: DeliveredMessage, given: GivenUp, thrown?: unknown): boolean {
+    const { slotOf } = this
+    if (slotOf === undefined) return super.giveUp(message, given, thrown)
+    const { type, options } = message.row
+    const position = options?.eventPosition ?? 0
+    const event = { kind: 'slot.stopped', queue: this.#queue, slot: slotOf(message), position, type, ...given } as const
+    return this.stand(message, given, withCause(event, thrown))
+  }
+
   override async write(execute: Execute): Promise<void> {
     const { group, events, onQueued } = this.#claimed
-    const { queued, dead, moved } = this.#planned(events)
+    const { queued, dead, moved, held } = this.#planned(events)
     const sent: Promise<void>[] = []
     if (queued.length > 0) sent.push(queueEvents(execute, group, queued))
     if (dead.length > 0) sent.push(buryEvents(execute, group, dead))
     if (moved.length > 0) sent.push(moveProgress(execute, group, moved))
+    if (held.length > 0) sent.push(holdSlots(execute, group, held))
     if (this.forgotten.length > 0) sent.push(forgetEvidence(execute, this.#queue, this.forgotten))
     await allAnswered(sent)
     if (queued.length > 0) onQueued(Math.min(...queued.map(({ dueUs }) => dueUs ?? 0)))
@@ -49,7 +76,8 @@ export class EventSettlement extends Settlement {
       const { id, orderingKey } = event
       const failed = postponed.get(id)
       const died = dead.get(id)
-      if (failed !== undefined) planned.queue(event, failed)
+      if (failed !== undefined && this.#stops) planned.hold(event, failed)
+      else if (failed !== undefined) planned.queue(event, failed)
       else if (died !== undefined) planned.bury(event, died)
       else if (this.has(id)) planned.settle(event)
       // An earlier event of its key is in the queue, or has failed in this batch.
@@ -66,12 +94,14 @@ interface Planned {
   readonly queued: readonly QueuedEvent[]
   readonly dead: readonly DeadEvent[]
   readonly moved: readonly Moved[]
+  readonly held: readonly HeldSlot[]
 }
 
 /** What is written, event by event in their order. */
 class Plan implements Planned {
   readonly queued: QueuedEvent[] = []
   readonly dead: DeadEvent[] = []
+  readonly held: HeldSlot[] = []
   readonly #moved = new Map<number, Moved>()
   /** Slots in which an event was left. */
   readonly #left = new Set<number>()
@@ -86,6 +116,15 @@ class Plan implements Planned {
     if (this.#left.has(slot) && dueUs === null) return
     this.settle(event)
     this.queued.push({ slot, position, attempt, dueUs, error })
+  }
+
+  /** Its slot waits for it. */
+  hold(event: ClaimedEvent, { attempt, dueUs, error }: Pick<QueuedEvent, 'attempt' | 'dueUs' | 'error'>): void {
+    const { slot, from } = event
+    if (this.#left.has(slot)) return
+    this.leave(event)
+    const position = this.#moved.get(slot)?.to ?? from
+    this.held.push({ slot, position, untilUs: dueUs === Number.POSITIVE_INFINITY ? null : dueUs, attempt, error })
   }
 
   bury(event: ClaimedEvent, { attempt, reason, error }: Pick<DeadEvent, 'attempt' | 'reason' | 'error'>): void {

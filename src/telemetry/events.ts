@@ -124,6 +124,21 @@ export type SluiceEvent =
       readonly cause?: Error
     }
   /**
+   * An event of a group that stops has failed for good, for this `reason`: nothing of its `slot` is delivered until
+   * `operate.streams.retrySlots` or `skipEvent`. `error` and `cause` as above.
+   */
+  | {
+      readonly kind: 'slot.stopped'
+      readonly queue: string
+      readonly slot: number
+      readonly position: number
+      readonly type: string | null
+      readonly attempt: number
+      readonly reason: string
+      readonly error: string | null
+      readonly cause?: Error
+    }
+  /**
    * A message was cancelled while it was in hand: it is gone, and nothing of its handler's writes through `tx` is kept. One
    * that waited has no event.
    */

@@ -6,7 +6,7 @@ export interface SluiceLog {
   info(line: string): unknown
   /** Failures that are retried. */
   warn(line: string): unknown
-  /** Dead letters, lost batches, pipelines that cannot start, and retry policies that throw. */
+  /** Dead letters, slots that stop, lost batches, pipelines that cannot start, and retry policies that throw. */
   error(line: string): unknown
 }
 
@@ -72,6 +72,10 @@ function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefi
     case 'message.dead': {
       const error = event.error === null ? '' : `: ${event.error}`
       return ['error', `${attemptOf(event)} went to the dead letters, ${event.reason}${error}`]
+    }
+    case 'slot.stopped': {
+      const error = event.error === null ? '' : `: ${event.error}`
+      return ['error', `slot ${event.slot} stops at event ${event.position}, ${event.reason}${error}`]
     }
     case 'batch.failed':
       return ['warn', `a batch of ${event.messages} failed, each message is handled alone now: ${event.error}`]

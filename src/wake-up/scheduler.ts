@@ -242,7 +242,7 @@ export class Scheduler {
       names.map((name) => name.slice(1)),
     )
     if (this.#stopped) return
-    for (const [stream, head] of heads) this.#queues.get(wakeNameOf(stream))?.polledHead(head)
+    for (const head of heads) this.#queues.get(wakeNameOf(head.stream))?.polledHead(head)
   }
 
   /** The process whose flag we relied on may have vanished without a notification. */

@@ -2,6 +2,7 @@ import { describe, expect } from 'vitest'
 import { runCli } from '../support/processes/run-cli.ts'
 import { append } from '../support/rows/streams.ts'
 import { test } from '../support/sluice.ts'
+import { raise } from '../support/steps.ts'
 
 describe('sluice stream and group', () => {
   test('make, list, read, move, pause, delete and trim', async ({ database, sluice, queue }) => {
@@ -62,5 +63,31 @@ describe('sluice stream and group', () => {
       stderr: expect.stringContaining('Make it with'),
     })
     expect(await runCli(['group', 'delete', queue, 'g', '--yes'], env)).toMatchObject({ code: 1 })
+  })
+})
+
+describe('sluice group, of a group that stops', () => {
+  test('says at which event, tries it again and skips it', async ({ database, sluice, queue }) => {
+    const env = { DATABASE_URL: database.url }
+    const run = (...args: string[]) => runCli(args, env)
+    await sluice.stream(queue, { slots: 1 })
+    await append(database, queue, 2)
+    expect((await run('group', 'create', queue, 'g', '--from', 'start', '--on-failure', 'stop')).stdout).toBe('Made.\n')
+    const pipeline = sluice.pipeline(queue, { group: 'g', maxAttempts: 1 }).handle(() => raise('no'))
+    await pipeline.runOnce()
+    expect((await run('group', 'list', queue)).stdout).toMatch(/ 1 slot stopped$/m)
+    expect((await run('status')).stdout).toContain(
+      `${queue}, group g: slot 0 stopped at event 1, which has failed for good: failed 1 of 1 attempts: no; see: `,
+    )
+    expect((await run('group', 'retry', queue, 'g', '--slot', '0')).stdout).toBe('1 slot goes on.\n')
+    expect((await run('group', 'retry', queue, 'g')).stdout).toBe('No slot was waiting.\n')
+    await pipeline.runOnce()
+    expect(await run('group', 'skip', queue, 'g', '1')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('give --yes to go ahead'),
+    })
+    expect((await run('group', 'skip', queue, 'g', '2', '--yes')).stdout).toBe('No slot was waiting for it.\n')
+    expect((await run('group', 'skip', queue, 'g', '1', '--yes')).stdout).toBe('Skipped.\n')
+    expect((await sluice.operate.deadLetters.list({ queue: `${queue}:g` })).deadLetters).toHaveLength(1)
   })
 })

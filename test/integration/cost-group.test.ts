@@ -25,7 +25,7 @@ const APPLICATION = 'application'
 /** Progress, COMMIT with the next BEGIN, and the next claim: locks, events, standing. */
 const NEXT = ['event_progress', 'COMMIT', 'event_lock', 'event_read', 'group_standing']
 /** The last batch is full, so the claim behind it relies on the bounds that it knows, and finds nothing. */
-const LAST = [['event_unread'], ['claim'], ['ROLLBACK']]
+const LAST = [['event_rest'], ['claim'], ['ROLLBACK']]
 
 describe('P5: the cost of a group:', () => {
   test.for([1, 100, 500])(

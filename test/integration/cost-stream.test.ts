@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
 import { claimSettings } from '../../src/table/planner.ts'
 import { appendEvents, type EventRow } from '../../src/table/stream/append.ts'
-import { claimEvents, hasUnread, lookAtBounds } from '../../src/table/stream/claim-events.ts'
+import { claimEvents, lookAtBounds, readRest } from '../../src/table/stream/claim-events.ts'
 import { readStanding } from '../../src/table/stream/known-group.ts'
 import { readEvents, readNextPosition, type SlotRanges } from '../../src/table/stream/read-events.ts'
 import { moveProgress } from '../../src/table/stream/settle-events.ts'
@@ -69,9 +69,9 @@ const READS: readonly Bound[] = [
     ways: [progress, events, parked, evidence],
   },
   {
-    what: 'a look for unread events',
-    send: (execute, group) => hasUnread(execute, group, group.bounds),
-    most: 10,
+    what: 'a look at the rest',
+    send: (execute, group) => readRest(execute, group, group.bounds),
+    most: 80,
     ways: [progress, events],
   },
   {

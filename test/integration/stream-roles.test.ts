@@ -2,6 +2,7 @@ import { describe, expect } from 'vitest'
 import { allOf, append, jumpSegment, makeStream, segmentsOf } from '../support/rows/streams.ts'
 import { test as base } from '../support/servers/logins.ts'
 import { startTestSluice } from '../support/sluice.ts'
+import { raise } from '../support/steps.ts'
 
 let streams = 0
 const test = base.extend('stream', () => `roles.${++streams}`)
@@ -70,6 +71,29 @@ describe('with the rights of a role', () => {
     await expect(operate.seek(stream, 'g', 'end')).rejects.toEqual(refused)
     await expect(operate.trim(stream, 'end')).rejects.toEqual(refused)
     await expect(operate.deleteGroup(stream, 'g')).rejects.toEqual(refused)
+  })
+
+  test('a worker lets a slot wait for a failed event, and an operator lets it go on', async ({
+    database,
+    login,
+    stream,
+  }) => {
+    const [worker, operator] = [
+      startTestSluice(await login('sluice_worker')),
+      startTestSluice(await login('sluice_operator')),
+    ]
+    await operator.stream(stream, { slots: 1 })
+    await operator.group(stream, 'g', { from: 'start', onFailure: 'stop' })
+    await append(database, stream, 2)
+    const { streams: operate } = operator.operate
+    const pipeline = worker.pipeline(stream, { group: 'g', maxAttempts: 1 }).handle(() => raise('no'))
+    await pipeline.runOnce()
+    expect(await operate.groups({ stream })).toMatchObject([{ unread: 2, slotsStopped: 1 }])
+    await expect(worker.operate.streams.retrySlots(stream, 'g')).rejects.toMatchObject({ code: 'PRIVILEGE_MISSING' })
+    expect(await operate.retrySlots(stream, 'g')).toBe(1)
+    await pipeline.runOnce()
+    expect(await operate.skipEvent(stream, 'g', 1)).toBe(true)
+    expect(await operate.groups({ stream })).toMatchObject([{ unread: 1, dead: 1, slotsStopped: 0 }])
   })
 
   test('an operator makes, moves, pauses, trims and deletes', async ({ database, login, stream }) => {

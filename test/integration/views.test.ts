@@ -113,6 +113,8 @@ describe('the views, which are a public interface,', () => {
           "moved_at timestamp with time zone",
           "lost_from bigint",
           "lost_to bigint",
+          "slots_stopped bigint",
+          "on_failure text",
           "park_limit integer",
           "keep_unread boolean",
           "created_at timestamp with time zone",

@@ -1,4 +1,4 @@
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import type { StreamPlace } from '../../index.ts'
 import { assertConfirmed } from '../confirm.ts'
 import { operating } from '../connect.ts'
@@ -16,7 +16,7 @@ export function addGroup(program: Command): void {
     .description('Make, list, move, pause and delete groups: each reads a stream at its own pace.')
     .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  for (const add of [addList, addCreate, addSeek, addPause, addResume, addDelete]) add(group)
+  for (const add of [addList, addCreate, addSeek, addRetry, addSkip, addPause, addResume, addDelete]) add(group)
 }
 
 interface JsonOptions {
@@ -42,6 +42,7 @@ function addList(group: Command): void {
 
 interface CreateOptions {
   readonly from: StreamPlace
+  readonly onFailure?: 'park' | 'stop'
   readonly parkLimit?: number
 }
 
@@ -53,6 +54,11 @@ function addCreate(group: Command): void {
     .argument('<stream>', 'the stream')
     .argument('<group>', 'the group')
     .option('--from <place>', 'where to begin: start, end, a position, or a time', placeOf, 'end')
+    .addOption(
+      new Option('--on-failure <what>', 'park a failed event with the later ones of its key, or stop its slot').choices(
+        ['park', 'stop'],
+      ),
+    )
     .option('--park-limit <n>', 'so many events may be parked before slots wait', parse.countTo(2_147_483_647))
     .addHelpText('after', '\nExamples:\n  $ sluice group create orders billing --from start')
     .action(async (stream: string, name: string, options: CreateOptions, command: Command) => {
@@ -97,6 +103,46 @@ async function seek(stream: string, name: string, options: SeekOptions, command:
     const { dropped } = await operate.streams.seek(stream, name, to, { parked })
     print(dropped === 0 ? 'Moved.' : `Moved, and ${counted(dropped, 'parked event')} removed.`)
   })
+}
+
+/** `sluice group retry` */
+function addRetry(group: Command): void {
+  group
+    .command('retry')
+    .description('Try failed events again now for which slots of a group wait.')
+    .argument('<stream>', 'the stream')
+    .argument('<group>', 'the group')
+    .option('--slot <n>', 'only this slot', parse.slot)
+    .addHelpText('after', '\nExamples:\n  $ sluice group retry orders billing')
+    .action(async (stream: string, name: string, options: { readonly slot?: number }, command: Command) => {
+      const freed = await operating(command, (operate) => operate.streams.retrySlots(stream, name, options))
+      print(freed === 0 ? 'No slot was waiting.' : `${counted(freed, 'slot')} ${freed === 1 ? 'goes' : 'go'} on.`)
+    })
+}
+
+/** `sluice group skip` */
+function addSkip(group: Command): void {
+  group
+    .command('skip')
+    .description('Pass over a failed event for which a slot of a group waits. It becomes a dead letter.')
+    .argument('<stream>', 'the stream')
+    .argument('<group>', 'the group')
+    .argument('<position>', 'of the event', parse.countTo(Number.MAX_SAFE_INTEGER))
+    .option('-y, --yes', 'do not ask')
+    .addHelpText('after', '\nExamples:\n  $ sluice group skip orders billing 4711')
+    .action(skip)
+}
+
+async function skip(
+  stream: string,
+  name: string,
+  position: number,
+  options: { readonly yes?: true },
+  command: Command,
+) {
+  await assertConfirmed(`Let the group ${name} of ${stream} pass over event ${position}?`, options)
+  const skipped = await operating(command, (operate) => operate.streams.skipEvent(stream, name, position))
+  print(skipped ? 'Skipped.' : 'No slot was waiting for it.')
 }
 
 interface PauseOptions {

@@ -38,7 +38,7 @@ type Attention =
   | { readonly kind: 'workerGone'; readonly worker: string; readonly messages: number; readonly text: string }
   | { readonly kind: 'scheduleFailed' | 'scheduleLate'; readonly schedule: string; readonly text: string }
   | {
-      readonly kind: 'groupLost' | 'groupUnread'
+      readonly kind: 'groupLost' | 'groupStopped' | 'groupUnread'
       readonly stream: string
       readonly group: string
       readonly text: string
@@ -55,12 +55,14 @@ export async function readStatus(operate: Operate, queue: string | undefined): P
   const settings = await operate.settings.list(only)
   const streams = queue === undefined ? await operate.streams.list() : []
   const groups = (await operate.streams.groups()).filter((group) => queue === undefined || group.queue === queue)
+  const stopped = await readStopped(operate, groups)
   const needsAttention = [
     ...settings.flatMap((told) => pausedQueue(told, queues, at)),
     ...settings.flatMap((told) => limitedQueue(told, queues)),
     ...attentionTo(queues, workers),
     ...schedules.flatMap(attentionToSchedule),
     ...groups.flatMap(attentionToGroup),
+    ...stopped,
     ...streams.flatMap(attentionToStream),
   ]
   return { at, queues, workers, settings, schedules, streams, groups, needsAttention }
@@ -141,6 +143,20 @@ function attentionToGroup({ stream, group, lost, members, unread, pausedAt }: Gr
   if (unread === 0 || members > 0 || pausedAt !== null) return []
   const text = `${stream}, group ${group}: ${counted(unread, 'event')} unread, and no live worker reads them`
   return [{ kind: 'groupUnread', stream, group, text }]
+}
+
+/** Each event at which a group has stopped. */
+async function readStopped(operate: Operate, groups: readonly GroupStatus[]): Promise<readonly Attention[]> {
+  const attention: Attention[] = []
+  for (const { stream, group } of groups.filter(({ slotsStopped }) => slotsStopped > 0)) {
+    for (const { slot, nextPosition, held } of await operate.streams.slots(stream, group)) {
+      if (held === null || held.until !== null) continue
+      const event = `stopped at event ${nextPosition}, which has failed for good: ${held.error}`
+      const text = `${stream}, group ${group}: slot ${slot} ${event}; see: sluice group retry, sluice group skip`
+      attention.push({ kind: 'groupStopped', stream, group, text })
+    }
+  }
+  return attention
 }
 
 function attentionToStream({ stream, openForMs, openPid }: StreamStatus): readonly Attention[] {

@@ -1,7 +1,7 @@
 import type { GroupStatus, StreamStatus } from '../../index.ts'
 import type { View } from '../output.ts'
 import { type Column, formatTable } from './table.ts'
-import { formatAge } from './text.ts'
+import { counted, formatAge } from './text.ts'
 
 /** Streams as a table. */
 export function formatStreams(streams: readonly StreamStatus[], view: View): string {
@@ -74,15 +74,16 @@ function groupColumns({ paint }: View): readonly Column<GroupStatus>[] {
     {
       title: 'STATE',
       cell: stateText,
-      paint: (text, { lost, pausedAt }) =>
-        lost !== null ? paint('red', text) : pausedAt !== null ? paint('yellow', text) : text,
+      paint: (text, { lost, pausedAt, slotsStopped }) =>
+        lost !== null || slotsStopped > 0 ? paint('red', text) : pausedAt !== null ? paint('yellow', text) : text,
     },
   ]
 }
 
-function stateText({ lost, pausedAt, slotsHeldBack }: GroupStatus): string {
+function stateText({ lost, pausedAt, slotsHeldBack, slotsStopped }: GroupStatus): string {
   if (lost !== null) return 'lost events'
   if (pausedAt !== null) return 'paused'
+  if (slotsStopped > 0) return `${counted(slotsStopped, 'slot')} stopped`
   return slotsHeldBack > 0 ? 'behind an open append' : 'reads'
 }
 

@@ -128,6 +128,7 @@ export class TransactionalBatch {
       signal,
       report,
       clock: claimed,
+      slotOf: this.#settlement.slotOf,
       cancel: () => this.#onControl(() => cancelStatement(control.execute, claimed.transaction)),
     })
     this.#run = run

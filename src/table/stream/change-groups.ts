@@ -1,8 +1,10 @@
 import { booleanOf, type Execute, numberOf, statement } from '../statement.ts'
+import type { OnFailure } from './known-group.ts'
 import type { PlaceParams } from './read-events.ts'
 
 /** What a group is told. Null: as it is, or the default. */
 export interface GroupParams {
+  readonly onFailure: OnFailure | null
   readonly parkLimit: number | null
   readonly keepUnread: boolean | null
 }
@@ -13,11 +15,12 @@ export async function createGroup(
   stream: string,
   group: string,
   from: PlaceParams,
-  { parkLimit, keepUnread }: GroupParams,
+  { onFailure, parkLimit, keepUnread }: GroupParams,
 ): Promise<boolean> {
   const [row] = await execute(CREATE, [stream, group, from.place, from.position, from.timeUs, parkLimit])
   const made = row !== undefined && booleanOf(row, 'made')
-  if (keepUnread !== null || (!made && parkLimit !== null)) await execute(SET, [stream, group, parkLimit, keepUnread])
+  if (keepUnread !== null || onFailure !== null || (!made && parkLimit !== null))
+    await execute(SET, [stream, group, parkLimit, keepUnread, onFailure])
   return made
 }
 
@@ -43,6 +46,23 @@ export async function countUnread(
   const [row] = await execute(COUNT, [stream, group, starts])
   if (row === undefined) throw new TypeError('expected a row with the counts')
   return { unread: numberOf(row, 'unread'), before: numberOf(row, 'before') }
+}
+
+/** Has the events tried again for which slots wait; null: all slots. Resolves with how many slots go on. */
+export async function retrySlots(
+  execute: Execute,
+  stream: string,
+  group: string,
+  slot: number | null,
+): Promise<number> {
+  const [row] = await execute(RETRY, [stream, group, slot])
+  return row === undefined ? 0 : numberOf(row, 'freed')
+}
+
+/** Passes over an event for which a slot waits. Resolves with whether one did. */
+export async function skipEvent(execute: Execute, stream: string, group: string, position: number): Promise<boolean> {
+  const [row] = await execute(SKIP, [stream, group, position])
+  return row !== undefined && booleanOf(row, 'skipped')
 }
 
 /** Deletes a group with its messages and dead letters. */
@@ -77,7 +97,11 @@ SELECT CASE
 END AS made`,
 )
 
-const SET = statement('group_set', 'SELECT sluice.group_set($1::text, $2::text, $3::integer, $4::boolean)')
+const SET = statement('group_set', 'SELECT sluice.group_set($1::text, $2::text, $3::integer, $4::boolean, $5::text)')
+
+const RETRY = statement('slots_retry', 'SELECT sluice.retry_slots($1::text, $2::text, $3::integer) AS freed')
+
+const SKIP = statement('event_skip', 'SELECT sluice.skip_event($1::text, $2::text, $3::bigint) AS skipped')
 
 const SEEK = statement(
   'group_seek',

@@ -1,5 +1,15 @@
 import { CLAIM_CLOCK, type Claim, claimResult, toClaim } from '../claim/claim.ts'
-import { booleanOf, type Execute, numberOf, type Statement, statement, textOf, textOrNull } from '../statement.ts'
+import {
+  booleanOf,
+  type Execute,
+  numberOf,
+  numberOrNull,
+  type Row,
+  type Statement,
+  statement,
+  textOf,
+  textOrNull,
+} from '../statement.ts'
 import type { KnownGroup } from './known-group.ts'
 
 /** A claimed event beside its row, whose id is its position with a minus. */
@@ -62,7 +72,7 @@ export async function claimEvents(
   const locked = execute(statements.lock, [group.groupId, slots, limit, bounds])
   const read = execute(statements.read, [queue, group.groupId, limit, bounds, parkLimit])
   const [, rows] = await Promise.all([locked, read])
-  const claim = marked(toClaim(rows))
+  const claim = marked(toClaim(rows), rows)
   const [first] = rows
   if (claim.rows.length === 0 || first === undefined) return { ...claim, events: [], queued: false, queuedCount: 0 }
   return {
@@ -80,9 +90,18 @@ export async function claimEvents(
   }
 }
 
-/** Only its options tell that a row is an event: messages may have numbers below zero, if they are inserted by hand. */
-function marked(claim: Claim): Claim {
-  const rows = claim.rows.map((row) => ({ ...row, options: { ...NO_OPTIONS, eventPosition: -Number(row.id) } }))
+/**
+ * Only its options tell that a row is an event: messages may have numbers below zero, if they are inserted by hand. Each row has the
+ * attempts of its slot, which are those of the slot's first event.
+ */
+function marked(claim: Claim, read: readonly Row[]): Claim {
+  let slot: number | undefined
+  const rows = claim.rows.map((row, at) => {
+    const before = slot
+    slot = numberOf(read[at] ?? {}, 'event_slot')
+    const attempt = slot === before ? 0 : row.attempt
+    return { ...row, attempt, options: { ...NO_OPTIONS, eventPosition: -Number(row.id) } }
+  })
   return { ...claim, rows }
 }
 
@@ -95,10 +114,18 @@ const NO_OPTIONS = {
   tenant: null,
 } as const
 
-/** Whether there are events that somebody else has locked: when nothing was claimed. */
-export async function hasUnread(execute: Execute, group: KnownGroup, bounds: string | null): Promise<boolean> {
-  const [row] = await execute(statementsOf(group.streamId).unread, [group.groupId, group.slots, bounds])
-  return row !== undefined && booleanOf(row, 'unread')
+/** What a claim has left that took nothing. */
+export interface Rest {
+  /** There are events that somebody else has locked. */
+  readonly unread: boolean
+  /** In how many milliseconds an event is tried again for which its slot waits; null: there is none. */
+  readonly heldMs: number | null
+}
+
+export async function readRest(execute: Execute, group: KnownGroup, bounds: string | null): Promise<Rest> {
+  const [row] = await execute(statementsOf(group.streamId).rest, [group.groupId, group.slots, bounds])
+  if (row === undefined) throw new TypeError('expected what a claim has left')
+  return { unread: booleanOf(row, 'unread'), heldMs: numberOrNull(row, 'held_ms') }
 }
 
 const LOOK_AT_BOUNDS = statement(
@@ -113,7 +140,7 @@ FROM (
 interface EventStatements {
   readonly lock: Statement
   readonly read: Statement
-  readonly unread: Statement
+  readonly rest: Statement
 }
 
 const made = new Map<number, EventStatements>()
@@ -126,7 +153,7 @@ function statementsOf(streamId: number): EventStatements {
   const statements = {
     lock: statement(`event_lock_${streamId}`, lockText(table)),
     read: statement(`event_read_${streamId}`, readText(table)),
-    unread: statement(`event_unread_${streamId}`, unreadText(table)),
+    rest: statement(`event_rest_${streamId}`, restText(table)),
   }
   made.set(streamId, statements)
   return statements
@@ -140,8 +167,11 @@ const boundsOf = (parameter: string) =>
  * lie before it, so an old snapshot does not make it slower.
  */
 const progressOf = (group: string) => `
-  SELECT p.position FROM sluice.group_progress p
+  SELECT p.position, p.held_until, p.attempt FROM sluice.group_progress p
   WHERE p.group_id = ${group}::integer AND p.slot = s.slot ORDER BY p.position DESC LIMIT 1`
+
+/** The slot does not wait for an event that has failed. A claim asks again behind the lock: that may have been the last holder's. */
+const notHeld = (now: string) => `(progress.held_until IS NULL OR progress.held_until <= ${now})`
 
 /**
  * Locks slots with unread events, in the order of $2, until the events in them make a batch of $3. With a backlog that is one slot,
@@ -153,7 +183,7 @@ const progressOf = (group: string) => `
  */
 const lockText = (table: string) => `
 WITH RECURSIVE bounds AS MATERIALIZED (
-  SELECT ${boundsOf('$4')} AS at
+  SELECT ${boundsOf('$4')} AS at, clock_timestamp() AS now
 ), step (n, slot, events) AS (
   SELECT 0, NULL::smallint, 0::bigint
   UNION ALL
@@ -168,7 +198,7 @@ WITH RECURSIVE bounds AS MATERIALIZED (
     FROM (
       SELECT count(*) AS events FROM (
         SELECT FROM ${table} e
-        WHERE e.slot = s.slot AND e.position > progress.position AND e.position <= bounds.at[s.slot + 2]
+        WHERE ${notHeld('bounds.now')} AND e.slot = s.slot AND e.position > progress.position AND e.position <= bounds.at[s.slot + 2]
         ORDER BY e.position LIMIT $3::integer - step.events
       ) e
     ) found OFFSET 0
@@ -197,13 +227,13 @@ queued AS MATERIALIZED (
       SELECT m.slot FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1
     ) IS NOT NULL AS keyed OFFSET 0
   ) q
-)${claimResult('0 AS attempt')},
+)${claimResult('c.attempt')},
        c.event_slot, c.from_position, c.parked, queued.keyed AS queued, queued.count AS queued_count
 FROM clock CROSS JOIN queued LEFT JOIN LATERAL (
   SELECT -e.position AS id, 5::smallint AS priority, e.appended_at AS due_at, e.appended_at AS enqueued_at,
          CASE WHEN e.ordering_key IS NOT NULL THEN s.slot END AS slot, e.ordering_key, e.type, e.schema_version,
          e.payload::text AS payload, e.headers::text AS headers, NULL::integer AS max_attempts, NULL::text AS options,
-         s.slot AS event_slot, progress.position AS from_position,
+         s.slot AS event_slot, progress.position AS from_position, progress.attempt,
          CASE WHEN queued.keyed AND e.ordering_key IS NOT NULL THEN (
            SELECT true FROM (SELECT (hashtextextended(e.ordering_key COLLATE "C", 0) & 255)::smallint AS slot OFFSET 0) k
            CROSS JOIN LATERAL (
@@ -220,23 +250,29 @@ FROM clock CROSS JOIN queued LEFT JOIN LATERAL (
   ) progress
   CROSS JOIN LATERAL (
     SELECT e.* FROM ${table} e
-    WHERE e.slot = s.slot AND e.position > progress.position AND e.position <= locked.at[s.slot + 2]
+    WHERE ${notHeld('clock.now')} AND e.slot = s.slot AND e.position > progress.position AND e.position <= locked.at[s.slot + 2]
     ORDER BY e.position LIMIT (SELECT $3::integer)
   ) e
   LIMIT $3::integer
 ) c ON true`
 
 /** Slot by slot, until one has an event: EXISTS would become a join, which reads all events of a slot. */
-const unreadText = (table: string) => `
+const restText = (table: string) => `
 SELECT EXISTS (
   SELECT FROM (SELECT ${boundsOf('$3')} AS at OFFSET 0) bounds
   CROSS JOIN LATERAL generate_series(0, $2::integer - 1) AS s (slot)
   CROSS JOIN LATERAL (${progressOf('$1')}
   ) progress
-  WHERE (
+  WHERE ${notHeld('clock.now')} AND (
     SELECT e.position FROM ${table} e
     WHERE e.slot = s.slot AND e.position > progress.position AND e.position <= bounds.at[s.slot + 2]
     ORDER BY e.position LIMIT 1
   ) IS NOT NULL
   LIMIT 1
-) AS unread`
+) AS unread, (
+  SELECT pg_catalog.date_part('epoch', min(progress.held_until) - clock.now) * 1000::double precision
+  FROM generate_series(0, $2::integer - 1) AS s (slot) CROSS JOIN LATERAL (${progressOf('$1')}
+  ) progress
+  WHERE progress.held_until > clock.now AND isfinite(progress.held_until)
+) AS held_ms
+FROM (SELECT clock_timestamp() AS now OFFSET 0) clock`

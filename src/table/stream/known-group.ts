@@ -1,5 +1,5 @@
 import { SluiceError } from '../../errors.ts'
-import { type Execute, numberOf, statement } from '../statement.ts'
+import { type Execute, numberOf, statement, textOf } from '../statement.ts'
 
 /** A group as the server knows it. */
 export interface KnownGroup {
@@ -35,8 +35,12 @@ export function groupUnknown(stream: string, group: string): SluiceError {
   return new SluiceError('GROUP_UNKNOWN', `group: expected one of stream ${of}, received ${name}. ${remedy}`)
 }
 
+/** What becomes of events that fail: messages of the group's queue, or their slots wait for them. */
+export type OnFailure = 'park' | 'stop'
+
 /** What may change while a group is consumed. */
 export interface GroupStanding {
+  readonly onFailure: OnFailure
   readonly parkLimit: number
   /** The first and the last position of events that retention took before it had read them; null: none. */
   readonly lost: { readonly from: number; readonly to: number } | null
@@ -50,12 +54,16 @@ export async function readStanding(execute: Execute, { groupId }: KnownGroup): P
   const [row] = await execute(READ_STANDING, [groupId])
   if (row === undefined) return undefined
   const lost = row.lost_from === null ? null : { from: numberOf(row, 'lost_from'), to: numberOf(row, 'lost_to') }
-  return { parkLimit: numberOf(row, 'park_limit'), lost }
+  return {
+    onFailure: textOf(row, 'on_failure') === 'stop' ? 'stop' : 'park',
+    parkLimit: numberOf(row, 'park_limit'),
+    lost,
+  }
 }
 
 const READ_STANDING = statement(
   'group_standing',
-  'SELECT g.park_limit, g.lost_from, g.lost_to FROM sluice.stream_group g WHERE g.id = $1::integer',
+  'SELECT g.on_failure, g.park_limit, g.lost_from, g.lost_to FROM sluice.stream_group g WHERE g.id = $1::integer',
 )
 
 const READ_GROUP = statement(

@@ -84,6 +84,35 @@ export async function moveProgress(execute: Execute, { groupId }: KnownGroup, mo
   checkTaken('sluice.group_progress', moved.length, row === undefined ? 0 : numberOf(row, 'taken'))
 }
 
+/** A slot that waits for its next event, which has failed. */
+export interface HeldSlot {
+  readonly slot: number
+  /** Its progress. */
+  readonly position: number
+  /** Null: it is not tried again by itself. */
+  readonly untilUs: number | null
+  readonly attempt: number
+  readonly error: string | null
+}
+
+/**
+ * Lets slots wait, whose progress has been moved to where the failed event is next. Rows of the primary key, one version more of
+ * each.
+ *
+ * @throws SluiceError ROWS_MISSING if the progress is not as given
+ */
+export async function holdSlots(execute: Execute, { groupId }: KnownGroup, held: readonly HeldSlot[]): Promise<void> {
+  const [row] = await execute(HOLD_SLOTS, [
+    groupId,
+    held.map(({ slot }) => slot),
+    held.map(({ position }) => position),
+    held.map(({ untilUs }) => untilUs),
+    held.map(({ attempt }) => attempt),
+    held.map(({ error }) => error),
+  ])
+  checkTaken('sluice.group_progress', held.length, row === undefined ? 0 : numberOf(row, 'taken'))
+}
+
 function checkTaken(table: string, given: number, taken: number): void {
   if (taken !== given) throw rowsMissing(`${table}: expected to take ${given} events, took ${taken}`)
 }
@@ -96,6 +125,23 @@ const QUEUE_EVENTS = statement(
 const BURY_EVENTS = statement(
   'event_bury',
   'SELECT sluice.bury_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::text[], $6::text[]) AS taken',
+)
+
+const HOLD_SLOTS = statement(
+  'event_hold',
+  `
+WITH held AS (
+  UPDATE sluice.group_progress p
+  SET held_until = coalesce(timestamptz 'epoch' + given.until_us * interval '1 microsecond', 'infinity'),
+      attempt = given.attempt, last_error = coalesce(given.error, p.last_error)
+  FROM ROWS FROM (
+    pg_catalog.unnest($2::smallint[]), pg_catalog.unnest($3::bigint[]), pg_catalog.unnest($4::double precision[]),
+    pg_catalog.unnest($5::integer[]), pg_catalog.unnest($6::text[])
+  ) AS given (slot, position, until_us, attempt, error)
+  WHERE p.group_id = $1::integer AND p.slot = given.slot AND p.position = given.position
+  RETURNING 1
+)
+SELECT count(*) AS taken FROM held`,
 )
 
 const MOVE_PROGRESS = statement(

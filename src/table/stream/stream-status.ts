@@ -9,6 +9,7 @@ import {
   textOf,
   textOrNull,
 } from '../statement.ts'
+import type { OnFailure } from './known-group.ts'
 
 /** One stream: a row of `sluice.streams`. */
 export interface StreamStatus {
@@ -74,6 +75,10 @@ export interface GroupStatus {
   readonly movedAt: Date
   /** The events that retention took before the group had read them: it stands still until it is moved. Null: none. */
   readonly lost: LostEvents | null
+  /** What becomes of failed events: they are parked in its queue, or their slots wait for them. */
+  readonly onFailure: OnFailure
+  /** How many slots wait for an event that has failed for good, until `retrySlots` or `skipEvent`. */
+  readonly slotsStopped: number
   /** So many events may be parked before slots wait. */
   readonly parkLimit: number
   /** Whether what it has not read stays; null: as its stream says, unless it is paused. */
@@ -88,6 +93,16 @@ export interface LostEvents {
   readonly to: number
 }
 
+/** An event that has failed, for which its slot waits, in a group that stops. */
+export interface HeldEvent {
+  /** When it is tried again; null: its slot stops there, until `retrySlots` or `skipEvent`. */
+  readonly until: Date | null
+  /** How many tries have failed. */
+  readonly attempt: number
+  /** How the last one failed; null: it was snoozed. */
+  readonly error: string | null
+}
+
 /** How far a group has read one slot: a row of `sluice.group_slots`. */
 export interface GroupSlotStatus {
   /** From 0. */
@@ -98,6 +113,8 @@ export interface GroupSlotStatus {
   readonly settled: number
   /** The first event that it has not read; null: it has read all. */
   readonly nextPosition: number | null
+  /** The slot waits for that event, because it has failed; null: it does not. */
+  readonly held: HeldEvent | null
   /** How many events it has not read. */
   readonly unread: number
   /** How long ago the first of them was appended. */
@@ -148,6 +165,8 @@ export async function readGroups(execute: Execute, stream: string | null): Promi
     pausedAt: dateOrNull(row, 'paused_us'),
     movedAt: dateOf(row, 'moved_us'),
     lost: lostOf(row),
+    onFailure: textOf(row, 'on_failure') === 'stop' ? 'stop' : 'park',
+    slotsStopped: numberOf(row, 'slots_stopped'),
     parkLimit: numberOf(row, 'park_limit'),
     keepUnread: row.keep_unread === null ? null : booleanOf(row, 'keep_unread'),
     createdAt: dateOf(row, 'created_us'),
@@ -165,6 +184,7 @@ export async function readGroupSlots(
     position: numberOf(row, 'position'),
     settled: numberOf(row, 'settled'),
     nextPosition: numberOrNull(row, 'next_position'),
+    held: heldOf(row),
     unread: numberOf(row, 'unread'),
     oldestUnreadAgeMs: durationOrNull(row, 'oldest_ms'),
     movedAt: dateOf(row, 'moved_us'),
@@ -177,6 +197,11 @@ export async function readGroupSlots(
 export async function hasGroup(execute: Execute, stream: string, group: string): Promise<boolean | undefined> {
   const [row] = await execute(HAS, [stream, group])
   return row === undefined ? undefined : textOrNull(row, 'name') !== null
+}
+
+function heldOf(row: Row): HeldEvent | null {
+  if (!booleanOf(row, 'held')) return null
+  return { until: dateOrNull(row, 'held_us'), attempt: numberOf(row, 'attempt'), error: textOrNull(row, 'last_error') }
 }
 
 function lostOf(row: Row): LostEvents | null {
@@ -205,7 +230,7 @@ const GROUPS = statement(
 SELECT g.stream, g.name, g.queue, g.unread::text AS unread, ${ms('g.oldest_unread_age')} AS oldest_ms,
        g.slots_held_back::text AS slots_held_back, ${ms('g.open_for')} AS open_ms, g.parked::text AS parked, g.dead::text AS dead,
        g.members::text AS members, ${microseconds('g.paused_at')} AS paused_us, ${microseconds('g.moved_at')} AS moved_us,
-       g.lost_from::text AS lost_from, g.lost_to::text AS lost_to, g.park_limit, g.keep_unread, ${microseconds('g.created_at')} AS created_us
+       g.lost_from::text AS lost_from, g.lost_to::text AS lost_to, g.on_failure, g.slots_stopped::text AS slots_stopped, g.park_limit, g.keep_unread, ${microseconds('g.created_at')} AS created_us
 FROM sluice.groups g
 WHERE $1::text IS NULL OR g.stream = $1::text
 ORDER BY g.stream, g.name`,
@@ -215,7 +240,9 @@ const SLOTS = statement(
   'operate_group_slots',
   `
 SELECT r.slot, r.position::text AS position, r.settled::text AS settled, r.next_position::text AS next_position, r.unread::text AS unread,
-       ${ms('r.oldest_unread_age')} AS oldest_ms, ${microseconds('r.moved_at')} AS moved_us, r.open_pid, ${ms('r.open_for')} AS open_ms
+       ${ms('r.oldest_unread_age')} AS oldest_ms, ${microseconds('r.moved_at')} AS moved_us, r.open_pid, ${ms('r.open_for')} AS open_ms,
+       coalesce(r.held_until > sluice.clock(), false) AS held, r.attempt, r.last_error,
+       CASE WHEN isfinite(r.held_until) THEN ${microseconds('r.held_until')} END AS held_us
 FROM sluice.group_slots r
 WHERE r.stream = $1::text AND r.name = $2::text
 ORDER BY r.slot`,
