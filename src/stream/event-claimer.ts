@@ -1,13 +1,7 @@
 import type { ClaimAnswer } from '../claim/claim-answer.ts'
 import { groupLostEvents } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
-import {
-  type ClaimedEvent,
-  claimEvents,
-  type EventClaim,
-  lookAtBounds,
-  readRest,
-} from '../table/stream/claim-events.ts'
+import { type ClaimedEvent, claimEvents, lookAtBounds, readRest } from '../table/stream/claim-events.ts'
 import {
   type GroupStanding,
   groupUnknown,
@@ -67,7 +61,6 @@ export class EventClaimer {
   /** Where the next claim begins, so that no slot is always the last. */
   #next: number
   #narrow = false
-  #parkLimit = DEFAULT_PARK_LIMIT
   #openWaitMs = FIRST_OPEN_WAIT_MS
 
   constructor(options: EventClaimerOptions) {
@@ -103,21 +96,19 @@ export class EventClaimer {
       slots: this.#slotsInTurn(),
       limit: this.#limit,
       bounds: known,
-      parkLimit: this.#parkLimit,
     })
-    const [bounds, claim, standing] = await Promise.all([looked, claiming, readStanding(execute, this.#group)])
-    const onFailure = this.#check(standing)
-    return this.#answer(connection, bounds, { ...claim, onFailure }, sentAtMs)
+    const standing = readStanding(execute, this.#group, this.#options.queue)
+    const [bounds, events, stands] = await Promise.all([looked, claiming, standing])
+    return this.#answer(connection, bounds, events, this.#checked(stands), sentAtMs)
   }
 
   /** @throws SluiceError GROUP_UNKNOWN, GROUP_LOST_EVENTS */
-  #check(standing: GroupStanding | undefined): OnFailure {
+  #checked(standing: GroupStanding | undefined): GroupStanding {
     const { stream, name } = this.#options
     if (standing === undefined) throw groupUnknown(stream, name)
-    const { lost, onFailure, parkLimit } = standing
+    const { lost } = standing
     if (lost !== null) throw groupLostEvents(stream, name, lost.from, lost.to)
-    this.#parkLimit = parkLimit
-    return onFailure
+    return standing
   }
 
   #slotsInTurn(): readonly number[] {
@@ -130,17 +121,18 @@ export class EventClaimer {
   async #answer(
     connection: InTransaction,
     bounds: string,
-    claim: EventClaim & { readonly onFailure: OnFailure },
+    claimed: readonly ClaimedEvent[],
+    standing: GroupStanding,
     sentAtMs: number,
   ): Promise<EventAnswer> {
-    const { nowUs, evidence, transaction, queued, onFailure } = claim
-    const full = claim.events.length >= this.#limit
+    const { nowUs, evidence, transaction, queuedCount, onFailure, parkLimit } = standing
+    const full = claimed.length >= this.#limit
     if (full) this.#bounds.set(connection, bounds)
     else this.#bounds.delete(connection)
     // A group that stops parks nothing: what it has parked before it was told so goes first.
-    const events = withinLimit(claim, onFailure === 'stop' ? 0 : this.#parkLimit)
+    const mayPark = onFailure === 'park' && queuedCount < parkLimit
+    const events = mayPark ? claimed : beforeParked(claimed)
     const onQueued = (dueUs: number) => this.#options.onQueued(sentAtMs + (dueUs - nowUs) / 1_000)
-    const handled = new Set(events.filter(({ parked }) => !parked).map(({ id }) => id))
     const nextDueMs = events.length > 0 ? null : await this.#nextLookMs(connection, bounds)
     return {
       kind: 'keyed',
@@ -148,13 +140,13 @@ export class EventClaimer {
       sentAtMs,
       transaction,
       evidence,
-      rows: claim.rows.filter(({ id }) => handled.has(id)),
+      rows: events.filter(({ parked }) => !parked).map(({ row }) => row),
       full,
       nextDueMs,
       partial: false,
       void: false,
       log: { group: this.#group, events, onFailure, onQueued },
-      queued,
+      queued: queuedCount > 0,
     }
   }
 
@@ -180,8 +172,7 @@ export class EventClaimer {
  * While a group has parked as many as it may, a slot waits at its first event that would be parked as well: a retry that is
  * slower than the appends would otherwise draw the whole stream into the queue.
  */
-function withinLimit({ events, queuedCount }: EventClaim, parkLimit: number): readonly ClaimedEvent[] {
-  if (queuedCount < parkLimit) return events
+function beforeParked(events: readonly ClaimedEvent[]): readonly ClaimedEvent[] {
   const waiting = new Set<number>()
   return events.filter(({ slot, parked }) => {
     if (parked) waiting.add(slot)
@@ -189,8 +180,6 @@ function withinLimit({ events, queuedCount }: EventClaim, parkLimit: number): re
   })
 }
 
-/** Until the first claim tells the group's own. */
-const DEFAULT_PARK_LIMIT = 1_000
 const FIRST_OPEN_WAIT_MS = 5
 const LAST_OPEN_WAIT_MS = 1_000
 const OTHERS_WAIT_MS = 250

@@ -41,7 +41,7 @@ export class EventSettlement extends Settlement {
 
   override get slotOf(): Settlement['slotOf'] {
     if (!this.#stops) return undefined
-    this.#slots ??= new Map(this.#claimed.events.map(({ id, slot }) => [id, slot]))
+    this.#slots ??= new Map(this.#claimed.events.map(({ row, slot }) => [row.id, slot]))
     return ({ id }) => this.#slots?.get(id) ?? 0
   }
 
@@ -73,7 +73,7 @@ export class EventSettlement extends Settlement {
     const dead = new Map(writes.dead.map((one) => [one.id, one]))
     const planned = new Plan()
     for (const event of events) {
-      const { id, orderingKey } = event
+      const { id, orderingKey } = event.row
       const failed = postponed.get(id)
       const died = dead.get(id)
       if (failed !== undefined && this.#stops) planned.hold(event, failed)

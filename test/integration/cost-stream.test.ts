@@ -32,7 +32,7 @@ const evidence = /^Index (Only )?Scan crash_pkey$/
 const claim =
   (limit: number, slots: readonly number[] = [0]): SendOfLog =>
   (execute, { queue, bounds, ...group }) =>
-    claimEvents(execute, group, { queue, slots, limit, bounds, parkLimit: 1_000 })
+    claimEvents(execute, group, { queue, slots, limit, bounds })
 
 const ALL_SLOTS = Array.from({ length: 16 }, (_, slot) => slot)
 
@@ -58,7 +58,7 @@ const READS: readonly Bound[] = [
     name: 'event_read',
     send: claim(100),
     most: 40,
-    ways: [progress, events, parked, evidence],
+    ways: [progress, events, parked],
   },
   {
     what: 'the read of 100 events beside 1,000 parked ones',
@@ -66,7 +66,7 @@ const READS: readonly Bound[] = [
     name: 'event_read',
     send: claim(100),
     most: 1_700,
-    ways: [progress, events, parked, evidence],
+    ways: [progress, events, parked],
   },
   {
     what: 'a look at the rest',
@@ -76,9 +76,9 @@ const READS: readonly Bound[] = [
   },
   {
     what: 'the standing of a group',
-    send: (execute, group) => readStanding(execute, group),
-    most: 3,
-    ways: [/^Index Scan stream_group_id_key$/],
+    send: (execute, { queue, ...group }) => readStanding(execute, group, queue),
+    most: 7,
+    ways: [/^Index Scan stream_group_id_key$/, parked, evidence],
   },
   { what: 'a page of 100 of all slots', send: (execute, group) => page(execute, group), most: 450 },
   { what: 'the next position', send: (execute, group) => readNextPosition(execute, ranges(group)), most: 75 },

@@ -139,8 +139,8 @@ SELECT c.id::text AS id, c.priority, c.slot, c.ordering_key, c.type, c.schema_ve
        clock.context`
 
 /**
- * What does not depend on the row, as one text per claim, because every further column is read for every message. The
- * probe for evidence reads an index that is nearly always empty.
+ * What does not depend on the row, as one text per claim, because every further column is read for every message: of queue $1, at
+ * `c.now`. The probe for evidence reads an index that is nearly always empty.
  */
 export const CLAIM_CONTEXT = `pg_catalog.concat_ws(' ',
     (date_part('epoch', c.now) * 1000000::double precision)::bigint, EXISTS (SELECT FROM sluice.crash c WHERE c.queue = $1::text),
@@ -212,13 +212,20 @@ const CLAIM_LEASED = leasingClaim(TEXT, 6)
 export function toClaim(rows: readonly Row[]): Claim {
   const first = rows[0]
   if (first === undefined) throw new TypeError('claim: expected at least the row with the clock')
-  const [now, evidence, pid, started, memory = ''] = textOf(first, 'context').split(' ')
+  return { ...claimContextOf(first), rows: first.id === null ? [] : rows.map(toClaimedRow) }
+}
+
+/** What a claim says beside its rows. */
+export type ClaimContext = Omit<Claim, 'rows'>
+
+/** The column `context` of {@link CLAIM_CONTEXT}. */
+export function claimContextOf(row: Row): ClaimContext {
+  const [now, evidence, pid, started, memory = ''] = textOf(row, 'context').split(' ')
   return {
     nowUs: Number(now),
     evidence: evidence === 't',
     transaction: { pid: Number(pid), startedUs: Number(started) },
     memory,
-    rows: first.id === null ? [] : rows.map(toClaimedRow),
   }
 }
 

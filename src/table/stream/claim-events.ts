@@ -1,4 +1,4 @@
-import { CLAIM_CLOCK, type Claim, claimResult, toClaim } from '../claim/claim.ts'
+import type { ClaimedRow } from '../claim/claim.ts'
 import {
   booleanOf,
   type Execute,
@@ -12,25 +12,15 @@ import {
 } from '../statement.ts'
 import type { KnownGroup } from './known-group.ts'
 
-/** A claimed event beside its row, whose id is its position with a minus. */
+/** A claimed event. The id of its row is its position with a minus. */
 export interface ClaimedEvent {
-  readonly id: string
+  readonly row: ClaimedRow
   readonly position: number
   readonly slot: number
-  readonly orderingKey: string | null
   /** The progress of its slot before it. */
   readonly from: number
   /** An earlier event of its key is in the group's queue. */
   readonly parked: boolean
-}
-
-/** What a claim of events took: {@link Claim.rows} and `events` go together. */
-export interface EventClaim extends Claim {
-  readonly events: readonly ClaimedEvent[]
-  /** The group's queue has messages with ordering keys. */
-  readonly queued: boolean
-  /** How many there are, up to the group's limit. */
-  readonly queuedCount: number
 }
 
 export interface EventClaimOptions {
@@ -42,8 +32,6 @@ export interface EventClaimOptions {
   readonly limit: number
   /** As {@link lookAtBounds} returned them; null: it has just been sent in this transaction. */
   readonly bounds: string | null
-  /** The messages of the group's queue are counted up to this. */
-  readonly parkLimit: number
 }
 
 /**
@@ -65,44 +53,51 @@ export async function lookAtBounds(execute: Execute, { streamId, slots }: KnownG
 export async function claimEvents(
   execute: Execute,
   group: KnownGroup,
-  options: EventClaimOptions,
-): Promise<EventClaim> {
-  const { queue, slots, limit, bounds, parkLimit } = options
+  { queue, slots, limit, bounds }: EventClaimOptions,
+): Promise<readonly ClaimedEvent[]> {
   const statements = statementsOf(group.streamId)
   const locked = execute(statements.lock, [group.groupId, slots, limit, bounds])
-  const read = execute(statements.read, [queue, group.groupId, limit, bounds, parkLimit])
+  const read = execute(statements.read, [queue, group.groupId, limit, bounds])
   const [, rows] = await Promise.all([locked, read])
-  const claim = marked(toClaim(rows), rows)
-  const [first] = rows
-  if (claim.rows.length === 0 || first === undefined) return { ...claim, events: [], queued: false, queuedCount: 0 }
-  return {
-    ...claim,
-    events: rows.map((row) => ({
-      id: textOf(row, 'id'),
-      position: -numberOf(row, 'id'),
-      slot: numberOf(row, 'event_slot'),
-      orderingKey: textOrNull(row, 'ordering_key'),
-      from: numberOf(row, 'from_position'),
-      parked: booleanOf(row, 'parked'),
-    })),
-    queued: booleanOf(first, 'queued'),
-    queuedCount: numberOf(first, 'queued_count'),
-  }
+  let before: number | undefined
+  return rows.map((row) => {
+    const event = toEvent(row, before)
+    before = event.slot
+    return event
+  })
 }
 
 /**
- * Only its options tell that a row is an event: messages may have numbers below zero, if they are inserted by hand. Each row has the
- * attempts of its slot, which are those of the slot's first event.
+ * Only its options tell that a row is an event: messages may have numbers below zero, if they are inserted by hand. The attempts of a
+ * slot are those of its first event.
  */
-function marked(claim: Claim, read: readonly Row[]): Claim {
-  let slot: number | undefined
-  const rows = claim.rows.map((row, at) => {
-    const before = slot
-    slot = numberOf(read[at] ?? {}, 'event_slot')
-    const attempt = slot === before ? 0 : row.attempt
-    return { ...row, attempt, options: { ...NO_OPTIONS, eventPosition: -Number(row.id) } }
-  })
-  return { ...claim, rows }
+function toEvent(row: Row, slotBefore: number | undefined): ClaimedEvent {
+  const position = numberOf(row, 'position')
+  const slot = numberOf(row, 'slot')
+  const orderingKey = textOrNull(row, 'ordering_key')
+  const appendedUs = numberOf(row, 'appended_us')
+  return {
+    row: {
+      id: String(-position),
+      priority: 5,
+      dueUs: appendedUs,
+      slot: orderingKey === null ? null : slot,
+      orderingKey,
+      type: textOrNull(row, 'type'),
+      schemaVersion: numberOf(row, 'schema_version'),
+      payload: textOf(row, 'payload'),
+      headers: textOf(row, 'headers'),
+      attempt: slot === slotBefore ? 0 : numberOf(row, 'attempt'),
+      expired: false,
+      maxAttempts: null,
+      enqueuedUs: appendedUs,
+      options: { ...NO_OPTIONS, eventPosition: position },
+    },
+    position,
+    slot,
+    from: numberOf(row, 'from_position'),
+    parked: booleanOf(row, 'parked'),
+  }
 }
 
 const NO_OPTIONS = {
@@ -215,46 +210,33 @@ SELECT pg_catalog.set_config('sluice.slots', coalesce(pg_catalog.string_agg(step
  * looks at the queue ask in the order of message_slot_idx, and for the slot of a key as a range: the planner would otherwise
  * read the whole queue by its primary key.
  */
-const readText = (table: string) => `${CLAIM_CLOCK},
-queued AS MATERIALIZED (
-  SELECT q.keyed, CASE WHEN q.keyed THEN (
-           SELECT count(*) FROM (
-             SELECT FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT $5::integer
-           ) m
-         ) ELSE 0 END AS count
-  FROM (
-    SELECT (
-      SELECT m.slot FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1
-    ) IS NOT NULL AS keyed OFFSET 0
-  ) q
-)${claimResult('c.attempt')},
-       c.event_slot, c.from_position, c.parked, queued.keyed AS queued, queued.count AS queued_count
-FROM clock CROSS JOIN queued LEFT JOIN LATERAL (
-  SELECT -e.position AS id, 5::smallint AS priority, e.appended_at AS due_at, e.appended_at AS enqueued_at,
-         CASE WHEN e.ordering_key IS NOT NULL THEN s.slot END AS slot, e.ordering_key, e.type, e.schema_version,
-         e.payload::text AS payload, e.headers::text AS headers, NULL::integer AS max_attempts, NULL::text AS options,
-         s.slot AS event_slot, progress.position AS from_position, progress.attempt,
-         CASE WHEN queued.keyed AND e.ordering_key IS NOT NULL THEN (
-           SELECT true FROM (SELECT (hashtextextended(e.ordering_key COLLATE "C", 0) & 255)::smallint AS slot OFFSET 0) k
-           CROSS JOIN LATERAL (
-             SELECT m.slot FROM sluice.message m
-             WHERE m.queue = $1::text AND m.slot >= k.slot AND m.slot <= k.slot AND m.ordering_key = e.ordering_key
-             ORDER BY m.slot, m.id LIMIT 1
-           ) m
-         ) IS NOT NULL ELSE false END AS parked
-  FROM (
-    SELECT pg_catalog.string_to_array(pg_catalog.current_setting('sluice.slots'), ' ')::smallint[] AS slots, ${boundsOf('$4')} AS at OFFSET 0
-  ) locked
-  CROSS JOIN LATERAL pg_catalog.unnest(locked.slots) AS s (slot)
-  CROSS JOIN LATERAL (${progressOf('$2')}
-  ) progress
-  CROSS JOIN LATERAL (
-    SELECT e.* FROM ${table} e
-    WHERE ${notHeld('clock.now')} AND e.slot = s.slot AND e.position > progress.position AND e.position <= locked.at[s.slot + 2]
-    ORDER BY e.position LIMIT (SELECT $3::integer)
-  ) e
-  LIMIT $3::integer
-) c ON true`
+const readText = (table: string) => `
+SELECT e.position, s.slot, e.ordering_key, e.type, e.schema_version, e.payload::text AS payload, e.headers::text AS headers,
+       (date_part('epoch', e.appended_at) * 1000000::double precision)::bigint AS appended_us,
+       progress.position AS from_position, progress.attempt,
+       CASE WHEN locked.keyed AND e.ordering_key IS NOT NULL THEN (
+         SELECT true FROM (SELECT (hashtextextended(e.ordering_key COLLATE "C", 0) & 255)::smallint AS slot OFFSET 0) k
+         CROSS JOIN LATERAL (
+           SELECT m.slot FROM sluice.message m
+           WHERE m.queue = $1::text AND m.slot >= k.slot AND m.slot <= k.slot AND m.ordering_key = e.ordering_key
+           ORDER BY m.slot, m.id LIMIT 1
+         ) m
+       ) IS NOT NULL ELSE false END AS parked
+FROM (
+  SELECT pg_catalog.string_to_array(pg_catalog.current_setting('sluice.slots'), ' ')::smallint[] AS slots, ${boundsOf('$4')} AS at,
+         clock_timestamp() AS now,
+         (SELECT m.slot FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1) IS NOT NULL AS keyed
+  OFFSET 0
+) locked
+CROSS JOIN LATERAL pg_catalog.unnest(locked.slots) AS s (slot)
+CROSS JOIN LATERAL (${progressOf('$2')}
+) progress
+CROSS JOIN LATERAL (
+  SELECT e.* FROM ${table} e
+  WHERE ${notHeld('locked.now')} AND e.slot = s.slot AND e.position > progress.position AND e.position <= locked.at[s.slot + 2]
+  ORDER BY e.position LIMIT (SELECT $3::integer)
+) e
+LIMIT $3::integer`
 
 /** Slot by slot, until one has an event: EXISTS would become a join, which reads all events of a slot. */
 const restText = (table: string) => `

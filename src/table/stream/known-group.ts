@@ -1,4 +1,5 @@
 import { SluiceError } from '../../errors.ts'
+import { CLAIM_CONTEXT, type ClaimContext, claimContextOf } from '../claim/claim.ts'
 import { type Execute, numberOf, statement, textOf } from '../statement.ts'
 
 /** A group as the server knows it. */
@@ -38,32 +39,47 @@ export function groupUnknown(stream: string, group: string): SluiceError {
 /** What becomes of events that fail: messages of the group's queue, or their slots wait for them. */
 export type OnFailure = 'park' | 'stop'
 
-/** What may change while a group is consumed. */
-export interface GroupStanding {
+/** What a claim is told once, and not with every event: the clock and other {@link ClaimContext}, and what may change of the group. */
+export interface GroupStanding extends ClaimContext {
   readonly onFailure: OnFailure
   readonly parkLimit: number
+  /** How many messages with ordering keys the group's queue has, counted up to the limit. */
+  readonly queuedCount: number
   /** The first and the last position of events that retention took before it had read them; null: none. */
   readonly lost: { readonly from: number; readonly to: number } | null
 }
 
 /**
- * One row by its number. It is read behind the events of a claim: whoever takes events away tells the group in the same
+ * One row by its number, and a range of message_slot_idx, which is empty unless something has failed. It is read behind the events of a claim: whoever takes events away tells the group in the same
  * transaction, so a claim that has read past them sees that here. Undefined: the group is deleted.
  */
-export async function readStanding(execute: Execute, { groupId }: KnownGroup): Promise<GroupStanding | undefined> {
-  const [row] = await execute(READ_STANDING, [groupId])
+export async function readStanding(
+  execute: Execute,
+  { groupId }: KnownGroup,
+  queue: string,
+): Promise<GroupStanding | undefined> {
+  const [row] = await execute(READ_STANDING, [queue, groupId])
   if (row === undefined) return undefined
   const lost = row.lost_from === null ? null : { from: numberOf(row, 'lost_from'), to: numberOf(row, 'lost_to') }
   return {
+    ...claimContextOf(row),
     onFailure: textOf(row, 'on_failure') === 'stop' ? 'stop' : 'park',
     parkLimit: numberOf(row, 'park_limit'),
+    queuedCount: numberOf(row, 'queued_count'),
     lost,
   }
 }
 
 const READ_STANDING = statement(
   'group_standing',
-  'SELECT g.on_failure, g.park_limit, g.lost_from, g.lost_to FROM sluice.stream_group g WHERE g.id = $1::integer',
+  `
+SELECT g.on_failure, g.park_limit, g.lost_from, g.lost_to, queued.count AS queued_count, ${CLAIM_CONTEXT}
+FROM (SELECT clock_timestamp() AS now OFFSET 0) c CROSS JOIN sluice.stream_group g CROSS JOIN LATERAL (
+  SELECT count(*) AS count FROM (
+    SELECT FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT greatest(g.park_limit, 1)
+  ) m
+) queued
+WHERE g.id = $2::integer`,
 )
 
 const READ_GROUP = statement(
