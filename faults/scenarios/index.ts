@@ -33,6 +33,7 @@ import { retention } from './retention.ts'
 import { rollingUpgrade } from './rolling-upgrade.ts'
 import { schedules } from './schedules.ts'
 import { lateSettlement, settlementUnanswered } from './settlement.ts'
+import { slotStops } from './slot-stops.ts'
 import { standbyStalls } from './standby-stalls.ts'
 import { stopInBlackHole } from './stop-in-black-hole.ts'
 import { swallowedSettlement } from './swallowed-settlement.ts'
@@ -66,6 +67,7 @@ export const SCENARIOS: readonly Scenario[] = [
   snapshots,
   lateAppends,
   retention,
+  slotStops,
   heldKey,
   endedLives,
   cancelUnanswered,

@@ -101,3 +101,22 @@ CREATE OR REPLACE FUNCTION sluice.pins(log sluice.stream, g sluice.stream_group)
 LANGUAGE sql STABLE AS 'SELECT false'`,
   caught: ['lost'],
 } as const satisfies Twin
+
+export const FAILED_EVENTS_PASS = {
+  name: 'failed-events-pass',
+  title: 'a group that stops, whose progress moves behind the failed event all the same',
+  edits: [
+    {
+      file: 'stream/event-settlement.ts',
+      from: '      if (failed !== undefined && this.#stops) planned.hold(event, failed)\n',
+      to: '      if (failed !== undefined && this.#stops) planned.settle(event)\n',
+    },
+    // The batch is not to be lost for what follows.
+    {
+      file: 'stream/event-settlement.ts',
+      from: '    if (!this.#stops) return undefined\n',
+      to: '    if (this.#queue) return undefined\n',
+    },
+  ],
+  caught: ['lost'],
+} as const satisfies Twin
