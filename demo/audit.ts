@@ -24,6 +24,10 @@ export interface Audit {
   /** Messages that took more than one attempt. */
   readonly retried: number
   readonly deadLettered: number
+  /** Orders in the report that the stream's group has built. */
+  readonly reported: number
+  /** Products of which the report says something else than the orders. */
+  readonly misreported: number
   readonly p50Ms: number
   readonly p99Ms: number
 }
@@ -39,6 +43,8 @@ export async function takeAudit(db: Kysely<ShopDatabase>): Promise<Audit> {
       SELECT 'emails/' || "emailMessage" AS key FROM "order"
     ), email AS (
       SELECT "orderId", max("orderId") OVER (PARTITION BY customer ORDER BY id) AS latest FROM effect WHERE queue = 'emails'
+    ), sold AS (
+      SELECT product, count(*)::integer AS orders, sum(cents)::integer AS cents FROM "order" GROUP BY product
     )
     SELECT (SELECT count(*) FROM "order")::integer AS orders,
            (SELECT count(*) FROM message)::integer AS enqueued,
@@ -56,6 +62,9 @@ export async function takeAudit(db: Kysely<ShopDatabase>): Promise<Audit> {
            (SELECT count(*) FROM email WHERE latest > "orderId")::integer AS "outOfOrder",
            (SELECT count(DISTINCT "messageId") FROM effect WHERE attempt > 1)::integer AS retried,
            (SELECT count(*) FROM dead)::integer AS "deadLettered",
+           (SELECT coalesce(sum(orders), 0) FROM report)::integer AS reported,
+           (SELECT count(*) FROM sold FULL JOIN report USING (product)
+            WHERE (sold.orders, sold.cents) IS DISTINCT FROM (report.orders, report.cents))::integer AS misreported,
            coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY "latencyMs"), 0) AS "p50Ms",
            coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY "latencyMs"), 0) AS "p99Ms"
     FROM effect WHERE attempt = 1`.execute(db)
@@ -64,7 +73,7 @@ export async function takeAudit(db: Kysely<ShopDatabase>): Promise<Audit> {
   return audit
 }
 
-/** Whether nothing was lost, doubled or out of order, and the one poison message alone is dead. */
-export function passed(audit: Audit): boolean {
-  return audit.lost === 0 && audit.duplicated === 0 && audit.outOfOrder === 0 && audit.deadLettered === 1
+/** Whether nothing was lost, doubled or out of order, the report agrees with the orders, and the one poison message alone is dead. */
+export function passed({ lost, duplicated, outOfOrder, misreported, deadLettered }: Audit): boolean {
+  return lost === 0 && duplicated === 0 && outOfOrder === 0 && misreported === 0 && deadLettered === 1
 }

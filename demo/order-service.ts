@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Shop, ShopMessage } from './shop.ts'
+import type { OrderPlaced, Shop, ShopMessage } from './shop.ts'
 
 export interface OrderServiceOptions {
   readonly orders: number
@@ -12,10 +12,11 @@ const WRITERS = 6
 const CUSTOMERS = 60
 /** One order in this many is rolled back after its messages were enqueued. */
 const ROLLBACK_EVERY = 20
+const PRICES = { bread: 390, coffee: 1_290, jam: 450, tea: 890 }
 
 /**
- * Takes orders: in one transaction each, inserts the order and enqueues one message to ship it and one to tell the
- * customer. Some transactions fail at the very end, on purpose: nobody must ever hear of those orders.
+ * Takes orders: in one transaction each, inserts the order, enqueues one message to ship it and one to tell the
+ * customer, and appends an event for everybody else. Some transactions fail at the very end, on purpose: nobody must ever hear of those orders.
  */
 export async function takeOrders(shop: Shop, options: OrderServiceOptions): Promise<void> {
   const startedAt = performance.now()
@@ -46,18 +47,26 @@ async function placeOrder(
 ): Promise<void> {
   try {
     await db.transaction().execute(async (tx) => {
+      const [product, cents] = anyProduct()
       const order = await tx
         .insertInto('order')
-        .values({ customer, cents: 1_990 })
+        .values({ customer, product, cents })
         .returning('id')
         .executeTakeFirstOrThrow()
       const message: ShopMessage = { orderId: order.id, customer }
       const shippingMessage = await sluice.enqueue(tx, 'shipping', poison ? { ...message, poison } : message)
       const emailMessage = await sluice.enqueue(tx, 'emails', message, { orderingKey: customer })
+      const event: OrderPlaced = { orderId: order.id, product, cents }
+      await sluice.append(tx, 'orders', event, { orderingKey: product })
       await tx.updateTable('order').set({ shippingMessage, emailMessage }).where('id', '=', order.id).execute()
       if (rollBack) throw new CardDeclined()
     })
   } catch (error) {
     if (!(error instanceof CardDeclined)) throw error
   }
+}
+
+function anyProduct(): [name: string, cents: number] {
+  const products = Object.entries(PRICES)
+  return products[Math.floor(Math.random() * products.length)] as [string, number]
 }

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { HandlerContext, HandlerTransaction, LeasedContext, Message } from '../src/index.ts'
-import { MAX_ATTEMPTS, openShop, type ShopDatabase, type ShopMessage } from './shop.ts'
+import { MAX_ATTEMPTS, type OrderPlaced, openShop, type ShopDatabase, type ShopMessage } from './shop.ts'
 
-// A worker process of the demo: two pipelines, until the parent says stop, or goes away.
+// A worker process of the demo: two pipelines of queues and one of a stream's group, until the parent says stop, or goes away.
 
 const url = process.env.DATABASE_URL ?? ''
 const mailUrl = process.env.MAIL_URL ?? ''
@@ -31,6 +31,24 @@ async function sendEmail(message: Message, { idempotencyKey, signal, transaction
   // The mail is out, and the queue does not know it.
   if (waitToBeKilled) await die('between a mail and its settlement')
   await transaction((tx) => writeEffect(tx, message))
+}
+
+/** The events of a product are handled one after another: no two transactions meet in a row of the report. */
+async function report({ payload }: Message, { tx }: HandlerContext): Promise<void> {
+  const { product, cents } = payload as OrderPlaced
+  await tx
+    .kysely<ShopDatabase>()
+    .insertInto('report')
+    .values({ product, orders: 1, cents })
+    .onConflict((conflict) =>
+      conflict.column('product').doUpdateSet((of) => ({
+        orders: of('report.orders', '+', 1),
+        cents: of('report.cents', '+', cents),
+      })),
+    )
+    .execute()
+  // The order is added up, and the group's progress is not committed.
+  if (waitToBeKilled) await die('in the middle of the report')
 }
 
 async function writeEffect(tx: HandlerTransaction, message: Message): Promise<void> {
@@ -62,6 +80,7 @@ shop.sluice
   .handle(ship)
   .start()
 shop.sluice.pipeline('emails', { mode: 'leased', concurrency: 20, retry }).handle(sendEmail).start()
+shop.sluice.pipeline('orders', { group: 'report', batchSize: 20, retry }).handle(report).start()
 
 process.on('message', (order) => {
   if (order === 'wait to be killed') waitToBeKilled = true

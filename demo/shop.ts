@@ -9,11 +9,19 @@ export interface ShopMessage {
   readonly poison?: boolean
 }
 
+/** What the shop tells whoever wants to know: an event of the stream `orders`, whose ordering key is the product. */
+export interface OrderPlaced {
+  readonly orderId: number
+  readonly product: string
+  readonly cents: number
+}
+
 /** The shop's own tables, beside Sluice's. */
 export interface ShopDatabase {
   order: {
     id: Generated<number>
     customer: string
+    product: string
     cents: number
     shippingMessage: string | null
     emailMessage: string | null
@@ -27,6 +35,12 @@ export interface ShopDatabase {
     attempt: number
     latencyMs: number
     worker: number
+  }
+  /** What the shop has sold of a product, added up from the events of its orders. */
+  report: {
+    product: string
+    orders: number
+    cents: number
   }
   /** What the mail service has sent. It is not the shop's, and stands here so that the audit can see it. */
   mail: {
@@ -65,13 +79,16 @@ export function openShop(url: string): Shop {
   }
 }
 
-/** Creates the shop's tables and Sluice's schema. */
+/** Creates the shop's tables, Sluice's schema, and the stream of orders with the group that reports on them. */
 export async function createTables({ db, sluice }: Shop): Promise<void> {
   await sluice.migrate()
+  await sluice.stream('orders')
+  await sluice.group('orders', 'report', { from: 'start' })
   await db.schema
     .createTable('order')
     .addColumn('id', 'serial', (column) => column.primaryKey())
     .addColumn('customer', 'text', (column) => column.notNull())
+    .addColumn('product', 'text', (column) => column.notNull())
     .addColumn('cents', 'integer', (column) => column.notNull())
     .addColumn('shippingMessage', 'bigint')
     .addColumn('emailMessage', 'bigint')
@@ -89,6 +106,12 @@ export async function createTables({ db, sluice }: Shop): Promise<void> {
     .addColumn('worker', 'integer', (column) => column.notNull())
     .execute()
   await sql`CREATE INDEX effect_message ON effect ("messageId")`.execute(db)
+  await db.schema
+    .createTable('report')
+    .addColumn('product', 'text', (column) => column.primaryKey())
+    .addColumn('orders', 'integer', (column) => column.notNull())
+    .addColumn('cents', 'integer', (column) => column.notNull())
+    .execute()
   // Nor here: a mail that is sent twice must be able to show.
   await db.schema
     .createTable('mail')

@@ -26,8 +26,8 @@ export class WorkerPool {
   }
 
   /**
-   * Kills one worker, without warning, while one of its handlers has written and not committed, and another has sent a
-   * mail and not settled its message; then replaces it.
+   * Kills one worker, without warning, while one of its handlers has written and not committed, another has sent a mail and
+   * not settled its message, and a third has added an order to the report; then replaces it.
    */
   async killOneAtWork(): Promise<void> {
     const [victim] = this.#workers
@@ -73,4 +73,4 @@ export class WorkerPool {
   }
 }
 
-const WORST_MOMENTS = ['in the middle of a batch', 'between a mail and its settlement']
+const WORST_MOMENTS = ['in the middle of a batch', 'between a mail and its settlement', 'in the middle of the report']

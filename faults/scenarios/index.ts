@@ -32,6 +32,7 @@ import { crashBackend, restartImmediate } from './restart-server.ts'
 import { retention } from './retention.ts'
 import { rollingUpgrade } from './rolling-upgrade.ts'
 import { schedules } from './schedules.ts'
+import { seek } from './seek.ts'
 import { lateSettlement, settlementUnanswered } from './settlement.ts'
 import { slotStops } from './slot-stops.ts'
 import { standbyStalls } from './standby-stalls.ts'
@@ -68,6 +69,7 @@ export const SCENARIOS: readonly Scenario[] = [
   lateAppends,
   retention,
   slotStops,
+  seek,
   heldKey,
   endedLives,
   cancelUnanswered,

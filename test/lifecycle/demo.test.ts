@@ -10,6 +10,8 @@ test('the demo loses and doubles nothing, not even a mail, with a worker killed 
   const { stdout } = await promisify(execFile)(process.execPath, [main, '--orders', '200', '--json'], { env })
   const audit = JSON.parse(stdout)
   expect(audit).toMatchObject({ orders: 200, handled: 399, effects: 399, mails: 200, lost: 0, duplicated: 0 })
+  // What a stream's group has added up of the events is what the orders say.
+  expect(audit).toMatchObject({ reported: 200, misreported: 0 })
   // The service answers some calls with an error after it has sent the mail.
   expect(audit.askedAgain).toBeGreaterThan(0)
 })

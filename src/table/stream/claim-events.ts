@@ -178,7 +178,8 @@ const notHeld = (now: string) => `(progress.held_until IS NULL OR progress.held_
  * and the others are left to other members; near the head it is many. Each step of the recursion is one slot: how many events it
  * has, counted up to what the batch lacks, and its lock, which CASE tries only if it has any. A slot costs a descent of
  * group_progress_pkey, and a scan of the primary key of the stream's table (slot, position) over rows that the second statement
- * reads anyway. What the count says may be outdated by the time the lock is there: then the batch is smaller.
+ * reads anyway; it counts them in order, because otherwise the planner, with statistics of a small table, would collect all
+ * unread events of the slot in a bitmap. What the count says may be outdated by the time the lock is there: then the batch is smaller.
  */
 const lockText = (table: string) => `
 WITH RECURSIVE bounds AS MATERIALIZED (
@@ -198,7 +199,7 @@ WITH RECURSIVE bounds AS MATERIALIZED (
       SELECT count(*) AS events FROM (
         SELECT FROM ${table} e
         WHERE ${notHeld('bounds.now')} AND e.slot = s.slot AND e.position > progress.position AND e.position <= bounds.at[s.slot + 2]
-        LIMIT $3::integer - step.events
+        ORDER BY e.position LIMIT $3::integer - step.events
       ) e
     ) found OFFSET 0
   ) tried
@@ -210,16 +211,22 @@ SELECT pg_catalog.set_config('sluice.slots', coalesce(pg_catalog.string_agg(step
  * Reads the events behind the progress of the slots that have just been locked, slot by slot, up to $3 in all. A slot's events
  * come in the order of its primary key (slot, position); segments below the progress are pruned at run time. Whether a key
  * is parked is asked only if the group's queue has keyed messages at all, which is one descent of message_slot_idx; that look
- * must be in this statement, behind the lock: in the snapshot of the lock the last holder's parked keys are not there yet. The
- * slot of a key is asked for as a range, in the order of message_slot_idx: an equality would let the planner read the whole
- * queue by its primary key.
+ * must be in this statement, behind the lock: in the snapshot of the lock the last holder's parked keys are not there yet. All
+ * looks at the queue ask in the order of message_slot_idx, and for the slot of a key as a range: the planner would otherwise
+ * read the whole queue by its primary key.
  */
 const readText = (table: string) => `${CLAIM_CLOCK},
 queued AS MATERIALIZED (
   SELECT q.keyed, CASE WHEN q.keyed THEN (
-           SELECT count(*) FROM (SELECT FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL LIMIT $5::integer) m
+           SELECT count(*) FROM (
+             SELECT FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT $5::integer
+           ) m
          ) ELSE 0 END AS count
-  FROM (SELECT EXISTS (SELECT FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL LIMIT 1) AS keyed OFFSET 0) q
+  FROM (
+    SELECT (
+      SELECT m.slot FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1
+    ) IS NOT NULL AS keyed OFFSET 0
+  ) q
 )${claimResult('c.attempt')},
        c.event_slot, c.from_position, c.parked, queued.keyed AS queued, queued.count AS queued_count
 FROM clock CROSS JOIN queued LEFT JOIN LATERAL (

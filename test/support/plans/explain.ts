@@ -8,12 +8,12 @@ export interface Recorded {
   readonly params: readonly unknown[]
 }
 
-/** What `send` would execute first, which is not executed. */
-export async function recorded(send: (execute: Execute) => Promise<unknown>): Promise<Recorded> {
+/** What `send` would execute first, or of what it sends at once that whose name begins so. It is not executed. */
+export async function recorded(send: (execute: Execute) => Promise<unknown>, name = ''): Promise<Recorded> {
   let found: Recorded | undefined
   const stop = new Error('recorded')
   const execute: Execute = async (statement, params) => {
-    found ??= { statement, params }
+    if (statement.name.includes(name)) found ??= { statement, params }
     throw stop
   }
   await send(execute).catch((error: unknown) => {

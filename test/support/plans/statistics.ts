@@ -11,7 +11,7 @@ export const STATISTICS = [
   'analyzed',
 ] as const
 
-type Relation = 'sluice.message' | 'sluice.dead_letter'
+type Relation = 'sluice.message' | 'sluice.dead_letter' | 'sluice.event_1_0' | 'sluice.group_progress'
 
 /**
  * Gives a table the statistics that it would have after another history, without loading it anew: they are rows of two
@@ -46,22 +46,30 @@ async function setSize(client: pg.ClientBase, relation: Relation, rows: number, 
   ])
 }
 
-/** Of 50 messages: one priority, all due, and none with a key. */
-const FEW: Readonly<Record<Relation, { readonly columns: string; readonly values: string }>> = {
-  'sluice.message': { columns: 'due_at, payload', values: `clock_timestamp() - n * interval '1 second', '{}'` },
-  'sluice.dead_letter': {
-    columns: 'died_at, priority, schema_version, payload, headers, attempt, reason, enqueued_at',
-    values: `clock_timestamp() - n * interval '1 second', 5, 1, '{}', '{}', 20, 'Too many attempts', clock_timestamp()`,
+/** Of 50 rows: messages with one priority, all due, and none with a key; events and progress of the slot that a queue stands for. */
+const FEW: Readonly<Record<Relation, { readonly columns: string; readonly values: (queue: string) => string }>> = {
+  'sluice.message': {
+    columns: 'queue, id, due_at, payload',
+    values: (queue) => `${queue}, n, clock_timestamp() - n * interval '1 second', '{}'`,
   },
+  'sluice.dead_letter': {
+    columns: 'queue, id, died_at, priority, schema_version, payload, headers, attempt, reason, enqueued_at',
+    values: (queue) =>
+      `${queue}, n, clock_timestamp() - n * interval '1 second', 5, 1, '{}', '{}', 20, 'Too many attempts', clock_timestamp()`,
+  },
+  'sluice.event_1_0': {
+    columns: 'stream_id, slot, position, payload',
+    values: (queue) => `1, length(${queue}), n, '{}'`,
+  },
+  'sluice.group_progress': { columns: 'group_id, slot, position', values: (queue) => `1, length(${queue}), n` },
 }
 
 async function copyFromFewRows(client: pg.ClientBase, relation: Relation, queues: readonly string[]): Promise<void> {
   const { columns, values } = FEW[relation]
+  const queue = `('{${queues.join()}}'::text[])[1 + n % ${queues.length}]`
   await client.query(`
     CREATE TABLE few (LIKE ${relation} INCLUDING DEFAULTS INCLUDING GENERATED);
-    INSERT INTO few (queue, id, ${columns})
-      SELECT ('{${queues.join()}}'::text[])[1 + n % ${queues.length}], n, ${values}
-      FROM generate_series(1, 50) n;
+    INSERT INTO few (${columns}) SELECT ${values(queue)} FROM generate_series(1, 50) n;
     ANALYZE few;
     UPDATE pg_statistic s SET starelid = '${relation}'::regclass
       FROM pg_attribute a

@@ -1,0 +1,170 @@
+import { describe, expect } from 'vitest'
+import { claimSettings } from '../../src/table/planner.ts'
+import { appendEvents, type EventRow } from '../../src/table/stream/append.ts'
+import { claimEvents, lookAtBounds, readRest } from '../../src/table/stream/claim-events.ts'
+import { readStanding } from '../../src/table/stream/known-group.ts'
+import { readEvents, readNextPosition, type SlotRanges } from '../../src/table/stream/read-events.ts'
+import { moveProgress } from '../../src/table/stream/settle-events.ts'
+import { times } from '../support/plans/counted.ts'
+import type { Explained } from '../support/plans/explain.ts'
+import { EVENTS, FAILED, type LogTarget, type SendOfLog, test } from '../support/plans/log.ts'
+import { expectPlanned } from '../support/plans/planned.ts'
+import { STATISTICS } from '../support/plans/statistics.ts'
+
+interface Bound {
+  readonly what: string
+  readonly send: SendOfLog
+  /** The group. Default: one in the middle of the events. */
+  readonly of?: 'parked' | 'near'
+  /** Of the statements that go at once. */
+  readonly name?: string
+  /** Buffers, as measured on PostgreSQL 18 with a little to spare. */
+  readonly most: number
+  /** Each way that may lead to the rows; none where a function has the statement. */
+  readonly ways?: readonly RegExp[]
+}
+
+const progress = /^Index (Only )?Scan group_progress_pkey$/
+const events = /^Index (Only )?Scan event_1_\d_pkey$/
+const parked = /^Index (Only )?Scan message_slot_idx$/
+const evidence = /^Index (Only )?Scan crash_pkey$/
+
+const claim =
+  (limit: number, slots: readonly number[] = [0]): SendOfLog =>
+  (execute, { queue, bounds, ...group }) =>
+    claimEvents(execute, group, { queue, slots, limit, bounds, parkLimit: 1_000 })
+
+const ALL_SLOTS = Array.from({ length: 16 }, (_, slot) => slot)
+
+const READS: readonly Bound[] = [
+  { what: 'a look at the bounds', send: (execute, group) => lookAtBounds(execute, group), most: 6 },
+  {
+    what: 'the lock of a slot for a batch of 100',
+    name: 'event_lock',
+    send: claim(100),
+    most: 34,
+    ways: [progress, events],
+  },
+  {
+    what: 'the lock of all slots near the head',
+    of: 'near',
+    name: 'event_lock',
+    send: claim(100, ALL_SLOTS),
+    most: 130,
+    ways: [progress, events],
+  },
+  {
+    what: 'the read of 100 events',
+    name: 'event_read',
+    send: claim(100),
+    most: 40,
+    ways: [progress, events, parked, evidence],
+  },
+  {
+    what: 'the read of 100 events beside 1,000 parked ones',
+    of: 'parked',
+    name: 'event_read',
+    send: claim(100),
+    most: 1_700,
+    ways: [progress, events, parked, evidence],
+  },
+  {
+    what: 'a look at the rest',
+    send: (execute, group) => readRest(execute, group, group.bounds),
+    most: 80,
+    ways: [progress, events],
+  },
+  {
+    what: 'the standing of a group',
+    send: (execute, group) => readStanding(execute, group),
+    most: 3,
+    ways: [/^Index Scan stream_group_id_key$/],
+  },
+  { what: 'a page of 100 of all slots', send: (execute, group) => page(execute, group), most: 450 },
+  { what: 'the next position', send: (execute, group) => readNextPosition(execute, ranges(group)), most: 75 },
+]
+
+const WRITES: readonly Bound[] = [
+  {
+    what: 'a move of the progress',
+    send: (execute, group) => moveProgress(execute, group, [{ slot: 0, from: group.at, to: group.at + 1_600 }]),
+    most: 14,
+    // One entry of the primary key.
+    ways: [progress, /^Bitmap Index Scan group_progress_pkey$/, /^Bitmap Heap Scan$/, /^Tid Scan group_progress$/],
+  },
+]
+
+/** Each row is a descent of the primary key, an entry and a row. One row is less than a buffer for each of twenty groups. */
+const APPENDS: readonly Bound[] = [
+  { what: 'an append', send: (execute) => appendEvents(execute, 'log', [event()]), most: 18 },
+  { what: 'an append of 1,000', send: (execute) => appendEvents(execute, 'log', times(1_000, [event()])), most: 5_500 },
+]
+
+const BOUNDS = [...READS, ...WRITES, ...APPENDS]
+
+describe('P6: with 64,000 dead rows of progress that a snapshot keeps', () => {
+  for (const { what, of, name, send, most } of BOUNDS) {
+    test(`${what} touches at most ${most} buffers, as without`, async ({ log }) => {
+      for (const target of of === undefined ? [log.clean, log.dead] : [log[of]]) {
+        for (const mode of ['force_custom_plan', 'force_generic_plan'] as const) {
+          const explained = await log.explain(send, target, { name, mode })
+          expectAtMost(most, explained, `${what} for the group ${target.name}, ${mode}`)
+        }
+      }
+    })
+  }
+})
+
+describe.for(STATISTICS)('P6: with 200,000 events, %s,', (statistics) => {
+  for (const { what, of = 'clean', name, send, most, ways } of BOUNDS) {
+    test(`${what} goes by its index and reads little`, async ({ log }) => {
+      await log.with(statistics)
+      for (const mode of ['force_custom_plan', 'force_generic_plan'] as const) {
+        const explained = await log.explain(send, log[of], { name, mode })
+        if (ways === undefined) expectAtMost(most, explained, `${what}, ${mode}`)
+        else expectPlanned({ ways, buffers: most }, explained, `${mode} ${claimSettings()}`)
+      }
+    })
+  }
+})
+
+test('P6: an append touches no more beside twenty-five groups', async ({ log }) => {
+  for (let n = 0; n < 20; n++) await log.client.query('SELECT sluice.create_group($1, $2)', ['log', `more-${n}`])
+  for (const { what, send, most } of APPENDS) expectAtMost(most, await log.explain(send, log.clean), what)
+})
+
+test('P6: a lock that counts in no order collects a slot in a bitmap, so these gates can fail', async ({ log }) => {
+  await log.with('analyzed with 50 rows')
+  const found = await log.explain(claim(100), log.clean, {
+    name: 'event_lock',
+    change: (text) => text.replace('ORDER BY e.position LIMIT', 'LIMIT'),
+  })
+  expect(found.ways, found.plan).toContain('Bitmap Heap Scan')
+})
+
+test('P6: progress that is read from its first row walks the dead ones, so these gates can fail', async ({ log }) => {
+  const change = (text: string) => text.replace('ORDER BY p.position DESC', 'ORDER BY p.position')
+  const { buffers, plan } = await log.explain(claim(100), log.dead, { name: 'event_lock', change })
+  expect(buffers, plan).toBeGreaterThan(200)
+})
+
+test('P6: what failed events have left in the queue of their group is walked once by each read', async ({ log }) => {
+  expectAtMost(FAILED, await log.explain(claim(100), log.failed, { name: 'event_read' }), 'a read of 100')
+})
+
+function page(execute: Parameters<SendOfLog>[0], group: LogTarget) {
+  return readEvents(execute, 'log', ranges(group), { type: null, orderingKey: null, most: 100 })
+}
+
+/** From the middle to the end. */
+function ranges({ streamId, at }: LogTarget): SlotRanges {
+  return { streamId, slots: ALL_SLOTS, starts: ALL_SLOTS.map(() => at), ends: ALL_SLOTS.map(() => EVENTS) }
+}
+
+function event(): EventRow {
+  return { payload: '{}', orderingKey: null, type: null, schemaVersion: 1, headers: '{}' }
+}
+
+function expectAtMost(most: number, { buffers, plan }: Explained, what: string): void {
+  expect(buffers, `${what}: expected at most ${most} buffers, received ${buffers}\n${plan}`).toBeLessThanOrEqual(most)
+}
