@@ -1,9 +1,4 @@
-import {
-  type ClaimedEvent,
-  claimEvents,
-  type EventClaim,
-  lookAtBounds,
-} from '../../../src/table/stream/claim-events.ts'
+import { type ClaimedEvent, claimEvents, lookAtBounds } from '../../../src/table/stream/claim-events.ts'
 import type { KnownGroup } from '../../../src/table/stream/known-group.ts'
 import { readGroup } from '../../../src/table/stream/known-group.ts'
 import { moveProgress, type QueuedEvent, queueEvents } from '../../../src/table/stream/settle-events.ts'
@@ -22,7 +17,7 @@ export interface GroupWorld {
   /** Positions that were handled, and 'seek'. */
   readonly done: (number | 'seek')[]
   readonly inHand: Map<string, (number | 'seek')[]>
-  readonly looks: Map<string, Promise<EventClaim>>
+  readonly looks: Map<string, Promise<readonly ClaimedEvent[]>>
 }
 
 export type GroupStep = PlayedStep<GroupWorld>
@@ -47,13 +42,7 @@ export const look = ({ limit = 10, twin = () => [] }: GroupClaims = {}): GroupSt
       to: `clock_timestamp() AS now, pg_advisory_xact_lock_shared(pg_backend_pid(), hashtext('${stream}')) AS gate`,
     })
     await lookAtBounds(session.execute(), group)
-    const claiming = claimEvents(execute, group, {
-      queue: `${stream}:${GROUP}`,
-      slots: [0],
-      limit,
-      bounds: null,
-      parkLimit: 1_000,
-    })
+    const claiming = claimEvents(execute, group, { queue: `${stream}:${GROUP}`, slots: [0], limit, bounds: null })
     claiming.catch(() => undefined)
     looks.set(session.name, claiming)
     await session.untilAtGate(claiming)
@@ -66,7 +55,7 @@ export const handle: GroupStep = {
   run: async (session, world) => {
     const { stream, group, looks, inHand } = world
     await session.openGate(stream)
-    const { events } = await looks.get(session.name)!
+    const events = await looks.get(session.name)!
     const { handled, queued } = outcomesOf(events, world.bad)
     inHand.set(session.name, handled)
     const [first] = events
@@ -107,7 +96,8 @@ function outcomesOf(events: readonly ClaimedEvent[], bad: number | undefined) {
   const handled: number[] = []
   const queued: QueuedEvent[] = []
   const held = new Set<string>()
-  for (const { slot, position, orderingKey, parked } of events) {
+  for (const { slot, position, row, parked } of events) {
+    const { orderingKey } = row
     const waits = parked || held.has(orderingKey ?? '')
     if (!waits && position !== bad) {
       handled.push(position)
