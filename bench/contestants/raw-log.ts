@@ -58,6 +58,7 @@ const READ = `
 SELECT position::text, ordering_key, type, schema_version, payload::text, headers::text, appended_at FROM raw_log.event e
 WHERE slot = $1 AND position > $2 ORDER BY e.position LIMIT $3`
 const MOVE = 'UPDATE raw_log.progress SET position = $3 WHERE reader = $1 AND slot = $2'
+const STORED = 'SELECT position::text FROM raw_log.progress WHERE reader = $1 AND slot = $2'
 const IDLE_MS = 10
 
 async function install(url: string): Promise<void> {
@@ -144,7 +145,8 @@ async function loop(
   const client = new pg.Client({ connectionString: url, pipeline: true })
   await client.connect()
   const read = (after: string) => readNext(client, [slot, after, batchSize])
-  let at = '0'
+  const { rows: stored } = await client.query<{ position: string }>(STORED, [reader, slot])
+  let at = stored[0]?.position ?? '0'
   let next = read(at)
   while (!stopping.aborted) {
     const rows = await next
