@@ -112,6 +112,28 @@ WHERE e.position > (SELECT max(p.position) FROM sluice.group_progress p WHERE p.
 CREATE VIEW ledger.dead AS
 SELECT CASE WHEN d.event_position IS NULL THEN d.id ELSE ledger.delivery(d.event_position, d.queue) END AS id, d.attempt, d.reason
 FROM sluice.dead_letter d;
+
+-- Moves a group of the load back, and begins the books anew for what it gets again, in one transaction: what it has done so far
+-- becomes that of other messages, whose numbers no event has, in an order of their own. So each event from the target on owes
+-- one effect once more, and those before it have had theirs. No batch of the group is open meanwhile. Nothing may be
+-- unread or parked before the target: see seek.ts.
+CREATE SEQUENCE ledger.move;
+CREATE FUNCTION ledger.move_back(stream text, of_group text, target bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  past bigint := nextval('ledger.move') << 50;
+  first bigint := ledger.delivery(target, stream || ':' || of_group);
+BEGIN
+  PERFORM sluice.seek_group(stream, of_group, sluice.stream_positions(stream, 'position', target), 'drop');
+  CREATE TEMP TABLE again ON COMMIT DROP AS
+  SELECT DISTINCT e.message_id AS id FROM ledger.effect e
+  WHERE e.message_id >= first AND e.message_id < 1::bigint << 50 AND e.message_id % 2 = first % 2;
+  INSERT INTO ledger.enqueued (message_id, intent, attempt, ordering_key, place, fate, failures, at)
+  SELECT q.message_id + past, q.intent, q.attempt, q.ordering_key || '/' || past, q.place, q.fate, q.failures, q.at
+  FROM ledger.enqueued q WHERE q.message_id IN (SELECT id FROM again);
+  UPDATE ledger.started s SET message_id = s.message_id + past WHERE s.message_id IN (SELECT id FROM again);
+  UPDATE ledger.effect e SET message_id = e.message_id + past WHERE e.message_id IN (SELECT id FROM again);
+END
+$$;
 `
 
 /** The groups of the stream that is the load. */

@@ -10,7 +10,7 @@ import { LEASE_MS } from '../run/modes.ts'
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
 import { until } from '../run/until.ts'
-import { GIVES_UP } from '../twins/twins.ts'
+import { GIVES_UP, type Twin } from '../twins/twins.ts'
 import { untilRefused, untilUp } from './until-refused.ts'
 
 interface OnSmallDisk extends OwnServer {
@@ -18,6 +18,13 @@ interface OnSmallDisk extends OwnServer {
 }
 
 const MEGABYTES = 24
+
+const SWALLOWS_ITS_FAILURE = {
+  name: 'swallows-its-failure',
+  title: 'a producer that goes on without the message when an enqueue fails, and commits',
+  load: { swallows: true },
+  caught: ['lost'],
+} as const satisfies Twin
 
 /** How many transactions are refused before there is room again. */
 const REFUSED = 10
@@ -32,12 +39,8 @@ export const diskFull = scenario<OnSmallDisk>({
   environment: () => onSmallDisk(async () => undefined),
   // A lease is a new version of its row, which needs space too.
   otherwise: { recoveryMs: LEASE_MS + 3_000, costsAttempts: true, injections: { quick: 0, full: 10 } },
-  twin: {
-    name: 'swallows-its-failure',
-    title: 'a producer that goes on without the message when an enqueue fails, and commits',
-    load: { swallows: true },
-    caught: ['lost'],
-  },
+  stream: { twin: SWALLOWS_ITS_FAILURE },
+  twin: SWALLOWS_ITS_FAILURE,
   prepare: moveTables,
   async inject(stage) {
     const { disk } = stage.environment

@@ -2,8 +2,17 @@ import { type StandbyPairEnvironment, standbyPairEnvironment } from '../environm
 import { LEASE_MS } from '../run/modes.ts'
 import { scenario } from '../run/scenario.ts'
 import { until } from '../run/until.ts'
+import type { Twin } from '../twins/twins.ts'
 
 const LANES = 3
+
+const ASYNCHRONOUS = {
+  name: 'asynchronous',
+  title: 'producers and workers whose COMMIT does not wait for the standby',
+  load: { rollbacks: 0 },
+  sql: 'ALTER ROLE postgres SET synchronous_commit = local',
+  caught: ['commit denied', 'lost'],
+} as const satisfies Twin
 
 /**
  * What was acknowledged is on the standby, and what is not there was not acknowledged. A producer whose COMMIT hung asks
@@ -20,13 +29,8 @@ export const failOver = scenario<StandbyPairEnvironment>({
   load: { asks: 'row', lanes: LANES },
   // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
   otherwise: { recoveryMs: LEASE_MS + 5_000, costsAttempts: true },
-  twin: {
-    name: 'asynchronous',
-    title: 'producers and workers whose COMMIT does not wait for the standby',
-    load: { rollbacks: 0 },
-    sql: 'ALTER ROLE postgres SET synchronous_commit = local',
-    caught: ['commit denied', 'lost'],
-  },
+  stream: { twin: ASYNCHRONOUS },
+  twin: ASYNCHRONOUS,
   inject: (stage) =>
     stage.fault('failed over', async () => {
       const { pair } = stage.environment

@@ -3,12 +3,28 @@ import { promisify } from 'node:util'
 import { LEASE_MS } from '../run/modes.ts'
 import { scenario } from '../run/scenario.ts'
 import { until } from '../run/until.ts'
+import type { Twin } from '../twins/twins.ts'
 
 /**
  * By turns before its effect and behind it. An effect has the time at which it was written: who stands still behind it
  * and goes on after all is not late. So the twin, which is broken once, stands still before.
  */
 const MOMENTS = ['handling', 'effects'] as const
+
+const NO_LIMIT_ON_THE_SERVER = {
+  name: 'no-limit-on-the-server',
+  title: 'a batch whose transaction the server does not end',
+  edits: [
+    {
+      file: 'transaction/transaction-settings.ts',
+      from: 'if (serverVersion < 170_000) return idle',
+      to: "if (serverVersion > 0) return ''",
+    },
+  ],
+  // A batch of messages that fail on purpose would be late unseen.
+  load: { failing: 0, dying: 0, delayed: 0 },
+  caught: ['late', 'stuck'],
+} as const satisfies Twin
 
 /** How much longer than the recovery it stands still. */
 const LONGER_MS = 3_000
@@ -29,20 +45,11 @@ export const freezeWorker = scenario({
     // The transaction of a handler ends with its lease.
     recoveryMs: LEASE_MS + 4_000,
   },
-  twin: {
-    name: 'no-limit-on-the-server',
-    title: 'a batch whose transaction the server does not end',
-    edits: [
-      {
-        file: 'transaction/transaction-settings.ts',
-        from: 'if (serverVersion < 170_000) return idle',
-        to: "if (serverVersion > 0) return ''",
-      },
-    ],
-    // A batch of messages that fail on purpose would be late unseen.
-    load: { failing: 0, dying: 0, delayed: 0 },
-    caught: ['late', 'stuck'],
+  stream: {
+    title: 'SIGSTOP a worker that has events in hand, past its time limit, and let it go on',
+    twin: NO_LIMIT_ON_THE_SERVER,
   },
+  twin: NO_LIMIT_ON_THE_SERVER,
   async inject(stage, at) {
     const { actor } = stage.victim()
     actor.order({ kind: 'signal', signal: 'SIGSTOP', at: MOMENTS[at % MOMENTS.length] ?? 'handling' })

@@ -32,6 +32,7 @@ import { crashBackend, restartImmediate } from './restart-server.ts'
 import { retention } from './retention.ts'
 import { rollingUpgrade } from './rolling-upgrade.ts'
 import { schedules } from './schedules.ts'
+import { seek } from './seek.ts'
 import { lateSettlement, settlementUnanswered } from './settlement.ts'
 import { standbyStalls } from './standby-stalls.ts'
 import { stopInBlackHole } from './stop-in-black-hole.ts'
@@ -66,6 +67,7 @@ export const SCENARIOS: readonly Scenario[] = [
   snapshots,
   lateAppends,
   retention,
+  seek,
   heldKey,
   endedLives,
   cancelUnanswered,

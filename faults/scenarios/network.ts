@@ -21,6 +21,8 @@ interface Behaviour {
   readonly load?: Partial<Load>
   /** In leased mode. */
   readonly otherwise: Otherwise
+  /** With the groups of a stream. @default it does not apply there */
+  readonly stream?: Otherwise
   readonly twin: Twin
   /** Breaks a network for one kind of connection. */
   readonly fail: (network: TcpProxy, kind: Kind) => unknown
@@ -68,6 +70,7 @@ export const networkCut = networkThat({
   load: UNHURRIED,
   turns: { quick: 2, full: 10 },
   otherwise: BROKEN,
+  stream: { twin: NOT_RESTORED },
   twin: NOT_RESTORED,
   lastsMs: 300,
   fail(network, kind) {

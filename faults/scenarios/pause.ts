@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { GROUPS } from '../ledger.ts'
 import { networkOf, type WorkerActor } from '../run/fleet.ts'
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
@@ -41,6 +42,12 @@ export const pause = scenario({
     workers: { pipeline: { concurrency: 8, batchSize: 4, lease: '10m' } },
     twin: POPS_WHILE_PAUSED,
   },
+  stream: {
+    title:
+      'pause the groups of a stream and let them go on: SIGKILL a worker as they are paused and one as they go on, and cut the control connection of a third',
+    workers: { pipeline: { concurrency: 2, batchSize: 2 } },
+    twin: HEARS_BY_NOTIFICATION,
+  },
   twin: HEARS_BY_NOTIFICATION,
   async inject(stage) {
     const [deaf, killed, last] = stage.fleet.workers
@@ -64,13 +71,14 @@ interface Victims {
 }
 
 async function pauseAndResume(stage: Stage, { deaf, killed, last }: Victims): Promise<void> {
+  const queues = stage.isStream ? GROUPS.map((group) => `${stage.queue}:${group}`) : [stage.queue]
   const network = networkOf(deaf)
   network.refusing = true
   network.cut('sluice control')
-  await Promise.all([stage.sql('SELECT sluice.pause($1)', [stage.queue]), killed.actor.kill()])
+  await Promise.all([stage.sql(PAUSE, [queues]), killed.actor.kill()])
   const pausedAt = await clock(stage)
   const over = new AbortController()
-  const tries = popUntil(stage, over.signal)
+  const tries = popUntil(stage, queues, over.signal)
   try {
     const replaced = stage.replace(killed)
     await sleep(DEAF_MS)
@@ -87,13 +95,13 @@ async function pauseAndResume(stage: Stage, { deaf, killed, last }: Victims): Pr
     over.abort()
     await tries
   }
-  await stage.sql('SELECT sluice.resume($1)', [stage.queue])
+  await stage.sql(RESUME, [queues])
 }
 
 /** Takes messages without a worker, for which the pause is in force with its COMMIT. It gets none. */
-async function popUntil(stage: Stage, over: AbortSignal): Promise<void> {
+async function popUntil(stage: Stage, queues: readonly string[], over: AbortSignal): Promise<void> {
   while (!over.aborted) {
-    await stage.sql(POP, [stage.queue])
+    await stage.sql(POP, [queues])
     await sleep(TRY_MS)
   }
 }
@@ -114,13 +122,17 @@ async function clock(stage: Stage): Promise<string> {
   return String(row?.now)
 }
 
+const PAUSE = 'SELECT sluice.pause(q.queue) FROM unnest($1::text[]) AS q (queue)'
+
+const RESUME = 'SELECT sluice.resume(q.queue) FROM unnest($1::text[]) AS q (queue)'
+
 const WRITE_PAUSE = `
 INSERT INTO ledger.pause (paused_at, deaf, back_at, met, resumed_at)
 VALUES ($1::timestamptz, $2, $3::timestamptz, $4::text[], pg_catalog.clock_timestamp())`
 
 const POP = `
 WITH popped AS (
-  SELECT p.id, p.attempt FROM sluice.pop($1::text) p
+  SELECT p.id, p.attempt FROM unnest($1::text[]) AS q (queue) CROSS JOIN LATERAL sluice.pop(q.queue) p
 ), begun AS (
   INSERT INTO ledger.started (message_id, worker, attempt) SELECT id, 'pop', attempt FROM popped RETURNING message_id, attempt
 )

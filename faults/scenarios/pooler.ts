@@ -3,6 +3,7 @@ import { type Environment, ownDatabase } from '../run/environment.ts'
 import { LEASE_MS } from '../run/modes.ts'
 import { scenario } from '../run/scenario.ts'
 import type { Stage } from '../run/stage.ts'
+import { SLOTS_OF_SESSIONS } from '../twins/stream-twins.ts'
 
 interface Pooled extends Environment {
   readonly pooler: Pooler
@@ -74,6 +75,7 @@ export const poolerDirect = scenario<Pooled>({
   costsAttempts: true,
   // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
   otherwise: { recoveryMs: LEASE_MS + 5_000, injections: { quick: 0, full: 10 } },
+  stream: { twin: SLOTS_OF_SESSIONS },
   environment: (serverUrl) => pooled(serverUrl, true),
   twin: {
     name: 'control-through-the-pooler',
@@ -102,6 +104,7 @@ export const poolerOnly = scenario<Pooled>({
   costsAttempts: true,
   // Nobody sees that a worker has died, so its messages are free when their leases end.
   otherwise: { recoveryMs: LEASE_MS + 8_000 },
+  stream: { injections: { quick: 0, full: 10 } },
   environment: (serverUrl) => pooled(serverUrl, false),
   twin: {
     name: 'sessions-taken-for-own',

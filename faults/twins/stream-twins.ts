@@ -69,6 +69,9 @@ export const PARKED_KEYS_PASS = {
       to: 'CASE WHEN queued.keyed AND e.ordering_key IS NULL THEN (',
     },
   ],
+  // Later events of the key are read while the one that has failed waits.
+  load: { keys: 1, failing: 0.3 },
+  workers: { pipeline: { retry: { kind: 'fixed', delay: 3_000 } } },
   caught: ['out of order'],
 } as const satisfies Twin
 
@@ -91,6 +94,33 @@ export const QUEUES_LOST_EVENTS_AGAIN = {
     },
   ],
   caught: ['repeated'],
+} as const satisfies Twin
+
+export const SLOTS_OF_SESSIONS = {
+  name: 'slots-of-sessions',
+  title: 'slots of a group that are locked by the session, which a pooler hands to others, and not by the transaction',
+  edits: [
+    {
+      file: 'table/stream/claim-events.ts',
+      from: 'pg_try_advisory_xact_lock(746503',
+      to: 'pg_try_advisory_lock(746503',
+    },
+  ],
+  // The pooler's restart ends its sessions with their locks: then what is left shows only in what does not go on.
+  caught: ['leak', 'stuck', 'late'],
+} as const satisfies Twin
+
+export const MOVED_BESIDE_BATCHES = {
+  name: 'moved-beside-batches',
+  title:
+    'a move that does not wait for the batches in hand, and a batch that does not compare the progress with what it began at',
+  sql: `
+CREATE OR REPLACE FUNCTION sluice.lock_group(group_id integer, slots integer) RETURNS void
+LANGUAGE sql AS 'SELECT'`,
+  edits: PROGRESS_UNGUARDED.edits.slice(1),
+  // What is in the group's queue is locked by itself.
+  load: { failing: 0, dying: 0 },
+  caught: ['lost'],
 } as const satisfies Twin
 
 export const DROPS_UNREAD = {

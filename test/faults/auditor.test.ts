@@ -297,6 +297,63 @@ describe('the auditor of a stream', () => {
   })
 })
 
+/**
+ * Two events of a key, which the second group has handled before it is moved back to the later one. First the appends are
+ * committed: a group is not moved behind one that is open.
+ */
+const MOVED_BACK = `
+${EVENT_WELL};
+SELECT sluice.append('q', '{}');
+UPDATE sluice.group_progress SET position = (SELECT max(e.position) FROM sluice.event e);
+INSERT INTO ledger.enqueued (message_id, intent, ordering_key, place, fate, failures)
+SELECT ledger.delivery(max(e.position), 'q:' || g.name), 'f', 'r:' || g.name, 2, 'ack', 0 FROM sluice.event e, sluice.stream_group g GROUP BY g.name;
+UPDATE ledger.enqueued SET ordering_key = CASE message_id % 2 WHEN 1 THEN 'r:two' ELSE 'r:one' END WHERE intent = 'e';
+INSERT INTO ledger.started (message_id, worker, attempt) SELECT q.message_id, 'w', 1 FROM ledger.enqueued q WHERE q.intent = 'f';
+INSERT INTO ledger.effect (message_id, worker, attempt) SELECT q.message_id, 'w', 1 FROM ledger.enqueued q WHERE q.intent = 'f';
+BEGIN; COMMIT;
+SELECT ledger.move_back('q', 'two', (SELECT max(e.position) FROM sluice.event e))`
+
+/** An effect of the second group for the event with the first, or the last, position. */
+const effectOf = (which: 'min' | 'max') => `
+INSERT INTO ledger.started (message_id, worker, attempt) SELECT ${which}(e.position) * 2 + 1, 'v', 1 FROM sluice.event e;
+INSERT INTO ledger.effect (message_id, worker, attempt) SELECT ${which}(e.position) * 2 + 1, 'v', 1 FROM sluice.event e;`
+
+const READ_TO_THE_END = 'UPDATE sluice.group_progress SET position = (SELECT max(e.position) FROM sluice.event e)'
+
+/** What the second group does then. */
+const MOVE_FAULTS: readonly { readonly what: string; readonly sql: string; readonly verdicts: readonly Verdict[] }[] = [
+  {
+    what: 'nothing where each event from the target on is handled once more',
+    sql: `${effectOf('max')} ${READ_TO_THE_END}`,
+    verdicts: [],
+  },
+  { what: 'an event that it has not read again', sql: '', verdicts: ['stuck'] },
+  { what: 'an event that it has passed over', sql: READ_TO_THE_END, verdicts: ['lost'] },
+  {
+    what: 'an event that is handled twice more',
+    sql: `${effectOf('max')} ${effectOf('max')} ${READ_TO_THE_END}`,
+    verdicts: ['repeated', 'out of order'],
+  },
+  {
+    what: 'an event before the target that is handled again',
+    sql: `${effectOf('min')} ${effectOf('max')} ${READ_TO_THE_END}`,
+    verdicts: ['repeated', 'out of order'],
+  },
+  {
+    what: 'a second effect that an event had before the move',
+    sql: `${effectOf('max')} ${READ_TO_THE_END};
+          INSERT INTO ledger.effect (message_id, worker, attempt)
+          SELECT f.message_id, f.worker, f.attempt FROM ledger.effect f WHERE f.message_id > 1::bigint << 50`,
+    verdicts: ['repeated', 'out of order'],
+  },
+]
+
+describe('the auditor of a group that was moved back', () => {
+  test.for(MOVE_FAULTS)('finds $what', async ({ sql, verdicts }, { database }) => {
+    expect(await verdictsAfter(database, `${MOVED_BACK}; ${sql}`)).toEqual(verdicts)
+  })
+})
+
 async function verdictsAfter(database: TestDatabase, sql: string): Promise<readonly Verdict[]> {
   await keepBooks(database, sql)
   const client = await database.pool.connect()
