@@ -499,6 +499,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   taken bigint;
+  events bigint;
   redriven bigint;
 BEGIN
   WITH chosen AS (
@@ -520,10 +521,14 @@ BEGIN
     ORDER BY c.id
     RETURNING 1
   )
-  SELECT (SELECT count(*) FROM chosen), (SELECT count(*) FROM restored) INTO taken, redriven;
+  SELECT (SELECT count(*) FROM chosen), (SELECT count(event_position) FROM chosen), (SELECT count(*) FROM restored) INTO taken, events, redriven;
   IF redriven < taken THEN
     RAISE EXCEPTION 'sluice.message: expected to take % message(s) for queue "%", took %', taken, queue, redriven
       USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+  END IF;
+  -- Nobody sleeps on the queue of a group: its members sleep on their stream.
+  IF events > 0 THEN
+    PERFORM sluice.wake_stream(split_part(queue, ':', 1));
   END IF;
   RETURN redriven;
 END

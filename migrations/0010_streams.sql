@@ -3,7 +3,7 @@
 -- An event is one row that is inserted and never updated. Each stream has a table of its own, event_<id>, a partition of
 -- sluice.event, and that is partitioned by ranges of position into segments, so that retention drops a whole segment.
 -- Positions of a stream come from its own sequence. They are drawn before the COMMIT, so a reader must know below which
--- position nothing can appear any more: see sluice.open_appends and sluice.settled.
+-- position nothing can appear any more: see sluice.open_appends and sluice.slot_bounds.
 
 CREATE TABLE sluice.stream (
   -- In the names of its table and of its sequence, and in the numbers of its locks.
@@ -305,7 +305,7 @@ COMMENT ON FUNCTION sluice.append_many IS
 -- COMMIT is visible before its locks go, so what has no lock is visible to the next snapshot. The head is read again for the
 -- 31 bits of the locks: no lock that was seen is above it. The first number is the head, the others are those of the slots.
 -- With the rights of the owner, because a stream's sequence is made after the roles have been granted what they may read.
-CREATE FUNCTION sluice.settled(stream_id integer, positions regclass, slots smallint) RETURNS bigint[]
+CREATE FUNCTION sluice.slot_bounds(stream_id integer, positions regclass, slots smallint) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
   head bigint := coalesce(pg_sequence_last_value(positions), 0);
@@ -353,7 +353,7 @@ BEGIN
   IF number IS NULL THEN
     RETURN false;
   END IF;
-  ends := sluice.settled(log.id, log.positions, log.slots);
+  ends := sluice.slot_bounds(log.id, log.positions, log.slots);
   INSERT INTO sluice.group_progress (group_id, slot, position)
   SELECT number, slot, CASE WHEN start_at IS NULL THEN ends[slot + 2] WHEN cardinality(start_at) = 1 THEN start_at[1] ELSE start_at[slot + 1] END
   FROM generate_series(0, log.slots - 1) AS slot;
@@ -426,4 +426,4 @@ LANGUAGE sql IMMUTABLE AS 'SELECT 10, 1';
 
 -- Those that run with the owner's rights, for those who are granted them.
 REVOKE ALL ON FUNCTION sluice.attach_segment, sluice.create_stream, sluice.open_appends, sluice.wake_stream, sluice.append,
-  sluice.append_many, sluice.settled, sluice.create_group, sluice.stream_head, sluice.queue_events, sluice.bury_events FROM PUBLIC;
+  sluice.append_many, sluice.slot_bounds, sluice.create_group, sluice.stream_head, sluice.queue_events, sluice.bury_events FROM PUBLIC;

@@ -80,7 +80,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 #variable_conflict use_variable
 DECLARE
   log sluice.stream := sluice.find_stream(stream);
-  bounds bigint[] := sluice.settled(log.id, log.positions, log.slots);
+  bounds bigint[] := sluice.slot_bounds(log.id, log.positions, log.slots);
 BEGIN
   IF place = 'end' THEN
     RETURN bounds[2:];
@@ -109,7 +109,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 DECLARE
   log sluice.stream := sluice.find_stream(stream);
 BEGIN
-  RETURN QUERY SELECT log.id, log.slots, log.trimmed_to, sluice.settled(log.id, log.positions, log.slots);
+  RETURN QUERY SELECT log.id, log.slots, log.trimmed_to, sluice.slot_bounds(log.id, log.positions, log.slots);
 END
 $$;
 
@@ -196,7 +196,7 @@ BEGIN
       WHERE g.stream = $8 AND ($3 IS NULL OR g.name = $3)
       ORDER BY g.name, s.slot
     $query$, 'event_' || log.id)
-    USING log.id, log.slots, of_group, sluice.settled(log.id, log.positions, log.slots), most, log.trimmed_to, from_positions, log.stream;
+    USING log.id, log.slots, of_group, sluice.slot_bounds(log.id, log.positions, log.slots), most, log.trimmed_to, from_positions, log.stream;
   END LOOP;
 END
 $$;
@@ -442,7 +442,7 @@ DECLARE
 BEGIN
   PERFORM sluice.find_stream(stream);
   SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = stream FOR NO KEY UPDATE;
-  upto := least(before - 1, (SELECT min(b) FROM unnest(sluice.settled(log.id, log.positions, log.slots)) AS b));
+  upto := least(before - 1, (SELECT min(b) FROM unnest(sluice.slot_bounds(log.id, log.positions, log.slots)) AS b));
   FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream ORDER BY o.id LOOP
     CONTINUE WHEN (sluice.unread_in('event_' || log.id, g.id, log.trimmed_to, upto)).first IS NULL;
     IF NOT force AND sluice.pins(log, g) THEN
@@ -520,7 +520,7 @@ $$;
 CREATE FUNCTION sluice.open_next_segment(log sluice.stream) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  bounds bigint[] := sluice.settled(log.id, log.positions, log.slots);
+  bounds bigint[] := sluice.slot_bounds(log.id, log.positions, log.slots);
   open_one sluice.segment;
   next bigint;
 BEGIN
@@ -549,7 +549,7 @@ $$;
 CREATE FUNCTION sluice.mark_segments(log sluice.stream) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  settled bigint := (SELECT min(b) FROM unnest(sluice.settled(log.id, log.positions, log.slots)) AS b);
+  settled bigint := (SELECT min(b) FROM unnest(sluice.slot_bounds(log.id, log.positions, log.slots)) AS b);
   bytes bigint := (SELECT sum(sluice.segment_bytes(g.stream_id, g.first)) FROM sluice.segment g WHERE g.stream_id = log.id AND g.dropping_at IS NULL);
   old sluice.segment;
   ends bigint;
@@ -632,7 +632,7 @@ CREATE FUNCTION sluice.read_streams() RETURNS TABLE (
   SELECT s.stream, s.slots, l.bounds[1], s.trimmed_to, g.segments, g.bytes,
          sluice.positions_between(s.id, s.trimmed_to, l.bounds[1]), coalesce(o.appends, 0), o.pid, o.since
   FROM sluice.stream s
-  CROSS JOIN LATERAL (SELECT sluice.settled(s.id, s.positions, s.slots) AS bounds) l
+  CROSS JOIN LATERAL (SELECT sluice.slot_bounds(s.id, s.positions, s.slots) AS bounds) l
   CROSS JOIN LATERAL (
     SELECT count(*) AS segments, coalesce(sum(sluice.segment_bytes(g.stream_id, g.first)), 0)::bigint AS bytes FROM sluice.segment g WHERE g.stream_id = s.id
   ) g

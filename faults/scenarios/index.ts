@@ -34,6 +34,7 @@ import { rollingUpgrade } from './rolling-upgrade.ts'
 import { schedules } from './schedules.ts'
 import { seek } from './seek.ts'
 import { lateSettlement, settlementUnanswered } from './settlement.ts'
+import { slotStops } from './slot-stops.ts'
 import { standbyStalls } from './standby-stalls.ts'
 import { stopInBlackHole } from './stop-in-black-hole.ts'
 import { swallowedSettlement } from './swallowed-settlement.ts'
@@ -67,6 +68,7 @@ export const SCENARIOS: readonly Scenario[] = [
   snapshots,
   lateAppends,
   retention,
+  slotStops,
   seek,
   heldKey,
   endedLives,

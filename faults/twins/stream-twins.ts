@@ -4,7 +4,7 @@ export const BOUND_IGNORED = {
   name: 'bound-ignored',
   title: 'a group that reads up to the last position, also in a slot in which an append is open',
   sql: `
-CREATE OR REPLACE FUNCTION sluice.settled(stream_id integer, positions regclass, slots smallint) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION sluice.slot_bounds(stream_id integer, positions regclass, slots smallint) RETURNS bigint[]
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
   'SELECT array_fill(coalesce(pg_sequence_last_value(positions), 0), ARRAY[slots + 1])'`,
   caught: ['lost'],
@@ -129,5 +129,24 @@ export const DROPS_UNREAD = {
   sql: `
 CREATE OR REPLACE FUNCTION sluice.pins(log sluice.stream, g sluice.stream_group) RETURNS boolean
 LANGUAGE sql STABLE AS 'SELECT false'`,
+  caught: ['lost'],
+} as const satisfies Twin
+
+export const FAILED_EVENTS_PASS = {
+  name: 'failed-events-pass',
+  title: 'a group that stops, whose progress moves behind the failed event all the same',
+  edits: [
+    {
+      file: 'stream/event-settlement.ts',
+      from: '      if (failed !== undefined && this.#stops) planned.hold(event, failed)\n',
+      to: '      if (failed !== undefined && this.#stops) planned.settle(event)\n',
+    },
+    // The batch is not to be lost for what follows.
+    {
+      file: 'stream/event-settlement.ts',
+      from: '    if (!this.#stops) return undefined\n',
+      to: '    if (this.#queue) return undefined\n',
+    },
+  ],
   caught: ['lost'],
 } as const satisfies Twin

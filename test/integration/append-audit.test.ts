@@ -134,7 +134,7 @@ describe('twelve writers at once, and readers that never look back', () => {
   })
 
   test('lose some if they read in the statement that looks, and none in a later one, however slow the look is', async () => {
-    const database = await broken('settled', 'BEGIN', 'BEGIN PERFORM pg_sleep(0.005);')
+    const database = await broken('slot_bounds', 'BEGIN', 'BEGIN PERFORM pg_sleep(0.005);')
     const { faults } = await audit(database, 'slow', ['as groups do', 'in the statement that reads'])
     expect(faults[0]).toEqual(NOTHING)
     expect(faults[1]?.lost).toBeGreaterThan(0)
@@ -142,7 +142,7 @@ describe('twelve writers at once, and readers that never look back', () => {
 
   test('lose some where the look reads the locks before the head', async () => {
     const database = await broken(
-      'settled',
+      'slot_bounds',
       'IF locks IS NULL THEN',
       'PERFORM pg_sleep(0.005); head := coalesce(pg_sequence_last_value(positions), 0); IF locks IS NULL THEN',
     )

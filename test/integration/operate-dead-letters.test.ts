@@ -28,6 +28,7 @@ describe('sluice.operate.deadLetters', () => {
       headers: { trace: 'abc' },
       headersJson: '{"trace": "abc"}',
       payload: { order: 1 },
+      position: null,
       payloadJson: '{"order": 1}',
     })
     expect(await deadLetters.get(`${queue}.other`, id)).toBeUndefined()

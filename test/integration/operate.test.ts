@@ -65,6 +65,7 @@ describe('sluice.operate', () => {
       headers: { a: 1 },
       headersJson: '{"a": 1}',
       orderingKey: 'k',
+      position: null,
       priority: 5,
       attempt: 0,
       maxAttempts: null,

@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 import { ack, deadLetter, type Message, snooze } from '../../src/message.ts'
+import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'
 import { startTestSluice } from '../support/sluice.ts'
 import { raise } from '../support/steps.ts'
 import { append, test } from '../support/streams.ts'
@@ -116,6 +117,49 @@ describe('an event of a group', () => {
     }
     expect(seen.toSorted()).toEqual([1, 2])
   })
+})
+
+describe('a member that sleeps until it is notified', () => {
+  for (const orderingKey of [undefined, 'a']) {
+    const event = orderingKey === undefined ? 'an event' : 'an event with a key'
+
+    test(`goes on at once with ${event} that is redriven`, async ({ database, stream }) => {
+      const seen: number[] = []
+      const sluice = startTestSluice(database, { pollInterval: NO_POLL })
+      const pipeline = sluice.pipeline(stream, { group: 'all' }).handle(({ attempt }) => {
+        seen.push(attempt)
+        return seen.length === 1 ? deadLetter('no') : ack()
+      })
+      pipeline.start()
+      const [position] = await append(database, stream, [orderingKey === undefined ? [1] : [1, orderingKey]])
+      const queue = `${stream}:all`
+      const dead = async () => (await sluice.operate.deadLetters.list({ queue })).deadLetters
+      await expect.poll(dead).toMatchObject([{ position }])
+      await raisedFlag(database, `/${stream}`)
+      expect(await sluice.operate.deadLetters.redrive({ queue })).toBe(1)
+      await expect.poll(() => seen).toEqual([1, 1])
+    })
+
+    test(`goes on at once with ${event} that is told to run now`, async ({ database, stream }) => {
+      const seen: number[] = []
+      const sluice = startTestSluice(database, { pollInterval: NO_POLL })
+      sluice
+        .pipeline(stream, { group: 'all', retry: RETRY })
+        .handle(({ attempt }) => {
+          seen.push(attempt)
+          if (attempt === 1) raise('no')
+        })
+        .start()
+      const [position] = await append(database, stream, [orderingKey === undefined ? [1] : [1, orderingKey]])
+      const queue = `${stream}:all`
+      const waiting = async () => (await sluice.operate.messages({ queue })).messages
+      await expect.poll(waiting).toMatchObject([{ position, attempt: 1 }])
+      await raisedFlag(database, `/${stream}`)
+      const [{ id } = { id: '' }] = await waiting()
+      expect(await sluice.operate.runNow(queue, id)).toMatchObject({ result: 'changed' })
+      await expect.poll(() => seen).toEqual([1, 2])
+    })
+  }
 })
 
 describe('a group', () => {

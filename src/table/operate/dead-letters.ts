@@ -46,6 +46,8 @@ export interface DeadLetter {
   readonly tenant: string | null
   /** Null if none was given. */
   readonly dedupeKey: string | null
+  /** In the queue of a group: the position in the stream of the event that it is. */
+  readonly position: number | null
   /** Metadata; an empty object if there is none. */
   readonly headers: Headers
   /** The same as the server writes it. */
@@ -171,13 +173,14 @@ function toDeadLetter(row: Row): DeadLetter {
     maxAttempts: numberOrNull(row, 'max_attempts'),
     diedAt: dateOf(row, 'died_us'),
     ageMs: Math.round(numberOf(row, 'age_ms')),
+    position: numberOrNull(row, 'event_position'),
     ...saidOf(row),
   }
 }
 
 const COLUMNS = `
        d.queue, d.id::text AS id, d.reason, d.error, d.attempt, d.max_attempts, d.type, d.schema_version, d.ordering_key,
-       d.priority, d.tenant, d.dedupe_key, d.headers::text AS headers, d.payload::text AS payload,
+       d.priority, d.tenant, d.dedupe_key, d.event_position::text AS event_position, d.headers::text AS headers, d.payload::text AS payload,
        ${microseconds('d.died_at')} AS died_us,
        (extract(epoch FROM d.age) * 1000.0) AS age_ms,
        ${microseconds('d.enqueued_at')} AS enqueued_us`

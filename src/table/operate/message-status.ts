@@ -58,6 +58,8 @@ export interface MessageStatus {
   readonly leasedUntil: Date | null
   /** The claim that it is in. */
   readonly claim: string | null
+  /** In the queue of a group: the position in the stream of the event that it is. */
+  readonly position: number | null
 }
 
 /** The next messages of a queue in the order in which they fall due, without claiming them. */
@@ -108,6 +110,7 @@ export function toMessageStatus(row: Row): MessageStatus {
     worker: textOrNull(row, 'worker'),
     leasedUntil: dateOrNull(row, 'leased_until_us'),
     claim: textOrNull(row, 'claim'),
+    position: numberOrNull(row, 'event_position'),
   }
 }
 
@@ -118,7 +121,7 @@ export function toMessageStatus(row: Row): MessageStatus {
 export const MESSAGE_COLUMNS = `
        m.queue, m.id::text AS id, m.state, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,
        m.ordering_key, m.priority, m.attempt, m.max_attempts, m.last_error, m.held_by::text AS held_by, m.worker, m.claim::text AS claim,
-       m.tenant, m.dedupe_key, m.retry_policy,
+       m.tenant, m.dedupe_key, m.retry_policy, m.event_position::text AS event_position,
        ${microseconds('m.enqueued_at')} AS enqueued_us,
        ((extract(epoch FROM clock_timestamp()) - extract(epoch FROM m.enqueued_at)) * 1000.0) AS enqueued_ago_ms,
        ${microseconds('m.due_at')} AS due_us,

@@ -133,7 +133,7 @@ const LOOK_AT_BOUNDS = statement(
   `
 SELECT pg_catalog.set_config('sluice.bounds', pg_catalog.array_to_string(look.bounds, ' '), true) AS bounds
 FROM (
-  SELECT sluice.settled(s.id, s.positions, s.slots) AS bounds FROM sluice.stream s WHERE s.id = $1::integer AND s.slots = $2::smallint OFFSET 0
+  SELECT sluice.slot_bounds(s.id, s.positions, s.slots) AS bounds FROM sluice.stream s WHERE s.id = $1::integer AND s.slots = $2::smallint OFFSET 0
 ) look`,
 )
 
