@@ -2,7 +2,7 @@ import { checkId } from '../basics/check-id.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { expected, SluiceError } from '../errors.ts'
-import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
+import type { QueueDefinitions, QueueName } from '../queues.ts'
 import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import { deleteDeadLetters, redriveDeadLetters } from '../table/operate/change-dead-letters.ts'
 import {

@@ -1,7 +1,7 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { expected } from '../errors.ts'
-import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
+import type { QueueDefinitions, QueueName } from '../queues.ts'
 import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import { type QueueSettingsStatus, readQueueSettings, setQueue } from '../table/operate/queue-settings.ts'
 import type { Operations } from './operations.ts'
