@@ -16,7 +16,7 @@ interface Delivered {
  * A message as a handler gets it: all that it says are properties of its own, so that a spread, structuredClone, JSON and
  * console.log have them, and nothing else is. A handler may write to each of them; that changes nothing for the queue.
  *
- * What costs more than a getter (0.1 µs) is made when it is read: JSON, and dates.
+ * JSON is parsed when it is read. Dates are not made so: one takes 0.05 µs, and a property with a getter 0.2 µs.
  */
 export class HandedMessage implements Message {
   // Declared, so that the constructor alone makes them, in this order.
@@ -57,8 +57,8 @@ export class HandedMessage implements Message {
     this.maxAttempts = row.maxAttempts
     this.tenant = row.options === null ? null : row.options.tenant
     this.dedupeKey = row.options === null ? null : row.options.dedupeKey
-    Object.defineProperty(this, 'enqueuedAt', HandedMessage.#enqueuedAt)
-    Object.defineProperty(this, 'dueAt', HandedMessage.#dueAt)
+    this.enqueuedAt = new Date(row.enqueuedUs / 1_000)
+    this.dueAt = new Date(row.dueUs / 1_000)
     this.#delivered = delivered
   }
 
@@ -75,8 +75,6 @@ export class HandedMessage implements Message {
   // The same functions for all messages: a literal with accessors would make new ones for each.
   static readonly #payload = HandedMessage.#lazy('payload', ({ payload }) => payload)
   static readonly #headers = HandedMessage.#lazy('headers', ({ headers }) => headers)
-  static readonly #enqueuedAt = HandedMessage.#lazy('enqueuedAt', ({ row }) => new Date(row.enqueuedUs / 1_000))
-  static readonly #dueAt = HandedMessage.#lazy('dueAt', ({ row }) => new Date(row.dueUs / 1_000))
 
   /** A property that is made when it is read, and plain data from when it is written. */
   static #lazy(name: keyof Message, read: (delivered: Delivered) => unknown): PropertyDescriptor {

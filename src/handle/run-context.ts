@@ -20,9 +20,9 @@ export interface RunTurn {
   restart(): void
 }
 
-interface TransactionalRunContext {
+/** All that it has are properties of its own, so that a spread has them. */
+export class TransactionalRunContext {
   readonly tx: HandlerTransaction
-  readonly signal: AbortSignal
   /** Undefined for a handler of whole batches. */
   readonly attempt: number | undefined
   readonly enqueue: (
@@ -30,6 +30,25 @@ interface TransactionalRunContext {
     payload: unknown,
     options?: EnqueueOptions | DedupedOptions,
   ) => Promise<string | EnqueueResult>
+  declare readonly signal: AbortSignal
+  readonly #turn: RunTurn
+
+  constructor(tx: HandlerTransaction, turn: RunTurn, attempt: number | undefined, enqueue: EnqueueIn) {
+    this.tx = tx
+    this.attempt = attempt
+    this.enqueue = (queue, payload, options) => enqueue(tx, queue, payload, options)
+    this.#turn = turn
+    Object.defineProperty(this, 'signal', TransactionalRunContext.#signal)
+  }
+
+  // One function for all contexts: a literal with a getter makes a new one for each, and takes 0.5 µs instead of 0.2.
+  static readonly #signal: PropertyDescriptor & ThisType<TransactionalRunContext> = {
+    enumerable: true,
+    configurable: true,
+    get() {
+      return this.#turn.signal
+    },
+  }
 }
 
 export interface LeasedRunContext {
@@ -39,20 +58,4 @@ export interface LeasedRunContext {
   readonly leaseUntil: Date
   readonly extend: () => Promise<void>
   readonly transaction: <T>(work: (tx: HandlerTransaction) => T | Promise<T>) => Promise<T>
-}
-
-export function transactionalContext(
-  tx: HandlerTransaction,
-  turn: RunTurn,
-  attempt: number | undefined,
-  enqueue: EnqueueIn,
-): RunContext {
-  return {
-    tx,
-    attempt,
-    enqueue: (queue, payload, options) => enqueue(tx, queue, payload, options),
-    get signal() {
-      return turn.signal
-    },
-  }
 }

@@ -9,7 +9,7 @@ import { CONSTRAINTS_AS_DECLARED, type Deferrable } from '../../table/session/co
 import type { Execute } from '../../table/statement.ts'
 import type { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { Attempt } from '../attempt.ts'
-import { type EnqueueIn, type RunContext, type RunTurn, transactionalContext } from '../run-context.ts'
+import { type EnqueueIn, type RunContext, type RunTurn, TransactionalRunContext } from '../run-context.ts'
 import { kyselyOn } from './batch-kysely.ts'
 import { guardClient } from './guarded-client.ts'
 import type { HandlerTransaction } from './handler-transaction.ts'
@@ -70,7 +70,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   }
 
   context(turn: RunTurn, attempt: number | undefined): RunContext {
-    return transactionalContext(this, turn, attempt, this.#enqueue)
+    return new TransactionalRunContext(this, turn, attempt, this.#enqueue)
   }
 
   get committed(): boolean {
