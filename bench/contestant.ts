@@ -44,6 +44,10 @@ export interface Capabilities {
   readonly listens?: Capability<(url: string, spec: ListenSpec) => Promise<Consumer>>
   /** Enqueues in transactions of the application. */
   readonly enqueues?: Capability<(url: string) => Promise<Enqueuer>>
+  /** Appends to a log that so many groups are to read, in transactions of the application. */
+  readonly appends?: Capability<(url: string, groups: number) => Promise<Enqueuer>>
+  /** Reads such a log for so many groups, each of which gets all of it. */
+  readonly follows?: Capability<(url: string, spec: FollowSpec) => Promise<Consumer>>
   /** Waits on so many queues in which nothing happens; `leased`: with no transaction open while a handler runs, where it may choose. */
   readonly idles?: Capability<(url: string, queues: number, leased: boolean) => Promise<Consumer>>
 }
@@ -63,6 +67,13 @@ export interface FillSpec {
   readonly keys?: number
   /** How many bytes of text each payload has beside its number. */
   readonly bytes?: number
+  /** Into a log that so many groups are to read, each with so many members, instead of a queue. */
+  readonly log?: Pick<FollowSpec, 'groups' | 'inFlight'>
+}
+
+export interface FollowSpec extends Pick<ConsumeSpec, 'batchSize' | 'inFlight' | 'onSettled'> {
+  /** `inFlight` and `batchSize` are of each of them. `onSettled` counts an event once for each group. */
+  readonly groups: number
 }
 
 export interface ConsumeSpec {

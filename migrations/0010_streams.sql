@@ -333,7 +333,7 @@ END
 $$;
 
 -- Makes a group if there is none of this name, with its progress. True: it was made. start_at: the position after which it
--- begins in each slot, one for all or one for each. Null: at the end, which is what is settled now: an append that is
+-- begins in each slot, one for all or one for each; below what is gone it begins behind that. Null: at the end, which is what is settled now: an append that is
 -- open now is still seen.
 CREATE FUNCTION sluice.create_group(stream text, name text, start_at bigint[] DEFAULT NULL, park_limit integer DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -348,6 +348,11 @@ BEGIN
     RAISE EXCEPTION 'expected the name of a stream, received "%"', create_group.stream
       USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
   END IF;
+  IF EXISTS (SELECT FROM sluice.stream_group g WHERE g.stream = create_group.stream AND g.name = create_group.name) THEN
+    RETURN false;
+  END IF;
+  -- Until this transaction ends no retention takes what the group has not read: nobody else sees the group yet.
+  SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
   INSERT INTO sluice.stream_group (stream, name, park_limit) VALUES (create_group.stream, create_group.name, coalesce(create_group.park_limit, 1000))
   ON CONFLICT ON CONSTRAINT stream_group_pkey DO NOTHING RETURNING id INTO number;
   IF number IS NULL THEN
@@ -355,7 +360,8 @@ BEGIN
   END IF;
   ends := sluice.slot_bounds(log.id, log.positions, log.slots);
   INSERT INTO sluice.group_progress (group_id, slot, position)
-  SELECT number, slot, CASE WHEN start_at IS NULL THEN ends[slot + 2] WHEN cardinality(start_at) = 1 THEN start_at[1] ELSE start_at[slot + 1] END
+  SELECT number, slot, greatest(log.trimmed_to, CASE WHEN start_at IS NULL THEN ends[slot + 2]
+                                                     WHEN cardinality(start_at) = 1 THEN start_at[1] ELSE start_at[slot + 1] END)
   FROM generate_series(0, log.slots - 1) AS slot;
   RETURN true;
 END

@@ -109,6 +109,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 DECLARE
   log sluice.stream := sluice.find_stream(stream);
 BEGIN
+  IF pg_is_in_recovery() THEN
+    RAISE EXCEPTION 'stream: expected the primary server, received a hot standby, which does not know of appends that are open'
+      USING ERRCODE = '0A000', HINT = 'Read the stream on the primary.';
+  END IF;
   RETURN QUERY SELECT log.id, log.slots, log.trimmed_to, sluice.slot_bounds(log.id, log.positions, log.slots);
 END
 $$;
@@ -225,7 +229,7 @@ BEGIN
 END
 $$;
 
--- Moves a group: the next event of each slot is the first one behind starts. parked, what becomes of messages that wait in
+-- Moves a group: the next event of each slot is the first one behind starts that is not gone. parked, what becomes of messages that wait in
 -- its queue: keep (they are tried again as well) or drop; null: the move is refused if there are any. What it is said to
 -- have lost is forgotten. Returns how many messages were dropped.
 CREATE FUNCTION sluice.seek_group(stream text, name text, starts bigint[], parked text DEFAULT NULL) RETURNS bigint
@@ -242,6 +246,8 @@ BEGIN
   ELSIF cardinality(starts) NOT IN (1, log.slots) OR array_position(starts, NULL) IS NOT NULL THEN
     RAISE EXCEPTION 'starts: expected 1 or % positions, received %', log.slots, starts USING ERRCODE = '22023', HINT = 'As sluice.stream_positions returns them.';
   END IF;
+  -- In this order, as in sluice.trim_stream. What is gone by then stays gone, and no more goes before the end of the transaction.
+  SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
   PERFORM sluice.lock_group(of.id, log.slots);
   SELECT count(*) INTO waiting FROM sluice.message m WHERE m.queue = stream || ':' || name;
   IF waiting > 0 AND parked IS NULL THEN
@@ -254,7 +260,8 @@ BEGIN
   END IF;
   DELETE FROM sluice.group_progress p WHERE p.group_id = of.id;
   INSERT INTO sluice.group_progress (group_id, slot, position)
-  SELECT of.id, slot, CASE WHEN cardinality(starts) = 1 THEN starts[1] ELSE starts[slot + 1] END FROM generate_series(0, log.slots - 1) AS slot;
+  SELECT of.id, slot, greatest(log.trimmed_to, CASE WHEN cardinality(starts) = 1 THEN starts[1] ELSE starts[slot + 1] END)
+  FROM generate_series(0, log.slots - 1) AS slot;
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id < 0;
   UPDATE sluice.stream_group g SET lost_from = NULL, lost_to = NULL WHERE g.id = of.id AND g.lost_from IS NOT NULL;
   PERFORM sluice.wake_stream(stream);
@@ -555,6 +562,11 @@ DECLARE
   ends bigint;
   marked integer := 0;
 BEGIN
+  IF NOT EXISTS (SELECT FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.dropping_at IS NULL) THEN
+    RETURN 0;
+  END IF;
+  -- Whoever makes or moves a group has the row in share mode until others see what has come of it.
+  SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR NO KEY UPDATE;
   FOR old IN
     SELECT g.* FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.dropping_at IS NULL ORDER BY g.first
   LOOP

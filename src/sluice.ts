@@ -45,7 +45,7 @@ import type { ScheduleDefinition } from './schedules/definition.ts'
 import { Alphabet } from './session/alphabet.ts'
 import type { QueueStatistics } from './statistics/meter.ts'
 import { Meters } from './statistics/meters.ts'
-import { checkStreamName, type StreamDefinitions } from './streams.ts'
+import { checkStreamName, refuseStream, type StreamDefinitions } from './streams.ts'
 import type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
 import type { SluiceEvent } from './telemetry/events.ts'
 import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts'
@@ -503,7 +503,9 @@ export class Sluice<
   #consumedName(name: string, options: object | undefined): string {
     const { definitions, streams } = this.#config
     const group = typeof options === 'object' && options !== null && 'group' in options ? options.group : undefined
-    return group === undefined ? checkQueueName(name, definitions) : checkStreamName(name, streams)
+    if (group !== undefined) return checkStreamName(name, streams)
+    refuseStream(name, this.#config, "give the group that reads it, as in { group: 'billing' }")
+    return checkQueueName(name, definitions)
   }
 
   async #end(): Promise<void> {

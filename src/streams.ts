@@ -1,6 +1,6 @@
 import { definedName } from './basics/defined-name.ts'
 import { expected } from './errors.ts'
-import type { QueueDefinition } from './queues.ts'
+import { checkQueueName, type QueueDefinition, type QueueDefinitions, type QueueName } from './queues.ts'
 
 /** The streams that an application knows, by name, defined as queues are. With them, other names are refused. */
 export type StreamDefinitions = Readonly<Record<string, QueueDefinition>>
@@ -30,9 +30,58 @@ export function checkGroupName(what: string, name: unknown): string {
   throw expected('OPTION_INVALID', what, 'a name of 1 to 49 letters, digits and _ . - (none of . - first)', name)
 }
 
+/**
+ * Refuses a name that the application has defined as that of a stream, where a queue is wanted.
+ *
+ * @throws SluiceError QUEUE_UNKNOWN
+ */
+export function refuseStream(name: unknown, { definitions, streams }: KnownNames, remedy: string): void {
+  if (typeof name !== 'string' || streams === undefined || !Object.hasOwn(streams, name)) return
+  if (definitions !== undefined && Object.hasOwn(definitions, name)) return
+  throw expected('QUEUE_UNKNOWN', 'queue', 'the name of a queue', name, `That is a stream: ${remedy}`)
+}
+
 /** The queue of a group: its failed events, and those that wait behind them. */
 export function groupQueue({ stream, group }: { readonly stream: string; readonly group: string }): string {
   return `${stream}:${group}`
+}
+
+/** The queues that operators know: those that are defined, and those of the groups of the streams that are defined. */
+export type WithGroupQueues<
+  Definitions extends QueueDefinitions | undefined,
+  Streams extends StreamDefinitions | undefined,
+> = Definitions extends QueueDefinitions
+  ? Streams extends StreamDefinitions
+    ? Definitions & GroupQueues<Streams>
+    : Definitions
+  : undefined
+
+/** Their messages are events of the stream. */
+type GroupQueues<Streams extends StreamDefinitions> = {
+  readonly [Name in Extract<keyof Streams, string> as `${Name}:${string}`]: Streams[Name]
+}
+
+/** The names of the queues that may be operated. */
+export type OperatedName<
+  Definitions extends QueueDefinitions | undefined,
+  Streams extends StreamDefinitions | undefined,
+> = QueueName<WithGroupQueues<Definitions, Streams>>
+
+/** What an application has defined. */
+export interface KnownNames {
+  readonly definitions: QueueDefinitions | undefined
+  readonly streams: StreamDefinitions | undefined
+}
+
+/**
+ * Returns the name of a queue that may be operated: where queues are defined it is one of those, or that of a group.
+ *
+ * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN
+ */
+export function checkOperatedQueue(name: unknown, { definitions, streams }: KnownNames): string {
+  const isOfGroup =
+    typeof name === 'string' && streams !== undefined && name.includes(':') && Object.hasOwn(streams, streamOf(name))
+  return checkQueueName(name, isOfGroup ? undefined : definitions)
 }
 
 /** The stream of a group's queue. */

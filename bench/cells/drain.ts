@@ -35,7 +35,7 @@ export const drainSingles: Cell = {
   ],
 }
 
-type DrainCaseSpec = Pick<MeasureDrainSpec, 'batchSize' | 'inFlight' | 'work' | 'leased'>
+type DrainCaseSpec = Pick<MeasureDrainSpec, 'batchSize' | 'inFlight' | 'work' | 'leased' | 'groups'>
 
 /** Drains all that is there. */
 export function drainCase(size: Size, spec: DrainCaseSpec): Case {
@@ -51,7 +51,7 @@ export function partialDrainCase(name: string, size: Size, fill: Case['fill'], s
     name,
     fill,
     measure: (context) => {
-      const messages = size[context.scale]
+      const messages = size[context.scale] * (spec.groups ?? 1)
       return measureDrain(context, { ...spec, messages, warmUp: messages / 3, filled: fill(context.scale) })
     },
   }

@@ -14,6 +14,8 @@ import { ordering } from './ordering.ts'
 import { leasedPinnedHorizon, pinnedHorizon } from './pinned-horizon.ts'
 import { processes, processesKeyed } from './processes.ts'
 import { standby } from './standby.ts'
+import { streamAppend, streamAppendGroups, streamAppendMany } from './stream-append.ts'
+import { streamCatchUp, streamGroup, streamGroups, streamMemory, streamPinnedHorizon } from './stream-groups.ts'
 
 /** All cells, in the order in which they run. */
 export const CELLS: readonly Cell[] = [
@@ -41,4 +43,12 @@ export const CELLS: readonly Cell[] = [
   leasedCrash,
   leasedIdle,
   beforeLeases,
+  streamAppend,
+  streamAppendMany,
+  streamAppendGroups,
+  streamGroup,
+  streamGroups,
+  streamCatchUp,
+  streamPinnedHorizon,
+  streamMemory,
 ]

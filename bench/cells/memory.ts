@@ -16,7 +16,7 @@ export const memory: Cell = {
     'loader and the harness are part of it',
   metric: { name: 'peak', unit: 'MiB resident at most', better: 'less' },
   series: { x: 'fiftieths of a million messages', y: 'MiB resident at most in each fiftieth', scale: 'value' },
-  cases: [{ name: '', fill: () => ({ messages: 0 }), measure }],
+  cases: [{ name: '', fill: () => ({ messages: 0 }), measure: (context) => measureMemory(context) }],
   asks: ({ consumes }) => consumes !== undefined,
   without: {
     'raw-loop-kept-plans': 'the loop by hand is asked',
@@ -30,13 +30,15 @@ export const memory: Cell = {
   mostRounds: 3,
 }
 
-async function measure(context: SampleContext): Promise<Measured> {
+/** As messages of a queue, or as events of a log for one group. */
+export async function measureMemory(context: SampleContext, groups?: 1): Promise<Measured> {
   const before = rssMiB()
   const portions: number[][] = [[]]
   const timer = setInterval(() => portions.at(-1)?.push(rssMiB()), EVERY_MS)
   const left = await consumePortions(context, {
     portions: PORTIONS,
-    fill: { messages: PORTION[context.scale], bytes: 1_024 },
+    fill: { messages: PORTION[context.scale], bytes: 1_024, ...(groups && { log: { groups, inFlight: 4 } }) },
+    groups,
     longestPortionMs: 60_000,
     longestMs: 300_000,
     onPortion: () => {

@@ -46,12 +46,15 @@ export const leasedPinnedHorizon: Cell = {
 interface PinnedSpec {
   readonly tenth: Size
   readonly leased?: true
+  /** As events of a log, for one group. */
+  readonly log?: true
 }
 
-async function measurePinned(context: SampleContext, { tenth, leased }: PinnedSpec): Promise<Measured> {
+export async function measurePinned(context: SampleContext, { tenth, leased, log }: PinnedSpec): Promise<Measured> {
   const longestPortionMs = LONGEST_MS[context.scale]
-  const fill = { messages: tenth[context.scale] }
-  const portions = { fill, longestPortionMs, longestMs: 2 * longestPortionMs, leased }
+  const groups = log && 1
+  const fill = { messages: tenth[context.scale], ...(log && { log: { groups: 1, inFlight: 4 } }) }
+  const portions = { fill, longestPortionMs, longestMs: 2 * longestPortionMs, leased, groups }
   const unsettled = await consumePortions(context, { ...portions, portions: 1, onPortion: () => undefined })
   const client = new pg.Client(context.url)
   await client.connect()

@@ -13,6 +13,9 @@ const LOADERS: Readonly<Record<string, () => Promise<Contestant>>> = {
   'sluice-transactional': async () => (await import('./sluice-transactional.ts')).sluiceTransactional,
   'sluice-before': async () => (await import('./sluice-before.ts')).sluiceBefore,
   'pg-boss': async () => (await import('./pg-boss.ts')).pgBoss,
+  'raw-log': async () => (await import('./raw-log.ts')).rawLog,
+  'raw-select': async () => (await import('./raw-select.ts')).rawSelect,
+  'pg-boss-publish': async () => (await import('./pg-boss-publish.ts')).pgBossPublish,
   'pg-boss-delete': async () => (await import('./pg-boss-delete.ts')).pgBossDelete,
   'graphile-worker': async () => (await import('./graphile-worker.ts')).graphileWorker,
   'graphile-worker-local-queue': async () =>
@@ -23,6 +26,7 @@ const LOADERS: Readonly<Record<string, () => Promise<Contestant>>> = {
 const PACKAGES: Readonly<Record<string, string>> = {
   'pg-boss': 'pg-boss',
   'pg-boss-delete': 'pg-boss',
+  'pg-boss-publish': 'pg-boss',
   'graphile-worker': 'graphile-worker',
   'graphile-worker-local-queue': 'graphile-worker',
 }

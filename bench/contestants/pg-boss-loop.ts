@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ConnectionOptions, Job, PgBoss } from 'pg-boss'
-import type { Consumer, ConsumeSpec, LeaseSpec, Payload, Work } from '../contestant.ts'
+import type { Consumer, ConsumeSpec, FollowSpec, LeaseSpec, Payload, Work } from '../contestant.ts'
 import { INSERT_EFFECT, INSERT_EFFECTS } from '../effects.ts'
 import { startPgBoss } from './pg-boss-jobs.ts'
 
@@ -12,6 +12,8 @@ const IDLE_MS = 10
 type LoopSpec = Pick<ConsumeSpec, 'batchSize' | 'inFlight' | 'onSettled'> & {
   /** Handles the jobs of a batch and settles them. */
   readonly work: (boss: PgBoss, jobs: readonly Job<Payload>[]) => Promise<void>
+  /** Each has loops of its own. @default ['bench'] */
+  readonly queues?: readonly string[]
 }
 
 /** Loops of fetch and settle, as many as batches are in flight, on the connections of one pool. */
@@ -22,6 +24,23 @@ export function consumeByFetch(url: string, { work, ...spec }: ConsumeSpec, sett
       const ids = jobs.map(({ id }) => id)
       if (work === 'nothing') await settle(boss, ids)
       else await settleWithEffects(boss, ids, work, settle)
+    },
+  })
+}
+
+/** The same of several queues, with handlers that do nothing. */
+export function followByFetch(
+  url: string,
+  queues: readonly string[],
+  spec: Omit<FollowSpec, 'groups'>,
+): Promise<Consumer> {
+  return startLoops(url, {
+    ...spec,
+    queues,
+    work: async (boss, jobs) => {
+      const [job] = jobs
+      const ids = jobs.map(({ id }) => id)
+      if (job !== undefined) await boss.complete(job.name, ids)
     },
   })
 }
@@ -49,7 +68,9 @@ export function leaseByFetch(
 async function startLoops(url: string, spec: LoopSpec): Promise<Consumer> {
   const boss = await startPgBoss(url)
   const stopping = new AbortController()
-  const loops = Array.from({ length: spec.inFlight }, () => loop(boss, spec, stopping.signal))
+  const loops = (spec.queues ?? ['bench']).flatMap((queue) =>
+    Array.from({ length: spec.inFlight }, () => loop(boss, queue, spec, stopping.signal)),
+  )
   return {
     stop: async () => {
       stopping.abort()
@@ -59,9 +80,14 @@ async function startLoops(url: string, spec: LoopSpec): Promise<Consumer> {
   }
 }
 
-async function loop(boss: PgBoss, { batchSize, work, onSettled }: LoopSpec, stopping: AbortSignal): Promise<void> {
+async function loop(
+  boss: PgBoss,
+  queue: string,
+  { batchSize, work, onSettled }: LoopSpec,
+  stopping: AbortSignal,
+): Promise<void> {
   while (!stopping.aborted) {
-    const jobs = await boss.fetch<Payload>('bench', { batchSize })
+    const jobs = await boss.fetch<Payload>(queue, { batchSize })
     if (jobs.length === 0) await sleep(IDLE_MS)
     else await work(boss, jobs)
     onSettled(jobs.length)

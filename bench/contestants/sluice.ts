@@ -3,6 +3,7 @@ import { createSluice } from '../../src/index.ts'
 import type { Consumer, ConsumeSpec, Contestant, Enqueuer, LeaseSpec, ListenSpec, Payload } from '../contestant.ts'
 import { INSERT_EFFECT, INSERT_EFFECTS } from '../effects.ts'
 import { messageTable } from './message-table.ts'
+import { append, fillStream, follow, installStream, STREAM_TABLES, unreadEvents } from './sluice-stream.ts'
 import { openWriter } from './writer.ts'
 
 export const sluice: Contestant = {
@@ -14,6 +15,13 @@ export const sluice: Contestant = {
     'the process dies, its messages are free within a second while another one runs, and effects happen at least ' +
     'once, or exactly once through transaction()',
   ...messageTable,
+  install: async (url) => {
+    await messageTable.install(url)
+    await installStream(url)
+  },
+  tables: [...messageTable.tables, ...STREAM_TABLES],
+  fill: (client, spec) => (spec.log === undefined ? messageTable.fill : fillStream)(client, spec),
+  unsettled: async (client) => (await messageTable.unsettled(client)) + (await unreadEvents(client)),
   keepsOrder: true,
   consumes: {
     configuration: 'pipeline(queue, { batchSize, concurrency }), all else as it comes',
@@ -26,6 +34,11 @@ export const sluice: Contestant = {
   },
   listens: { configuration: 'pipeline(queue, { batchSize, concurrency }), all else as it comes', run: listen },
   enqueues: { configuration: "enqueue(client, queue, payload) in the application's transaction", run: enqueue },
+  appends: { configuration: "append(client, stream, payload) in the application's transaction", run: append },
+  follows: {
+    configuration: 'a pipeline(stream, { group, batchSize, concurrency: the members }) per group, all else as it comes',
+    run: follow,
+  },
   idles: { configuration: 'a pipeline per queue, all as it comes', run: idle },
 }
 

@@ -11,13 +11,16 @@ export interface MeasureDrainSpec extends Omit<ConsumeSpec, 'onSettled'> {
   readonly filled: FillSpec
   /** With no transaction open while a handler runs. */
   readonly leased?: true | undefined
+  /** As events of a log, for so many groups. `messages` and `warmUp` count an event once for each of them. */
+  readonly groups?: number | undefined
 }
 
 /** Messages per second from the end of the warm-up until all are durably settled. */
 export async function measureDrain({ contestant, url }: SampleContext, spec: MeasureDrainSpec): Promise<Measured> {
   const { drains } = contestant
-  const { messages: ready, scheduled = 0 } = spec.filled
-  if (drains !== undefined && spec.leased === undefined) {
+  const { scheduled = 0 } = spec.filled
+  const ready = spec.filled.messages * (spec.groups ?? 1)
+  if (drains !== undefined && spec.leased === undefined && spec.groups === undefined) {
     const perSecond = await drains.run(url, spec)
     return { metrics: { perSecond }, left: ready + scheduled - spec.messages }
   }
@@ -35,12 +38,16 @@ export async function measureDrain({ contestant, url }: SampleContext, spec: Mea
   }
 }
 
-/** The contestant with handlers that do what `work` says; leased, nothing. */
+/** The contestant with handlers that do what `work` says; leased, and of a log, nothing. */
 export async function startConsumer(
-  { name, consumes, leases }: Contestant,
+  { name, consumes, leases, follows }: Contestant,
   url: string,
-  { leased, ...spec }: ConsumeSpec & Pick<MeasureDrainSpec, 'leased'>,
+  { leased, groups, ...spec }: ConsumeSpec & Pick<MeasureDrainSpec, 'leased' | 'groups'>,
 ): Promise<Consumer> {
+  if (groups !== undefined) {
+    if (follows === undefined) throw new Error(`${name} cannot read a log`)
+    return follows.run(url, { ...spec, groups })
+  }
   if (leased === undefined && consumes !== undefined) return consumes.run(url, spec)
   if (leased === undefined || leases === undefined) throw new Error(`${name} cannot consume`)
   const { batchSize, inFlight, onSettled } = spec

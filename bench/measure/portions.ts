@@ -5,7 +5,7 @@ import type { FillSpec } from '../contestant.ts'
 import { type MeasureDrainSpec, startConsumer } from './drain.ts'
 import { Settled } from './settled.ts'
 
-export interface PortionsSpec extends Pick<MeasureDrainSpec, 'leased'> {
+export interface PortionsSpec extends Pick<MeasureDrainSpec, 'leased' | 'groups'> {
   readonly portions: number
   /** What each of them is. */
   readonly fill: FillSpec
@@ -26,12 +26,13 @@ export async function consumePortions({ contestant, url }: SampleContext, spec: 
   await client.connect()
   const settled = new Settled()
   const onSettled = (messages: number) => settled.add(messages)
-  const { leased } = spec
+  const { leased, groups } = spec
   const consumer = await startConsumer(contestant, url, {
     batchSize: 100,
     inFlight: 4,
     work: 'nothing',
     leased,
+    groups,
     onSettled,
   })
   let [filled, tookMs] = [0, 0]

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Measured, SampleContext, Size } from '../cell.ts'
-import type { Writer } from '../contestant.ts'
+import type { Contestant, Enqueuer, Writer } from '../contestant.ts'
 import { percentile } from '../statistics.ts'
 import { type ListenerReport, startListener } from './listener.ts'
 import { monotonicMs } from './monotonic.ts'
@@ -15,6 +15,8 @@ export interface WritersSpec {
   readonly workMs?: number
   /** How many batches that consumer has in flight at most. @default 1 */
   readonly inFlight?: number
+  /** Appends to a log that so many groups are to read. Default: enqueues. */
+  readonly groups?: number
   /** Whether to measure as well how long a message takes from the sending of its COMMIT to the start of its handler. */
   readonly latency?: true
 }
@@ -24,8 +26,6 @@ const MEASURED_MS: Size = { full: 3_000, quick: 500 }
 
 /** Messages per second that writers commit, each in a loop of its own. */
 export async function measureWriters({ contestant, url, scale }: SampleContext, spec: WritersSpec): Promise<Measured> {
-  const { enqueues } = contestant
-  if (enqueues === undefined) throw new Error(`${contestant.name} cannot enqueue`)
   const { writers, workMs, inFlight, latency } = spec
   const listener =
     workMs === undefined
@@ -38,7 +38,7 @@ export async function measureWriters({ contestant, url, scale }: SampleContext, 
           workMs,
           keepStarts: latency === true,
         })
-  const enqueuer = await enqueues.run(url)
+  const enqueuer = await openEnqueuer(contestant, url, spec)
   const opened = await Promise.all(Array.from({ length: writers }, () => enqueuer.open()))
   const count: Count = { written: 0, begun: 0, sentMs: [] }
   const start = performance.now() + WARM_UP_MS[scale]
@@ -52,7 +52,17 @@ export async function measureWriters({ contestant, url, scale }: SampleContext, 
   await enqueuer.stop()
   const report = await listener?.stop()
   const latencies = latency && report !== undefined ? latenciesOf(report, count.sentMs, before) : {}
-  return { metrics: { perSecond, ...latencies }, left: count.written - (report?.settled ?? 0) }
+  return { metrics: { perSecond, ...latencies }, left: count.written * (spec.groups ?? 1) - (report?.settled ?? 0) }
+}
+
+async function openEnqueuer(
+  { name, enqueues, appends }: Contestant,
+  url: string,
+  { groups }: Pick<WritersSpec, 'groups'>,
+): Promise<Enqueuer> {
+  if (groups !== undefined && appends !== undefined) return appends.run(url, groups)
+  if (groups !== undefined || enqueues === undefined) throw new Error(`${name} cannot enqueue`)
+  return enqueues.run(url)
 }
 
 interface Count {

@@ -76,8 +76,8 @@ function toEntryResult(entry: Entry, metric: Metric, entries: readonly Entry[]):
 }
 
 function configurationOf(contestant: Contestant): EntryResult['configuration'] {
-  const { drains, consumes, leases, listens, enqueues, idles } = contestant
-  const capabilities = Object.entries({ drains, consumes, leases, listens, enqueues, idles })
+  const { drains, consumes, leases, listens, enqueues, appends, follows, idles } = contestant
+  const capabilities = Object.entries({ drains, consumes, leases, listens, enqueues, appends, follows, idles })
   return Object.fromEntries(capabilities.flatMap(([name, found]) => (found ? [[name, found.configuration]] : [])))
 }
 

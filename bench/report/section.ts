@@ -33,6 +33,9 @@ const GUARANTEES: Readonly<Record<string, string>> = {
   'pg-boss-delete': 'at least once',
   'graphile-worker': 'at least once',
   'graphile-worker-local-queue': 'at least once',
+  'raw-log': 'exactly once, no retries',
+  'raw-select': 'none',
+  'pg-boss-publish': 'at least once',
 }
 
 /** Where its handlers write in the transaction that completes the jobs. */

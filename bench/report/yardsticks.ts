@@ -5,6 +5,8 @@ export const CEILINGS: readonly string[] = ['raw-loop', 'raw-loop-kept-plans']
 export const YARDSTICKS: readonly string[] = [
   ...CEILINGS,
   'leased-loop',
+  'raw-log',
+  'raw-select',
   'pgbench',
   'listen-loop',
   'sluice-without-trigger',

@@ -1,6 +1,7 @@
 import { SluiceError } from '../errors.ts'
 import { checkQueueName } from '../queues.ts'
 import type { Alphabet } from '../session/alphabet.ts'
+import { type KnownNames, refuseStream } from '../streams.ts'
 import { insertMessage, insertMessages, notTaken } from '../table/enqueue/insert.ts'
 import {
   type DedupedRow,
@@ -17,7 +18,7 @@ import { type MessageRules, readMessage } from './read-message.ts'
 import { ALONE } from './read-payload.ts'
 import { checkOrder, during, type TransactionHost, within } from './within.ts'
 
-export interface EnqueueContext extends MessageRules, TransactionHost {
+export interface EnqueueContext extends MessageRules, KnownNames, TransactionHost {
   /** The characters of the application's database. */
   readonly alphabet: Alphabet
 }
@@ -73,6 +74,7 @@ async function insertOne(
   options: EnqueueOptions | DedupedOptions | undefined,
 ): Promise<string | EnqueueResult> {
   checkOrder(tx, queue, 'enqueue(tx, queue, payload)')
+  refuseStream(queue, context, 'take append() or appendMany()')
   const name = checkQueueName(queue, context.definitions)
   const read = readMessage(context, name, { payload, options }, ALONE)
   const row = read instanceof Promise ? await read : read
@@ -132,6 +134,7 @@ async function insertMany(
   messages: readonly (MessageToEnqueue | DedupedMessage)[],
 ): Promise<(string | EnqueueResult)[]> {
   checkOrder(tx, queue, 'enqueue(tx, queue, payload)')
+  refuseStream(queue, context, 'take append() or appendMany()')
   const name = checkQueueName(queue, context.definitions)
   const rows = await readList(MESSAGES, messages, (entry, names) => readMessage(context, name, entry, names))
   if (rows.length === 0) return []

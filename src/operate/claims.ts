@@ -3,19 +3,20 @@ import type { Duration } from '../basics/duration.ts'
 import type { Message, Outcome } from '../message.ts'
 import type { Claim, ClaimSettlement } from '../pull/claim.ts'
 import type { ClaimStore } from '../pull/claim-store.ts'
-import { checkQueueName, type OutputOf, type QueueDefinitions, type QueueName } from '../queues.ts'
+import type { OutputOf, QueueDefinitions, QueueName } from '../queues.ts'
+import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import { type ClaimStatus, readClaims } from '../table/operate/claim-status.ts'
 import type { Operations } from './operations.ts'
 import { limitOf } from './options.ts'
 
 /** `sluice.operate.claims`: claims by their numbers, for those who have no {@link Claim} in hand. */
 export class Claims<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #definitions: QueueDefinitions | undefined
+  readonly #known: KnownNames
   readonly #operations: Operations
   readonly #store: ClaimStore
 
-  constructor(definitions: QueueDefinitions | undefined, operations: Operations, store: ClaimStore) {
-    this.#definitions = definitions
+  constructor(known: KnownNames, operations: Operations, store: ClaimStore) {
+    this.#known = known
     this.#operations = operations
     this.#store = store
   }
@@ -32,7 +33,7 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
     options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
   ): Promise<readonly ClaimStatus[]> {
     checkKeys('claims.list', options, ['queue', 'limit'], "As in claims.list({ queue: 'emails' })")
-    const queue = options.queue === undefined ? null : checkQueueName(options.queue, this.#definitions)
+    const queue = options.queue === undefined ? null : checkOperatedQueue(options.queue, this.#known)
     const limit = limitOf(options.limit, 'claims.list.limit', 100)
     return this.#operations.count((execute) => readClaims(execute, queue, limit))
   }

@@ -2,7 +2,8 @@ import { checkId } from '../basics/check-id.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { expected, SluiceError } from '../errors.ts'
-import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
+import type { QueueDefinitions, QueueName } from '../queues.ts'
+import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import { deleteDeadLetters, redriveDeadLetters } from '../table/operate/change-dead-letters.ts'
 import {
   type DeadLetter,
@@ -57,11 +58,11 @@ export interface DeadLetterChangeOptions {
 
 /** `sluice.operate.deadLetters` */
 export class DeadLetters<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #definitions: QueueDefinitions | undefined
+  readonly #known: KnownNames
   readonly #operations: Operations
 
-  constructor(definitions: QueueDefinitions | undefined, operations: Operations) {
-    this.#definitions = definitions
+  constructor(known: KnownNames, operations: Operations) {
+    this.#known = known
     this.#operations = operations
   }
 
@@ -94,7 +95,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
 
   /** One dead letter; undefined if there is none. @throws SluiceError as {@link list} */
   async get(queue: QueueName<Definitions>, id: string): Promise<DeadLetter | undefined> {
-    const name = checkQueueName(queue, this.#definitions)
+    const name = checkOperatedQueue(queue, this.#known)
     checkId(id, 'id')
     return this.#operations.read((execute) => readDeadLetter(execute, name, id))
   }
@@ -153,7 +154,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
 
   #match(filter: DeadLetterFilter, what: string): DeadLetterMatch {
     return {
-      queue: filter.queue === undefined ? null : checkQueueName(filter.queue, this.#definitions),
+      queue: filter.queue === undefined ? null : checkOperatedQueue(filter.queue, this.#known),
       ids: filter.ids === undefined ? null : idsOf(filter.ids, `${what}.ids`),
       type: textOf(filter.type, `${what}.type`) ?? null,
       tenant: textOf(filter.tenant, `${what}.tenant`) ?? null,

@@ -2,7 +2,8 @@ import { checkId } from '../basics/check-id.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { integer, LARGEST_INTEGER } from '../basics/options.ts'
 import { expected } from '../errors.ts'
-import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
+import type { QueueDefinitions, QueueName } from '../queues.ts'
+import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import {
   type CompletedMessage,
   type HistoryPage,
@@ -39,11 +40,11 @@ export interface HistoryOptions<Name extends string = string> {
 
 /** `sluice.operate.history` */
 export class History<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #definitions: QueueDefinitions | undefined
+  readonly #known: KnownNames
   readonly #operations: Operations
 
-  constructor(definitions: QueueDefinitions | undefined, operations: Operations) {
-    this.#definitions = definitions
+  constructor(known: KnownNames, operations: Operations) {
+    this.#known = known
     this.#operations = operations
   }
 
@@ -61,7 +62,7 @@ export class History<Definitions extends QueueDefinitions | undefined = undefine
     const what = 'history.list'
     checkKeys(what, options, KEYS, `As in ${what}({ queue: 'emails' })`)
     const match = {
-      queue: checkQueueName(options.queue, this.#definitions),
+      queue: checkOperatedQueue(options.queue, this.#known),
       type: textOf(options.type, `${what}.type`) ?? null,
       orderingKey: textOf(options.orderingKey, `${what}.orderingKey`) ?? null,
       tenant: textOf(options.tenant, `${what}.tenant`) ?? null,
@@ -79,7 +80,7 @@ export class History<Definitions extends QueueDefinitions | undefined = undefine
 
   /** One message that has succeeded; undefined if it is not in the history. @throws SluiceError as {@link list} */
   async get(queue: QueueName<Definitions>, id: string): Promise<CompletedMessage | undefined> {
-    const name = checkQueueName(queue, this.#definitions)
+    const name = checkOperatedQueue(queue, this.#known)
     checkId(id, 'id')
     return this.#operations.read((execute) => readCompleted(execute, name, id))
   }

@@ -1,9 +1,15 @@
 import { checkId } from '../basics/check-id.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import type { ClaimStore } from '../pull/claim-store.ts'
-import { checkQueueName, type InputOf, type QueueDefinitions, type QueueName } from '../queues.ts'
+import type { InputOf, QueueDefinitions } from '../queues.ts'
 import { type MaintenanceResult, maintain } from '../services/maintain.ts'
-import type { StreamDefinitions } from '../streams.ts'
+import {
+  checkOperatedQueue,
+  type KnownNames,
+  type OperatedName,
+  type StreamDefinitions,
+  type WithGroupQueues,
+} from '../streams.ts'
 import { beginPass } from '../table/maintain/tasks.ts'
 import type { CancelAnswer, ChangeAnswer } from '../table/operate/change-message.ts'
 import { readClockUs } from '../table/operate/instants.ts'
@@ -42,32 +48,31 @@ export class Operate<
   Streams extends StreamDefinitions | undefined = undefined,
 > {
   /** Messages that are not tried again: list, show, redrive and delete them. */
-  readonly deadLetters: DeadLetters<Definitions>
+  readonly deadLetters: DeadLetters<WithGroupQueues<Definitions, Streams>>
   /** Claims by their numbers: list, show, renew, release and settle them. */
-  readonly claims: Claims<Definitions>
+  readonly claims: Claims<WithGroupQueues<Definitions, Streams>>
   /** Messages that have succeeded, of queues that keep their history: list and show them. */
-  readonly history: History<Definitions>
+  readonly history: History<WithGroupQueues<Definitions, Streams>>
   /** Schedules: define, list, show, pause, resume, run and remove them. */
   readonly schedules: Schedules<Definitions>
   /** Streams and their groups: make, change, list, read, move, pause, trim and delete them. */
   readonly streams: StreamOperations<Streams>
   /** What queues are told while they run: list, set and unset it. */
-  readonly settings: QueueSettings<Definitions>
-  readonly #definitions: QueueDefinitions | undefined
+  readonly settings: QueueSettings<WithGroupQueues<Definitions, Streams>>
+  readonly #known: KnownNames
   readonly #operations: Operations
   readonly #changer: MessageChanger
 
   constructor(rules: ScheduleRules & StreamRules, options: OperationsOptions, claims: ClaimStore) {
-    const { definitions } = rules
-    this.#definitions = definitions
+    this.#known = rules
     this.#operations = new Operations(options)
     this.#changer = new MessageChanger(rules, this.#operations)
-    this.deadLetters = new DeadLetters(definitions, this.#operations)
-    this.claims = new Claims(definitions, this.#operations, claims)
-    this.history = new History(definitions, this.#operations)
+    this.deadLetters = new DeadLetters(rules, this.#operations)
+    this.claims = new Claims(rules, this.#operations, claims)
+    this.history = new History(rules, this.#operations)
     this.schedules = new Schedules(rules, this.#operations)
     this.streams = new StreamOperations(rules.streams, this.#operations)
-    this.settings = new QueueSettings(definitions, this.#operations)
+    this.settings = new QueueSettings(rules, this.#operations)
   }
 
   /**
@@ -78,7 +83,7 @@ export class Operate<
    * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
    * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, STOPPED
    */
-  async queues(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueStatus[]> {
+  async queues(options: { readonly queue?: OperatedName<Definitions, Streams> } = {}): Promise<readonly QueueStatus[]> {
     checkKeys('queues', options, ['queue'], "As in queues({ queue: 'emails' })")
     const queue = this.#nameOrNull(options.queue)
     return this.#operations.count((execute) => readQueues(execute, queue))
@@ -101,14 +106,14 @@ export class Operate<
    *
    * @example const { messages, next } = await sluice.operate.messages({ queue: 'orders', state: 'retrying' })
    */
-  async messages(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage> {
-    const { filter, place } = readMessagesOptions(options, this.#definitions)
+  async messages(options: MessagesOptions<OperatedName<Definitions, Streams>>): Promise<MessagePage> {
+    const { filter, place } = readMessagesOptions(options, this.#known)
     return this.#operations.read((execute) => readMessagePage(execute, filter, place))
   }
 
   /** One message that is not dead; undefined if there is none. @throws SluiceError as {@link queues} */
-  async message(queue: QueueName<Definitions>, id: string): Promise<MessageStatus | undefined> {
-    const name = checkQueueName(queue, this.#definitions)
+  async message(queue: OperatedName<Definitions, Streams>, id: string): Promise<MessageStatus | undefined> {
+    const name = checkOperatedQueue(queue, this.#known)
     checkId(id, 'id')
     return this.#operations.read((execute) => readMessageStatus(execute, name, id))
   }
@@ -122,8 +127,8 @@ export class Operate<
    *
    * @example const { state } = await sluice.operate.status('reports', { dedupeKey: 'report 2030-01' })
    */
-  async status(queue: QueueName<Definitions>, which: WhichMessage): Promise<KnownMessage> {
-    const name = checkQueueName(queue, this.#definitions)
+  async status(queue: OperatedName<Definitions, Streams>, which: WhichMessage): Promise<KnownMessage> {
+    const name = checkOperatedQueue(queue, this.#known)
     const message = readWhich('status', which)
     return this.#operations.read((execute) => readKnownMessage(execute, name, message))
   }
@@ -136,10 +141,10 @@ export class Operate<
    * @throws SluiceError as {@link queues}
    */
   async peek(
-    queue: QueueName<Definitions>,
+    queue: OperatedName<Definitions, Streams>,
     options: { readonly limit?: number } = {},
   ): Promise<readonly MessageStatus[]> {
-    const name = checkQueueName(queue, this.#definitions)
+    const name = checkOperatedQueue(queue, this.#known)
     checkKeys('peek', options, ['limit'], "As in peek('emails', { limit: 5 })")
     const limit = limitOf(options.limit, 'peek.limit', 10)
     return this.#operations.read((execute) => peekMessages(execute, name, limit))
@@ -153,7 +158,7 @@ export class Operate<
    * @throws SluiceError as {@link queues}
    */
   async inFlight(
-    options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
+    options: { readonly queue?: OperatedName<Definitions, Streams>; readonly limit?: number } = {},
   ): Promise<readonly InFlightMessage[]> {
     checkKeys('inFlight', options, ['queue', 'limit'], "As in inFlight({ queue: 'emails' })")
     const queue = this.#nameOrNull(options.queue)
@@ -168,7 +173,9 @@ export class Operate<
    * @param options.queue only those that consume this queue.
    * @throws SluiceError as {@link queues}
    */
-  async workers(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly WorkerStatus[]> {
+  async workers(
+    options: { readonly queue?: OperatedName<Definitions, Streams> } = {},
+  ): Promise<readonly WorkerStatus[]> {
     checkKeys('workers', options, ['queue'], "As in workers({ queue: 'emails' })")
     const queue = this.#nameOrNull(options.queue)
     return this.#operations.count((execute) => readWorkers(execute, queue))
@@ -187,10 +194,10 @@ export class Operate<
    * @example await sluice.operate.pause('emails', { by: 'ada', reason: 'the mail provider is down' })
    */
   async pause(
-    queue: QueueName<Definitions>,
+    queue: OperatedName<Definitions, Streams>,
     options: QueueChangeOptions & { readonly reason?: string | undefined } = {},
   ): Promise<boolean> {
-    const name = checkQueueName(queue, this.#definitions)
+    const name = checkOperatedQueue(queue, this.#known)
     const by = byOf('pause', options, ['reason'])
     const reason = textOf(options.reason, 'pause.reason') ?? null
     return this.#operations.change((execute) => pauseQueue(execute, name, by, reason), options.tx)
@@ -202,8 +209,8 @@ export class Operate<
    * @returns false if it was not paused.
    * @throws SluiceError as {@link pause}
    */
-  async resume(queue: QueueName<Definitions>, options: QueueChangeOptions = {}): Promise<boolean> {
-    const name = checkQueueName(queue, this.#definitions)
+  async resume(queue: OperatedName<Definitions, Streams>, options: QueueChangeOptions = {}): Promise<boolean> {
+    const name = checkOperatedQueue(queue, this.#known)
     const by = byOf('resume', options)
     return this.#operations.change((execute) => resumeQueue(execute, name, by), options.tx)
   }
@@ -226,11 +233,11 @@ export class Operate<
    * @example const { result, state } = await sluice.operate.cancel('emails', '4711')
    */
   async cancel(
-    queue: QueueName<Definitions>,
+    queue: OperatedName<Definitions, Streams>,
     which: WhichMessage,
     options: MessageChangeOptions = {},
   ): Promise<CancelAnswer> {
-    return this.#changer.cancel(checkQueueName(queue, this.#definitions), which, options)
+    return this.#changer.cancel(checkOperatedQueue(queue, this.#known), which, options)
   }
 
   /**
@@ -242,13 +249,13 @@ export class Operate<
    *
    * @example await sluice.operate.change('emails', '4711', { priority: 0 })
    */
-  async change<Name extends QueueName<Definitions>>(
+  async change<Name extends OperatedName<Definitions, Streams>>(
     queue: Name,
     which: WhichMessage,
-    changes: MessageChanges<InputOf<Definitions, Name>>,
+    changes: MessageChanges<InputOf<WithGroupQueues<Definitions, Streams>, Name>>,
     options: MessageChangeOptions = {},
   ): Promise<ChangeAnswer> {
-    return this.#changer.change(checkQueueName(queue, this.#definitions), which, changes, options)
+    return this.#changer.change(checkOperatedQueue(queue, this.#known), which, changes, options)
   }
 
   /**
@@ -261,12 +268,12 @@ export class Operate<
    * @example await sluice.operate.reschedule('emails', '4711', { delay: '1h' })
    */
   async reschedule(
-    queue: QueueName<Definitions>,
+    queue: OperatedName<Definitions, Streams>,
     which: WhichMessage,
     to: NewDueTime,
     options: MessageChangeOptions = {},
   ): Promise<ChangeAnswer> {
-    return this.#changer.reschedule(checkQueueName(queue, this.#definitions), which, to, options)
+    return this.#changer.reschedule(checkOperatedQueue(queue, this.#known), which, to, options)
   }
 
   /**
@@ -276,11 +283,11 @@ export class Operate<
    * @throws SluiceError as {@link cancel}
    */
   async runNow(
-    queue: QueueName<Definitions>,
+    queue: OperatedName<Definitions, Streams>,
     which: WhichMessage,
     options: MessageChangeOptions = {},
   ): Promise<ChangeAnswer> {
-    return this.#changer.runNow(checkQueueName(queue, this.#definitions), which, options)
+    return this.#changer.runNow(checkOperatedQueue(queue, this.#known), which, options)
   }
 
   /**
@@ -293,8 +300,8 @@ export class Operate<
    * @example
    * const count = await sluice.operate.clear('emails', { type: 'newsletter', dryRun: true })
    */
-  async clear(queue: QueueName<Definitions>, filter: ClearFilter = {}): Promise<number> {
-    return this.#changer.clear(checkQueueName(queue, this.#definitions), filter)
+  async clear(queue: OperatedName<Definitions, Streams>, filter: ClearFilter = {}): Promise<number> {
+    return this.#changer.clear(checkOperatedQueue(queue, this.#known), filter)
   }
 
   /**
@@ -319,6 +326,6 @@ export class Operate<
   }
 
   #nameOrNull(queue: string | undefined): string | null {
-    return queue === undefined ? null : checkQueueName(queue, this.#definitions)
+    return queue === undefined ? null : checkOperatedQueue(queue, this.#known)
   }
 }

@@ -1,7 +1,8 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { expected } from '../errors.ts'
-import { checkQueueName, type QueueDefinitions, type QueueName } from '../queues.ts'
+import type { QueueDefinitions, QueueName } from '../queues.ts'
+import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import { type QueueSettingsStatus, readQueueSettings, setQueue } from '../table/operate/queue-settings.ts'
 import type { Operations } from './operations.ts'
 import { textOf } from './options.ts'
@@ -20,11 +21,11 @@ export interface QueueChangeOptions {
  * message's own option comes first, then what its queue has been told, then the code.
  */
 export class QueueSettings<Definitions extends QueueDefinitions | undefined = undefined> {
-  readonly #definitions: QueueDefinitions | undefined
+  readonly #known: KnownNames
   readonly #operations: Operations
 
-  constructor(definitions: QueueDefinitions | undefined, operations: Operations) {
-    this.#definitions = definitions
+  constructor(known: KnownNames, operations: Operations) {
+    this.#known = known
     this.#operations = operations
   }
 
@@ -37,13 +38,13 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
    */
   async list(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueSettingsStatus[]> {
     checkKeys('settings.list', options, ['queue'], "As in settings.list({ queue: 'emails' })")
-    const queue = options.queue === undefined ? null : checkQueueName(options.queue, this.#definitions)
+    const queue = options.queue === undefined ? null : checkOperatedQueue(options.queue, this.#known)
     return this.#operations.read((execute) => readQueueSettings(execute, queue))
   }
 
   /** What a queue has been told; undefined: nothing. @throws SluiceError as {@link list} */
   async get(queue: QueueName<Definitions>): Promise<QueueSettingsStatus | undefined> {
-    const name = checkQueueName(queue, this.#definitions)
+    const name = checkOperatedQueue(queue, this.#known)
     const [found] = await this.#operations.read((execute) => readQueueSettings(execute, name))
     return found
   }
@@ -60,7 +61,7 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
     settings: QueueSettingsInput,
     options: QueueChangeOptions = {},
   ): Promise<void> {
-    const name = checkQueueName(queue, this.#definitions)
+    const name = checkOperatedQueue(queue, this.#known)
     const told = readSettingsInput('settings.set', settings)
     const by = byOf('settings.set', options)
     await this.#operations.change((execute) => setQueue(execute, name, told, by), options.tx)

@@ -2,7 +2,7 @@ import { checkId } from '../basics/check-id.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { integer, LARGEST_INTEGER } from '../basics/options.ts'
 import { expected } from '../errors.ts'
-import { checkQueueName, type QueueDefinitions } from '../queues.ts'
+import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import type { MessageFilter, MessageOrder } from '../table/operate/message-pages.ts'
 import type { MessageStatus } from '../table/operate/message-status.ts'
 import { booleanOf, limitOf, textOf } from './options.ts'
@@ -37,16 +37,13 @@ export interface MessagesQuery {
 }
 
 /** @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID */
-export function readMessagesOptions(
-  options: MessagesOptions,
-  definitions: QueueDefinitions | undefined,
-): MessagesQuery {
+export function readMessagesOptions(options: MessagesOptions, known: KnownNames): MessagesQuery {
   checkKeys('messages', options, KEYS, "As in messages({ queue: 'emails' })")
   checkNotDead(options.state)
   const { orderingKey, type, tenant, held, minAttempts, limit, after } = options
   return {
     filter: {
-      queue: checkQueueName(options.queue, definitions),
+      queue: checkOperatedQueue(options.queue, known),
       orderingKey: textOf(orderingKey, 'messages.orderingKey') ?? null,
       type: textOf(type, 'messages.type') ?? null,
       tenant: textOf(tenant, 'messages.tenant') ?? null,

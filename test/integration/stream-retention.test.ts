@@ -211,6 +211,60 @@ describe('retention', () => {
   })
 })
 
+describe('retention beside a group', () => {
+  test('that is being made takes nothing, and what it took before is behind the group', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    await made(database, queue, 'retain_ms = 1')
+    await threeSegments(database, queue)
+    const maker = await connect(database)
+    await maker.query('BEGIN')
+    await maker.query(`SELECT sluice.create_group($1, 'g', '{0}')`, [queue])
+    expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 0 })
+    await maker.query('COMMIT')
+    expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 0 })
+    expect((await sluice.operate.streams.groups({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 30 })
+    await sluice.operate.streams.deleteGroup(queue, 'g')
+    expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 2 })
+    await database.sql(`SELECT sluice.create_group($1, 'late', '{0}')`, [queue])
+    expect(await placesOf(database, queue)).toEqual([{ position: '1999999999' }])
+  })
+
+  test('that is being moved takes nothing, and the group begins behind what it took before', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    const id = await made(database, queue, 'retain_ms = 1')
+    await sluice.group(queue, 'g', { from: 'start' })
+    await threeSegments(database, queue)
+    await sluice.operate.streams.seek(queue, 'g', { position: 1_000_000_005 })
+    const batch = await connect(database)
+    await batch.query('BEGIN')
+    await batch.query(
+      'SELECT pg_advisory_xact_lock(746503, g.id << 6 | slot) FROM sluice.stream_group g, generate_series(0, 15) slot WHERE g.stream = $1',
+      [queue],
+    )
+    const mover = await connect(database)
+    const moved = mover.query(`SELECT sluice.seek_group($1, 'g', '{2}')`, [queue])
+    await waitFor(
+      async () => (await database.sql('SELECT FROM pg_locks WHERE classid = 746503 AND NOT granted')).length > 0,
+      { what: 'the move to wait for the batch' },
+    )
+    expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 0 })
+    await batch.query('COMMIT')
+    await moved
+    expect((await sluice.operate.streams.groups({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 28 })
+    expect(await sluice.operate.streams.trim(queue, { position: 6 }, { force: true })).toBe(5)
+    await mover.query(`SELECT sluice.seek_group($1, 'g', '{2}')`, [queue])
+    expect(await placesOf(database, queue)).toEqual([{ position: '5' }])
+    expect((await sluice.operate.streams.groups({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 25 })
+    expect(await segmentsOf(database, queue)).toEqual(tables(id, 0, 1, 2, 3))
+  })
+})
+
 describe('trim', () => {
   test('moves the low-water mark at once, and the segments below it go', async ({ database, sluice, queue }) => {
     const id = await made(database, queue)
@@ -281,6 +335,11 @@ async function closeSegment(database: TestDatabase, stream: string): Promise<voi
 
 function tables(id: number, ...segments: readonly number[]): readonly string[] {
   return segments.map((segment) => `sluice.event_${id}_${segment}`)
+}
+
+/** How far the groups of a stream are, in any slot. */
+function placesOf(database: TestDatabase, stream: string): Promise<readonly { readonly position: string }[]> {
+  return database.sql('SELECT DISTINCT position FROM sluice.group_slots WHERE stream = $1', [stream])
 }
 
 async function detaching(database: TestDatabase): Promise<number> {

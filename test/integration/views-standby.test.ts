@@ -27,6 +27,7 @@ test('on a hot standby the views and the command line show all but what workers 
   const isListed = async () =>
     (await pair.primary.sql(`SELECT FROM sluice.worker WHERE 'busy' = ANY (queues)`)).length > 0
   await waitFor(isListed, { what: 'the worker to say what it consumes' })
+  await sluice.stream('orders')
   await pair.caughtUp()
 
   const counts = `SELECT queue, ready::integer, scheduled::integer, in_flight::integer, dead::integer, workers::integer
@@ -47,6 +48,13 @@ test('on a hot standby the views and the command line show all but what workers 
   ])
   expect(await pair.standby.sql(`SELECT payload FROM sluice.peek('idle')`)).toEqual([{ payload: 1 }, { payload: 2 }])
   expect(await pair.standby.sql('SELECT reason FROM sluice.dead_letters')).toEqual([{ reason: 'broken' }])
+  expect(await pair.standby.sql('SELECT stream, events::integer FROM sluice.streams')).toEqual([
+    { stream: 'orders', events: 0 },
+  ])
+  // It knows of no locks, so it cannot tell which appends are open.
+  await expect(pair.standby.sql(`SELECT * FROM sluice.stream_bounds('orders')`)).rejects.toThrow(
+    'expected the primary server',
+  )
   const env = { DATABASE_URL: pair.standby.url }
   for (const command of [['status'], ['peek', 'idle'], ['dead', 'list', 'idle']]) {
     expect(await runCli(command, env)).toMatchObject({ code: 0, stderr: '' })

@@ -5,6 +5,7 @@ import { Alphabet } from '../../src/session/alphabet.ts'
 export function enqueueContext(overrides: Partial<EnqueueContext> = {}): EnqueueContext {
   return {
     definitions: undefined,
+    streams: undefined,
     alphabet: new Alphabet(),
     payloadLimitBytes: 1024 * 1024,
     inOwnTransaction: () => Promise.reject(new Error('no transaction of its own was asked for')),

@@ -347,6 +347,9 @@ describe('a stream with a schema', () => {
     unrun(() => typed.append(typed.ownTransaction, 'orders', { id: 1, paidAt: new Date() }))
     // @ts-expect-error no id
     unrun(() => typed.append(typed.ownTransaction, 'orders', { paidAt: new Date() }))
+    unrun(() => typed.operate.deadLetters.redrive({ queue: 'orders:billing' }))
+    // @ts-expect-error a group of no stream
+    unrun(() => typed.operate.deadLetters.redrive({ queue: 'mails:billing' }))
     // @ts-expect-error a queue is no stream
     unrun(() => typed.append(typed.ownTransaction, 'mails', { to: 'ada' }))
     typed.pipeline('orders', { group: 'billing' }).handle(({ payload, position, stream }) => {

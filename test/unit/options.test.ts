@@ -189,6 +189,13 @@ describe('the options of createSluice', () => {
     )
     expect(refusalOf(() => sluice.deliveries('toString' as 'mails', { demand: 1 }))).toMatch(/^QUEUE_UNKNOWN/)
   })
+
+  test('with streams refuse the name of one where a queue is wanted', () => {
+    const sluice = createSluice({ connection, streams: { orders: {} } })
+    expect(refusalOf(() => sluice.pipeline('orders' as never))).toBe(
+      `QUEUE_UNKNOWN: queue: expected the name of a queue, received "orders". That is a stream: give the group that reads it, as in { group: 'billing' }`,
+    )
+  })
 })
 
 describe('the definition of a queue', () => {

@@ -33,7 +33,12 @@ function addList(group: Command): void {
     .addHelpText('after', '\nExamples:\n  $ sluice group list orders')
     .action(async (stream: string | undefined, { json }: JsonOptions, command: Command) => {
       const only = stream === undefined ? {} : { stream }
-      const groups = await operating(command, (operate) => operate.streams.groups(only))
+      const groups = await operating(command, async (operate) => {
+        const found = await operate.streams.groups(only)
+        if (found.length > 0 || stream === undefined || (await operate.streams.list({ stream })).length > 0)
+          return found
+        return command.error(`error: expected a stream, received "${stream}". See sluice stream list.`)
+      })
       if (json) printJson(groups)
       else if (groups.length === 0) note(stream === undefined ? 'There are no groups.' : `${stream} has no groups.`)
       else print(formatGroups(groups, stdoutView()))

@@ -141,6 +141,7 @@ function addTrim(stream: Command): void {
       await assertConfirmed(`Trim the stream ${name}? Nobody can read again what is gone.`, yes ? { yes } : {})
       const to = await operating(command, (operate) => operate.streams.trim(name, before, { force: force ?? false }))
       print(to === 0 ? 'Nothing was trimmed.' : `Events up to position ${to} are gone.`)
+      if (!force) note(`It stops before what a group has not read that keeps it: see sluice group list ${name}.`)
     })
 }
 

@@ -18,5 +18,6 @@ const CODES = [
 const REMEDIES = {
   STREAM_UNKNOWN: 'Make it with sluice.stream(name), or sluice stream create',
   GROUP_UNKNOWN: 'Make it with sluice.group(stream, name), or sluice group create',
-  GROUP_HAS_PARKED: "Say { parked: 'keep' } to have them tried again as well, or { parked: 'drop' } to remove them",
+  GROUP_HAS_PARKED:
+    "Say { parked: 'keep' } (--keep-parked) to have them tried again as well, or { parked: 'drop' } (--drop-parked) to remove them",
 } as const
