@@ -65,8 +65,8 @@ export const PARKED_KEYS_PASS = {
   edits: [
     {
       file: 'table/stream/claim-events.ts',
-      from: 'CASE WHEN queued.keyed AND e.ordering_key IS NOT NULL THEN (',
-      to: 'CASE WHEN queued.keyed AND e.ordering_key IS NULL THEN (',
+      from: 'CASE WHEN locked.keyed AND e.ordering_key IS NOT NULL THEN (',
+      to: 'CASE WHEN locked.keyed AND e.ordering_key IS NULL THEN (',
     },
   ],
   // Later events of the key are read while the one that has failed waits.

@@ -55,7 +55,7 @@ function askBefore({ stream, group }: GroupWorld): readonly Rewrite[] {
     },
     {
       statement: `event_read_${group.streamId}`,
-      from: 'EXISTS (SELECT FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL LIMIT 1) AS keyed',
+      from: '(SELECT m.slot FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1) IS NOT NULL AS keyed',
       to: "pg_catalog.current_setting('twin.keyed')::boolean AS keyed",
     },
   ]

@@ -50,8 +50,9 @@ export interface GroupStanding extends ClaimContext {
 }
 
 /**
- * One row by its number, and a range of message_slot_idx, which is empty unless something has failed. It is read behind the events of a claim: whoever takes events away tells the group in the same
- * transaction, so a claim that has read past them sees that here. Undefined: the group is deleted.
+ * One row by its number, and a range of message_slot_idx, which is empty unless something has failed. It is read behind the
+ * events of a claim: whoever takes events away tells the group in the same transaction, so a claim that has read past them sees
+ * that here. Undefined: the group is deleted.
  */
 export async function readStanding(
   execute: Execute,
