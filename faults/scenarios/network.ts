@@ -70,7 +70,7 @@ export const networkCut = networkThat({
   load: UNHURRIED,
   turns: { quick: 2, full: 10 },
   otherwise: BROKEN,
-  stream: { twin: NOT_RESTORED },
+  stream: { injections: { quick: 0, full: 40 }, twin: NOT_RESTORED },
   twin: NOT_RESTORED,
   lastsMs: 300,
   fail(network, kind) {

@@ -75,7 +75,7 @@ export const poolerDirect = scenario<Pooled>({
   costsAttempts: true,
   // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
   otherwise: { recoveryMs: LEASE_MS + 5_000, injections: { quick: 0, full: 10 } },
-  stream: { twin: SLOTS_OF_SESSIONS },
+  stream: { injections: { quick: 0, full: 10 }, twin: SLOTS_OF_SESSIONS },
   environment: (serverUrl) => pooled(serverUrl, true),
   twin: {
     name: 'control-through-the-pooler',

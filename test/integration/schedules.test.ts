@@ -34,10 +34,12 @@ describe('a schedule', () => {
     await sluice.operate.schedules.remove(name)
     const [first, second] = handled
     expect(first).toMatchObject({ payload: { at: 'once' }, type: 'tick', headers: { schedule: name } })
-    expect(timeOf(second) - timeOf(first)).toBe(1_000)
+    // On a busy machine a second may be over before its occurrence was enqueued: then it is skipped.
+    expect(timeOf(second)).toBeGreaterThan(timeOf(first))
+    expect([timeOf(first) % 1_000, timeOf(second) % 1_000]).toEqual([0, 0])
     const [event] = log.of('schedule.fired')
     expect(event).toMatchObject({ queue, schedule: name, id: first?.id, scheduledFor: new Date(timeOf(first)) })
-    expect(await enqueuedBy(database, queue)).toEqual([])
+    await waitFor(async () => (await enqueuedBy(database, queue)).length === 0, { what: 'the last one to be handled' })
   })
 
   test('that is defined again is left as it is; with other times its next occurrence is another', async ({
