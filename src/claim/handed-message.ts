@@ -42,7 +42,7 @@ export class HandedMessage implements Message {
     const { row } = delivered
     const position = row.options === null ? null : row.options.eventPosition
     const stream = position === null ? null : streamOf(delivered.queue)
-    this.id = position === null ? row.id : `${stream}/${position}`
+    this.id = shownIdOf(delivered)
     this.queue = delivered.queue
     this.stream = stream
     this.position = position
@@ -90,4 +90,10 @@ export class HandedMessage implements Message {
     }
     return descriptor
   }
+}
+
+/** What handlers, events and the log call it: an event has one id in the log, in its group's queue and when it is dead. */
+export function shownIdOf({ queue, row }: Pick<Delivered, 'queue' | 'row'>): string {
+  const position = row.options === null ? null : row.options.eventPosition
+  return position === null ? row.id : `${streamOf(queue)}/${position}`
 }

@@ -1,4 +1,5 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
+import { shownIdOf } from '../claim/handed-message.ts'
 import type { Outcome } from '../message.ts'
 import { isOrdered, type PipelinePlan } from '../plan/options.ts'
 import type { Alphabet } from '../session/alphabet.ts'
@@ -214,7 +215,8 @@ export class Settlement {
     const afterThat = Math.round(afterMs ?? this.#options.rules.retryInMs(message, error))
     const retryInMs = this.#postpone(message, message.attempt, text, afterThat)
     this.#settled.set(message.id, { message, outcome: { kind: 'retry', afterMs: retryInMs, error: text } })
-    const { id, attempt } = message
+    const { attempt } = message
+    const id = shownIdOf(message)
     const { type } = message.row
     const { queue } = plan
     this.#events.push(withCause({ kind: 'message.failed', queue, id, type, attempt, error: text, retryInMs }, error))
@@ -242,7 +244,7 @@ export class Settlement {
     this.#dead.push({ id: message.id, attempt, reason, error })
     const outcome = { kind: 'deadLetter', reason, ...(error === null ? {} : { error }) } as const
     this.#settled.set(message.id, { message, outcome })
-    const { id } = message
+    const id = shownIdOf(message)
     const { type } = message.row
     const { queue } = this.#options.plan
     this.#events.push(withCause({ kind: 'message.dead', queue, id, type, attempt, reason, error }, thrown))
