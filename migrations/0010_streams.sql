@@ -332,6 +332,22 @@ BEGIN
 END
 $$;
 
+-- Appends look it up for themselves: a call for each event would take time.
+CREATE FUNCTION sluice.find_stream(stream text) RETURNS sluice.stream
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  log sluice.stream;
+BEGIN
+  SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = stream;
+  IF log.id IS NULL THEN
+    RAISE EXCEPTION 'expected the name of a stream, received "%"', stream
+      USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
+  END IF;
+  RETURN log;
+END
+$$;
+
 -- Makes a group if there is none of this name, with its progress. True: it was made. start_at: the position after which it
 -- begins in each slot, one for all or one for each; below what is gone it begins behind that. Null: at the end, which is what is settled now: an append that is
 -- open now is still seen.
@@ -339,15 +355,10 @@ CREATE FUNCTION sluice.create_group(stream text, name text, start_at bigint[] DE
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  log sluice.stream;
+  log sluice.stream := sluice.find_stream(stream);
   number integer;
   ends bigint[];
 BEGIN
-  SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = create_group.stream;
-  IF log.id IS NULL THEN
-    RAISE EXCEPTION 'expected the name of a stream, received "%"', create_group.stream
-      USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
-  END IF;
   IF EXISTS (SELECT FROM sluice.stream_group g WHERE g.stream = create_group.stream AND g.name = create_group.name) THEN
     RETURN false;
   END IF;

@@ -6,21 +6,6 @@ ALTER TABLE sluice.segment ADD COLUMN last bigint;
 ALTER TABLE sluice.stream_group ADD COLUMN keep_unread boolean;
 
 -- Places
-CREATE FUNCTION sluice.find_stream(stream text) RETURNS sluice.stream
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-DECLARE
-  log sluice.stream;
-BEGIN
-  SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = stream;
-  IF log.id IS NULL THEN
-    RAISE EXCEPTION 'expected the name of a stream, received "%"', stream
-      USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
-  END IF;
-  RETURN log;
-END
-$$;
-
 CREATE FUNCTION sluice.find_group(stream text, name text) RETURNS sluice.stream_group
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -229,9 +214,9 @@ BEGIN
 END
 $$;
 
--- Moves a group: the next event of each slot is the first one behind starts that is not gone. parked, what becomes of messages that wait in
--- its queue: keep (they are tried again as well) or drop; null: the move is refused if there are any. What it is said to
--- have lost is forgotten. Returns how many messages were dropped.
+-- Moves a group: the next event of each slot is the first one behind starts that is not gone. parked, what becomes of messages
+-- that wait in its queue: keep (they are tried again as well) or drop; null: the move is refused if there are any. What it is
+-- said to have lost is forgotten. Returns how many messages were dropped.
 CREATE FUNCTION sluice.seek_group(stream text, name text, starts bigint[], parked text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable

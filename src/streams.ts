@@ -7,6 +7,7 @@ export type StreamDefinitions = Readonly<Record<string, QueueDefinition>>
 
 /** The same rule as the table's constraint: with a ':' and the name of a group it is the name of a queue. */
 const STREAM_NAME = /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,48}$/
+const WANTED = 'a name of 1 to 49 letters, digits and _ . - (none of . - first)'
 
 /**
  * Returns the name if a stream can have it and, where streams are defined, if it is one of those.
@@ -16,8 +17,7 @@ const STREAM_NAME = /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,48}$/
 export function checkStreamName(name: unknown, definitions: StreamDefinitions | undefined): string {
   if (typeof name === 'string' && STREAM_NAME.test(name))
     return definedName(name, definitions, 'stream', 'STREAM_UNKNOWN')
-  const wanted = 'a name of 1 to 49 letters, digits and _ . - (none of . - first)'
-  throw expected('STREAM_NAME_INVALID', 'stream', wanted, name, "For example 'orders' or 'orders.paid'")
+  throw expected('STREAM_NAME_INVALID', 'stream', WANTED, name, "For example 'orders' or 'orders.paid'")
 }
 
 /**
@@ -27,7 +27,7 @@ export function checkStreamName(name: unknown, definitions: StreamDefinitions | 
  */
 export function checkGroupName(what: string, name: unknown): string {
   if (typeof name === 'string' && STREAM_NAME.test(name)) return name
-  throw expected('OPTION_INVALID', what, 'a name of 1 to 49 letters, digits and _ . - (none of . - first)', name)
+  throw expected('OPTION_INVALID', what, WANTED, name, "For example 'billing'")
 }
 
 /**

@@ -1,9 +1,8 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { integer, integerWithin, LARGEST_INTEGER } from '../basics/options.ts'
-import { checkGroupName, queueOfGroup } from '../basics/stream-names.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { InputOf, QueueName } from '../queues.ts'
-import { checkStreamName, type StreamDefinitions } from '../streams.ts'
+import { checkGroupName, checkStreamName, groupQueue, type StreamDefinitions } from '../streams.ts'
 import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
 import type { Execute } from '../table/statement.ts'
 import {
@@ -86,7 +85,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
 
   /** How far a group has read each slot, and who holds it back. Empty: there is no such group. @throws SluiceError as {@link list} */
   async slots(stream: QueueName<Definitions>, group: string): Promise<readonly GroupSlotStatus[]> {
-    const [name, of] = [checkGroupName(group), checkStreamName(stream, this.#definitions)]
+    const [name, of] = [checkGroupName('group', group), checkStreamName(stream, this.#definitions)]
     return this.#operations.count((execute) => readGroupSlots(execute, of, name))
   }
 
@@ -138,7 +137,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
       ['from', 'onFailure', 'parkLimit', 'keepUnread'],
       "As in group('orders', 'billing', { from: 'start' })",
     )
-    const [name, of] = [checkGroupName(group), checkStreamName(stream, this.#definitions)]
+    const [name, of] = [checkGroupName('group', group), checkStreamName(stream, this.#definitions)]
     const from = placeOf(options.from ?? 'end', 'group.from')
     const onFailure = onFailureOf(options.onFailure)
     const parkLimit = integer('group.parkLimit', options.parkLimit, null, 0, LARGEST_INTEGER)
@@ -164,7 +163,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
   ): Promise<SeekResult> {
     checkKeys('seek', options, ['dryRun', 'parked'], "As in seek('orders', 'billing', 'start', { dryRun: true })")
     const [name, of, place] = [
-      checkGroupName(group),
+      checkGroupName('group', group),
       checkStreamName(stream, this.#definitions),
       placeOf(to, 'seek.to'),
     ]
@@ -270,7 +269,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     group: string,
     work: (execute: Execute, stream: string, group: string) => Promise<T>,
   ): Promise<T> {
-    const [name, of] = [checkGroupName(group), checkStreamName(stream, this.#definitions)]
+    const [name, of] = [checkGroupName('group', group), checkStreamName(stream, this.#definitions)]
     return this.#named(this.#operations.change((execute) => work(execute, of, name)))
   }
 
@@ -280,11 +279,11 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     work: (execute: Execute, queue: string) => Promise<T>,
     tx: unknown,
   ): Promise<T> {
-    const [name, of] = [checkGroupName(group), checkStreamName(stream, this.#definitions)]
+    const [name, of] = [checkGroupName('group', group), checkStreamName(stream, this.#definitions)]
     return this.#named(
       this.#operations.change(async (execute) => {
         await requireGroup(execute, of, name)
-        return work(execute, queueOfGroup(of, name))
+        return work(execute, groupQueue({ stream: of, group: name }))
       }, tx),
     )
   }
