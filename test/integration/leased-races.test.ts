@@ -74,22 +74,29 @@ describe('a process that has lost a message and claimed it again', () => {
   async function twoCalls(queue: string, database: TestDatabase, lease: string) {
     const sluice = startTestSluice(database, { pollInterval: 100 })
     await put(sluice, queue, [1])
-    const calls = [deferred(), deferred()]
+    const begun = deferred()
     const ends = [deferred(), deferred()]
     const signals: AbortSignal[] = []
     const pipeline = sluice
-      .pipeline(queue, { mode: 'leased', lease: lease as '1s' })
+      .pipeline(queue, { mode: 'leased', lease: lease as '6s' })
       .handle(async (_, { signal }) => {
         const at = signals.push(signal) - 1
-        calls[at]?.resolve()
+        begun.resolve()
         await ends[at]?.promise
       })
       .start()
-    await calls[0]!.promise
-    await database.sql(`UPDATE sluice.message SET due_at = clock_timestamp() - interval '1 s' WHERE queue = $1`, [
-      queue,
-    ])
-    await calls[1]!.promise
+    await begun.promise
+    const [{ lease: held } = { lease: '' }] = await database.sql<{ lease: string }>(
+      'SELECT lease::text FROM sluice.message WHERE queue = $1',
+      [queue],
+    )
+    // A renewal that comes before the next claim keeps the message: then it is taken from it once more.
+    const lost = async () => {
+      const overdue = `UPDATE sluice.message SET due_at = clock_timestamp() - interval '1 s' WHERE queue = $1 AND lease = $2`
+      await database.sql(overdue, [queue, held])
+      return signals.length > 1
+    }
+    await waitFor(lost, { what: 'the message to be claimed again' })
     return { sluice, pipeline, ends, signals }
   }
 
@@ -101,7 +108,7 @@ describe('a process that has lost a message and claimed it again', () => {
   })
 
   test('aborts the call that has lost it, and renews the lease of the other', async ({ queue, database }) => {
-    const { pipeline, ends, signals } = await twoCalls(queue, database, '1s')
+    const { pipeline, ends, signals } = await twoCalls(queue, database, '6s')
     const [first, second] = signals
     await waitFor(() => first?.aborted, { what: 'the first call to be aborted' })
     ends[0]!.resolve()
