@@ -21,6 +21,8 @@ export interface ClaimedEvents {
   /** In the order in which they are handled; parked ones too, which are not. */
   readonly events: readonly ClaimedEvent[]
   readonly onFailure: OnFailure
+  /** A failed event waits in its slot: the group stops, or it has parked as many as it may. */
+  readonly holds: boolean
   /** Hears when a message that they have become falls due. */
   readonly onQueued: (dueUs: number) => void
 }
@@ -145,7 +147,7 @@ export class EventClaimer {
       nextDueMs,
       partial: false,
       void: false,
-      log: { group: this.#group, events, onFailure, onQueued },
+      log: { group: this.#group, events, onFailure, holds: !mayPark, onQueued },
       queued: queuedCount > 0,
     }
   }
@@ -170,7 +172,7 @@ export class EventClaimer {
 
 /**
  * While a group has parked as many as it may, a slot waits at its first event that would be parked as well: a retry that is
- * slower than the appends would otherwise draw the whole stream into the queue.
+ * slower than the appends would otherwise draw the whole stream into the queue. One that fails then waits in its slot.
  */
 function beforeParked(events: readonly ClaimedEvent[]): readonly ClaimedEvent[] {
   const waiting = new Set<number>()

@@ -20,13 +20,13 @@ import type { ClaimedEvents } from './event-claimer.ts'
 /**
  * Settles a batch of events: those that failed, and the later ones of their keys, become messages of the group's queue, and
  * the group's progress moves behind all that is settled. In each slot that is a first part of its events: what the batch has
- * not come to stays behind the progress, with all that follows it in its slot. In a group that stops, what failed stays too, and
- * the slot waits for it.
+ * not come to stays behind the progress, with all that follows it in its slot. In a group that stops, or has parked as many as
+ * it may, what failed stays too, and the slot waits for it.
  */
 export class EventSettlement extends Settlement {
   readonly #claimed: ClaimedEvents
   readonly #queue: string
-  /** By event, in a group that stops. */
+  /** By event, where slots wait. */
   #slots: ReadonlyMap<string, number> | undefined
 
   constructor(options: SettlementOptions, claimed: ClaimedEvents) {
@@ -40,14 +40,14 @@ export class EventSettlement extends Settlement {
   }
 
   override get slotOf(): Settlement['slotOf'] {
-    if (!this.#stops) return undefined
+    if (!this.#claimed.holds) return undefined
     this.#slots ??= new Map(this.#claimed.events.map(({ row, slot }) => [row.id, slot]))
     return ({ id }) => this.#slots?.get(id) ?? 0
   }
 
   protected override giveUp(message: DeliveredMessage, given: GivenUp, thrown?: unknown): boolean {
     const { slotOf } = this
-    if (slotOf === undefined) return super.giveUp(message, given, thrown)
+    if (slotOf === undefined || !this.#stops) return super.giveUp(message, given, thrown)
     const { type, options } = message.row
     const position = options?.eventPosition ?? 0
     const event = { kind: 'slot.stopped', queue: this.#queue, slot: slotOf(message), position, type, ...given } as const
@@ -76,7 +76,7 @@ export class EventSettlement extends Settlement {
       const { id, orderingKey } = event.row
       const failed = postponed.get(id)
       const died = dead.get(id)
-      if (failed !== undefined && this.#stops) planned.hold(event, failed)
+      if (failed !== undefined && this.#claimed.holds) planned.hold(event, failed)
       else if (failed !== undefined) planned.queue(event, failed)
       else if (died !== undefined) planned.bury(event, died)
       else if (this.has(id)) planned.settle(event)
