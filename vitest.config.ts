@@ -28,7 +28,8 @@ export default defineConfig({
     exclude: ['test/types/**', '**/node_modules/**'],
     globalSetup: ['test/support/global-setup.ts'],
     pool: 'forks',
-    maxWorkers: 2,
+    // One more than the cores of a small machine: many tests wait for other processes.
+    maxWorkers: 3,
     sequence: { sequencer: LongestFirst },
     maxConcurrency: 8,
     // A bound on a test that hangs, not on one that is slow: many processes may share two cores. What a test waits for

@@ -50,6 +50,11 @@ export function* cellsOf(
   }
 }
 
+/** Whether a quick run has it, if it is not named. */
+export function isQuick({ mode, scenario }: Pick<Cell, 'mode' | 'scenario'>): boolean {
+  return scenario.injections.quick > 0 && !mode.leftOut?.includes(scenario.name)
+}
+
 /** Those that apply in a mode, as they run there. */
 export function scenariosOf({ name }: Mode, scenarios: readonly Scenario[]): readonly ScenarioInMode[] {
   return scenarios.flatMap((scenario) => {

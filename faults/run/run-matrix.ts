@@ -11,7 +11,7 @@ import { isRight, lineOf, type Row, tableOf } from '../report/table.ts'
 import { SCENARIOS } from '../scenarios/index.ts'
 import { connect } from './environment.ts'
 import { MODES } from './modes.ts'
-import { type Cell, cellsOf, runCells } from './run-cells.ts'
+import { type Cell, cellsOf, isQuick, runCells } from './run-cells.ts'
 import { runScenario } from './run-scenario.ts'
 
 export interface FaultsOptions {
@@ -143,8 +143,7 @@ async function versionOf({ url, kind }: FoundServer): Promise<string> {
 
 /** A quick run leaves out what shows no more than another cell, unless it is named. */
 function wantedBy({ quick, twins, only }: FaultsOptions): (cell: Cell) => boolean {
-  return ({ scenario: { twin, injections } }) =>
-    twins ? twin !== undefined : !quick || only.length > 0 || injections.quick > 0
+  return (cell) => (twins ? cell.scenario.twin !== undefined : !quick || only.length > 0 || isQuick(cell))
 }
 
 /** The items named in `only`, or all of them if none is. */

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { describe, expect, inject, test } from 'vitest'
 import { CHECKS, type Verdict } from '../../faults/auditor/checks.ts'
 import { MODES } from '../../faults/run/modes.ts'
-import { scenariosOf } from '../../faults/run/run-cells.ts'
+import { isQuick, scenariosOf } from '../../faults/run/run-cells.ts'
 import { runScenario } from '../../faults/run/run-scenario.ts'
 import { SCENARIOS } from '../../faults/scenarios/index.ts'
 import { libraryOf } from '../../faults/scenarios/rolling-upgrade.ts'
@@ -28,7 +28,7 @@ const BROKEN = [...new Set(CHECKS.flatMap(({ verdict }) => twinFor(verdict) ?? [
 const RUNS = 3
 
 function twinFor(verdict: Verdict) {
-  return TWINS.filter(({ scenario, twin }) => scenario.injections.quick > 0 && twin.caught.includes(verdict)).toSorted(
+  return TWINS.filter((cell) => isQuick(cell) && cell.twin.caught.includes(verdict)).toSorted(
     (a, b) => a.twin.caught.length - b.twin.caught.length || a.scenario.recoveryMs - b.scenario.recoveryMs,
   )[0]
 }
