@@ -677,7 +677,7 @@ COMMENT ON COLUMN sluice.group_slots.next_position IS 'The first event that it h
 COMMENT ON COLUMN sluice.group_slots.unread IS 'How many events it has not read: counted up to 1,000, and beyond that taken from the positions.';
 COMMENT ON COLUMN sluice.group_slots.oldest_unread_age IS 'How long ago the first of them was appended.';
 COMMENT ON COLUMN sluice.group_slots.moved_at IS 'When the group read from it last.';
-COMMENT ON COLUMN sluice.group_slots.held_until IS 'Of a group that stops on failure: until when the slot waits because its next event has failed; infinity: until somebody has it tried again or skipped.';
+COMMENT ON COLUMN sluice.group_slots.held_until IS 'Until when the slot waits because its next event has failed: of a group that stops on failure, or has parked as many as it may; infinity: until somebody has it tried again or skipped.';
 COMMENT ON COLUMN sluice.group_slots.attempt IS 'How often that event has failed; 0: it has not.';
 COMMENT ON COLUMN sluice.group_slots.last_error IS 'How it has failed last.';
 COMMENT ON COLUMN sluice.group_slots.open_pid IS 'The server process of the oldest transaction that has appended to the slot and is open; null also for a prepared one.';

@@ -26,7 +26,7 @@ interface Bound {
 
 const progress = /^Index (Only )?Scan group_progress_pkey$/
 const events = /^Index (Only )?Scan event_1_\d_pkey$/
-const parked = /^Index (Only )?Scan message_slot_idx$/
+const parked = /^Index (Only )?Scan message_(slot|due)_idx$/
 const evidence = /^Index (Only )?Scan crash_pkey$/
 
 const claim =
@@ -77,7 +77,7 @@ const READS: readonly Bound[] = [
   {
     what: 'the standing of a group',
     send: (execute, { queue, ...group }) => readStanding(execute, group, queue),
-    most: 7,
+    most: 9,
     ways: [/^Index Scan stream_group_id_key$/, parked, evidence],
   },
   { what: 'a page of 100 of all slots', send: (execute, group) => page(execute, group), most: 450 },

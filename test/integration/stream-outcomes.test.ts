@@ -232,32 +232,34 @@ describe('a group', () => {
     expect(await database.sql('SELECT FROM sluice.message WHERE queue = $1', [`${stream}:all`])).toEqual([])
   })
 
-  test('parks no more than it may when every event of another key fails, and loses none', async ({
-    database,
-    sluice,
-    stream,
-  }) => {
-    await database.sql('UPDATE sluice.stream_group SET park_limit = 2 WHERE stream = $1', [stream])
-    let fails = true
-    const seen: unknown[] = []
-    const pipeline = sluice.pipeline(stream, { group: 'all', batchSize: 1, retry: RETRY }).handle(({ payload }) => {
-      if (fails) raise('no')
-      seen.push(payload)
-    })
-    const events = Array.from({ length: 40 }, (_, n) => [n, `k${n}`] as const)
-    await append(database, stream, events)
-    await pipeline.runOnce()
-    const parked = () => database.sql('SELECT FROM sluice.message WHERE queue = $1', [`${stream}:all`])
-    expect(await parked()).toHaveLength(2)
-    expect(await database.sql('SELECT FROM sluice.dead_letter WHERE queue = $1', [`${stream}:all`])).toEqual([])
-    const held = 'SELECT FROM sluice.group_progress WHERE attempt = 1 AND held_until IS NOT NULL AND position < 100'
-    expect((await database.sql(held)).length).toBeGreaterThan(0)
-    fails = false
-    await database.sql('UPDATE sluice.message SET due_at = clock_timestamp() WHERE queue = $1', [`${stream}:all`])
-    await database.sql('UPDATE sluice.group_progress SET held_until = clock_timestamp() WHERE held_until IS NOT NULL')
-    await pipeline.runOnce()
-    expect(seen.toSorted((a, b) => Number(a) - Number(b))).toEqual(events.map(([payload]) => payload))
-  })
+  test.for([
+    ['of another key', (n: number): readonly [number, string?] => [n, `k${n}`]],
+    ['without a key', (n: number): readonly [number, string?] => [n]],
+  ] as const)(
+    'parks no more than it may when every event %s fails, and loses none',
+    async ([, eventOf], { database, sluice, stream }) => {
+      await database.sql('UPDATE sluice.stream_group SET park_limit = 2 WHERE stream = $1', [stream])
+      let fails = true
+      const seen: unknown[] = []
+      const pipeline = sluice.pipeline(stream, { group: 'all', batchSize: 1, retry: RETRY }).handle(({ payload }) => {
+        if (fails) raise('no')
+        seen.push(payload)
+      })
+      const events = Array.from({ length: 40 }, (_, n) => eventOf(n))
+      await append(database, stream, events)
+      await pipeline.runOnce()
+      const parked = () => database.sql('SELECT FROM sluice.message WHERE queue = $1', [`${stream}:all`])
+      expect(await parked()).toHaveLength(2)
+      expect(await database.sql('SELECT FROM sluice.dead_letter WHERE queue = $1', [`${stream}:all`])).toEqual([])
+      const held = 'SELECT FROM sluice.group_progress WHERE attempt = 1 AND held_until IS NOT NULL AND position < 100'
+      expect((await database.sql(held)).length).toBeGreaterThan(0)
+      fails = false
+      await database.sql('UPDATE sluice.message SET due_at = clock_timestamp() WHERE queue = $1', [`${stream}:all`])
+      await database.sql('UPDATE sluice.group_progress SET held_until = clock_timestamp() WHERE held_until IS NOT NULL')
+      await pipeline.runOnce()
+      expect(seen.toSorted((a, b) => Number(a) - Number(b))).toEqual(events.map(([payload]) => payload))
+    },
+  )
 
   test('is paused with its queue, and goes on where it was', async ({ database, sluice, stream }) => {
     await append(database, stream, [[1]])

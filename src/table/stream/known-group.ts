@@ -43,15 +43,15 @@ export type OnFailure = 'park' | 'stop'
 export interface GroupStanding extends ClaimContext {
   readonly onFailure: OnFailure
   readonly parkLimit: number
-  /** How many messages with ordering keys the group's queue has, counted up to the limit. */
+  /** How many messages the group's queue has, those with ordering keys and the others each counted up to the limit. */
   readonly queuedCount: number
   /** The first and the last position of events that retention took before it had read them; null: none. */
   readonly lost: { readonly from: number; readonly to: number } | null
 }
 
 /**
- * One row by its number, and a range of message_slot_idx, which is empty unless something has failed. It is read behind the
- * events of a claim: whoever takes events away tells the group in the same transaction, so a claim that has read past them sees
+ * One row by its number, and a range of message_slot_idx and one of message_due_idx, which are empty unless something has
+ * failed. It is read behind the events of a claim: whoever takes events away tells the group in the same transaction, so a claim that has read past them sees
  * that here. Undefined: the group is deleted.
  */
 export async function readStanding(
@@ -77,7 +77,9 @@ const READ_STANDING = statement(
 SELECT g.on_failure, g.park_limit, g.lost_from, g.lost_to, queued.count AS queued_count, ${CLAIM_CONTEXT}
 FROM (SELECT clock_timestamp() AS now OFFSET 0) c CROSS JOIN sluice.stream_group g CROSS JOIN LATERAL (
   SELECT count(*) AS count FROM (
-    SELECT FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT greatest(g.park_limit, 1)
+    (SELECT FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT greatest(g.park_limit, 1))
+    UNION ALL
+    (SELECT FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NULL ORDER BY m.priority, m.due_at, m.id LIMIT greatest(g.park_limit, 1))
   ) m
 ) queued
 WHERE g.id = $2::integer`,
