@@ -11,6 +11,8 @@ export interface ReadOptions {
   readonly orderingKey?: string | undefined
   /** Only events of this type. */
   readonly type?: string | undefined
+  /** It ends after so many events. @default all */
+  readonly limit?: number | undefined
   /** Goes on at the end, and looks for more after 10 to 250 ms, until the signal aborts or nobody listens. @default false */
   readonly follow?: boolean | undefined
   /** Ends it, without an error. */

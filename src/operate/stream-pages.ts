@@ -22,6 +22,8 @@ export interface ReadPlan {
   readonly to: PlaceParams
   readonly orderingKey: string | null
   readonly type: string | null
+  /** Infinity: all. */
+  readonly limit: number
   /** Goes on at the end. */
   readonly follow: boolean
 }
@@ -39,10 +41,12 @@ export async function* streamPages(
   const reader = new WindowReader(plan, reading)
   await reader.begin()
   const backoff = new Backoff(FIRST_WAIT_MS, LAST_WAIT_MS)
-  while (!signal.aborted) {
-    const events = await reader.next()
+  let left = plan.limit
+  while (!signal.aborted && left > 0) {
+    const events = (await reader.next()).slice(0, left)
     if (events.length > 0) {
       backoff.reset()
+      left -= events.length
       yield events
     } else if (reader.ended) {
       if (!plan.follow) return
@@ -62,12 +66,13 @@ class WindowReader {
   /** All events up to this position have been read. */
   #at = 0
   #end = 0
-  #rows = FIRST_ROWS
+  #rows: number
   #width = FIRST_ROWS
 
   constructor(plan: ReadPlan, reading: Reading) {
     this.#plan = plan
     this.#reading = reading
+    this.#rows = Math.min(FIRST_ROWS, plan.limit)
   }
 
   get ended(): boolean {

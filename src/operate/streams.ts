@@ -110,6 +110,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
       to: placeOf(options.to ?? 'end', 'read.to'),
       orderingKey: textOf(options.orderingKey, 'read.orderingKey') ?? null,
       type: textOf(options.type, 'read.type') ?? null,
+      limit: integer('read.limit', options.limit, Number.POSITIVE_INFINITY, 1, Number.MAX_SAFE_INTEGER),
       follow: booleanOf(options.follow, 'read.follow') ?? false,
     }
     if (plan.follow && options.to !== undefined) {
@@ -321,4 +322,4 @@ function parkedOf(parked: unknown): 'keep' | 'drop' | null {
   throw expected('OPTION_INVALID', 'seek.parked', "'keep' or 'drop'", parked)
 }
 
-const READ_KEYS = ['from', 'to', 'orderingKey', 'type', 'follow', 'signal'] as const
+const READ_KEYS = ['from', 'to', 'orderingKey', 'type', 'limit', 'follow', 'signal'] as const

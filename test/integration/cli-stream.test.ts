@@ -17,7 +17,7 @@ describe('sluice stream and group', () => {
     expect((await run('stream', 'read', queue)).stdout.split('\n')).toHaveLength(4)
 
     expect((await run('group', 'create', queue, 'billing', '--from', 'start')).stdout).toBe('Made.\n')
-    expect((await run('group', 'list', queue)).stdout).toMatch(/ billing +3 +\S+ +0 +0 +0 +reads$/m)
+    expect((await run('group', 'list', queue)).stdout).toMatch(/ billing +3 +\S+ +0 +0 +0 +no worker$/m)
     expect((await run('group', 'seek', queue, 'billing', '--to', 'end', '--dry-run')).stdout).toMatch(
       / 0 events to read then, 3 now/,
     )
@@ -25,7 +25,7 @@ describe('sluice stream and group', () => {
     expect(unsure).toMatchObject({ code: 1, stderr: expect.stringContaining('give --yes to go ahead') })
     expect((await run('group', 'seek', queue, 'billing', '--to', 'end', '--yes')).stdout).toMatch(/Moved\.\n$/)
     expect((await run('group', 'pause', queue, 'billing')).stdout).toBe('Paused.\n')
-    expect((await run('group', 'list')).stdout).toMatch(/paused$/m)
+    expect((await run('group', 'list')).stdout).toMatch(/paused, no worker$/m)
     expect((await run('group', 'resume', queue, 'billing')).stdout).toBe('Resumed.\n')
 
     expect((await run('stream', 'trim', queue, '--before', '3', '--yes')).stdout).toBe(
@@ -75,7 +75,7 @@ describe('sluice group, of a group that stops', () => {
     expect((await run('group', 'create', queue, 'g', '--from', 'start', '--on-failure', 'stop')).stdout).toBe('Made.\n')
     const pipeline = sluice.pipeline(queue, { group: 'g', maxAttempts: 1 }).handle(() => raise('no'))
     await pipeline.runOnce()
-    expect((await run('group', 'list', queue)).stdout).toMatch(/ 1 slot stopped$/m)
+    expect((await run('group', 'list', queue)).stdout).toMatch(/ 1 slot stopped, no worker$/m)
     expect((await run('status')).stdout).toContain(
       `${queue}, group g: slot 0 stopped at event 1, which has failed for good: failed 1 of 1 attempts: no; see: `,
     )

@@ -24,6 +24,23 @@ describe('read', () => {
     expect(positions[1_500]).toBe(1_000_000_000)
   })
 
+  test('ends after as many events as it may give, also if it follows', async ({ database, sluice, queue }) => {
+    await makeStream(database, queue)
+    await append(database, queue, 200)
+    for (const [limit, follow] of [
+      [1, false],
+      [64, true],
+      [150, true],
+      [1_000, false],
+    ] as const) {
+      const events = await allOf(sluice.read(queue, { limit, follow }))
+      expect(events.map(({ position }) => position)).toEqual(
+        Array.from({ length: Math.min(limit, 200) }, (_, n) => n + 1),
+      )
+    }
+    expect(() => sluice.read(queue, { limit: 0 })).toThrow(expect.objectContaining({ code: 'OPTION_INVALID' }))
+  })
+
   test('gives an event as it was appended', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
     await database.sql(`SELECT sluice.append($1, '{"a": 1.5}', 'k', 'order.paid', 3, '{"trace": "x"}')`, [queue])
@@ -175,6 +192,7 @@ describe('read', () => {
       to: { ...place, place: 'end' },
       orderingKey: null,
       type: null,
+      limit: Number.POSITIVE_INFINITY,
       follow: false,
     } as const
     const sizes: number[] = []

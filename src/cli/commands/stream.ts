@@ -87,14 +87,9 @@ function addRead(stream: Command): void {
     .option('-n, --limit <n>', 'how many at most', parse.countTo(1_000_000_000), 100)
     .option('--json', 'print a JSON object per line, with the payload as it is')
     .addHelpText('after', '\nExamples:\n  $ sluice stream read orders --from 2030-01-31T09:00:00Z --type order.paid')
-    .action(async (name: string, { limit, json, ...which }: ReadOptions, command: Command) => {
+    .action(async (name: string, { json, ...which }: ReadOptions, command: Command) => {
       await operating(command, async (operate) => {
-        let left = limit
-        for await (const event of operate.streams.read(name, which)) {
-          show(event, json)
-          left -= 1
-          if (left === 0) break
-        }
+        for await (const event of operate.streams.read(name, which)) show(event, json)
       })
     })
 }

@@ -80,11 +80,16 @@ function groupColumns({ paint }: View): readonly Column<GroupStatus>[] {
   ]
 }
 
-function stateText({ lost, pausedAt, slotsHeldBack, slotsStopped }: GroupStatus): string {
-  if (lost !== null) return 'lost events'
-  if (pausedAt !== null) return 'paused'
-  if (slotsStopped > 0) return `${counted(slotsStopped, 'slot')} stopped`
-  return slotsHeldBack > 0 ? 'behind an open append' : 'reads'
+/** 'reads', 'no worker', 'paused, 2 slots stopped' */
+function stateText({ lost, pausedAt, slotsHeldBack, slotsStopped, members }: GroupStatus): string {
+  const states = [
+    ...(lost === null ? [] : ['lost events']),
+    ...(pausedAt === null ? [] : ['paused']),
+    ...(slotsStopped === 0 ? [] : [`${counted(slotsStopped, 'slot')} stopped`]),
+    ...(slotsHeldBack === 0 ? [] : ['behind an open append']),
+    ...(members === 0 ? ['no worker'] : []),
+  ]
+  return states.length === 0 ? 'reads' : states.join(', ')
 }
 
 /** From here on an append that is open is worth a look. */
