@@ -20,7 +20,9 @@ export type {
   EnqueueInTransaction,
   Handler,
   HandlerContext,
+  HandlerKind,
   LeasedContext,
+  MessageByKind,
 } from './handle/handler.ts'
 export { type Route, type RoutesOptions, routes } from './handle/routes.ts'
 export type { HandlerTransaction } from './handle/transaction/handler-transaction.ts'
@@ -28,6 +30,7 @@ export type { HandlerTransaction } from './handle/transaction/handler-transactio
 export {
   ack,
   deadLetter,
+  type EventMessage,
   type Headers,
   type Json,
   MESSAGE_STATES,
@@ -117,4 +120,14 @@ export type { GroupSlotStatus, GroupStatus, HeldEvent, LostEvents, StreamStatus 
 // Events and errors
 export type { SluiceEvent } from './telemetry/events.ts'
 export type { SluiceLog } from './telemetry/log.ts'
-export type { BatchHandlerFor, HandlerFor, MessageOf, PayloadOf, QueueNameOf } from './types-of.ts'
+export type {
+  BatchHandlerFor,
+  EventBatchHandlerFor,
+  EventHandlerFor,
+  EventOf,
+  HandlerFor,
+  MessageOf,
+  PayloadOf,
+  QueueNameOf,
+  StreamNameOf,
+} from './types-of.ts'

@@ -52,6 +52,14 @@ export interface Message<Payload = unknown> {
   readonly dueAt: Date
 }
 
+/** An event of a stream as a group's handler sees it. */
+export interface EventMessage<Payload = unknown> extends Message<Payload> {
+  /** The stream that it is an event of. */
+  readonly stream: string
+  /** Its position in the stream: later ones are greater, with gaps. */
+  readonly position: number
+}
+
 /** What becomes of a message: acked (removed), tried again later, or moved to the dead letters. */
 export type Outcome =
   | { readonly kind: 'ack' }

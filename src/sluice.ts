@@ -292,7 +292,7 @@ export class Sluice<
   pipeline<Name extends QueueName<Streams>>(
     stream: Name,
     options: GroupPipelineOptions,
-  ): Pipeline<OutputOf<Streams, Name>, Definitions>
+  ): Pipeline<OutputOf<Streams, Name>, Definitions, 'group'>
   /**
    * A pipeline that handles the messages of a queue: give it a handler, then `start()`.
    *

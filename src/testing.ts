@@ -6,9 +6,11 @@ import { expected, SluiceError } from './errors.ts'
 import { RunnablePipeline } from './pipeline/pipeline.ts'
 import { SettledCollector, type SettledMessages } from './settle/settled-messages.ts'
 import { type EnqueuedMessage, enqueuedHere } from './table/enqueue/enqueued.ts'
+import { type AppendedEvent, appendedHere } from './table/stream/appended.ts'
 
 export type { SettledMessage, SettledMessages } from './settle/settled-messages.ts'
 export type { EnqueuedMessage } from './table/enqueue/enqueued.ts'
+export type { AppendedEvent } from './table/stream/appended.ts'
 export { deliver, type LeasedDeliverOptions } from './testing/deliver.ts'
 
 /** After this many rounds `runDue` gives up: handlers that enqueue for one another may never come to an end. */
@@ -61,4 +63,14 @@ function pipelinesOf(given: unknown): readonly RunnablePipeline[] {
  */
 export async function enqueuedIn(tx: OpenTransaction): Promise<readonly EnqueuedMessage[]> {
   return enqueuedHere(await executorOf(tx))
+}
+
+/**
+ * The events that have been appended so far in an open transaction, by stream, in order.
+ *
+ * @param tx what `sluice.append` takes
+ * @example expect(await appendedIn(tx)).toMatchObject([{ stream: 'orders', payload: { id: 7 } }])
+ */
+export async function appendedIn(tx: OpenTransaction): Promise<readonly AppendedEvent[]> {
+  return appendedHere(await executorOf(tx))
 }

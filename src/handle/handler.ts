@@ -1,6 +1,6 @@
 import type { DedupedOptions, EnqueueOptions } from '../enqueue/options.ts'
 import { expected, SluiceError, STOPPED } from '../errors.ts'
-import type { Message, Outcome } from '../message.ts'
+import type { EventMessage, Message, Outcome } from '../message.ts'
 import type { Mode } from '../plan/options.ts'
 import type { InputOf, QueueDefinitions, QueueName } from '../queues.ts'
 import type { EnqueueResult } from '../table/enqueue/insert-deduped.ts'
@@ -73,10 +73,21 @@ export interface LeasedContext extends CommonContext {
   transaction<T>(work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T>
 }
 
-/** What a handler gets beside the message, by the mode of its pipeline: `tx` exists only where a transaction is open. */
+/** What a handler works for: a queue in one of its modes, or a group of a stream. */
+export type HandlerKind = Mode | 'group'
+
+/** What a handler gets beside the message, by its kind: `tx` exists only where a transaction is open. */
 export interface ContextByMode<Definitions extends QueueDefinitions | undefined = undefined> {
   readonly transactional: HandlerContext<Definitions>
   readonly leased: LeasedContext
+  readonly group: HandlerContext<Definitions>
+}
+
+/** What a handler gets: a message, or an event of a stream. */
+export interface MessageByKind<Payload> {
+  readonly transactional: Message<Payload>
+  readonly leased: Message<Payload>
+  readonly group: EventMessage<Payload>
 }
 
 /**
@@ -89,13 +100,16 @@ export interface ContextByMode<Definitions extends QueueDefinitions | undefined 
 export type Handler<
   Payload = unknown,
   Definitions extends QueueDefinitions | undefined = undefined,
-  In extends Mode = 'transactional',
-> = (message: Message<Payload>, context: ContextByMode<Definitions>[In]) => Outcome | void | Promise<Outcome | void>
+  In extends HandlerKind = 'transactional',
+> = (
+  message: MessageByKind<Payload>[In],
+  context: ContextByMode<Definitions>[In],
+) => Outcome | void | Promise<Outcome | void>
 
 /** What a batch handler gets beside the messages. */
 export type BatchHandlerContext<
   Definitions extends QueueDefinitions | undefined = undefined,
-  In extends Mode = 'transactional',
+  In extends HandlerKind = 'transactional',
 > = Omit<ContextByMode<Definitions>[In], 'attempt' | 'idempotencyKey'>
 
 /**
@@ -106,9 +120,9 @@ export type BatchHandlerContext<
 export type BatchHandler<
   Payload = unknown,
   Definitions extends QueueDefinitions | undefined = undefined,
-  In extends Mode = 'transactional',
+  In extends HandlerKind = 'transactional',
 > = (
-  messages: readonly Message<Payload>[],
+  messages: readonly MessageByKind<Payload>[In][],
   context: BatchHandlerContext<Definitions, In>,
 ) => readonly (Outcome | void)[] | void | Promise<readonly (Outcome | void)[] | void>
 

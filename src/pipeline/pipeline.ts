@@ -1,15 +1,18 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
 import type { Work } from '../handle/batch-run.ts'
-import { type BatchHandler, checkFunction, type Handler } from '../handle/handler.ts'
-import type { Mode } from '../plan/options.ts'
+import { type BatchHandler, checkFunction, type Handler, type HandlerKind } from '../handle/handler.ts'
 import type { QueueDefinitions } from '../queues.ts'
 import { SettledCollector, type SettledMessages } from '../settle/settled-messages.ts'
 import type { PipelineHost } from './host.ts'
 import { RunningPipeline } from './running-pipeline.ts'
 
 /** A pipeline without its handler. */
-export class Pipeline<Payload, Definitions extends QueueDefinitions | undefined, In extends Mode = 'transactional'> {
+export class Pipeline<
+  Payload,
+  Definitions extends QueueDefinitions | undefined,
+  In extends HandlerKind = 'transactional',
+> {
   /** The name of the queue. */
   readonly queue: string
   readonly #host: PipelineHost

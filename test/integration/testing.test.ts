@@ -1,8 +1,8 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import { z } from 'zod'
-import { createSluice, deadLetter, type Sluice } from '../../src/index.ts'
-import { deliver, enqueuedIn, runDue } from '../../src/testing.ts'
+import { ack, createSluice, deadLetter, type Sluice } from '../../src/index.ts'
+import { appendedIn, deliver, enqueuedIn, runDue } from '../../src/testing.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/test.ts'
 
@@ -308,3 +308,45 @@ describe('enqueuedIn', () => {
     await client.query('ROLLBACK')
   })
 })
+
+describe('appendedIn', () => {
+  test('lists what the open transaction has appended, savepoints included, and nothing else', async ({ database }) => {
+    const sluice = createSluice({ connection: database.url })
+    onTestFinished(() => sluice.stop())
+    for (const stream of ['orders', 'refunds']) await sluice.stream(stream)
+    await sluice.append(sluice.ownTransaction, 'orders', { before: true })
+    const client = await connect(database)
+    await client.query('BEGIN')
+    const first = await sluice.append(client, 'orders', { n: 1 }, { type: 'order.paid', orderingKey: 'ada' })
+    await client.query('SAVEPOINT part')
+    await sluice.append(client, 'refunds', { n: 2 }, { headers: { trace: 'x' } })
+    await client.query('RELEASE SAVEPOINT part')
+    await client.query('SAVEPOINT undone')
+    await sluice.append(client, 'orders', { n: 3 })
+    await client.query('ROLLBACK TO SAVEPOINT undone')
+    const last = await sluice.append(client, 'orders', { n: 4 })
+
+    expect(await appendedIn(client)).toEqual([
+      { ...PLAIN, stream: 'orders', position: first, type: 'order.paid', payload: { n: 1 }, orderingKey: 'ada' },
+      { ...PLAIN, stream: 'orders', position: last, payload: { n: 4 } },
+      { ...PLAIN, stream: 'refunds', position: 1, payload: { n: 2 }, headers: { trace: 'x' } },
+    ])
+    await client.query('ROLLBACK')
+  })
+
+  test("is followed by the group's pipeline, which handles what was committed", async ({ database }) => {
+    const sluice = createSluice({ connection: database.url })
+    onTestFinished(() => sluice.stop())
+    await sluice.stream('shipments')
+    await sluice.group('shipments', 'labels', { from: 'start' })
+    await sluice.appendMany(sluice.ownTransaction, 'shipments', [{ payload: { id: 7 } }, { payload: { id: 8 } }])
+    const labels = sluice
+      .pipeline('shipments', { group: 'labels' })
+      .handle(({ position, stream }) => (position === 2 ? deadLetter(`no label in ${stream}`) : ack()))
+    const [printed, refused] = await runDue(labels)
+    expect(printed).toMatchObject({ message: { id: 'shipments/1' }, outcome: { kind: 'ack' } })
+    expect(refused).toMatchObject({ message: { id: 'shipments/2' }, outcome: { kind: 'deadLetter' } })
+  })
+})
+
+const PLAIN = { type: null, schemaVersion: 1, headers: {}, orderingKey: null } as const

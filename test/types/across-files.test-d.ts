@@ -3,6 +3,10 @@ import * as z from 'zod'
 import {
   type BatchHandlerFor,
   createSluice,
+  type EventBatchHandlerFor,
+  type EventHandlerFor,
+  type EventMessage,
+  type EventOf,
   type HandlerFor,
   type Message,
   type MessageOf,
@@ -10,6 +14,7 @@ import {
   type QueueNameOf,
   queueOf,
   type Sluice,
+  type StreamNameOf,
 } from '../../src/index.ts'
 
 interface Job {
@@ -21,6 +26,7 @@ const connection = 'postgres://localhost/nowhere'
 const sluice = createSluice({
   connection,
   queues: { emails: { schema: z.object({ to: z.string(), copies: z.number().default(0) }) }, jobs: queueOf<Job>() },
+  streams: { orders: { schema: z.object({ total: z.number().default(0) }) } },
 })
 const open = createSluice({ connection })
 
@@ -73,6 +79,31 @@ describe('types for other files', () => {
     unrun(() => sluice.pipeline('emails').handleBatch(sendAll))
     // @ts-expect-error the payload of another queue
     unrun(() => sluice.pipeline('jobs').handle(send))
+  })
+})
+
+describe('types of streams for other files', () => {
+  test('are those of the events as a group gets them', () => {
+    expectTypeOf<StreamNameOf<typeof sluice>>().toEqualTypeOf<'orders'>()
+    expectTypeOf<EventOf<typeof sluice, 'orders'>>().toEqualTypeOf<EventMessage<{ total: number }>>()
+    expectTypeOf<EventOf<typeof open, 'anything'>>().toEqualTypeOf<EventMessage>()
+    // @ts-expect-error a queue is no stream
+    type _None = EventOf<typeof sluice, 'emails'>
+  })
+
+  test('make a handler that the pipeline of a group takes', () => {
+    const bill: EventHandlerFor<typeof sluice, 'orders'> = async ({ payload, position, stream }, { tx, enqueue }) => {
+      expectTypeOf(payload).toEqualTypeOf<{ total: number }>()
+      await tx.query('INSERT INTO invoice VALUES ($1, $2)', [stream, position.toFixed()])
+      await enqueue('jobs', { url: '/' })
+    }
+    const billAll: EventBatchHandlerFor<typeof sluice, 'orders'> = (events) => {
+      expectTypeOf(events).toEqualTypeOf<readonly EventOf<typeof sluice, 'orders'>[]>()
+    }
+    unrun(() => sluice.pipeline('orders', { group: 'billing' }).handle(bill))
+    unrun(() => sluice.pipeline('orders', { group: 'billing' }).handleBatch(billAll))
+    // @ts-expect-error a message of a queue has no position
+    unrun(() => sluice.pipeline('emails').handle(bill))
   })
 })
 

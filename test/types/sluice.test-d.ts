@@ -354,8 +354,8 @@ describe('a stream with a schema', () => {
     unrun(() => typed.append(typed.ownTransaction, 'mails', { to: 'ada' }))
     typed.pipeline('orders', { group: 'billing' }).handle(({ payload, position, stream }) => {
       expectTypeOf(payload).toEqualTypeOf<{ id: number; paidAt: string }>()
-      expectTypeOf(position).toEqualTypeOf<number | null>()
-      expectTypeOf(stream).toEqualTypeOf<string | null>()
+      expectTypeOf(position).toEqualTypeOf<number>()
+      expectTypeOf(stream).toEqualTypeOf<string>()
     })
     typed.deliveries('orders', { group: 'billing', demand: 1 }).subscribe(({ message }) => {
       expectTypeOf(message.payload).toEqualTypeOf<{ id: number; paidAt: string }>()

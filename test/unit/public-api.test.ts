@@ -73,6 +73,10 @@ test('the main entry exports these types', () => {
       "EnqueueOptions",
       "EnqueueResult",
       "ErrorCode",
+      "EventBatchHandlerFor",
+      "EventHandlerFor",
+      "EventMessage",
+      "EventOf",
       "EventToAppend",
       "GroupDeliveriesOptions",
       "GroupOptions",
@@ -82,6 +86,7 @@ test('the main entry exports these types', () => {
       "Handler",
       "HandlerContext",
       "HandlerFor",
+      "HandlerKind",
       "HandlerTransaction",
       "Headers",
       "HeldEvent",
@@ -99,6 +104,7 @@ test('the main entry exports these types', () => {
       "LostEvents",
       "MaintenanceResult",
       "Message",
+      "MessageByKind",
       "MessageChangeOptions",
       "MessageChanges",
       "MessageOf",
@@ -164,6 +170,7 @@ test('the main entry exports these types', () => {
       "StreamEvent",
       "StreamEvents",
       "StreamGroupOptions",
+      "StreamNameOf",
       "StreamOperations",
       "StreamPlace",
       "StreamSettings",
@@ -180,6 +187,7 @@ test('the main entry exports these types', () => {
 test('sluice/testing exports these values', () => {
   expect(Object.keys(testing).sort()).toMatchInlineSnapshot(`
     [
+      "appendedIn",
       "deliver",
       "enqueuedIn",
       "runDue",
@@ -190,6 +198,7 @@ test('sluice/testing exports these values', () => {
 test('sluice/testing exports these types', () => {
   expect(exportedTypes('../../src/testing.ts')).toMatchInlineSnapshot(`
     [
+      "AppendedEvent",
       "EnqueuedMessage",
       "LeasedDeliverOptions",
       "SettledMessage",
