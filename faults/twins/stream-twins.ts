@@ -138,13 +138,13 @@ export const FAILED_EVENTS_PASS = {
   edits: [
     {
       file: 'stream/event-settlement.ts',
-      from: '      if (failed !== undefined && this.#stops) planned.hold(event, failed)\n',
-      to: '      if (failed !== undefined && this.#stops) planned.settle(event)\n',
+      from: '      if (failed !== undefined && this.#claimed.holds) planned.hold(event, failed)\n',
+      to: '      if (failed !== undefined && this.#claimed.holds) planned.settle(event)\n',
     },
     // The batch is not to be lost for what follows.
     {
       file: 'stream/event-settlement.ts',
-      from: '    if (!this.#stops) return undefined\n',
+      from: '    if (!this.#claimed.holds) return undefined\n',
       to: '    if (this.#queue) return undefined\n',
     },
   ],
