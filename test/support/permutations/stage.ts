@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import pg from 'pg'
 import { executeOn } from '../../../src/connection/open-client.ts'
 import { CLAIM_SETTINGS } from '../../../src/table/planner.ts'
@@ -158,12 +159,15 @@ class Gate {
       const { rows } = await this.#watching.query<{ stands: boolean }>({ name: 'stands', text: STANDS, values: [pid] })
       if (rows[0]!.stands) return true
       if (done()) return false
+      // To read the server's locks costs more than most statements.
+      await pause(LOOK_MS)
     }
     throw new Error(`timed out after ${PATIENCE_MS} ms waiting for a statement to come to its pause`)
   }
 }
 
 const PATIENCE_MS = 30_000
+const LOOK_MS = 2
 
 const STANDS = `
 SELECT EXISTS (
