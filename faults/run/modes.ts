@@ -31,8 +31,19 @@ export const MODES: readonly Mode[] = [
     effects: 'exactly once',
     load: {},
     leftOut: [
-      ...['kill-effects', 'held-key', 'burst', 'pooler-only', 'network-half-close', 'network-delay', 'disk-full-log'],
-      ...['network-black-hole-control', 'stop-in-black-hole', 'standby-stalls', 'dedupe-unanswered'],
+      ...[
+        'kill-effects',
+        'kill-rated',
+        'kill-tenants',
+        'redeploy',
+        'work-processes',
+        'pause',
+        'blocked-loop',
+        'held-key',
+      ],
+      ...['commit-before-sleep', 'burst', 'pooler-only', 'clock-steps', 'schedules', 'rolling-upgrade', 'maintenance'],
+      ...['network-half-close', 'network-delay', 'network-black-hole-control', 'stop-in-black-hole', 'standby-stalls'],
+      ...['dedupe-unanswered', 'disk-full-log'],
     ],
   },
   {
@@ -44,7 +55,8 @@ export const MODES: readonly Mode[] = [
     leftOut: [
       ...['kill-effects', 'kill-rated', 'kill-tenants', 'redeploy', 'pause', 'crash-loop', 'terminate-backends'],
       ...['pooler-only', 'clock-steps', 'network-delay', 'network-black-hole-control', 'stop-in-black-hole'],
-      ...['dedupe-unanswered', 'pool-exhausted', 'fail-over', 'disk-full-log', 'ended-lives'],
+      ...['dedupe-unanswered', 'pool-exhausted', 'fail-over', 'disk-full-log', 'ended-lives', 'work-processes'],
+      ...['freeze-worker', 'severed-session', 'held-key', 'cancel-unanswered', 'maintenance'],
     ],
   },
   {
