@@ -257,6 +257,7 @@ DECLARE
   wanted bigint := 0;
   taken bigint;
 BEGIN
+  options := coalesce(options, '[]');
   SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append_many.stream;
   IF log.id IS NULL THEN
     RAISE EXCEPTION 'expected the name of a stream, received "%"', append_many.stream

@@ -56,7 +56,8 @@ export const MODES: readonly Mode[] = [
       ...['kill-effects', 'kill-rated', 'kill-tenants', 'redeploy', 'pause', 'crash-loop', 'terminate-backends'],
       ...['pooler-only', 'clock-steps', 'network-delay', 'network-black-hole-control', 'stop-in-black-hole'],
       ...['dedupe-unanswered', 'pool-exhausted', 'fail-over', 'disk-full-log', 'ended-lives', 'work-processes'],
-      ...['freeze-worker', 'severed-session', 'held-key', 'cancel-unanswered', 'maintenance'],
+      ...['freeze-worker', 'severed-session', 'held-key', 'cancel-unanswered', 'maintenance', 'no-fault', 'kill-limited'],
+      ...['blocked-loop', 'kill-sleeper', 'restart-immediate', 'network-cut', 'commit-unanswered', 'dedupe-kill'],
     ],
   },
   {

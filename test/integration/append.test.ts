@@ -248,7 +248,8 @@ describe('the table of a stream', () => {
     stream,
     client,
   }) => {
-    for (const options of ['[]', '[{"orderingKey": "a"}]', '[{}, {"orderingKey": 5}]', '[{"orderingKey": null}]']) {
+    const keys = ['[{"orderingKey": "a"}]', '[{}, {"orderingKey": 5}]', '[{"orderingKey": null}]']
+    for (const options of ['[]', null, ...keys]) {
       await client.query(`SELECT sluice.append_many($1, (SELECT jsonb_agg(n) FROM generate_series(1, 250) n), $2)`, [
         stream,
         options,
