@@ -52,7 +52,7 @@ export function* cellsOf(
 
 /** Whether a quick run has it, if it is not named. */
 export function isQuick({ mode, scenario }: Pick<Cell, 'mode' | 'scenario'>): boolean {
-  return scenario.injections.quick > 0 && !mode.leftOut?.includes(scenario.name)
+  return mode.quick.has(scenario.name)
 }
 
 /** Those that apply in a mode, as they run there. */

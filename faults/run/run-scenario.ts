@@ -120,7 +120,7 @@ async function inject(spec: RunSpec, stage: Stage): Promise<string | undefined> 
   await stage.fleet.start()
   await stage.flows(flow, STRIDE_MS)
   try {
-    for (let at = 0; at < Math.max(1, scenario.injections[scale]); at++) {
+    for (let at = 0; at < scenario.injections[scale]; at++) {
       await scenario.inject(stage, at)
       await stage.flows(flow, scenario.recoveryMs + FLOW_MS)
       if ((await findAtOnce(spec, stage)).length > 0) return undefined

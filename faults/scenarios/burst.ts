@@ -15,7 +15,7 @@ export const burst = scenario({
   // A batch has at most what the process has room for. Each message is written twice, and read by its id.
   otherwise: {
     recoveryMs: 60_000,
-    injections: { quick: 0, full: 5 },
+    injections: { quick: 1, full: 5 },
     workers: { wholeBatches: true, pipeline: { batchSize: 500, concurrency: 1_000, timeout: '5s' } },
   },
   twin: FLOOR_WITHOUT_SWEEP,

@@ -8,7 +8,7 @@ export const carelessHandlers = scenario({
   title: 'handlers that leave settings and temporary tables on their connections',
   recoveryMs: 5_000,
   injections: { quick: 1, full: 5 },
-  otherwise: { injections: { quick: 0, full: 5 } },
+  otherwise: { injections: { quick: 1, full: 5 } },
   twin: {
     name: 'nothing-reset',
     title: 'what handlers leave behind stays, but for their roles',

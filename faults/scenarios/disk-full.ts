@@ -38,9 +38,9 @@ export const diskFull = scenario<OnSmallDisk>({
   injections: { quick: 2, full: 10 },
   environment: () => onSmallDisk(async () => undefined),
   // A lease is a new version of its row, which needs space too.
-  otherwise: { recoveryMs: LEASE_MS + 3_000, costsAttempts: true, injections: { quick: 0, full: 10 } },
+  otherwise: { recoveryMs: LEASE_MS + 3_000, costsAttempts: true, injections: { quick: 1, full: 10 } },
   // A batch of events inserts its progress, which needs space too, and the third loss in a row of one event costs an attempt.
-  stream: { costsAttempts: true, injections: { quick: 0, full: 10 }, twin: SWALLOWS_ITS_FAILURE },
+  stream: { costsAttempts: true, injections: { quick: 1, full: 10 }, twin: SWALLOWS_ITS_FAILURE },
   twin: SWALLOWS_ITS_FAILURE,
   prepare: moveTables,
   async inject(stage) {

@@ -29,7 +29,7 @@ export const failOver = scenario<StandbyPairEnvironment>({
   load: { asks: 'row', lanes: LANES },
   // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
   otherwise: { recoveryMs: LEASE_MS + 5_000, costsAttempts: true },
-  stream: { injections: { quick: 0, full: 1 }, twin: ASYNCHRONOUS },
+  stream: { injections: { quick: 1, full: 1 }, twin: ASYNCHRONOUS },
   twin: ASYNCHRONOUS,
   inject: (stage) =>
     stage.fault('failed over', async () => {

@@ -46,7 +46,7 @@ export const freezeWorker = scenario({
     recoveryMs: LEASE_MS + 4_000,
   },
   stream: {
-    injections: { quick: 0, full: 6 },
+    injections: { quick: 1, full: 6 },
     title: 'SIGSTOP a worker that has events in hand, past its time limit, and let it go on',
     twin: NO_LIMIT_ON_THE_SERVER,
   },

@@ -48,7 +48,7 @@ export const killBeforeClaim = killBefore(
   'between BEGIN and its claim',
   CLAIM_BY_MARK,
   (message, { application }) => application === 'sluice' && claims(message),
-  { injections: { quick: 0, full: 20 } },
+  { injections: { quick: 1, full: 20 } },
 )
 
 export const killBeforeCommit = killBefore(
@@ -58,7 +58,7 @@ export const killBeforeCommit = killBefore(
   (message, { application }) => application === 'sluice' && commits(message),
   {
     title: 'SIGKILL a worker in front of the COMMIT of a claim, a settlement or a handler',
-    injections: { quick: 0, full: 20 },
+    injections: { quick: 1, full: 20 },
   },
 )
 

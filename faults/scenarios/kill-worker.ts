@@ -34,7 +34,7 @@ export const killClaimed = killAt(
   ACK_BEFORE_HANDLER,
   PARKED_KEYS_PASS,
   {
-    injections: { quick: 0, full: 20 },
+    injections: { quick: 1, full: 20 },
   },
 )
 export const killHandling = killAt('handling', 'in mid-handler', ACK_BEFORE_HANDLER, PROGRESS_BEFORE_HANDLER, {

@@ -70,7 +70,7 @@ export const networkCut = networkThat({
   load: UNHURRIED,
   turns: { quick: 2, full: 10 },
   otherwise: BROKEN,
-  stream: { injections: { quick: 0, full: 40 }, twin: NOT_RESTORED },
+  stream: { injections: { quick: 1, full: 40 }, twin: NOT_RESTORED },
   twin: NOT_RESTORED,
   lastsMs: 300,
   fail(network, kind) {
@@ -84,7 +84,7 @@ export const networkHalfClose = networkThat({
   title: 'the server side of connections of one kind ends, and the other is left open',
   recoveryMs: 3_000,
   turns: { quick: 2, full: 10 },
-  otherwise: { ...BROKEN, injections: { quick: 0, full: 40 } },
+  otherwise: { ...BROKEN, injections: { quick: 1, full: 40 } },
   twin: END_NOT_NOTICED,
   lastsMs: 0,
   fail: (network, kind) => network.halfClose(kind),

@@ -18,7 +18,7 @@ export const notifyQueueFull = scenario<OwnServer>({
   title: "the server's queue of notifications is full, because somebody else listens in an open transaction",
   recoveryMs: 3_000,
   injections: { quick: 2, full: 10 },
-  otherwise: { injections: { quick: 0, full: 10 } },
+  otherwise: { injections: { quick: 1, full: 10 } },
   environment: () => ownServer(SETTINGS),
   twin: {
     name: 'notifies-a-full-queue',

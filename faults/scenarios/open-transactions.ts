@@ -15,7 +15,7 @@ export const snapshots = scenario({
   title: 'long REPEATABLE READ snapshots, and enqueuers idle in transaction that commit late or roll back',
   recoveryMs: 3_000,
   injections: { quick: 3, full: 20 },
-  otherwise: { injections: { quick: 0, full: 20 } },
+  otherwise: { injections: { quick: 1, full: 20 } },
   twin: FLOOR_WITHOUT_SWEEP,
   async inject(stage) {
     const readers = await visitors(stage, 2, 'REPEATABLE READ')

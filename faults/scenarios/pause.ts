@@ -45,7 +45,7 @@ export const pause = scenario({
   stream: {
     title:
       'pause the groups of a stream and let them go on: SIGKILL a worker as they are paused and one as they go on, and cut the control connection of a third',
-    injections: { quick: 0, full: 6 },
+    injections: { quick: 1, full: 6 },
     workers: { pipeline: { concurrency: 2, batchSize: 2 } },
     twin: HEARS_BY_NOTIFICATION,
   },

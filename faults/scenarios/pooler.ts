@@ -74,8 +74,8 @@ export const poolerDirect = scenario<Pooled>({
   injections: { quick: 2, full: 10 },
   costsAttempts: true,
   // Nobody knows of the leases of a claim whose answer is lost: its messages are free when they end.
-  otherwise: { recoveryMs: LEASE_MS + 5_000, injections: { quick: 0, full: 10 } },
-  stream: { injections: { quick: 0, full: 10 }, twin: SLOTS_OF_SESSIONS },
+  otherwise: { recoveryMs: LEASE_MS + 5_000, injections: { quick: 1, full: 10 } },
+  stream: { injections: { quick: 1, full: 10 }, twin: SLOTS_OF_SESSIONS },
   environment: (serverUrl) => pooled(serverUrl, true),
   twin: {
     name: 'control-through-the-pooler',
@@ -104,7 +104,7 @@ export const poolerOnly = scenario<Pooled>({
   costsAttempts: true,
   // Nobody sees that a worker has died, so its messages are free when their leases end.
   otherwise: { recoveryMs: LEASE_MS + 8_000 },
-  stream: { injections: { quick: 0, full: 10 } },
+  stream: { injections: { quick: 1, full: 10 } },
   environment: (serverUrl) => pooled(serverUrl, false),
   twin: {
     name: 'sessions-taken-for-own',

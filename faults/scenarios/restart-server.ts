@@ -40,7 +40,7 @@ export const crashBackend = scenario<OwnServer>({
   name: 'crash-backend',
   title: 'SIGKILL a process of the server that serves a client: it ends all others and recovers',
   ...SHARED,
-  otherwise: { ...SHARED.otherwise, injections: { quick: 0, full: 15 } },
+  otherwise: { ...SHARED.otherwise, injections: { quick: 1, full: 15 } },
   // Whether anybody is refused while it recovers is a matter of chance.
   twin: NOT_RESTORED,
   async inject(stage) {

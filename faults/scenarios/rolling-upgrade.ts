@@ -17,7 +17,7 @@ export const rollingUpgrade = scenario({
   flow: 40,
   injections: { quick: 2, full: 6 },
   // A handler that waits for the migration's locks may come to the end of its time.
-  otherwise: { recoveryMs: 6_000, costsAttempts: true, injections: { quick: 0, full: 6 } },
+  otherwise: { recoveryMs: 6_000, costsAttempts: true, injections: { quick: 1, full: 6 } },
   twin: {
     name: 'migration-that-takes',
     title: 'a migration that adds a column which those who do not know it cannot leave out',

@@ -24,7 +24,7 @@ export const standbyStalls = scenario<StandbyPairEnvironment>({
   // Handlers write into the books, which wait for the standby as well, and are given up.
   costsAttempts: true,
   // A lease must outlast the stall, or it counts as a death.
-  otherwise: { injections: { quick: 0, full: 3 }, workers: { count: WORKERS, pipeline: { lease: '30s' } } },
+  otherwise: { injections: { quick: 1, full: 3 }, workers: { count: WORKERS, pipeline: { lease: '30s' } } },
   environment: standbyPairEnvironment,
   load: { lanes: LANES },
   workers: { count: WORKERS },

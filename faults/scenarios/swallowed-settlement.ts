@@ -17,7 +17,7 @@ export const swallowedSettlement = scenario({
   load: { dying: 0 },
   // A batch that is lost although its server is well may count against its messages.
   costsAttempts: true,
-  otherwise: { injections: { quick: 0, full: 3 } },
+  otherwise: { injections: { quick: 1, full: 3 } },
   twin: {
     name: 'settlement-not-counted',
     title: 'a settlement that does not count what it has touched',

@@ -26,7 +26,7 @@ export const commitBeforeSleep = scenario({
   flow: 0,
   // With one batch in flight at most, the flag goes down with each message.
   workers: { count: 1, network: true, pollIntervalMs: 60_000, pipeline: { concurrency: 1 } },
-  otherwise: { injections: { quick: 0, full: 20 } },
+  otherwise: { injections: { quick: 1, full: 20 } },
   twin: {
     name: 'flag-without-second-look',
     title: 'a worker that does not look again after it has raised its flag',

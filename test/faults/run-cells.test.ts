@@ -38,6 +38,11 @@ describe('a run of the fault matrix', () => {
     await run.done
   })
 
+  test.for(MODES)('that is quick has only scenarios that there are in $name mode', (mode) => {
+    const known = scenariosOf(mode, SCENARIOS).map(({ name }) => name)
+    expect([...mode.quick].filter((name) => !known.includes(name))).toEqual([])
+  })
+
   test('tells at once, in full, what it found', () => {
     const finding = { verdict: 'lost', count: 2, examples: ['message 5', 'message 7'] } as const
     const outcome = { kind: 'judged', findings: [finding], recovery: [], messages: 10, ms: 1 } as const
