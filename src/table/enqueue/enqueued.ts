@@ -1,4 +1,5 @@
-import { type Execute, numberOf, numberOrNull, type Row, statement, textOf, textOrNull } from '../statement.ts'
+import { contentColumns, contentOf, insertedHere } from '../inserted-here.ts'
+import { type Execute, numberOf, numberOrNull, type Row, statement, textOf } from '../statement.ts'
 
 /** A message as it was enqueued. */
 export interface EnqueuedMessage {
@@ -28,9 +29,8 @@ export interface EnqueuedMessage {
 }
 
 /**
- * The messages that the current transaction has enqueued so far, in order. If a visible row was inserted by a
- * transaction that is still in progress, that transaction is ours, or a savepoint of it. Reads the whole table, so it
- * is for tests only.
+ * The messages that the current transaction has enqueued so far, in order. Reads the whole table, so it is for tests
+ * only.
  */
 export async function enqueuedHere(execute: Execute): Promise<readonly EnqueuedMessage[]> {
   return (await execute(ENQUEUED_HERE, [])).map(toEnqueued)
@@ -39,15 +39,10 @@ export async function enqueuedHere(execute: Execute): Promise<readonly EnqueuedM
 const ENQUEUED_HERE = statement(
   'enqueued_here',
   `
-SELECT m.id::pg_catalog.text AS id, m.queue, m.type, m.schema_version,
-       m.payload::pg_catalog.text AS payload, m.headers::pg_catalog.text AS headers,
-       m.ordering_key, m.priority, m.max_attempts,
+SELECT m.id::pg_catalog.text AS id, m.queue, ${contentColumns('m')}, m.priority, m.max_attempts,
        greatest(extract(epoch FROM m.due_at - m.enqueued_at) * 1000.0, 0) AS delay_ms
 FROM sluice.message m
-WHERE pg_xact_status(
-        ((pg_current_xact_id()::pg_catalog.text::bigint >> 32 << 32) + m.xmin::pg_catalog.text::bigint)
-          ::pg_catalog.text::pg_catalog.xid8
-      ) = 'in progress'
+WHERE ${insertedHere('m')}
 ORDER BY m.id`,
 )
 
@@ -55,11 +50,7 @@ function toEnqueued(row: Row): EnqueuedMessage {
   return {
     id: textOf(row, 'id'),
     queue: textOf(row, 'queue'),
-    type: textOrNull(row, 'type'),
-    schemaVersion: numberOf(row, 'schema_version'),
-    payload: JSON.parse(textOf(row, 'payload')),
-    headers: JSON.parse(textOf(row, 'headers')),
-    orderingKey: textOrNull(row, 'ordering_key'),
+    ...contentOf(row),
     priority: numberOf(row, 'priority'),
     maxAttempts: numberOrNull(row, 'max_attempts'),
     delayMs: Math.ceil(numberOf(row, 'delay_ms')),
