@@ -16,7 +16,7 @@ export type {
   BatchHandler,
   BatchHandlerContext,
   CommonContext,
-  ContextByMode,
+  ContextByKind,
   EnqueueInTransaction,
   Handler,
   HandlerContext,

@@ -43,7 +43,7 @@ export interface BatchRunOptions {
   readonly meter?: Meter | undefined
   /** When its messages were claimed: those whose life had ended by then are not handed out. */
   readonly clock?: ClaimClock | undefined
-  /** Of a group that stops: the slot of an event, all of which waits for one that has failed. */
+  /** Where a group's slots wait: the slot of an event, all of which waits for one that has failed. */
   readonly slotOf?: KeyOf | undefined
 }
 

@@ -77,7 +77,7 @@ export interface LeasedContext extends CommonContext {
 export type HandlerKind = Mode | 'group'
 
 /** What a handler gets beside the message, by its kind: `tx` exists only where a transaction is open. */
-export interface ContextByMode<Definitions extends QueueDefinitions | undefined = undefined> {
+export interface ContextByKind<Definitions extends QueueDefinitions | undefined = undefined> {
   readonly transactional: HandlerContext<Definitions>
   readonly leased: LeasedContext
   readonly group: HandlerContext<Definitions>
@@ -103,14 +103,14 @@ export type Handler<
   In extends HandlerKind = 'transactional',
 > = (
   message: MessageByKind<Payload>[In],
-  context: ContextByMode<Definitions>[In],
+  context: ContextByKind<Definitions>[In],
 ) => Outcome | void | Promise<Outcome | void>
 
 /** What a batch handler gets beside the messages. */
 export type BatchHandlerContext<
   Definitions extends QueueDefinitions | undefined = undefined,
   In extends HandlerKind = 'transactional',
-> = Omit<ContextByMode<Definitions>[In], 'attempt' | 'idempotencyKey'>
+> = Omit<ContextByKind<Definitions>[In], 'attempt' | 'idempotencyKey'>
 
 /**
  * Handles a whole batch in one transaction. Return nothing when all are done, or one outcome per message, in their

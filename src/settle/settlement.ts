@@ -105,7 +105,7 @@ export class Settlement {
     this.giveUp(message, { attempt: message.attempt - 1, reason, error: null })
   }
 
-  /** In a group that stops, the slot of an event, all of which waits for one that has failed. */
+  /** Where a group's slots wait, the slot of an event, all of which waits for one that has failed. */
   get slotOf(): ((message: DeliveredMessage) => number) | undefined {
     return undefined
   }

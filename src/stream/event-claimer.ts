@@ -30,7 +30,7 @@ export interface ClaimedEvents {
 /** The answer to a claim of events. Its rows are those that are to be handled. */
 export interface EventAnswer extends ClaimAnswer {
   readonly log: ClaimedEvents
-  /** The group's queue has messages with ordering keys. */
+  /** The group's queue has messages. */
   readonly queued: boolean
 }
 
@@ -155,7 +155,7 @@ export class EventClaimer {
   /**
    * When to look again although nobody notifies: while an append is open, because one that is rolled back notifies nobody,
    * and events behind its floor wait for that; while others have slots with events in hand, because they may die; and when an
-   * event that has failed is tried again, in a group that stops.
+   * event for which its slot waits is tried again.
    */
   async #nextLookMs({ execute }: InTransaction, bounds: string): Promise<number | null> {
     const [head = 0, ...ends] = bounds.split(' ').map(Number)

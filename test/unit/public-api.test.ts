@@ -47,7 +47,7 @@ test('the main entry exports these types', () => {
       "CommonContext",
       "CompletedMessage",
       "ConnectionConfig",
-      "ContextByMode",
+      "ContextByKind",
       "DeadLetter",
       "DeadLetterChangeOptions",
       "DeadLetterChoice",

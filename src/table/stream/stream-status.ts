@@ -93,7 +93,7 @@ export interface LostEvents {
   readonly to: number
 }
 
-/** An event that has failed, for which its slot waits, in a group that stops. */
+/** An event that has failed, for which its slot waits: the group stops, or has parked as many as it may. */
 export interface HeldEvent {
   /** When it is tried again; null: its slot stops there, until `retrySlots` or `skipEvent`. */
   readonly until: Date | null
