@@ -127,8 +127,19 @@ describe('migrate', () => {
 
   test('is not ended by a limit that the database has for statements', async () => {
     await using database = await createTestDatabase({ migrated: false })
-    await database.sql(`ALTER DATABASE ${new URL(database.url).pathname.slice(1)} SET statement_timeout = 1`)
-    expect(await migrate(database.url)).toMatchObject({ version: SCHEMA_VERSION })
+    const holder = await database.pool.connect()
+    await holder.query('BEGIN')
+    await holder.query('SELECT pg_advisory_xact_lock(746500, 0)')
+    await database.sql(`ALTER DATABASE ${new URL(database.url).pathname.slice(1)} SET statement_timeout = '500ms'`)
+    const migrated = migrate(database.url)
+    const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'
+      AND query_start < clock_timestamp() - interval '600 ms'`
+    const beyond = waitFor(async () => (await database.sql(waiting)).length === 1, { what: 'a wait beyond the limit' })
+    await Promise.race([beyond, migrated]).finally(async () => {
+      await holder.query('COMMIT')
+      holder.release()
+    })
+    expect(await migrated).toMatchObject({ version: SCHEMA_VERSION })
   })
 })
 
