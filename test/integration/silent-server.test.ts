@@ -135,10 +135,12 @@ describe('migrate', () => {
     const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'
       AND query_start < clock_timestamp() - interval '600 ms'`
     const beyond = waitFor(async () => (await database.sql(waiting)).length === 1, { what: 'a wait beyond the limit' })
-    await Promise.race([beyond, migrated]).finally(async () => {
+    try {
+      await Promise.race([beyond, migrated])
+    } finally {
       await holder.query('COMMIT')
       holder.release()
-    })
+    }
     expect(await migrated).toMatchObject({ version: SCHEMA_VERSION })
   })
 })
