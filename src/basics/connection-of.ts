@@ -52,11 +52,27 @@ function isPlain(value: object): boolean {
 function checkOptions(what: string, connection: object): void {
   // An instance may keep its options behind getters, and anything beside them.
   if (!isPlain(connection)) return
+  checkInner(what, Reflect.get(connection, 'connection'))
   const unknown = Object.keys(connection).find((key) => !OPTIONS.includes(key))
   if (unknown === undefined) return
   const meant = /ur[il]$/i.test(unknown) ? ['connectionString'] : meantBy(unknown, OPTIONS)
   const remedy = meant.length > 0 ? didYouMean(meant) : REMEDY
   throw expected('OPTION_INVALID', what, 'an object of options as pg.Client takes it', unknown, remedy)
+}
+
+/**
+ * The option `connection` is an object of the driver's own. With anything else, such as what `createSluice` is given as a
+ * whole, the driver waits for its time limit and then ends the process.
+ *
+ * @throws SluiceError OPTION_INVALID
+ */
+function checkInner(what: string, inner: unknown): void {
+  if (inner === undefined || inner === null) return
+  if (typeof inner === 'object' && 'connect' in inner && typeof inner.connect === 'function') return
+  // Not quoted: there may be a password in it.
+  const received = typeof inner === 'string' ? 'a text' : describe(inner)
+  const sentence = `${what}.connection: expected a Connection of pg, received ${received}`
+  throw new SluiceError('OPTION_INVALID', `${sentence}. Did you mean connectionString, or to give that alone?`)
 }
 
 /** Every option that the driver, its pool and its parser of connection strings read. */

@@ -22,6 +22,8 @@ test.for([
   [undefined, 'undefined'],
   [createSluice({ connection }), 'a Sluice'],
   [{ url: connection }, '"url". Did you mean connectionString?'],
+  [{ connection }, 'a text. Did you mean connectionString, or to give that alone?'],
+  [{ connection: { host: 'db' } }, 'an object. Did you mean connectionString, or to give that alone?'],
 ] as const)('migrate refuses %o as its connection', async ([given, received]) => {
   await expect(migrate(given as never)).rejects.toMatchObject({
     code: 'OPTION_INVALID',
