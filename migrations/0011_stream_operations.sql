@@ -59,7 +59,7 @@ END
 $$;
 
 -- Behind which position each slot begins: at the start, which is what is still there; at the end, which is what is settled
--- now; at a position; or at an instant.
+-- now; at a position, which may be behind an append that is open, but not behind the head; or at an instant.
 CREATE FUNCTION sluice.stream_positions(stream text, place text, at_position bigint DEFAULT NULL, at_time timestamptz DEFAULT NULL) RETURNS bigint[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -72,10 +72,7 @@ BEGIN
   ELSIF place = 'start' THEN
     RETURN array_fill(log.trimmed_to, ARRAY[log.slots::integer]);
   ELSIF place = 'position' AND at_position IS NOT NULL THEN
-    RETURN (
-      SELECT array_agg(greatest(log.trimmed_to, least(at_position - 1, b.bound)) ORDER BY b.ordinal)
-      FROM unnest(bounds[2:]) WITH ORDINALITY AS b (bound, ordinal)
-    );
+    RETURN array_fill(greatest(log.trimmed_to, least(at_position - 1, bounds[1])), ARRAY[log.slots::integer]);
   ELSIF place = 'time' AND at_time IS NOT NULL THEN
     RETURN sluice.positions_at(log, at_time, bounds);
   END IF;
@@ -281,7 +278,7 @@ $$;
 COMMENT ON FUNCTION sluice.group_set IS
   'Changes how many events of a group may be parked, whether what it has not read stays, and what it does on_failure: park or stop. What is null stays as it is. Returns whether something changed.';
 
--- The slots of a group that wait because their next event has failed, and that event.
+-- The slots of a group whose next event has failed, and that event: they wait for it, or it is due, or it is in somebody's hand.
 CREATE FUNCTION sluice.held_slots(log sluice.stream, of_group integer) RETURNS TABLE (slot smallint, progress bigint, "position" bigint,
                                                                                       attempt integer, last_error text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -290,13 +287,13 @@ BEGIN
     SELECT p.slot, p.position, (
       SELECT e.position FROM sluice.%I e WHERE e.slot = p.slot AND e.position > p.position ORDER BY e.position LIMIT 1
     ), p.attempt, p.last_error
-    FROM sluice.group_progress p WHERE p.group_id = $1 AND p.held_until > clock_timestamp() ORDER BY p.slot
+    FROM sluice.group_progress p WHERE p.group_id = $1 AND p.held_until IS NOT NULL ORDER BY p.slot
   $query$, 'event_' || log.id) USING of_group;
 END
 $$;
 
--- Has the failed event of each slot that waits for it tried again now, as if it never had been. Nobody has such a slot in hand, so
--- its lock is there at once.
+-- Has the failed event of each slot that waits for it tried again now, as if it never had been. Nobody has a slot in hand that
+-- waits, so its lock is there at once; where the event is being tried just now, this waits for that batch.
 CREATE FUNCTION sluice.retry_slots(stream text, name text, slot integer DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -309,7 +306,7 @@ BEGIN
   FOR held IN SELECT h.* FROM sluice.held_slots(log, of.id) h WHERE slot IS NULL OR h.slot = slot LOOP
     PERFORM pg_advisory_xact_lock(746503, of.id << 6 | held.slot);
     UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL
-    WHERE p.group_id = of.id AND p.slot = held.slot AND p.held_until > clock_timestamp();
+    WHERE p.group_id = of.id AND p.slot = held.slot AND p.held_until IS NOT NULL;
     IF FOUND THEN
       freed := freed + 1;
     END IF;
@@ -485,19 +482,31 @@ BEGIN
 END
 $$;
 
--- Segments that positions have come to, by themselves or by sluice.open_next_segment.
+-- Segments that positions have come to: by themselves, or by a sluice.open_next_segment that was rolled back, which leaves
+-- its setval. So the last position of the segment before is read from its events.
 CREATE FUNCTION sluice.note_open_segment(log sluice.stream) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   -- The next position to be drawn.
   next bigint := coalesce(pg_sequence_last_value(log.positions), 0) + 1;
   opened integer;
+  closing sluice.segment;
+  ends bigint;
 BEGIN
   UPDATE sluice.segment g SET opened_at = clock_timestamp() WHERE g.stream_id = log.id AND g.opened_at IS NULL AND g.first <= next;
   GET DIAGNOSTICS opened = ROW_COUNT;
   IF opened > 0 THEN
-    UPDATE sluice.segment g SET closed_at = clock_timestamp()
-    WHERE g.stream_id = log.id AND g.closed_at IS NULL AND g.first + 1000000000 <= next;
+    FOR closing IN
+      SELECT g.* FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NULL AND g.first + 1000000000 <= next
+    LOOP
+      EXECUTE format($query$
+        SELECT max(l.position) FROM generate_series(0, $1 - 1) AS s (slot) CROSS JOIN LATERAL (
+          SELECT e.position FROM sluice.%I e WHERE e.slot = s.slot ORDER BY e.position DESC LIMIT 1
+        ) l
+      $query$, sluice.segment_table(log.id, closing.first)) INTO ends USING log.slots;
+      UPDATE sluice.segment g SET closed_at = clock_timestamp(), last = coalesce(ends, g.first - 1)
+      WHERE g.stream_id = log.id AND g.first = closing.first;
+    END LOOP;
   END IF;
   RETURN opened;
 END
@@ -621,13 +630,11 @@ BEGIN
 END
 $$;
 
--- The views
-CREATE FUNCTION sluice.read_streams() RETURNS TABLE (
-  stream text, slots smallint, head bigint, trimmed_to bigint, segments bigint, bytes bigint, events bigint, open_appends bigint, open_pid integer,
-  open_since timestamptz
+-- The views. Each calls its function for each stream, so that one that asks for a stream by its name reads no other.
+CREATE FUNCTION sluice.read_stream(stream_id integer) RETURNS TABLE (
+  head bigint, segments bigint, bytes bigint, events bigint, open_appends bigint, open_pid integer, open_since timestamptz
 ) LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
-  SELECT s.stream, s.slots, l.bounds[1], s.trimmed_to, g.segments, g.bytes,
-         sluice.positions_between(s.id, s.trimmed_to, l.bounds[1]), coalesce(o.appends, 0), o.pid, o.since
+  SELECT l.bounds[1], g.segments, g.bytes, sluice.positions_between(s.id, s.trimmed_to, l.bounds[1]), coalesce(o.appends, 0), o.pid, o.since
   FROM sluice.stream s
   CROSS JOIN LATERAL (SELECT sluice.slot_bounds(s.id, s.positions, s.slots) AS bounds) l
   CROSS JOIN LATERAL (
@@ -636,14 +643,15 @@ CREATE FUNCTION sluice.read_streams() RETURNS TABLE (
   LEFT JOIN LATERAL (
     SELECT max(o.transactions) AS appends, (array_agg(o.pid ORDER BY o.since))[1] AS pid, min(o.since) AS since FROM sluice.open_appends_of(s.id) o
   ) o ON true
+  WHERE s.id = read_stream.stream_id
 $$;
 
 CREATE VIEW sluice.streams AS
-SELECT r.stream, r.slots, r.head, r.trimmed_to, r.events, r.bytes, r.segments,
-       (SELECT count(*) FROM sluice.stream_group g WHERE g.stream = r.stream) AS groups,
+SELECT s.stream, s.slots, r.head, s.trimmed_to, r.events, r.bytes, r.segments,
+       (SELECT count(*) FROM sluice.stream_group g WHERE g.stream = s.stream) AS groups,
        s.retain_ms * interval '1 millisecond' AS retain, s.retain_bytes, s.keep_unread, s.segment_ms * interval '1 millisecond' AS segment,
        r.open_appends, r.open_pid, (SELECT sluice.clock()) - r.open_since AS open_for, s.created_at
-FROM sluice.read_streams() r JOIN sluice.stream s ON s.stream = r.stream;
+FROM sluice.stream s CROSS JOIN LATERAL sluice.read_stream(s.id) r;
 COMMENT ON VIEW sluice.streams IS 'One row per stream: how much it has, how long that is kept, and who holds it back.';
 COMMENT ON COLUMN sluice.streams.stream IS 'The stream.';
 COMMENT ON COLUMN sluice.streams.slots IS 'Among how many slots its ordering keys are divided.';
@@ -663,10 +671,10 @@ COMMENT ON COLUMN sluice.streams.open_for IS 'How long that one has been open; n
 COMMENT ON COLUMN sluice.streams.created_at IS 'When it was made.';
 
 CREATE VIEW sluice.group_slots AS
-SELECT r.stream, r.name, r.slot, r.position, r.settled, r.next_position, r.unread,
+SELECT s.stream, r.name, r.slot, r.position, r.settled, r.next_position, r.unread,
        (SELECT sluice.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt, r.last_error,
        r.open_pid, (SELECT sluice.clock()) - r.open_since AS open_for
-FROM sluice.read_group_slots(NULL, NULL, 1000) r;
+FROM sluice.stream s CROSS JOIN LATERAL sluice.read_group_slots(s.stream, NULL, 1000) r;
 COMMENT ON VIEW sluice.group_slots IS 'How far each group has read each slot of its stream.';
 COMMENT ON COLUMN sluice.group_slots.stream IS 'The stream.';
 COMMENT ON COLUMN sluice.group_slots.name IS 'The group.';
@@ -691,11 +699,11 @@ SELECT g.stream, g.name, g.stream || ':' || g.name AS queue, s.unread, s.oldest_
        (SELECT q.paused_at FROM sluice.queue q WHERE q.queue = g.stream || ':' || g.name) AS paused_at,
        s.moved_at, g.lost_from, g.lost_to, s.slots_stopped, g.on_failure, g.park_limit, g.keep_unread, g.created_at
 FROM sluice.stream_group g JOIN (
-  SELECT r.stream, r.name, sum(r.unread)::bigint AS unread, (SELECT sluice.clock()) - min(r.next_appended_at) AS oldest_unread_age,
+  SELECT s.stream, r.name, sum(r.unread)::bigint AS unread, (SELECT sluice.clock()) - min(r.next_appended_at) AS oldest_unread_age,
          count(r.next_position) AS slots_unread, count(*) FILTER (WHERE r.open_pid IS NOT NULL OR r.open_since IS NOT NULL) AS slots_held_back,
          (SELECT sluice.clock()) - min(r.open_since) AS open_for, max(r.moved_at) AS moved_at,
          count(*) FILTER (WHERE r.held_until = 'infinity') AS slots_stopped
-  FROM sluice.read_group_slots(NULL, NULL, 1000) r GROUP BY r.stream, r.name
+  FROM sluice.stream s CROSS JOIN LATERAL sluice.read_group_slots(s.stream, NULL, 1000) r GROUP BY s.stream, r.name
 ) s ON s.stream = g.stream AND s.name = g.name;
 COMMENT ON VIEW sluice.groups IS 'One row per group: what it has not read, what waits in its queue, who reads, and what holds it up.';
 COMMENT ON COLUMN sluice.groups.stream IS 'The stream.';
@@ -739,7 +747,7 @@ COMMENT ON COLUMN sluice.events.appended_at IS 'When it was appended; its transa
 -- Those that run with the owner's rights, for those who are granted them.
 REVOKE ALL ON FUNCTION sluice.stream_positions, sluice.stream_bounds, sluice.read_events, sluice.next_position, sluice.read_group_slots,
   sluice.open_appends_of, sluice.seek_group, sluice.group_set, sluice.retry_slots, sluice.skip_event, sluice.delete_group, sluice.trim_stream, sluice.keep_segments,
-  sluice.segments_to_drop, sluice.drop_segment, sluice.read_streams FROM PUBLIC;
+  sluice.segments_to_drop, sluice.drop_segment, sluice.read_stream FROM PUBLIC;
 
 CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
 LANGUAGE sql IMMUTABLE AS 'SELECT 11, 1';

@@ -94,7 +94,7 @@ BEGIN
   GRANT SELECT, INSERT, DELETE, UPDATE (held_until, attempt, last_error) ON sluice.group_progress TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice.slot_bounds, sluice.stream_head, sluice.queue_events, sluice.bury_events TO sluice_worker;
   GRANT SELECT ON sluice.streams, sluice.groups TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice.read_streams, sluice.read_group_slots TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice.read_stream, sluice.read_group_slots TO sluice_worker;
   FOR log IN SELECT i.inhrelid::pg_catalog.regclass FROM pg_catalog.pg_inherits i WHERE i.inhparent OPERATOR(pg_catalog.=) 'sluice.event'::pg_catalog.regclass LOOP
     EXECUTE pg_catalog.format('GRANT SELECT ON %s TO sluice_worker', log);
   END LOOP;
@@ -110,7 +110,7 @@ BEGIN
   -- Of streams as well, by functions where a table is made later than this.
   GRANT SELECT ON sluice.streams, sluice.groups, sluice.group_slots, sluice.events, sluice.stream, sluice.stream_group
     TO sluice_reader, sluice_operator;
-  GRANT EXECUTE ON FUNCTION sluice.read_streams, sluice.read_group_slots, sluice.stream_bounds, sluice.stream_positions, sluice.event_slot,
+  GRANT EXECUTE ON FUNCTION sluice.read_stream, sluice.read_group_slots, sluice.stream_bounds, sluice.stream_positions, sluice.event_slot,
     sluice.read_events, sluice.next_position TO sluice_reader, sluice_operator;
 
   -- Redrives and deletes dead letters, releases claims, pauses queues and tells them settings as well. A message that comes back has its old id, so it can choose ids.

@@ -51,10 +51,21 @@ export interface EventClaimerOptions {
   readonly onQueued: (atMs: number) => void
 }
 
+/** What a claim has locked and read. */
+interface Taken {
+  readonly bounds: string
+  readonly claimed: readonly ClaimedEvent[]
+  readonly standing: GroupStanding
+  readonly mayPark: boolean
+  /** Those of `claimed` that need not wait. */
+  readonly events: readonly ClaimedEvent[]
+}
+
 /**
  * Claims events of one group for one process. Each claim locks as many slots as fill a batch, and reads the events behind the
  * group's progress in them, up to the bounds of the stream. It looks at the bounds in the same packet, unless the last claim
- * on this connection came back full: bounds only grow, and there is more below them.
+ * on this connection came back full: bounds only grow, and there is more below them. Where it has locked only slots that have
+ * to wait, it goes on with the others.
  */
 export class EventClaimer {
   readonly #options: EventClaimerOptions
@@ -62,6 +73,8 @@ export class EventClaimer {
   readonly #bounds = new WeakMap<InTransaction, string>()
   /** Where the next claim begins, so that no slot is always the last. */
   #next: number
+  /** Slots whose first event has to wait, because its key is parked: they are tried last, until each slot has once been first. */
+  readonly #waiting = new Set<number>()
   #narrow = false
   #openWaitMs = FIRST_OPEN_WAIT_MS
 
@@ -89,19 +102,31 @@ export class EventClaimer {
 
   /** Sends a claim in the transaction that has just been begun. */
   async claim(connection: InTransaction): Promise<EventAnswer> {
-    const { execute } = connection
     const sentAtMs = performance.now()
     const known = this.#bounds.get(connection) ?? null
+    let slots = this.#slotsInTurn()
+    let taken = await this.#take(connection, slots, known)
+    // Others may have read all that was below those bounds.
+    if (known !== null && taken.claimed.length === 0) taken = await this.#take(connection, slots, null)
+    while (taken.events.length === 0 && taken.claimed.length > 0) {
+      for (const { slot } of taken.claimed) this.#waiting.add(slot)
+      slots = slots.filter((slot) => !this.#waiting.has(slot))
+      taken = await this.#take(connection, slots, null)
+    }
+    return this.#answer(connection, taken, sentAtMs)
+  }
+
+  async #take(connection: InTransaction, slots: readonly number[], known: string | null): Promise<Taken> {
+    const { execute } = connection
+    const { queue } = this.#options
     const looked = known === null ? lookAtBounds(execute, this.#group) : known
-    const claiming = claimEvents(execute, this.#group, {
-      queue: this.#options.queue,
-      slots: this.#slotsInTurn(),
-      limit: this.#limit,
-      bounds: known,
-    })
-    const standing = readStanding(execute, this.#group, this.#options.queue)
-    const [bounds, events, stands] = await Promise.all([looked, claiming, standing])
-    return this.#answer(connection, bounds, events, this.#checked(stands), sentAtMs)
+    const claiming = claimEvents(execute, this.#group, { queue, slots, limit: this.#limit, bounds: known })
+    const reading = readStanding(execute, this.#group, queue)
+    const [bounds, claimed, read] = await Promise.all([looked, claiming, reading])
+    const standing = this.#checked(read)
+    // A group that stops parks nothing: what it has parked before it was told so goes first.
+    const mayPark = standing.onFailure === 'park' && standing.queuedCount < standing.parkLimit
+    return { bounds, claimed, standing, mayPark, events: mayPark ? claimed : beforeParked(claimed) }
   }
 
   /** @throws SluiceError GROUP_UNKNOWN, GROUP_LOST_EVENTS */
@@ -117,23 +142,17 @@ export class EventClaimer {
     const { slots } = this.#group
     const first = this.#next
     this.#next = (first + 1) % slots
-    return Array.from({ length: slots }, (_, at) => (first + at) % slots)
+    if (this.#next === 0) this.#waiting.clear()
+    const inTurn = Array.from({ length: slots }, (_, at) => (first + at) % slots)
+    return inTurn.toSorted((a, b) => Number(this.#waiting.has(a)) - Number(this.#waiting.has(b)))
   }
 
-  async #answer(
-    connection: InTransaction,
-    bounds: string,
-    claimed: readonly ClaimedEvent[],
-    standing: GroupStanding,
-    sentAtMs: number,
-  ): Promise<EventAnswer> {
-    const { nowUs, evidence, transaction, queuedCount, onFailure, parkLimit } = standing
+  async #answer(connection: InTransaction, taken: Taken, sentAtMs: number): Promise<EventAnswer> {
+    const { bounds, claimed, events, mayPark, standing } = taken
+    const { nowUs, evidence, transaction, queuedCount, onFailure } = standing
     const full = claimed.length >= this.#limit
     if (full) this.#bounds.set(connection, bounds)
     else this.#bounds.delete(connection)
-    // A group that stops parks nothing: what it has parked before it was told so goes first.
-    const mayPark = onFailure === 'park' && queuedCount < parkLimit
-    const events = mayPark ? claimed : beforeParked(claimed)
     const onQueued = (dueUs: number) => this.#options.onQueued(sentAtMs + (dueUs - nowUs) / 1_000)
     const nextDueMs = events.length > 0 ? null : await this.#nextLookMs(connection, bounds)
     return {

@@ -60,7 +60,7 @@ export class GroupClaimer {
   send(connection: BatchConnection): SentClaim {
     this.#lastWasQueue = !this.#lastWasQueue && performance.now() >= this.#queueDueAt
     if (this.#lastWasQueue) {
-      const sent = this.#queue.send(connection)
+      const sent = this.#sendQueue(connection)
       this.#ofQueue.add(sent)
       return sent
     }
@@ -78,12 +78,14 @@ export class GroupClaimer {
     }
     const answer = await this.#whenParked(connection, (await sent.first) as EventAnswer)
     if (answer.rows.length > 0) return answer
-    return soonest(await this.#takeQueue(connection, this.#queue.send(connection)), answer)
+    return soonest(await this.#takeQueue(connection, this.#sendQueue(connection)), answer)
   }
 
   /** A sent claim whose answer nobody takes: what it locked is free again. */
   unsend(sent: SentClaim | undefined): void {
-    if (sent !== undefined && this.#ofQueue.has(sent)) this.#queue.unsend(sent)
+    if (sent === undefined || !this.#ofQueue.has(sent)) return
+    this.#queue.unsend(sent)
+    this.#dueAt(performance.now())
   }
 
   /** Rows that were claimed and not settled. Events are behind the progress still. */
@@ -132,18 +134,21 @@ export class GroupClaimer {
     return answer
   }
 
-  async #takeQueue(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer> {
-    const answer = await this.#queue.take(connection, sent)
-    this.#asked(answer)
-    return answer
+  /** Until the answer says when it may be due again, it counts as not due; what is heard meanwhile counts beside the answer. */
+  #sendQueue(connection: BatchConnection): SentClaim {
+    this.#queueDueAt = Number.POSITIVE_INFINITY
+    return this.#queue.send(connection)
   }
 
-  /** What it says of the next due time may only be when it may look again. */
-  #asked({ rows, nextDueMs }: ClaimAnswer): void {
-    const now = performance.now()
-    if (rows.length > 0) this.#queueDueAt = now
-    else if (this.#queueDueAt <= now) {
-      this.#queueDueAt = now + Math.max(nextDueMs ?? Number.POSITIVE_INFINITY, LEAST_QUEUE_WAIT_MS)
+  async #takeQueue(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer> {
+    let waitMs = 0
+    try {
+      const answer = await this.#queue.take(connection, sent)
+      // When the next one is due may only be when it may look again.
+      if (answer.rows.length === 0) waitMs = Math.max(answer.nextDueMs ?? Number.POSITIVE_INFINITY, LEAST_QUEUE_WAIT_MS)
+      return answer
+    } finally {
+      this.#dueAt(performance.now() + waitMs)
     }
   }
 

@@ -228,21 +228,20 @@ export class Scheduler {
       settings?.update(polled.told)
       for (const queue of polled.queues) this.#queues.get(queue.queue)?.polled(queue)
       if (polled.nextScheduleMs !== null) this.#options.onSchedule?.(polled.nextScheduleMs)
-      await this.#pollStreams(parked.filter(isStream))
+      await this.#pollStreams(parked.filter(isStream), waiting)
     } catch (error) {
       this.#changed ||= heartbeat
       throw error
     }
   }
 
-  async #pollStreams(names: readonly string[]): Promise<void> {
+  async #pollStreams(names: readonly string[], waiting: readonly string[]): Promise<void> {
     if (names.length === 0) return
-    const heads = await readHeads(
-      this.#options.control.execute,
-      names.map((name) => name.slice(1)),
-    )
+    const streams = names.map((name) => name.slice(1))
+    const { heads, held } = await readHeads(this.#options.control.execute, streams, waiting)
     if (this.#stopped) return
-    for (const head of heads) this.#queues.get(wakeNameOf(head.stream))?.polledHead(head)
+    for (const { stream, head } of heads) this.#queues.get(wakeNameOf(stream))?.polledHead(head)
+    for (const { queue, inMs } of held) this.#queues.get(queue)?.polled({ queue, nextDueMs: inMs, keyed: false })
   }
 
   /** The process whose flag we relied on may have vanished without a notification. */

@@ -1,6 +1,5 @@
 import { LONGEST_TIMER_MS } from '../basics/duration.ts'
 import type { Control } from '../connection/control.ts'
-import type { StreamHead } from '../table/stream/read-heads.ts'
 import type { PolledQueue } from '../table/worker/wait.ts'
 import { WaitingFlag } from './waiting-flag.ts'
 
@@ -72,12 +71,11 @@ export class WaitingQueue {
     else if (found.nextDueMs !== null) this.wakeIn(found.nextDueMs)
   }
 
-  /** Something was appended since the last poll, or it has been asleep for less than that; or an event is tried again. */
-  polledHead({ head, heldMs }: StreamHead): void {
+  /** Something was appended since the last poll, or it has been asleep for less than that. */
+  polledHead(head: string): void {
     const isSame = head === this.#head
     this.#head = head
-    if (!isSame || (heldMs !== null && heldMs <= 0)) this.wakeParked('poll')
-    else if (heldMs !== null && this.parked.size > 0) this.wakeIn(heldMs)
+    if (!isSame) this.wakeParked('poll')
   }
 
   close(): void {

@@ -26,6 +26,42 @@ describe('a group', () => {
     ])
   })
 
+  test('that begins at a position reads nothing before it, also of an append that is open', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    await makeStream(database, queue)
+    await append(database, queue, 10)
+    const open = await connect(database)
+    await open.query('BEGIN')
+    await open.query(`SELECT sluice.append($1, '1', ordering_key => 'k' || n) FROM generate_series(1, 100) AS n`, [
+      queue,
+    ])
+    await append(database, queue, 10)
+    await sluice.group(queue, GROUP, { from: { position: 116 } })
+    await open.query('COMMIT')
+    expect(await only(sluice.operate.streams.groups({ stream: queue }))).toMatchObject({ unread: 5 })
+  })
+
+  test('is looked at by its stream without a look at the others', async ({ database, sluice, queue }) => {
+    for (const stream of [queue, `${queue}.2`, `${queue}.3`]) {
+      await makeStream(database, stream)
+      await sluice.group(stream, GROUP)
+    }
+    const calls = async (view: string, fn: string) => {
+      const [row] = await database.sql<{ 'QUERY PLAN': unknown }>(
+        `EXPLAIN (ANALYZE, FORMAT JSON) SELECT * FROM sluice.${view} v WHERE v.stream = '${queue}'`,
+      )
+      return [
+        ...JSON.stringify(row).matchAll(new RegExp(`"Function Name":"${fn}"[^}]*?"Actual Loops":(\\d+)`, 'g')),
+      ].map(([, n]) => Number(n))
+    }
+    expect(await calls('streams', 'read_stream')).toEqual([1])
+    expect(await calls('groups', 'read_group_slots')).toEqual([1])
+    expect(await calls('group_slots', 'read_group_slots')).toEqual([1])
+  })
+
   test('is told options when it is there already, and keeps what is left out', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
     await sluice.group(queue, GROUP, { parkLimit: 5 })

@@ -1,6 +1,7 @@
 import { describe, expect } from 'vitest'
 import { ack, deadLetter, type Message, snooze } from '../../src/message.ts'
 import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { startTestSluice } from '../support/sluice.ts'
 import { raise } from '../support/steps.ts'
 import { append, test } from '../support/streams.ts'
@@ -261,6 +262,46 @@ describe('a group', () => {
     },
   )
 
+  test('goes on behind slots that wait, however much is in them', async ({ database, sluice, stream }) => {
+    await database.sql('UPDATE sluice.stream_group SET park_limit = 1 WHERE stream = $1', [stream])
+    const seen: unknown[] = []
+    const pipeline = sluice
+      .pipeline(stream, { group: 'all', batchSize: 2, retry: RETRY })
+      .handle(({ orderingKey, payload }) => (payload === 0 ? raise('no') : void seen.push(orderingKey)))
+    const inSlot = await keysBySlot(database, ['a', ...Array.from({ length: 20 }, (_, n) => `b${n}`)])
+    const waiting = inSlot.find((keys) => keys.includes('a'))
+    await append(database, stream, [[0, 'a']])
+    await pipeline.runOnce()
+    const behind = Array.from({ length: 4 }, (_, n) => [n + 1, 'a'] as const)
+    const others = inSlot.flatMap((keys) => (keys === waiting ? [] : keys))
+    await append(database, stream, [...behind, ...others.map((key) => [9, key] as const)])
+    await pipeline.runOnce()
+    expect(seen.toSorted()).toEqual(others.toSorted())
+  })
+
+  test('looks for what was appended meanwhile, if others have taken all that it knew of', async ({
+    database,
+    sluice,
+    stream,
+  }) => {
+    const [mine = [], others = []] = await keysBySlot(database, ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])
+    const [first = '', other = ''] = [mine[0], others[0]]
+    const seen: unknown[] = []
+    const another = startTestSluice(database)
+      .pipeline(stream, { group: 'all' })
+      .handle(() => undefined)
+    const pipeline = sluice.pipeline(stream, { group: 'all', batchSize: 1 }).handle(async ({ payload }) => {
+      seen.push(payload)
+      if (payload !== 1) return
+      await append(database, stream, [[2, other]])
+      await another.runOnce()
+      await append(database, stream, [[3, other]])
+    })
+    await append(database, stream, [[1, first]])
+    await pipeline.runOnce()
+    expect(seen).toEqual([1, 3])
+  })
+
   test('is paused with its queue, and goes on where it was', async ({ database, sluice, stream }) => {
     await append(database, stream, [[1]])
     await sluice.operate.pause(`${stream}:all`)
@@ -316,3 +357,13 @@ describe('a group', () => {
     expect((await pipeline.runOnce()).counts.acked).toBe(2)
   })
 })
+
+/** Ordering keys, by their slots in a stream of four. */
+async function keysBySlot(database: TestDatabase, keys: readonly string[]): Promise<readonly (readonly string[])[]> {
+  const rows = await database.sql<{ keys: string[] }>(
+    `SELECT array_agg(key) AS keys FROM unnest($1::text[]) AS key GROUP BY sluice.event_slot(key, 4::smallint)
+     ORDER BY sluice.event_slot(key, 4::smallint)`,
+    [keys],
+  )
+  return rows.map((row) => row.keys)
+}

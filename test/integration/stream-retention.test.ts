@@ -33,6 +33,27 @@ describe('the segments of a stream', () => {
     ])
   })
 
+  test('count their events also if the next one was opened by a pass that was rolled back', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    const id = await made(database, queue)
+    await append(database, queue, 3)
+    const busy = await connect(database)
+    await busy.query('BEGIN')
+    // The next segment cannot be attached beside it, as beside a VACUUM.
+    await busy.query(`LOCK TABLE sluice.event_${id} IN SHARE UPDATE EXCLUSIVE MODE`)
+    await jumpSegment(database, queue)
+    await busy.query('COMMIT')
+    expect(await segmentsOf(database, queue)).toEqual(tables(id, 0, 1))
+    await append(database, queue, 2)
+    await jumpSegment(database, queue)
+    const positions = (await allOf(sluice.read(queue))).map(({ position }) => position)
+    expect(positions).toEqual([1, 2, 3, 1_000_000_000, 1_000_000_001])
+    expect(await sluice.operate.streams.list({ stream: queue })).toMatchObject([{ stream: queue, events: 5 }])
+  })
+
   test('are closed when one has a quarter of what the stream may take', async ({ database, queue }) => {
     const id = await made(database, queue, 'retain_bytes = 1000000')
     await append(database, queue, 5_000)

@@ -1,5 +1,7 @@
 import { describe, expect } from 'vitest'
 import { ack, deadLetter, type Message, snooze } from '../../src/message.ts'
+import type { Execute } from '../../src/table/statement.ts'
+import { readHeads } from '../../src/table/stream/read-heads.ts'
 import { raisedFlag } from '../support/rows/flag.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { startTestSluice } from '../support/sluice.ts'
@@ -216,28 +218,66 @@ describe('a group that stops on failure', () => {
     await expect.poll(async () => (await pipeline.runOnce()) && (await held())).toMatchObject({ attempt: 1 })
   })
 
-  test('tries a failed event again in a process that slept when it failed', async ({ database, sluice, stops }) => {
-    const seen: unknown[] = []
-    const sleeper = startTestSluice(database, { pollInterval: '100ms' })
-    const running = sleeper
-      .pipeline(stops, { group: 'all' })
-      .handle(({ payload }) => void seen.push(payload))
-      .start()
-    const hold = (until: string) =>
-      database.sql(
-        `UPDATE sluice.group_progress p SET held_until = $2::timestamptz, attempt = 1
+  test.for([
+    ['stops', 'stop'],
+    ['has parked as many as it may', 'park'],
+  ] as const)(
+    'that %s tries a failed event again in a process that slept when it failed',
+    async ([, onFailure], { database, sluice, stops }) => {
+      await sluice.group(stops, 'all', { onFailure })
+      const seen: unknown[] = []
+      const sleeper = startTestSluice(database, { pollInterval: '100ms' })
+      const running = sleeper
+        .pipeline(stops, { group: 'all' })
+        .handle(({ payload }) => void seen.push(payload))
+        .start()
+      const hold = (until: string) =>
+        database.sql(
+          `UPDATE sluice.group_progress p SET held_until = $2::timestamptz, attempt = 1
          FROM sluice.stream_group g WHERE g.id = p.group_id AND g.stream = $1`,
-        [stops, until],
-      )
-    await hold('infinity')
+          [stops, until],
+        )
+      await hold('infinity')
+      await append(database, stops, [[1]])
+      // Its polls have seen the new head, and that the slot waits: what it hears of from now on is only the next try.
+      for (const _ of [1, 2, 3]) await heartbeat(database, `${stops}:all`)
+      await raisedFlag(database, `/${stops}`)
+      await hold('now')
+      await expect.poll(() => seen).toEqual([1])
+      await running.stop()
+      expect(await sluice.operate.streams.slots(stops, 'all')).toMatchObject([{ unread: 0, held: null }])
+    },
+  )
+
+  test('is told of what is due by a poll only where it consumes the group', async ({ database, sluice, stops }) => {
+    await sluice.group(stops, 'other')
     await append(database, stops, [[1]])
-    // Its polls have seen the new head, and that the slot waits: what it hears of from now on is only the next try.
-    for (const _ of [1, 2, 3]) await heartbeat(database, `${stops}:all`)
-    await raisedFlag(database, `/${stops}`)
-    await hold('now')
-    await expect.poll(() => seen).toEqual([1])
-    await running.stop()
-    expect(await sluice.operate.streams.slots(stops, 'all')).toMatchObject([{ unread: 0, held: null }])
+    await database.sql(
+      `UPDATE sluice.group_progress p SET held_until = clock_timestamp(), attempt = 1
+       FROM sluice.stream_group g WHERE g.id = p.group_id AND g.stream = $1 AND g.name = 'all'`,
+      [stops],
+    )
+    const execute: Execute = async ({ text }, values) => database.sql(text, [...values])
+    const polled = (group: string) => readHeads(execute, [stops], [`${stops}:${group}`])
+    expect(await polled('other')).toEqual({ heads: [{ stream: stops, head: '1' }], held: [] })
+    expect((await polled('all')).held).toMatchObject([{ queue: `${stops}:all` }])
+  })
+
+  test('shows an event that is due and that nobody tries, and has it tried again or skipped', async ({
+    database,
+    sluice,
+    stops,
+  }) => {
+    const [first, second] = await append(database, stops, [[1], [2]])
+    const pipeline = sluice.pipeline(stops, { group: 'all', retry: AT_ONCE }).handle(() => raise('no'))
+    await pipeline.runOnce()
+    const [slot] = await sluice.operate.streams.slots(stops, 'all')
+    expect(slot).toMatchObject({ nextPosition: first, held: { error: expect.stringContaining('no') } })
+    expect(await sluice.operate.streams.retrySlots(stops, 'all')).toBe(1)
+    expect(await sluice.operate.streams.slots(stops, 'all')).toMatchObject([{ held: null }])
+    await pipeline.runOnce()
+    expect(await sluice.operate.streams.skipEvent(stops, 'all', Number(first))).toBe(true)
+    expect(await sluice.operate.streams.slots(stops, 'all')).toMatchObject([{ nextPosition: second, held: null }])
   })
 
   test('that is to park from now on tries its failed events again, and parks them', async ({

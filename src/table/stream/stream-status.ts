@@ -241,7 +241,7 @@ const SLOTS = statement(
   `
 SELECT r.slot, r.position::text AS position, r.settled::text AS settled, r.next_position::text AS next_position, r.unread::text AS unread,
        ${ms('r.oldest_unread_age')} AS oldest_ms, ${microseconds('r.moved_at')} AS moved_us, r.open_pid, ${ms('r.open_for')} AS open_ms,
-       coalesce(r.held_until > sluice.clock(), false) AS held, r.attempt, r.last_error,
+       r.held_until IS NOT NULL AS held, r.attempt, r.last_error,
        CASE WHEN isfinite(r.held_until) THEN ${microseconds('r.held_until')} END AS held_us
 FROM sluice.group_slots r
 WHERE r.stream = $1::text AND r.name = $2::text
