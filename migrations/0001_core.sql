@@ -615,6 +615,7 @@ SELECT m.queue, m.id,
        END AS state,
        m.type, m.schema_version, m.payload, m.headers, m.ordering_key, m.priority, m.attempt, m.max_attempts,
        m.enqueued_at, m.due_at, m.expires_at, m.failed_at, m.last_error, m.tenant, m.dedupe_key, m.retry_policy,
+       m.lease_ms * interval '1 millisecond' AS lease,
        CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM (SELECT sluice.clock())) * 1000000 AND (h.held ->> 0)::bigint < m.id
             THEN (h.held ->> 0)::bigint
             ELSE (SELECT min(e.id) FROM sluice.message e
@@ -627,14 +628,15 @@ SELECT m.queue, m.id,
 FROM sluice.message m
 LEFT JOIN (
   -- A batch that has ended stands there for an instant beside the next.
-  SELECT DISTINCT ON (b.queue, given.id) b.queue, given.id, w.name AS worker
+  SELECT DISTINCT ON (b.queue, given.id) b.queue, given.id, given.attempt, b.claimed_at, w.name AS worker
   FROM sluice.batches() b
   JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
-  CROSS JOIN LATERAL unnest(b.message_ids) AS given (id)
+  CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS given (id, attempt)
   -- Of leased messages the row itself says who has them.
   WHERE NOT b.leased
   ORDER BY b.queue, given.id, b.claimed_at DESC
-) f ON f.queue = m.queue AND f.id = m.id
+-- One that has failed since, or was put off, has been settled.
+) f ON f.queue = m.queue AND f.id = m.id AND m.attempt <= f.attempt AND m.due_at <= f.claimed_at
 LEFT JOIN LATERAL (
   SELECT s.held -> coalesce(m.ordering_key, '') AS held
   FROM sluice.slot s WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256)
@@ -657,6 +659,7 @@ COMMENT ON COLUMN sluice.messages.expires_at IS 'After this it is not delivered 
 COMMENT ON COLUMN sluice.messages.tenant IS 'Whose message it is, where a queue shares its workers out among tenants.';
 COMMENT ON COLUMN sluice.messages.dedupe_key IS 'While it is there, an enqueue with the same key adds no second message.';
 COMMENT ON COLUMN sluice.messages.retry_policy IS 'The name of its own retry policy, where it has one.';
+COMMENT ON COLUMN sluice.messages.lease IS 'Its own lease in leased mode, where it has one.';
 COMMENT ON COLUMN sluice.messages.failed_at IS 'When its last try failed.';
 COMMENT ON COLUMN sluice.messages.last_error IS 'How its last try failed.';
 COMMENT ON COLUMN sluice.messages.held_by IS 'The earlier message with the same ordering key for which it waits.';

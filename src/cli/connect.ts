@@ -3,7 +3,7 @@ import { nearest } from '../basics/nearest.ts'
 import { wordsOf } from '../basics/words-of.ts'
 import { isSluiceError, SluiceError } from '../errors.ts'
 import type { Operate } from '../operate/operate.ts'
-import { createSluice } from '../sluice.ts'
+import { createSluice, type Sluice } from '../sluice.ts'
 import { type DatabaseUrlSource, nameOfSource, readDatabaseUrl, targetOf } from './database-url.ts'
 import { note } from './output.ts'
 
@@ -15,10 +15,15 @@ const CONNECT_TIMEOUT_MS = 5_000
  * @throws SluiceError OPTION_INVALID, UNREACHABLE, and what operations throw
  */
 export function operating<T>(command: Command, work: (operate: Operate) => Promise<T>): Promise<T> {
+  return withSluice(command, ({ operate }) => work(operate))
+}
+
+/** As {@link operating}, for what is no operation. */
+export function withSluice<T>(command: Command, work: (sluice: Sluice) => Promise<T>): Promise<T> {
   return connected(command, async (connection) => {
     const sluice = createSluice({ connection, connectTimeout: CONNECT_TIMEOUT_MS, log: false })
     try {
-      return await work(sluice.operate)
+      return await work(sluice)
     } finally {
       await sluice.stop({ timeout: 0 })
     }
@@ -66,9 +71,16 @@ export async function didYouMean(operate: Operate, queue: string | undefined): P
   return meant === undefined ? ' No queue has this name.' : ` No queue has this name. Did you mean "${meant}"?`
 }
 
-/** Says on stderr that a queue neither exists nor has been told anything, before a command tells it something. */
+/**
+ * Says on stderr that a queue neither exists nor has been told anything, before a command tells it something. Nothing, if
+ * the login may not know.
+ */
 export async function noteUnknown(operate: Operate, queue: string): Promise<void> {
-  if ((await operate.settings.get(queue)) !== undefined) return
+  const told = await operate.settings.get(queue).catch((error: unknown) => {
+    if (!isSluiceError(error, 'PRIVILEGE_MISSING')) throw error
+    return null
+  })
+  if (told !== undefined) return
   const hint = await didYouMean(operate, queue)
   if (hint !== '') note(hint.trim())
 }

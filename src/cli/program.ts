@@ -4,6 +4,7 @@ import { VERSION } from '../basics/version.ts'
 import { addClaims } from './commands/claims.ts'
 import { addClear } from './commands/clear.ts'
 import { addDead } from './commands/dead.ts'
+import { addEnqueue } from './commands/enqueue.ts'
 import { addGroup } from './commands/group.ts'
 import { addHistory } from './commands/history.ts'
 import { addMaintain } from './commands/maintain.ts'
@@ -40,6 +41,7 @@ const COMMANDS = [
   addMigrate,
   addRoles,
   addStatus,
+  addEnqueue,
   addPeek,
   addMessage,
   addQueue,
@@ -86,6 +88,7 @@ Examples:
   $ sluice migrate                  install or upgrade the schema
   $ sluice roles                    make roles with few rights
   $ sluice status                   what waits, runs and fails, and who works on it
+  $ sluice enqueue orders '{"n": 1}' enqueue a message, to try things out
   $ sluice peek orders              the next messages of a queue
   $ sluice queue pause orders       stop taking messages from a queue
   $ sluice message status orders 42 what is known of one message

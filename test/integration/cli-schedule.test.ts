@@ -24,6 +24,8 @@ describe('sluice schedule', () => {
       '10/2d',
       '--tenant',
       'ada',
+      ...['--priority', '1', '--delay', '1s', '--ttl', '1h', '--max-attempts', '3', '--headers', '{"a": 1}'],
+      ...['--retry-policy', 'gentle', '--lease', '10m', '--schema-version', '2'],
     ]
     const created = await run(...set)
     expect(created).toMatchObject({
@@ -41,6 +43,8 @@ describe('sluice schedule', () => {
     expect((await run('list')).stdout).toMatch(/^nightly +\S+ +0 3 \* \* \* Asia\/Tokyo +paused +1 +0$/m)
     const shown: unknown = JSON.parse((await run('show', 'nightly')).stdout)
     expect(shown).toMatchObject({ payload: { n: 1 }, overlap: false, paused: { reason: 'maintenance', by: whoever() } })
+    const given = { priority: 1, delayMs: 1_000, ttlMs: 3_600_000, maxAttempts: 3, headers: { a: 1 }, tenant: 'ada' }
+    expect(shown).toMatchObject({ ...given, retryPolicy: 'gentle', leaseMs: 600_000, schemaVersion: 2 })
     const [told] = await database.sql('SELECT grace_ms, catch_up_most, catch_up_ms, tenant FROM sluice.schedule')
     expect(told).toEqual({ grace_ms: '300000', catch_up_most: 10, catch_up_ms: '172800000', tenant: 'ada' })
     expect((await run('resume', 'nightly')).stdout).toBe('Resumed.\n')

@@ -72,6 +72,7 @@ describe('sluice.operate', () => {
       tenant: null,
       dedupeKey: null,
       retryPolicy: null,
+      leaseMs: null,
       enqueuedAt: expect.any(Date),
       enqueuedAgoMs: expect.any(Number),
       dueAt: expect.any(Date),

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect } from 'vitest'
-import { createSluice } from '../../src/index.ts'
+import { createSluice, retryLater, snooze } from '../../src/index.ts'
 import { runDue } from '../../src/testing.ts'
 import { EventLog } from '../support/event-log.ts'
 import { payloadsOf, unlockedPayloads } from '../support/rows/rows.ts'
@@ -88,6 +88,24 @@ test('runOnce() counts each end, and runDue() the ends of all', async ({ sluice,
   const settled = await runDue(pipeline)
   expect(settled.counts).toEqual({ acked: 2, retried: 1, snoozed: 1, dead: 1 })
   expect(settled).toHaveLength(5)
+})
+
+test('what a batch has settled is what operate says, as soon as runOnce() has returned', async ({ sluice, queue }) => {
+  const ids = await put(sluice, queue, [1, 2, 3])
+  const [snoozed, retried, failed] = ids
+  const outcomes = [snooze({ after: '1h' }), retryLater({ after: '1h' })]
+  const pipeline = sluice.pipeline(queue).handle(({ id }) => {
+    const outcome = outcomes[ids.indexOf(id)]
+    if (outcome === undefined) throw new Error('broken')
+    return outcome
+  })
+  await pipeline.runOnce()
+  const states = await Promise.all([snoozed, retried, failed].map((id = '') => sluice.operate.status(queue, { id })))
+  expect(states.map(({ state, attempt }) => [state, attempt])).toEqual([
+    ['scheduled', 0],
+    ['retrying', 1],
+    ['retrying', 1],
+  ])
 })
 
 test('stop() lets the handler of a runOnce() end, and claims no more', async ({ database, queue }) => {

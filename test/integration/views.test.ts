@@ -164,6 +164,7 @@ describe('the views, which are a public interface,', () => {
           "tenant text",
           "dedupe_key text",
           "retry_policy text",
+          "lease interval",
           "held_by bigint",
           "worker text",
           "leased_until timestamp with time zone",

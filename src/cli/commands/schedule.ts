@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError } from 'commander'
 import type { Duration, ScheduleDefinition } from '../../index.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { onSchedule } from '../known-schedule.ts'
+import { type MessageOptions, messageOptions } from '../message-options.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView, withContent } from '../output.ts'
 import { Refusal } from '../report-error.ts'
@@ -52,23 +53,20 @@ function addShow(schedule: Command): void {
     })
 }
 
-interface SetOptions {
+interface SetOptions extends MessageOptions {
   readonly cron?: string
   readonly every?: Duration
   readonly zone?: string
   readonly payload: string
-  readonly type?: string
   readonly missed?: 'skip' | 'last' | 'all'
   readonly overlap: boolean
   readonly grace?: Duration
   readonly catchUp?: NonNullable<ScheduleDefinition['catchUp']>
-  readonly tenant?: string
 }
 
 /** `sluice schedule set` */
 function addSet(schedule: Command): void {
-  schedule
-    .command('set')
+  messageOptions(schedule.command('set'))
     .description('Define a schedule, or change it. What is not given has its default.')
     .argument('<name>', 'the schedule')
     .argument('<queue>', 'the queue that gets its messages', parse.queue)
@@ -76,11 +74,9 @@ function addSet(schedule: Command): void {
     .option('--every <duration>', 'or how often, such as 15m', duration)
     .option('--zone <zone>', 'the time zone of --cron, such as Europe/Berlin; UTC if it is left out')
     .option('--payload <json>', 'the content of its messages', checkJson, '{}')
-    .option('--type <type>', 'the type of its messages')
     .option('--missed <policy>', 'what becomes of missed occurrences: skip, which is the default, last or all', missed)
     .option('--grace <duration>', 'how late one may be without being missed (default: 1m)', duration)
     .option('--catch-up <bounds>', 'with last or all: how many and how old at most (default: 100/7d)', catchUp)
-    .option('--tenant <tenant>', 'the tenant of its messages')
     .option('--no-overlap', 'enqueue nothing while its last message is queued or in flight')
     .addHelpText('after', SET_EXAMPLES)
     .action(async (name: string, queue: string, options: SetOptions, command: Command) => {

@@ -36,6 +36,8 @@ export interface MessageStatus {
   readonly dedupeKey: string | null
   /** The name of its own retry policy; null: as the queue or pipeline says. */
   readonly retryPolicy: string | null
+  /** Its own lease in leased mode, in milliseconds; null: as the pipeline says. */
+  readonly leaseMs: number | null
   /** When it was enqueued. */
   readonly enqueuedAt: Date
   /** How long ago that was; null if the instant is infinite. */
@@ -99,6 +101,7 @@ export function toMessageStatus(row: Row): MessageStatus {
     tenant: textOrNull(row, 'tenant'),
     dedupeKey: textOrNull(row, 'dedupe_key'),
     retryPolicy: textOrNull(row, 'retry_policy'),
+    leaseMs: durationOrNull(row, 'lease_ms'),
     enqueuedAt: dateOf(row, 'enqueued_us'),
     enqueuedAgoMs: durationOrNull(row, 'enqueued_ago_ms'),
     dueAt: dateOrNull(row, 'due_us'),
@@ -121,7 +124,7 @@ export function toMessageStatus(row: Row): MessageStatus {
 export const MESSAGE_COLUMNS = `
        m.queue, m.id::text AS id, m.state, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,
        m.ordering_key, m.priority, m.attempt, m.max_attempts, m.last_error, m.held_by::text AS held_by, m.worker, m.claim::text AS claim,
-       m.tenant, m.dedupe_key, m.retry_policy, m.event_position::text AS event_position,
+       m.tenant, m.dedupe_key, m.retry_policy, (extract(epoch FROM m.lease) * 1000.0) AS lease_ms, m.event_position::text AS event_position,
        ${microseconds('m.enqueued_at')} AS enqueued_us,
        ((extract(epoch FROM clock_timestamp()) - extract(epoch FROM m.enqueued_at)) * 1000.0) AS enqueued_ago_ms,
        ${microseconds('m.due_at')} AS due_us,

@@ -1,4 +1,13 @@
-import { booleanOf, type Execute, numberOf, type Row, statement, textOf, textOrNull } from '../statement.ts'
+import {
+  booleanOf,
+  type Execute,
+  numberOf,
+  numberOrNull,
+  type Row,
+  statement,
+  textOf,
+  textOrNull,
+} from '../statement.ts'
 import { dateOf, dateOrNull, durationOrNull, microseconds } from './instants.ts'
 
 /** A schedule: a row of `sluice.schedules`. */
@@ -49,6 +58,20 @@ export interface ScheduleStatus {
   readonly orderingKey: string | null
   /** Their priority. */
   readonly priority: number
+  /** The version of their payload's schema. */
+  readonly schemaVersion: number
+  /** How long after an occurrence its message is due, in milliseconds; null: as the queue says, or at once. */
+  readonly delayMs: number | null
+  /** After how many failed attempts they die; null: as the queue or the pipeline says. */
+  readonly maxAttempts: number | null
+  /** For how long after it is due one may be delivered, in milliseconds; null: as the queue says, or for ever. */
+  readonly ttlMs: number | null
+  /** The name of their retry policy. */
+  readonly retryPolicy: string | null
+  /** Their lease in leased mode, in milliseconds; null: as the pipeline says. */
+  readonly leaseMs: number | null
+  /** Their tenant. */
+  readonly tenant: string | null
   /** When its definition was changed last. */
   readonly changedAt: Date
   /** The login that changed it. */
@@ -89,6 +112,13 @@ function toStatus(row: Row): ScheduleStatus {
     type: textOrNull(row, 'type'),
     orderingKey: textOrNull(row, 'ordering_key'),
     priority: numberOf(row, 'priority'),
+    schemaVersion: numberOf(row, 'schema_version'),
+    delayMs: durationOrNull(row, 'delay_ms'),
+    maxAttempts: numberOrNull(row, 'max_attempts'),
+    ttlMs: durationOrNull(row, 'ttl_ms'),
+    retryPolicy: textOrNull(row, 'retry_policy'),
+    leaseMs: durationOrNull(row, 'lease_ms'),
+    tenant: textOrNull(row, 'tenant'),
     changedAt: dateOf(row, 'changed_us'),
     changedBy: textOrNull(row, 'changed_by'),
   }
@@ -106,6 +136,8 @@ SELECT s.name, s.queue, s.cron, (extract(epoch FROM s.every) * 1000.0) AS every_
        (extract(epoch FROM s.grace) * 1000.0) AS grace_ms, s.catch_up_most,
        (extract(epoch FROM s.catch_up_within) * 1000.0) AS catch_up_ms, s.overlap,
        s.payload::text AS payload, s.headers::text AS headers, s.type, s.ordering_key, s.priority,
+       s.schema_version, (extract(epoch FROM s.delay) * 1000.0) AS delay_ms, s.max_attempts,
+       (extract(epoch FROM s.ttl) * 1000.0) AS ttl_ms, s.retry_policy, (extract(epoch FROM s.lease) * 1000.0) AS lease_ms, s.tenant,
        ${microseconds('s.changed_at')} AS changed_us, s.changed_by
 FROM sluice.schedules s
 WHERE ($1::text IS NULL OR s.queue = $1::text) AND ($2::text IS NULL OR s.name = $2::text)
