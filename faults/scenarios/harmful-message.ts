@@ -45,7 +45,7 @@ export const blockedLoop = scenario({
     edits: [
       {
         file: 'handle/batch-run.ts',
-        from: '      if (turn.tookMs > plan.timeoutMs + HUNG_MS) this.#hung = messages\n',
+        from: '    if (turn.tookMs > this.#options.plan.timeoutMs + HUNG_MS) this.#hung = messages\n',
         to: '',
       },
     ],

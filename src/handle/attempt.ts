@@ -11,6 +11,8 @@ export interface Attempt {
   readonly lost: Error | undefined
   /** Whether something of the handler's runs on the server. */
   readonly busy: boolean
+  /** Nothing of the handler's has reached the server, or is on its way there: there is nothing to keep or to undo. */
+  readonly unused: boolean
   /** Its messages are settled already, whatever the handler does. */
   readonly committed: boolean
   /** The handler has returned: whether it has begun something that it did not await. */

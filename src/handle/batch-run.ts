@@ -1,54 +1,22 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { errorText, expected, isSluiceError, messageCancelled } from '../errors.ts'
-import type { Message, Outcome } from '../message.ts'
-import { isOrdered, type PipelinePlan } from '../plan/options.ts'
-import { type QueueDefinition, validatePayload } from '../queues.ts'
-import type { Settlement } from '../settle/settlement.ts'
-import type { ClaimClock, Meter } from '../statistics/meter.ts'
-import { type Report, withCause } from '../telemetry/events.ts'
+import type { Outcome } from '../message.ts'
+import { isOrdered } from '../plan/options.ts'
+import { validatePayload } from '../queues.ts'
+import { withCause } from '../telemetry/events.ts'
 import type { Attempt } from './attempt.ts'
-import { BlockedKeys, type KeyOf } from './blocked-keys.ts'
-import { Deadline, type LateSubject, type Turn } from './deadline.ts'
-import type { Ending } from './ending.ts'
+import type { BatchRunOptions } from './batch-run-options.ts'
+import { BlockedKeys } from './blocked-keys.ts'
+import { Deadline, type Turn } from './deadline.ts'
 import { NotHandled } from './handler.ts'
 import { hasExpired, type Refusal, refusalOf } from './refusal.ts'
 import type { RunContext } from './run-context.ts'
 import { toOutcome, toOutcomes } from './to-outcome.ts'
 
-/** One message or a whole batch per call. */
-export type Work =
-  | {
-      readonly kind: 'each'
-      readonly handle: (message: Message, context: RunContext) => unknown
-      /** What is late when the time is up. Default: the handler. */
-      readonly late?: LateSubject
-    }
-  | { readonly kind: 'batch'; readonly handle: (messages: readonly Message[], context: RunContext) => unknown }
-
-export interface BatchRunOptions {
-  readonly plan: PipelinePlan
-  readonly work: Work
-  readonly definition: QueueDefinition | undefined
-  /** Makes what the next call of the handler runs in. */
-  readonly attempt: (messages: readonly DeliveredMessage[]) => Attempt
-  readonly settlement: Pick<Settlement, 'add' | 'deadLetter' | 'expire' | 'cancel'>
-  readonly report: Report
-  readonly crashLimit: number
-  /** Interrupts a statement that runs on the server. */
-  readonly cancel: () => Promise<void>
-  /** Aborts when nothing can come of the batch any more. */
-  readonly signal: Ending
-  /** Hears of each attempt that failed with an error. */
-  readonly onFailed?: ((error: unknown, message: Message) => void) | undefined
-  readonly meter?: Meter | undefined
-  /** When its messages were claimed: those whose life had ended by then are not handed out. */
-  readonly clock?: ClaimClock | undefined
-  /** Where a group's slots wait: the slot of an event, all of which waits for one that has failed. */
-  readonly slotOf?: KeyOf | undefined
-}
-
 /** By how much a deadline may be late on a busy machine. Less than the server's grace. */
 const HUNG_MS = 500
+
+const ACK = { kind: 'ack' } as const
 
 /**
  * Runs the handlers of one batch, one after another on its connection, and adds what becomes of each message to the
@@ -111,7 +79,9 @@ export class BatchRun {
   async #runOneByOne(messages: readonly DeliveredMessage[]): Promise<void> {
     for (const message of messages) {
       if (!this.#reaches(message)) continue
-      if (!this.#isChecked(message) || (await this.#mayRun(message))) await this.#runAlone(message)
+      if (this.#isChecked(message) && !(await this.#mayRun(message))) continue
+      const ran = this.#runAlone(message)
+      if (ran !== true) await ran
     }
   }
 
@@ -180,7 +150,7 @@ export class BatchRun {
     }
   }
 
-  #runAlone(message: DeliveredMessage): Promise<boolean> {
+  #runAlone(message: DeliveredMessage): true | Promise<boolean> {
     const { work } = this.#options
     return work.kind === 'each'
       ? this.#attempt([message], (context) => work.handle(message.handed, context))
@@ -210,32 +180,68 @@ export class BatchRun {
   }
 
   /**
-   * Calls the handler once. Returns false if it failed for several messages at once, so that none is to blame yet.
-   * Throws only if nothing can come of the batch any more.
+   * Calls the handler once. False: it failed for several messages at once, so that none is to blame yet. What returns without a
+   * promise and has not used its transaction is over at once: awaiting it would take as long as the call.
+   *
+   * @throws only if nothing can come of the batch any more.
    */
-  async #attempt(messages: readonly DeliveredMessage[], call: (context: RunContext) => unknown): Promise<boolean> {
-    const { plan, work } = this.#options
+  #attempt(messages: readonly DeliveredMessage[], call: (context: RunContext) => unknown): true | Promise<boolean> {
     const attempt = this.#options.attempt(messages)
-    const turn = this.#deadline.next()
-    const number = work.kind === 'each' ? messages[0]?.attempt : undefined
-    for (const message of messages) this.#begun.add(message)
-    this.#running = messages
-    this.#meterBegun(messages, turn)
+    const turn = this.#begin(messages)
     try {
-      const returned = call(attempt.context(turn, number))
+      const returned = call(attempt.context(turn, this.#numberOf(messages)))
+      if (isPromise(returned) || !attempt.unused) return this.#finish(messages, attempt, turn, returned)
+      this.#end(turn)
+      const outcomes = this.#outcomes(messages, attempt, returned)
+      attempt.close()
+      this.#settleEach(messages, outcomes)
+    } catch (error) {
+      return this.#finish(messages, attempt, turn, Promise.reject(error))
+    }
+    this.#over(messages, turn)
+    return true
+  }
+
+  async #finish(
+    messages: readonly DeliveredMessage[],
+    attempt: Attempt,
+    turn: Turn,
+    returned: unknown,
+  ): Promise<boolean> {
+    try {
       const result = isPromise(returned) ? await this.#deadline.await(returned) : returned
       // What the handler has not awaited counts as its time.
       if (attempt.unfinished) await this.#deadline.await(attempt.finished())
       this.#end(turn)
-      await this.#keep(messages, attempt, result)
+      const outcomes = this.#outcomes(messages, attempt, result)
+      if (this.#isUndone(outcomes)) await attempt.undo()
+      else if (attempt.unused) attempt.close()
+      else await attempt.keep()
+      this.#settleEach(messages, outcomes)
       return true
     } catch (error) {
       this.#end(turn)
       return await this.#failed(messages, attempt, error)
     } finally {
-      this.#running = []
-      if (turn.tookMs > plan.timeoutMs + HUNG_MS) this.#hung = messages
+      this.#over(messages, turn)
     }
+  }
+
+  #begin(messages: readonly DeliveredMessage[]): Turn {
+    const turn = this.#deadline.next()
+    for (const message of messages) this.#begun.add(message)
+    this.#running = messages
+    this.#meterBegun(messages, turn)
+    return turn
+  }
+
+  #over(messages: readonly DeliveredMessage[], turn: Turn): void {
+    this.#running = []
+    if (turn.tookMs > this.#options.plan.timeoutMs + HUNG_MS) this.#hung = messages
+  }
+
+  #numberOf(messages: readonly DeliveredMessage[]): number | undefined {
+    return this.#options.work.kind === 'each' ? messages[0]?.attempt : undefined
   }
 
   #end(turn: Turn): void {
@@ -248,14 +254,20 @@ export class BatchRun {
     for (const { row } of messages) meter.begun(row.dueUs, clock, startedAtMs)
   }
 
-  async #keep(messages: readonly DeliveredMessage[], attempt: Attempt, result: unknown): Promise<void> {
+  #outcomes(messages: readonly DeliveredMessage[], attempt: Attempt, result: unknown): readonly Outcome[] {
     const each = this.#options.work.kind === 'each'
     const outcomes = each ? [toOutcome(result)] : toOutcomes(result, messages.length)
     if (attempt.committed) checkAcked(outcomes)
     this.#checkSlots(messages, outcomes)
-    const undone = each && (outcomes[0]?.kind === 'retry' || outcomes[0]?.kind === 'deadLetter')
-    await (undone ? attempt.undo() : attempt.keep())
-    for (const [at, message] of messages.entries()) this.#settle(message, outcomes[at] ?? { kind: 'ack' })
+    return outcomes
+  }
+
+  #isUndone([outcome]: readonly Outcome[]): boolean {
+    return this.#options.work.kind === 'each' && (outcome?.kind === 'retry' || outcome?.kind === 'deadLetter')
+  }
+
+  #settleEach(messages: readonly DeliveredMessage[], outcomes: readonly Outcome[]): void {
+    for (const [at, message] of messages.entries()) this.#settle(message, outcomes[at] ?? ACK)
   }
 
   async #failed(messages: readonly DeliveredMessage[], attempt: Attempt, error: unknown): Promise<boolean> {

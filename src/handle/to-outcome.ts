@@ -2,13 +2,15 @@ import type { Duration } from '../basics/duration.ts'
 import { errorText, expected } from '../errors.ts'
 import { deadLetter, type Outcome, retryLater, snooze } from '../message.ts'
 
+const ACK = { kind: 'ack' } as const
+
 /** What a handler returned, as an outcome that can be written. @throws SluiceError OPTION_INVALID for anything else. */
 export function toOutcome(
   returned: unknown,
   what = "The handler's result",
   remedy = 'A handler that only awaits its work returns nothing',
 ): Outcome {
-  if (returned === undefined) return { kind: 'ack' }
+  if (returned === undefined) return ACK
   if (typeof returned === 'object' && returned !== null && 'kind' in returned) {
     // Of the right kind, but perhaps not made by our functions, which check the rest.
     const { kind, afterMs, reason, error } = returned as Record<string, unknown>
@@ -22,7 +24,7 @@ export function toOutcome(
 
 /** What a batch handler returned, as one outcome per message. @throws SluiceError OPTION_INVALID */
 export function toOutcomes(returned: unknown, count: number): readonly Outcome[] {
-  if (returned === undefined) return Array.from({ length: count }, () => ({ kind: 'ack' }))
+  if (returned === undefined) return Array.from({ length: count }, () => ACK)
   if (Array.isArray(returned) && returned.length === count)
     return returned.map((outcome: unknown) => toOutcome(outcome))
   throw expected('OPTION_INVALID', "The batch handler's result", `nothing, or ${count} outcomes`, returned)

@@ -1,7 +1,7 @@
 import type { Observable } from 'rxjs'
 import type { Duration } from '../basics/duration.ts'
 import type { Demand } from '../demand/demand.ts'
-import type { Work } from '../handle/batch-run.ts'
+import type { Work } from '../handle/batch-run-options.ts'
 import type { Message } from '../message.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import type { SettledMessage } from '../settle/settled-messages.ts'

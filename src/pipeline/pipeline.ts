@@ -1,6 +1,6 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
-import type { Work } from '../handle/batch-run.ts'
+import type { Work } from '../handle/batch-run-options.ts'
 import { type BatchHandler, checkFunction, type Handler, type HandlerKind } from '../handle/handler.ts'
 import type { QueueDefinitions } from '../queues.ts'
 import { SettledCollector, type SettledMessages } from '../settle/settled-messages.ts'

@@ -1,7 +1,7 @@
 import type { Subscriber } from 'rxjs'
 import type { Demand } from '../demand/demand.ts'
 import { stopped } from '../errors.ts'
-import type { Work } from '../handle/batch-run.ts'
+import type { Work } from '../handle/batch-run-options.ts'
 import { NotHandled } from '../handle/handler.ts'
 import type { RunContext } from '../handle/run-context.ts'
 import type { Message, Outcome } from '../message.ts'

@@ -102,7 +102,7 @@ class Plan implements Planned {
   readonly queued: QueuedEvent[] = []
   readonly dead: DeadEvent[] = []
   readonly held: HeldSlot[] = []
-  readonly #moved = new Map<number, Moved>()
+  readonly #moved = new Map<number, { readonly slot: number; readonly from: number; to: number }>()
   /** Slots in which an event was left. */
   readonly #left = new Set<number>()
 
@@ -136,7 +136,9 @@ class Plan implements Planned {
   /** @throws TypeError if the progress cannot say it: an earlier event of its slot was left */
   settle({ slot, from, position }: ClaimedEvent): void {
     if (this.#left.has(slot)) throw new TypeError(`event ${position}: settled before an earlier one of slot ${slot}`)
-    this.#moved.set(slot, { slot, from, to: position })
+    const moved = this.#moved.get(slot)
+    if (moved === undefined) this.#moved.set(slot, { slot, from, to: position })
+    else moved.to = position
   }
 
   leave({ slot }: ClaimedEvent): void {

@@ -55,12 +55,13 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   #odd = false
   #constraintsSet = false
   #constraintsMade = false
-  readonly #statements = new UnderWay()
-  readonly #enqueues = new UnderWay()
+  // Made when they are first needed: most handlers of a fast queue use no transaction.
+  #statements: UnderWay | undefined
+  #enqueues: UnderWay | undefined
   #returned = false
   #unawaited: unknown
   /** Enqueues that failed while the handler was at work: it may have dealt with them. */
-  readonly #failed: { readonly given: WatchedPromise<unknown>; readonly error: unknown }[] = []
+  #failed: readonly { readonly given: WatchedPromise<unknown>; readonly error: unknown }[] | undefined
   #violation: SluiceError | undefined
   #failure: unknown
 
@@ -108,17 +109,23 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
 
   /** Returns the promise for the handler. */
   [DURING]<T>(work: Promise<T>): Promise<T> {
-    this.#enqueues.begun()
+    this.#enqueues ??= new UnderWay()
+    const enqueues = this.#enqueues
+    enqueues.begun()
     const given = WatchedPromise.of(work)
     work.then(
-      () => this.#enqueues.over(),
+      () => enqueues.over(),
       (error: unknown) => {
         if (this.#returned) this.#unawaited ??= error
-        else this.#failed.push({ given, error })
-        this.#enqueues.over()
+        else this.#failed = [...(this.#failed ?? []), { given, error }]
+        enqueues.over()
       },
     )
     return given
+  }
+
+  get unused(): boolean {
+    return this.#savepoint === undefined && this.#violation === undefined && !this.unfinished
   }
 
   /**
@@ -126,7 +133,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
    * its first statement may be on its way.
    */
   get unfinished(): boolean {
-    return this.#isAtWork || this.#failed.length > 0 || (this.#kysely !== undefined && this.#savepoint === undefined)
+    return this.#isAtWork || this.#failed !== undefined || (this.#kysely !== undefined && this.#savepoint === undefined)
   }
 
   /**
@@ -137,22 +144,22 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   async finished(): Promise<void> {
     this.#returned = true
     do {
-      await Promise.all([this.#statements.end(), this.#enqueues.end()])
+      await Promise.all([this.#statements?.end(), this.#enqueues?.end()])
       // What is sent next in reply to an answer counts too.
       await setImmediate()
     } while (this.#isAtWork)
-    const forgotten = this.#failed.find(({ given }) => !given.taken)
+    const forgotten = this.#failed?.find(({ given }) => !given.taken)
     const error = this.#unawaited ?? forgotten?.error
     if (error !== undefined) throw error
   }
 
   get #isAtWork(): boolean {
-    return this.busy || this.#enqueues.any
+    return this.busy || this.#enqueues?.any === true
   }
 
   /** Whether a statement of the handler's is running on the server. */
   get busy(): boolean {
-    return this.#statements.any
+    return this.#statements?.any === true
   }
 
   /** Ends the loan: from here on the handler's statements are refused. */
@@ -166,7 +173,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
    */
   async closed(): Promise<void> {
     this.close()
-    if (this.busy) await this.#statements.end()
+    if (this.busy) await this.#statements?.end()
   }
 
   /**
@@ -229,13 +236,15 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
 
   #sent(): (error?: unknown) => void {
     let answered = false
-    this.#statements.begun()
+    this.#statements ??= new UnderWay()
+    const statements = this.#statements
+    statements.begun()
     return (error) => {
       // The driver answers twice for values that it cannot send.
       if (answered) return
       answered = true
       if (error && !hasSqlState(error, IN_FAILED_TRANSACTION)) this.#failure = error
-      this.#statements.over()
+      statements.over()
     }
   }
 

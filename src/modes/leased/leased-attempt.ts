@@ -49,6 +49,10 @@ export class LeasedAttempt implements Attempt {
     return false
   }
 
+  get unused(): boolean {
+    return this.#running === undefined && this.#connection === undefined
+  }
+
   get unfinished(): boolean {
     return this.#running !== undefined
   }

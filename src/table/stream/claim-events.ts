@@ -78,16 +78,16 @@ function toEvent(row: Row, slotBefore: number | undefined): ClaimedEvent {
   const appendedUs = numberOf(row, 'appended_us')
   return {
     row: {
-      id: String(-position),
+      id: `-${textOf(row, 'position')}`,
       priority: 5,
       dueUs: appendedUs,
       slot: orderingKey === null ? null : slot,
       orderingKey,
       type: textOrNull(row, 'type'),
-      schemaVersion: numberOf(row, 'schema_version'),
+      schemaVersion: numberOrNull(row, 'schema_version') ?? 1,
       payload: textOf(row, 'payload'),
-      headers: textOf(row, 'headers'),
-      attempt: slot === slotBefore ? 0 : numberOf(row, 'attempt'),
+      headers: textOrNull(row, 'headers') ?? '{}',
+      attempt: slot === slotBefore ? 0 : (numberOrNull(row, 'attempt') ?? 0),
       expired: false,
       maxAttempts: null,
       enqueuedUs: appendedUs,
@@ -96,7 +96,7 @@ function toEvent(row: Row, slotBefore: number | undefined): ClaimedEvent {
     position,
     slot,
     from: numberOf(row, 'from_position'),
-    parked: booleanOf(row, 'parked'),
+    parked: row.parked === true,
   }
 }
 
@@ -208,20 +208,20 @@ SELECT pg_catalog.set_config('sluice.slots', coalesce(pg_catalog.string_agg(step
  * is parked is asked only if the group's queue has keyed messages at all, which is one descent of message_slot_idx; that look
  * must be in this statement, behind the lock: in the snapshot of the lock the last holder's parked keys are not there yet. All
  * looks at the queue ask in the order of message_slot_idx, and for the slot of a key as a range: the planner would otherwise
- * read the whole queue by its primary key.
+ * read the whole queue by its primary key. What most events say alike is NULL: a value takes 0.1 us of Node, and a NULL none.
  */
 const readText = (table: string) => `
-SELECT e.position, s.slot, e.ordering_key, e.type, e.schema_version, e.payload::text AS payload, e.headers::text AS headers,
-       (date_part('epoch', e.appended_at) * 1000000::double precision)::bigint AS appended_us,
-       progress.position AS from_position, progress.attempt,
-       CASE WHEN locked.keyed AND e.ordering_key IS NOT NULL THEN (
+SELECT e.position, s.slot, e.ordering_key, e.type, nullif(e.schema_version, 1) AS schema_version, e.payload::text AS payload,
+       nullif(e.headers::text, '{}') AS headers, (date_part('epoch', e.appended_at) * 1000000::double precision)::bigint AS appended_us,
+       progress.position AS from_position, nullif(progress.attempt, 0) AS attempt,
+       nullif(CASE WHEN locked.keyed AND e.ordering_key IS NOT NULL THEN (
          SELECT true FROM (SELECT (hashtextextended(e.ordering_key COLLATE "C", 0) & 255)::smallint AS slot OFFSET 0) k
          CROSS JOIN LATERAL (
            SELECT m.slot FROM sluice.message m
            WHERE m.queue = $1::text AND m.slot >= k.slot AND m.slot <= k.slot AND m.ordering_key = e.ordering_key
            ORDER BY m.slot, m.id LIMIT 1
          ) m
-       ) IS NOT NULL ELSE false END AS parked
+       ) IS NOT NULL ELSE false END, false) AS parked
 FROM (
   SELECT pg_catalog.string_to_array(pg_catalog.current_setting('sluice.slots'), ' ')::smallint[] AS slots, ${boundsOf('$4')} AS at,
          clock_timestamp() AS now,
