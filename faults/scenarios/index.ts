@@ -16,6 +16,7 @@ import { killBeforeClaim, killBeforeCommit } from './kill-at-wire.ts'
 import { killProducer } from './kill-producer.ts'
 import { killClaimed, killEffects, killHandling } from './kill-worker.ts'
 import { leaseLost } from './lease-lost.ts'
+import { limitedClock } from './limited-clock.ts'
 import { killLimited, killRated, killTenants } from './limits.ts'
 import { maintenance } from './maintenance.ts'
 import { networkBlackHole, networkBlackHoleControl, networkCut, networkDelay, networkHalfClose } from './network.ts'
@@ -78,6 +79,7 @@ export const SCENARIOS: readonly Scenario[] = [
   poolerDirect,
   poolerOnly,
   clockSteps,
+  limitedClock,
   schedules,
   networkCut,
   networkHalfClose,

@@ -8,8 +8,8 @@ import {
   TENANTS_WITHOUT_LEASE,
 } from '../twins/limit-twins.ts'
 
-/** What is told to a queue while its workers run, and what dies of it. */
-async function tell(stage: Stage, column: string, value: number): Promise<void> {
+/** Tells a queue a limit. */
+export async function tell(stage: Stage, column: string, value: number): Promise<void> {
   await stage.sql(
     `INSERT INTO sluice.queue (queue, ${column}) VALUES ('load', $1) ON CONFLICT (queue) DO UPDATE SET ${column} = excluded.${column}`,
     [value],
@@ -118,9 +118,9 @@ const OF_TENANT = 2
 /** More than the 30 that may begin while a small tenant waits. */
 const BACKLOG = 40
 
-const BURST = 24
+export const BURST = 24
 
-const LIMIT = 3
+export const LIMIT = 3
 
 /** Per second: some more than the load, which catches up after a fault. */
 const RATE = 6
