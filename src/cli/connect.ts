@@ -59,7 +59,12 @@ export async function connected<T>(command: Command, work: (config: CliConnectio
  */
 export async function didYouMean(operate: Operate, queue: string | undefined): Promise<string> {
   if (queue === undefined) return ''
-  const read = async () => [await operate.queueNames(), await operate.settings.list()] as const
+  const read = async () => {
+    // The queue of a group has no messages before one of its events has failed.
+    const groups = queue.includes(':') ? await operate.streams.groups() : []
+    const names = [...(await operate.queueNames()), ...groups.map((group) => group.queue)]
+    return [names, await operate.settings.list()] as const
+  }
   const known = await read().catch((error: unknown) => {
     if (!isSluiceError(error, 'PRIVILEGE_MISSING')) throw error
   })

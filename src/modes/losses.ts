@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { orPrivilegeMissing } from '../connection/privilege.ts'
 import { unreachable } from '../connection/unreachable.ts'
-import { SluiceError, toError } from '../errors.ts'
+import { isSluiceError, SluiceError, toError } from '../errors.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { TransactionalBatch } from './transactional/transactional-batch.ts'
 
@@ -11,6 +11,8 @@ export class Losses {
   readonly #report: Report
   /** Since the last batch that was settled. */
   #count = 0
+  /** What the group of the pipeline has lost, as it was reported: until it is moved, each claim fails alike. */
+  #lostEvents: string | undefined
 
   constructor(queue: string, report: Report) {
     this.#queue = queue
@@ -19,6 +21,7 @@ export class Losses {
 
   settled(): void {
     this.#count = 0
+    this.#lostEvents = undefined
   }
 
   /**
@@ -42,7 +45,16 @@ export class Losses {
       const { messages, cause } = error
       const after = retryInMs === undefined ? {} : { retryInMs }
       this.#report({ kind: 'batch.released', queue, messages, error: toReport(cause), ...after })
-    } else if (retryInMs !== undefined) this.#report({ kind: 'claim.failed', queue, error: toReport(error), retryInMs })
+    } else if (retryInMs !== undefined && !this.#isTold(error)) {
+      this.#report({ kind: 'claim.failed', queue, error: toReport(error), retryInMs })
+    }
+  }
+
+  #isTold(error: unknown): boolean {
+    if (!isSluiceError(error, 'GROUP_LOST_EVENTS')) return false
+    const isTold = error.message === this.#lostEvents
+    this.#lostEvents = error.message
+    return isTold
   }
 }
 

@@ -15,13 +15,12 @@ import {
   trimStream,
 } from '../table/stream/change-groups.ts'
 import { defineStream } from '../table/stream/define-stream.ts'
-import type { OnFailure } from '../table/stream/known-group.ts'
+import { type OnFailure, readGroup } from '../table/stream/known-group.ts'
 import { readPositions } from '../table/stream/read-events.ts'
 import { toStreamError } from '../table/stream/stream-errors.ts'
 import {
   type GroupSlotStatus,
   type GroupStatus,
-  hasGroup,
   readGroupSlots,
   readGroups,
   readStreams,
@@ -171,7 +170,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     const parked = parkedOf(options.parked)
     const dryRun = booleanOf(options.dryRun, 'seek.dryRun') ?? false
     const work = async (execute: Execute): Promise<SeekResult> => {
-      await requireGroup(execute, of, name)
+      await readGroup(execute, of, name)
       const starts = await readPositions(execute, of, place)
       const { unread: events, before } = await countUnread(execute, of, name, starts)
       return { events, before, dropped: dryRun ? 0 : await seekGroup(execute, of, name, starts, parked) }
@@ -283,7 +282,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     const [name, of] = [checkGroupName('group', group), checkStreamName(stream, this.#definitions)]
     return this.#named(
       this.#operations.change(async (execute) => {
-        await requireGroup(execute, of, name)
+        await readGroup(execute, of, name)
         return work(execute, groupQueue({ stream: of, group: name }))
       }, tx),
     )
@@ -296,20 +295,6 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
       throw toStreamError(error)
     }
   }
-}
-
-async function requireGroup(execute: Execute, stream: string, group: string): Promise<void> {
-  const has = await hasGroup(execute, stream, group)
-  if (has === true) return
-  throw has === false
-    ? expected(
-        'GROUP_UNKNOWN',
-        'group',
-        `one of stream ${JSON.stringify(stream)}`,
-        group,
-        'Make it with sluice.group(stream, name)',
-      )
-    : expected('STREAM_UNKNOWN', 'stream', 'one that exists', stream, 'Make it with sluice.stream(name)')
 }
 
 function onFailureOf(onFailure: unknown): OnFailure | null {

@@ -24,6 +24,8 @@ describe('sluice stream and group', () => {
     const unsure = await run('group', 'seek', queue, 'billing', '--to', 'end')
     expect(unsure).toMatchObject({ code: 1, stderr: expect.stringContaining('give --yes to go ahead') })
     expect((await run('group', 'seek', queue, 'billing', '--to', 'end', '--yes')).stdout).toMatch(/Moved\.\n$/)
+    expect((await run('peek', `${queue}:billing`)).stderr).not.toContain('No queue has this name')
+    expect((await run('peek', `${queue}:biling`)).stderr).toContain(`Did you mean "${queue}:billing"?`)
     expect((await run('group', 'pause', queue, 'billing')).stdout).toBe('Paused.\n')
     expect((await run('group', 'list')).stdout).toMatch(/paused, no worker$/m)
     expect((await run('group', 'resume', queue, 'billing')).stdout).toBe('Resumed.\n')

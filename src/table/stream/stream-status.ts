@@ -193,12 +193,6 @@ export async function readGroupSlots(
   }))
 }
 
-/** Whether there is such a group; undefined: there is no such stream. */
-export async function hasGroup(execute: Execute, stream: string, group: string): Promise<boolean | undefined> {
-  const [row] = await execute(HAS, [stream, group])
-  return row === undefined ? undefined : textOrNull(row, 'name') !== null
-}
-
 function heldOf(row: Row): HeldEvent | null {
   if (!booleanOf(row, 'held')) return null
   return { until: dateOrNull(row, 'held_us'), attempt: numberOf(row, 'attempt'), error: textOrNull(row, 'last_error') }
@@ -246,11 +240,4 @@ SELECT r.slot, r.position::text AS position, r.settled::text AS settled, r.next_
 FROM sluice.group_slots r
 WHERE r.stream = $1::text AND r.name = $2::text
 ORDER BY r.slot`,
-)
-
-const HAS = statement(
-  'group_has',
-  `
-SELECT g.name FROM sluice.stream s LEFT JOIN sluice.stream_group g ON g.stream = s.stream AND g.name = $2::text
-WHERE s.stream = $1::text`,
 )
