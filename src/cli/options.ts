@@ -1,6 +1,7 @@
 import { InvalidArgumentError } from 'commander'
 import { checkId } from '../basics/check-id.ts'
 import { toMs } from '../basics/duration.ts'
+import { exactJson } from '../basics/exact-json.ts'
 import { isSluiceError } from '../errors.ts'
 import { checkQueueName } from '../queues.ts'
 
@@ -40,9 +41,10 @@ export const parse = {
   },
   json: (text: string): unknown => {
     try {
-      return JSON.parse(text)
-    } catch {
-      throw new InvalidArgumentError('Expected JSON, as in \'{"id": 17}\'.')
+      return exactJson(text, 'JSON')
+    } catch (error) {
+      if (!isSluiceError(error)) throw new InvalidArgumentError('Expected JSON, as in \'{"id": 17}\'.')
+      throw new InvalidArgumentError(`${error.message}.`)
     }
   },
   id: (text: string): string => orInvalid(() => checkId(text, 'id'), 'Expected the number of a message.'),

@@ -1,5 +1,5 @@
+import { exactJson } from '../basics/exact-json.ts'
 import { SluiceError } from '../errors.ts'
-import { exactJson } from './exact-json.ts'
 import { Problem } from './problem.ts'
 
 /**
@@ -50,7 +50,7 @@ function checkType(type: string | null): void {
 
 function parse(bytes: Buffer): unknown {
   try {
-    return exactJson(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+    return exactJson(new TextDecoder('utf-8', { fatal: true }).decode(bytes), 'body')
   } catch (error) {
     if (error instanceof SluiceError) throw error
     throw new Problem(400, 'body: expected JSON in UTF-8, received something else', { cause: error })

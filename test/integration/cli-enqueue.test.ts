@@ -69,6 +69,10 @@ describe('sluice enqueue', () => {
   test('refuses what cannot be, with the exit code 2', async ({ database }) => {
     for (const [args, words] of [
       [['{'], 'Expected JSON'],
+      [
+        ['{"n": 9007199254740993}'],
+        'expected integers that JavaScript holds exactly, up to 2^53, received 9007199254740993',
+      ],
       [['1', '--delay', '1x'], 'Expected a duration'],
       [['1', '--delay', '1m', '--at', '2050-01-31T10:00:00Z'], 'expected delay or dueAt, received both'],
       [['1', '--headers', '7'], 'headers: expected'],

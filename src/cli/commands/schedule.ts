@@ -57,7 +57,7 @@ interface SetOptions extends MessageOptions {
   readonly cron?: string
   readonly every?: Duration
   readonly zone?: string
-  readonly payload: string
+  readonly payload?: unknown
   readonly missed?: 'skip' | 'last' | 'all'
   readonly overlap: boolean
   readonly grace?: Duration
@@ -73,7 +73,7 @@ function addSet(schedule: Command): void {
     .option('--cron <expression>', 'when: five fields, or six with seconds')
     .option('--every <duration>', 'or how often, such as 15m', duration)
     .option('--zone <zone>', 'the time zone of --cron, such as Europe/Berlin; UTC if it is left out')
-    .option('--payload <json>', 'the content of its messages', checkJson, '{}')
+    .option('--payload <json>', 'the content of its messages (default: {})', parse.json)
     .option('--missed <policy>', 'what becomes of missed occurrences: skip, which is the default, last or all', missed)
     .option('--grace <duration>', 'how late one may be without being missed (default: 1m)', duration)
     .option('--catch-up <bounds>', 'with last or all: how many and how old at most (default: 100/7d)', catchUp)
@@ -92,17 +92,8 @@ function addSet(schedule: Command): void {
     })
 }
 
-function definitionOf(queue: string, { payload, ...options }: SetOptions): ScheduleDefinition {
-  return { queue, payload: JSON.parse(payload), ...options }
-}
-
-function checkJson(text: string): string {
-  try {
-    JSON.parse(text)
-    return text
-  } catch {
-    throw new InvalidArgumentError('Expected JSON.')
-  }
+function definitionOf(queue: string, options: SetOptions): ScheduleDefinition {
+  return { queue, payload: {}, ...options }
 }
 
 /** `sluice schedule pause` */
