@@ -109,8 +109,9 @@ export class EventClaimer {
     // Others may have read all that was below those bounds.
     if (known !== null && taken.claimed.length === 0) taken = await this.#take(connection, slots, null)
     while (taken.events.length === 0 && taken.claimed.length > 0) {
-      for (const { slot } of taken.claimed) this.#waiting.add(slot)
-      slots = slots.filter((slot) => !this.#waiting.has(slot))
+      const waiting = new Set(taken.claimed.map(({ slot }) => slot))
+      for (const slot of waiting) this.#waiting.add(slot)
+      slots = slots.filter((slot) => !waiting.has(slot))
       taken = await this.#take(connection, slots, null)
     }
     return this.#answer(connection, taken, sentAtMs)

@@ -1,5 +1,8 @@
 import { describe, expect } from 'vitest'
 import { ack, deadLetter, type Message, snooze } from '../../src/message.ts'
+import { EventClaimer } from '../../src/stream/event-claimer.ts'
+import type { Execute } from '../../src/table/statement.ts'
+import { readGroup } from '../../src/table/stream/known-group.ts'
 import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { startTestSluice } from '../support/sluice.ts'
@@ -277,6 +280,44 @@ describe('a group', () => {
     await append(database, stream, [...behind, ...others.map((key) => [9, key] as const)])
     await pipeline.runOnce()
     expect(seen.toSorted()).toEqual(others.toSorted())
+  })
+
+  test('tries a slot again that had to wait, if all that it tries before it have to wait', async ({
+    database,
+    stream,
+  }) => {
+    await database.sql('UPDATE sluice.stream_group SET park_limit = 1 WHERE stream = $1', [stream])
+    const inSlot = await keysBySlot(
+      database,
+      Array.from({ length: 40 }, (_, n) => `k${n}`),
+    )
+    const [busy = '', freed = ''] = [inSlot[1]?.[0], inSlot[3]?.[0]]
+    const queue = `${stream}:all`
+    for (const key of [busy, freed])
+      await database.sql('SELECT sluice.enqueue($1, $2, ordering_key => $3)', [queue, '0', key])
+    await append(database, stream, [
+      [1, busy],
+      [2, freed],
+    ])
+    const client = await database.pool.connect()
+    try {
+      const execute: Execute = async ({ text }, values) => (await client.query(text, [...values])).rows
+      const group = await readGroup(execute, stream, 'all')
+      // It begins with slot 0, and with the next one at each claim.
+      const options = { queue, stream, name: 'all', group, limit: 1, random: () => 0, onQueued: () => undefined }
+      const claimer = new EventClaimer(options)
+      const claim = async () => {
+        await client.query('BEGIN')
+        const { rows } = await claimer.claim({ execute })
+        await client.query('ROLLBACK')
+        return rows.map(({ payload }) => payload)
+      }
+      expect(await claim()).toEqual([])
+      await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND ordering_key = $2', [queue, freed])
+      expect(await claim()).toEqual(['2'])
+    } finally {
+      client.release()
+    }
   })
 
   test('looks for what was appended meanwhile, if others have taken all that it knew of', async ({
