@@ -21,6 +21,10 @@ export class Losses {
 
   settled(): void {
     this.#count = 0
+  }
+
+  /** A claim has succeeded, whether or not it found something: a group that had lost events has been moved. */
+  claimed(): void {
     this.#lostEvents = undefined
   }
 

@@ -3,7 +3,7 @@ import { groupLostEvents } from '../../src/errors.ts'
 import { Losses } from '../../src/modes/losses.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
 
-test('what a group has lost is reported once, until it is more or the group reads again', () => {
+test('what a group has lost is reported once, until it is more or the group has been moved', () => {
   const reported: SluiceEvent[] = []
   const losses = new Losses('orders:billing', (event) => reported.push(event))
   const fail = (to: number) => losses.report(groupLostEvents('orders', 'billing', 1, to), 100)
@@ -12,7 +12,7 @@ test('what a group has lost is reported once, until it is more or the group read
   expect(reported).toMatchObject([{ kind: 'claim.failed', error: { code: 'GROUP_LOST_EVENTS' } }])
   fail(9)
   expect(reported).toHaveLength(2)
-  losses.settled()
+  losses.claimed()
   fail(9)
   expect(reported).toHaveLength(3)
 })

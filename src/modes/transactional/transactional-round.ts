@@ -119,6 +119,7 @@ export class TransactionalRound implements Round {
       while ('first' in next) {
         const claimed = await this.#take(connection, demand, next)
         answers.claimed(claimed.transaction.pid)
+        this.#losses.claimed()
         if (claimed.rows.length === 0 || demand.draining.aborted || demand.paused) {
           await this.#giveBack(connection, claimed)
           return { kind: 'nothing', nextDueMs: claimed.nextDueMs, partial: claimed.partial }
