@@ -2,7 +2,7 @@ import { installSqlClock, stepSqlClock } from '../environment/sql-clock.ts'
 import { scenario } from '../run/scenario.ts'
 import { PERMITS_UNLOCKED, PERMITS_WITHOUT_LEASE } from '../twins/limit-twins.ts'
 import { onSteppableClock } from './clock-steps.ts'
-import { BURST, LIMIT, tell } from './limits.ts'
+import { enqueueBurst, LIMIT, LIMITED, tell } from './limits.ts'
 
 /** The longest step, in milliseconds: some leases run out by it while their handlers go on. */
 const LONGEST_MS = 1_500
@@ -14,9 +14,7 @@ export const limitedClock = scenario({
   recoveryMs: LONGEST_MS + 5_000,
   injections: { quick: 2, full: 12 },
   environment: onSteppableClock,
-  load: { lanes: 1, pauseMs: 300, rollbacks: 0, long: 0 },
-  flow: 5,
-  workers: { count: 3, pollIntervalMs: 200, lingerMs: 20, pipeline: { concurrency: 4, batchSize: 4 } },
+  ...LIMITED,
   otherwise: {
     recoveryMs: LONGEST_MS + 15_000,
     costsAttempts: true,
@@ -29,7 +27,7 @@ export const limitedClock = scenario({
     await installSqlClock((text, params) => stage.sql(text, params))
   },
   async inject(stage, at) {
-    const ids = await stage.enqueueAll(Array.from({ length: BURST }, () => ({ fate: 'ack', failures: 0 }) as const))
+    const ids = await enqueueBurst(stage)
     const back = at % 2 === 1
     const ms = Math.round(LONGEST_MS * (0.3 + 0.7 * stage.random.next()))
     await stage.fault(back ? 'set back' : 'set forwards', () =>

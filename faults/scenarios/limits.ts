@@ -16,9 +16,21 @@ export async function tell(stage: Stage, column: string, value: number): Promise
   )
 }
 
-/** In the middle of a burst, which waits for the limit. */
+/** Messages that wait for the limit. Returns their ids. */
+export function enqueueBurst(stage: Stage): Promise<readonly string[]> {
+  return stage.enqueueAll(Array.from({ length: BURST }, () => ({ fate: 'ack', failures: 0 }) as const))
+}
+
+/** What is asked of a queue with a limit of messages in flight, and by how many workers. */
+export const LIMITED = {
+  load: { lanes: 1, pauseMs: 300, rollbacks: 0, long: 0 },
+  flow: 5,
+  workers: { count: 3, pollIntervalMs: 200, lingerMs: 20, pipeline: { concurrency: 4, batchSize: 4 } },
+} as const
+
+/** In the middle of a burst. */
 async function killOne(stage: Stage): Promise<void> {
-  const ids = await stage.enqueueAll(Array.from({ length: BURST }, () => ({ fate: 'ack', failures: 0 }) as const))
+  const ids = await enqueueBurst(stage)
   const victim = stage.victim()
   await stage.fault('killed in mid-handler', async () => {
     victim.actor.order({ kind: 'signal', signal: 'SIGKILL', at: 'handling' })
@@ -36,9 +48,7 @@ export const killLimited = scenario({
   recoveryMs: 10_000,
   injections: { quick: 1, full: 6 },
   costsAttempts: true,
-  load: { lanes: 1, pauseMs: 300, rollbacks: 0, long: 0 },
-  flow: 5,
-  workers: { count: 3, pollIntervalMs: 200, lingerMs: 20, pipeline: { concurrency: 4, batchSize: 4 } },
+  ...LIMITED,
   otherwise: {
     recoveryMs: 30_000,
     workers: { pipeline: { concurrency: 8, batchSize: 4, lease: '10m' } },
@@ -118,7 +128,7 @@ const OF_TENANT = 2
 /** More than the 30 that may begin while a small tenant waits. */
 const BACKLOG = 40
 
-export const BURST = 24
+const BURST = 24
 
 export const LIMIT = 3
 

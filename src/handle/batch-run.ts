@@ -11,12 +11,10 @@ import { Deadline, type Turn } from './deadline.ts'
 import { NotHandled } from './handler.ts'
 import { hasExpired, type Refusal, refusalOf } from './refusal.ts'
 import type { RunContext } from './run-context.ts'
-import { toOutcome, toOutcomes } from './to-outcome.ts'
+import { ACK, toOutcome, toOutcomes } from './to-outcome.ts'
 
 /** By how much a deadline may be late on a busy machine. Less than the server's grace. */
 const HUNG_MS = 500
-
-const ACK = { kind: 'ack' } as const
 
 /**
  * Runs the handlers of one batch, one after another on its connection, and adds what becomes of each message to the
@@ -277,7 +275,7 @@ export class BatchRun {
     if (attempt.busy) await cancel()
     await attempt.undo()
     if (attempt.committed) {
-      for (const message of messages) this.#settle(message, { kind: 'ack' }, error)
+      for (const message of messages) this.#settle(message, ACK, error)
       if (!this.#isLeft(error)) this.#tellIgnored(messages, error)
       return true
     }

@@ -2,7 +2,8 @@ import type { Duration } from '../basics/duration.ts'
 import { errorText, expected } from '../errors.ts'
 import { deadLetter, type Outcome, retryLater, snooze } from '../message.ts'
 
-const ACK = { kind: 'ack' } as const
+/** Frozen, because all messages whose handlers return nothing have the same one. */
+export const ACK: Outcome = Object.freeze({ kind: 'ack' })
 
 /** What a handler returned, as an outcome that can be written. @throws SluiceError OPTION_INVALID for anything else. */
 export function toOutcome(

@@ -241,7 +241,7 @@ export class Scheduler {
     const { heads, held } = await readHeads(this.#options.control.execute, streams, waiting)
     if (this.#stopped) return
     for (const { stream, head } of heads) this.#queues.get(wakeNameOf(stream))?.polledHead(head)
-    for (const { queue, inMs } of held) this.#queues.get(queue)?.polled({ queue, nextDueMs: inMs, keyed: false })
+    for (const queue of held) this.#queues.get(queue.queue)?.polled(queue)
   }
 
   /** The process whose flag we relied on may have vanished without a notification. */

@@ -1,10 +1,12 @@
 import { type Execute, numberOf, statement, textOf, textOrNull } from '../statement.ts'
+import type { PolledQueue } from '../worker/wait.ts'
 
 /** What a poll finds of streams and their groups. */
 export interface PolledStreams {
   /** Streams that are gone are left out. */
   readonly heads: readonly StreamHead[]
-  readonly held: readonly HeldGroup[]
+  /** The queues of groups in which a slot waits for a failed event, and when the first such event is tried again. */
+  readonly held: readonly PolledQueue[]
 }
 
 /** What there may be to read in a stream. */
@@ -12,14 +14,6 @@ export interface StreamHead {
   readonly stream: string
   /** The last position that was drawn. */
   readonly head: string
-}
-
-/** A group in which a slot waits for a failed event. */
-export interface HeldGroup {
-  /** The group's queue. */
-  readonly queue: string
-  /** In how many milliseconds the first such event is tried again; at most zero if it is due. */
-  readonly inMs: number
 }
 
 /**
@@ -33,11 +27,11 @@ export async function readHeads(
 ): Promise<PolledStreams> {
   const rows = await execute(READ_HEADS, [streams, queues])
   const heads: StreamHead[] = []
-  const held: HeldGroup[] = []
+  const held: PolledQueue[] = []
   for (const row of rows) {
     const queue = textOrNull(row, 'queue')
     if (queue === null) heads.push({ stream: textOf(row, 'stream'), head: textOf(row, 'head') })
-    else held.push({ queue, inMs: numberOf(row, 'held_ms') })
+    else held.push({ queue, nextDueMs: numberOf(row, 'held_ms'), keyed: false })
   }
   return { heads, held }
 }
