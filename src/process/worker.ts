@@ -26,12 +26,13 @@ import type { Meters } from '../statistics/meters.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import { checkSchema, readServerVersion } from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
-import { registerWorker, unregisterWorker, workerIdOf } from '../table/worker/worker.ts'
+import { registerWorker, workerIdOf } from '../table/worker/worker.ts'
 import type { Report } from '../telemetry/events.ts'
 import { createWatcher } from '../wake-up/create-watcher.ts'
 import { Scheduler } from '../wake-up/scheduler.ts'
 import type { Watcher } from '../wake-up/watcher.ts'
 import type { BatchPools } from './batch-pools.ts'
+import { signOff } from './sign-off.ts'
 
 /**
  * What all pipelines of a process share: the control and the listener connection, the scheduler, the record of batches
@@ -62,6 +63,7 @@ export class Worker {
   #id: number | undefined
   readonly #workerId = () => this.#id ?? 0
   #serverVersion = 0
+  readonly #cutting = new AbortController()
   #starting: Promise<void> | undefined
 
   constructor(config: SluiceConfig, pools: BatchPools, alphabet: Alphabet, report: Report, meters: Meters) {
@@ -179,14 +181,14 @@ export class Worker {
     await this.#holdRelease.stop()
     await this.#scheduler.stop()
     await this.#runtime.inHand.stop()
-    if (this.#id !== undefined) await unregisterWorker(this.#control.execute, this.#id).catch(() => undefined)
-    await this.#control.stop()
+    await this.#signOff()
     this.#starting = undefined
     if (started) this.#report({ kind: 'worker.stopped', workerId: this.#id ?? 0, name: this.#config.name })
   }
 
   /** Gives up what the server has not answered: {@link start} rejects, and {@link stop} no longer waits. */
   cut(): void {
+    this.#cutting.abort()
     this.#patience.stop()
     void this.#control.stop()
     void this.#watcher.stop()
@@ -200,6 +202,17 @@ export class Worker {
     this.#maintenance?.start()
     this.#schedules.start()
     this.#report({ kind: 'worker.started', workerId: this.#id ?? 0, name: this.#config.name })
+  }
+
+  #signOff(): Promise<void> {
+    const { directConnection: connection, connectTimeoutMs } = this.#config
+    return signOff({
+      control: this.#control,
+      connection,
+      connectTimeoutMs,
+      workerId: this.#id,
+      signal: this.#cutting.signal,
+    })
   }
 
   async #register(execute: Execute): Promise<void> {

@@ -5,6 +5,7 @@ import { EventLog } from '../support/event-log.ts'
 import { payloadsOf, unlockedPayloads, untilEmpty } from '../support/rows/rows.ts'
 import { createTestDatabase } from '../support/servers/database.ts'
 import { untilSessions } from '../support/servers/sessions.ts'
+import { startProxy } from '../support/servers/tcp-proxy.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { Steps } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'
@@ -54,6 +55,28 @@ test('stop closes every connection, in the middle of work too', async ({ databas
   for (const name of ['sluice', 'sluice control', 'sluice listener']) await untilSessions(database, name, 0)
   expect(await unlockedPayloads(database, queue)).toEqual([1, 2, 3])
   expect(await database.sql('SELECT FROM sluice.worker')).toEqual([])
+})
+
+test('a stop deletes the worker, although its control connection waits for its next attempt', async ({
+  database,
+  queue,
+}) => {
+  const proxy = await startProxy(database.url)
+  const sluice = startTestSluice(database, { directConnection: proxy.url, name: queue })
+  const log = new EventLog(sluice.events)
+  sluice
+    .pipeline(queue)
+    .handle(() => undefined)
+    .subscribe()
+  await log.first('worker.started')
+  proxy.refusing = true
+  proxy.cut()
+  // After this many refusals the next attempt is at least 400 ms away.
+  await waitFor(() => proxy.accepted >= 14, { what: 'long waits of the control and the listener connection' })
+  proxy.heal()
+  await sluice.stop()
+  expect(await database.sql('SELECT FROM sluice.worker WHERE name = $1', [queue])).toEqual([])
+  await untilSessions(database, 'sluice control', 0)
 })
 
 test('a stream of the configuration is made of what the driver gives', async ({ database, queue }) => {
