@@ -927,7 +927,7 @@ COMMENT ON COLUMN sluice.claims.age IS 'How long ago it was renewed last.';
 COMMENT ON COLUMN sluice.claims.messages IS 'How many of its messages are not settled yet.';
 
 CREATE OR REPLACE VIEW sluice.in_flight AS
-SELECT b.queue, m.message_id AS id, m.attempt + 1 AS attempt, b.claimed_at,
+SELECT b.queue, m.message_id AS id, coalesce(m.attempt, 0) + 1 AS attempt, b.claimed_at,
        (SELECT sluice.clock()) - b.claimed_at AS running_for, b.id AS batch, w.id AS worker_id, w.name AS worker, w.alive AS worker_alive,
        l.leased_until, NULL::bigint AS claim, CASE WHEN m.message_id < 0 THEN -m.message_id END AS event_position
 FROM sluice.batches() b

@@ -51,8 +51,17 @@ export interface EventClaimerOptions {
   readonly onQueued: (atMs: number) => void
 }
 
+/** What a full claim leaves for the next one on its connection. */
+interface Backlog {
+  readonly bounds: string
+  /** One slot filled the batch. The next claim does not count how much is in its slot, which reads its events twice. */
+  readonly deep: boolean
+}
+
 /** What a claim has locked and read. */
 interface Taken {
+  /** There may be more behind it. */
+  readonly full: boolean
   readonly bounds: string
   readonly claimed: readonly ClaimedEvent[]
   readonly standing: GroupStanding
@@ -70,7 +79,7 @@ interface Taken {
 export class EventClaimer {
   readonly #options: EventClaimerOptions
   /** By connection: after a fail-over the other server's bounds may be lower. */
-  readonly #bounds = new WeakMap<InTransaction, string>()
+  readonly #backlogs = new WeakMap<InTransaction, Backlog>()
   /** Where the next claim begins, so that no slot is always the last. */
   #next: number
   /** Slots whose first event has to wait, because its key is parked: they are tried last, until each slot has once been first. */
@@ -103,31 +112,35 @@ export class EventClaimer {
   /** Sends a claim in the transaction that has just been begun. */
   async claim(connection: InTransaction): Promise<EventAnswer> {
     const sentAtMs = performance.now()
-    const known = this.#bounds.get(connection) ?? null
+    const known = this.#backlogs.get(connection)
+    this.#backlogs.delete(connection)
     let slots = this.#slotsInTurn()
     let taken = await this.#take(connection, slots, known)
     // Others may have read all that was below those bounds.
-    if (known !== null && taken.claimed.length === 0) taken = await this.#take(connection, slots, null)
+    if (known !== undefined && taken.claimed.length === 0) taken = await this.#take(connection, slots)
     while (taken.events.length === 0 && taken.claimed.length > 0) {
-      const waiting = new Set(taken.claimed.map(({ slot }) => slot))
+      const waiting = slotsOf(taken.claimed)
       for (const slot of waiting) this.#waiting.add(slot)
       slots = slots.filter((slot) => !waiting.has(slot))
-      taken = await this.#take(connection, slots, null)
+      taken = await this.#take(connection, slots)
     }
     return this.#answer(connection, taken, sentAtMs)
   }
 
-  async #take(connection: InTransaction, slots: readonly number[], known: string | null): Promise<Taken> {
+  async #take(connection: InTransaction, slots: readonly number[], known?: Backlog): Promise<Taken> {
     const { execute } = connection
     const { queue } = this.#options
-    const looked = known === null ? lookAtBounds(execute, this.#group) : known
-    const claiming = claimEvents(execute, this.#group, { queue, slots, limit: this.#limit, bounds: known })
+    const limit = this.#limit
+    const enough = known?.deep === true ? 1 : limit
+    const looked = known?.bounds ?? lookAtBounds(execute, this.#group)
+    const claiming = claimEvents(execute, this.#group, { queue, slots, limit, enough, bounds: known?.bounds ?? null })
     const reading = readStanding(execute, this.#group, queue)
     const [bounds, claimed, read] = await Promise.all([looked, claiming, reading])
     const standing = this.#checked(read)
     // A group that stops parks nothing: what it has parked before it was told so goes first.
     const mayPark = standing.onFailure === 'park' && standing.queuedCount < standing.parkLimit
-    return { bounds, claimed, standing, mayPark, events: mayPark ? claimed : beforeParked(claimed) }
+    const events = mayPark ? claimed : beforeParked(claimed)
+    return { bounds, claimed, standing, mayPark, events, full: claimed.length >= enough }
   }
 
   /** @throws SluiceError GROUP_UNKNOWN, GROUP_LOST_EVENTS */
@@ -149,11 +162,9 @@ export class EventClaimer {
   }
 
   async #answer(connection: InTransaction, taken: Taken, sentAtMs: number): Promise<EventAnswer> {
-    const { bounds, claimed, events, mayPark, standing } = taken
+    const { bounds, claimed, full, events, mayPark, standing } = taken
+    if (claimed.length >= this.#limit) this.#backlogs.set(connection, { bounds, deep: slotsOf(claimed).size === 1 })
     const { nowUs, evidence, transaction, queuedCount, onFailure } = standing
-    const full = claimed.length >= this.#limit
-    if (full) this.#bounds.set(connection, bounds)
-    else this.#bounds.delete(connection)
     const onQueued = (dueUs: number) => this.#options.onQueued(sentAtMs + (dueUs - nowUs) / 1_000)
     const nextDueMs = events.length > 0 ? null : await this.#nextLookMs(connection, bounds)
     return {
@@ -188,6 +199,10 @@ export class EventClaimer {
     const { unread, heldMs } = await readRest(execute, this.#group, bounds)
     return unread ? Math.min(OTHERS_WAIT_MS, heldMs ?? OTHERS_WAIT_MS) : heldMs
   }
+}
+
+function slotsOf(events: readonly ClaimedEvent[]): ReadonlySet<number> {
+  return new Set(events.map(({ slot }) => slot))
 }
 
 /**

@@ -30,9 +30,9 @@ const parked = /^Index (Only )?Scan message_(slot|due)_idx$/
 const evidence = /^Index (Only )?Scan crash_pkey$/
 
 const claim =
-  (limit: number, slots: readonly number[] = [0]): SendOfLog =>
+  (limit: number, slots: readonly number[] = [0], enough = limit): SendOfLog =>
   (execute, { queue, bounds, ...group }) =>
-    claimEvents(execute, group, { queue, slots, limit, bounds })
+    claimEvents(execute, group, { queue, slots, limit, enough, bounds })
 
 const ALL_SLOTS = Array.from({ length: 16 }, (_, slot) => slot)
 
@@ -43,6 +43,13 @@ const READS: readonly Bound[] = [
     name: 'event_lock',
     send: claim(100),
     most: 34,
+    ways: [progress, events],
+  },
+  {
+    what: 'the lock of a slot whose backlog is known to be deep',
+    name: 'event_lock',
+    send: claim(100, ALL_SLOTS, 1),
+    most: 10,
     ways: [progress, events],
   },
   {

@@ -45,7 +45,7 @@ async function groupStatements(): Promise<readonly Statement[]> {
     return []
   }
   const group = { streamId: 7, groupId: 1, slots: 1 }
-  const claim = { queue: 'q', slots: [0], limit: 1, bounds: null, parkLimit: 1 }
+  const claim = { queue: 'q', slots: [0], limit: 1, bounds: null }
   await Promise.allSettled([claimEvents(execute, group, claim), readRest(execute, group, null)])
   return made
 }

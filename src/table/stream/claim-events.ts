@@ -30,6 +30,8 @@ export interface EventClaimOptions {
   readonly slots: readonly number[]
   /** The most events to take. */
   readonly limit: number
+  /** How many events are enough to lock no further slot. 1 takes what the first slot has. @default limit */
+  readonly enough?: number
   /** As {@link lookAtBounds} returned them; null: it has just been sent in this transaction. */
   readonly bounds: string | null
 }
@@ -53,10 +55,10 @@ export async function lookAtBounds(execute: Execute, { streamId, slots }: KnownG
 export async function claimEvents(
   execute: Execute,
   group: KnownGroup,
-  { queue, slots, limit, bounds }: EventClaimOptions,
+  { queue, slots, limit, enough = limit, bounds }: EventClaimOptions,
 ): Promise<readonly ClaimedEvent[]> {
   const statements = statementsOf(group.streamId)
-  const locked = execute(statements.lock, [group.groupId, slots, limit, bounds])
+  const locked = execute(statements.lock, [group.groupId, slots, enough, bounds])
   const read = execute(statements.read, [queue, group.groupId, limit, bounds])
   const [, rows] = await Promise.all([locked, read])
   let before: number | undefined
@@ -169,9 +171,9 @@ const progressOf = (group: string) => `
 const notHeld = (now: string) => `(progress.held_until IS NULL OR progress.held_until <= ${now})`
 
 /**
- * Locks slots with unread events, in the order of $2, until the events in them make a batch of $3. With a backlog that is one slot,
- * and the others are left to other members; near the head it is many. Each step of the recursion is one slot: how many events it
- * has, counted up to what the batch lacks, and its lock, which CASE tries only if it has any. A slot costs a descent of
+ * Locks slots with unread events, in the order of $2, until there are $3 events in them: a batch, or 1, for what the first slot has.
+ * With a backlog that is one slot, and the others are left to other members; near the head it is many. Each step of the recursion is
+ * one slot: how many events it has, counted up to what $3 lacks, and its lock, which CASE tries only if it has any. A slot costs a descent of
  * group_progress_pkey, and a scan of the primary key of the stream's table (slot, position) over rows that the second statement
  * reads anyway; it counts them in order, because otherwise the planner, with statistics of a small table, would collect all
  * unread events of the slot in a bitmap. What the count says may be outdated by the time the lock is there: then the batch is smaller.

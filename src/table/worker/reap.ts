@@ -76,7 +76,7 @@ WITH dead AS (
   WHERE b.worker_id IN (SELECT dead.id FROM dead) OR NOT EXISTS (SELECT FROM sluice.worker w WHERE w.id = b.worker_id)
   RETURNING b.worker_id, b.id, b.queue, b.message_ids, b.attempts, b.leased${FREED}
 ), in_hand AS (
-  SELECT dead.id AS worker_id, dead.name, batch.id AS batch_id, batch.queue, m.id, m.attempt,
+  SELECT dead.id AS worker_id, dead.name, batch.id AS batch_id, batch.queue, m.id, coalesce(m.attempt, 0) AS attempt,
          count(*) OVER (PARTITION BY dead.id) = 1 AS alone
   FROM dead
   JOIN batch ON batch.worker_id = dead.id

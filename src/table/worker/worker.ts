@@ -99,7 +99,7 @@ export async function recordBatches(
     begun.map((batch) => batch.id),
     begun.map((batch) => batch.queue),
     begun.map((batch) => `{${batch.messageIds.join()}}`),
-    begun.map((batch) => `{${batch.attempts.join()}}`),
+    begun.map(({ attempts }) => (attempts.some((failed) => failed > 0) ? `{${attempts.join()}}` : '{}')),
     begun.map((batch) => batch.leased === true),
   ])
 }
