@@ -137,6 +137,12 @@ const OUTPUTS: Readonly<Record<string, readonly string[]>> = {
     'from the end: 0',
     'moved back over 3: ada 2, grace 1',
   ],
+  '22-worker-control.ts': [
+    'attempt 1 failed: The bank is down',
+    'paused: true',
+    'more than 10 messages wait',
+    '20 charged, 1 retried, 5 at a time',
+  ],
 }
 
 describe('examples', () => {
