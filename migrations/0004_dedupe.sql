@@ -484,6 +484,37 @@ $$;
 COMMENT ON FUNCTION sluice.status IS
   'What is known of a message, by its id or its dedupe key: one row. state: scheduled, ready, in_flight, retrying, dead, completed or unknown. requeued_id: the message that comes after it. taken_until: until then the key stays taken.';
 
+-- Frees a key that is kept although no message has it: after success, or of onDuplicate throttle. It locks the pointer, as a
+-- producer of the key does, so that one that is about to take the key is seen.
+CREATE FUNCTION sluice.free_key(queue text, dedupe_key text) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on AS $$
+#variable_conflict use_variable
+DECLARE
+  pointer sluice.dedupe;
+  now_at timestamptz;
+  freed boolean;
+BEGIN
+  IF queue IS NULL OR dedupe_key IS NULL THEN
+    RAISE EXCEPTION 'queue, dedupe_key: expected text, received NULL' USING ERRCODE = '22023', HINT = 'As in sluice.free_key(''emails'', ''invoice 17'').';
+  END IF;
+  SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key FOR UPDATE;
+  now_at := clock_timestamp();
+  IF EXISTS (
+    SELECT FROM sluice.message m
+    WHERE m.queue = queue AND m.id IN (pointer.message_id, pointer.running_id) AND coalesce(m.expires_at > now_at, true)
+  ) THEN
+    RETURN 'taken';
+  END IF;
+  freed := coalesce(pointer.until > now_at, false);
+  UPDATE sluice.dedupe d SET until = NULL WHERE freed AND d.queue = queue AND d.key = dedupe_key;
+  DELETE FROM sluice.settled s WHERE s.queue = queue AND s.key = dedupe_key AND s.until > now_at;
+  RETURN CASE WHEN FOUND OR freed THEN 'freed' ELSE 'free' END;
+END
+$$;
+COMMENT ON FUNCTION sluice.free_key IS
+  'Frees a dedupe key that is kept after its message has gone, and says what it was: freed, free (it was not taken) or taken (a message has it, which sluice.cancel removes).';
+
 -- Maintenance
 -- How many rows one step of maintenance may take.
 CREATE FUNCTION sluice.check_most(most integer) RETURNS void
@@ -567,7 +598,7 @@ END
 $$;
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.insert_deduped, sluice.insert_all_deduped, sluice.prune_dedupe FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice.insert_deduped, sluice.insert_all_deduped, sluice.prune_dedupe, sluice.free_key FROM PUBLIC;
 
 CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
 LANGUAGE sql IMMUTABLE AS 'SELECT 4, 1';

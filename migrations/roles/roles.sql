@@ -119,7 +119,7 @@ BEGIN
                 last_error, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
     ON sluice.message TO sluice_operator;
   GRANT EXECUTE ON FUNCTION sluice.redrive, sluice.claim_release, sluice.queue_set, sluice.pause, sluice.resume,
-    sluice.is_paused, sluice.prune_dedupe, sluice.cancel, sluice.change, sluice.reschedule, sluice.run_now,
+    sluice.is_paused, sluice.prune_dedupe, sluice.free_key, sluice.cancel, sluice.change, sluice.reschedule, sluice.run_now,
     sluice.clear_some, sluice.release_holds, sluice.wake_stream TO sluice_operator;
   GRANT EXECUTE ON FUNCTION sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_run, sluice.schedule_remove,
     sluice.foreign_characters TO sluice_operator;

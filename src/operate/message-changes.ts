@@ -2,6 +2,7 @@ import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMs } from '../basics/duration.ts'
 import { dateOf } from '../basics/options.ts'
 import { pause } from '../basics/pause.ts'
+import { keyOf } from '../enqueue/dedupe.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { readOptions } from '../enqueue/options.ts'
 import { type MessageRules, readMessage } from '../enqueue/read-message.ts'
@@ -15,6 +16,8 @@ import {
   cancelMessage,
   changeMessage,
   clearSome,
+  type FreedKey,
+  freeKey,
   type MessageAddress,
   type MessageChange,
   rescheduleMessage,
@@ -115,6 +118,12 @@ export class MessageChanger {
     const message = readWhich('runNow', which)
     checkOptions('runNow', options)
     return this.#patiently(queue, message, { delayMs: 0, dueAt: null }, options)
+  }
+
+  async freeKey(queue: string, dedupeKey: string, options: MessageChangeOptions): Promise<FreedKey> {
+    const key = keyOf(dedupeKey, 'freeKey.dedupeKey')
+    checkOptions('freeKey', options)
+    return this.#operations.change((execute) => freeKey(execute, queue, key), options.tx)
   }
 
   /** Clears step by step, each in a transaction of its own, so that none has many rows locked. */

@@ -11,7 +11,7 @@ import {
   type WithGroupQueues,
 } from '../streams.ts'
 import { beginPass } from '../table/maintain/tasks.ts'
-import type { CancelAnswer, ChangeAnswer } from '../table/operate/change-message.ts'
+import type { CancelAnswer, ChangeAnswer, FreedKey } from '../table/operate/change-message.ts'
 import { readClockUs } from '../table/operate/instants.ts'
 import { type KnownMessage, readKnownMessage } from '../table/operate/known-message.ts'
 import { type MessagePage, readMessagePage } from '../table/operate/message-pages.ts'
@@ -288,6 +288,22 @@ export class Operate<
     options: MessageChangeOptions = {},
   ): Promise<ChangeAnswer> {
     return this.#changer.runNow(checkOperatedQueue(queue, this.#known), which, options)
+  }
+
+  /**
+   * Frees a dedupe key that is kept although its message has gone: for the time `for` after success, or by `throttle`. The next
+   * enqueue with the key is `added`. It waits for a transaction that has just enqueued with the key, as an enqueue does.
+   *
+   * @throws SluiceError as {@link cancel}
+   *
+   * @example if ((await sluice.operate.freeKey('reports', 'report 2030-01')) === 'taken') console.log('It is not done yet')
+   */
+  async freeKey(
+    queue: OperatedName<Definitions, Streams>,
+    dedupeKey: string,
+    options: MessageChangeOptions = {},
+  ): Promise<FreedKey> {
+    return this.#changer.freeKey(checkOperatedQueue(queue, this.#known), dedupeKey, options)
   }
 
   /**

@@ -4,6 +4,7 @@ import { ask, KEY_STATES, type KeyState } from '../support/dedupe/key-states.ts'
 import { runCli } from '../support/processes/run-cli.ts'
 import { untilRecorded } from '../support/rows/rows.ts'
 import { test } from '../support/sluice.ts'
+import { waitFor } from '../support/wait.ts'
 
 describe('the status of a dedupe key', () => {
   const STATES: readonly (readonly [KeyState, string])[] = [
@@ -198,5 +199,73 @@ describe('what is wrong with a dedupe key', () => {
     [`dedupe_key => 'K', delay => '-1 s'`, /^delay: expected from zero/],
   ] as const)('in SQL: %s', async ([args, message], { database }) => {
     await expect(database.sql(`SELECT sluice.enqueue_deduped('wrong', '1', ${args})`)).rejects.toThrow(message)
+  })
+})
+
+describe('a key that is freed', () => {
+  const ANSWERS: readonly (readonly [KeyState, string, string])[] = [
+    ['nobody', 'free', 'added'],
+    ['ready', 'taken', 'duplicate'],
+    ['retrying', 'taken', 'duplicate'],
+    ['in a transactional handler', 'taken', 'duplicate'],
+    ['in a leased handler', 'taken', 'duplicate'],
+    ['in a claim', 'taken', 'duplicate'],
+    ['completed, kept', 'freed', 'added'],
+    ['completed, not kept', 'free', 'added'],
+    ['completed, no longer kept', 'free', 'added'],
+    ['dead', 'free', 'added'],
+    ['cancelled', 'free', 'added'],
+  ]
+
+  test.for(ANSWERS)(
+    '%s: %s, and the next enqueue is %s',
+    async ([given, answer, outcome], { database, sluice, queue }) => {
+      const stage = { database, sluice, queue }
+      await KEY_STATES[given](stage, 'reject')
+      expect(await sluice.operate.freeKey(queue, 'K')).toBe(answer)
+      expect(await ask(stage, 9, 'reject')).toMatchObject({ outcome })
+    },
+  )
+
+  test('is free of its throttle, once its message has gone', async ({ database, sluice, queue }) => {
+    const enqueue = () =>
+      sluice.enqueue(sluice.ownTransaction, queue, 1, { dedupe: { key: 'K', for: '1h', onDuplicate: 'throttle' } })
+    await enqueue()
+    expect(await sluice.operate.freeKey(queue, 'K')).toBe('taken')
+    await sluice.operate.cancel(queue, { dedupeKey: 'K' })
+    expect(await enqueue()).toMatchObject({ outcome: 'duplicate' })
+    expect(await database.sql('SELECT sluice.free_key($1, $2) AS answer', [queue, 'K'])).toEqual([{ answer: 'freed' }])
+    expect(await enqueue()).toMatchObject({ outcome: 'added' })
+  })
+
+  test('waits for a producer who has just taken it', async ({ database, sluice, queue }) => {
+    const stage = { database, sluice, queue }
+    await KEY_STATES['completed, not kept'](stage, 'reject')
+    const producer = await database.pool.connect()
+    try {
+      await producer.query('BEGIN')
+      await sluice.enqueue(producer, queue, 1, { dedupe: { key: 'K' } })
+      const freed = sluice.operate.freeKey(queue, 'K')
+      const waits = `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%free_key%'`
+      await waitFor(async () => (await database.sql(waits)).length === 1, { what: 'the wait for the producer' })
+      await producer.query('COMMIT')
+      expect(await freed).toBe('taken')
+    } finally {
+      producer.release()
+    }
+  })
+
+  test('on the command line: says what it was, and fails while a message has it', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    const free = () => runCli(['message', 'free-key', queue, 'K', '--database-url', database.url])
+    const stage = { database, sluice, queue }
+    await KEY_STATES['completed, kept'](stage, 'reject')
+    expect(await free()).toMatchObject({ code: 0, stdout: 'It is free.\n' })
+    expect(await free()).toMatchObject({ code: 0, stdout: 'It was free.\n' })
+    await ask(stage, 9, 'reject')
+    expect(await free()).toMatchObject({ code: 1, stderr: expect.stringContaining('A message has the key') })
   })
 })

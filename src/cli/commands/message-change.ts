@@ -6,9 +6,9 @@ import { print } from '../output.ts'
 import { Refusal } from '../report-error.ts'
 import { namesOf, oneMessage, whichMessage } from '../which-message.ts'
 
-/** `sluice message cancel`, `change`, `reschedule` and `run-now` */
+/** `sluice message cancel`, `change`, `reschedule`, `run-now` and `free-key` */
 export function addMessageChanges(message: Command): void {
-  for (const add of [addCancel, addChange, addReschedule, addRunNow]) add(message)
+  for (const add of [addCancel, addChange, addReschedule, addRunNow, addFreeKey]) add(message)
 }
 
 function addCancel(message: Command): void {
@@ -80,6 +80,21 @@ function addRunNow(message: Command): void {
     .action(async (queue: string, id: string | undefined, options: KeyOption, command: Command) => {
       await run(command, queue, id, options, (operate, which) => operate.runNow(queue, which))
       print('It is due now.')
+    })
+}
+
+function addFreeKey(message: Command): void {
+  message
+    .command('free-key')
+    .argument('<queue>', 'the queue', parse.queue)
+    .argument('<key>', 'the dedupe key')
+    .description('Free a dedupe key that is kept although its message has gone.')
+    .addHelpText('after', "\nExamples:\n  $ sluice message free-key orders 'invoice 17'")
+    .action(async (queue: string, key: string, _options: object, command: Command) => {
+      const result = await operating(command, async (operate) => operate.freeKey(queue, key))
+      if (result === 'taken')
+        throw new Refusal(`A message has the key: sluice message cancel ${queue} -k ${JSON.stringify(key)}`)
+      print(result === 'freed' ? 'It is free.' : 'It was free.')
     })
 }
 

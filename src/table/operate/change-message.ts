@@ -23,6 +23,12 @@ export interface ChangeAnswer {
   readonly state: MessageState | 'unknown'
 }
 
+/**
+ * What became of a dedupe key. `freed`: it was kept, and is free. `free`: nobody had it. `taken`: a message has it, and keeps
+ * it; {@link Operate.cancel} removes that.
+ */
+export type FreedKey = 'freed' | 'free' | 'taken'
+
 /** Which message: by its id or by its dedupe key. One of the two is null. */
 export interface MessageAddress {
   readonly id: string | null
@@ -104,6 +110,13 @@ export async function clearSome(
   return { messages: numberOf(row, 'messages'), nextId: textOrNull(row, 'next_id') }
 }
 
+/** Frees a dedupe key that is kept although no message has it. Waits for a producer of the key, as another producer does. */
+export async function freeKey(execute: Execute, queue: string, dedupeKey: string): Promise<FreedKey> {
+  const [row] = await execute(FREE_KEY, [queue, dedupeKey])
+  if (row === undefined) throw new TypeError('free_key: expected one row')
+  return textOf(row, 'result') as FreedKey
+}
+
 /** Takes away holds of messages that are gone. Resolves with how many are left, because batches have their slots. */
 export async function releaseHolds(execute: Execute, queue: string): Promise<number> {
   const [row] = await execute(RELEASE_HOLDS, [queue])
@@ -134,6 +147,8 @@ const RESCHEDULE = statement(
 SELECT r.result, r.state
 FROM sluice.reschedule($1::text, $2::bigint, $3::double precision * interval '1 millisecond', $4::text::timestamptz, $5::text) r`,
 )
+
+const FREE_KEY = statement('key_free', 'SELECT sluice.free_key($1::text, $2::text) AS result')
 
 const CLEAR = statement(
   'clear_some',
