@@ -164,12 +164,14 @@ END
 $$;
 
 -- As the insert trigger does: notifies if somebody sleeps, and otherwise nobody can fall asleep before this transaction
--- has ended.
+-- has ended. Nobody sleeps on the queue of a group, <stream>:<group>: its members sleep on the stream.
 CREATE FUNCTION sluice.wake(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  sleepers text := CASE WHEN strpos(queue, ':') > 0 THEN '/' || split_part(queue, ':', 1) ELSE queue END;
 BEGIN
-  IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext(queue)) THEN
-    PERFORM sluice.tell(queue);
+  IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext(sleepers)) THEN
+    PERFORM sluice.tell(sleepers);
   END IF;
 END
 $$;

@@ -361,10 +361,6 @@ BEGIN
   END IF;
   IF result = 'changed' THEN
     PERFORM sluice.wake(queue);
-    -- Nobody sleeps on the queue of a group: its members sleep on their stream.
-    IF m.event_position IS NOT NULL THEN
-      PERFORM sluice.wake_stream(split_part(queue, ':', 1));
-    END IF;
   END IF;
   RETURN NEXT;
 END

@@ -9,6 +9,7 @@ import { startTestSluice } from '../support/sluice.ts'
 import { raise } from '../support/steps.ts'
 import { append, test } from '../support/streams.ts'
 import { deferred } from '../support/wait.ts'
+import { TestWakeUp } from '../support/wake-up.ts'
 
 const RETRY = { kind: 'fixed', delay: '1h' } as const
 
@@ -162,6 +163,33 @@ describe('a member that sleeps until it is notified', () => {
       const [{ id } = { id: '' }] = await waiting()
       expect(await sluice.operate.runNow(queue, id)).toMatchObject({ result: 'changed' })
       await expect.poll(() => seen).toEqual([1, 2])
+    })
+  }
+
+  for (const how of ['cancelled', 'cleared'] as const) {
+    test(`is notified of an event when the one of its key that it waits for is ${how}`, async ({
+      database,
+      sluice,
+      stream,
+    }) => {
+      await append(database, stream, [
+        [1, 'a'],
+        [2, 'a'],
+      ])
+      await sluice
+        .pipeline(stream, { group: 'all', retry: RETRY })
+        .handle(() => raise('no'))
+        .runOnce()
+      const queue = `${stream}:all`
+      const { messages } = await sluice.operate.messages({ queue, state: 'retrying' })
+      const wakeUp = await TestWakeUp.start(database)
+      wakeUp.sleep(`/${stream}`)
+      await raisedFlag(database, `/${stream}`)
+      if (how === 'cleared') expect(await sluice.operate.clear(queue, { state: 'retrying' })).toBe(1)
+      else expect(await sluice.operate.cancel(queue, messages[0]!.id)).toMatchObject({ result: 'cancelled' })
+      await wakeUp.listener.marker(database)
+      expect(wakeUp.listener.notified).toContain(`/${stream}`)
+      await wakeUp.stop()
     })
   }
 })
