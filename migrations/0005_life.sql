@@ -215,7 +215,8 @@ BEGIN
   FOR orphan IN
     SELECT s.slot, h.key, (h.value ->> 0)::bigint AS id FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) h
     WHERE s.queue = queue AND s.held <> '{}' AND (h.value ->> 1)::bigint > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-      AND NOT EXISTS (SELECT FROM sluice.message m WHERE m.queue = queue AND m.id = (h.value ->> 0)::bigint)
+      -- Not by NOT EXISTS: the planner would join all messages of the queue.
+      AND (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.id = (h.value ->> 0)::bigint LIMIT 1) IS NULL
   LOOP
     PERFORM FROM sluice.slot s
     WHERE s.queue = queue AND s.slot = orphan.slot AND (s.held -> orphan.key ->> 0)::bigint = orphan.id

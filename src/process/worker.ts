@@ -81,8 +81,8 @@ export class Worker {
     const statistics = () => meters.toJson()
     const scheduler = new Scheduler({ ...this.#hooks, control, workerId, pollIntervalMs, settings, statistics })
     this.#scheduler = scheduler
-    const consumes = (queue: string) => scheduler.queues.includes(queue)
-    this.#holdRelease = new HoldRelease({ control, consumes, onReleased: (queue) => scheduler.notified(queue) })
+    const onReleased = (queue: string) => scheduler.notified(queue)
+    this.#holdRelease = new HoldRelease({ control, queues: () => scheduler.queues, onReleased })
     const watched = { control, scheduler, connectTimeoutMs, workerId, report }
     this.#watcher = createWatcher({ ...this.#hearers, ...watched, connection: directConnection })
     this.#reaper = new Reaper({ control, workerId, report })
@@ -199,6 +199,7 @@ export class Worker {
     this.#watcher.start()
     this.#scheduler.start()
     this.#reaper.start()
+    this.#holdRelease.start()
     this.#maintenance?.start()
     this.#schedules.start()
     this.#report({ kind: 'worker.started', workerId: this.#id ?? 0, name: this.#config.name })

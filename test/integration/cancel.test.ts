@@ -1,6 +1,9 @@
 import { describe, expect } from 'vitest'
 import { retryLater, snooze } from '../../src/message.ts'
+import { HoldRelease } from '../../src/services/hold-release.ts'
 import type { Sluice } from '../../src/sluice.ts'
+import { readOrphanedHolds } from '../../src/table/operate/release-holds.ts'
+import { executeAlone } from '../support/permutations/claims.ts'
 import { raisedFlag } from '../support/rows/flag.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
@@ -237,6 +240,33 @@ describe('cancel', () => {
     await handled.promise
     await pipeline.drain()
     expect(await database.sql(HELD, [queue])).toEqual([])
+  })
+
+  test('of one that holds its key while a batch has its slot opens the key also if no worker was there to hear of it', async ({
+    sluice,
+    queue,
+    database,
+  }) => {
+    const [first] = await put(sluice, queue, ['first', 'next'], { orderingKey: 'key' })
+    await sluice
+      .pipeline(queue)
+      .handle(() => retryLater({ after: '1h' }))
+      .runOnce()
+    const client = await database.pool.connect()
+    await client.query('BEGIN')
+    await client.query('SELECT FROM sluice.slot WHERE queue = $1 FOR NO KEY UPDATE', [queue])
+    expect(await sluice.operate.cancel(queue, first!)).toEqual({ result: 'cancelled', state: 'retrying' })
+    await client.query('COMMIT')
+    client.release()
+    const execute = executeAlone(database)
+    expect(await readOrphanedHolds(execute, ['other', queue])).toEqual([queue])
+    const released = deferred<string>()
+    const release = new HoldRelease({ control: { execute }, queues: () => [queue], onReleased: released.resolve })
+    await release.runOnce()
+    expect(await released.promise).toBe(queue)
+    await release.stop()
+    expect(await database.sql(HELD, [queue])).toEqual([])
+    expect(await readOrphanedHolds(execute, ['other', queue])).toEqual([])
   })
 
   test('refuses what is no id', async ({ sluice, queue }) => {

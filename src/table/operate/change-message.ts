@@ -117,12 +117,6 @@ export async function freeKey(execute: Execute, queue: string, dedupeKey: string
   return textOf(row, 'result') as FreedKey
 }
 
-/** Takes away holds of messages that are gone. Resolves with how many are left, because batches have their slots. */
-export async function releaseHolds(execute: Execute, queue: string): Promise<number> {
-  const [row] = await execute(RELEASE_HOLDS, [queue])
-  return row === undefined ? 0 : numberOf(row, 'left_over')
-}
-
 function answerOf<Answer extends CancelAnswer | ChangeAnswer>([row]: readonly Row[]): Answer {
   if (row === undefined) throw new TypeError('expected what became of the message')
   return { result: textOf(row, 'result'), state: textOf(row, 'state') } as Answer
@@ -158,5 +152,3 @@ FROM sluice.clear_some($1::text, $2::bigint, $3::text, $4::text, $5::text,
   timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond',
   timestamptz 'epoch' + $7::bigint::double precision * interval '1 microsecond', $8::text, $9::boolean) c`,
 )
-
-const RELEASE_HOLDS = statement('release_holds', 'SELECT sluice.release_holds($1::text) AS left_over')

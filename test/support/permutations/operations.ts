@@ -4,8 +4,8 @@ import {
   cancelMessage,
   changeMessage,
   clearSome,
-  releaseHolds,
 } from '../../../src/table/operate/change-message.ts'
+import { releaseHolds } from '../../../src/table/operate/release-holds.ts'
 import { type ClaimWorld, executeAlone } from './claims.ts'
 import type { PlayedStep, Scenario } from './permutations.ts'
 import type { Stage } from './stage.ts'
