@@ -533,6 +533,7 @@ BEGIN
   END IF;
   -- Nobody sleeps on the queue of a group: its members sleep on their stream.
   IF events > 0 THEN
+    PERFORM sluice.note_queued(g.id) FROM sluice.stream_group g WHERE g.stream || ':' || g.name = queue;
     PERFORM sluice.wake_stream(split_part(queue, ':', 1));
   END IF;
   RETURN redriven;

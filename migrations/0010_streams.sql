@@ -92,6 +92,48 @@ CREATE TABLE sluice.group_progress (
   CONSTRAINT group_progress_pkey PRIMARY KEY (group_id, slot, position)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
+-- Groups whose queue may have messages. A claim that looked into an empty queue would walk all messages that have been there
+-- since an old snapshot: 18 ms after 30,000. So claims look only where this has a row. Who puts a message there inserts one if
+-- it sees none, and holds the lock (746506, group_id) shared until its transaction ends; who finds the queue empty
+-- deletes what it sees, and holds the lock alone. There may be several rows, so that nobody waits for another's.
+CREATE TABLE sluice.group_queued (
+  group_id       integer     NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
+CREATE INDEX group_queued_idx ON sluice.group_queued (group_id);
+
+-- Before a message is put into the queue of a group, or after it. A snapshot that does not move may show a row that is gone.
+CREATE FUNCTION sluice.note_queued(group_id integer) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(746506, group_id);
+  INSERT INTO sluice.group_queued (group_id)
+  SELECT group_id WHERE current_setting('transaction_isolation') <> 'read committed'
+    OR NOT EXISTS (SELECT FROM sluice.group_queued q WHERE q.group_id = group_id);
+END
+$$;
+
+-- Notes that the queue of a group is empty, if it is. Returns whether it has. Waits for nobody.
+CREATE FUNCTION sluice.note_empty(group_id integer, queue text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on AS $$
+#variable_conflict use_variable
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(746506, group_id) THEN
+    RETURN false;
+  END IF;
+  PERFORM FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1;
+  IF NOT FOUND THEN
+    PERFORM FROM sluice.message m WHERE m.queue = queue AND m.slot IS NULL ORDER BY m.priority, m.due_at, m.id LIMIT 1;
+  END IF;
+  IF FOUND THEN
+    RETURN false;
+  END IF;
+  DELETE FROM sluice.group_queued q WHERE q.group_id = group_id;
+  RETURN FOUND;
+END
+$$;
+
 -- Makes a segment, for positions from `first` on. CREATE ... PARTITION OF would wait for every open batch; ATTACH does not.
 CREATE FUNCTION sluice.attach_segment(stream_id integer, first bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -394,6 +436,7 @@ DECLARE
   taken bigint;
 BEGIN
   PERFORM pg_current_xact_id();
+  PERFORM sluice.note_queued(group_id);
   SELECT g.stream || ':' || g.name, s.id INTO queue, number
   FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream WHERE g.id = group_id;
   -- By its own table: through sluice.event the server would lock the segments of all streams.
@@ -444,4 +487,5 @@ LANGUAGE sql IMMUTABLE AS 'SELECT 10, 1';
 
 -- Those that run with the owner's rights, for those who are granted them.
 REVOKE ALL ON FUNCTION sluice.attach_segment, sluice.create_stream, sluice.open_appends, sluice.wake_stream, sluice.append,
-  sluice.append_many, sluice.slot_bounds, sluice.create_group, sluice.stream_head, sluice.queue_events, sluice.bury_events FROM PUBLIC;
+  sluice.append_many, sluice.slot_bounds, sluice.create_group, sluice.stream_head, sluice.queue_events, sluice.bury_events,
+  sluice.note_queued, sluice.note_empty FROM PUBLIC;

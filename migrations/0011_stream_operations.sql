@@ -360,6 +360,7 @@ BEGIN
   PERFORM sluice.lock_group(of.id, (sluice.find_stream(stream)).slots);
   DELETE FROM sluice.stream_group g WHERE g.id = of.id;
   DELETE FROM sluice.group_progress p WHERE p.group_id = of.id;
+  DELETE FROM sluice.group_queued q WHERE q.group_id = of.id;
   DELETE FROM sluice.message m WHERE m.queue = stream || ':' || name;
   GET DIAGNOSTICS messages = ROW_COUNT;
   DELETE FROM sluice.dead_letter d WHERE d.queue = stream || ':' || name;

@@ -90,9 +90,9 @@ BEGIN
   GRANT EXECUTE ON FUNCTION sluice.schedule_fire, sluice.schedule_plan, sluice.schedule_failed TO sluice_worker;
 
   -- Reads streams and moves groups on. A stream's own table is granted when it is made, and here to whom it was not.
-  GRANT SELECT ON sluice.stream, sluice.segment, sluice.event, sluice.stream_group TO sluice_worker;
+  GRANT SELECT ON sluice.stream, sluice.segment, sluice.event, sluice.stream_group, sluice.group_queued TO sluice_worker;
   GRANT SELECT, INSERT, DELETE, UPDATE (held_until, attempt, last_error) ON sluice.group_progress TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice.slot_bounds, sluice.stream_head, sluice.queue_events, sluice.bury_events TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice.slot_bounds, sluice.stream_head, sluice.queue_events, sluice.bury_events, sluice.note_empty TO sluice_worker;
   GRANT SELECT ON sluice.streams, sluice.groups TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice.read_stream, sluice.read_group_slots TO sluice_worker;
   FOR log IN SELECT i.inhrelid::pg_catalog.regclass FROM pg_catalog.pg_inherits i WHERE i.inhparent OPERATOR(pg_catalog.=) 'sluice.event'::pg_catalog.regclass LOOP
@@ -120,7 +120,7 @@ BEGIN
     ON sluice.message TO sluice_operator;
   GRANT EXECUTE ON FUNCTION sluice.redrive, sluice.claim_release, sluice.queue_set, sluice.pause, sluice.resume,
     sluice.is_paused, sluice.prune_dedupe, sluice.free_key, sluice.cancel, sluice.change, sluice.reschedule, sluice.run_now,
-    sluice.clear_some, sluice.release_holds, sluice.wake_stream TO sluice_operator;
+    sluice.clear_some, sluice.release_holds, sluice.wake_stream, sluice.note_queued TO sluice_operator;
   GRANT EXECUTE ON FUNCTION sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_run, sluice.schedule_remove,
     sluice.foreign_characters TO sluice_operator;
   -- Makes and changes streams and groups, by functions that run with the rights of the schema's owner.

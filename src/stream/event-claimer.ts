@@ -27,11 +27,13 @@ export interface ClaimedEvents {
   readonly onQueued: (dueUs: number) => void
 }
 
+/** What a group's queue has: messages; none, and that is not noted yet; none, as is noted. */
+export type QueueState = 'messages' | 'emptied' | 'empty'
+
 /** The answer to a claim of events. Its rows are those that are to be handled. */
 export interface EventAnswer extends ClaimAnswer {
   readonly log: ClaimedEvents
-  /** The group's queue has messages. */
-  readonly queued: boolean
+  readonly queue: QueueState
 }
 
 export function isEventAnswer(answer: object): answer is EventAnswer {
@@ -164,7 +166,7 @@ export class EventClaimer {
   async #answer(connection: InTransaction, taken: Taken, sentAtMs: number): Promise<EventAnswer> {
     const { bounds, claimed, full, events, mayPark, standing } = taken
     if (claimed.length >= this.#limit) this.#backlogs.set(connection, { bounds, deep: slotsOf(claimed).size === 1 })
-    const { nowUs, evidence, transaction, queuedCount, onFailure } = standing
+    const { nowUs, evidence, transaction, onFailure } = standing
     const onQueued = (dueUs: number) => this.#options.onQueued(sentAtMs + (dueUs - nowUs) / 1_000)
     const nextDueMs = events.length > 0 ? null : await this.#nextLookMs(connection, bounds)
     return {
@@ -179,7 +181,7 @@ export class EventClaimer {
       partial: false,
       void: false,
       log: { group: this.#group, events, onFailure, holds: !mayPark, onQueued },
-      queued: queuedCount > 0,
+      queue: queueState(standing),
     }
   }
 
@@ -199,6 +201,11 @@ export class EventClaimer {
     const { unread, heldMs } = await readRest(execute, this.#group, bounds)
     return unread ? Math.min(OTHERS_WAIT_MS, heldMs ?? OTHERS_WAIT_MS) : heldMs
   }
+}
+
+function queueState({ mayBeQueued, queuedCount }: GroupStanding): QueueState {
+  if (!mayBeQueued) return 'empty'
+  return queuedCount > 0 ? 'messages' : 'emptied'
 }
 
 function slotsOf(events: readonly ClaimedEvent[]): ReadonlySet<number> {

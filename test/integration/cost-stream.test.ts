@@ -27,6 +27,7 @@ interface Bound {
 const progress = /^Index (Only )?Scan group_progress_pkey$/
 const events = /^Index (Only )?Scan event_1_\d_pkey$/
 const parked = /^Index (Only )?Scan message_(slot|due)_idx$/
+const noted = /^Index (Only )?Scan group_queued_idx$/
 const evidence = /^Index (Only )?Scan crash_pkey$/
 
 const claim =
@@ -65,7 +66,7 @@ const READS: readonly Bound[] = [
     name: 'event_read',
     send: claim(100),
     most: 40,
-    ways: [progress, events, parked],
+    ways: [progress, events, noted, parked],
   },
   {
     what: 'the read of 100 events beside 1,000 parked ones',
@@ -73,7 +74,7 @@ const READS: readonly Bound[] = [
     name: 'event_read',
     send: claim(100),
     most: 1_700,
-    ways: [progress, events, parked],
+    ways: [progress, events, noted, parked],
   },
   {
     what: 'a look at the rest',
@@ -85,7 +86,7 @@ const READS: readonly Bound[] = [
     what: 'the standing of a group',
     send: (execute, { queue, ...group }) => readStanding(execute, group, queue),
     most: 9,
-    ways: [/^Index Scan stream_group_id_key$/, parked, evidence],
+    ways: [/^Index Scan stream_group_id_key$/, noted, parked, evidence],
   },
   { what: 'a page of 100 of all slots', send: (execute, group) => page(execute, group), most: 450 },
   { what: 'the next position', send: (execute, group) => readNextPosition(execute, ranges(group)), most: 75 },
@@ -155,8 +156,19 @@ test('P6: progress that is read from its first row walks the dead ones, so these
   expect(buffers, plan).toBeGreaterThan(200)
 })
 
-test('P6: what failed events have left in the queue of their group is walked once by each read', async ({ log }) => {
-  expectAtMost(FAILED, await log.explain(claim(100), log.failed, { name: 'event_read' }), 'a read of 100')
+test('P6: what failed events have left in the queue of their group is walked, until it is noted that this is empty', async ({
+  log,
+}) => {
+  const { failed } = log
+  const read = () => log.explain(claim(100), failed, { name: 'event_read' })
+  const stand = () => log.explain((execute, { queue, ...group }) => readStanding(execute, group, queue), failed)
+  const walked = await read()
+  expect(walked.buffers, walked.plan).toBeGreaterThan(FAILED / 2)
+  expectAtMost(FAILED, walked, 'a read of 100')
+  const note = 'SELECT sluice.note_empty($1, $2) AS noted'
+  expect((await log.client.query(note, [failed.groupId, failed.queue])).rows).toEqual([{ noted: true }])
+  expectAtMost(40, await read(), 'a read of 100 with the note')
+  expectAtMost(9, await stand(), 'the standing with the note')
 })
 
 function page(execute: Parameters<SendOfLog>[0], group: LogTarget) {

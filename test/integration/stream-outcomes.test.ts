@@ -323,6 +323,7 @@ describe('a group', () => {
     const queue = `${stream}:all`
     for (const key of [busy, freed])
       await database.sql('SELECT sluice.enqueue($1, $2, ordering_key => $3)', [queue, '0', key])
+    await database.sql('SELECT sluice.note_queued(id) FROM sluice.stream_group WHERE stream = $1', [stream])
     await append(database, stream, [
       [1, busy],
       [2, freed],

@@ -10,7 +10,7 @@ import {
   textOf,
   textOrNull,
 } from '../statement.ts'
-import type { KnownGroup } from './known-group.ts'
+import { type KnownGroup, MAY_BE_QUEUED } from './known-group.ts'
 
 /** A claimed event. The id of its row is its position with a minus. */
 export interface ClaimedEvent {
@@ -207,8 +207,8 @@ SELECT pg_catalog.set_config('sluice.slots', coalesce(pg_catalog.string_agg(step
 /**
  * Reads the events behind the progress of the slots that have just been locked, slot by slot, up to $3 in all. A slot's events
  * come in the order of its primary key (slot, position); segments below the progress are pruned at run time. Whether a key
- * is parked is asked only if the group's queue has keyed messages at all, which is one descent of message_slot_idx; that look
- * must be in this statement, behind the lock: in the snapshot of the lock the last holder's parked keys are not there yet. All
+ * is parked is asked only if the group's queue has keyed messages at all: one descent of group_queued_idx, and only where that has a
+ * row one of message_slot_idx, which walks what has left the queue since an old snapshot. That look must be in this statement, behind the lock: in the snapshot of the lock the last holder's parked keys are not there yet. All
  * looks at the queue ask in the order of message_slot_idx, and for the slot of a key as a range: the planner would otherwise
  * read the whole queue by its primary key. What most events say alike is NULL: a value takes 0.1 us of Node, and a NULL none.
  */
@@ -227,7 +227,9 @@ SELECT e.position, s.slot, e.ordering_key, e.type, nullif(e.schema_version, 1) A
 FROM (
   SELECT pg_catalog.string_to_array(pg_catalog.current_setting('sluice.slots'), ' ')::smallint[] AS slots, ${boundsOf('$4')} AS at,
          clock_timestamp() AS now,
-         (SELECT m.slot FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1) IS NOT NULL AS keyed
+         CASE WHEN ${MAY_BE_QUEUED('$2')} THEN (
+           SELECT m.slot FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1
+         ) IS NOT NULL ELSE false END AS keyed
   OFFSET 0
 ) locked
 CROSS JOIN LATERAL pg_catalog.unnest(locked.slots) AS s (slot)

@@ -1,6 +1,6 @@
 import { SluiceError } from '../../errors.ts'
 import { CLAIM_CONTEXT, type ClaimContext, claimContextOf } from '../claim/claim.ts'
-import { type Execute, numberOf, statement, textOf } from '../statement.ts'
+import { booleanOf, type Execute, numberOf, statement, textOf } from '../statement.ts'
 
 /** A group as the server knows it. */
 export interface KnownGroup {
@@ -43,15 +43,17 @@ export type OnFailure = 'park' | 'stop'
 export interface GroupStanding extends ClaimContext {
   readonly onFailure: OnFailure
   readonly parkLimit: number
-  /** How many messages the group's queue has, those with ordering keys and the others each counted up to the limit. */
+  /** The group's queue may have messages. */
+  readonly mayBeQueued: boolean
+  /** How many it has, those with ordering keys and the others each counted up to the limit. */
   readonly queuedCount: number
   /** The first and the last position of events that retention took before it had read them; null: none. */
   readonly lost: { readonly from: number; readonly to: number } | null
 }
 
 /**
- * One row by its number, and a range of message_slot_idx and one of message_due_idx, which are empty unless something has
- * failed. It is read behind the events of a claim: whoever takes events away tells the group in the same transaction, so a claim that has read past them sees
+ * One row by its number, and a range of message_slot_idx and one of message_due_idx, unless it is noted that the group's queue is
+ * empty. It is read behind the events of a claim: whoever takes events away tells the group in the same transaction, so a claim that has read past them sees
  * that here. Undefined: the group is deleted.
  */
 export async function readStanding(
@@ -66,20 +68,35 @@ export async function readStanding(
     ...claimContextOf(row),
     onFailure: textOf(row, 'on_failure') === 'stop' ? 'stop' : 'park',
     parkLimit: numberOf(row, 'park_limit'),
+    mayBeQueued: booleanOf(row, 'may_be_queued'),
     queuedCount: numberOf(row, 'queued_count'),
     lost,
   }
 }
 
+/** Notes that the queue of a group is empty, if it is: claims do not look into it any more, until something is put there. */
+export async function noteEmpty(execute: Execute, { groupId }: KnownGroup, queue: string): Promise<void> {
+  await execute(NOTE_EMPTY, [groupId, queue])
+}
+
+/** Whether the queue of a group may have messages: one descent of group_queued_idx. */
+export const MAY_BE_QUEUED = (group: string) =>
+  `EXISTS (SELECT FROM sluice.group_queued q WHERE q.group_id = ${group}::integer)`
+
+const NOTE_EMPTY = statement('group_note_empty', 'SELECT sluice.note_empty($1::integer, $2::text)')
+
 const READ_STANDING = statement(
   'group_standing',
   `
-SELECT g.on_failure, g.park_limit, g.lost_from, g.lost_to, queued.count AS queued_count, ${CLAIM_CONTEXT}
-FROM (SELECT clock_timestamp() AS now OFFSET 0) c CROSS JOIN sluice.stream_group g CROSS JOIN LATERAL (
+SELECT g.on_failure, g.park_limit, g.lost_from, g.lost_to, noted.may_be_queued, queued.count AS queued_count, ${CLAIM_CONTEXT}
+FROM (SELECT clock_timestamp() AS now OFFSET 0) c
+CROSS JOIN (SELECT ${MAY_BE_QUEUED('$2')} AS may_be_queued OFFSET 0) noted CROSS JOIN sluice.stream_group g CROSS JOIN LATERAL (
   SELECT count(*) AS count FROM (
-    (SELECT FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT greatest(g.park_limit, 1))
+    (SELECT FROM sluice.message m WHERE noted.may_be_queued AND m.queue = $1::text AND m.slot IS NOT NULL
+     ORDER BY m.slot, m.id LIMIT greatest(g.park_limit, 1))
     UNION ALL
-    (SELECT FROM sluice.message m WHERE m.queue = $1::text AND m.slot IS NULL ORDER BY m.priority, m.due_at, m.id LIMIT greatest(g.park_limit, 1))
+    (SELECT FROM sluice.message m WHERE noted.may_be_queued AND m.queue = $1::text AND m.slot IS NULL
+     ORDER BY m.priority, m.due_at, m.id LIMIT greatest(g.park_limit, 1))
   ) m
 ) queued
 WHERE g.id = $2::integer`,
