@@ -66,7 +66,8 @@ async function leave({
     const leaving = signal?.aborted === true ? [] : await inTransaction(readLeaving)
     return leaving.length === 0 ? { dropped: 0, left: 0 } : await dropSegments(inSession, signal)
   } catch (error) {
-    onFailed('segmentsDropped', error)
+    // The signal cuts the connection.
+    if (signal?.aborted !== true) onFailed('segmentsDropped', error)
     return { dropped: 0, left: 1 }
   }
 }

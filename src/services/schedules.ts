@@ -35,6 +35,8 @@ export class Schedules implements Service<number> {
   #timer: NodeJS.Timeout | undefined
   #timerAt = Number.POSITIVE_INFINITY
   #running: Promise<number> | undefined
+  /** Something has fallen due since the pass under way has read what is. */
+  #again = false
   #stopped = true
   #stopping = false
 
@@ -69,12 +71,15 @@ export class Schedules implements Service<number> {
   runOnce(): Promise<number> {
     this.#running ??= this.#pass().finally(() => {
       this.#running = undefined
+      if (this.#again) this.due(0)
+      this.#again = false
     })
     return this.#running
   }
 
   #wake(): void {
     this.#disarm()
+    this.#again = this.#running !== undefined
     // If it fails, the connection is down, and its loss is reported elsewhere. The next poll begins anew.
     this.runOnce().catch(() => undefined)
   }

@@ -1,8 +1,9 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
+import { EventLog } from '../support/event-log.ts'
 import { allOf, append, jumpSegment, makeStream, segmentsOf } from '../support/rows/streams.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
-import { test } from '../support/sluice.ts'
+import { startTestSluice, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
 describe('the segments of a stream', () => {
@@ -203,6 +204,26 @@ describe('retention', () => {
     await batch.query('COMMIT')
     expect(await pass).toMatchObject({ segmentsDropped: 2 })
     expect((await sluice.operate.streams.groups({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 10 })
+  })
+
+  test('that a stop of its worker breaks off has not failed', async ({ database, sluice, queue }) => {
+    const id = await made(database, queue, 'retain_ms = 1')
+    await threeSegments(database, queue)
+    const batch = await connect(database)
+    await batch.query('BEGIN')
+    await batch.query(`SELECT count(*) FROM sluice.event_${id}`)
+    const worker = startTestSluice(database, { maintenanceInterval: '1s' })
+    const log = new EventLog(worker.events)
+    await worker.start()
+    await waitFor(async () => (await detaching(database)) === 1, { what: 'the detach' })
+    await worker.stop()
+    expect(log.of('maintenance.done').at(-1)).toMatchObject({ segmentsDropped: 0, finished: false })
+    expect(log.of('maintenance.failed')).toEqual([])
+    await batch.query('COMMIT')
+    // The server may notice only now that the worker has gone.
+    const dropped = async () => (await sluice.operate.maintain()).finished
+    await waitFor(dropped, { what: 'the next pass' })
+    expect(await segmentsOf(database, queue)).toEqual(tables(id, 2, 3))
   })
 
   test('finishes a detach that was interrupted', async ({ database, sluice, queue }) => {

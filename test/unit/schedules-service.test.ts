@@ -94,6 +94,22 @@ describe('the service of schedules', () => {
     expect((await server.next()).statement).toBe('sluice_schedules_next')
   })
 
+  test('looks once more for what falls due while it enqueues', async () => {
+    service.due(0)
+    await vi.advanceTimersByTimeAsync(0)
+    const looked = await server.next()
+    for (const ms of [100, 200]) {
+      service.due(ms)
+      await vi.advanceTimersByTimeAsync(ms)
+    }
+    looked.answer([])
+    await vi.advanceTimersByTimeAsync(1_000)
+    expect(server.statements).toEqual(['sluice_schedules_next', 'sluice_schedules_next'])
+    server.asked[1]?.answer([])
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(server.asked).toHaveLength(2)
+  })
+
   test('stops after the schedule that it has in hand', async () => {
     service.due(0)
     await vi.advanceTimersByTimeAsync(0)
