@@ -84,7 +84,7 @@ export class Demand implements Waiter, RoundDemand {
   }
 
   get isLast(): boolean {
-    return this.draining.aborted || this.paused || this.#throttle !== undefined || this.#places.isSurplus
+    return this.#claimsNoMore || this.#throttle !== undefined || this.#places.isSurplus
   }
 
   /** Resolves when one that runs has ended. */
@@ -202,11 +202,11 @@ export class Demand implements Waiter, RoundDemand {
     const { round } = this.#options
     try {
       do {
-        for (let next: Next = 'claim'; next !== 'sleep' && !this.#isHeld; ) {
+        for (let next: Next = 'claim'; next !== 'sleep' && !this.#claimsNoMore; ) {
           await this.#throttle?.turn(this.draining, () => true)
           if (!this.draining.aborted) next = await this.#run(next, () => undefined)
         }
-      } while ((await round.settled()) && !this.#isHeld)
+      } while ((await round.settled()) && !this.#claimsNoMore)
     } catch (error) {
       // What earlier claims have taken is still in hand.
       await round.settled()
@@ -234,44 +234,32 @@ export class Demand implements Waiter, RoundDemand {
     const backoff = new Backoff(100, 10_000)
     let next: Next = first ? 'claim' : 'sleep'
     while (!this.draining.aborted) {
-      if (this.#sleepsAfter(next)) await this.#hints.sleep()
-      if (this.#rests) continue
+      if (next === 'sleep' || this.paused) await this.#hints.sleep()
+      if (this.paused && !this.#places.isSurplus) continue
       if (this.#throttle !== undefined) await this.#throttle.turn(this.draining, () => !this.#places.isSurplus)
-      if (!this.#mayClaim()) return
-      try {
-        next = await this.#run(next, () => backoff.reset())
-        backoff.reset()
-      } catch (error) {
-        if (this.#isOurStop(error)) return
-        await this.#failed(error, backoff.next())
-        next = 'claim'
-      }
+      if (this.draining.aborted) return
+      if (this.#places.isSurplus) return this.#leave()
+      next = await this.#runPatiently(next, backoff)
     }
   }
 
-  /** Waits after a round that failed. */
+  /** Runs a round, and waits after one that failed. */
+  async #runPatiently(how: Next, backoff: Backoff): Promise<Next> {
+    try {
+      const next = await this.#run(how, () => backoff.reset())
+      backoff.reset()
+      return next
+    } catch (error) {
+      if (!this.#isOurStop(error)) await this.#failed(error, backoff.next())
+      return 'claim'
+    }
+  }
+
   async #failed(error: unknown, retryInMs: number): Promise<void> {
     this.#options.round.failed(error, retryInMs)
     // It was perhaps the one that was woken: another place that sleeps hears of the next message meanwhile.
     if (this.#hints.sleeping && !this.#hints.claiming && !this.draining.aborted) this.#park(null)
     await pause(retryInMs, AbortSignal.any([this.draining, this.#back.signal]))
-  }
-
-  #sleepsAfter(next: Next): boolean {
-    return next === 'sleep' || this.paused
-  }
-
-  /** It is paused, and a place that has been woken has nothing to do. */
-  get #rests(): boolean {
-    return this.paused && !this.draining.aborted && !this.#places.isSurplus
-  }
-
-  /** Whether a place may claim; otherwise it is to end. */
-  #mayClaim(): boolean {
-    if (this.draining.aborted) return false
-    if (!this.#places.isSurplus) return true
-    this.#leave()
-    return false
   }
 
   /** A place ends. What it was woken for is left to another. */
@@ -299,8 +287,8 @@ export class Demand implements Waiter, RoundDemand {
     if (this.#stays && !this.paused) this.#options.scheduler.park(this, nextDueMs)
   }
 
-  /** Nothing more is claimed: it ends, or it is paused. */
-  get #isHeld(): boolean {
+  /** It ends, or it is paused. */
+  get #claimsNoMore(): boolean {
     return this.draining.aborted || this.paused
   }
 

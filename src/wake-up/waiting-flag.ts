@@ -66,7 +66,7 @@ export class WaitingFlag {
   lower(): void {
     this.#wanted = false
     this.#againMs = FIRST_CHECK_MS
-    this.#cancelLook()
+    this.#cancelCheck()
     if (this.#state === 'held') void this.#lower()
     if (this.#state === 'others') this.#state = 'down'
     if (this.#state === 'down') this.#next()
@@ -131,7 +131,7 @@ export class WaitingFlag {
       this.#options.onCheckAgain()
     } else if (state === 'enqueueing') {
       this.#checkIn(this.#againMs)
-      this.#againMs = Math.min(this.#againMs * 2, LAST_LOOK_MS)
+      this.#againMs = Math.min(this.#againMs * 2, LAST_CHECK_MS)
     }
   }
 
@@ -196,13 +196,13 @@ export class WaitingFlag {
     }, ms)
   }
 
-  #cancelLook(): void {
+  #cancelCheck(): void {
     clearTimeout(this.#again)
     this.#again = undefined
   }
 }
 
 const FIRST_CHECK_MS = 2
-const LAST_LOOK_MS = 250
+const LAST_CHECK_MS = 250
 const FIRST_RETRY_MS = 1_000
 const LAST_RETRY_MS = 30_000

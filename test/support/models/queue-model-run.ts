@@ -84,7 +84,7 @@ function expectSame(message: Message, expected: ModelMessage): void {
 }
 
 /**
- * One slot takes messages without a key by priority, due time and id. Until its first look over the queue is answered
+ * One place takes messages without a key by priority, due time and id. Until its first look over the queue is answered
  * it knows only the default priority, so some of that may go before.
  */
 function expectPriorities(model: QueueModel, trace: readonly TraceEvent[]): void {
