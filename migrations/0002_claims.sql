@@ -695,6 +695,9 @@ BEGIN
   ttl := sluice.in_seconds(ttl);
   grace := sluice.in_seconds(grace);
   PERFORM sluice.check_claim(queue, "limit", ttl, max_attempts, grace);
+  IF strpos(queue, ':') > 0 THEN
+    PERFORM sluice.refuse_group_queue(queue);
+  END IF;
   -- The number of a claim whose commit a crash of the server undoes is given to another.
   IF current_setting('synchronous_commit') = 'off' THEN
     PERFORM set_config('synchronous_commit', 'local', true);
@@ -893,6 +896,9 @@ DECLARE
 BEGIN
   PERFORM sluice.check_isolation();
   PERFORM sluice.check_claim(queue, "limit");
+  IF strpos(queue, ':') > 0 THEN
+    PERFORM sluice.refuse_group_queue(queue);
+  END IF;
   SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
   IF settings.paused_at IS NOT NULL THEN
     RETURN;

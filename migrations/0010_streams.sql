@@ -391,6 +391,35 @@ BEGIN
 END
 $$;
 
+-- The queue of a group has the events of its stream that have failed, and nothing else: what is enqueued there would have no
+-- position, and who consumes it without the group would not keep the order of the log.
+CREATE FUNCTION sluice.refuse_group_queue(queue text) RETURNS void
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+BEGIN
+  IF EXISTS (
+    SELECT FROM sluice.stream_group g
+    WHERE g.stream = split_part(queue, ':', 1) AND g.name = substr(queue, strpos(queue, ':') + 1)
+  ) THEN
+    RAISE EXCEPTION 'queue: expected one that is not of a group, received "%"', queue
+      USING ERRCODE = 'SL034', HINT = 'Append to the stream, or consume it with its group.';
+  END IF;
+END
+$$;
+
+CREATE FUNCTION sluice.refuse_inserted() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+BEGIN
+  PERFORM sluice.refuse_group_queue(NEW.queue);
+  RETURN NULL;
+END
+$$;
+
+-- Only names with a ':' can be of a group, so other messages pay for a look at their name.
+CREATE TRIGGER message_group AFTER INSERT ON sluice.message FOR EACH ROW
+WHEN (NEW.event_position IS NULL AND pg_catalog.strpos(NEW.queue, ':') OPERATOR(pg_catalog.>) 0)
+EXECUTE FUNCTION sluice.refuse_inserted();
+
 -- Makes a group if there is none of this name, with its progress. True: it was made. start_at: the position after which it
 -- begins in each slot, one for all or one for each; below what is gone it begins behind that. Null: at the end, which is what is settled now: an append that is
 -- open now is still seen.
@@ -404,6 +433,10 @@ DECLARE
 BEGIN
   IF EXISTS (SELECT FROM sluice.stream_group g WHERE g.stream = create_group.stream AND g.name = create_group.name) THEN
     RETURN false;
+  END IF;
+  IF EXISTS (SELECT FROM sluice.message m WHERE m.queue = stream || ':' || name AND m.event_position IS NULL) THEN
+    RAISE EXCEPTION 'group: expected a name whose queue is empty, received "%": queue "%:%" has messages', name, stream, name
+      USING ERRCODE = '22023', HINT = 'Choose another name, or consume them first.';
   END IF;
   -- Until this transaction ends no retention takes what the group has not read: nobody else sees the group yet.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
@@ -488,4 +521,4 @@ LANGUAGE sql IMMUTABLE AS 'SELECT 10, 1';
 -- Those that run with the owner's rights, for those who are granted them.
 REVOKE ALL ON FUNCTION sluice.attach_segment, sluice.create_stream, sluice.open_appends, sluice.wake_stream, sluice.append,
   sluice.append_many, sluice.slot_bounds, sluice.create_group, sluice.stream_head, sluice.queue_events, sluice.bury_events,
-  sluice.note_queued, sluice.note_empty FROM PUBLIC;
+  sluice.note_queued, sluice.note_empty, sluice.refuse_group_queue, sluice.refuse_inserted FROM PUBLIC;

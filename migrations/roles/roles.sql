@@ -92,7 +92,8 @@ BEGIN
   -- Reads streams and moves groups on. A stream's own table is granted when it is made, and here to whom it was not.
   GRANT SELECT ON sluice.stream, sluice.segment, sluice.event, sluice.stream_group, sluice.group_queued TO sluice_worker;
   GRANT SELECT, INSERT, DELETE, UPDATE (held_until, attempt, last_error) ON sluice.group_progress TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice.slot_bounds, sluice.stream_head, sluice.queue_events, sluice.bury_events, sluice.note_empty TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice.slot_bounds, sluice.stream_head, sluice.queue_events, sluice.bury_events, sluice.note_empty,
+    sluice.refuse_group_queue TO sluice_worker;
   GRANT SELECT ON sluice.streams, sluice.groups TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice.read_stream, sluice.read_group_slots TO sluice_worker;
   FOR log IN SELECT i.inhrelid::pg_catalog.regclass FROM pg_catalog.pg_inherits i WHERE i.inhparent OPERATOR(pg_catalog.=) 'sluice.event'::pg_catalog.regclass LOOP

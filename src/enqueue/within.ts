@@ -3,6 +3,7 @@ import { wordsOf } from '../basics/words-of.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
+import { isOfGroup, ofGroup } from '../table/stream/group-queue.ts'
 import { transactionFailed } from './clients/not-in-transaction.ts'
 import type { OwnTransaction } from './open-transaction.ts'
 import { DURING } from './own-symbols.ts'
@@ -61,6 +62,7 @@ function explained(error: unknown): unknown {
   if (hasSqlState(error, '42883')) return functionMissing(error)
   if (hasSqlState(error, 'SL020')) return payloadTooLarge(error)
   if (hasSqlState(error, 'SL030')) return streamUnknown(error)
+  if (isOfGroup(error)) return ofGroup(error)
   if (!hasSqlState(error, '42P01') && !hasSqlState(error, '3F000')) return error
   return new SluiceError('SCHEMA_MISSING', 'The database has no schema "sluice". Run `npx sluice migrate`', {
     cause: error,

@@ -52,7 +52,8 @@ export class Consumers {
       runOnce: async (work, onSettled) => {
         this.#requireGoing()
         const workers = await parts.workers()
-        await workers.visit((worker) => {
+        await workers.visit(async (worker) => {
+          await worker.refuseGroupQueue(plan)
           const end = () => void demand.drain()
           const onFailed = onErrorOf(plan, report, { pause: end, stop: end })
           const demand: Demand = this.#create(worker, { plan, work, onSettled, onFailed }, this.#runs)
@@ -90,7 +91,9 @@ export class Consumers {
   async #await(what: Demanded, signal: AbortSignal, among?: Set<Demand>): Promise<Demand> {
     this.#requireGoing()
     const workers = await this.#options.parts.workers()
-    return this.#create(await workers.startPatiently(signal), what, among)
+    const worker = await workers.startPatiently(signal)
+    await worker.refuseGroupQueue(what.plan)
+    return this.#create(worker, what, among)
   }
 
   /** @param among holds it until it has ended */

@@ -14,7 +14,7 @@ import { deliverLeased } from '../modes/leased/deliver-leased.ts'
 import { leased } from '../modes/leased/leased.ts'
 import type { Consumption, Runtime } from '../modes/runtime.ts'
 import { transactional } from '../modes/transactional/transactional.ts'
-import type { LeasedPlan } from '../plan/options.ts'
+import type { LeasedPlan, PipelinePlan } from '../plan/options.ts'
 import { BacklogMonitor } from '../services/backlog.ts'
 import { HoldRelease } from '../services/hold-release.ts'
 import { Maintenance } from '../services/maintenance.ts'
@@ -26,6 +26,7 @@ import type { Meters } from '../statistics/meters.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import { checkSchema, readServerVersion } from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
+import { refuseGroupQueue } from '../table/stream/group-queue.ts'
 import { registerWorker, workerIdOf } from '../table/worker/worker.ts'
 import type { Report } from '../telemetry/events.ts'
 import { createWatcher } from '../wake-up/create-watcher.ts'
@@ -135,6 +136,12 @@ export class Worker {
    */
   startPatiently(signal: AbortSignal): Promise<void> {
     return this.#patience.wait(signal)
+  }
+
+  /** A queue that belongs to a group is consumed with the group. @throws SluiceError QUEUE_UNKNOWN, UNREACHABLE */
+  async refuseGroupQueue(plan: PipelinePlan): Promise<void> {
+    if (plan.mode === 'transactional' && plan.log !== undefined) return
+    await refuseGroupQueue(this.#control.execute, plan.queue)
   }
 
   /** Makes the demand of a pipeline, without starting it. The worker must have been started. */

@@ -321,8 +321,12 @@ describe('a group', () => {
     )
     const [busy = '', freed = ''] = [inSlot[1]?.[0], inSlot[3]?.[0]]
     const queue = `${stream}:all`
-    for (const key of [busy, freed])
-      await database.sql('SELECT sluice.enqueue($1, $2, ordering_key => $3)', [queue, '0', key])
+    // Two events before them have failed.
+    await database.sql(
+      `INSERT INTO sluice.message (queue, payload, ordering_key, event_position)
+       SELECT $1, '0', key, n FROM unnest($2::text[]) WITH ORDINALITY AS failed (key, n)`,
+      [queue, [busy, freed]],
+    )
     await database.sql('SELECT sluice.note_queued(id) FROM sluice.stream_group WHERE stream = $1', [stream])
     await append(database, stream, [
       [1, busy],

@@ -1,9 +1,11 @@
 import { hasSqlState } from '../../basics/sql-state.ts'
 import { wordsOf } from '../../basics/words-of.ts'
 import { SluiceError } from '../../errors.ts'
+import { isOfGroup, ofGroup } from '../stream/group-queue.ts'
 
 /** An error of the functions for claims, with its code; any other as it is. */
 export function toClaimError(error: unknown): unknown {
+  if (isOfGroup(error)) return ofGroup(error)
   const code = CODES.find(([state]) => hasSqlState(error, state))?.[1]
   if (code === undefined) return error
   return new SluiceError(code, `${wordsOf(error)}. ${REMEDIES[code]}`, { cause: error })

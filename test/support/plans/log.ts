@@ -64,9 +64,9 @@ export const test = base.extend('log', { scope: 'file' }, async ({ database }, {
      FROM generate_series(0, ${EVENTS - 1}) n ORDER BY n`,
   )
   await client.query(
-    `INSERT INTO sluice.message (queue, ordering_key, payload)
+    `INSERT INTO sluice.message (queue, ordering_key, payload, event_position)
      SELECT CASE WHEN n <= 1000 THEN 'log:parked' WHEN n <= ${1_000 + FAILED} THEN 'log:failed' ELSE 'other' END,
-            CASE WHEN n % 2 = 0 OR n <= ${1_000 + FAILED} THEN 'parked ' || n END, '{}'
+            CASE WHEN n % 2 = 0 OR n <= ${1_000 + FAILED} THEN 'parked ' || n END, '{}', n
      FROM generate_series(1, 100000) n`,
   )
   await client.query(`DELETE FROM sluice.message WHERE queue = 'log:failed'`)

@@ -1,0 +1,31 @@
+import { hasSqlState } from '../../basics/sql-state.ts'
+import { wordsOf } from '../../basics/words-of.ts'
+import { SluiceError } from '../../errors.ts'
+import { type Execute, statement } from '../statement.ts'
+
+/**
+ * Refuses to consume a queue that belongs to a group: only its group may. Asks only for names with a ':', one descent of
+ * stream_group_pkey.
+ *
+ * @throws SluiceError QUEUE_UNKNOWN
+ */
+export async function refuseGroupQueue(execute: Execute, queue: string): Promise<void> {
+  if (!queue.includes(':')) return
+  try {
+    await execute(REFUSE, [queue])
+  } catch (error) {
+    throw isOfGroup(error) ? ofGroup(error) : error
+  }
+}
+
+/** The server's refusal of a queue that belongs to a group. */
+export function isOfGroup(error: unknown): boolean {
+  return hasSqlState(error, 'SL034')
+}
+
+export function ofGroup(cause: unknown): SluiceError {
+  const remedy = 'Append to the stream with append(), and consume it with its group: pipeline(stream, { group })'
+  return new SluiceError('QUEUE_UNKNOWN', `${wordsOf(cause)}. ${remedy}`, { cause })
+}
+
+const REFUSE = statement('group_queue_refuse', 'SELECT sluice.refuse_group_queue($1::text)')

@@ -1,0 +1,56 @@
+import { describe, expect } from 'vitest'
+import { startTestSluice } from '../support/sluice.ts'
+import { raise } from '../support/steps.ts'
+import { append, test } from '../support/streams.ts'
+
+const REFUSED = {
+  code: 'QUEUE_UNKNOWN',
+  message: expect.stringMatching(/expected one that is not of a group, received "s\.\d+:all"\. Append to the stream/),
+}
+
+describe('the queue of a group', () => {
+  test('takes no message, by no way to enqueue', async ({ database, sluice, stream }) => {
+    const queue = `${stream}:all`
+    const { ownTransaction: tx } = sluice
+    const ways = [
+      () => sluice.enqueue(tx, queue, 1),
+      () => sluice.enqueue(tx, queue, 1, { orderingKey: 'k' }),
+      () => sluice.enqueue(tx, queue, 1, { dedupe: { key: 'k' } }),
+      () => sluice.enqueueMany(tx, queue, [{ payload: 1 }, { payload: 2 }]),
+    ]
+    for (const enqueue of ways) await expect(enqueue()).rejects.toMatchObject(REFUSED)
+    await expect(database.sql('SELECT sluice.enqueue($1, $2)', [queue, '1'])).rejects.toMatchObject({ code: 'SL034' })
+    const insert = "INSERT INTO sluice.message (queue, payload) VALUES ($1, '1')"
+    await expect(database.sql(insert, [queue])).rejects.toMatchObject({ code: 'SL034' })
+    await sluice.enqueue(tx, `${stream}:other`, 1)
+  })
+
+  test('is consumed by its group alone', async ({ database, sluice, stream }) => {
+    const queue = `${stream}:all`
+    await append(database, stream, [[1]])
+    const retry = { kind: 'fixed', delay: 0 } as const
+    await sluice
+      .pipeline(stream, { group: 'all', maxAttempts: 5, retry: { kind: 'fixed', delay: '1h' } })
+      .handle(() => raise('no'))
+      .runOnce()
+    const other = startTestSluice(database)
+    const pipelines = [
+      other.pipeline(queue, { retry }).handle(() => undefined),
+      other.pipeline(queue, { mode: 'leased', retry }).handle(() => undefined),
+    ]
+    for (const pipeline of pipelines) {
+      await expect(pipeline.runOnce()).rejects.toMatchObject(REFUSED)
+      await expect(pipeline.start().ended).rejects.toMatchObject(REFUSED)
+    }
+    await expect(sluice.claim(queue)).rejects.toMatchObject(REFUSED)
+    await expect(sluice.pop(queue)).rejects.toMatchObject(REFUSED)
+    expect(await database.sql('SELECT attempt FROM sluice.message WHERE queue = $1', [queue])).toEqual([{ attempt: 1 }])
+  })
+
+  test('must be empty when the group is made', async ({ sluice, stream }) => {
+    await sluice.enqueue(sluice.ownTransaction, `${stream}:late`, 1)
+    await expect(sluice.group(stream, 'late')).rejects.toThrow(`queue "${stream}:late" has messages`)
+    await sluice.pop(`${stream}:late`)
+    await sluice.group(stream, 'late')
+  })
+})
