@@ -246,7 +246,7 @@ export class Scheduler {
 
   /** The process whose flag we relied on may have vanished without a notification. */
   async #checkFlags(): Promise<void> {
-    const others = [...this.#queues.values()].filter((queue) => queue.flag.heldByOthers).map((queue) => queue.name)
+    const others = [...this.#queues.values()].filter((queue) => queue.flag.reliesOnOthers).map((queue) => queue.name)
     if (others.length === 0) return
     const unwatched = await unwatchedQueues(this.#options.control.execute, others)
     for (const name of unwatched) this.#queues.get(name)?.flag.othersMoved()

@@ -30,7 +30,7 @@ export class WaitingFlag {
   readonly #options: WaitingFlagOptions
   readonly #linger = new Linger()
   readonly #retries = new Backoff(FIRST_RETRY_MS, LAST_RETRY_MS)
-  #state: 'down' | 'moving' | 'held' | 'others' = 'down'
+  #state: 'down' | 'moving' | 'ours' | 'others' = 'down'
   #wanted = false
   /** Whether other processes have changed the flag since the last try was sent. Its answer may be outdated then. */
   #moved = false
@@ -46,7 +46,7 @@ export class WaitingFlag {
   }
 
   /** We rely on another process's flag. */
-  get heldByOthers(): boolean {
+  get reliesOnOthers(): boolean {
     return this.#state === 'others'
   }
 
@@ -67,7 +67,7 @@ export class WaitingFlag {
     this.#wanted = false
     this.#againMs = FIRST_CHECK_MS
     this.#cancelCheck()
-    if (this.#state === 'held') void this.#lower()
+    if (this.#state === 'ours') void this.#lower()
     if (this.#state === 'others') this.#state = 'down'
     if (this.#state === 'down') this.#next()
   }
@@ -90,7 +90,7 @@ export class WaitingFlag {
   /** A notification: there are messages, or another process has lowered its flag. */
   notified(): void {
     this.#linger.notified()
-    if (this.#state === 'held' && this.#linger.lasts) void this.#rest()
+    if (this.#state === 'ours' && this.#linger.lasts) void this.#rest()
     else this.othersMoved()
   }
 
@@ -104,7 +104,7 @@ export class WaitingFlag {
 
   /** The lock was lost with the control connection. */
   forget(): void {
-    if (this.#state === 'held') this.#untold = true
+    if (this.#state === 'ours') this.#untold = true
     if (this.#state !== 'moving') this.#state = 'down'
   }
 
@@ -119,14 +119,14 @@ export class WaitingFlag {
     this.#move()
     this.#moved = false
     const state = await raiseFlag(this.#options.execute, this.#options.queue).catch(() => 'failed' as const)
-    if (state === 'held' && !this.#wanted) return this.#lower()
+    if (state === 'ours' && !this.#wanted) return this.#lower()
     if (state === 'others' && this.#wanted && this.#moved) return this.#raise()
-    if (state === 'held' || state === 'others') this.#untold = false
-    this.#state = this.#wanted && (state === 'held' || state === 'others') ? state : 'down'
+    if (state === 'ours' || state === 'others') this.#untold = false
+    this.#state = this.#wanted && (state === 'ours' || state === 'others') ? state : 'down'
     if (state === 'failed') return this.#failed()
     this.#retries.reset()
     if (!this.#wanted) return this.#next()
-    if (state === 'held') {
+    if (state === 'ours') {
       this.#againMs = FIRST_CHECK_MS
       this.#options.onCheckAgain()
     } else if (state === 'enqueueing') {

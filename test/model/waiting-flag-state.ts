@@ -39,7 +39,7 @@ type Asked =
   | 'try'
   | 'try shared'
   | 'shared'
-  | 'held'
+  | 'ours'
   | 'enqueueing'
   | 'others'
   | 'unlock'
@@ -55,7 +55,7 @@ export interface Watcher {
   /** Hints.#again */
   again: boolean
   /** WaitingFlag: #state, #wanted, #moved, #again, #untold, #linger.lasts */
-  flag: 'down' | 'moving' | 'held' | 'others'
+  flag: 'down' | 'moving' | 'ours' | 'others'
   wanted: boolean
   moved: boolean
   timer: boolean

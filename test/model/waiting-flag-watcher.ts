@@ -111,7 +111,7 @@ export class WatcherMoves {
   #lower(one: Watcher): void {
     one.wanted = false
     one.timer = false
-    if (one.flag === 'held') unlock(one)
+    if (one.flag === 'ours') unlock(one)
     if (one.flag === 'others') one.flag = 'down'
     if (one.flag === 'down') this.#next(one)
   }
@@ -129,7 +129,7 @@ export class WatcherMoves {
     one.inbox -= 1
     one.notified = this.#variant.twin === 'does not tell when it was notified'
     one.lingers = lingers
-    if (one.flag === 'held' && lingers) rest(one)
+    if (one.flag === 'ours' && lingers) rest(one)
     else this.#othersMoved(one)
     if (one.slot !== 'parked' && this.#variant.twin === 'overhears a notification while it looks') return
     wake(one)
@@ -163,7 +163,7 @@ export class WatcherMoves {
               one.asked = 'try shared'
             }),
           ]
-        return [this.#move('raises the flag', (one) => Object.assign(one, { asked: 'held', exclusive: true }))]
+        return [this.#move('raises the flag', (one) => Object.assign(one, { asked: 'ours', exclusive: true }))]
       case 'try shared':
         if (isHeld(this.#state))
           return [
@@ -182,7 +182,7 @@ export class WatcherMoves {
             one.asked = 'enqueueing'
           }),
         ]
-      case 'held':
+      case 'ours':
       case 'enqueueing':
       case 'others':
         return [this.#move(`hears "${asked}"`, (one) => this.#raised(one, asked))]
@@ -206,10 +206,10 @@ export class WatcherMoves {
     if (!silent) notify(next, one.id)
   }
 
-  #raised(one: Watcher, answer: 'held' | 'enqueueing' | 'others'): void {
+  #raised(one: Watcher, answer: 'ours' | 'enqueueing' | 'others'): void {
     const { twin } = this.#variant
     one.asked = 'nothing'
-    if (answer === 'held' && !one.wanted) {
+    if (answer === 'ours' && !one.wanted) {
       unlock(one)
       return
     }
@@ -224,7 +224,7 @@ export class WatcherMoves {
       this.#next(one)
       return
     }
-    if (answer === 'held' && twin !== 'does not look again under its flag') wake(one)
+    if (answer === 'ours' && twin !== 'does not look again under its flag') wake(one)
     if (answer === 'enqueueing' && twin !== 'sleeps when enqueues are in flight') one.timer = true
   }
 

@@ -199,7 +199,7 @@ describe('Scheduler', () => {
     expect(server.asked).toEqual([])
     listening = true
     scheduler.park(sleeper, null)
-    await answer('sluice_flag_raise', [{ state: 'held' }])
+    await answer('sluice_flag_raise', [{ state: 'ours' }])
     expect(sleeper.hints).toEqual(['check again'])
   })
 
@@ -212,7 +212,7 @@ describe('Scheduler', () => {
     listening = true
     const sleeper = attach('q')
     scheduler.park(sleeper, null)
-    await answer('sluice_flag_raise', [{ state: 'held' }])
+    await answer('sluice_flag_raise', [{ state: 'ours' }])
     scheduler.park(sleeper, null)
     how(sleeper)
     expect(await server.next()).toMatchObject({ statement: 'sluice_flag_lower', params: ['q', '!7!q'] })
@@ -222,7 +222,7 @@ describe('Scheduler', () => {
     listening = true
     const [busy, idle] = [attach('q'), attach('q')]
     for (const sleeper of [busy, idle]) scheduler.park(sleeper, null)
-    await answer('sluice_flag_raise', [{ state: 'held' }])
+    await answer('sluice_flag_raise', [{ state: 'ours' }])
     for (const sleeper of [busy, idle]) scheduler.park(sleeper, null)
     scheduler.unpark(busy)
     expect(server.asked).toHaveLength(1)
@@ -232,10 +232,10 @@ describe('Scheduler', () => {
     listening = true
     const sleeper = attach('q')
     scheduler.park(sleeper, null)
-    await answer('sluice_flag_raise', [{ state: 'held' }])
+    await answer('sluice_flag_raise', [{ state: 'ours' }])
     connectionDown()
     scheduler.park(sleeper, null)
-    await answer('sluice_flag_raise', [{ state: 'held' }])
+    await answer('sluice_flag_raise', [{ state: 'ours' }])
   })
 
   test('P5: asks now and then, in one statement, whether those on whose flags it relies are still there', async () => {
@@ -243,7 +243,7 @@ describe('Scheduler', () => {
     const sleepers = ['a', 'b', 'c'].map(attach)
     for (const sleeper of sleepers) {
       scheduler.park(sleeper, null)
-      await answer('sluice_flag_raise', [{ state: sleeper.queue === 'c' ? 'held' : 'others' }])
+      await answer('sluice_flag_raise', [{ state: sleeper.queue === 'c' ? 'ours' : 'others' }])
     }
     scheduler.start()
     for (let at = 1; at <= 10; at++) await poll()

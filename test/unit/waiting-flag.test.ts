@@ -25,14 +25,14 @@ describe('WaitingFlag', () => {
   test('looks once more when it is ours, and is raised only once', async () => {
     flag.raise()
     flag.raise()
-    await answer('held')
+    await answer('ours')
     flag.raise()
     expect({ looks, asked: server.statements }).toEqual({ looks: 1, asked: [RAISE] })
   })
 
   test('tells the others when it is given up', async () => {
     flag.raise()
-    await answer('held')
+    await answer('ours')
     flag.lower()
     expect(await server.next()).toMatchObject({ statement: LOWER, params: ['q', '!7!q'] })
   })
@@ -40,19 +40,19 @@ describe('WaitingFlag', () => {
   test('is given up at once if nobody waits any more when it comes', async () => {
     flag.raise()
     flag.lower()
-    await answer('held')
+    await answer('ours')
     expect(await server.next()).toMatchObject({ statement: LOWER })
     expect(looks).toBe(0)
   })
 
   test('is raised again if somebody waits again while it is given up', async () => {
     flag.raise()
-    await answer('held')
+    await answer('ours')
     flag.lower()
     flag.raise()
     const lowering = await server.next()
     lowering.answer([])
-    await answer('held')
+    await answer('ours')
     expect(looks).toBe(2)
   })
 
@@ -80,13 +80,13 @@ describe('WaitingFlag', () => {
     flag.raise()
     await answer('others')
     flag.raise()
-    expect({ looks, heldByOthers: flag.heldByOthers, asked: server.statements.length }).toEqual({
+    expect({ looks, reliesOnOthers: flag.reliesOnOthers, asked: server.statements.length }).toEqual({
       looks: 0,
-      heldByOthers: true,
+      reliesOnOthers: true,
       asked: 1,
     })
     flag.othersMoved()
-    await answer('held')
+    await answer('ours')
     expect(looks).toBe(1)
   })
 
@@ -94,7 +94,7 @@ describe('WaitingFlag', () => {
     flag.raise()
     flag.othersMoved()
     await answer('others')
-    await answer('held')
+    await answer('ours')
     expect(looks).toBe(1)
   })
 
@@ -112,10 +112,10 @@ describe('WaitingFlag', () => {
     asked.fail()
     await settled()
     flag.raise()
-    await answer('held')
+    await answer('ours')
     flag.forget()
     flag.raise()
-    await answer('held')
+    await answer('ours')
     expect(looks).toBe(2)
   })
 })
@@ -153,7 +153,7 @@ describe('a waiting flag that the server does not move', () => {
 
   test('P5: tells the others later if it could not tell them when it was lowered', async () => {
     flag.raise()
-    await answer(0, [{ state: 'held' }])
+    await answer(0, [{ state: 'ours' }])
     flag.lower()
     for (let tries = 1; tries <= 3; tries++) {
       server.asked[tries]!.fail()
@@ -167,19 +167,19 @@ describe('a waiting flag that the server does not move', () => {
 
   test('need not tell the others if it is raised again', async () => {
     flag.raise()
-    await answer(0, [{ state: 'held' }])
+    await answer(0, [{ state: 'ours' }])
     flag.lower()
     server.asked[1]!.fail()
     await vi.advanceTimersByTimeAsync(0)
     flag.raise()
-    await answer(2, [{ state: 'held' }])
+    await answer(2, [{ state: 'ours' }])
     await vi.advanceTimersByTimeAsync(60_000)
     expect(server.statements).toEqual([RAISE, LOWER, RAISE])
   })
 
   test('is given up after one try by a process that may be about to end', async () => {
     flag.raise()
-    await answer(0, [{ state: 'held' }])
+    await answer(0, [{ state: 'ours' }])
     flag.close()
     server.asked[1]!.fail()
     await vi.advanceTimersByTimeAsync(60_000)
@@ -204,7 +204,7 @@ describe('a waiting flag whose process hardly sleeps between two messages', () =
     flag = new WaitingFlag({ queue: 'q', execute: server.execute, workerId: () => 7, onCheckAgain: () => looks++ })
     flag.found(COMMIT_MS)
     flag.raise()
-    await answer(0, [{ state: 'held' }])
+    await answer(0, [{ state: 'ours' }])
     flag.raise()
     await vi.advanceTimersByTimeAsync(COMMIT_MS)
     flag.notified()
@@ -278,7 +278,7 @@ describe('a waiting flag whose process hardly sleeps between two messages', () =
     await answer(1)
     await vi.advanceTimersByTimeAsync(1_000)
     flag.raise()
-    await answer(2, [{ state: 'held' }])
+    await answer(2, [{ state: 'ours' }])
     flag.raise()
     await vi.advanceTimersByTimeAsync(1_000)
     flag.notified()

@@ -120,23 +120,15 @@ export class TransactionalRound implements Round {
         const claimed = await this.#take(connection, demand, next)
         answers.claimed(claimed.transaction.pid)
         this.#losses.claimed()
-        if (claimed.rows.length === 0 || demand.draining.aborted || demand.paused) {
+        const nothing = this.#nothingOf(claimed, next, demand, allowed)
+        if (nothing !== undefined) {
           await this.#giveBack(connection, claimed)
-          return { kind: 'nothing', nextDueMs: claimed.nextDueMs, partial: claimed.partial }
-        }
-        const { length } = claimed.rows
-        if (allowed?.takesPermits && length < (next.most ?? length)) {
-          // The transaction would keep permits that it has no messages for.
-          await this.#giveBack(connection, claimed)
-          return { ...NOTHING, partial: this.#limiter.again(allowed, length) }
+          return nothing
         }
         if (allowed !== undefined) this.#limiter.found()
         allowed?.use(claimed.rows)
         onFound()
-        demand.found({
-          full: claimed.full,
-          youngestMs: youngestMs(claimed),
-        })
+        demand.found({ full: claimed.full, youngestMs: youngestMs(claimed) })
         next = await this.#process(
           { connection, claimed, signal: connection.signal, alone, isLast: alone || allowed !== undefined },
           demand,
@@ -151,6 +143,19 @@ export class TransactionalRound implements Round {
       this.#connections.delete(connection)
       connection.release()
     }
+  }
+
+  /** Undefined: what was claimed is to be handled. */
+  #nothingOf(
+    { rows: { length }, nextDueMs, partial }: ClaimAnswer,
+    { most = length }: SentClaim,
+    demand: RoundDemand,
+    allowed: Allowance | undefined,
+  ): Ran | undefined {
+    if (length === 0 || demand.draining.aborted || demand.paused) return { kind: 'nothing', nextDueMs, partial }
+    // The transaction would keep permits that it has no messages for.
+    if (allowed?.takesPermits && length < most) return { ...NOTHING, partial: this.#limiter.again(allowed, length) }
+    return undefined
   }
 
   get #limit(): TransactionLimit {

@@ -2,7 +2,7 @@ import { type ToldQueues, toldQueues, toToldQueues } from '../settings/read-sett
 import { booleanOf, type Execute, numberOf, type Row, statement, textOf } from '../statement.ts'
 
 /** Who has a queue's waiting flag now: we have it, enqueues in flight keep it down, or another process waits. */
-export type FlagState = 'held' | 'enqueueing' | 'others'
+export type FlagState = 'ours' | 'enqueueing' | 'others'
 
 /**
  * Tries to raise the waiting flag of a queue, which is an exclusive lock. Every enqueuing transaction tries the same
@@ -12,7 +12,7 @@ export async function raiseFlag(execute: Execute, queue: string): Promise<FlagSt
   const [row] = await execute(RAISE_FLAG, [queue])
   if (row === undefined) throw new TypeError('expected the state of the flag')
   const state = textOf(row, 'state')
-  if (state === 'held' || state === 'enqueueing' || state === 'others') return state
+  if (state === 'ours' || state === 'enqueueing' || state === 'others') return state
   throw new TypeError(`state of the flag: ${state}`)
 }
 
@@ -101,7 +101,7 @@ function toPolled(row: Row): PolledQueue {
 const RAISE_FLAG = statement(
   'flag_raise',
   `
-SELECT CASE WHEN pg_try_advisory_lock(746501, hashtext($1::text)) THEN 'held'
+SELECT CASE WHEN pg_try_advisory_lock(746501, hashtext($1::text)) THEN 'ours'
             WHEN pg_try_advisory_xact_lock_shared(746501, hashtext($1::text)) THEN 'enqueueing'
             ELSE 'others' END AS state`,
 )

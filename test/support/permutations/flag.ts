@@ -8,7 +8,7 @@ import type { PlayedSession, Stage } from './stage.ts'
 
 /** What one process knows of a queue's flag, and what it has seen of the queue. */
 interface Watching {
-  flag: 'down' | 'held' | 'enqueueing' | 'others'
+  flag: 'down' | 'ours' | 'enqueueing' | 'others'
   saw: boolean
   /** Notifications since its last look. */
   heard: number
@@ -26,7 +26,7 @@ export const raise: FlagStep = {
   name: 'raises',
   run: async (session, world) => {
     const watching = watchingOf(world, session)
-    if (watching.flag !== 'held') watching.flag = await raiseFlag(session.execute(), world.queue)
+    if (watching.flag !== 'ours') watching.flag = await raiseFlag(session.execute(), world.queue)
   },
 }
 
@@ -46,7 +46,7 @@ export const lower = (...twin: readonly Rewrite[]): FlagStep => ({
   name: 'lowers',
   run: async (session, world) => {
     const watching = watchingOf(world, session)
-    if (watching.flag === 'held')
+    if (watching.flag === 'ours')
       await lowerFlag(
         session.execute(...twin),
         world.queue,
@@ -84,9 +84,9 @@ export function flagScenario(stage: Stage, sessions: Scenario<FlagWorld>['sessio
         const session = stage.session(name)
         await allHeard(session)
         const { flag, saw, heard } = watchingOf(world, session)
-        const sleeps = (flag === 'held' || flag === 'others') && heard === 0
+        const sleeps = (flag === 'ours' || flag === 'others') && heard === 0
         if (there && sleeps && !saw)
-          wrong.push(`${name} sleeps beside a message, and relies on ${flag === 'held' ? 'its' : "another's"} flag`)
+          wrong.push(`${name} sleeps beside a message, and relies on ${flag === 'ours' ? 'its' : "another's"} flag`)
       }
       for (const name of names) await stage.session(name).client.query('SELECT pg_advisory_unlock_all()')
       return wrong

@@ -33,12 +33,12 @@ export interface Retry {
 }
 
 /** A lease, and for how long a renewal makes it last. */
-interface Held extends LeasedId {
+interface TimedLease extends LeasedId {
   readonly leaseMs: number
 }
 
 interface Work {
-  readonly leases: readonly Held[]
+  readonly leases: readonly TimedLease[]
   readonly send: (execute: Execute, may: (id: string) => boolean) => readonly Promise<readonly string[]>[]
   /** Sends what depends on which of them the statements have found. Left out where nothing does. */
   readonly then?: ((execute: Execute, ids: ReadonlySet<string>) => Promise<void>) | undefined
@@ -70,7 +70,7 @@ export class LeaseWriter {
   }
 
   /** @param skipLocked leaves out what others have locked, and does not wait for it first: it takes a round trip more */
-  renew(leases: readonly Held[], skipLocked: boolean): Promise<Written> {
+  renew(leases: readonly TimedLease[], skipLocked: boolean): Promise<Written> {
     const { queue, leaseMs } = this.#plan
     const version = this.#runtime.serverVersion()
     const send: Work['send'] = (execute, may) => {
