@@ -11,7 +11,7 @@ import { type AppendedEvent, appendedHere } from './table/stream/appended.ts'
 export type { SettledMessage, SettledMessages } from './settle/settled-messages.ts'
 export type { EnqueuedMessage } from './table/enqueue/enqueued.ts'
 export type { AppendedEvent } from './table/stream/appended.ts'
-export { deliver, type LeasedDeliverOptions } from './testing/deliver.ts'
+export { deliver, type GroupDeliverOptions, type LeasedDeliverOptions } from './testing/deliver.ts'
 
 /** After this many rounds `runDue` gives up: handlers that enqueue for one another may never come to an end. */
 const MOST_ROUNDS = 1_000

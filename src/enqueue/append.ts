@@ -83,10 +83,11 @@ async function appendRows(
   })
 }
 
-const EVENTS = { name: 'events', remedy: "As in [{ payload: … }, { payload: …, orderingKey: 'customer 7' }]" }
+export const EVENTS = { name: 'events', remedy: "As in [{ payload: … }, { payload: …, orderingKey: 'customer 7' }]" }
 
-function readEvent(
-  { streams, payloadLimitBytes }: AppendContext,
+/** An event as it is stored. @throws SluiceError OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA */
+export function readEvent(
+  { streams, payloadLimitBytes }: Pick<AppendContext, 'streams' | 'payloadLimitBytes'>,
   stream: string,
   entry: Entry,
   names: MessageNames,

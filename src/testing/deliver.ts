@@ -1,28 +1,24 @@
 import { checkKeys } from '../basics/check-keys.ts'
-import { DeliveredMessage } from '../claim/delivered-message.ts'
+import { EVENTS, type EventToAppend, readEvent } from '../enqueue/append.ts'
 import type { MessageToEnqueue } from '../enqueue/enqueue.ts'
+import { readList } from '../enqueue/read-list.ts'
 import { readMessage } from '../enqueue/read-message.ts'
 import { expected } from '../errors.ts'
-import type { Work } from '../handle/batch-run-options.ts'
 import { checkFunction, type Handler } from '../handle/handler.ts'
-import type { EnqueueIn } from '../handle/run-context.ts'
-import { toOutcome } from '../handle/to-outcome.ts'
-import { MessageTransaction } from '../handle/transaction/message-transaction.ts'
 import type { Outcome } from '../message.ts'
 import { type LeasedPipelineOptions, resolveLeased } from '../plan/options.ts'
 import { internalsOf, type SluiceInternals } from '../process/internals.ts'
-import {
-  checkQueueName,
-  type InputOf,
-  type OutputOf,
-  type QueueDefinitions,
-  type QueueName,
-  validatePayload,
-} from '../queues.ts'
+import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from '../queues.ts'
 import type { Sluice } from '../sluice.ts'
-import type { RowOptions } from '../table/claim/claim.ts'
+import { checkGroupName, checkStreamName, groupQueue, type StreamDefinitions } from '../streams.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
-import { BatchConnection } from '../transaction/batch-connection.ts'
+import { deliverInTransaction, type Handle } from './deliver-in-transaction.ts'
+import { toEvents, toMessages } from './given-messages.ts'
+
+/** For which group `deliver` calls a handler. */
+export interface GroupDeliverOptions {
+  readonly group: string
+}
 
 /** How `deliver` calls a handler of leased mode. */
 export type LeasedDeliverOptions = Pick<LeasedPipelineOptions, 'mode' | 'lease' | 'timeout'>
@@ -56,28 +52,43 @@ export async function deliver<Definitions extends QueueDefinitions | undefined, 
   handler: Handler<OutputOf<Definitions, Name>, Definitions>,
   messages: readonly MessageToEnqueue<InputOf<Definitions, Name>>[],
 ): Promise<readonly Outcome[]>
-export async function deliver<Definitions extends QueueDefinitions | undefined, Name extends QueueName<Definitions>>(
-  sluice: Sluice<Definitions>,
-  queue: Name,
-  handler: Handler<OutputOf<Definitions, Name>, Definitions, never>,
-  messages: readonly MessageToEnqueue<InputOf<Definitions, Name>>[],
-  options?: LeasedDeliverOptions,
+/**
+ * Gives events straight to a handler of a group, in one transaction, as messages are given to one of a queue. The events are not
+ * appended, neither the stream nor the group need be there, and nothing moves.
+ *
+ * @example const [outcome] = await deliver(sluice, 'orders', bill, [{ payload: { id: 7 } }], { group: 'billing' })
+ */
+export async function deliver<
+  Definitions extends QueueDefinitions | undefined,
+  Streams extends StreamDefinitions | undefined,
+  Name extends QueueName<Streams>,
+>(
+  sluice: Sluice<Definitions, Streams>,
+  stream: Name,
+  handler: Handler<OutputOf<Streams, Name>, Definitions, 'group'>,
+  events: readonly EventToAppend<InputOf<Streams, Name>>[],
+  options: GroupDeliverOptions,
+): Promise<readonly Outcome[]>
+export async function deliver(
+  sluice: object,
+  queue: string,
+  handler: unknown,
+  messages: readonly MessageToEnqueue[] | readonly EventToAppend[],
+  options?: LeasedDeliverOptions | GroupDeliverOptions,
 ): Promise<readonly Outcome[]> {
   const internals = internalsOf(sluice)
-  const name = checkQueueName(queue, internals.enqueueContext.definitions)
   checkFunction('deliver', handler)
   if (!Array.isArray(messages)) {
     throw expected('OPTION_INVALID', 'deliver', 'an array of messages', messages, 'As in [{ payload: … }]')
   }
-  const rows = await Promise.all(messages.map((message, at) => toRow(internals, name, message, at)))
   const handle = handler as Handle
+  if (options !== undefined && 'group' in options) return deliverEvents(internals, queue, handle, messages, options)
+  const name = checkQueueName(queue, internals.enqueueContext.definitions)
+  const rows = await Promise.all(messages.map((message, at) => toRow(internals, name, message, at)))
   return options === undefined
-    ? deliverInTransaction(internals, name, handle, rows)
+    ? deliverInTransaction(internals, internals.enqueueContext.definitions?.[name], handle, toMessages(name, rows))
     : deliverUnderLeases(internals, name, handle, rows, options)
 }
-
-/** A handler of either mode, whose context and payload have the types that the overloads have checked. */
-type Handle = Extract<Work, { readonly kind: 'each' }>['handle']
 
 async function deliverUnderLeases(
   { enqueueContext, enqueueIn, workers }: SluiceInternals,
@@ -104,47 +115,6 @@ async function deliverUnderLeases(
   })
 }
 
-async function deliverInTransaction(
-  { enqueueContext, enqueueIn, pools }: SluiceInternals,
-  queue: string,
-  handle: Handle,
-  rows: readonly InsertRow[],
-): Promise<readonly Outcome[]> {
-  const definition = enqueueContext.definitions?.[queue]
-  const messages = rows.map((row, at) => toMessage(queue, row, at))
-  for (const [at, message] of messages.entries()) {
-    const checked = await validatePayload(definition, message.payload)
-    if ('issues' in checked)
-      throw expected('PAYLOAD_SCHEMA', `messages[${at}].payload`, 'what the schema takes', checked.issues)
-    message.accept(checked.value)
-  }
-  const { pool } = await pools()
-  const connection = await BatchConnection.acquire(pool)
-  try {
-    connection.begin()
-    const outcomes: Outcome[] = []
-    for (const message of messages) outcomes.push(await callHandler(connection, handle, message, enqueueIn))
-    await connection.commit()
-    return outcomes
-  } finally {
-    connection.release()
-  }
-}
-
-async function callHandler(
-  connection: BatchConnection,
-  handle: Handle,
-  message: DeliveredMessage,
-  enqueue: EnqueueIn,
-): Promise<Outcome> {
-  const tx = new MessageTransaction(connection, enqueue)
-  const turn = { signal: new AbortController().signal, restart: () => undefined }
-  const outcome = toOutcome(await handle(message.handed, tx.context(turn, message.attempt)))
-  if (tx.unfinished) await tx.finished()
-  await (outcome.kind === 'retry' || outcome.kind === 'deadLetter' ? tx.undo() : tx.keep())
-  return outcome
-}
-
 function toRow(
   { enqueueContext }: SluiceInternals,
   queue: string,
@@ -159,22 +129,17 @@ function toRow(
   return readMessage(enqueueContext, queue, { payload, options }, { payload: `${what}.payload`, options: what })
 }
 
-function toMessage(queue: string, row: InsertRow, at: number): DeliveredMessage {
-  const nowUs = Date.now() * 1_000
-  const times = { dueUs: nowUs, enqueuedUs: nowUs }
-  const fresh = { slot: null, attempt: 0, expired: false, options: optionsOf(row) }
-  return new DeliveredMessage(queue, { ...row, ...times, ...fresh, id: String(at + 1) })
-}
-
-function optionsOf({ tenant }: InsertRow): RowOptions | null {
-  if (tenant === null) return null
-  return {
-    expiresUs: null,
-    retryPolicy: null,
-    leaseMs: null,
-    dedupeKey: null,
-    dedupeMs: null,
-    tenant,
-    eventPosition: null,
-  }
+async function deliverEvents(
+  internals: SluiceInternals,
+  given: string,
+  handle: Handle,
+  entries: readonly EventToAppend[],
+  options: GroupDeliverOptions,
+): Promise<readonly Outcome[]> {
+  checkKeys('deliver', options, ['group'], "As in { group: 'billing' }")
+  const { enqueueContext } = internals
+  const stream = checkStreamName(given, enqueueContext.streams)
+  const queue = groupQueue({ stream, group: checkGroupName('deliver.group', options.group) })
+  const rows = await readList(EVENTS, entries, (entry, names) => readEvent(enqueueContext, stream, entry, names))
+  return deliverInTransaction(internals, enqueueContext.streams?.[stream], handle, toEvents(queue, rows))
 }

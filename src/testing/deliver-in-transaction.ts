@@ -1,0 +1,53 @@
+import type { DeliveredMessage } from '../claim/delivered-message.ts'
+import { expected } from '../errors.ts'
+import type { Work } from '../handle/batch-run-options.ts'
+import type { EnqueueIn } from '../handle/run-context.ts'
+import { toOutcome } from '../handle/to-outcome.ts'
+import { MessageTransaction } from '../handle/transaction/message-transaction.ts'
+import type { Outcome } from '../message.ts'
+import type { SluiceInternals } from '../process/internals.ts'
+import { type QueueDefinition, validatePayload } from '../queues.ts'
+import { BatchConnection } from '../transaction/batch-connection.ts'
+
+/** A handler, whose context and payload have the types that the overloads of `deliver` have checked. */
+export type Handle = Extract<Work, { readonly kind: 'each' }>['handle']
+
+/** Gives messages to a handler in one transaction, which commits unless the handler throws. */
+export async function deliverInTransaction(
+  { enqueueIn, pools }: SluiceInternals,
+  definition: QueueDefinition | undefined,
+  handle: Handle,
+  messages: readonly DeliveredMessage[],
+): Promise<readonly Outcome[]> {
+  for (const [at, message] of messages.entries()) {
+    const checked = await validatePayload(definition, message.payload)
+    if ('issues' in checked)
+      throw expected('PAYLOAD_SCHEMA', `messages[${at}].payload`, 'what the schema takes', checked.issues)
+    message.accept(checked.value)
+  }
+  const { pool } = await pools()
+  const connection = await BatchConnection.acquire(pool)
+  try {
+    connection.begin()
+    const outcomes: Outcome[] = []
+    for (const message of messages) outcomes.push(await callHandler(connection, handle, message, enqueueIn))
+    await connection.commit()
+    return outcomes
+  } finally {
+    connection.release()
+  }
+}
+
+async function callHandler(
+  connection: BatchConnection,
+  handle: Handle,
+  message: DeliveredMessage,
+  enqueue: EnqueueIn,
+): Promise<Outcome> {
+  const tx = new MessageTransaction(connection, enqueue)
+  const turn = { signal: new AbortController().signal, restart: () => undefined }
+  const outcome = toOutcome(await handle(message.handed, tx.context(turn, message.attempt)))
+  if (tx.unfinished) await tx.finished()
+  await (outcome.kind === 'retry' || outcome.kind === 'deadLetter' ? tx.undo() : tx.keep())
+  return outcome
+}
