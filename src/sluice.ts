@@ -116,7 +116,7 @@ export class Sluice<
     this.#claiming = new Claiming({ config, parts, calls, alphabet, report })
     this.operate = new Operate(
       context,
-      { host: inOwnTransaction, directConnection: config.directConnection, calls },
+      { host: inOwnTransaction, directConnection: parts.owned(config.directConnection), calls },
       this.#claiming.store,
     )
     shareInternals(this, {

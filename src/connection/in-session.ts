@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { Execute } from '../table/statement.ts'
 import { closeClient, executeOn, openClient } from './open-client.ts'
+import { unreachable } from './unreachable.ts'
 
 /**
  * Runs statements on a connection of their own, each by itself and outside of a transaction.
@@ -18,6 +19,8 @@ export async function inSession<T>(
   signal?.addEventListener('abort', cut)
   try {
     return await work(executeOn(client))
+  } catch (error) {
+    throw client.connection.stream.destroyed ? unreachable(error) : error
   } finally {
     signal?.removeEventListener('abort', cut)
     await closeClient(client)

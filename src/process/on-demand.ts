@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import type { SluiceConfig } from '../config.ts'
 import { Sockets } from '../connection/sockets.ts'
 import type { Waiting } from '../pull/waiting.ts'
@@ -74,6 +75,11 @@ export class OnDemand {
       await pools.pool.end()
       await sockets.closed()
     }
+  }
+
+  /** The configuration of connections that are cut when the Sluice has stopped. */
+  owned(connection: pg.ClientConfig): pg.ClientConfig {
+    return this.#sockets.of(connection)
   }
 
   /** Those who wait for a claim wait no longer. */

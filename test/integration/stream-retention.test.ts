@@ -221,9 +221,26 @@ describe('retention', () => {
     expect(log.of('maintenance.failed')).toEqual([])
     await batch.query('COMMIT')
     // The server may notice only now that the worker has gone.
-    const dropped = async () => (await sluice.operate.maintain()).finished
-    await waitFor(dropped, { what: 'the next pass' })
+    const finished = async () => (await sluice.operate.maintain()).finished
+    await waitFor(finished, { what: 'the next pass' })
     expect(await segmentsOf(database, queue)).toEqual(tables(id, 2, 3))
+  })
+
+  test('that a call makes ends with its Sluice', async ({ database, sluice, queue }) => {
+    const id = await made(database, queue, 'retain_ms = 1')
+    await threeSegments(database, queue)
+    const batch = await connect(database)
+    await batch.query('BEGIN')
+    await batch.query(`SELECT count(*) FROM sluice.event_${id}`)
+    const other = startTestSluice(database)
+    const pass = other.operate.maintain()
+    const refused = expect(pass).rejects.toMatchObject({ code: 'UNREACHABLE' })
+    await waitFor(async () => (await detaching(database)) === 1, { what: 'the detach' })
+    await other.stop({ timeout: 0 })
+    await refused
+    await batch.query('COMMIT')
+    const finished = async () => (await sluice.operate.maintain()).finished
+    await waitFor(finished, { what: 'the next pass' })
   })
 
   test('finishes a detach that was interrupted', async ({ database, sluice, queue }) => {
