@@ -1,3 +1,4 @@
+import { ignoreRejection } from '../basics/ignore-rejection.ts'
 import { expected, toError } from '../errors.ts'
 import type { Message } from '../message.ts'
 import type { PipelinePlan } from '../plan/options.ts'
@@ -19,6 +20,7 @@ export function onErrorOf(
   return (error, message) => {
     try {
       const answer: unknown = onError(error, message)
+      ignoreRejection(answer)
       if (answer === 'pause') pause()
       else if (answer === 'stop') stop(error)
       else if (answer !== 'continue')

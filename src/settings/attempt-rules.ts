@@ -1,3 +1,4 @@
+import { ignoreRejection } from '../basics/ignore-rejection.ts'
 import { toError } from '../errors.ts'
 import {
   FALLBACK_RETRY_MS,
@@ -55,6 +56,7 @@ export class AttemptRules {
     const { report } = this.#options
     try {
       const ms = this.#policyOf(message)(message.attempt, error)
+      ignoreRejection(ms)
       if (ms >= 0 && Number.isFinite(ms)) return ms
       throw new TypeError(`expected milliseconds from 0, received ${ms}`)
     } catch (thrown) {

@@ -65,7 +65,7 @@ describe.for(['transactional', 'leased'] as const)('onError of a pipeline in %s 
     log,
   }) => {
     await put(sluice, queue, [1, 2, 3])
-    const answers = [() => 'continue', () => raise(new Error('no idea')), () => Promise.resolve('stop')]
+    const answers = [() => 'continue', () => raise(new Error('no idea')), () => Promise.reject(new Error('late'))]
     const running = sluice
       .pipeline(queue, { ...options, onError: () => answers.shift()?.() as 'continue' })
       .handle(() => raise())

@@ -132,15 +132,16 @@ describe('a function', () => {
 })
 
 describe('a policy that throws, or answers no time,', () => {
-  test.each<[string, () => number]>([
+  test.each<[string, () => unknown]>([
     ['throws', () => raise('no idea')],
     ['answers NaN', () => Number.NaN],
     ['answers what is below zero', () => -5],
     ['answers infinity', () => Number.POSITIVE_INFINITY],
+    ['is async, and fails', async () => raise('no idea')],
   ])('%s: the message waits one second, and it is reported', async (_name, retry) => {
     const events: SluiceEvent[] = []
     const written: unknown[][] = []
-    const plan = { ...resolvePipeline('mails', {}), retry }
+    const plan = { ...resolvePipeline('mails', {}), retry: retry as () => number }
     const report = (event: SluiceEvent) => events.push(event)
     const settlement = new Settlement({
       plan,
