@@ -421,35 +421,51 @@ END
 $$;
 
 -- Events before a position count as gone from now on; their segments go with the next passes of maintenance. It stops before
--- what is not settled and before what a group has not read that pins it, unless forced. Returns the last position that is gone.
-CREATE FUNCTION sluice.trim_stream(stream text, before bigint, force boolean DEFAULT false) RETURNS bigint
+-- what is not settled and before what a group has not read that pins it, unless forced. events: how many positions that takes.
+-- held_by: who has stopped it; lost_by: who has not read what is gone. A dry run locks nothing and changes nothing.
+CREATE FUNCTION sluice.trim_stream(
+  stream text, before bigint, force boolean DEFAULT false, dry_run boolean DEFAULT false,
+  OUT trimmed_to bigint, OUT events bigint, OUT held_by text[], OUT lost_by text[]
+)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  log sluice.stream;
-  upto bigint;
+  log sluice.stream := sluice.find_stream(stream);
+  wanted bigint;
+  unread bigint;
   g sluice.stream_group;
 BEGIN
-  PERFORM sluice.find_stream(stream);
-  SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = stream FOR NO KEY UPDATE;
-  upto := least(before - 1, (SELECT min(b) FROM unnest(sluice.slot_bounds(log.id, log.positions, log.slots)) AS b));
-  FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream ORDER BY o.id LOOP
-    CONTINUE WHEN (sluice.unread_in('event_' || log.id, g.id, log.trimmed_to, upto)).first IS NULL;
-    IF NOT force AND sluice.pins(log, g) THEN
-      upto := least(upto, (sluice.unread_in('event_' || log.id, g.id, log.trimmed_to, upto)).first - 1);
-    ELSE
+  held_by := '{}';
+  lost_by := '{}';
+  IF NOT dry_run THEN
+    SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = stream FOR NO KEY UPDATE;
+  END IF;
+  wanted := least(before - 1, (SELECT min(b) FROM unnest(sluice.slot_bounds(log.id, log.positions, log.slots)) AS b));
+  trimmed_to := wanted;
+  FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream AND NOT force ORDER BY o.name LOOP
+    unread := CASE WHEN sluice.pins(log, g) THEN (sluice.unread_in('event_' || log.id, g.id, log.trimmed_to, wanted)).first END;
+    IF unread IS NOT NULL THEN
+      held_by := held_by || g.name;
+      trimmed_to := least(trimmed_to, unread - 1);
+    END IF;
+  END LOOP;
+  FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream AND o.name <> ALL (held_by) ORDER BY o.id LOOP
+    CONTINUE WHEN (sluice.unread_in('event_' || log.id, g.id, log.trimmed_to, trimmed_to)).first IS NULL;
+    lost_by := lost_by || g.name;
+    IF NOT dry_run THEN
       -- So that a batch that has them in hand is not told that it has lost them.
       PERFORM sluice.lock_group(g.id, log.slots);
     END IF;
   END LOOP;
-  IF upto > log.trimmed_to THEN
-    PERFORM sluice.move_mark(log, upto);
+  events := sluice.positions_between(log.id, log.trimmed_to, trimmed_to);
+  IF trimmed_to > log.trimmed_to AND NOT dry_run THEN
+    PERFORM sluice.move_mark(log, trimmed_to);
   END IF;
-  RETURN greatest(upto, log.trimmed_to);
+  trimmed_to := greatest(trimmed_to, log.trimmed_to);
 END
 $$;
 COMMENT ON FUNCTION sluice.trim_stream IS
-  'Events before a position count as gone from now on. It stops before what a group has not read that keeps it, unless forced. Returns the last position that is gone.';
+  'Events before a position count as gone from now on. It stops before what a group has not read that keeps it, unless forced. trimmed_to: the last position that is gone. events: how many that takes. held_by, lost_by: the groups that have stopped it, and those that have not read what is gone. A dry run only says so.';
 
 -- The table of a segment.
 CREATE FUNCTION sluice.segment_table(stream_id integer, first bigint) RETURNS text

@@ -12,6 +12,7 @@ import {
   retrySlots,
   seekGroup,
   skipEvent,
+  type TrimResult,
   trimStream,
 } from '../table/stream/change-groups.ts'
 import { defineStream } from '../table/stream/define-stream.ts'
@@ -246,20 +247,26 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
    * Events before a place count as gone at once; their segments are dropped later. It stops before what is not settled, and
    * before what a group has not read that keeps it, unless forced: a group that loses events so stands still until it is moved.
    *
-   * @returns the last position that is gone.
+   * @param options.force also what a group has not read that keeps it. @default false
+   * @param options.dryRun only says what would be gone, and who holds it. It waits for nobody. @default false
    * @throws SluiceError STREAM_UNKNOWN, and as {@link group}
+   *
+   * @example const { events, heldBy } = await sluice.operate.streams.trim('orders', 'end', { dryRun: true })
    */
   async trim(
     stream: string,
     before: StreamPlace,
-    options: { readonly force?: boolean | undefined } = {},
-  ): Promise<number> {
-    checkKeys('trim', options, ['force'], "As in trim('orders', { position: 4711 })")
+    options: { readonly force?: boolean | undefined; readonly dryRun?: boolean | undefined } = {},
+  ): Promise<TrimResult> {
+    checkKeys('trim', options, ['force', 'dryRun'], "As in trim('orders', { position: 4711 })")
     const [of, place] = [checkStreamName(stream, this.#definitions), placeOf(before, 'trim.before')]
-    const force = booleanOf(options.force, 'trim.force') ?? false
+    const how = {
+      force: booleanOf(options.force, 'trim.force') ?? false,
+      dryRun: booleanOf(options.dryRun, 'trim.dryRun') ?? false,
+    }
     const work = async (execute: Execute) => {
       const starts = await readPositions(execute, of, place)
-      return trimStream(execute, of, Math.min(...starts) + 1, force)
+      return trimStream(execute, of, Math.min(...starts) + 1, how)
     }
     return this.#named(this.#operations.change(work))
   }

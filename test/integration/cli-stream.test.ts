@@ -30,9 +30,11 @@ describe('sluice stream and group', () => {
     expect((await run('group', 'list')).stdout).toMatch(/paused, no worker$/m)
     expect((await run('group', 'resume', queue, 'billing')).stdout).toBe('Resumed.\n')
 
-    expect((await run('stream', 'trim', queue, '--before', '3', '--yes')).stdout).toBe(
-      'Events up to position 2 are gone.\n',
-    )
+    const trim = (...options: string[]) => run('stream', 'trim', queue, '--before', '3', ...options)
+    const toTrim = '2 events to trim, up to position 2\n'
+    expect((await trim('--dry-run')).stdout).toBe(toTrim)
+    expect((await trim('--yes')).stdout).toBe(`${toTrim}Events up to position 2 are gone.\n`)
+    expect((await trim('--yes')).stdout).toBe('Nothing to trim.\n')
     const status = await run('status')
     expect(status.stdout).toMatch(/^STREAM +HEAD +EVENTS/m)
     expect(status.stdout).toMatch(/^STREAM +GROUP +UNREAD/m)

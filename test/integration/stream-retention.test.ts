@@ -316,7 +316,7 @@ describe('retention beside a group', () => {
     await batch.query('COMMIT')
     await moved
     expect((await sluice.operate.streams.groups({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 28 })
-    expect(await sluice.operate.streams.trim(queue, { position: 6 }, { force: true })).toBe(5)
+    expect(await sluice.operate.streams.trim(queue, { position: 6 }, { force: true })).toMatchObject({ trimmedTo: 5 })
     await mover.query(`SELECT sluice.seek_group($1, 'g', '{2}')`, [queue])
     expect(await placesOf(database, queue)).toEqual([{ position: '5' }])
     expect((await sluice.operate.streams.groups({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 25 })
@@ -328,32 +328,69 @@ describe('trim', () => {
   test('moves the low-water mark at once, and the segments below it go', async ({ database, sluice, queue }) => {
     const id = await made(database, queue)
     await threeSegments(database, queue)
-    expect(await sluice.operate.streams.trim(queue, { position: 1_000_000_004 })).toBe(1_000_000_003)
+    expect(await sluice.operate.streams.trim(queue, { position: 1_000_000_004 })).toMatchObject({
+      trimmedTo: 1_000_000_003,
+    })
     expect(await allOf(sluice.read(queue))).toHaveLength(16)
     expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 1 })
     expect(await segmentsOf(database, queue)).toEqual(tables(id, 1, 2, 3))
     // Never back.
-    expect(await sluice.operate.streams.trim(queue, { position: 3 })).toBe(1_000_000_003)
+    expect(await sluice.operate.streams.trim(queue, { position: 3 })).toMatchObject({ trimmedTo: 1_000_000_003 })
   })
 
   test('stops before what a group has not read, or what is not settled', async ({ database, sluice, queue }) => {
     await made(database, queue)
     await append(database, queue, 10)
     await sluice.group(queue, 'g', { from: { position: 6 } })
-    expect(await sluice.operate.streams.trim(queue, 'end')).toBe(5)
+    expect(await sluice.operate.streams.trim(queue, 'end')).toMatchObject({ trimmedTo: 5 })
     await sluice.operate.streams.seek(queue, 'g', 'end')
     const open = await connect(database)
     await open.query('BEGIN')
     await open.query(`SELECT sluice.append($1, '1')`, [queue])
     await append(database, queue, 5)
-    expect(await sluice.operate.streams.trim(queue, { position: 14 })).toBe(10)
+    expect(await sluice.operate.streams.trim(queue, { position: 14 })).toMatchObject({ trimmedTo: 10 })
+  })
+
+  test('says in a dry run what would be gone, who holds it back and who would lose it, and changes nothing', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    const { streams } = sluice.operate
+    await made(database, queue)
+    await append(database, queue, 10)
+    await sluice.group(queue, 'behind', { from: { position: 4 } })
+    await sluice.group(queue, 'far', { from: 'start' })
+    await sluice.group(queue, 'read', { from: 'end' })
+    const before = { position: 8 }
+    const dryRun = true
+    expect(await streams.trim(queue, before, { dryRun })).toEqual({
+      trimmedTo: 0,
+      events: 0,
+      heldBy: ['behind', 'far'],
+      lostBy: [],
+    })
+    await database.sql(`SELECT sluice.group_set($1, 'far', keep_unread => false)`, [queue])
+    expect(await streams.trim(queue, before, { dryRun })).toEqual({
+      trimmedTo: 3,
+      events: 3,
+      heldBy: ['behind'],
+      lostBy: ['far'],
+    })
+    const all = { trimmedTo: 7, events: 7, heldBy: [], lostBy: ['behind', 'far'] }
+    expect(await streams.trim(queue, before, { dryRun, force: true })).toEqual(all)
+    expect(await database.sql('SELECT trimmed_to FROM sluice.stream WHERE stream = $1', [queue])).toEqual([
+      { trimmed_to: '0' },
+    ])
+    expect((await streams.groups({ stream: queue })).map(({ lost }) => lost)).toEqual([null, null, null])
+    expect(await streams.trim(queue, before, { force: true })).toEqual(all)
   })
 
   test('can be forced on a group, which is told', async ({ database, sluice, queue }) => {
     await made(database, queue)
     await sluice.group(queue, 'g', { from: 'start' })
     await append(database, queue, 10)
-    expect(await sluice.operate.streams.trim(queue, { position: 8 }, { force: true })).toBe(7)
+    expect(await sluice.operate.streams.trim(queue, { position: 8 }, { force: true })).toMatchObject({ trimmedTo: 7 })
     expect((await sluice.operate.streams.groups({ stream: queue }))[0]).toMatchObject({
       lost: { from: 1, to: 7 },
       unread: 3,

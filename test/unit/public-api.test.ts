@@ -78,6 +78,7 @@ test('the main entry exports these types', () => {
       "EventMessage",
       "EventOf",
       "EventToAppend",
+      "FreedKey",
       "GroupDeliveriesOptions",
       "GroupOptions",
       "GroupPipelineOptions",
@@ -175,6 +176,7 @@ test('the main entry exports these types', () => {
       "StreamPlace",
       "StreamSettings",
       "StreamStatus",
+      "TrimResult",
       "TypedQueue",
       "WhichMessage",
       "WorkerDefinition",
@@ -200,6 +202,7 @@ test('sluice/testing exports these types', () => {
     [
       "AppendedEvent",
       "EnqueuedMessage",
+      "GroupDeliverOptions",
       "LeasedDeliverOptions",
       "SettledMessage",
       "SettledMessages",

@@ -5,7 +5,7 @@ import { operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView } from '../output.ts'
 import { formatStreams } from '../show/streams.ts'
-import { oneLine } from '../show/text.ts'
+import { counted, oneLine } from '../show/text.ts'
 
 /** `sluice stream …` */
 export function addStream(program: Command): void {
@@ -119,6 +119,7 @@ function addTail(stream: Command): void {
 interface TrimOptions {
   readonly before: StreamPlace
   readonly force?: true
+  readonly dryRun?: true
   readonly yes?: true
 }
 
@@ -130,14 +131,24 @@ function addTrim(stream: Command): void {
     .argument('<stream>', 'the stream')
     .requiredOption('--before <place>', 'before which events are gone: end, a position, or a time', placeOf)
     .option('--force', 'also what a group has not read that keeps it')
+    .option('--dry-run', 'only show what would be gone')
     .option('-y, --yes', 'do not ask')
-    .addHelpText('after', '\nExamples:\n  $ sluice stream trim orders --before 2030-01-31T09:00:00Z')
-    .action(async (name: string, { before, force, yes }: TrimOptions, command: Command) => {
-      await assertConfirmed(`Trim the stream ${name}? Nobody can read again what is gone.`, yes ? { yes } : {})
-      const to = await operating(command, (operate) => operate.streams.trim(name, before, { force: force ?? false }))
-      print(to === 0 ? 'Nothing was trimmed.' : `Events up to position ${to} are gone.`)
-      if (!force) note(`It stops before what a group has not read that keeps it: see sluice group list ${name}.`)
-    })
+    .addHelpText('after', '\nExamples:\n  $ sluice stream trim orders --before 2030-01-31T09:00:00Z --dry-run')
+    .action(trim)
+}
+
+async function trim(name: string, options: TrimOptions, command: Command): Promise<void> {
+  const { before, force = false, dryRun, yes } = options
+  await operating(command, async (operate) => {
+    const { trimmedTo, events, heldBy, lostBy } = await operate.streams.trim(name, before, { force, dryRun: true })
+    print(events === 0 ? 'Nothing to trim.' : `${counted(events, 'event')} to trim, up to position ${trimmedTo}`)
+    if (heldBy.length > 0) note(`It stops before what these groups have not read: ${heldBy.join(', ')}`)
+    if (lostBy.length > 0) note(`These groups have not read all of it, and will stand still: ${lostBy.join(', ')}`)
+    if (dryRun || events === 0) return
+    await assertConfirmed(`Trim the stream ${name}? Nobody can read again what is gone.`, yes ? { yes } : {})
+    const done = await operate.streams.trim(name, before, { force })
+    print(`Events up to position ${done.trimmedTo} are gone.`)
+  })
 }
 
 function show(event: StreamEvent, json: true | undefined): void {

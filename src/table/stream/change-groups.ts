@@ -1,4 +1,4 @@
-import { booleanOf, type Execute, numberOf, statement } from '../statement.ts'
+import { booleanOf, type Execute, numberOf, statement, textOf } from '../statement.ts'
 import type { OnFailure } from './known-group.ts'
 import type { PlaceParams } from './read-events.ts'
 
@@ -76,11 +76,33 @@ export async function deleteGroup(
   return { messages: numberOf(row, 'messages'), deadLetters: numberOf(row, 'dead_letters') }
 }
 
-/** Moves the low-water mark of a stream. Resolves with the last position that is gone. */
-export async function trimStream(execute: Execute, stream: string, before: number, force: boolean): Promise<number> {
-  const [row] = await execute(TRIM, [stream, before, force])
+/** What a trim does. */
+export interface TrimResult {
+  /** The last position that is gone. */
+  readonly trimmedTo: number
+  /** How many positions that takes: as many events, but for gaps. */
+  readonly events: number
+  /** The groups before whose unread events it stops. */
+  readonly heldBy: readonly string[]
+  /** The groups that have not read what is gone: they stand still until they are moved. */
+  readonly lostBy: readonly string[]
+}
+
+/** Moves the low-water mark of a stream, or says what that would do. */
+export async function trimStream(
+  execute: Execute,
+  stream: string,
+  before: number,
+  { force, dryRun }: { readonly force: boolean; readonly dryRun: boolean },
+): Promise<TrimResult> {
+  const [row] = await execute(TRIM, [stream, before, force, dryRun])
   if (row === undefined) throw new TypeError('expected a row with the position')
-  return numberOf(row, 'trimmed_to')
+  return {
+    trimmedTo: numberOf(row, 'trimmed_to'),
+    events: numberOf(row, 'events'),
+    heldBy: JSON.parse(textOf(row, 'held_by')) as string[],
+    lostBy: JSON.parse(textOf(row, 'lost_by')) as string[],
+  }
 }
 
 const instant = (us: string) => `timestamptz 'epoch' + ${us}::bigint::double precision * interval '1 microsecond'`
@@ -123,5 +145,7 @@ const DELETE = statement(
 
 const TRIM = statement(
   'stream_trim',
-  'SELECT sluice.trim_stream($1::text, $2::bigint, $3::boolean)::text AS trimmed_to',
+  `
+SELECT t.trimmed_to, t.events, to_jsonb(t.held_by)::text AS held_by, to_jsonb(t.lost_by)::text AS lost_by
+FROM sluice.trim_stream($1::text, $2::bigint, $3::boolean, $4::boolean) t`,
 )
