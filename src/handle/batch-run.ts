@@ -1,5 +1,6 @@
+import { isPromise } from '../basics/is-promise.ts'
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
-import { errorText, expected, isSluiceError, messageCancelled } from '../errors.ts'
+import { errorText, isSluiceError, messageCancelled } from '../errors.ts'
 import type { Outcome } from '../message.ts'
 import { isOrdered } from '../plan/options.ts'
 import { validatePayload } from '../queues.ts'
@@ -9,9 +10,10 @@ import type { BatchRunOptions } from './batch-run-options.ts'
 import { BlockedKeys } from './blocked-keys.ts'
 import { Deadline, type Turn } from './deadline.ts'
 import { NotHandled } from './handler.ts'
+import { outcomesOf } from './outcomes-of.ts'
 import { hasExpired, type Refusal, refusalOf } from './refusal.ts'
 import type { RunContext } from './run-context.ts'
-import { ACK, toOutcome, toOutcomes } from './to-outcome.ts'
+import { ACK } from './to-outcome.ts'
 
 /** By how much a deadline may be late on a busy machine. Less than the server's grace. */
 const HUNG_MS = 500
@@ -190,7 +192,7 @@ export class BatchRun {
       const returned = call(attempt.context(turn, this.#numberOf(messages)))
       if (isPromise(returned) || !attempt.unused) return this.#finish(messages, attempt, turn, returned)
       this.#end(turn)
-      const outcomes = this.#outcomes(messages, attempt, returned)
+      const outcomes = outcomesOf(this.#options, messages, attempt, returned)
       attempt.close()
       this.#settleEach(messages, outcomes)
     } catch (error) {
@@ -211,7 +213,7 @@ export class BatchRun {
       // What the handler has not awaited counts as its time.
       if (attempt.unfinished) await this.#deadline.await(attempt.finished())
       this.#end(turn)
-      const outcomes = this.#outcomes(messages, attempt, result)
+      const outcomes = outcomesOf(this.#options, messages, attempt, result)
       if (this.#isUndone(outcomes)) await attempt.undo()
       else if (attempt.unused) attempt.close()
       else await attempt.keep()
@@ -250,14 +252,6 @@ export class BatchRun {
     const { clock, meter } = this.#options
     if (meter === undefined || clock === undefined) return
     for (const { row } of messages) meter.begun(row.dueUs, clock, startedAtMs)
-  }
-
-  #outcomes(messages: readonly DeliveredMessage[], attempt: Attempt, result: unknown): readonly Outcome[] {
-    const each = this.#options.work.kind === 'each'
-    const outcomes = each ? [toOutcome(result)] : toOutcomes(result, messages.length)
-    if (attempt.committed) checkAcked(outcomes)
-    this.#checkSlots(messages, outcomes)
-    return outcomes
   }
 
   #isUndone([outcome]: readonly Outcome[]): boolean {
@@ -325,26 +319,4 @@ export class BatchRun {
     this.#blockedKeys ??= new BlockedKeys(slotOf ?? (({ orderingKey }) => orderingKey ?? rest))
     this.#blockedKeys.add(message)
   }
-
-  /** What a batch handler does with later events of a slot must not be kept if an earlier one stays: each is handled alone then. */
-  #checkSlots(messages: readonly DeliveredMessage[], outcomes: readonly Outcome[]): void {
-    const { slotOf } = this.#options
-    if (slotOf === undefined || messages.length === 1) return
-    const kept = new BlockedKeys(slotOf)
-    for (const [at, message] of messages.entries()) {
-      if (kept.has(message)) throw new TypeError('an event is to be tried again, and later ones of its slot are not')
-      if (outcomes[at]?.kind !== 'ack') kept.add(message)
-    }
-  }
-}
-
-/** @throws SluiceError OPTION_INVALID: its own transaction has settled the messages already */
-function checkAcked(outcomes: readonly Outcome[]): void {
-  const other = outcomes.find(({ kind }) => kind !== 'ack')
-  if (other === undefined) return
-  throw expected('OPTION_INVALID', "The handler's result", 'nothing or ack() after transaction()', other)
-}
-
-function isPromise(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
 }

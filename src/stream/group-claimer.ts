@@ -16,7 +16,7 @@ export interface GroupClaimerOptions {
   readonly concurrency: number
   readonly control: Pick<Control, 'execute'>
   /** Settles events that are parked all of them, and commits. The next transaction has begun when it resolves. */
-  readonly park: (connection: BatchConnection, answer: EventAnswer) => Promise<void>
+  readonly settleParked: (connection: BatchConnection, answer: EventAnswer) => Promise<void>
 }
 
 /**
@@ -129,7 +129,7 @@ export class GroupClaimer {
   async #whenParked(connection: BatchConnection, first: EventAnswer): Promise<EventAnswer> {
     let answer = first
     while (answer.rows.length === 0 && answer.log.events.length > 0) {
-      await this.#options.park(connection, answer)
+      await this.#options.settleParked(connection, answer)
       answer = await this.#claimEvents(connection)
     }
     if (answer.queue === 'messages') this.#dueAt(performance.now() + QUEUED_WAIT_MS)

@@ -67,12 +67,12 @@ export class TransactionalRound implements Round {
   #newClaimer({ log, queue, batchSize, concurrency, ordered }: TransactionalPlan): Claimer | GroupClaimer {
     const { control } = this.#runtime
     if (log === undefined) return new Claimer({ queue, batchSize, concurrency, ordered, control })
-    const park = (on: BatchConnection, answer: EventAnswer) => this.#park(on, answer)
-    return new GroupClaimer({ ...log, queue, batchSize, concurrency, control, park })
+    const settleParked = (on: BatchConnection, answer: EventAnswer) => this.#settleParked(on, answer)
+    return new GroupClaimer({ ...log, queue, batchSize, concurrency, control, settleParked })
   }
 
-  /** Nothing of the batch is to be handled now. */
-  async #park(connection: BatchConnection, answer: EventAnswer): Promise<void> {
+  /** Settles a batch of which nothing is to be handled now. */
+  async #settleParked(connection: BatchConnection, answer: EventAnswer): Promise<void> {
     const settlement = newSettlement(this.#runtime, this.#consumption.plan, answer)
     await allAnswered(connection.together(() => [settlement.write(connection.execute), connection.commit(this.#limit)]))
   }
