@@ -164,11 +164,11 @@ END
 $$;
 
 -- As the insert trigger does: notifies if somebody sleeps, and otherwise nobody can fall asleep before this transaction
--- has ended. Nobody sleeps on the queue of a group, <stream>:<group>: its members sleep on the stream.
+-- has ended. Nobody sleeps on the queue of a group: its members sleep on their stream.
 CREATE FUNCTION sluice.wake(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  sleepers text := CASE WHEN strpos(queue, ':') > 0 THEN '/' || split_part(queue, ':', 1) ELSE queue END;
+  sleepers text := CASE WHEN strpos(queue, ':') > 0 AND sluice.is_of_group(queue) THEN '/' || split_part(queue, ':', 1) ELSE queue END;
 BEGIN
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext(sleepers)) THEN
     PERFORM sluice.tell(sleepers);

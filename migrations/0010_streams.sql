@@ -391,16 +391,22 @@ BEGIN
 END
 $$;
 
+-- Whether a queue is that of a group, <stream>:<group>. Others may have a ':' in their names as well.
+CREATE FUNCTION sluice.is_of_group(queue text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT EXISTS (
+    SELECT FROM sluice.stream_group g
+    WHERE g.stream = split_part(queue, ':', 1) AND g.name = substr(queue, strpos(queue, ':') + 1)
+  )
+$$;
+
 -- The queue of a group has the events of its stream that have failed, and nothing else: what is enqueued there would have no
 -- position, and who consumes it without the group would not keep the order of the log.
 CREATE FUNCTION sluice.refuse_group_queue(queue text) RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 BEGIN
-  IF EXISTS (
-    SELECT FROM sluice.stream_group g
-    WHERE g.stream = split_part(queue, ':', 1) AND g.name = substr(queue, strpos(queue, ':') + 1)
-  ) THEN
+  IF sluice.is_of_group(queue) THEN
     RAISE EXCEPTION 'queue: expected one that is not of a group, received "%"', queue
       USING ERRCODE = 'SL034', HINT = 'Append to the stream, or consume it with its group.';
   END IF;

@@ -8,6 +8,7 @@ import { raisedFlag } from '../support/rows/flag.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
+import { TestWakeUp } from '../support/wake-up.ts'
 
 const LEFT = 'SELECT id::text AS id FROM sluice.message WHERE queue = $1 ORDER BY id'
 const HELD = `SELECT h.key, h.value ->> 0 AS id FROM sluice.slot s CROSS JOIN LATERAL jsonb_each(s.held) h WHERE s.queue = $1`
@@ -267,6 +268,27 @@ describe('cancel', () => {
     await release.stop()
     expect(await database.sql(HELD, [queue])).toEqual([])
     expect(await readOrphanedHolds(execute, ['other', queue])).toEqual([])
+  })
+
+  test("of one that holds its key wakes those who sleep, also on a queue with a ':' in its name", async ({
+    sluice,
+    queue,
+    database,
+  }) => {
+    for (const name of [queue, `${queue}:high`]) {
+      const [first] = await put(sluice, name, ['first', 'next'], { orderingKey: 'key' })
+      await sluice
+        .pipeline(name)
+        .handle(() => retryLater({ after: '1h' }))
+        .runOnce()
+      const wakeUp = await TestWakeUp.start(database)
+      wakeUp.sleep(name)
+      await raisedFlag(database, name)
+      await sluice.operate.cancel(name, first!)
+      await wakeUp.listener.marker(database)
+      expect(wakeUp.listener.notified).toContain(name)
+      await wakeUp.stop()
+    }
   })
 
   test('refuses what is no id', async ({ sluice, queue }) => {
