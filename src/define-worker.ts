@@ -1,29 +1,32 @@
 import { didYouMean, meantBy } from './basics/check-keys.ts'
 import { expected, SluiceError } from './errors.ts'
-import type { BatchHandler, Handler } from './handle/handler.ts'
-import type { LeasedPipelineOptions, Mode, PipelineOptions } from './plan/options.ts'
+import type { BatchHandler, Handler, HandlerKind } from './handle/handler.ts'
+import type { GroupPipelineOptions, LeasedPipelineOptions, PipelineOptions } from './plan/options.ts'
 import type { OutputOf, QueueDefinitions, QueueName } from './queues.ts'
 import type { Sluice } from './sluice.ts'
+import type { StreamDefinitions } from './streams.ts'
 
 /**
- * What `sluice work` runs: for each queue a handler, or a handler with the options of its pipeline.
+ * What `sluice work` runs: for each queue a handler, or a handler with the options of its pipeline. A group that reads a stream
+ * stands under `<stream>:<group>`, with the mode `group`.
  *
  * @example
  * export default defineWorker(sluice, {
  *   emails: async ({ payload }) => send(payload),
  *   reports: { mode: 'leased', concurrency: 50, handle: async ({ payload }) => render(payload) },
+ *   'orders:billing': { mode: 'group', batchSize: 500, handle: async (event, { tx }) => bill(tx, event) },
  * })
  *
  * @param sluice your own, with its connection, queues and schemas. Without it `sluice work` makes one for DATABASE_URL,
  * and any queue may be named.
  * @throws SluiceError OPTION_INVALID
  */
-export function defineWorker<Definitions extends QueueDefinitions | undefined>(
-  sluice: Sluice<Definitions>,
-  queues: WorkerQueues<Definitions>,
-): WorkerDefinition
+export function defineWorker<
+  Definitions extends QueueDefinitions | undefined,
+  Streams extends StreamDefinitions | undefined,
+>(sluice: Sluice<Definitions, Streams>, queues: WorkerQueues<Definitions, Streams>): WorkerDefinition
 /** The same without a Sluice of your own. */
-export function defineWorker(queues: WorkerQueues<undefined>): WorkerDefinition
+export function defineWorker(queues: WorkerQueues<undefined, undefined>): WorkerDefinition
 export function defineWorker(first: unknown, second?: unknown): WorkerDefinition {
   const [sluice, queues] = second === undefined ? [undefined, first] : [first, second]
   return branded({ sluice: sluice as Sluice | undefined, queues: checkQueues(queues) })
@@ -37,30 +40,44 @@ export interface WorkerDefinition {
   readonly queues: Readonly<Record<string, QueueWork>>
 }
 
-/** A handler for each queue that a worker consumes. */
-export type WorkerQueues<Definitions extends QueueDefinitions | undefined> = {
-  readonly [Name in QueueName<Definitions>]?:
-    | Handler<OutputOf<Definitions, Name>, Definitions>
-    | WorkFor<Definitions, Name, 'transactional', Transactional>
-    | WorkFor<Definitions, Name, 'leased', LeasedPipelineOptions>
+/** A handler for each queue, and each group of a stream, that a worker consumes. */
+export type WorkerQueues<
+  Definitions extends QueueDefinitions | undefined,
+  Streams extends StreamDefinitions | undefined = undefined,
+> = Definitions extends QueueDefinitions
+  ? { readonly [Name in QueueName<Definitions>]?: WorkOfQueue<Definitions, Name> } & WorkOfGroups<Definitions, Streams>
+  : { readonly [name: string]: WorkOfQueue<Definitions, never> | WorkOfGroup<Definitions, Streams, QueueName<Streams>> }
+
+/** The groups that read streams, by `<stream>:<group>`. */
+type WorkOfGroups<Definitions extends QueueDefinitions | undefined, Streams extends StreamDefinitions | undefined> = {
+  readonly [Name in QueueName<Streams> as `${Name}:${string}`]?: WorkOfGroup<Definitions, Streams, Name>
 }
+
+type WorkOfQueue<Definitions extends QueueDefinitions | undefined, Name extends QueueName<Definitions>> =
+  | Handler<OutputOf<Definitions, Name>, Definitions>
+  | WorkFor<OutputOf<Definitions, Name>, Definitions, 'transactional', Transactional>
+  | WorkFor<OutputOf<Definitions, Name>, Definitions, 'leased', LeasedPipelineOptions>
+
+type WorkOfGroup<
+  Definitions extends QueueDefinitions | undefined,
+  Streams extends StreamDefinitions | undefined,
+  Name extends QueueName<Streams>,
+> = WorkFor<OutputOf<Streams, Name>, Definitions, 'group', OfGroup>
 
 /** An object says its mode: by that the compiler knows what the handler gets. */
 type Transactional = PipelineOptions & { readonly mode: 'transactional' }
+type OfGroup = Omit<GroupPipelineOptions, 'group' | 'mode'> & { readonly mode: 'group' }
 
-type WorkFor<
-  Definitions extends QueueDefinitions | undefined,
-  Name extends QueueName<Definitions>,
-  In extends Mode,
-  Options,
-> = Options &
+type WorkFor<Payload, Definitions extends QueueDefinitions | undefined, In extends HandlerKind, Options> = Options &
   (
-    | { readonly handle: Handler<OutputOf<Definitions, Name>, Definitions, In>; readonly handleBatch?: undefined }
-    | { readonly handleBatch: BatchHandler<OutputOf<Definitions, Name>, Definitions, In>; readonly handle?: undefined }
+    | { readonly handle: Handler<Payload, Definitions, In>; readonly handleBatch?: undefined }
+    | { readonly handleBatch: BatchHandler<Payload, Definitions, In>; readonly handle?: undefined }
   )
 
 /** The work of one queue, as it is run. */
 export interface QueueWork {
+  /** The queue, or the stream that a group reads. */
+  readonly name: string
   /** The options of its pipeline, which checks them. */
   readonly options: Readonly<Record<string, unknown>>
   readonly kind: 'handle' | 'handleBatch'
@@ -90,18 +107,29 @@ function checkQueues(queues: unknown): WorkerDefinition['queues'] {
 }
 
 function readWork(queue: string, work: unknown): QueueWork {
-  if (typeof work === 'function') return { options: {}, kind: 'handle', handler: work as QueueWork['handler'] }
+  if (typeof work === 'function')
+    return { name: queue, options: {}, kind: 'handle', handler: work as QueueWork['handler'] }
   if (typeof work === 'object' && work !== null) {
     const { handle, handleBatch, ...options } = work as Record<string, unknown>
     const kind = handleBatch === undefined ? 'handle' : 'handleBatch'
     const handler = kind === 'handle' ? handle : handleBatch
     if (typeof handler === 'function' && (handle === undefined || handleBatch === undefined))
-      return { options, kind, handler: handler as QueueWork['handler'] }
+      return { ...consumed(queue, options), kind, handler: handler as QueueWork['handler'] }
   }
   const name = `the worker's ${JSON.stringify(queue)}`
   if (typeof work === 'object' && work !== null) checkKind(name, work)
   const wanted = 'a handler, or an object with either handle or handleBatch and the options of a pipeline'
   throw expected('OPTION_INVALID', name, wanted, work)
+}
+
+/** What a pipeline is given: of a group the stream and `{ group }`. @throws SluiceError OPTION_INVALID */
+function consumed(queue: string, options: Readonly<Record<string, unknown>>): Pick<QueueWork, 'name' | 'options'> {
+  const { mode, ...others } = options
+  if (mode !== 'group') return { name: queue, options }
+  const [name = '', group] = queue.split(/:(.*)/s, 2)
+  if (group !== undefined) return { name, options: { ...others, group } }
+  const remedy = "As in 'orders:billing': { mode: 'group', handle: … }"
+  throw expected('OPTION_INVALID', 'a worker with the mode group', 'a name <stream>:<group>', queue, remedy)
 }
 
 const KINDS = ['handle', 'handleBatch'] as const

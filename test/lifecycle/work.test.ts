@@ -13,6 +13,7 @@ import { PROCESS_MS, waitFor } from '../support/wait.ts'
 
 const HANDLERS = join(import.meta.dirname, '../support/handlers')
 const WORKER = join(HANDLERS, 'worker.ts')
+const GROUP = join(HANDLERS, 'group.ts')
 
 /** With a database and a producer of the test's own, because the tests run side by side. */
 const test = base
@@ -91,6 +92,26 @@ describe.concurrent('sluice work', () => {
     expect(await effects(own)).toHaveLength(3)
     expect(await sluice.operate.workers()).toEqual([])
     expect(await evidence(own)).toEqual([])
+  })
+
+  test('reads streams for groups beside queues, until SIGTERM and with --once', async ({ own, sluice, start }) => {
+    await sluice.stream('orders')
+    await sluice.group('orders', 'billing', { from: 'start' })
+    const { child, exited, says } = start(GROUP)
+    await Promise.all([says('works on jobs \\(transactional'), says('works on orders:billing \\(group')])
+    const orders = [1, 2, 3].map((id) => ({ payload: { id } }))
+    await sluice.appendMany(sluice.ownTransaction, 'orders', orders)
+    for (const id of [1, 2, 3]) await says(`billed ${id}`)
+    child.kill('SIGTERM')
+    expect(await exited).toBe(0)
+    await says(/orders:billing: 3 acked, 1 retried/)
+    await sluice.append(sluice.ownTransaction, 'orders', { id: 4 })
+    const run = start(GROUP, '--once', '--queue', 'orders:billing')
+    expect(await run.exited).toBe(0)
+    expect((await effects(own)).map(({ id }) => Number(id)).toSorted()).toEqual([1, 2, 3, 4])
+    const wrong = start(GROUP, '--mode', 'leased')
+    expect(await wrong.exited).toBe(2)
+    await wrong.says('--mode: expected group, for which the module has written the handler of "orders:billing"')
   })
 
   test('gives back at a second signal what is in hand, counts nothing, and exits with 3', async ({

@@ -2,6 +2,7 @@ import { describe, expectTypeOf, test } from 'vitest'
 import {
   createSluice,
   defineWorker,
+  type EventMessage,
   type HandlerTransaction,
   type LeasedContext,
   type Message,
@@ -50,6 +51,38 @@ describe('the handlers of a worker', () => {
         },
       },
     })
+  })
+
+  test('of a group get the events of their stream', () => {
+    const streams = { orders: queueOf<Report>() }
+    defineWorker(createSluice({ connection: '', queues: { mails: {} }, streams }), {
+      mails: async ({ payload }) => void expectTypeOf(payload).toEqualTypeOf<unknown>(),
+      'orders:billing': {
+        mode: 'group',
+        handle: async (event, { tx }) => {
+          expectTypeOf(event).toEqualTypeOf<EventMessage<Report>>()
+          expectTypeOf(tx).toEqualTypeOf<HandlerTransaction>()
+        },
+      },
+    })
+    defineWorker(createSluice({ connection: '', streams }), {
+      'orders:report': {
+        mode: 'group',
+        batchSize: 500,
+        handleBatch: async (events) => void expectTypeOf(events).toEqualTypeOf<readonly EventMessage<Report>[]>(),
+      },
+    })
+    defineWorker({
+      'any:group': {
+        mode: 'group',
+        handle: async (event) => void expectTypeOf(event).toEqualTypeOf<EventMessage<unknown>>(),
+      },
+    })
+    const typed = createSluice({ connection: '', queues: {}, streams })
+    // @ts-expect-error no such stream
+    defineWorker(typed, { 'ordres:x': { mode: 'group', handle: () => undefined } })
+    // @ts-expect-error events have no lease
+    defineWorker({ 'orders:x': { mode: 'group', lease: '1m', handle: () => undefined } })
   })
 
   test('are of queues that the Sluice has, with options of their mode, and are one per queue', () => {

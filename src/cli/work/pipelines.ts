@@ -42,14 +42,14 @@ export function pipelinesOf(
 
 function pipelineOf(sluice: Sluice, queue: string, work: QueueWork, overrides: Overrides): WorkPipeline {
   const given = Object.fromEntries(Object.entries(overrides).filter(([, value]) => value !== undefined))
-  const { mode } = work.options
+  const mode = 'group' in work.options ? 'group' : work.options.mode
   if (overrides.mode !== undefined && mode !== undefined && mode !== overrides.mode) {
     const text = `--mode: expected ${String(mode)}, for which the module has written the handler of "${queue}"`
     throw new SluiceError('OPTION_INVALID', `${text}, received ${overrides.mode}`)
   }
   // The pipeline checks them, whoever wrote the module.
   const options = { ...work.options, ...given } as PipelineOptions
-  const pipeline = sluice.pipeline(queue, options)
+  const pipeline = sluice.pipeline(work.name, options)
   const runnable =
     work.kind === 'handle'
       ? pipeline.handle(work.handler as unknown as Handler<unknown>)
@@ -57,7 +57,7 @@ function pipelineOf(sluice: Sluice, queue: string, work: QueueWork, overrides: O
   const isLeased = (options.mode as unknown) === 'leased'
   return {
     queue,
-    mode: isLeased ? 'leased' : 'transactional',
+    mode: typeof mode === 'string' ? mode : 'transactional',
     pipeline: runnable,
     runs: isLeased ? 1 : (options.concurrency ?? 1),
   }

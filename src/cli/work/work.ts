@@ -108,9 +108,9 @@ class Run {
   }
 
   async #untilSignal(): Promise<number> {
-    const running = this.#pipelines.map(({ pipeline, mode }) => {
+    const running = this.#pipelines.map(({ queue, pipeline, mode }) => {
       const started = pipeline.start()
-      note(`works on ${pipeline.queue} (${mode}, concurrency ${started.concurrency})`)
+      note(`works on ${queue} (${mode}, concurrency ${started.concurrency})`)
       return started
     })
     const ended = Promise.all(running.map((pipeline) => pipeline.ended))
