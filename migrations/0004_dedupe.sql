@@ -37,10 +37,12 @@ END
 $$;
 
 -- What stands for a dedupe key: one row always. One statement, so that a message that is settled or redriven at this
--- moment is seen either before or after. Each part is one descent of a primary key. fresh: it was never tried, so nothing
--- waits for its retry. completed_id: the key is taken although the message is gone. locked: a transaction that has not ended has locked it; it is an estimate that costs nothing: it
--- misses a lock that was taken after a savepoint. ours: this transaction has claimed it. It keeps the locks of those rows it enqueued or changed as well,
--- and those have its number in xmin.
+-- moment is seen either before or after. Each part is one descent of a primary key.
+-- locked: a transaction that has not ended has locked the message. An estimate that costs nothing: it misses a lock that was
+--   taken after a savepoint.
+-- ours: this transaction has claimed it. It has locked what it enqueued or changed as well, but those have its number in xmin.
+-- fresh: it was never tried, so nothing waits for its retry.
+-- completed_id: the key is taken although the message is gone.
 CREATE FUNCTION sluice.look_at_key(queue text, key text, message_id bigint, OUT there boolean, OUT attempt integer,
   OUT due_at timestamptz, OUT lease bigint, OUT ordering_key text, OUT slot smallint, OUT expired boolean, OUT locked boolean,
   OUT ours boolean, OUT fresh boolean, OUT completed_id bigint, OUT dead boolean, OUT now_at timestamptz)

@@ -173,9 +173,10 @@ END
 $$;
 
 -- Fits the hold of a key to the messages that it is for, in the row of a slot that is locked: one of them has another due
--- time (message_id), or is gone (null). The hold lasts until the last of the messages of the key is due that fall due before its end; if there
--- is none, it goes. A batch can have postponed several messages of a key, and the entry has the number of only one. A message
--- with a delay that happens to fall due in that time counts too: the row does not tell it from one that was snoozed.
+-- time (message_id), or is gone (null). Of the messages of the key that fall due before the end of the hold, it lasts until the
+-- last one is due; if there is none, it goes. A batch can have postponed several messages of a key, and the entry has the number
+-- of only one. A message with a delay that happens to fall due in that time counts too: the row does not tell it from one that
+-- was snoozed.
 CREATE FUNCTION sluice.refit_hold(queue text, slot smallint, key text, message_id bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable

@@ -114,7 +114,8 @@ BEGIN
   GRANT EXECUTE ON FUNCTION sluice.read_stream, sluice.read_group_slots, sluice.stream_bounds, sluice.stream_positions, sluice.event_slot,
     sluice.read_events, sluice.next_position TO sluice_reader, sluice_operator;
 
-  -- Redrives and deletes dead letters, releases claims, pauses queues and tells them settings as well. A message that comes back has its old id, so it can choose ids.
+  -- Redrives and deletes dead letters, releases claims, pauses queues and tells them settings as well. A message that comes
+  -- back has its old id, so it can choose ids.
   GRANT SELECT, DELETE ON sluice.dead_letter TO sluice_operator;
   GRANT INSERT (queue, id, priority, ordering_key, type, schema_version, payload, headers, max_attempts, enqueued_at,
                 last_error, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)

@@ -19,9 +19,9 @@ const MOST_STRETCHES = 64
  * It has to be exact, as the floor of a slot has: to pass over a message that can be taken would break its key's order.
  * A row that was passed becomes one to take when a hold or a delay ends, which has its time. It also does when a lease that
  * has closed its key is gone, or a hold ends early, because its message is cancelled or is to run at once: so a claim is
- * told which keys must be closed or held still, and looks. A new row gets in between only from a transaction that ran when the claim was made, so a stretch
- * counts as long as all of these still run. Once one of them has ended it is walked again, and then depends on the
- * others alone.
+ * told which keys must be closed or held still, and looks. A new row gets in between only from a transaction that ran when
+ * the claim was made, so a stretch counts as long as all of these still run. Once one of them has ended it is walked again,
+ * and then depends on the others alone.
  * (A redriven message may come in as well. For that, {@link Floors} forgets everything once a minute.)
  */
 export class PassedRows {

@@ -36,8 +36,8 @@ export interface DedupedMessage<Payload = unknown> extends DedupedOptions {
 }
 
 /**
- * Enqueues one message in the caller's transaction and returns its id; with a dedupe key, what became of it. All input is checked first: a refused message
- * has written nothing and leaves the transaction as it was.
+ * Enqueues one message in the caller's transaction and returns its id; with a dedupe key, what became of it. All input is
+ * checked first: a refused message has written nothing and leaves the transaction as it was.
  *
  * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE,
  * PAYLOAD_SCHEMA, EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION, SCHEMA_MISSING, SCHEMA_TOO_OLD, PRIVILEGE_MISSING

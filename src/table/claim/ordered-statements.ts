@@ -139,8 +139,9 @@ export const LEASE_FREE_SLOTS = leasingClaim(freeSlots(ONE), 5)
 /**
  * `passed`: stretches of rows that a claim of this process has found to be all held, or not due yet, and that still
  * are. A claim begins behind the last stretch that follows the others without a gap. A key that was closed by a lease must
- * be so still, and one that was held must be held as long: else the first of its rows would be passed, and later ones taken. And a message that has closed its key and
- * is due, because its lease has ended or was given up, must not be passed (message_lease_idx leads to it).
+ * be so still, and one that was held must be held as long: else the first of its rows would be passed, and later ones
+ * taken. And a message that has closed its key and is due, because its lease has ended or was given up, must not be passed
+ * (message_lease_idx leads to it).
  *
  * `start` is the locked slot row with that place. Only if a key of the slot is held at this moment, `pick` finds which
  * of the next 5,000 rows to take, and `run` describes the rows before them: how far they reach, which keys they have,
