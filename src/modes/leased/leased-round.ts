@@ -84,14 +84,16 @@ export class LeasedRound implements Round {
       throw error
     })
     if (allowed === undefined) return this.#runSome(demand, options, reserved)
-    if (allowed instanceof Allowance)
-      return this.#runSome(demand, options, reserved, allowed)
-        .then((ran) =>
-          ran.kind === 'nothing' ? { ...ran, partial: ran.partial || this.#limiter.again(allowed, 0) } : ran,
-        )
-        .finally(() => allowed.close())
-    this.#room.giveBack(reserved)
-    return { kind: 'nothing', nextDueMs: allowed.nextDueMs, partial: false }
+    if (!(allowed instanceof Allowance)) {
+      this.#room.giveBack(reserved)
+      return { kind: 'nothing', nextDueMs: allowed.nextDueMs, partial: false }
+    }
+    try {
+      const ran = await this.#runSome(demand, options, reserved, allowed)
+      return ran.kind === 'nothing' ? { ...ran, partial: ran.partial || this.#limiter.again(allowed, 0) } : ran
+    } finally {
+      allowed.close()
+    }
   }
 
   async #runSome(
