@@ -308,8 +308,8 @@ export class Sluice<
     queue: string,
     options: PipelineOptions | GroupPipelineOptions | LeasedPipelineOptions = {},
   ): Pipeline<never, Definitions, never> {
-    const name = this.#consumedName(queue, options)
-    return new Pipeline(name, this.#consumers.hostOf(resolvePipeline(name, options)))
+    const plan = resolvePipeline(this.#consumedName(queue, options), options)
+    return new Pipeline(plan.queue, this.#consumers.hostOf(plan))
   }
 
   /**

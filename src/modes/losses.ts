@@ -49,16 +49,12 @@ export class Losses {
       const { messages, cause } = error
       const after = retryInMs === undefined ? {} : { retryInMs }
       this.#report({ kind: 'batch.released', queue, messages, error: toReport(cause), ...after })
-    } else if (retryInMs !== undefined && !this.#isTold(error)) {
+    } else if (isSluiceError(error, 'GROUP_LOST_EVENTS')) {
+      if (error.message !== this.#lostEvents) this.#report({ kind: 'group.lostEvents', queue, error })
+      this.#lostEvents = error.message
+    } else if (retryInMs !== undefined) {
       this.#report({ kind: 'claim.failed', queue, error: toReport(error), retryInMs })
     }
-  }
-
-  #isTold(error: unknown): boolean {
-    if (!isSluiceError(error, 'GROUP_LOST_EVENTS')) return false
-    const isTold = error.message === this.#lostEvents
-    this.#lostEvents = error.message
-    return isTold
   }
 }
 

@@ -13,7 +13,7 @@ export class Pipeline<
   Definitions extends QueueDefinitions | undefined,
   In extends HandlerKind = 'transactional',
 > {
-  /** The name of the queue. */
+  /** The name of the queue; of a group, which reads a stream, `<stream>:<group>`. Its events bear this name. */
   readonly queue: string
   readonly #host: PipelineHost
 
@@ -48,7 +48,7 @@ export class Pipeline<
 
 /** A pipeline with its handler. */
 export class RunnablePipeline {
-  /** The name of the queue. */
+  /** The name of the queue; of a group, which reads a stream, `<stream>:<group>`. Its events bear this name. */
   readonly queue: string
   readonly #host: PipelineHost
   readonly #work: Work

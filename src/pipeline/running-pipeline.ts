@@ -26,7 +26,7 @@ const REMEDY_FOR_STOP = 'drain({ timeout }) waits for the batches in flight, and
 
 /** A running consumer. */
 export class RunningPipeline implements AsyncDisposable {
-  /** The name of the queue. */
+  /** The name of the queue; of a group, which reads a stream, `<stream>:<group>`. Its events bear this name. */
   readonly queue: string
   /** What happens in the pipelines of this queue in this process. */
   readonly events: Observable<SluiceEvent>

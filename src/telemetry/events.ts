@@ -1,4 +1,4 @@
-import { toError } from '../errors.ts'
+import { type SluiceError, toError } from '../errors.ts'
 
 /** Everything that Sluice reports while it runs. `queue` is the queue concerned; durations are in milliseconds. */
 export type SluiceEvent =
@@ -59,6 +59,11 @@ export type SluiceEvent =
   | { readonly kind: 'pipeline.resumed'; readonly queue: string }
   /** A claim failed. The next one follows after `retryInMs`. */
   | { readonly kind: 'claim.failed'; readonly queue: string; readonly error: Error; readonly retryInMs: number }
+  /**
+   * Retention, or a trim, has taken events before a group had read them: from which position to which, says the `error`. The group
+   * stands still until it is moved. Each of its pipelines reports it once.
+   */
+  | { readonly kind: 'group.lostEvents'; readonly queue: string; readonly error: SluiceError }
   /** A batch was claimed. `oldestDueMs`: how long its oldest message had been due. */
   | { readonly kind: 'batch.claimed'; readonly queue: string; readonly messages: number; readonly oldestDueMs: number }
   /** A batch was committed: how many of its messages were settled in which way, and how long it took from its claim. */

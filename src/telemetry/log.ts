@@ -118,6 +118,7 @@ type Rest =
   | 'onError.failed'
   | 'pipeline.stopped'
   | 'connection.pooled'
+  | 'group.lostEvents'
   | 'maintenance.failed'
   | 'pipeline.paused'
   | 'pipeline.resumed'
@@ -161,6 +162,7 @@ function lineOfRest(event: Extract<SluiceEvent, { kind: Rest }>): ReturnType<typ
   if (event.kind === 'retryPolicy.failed')
     return ['error', `the retry policy failed for message ${event.id}, again in 1 s: ${reasonOf(event.error)}`]
   if (event.kind === 'connection.pooled') return ['warn', event.reason]
+  if (event.kind === 'group.lostEvents') return ['error', reasonOf(event.error)]
   if (event.kind === 'maintenance.failed')
     return ['warn', `the maintenance of ${event.task} failed: ${reasonOf(event.error)}`]
   if (event.kind === 'outcome.ignored')

@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 import type { Message } from '../../src/message.ts'
+import { EventLog } from '../support/event-log.ts'
 import { raise } from '../support/steps.ts'
 import { append, test } from '../support/streams.ts'
 
@@ -45,6 +46,26 @@ describe('a group of a stream', () => {
     await pipeline.runOnce()
     expect(seen.filter((one) => /^[126]/.test(one))).toEqual(['1#1', '1#2', '2#1', '6#1'])
     expect(seen).toHaveLength(7)
+  })
+
+  test('has events that bear the name of its queue, from the start of a pipeline to its end', async ({
+    database,
+    sluice,
+    stream,
+  }) => {
+    const queue = `${stream}:all`
+    const all = new EventLog(sluice.events)
+    const pipeline = sluice
+      .pipeline(stream, { group: 'all' })
+      .handle(() => undefined)
+      .start()
+    const own = new EventLog(pipeline.events)
+    await append(database, stream, [[1]])
+    await own.first('batch.committed')
+    await pipeline.drain()
+    expect(pipeline.queue).toBe(queue)
+    expect(all.of('pipeline.started')).toEqual([{ kind: 'pipeline.started', queue }])
+    expect(all.of('pipeline.stopped')).toEqual([{ kind: 'pipeline.stopped', queue }])
   })
 
   test('an idle group is woken by an append', async ({ database, sluice, stream }) => {

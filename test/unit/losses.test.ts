@@ -9,7 +9,7 @@ test('what a group has lost is reported once, until it is more or the group has 
   const fail = (to: number) => losses.report(groupLostEvents('orders', 'billing', 1, to), 100)
   fail(5)
   fail(5)
-  expect(reported).toMatchObject([{ kind: 'claim.failed', error: { code: 'GROUP_LOST_EVENTS' } }])
+  expect(reported).toMatchObject([{ kind: 'group.lostEvents', error: { code: 'GROUP_LOST_EVENTS' } }])
   fail(9)
   expect(reported).toHaveLength(2)
   losses.claimed()
