@@ -274,6 +274,8 @@ CREATE FUNCTION sluice.lock_in_slot(queue text, slot smallint, walk integer) RET
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
+  -- An INSERT by hand may say any id.
+  lowest bigint := -9223372036854775808;
   held jsonb;
   leased jsonb;
   now_at timestamptz;
@@ -284,13 +286,13 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  leased := sluice.leased_keys(queue, slot, 0);
+  leased := sluice.leased_keys(queue, slot, lowest);
   now_at := clock_timestamp();
   now_us := (extract(epoch FROM now_at) * 1000000)::bigint;
   SELECT w.id INTO first
   FROM (
     SELECT m.id, m.ordering_key, m.due_at, m.enqueued_at, m.lease FROM sluice.message m
-    WHERE m.queue = queue AND m.slot IS NOT NULL AND (m.slot, m.id) >= (slot, 0::bigint) AND m.slot <= slot
+    WHERE m.queue = queue AND m.slot IS NOT NULL AND (m.slot, m.id) >= (slot, lowest) AND m.slot <= slot
     ORDER BY m.slot, m.id LIMIT walk
   ) w
   -- Without a delay a message is due from its enqueue on, also where the clock was set back since. A lease, and its end,

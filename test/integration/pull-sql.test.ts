@@ -29,6 +29,16 @@ describe('the functions for claims', () => {
     })
   }
 
+  test('claim a message with a key also if it was inserted by hand with an id below zero', async ({
+    database,
+    queue,
+  }) => {
+    await database.sql(`INSERT INTO sluice.message (queue, id, ordering_key, payload) VALUES ($1, -7, 'key', '1')`, [
+      queue,
+    ])
+    expect(await database.sql('SELECT id FROM sluice.claim($1)', [queue])).toEqual([{ id: '-7' }])
+  })
+
   test('sluice.claim_settle refuses an error with an outcome that has none', async ({ database, sluice, queue }) => {
     const [id] = await put(sluice, queue, [1])
     const claim = await sluice.claim(queue)

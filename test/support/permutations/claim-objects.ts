@@ -24,7 +24,7 @@ const PAUSES: Readonly<Record<Pause, readonly Edit[]>> = {
 /** A twin that does not ask which keys are closed. */
 export const CARELESS: Edit = {
   name: 'lock_in_slot',
-  from: 'sluice.leased_keys(queue, slot, 0)',
+  from: 'sluice.leased_keys(queue, slot, lowest)',
   to: `'{}'::jsonb`,
 }
 
