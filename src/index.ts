@@ -91,7 +91,7 @@ export {
 } from './queues.ts'
 export type { RetryOptions } from './retry-policy.ts'
 export type { Deliveries } from './rx/deliveries.ts'
-export type { Delivery, DeliveryContextByMode } from './rx/delivery.ts'
+export type { Delivery, DeliveryContextByKind } from './rx/delivery.ts'
 export { type GroupOptions, groupWithin } from './rx/group-within.ts'
 export { type DeliveryHandler, handleDeliveries, type Processed } from './rx/handle-deliveries.ts'
 export type { ScheduleDefinition } from './schedules/definition.ts'

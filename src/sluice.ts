@@ -329,7 +329,7 @@ export class Sluice<
   deliveries<Name extends QueueName<Streams>>(
     stream: Name,
     options: GroupDeliveriesOptions,
-  ): Deliveries<OutputOf<Streams, Name>>
+  ): Deliveries<OutputOf<Streams, Name>, 'group'>
   /**
    * A queue as an Observable, and an AsyncIterable, of deliveries that the subscriber settles.
    *

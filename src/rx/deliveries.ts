@@ -1,5 +1,5 @@
 import { Observable } from 'rxjs'
-import type { Mode } from '../plan/options.ts'
+import type { HandlerKind } from '../handle/handler.ts'
 import type { Delivery } from './delivery.ts'
 import { DeliveryLoop } from './delivery-loop.ts'
 import { Feed, type StartDemand } from './feed.ts'
@@ -16,7 +16,7 @@ import { Feed, type StartDemand } from './feed.ts'
  * settled, until their time is up. Leaving a `for await` loop, or calling `return()` of its iterator, gives back at once
  * all that is not settled.
  */
-export class Deliveries<Payload, In extends Mode = 'transactional'>
+export class Deliveries<Payload, In extends HandlerKind = 'transactional'>
   extends Observable<Delivery<Payload, In>>
   implements AsyncIterable<Delivery<Payload, In>>
 {

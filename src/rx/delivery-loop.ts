@@ -1,14 +1,16 @@
-import type { Mode } from '../plan/options.ts'
+import type { HandlerKind } from '../handle/handler.ts'
 import type { Delivery } from './delivery.ts'
 import type { Feed, Sink } from './feed.ts'
 
-type Step<Payload, In extends Mode> = IteratorResult<Delivery<Payload, In>, void>
+type Step<Payload, In extends HandlerKind> = IteratorResult<Delivery<Payload, In>, void>
 
 /**
  * What `for await` reads. A generator would not do: its `return()` waits for a `next()` that waits for a message, for
  * ever if none comes.
  */
-export class DeliveryLoop<Payload, In extends Mode> implements AsyncGenerator<Delivery<Payload, In>, void, undefined> {
+export class DeliveryLoop<Payload, In extends HandlerKind>
+  implements AsyncGenerator<Delivery<Payload, In>, void, undefined>
+{
   readonly #createFeed: (sink: Sink<Payload, In>) => Feed<Payload, In>
   readonly #arrived: Delivery<Payload, In>[] = []
   readonly #waiting: PromiseWithResolvers<Step<Payload, In>>[] = []

@@ -1,23 +1,23 @@
 import type { Duration } from '../basics/duration.ts'
 import { expected } from '../errors.ts'
-import type { LeasedContext } from '../handle/handler.ts'
+import type { HandlerKind, LeasedContext, MessageByKind } from '../handle/handler.ts'
 import { toOutcome } from '../handle/to-outcome.ts'
 import type { HandlerTransaction } from '../handle/transaction/handler-transaction.ts'
-import { deadLetterBy, type Message, type Outcome, retryBy, snoozeBy } from '../message.ts'
-import type { Mode } from '../plan/options.ts'
+import { deadLetterBy, type Outcome, retryBy, snoozeBy } from '../message.ts'
 
 /** How a delivery ended: by an outcome, or, if it failed, with the error for the retry policy. */
 export type Settled = { readonly outcome: Outcome } | { readonly error: unknown }
 
-/** What a delivery has only in transactional mode. */
-type Transactional<In extends Mode, Value> = In extends 'transactional' ? Value : undefined
+/** What a delivery has only in a transaction. */
+type Transactional<In extends HandlerKind, Value> = In extends 'leased' ? undefined : Value
 /** What a delivery has only in leased mode. */
-type Leased<In extends Mode, Value> = In extends 'leased' ? Value : undefined
+type Leased<In extends HandlerKind, Value> = In extends 'leased' ? Value : undefined
 
-/** What a handler of deliveries gets beside the message, by the mode of the deliveries. */
-export interface DeliveryContextByMode {
+/** What a handler of deliveries gets beside the message, by their mode, or of a group. */
+export interface DeliveryContextByKind {
   readonly transactional: { readonly tx: HandlerTransaction; readonly signal: AbortSignal }
   readonly leased: LeasedContext
+  readonly group: { readonly tx: HandlerTransaction; readonly signal: AbortSignal }
 }
 
 /**
@@ -25,9 +25,9 @@ export interface DeliveryContextByMode {
  * demand taken, until then. Each verb returns whether it settled the delivery: false if something else did before, such as
  * the pipeline's timeout or its stop.
  */
-export class Delivery<Payload = unknown, In extends Mode = 'transactional'> {
+export class Delivery<Payload = unknown, In extends HandlerKind = 'transactional'> {
   /** The message, as a handler gets it. */
-  readonly message: Message<Payload>
+  readonly message: MessageByKind<Payload>[In]
   /** The transaction in which the message will be removed; in leased mode there is none. */
   readonly tx: Transactional<In, HandlerTransaction>
   /**
@@ -43,7 +43,11 @@ export class Delivery<Payload = unknown, In extends Mode = 'transactional'> {
   readonly #lease: LeasedContext | undefined
   readonly #settle: (settled: Settled) => boolean
 
-  constructor(message: Message<Payload>, context: DeliveryContextByMode[In], settle: (settled: Settled) => boolean) {
+  constructor(
+    message: MessageByKind<Payload>[In],
+    context: DeliveryContextByKind[In],
+    settle: (settled: Settled) => boolean,
+  ) {
     const { tx, signal }: { readonly tx?: HandlerTransaction; readonly signal: AbortSignal } = context
     this.message = message
     this.tx = tx as Transactional<In, HandlerTransaction>

@@ -2,11 +2,10 @@ import type { Subscriber } from 'rxjs'
 import type { Demand } from '../demand/demand.ts'
 import { stopped } from '../errors.ts'
 import type { Work } from '../handle/batch-run-options.ts'
-import { NotHandled } from '../handle/handler.ts'
+import { type HandlerKind, type MessageByKind, NotHandled } from '../handle/handler.ts'
 import type { RunContext } from '../handle/run-context.ts'
 import type { Message, Outcome } from '../message.ts'
-import type { Mode } from '../plan/options.ts'
-import { Delivery, type DeliveryContextByMode, type Settled } from './delivery.ts'
+import { Delivery, type DeliveryContextByKind, type Settled } from './delivery.ts'
 
 /**
  * Starts the demand of a subscriber once the process is connected. It waits for a database that is down until the
@@ -16,10 +15,13 @@ import { Delivery, type DeliveryContextByMode, type Settled } from './delivery.t
 export type StartDemand = (work: Work, signal: AbortSignal) => Promise<Demand | undefined>
 
 /** Where deliveries go. */
-export type Sink<Payload, In extends Mode> = Pick<Subscriber<Delivery<Payload, In>>, 'next' | 'error' | 'complete'>
+export type Sink<Payload, In extends HandlerKind> = Pick<
+  Subscriber<Delivery<Payload, In>>,
+  'next' | 'error' | 'complete'
+>
 
 /** One subscriber and its demand. */
-export class Feed<Payload, In extends Mode> {
+export class Feed<Payload, In extends HandlerKind> {
   readonly #sink: Sink<Payload, In>
   readonly #demand: Promise<Demand | undefined>
   /** Aborts when the subscriber goes. */
@@ -74,9 +76,9 @@ export class Feed<Payload, In extends Mode> {
       return true
     }
     if (this.#closed) throw new NotHandled()
-    // The mode of the deliveries is that of their pipeline, and the payload has been validated.
-    const ofMode = context as DeliveryContextByMode[In]
-    this.#sink.next(new Delivery<Payload, In>(message as Message<Payload>, ofMode, settle))
+    // The kind of the deliveries is that of their pipeline, and the payload has been validated.
+    const ofKind = context as DeliveryContextByKind[In]
+    this.#sink.next(new Delivery<Payload, In>(message as MessageByKind<Payload>[In], ofKind, settle))
     return settled.promise
   }
 }

@@ -1,25 +1,23 @@
 import { Observable, type Observer, type OperatorFunction, Subject, takeUntil } from 'rxjs'
 import { checkKeys } from '../basics/check-keys.ts'
 import { integer } from '../basics/options.ts'
-import { checkFunction, type LeasedContext } from '../handle/handler.ts'
+import { checkFunction, type HandlerKind, type LeasedContext, type MessageByKind } from '../handle/handler.ts'
 import { toOutcome } from '../handle/to-outcome.ts'
-import type { Message, Outcome } from '../message.ts'
-import type { Mode } from '../plan/options.ts'
-import type { Delivery, DeliveryContextByMode } from './delivery.ts'
+import type { Outcome } from '../message.ts'
+import type { Delivery, DeliveryContextByKind } from './delivery.ts'
 
 /**
  * What is to become of a delivery: its outcome, or the error with which its handler failed or was too late. Not yet
  * committed.
  */
-export type Processed<Payload> = { readonly message: Message<Payload> } & (
-  | { readonly outcome: Outcome }
-  | { readonly error: unknown }
-)
+export type Processed<Payload, In extends HandlerKind = 'transactional'> = {
+  readonly message: MessageByKind<Payload>[In]
+} & ({ readonly outcome: Outcome } | { readonly error: unknown })
 
 /** A handler of single deliveries, as for a pipeline. */
-export type DeliveryHandler<Payload, In extends Mode = 'transactional'> = (
-  message: Message<Payload>,
-  context: DeliveryContextByMode[In],
+export type DeliveryHandler<Payload, In extends HandlerKind = 'transactional'> = (
+  message: MessageByKind<Payload>[In],
+  context: DeliveryContextByKind[In],
 ) => Outcome | void | Promise<Outcome | void>
 
 /**
@@ -34,10 +32,10 @@ export type DeliveryHandler<Payload, In extends Mode = 'transactional'> = (
  *
  * @throws SluiceError OPTION_INVALID
  */
-export function handleDeliveries<Payload, In extends Mode = 'transactional'>(
+export function handleDeliveries<Payload, In extends HandlerKind = 'transactional'>(
   handle: DeliveryHandler<Payload, In>,
   options: { readonly concurrency?: number } = {},
-): OperatorFunction<Delivery<Payload, In>, Processed<Payload>> {
+): OperatorFunction<Delivery<Payload, In>, Processed<Payload, In>> {
   checkFunction('handleDeliveries', handle)
   checkKeys('handleDeliveries', options, ['concurrency'])
   const concurrency =
@@ -57,15 +55,15 @@ export function handleDeliveries<Payload, In extends Mode = 'transactional'>(
  * Handles deliveries as they come, so many at a time. Not by `mergeMap`, which hangs when thousands of inner
  * observables complete synchronously (ReactiveX/rxjs#7334). What waits here is bounded by the source's demand.
  */
-class Handling<Payload, In extends Mode> implements Observer<Delivery<Payload, In>> {
+class Handling<Payload, In extends HandlerKind> implements Observer<Delivery<Payload, In>> {
   readonly #handle: DeliveryHandler<Payload, In>
   readonly #concurrency: number
-  readonly #results: Observer<Processed<Payload>>
+  readonly #results: Observer<Processed<Payload, In>>
   readonly #waiting: Delivery<Payload, In>[] = []
   #running = 0
   #completed = false
 
-  constructor(handle: DeliveryHandler<Payload, In>, concurrency: number, results: Observer<Processed<Payload>>) {
+  constructor(handle: DeliveryHandler<Payload, In>, concurrency: number, results: Observer<Processed<Payload, In>>) {
     this.#handle = handle
     this.#concurrency = concurrency
     this.#results = results
@@ -98,10 +96,10 @@ class Handling<Payload, In extends Mode> implements Observer<Delivery<Payload, I
   }
 }
 
-async function handleOne<Payload, In extends Mode>(
+async function handleOne<Payload, In extends HandlerKind>(
   delivery: Delivery<Payload, In>,
   handle: DeliveryHandler<Payload, In>,
-): Promise<Processed<Payload>> {
+): Promise<Processed<Payload, In>> {
   const { message, signal } = delivery
   try {
     // It may have waited so long for its turn that its time is up, and its message somebody else's.
@@ -116,11 +114,11 @@ async function handleOne<Payload, In extends Mode>(
   return { message, outcome: { kind: 'ack' } }
 }
 
-function contextOf<Payload, In extends Mode>(delivery: Delivery<Payload, In>): DeliveryContextByMode[In] {
+function contextOf<Payload, In extends HandlerKind>(delivery: Delivery<Payload, In>): DeliveryContextByKind[In] {
   const { tx, signal } = delivery
   const context =
     tx === undefined ? leasedContextOf(delivery as unknown as Delivery<Payload, 'leased'>) : { tx, signal }
-  return context as DeliveryContextByMode[In]
+  return context as DeliveryContextByKind[In]
 }
 
 function leasedContextOf(delivery: Delivery<unknown, 'leased'>): LeasedContext {

@@ -143,6 +143,14 @@ const OUTPUTS: Readonly<Record<string, readonly string[]>> = {
     'more than 10 messages wait',
     '20 charged, 1 retried, 5 at a time',
   ],
+  '23-stream-reads.ts': [
+    '1: 21 on the roof',
+    '3: 35 on the roof',
+    'redriven: 1',
+    'again: cellar',
+    'handled again: 1',
+    'roof, cellar, roof',
+  ],
 }
 
 describe('examples', () => {

@@ -359,6 +359,7 @@ describe('a stream with a schema', () => {
     })
     typed.deliveries('orders', { group: 'billing', demand: 1 }).subscribe(({ message }) => {
       expectTypeOf(message.payload).toEqualTypeOf<{ id: number; paidAt: string }>()
+      expectTypeOf(message.position).toEqualTypeOf<number>()
     })
     // @ts-expect-error no such stream
     unrun(() => typed.pipeline('mails', { group: 'billing' }))

@@ -64,7 +64,7 @@ test('the main entry exports these types', () => {
       "Deliveries",
       "DeliveriesOptions",
       "Delivery",
-      "DeliveryContextByMode",
+      "DeliveryContextByKind",
       "DeliveryHandler",
       "Drained",
       "Duration",
