@@ -146,6 +146,6 @@ const DELETE = statement(
 const TRIM = statement(
   'stream_trim',
   `
-SELECT t.trimmed_to, t.events, to_jsonb(t.held_by)::text AS held_by, to_jsonb(t.lost_by)::text AS lost_by
+SELECT t.trimmed_to, t.events, pg_catalog.to_jsonb(t.held_by)::text AS held_by, pg_catalog.to_jsonb(t.lost_by)::text AS lost_by
 FROM sluice.trim_stream($1::text, $2::bigint, $3::boolean, $4::boolean) t`,
 )
