@@ -68,7 +68,7 @@ export interface FillSpec {
   /** How many bytes of text each payload has beside its number. */
   readonly bytes?: number
   /** Into a log that so many groups are to read, each with so many members, instead of a queue. */
-  readonly log?: Pick<FollowSpec, 'groups' | 'inFlight'>
+  readonly log?: Pick<FollowSpec, 'groups' | 'inFlight'> & Partial<Pick<FollowSpec, 'batchSize'>>
 }
 
 export interface FollowSpec extends Pick<ConsumeSpec, 'batchSize' | 'inFlight' | 'onSettled'> {

@@ -15,7 +15,14 @@ import { leasedPinnedHorizon, pinnedHorizon } from './pinned-horizon.ts'
 import { processes, processesKeyed } from './processes.ts'
 import { standby } from './standby.ts'
 import { streamAppend, streamAppendGroups, streamAppendMany } from './stream-append.ts'
-import { streamCatchUp, streamGroup, streamGroups, streamMemory, streamPinnedHorizon } from './stream-groups.ts'
+import {
+  streamCatchUp,
+  streamGroup,
+  streamGroups,
+  streamMemory,
+  streamPgq,
+  streamPinnedHorizon,
+} from './stream-groups.ts'
 
 /** All cells, in the order in which they run. */
 export const CELLS: readonly Cell[] = [
@@ -48,6 +55,7 @@ export const CELLS: readonly Cell[] = [
   streamAppendGroups,
   streamGroup,
   streamGroups,
+  streamPgq,
   streamCatchUp,
   streamPinnedHorizon,
   streamMemory,

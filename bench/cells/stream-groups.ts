@@ -52,6 +52,22 @@ export const streamGroups: Cell = {
   ],
 }
 
+const PGQ_BATCHES = BATCHES.filter(({ members }) => members === 1)
+
+export const streamPgq: Cell = {
+  ...streamGroup,
+  name: 'stream-pgq',
+  title: 'A group that reads a stream, beside PgQ',
+  measures:
+    "As stream-group with one member, on a server that has the extension pgq: Debian's PostgreSQL 15. PgQ hands out what lies between " +
+    'two ticks, so it has a tick after each 100 or 500 events',
+  cases: PGQ_BATCHES.map((batch) =>
+    followCase(batchesName(batch), 150_000, { groups: 1, inFlight: 1, batchSize: batch.batchSize }),
+  ),
+  asks: ({ name }) => ['sluice', 'raw-log', 'pgq'].includes(name),
+  goals: [],
+}
+
 export const streamCatchUp: Cell = {
   name: 'stream-catch-up',
   title: 'A new group over old events',

@@ -15,6 +15,7 @@ const LOADERS: Readonly<Record<string, () => Promise<Contestant>>> = {
   'pg-boss': async () => (await import('./pg-boss.ts')).pgBoss,
   'raw-log': async () => (await import('./raw-log.ts')).rawLog,
   'raw-select': async () => (await import('./raw-select.ts')).rawSelect,
+  pgq: async () => (await import('./pgq.ts')).pgq,
   'pg-boss-publish': async () => (await import('./pg-boss-publish.ts')).pgBossPublish,
   'pg-boss-delete': async () => (await import('./pg-boss-delete.ts')).pgBossDelete,
   'graphile-worker': async () => (await import('./graphile-worker.ts')).graphileWorker,

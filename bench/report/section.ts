@@ -36,6 +36,7 @@ const GUARANTEES: Readonly<Record<string, string>> = {
   'raw-log': 'exactly once, no retries',
   'raw-select': 'none',
   'pg-boss-publish': 'at least once',
+  pgq: 'exactly once',
 }
 
 /** Where its handlers write in the transaction that completes the jobs. */

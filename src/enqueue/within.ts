@@ -4,6 +4,7 @@ import { privilegeMissing } from '../connection/privilege.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
 import { isOfGroup, ofGroup } from '../table/stream/group-queue.ts'
+import { toStreamError } from '../table/stream/stream-errors.ts'
 import { transactionFailed } from './clients/not-in-transaction.ts'
 import type { OwnTransaction } from './open-transaction.ts'
 import { DURING } from './own-symbols.ts'
@@ -61,7 +62,7 @@ function explained(error: unknown): unknown {
   if (hasSqlState(error, INSUFFICIENT_PRIVILEGE)) return privilegeMissing('sluice_producer', error)
   if (hasSqlState(error, '42883')) return functionMissing(error)
   if (hasSqlState(error, 'SL020')) return payloadTooLarge(error)
-  if (hasSqlState(error, 'SL030')) return streamUnknown(error)
+  if (hasSqlState(error, 'SL030')) return toStreamError(error)
   if (isOfGroup(error)) return ofGroup(error)
   if (!hasSqlState(error, '42P01') && !hasSqlState(error, '3F000')) return error
   return new SluiceError('SCHEMA_MISSING', 'The database has no schema "sluice". Run `npx sluice migrate`', {
@@ -73,12 +74,6 @@ function explained(error: unknown): unknown {
 function payloadTooLarge(cause: unknown): SluiceError {
   const remedy = 'Store large content elsewhere and enqueue a reference to it'
   return new SluiceError('PAYLOAD_TOO_LARGE', `${wordsOf(cause)}. ${remedy}`, { cause })
-}
-
-/** Nobody has made it. The transaction has failed with it. */
-function streamUnknown(cause: unknown): SluiceError {
-  const remedy = 'Make it at the start of the program: await sluice.stream(name)'
-  return new SluiceError('STREAM_UNKNOWN', `stream: ${wordsOf(cause)}. ${remedy}`, { cause })
 }
 
 function functionMissing(cause: unknown): SluiceError {

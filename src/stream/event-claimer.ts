@@ -2,13 +2,8 @@ import type { ClaimAnswer } from '../claim/claim-answer.ts'
 import { groupLostEvents } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
 import { type ClaimedEvent, claimEvents, lookAtBounds, readRest } from '../table/stream/claim-events.ts'
-import {
-  type GroupStanding,
-  groupUnknown,
-  type KnownGroup,
-  type OnFailure,
-  readStanding,
-} from '../table/stream/known-group.ts'
+import { type GroupStanding, type KnownGroup, type OnFailure, readStanding } from '../table/stream/known-group.ts'
+import { groupUnknown } from '../table/stream/stream-errors.ts'
 
 /** A connection, in a transaction that has been begun. */
 export interface InTransaction {

@@ -107,7 +107,9 @@ describe('append', () => {
     await expect(sluice.append(client, 'x'.repeat(50), 1)).rejects.toMatchObject({ code: 'STREAM_NAME_INVALID' })
     await expect(sluice.append(client, 'nowhere', 1)).rejects.toMatchObject({
       code: 'STREAM_UNKNOWN',
-      message: expect.stringContaining('expected the name of a stream, received "nowhere". Make it'),
+      message: expect.stringContaining(
+        'stream: expected one that exists, received "nowhere". Make it with sluice.stream("nowhere")',
+      ),
     })
   })
 

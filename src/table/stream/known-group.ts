@@ -1,6 +1,6 @@
-import { SluiceError } from '../../errors.ts'
 import { CLAIM_CONTEXT, type ClaimContext, claimContextOf } from '../claim/claim.ts'
 import { booleanOf, type Execute, numberOf, statement, textOf } from '../statement.ts'
+import { groupUnknown, streamUnknown } from './stream-errors.ts'
 
 /** A group as the server knows it. */
 export interface KnownGroup {
@@ -17,23 +17,13 @@ export interface KnownGroup {
  */
 export async function readGroup(execute: Execute, stream: string, group: string): Promise<KnownGroup> {
   const [row] = await execute(READ_GROUP, [stream, group])
-  if (row === undefined) {
-    const name = JSON.stringify(stream)
-    const remedy = `Make it with sluice.stream(${name})`
-    throw new SluiceError('STREAM_UNKNOWN', `stream: expected one that exists, received ${name}. ${remedy}`)
-  }
+  if (row === undefined) throw streamUnknown(stream)
   if (row.group_id === null) throw groupUnknown(stream, group)
   return {
     streamId: numberOf(row, 'stream_id'),
     groupId: numberOf(row, 'group_id'),
     slots: numberOf(row, 'slots'),
   }
-}
-
-export function groupUnknown(stream: string, group: string): SluiceError {
-  const [name, of] = [JSON.stringify(group), JSON.stringify(stream)]
-  const remedy = `Make it with sluice.group(${of}, ${name})`
-  return new SluiceError('GROUP_UNKNOWN', `group: expected one of stream ${of}, received ${name}. ${remedy}`)
 }
 
 /** What becomes of events that fail: messages of the group's queue, or their slots wait for them. */

@@ -2,22 +2,40 @@ import { hasSqlState } from '../../basics/sql-state.ts'
 import { wordsOf } from '../../basics/words-of.ts'
 import { SluiceError } from '../../errors.ts'
 
-/** An error of the functions for streams, with its code; any other as it is. */
-export function toStreamError(error: unknown): unknown {
-  const code = CODES.find(([state]) => hasSqlState(error, state))?.[1]
-  if (code === undefined) return error
-  return new SluiceError(code, `${wordsOf(error)}. ${REMEDIES[code]}`, { cause: error })
+/** Nobody has made the stream. */
+export function streamUnknown(stream: string, cause?: unknown): SluiceError {
+  const name = JSON.stringify(stream)
+  const remedy = `Make it with sluice.stream(${name}), or sluice stream create ${stream}`
+  return new SluiceError('STREAM_UNKNOWN', `stream: expected one that exists, received ${name}. ${remedy}`, { cause })
 }
 
-const CODES = [
-  ['SL030', 'STREAM_UNKNOWN'],
-  ['SL032', 'GROUP_UNKNOWN'],
-  ['SL033', 'GROUP_HAS_PARKED'],
-] as const
+/** Nobody has made the group. */
+export function groupUnknown(stream: string, group: string, cause?: unknown): SluiceError {
+  const [name, of] = [JSON.stringify(group), JSON.stringify(stream)]
+  const remedy = `Make it with sluice.group(${of}, ${name}), or sluice group create ${stream} ${group}`
+  return new SluiceError('GROUP_UNKNOWN', `group: expected one of stream ${of}, received ${name}. ${remedy}`, { cause })
+}
 
-const REMEDIES = {
-  STREAM_UNKNOWN: 'Make it with sluice.stream(name), or sluice stream create',
-  GROUP_UNKNOWN: 'Make it with sluice.group(stream, name), or sluice group create',
-  GROUP_HAS_PARKED:
-    "Say { parked: 'keep' } (--keep-parked) to have them tried again as well, or { parked: 'drop' } (--drop-parked) to remove them",
-} as const
+/** An error of the functions for streams, with its code; any other as it is. */
+export function toStreamError(error: unknown): unknown {
+  if (hasSqlState(error, 'SL030')) return streamUnknown(namesIn(error)[0] ?? '', error)
+  if (hasSqlState(error, 'SL032')) {
+    const [stream = '', group = ''] = namesIn(error)
+    return groupUnknown(stream, group, error)
+  }
+  if (hasSqlState(error, 'SL033'))
+    return new SluiceError('GROUP_HAS_PARKED', `${wordsOf(error)}. ${REMEDY}`, { cause: error })
+  return error
+}
+
+/** The names in the server's words, which a client may have wrapped. */
+function namesIn(error: unknown): readonly string[] {
+  const [words, ...names] = SAID.exec(wordsOf(error)) ?? []
+  if (words !== undefined) return names.filter((name) => name !== undefined)
+  return error instanceof Error && error.cause !== undefined ? namesIn(error.cause) : []
+}
+
+const SAID = /expected the name of a (?:stream, received "(.*?)"|group of stream "(.*?)", received "(.*?)")/
+
+const REMEDY =
+  "Say { parked: 'keep' } (--keep-parked) to have them tried again as well, or { parked: 'drop' } (--drop-parked) to remove them"

@@ -1,0 +1,28 @@
+import { expect, test } from 'vitest'
+import { toStreamError } from '../../src/table/stream/stream-errors.ts'
+
+const said = (code: string, words: string) => Object.assign(new Error(words), { code })
+
+test('an unknown stream or group is named in the remedy, also where a client has wrapped what the server said', () => {
+  const unknown = said('SL030', 'expected the name of a stream, received "orders"')
+  for (const error of [unknown, new Error('Failed query: SELECT "x"', { cause: unknown })]) {
+    expect(toStreamError(error)).toMatchObject({
+      code: 'STREAM_UNKNOWN',
+      message:
+        'stream: expected one that exists, received "orders". Make it with sluice.stream("orders"), or sluice stream create orders',
+      cause: error,
+    })
+  }
+  expect(
+    toStreamError(said('SL032', 'expected the name of a group of stream "orders", received "bills"')),
+  ).toMatchObject({
+    code: 'GROUP_UNKNOWN',
+    message:
+      'group: expected one of stream "orders", received "bills". Make it with sluice.group("orders", "bills"), or sluice group create orders bills',
+  })
+})
+
+test('another error stays as it is', () => {
+  const other = said('23505', 'expected the name of a stream, received "orders"')
+  expect(toStreamError(other)).toBe(other)
+})
