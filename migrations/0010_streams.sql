@@ -119,7 +119,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on AS $$
 #variable_conflict use_variable
 BEGIN
-  IF NOT pg_try_advisory_xact_lock(746506, group_id) THEN
+  -- A snapshot that does not move may be older than the lock, and not show a message that was put there before it.
+  IF current_setting('transaction_isolation') <> 'read committed' OR NOT pg_try_advisory_xact_lock(746506, group_id) THEN
     RETURN false;
   END IF;
   PERFORM FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1;
@@ -492,6 +493,7 @@ BEGIN
     ORDER BY given.ordinal', 'event_' || number)
   USING queue, slots, positions, attempts, due_us, errors;
   GET DIAGNOSTICS taken = ROW_COUNT;
+  PERFORM sluice.require_kept('message', queue, cardinality(positions), taken);
   RETURN taken;
 END
 $$;
@@ -517,6 +519,7 @@ BEGIN
     CROSS JOIN LATERAL (SELECT e.* FROM sluice.%I e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e', 'event_' || number)
   USING queue, slots, positions, attempts, reasons, errors;
   GET DIAGNOSTICS taken = ROW_COUNT;
+  PERFORM sluice.require_kept('dead_letter', queue, cardinality(positions), taken);
   RETURN taken;
 END
 $$;

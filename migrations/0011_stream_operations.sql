@@ -361,10 +361,11 @@ BEGIN
   DELETE FROM sluice.stream_group g WHERE g.id = of.id;
   DELETE FROM sluice.group_progress p WHERE p.group_id = of.id;
   DELETE FROM sluice.group_queued q WHERE q.group_id = of.id;
-  DELETE FROM sluice.message m WHERE m.queue = stream || ':' || name;
-  GET DIAGNOSTICS messages = ROW_COUNT;
+  -- Before the messages, because it waits for a redrive, which makes messages of them.
   DELETE FROM sluice.dead_letter d WHERE d.queue = stream || ':' || name;
   GET DIAGNOSTICS dead_letters = ROW_COUNT;
+  DELETE FROM sluice.message m WHERE m.queue = stream || ':' || name;
+  GET DIAGNOSTICS messages = ROW_COUNT;
   DELETE FROM sluice.slot s WHERE s.queue = stream || ':' || name;
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name;
   DELETE FROM sluice.queue q WHERE q.queue = stream || ':' || name;

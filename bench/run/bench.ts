@@ -48,6 +48,10 @@ async function runCells(server: BenchServer, options: BenchOptions, signal: Abor
   for (const cell of chosen(CELLS, (found) => found.name, options.only)) {
     say(`\n${cell.name}`)
     const contestants = await contestantsOf(cell, options.only, server)
+    if (contestants.length === 0) {
+      say('  nobody to ask: see the page')
+      continue
+    }
     const rounds = options.rounds ?? (options.quick ? 1 : Math.min(5, cell.mostRounds ?? 5))
     const entries = await runRounds(server, { cell, contestants, rounds, scale, signal, onSample: progress(cell) })
     const result = toResult(cell, entries, { environment, rounds })

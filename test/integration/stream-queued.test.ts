@@ -78,6 +78,47 @@ describe('whether the queue of a group may have messages', () => {
     expect(await isNoted(database, stream)).toBe(true)
   })
 
+  test('is not taken back in a snapshot that may be older than the lock', async ({ database, stream }) => {
+    await database.sql(`SELECT sluice.note_queued(${GROUP})`, [stream])
+    const worker = await database.pool.connect()
+    try {
+      for (const level of ['REPEATABLE READ', 'SERIALIZABLE']) {
+        await worker.query(`BEGIN ISOLATION LEVEL ${level}`)
+        const { rows } = await worker.query(`SELECT sluice.note_empty(${GROUP}, $1 || ':all') AS noted`, [stream])
+        expect(rows).toEqual([{ noted: false }])
+        await worker.query('COMMIT')
+      }
+    } finally {
+      worker.release()
+    }
+    expect(await noteEmpty(database, stream)).toBe(true)
+  })
+
+  test('is not left behind by a group that is deleted while a redrive is open', async ({
+    database,
+    sluice,
+    stream,
+  }) => {
+    await append(database, stream, [[1, 'a']])
+    await sluice
+      .pipeline(stream, { group: 'all' })
+      .handle(() => deadLetter('no'))
+      .runOnce()
+    const operator = await database.pool.connect()
+    try {
+      await operator.query('BEGIN')
+      await operator.query("SELECT sluice.redrive($1 || ':all')", [stream])
+      const deleted = sluice.operate.streams.deleteGroup(stream, 'all')
+      const waits = `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%delete_group%'`
+      await waitFor(async () => (await database.sql(waits)).length === 1, { what: 'the wait for the redrive' })
+      await operator.query('COMMIT')
+      expect(await deleted).toEqual({ messages: 1, deadLetters: 0 })
+    } finally {
+      operator.release()
+    }
+    expect(await database.sql("SELECT FROM sluice.message WHERE queue = $1 || ':all'", [stream])).toEqual([])
+  })
+
   test('goes with the group', async ({ database, stream }) => {
     await database.sql(`SELECT sluice.note_queued(${GROUP})`, [stream])
     const [group] = await database.sql('SELECT id FROM sluice.stream_group WHERE stream = $1', [stream])

@@ -1,5 +1,5 @@
-import { rowsMissing } from '../rows-missing.ts'
-import { type Execute, numberOf, statement } from '../statement.ts'
+import { requiringRows } from '../rows-missing.ts'
+import { type Execute, statement } from '../statement.ts'
 import type { KnownGroup } from './known-group.ts'
 
 /** An event that becomes a message of its group's queue. */
@@ -40,7 +40,7 @@ export async function queueEvents(
   { groupId }: KnownGroup,
   events: readonly QueuedEvent[],
 ): Promise<void> {
-  const [row] = await execute(QUEUE_EVENTS, [
+  const sent = execute(QUEUE_EVENTS, [
     groupId,
     events.map(({ slot }) => slot),
     events.map(({ position }) => position),
@@ -48,7 +48,7 @@ export async function queueEvents(
     events.map(({ dueUs }) => dueUs),
     events.map(({ error }) => error),
   ])
-  checkTaken('sluice.message', events.length, row === undefined ? 0 : numberOf(row, 'taken'))
+  await requiringRows(sent)
 }
 
 /** @throws SluiceError ROWS_MISSING */
@@ -57,7 +57,7 @@ export async function buryEvents(
   { groupId }: KnownGroup,
   events: readonly DeadEvent[],
 ): Promise<void> {
-  const [row] = await execute(BURY_EVENTS, [
+  const sent = execute(BURY_EVENTS, [
     groupId,
     events.map(({ slot }) => slot),
     events.map(({ position }) => position),
@@ -65,7 +65,7 @@ export async function buryEvents(
     events.map(({ reason }) => reason),
     events.map(({ error }) => error),
   ])
-  checkTaken('sluice.dead_letter', events.length, row === undefined ? 0 : numberOf(row, 'taken'))
+  await requiringRows(sent)
 }
 
 /**
@@ -75,13 +75,13 @@ export async function buryEvents(
  * @throws SluiceError ROWS_MISSING if the rows were not as they were claimed
  */
 export async function moveProgress(execute: Execute, { groupId }: KnownGroup, moved: readonly Moved[]): Promise<void> {
-  const [row] = await execute(MOVE_PROGRESS, [
+  const sent = execute(MOVE_PROGRESS, [
     groupId,
     moved.map(({ slot }) => slot),
     moved.map(({ from }) => from),
     moved.map(({ to }) => to),
   ])
-  checkTaken('sluice.group_progress', moved.length, row === undefined ? 0 : numberOf(row, 'taken'))
+  await requiringRows(sent)
 }
 
 /** A slot that waits for its next event, which has failed. */
@@ -102,7 +102,7 @@ export interface HeldSlot {
  * @throws SluiceError ROWS_MISSING if the progress is not as given
  */
 export async function holdSlots(execute: Execute, { groupId }: KnownGroup, held: readonly HeldSlot[]): Promise<void> {
-  const [row] = await execute(HOLD_SLOTS, [
+  const sent = execute(HOLD_SLOTS, [
     groupId,
     held.map(({ slot }) => slot),
     held.map(({ position }) => position),
@@ -110,12 +110,19 @@ export async function holdSlots(execute: Execute, { groupId }: KnownGroup, held:
     held.map(({ attempt }) => attempt),
     held.map(({ error }) => error),
   ])
-  checkTaken('sluice.group_progress', held.length, row === undefined ? 0 : numberOf(row, 'taken'))
+  await requiringRows(sent)
 }
 
-function checkTaken(table: string, given: number, taken: number): void {
-  if (taken !== given) throw rowsMissing(`${table}: expected to take ${given} events, took ${taken}`)
-}
+/**
+ * Fails on the server unless all of the rows in $2 were taken: the COMMIT is in the same packet, so this process would find out
+ * too late.
+ */
+const requireAll = (taken: string) => `
+SELECT CASE WHEN t.taken < pg_catalog.cardinality($2::smallint[]) THEN sluice.require_kept(
+  'group_progress', (SELECT g.stream || ':' || g.name FROM sluice.stream_group g WHERE g.id = $1::integer),
+  pg_catalog.cardinality($2::smallint[])::bigint, t.taken
+) END AS required
+FROM (SELECT ${taken} AS taken) t`
 
 const QUEUE_EVENTS = statement(
   'event_queue',
@@ -141,7 +148,7 @@ WITH held AS (
   WHERE p.group_id = $1::integer AND p.slot = given.slot AND p.position = given.position
   RETURNING 1
 )
-SELECT count(*) AS taken FROM held`,
+${requireAll('(SELECT count(*) FROM held)')}`,
 )
 
 const MOVE_PROGRESS = statement(
@@ -162,5 +169,5 @@ WITH gone AS (
   FROM ROWS FROM (pg_catalog.unnest($2::smallint[]), pg_catalog.unnest($4::bigint[])) AS given (slot, position)
   RETURNING 1
 )
-SELECT least((SELECT count(*) FROM gone), (SELECT count(*) FROM come)) AS taken`,
+${requireAll('least((SELECT count(*) FROM gone), (SELECT count(*) FROM come))')}`,
 )
