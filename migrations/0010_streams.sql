@@ -417,6 +417,8 @@ $$;
 CREATE FUNCTION sluice.refuse_inserted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
+  -- Whoever makes a group of this name waits for this transaction, and this one for that.
+  PERFORM pg_advisory_xact_lock_shared(746507, hashtext(NEW.queue));
   PERFORM sluice.refuse_group_queue(NEW.queue);
   RETURN NULL;
 END
@@ -441,9 +443,12 @@ BEGIN
   IF EXISTS (SELECT FROM sluice.stream_group g WHERE g.stream = create_group.stream AND g.name = create_group.name) THEN
     RETURN false;
   END IF;
-  IF EXISTS (SELECT FROM sluice.message m WHERE m.queue = stream || ':' || name AND m.event_position IS NULL) THEN
+  PERFORM pg_advisory_xact_lock(746507, hashtext(stream || ':' || name));
+  IF EXISTS (SELECT FROM sluice.message m WHERE m.queue = stream || ':' || name AND m.event_position IS NULL)
+    OR EXISTS (SELECT FROM sluice.dead_letter d WHERE d.queue = stream || ':' || name AND d.event_position IS NULL)
+  THEN
     RAISE EXCEPTION 'group: expected a name whose queue is empty, received "%": queue "%:%" has messages', name, stream, name
-      USING ERRCODE = '22023', HINT = 'Choose another name, or consume them first.';
+      USING ERRCODE = '22023', HINT = 'Choose another name, or consume them first, and delete its dead letters.';
   END IF;
   -- Until this transaction ends no retention takes what the group has not read: nobody else sees the group yet.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;

@@ -2,6 +2,7 @@ import { describe, expect } from 'vitest'
 import { startTestSluice } from '../support/sluice.ts'
 import { raise } from '../support/steps.ts'
 import { append, test } from '../support/streams.ts'
+import { waitFor } from '../support/wait.ts'
 
 const REFUSED = {
   code: 'QUEUE_UNKNOWN',
@@ -52,5 +53,26 @@ describe('the queue of a group', () => {
     await expect(sluice.group(stream, 'late')).rejects.toThrow(`queue "${stream}:late" has messages`)
     await sluice.pop(`${stream}:late`)
     await sluice.group(stream, 'late')
+  })
+
+  test('gets no message from a transaction that was open when the group was made', async ({
+    database,
+    sluice,
+    stream,
+  }) => {
+    const queue = `${stream}:soon`
+    const producer = await database.pool.connect()
+    try {
+      await producer.query('BEGIN')
+      await sluice.enqueue(producer, queue, 1)
+      const made = sluice.group(stream, 'soon')
+      made.catch(() => undefined)
+      const waits = `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%create_group%'`
+      await waitFor(async () => (await database.sql(waits)).length === 1, { what: 'the wait for the producer' })
+      await producer.query('COMMIT')
+      await expect(made).rejects.toThrow(`queue "${queue}" has messages`)
+    } finally {
+      producer.release()
+    }
   })
 })

@@ -252,6 +252,7 @@ describe.concurrent('sluice work that cannot run', () => {
   test.for([
     [['nowhere.ts'], 2, 'expected a module of handlers, received no such file'],
     [[join(HANDLERS, 'broken.mjs')], 1, 'this module does not load'],
+    [[join(HANDLERS, 'misnamed.mjs')], 2, 'expected an export default or worker, received handlers'],
     [[join(HANDLERS, 'one.cjs')], 2, 'Name the queues that it handles: --queue emails'],
     [
       [join(HANDLERS, 'own.ts'), '--database-url', 'postgres://x'],

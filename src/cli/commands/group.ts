@@ -4,6 +4,7 @@ import { assertConfirmed } from '../confirm.ts'
 import { operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView } from '../output.ts'
+import { Refusal } from '../report-error.ts'
 import { formatGroups } from '../show/streams.ts'
 import { counted } from '../show/text.ts'
 import { BY, whoever } from '../whoever.ts'
@@ -147,7 +148,9 @@ async function skip(
 ) {
   await assertConfirmed(`Let the group ${name} of ${stream} pass over event ${position}?`, options)
   const skipped = await operating(command, (operate) => operate.streams.skipEvent(stream, name, position))
-  print(skipped ? 'Skipped.' : 'No slot was waiting for it.')
+  if (!skipped)
+    throw new Refusal(`No slot of group ${name} waits for event ${position}. See sluice group list ${stream}`)
+  print('Skipped.')
 }
 
 interface PauseOptions {

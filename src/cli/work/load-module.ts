@@ -11,7 +11,17 @@ import { SluiceError } from '../../errors.ts'
  * @throws SluiceError OPTION_INVALID if it is not there or exports something else; Error if it cannot be loaded
  */
 export async function loadModule(file: string, queues: readonly string[]): Promise<WorkerDefinition> {
-  const exported = exportedBy(await importFile(file))
+  const module = await importFile(file)
+  const exported = exportedBy(module)
+  if (exported === undefined) {
+    const found = Object.keys(module as object)
+    const received = found.length === 0 ? 'no export' : found.join(', ')
+    const remedy = 'As in export default defineWorker({ emails: async ({ payload }) => send(payload) })'
+    throw new SluiceError(
+      'OPTION_INVALID',
+      `${file}: expected an export default or worker, received ${received}. ${remedy}`,
+    )
+  }
   if (typeof exported !== 'function') return readWorker(exported)
   if (queues.length === 0) {
     const remedy = 'Name the queues that it handles: --queue emails. Or export an object with a handler for each queue'
