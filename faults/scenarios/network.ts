@@ -70,7 +70,8 @@ export const networkCut = networkThat({
   load: UNHURRIED,
   turns: { quick: 2, full: 10 },
   otherwise: BROKEN,
-  stream: { injections: { quick: 1, full: 40 }, twin: NOT_RESTORED },
+  // The second turn is that of the control connection.
+  stream: { injections: { quick: 2, full: 40 }, twin: NOT_RESTORED },
   twin: NOT_RESTORED,
   lastsMs: 300,
   fail(network, kind) {

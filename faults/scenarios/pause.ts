@@ -79,7 +79,7 @@ async function pauseAndResume(stage: Stage, { deaf, killed, last }: Victims): Pr
   await Promise.all([stage.sql(PAUSE, [queues]), killed.actor.kill()])
   const pausedAt = await clock(stage)
   const over = new AbortController()
-  const tries = popUntil(stage, queues, over.signal)
+  const tries = stage.isStream ? undefined : popUntil(stage, over.signal)
   try {
     const replaced = stage.replace(killed)
     await sleep(DEAF_MS)
@@ -99,10 +99,10 @@ async function pauseAndResume(stage: Stage, { deaf, killed, last }: Victims): Pr
   await stage.sql(RESUME, [queues])
 }
 
-/** Takes messages without a worker, for which the pause is in force with its COMMIT. It gets none. */
-async function popUntil(stage: Stage, queues: readonly string[], over: AbortSignal): Promise<void> {
+/** Takes messages of a queue without a worker, for which the pause is in force with its COMMIT. It gets none. */
+async function popUntil(stage: Stage, over: AbortSignal): Promise<void> {
   while (!over.aborted) {
-    await stage.sql(POP, [queues])
+    await stage.sql(POP, [stage.queue])
     await sleep(TRY_MS)
   }
 }
@@ -133,7 +133,7 @@ VALUES ($1::timestamptz, $2, $3::timestamptz, $4::text[], pg_catalog.clock_times
 
 const POP = `
 WITH popped AS (
-  SELECT p.id, p.attempt FROM unnest($1::text[]) AS q (queue) CROSS JOIN LATERAL sluice.pop(q.queue) p
+  SELECT p.id, p.attempt FROM sluice.pop($1::text) p
 ), begun AS (
   INSERT INTO ledger.started (message_id, worker, attempt) SELECT id, 'pop', attempt FROM popped RETURNING message_id, attempt
 )
