@@ -31,14 +31,19 @@ export function checkGroupName(what: string, name: unknown): string {
 }
 
 /**
- * Refuses a name that the application has defined as that of a stream, where a queue is wanted.
+ * Refuses a name that the application has defined as that of a stream, or of a group's queue, where another queue is wanted.
  *
  * @throws SluiceError QUEUE_UNKNOWN
  */
 export function refuseStream(name: unknown, { definitions, streams }: KnownNames, remedy: string): void {
-  if (typeof name !== 'string' || streams === undefined || !Object.hasOwn(streams, name)) return
+  if (typeof name !== 'string' || streams === undefined) return
   if (definitions !== undefined && Object.hasOwn(definitions, name)) return
-  throw expected('QUEUE_UNKNOWN', 'queue', 'the name of a queue', name, `That is a stream: ${remedy}`)
+  const isStream = Object.hasOwn(streams, name)
+  // Where no queues are defined, the server knows whether there is such a group.
+  const isOfGroup = definitions !== undefined && name.includes(':') && Object.hasOwn(streams, streamOf(name))
+  if (!isStream && !isOfGroup) return
+  const what = isStream ? 'a stream' : `the queue of a group of ${streamOf(name)}`
+  throw expected('QUEUE_UNKNOWN', 'queue', 'the name of a queue', name, `That is ${what}: ${remedy}`)
 }
 
 /** The queue of a group: its failed events, and those that wait behind them. */

@@ -15,7 +15,30 @@ const CONNECT_TIMEOUT_MS = 5_000
  * @throws SluiceError OPTION_INVALID, UNREACHABLE, and what operations throw
  */
 export function operating<T>(command: Command, work: (operate: Operate) => Promise<T>): Promise<T> {
-  return withSluice(command, ({ operate }) => work(operate))
+  return withSluice(command, async ({ operate }) => {
+    try {
+      return await work(operate)
+    } catch (error) {
+      throw await withNearest(operate, command.args, error)
+    }
+  })
+}
+
+/** The error for a stream or a group that is not there, with the name that may have been meant. */
+async function withNearest(operate: Operate, [stream, group]: readonly string[], error: unknown): Promise<unknown> {
+  const [meant] = isSluiceError(error, 'STREAM_UNKNOWN')
+    ? nearest(
+        stream ?? '',
+        (await operate.streams.list()).map((one) => one.stream),
+      )
+    : isSluiceError(error, 'GROUP_UNKNOWN')
+      ? nearest(
+          group ?? '',
+          (await operate.streams.groups({ stream })).map((one) => one.group),
+        )
+      : []
+  if (meant === undefined || !isSluiceError(error)) return error
+  return new SluiceError(error.code, `${error.message}. Did you mean "${meant}"?`, { cause: error })
 }
 
 /** As {@link operating}, for what is no operation. */

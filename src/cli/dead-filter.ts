@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import type { DeadLetterFilter, Operate } from '../index.ts'
 import { parse } from './options.ts'
+import { messageId } from './which-message.ts'
 
 /** The options that choose dead letters. */
 export interface DeadFilterOptions {
@@ -18,7 +19,7 @@ export function addDeadFilter(command: Command): Command {
     .argument('[queue]', 'the queue', parse.queue)
     .option('-t, --type <type>', 'only messages of this type')
     .option('--tenant <tenant>', 'only messages of this tenant')
-    .option('--id <id>', 'only this message; may be repeated', parse.ids)
+    .option('--id <id>', 'only this message, or event, such as orders/7, of a group; may be repeated', parse.ids)
     .option('--older-than <duration>', 'only those that died longer ago than this (30s, 5m, 2h, 7d)', parse.durationMs)
     .option('--newer-than <duration>', 'only those that died more recently than this', parse.durationMs)
 }
@@ -29,12 +30,15 @@ export function addDeadFilter(command: Command): Command {
  */
 export async function readDeadFilter(
   operate: Operate,
+  queue: string | undefined,
   options: DeadFilterOptions,
-): Promise<Omit<DeadLetterFilter, 'queue'>> {
+): Promise<DeadLetterFilter> {
   const nowMs = (await operate.now()).getTime()
-  const { newerThan } = options
+  const { id: names, newerThan } = options
+  const ids = names && (await Promise.all(names.map((name) => messageId(operate, queue, name))))
   return {
-    ids: options.id,
+    queue,
+    ids,
     type: options.type,
     tenant: options.tenant,
     diedBefore: new Date(nowMs - (options.olderThan ?? 0)),

@@ -2,8 +2,10 @@ import { InvalidArgumentError } from 'commander'
 import { checkId } from '../basics/check-id.ts'
 import { toMs } from '../basics/duration.ts'
 import { exactJson } from '../basics/exact-json.ts'
+import { integerWithin } from '../basics/options.ts'
 import { isSluiceError } from '../errors.ts'
 import { checkQueueName } from '../queues.ts'
+import { checkStreamName } from '../streams.ts'
 
 /** Reads options and arguments for commander, which reports an InvalidArgumentError with the name of the option. */
 export const parse = {
@@ -47,7 +49,16 @@ export const parse = {
       throw new InvalidArgumentError(`${error.message}.`)
     }
   },
-  id: (text: string): string => orInvalid(() => checkId(text, 'id'), 'Expected the number of a message.'),
+  /** The number of a message, or a stream and a position: see `messageId`. */
+  id: (text: string): string => {
+    const [, stream, position] = /^(.+)\/(\d{1,16})$/.exec(text) ?? []
+    const wanted = 'Expected the number of a message, or of an event such as orders/7.'
+    return orInvalid(() => {
+      if (stream === undefined) return checkId(text, 'id')
+      integerWithin('position', Number(position), 1, Number.MAX_SAFE_INTEGER)
+      return `${checkStreamName(stream, undefined)}/${position}`
+    }, wanted)
+  },
   claimId: (text: string): string =>
     orInvalid(() => checkId(text, 'claim', 'claim'), 'Expected the number of a claim.'),
   ids: (text: string, before: readonly string[] = []): readonly string[] => [...before, parse.id(text)],

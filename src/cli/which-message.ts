@@ -1,29 +1,51 @@
 import type { Command } from 'commander'
-import type { WhichMessage } from '../index.ts'
+import type { Operate, WhichMessage } from '../index.ts'
 import { parse } from './options.ts'
+import { Refusal } from './report-error.ts'
+
+/** What an argument or option that names a message says of it. */
+export const MESSAGE_ID = 'the number of the message; in the queue of a group also its event, as orders/7'
 
 /** Adds the arguments and the option that name one message of a queue. */
 export function oneMessage(command: Command): Command {
   return command
     .argument('<queue>', 'the queue', parse.queue)
-    .argument('[id]', 'the number of the message', parse.id)
+    .argument('[id]', MESSAGE_ID, parse.id)
     .option('-k, --dedupe-key <key>', 'instead of a number: the dedupe key')
 }
 
+/** One message of a queue, named by an argument or by --dedupe-key. */
+export type NamedMessage = Exclude<WhichMessage, string>
+
 /** Ends the command unless one of the two is given. */
-export function whichMessage(
-  id: string | undefined,
-  dedupeKey: string | undefined,
-  command: Command,
-): Exclude<WhichMessage, string> {
+export function whichMessage(id: string | undefined, dedupeKey: string | undefined, command: Command): NamedMessage {
   if (id !== undefined && dedupeKey === undefined) return { id }
   if (id === undefined && dedupeKey !== undefined) return { dedupeKey }
   const received = id === undefined ? 'neither' : 'both'
   return command.error(`error: expected the number of a message or --dedupe-key, received ${received}`)
 }
 
+/** The same, with the number of the message that an event is. @throws Refusal */
+export async function eventResolved(operate: Operate, queue: string, named: NamedMessage): Promise<NamedMessage> {
+  return 'id' in named ? { id: await messageId(operate, queue, named.id) } : named
+}
+
+/** The number of a message that is named by its number, or by its event. @throws Refusal */
+export async function messageId(operate: Operate, queue: string | undefined, name: string): Promise<string> {
+  const [stream = '', position] = name.split('/')
+  if (position === undefined) return name
+  const group = queue?.startsWith(`${stream}:`) ? queue.slice(stream.length + 1) : undefined
+  if (group === undefined)
+    throw new Refusal(`${name} is an event: name the queue of its group, as in ${stream}:billing.`)
+  const id = await operate.streams.messageOf(stream, group, Number(position))
+  if (id !== undefined) return id
+  throw new Refusal(
+    `Event ${name} is no message of queue "${queue}": it is handled, not read yet, or its slot waits for it.`,
+  )
+}
+
 /** A message in words: where it is, and where there is none. */
-export function namesOf(which: Exclude<WhichMessage, string>): { readonly one: string; readonly none: string } {
+export function namesOf(which: NamedMessage): { readonly one: string; readonly none: string } {
   if ('id' in which) return { one: `Message ${which.id}`, none: `message ${which.id}` }
   const key = `dedupe key ${JSON.stringify(which.dedupeKey)}`
   return { one: `The message with the ${key}`, none: `message with the ${key}` }

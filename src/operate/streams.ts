@@ -16,6 +16,7 @@ import {
   trimStream,
 } from '../table/stream/change-groups.ts'
 import { defineStream } from '../table/stream/define-stream.ts'
+import { readEventMessage } from '../table/stream/event-message.ts'
 import { type OnFailure, readGroup } from '../table/stream/known-group.ts'
 import { readPositions } from '../table/stream/read-events.ts'
 import { toStreamError } from '../table/stream/stream-errors.ts'
@@ -205,6 +206,23 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
   async skipEvent(stream: QueueName<Definitions>, group: string, position: number): Promise<boolean> {
     const at = integerWithin('skipEvent.position', position, 1, Number.MAX_SAFE_INTEGER)
     return this.#ofGroup(stream, group, (execute, of, name) => skipEvent(execute, of, name, at))
+  }
+
+  /**
+   * The id of the message that a failed event of a group is: in the group's queue, or among its dead letters.
+   *
+   * @returns undefined if the event is neither: not read yet, or handled.
+   * @throws SluiceError as {@link list}
+   *
+   * @example
+   * const id = await sluice.operate.streams.messageOf('orders', 'billing', 4711)
+   * if (id !== undefined) await sluice.operate.deadLetters.redrive({ queue: 'orders:billing', ids: [id] })
+   */
+  async messageOf(stream: QueueName<Definitions>, group: string, position: number): Promise<string | undefined> {
+    const [name, of] = [checkGroupName('group', group), checkStreamName(stream, this.#definitions)]
+    const at = integerWithin('messageOf.position', position, 1, Number.MAX_SAFE_INTEGER)
+    const queue = groupQueue({ stream: of, group: name })
+    return this.#operations.count((execute) => readEventMessage(execute, queue, at))
   }
 
   /**

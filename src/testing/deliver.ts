@@ -10,7 +10,7 @@ import { type LeasedPipelineOptions, resolveLeased } from '../plan/options.ts'
 import { internalsOf, type SluiceInternals } from '../process/internals.ts'
 import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from '../queues.ts'
 import type { Sluice } from '../sluice.ts'
-import { checkGroupName, checkStreamName, groupQueue, type StreamDefinitions } from '../streams.ts'
+import { checkGroupName, checkStreamName, groupQueue, refuseStream, type StreamDefinitions } from '../streams.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import { deliverInTransaction, type Handle } from './deliver-in-transaction.ts'
 import { toEvents, toMessages } from './given-messages.ts'
@@ -83,6 +83,7 @@ export async function deliver(
   }
   const handle = handler as Handle
   if (options !== undefined && 'group' in options) return deliverEvents(internals, queue, handle, messages, options)
+  refuseStream(queue, internals.enqueueContext, "give the group that reads it, as in { group: 'billing' }")
   const name = checkQueueName(queue, internals.enqueueContext.definitions)
   const rows = await Promise.all(messages.map((message, at) => toRow(internals, name, message, at)))
   return options === undefined

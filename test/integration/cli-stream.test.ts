@@ -68,6 +68,49 @@ describe('sluice stream and group', () => {
     })
     expect(await runCli(['group', 'delete', queue, 'g', '--yes'], env)).toMatchObject({ code: 1 })
   })
+
+  test('propose the stream and the group that may have been meant', async ({ database, sluice, queue }) => {
+    const run = (...args: string[]) => runCli(args, { DATABASE_URL: database.url })
+    await sluice.stream(queue)
+    await sluice.group(queue, 'billing')
+    expect((await run('stream', 'read', `${queue}x`)).stderr).toContain(`Did you mean "${queue}"?`)
+    expect((await run('group', 'retry', queue, 'biling')).stderr).toContain('Did you mean "billing"?')
+    expect((await run('group', 'retry', queue, 'audit')).stderr).not.toContain('Did you mean')
+  })
+})
+
+describe('the events of a group', () => {
+  test('are messages of its queue by the name that the log and handlers use', async ({ database, sluice, queue }) => {
+    const env = { DATABASE_URL: database.url }
+    const run = (...args: string[]) => runCli(args, env)
+    await sluice.stream(queue)
+    await append(database, queue, 3)
+    await sluice.group(queue, 'g', { from: 'start' })
+    const [of, event] = [`${queue}:g`, `${queue}/2`]
+    const group = sluice.pipeline(queue, { group: 'g', retry: { kind: 'fixed', delay: '1h' }, maxAttempts: 2 })
+    const pipeline = group.handle((message) => (message.id === event ? raise('no') : undefined))
+    await pipeline.runOnce()
+    expect((await run('peek', of)).stdout).toMatch(new RegExp(`^ *ID +EVENT +STATE.*\\n.* ${event} +retrying`))
+    expect((await run('message', 'status', of, event)).stdout).toMatch(/state +retrying/)
+    expect(await run('message', 'status', of, `${queue}/1`)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(`Event ${queue}/1 is no message of queue "${of}"`),
+    })
+    expect((await run('message', 'run-now', of, event)).stdout).toBe('It is due now.\n')
+    await pipeline.runOnce()
+    expect((await run('dead', 'list', of)).stdout).toMatch(new RegExp(`QUEUE +ID +EVENT.*\\n.* ${event} `))
+    expect((await run('dead', 'show', of, event)).stdout).toMatch(new RegExp(`^event +${event}$`, 'm'))
+    expect(await run('dead', 'redrive', '--all-queues', '--id', event, '--yes')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(`name the queue of its group, as in ${queue}:billing`),
+    })
+    expect((await run('dead', 'redrive', of, '--id', event, '--yes')).stdout).toContain('Redriven 1 dead letter.')
+    expect(await sluice.operate.streams.messageOf(queue, 'g', 2)).toMatch(/^\d+$/)
+    expect((await sluice.operate.status(of, (await sluice.operate.streams.messageOf(queue, 'g', 2)) ?? '')).state).toBe(
+      'ready',
+    )
+    expect((await run('message', 'status', of, 'orders/0')).code).toBe(2)
+  })
 })
 
 describe('sluice group, of a group that stops', () => {

@@ -175,6 +175,24 @@ describe.concurrent('sluice work', () => {
     expect(stderr).toContain('more: 2 due messages left: the limits of the queue')
   })
 
+  test('with --once says how many events a group has left that is paused, or has stopped', async ({ own, sluice }) => {
+    const pass = () => runCli(['work', GROUP, '--once', '--queue', 'orders:billing'], { DATABASE_URL: own.url })
+    await sluice.stream('orders', { slots: 1 })
+    await sluice.group('orders', 'billing', { from: 'start', onFailure: 'stop' })
+    await sluice.appendMany(
+      sluice.ownTransaction,
+      'orders',
+      [1, 0, 3].map((id) => ({ payload: { id } })),
+    )
+    await sluice.operate.streams.pause('orders', 'billing')
+    expect((await pass()).stderr).toContain('orders:billing: 3 events left: the group is paused')
+    await sluice.operate.streams.resume('orders', 'billing')
+    expect(await pass()).toMatchObject({
+      code: 0,
+      stderr: expect.stringContaining('orders:billing: 2 events left: 1 slot stopped, see: sluice group list orders'),
+    })
+  })
+
   test('with --once ends at a signal with the batch in hand', async ({ own, sluice, start }) => {
     const ids = await put(sluice, 'jobs', [{ ms: 200 }, {}, {}])
     const { child, exited, says } = start(WORKER, '--once', '--batch-size', '1')

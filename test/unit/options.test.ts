@@ -195,6 +195,11 @@ describe('the options of createSluice', () => {
     expect(refusalOf(() => sluice.pipeline('orders' as never))).toBe(
       `QUEUE_UNKNOWN: queue: expected the name of a queue, received "orders". That is a stream: give the group that reads it, as in { group: 'billing' }`,
     )
+    const typed = createSluice({ connection, queues: { mails: {} }, streams: { orders: {} } })
+    expect(refusalOf(() => typed.pipeline('orders:billing' as never))).toMatch(
+      /"orders:billing"\. That is the queue of a group of orders: give the group that reads it/,
+    )
+    expect(refusalOf(() => typed.pipeline('other:billing' as never))).toMatch(/Define it in the option queues/)
   })
 })
 

@@ -69,12 +69,12 @@ async function changeDead(
     command.error('error: name a queue, or give --all-queues, but not both')
   }
   await operating(command, async (operate) => {
-    const filter = await readDeadFilter(operate, options)
-    const total = await showPlan(operate, change, { ...filter, queue })
+    const filter = await readDeadFilter(operate, queue, options)
+    const total = await showPlan(operate, change, filter)
     if (options.dryRun) note('Nothing has changed: this is a dry run.')
     if (total === 0 || options.dryRun) return
     await assertConfirmed(`${change.verb} ${counted(total, 'dead letter')}?`, options)
-    const choice = queue === undefined ? { ...filter, allQueues: true as const } : { ...filter, queue }
+    const choice = queue === undefined ? { ...filter, queue, allQueues: true as const } : { ...filter, queue }
     print(`${change.done} ${counted(await change.run(operate, choice), 'dead letter')}.`)
   })
 }

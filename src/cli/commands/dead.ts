@@ -1,10 +1,12 @@
 import type { Command } from 'commander'
+import type { Operate } from '../../index.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { addDeadFilter, type DeadFilterOptions, readDeadFilter } from '../dead-filter.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView, withContent } from '../output.ts'
 import { Refusal } from '../report-error.ts'
 import { formatDeadLetter, formatDeadLetters } from '../show/dead-letters.ts'
+import { MESSAGE_ID, messageId } from '../which-message.ts'
 import { addDeadDelete, addDeadRedrive } from './dead-change.ts'
 
 /** `sluice dead …` */
@@ -37,14 +39,20 @@ function addDeadList(dead: Command): void {
 async function listDead(queue: string | undefined, options: DeadListOptions, command: Command): Promise<void> {
   const { reason, limit, json } = options
   const { deadLetters, next } = await operating(command, async (operate) => {
-    const filter = await readDeadFilter(operate, options)
-    const page = await operate.deadLetters.list({ ...filter, queue, reason, limit })
-    if (page.deadLetters.length === 0) note(`No dead letters match.${await didYouMean(operate, queue)}`)
+    const filter = await readDeadFilter(operate, queue, options)
+    const page = await operate.deadLetters.list({ ...filter, reason, limit })
+    if (page.deadLetters.length === 0) note(await whyNone(operate, queue, options))
     return page
   })
   if (json) printJson(deadLetters.map(withContent))
   else if (deadLetters.length > 0) print(formatDeadLetters(deadLetters, stdoutView()))
   if (next !== null) note(`There are more than these ${limit}: give a filter or a larger --limit.`)
+}
+
+async function whyNone(operate: Operate, queue: string | undefined, options: DeadListOptions): Promise<string> {
+  const { limit: _, json: __, ...filters } = options
+  if (queue === undefined && Object.keys(filters).length === 0) return 'There are no dead letters.'
+  return `No dead letters match.${await didYouMean(operate, queue)}`
 }
 
 /** `sluice dead show` */
@@ -53,7 +61,7 @@ function addDeadShow(dead: Command): void {
     .command('show')
     .description('Show everything about one dead letter, with its payload, headers and error.')
     .argument('<queue>', 'the queue', parse.queue)
-    .argument('<id>', 'the number of the message', parse.id)
+    .argument('<id>', MESSAGE_ID, parse.id)
     .option('--json', 'print a JSON object')
     .addHelpText('after', SHOW_EXAMPLES)
     .action(showDead)
@@ -61,11 +69,12 @@ function addDeadShow(dead: Command): void {
 
 async function showDead(
   queue: string,
-  id: string,
+  name: string,
   { json }: { readonly json?: true },
   command: Command,
 ): Promise<void> {
   const letter = await operating(command, async (operate) => {
+    const id = await messageId(operate, queue, name)
     const found = await operate.deadLetters.get(queue, id)
     if (found !== undefined) return found
     const hint = (await didYouMean(operate, queue)) || ` See: sluice dead list ${queue}`
@@ -93,4 +102,5 @@ Examples:
 const SHOW_EXAMPLES = `
 Examples:
   $ sluice dead show orders 42
-  $ sluice dead show orders 42 --json | jq .payload`
+  $ sluice dead show orders 42 --json | jq .payload
+  $ sluice dead show orders:billing orders/7`

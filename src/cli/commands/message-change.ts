@@ -4,7 +4,7 @@ import { didYouMean, operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { print } from '../output.ts'
 import { Refusal } from '../report-error.ts'
-import { namesOf, oneMessage, whichMessage } from '../which-message.ts'
+import { eventResolved, namesOf, oneMessage, whichMessage } from '../which-message.ts'
 
 /** `sluice message cancel`, `change`, `reschedule`, `run-now` and `free-key` */
 export function addMessageChanges(message: Command): void {
@@ -116,9 +116,10 @@ async function run<Answer extends CancelAnswer | ChangeAnswer>(
   { dedupeKey }: KeyOption,
   work: (operate: Operate, which: WhichMessage) => Promise<Answer>,
 ): Promise<Answer> {
-  const which = whichMessage(id, dedupeKey, command)
-  const { one, none } = namesOf(which)
+  const named = whichMessage(id, dedupeKey, command)
   return operating(command, async (operate) => {
+    const which = await eventResolved(operate, queue, named)
+    const { one, none } = namesOf(which)
     const answer = await work(operate, which)
     if (answer.result === 'busy')
       throw new Refusal(`${one} of queue "${queue}" holds its key, and a batch has the key's slot in hand: try again.`)

@@ -4,7 +4,7 @@ import { didYouMean, operating } from '../connect.ts'
 import { print, printJson, stdoutView } from '../output.ts'
 import { Refusal } from '../report-error.ts'
 import { printable } from '../show/text.ts'
-import { namesOf, oneMessage, whichMessage } from '../which-message.ts'
+import { eventResolved, namesOf, oneMessage, whichMessage } from '../which-message.ts'
 import { addMessageChanges } from './message-change.ts'
 
 /** `sluice message …` */
@@ -38,8 +38,9 @@ async function showStatus(
   { dedupeKey, json }: MessageStatusOptions,
   command: Command,
 ): Promise<void> {
-  const which = whichMessage(id, dedupeKey, command)
+  const named = whichMessage(id, dedupeKey, command)
   const known = await operating(command, async (operate) => {
+    const which = await eventResolved(operate, queue, named)
     const found = await operate.status(queue, which)
     if (found.state !== 'unknown' || found.takenUntil !== null || json) return found
     throw new Refusal(`Queue "${queue}" knows of no ${namesOf(which).none}.${await didYouMean(operate, queue)}`)
@@ -67,4 +68,5 @@ function formatKnown(queue: string, known: KnownMessage): string {
 const EXAMPLES = `
 Examples:
   $ sluice message status orders 42
-  $ sluice message status orders --dedupe-key 'invoice 17' --json | jq -r .state`
+  $ sluice message status orders --dedupe-key 'invoice 17' --json | jq -r .state
+  $ sluice message status orders:billing orders/7`

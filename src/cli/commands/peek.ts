@@ -5,7 +5,7 @@ import { maskSecrets } from '../mask-secrets.ts'
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView, withContent } from '../output.ts'
 import { type Column, formatTable } from '../show/table.ts'
-import { formatDue, oneLine } from '../show/text.ts'
+import { eventName, formatDue, oneLine } from '../show/text.ts'
 
 interface PeekOptions {
   readonly limit: number
@@ -36,6 +36,7 @@ async function peek(queue: string, options: PeekOptions, command: Command): Prom
 
 const COLUMNS: readonly Column<MessageStatus>[] = [
   { title: 'ID', align: 'right', cell: (message) => message.id },
+  { title: 'EVENT', align: 'right', optional: true, cell: eventName },
   { title: 'STATE', cell: (message) => message.state },
   { title: 'DUE', align: 'right', cell: (message) => formatDue(message.dueInMs) },
   { title: 'ATTEMPT', align: 'right', cell: (message) => message.attempt },

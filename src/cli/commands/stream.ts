@@ -62,7 +62,8 @@ function addCreate(stream: Command): void {
       if (keepUnread && dropUnread) command.error('error: give --keep-unread or --drop-unread, but not both')
       const keep = keepUnread ? true : dropUnread ? false : undefined
       const made = await operating(command, (operate) => operate.streams.set(name, { ...settings, keepUnread: keep }))
-      print(made ? 'Made.' : 'It was there already, and has these settings.')
+      const there = Object.keys(settings).length > 0 || keep !== undefined ? ', and has these settings now' : ''
+      print(made ? 'Made.' : `It was there already${there}.`)
     })
 }
 

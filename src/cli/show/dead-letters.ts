@@ -1,7 +1,7 @@
 import type { DeadLetter, DeadLetterGroup, DeadLetterSummary } from '../../index.ts'
 import { parseExactly, toJsonText, type View } from '../output.ts'
 import { type Column, formatTable } from './table.ts'
-import { counted, formatAge, formatAgo, printable } from './text.ts'
+import { counted, eventName, formatAge, formatAgo, printable } from './text.ts'
 
 /** Dead letters as a table. */
 export function formatDeadLetters(letters: readonly DeadLetter[], view: View): string {
@@ -34,6 +34,7 @@ function factsOf(letter: DeadLetter): readonly (readonly [string, string | null]
   return [
     ['queue', letter.queue],
     ['id', letter.id],
+    ...(letter.position === null ? [] : [['event', eventName(letter)] as const]),
     ['reason', letter.reason],
     ['died', `${letter.diedAt.toISOString()} (${formatAgo(letter.ageMs)})`],
     ['enqueued', enqueued(letter)],
@@ -60,6 +61,7 @@ function pretty(json: string): string {
 const COLUMNS: readonly Column<DeadLetter>[] = [
   { title: 'QUEUE', cell: (letter) => letter.queue },
   { title: 'ID', align: 'right', cell: (letter) => letter.id },
+  { title: 'EVENT', align: 'right', optional: true, cell: eventName },
   { title: 'TYPE', cell: (letter) => letter.type },
   { title: 'ATTEMPTS', align: 'right', cell: (letter) => letter.attempt },
   { title: 'DIED', align: 'right', cell: (letter) => formatAgo(letter.ageMs) },

@@ -8,6 +8,8 @@ export interface Column<Row> {
   readonly title: string
   readonly cell: (row: Row) => string | number | null
   readonly align?: 'right'
+  /** Left out if it has nothing to show of any row. */
+  readonly optional?: true
   readonly paint?: (text: string, row: Row) => string
 }
 
@@ -15,7 +17,8 @@ export interface Column<Row> {
  * Rows under titles, in aligned columns without borders, one line each. On a terminal long strings are shortened to fit
  * its width. Columns that find no room are left out, and a last column … says so.
  */
-export function formatTable<Row>(columns: readonly Column<Row>[], rows: readonly Row[], view: View): string {
+export function formatTable<Row>(all: readonly Column<Row>[], rows: readonly Row[], view: View): string {
+  const columns = all.filter(({ optional, cell }) => !optional || rows.some((row) => cell(row) !== null))
   const titles = columns.map((column) => view.paint('dim', column.title))
   const lines = [titles, ...rows.map((row) => columns.map((column) => cellText(column, row)))]
   const aligns = columns.map((column) => column.align ?? 'left')

@@ -1,3 +1,5 @@
+import { streamOf } from '../../streams.ts'
+
 /** The units of a duration, in milliseconds, the largest first. */
 export const UNITS = [
   ['d', 86_400_000],
@@ -30,6 +32,17 @@ export function formatAgo(ms: number): string {
 /** '1 message', '12 messages' */
 export function counted(count: number, what: string): string {
   return `${count} ${what}${count === 1 ? '' : 's'}`
+}
+
+/** 'orders/7', as handlers and the log name an event; null of what is none. */
+export function eventName({
+  queue,
+  position,
+}: {
+  readonly queue: string
+  readonly position: number | null
+}): string | null {
+  return position === null ? null : `${streamOf(queue)}/${position}`
 }
 
 /**

@@ -1,19 +1,13 @@
 import type { Command } from 'commander'
 import { LONGEST_TIMER_MS } from '../../basics/duration.ts'
-import {
-  createSluice,
-  isSluiceError,
-  type QueueSettingsStatus,
-  type RunningPipeline,
-  type Sluice,
-  SluiceError,
-} from '../../index.ts'
+import { createSluice, isSluiceError, type RunningPipeline, type Sluice, SluiceError } from '../../index.ts'
 import { connected } from '../connect.ts'
 import { note } from '../output.ts'
-import { counted, formatAge } from '../show/text.ts'
+import { formatAge } from '../show/text.ts'
 import { type Health, type HealthAddress, HealthServer } from './health.ts'
 import { loadModule } from './load-module.ts'
 import { pipelinesOf, type WorkPipeline } from './pipelines.ts'
+import { reportLeft } from './report-left.ts'
 import { Signals } from './signals.ts'
 
 const DONE = 0
@@ -158,7 +152,7 @@ class Run {
     void this.#signals.second.then(giveBack)
     try {
       while ((await this.#pass()) > 0 && this.#status === 'running');
-      if (this.#status === 'running') await this.#reportLeft().catch(unlessNotAllowed)
+      if (this.#status === 'running') await reportLeft(this.#sluice, this.#pipelines)
     } catch (error) {
       // The signal came between two passes.
       if (!isSluiceError(error, 'STOPPED') || this.#status === 'running') throw error
@@ -166,19 +160,6 @@ class Run {
       clearTimeout(limit)
     }
     return code
-  }
-
-  /** What is due and was left, because the queue is paused or has limits. Other queues are not counted. */
-  async #reportLeft(): Promise<void> {
-    const { operate } = this.#sluice
-    for (const queue of new Set(this.#pipelines.map((pipeline) => pipeline.queue))) {
-      const told = await operate.settings.get(queue)
-      const why = told === undefined ? undefined : whyLeft(told)
-      if (why === undefined) continue
-      const [status] = await operate.queues({ queue })
-      if (status !== undefined && status.ready > 0)
-        note(`${queue}: ${counted(status.ready, 'due message')} left: ${why}`)
-    }
   }
 
   async #pass(): Promise<number> {
@@ -195,16 +176,4 @@ class Run {
     for (const [queue, { acked, retried, snoozed, dead }] of Object.entries(this.#sluice.statistics()))
       note(`${queue}: ${acked} acked, ${retried} retried, ${snoozed} snoozed, ${dead} dead`)
   }
-}
-
-function whyLeft(told: QueueSettingsStatus): string | undefined {
-  if (told.pausedAt !== null) return `the queue is paused, see: sluice queue show ${told.queue}`
-  const { rate, tenantRate, concurrency, tenantConcurrency } = told
-  const limits = [rate, tenantRate, concurrency, tenantConcurrency]
-  return limits.every((limit) => limit === null) ? undefined : 'the limits of the queue, see the view sluice.limits'
-}
-
-/** A login may be allowed to handle messages and not to count them. */
-function unlessNotAllowed(error: unknown): void {
-  if (!isSluiceError(error, 'PRIVILEGE_MISSING')) throw error
 }

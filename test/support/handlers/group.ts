@@ -16,8 +16,9 @@ export const worker = defineWorker(sluice, {
   'orders:billing': {
     mode: 'group',
     retry: { kind: 'fixed', delay: 0 },
+    maxAttempts: 2,
     handle: async ({ payload, attempt }, { tx }) => {
-      if (payload.id === 2 && attempt === 1) throw new Error('failed on purpose')
+      if (payload.id === 0 || (payload.id === 2 && attempt === 1)) throw new Error('failed on purpose')
       await tx.query('INSERT INTO effect (message_id) VALUES ($1)', [payload.id])
       process.stdout.write(`billed ${payload.id}\n`)
     },

@@ -1,0 +1,48 @@
+import { type GroupStatus, isSluiceError, type Operate, type QueueSettingsStatus, type Sluice } from '../../index.ts'
+import { streamOf } from '../../streams.ts'
+import { note } from '../output.ts'
+import { counted } from '../show/text.ts'
+import type { WorkPipeline } from './pipelines.ts'
+
+/** Says on stderr what is due and was left, and why. What nothing holds up is not counted. */
+export async function reportLeft({ operate }: Sluice, pipelines: readonly WorkPipeline[]): Promise<void> {
+  try {
+    for (const queue of new Set(pipelines.map((pipeline) => pipeline.queue))) await reportMessages(operate, queue)
+    const groups = new Set(pipelines.filter(({ mode }) => mode === 'group').map(({ queue }) => queue))
+    for (const queue of groups) await reportEvents(operate, queue)
+  } catch (error) {
+    // A login may be allowed to handle messages and not to count them.
+    if (!isSluiceError(error, 'PRIVILEGE_MISSING')) throw error
+  }
+}
+
+async function reportMessages(operate: Operate, queue: string): Promise<void> {
+  const told = await operate.settings.get(queue)
+  const why = told === undefined ? undefined : whyMessages(told)
+  if (why === undefined) return
+  const [status] = await operate.queues({ queue })
+  if (status !== undefined && status.ready > 0) note(`${queue}: ${counted(status.ready, 'due message')} left: ${why}`)
+}
+
+async function reportEvents(operate: Operate, queue: string): Promise<void> {
+  const groups = await operate.streams.groups({ stream: streamOf(queue) })
+  const group = groups.find((one) => one.queue === queue)
+  const why = group === undefined ? undefined : whyEvents(group)
+  if (group !== undefined && why !== undefined && group.unread > 0)
+    note(`${queue}: ${counted(group.unread, 'event')} left: ${why}`)
+}
+
+function whyMessages(told: QueueSettingsStatus): string | undefined {
+  if (told.pausedAt !== null) return `the queue is paused, see: sluice queue show ${told.queue}`
+  const { rate, tenantRate, concurrency, tenantConcurrency } = told
+  const limits = [rate, tenantRate, concurrency, tenantConcurrency]
+  return limits.every((limit) => limit === null) ? undefined : 'the limits of the queue, see the view sluice.limits'
+}
+
+function whyEvents({ stream, pausedAt, lost, slotsStopped, slotsHeldBack }: GroupStatus): string | undefined {
+  const see = `see: sluice group list ${stream}`
+  if (pausedAt !== null) return `the group is paused, ${see}`
+  if (lost !== null) return `the group has lost events and stands still, ${see}`
+  if (slotsStopped > 0) return `${counted(slotsStopped, 'slot')} stopped, ${see}`
+  return slotsHeldBack > 0 ? `behind an open append, ${see}` : undefined
+}
