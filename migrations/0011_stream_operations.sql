@@ -10,15 +10,15 @@ CREATE FUNCTION sluice.find_group(stream text, name text) RETURNS sluice.stream_
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  of sluice.stream_group;
+  this_group sluice.stream_group;
 BEGIN
   PERFORM sluice.find_stream(stream);
-  SELECT g.* INTO of FROM sluice.stream_group g WHERE g.stream = stream AND g.name = name;
-  IF of.id IS NULL THEN
+  SELECT g.* INTO this_group FROM sluice.stream_group g WHERE g.stream = stream AND g.name = name;
+  IF this_group.id IS NULL THEN
     RAISE EXCEPTION 'expected the name of a group of stream "%", received "%"', stream, name
       USING ERRCODE = 'SL032', HINT = 'Make it with sluice.create_group.';
   END IF;
-  RETURN of;
+  RETURN this_group;
 END
 $$;
 
@@ -219,7 +219,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 #variable_conflict use_variable
 DECLARE
   log sluice.stream := sluice.find_stream(stream);
-  of sluice.stream_group := sluice.find_group(stream, name);
+  this_group sluice.stream_group := sluice.find_group(stream, name);
   waiting bigint;
   dropped bigint := 0;
 BEGIN
@@ -230,7 +230,7 @@ BEGIN
   END IF;
   -- In this order, as in sluice.trim_stream. What is gone by then stays gone, and no more goes before the end of the transaction.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
-  PERFORM sluice.lock_group(of.id, log.slots);
+  PERFORM sluice.lock_group(this_group.id, log.slots);
   SELECT count(*) INTO waiting FROM sluice.message m WHERE m.queue = stream || ':' || name;
   IF waiting > 0 AND parked IS NULL THEN
     RAISE EXCEPTION 'parked: expected keep or drop, because % events wait in queue "%:%", received none', waiting, stream, name
@@ -240,12 +240,12 @@ BEGIN
     GET DIAGNOSTICS dropped = ROW_COUNT;
     DELETE FROM sluice.slot s WHERE s.queue = stream || ':' || name;
   END IF;
-  DELETE FROM sluice.group_progress p WHERE p.group_id = of.id;
+  DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id;
   INSERT INTO sluice.group_progress (group_id, slot, position)
-  SELECT of.id, slot, greatest(log.trimmed_to, CASE WHEN cardinality(starts) = 1 THEN starts[1] ELSE starts[slot + 1] END)
+  SELECT this_group.id, slot, greatest(log.trimmed_to, CASE WHEN cardinality(starts) = 1 THEN starts[1] ELSE starts[slot + 1] END)
   FROM generate_series(0, log.slots - 1) AS slot;
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id < 0;
-  UPDATE sluice.stream_group g SET lost_from = NULL, lost_to = NULL WHERE g.id = of.id AND g.lost_from IS NOT NULL;
+  UPDATE sluice.stream_group g SET lost_from = NULL, lost_to = NULL WHERE g.id = this_group.id AND g.lost_from IS NOT NULL;
   PERFORM sluice.wake_stream(stream);
   RETURN dropped;
 END
@@ -260,16 +260,16 @@ CREATE FUNCTION sluice.group_set(stream text, name text, park_limit integer DEFA
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  of sluice.stream_group := sluice.find_group(stream, name);
+  this_group sluice.stream_group := sluice.find_group(stream, name);
 BEGIN
-  IF on_failure <> of.on_failure THEN
-    PERFORM sluice.lock_group(of.id, (sluice.find_stream(stream)).slots);
+  IF on_failure <> this_group.on_failure THEN
+    PERFORM sluice.lock_group(this_group.id, (sluice.find_stream(stream)).slots);
     PERFORM sluice.retry_slots(stream, name);
   END IF;
   UPDATE sluice.stream_group g
   SET park_limit = coalesce(group_set.park_limit, g.park_limit), keep_unread = coalesce(group_set.keep_unread, g.keep_unread),
       on_failure = coalesce(group_set.on_failure, g.on_failure)
-  WHERE g.id = of.id
+  WHERE g.id = this_group.id
     AND (g.park_limit <> group_set.park_limit OR g.keep_unread IS DISTINCT FROM coalesce(group_set.keep_unread, g.keep_unread)
          OR g.on_failure <> group_set.on_failure);
   RETURN FOUND;
@@ -299,14 +299,14 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 #variable_conflict use_variable
 DECLARE
   log sluice.stream := sluice.find_stream(stream);
-  of sluice.stream_group := sluice.find_group(stream, name);
+  this_group sluice.stream_group := sluice.find_group(stream, name);
   held record;
   freed integer := 0;
 BEGIN
-  FOR held IN SELECT h.* FROM sluice.held_slots(log, of.id) h WHERE slot IS NULL OR h.slot = slot LOOP
-    PERFORM pg_advisory_xact_lock(746503, of.id << 6 | held.slot);
+  FOR held IN SELECT h.* FROM sluice.held_slots(log, this_group.id) h WHERE slot IS NULL OR h.slot = slot LOOP
+    PERFORM pg_advisory_xact_lock(746503, this_group.id << 6 | held.slot);
     UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL
-    WHERE p.group_id = of.id AND p.slot = held.slot AND p.held_until IS NOT NULL;
+    WHERE p.group_id = this_group.id AND p.slot = held.slot AND p.held_until IS NOT NULL;
     IF FOUND THEN
       freed := freed + 1;
     END IF;
@@ -326,22 +326,22 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 #variable_conflict use_variable
 DECLARE
   log sluice.stream := sluice.find_stream(stream);
-  of sluice.stream_group := sluice.find_group(stream, name);
+  this_group sluice.stream_group := sluice.find_group(stream, name);
   held record;
 BEGIN
-  SELECT h.* INTO held FROM sluice.held_slots(log, of.id) h WHERE h.position = position;
+  SELECT h.* INTO held FROM sluice.held_slots(log, this_group.id) h WHERE h.position = position;
   IF held.slot IS NULL THEN
     RETURN false;
   END IF;
-  PERFORM pg_advisory_xact_lock(746503, of.id << 6 | held.slot);
+  PERFORM pg_advisory_xact_lock(746503, this_group.id << 6 | held.slot);
   -- Another one may have been faster.
-  SELECT h.* INTO held FROM sluice.held_slots(log, of.id) h WHERE h.position = position;
+  SELECT h.* INTO held FROM sluice.held_slots(log, this_group.id) h WHERE h.position = position;
   IF held.slot IS NULL THEN
     RETURN false;
   END IF;
-  PERFORM sluice.bury_events(of.id, ARRAY[held.slot], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'], ARRAY[held.last_error]);
-  DELETE FROM sluice.group_progress p WHERE p.group_id = of.id AND p.slot = held.slot;
-  INSERT INTO sluice.group_progress (group_id, slot, position) VALUES (of.id, held.slot, position);
+  PERFORM sluice.bury_events(this_group.id, ARRAY[held.slot], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'], ARRAY[held.last_error]);
+  DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id AND p.slot = held.slot;
+  INSERT INTO sluice.group_progress (group_id, slot, position) VALUES (this_group.id, held.slot, position);
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id = -position;
   PERFORM sluice.wake_stream(stream);
   RETURN true;
@@ -355,12 +355,12 @@ CREATE FUNCTION sluice.delete_group(stream text, name text) RETURNS TABLE (messa
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  of sluice.stream_group := sluice.find_group(stream, name);
+  this_group sluice.stream_group := sluice.find_group(stream, name);
 BEGIN
-  PERFORM sluice.lock_group(of.id, (sluice.find_stream(stream)).slots);
-  DELETE FROM sluice.stream_group g WHERE g.id = of.id;
-  DELETE FROM sluice.group_progress p WHERE p.group_id = of.id;
-  DELETE FROM sluice.group_queued q WHERE q.group_id = of.id;
+  PERFORM sluice.lock_group(this_group.id, (sluice.find_stream(stream)).slots);
+  DELETE FROM sluice.stream_group g WHERE g.id = this_group.id;
+  DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id;
+  DELETE FROM sluice.group_queued q WHERE q.group_id = this_group.id;
   -- Before the messages, because it waits for a redrive, which makes messages of them.
   DELETE FROM sluice.dead_letter d WHERE d.queue = stream || ':' || name;
   GET DIAGNOSTICS dead_letters = ROW_COUNT;

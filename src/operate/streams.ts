@@ -86,8 +86,8 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
 
   /** How far a group has read each slot, and who holds it back. Empty: there is no such group. @throws SluiceError as {@link list} */
   async slots(stream: QueueName<Definitions>, group: string): Promise<readonly GroupSlotStatus[]> {
-    const [name, of] = [checkGroupName('group', group), checkStreamName(stream, this.#definitions)]
-    return this.#operations.count((execute) => readGroupSlots(execute, of, name))
+    const [streamName, groupName] = this.#names(stream, group)
+    return this.#operations.count((execute) => readGroupSlots(execute, streamName, groupName))
   }
 
   /**
@@ -139,13 +139,15 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
       ['from', 'onFailure', 'parkLimit', 'keepUnread'],
       "As in group('orders', 'billing', { from: 'start' })",
     )
-    const [name, of] = [checkGroupName('group', group), checkStreamName(stream, this.#definitions)]
+    const [streamName, groupName] = this.#names(stream, group)
     const from = placeOf(options.from ?? 'end', 'group.from')
     const onFailure = onFailureOf(options.onFailure)
     const parkLimit = integer('group.parkLimit', options.parkLimit, null, 0, LARGEST_INTEGER)
     const keepUnread = booleanOf(options.keepUnread, 'group.keepUnread') ?? null
     return this.#named(
-      this.#operations.change((execute) => createGroup(execute, of, name, from, { onFailure, parkLimit, keepUnread })),
+      this.#operations.change((execute) =>
+        createGroup(execute, streamName, groupName, from, { onFailure, parkLimit, keepUnread }),
+      ),
     )
   }
 
@@ -164,18 +166,15 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     options: SeekOptions = {},
   ): Promise<SeekResult> {
     checkKeys('seek', options, ['dryRun', 'parked'], "As in seek('orders', 'billing', 'start', { dryRun: true })")
-    const [name, of, place] = [
-      checkGroupName('group', group),
-      checkStreamName(stream, this.#definitions),
-      placeOf(to, 'seek.to'),
-    ]
+    const [streamName, groupName] = this.#names(stream, group)
+    const place = placeOf(to, 'seek.to')
     const parked = parkedOf(options.parked)
     const dryRun = booleanOf(options.dryRun, 'seek.dryRun') ?? false
     const work = async (execute: Execute): Promise<SeekResult> => {
-      await readGroup(execute, of, name)
-      const starts = await readPositions(execute, of, place)
-      const { unread: events, before } = await countUnread(execute, of, name, starts)
-      return { events, before, dropped: dryRun ? 0 : await seekGroup(execute, of, name, starts, parked) }
+      await readGroup(execute, streamName, groupName)
+      const starts = await readPositions(execute, streamName, place)
+      const { unread: events, before } = await countUnread(execute, streamName, groupName, starts)
+      return { events, before, dropped: dryRun ? 0 : await seekGroup(execute, streamName, groupName, starts, parked) }
     }
     return this.#named(dryRun ? this.#operations.count(work) : this.#operations.change(work))
   }
@@ -191,7 +190,9 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
   async retrySlots(stream: QueueName<Definitions>, group: string, options: RetrySlotsOptions = {}): Promise<number> {
     checkKeys('retrySlots', options, ['slot'], "As in retrySlots('orders', 'billing', { slot: 3 })")
     const slot = integer('retrySlots.slot', options.slot, null, 0, 63)
-    return this.#ofGroup(stream, group, (execute, of, name) => retrySlots(execute, of, name, slot))
+    return this.#ofGroup(stream, group, (execute, streamName, groupName) =>
+      retrySlots(execute, streamName, groupName, slot),
+    )
   }
 
   /**
@@ -205,7 +206,9 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
    */
   async skipEvent(stream: QueueName<Definitions>, group: string, position: number): Promise<boolean> {
     const at = integerWithin('skipEvent.position', position, 1, Number.MAX_SAFE_INTEGER)
-    return this.#ofGroup(stream, group, (execute, of, name) => skipEvent(execute, of, name, at))
+    return this.#ofGroup(stream, group, (execute, streamName, groupName) =>
+      skipEvent(execute, streamName, groupName, at),
+    )
   }
 
   /**
@@ -219,9 +222,9 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
    * if (id !== undefined) await sluice.operate.deadLetters.redrive({ queue: 'orders:billing', ids: [id] })
    */
   async messageOf(stream: QueueName<Definitions>, group: string, position: number): Promise<string | undefined> {
-    const [name, of] = [checkGroupName('group', group), checkStreamName(stream, this.#definitions)]
+    const [streamName, groupName] = this.#names(stream, group)
     const at = integerWithin('messageOf.position', position, 1, Number.MAX_SAFE_INTEGER)
-    const queue = groupQueue({ stream: of, group: name })
+    const queue = groupQueue({ stream: streamName, group: groupName })
     return this.#operations.count((execute) => readEventMessage(execute, queue, at))
   }
 
@@ -277,16 +280,22 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     options: { readonly force?: boolean | undefined; readonly dryRun?: boolean | undefined } = {},
   ): Promise<TrimResult> {
     checkKeys('trim', options, ['force', 'dryRun'], "As in trim('orders', { position: 4711 })")
-    const [of, place] = [checkStreamName(stream, this.#definitions), placeOf(before, 'trim.before')]
+    const [streamName, place] = [checkStreamName(stream, this.#definitions), placeOf(before, 'trim.before')]
     const how = {
       force: booleanOf(options.force, 'trim.force') ?? false,
       dryRun: booleanOf(options.dryRun, 'trim.dryRun') ?? false,
     }
     const work = async (execute: Execute) => {
-      const starts = await readPositions(execute, of, place)
-      return trimStream(execute, of, Math.min(...starts) + 1, how)
+      const starts = await readPositions(execute, streamName, place)
+      return trimStream(execute, streamName, Math.min(...starts) + 1, how)
     }
     return this.#named(this.#operations.change(work))
+  }
+
+  /** @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN */
+  #names(stream: unknown, group: unknown): readonly [stream: string, group: string] {
+    const groupName = checkGroupName('group', group)
+    return [checkStreamName(stream, this.#definitions), groupName]
   }
 
   #ofGroup<T>(
@@ -294,8 +303,8 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     group: string,
     work: (execute: Execute, stream: string, group: string) => Promise<T>,
   ): Promise<T> {
-    const [name, of] = [checkGroupName('group', group), checkStreamName(stream, this.#definitions)]
-    return this.#named(this.#operations.change((execute) => work(execute, of, name)))
+    const [streamName, groupName] = this.#names(stream, group)
+    return this.#named(this.#operations.change((execute) => work(execute, streamName, groupName)))
   }
 
   #ofQueue<T>(
@@ -304,11 +313,11 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     work: (execute: Execute, queue: string) => Promise<T>,
     tx: unknown,
   ): Promise<T> {
-    const [name, of] = [checkGroupName('group', group), checkStreamName(stream, this.#definitions)]
+    const [streamName, groupName] = this.#names(stream, group)
     return this.#named(
       this.#operations.change(async (execute) => {
-        await readGroup(execute, of, name)
-        return work(execute, groupQueue({ stream: of, group: name }))
+        await readGroup(execute, streamName, groupName)
+        return work(execute, groupQueue({ stream: streamName, group: groupName }))
       }, tx),
     )
   }
