@@ -9,7 +9,7 @@ const SEGMENT = 1_000_000_000
 export const retention = scenario({
   name: 'retention',
   title:
-    'segments that end and are dropped every second while members read, one group stands still for some of them, and a worker is killed',
+    'segments that end and are dropped every second while members read and somebody trims, one group stands still for some of them, and a worker is killed',
   mode: 'stream',
   otherwise: { inapplicable: 'a queue has no segments' },
   recoveryMs: 10_000,
@@ -31,7 +31,11 @@ export const retention = scenario({
       await victim.actor.ended
       await stage.replace(victim)
       const later = newest + 2 * SEGMENT
-      await until(async () => (await segments(stage)).newest >= later, 'two segments to end', 30_000)
+      const ended = async () => {
+        await trim(stage)
+        return (await segments(stage)).newest >= later
+      }
+      await until(ended, 'two segments to end', 30_000)
       // What is broken drops what it must not.
       if (stage.broken) await dropped(stage, newest)
       await stage.sql("SELECT sluice.resume($1 || ':two')", [stage.queue])
@@ -40,6 +44,11 @@ export const retention = scenario({
     await dropped(stage, opened)
   },
 })
+
+/** All that the groups have read. */
+async function trim(stage: Stage): Promise<void> {
+  await stage.sql('SELECT sluice.trim_stream($1, $2)', [stage.queue, Number.MAX_SAFE_INTEGER])
+}
 
 /** Resolves when the segment with this first position is gone. */
 async function dropped(stage: Stage, first: number): Promise<void> {
