@@ -236,9 +236,10 @@ BEGIN
     RAISE EXCEPTION 'parked: expected keep or drop, because % events wait in queue "%:%", received none', waiting, stream, name
       USING ERRCODE = 'SL033', HINT = 'keep: they are tried again as well. drop: they are removed.';
   ELSIF parked = 'drop' THEN
+    -- In the order of claims, which wait for messages in slots that they have locked.
+    DELETE FROM sluice.slot s WHERE s.queue = stream || ':' || name;
     DELETE FROM sluice.message m WHERE m.queue = stream || ':' || name;
     GET DIAGNOSTICS dropped = ROW_COUNT;
-    DELETE FROM sluice.slot s WHERE s.queue = stream || ':' || name;
   END IF;
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id;
   INSERT INTO sluice.group_progress (group_id, slot, position)
@@ -364,9 +365,10 @@ BEGIN
   -- Before the messages, because it waits for a redrive, which makes messages of them.
   DELETE FROM sluice.dead_letter d WHERE d.queue = stream || ':' || name;
   GET DIAGNOSTICS dead_letters = ROW_COUNT;
+  -- In the order of claims: see sluice.seek_group.
+  DELETE FROM sluice.slot s WHERE s.queue = stream || ':' || name;
   DELETE FROM sluice.message m WHERE m.queue = stream || ':' || name;
   GET DIAGNOSTICS messages = ROW_COUNT;
-  DELETE FROM sluice.slot s WHERE s.queue = stream || ':' || name;
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name;
   DELETE FROM sluice.queue q WHERE q.queue = stream || ':' || name;
   RETURN NEXT;

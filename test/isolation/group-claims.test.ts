@@ -39,7 +39,7 @@ describe('a seek to the start beside a member', () => {
 
   test('is undone by the member if it does not wait for the slots', async ({ stage }) => {
     await using _ = await edited(stage.database, [
-      { name: 'seek_group', from: 'PERFORM sluice.lock_group(of.id, log.slots);', to: '' },
+      { name: 'seek_group', from: 'PERFORM sluice.lock_group(this_group.id, log.slots);', to: '' },
     ])
     const sessions = { member: member(), operator: [seek, commit] }
     const explored = await exploreFor(stage, groupScenario(stage, events, sessions), ['1 was passed'])
