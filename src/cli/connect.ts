@@ -25,20 +25,19 @@ export function operating<T>(command: Command, work: (operate: Operate) => Promi
 }
 
 /** The error for a stream or a group that is not there, with the name that may have been meant. */
-async function withNearest(operate: Operate, [stream, group]: readonly string[], error: unknown): Promise<unknown> {
-  const [meant] = isSluiceError(error, 'STREAM_UNKNOWN')
-    ? nearest(
-        stream ?? '',
-        (await operate.streams.list()).map((one) => one.stream),
-      )
-    : isSluiceError(error, 'GROUP_UNKNOWN')
-      ? nearest(
-          group ?? '',
-          (await operate.streams.groups({ stream })).map((one) => one.group),
-        )
-      : []
-  if (meant === undefined || !isSluiceError(error)) return error
-  return new SluiceError(error.code, `${error.message}. Did you mean "${meant}"?`, { cause: error })
+async function withNearest(operate: Operate, [stream = '', group = '']: readonly string[], error: unknown) {
+  if (!isSluiceError(error)) return error
+  const { code } = error
+  if (code !== 'STREAM_UNKNOWN' && code !== 'GROUP_UNKNOWN') return error
+  const read =
+    code === 'STREAM_UNKNOWN'
+      ? operate.streams.list().then((streams) => nearest(stream, new Set(streams.map((one) => one.stream))))
+      : operate.streams.groups({ stream }).then((groups) => nearest(group, new Set(groups.map((one) => one.group))))
+  // Who may not read the names gets the error as it is.
+  const [meant] = await read.catch(() => [])
+  return meant === undefined
+    ? error
+    : new SluiceError(code, `${error.message}. Did you mean "${meant}"?`, { cause: error })
 }
 
 /** As {@link operating}, for what is no operation. */
