@@ -470,9 +470,9 @@ COMMENT ON FUNCTION sluice.create_group IS 'Makes a group of a stream, if there 
 -- What a batch of a group could not handle becomes messages of its queue, in the order of the arrays. due_us: in microseconds
 -- since 1970; null: now. One that has a key and is due later has lease 0, by which the later messages of its key wait
 -- for it in both modes: to write that into its queue's slot would wait for a batch that has the slot locked. The transaction
--- has its number before it draws an id: see sluice.insert_message. Returns how many the table has taken.
+-- has its number before it draws an id: see sluice.insert_message. It fails unless the table takes all of them.
 CREATE FUNCTION sluice.queue_events(group_id integer, slots smallint[], positions bigint[], attempts integer[], due_us double precision[],
-                                    errors text[]) RETURNS bigint
+                                    errors text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -499,13 +499,12 @@ BEGIN
   USING queue, slots, positions, attempts, due_us, errors;
   GET DIAGNOSTICS taken = ROW_COUNT;
   PERFORM sluice.require_kept('message', queue, cardinality(positions), taken);
-  RETURN taken;
 END
 $$;
 
 -- Events that are given up in their first try.
 CREATE FUNCTION sluice.bury_events(group_id integer, slots smallint[], positions bigint[], attempts integer[], reasons text[], errors text[])
-RETURNS bigint
+RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -525,7 +524,6 @@ BEGIN
   USING queue, slots, positions, attempts, reasons, errors;
   GET DIAGNOSTICS taken = ROW_COUNT;
   PERFORM sluice.require_kept('dead_letter', queue, cardinality(positions), taken);
-  RETURN taken;
 END
 $$;
 

@@ -1,10 +1,8 @@
 import { expect } from 'vitest'
 import { claim } from '../../src/table/claim/claim.ts'
 import { postponeMessages } from '../../src/table/settle/settle.ts'
-import { test as base, bottomOf, type ClaimSession, idsOf, lockedIds, put } from '../support/rows/claim-session.ts'
+import { test as base, bottomOf, idsOf, lockedIds, put, untilBlocked } from '../support/rows/claim-session.ts'
 import { acked } from '../support/rows/settled-rows.ts'
-import type { TestDatabase } from '../support/servers/database.ts'
-import { waitFor } from '../support/wait.ts'
 
 /** Stops a claim between its snapshot and its first row, where it reads the clock. */
 const test = base.extend('stopped', async ({ database, queue, begin }) => {
@@ -20,7 +18,7 @@ const test = base.extend('stopped', async ({ database, queue, begin }) => {
     SET LOCAL search_path = played, pg_catalog`)
   return async (limit: number, meanwhile: () => Promise<unknown>) => {
     const claiming = claim(claimer.execute, queue, bottomOf(5), limit)
-    await untilBlocked(database, claimer)
+    await untilBlocked(database, claimer, 'the claim to wait')
     await meanwhile()
     await gate.rollBack()
     return idsOf(await claiming)
@@ -63,13 +61,3 @@ test('P3: of a message that another batch postpones meanwhile a claim takes noth
   expect(taken).toEqual(ids.slice(1))
   expect(await lockedIds(database, queue)).toEqual(ids)
 })
-
-async function untilBlocked(database: TestDatabase, session: ClaimSession): Promise<void> {
-  const isBlocked = async () => {
-    const [row] = await database.sql<{ blockers: number }>('SELECT cardinality(pg_blocking_pids($1)) AS blockers', [
-      session.pid,
-    ])
-    return row!.blockers > 0
-  }
-  await waitFor(isBlocked, { what: 'the claim to wait' })
-}

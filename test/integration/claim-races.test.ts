@@ -2,10 +2,8 @@ import { describe, expect } from 'vitest'
 import { claimSlots, type SlotPosition } from '../../src/table/claim/claim-ordered.ts'
 import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
 import { holdKeys, postponeMessages } from '../../src/table/settle/settle.ts'
-import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/rows/claim-session.ts'
+import { test as base, idsOf, keysOf, put, untilBlocked } from '../support/rows/claim-session.ts'
 import { acked } from '../support/rows/settled-rows.ts'
-import type { TestDatabase } from '../support/servers/database.ts'
-import { waitFor } from '../support/wait.ts'
 
 /** Two slots: `first` with a message that an operator has locked, and `second` with the messages `ids` of one key. */
 const test = base.extend('stopped', async ({ database, queue, begin }) => {
@@ -36,7 +34,7 @@ describe('between the snapshot of a claim and its lock of a slot', () => {
     const [batch, claimer] = [await begin(), await begin()]
     expect(idsOf(await claimSlots(batch.execute, queue, slots.slice(1), 1))).toEqual([ids[0]])
     const claiming = claimSlots(claimer.execute, queue, slots, 10)
-    await untilBlocked(database, claimer)
+    await untilBlocked(database, claimer, 'the claim to wait for the operator')
     const dueUs = Date.now() * 1_000 + 60_000_000
     await postponeMessages(batch.execute, queue, [{ id: ids[0]!, dueUs, attempt: 1, error: 'broken' }], 0)
     await holdKeys(batch.execute, queue, [{ slot, orderingKey: key, messageId: ids[0]!, untilUs: dueUs }], 0)
@@ -55,7 +53,7 @@ describe('between the snapshot of a claim and its lock of a slot', () => {
     const [batch, claimer] = [await begin(), await begin()]
     await claimSlots(batch.execute, queue, slots.slice(1), 1)
     const claiming = claimSlots(claimer.execute, queue, slots, 10)
-    await untilBlocked(database, claimer)
+    await untilBlocked(database, claimer, 'the claim to wait for the operator')
     await acked(batch.execute, queue, [ids[0]!])
     await batch.commit()
     await operator.rollBack()
@@ -66,7 +64,7 @@ describe('between the snapshot of a claim and its lock of a slot', () => {
     const { operator, slots, locked } = stopped
     const [batch, claimer] = [await begin(), await begin()]
     const claiming = claimSlots(claimer.execute, queue, slots, 10)
-    await untilBlocked(database, claimer)
+    await untilBlocked(database, claimer, 'the claim to wait for the operator')
     await claimSlots(batch.execute, queue, slots.slice(1), 1)
     await operator.rollBack()
     expect(idsOf(await claiming)).toEqual([locked])
@@ -76,19 +74,9 @@ describe('between the snapshot of a claim and its lock of a slot', () => {
     const { operator, slots, locked, ids } = stopped
     const claimer = await begin()
     const claiming = claimSlots(claimer.execute, queue, slots, 10)
-    await untilBlocked(database, claimer)
+    await untilBlocked(database, claimer, 'the claim to wait for the operator')
     await operator.client.query('DELETE FROM sluice.message WHERE id = $1', [locked])
     await operator.commit()
     expect(idsOf(await claiming)).toEqual(ids)
   })
 })
-
-async function untilBlocked(database: TestDatabase, session: ClaimSession): Promise<void> {
-  const isBlocked = async () => {
-    const [row] = await database.sql<{ blockers: number }>('SELECT cardinality(pg_blocking_pids($1)) AS blockers', [
-      session.pid,
-    ])
-    return row!.blockers > 0
-  }
-  await waitFor(isBlocked, { what: 'the claim to wait for the operator' })
-}

@@ -1,9 +1,8 @@
 import { expect } from 'vitest'
 import { claimSlots } from '../../src/table/claim/claim-ordered.ts'
 import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
-import { type ClaimSession, idsOf, keysOf, test } from '../support/rows/claim-session.ts'
+import { idsOf, isBlocked, keysOf, test, untilBlocked } from '../support/rows/claim-session.ts'
 import { makeStream } from '../support/rows/streams.ts'
-import type { TestDatabase } from '../support/servers/database.ts'
 import { waitFor } from '../support/wait.ts'
 
 /**
@@ -32,7 +31,7 @@ test.for<readonly [string, string]>([
     await holder.client.query('SELECT FROM sluice.slot WHERE queue = $1 AND slot = $2 FOR UPDATE', [queue, first])
 
     const going = operator.client.query<{ gone: number }>(text, [stream])
-    await untilBlocked(database, operator)
+    await untilBlocked(database, operator, 'the operator to wait for the slot')
     let isClaimed = false
     const claiming = claimSlots(claimer.execute, queue, [{ slot: second, id: '0' }], 10).finally(() => {
       isClaimed = true
@@ -44,14 +43,3 @@ test.for<readonly [string, string]>([
     expect((await going).rows).toEqual([{ gone: 2 }])
   },
 )
-
-async function untilBlocked(database: TestDatabase, session: ClaimSession): Promise<void> {
-  await waitFor(() => isBlocked(database, session), { what: 'the operator to wait for the slot' })
-}
-
-async function isBlocked(database: TestDatabase, session: ClaimSession): Promise<boolean> {
-  const [row] = await database.sql<{ blockers: number }>('SELECT cardinality(pg_blocking_pids($1)) AS blockers', [
-    session.pid,
-  ])
-  return row!.blockers > 0
-}

@@ -27,9 +27,9 @@ async function reportMessages(operate: Operate, queue: string): Promise<void> {
 async function reportEvents(operate: Operate, queue: string): Promise<void> {
   const groups = await operate.streams.groups({ stream: streamOf(queue) })
   const group = groups.find((one) => one.queue === queue)
-  const why = group === undefined ? undefined : whyEvents(group)
-  if (group !== undefined && why !== undefined && group.unread > 0)
-    note(`${queue}: ${counted(group.unread, 'event')} left: ${why}`)
+  if (group === undefined || group.unread === 0) return
+  const why = whyEvents(group)
+  if (why !== undefined) note(`${queue}: ${counted(group.unread, 'event')} left: ${why}`)
 }
 
 function whyMessages(told: QueueSettingsStatus): string | undefined {

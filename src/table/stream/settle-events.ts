@@ -126,12 +126,12 @@ FROM (SELECT ${taken} AS taken) t`
 
 const QUEUE_EVENTS = statement(
   'event_queue',
-  'SELECT sluice.queue_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::double precision[], $6::text[]) AS taken',
+  'SELECT sluice.queue_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::double precision[], $6::text[])',
 )
 
 const BURY_EVENTS = statement(
   'event_bury',
-  'SELECT sluice.bury_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::text[], $6::text[]) AS taken',
+  'SELECT sluice.bury_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::text[], $6::text[])',
 )
 
 const HOLD_SLOTS = statement(

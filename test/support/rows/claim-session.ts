@@ -4,6 +4,7 @@ import type { PriorityFloor } from '../../../src/table/claim/claim.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import type { TestDatabase } from '../servers/database.ts'
 import { test as base } from '../test.ts'
+import { waitFor } from '../wait.ts'
 
 /** One session of the server, with a transaction open: a consumer's connection. */
 export interface ClaimSession {
@@ -108,4 +109,15 @@ export async function keysOf(database: TestDatabase): Promise<{
 /** The ids of claimed rows. */
 export function idsOf({ rows }: { readonly rows: readonly { readonly id: string }[] }): readonly string[] {
   return rows.map(({ id }) => id)
+}
+
+/** Whether the session waits for a lock of another one. */
+export async function isBlocked(database: TestDatabase, { pid }: ClaimSession): Promise<boolean> {
+  const [row] = await database.sql<{ blockers: number }>('SELECT cardinality(pg_blocking_pids($1)) AS blockers', [pid])
+  return row!.blockers > 0
+}
+
+/** @param what the session does, for the error if it does not wait in time. */
+export async function untilBlocked(database: TestDatabase, session: ClaimSession, what: string): Promise<void> {
+  await waitFor(() => isBlocked(database, session), { what })
 }
