@@ -24,6 +24,7 @@ const order: string[] = []
 const done = Promise.withResolvers<void>()
 
 /** The burst goes on when bolt has all its pages: they are rendered beside the first of acme. */
+const acmeHasBegun = Promise.withResolvers<void>()
 const boltIsDone = Promise.withResolvers<void>()
 
 async function render({ payload }: { readonly payload: unknown }): Promise<void> {
@@ -31,8 +32,13 @@ async function render({ payload }: { readonly payload: unknown }): Promise<void>
   inFlight += 1
   most = Math.max(most, inFlight)
   order.push(tenant)
-  if (tenant === 'acme') await boltIsDone.promise
-  else if (page === 2) boltIsDone.resolve()
+  if (tenant === 'acme') {
+    acmeHasBegun.resolve()
+    await boltIsDone.promise
+  } else {
+    await acmeHasBegun.promise
+    if (page === 2) boltIsDone.resolve()
+  }
   inFlight -= 1
   if (order.length === 8) done.resolve()
 }

@@ -71,14 +71,15 @@ END
 $$;
 
 -- The same time in seconds alone. A month is 30 days where intervals are compared, and as long as it is where one is added
--- to an instant, so '24 months -706 days' would pass for less than 14 days and last for 25.
+-- to an instant, so '24 months -706 days' would pass for less than 14 days and last for 25. An infinite one, which there is from
+-- PostgreSQL 17 on, stays as it is: the check that follows names it.
 CREATE FUNCTION sluice.in_seconds(given interval) RETURNS interval
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT make_interval(secs => extract(epoch FROM given)::double precision)
+  SELECT CASE WHEN isfinite(given) THEN make_interval(secs => extract(epoch FROM given)::double precision) ELSE given END
 $$;
 
 -- Fails unless an outcome has what it needs, and nothing else.
-CREATE FUNCTION sluice.check_outcome(outcome text, delay interval, reason text, error text) RETURNS void
+CREATE FUNCTION sluice.check_outcome(outcome text, delay interval, reason text, error text, dedupe_for interval) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF outcome IS NULL OR outcome NOT IN ('ack', 'retry', 'snooze', 'dead_letter') THEN
@@ -96,6 +97,14 @@ BEGIN
   IF (outcome = 'dead_letter') <> (reason IS NOT NULL) THEN
     RAISE EXCEPTION 'reason: expected with dead_letter, received % with %', quote_nullable(left(reason, 80)), outcome
       USING ERRCODE = '22023', HINT = 'As in outcome => ''dead_letter'', reason => ''card expired''.';
+  END IF;
+  IF outcome <> 'ack' AND dedupe_for IS NOT NULL THEN
+    RAISE EXCEPTION 'dedupe_for: expected with ack, received % with %', dedupe_for, outcome
+      USING ERRCODE = '22023', HINT = 'Only the key of a message that has succeeded is kept.';
+  END IF;
+  IF dedupe_for < interval '0' OR dedupe_for > interval '100 years' THEN
+    RAISE EXCEPTION 'dedupe_for: expected from zero to 100 years, received %', dedupe_for
+      USING ERRCODE = '22023', HINT = 'Zero frees the key at once.';
   END IF;
   IF outcome IN ('ack', 'snooze') AND error IS NOT NULL THEN
     RAISE EXCEPTION 'error: expected with retry or dead_letter, received % with %', quote_nullable(left(error, 80)), outcome
@@ -190,8 +199,10 @@ BEGIN
 END
 $$;
 
--- Removes locked messages. succeeded: their dedupe keys stay taken for as long as they ask for.
-CREATE FUNCTION sluice.remove_locked(queue text, ids bigint[], succeeded boolean DEFAULT false) RETURNS void
+-- Removes locked messages. succeeded: their dedupe keys stay taken for as long as they ask for, or for kept_for.
+CREATE FUNCTION sluice.remove_locked(
+  queue text, ids bigint[], succeeded boolean DEFAULT false, kept_for interval DEFAULT NULL
+) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -201,11 +212,12 @@ DECLARE
   kept_ms bigint[];
 BEGIN
   WITH gone AS (
-    DELETE FROM sluice.message m WHERE m.ctid = ANY (sluice.ctids_of(queue, ids)) RETURNING m.id, m.dedupe_key, m.dedupe_ms
+    DELETE FROM sluice.message m WHERE m.ctid = ANY (sluice.ctids_of(queue, ids))
+    RETURNING m.id, m.dedupe_key, coalesce(extract(epoch FROM kept_for) * 1000, m.dedupe_ms)::bigint AS for_ms
   )
-  SELECT array_agg(g.id), array_agg(g.id) FILTER (WHERE g.dedupe_ms IS NOT NULL),
-         array_agg(g.dedupe_key) FILTER (WHERE g.dedupe_ms IS NOT NULL),
-         array_agg(g.dedupe_ms) FILTER (WHERE g.dedupe_ms IS NOT NULL)
+  SELECT array_agg(g.id), array_agg(g.id) FILTER (WHERE g.dedupe_key IS NOT NULL AND g.for_ms > 0),
+         array_agg(g.dedupe_key) FILTER (WHERE g.dedupe_key IS NOT NULL AND g.for_ms > 0),
+         array_agg(g.for_ms) FILTER (WHERE g.dedupe_key IS NOT NULL AND g.for_ms > 0)
   INTO touched, kept_ids, kept_keys, kept_ms FROM gone g;
   PERFORM sluice.require_settled('message', queue, ids, coalesce(touched, '{}'));
   IF succeeded AND kept_ids IS NOT NULL THEN
@@ -225,11 +237,12 @@ DECLARE
 BEGIN
   WITH buried AS (
     INSERT INTO sluice.dead_letter
-      (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at,
-       retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
+      (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, failures,
+       enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
     SELECT m.queue, m.id, m.priority, m.ordering_key, m.type, m.schema_version, m.payload, m.headers, d.attempt, m.max_attempts,
-           d.reason, coalesce(d.error, m.last_error), m.enqueued_at,
-         m.retry_policy, m.lease_ms, m.tenant, m.dedupe_key, m.dedupe_ms, m.event_position
+           d.reason, coalesce(d.error, m.last_error),
+           sluice.add_failure(m.failures, d.attempt, coalesce(d.error, d.reason), NULL, clock_timestamp()), m.enqueued_at,
+           m.retry_policy, m.lease_ms, m.tenant, m.dedupe_key, m.dedupe_ms, m.event_position
     FROM unnest(ids, attempts, reasons, errors) AS d (id, attempt, reason, error) CROSS JOIN LATERAL (
       SELECT m.* FROM sluice.message m WHERE m.queue = queue AND m.id = d.id LIMIT 1
     ) m
@@ -267,7 +280,7 @@ END
 $$;
 
 -- Locks a slot's row, if nobody has it, and in it the first message that is due and whose key is open: not held (the
--- locked row tells, in its newest version), and not closed by an earlier message that is or was leased (leased_keys has a
+-- locked row tells, in its newest version), and not closed by another message that is or was leased (leased_keys has a
 -- snapshot that is newer than the lock). message_slot_idx has the order; slot = ... would let the planner take the primary
 -- key, which has the same. At most so many rows are walked. Null: there is none, or somebody has it.
 CREATE FUNCTION sluice.lock_in_slot(queue text, slot smallint, walk integer) RETURNS bigint
@@ -286,7 +299,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  leased := sluice.leased_keys(queue, slot, lowest);
+  leased := sluice.leased_keys(queue, slot, lowest, 1);
   now_at := clock_timestamp();
   now_us := (extract(epoch FROM now_at) * 1000000)::bigint;
   SELECT w.id INTO first
@@ -299,7 +312,7 @@ BEGIN
   -- give it a due time of its own.
   WHERE (w.due_at <= now_at OR w.due_at <= w.enqueued_at AND w.lease IS NULL)
     AND coalesce((held -> w.ordering_key ->> 1)::bigint, 0) <= now_us
-    AND w.id <= coalesce((leased ->> w.ordering_key)::bigint, w.id)
+    AND coalesce(w.id::text = leased ->> w.ordering_key, true)
   LIMIT 1;
   RETURN (
     SELECT m.id FROM sluice.message m
@@ -312,7 +325,8 @@ $$;
 
 -- Locks one message in each of so many slots. It begins at a slot drawn at random, so that none waits for another, and
 -- goes from each to the next by one descent of message_slot_idx. A walk in a slot ends after 1,000 rows that have to wait,
--- unless no slot has anything within that.
+-- unless no slot has anything within that. In the slot with which it begins it does not: otherwise a message behind so many
+-- would never be taken while other slots have work. One claim in 256 or so begins with a certain slot, which bounds the cost.
 CREATE FUNCTION sluice.lock_keyed(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -320,6 +334,7 @@ DECLARE
   start integer := floor(random() * 256);
   walk integer;
   at integer;
+  begun boolean := false;
   first bigint;
   taken bigint[] := '{}';
 BEGIN
@@ -335,7 +350,8 @@ BEGIN
           -- All at once, and each time in the same order: two that insert some at a time could wait for each other.
           INSERT INTO sluice.slot (queue, slot) SELECT queue, s FROM generate_series(0, 255) AS s ON CONFLICT DO NOTHING;
         END IF;
-        first := sluice.lock_in_slot(queue, at::smallint, walk);
+        first := sluice.lock_in_slot(queue, at::smallint, CASE WHEN begun THEN walk ELSE 2147483647 END);
+        begun := true;
         taken := CASE WHEN first IS NULL THEN taken ELSE taken || first END;
         IF cardinality(taken) >= most THEN
           RETURN taken;
@@ -377,18 +393,19 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
   expired bigint[];
+  expired_slots smallint[];
   spent bigint[];
   attempts integer[];
   reasons text[];
   errors text[];
 BEGIN
-  SELECT array_agg(m.id) FILTER (WHERE m.expired), array_agg(m.id) FILTER (WHERE NOT m.expired),
+  SELECT array_agg(m.id) FILTER (WHERE m.expired), array_agg(m.slot) FILTER (WHERE m.expired AND m.slot IS NOT NULL), array_agg(m.id) FILTER (WHERE NOT m.expired),
          array_agg(m.tries) FILTER (WHERE NOT m.expired),
          array_agg(format('failed %s of %s attempts', m.tries, m.most)) FILTER (WHERE NOT m.expired),
          array_agg(m.error) FILTER (WHERE NOT m.expired)
-  INTO expired, spent, attempts, reasons, errors
+  INTO expired, expired_slots, spent, attempts, reasons, errors
   FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-    SELECT m.id, m.attempt, coalesce(m.max_attempts, max_attempts) AS most, coalesce(m.expires_at <= now_at, false) AS expired,
+    SELECT m.id, m.slot, m.attempt, coalesce(m.max_attempts, max_attempts) AS most, coalesce(m.expires_at <= now_at, false) AS expired,
            sluice.failed_tries(m.queue, m.id, m.attempt) + CASE WHEN m.lease < 0 THEN 1 ELSE 0 END AS tries,
            CASE WHEN m.lease < 0 THEN sluice.ran_out(m.lease) END AS error
     FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
@@ -396,6 +413,7 @@ BEGIN
   WHERE m.expired OR m.tries > m.attempt AND m.tries >= m.most;
   IF expired IS NOT NULL THEN
     PERFORM sluice.expire_locked(queue, expired);
+    PERFORM sluice.expire_in_slots(queue, expired_slots);
   END IF;
   IF spent IS NOT NULL THEN
     PERFORM sluice.bury_locked(queue, spent, attempts, reasons, errors);
@@ -410,18 +428,17 @@ BEGIN
 END
 $$;
 
--- Locks messages for a claim or a pop, and removes those among them that are not to be handed out. One that comes upon
+-- Locks messages for a claim or a pop. Those among them that are not to be handed out are removed: they use no tokens. One that comes upon
 -- more than about 100,000 expired messages returns none although there may be others: what it has done so far is to last.
 CREATE FUNCTION sluice.lock_claimable(queue text, most integer, max_attempts integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   taken bigint[];
+  met boolean;
 BEGIN
   FOR round IN 1..100 LOOP
-    taken := sluice.lock_allowed(queue, most);
-    EXIT WHEN taken = '{}';
-    taken := sluice.sift_locked(queue, taken, max_attempts);
-    EXIT WHEN taken <> '{}';
+    SELECT l.ids, l.met INTO taken, met FROM sluice.lock_allowed(queue, most, max_attempts) l;
+    EXIT WHEN taken <> '{}' OR NOT met;
     PERFORM sluice.expire_due(queue);
   END LOOP;
   RETURN taken;
@@ -476,6 +493,9 @@ BEGIN
         expires_at = CASE WHEN m.expires_at < lives_until THEN lives_until ELSE m.expires_at END,
         attempt = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.attempt + 1 ELSE m.attempt END,
         last_error = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN sluice.ran_out(m.lease) ELSE m.last_error END,
+        failures = CASE WHEN m.lease < 0 AND m.lease <> -claim_id
+                        THEN sluice.add_failure(m.failures, m.attempt + 1, sluice.ran_out(m.lease), NULL, m.due_at)
+                        ELSE m.failures END,
         failed_at = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.due_at ELSE m.failed_at END
     WHERE m.ctid = ANY (sluice.ctids_of(queue, ids))
     RETURNING m.id
@@ -489,14 +509,14 @@ $$;
 CREATE FUNCTION sluice.claimed_rows(queue text, claim_id bigint, ids bigint[]) RETURNS TABLE (
   id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer, ordering_key text,
   priority smallint, enqueued_at timestamptz, due_at timestamptz, own_max_attempts integer,
-  tenant text, dedupe_key text
+  tenant text, dedupe_key text, lives_until timestamptz
 )
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   RETURN QUERY
   SELECT m.id, sluice.failed_tries(m.queue, m.id, m.attempt) + 1, m.payload, m.headers, m.type, m.schema_version, m.ordering_key,
-         m.priority, m.enqueued_at, m.due_at, m.max_attempts, m.tenant, m.dedupe_key
+         m.priority, m.enqueued_at, m.due_at, m.max_attempts, m.tenant, m.dedupe_key, m.expires_at
   FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
     SELECT m.* FROM sluice.message m
     WHERE m.queue = queue AND m.id = given.id AND (m.lease = -claim_id OR claim_id IS NULL) LIMIT 1
@@ -567,6 +587,8 @@ BEGIN
     SET due_at = least(dues[array_position(ids, m.id)], m.expires_at),
         attempt = CASE WHEN error IS NULL THEN m.attempt ELSE sluice.failed_tries(m.queue, m.id, m.attempt) + 1 END,
         last_error = coalesce(error, m.last_error),
+        failures = CASE WHEN error IS NULL THEN m.failures
+                        ELSE sluice.add_failure(m.failures, sluice.failed_tries(m.queue, m.id, m.attempt) + 1, error, NULL, now_at) END,
         failed_at = CASE WHEN error IS NULL THEN m.failed_at ELSE now_at END,
         lease = CASE WHEN m.slot IS NOT NULL THEN 0 END
     WHERE m.ctid = ANY (sluice.ctids_of(queue, ids))
@@ -681,7 +703,7 @@ CREATE FUNCTION sluice.claim(
   claim_id bigint, expires_at timestamptz, id bigint, attempt integer, payload jsonb, headers jsonb, type text,
   schema_version integer, ordering_key text, priority smallint, enqueued_at timestamptz, due_at timestamptz,
   own_max_attempts integer,
-  tenant text, dedupe_key text
+  tenant text, dedupe_key text, lives_until timestamptz
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -725,7 +747,7 @@ BEGIN
   PERFORM sluice.lease_allowed(queue, ids, -claim_id);
   RETURN QUERY
   SELECT claim_id, expires_at, r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority,
-         r.enqueued_at, due_ats[array_position(ids, r.id)], r.own_max_attempts, r.tenant, r.dedupe_key
+         r.enqueued_at, due_ats[array_position(ids, r.id)], r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until
   FROM sluice.claimed_rows(queue, claim_id, ids) r;
 END
 $$;
@@ -735,7 +757,7 @@ COMMENT ON FUNCTION sluice.claim IS
 CREATE FUNCTION sluice.claim_get(queue text, claim_id bigint) RETURNS TABLE (
   expires_at timestamptz, id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer,
   ordering_key text, priority smallint, enqueued_at timestamptz, due_at timestamptz, own_max_attempts integer,
-  tenant text, dedupe_key text
+  tenant text, dedupe_key text, lives_until timestamptz
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -748,7 +770,7 @@ BEGIN
   held := sluice.hold_claim(queue, claim_id);
   RETURN QUERY
   SELECT held.expires_at, r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority,
-         r.enqueued_at, held.claimed_at, r.own_max_attempts, r.tenant, r.dedupe_key
+         r.enqueued_at, held.claimed_at, r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until
   FROM sluice.claimed_rows(queue, claim_id, held.message_ids) r;
 END
 $$;
@@ -829,7 +851,8 @@ CREATE FUNCTION sluice.claim_settle(
   delay       interval DEFAULT NULL,
   reason      text     DEFAULT NULL,
   error       text     DEFAULT NULL,
-  policies    jsonb    DEFAULT NULL
+  policies    jsonb    DEFAULT NULL,
+  dedupe_for  interval DEFAULT NULL
 ) RETURNS TABLE (id bigint, result text, written text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -844,14 +867,14 @@ DECLARE
 BEGIN
   PERFORM sluice.check_isolation();
   delay := sluice.in_seconds(delay);
-  PERFORM sluice.check_outcome(outcome, delay, reason, error);
+  PERFORM sluice.check_outcome(outcome, delay, reason, error, dedupe_for);
   held := sluice.hold_claim(queue, claim_id);
   ours := sluice.lock_claimed(held, coalesce(message_ids, held.message_ids));
   PERFORM sluice.require_unexpired(held);
   opens := delay <= interval '0' OR sluice.any_keyed(queue, ours);
   CASE outcome
     WHEN 'ack' THEN
-      PERFORM sluice.complete_locked(queue, ours, held.id, held.claimed_at);
+      PERFORM sluice.complete_locked(queue, ours, held.id, held.claimed_at, dedupe_for);
     WHEN 'retry' THEN
       SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
       dead := sluice.fail_locked(
@@ -881,12 +904,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_settle IS
-  'Settles messages of a claim, by default all that are left. outcome: ack, retry (delay, error), snooze (delay) or dead_letter (reason, error). result: settled, gone, not_claimed or claimed_by_other; written: what became of it. policies: retry policies by name.';
+  'Settles messages of a claim, by default all that are left. outcome: ack (dedupe_for), retry (delay, error), snooze (delay) or dead_letter (reason, error). result: settled, gone, not_claimed or claimed_by_other; written: what became of it. policies: retry policies by name.';
 
 CREATE FUNCTION sluice.pop(queue text, "limit" integer DEFAULT 1) RETURNS TABLE (
   id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer, ordering_key text,
   priority smallint, enqueued_at timestamptz, due_at timestamptz, own_max_attempts integer,
-  tenant text, dedupe_key text
+  tenant text, dedupe_key text, lives_until timestamptz
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -908,12 +931,12 @@ BEGIN
   ids := sluice.lock_claimable(queue, "limit", coalesce(settings.max_attempts, 20));
   RETURN QUERY
   SELECT r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority, r.enqueued_at, r.due_at,
-         r.own_max_attempts, r.tenant, r.dedupe_key
+         r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until
   FROM sluice.claimed_rows(queue, NULL, ids) r;
   IF sluice.any_keyed(queue, ids) THEN
     PERFORM sluice.wake(queue);
   END IF;
-  PERFORM sluice.complete_locked(queue, ids, NULL, NULL);
+  PERFORM sluice.complete_locked(queue, ids, NULL, NULL, NULL);
 END
 $$;
 COMMENT ON FUNCTION sluice.pop IS 'Removes due messages of a queue and returns them: each is delivered once at most.';

@@ -38,8 +38,8 @@ $$;
 
 -- What stands for a dedupe key: one row always. One statement, so that a message that is settled or redriven at this
 -- moment is seen either before or after. Each part is one descent of a primary key.
--- locked: a transaction that has not ended has locked the message. An estimate that costs nothing: it misses a lock that was
---   taken after a savepoint.
+-- locked: a transaction that has not ended has locked the message. Asked of the number itself, because a snapshot does not list
+--   those of savepoints. What this transaction has enqueued or changed keeps the number of its own lock.
 -- ours: this transaction has claimed it. It has locked what it enqueued or changed as well, but those have its number in xmin.
 -- fresh: it was never tried, so nothing waits for its retry.
 -- completed_id: the key is taken although the message is gone.
@@ -52,7 +52,8 @@ BEGIN
   now_at := clock_timestamp();
   SELECT m.id IS NOT NULL, m.attempt, m.due_at, coalesce(m.lease, 0), m.ordering_key, m.slot,
          coalesce(m.expires_at <= now_at, false),
-         m.xmax::text <> '0' AND NOT pg_visible_in_snapshot(sluice.full_xid(m.xmax::text), pg_current_snapshot()),
+         m.xmax::text <> '0' AND pg_xact_status(sluice.full_xid(m.xmax::text)) IS NOT DISTINCT FROM 'in progress'
+           AND pg_xact_status(sluice.full_xid(m.xmin::text)) IS DISTINCT FROM 'in progress',
          m.xmax::text <> '0' AND sluice.full_xid(m.xmax::text) = pg_current_xact_id_if_assigned()
            AND pg_xact_status(sluice.full_xid(m.xmin::text)) IS DISTINCT FROM 'in progress',
          m.attempt = 0 AND m.lease IS NULL AND m.failed_at IS NULL,
@@ -81,7 +82,8 @@ BEGIN
   IF slot IS NOT NULL THEN
     PERFORM FROM sluice.slot s WHERE s.queue = queue AND s.slot = slot FOR NO KEY UPDATE OF s SKIP LOCKED;
   END IF;
-  PERFORM FROM sluice.message m WHERE m.queue = queue AND m.id = message_id AND coalesce(m.lease, 0) = 0
+  PERFORM FROM sluice.message m
+  WHERE m.queue = queue AND m.id = message_id AND (coalesce(m.lease, 0) = 0 OR m.due_at <= clock_timestamp())
   FOR UPDATE OF m SKIP LOCKED;
   RETURN FOUND;
 END
@@ -174,7 +176,10 @@ BEGIN
           RETURN concat_ws(' ', held.message_id, 'duplicate',
             sluice.state_of(seen.ours OR seen.locked OR seen.lease <> 0 AND seen.due_at > seen.now_at, seen.attempt, seen.due_at, seen.now_at));
         END IF;
-        IF seen.lease = 0 AND NOT seen.ours AND sluice.lock_waiting(queue, held.message_id, seen.slot) THEN
+        -- One whose lease has run out may be followed, as one in hand. update would lose what it is given.
+        IF (seen.lease = 0 OR on_duplicate = 'update' AND seen.due_at <= seen.now_at) AND NOT seen.ours
+          AND sluice.lock_waiting(queue, held.message_id, seen.slot)
+        THEN
           RETURN sluice.change_waiting(queue, held.message_id, payload, headers, type, schema_version,
             due_at, delay_ms, ttl_ms, keep_ms, on_duplicate = 'debounce' AND seen.fresh);
         END IF;
@@ -241,6 +246,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   settings record;
+  had sluice.message;
   changed record;
   later timestamptz;
   state text;
@@ -249,6 +255,8 @@ BEGIN
   IF settings.payload_bytes IS NOT NULL THEN
     PERFORM sluice.check_payload_bytes(payload, settings.payload_bytes);
   END IF;
+  SELECT m.* INTO had FROM sluice.message m WHERE m.queue = queue AND m.id = message_id;
+  PERFORM sluice.end_lease(had);
   IF moves AND NOT EXISTS (
     SELECT FROM sluice.message m JOIN sluice.slot s ON s.queue = m.queue AND s.slot = m.slot
     WHERE m.queue = queue AND m.id = message_id AND (s.held -> m.ordering_key ->> 0)::bigint = m.id
@@ -259,8 +267,10 @@ BEGIN
   SET payload = payload, headers = headers, type = type, schema_version = schema_version,
       dedupe_ms = coalesce(keep_ms, m.dedupe_ms),
       due_at = greatest(m.due_at, later),
+      -- Its life moves with its due time, and is another one if that is given.
       expires_at = CASE WHEN later IS NULL THEN m.expires_at
-                        ELSE greatest(m.due_at, later) + coalesce(ttl_ms, settings.ttl_ms) * interval '1 millisecond' END
+                        WHEN ttl_ms IS NULL THEN m.expires_at + (greatest(m.due_at, later) - m.due_at)
+                        ELSE greatest(m.due_at, later) + ttl_ms * interval '1 millisecond' END
   WHERE m.queue = queue AND m.id = message_id
   RETURNING m.attempt, m.due_at INTO changed;
   IF NOT FOUND THEN
@@ -423,7 +433,7 @@ DECLARE
   taken bigint;
 BEGIN
   INSERT INTO sluice.settled (queue, key, message_id, until)
-  SELECT queue, k.key, k.id, now_at + k.ms * interval '1 millisecond'
+  SELECT queue, k.key, k.id, now_at + least(k.ms, 3155760000000) * interval '1 millisecond'
   FROM unnest(ids, keys, ms) AS k (id, key, ms);
   GET DIAGNOSTICS taken = ROW_COUNT;
   PERFORM sluice.require_kept('settled', queue, cardinality(ids), taken);
@@ -472,15 +482,19 @@ BEGIN
     state := 'completed';
     RETURN;
   END IF;
-  SELECT c.id, 'completed', c.attempt - 1 INTO message_id, state, attempt FROM sluice.completed c WHERE c.queue = queue AND c.id = id;
-  IF FOUND THEN
-    RETURN;
-  END IF;
-  SELECT d.id, 'dead', d.attempt INTO message_id, state, attempt FROM sluice.dead_letters d WHERE d.queue = queue AND d.id = id;
-  IF NOT FOUND THEN
-    message_id := nullif(id, 0);
-    state := 'unknown';
-  END IF;
+  -- The one that was to run after the other may have gone first.
+  FOREACH id IN ARRAY array_remove(ARRAY[id, pointer.running_id], NULL) LOOP
+    SELECT c.id, 'completed', c.attempt - 1 INTO message_id, state, attempt FROM sluice.completed c WHERE c.queue = queue AND c.id = id;
+    IF FOUND THEN
+      RETURN;
+    END IF;
+    SELECT d.id, 'dead', d.attempt INTO message_id, state, attempt FROM sluice.dead_letters d WHERE d.queue = queue AND d.id = id;
+    IF FOUND THEN
+      RETURN;
+    END IF;
+  END LOOP;
+  message_id := nullif(coalesce(pointer.message_id, id), 0);
+  state := 'unknown';
 END
 $$;
 COMMENT ON FUNCTION sluice.status IS
@@ -516,6 +530,37 @@ END
 $$;
 COMMENT ON FUNCTION sluice.free_key IS
   'Frees a dedupe key that is kept after its message has gone, and says what it was: freed, free (it was not taken) or taken (a message has it, which sluice.cancel removes).';
+
+-- Gives messages that were redriven their dedupe keys again, where no other message has one by then; of several with the same
+-- key the newest. It does not wait for a producer: whoever has a pointer locked, or has made one and not committed, has the key.
+CREATE FUNCTION sluice.take_keys_again(queue text, ids bigint[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '10ms' AS $$
+#variable_conflict use_variable
+DECLARE
+  redriven record;
+  pointer sluice.dedupe;
+BEGIN
+  FOR redriven IN
+    SELECT m.id, m.dedupe_key FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
+      SELECT m.id, m.dedupe_key FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
+    ) m ORDER BY m.id DESC
+  LOOP
+    SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = redriven.dedupe_key FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+      UPDATE sluice.dedupe d SET message_id = redriven.id, running_id = NULL
+      WHERE d.queue = queue AND d.key = redriven.dedupe_key AND NOT EXISTS (
+        SELECT FROM sluice.message m WHERE m.queue = queue AND m.id IN (pointer.message_id, pointer.running_id)
+      );
+    ELSE
+      BEGIN
+        INSERT INTO sluice.dedupe (queue, key, message_id) VALUES (queue, redriven.dedupe_key, redriven.id) ON CONFLICT DO NOTHING;
+      EXCEPTION WHEN lock_not_available THEN
+        NULL;
+      END;
+    END IF;
+  END LOOP;
+END
+$$;
 
 -- Maintenance
 -- How many rows one step of maintenance may take.

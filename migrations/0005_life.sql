@@ -78,6 +78,34 @@ BEGIN
 END
 $$;
 
+-- The same for messages with a key, among the first 1,000 of each slot. The caller has the slots locked.
+CREATE FUNCTION sluice.expire_in_slots(queue text, slots smallint[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+  ids bigint[];
+BEGIN
+  ids := ARRAY(
+    SELECT locked.id
+    FROM unnest(slots) AS s (slot) CROSS JOIN LATERAL (
+      SELECT m.id, m.expires_at FROM sluice.message m
+      WHERE m.queue = queue AND m.slot >= s.slot AND m.slot <= s.slot
+      ORDER BY m.slot, m.id LIMIT 1000
+    ) first CROSS JOIN LATERAL (
+      SELECT m.id FROM sluice.message m
+      WHERE m.queue = queue AND m.id = first.id AND m.due_at <= now_at AND m.expires_at <= now_at LIMIT 1
+      FOR UPDATE OF m SKIP LOCKED
+    ) locked
+    WHERE first.expires_at <= now_at
+    LIMIT 1000
+  );
+  IF ids <> '{}' THEN
+    PERFORM sluice.expire_locked(queue, ids);
+  END IF;
+END
+$$;
+
 -- What may be done to one message. Nothing here waits for a handler: rows of messages and of slots that somebody has locked
 -- are passed over.
 
@@ -139,13 +167,14 @@ BEGIN
 END
 $$;
 
--- The message that a change by a dedupe key is for: the newest of those that are there; or else one that is not.
+-- The message that a change by a dedupe key is for: the newest of those that are there; or else one that is dead, or is not.
 CREATE FUNCTION sluice.newest_of(queue text, ids bigint[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   IF cardinality(ids) = 2 AND NOT EXISTS (SELECT FROM sluice.message m WHERE m.queue = queue AND m.id = ids[1])
-    AND EXISTS (SELECT FROM sluice.message m WHERE m.queue = queue AND m.id = ids[2])
+    AND (EXISTS (SELECT FROM sluice.message m WHERE m.queue = queue AND m.id = ids[2])
+         OR NOT EXISTS (SELECT FROM sluice.dead_letter d WHERE d.queue = queue AND d.id = ids[1]))
   THEN
     RETURN ids[2];
   END IF;
@@ -188,12 +217,16 @@ DECLARE
 BEGIN
   SELECT min(w.id), max(w.due_us) INTO first, last
   FROM (
-    SELECT m.id, m.ordering_key, (date_part('epoch', m.due_at) * 1000000)::bigint AS due_us FROM sluice.message m
+    SELECT m.id, m.ordering_key, m.due_at FROM sluice.message m
     WHERE slot < 256 AND m.queue = queue AND m.slot IS NOT NULL AND (m.slot, m.id) >= (slot, (-9223372036854775808)::bigint)
       AND m.slot <= slot
     UNION ALL
-    SELECT m.id, NULL, (date_part('epoch', m.due_at) * 1000000)::bigint FROM sluice.message m
-    WHERE slot = 256 AND m.queue = queue AND m.slot IS NULL AND isfinite(m.due_at)
+    SELECT m.id, NULL, m.due_at FROM sluice.message m
+    WHERE slot = 256 AND m.queue = queue AND m.slot IS NULL
+  ) every CROSS JOIN LATERAL (
+    -- The microseconds of infinity, and of the last years of timestamptz, overflow.
+    SELECT every.id, every.ordering_key,
+           (date_part('epoch', least(greatest(every.due_at, '0001-01-01 00:00Z'), '9999-12-31 23:59:59Z')) * 1000000)::bigint AS due_us
   ) w
   WHERE coalesce(w.ordering_key, '') = key AND w.due_us > now_us
     AND (w.due_us <= until_us OR w.id = message_id);
@@ -254,6 +287,17 @@ END
 $$;
 
 -- Cancel
+-- What has been cancelled while it was in flight. Workers look here, when they are notified and with each poll, for what they
+-- have in hand: a notification alone may come from anybody. A request is for whoever had the message at that time, so nobody
+-- claims by it, and it is removed after an hour. No key over queue and message_id: one of two who cancel would wait for the other.
+CREATE TABLE sluice.cancel_request (
+  queue      text        NOT NULL,
+  id         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+  message_id bigint      NOT NULL,
+  asked_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+  CONSTRAINT cancel_request_pkey PRIMARY KEY (queue, id)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
+
 CREATE FUNCTION sluice.cancel_one(queue text, message_id bigint) RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -266,8 +310,10 @@ BEGIN
     PERFORM sluice.remove_locked(queue, ARRAY[message_id]);
     PERFORM sluice.open_key(m);
   END IF;
-  IF state = 'in_flight' THEN
-    PERFORM sluice.tell('!cancel!' || message_id || '!' || queue);
+  -- Not of a claim object: whoever has that finds out when it settles.
+  IF state = 'in_flight' AND coalesce(m.lease, 1) > 0 THEN
+    INSERT INTO sluice.cancel_request (queue, message_id) VALUES (queue, message_id);
+    PERFORM sluice.tell('!cancel!' || queue);
   END IF;
   result := CASE WHEN m.id IS NOT NULL THEN 'cancelled' WHEN state = 'in_flight' THEN 'asked' ELSE 'nothing' END;
   RETURN NEXT;
@@ -290,7 +336,7 @@ BEGIN
   SELECT c.* INTO result, state FROM sluice.cancel_one(queue, ids[1]) c;
   IF cardinality(ids) = 2 THEN
     SELECT c.* INTO before FROM sluice.cancel_one(queue, ids[2]) c;
-    IF before.result <> 'nothing' THEN
+    IF before.result <> 'nothing' OR state = 'unknown' THEN
       result := before.result;
       state := before.state;
     END IF;
@@ -312,6 +358,8 @@ BEGIN
     SET lease = CASE WHEN t.slot IS NOT NULL THEN 0 END,
         attempt = CASE WHEN t.lease < 0 THEN t.attempt + 1 ELSE t.attempt END,
         last_error = CASE WHEN t.lease < 0 THEN sluice.ran_out(t.lease) ELSE t.last_error END,
+        failures = CASE WHEN t.lease < 0 THEN sluice.add_failure(t.failures, t.attempt + 1, sluice.ran_out(t.lease), NULL, t.due_at)
+                        ELSE t.failures END,
         failed_at = CASE WHEN t.lease < 0 THEN t.due_at ELSE t.failed_at END
     WHERE t.queue = m.queue AND t.id = m.id;
   END IF;
@@ -343,9 +391,9 @@ BEGIN
   result := 'changed';
   IF state NOT IN ('ready', 'scheduled', 'retrying') THEN
     result := 'refused';
-  ELSIF m.lease IS NULL THEN
+  ELSE
     held := coalesce((sluice.hold_of(m) ->> 0)::bigint = m.id, false)
-      OR m.attempt > 0 AND (m.slot IS NOT NULL OR sluice.hold_of(m) IS NOT NULL);
+      OR m.lease IS NULL AND m.attempt > 0 AND (m.slot IS NOT NULL OR sluice.hold_of(m) IS NOT NULL);
     IF held AND NOT sluice.lock_slot_of(m) THEN
       result := 'busy';
     END IF;
@@ -451,9 +499,8 @@ BEGIN
         schema_version = coalesce(schema_version, t.schema_version), max_attempts = coalesce(max_attempts, t.max_attempts),
         expires_at = coalesce(t.due_at + ttl, t.expires_at)
     WHERE t.queue = queue AND t.id = message_id;
-    IF priority IS NOT NULL AND state = 'ready' THEN
-      PERFORM sluice.wake(queue);
-    END IF;
+    -- Whoever looks before the COMMIT passes over the locked row, which may fall due by then.
+    PERFORM sluice.wake(queue);
   END IF;
   RETURN NEXT;
 END

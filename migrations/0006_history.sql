@@ -46,7 +46,9 @@ CREATE INDEX IF NOT EXISTS message_expires_idx ON sluice.message (queue, expires
 
 -- Settling
 -- Removes locked messages that have succeeded, and keeps them where the queue keeps its history. claimed_at null: now.
-CREATE FUNCTION sluice.complete_locked(queue text, ids bigint[], claim_id bigint, claimed_at timestamptz) RETURNS void
+CREATE FUNCTION sluice.complete_locked(
+  queue text, ids bigint[], claim_id bigint, claimed_at timestamptz, kept_for interval
+) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -66,7 +68,7 @@ BEGIN
     GET DIAGNOSTICS taken = ROW_COUNT;
     PERFORM sluice.require_kept('completed_message', queue, cardinality(ids), taken);
   END IF;
-  PERFORM sluice.remove_locked(queue, ids, true);
+  PERFORM sluice.remove_locked(queue, ids, true, kept_for);
 END
 $$;
 
@@ -293,7 +295,7 @@ BEGIN
     ids := ARRAY(
       SELECT m.id FROM sluice.message m
       WHERE m.queue = in_queue AND m.expires_at IS NOT NULL AND m.expires_at <= now_at AND m.due_at <= now_at
-        -- A claim that has the slot waits for locked rows in it, because only an operator should have one.
+        -- A claim that has the slot would wait for a row that is locked without it.
         AND (m.slot IS NULL
              OR EXISTS (SELECT FROM sluice.slot s WHERE s.queue = in_queue AND s.slot = m.slot FOR NO KEY UPDATE OF s SKIP LOCKED)
              OR NOT EXISTS (SELECT FROM sluice.slot s WHERE s.queue = in_queue AND s.slot = m.slot))
@@ -341,7 +343,7 @@ COMMENT ON FUNCTION sluice.prune_dead_letters IS
   'Deletes dead letters that are older than their queue keeps them. Returns how many.';
 
 -- What is left behind: claims that have been over for an hour, of queues from which nobody claims any more, evidence about
--- messages that are gone, and permits and buckets of tenants that have no messages.
+-- messages that are gone, requests to cancel that are an hour old, and permits and buckets of tenants that have no messages.
 CREATE FUNCTION sluice.prune_leftovers(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -350,6 +352,7 @@ DECLARE
   before timestamptz := clock_timestamp() - interval '1 hour';
   claims integer;
   crashes integer;
+  requests integer;
 BEGIN
   PERFORM sluice.check_most(most);
   DELETE FROM sluice.claim c WHERE c.ctid = ANY (ARRAY(
@@ -364,11 +367,16 @@ BEGIN
     LIMIT most - claims FOR UPDATE OF o SKIP LOCKED
   ));
   GET DIAGNOSTICS crashes = ROW_COUNT;
-  RETURN claims + crashes + sluice.prune_limits(most - claims - crashes);
+  DELETE FROM sluice.cancel_request c WHERE c.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM sluice.cancel_request o WHERE o.asked_at <= before
+    LIMIT most - claims - crashes FOR UPDATE OF o SKIP LOCKED
+  ));
+  GET DIAGNOSTICS requests = ROW_COUNT;
+  RETURN claims + crashes + requests + sluice.prune_limits(most - claims - crashes - requests);
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_leftovers IS
-  'Deletes claims that have been over for an hour, evidence about messages that are gone, and what limits keep of tenants without messages. Returns how many.';
+  'Deletes claims that have been over for an hour, evidence about messages that are gone, requests to cancel that are an hour old, and what limits keep of tenants without messages. Returns how many.';
 
 -- The view
 CREATE VIEW sluice.completed AS

@@ -23,6 +23,16 @@ CREATE TABLE sluice.bucket (
   CONSTRAINT bucket_pkey PRIMARY KEY (queue, tenant)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
 
+-- With which tenant the last claim of a queue ended, and whether it had been round, so that messages without a tenant are next.
+-- A process that runs for one claim, and a session of a pooler, go on there. UNLOGGED: a claim waits for no disk to note
+-- it, and after a crash the first tenants are next.
+CREATE UNLOGGED TABLE sluice.turn (
+  queue  text    NOT NULL,
+  tenant text    NOT NULL,
+  apart  boolean NOT NULL,
+  CONSTRAINT turn_pkey PRIMARY KEY (queue)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
+
 -- In which order a tenant's messages go, and which tenants there are: from each to the next in one descent. Messages
 -- without a tenant are not in it. Those with one are in message_due_idx as well, so that a queue without limits for
 -- tenants is claimed from as ever.
@@ -546,7 +556,8 @@ $$;
 -- What a claim may take, in a queue with limits; granted null: the queue has none. It takes the tokens, and makes rows of
 -- permits, so it is run in a transaction of its own before that of the batch. Permits are taken by the claim itself.
 -- tenants, shares: where tenants have limits, how many messages of each; the tenant '': of those without one, which have
--- their turn when `apart` is given. turn: for the next claim; wrapped: it has been round. wait_ms: nothing may begin
+-- their turn when `apart` is given. turn: where to begin; null: where the last claim of the queue ended; then where the
+-- next one begins. wrapped: it has been round. wait_ms: nothing may begin
 -- before that time is over; 0: somebody has locked what it needs. The settings are those without which a plan could read or sort a backlog.
 CREATE FUNCTION sluice.prepare_claim(
   queue text, most integer, INOUT turn text, apart boolean, OUT granted integer, OUT wait_ms double precision,
@@ -590,6 +601,22 @@ BEGIN
 END
 $$;
 
+-- Notes where a claim has ended among the tenants. Nobody waits: a transaction of an application that has claimed and goes on may
+-- have the row.
+CREATE FUNCTION sluice.note_turn(queue text, turn text, apart boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  PERFORM FROM sluice.turn t WHERE t.queue = queue FOR UPDATE SKIP LOCKED;
+  IF FOUND THEN
+    UPDATE sluice.turn t SET tenant = turn, apart = apart WHERE t.queue = queue AND (t.tenant <> turn OR t.apart <> apart);
+  ELSIF NOT EXISTS (SELECT FROM sluice.turn t WHERE t.queue = queue) AND sluice.lock_growth(queue, '') THEN
+    INSERT INTO sluice.turn (queue, tenant, apart)
+    SELECT queue, turn, apart WHERE NOT EXISTS (SELECT FROM sluice.turn t WHERE t.queue = queue);
+  END IF;
+END
+$$;
+
 -- Shares a claim out among tenants, and messages without one.
 CREATE FUNCTION sluice.share_out(
   queue text, most integer, INOUT turn text, apart boolean, settings sluice.queue, OUT granted integer,
@@ -600,8 +627,12 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   others boolean;
 BEGIN
+  IF turn IS NULL THEN
+    SELECT t.tenant, t.apart INTO turn, apart FROM sluice.turn t WHERE t.queue = queue;
+  END IF;
   SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped INTO tenants, shares, turn, wait_ms, wrapped
-  FROM sluice.pick_tenants(queue, most, settings, turn) p;
+  FROM sluice.pick_tenants(queue, most, settings, coalesce(turn, '')) p;
+  PERFORM sluice.note_turn(queue, turn, wrapped);
   IF apart OR cardinality(tenants) = 0 THEN
     others := EXISTS (
       SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1) keyed
@@ -669,34 +700,33 @@ END
 $$;
 
 -- Locks due messages for a claim or a pop, and the permits that they need. What else it locks is free at the end of its
--- transaction, which is short.
-CREATE FUNCTION sluice.lock_allowed(queue text, most integer) RETURNS bigint[]
+-- transaction, which is short. Of what it meets, it removes what is not to be handed out.
+CREATE FUNCTION sluice.lock_allowed(queue text, most integer, max_attempts integer, OUT ids bigint[], OUT met boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   prepared record;
   allowed integer;
-  taken bigint[] := '{}';
-  turn text := 'sluice.turn_' || to_hex(hashtextextended(queue, 0));
 BEGIN
   IF NOT sluice.is_limited(queue) THEN
-    RETURN sluice.lock_due(queue, most);
+    ids := sluice.lock_due(queue, most);
+    met := ids <> '{}';
+    ids := sluice.sift_locked(queue, ids, max_attempts);
+    RETURN;
   END IF;
-  -- Each session goes on where its last claim of this queue has ended: one turn for two queues would pass over the same tenants
-  -- of each for as long as they are claimed from in turn. A setting for the transaction would begin with the first tenants always.
-  SELECT p.* INTO prepared
-  FROM sluice.prepare_claim(queue, most, coalesce(current_setting(turn, true), ''), random() < 0.5) p;
-  PERFORM set_config(turn, coalesce(prepared.turn, ''), false);
+  ids := '{}';
+  SELECT p.* INTO prepared FROM sluice.prepare_claim(queue, most, NULL, false) p;
   IF prepared.granted > 0 AND prepared.tenants IS NOT NULL THEN
-    SELECT l.ids INTO taken FROM sluice.lock_shares(queue, prepared.granted, prepared.tenants, prepared.shares) l;
+    SELECT l.ids INTO ids FROM sluice.lock_shares(queue, prepared.granted, prepared.tenants, prepared.shares) l;
   ELSIF prepared.granted > 0 THEN
     allowed := CASE WHEN prepared.permits THEN sluice.lock_permits(queue, '', prepared.granted) ELSE prepared.granted END;
-    taken := CASE WHEN allowed > 0 THEN sluice.lock_due(queue, allowed) ELSE '{}' END;
+    ids := CASE WHEN allowed > 0 THEN sluice.lock_due(queue, allowed) ELSE '{}' END;
   END IF;
-  IF prepared.tokens AND cardinality(taken) < prepared.granted THEN
-    PERFORM sluice.return_unused(queue, prepared.granted, prepared.tenants, prepared.shares, taken);
+  met := ids <> '{}';
+  ids := sluice.sift_locked(queue, ids, max_attempts);
+  IF prepared.tokens AND cardinality(ids) < prepared.granted THEN
+    PERFORM sluice.return_unused(queue, prepared.granted, prepared.tenants, prepared.shares, ids);
   END IF;
-  RETURN taken;
 END
 $$;
 
@@ -792,7 +822,7 @@ WITH clock AS MATERIALIZED (
 ), counted AS (
   SELECT m.queue, CASE WHEN grouping(m.tenant) = 1 THEN '' ELSE m.tenant END AS tenant,
          count(*) FILTER (WHERE held.id IS NOT NULL) AS in_flight,
-         count(*) FILTER (WHERE held.id IS NULL AND m.due_at <= c.now) AS ready
+         count(*) FILTER (WHERE held.id IS NULL AND m.due_at <= c.now AND coalesce(m.expires_at > c.now, true)) AS ready
   FROM told t CROSS JOIN clock c
   JOIN sluice.message m ON m.queue = t.queue
   LEFT JOIN held ON held.queue = m.queue AND held.id = m.id

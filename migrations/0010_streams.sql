@@ -7,18 +7,18 @@
 
 CREATE TABLE sluice.stream (
   -- In the names of its table and of its sequence, and in the numbers of its locks.
-  id             integer     NOT NULL GENERATED ALWAYS AS IDENTITY CONSTRAINT "id: at most 65,535 streams" CHECK (id BETWEEN 1 AND 65535),
+  id             integer     NOT NULL CONSTRAINT "id: at most 65,535 streams" CHECK (id BETWEEN 1 AND 65535),
   stream         text        NOT NULL CONSTRAINT "stream: 1 to 49 letters, digits and _ . - (no . - first)" CHECK (octet_length(stream) <= 49 AND stream ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]*$'),
   -- Ordering keys are hashed to so many slots; a batch of a group locks slots. It never changes.
   slots          smallint    NOT NULL DEFAULT 16 CONSTRAINT "slots: 1, 2, 4, 8, 16, 32 or 64" CHECK (slots IN (1, 2, 4, 8, 16, 32, 64)),
   positions      regclass    NOT NULL,
   -- A segment may go when all of it is older than retain_ms; the oldest go while the stream takes more than retain_bytes.
-  retain_ms      bigint      CONSTRAINT "retain_ms: 1 or more" CHECK (retain_ms > 0),
+  retain_ms      bigint      CONSTRAINT "retain_ms: 1 to 3155760000000, a hundred years" CHECK (retain_ms BETWEEN 1 AND 3155760000000),
   retain_bytes   bigint      CONSTRAINT "retain_bytes: 1 or more" CHECK (retain_bytes > 0),
   -- A segment stays as long as a group has not read it.
   keep_unread    boolean     NOT NULL DEFAULT true,
   -- After so long a segment ends, and the next begins.
-  segment_ms     bigint      NOT NULL DEFAULT 86400000 CONSTRAINT "segment_ms: 1 second or more" CHECK (segment_ms >= 1000),
+  segment_ms     bigint      NOT NULL DEFAULT 86400000 CONSTRAINT "segment_ms: 1000 to 3155760000000, a hundred years" CHECK (segment_ms BETWEEN 1000 AND 3155760000000),
   -- Events at and below it count as gone, although their segment is still there.
   trimmed_to     bigint      NOT NULL DEFAULT 0,
   created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -32,6 +32,8 @@ CREATE TABLE sluice.segment (
   first          bigint      NOT NULL,
   -- When the sequence was set to its first position, or its first event came.
   opened_at      timestamptz,
+  -- The head when others could see its table: an append that was open then may not know of it.
+  ready_from     bigint,
   -- When the next one was opened: no later append has a position in it, but one that was open then may.
   closed_at      timestamptz,
   -- It is on its way out: detached, or about to be.
@@ -101,15 +103,28 @@ CREATE TABLE sluice.group_queued (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
 CREATE INDEX group_queued_idx ON sluice.group_queued (group_id);
 
+-- Takes a shared lock that lives as long as the rows that the transaction, or its subtransaction, writes. A lock that is taken in a cursor
+-- belongs to the cursor: if a later FETCH fails and is undone to a savepoint, the lock goes, and the rows of earlier FETCHes stay. A block
+-- that catches errors is a subtransaction, which leaves its locks to the one around it, and not to the cursor.
+CREATE FUNCTION sluice.lock_shared(class integer, object integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_catalog.pg_advisory_xact_lock_shared(class, object);
+EXCEPTION WHEN assert_failure THEN
+  RAISE;
+END
+$$;
+
 -- Before a message is put into the queue of a group, or after it. A snapshot that does not move may show a row that is gone.
 CREATE FUNCTION sluice.note_queued(group_id integer) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 BEGIN
-  PERFORM pg_advisory_xact_lock_shared(746506, group_id);
+  PERFORM sluice.lock_shared(746506, group_id);
   INSERT INTO sluice.group_queued (group_id)
-  SELECT group_id WHERE current_setting('transaction_isolation') <> 'read committed'
-    OR NOT EXISTS (SELECT FROM sluice.group_queued q WHERE q.group_id = group_id);
+  SELECT g.id FROM sluice.stream_group g
+  WHERE g.id = group_id AND (current_setting('transaction_isolation') <> 'read committed'
+    OR NOT EXISTS (SELECT FROM sluice.group_queued q WHERE q.group_id = group_id));
 END
 $$;
 
@@ -135,6 +150,14 @@ BEGIN
 END
 $$;
 
+-- What a statement reads of a stream, or of one segment: positions that are constants of its text, so that the planner leaves out the other
+-- segments. A statement locks all that its plan names, and keeps the locks to the end of its transaction. Not > after: the planner does not know
+-- that there is nothing between two whole numbers, and would keep the segment that ends there.
+CREATE FUNCTION sluice.part_of_log(log_table text, after bigint, upto bigint) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format('(SELECT part.* FROM sluice.%I part WHERE part.position >= %s AND part.position <= %s)', log_table, after + 1, upto)
+$$;
+
 -- Makes a segment, for positions from `first` on. CREATE ... PARTITION OF would wait for every open batch; ATTACH does not.
 CREATE FUNCTION sluice.attach_segment(stream_id integer, first bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -150,6 +173,18 @@ BEGIN
 END
 $$;
 
+-- An interval in milliseconds, from some to a hundred years: a longer one is no instant of PostgreSQL's when it is taken from now.
+CREATE FUNCTION sluice.stream_ms(what text, given interval, shortest interval) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF given < shortest OR given > interval '100 years' THEN
+    RAISE EXCEPTION '%: expected % to 100 years, received %', what, CASE WHEN shortest = interval '0' THEN '0 (none)' ELSE '1 second' END, given
+      USING ERRCODE = '22023', HINT = 'As in sluice.create_stream(''orders'', retain => ''30 days'', segment => ''1 day'').';
+  END IF;
+  RETURN extract(epoch FROM given) * 1000;
+END
+$$;
+
 -- Makes a stream if there is none of this name, or changes its settings. True: it was made. What is null stays as it is; a
 -- retain or retain_bytes of 0 is none.
 CREATE FUNCTION sluice.create_stream(stream text, slots integer DEFAULT NULL, retain interval DEFAULT NULL, retain_bytes bigint DEFAULT NULL,
@@ -161,8 +196,8 @@ DECLARE
   log sluice.stream;
   number integer;
   reader regrole;
-  retain_ms bigint := extract(epoch FROM retain) * 1000;
-  segment_ms bigint := extract(epoch FROM segment) * 1000;
+  retain_ms bigint := sluice.stream_ms('retain', retain, '0');
+  segment_ms bigint := sluice.stream_ms('segment', segment, '1 second');
 BEGIN
   SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = create_stream.stream;
   IF log.id IS NULL THEN
@@ -186,9 +221,11 @@ BEGIN
            OR create_stream.keep_unread <> s.keep_unread OR given.segment_ms <> s.segment_ms);
     RETURN false;
   END IF;
-  number := nextval('sluice.stream_id_seq');
+  -- Under the lock, so that a creation that is refused or rolled back uses up no number. One whose row was deleted by hand has its tables.
+  SELECT coalesce(max(s.id), 0) + 1 INTO number
+  FROM (SELECT s.id FROM sluice.stream s UNION ALL SELECT g.stream_id FROM sluice.segment g) s;
   EXECUTE format('CREATE SEQUENCE sluice.%I CACHE 1', 'event_position_' || number);
-  INSERT INTO sluice.stream (id, stream, slots, positions, retain_ms, retain_bytes, keep_unread, segment_ms) OVERRIDING SYSTEM VALUE
+  INSERT INTO sluice.stream (id, stream, slots, positions, retain_ms, retain_bytes, keep_unread, segment_ms)
   VALUES (number, create_stream.stream, coalesce(create_stream.slots, 16), ('sluice.event_position_' || number)::regclass,
           nullif(given.retain_ms, 0), nullif(create_stream.retain_bytes, 0), coalesce(create_stream.keep_unread, true),
           coalesce(given.segment_ms, 86400000));
@@ -203,7 +240,7 @@ BEGIN
     EXECUTE format('GRANT SELECT ON sluice.%I TO %s', 'event_' || number, reader);
   END LOOP;
   PERFORM sluice.attach_segment(number, 0), sluice.attach_segment(number, 1000000000);
-  UPDATE sluice.segment s SET opened_at = clock_timestamp() WHERE s.stream_id = number AND s.first = 0;
+  UPDATE sluice.segment s SET ready_from = 0, opened_at = CASE WHEN s.first = 0 THEN clock_timestamp() END WHERE s.stream_id = number;
   RETURN true;
 END
 $$;
@@ -217,25 +254,30 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$;
 
 -- Says where the transaction's appends may still put events, before it draws their positions: for each slot it takes a
--- shared lock, which nobody takes exclusively, whose number is the last position drawn at this moment (its low 31 bits).
--- All positions that it draws are above that. The locks go with the transaction, after it has become visible; and with a
--- rollback to a savepoint, together with the setting that remembers which slots it has. Prepared transactions keep them.
--- slots: a bit for each.
-CREATE FUNCTION sluice.open_appends(stream_id integer, positions regclass, wanted bigint) RETURNS void
+-- shared lock, which nobody takes exclusively, whose number is the last position drawn at that moment (its low 31 bits).
+-- All positions that it draws are above that. The locks go with the transaction, after it has become visible, and with a
+-- rollback to a savepoint. Prepared transactions keep them. A setting of the transaction remembers the number for each slot, so that
+-- its next append takes the same lock again, which costs no entry in the lock table. A session may write the setting by hand:
+-- a number from 0 to the head holds back at least what the append draws, and any other is not used.
+CREATE FUNCTION sluice.open_appends(stream_id integer, positions regclass, slots smallint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   name text := 'sluice.open_appends_' || stream_id;
-  had bigint := coalesce(nullif(current_setting(name, true), ''), '0')::bigint;
-  head integer;
+  floors bigint[] := coalesce(nullif(current_setting(name, true), ''), '{}');
+  head bigint := coalesce(pg_sequence_last_value(positions), 0);
+  slot smallint;
+  is_new boolean := false;
 BEGIN
-  IF wanted & ~had = 0 THEN
-    RETURN;
+  FOREACH slot IN ARRAY slots LOOP
+    IF (floors[slot + 1] BETWEEN greatest(head - 2147483647, 0) AND head) IS NOT TRUE THEN
+      floors[slot + 1] := head;
+      is_new := true;
+    END IF;
+    PERFORM sluice.lock_shared(1275068416 | (stream_id << 8) | slot, (floors[slot + 1] & 2147483647)::integer);
+  END LOOP;
+  IF is_new THEN
+    PERFORM set_config(name, floors::text, true);
   END IF;
-  head := coalesce(pg_sequence_last_value(positions), 0) & 2147483647;
-  PERFORM pg_advisory_xact_lock_shared(1275068416 | (stream_id << 8) | slot, head)
-  FROM generate_series(0, 63) AS slot
-  WHERE (wanted & ~had) & (1::bigint << slot) <> 0;
-  PERFORM set_config(name, (had | wanted)::text, true);
 END
 $$;
 
@@ -270,7 +312,7 @@ BEGIN
       USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
   END IF;
   slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint ELSE sluice.event_slot(ordering_key, log.slots) END;
-  PERFORM sluice.open_appends(log.id, log.positions, 1::bigint << slot);
+  PERFORM sluice.open_appends(log.id, log.positions, ARRAY[slot]);
   INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
   VALUES (log.id, slot, nextval(log.positions), ordering_key, type, coalesce(schema_version, 1), payload, coalesce(headers, '{}'))
   RETURNING position INTO at;
@@ -297,7 +339,7 @@ DECLARE
   log sluice.stream;
   base bigint := floor(random() * 64);
   given bigint := jsonb_array_length(payloads);
-  wanted bigint := 0;
+  wanted smallint[];
   taken bigint;
 BEGIN
   options := coalesce(options, '[]');
@@ -309,15 +351,13 @@ BEGIN
   IF given = 0 THEN
     RETURN;
   END IF;
-  IF options <> '[]' THEN
-    SELECT bit_or(1::bigint << coalesce(sluice.event_slot(o.key, log.slots), (base + (o.ordinal - 1) / 100) & (log.slots - 1))::integer) INTO wanted
-    FROM ROWS FROM (jsonb_to_recordset(options) AS ("orderingKey" text)) WITH ORDINALITY AS o (key, ordinal);
-  END IF;
-  IF jsonb_array_length(options) < given THEN
-    wanted := wanted | (
-      SELECT bit_or(1::bigint << ((base + chunk) & (log.slots - 1))::integer) FROM generate_series(0, (given - 1) / 100) AS chunk
-    );
-  END IF;
+  SELECT array_agg(DISTINCT w.slot) INTO wanted FROM (
+    SELECT coalesce(sluice.event_slot(o.key, log.slots), (base + (o.ordinal - 1) / 100) & (log.slots - 1))::smallint AS slot
+    FROM ROWS FROM (jsonb_to_recordset(options) AS ("orderingKey" text)) WITH ORDINALITY AS o (key, ordinal)
+    UNION ALL
+    SELECT ((base + chunk) & (log.slots - 1))::smallint FROM generate_series(0, (given - 1) / 100) AS chunk
+    WHERE jsonb_array_length(options) < given
+  ) w;
   PERFORM sluice.open_appends(log.id, log.positions, wanted);
   RETURN QUERY
   INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
@@ -418,7 +458,7 @@ CREATE FUNCTION sluice.refuse_inserted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
   -- Whoever makes a group of this name waits for this transaction, and this one for that.
-  PERFORM pg_advisory_xact_lock_shared(746507, hashtext(NEW.queue));
+  PERFORM sluice.lock_shared(746507, hashtext(NEW.queue));
   PERFORM sluice.refuse_group_queue(NEW.queue);
   RETURN NULL;
 END
@@ -429,9 +469,20 @@ CREATE TRIGGER message_group AFTER INSERT ON sluice.message FOR EACH ROW
 WHEN (NEW.event_position IS NULL AND pg_catalog.strpos(NEW.queue, ':') OPERATOR(pg_catalog.>) 0)
 EXECUTE FUNCTION sluice.refuse_inserted();
 
+-- Behind which positions the slots of a group are to begin: one for all, or one for each.
+CREATE FUNCTION sluice.check_starts(parameter text, starts bigint[], slots smallint) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF cardinality(starts) NOT IN (1, slots) OR array_position(starts, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION '%: expected 1 or % positions, received %', parameter, slots, starts
+      USING ERRCODE = '22023', HINT = 'As sluice.stream_positions returns them.';
+  END IF;
+END
+$$;
+
 -- Makes a group if there is none of this name, with its progress. True: it was made. start_at: the position after which it
--- begins in each slot, one for all or one for each; below what is gone it begins behind that. Null: at the end, which is what is settled now: an append that is
--- open now is still seen.
+-- begins in each slot, one for all or one for each; not before what is gone, and not behind the head. Null: at the end, which
+-- is what is settled now: an append that is open now is still seen.
 CREATE FUNCTION sluice.create_group(stream text, name text, start_at bigint[] DEFAULT NULL, park_limit integer DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -443,6 +494,8 @@ BEGIN
   IF EXISTS (SELECT FROM sluice.stream_group g WHERE g.stream = create_group.stream AND g.name = create_group.name) THEN
     RETURN false;
   END IF;
+  PERFORM sluice.check_isolation();
+  PERFORM sluice.check_starts('start_at', start_at, log.slots);
   PERFORM pg_advisory_xact_lock(746507, hashtext(stream || ':' || name));
   IF EXISTS (SELECT FROM sluice.message m WHERE m.queue = stream || ':' || name AND m.event_position IS NULL)
     OR EXISTS (SELECT FROM sluice.dead_letter d WHERE d.queue = stream || ':' || name AND d.event_position IS NULL)
@@ -459,9 +512,11 @@ BEGIN
   END IF;
   ends := sluice.slot_bounds(log.id, log.positions, log.slots);
   INSERT INTO sluice.group_progress (group_id, slot, position)
-  SELECT number, slot, greatest(log.trimmed_to, CASE WHEN start_at IS NULL THEN ends[slot + 2]
-                                                     WHEN cardinality(start_at) = 1 THEN start_at[1] ELSE start_at[slot + 1] END)
+  SELECT number, slot, greatest(log.trimmed_to, least(ends[1], CASE WHEN start_at IS NULL THEN ends[slot + 2]
+                                                                    WHEN cardinality(start_at) = 1 THEN start_at[1] ELSE start_at[slot + 1] END))
   FROM generate_series(0, log.slots - 1) AS slot;
+  -- One of this name may have been deleted while its members slept.
+  PERFORM sluice.wake_stream(stream);
   RETURN true;
 END
 $$;
@@ -472,7 +527,7 @@ COMMENT ON FUNCTION sluice.create_group IS 'Makes a group of a stream, if there 
 -- for it in both modes: to write that into its queue's slot would wait for a batch that has the slot locked. The transaction
 -- has its number before it draws an id: see sluice.insert_message. It fails unless the table takes all of them.
 CREATE FUNCTION sluice.queue_events(group_id integer, slots smallint[], positions bigint[], attempts integer[], due_us double precision[],
-                                    errors text[]) RETURNS void
+                                    errors text[], details jsonb[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -487,23 +542,26 @@ BEGIN
   -- By its own table: through sluice.event the server would lock the segments of all streams.
   EXECUTE format('
     INSERT INTO sluice.message (queue, ordering_key, type, schema_version, payload, headers, attempt, enqueued_at, due_at, failed_at,
-                                last_error, lease, event_position)
+                                last_error, failures, lease, event_position)
     SELECT $1, e.ordering_key, e.type, e.schema_version, e.payload, e.headers, given.attempt, e.appended_at,
            coalesce(timestamptz ''epoch'' + given.due_us * interval ''1 microsecond'', clock_timestamp()),
            CASE WHEN given.error IS NOT NULL THEN clock_timestamp() END, given.error,
+           sluice.add_failure(NULL, given.attempt, given.error, given.details, clock_timestamp()),
            CASE WHEN e.ordering_key IS NOT NULL AND given.due_us IS NOT NULL THEN 0 END, e.position
-    FROM ROWS FROM (unnest($2), unnest($3), unnest($4), unnest($5), unnest($6)) WITH ORDINALITY
-         AS given (slot, position, attempt, due_us, error, ordinal)
-    CROSS JOIN LATERAL (SELECT e.* FROM sluice.%I e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e
-    ORDER BY given.ordinal', 'event_' || number)
-  USING queue, slots, positions, attempts, due_us, errors;
+    FROM ROWS FROM (unnest($2), unnest($3), unnest($4), unnest($5), unnest($6), unnest($7)) WITH ORDINALITY
+         AS given (slot, position, attempt, due_us, error, details, ordinal)
+    CROSS JOIN LATERAL (SELECT e.* FROM %s e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e
+    ORDER BY given.ordinal',
+    sluice.part_of_log('event_' || number, (SELECT min(p) - 1 FROM unnest(positions) AS p), (SELECT max(p) FROM unnest(positions) AS p)))
+  USING queue, slots, positions, attempts, due_us, errors, details;
   GET DIAGNOSTICS taken = ROW_COUNT;
   PERFORM sluice.require_kept('message', queue, cardinality(positions), taken);
 END
 $$;
 
 -- Events that are given up in their first try.
-CREATE FUNCTION sluice.bury_events(group_id integer, slots smallint[], positions bigint[], attempts integer[], reasons text[], errors text[])
+CREATE FUNCTION sluice.bury_events(group_id integer, slots smallint[], positions bigint[], attempts integer[], reasons text[], errors text[],
+                                   details jsonb[])
 RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -516,14 +574,50 @@ BEGIN
   FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream WHERE g.id = group_id;
   EXECUTE format('
     INSERT INTO sluice.dead_letter (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, reason, error,
-                                    enqueued_at, event_position)
+                                    failures, enqueued_at, event_position)
     SELECT $1, nextval(pg_get_serial_sequence(''sluice.message'', ''id'')), 5, e.ordering_key, e.type, e.schema_version, e.payload, e.headers,
-           given.attempt, given.reason, given.error, e.appended_at, e.position
-    FROM ROWS FROM (unnest($2), unnest($3), unnest($4), unnest($5), unnest($6)) AS given (slot, position, attempt, reason, error)
-    CROSS JOIN LATERAL (SELECT e.* FROM sluice.%I e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e', 'event_' || number)
-  USING queue, slots, positions, attempts, reasons, errors;
+           given.attempt, given.reason, given.error,
+           sluice.add_failure(NULL, given.attempt, coalesce(given.error, given.reason), given.details, clock_timestamp()),
+           e.appended_at, e.position
+    FROM ROWS FROM (unnest($2), unnest($3), unnest($4), unnest($5), unnest($6), unnest($7))
+         AS given (slot, position, attempt, reason, error, details)
+    CROSS JOIN LATERAL (SELECT e.* FROM %s e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e',
+    sluice.part_of_log('event_' || number, (SELECT min(p) - 1 FROM unnest(positions) AS p), (SELECT max(p) FROM unnest(positions) AS p)))
+  USING queue, slots, positions, attempts, reasons, errors, details;
   GET DIAGNOSTICS taken = ROW_COUNT;
   PERFORM sluice.require_kept('dead_letter', queue, cardinality(positions), taken);
+END
+$$;
+
+-- Before dead letters of a group are redriven. A batch of the log may have later events of their keys in hand, because it found
+-- nothing of these keys in the queue. So this waits for the batches that have their slots; the next ones find them there. Those
+-- without a key wait for nobody. Then it notes that the queue has messages, behind the locks of the slots, as a batch does that parks
+-- events; nobody deletes the group from here on. ids null: all dead letters of the queue. Returns the ids of those that are
+-- dead now: what dies meanwhile may be in another slot. For a queue that is not of a group it returns the ids as given.
+CREATE FUNCTION sluice.lock_dead_events(queue text, ids bigint[]) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  group_id integer;
+  slots smallint;
+  slot smallint;
+BEGIN
+  SELECT g.id, s.slots INTO group_id, slots FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream
+  WHERE g.stream = split_part(queue, ':', 1) AND g.name = substr(queue, strpos(queue, ':') + 1);
+  IF NOT FOUND THEN
+    RETURN ids;
+  END IF;
+  ids := ARRAY(SELECT d.id FROM sluice.dead_letter d WHERE d.queue = queue AND (ids IS NULL OR d.id = ANY (ids)));
+  FOR slot IN
+    SELECT DISTINCT sluice.event_slot(d.ordering_key, slots) AS slot FROM sluice.dead_letter d
+    WHERE d.queue = queue AND d.id = ANY (ids) AND d.ordering_key IS NOT NULL ORDER BY 1
+  LOOP
+    PERFORM pg_advisory_xact_lock(746503, group_id << 6 | slot);
+  END LOOP;
+  IF ids <> '{}' THEN
+    PERFORM sluice.note_queued(group_id);
+  END IF;
+  RETURN ids;
 END
 $$;
 
@@ -533,4 +627,4 @@ LANGUAGE sql IMMUTABLE AS 'SELECT 10, 1';
 -- Those that run with the owner's rights, for those who are granted them.
 REVOKE ALL ON FUNCTION sluice.attach_segment, sluice.create_stream, sluice.open_appends, sluice.wake_stream, sluice.append,
   sluice.append_many, sluice.slot_bounds, sluice.create_group, sluice.stream_head, sluice.queue_events, sluice.bury_events,
-  sluice.note_queued, sluice.note_empty, sluice.refuse_group_queue, sluice.refuse_inserted FROM PUBLIC;
+  sluice.lock_shared, sluice.note_queued, sluice.note_empty, sluice.refuse_group_queue, sluice.refuse_inserted FROM PUBLIC;

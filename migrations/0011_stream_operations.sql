@@ -1,7 +1,13 @@
 -- What is done with streams while they run: reading without a group, moving groups, retention; and the views.
+--
+-- Positions and locks are as of now, and events and progress as of the snapshot. What judges by both needs a snapshot that is newer than the
+-- positions, or it takes an event that it does not see for none: such functions begin with sluice.check_isolation.
 
 -- The last position of its events, from when it is closed.
 ALTER TABLE sluice.segment ADD COLUMN last bigint;
+-- For each slot the last position in this segment and those before it, from when the segment is closed and settled. So one row says whether
+-- a slot has an event behind a position and before a segment, and nobody has to look into the segments between.
+ALTER TABLE sluice.segment ADD COLUMN lasts bigint[];
 -- Whether what the group has not read stays: true and false say so, null: as the stream says, unless the group is paused.
 ALTER TABLE sluice.stream_group ADD COLUMN keep_unread boolean;
 
@@ -24,8 +30,8 @@ $$;
 
 -- Behind which position each slot begins with the first event that was appended at an instant or later; its bound if there is
 -- none. By bisection: each step is one descent of (slot, position) to the first event behind the middle, some 30 for each
--- slot, in a stream of any length. The clock is read when the position has been drawn, so it almost ascends: the bisection
--- looks for a second earlier, and then reads on. Through sluice.event the server would lock the segments of all streams.
+-- slot, in a stream of any length. The clock is read when the position has been drawn, so it almost ascends, unless it was set back, as by a
+-- fail-over: the bisection looks for ten minutes earlier, and then reads on. Through sluice.event the server would lock the segments of all streams.
 CREATE FUNCTION sluice.positions_at(log sluice.stream, at timestamptz, bounds bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_sort = off SET enable_seqscan = off
 SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
@@ -43,8 +49,8 @@ BEGIN
       WITH RECURSIVE step (low, high) AS (
         SELECT $1, greatest(s.bound, $1)
         UNION ALL
-        SELECT CASE WHEN f.appended_at < $2 - interval '1 second' THEN f.position ELSE p.low END,
-               CASE WHEN f.appended_at < $2 - interval '1 second' THEN p.high ELSE (p.low + p.high) / 2 END
+        SELECT CASE WHEN f.appended_at < $2 - interval '10 minutes' THEN f.position ELSE p.low END,
+               CASE WHEN f.appended_at < $2 - interval '10 minutes' THEN p.high ELSE (p.low + p.high) / 2 END
         FROM step p LEFT JOIN LATERAL (
           SELECT e.position, e.appended_at FROM sluice.%1$I e
           WHERE e.slot = s.slot AND e.position > (p.low + p.high) / 2 AND e.position <= p.high ORDER BY e.position LIMIT 1
@@ -59,7 +65,7 @@ END
 $$;
 
 -- Behind which position each slot begins: at the start, which is what is still there; at the end, which is what is settled
--- now; at a position, which may be behind an append that is open, but not behind the head; or at an instant.
+-- now; at a position, which may be behind an append that is open, and behind the head is the end; or at an instant.
 CREATE FUNCTION sluice.stream_positions(stream text, place text, at_position bigint DEFAULT NULL, at_time timestamptz DEFAULT NULL) RETURNS bigint[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -71,9 +77,12 @@ BEGIN
     RETURN bounds[2:];
   ELSIF place = 'start' THEN
     RETURN array_fill(log.trimmed_to, ARRAY[log.slots::integer]);
+  ELSIF place = 'position' AND at_position > bounds[1] THEN
+    RETURN bounds[2:];
   ELSIF place = 'position' AND at_position IS NOT NULL THEN
-    RETURN array_fill(greatest(log.trimmed_to, least(at_position - 1, bounds[1])), ARRAY[log.slots::integer]);
+    RETURN array_fill(greatest(log.trimmed_to, at_position - 1), ARRAY[log.slots::integer]);
   ELSIF place = 'time' AND at_time IS NOT NULL THEN
+    PERFORM sluice.check_isolation();
     RETURN sluice.positions_at(log, at_time, bounds);
   END IF;
   RAISE EXCEPTION 'place: expected start, end, position with at_position, or time with at_time, received %', coalesce(quote_literal(left(place, 80)), 'NULL')
@@ -95,6 +104,7 @@ BEGIN
     RAISE EXCEPTION 'stream: expected the primary server, received a hot standby, which does not know of appends that are open'
       USING ERRCODE = '0A000', HINT = 'Read the stream on the primary.';
   END IF;
+  PERFORM sluice.check_isolation();
   RETURN QUERY SELECT log.id, log.slots, log.trimmed_to, sluice.slot_bounds(log.id, log.positions, log.slots);
 END
 $$;
@@ -109,29 +119,42 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on S
 BEGIN
   RETURN QUERY EXECUTE format($query$
     SELECT e.* FROM unnest($1, $2, $3) AS s (slot, start, finish) CROSS JOIN LATERAL (
-      SELECT e.* FROM sluice.%I e
+      SELECT e.* FROM %s e
       WHERE e.slot = s.slot AND e.position > s.start AND e.position <= s.finish
         AND ($5 IS NULL OR e.type = $5) AND ($6 IS NULL OR e.ordering_key = $6)
       ORDER BY e.position LIMIT $4
     ) e
     ORDER BY e.position LIMIT $4
-  $query$, 'event_' || stream_id) USING slots, starts, ends, most, type, ordering_key;
+  $query$, sluice.part_of_log('event_' || stream_id, (SELECT min(s) FROM unnest(starts) AS s), (SELECT max(f) FROM unnest(ends) AS f)))
+  USING slots, starts, ends, most, type, ordering_key;
 END
 $$;
 
--- The first position behind a place, of any of the slots; null: there is none.
+-- The first position behind a place, of any of the slots; null: there is none. Segment by segment, without those that are known to have none.
 CREATE FUNCTION sluice.next_position(stream_id integer, slots smallint[], starts bigint[], ends bigint[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off SET enable_sort = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
 DECLARE
+  low bigint := (SELECT min(s) FROM unnest(starts) AS s);
+  high bigint := (SELECT max(f) FROM unnest(ends) AS f);
+  part bigint;
   found_position bigint;
 BEGIN
-  EXECUTE format($query$
-    SELECT min(e.position) FROM unnest($1, $2, $3) AS s (slot, start, finish) CROSS JOIN LATERAL (
-      SELECT e.position FROM sluice.%I e
-      WHERE e.slot = s.slot AND e.position > s.start AND e.position <= s.finish ORDER BY e.position LIMIT 1
-    ) e
-  $query$, 'event_' || stream_id) INTO found_position USING slots, starts, ends;
+  FOR part IN
+    SELECT g.first FROM sluice.segment g
+    WHERE g.stream_id = next_position.stream_id AND g.first > low - 1000000000 AND g.first <= high AND EXISTS (
+      SELECT FROM unnest(slots, starts) AS s (slot, start) WHERE (g.lasts[s.slot + 1] <= s.start) IS NOT TRUE
+    )
+    ORDER BY g.first
+  LOOP
+    EXECUTE format($query$
+      SELECT min(e.position) FROM unnest($1, $2, $3) AS s (slot, start, finish) CROSS JOIN LATERAL (
+        SELECT e.position FROM %s e
+        WHERE e.slot = s.slot AND e.position > s.start AND e.position <= s.finish ORDER BY e.position LIMIT 1
+      ) e
+    $query$, sluice.part_of_log('event_' || stream_id, part - 1, part + 999999999)) INTO found_position USING slots, starts, ends;
+    EXIT WHEN found_position IS NOT NULL;
+  END LOOP;
   RETURN found_position;
 END
 $$;
@@ -144,8 +167,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Groups
--- For each slot of a group: how far it has read, the first event that it has not, and how many those are: counted up to `most`,
--- and beyond that taken from the positions. Three descents for each slot, and `most` index entries.
+-- For each slot of a group: how far it has read, the first event that it has not, and how many those are: counted up to `most` in four
+-- segments, and beyond that taken from the positions. Events that wait behind an open append are among them. Three descents for each slot, and
+-- `most` index entries. A look at all streams locks four segments of each at most, and one more for each place where slots of groups are.
 CREATE FUNCTION sluice.read_group_slots(of_stream text, of_group text, most integer, from_positions bigint[] DEFAULT NULL) RETURNS TABLE (
   stream text, name text, slot smallint, "position" bigint, settled bigint, next_position bigint, next_appended_at timestamptz, unread bigint,
   moved_at timestamptz, held_until timestamptz, attempt integer, last_error text, open_pid integer, open_since timestamptz
@@ -154,37 +178,58 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on S
 #variable_conflict use_column
 DECLARE
   log sluice.stream;
+  bounds bigint[];
+  part record;
 BEGIN
   FOR log IN SELECT s.* FROM sluice.stream s WHERE of_stream IS NULL OR s.stream = of_stream ORDER BY s.stream LOOP
     CONTINUE WHEN NOT EXISTS (SELECT FROM sluice.stream_group g WHERE g.stream = log.stream);
-    RETURN QUERY EXECUTE format($query$
-      SELECT g.stream, g.name, s.slot, p.position, s.bound, f.position, f.appended_at,
-             CASE WHEN c.events < $5 THEN c.events
-                  ELSE greatest(c.events, sluice.positions_between($1, f.position - 1, s.bound) / $2) END,
-             p.moved_at, p.held_until, p.attempt, p.last_error, o.pid, o.since
-      FROM sluice.stream_group g
-      CROSS JOIN (SELECT (b.ordinal - 2)::smallint AS slot, b.bound FROM unnest($4) WITH ORDINALITY AS b (bound, ordinal) WHERE b.ordinal > 1) s
-      CROSS JOIN LATERAL (
-        SELECT p.* FROM sluice.group_progress p WHERE p.group_id = g.id AND p.slot = s.slot ORDER BY p.position DESC LIMIT 1
-      ) p
-      CROSS JOIN LATERAL (SELECT greatest($6, coalesce($7[s.slot + 1], p.position)) AS start) n
-      LEFT JOIN LATERAL (
-        SELECT e.position, e.appended_at FROM sluice.%I e
-        WHERE e.slot = s.slot AND e.position > n.start AND e.position <= s.bound ORDER BY e.position LIMIT 1
-      ) f ON true
-      CROSS JOIN LATERAL (
-        SELECT count(*) AS events FROM (
-          SELECT FROM sluice.%1$I e WHERE f.position IS NOT NULL AND e.slot = s.slot AND e.position > n.start AND e.position <= s.bound
-          ORDER BY e.position LIMIT $5
-        ) e
-      ) c
-      LEFT JOIN sluice.open_appends_of($1) o ON o.slot = s.slot
-      WHERE g.stream = $8 AND ($3 IS NULL OR g.name = $3)
-      ORDER BY g.name, s.slot
-    $query$, 'event_' || log.id)
-    USING log.id, log.slots, of_group, sluice.slot_bounds(log.id, log.positions, log.slots), most, log.trimmed_to, from_positions, log.stream;
+    bounds := sluice.slot_bounds(log.id, log.positions, log.slots);
+    FOR part IN
+      SELECT n.segment, array_agg(n.group_id) AS groups, array_agg(n.slot) AS slots, array_agg(n.start) AS starts
+      FROM sluice.next_segments(log, of_group, from_positions) n GROUP BY n.segment ORDER BY n.segment
+    LOOP
+      RETURN QUERY EXECUTE format($query$
+        SELECT g.stream, g.name, r.slot, p.position, $3[r.slot + 2], f.position, f.appended_at,
+               CASE WHEN c.events < $4 AND $3[1] <= $5 THEN c.events
+                    ELSE greatest(c.events, sluice.positions_between($1, f.position - 1, $3[1]) / $2) END,
+               p.moved_at, p.held_until, p.attempt, p.last_error, o.pid, o.since
+        FROM ROWS FROM (unnest($6), unnest($7), unnest($8)) AS r (group_id, slot, start)
+        JOIN sluice.stream_group g ON g.id = r.group_id
+        CROSS JOIN LATERAL (
+          SELECT p.* FROM sluice.group_progress p WHERE p.group_id = r.group_id AND p.slot = r.slot ORDER BY p.position DESC LIMIT 1
+        ) p
+        LEFT JOIN LATERAL (
+          SELECT e.position, e.appended_at FROM %1$s e WHERE e.slot = r.slot AND e.position > r.start ORDER BY e.position LIMIT 1
+        ) f ON true
+        CROSS JOIN LATERAL (
+          SELECT count(*) AS events FROM (
+            SELECT FROM %1$s e WHERE f.position IS NOT NULL AND e.slot = r.slot AND e.position > r.start ORDER BY e.position LIMIT $4
+          ) e
+        ) c
+        LEFT JOIN sluice.open_appends_of($1) o ON o.slot = r.slot
+        ORDER BY g.name, r.slot
+      $query$, sluice.part_of_log('event_' || log.id, part.segment - 1, least(bounds[1], part.segment + 3999999999)))
+      USING log.id, log.slots, bounds, most, part.segment + 3999999999, part.groups, part.slots, part.starts;
+    END LOOP;
   END LOOP;
 END
+$$;
+
+-- The first segment that may have an event which a group has not read, by slot, and behind which position.
+CREATE FUNCTION sluice.next_segments(log sluice.stream, of_group text, from_positions bigint[]) RETURNS TABLE (
+  group_id integer, slot smallint, start bigint, segment bigint
+) LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+  SELECT g.id, s.slot::smallint, n.start, coalesce((
+    SELECT o.first FROM sluice.segment o
+    WHERE o.stream_id = log.id AND o.first > n.start - 1000000000 AND (o.lasts[s.slot + 1] <= n.start) IS NOT TRUE
+    ORDER BY o.stream_id, o.first LIMIT 1
+  ), 0)
+  FROM sluice.stream_group g CROSS JOIN generate_series(0, log.slots - 1) AS s (slot)
+  CROSS JOIN LATERAL (
+    SELECT p.position FROM sluice.group_progress p WHERE p.group_id = g.id AND p.slot = s.slot ORDER BY p.position DESC LIMIT 1
+  ) p
+  CROSS JOIN LATERAL (SELECT greatest(log.trimmed_to, coalesce(from_positions[s.slot + 1], p.position)) AS start) n
+  WHERE g.stream = log.stream AND (of_group IS NULL OR g.name = of_group)
 $$;
 
 -- The oldest transaction that holds each slot back, because it has appended to it and is still open. A prepared one has no
@@ -201,17 +246,34 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET r
   ORDER BY l.slot, a.xact_start NULLS FIRST
 $$;
 
--- Nobody moves the group's progress until the transaction ends. Waits for the batches that have slots in hand.
+-- Nobody moves the group's progress until the transaction ends. Waits for the batches that have slots in hand, so the next
+-- statement needs a newer snapshot.
 CREATE FUNCTION sluice.lock_group(group_id integer, slots integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+  PERFORM sluice.check_isolation();
   FOR slot IN 0 .. slots - 1 LOOP
     PERFORM pg_advisory_xact_lock(746503, group_id << 6 | slot);
   END LOOP;
 END
 $$;
 
--- Moves a group: the next event of each slot is the first one behind starts that is not gone. parked, what becomes of messages
+-- The same by its name. Who had it locked may have deleted it, and made another one of its name.
+CREATE FUNCTION sluice.lock_found_group(log sluice.stream, name text) RETURNS sluice.stream_group
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  this_group sluice.stream_group;
+BEGIN
+  LOOP
+    this_group := sluice.find_group(log.stream, name);
+    PERFORM sluice.lock_group(this_group.id, log.slots);
+    EXIT WHEN EXISTS (SELECT FROM sluice.stream_group g WHERE g.id = this_group.id);
+  END LOOP;
+  RETURN this_group;
+END
+$$;
+
+-- Moves a group: the next event of each slot is the first one behind starts that is not gone; behind the head it is the next one. parked, what becomes of messages
 -- that wait in its queue: keep (they are tried again as well) or drop; null: the move is refused if there are any. What it is
 -- said to have lost is forgotten. Returns how many messages were dropped.
 CREATE FUNCTION sluice.seek_group(stream text, name text, starts bigint[], parked text DEFAULT NULL) RETURNS bigint
@@ -219,18 +281,18 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 #variable_conflict use_variable
 DECLARE
   log sluice.stream := sluice.find_stream(stream);
-  this_group sluice.stream_group := sluice.find_group(stream, name);
+  this_group sluice.stream_group;
+  head bigint;
   waiting bigint;
   dropped bigint := 0;
 BEGIN
   IF parked NOT IN ('keep', 'drop') THEN
     RAISE EXCEPTION 'parked: expected keep or drop, received %', quote_literal(left(parked, 80)) USING ERRCODE = '22023', HINT = 'Leave it out to be refused.';
-  ELSIF cardinality(starts) NOT IN (1, log.slots) OR array_position(starts, NULL) IS NOT NULL THEN
-    RAISE EXCEPTION 'starts: expected 1 or % positions, received %', log.slots, starts USING ERRCODE = '22023', HINT = 'As sluice.stream_positions returns them.';
   END IF;
+  PERFORM sluice.check_starts('starts', starts, log.slots);
   -- In this order, as in sluice.trim_stream. What is gone by then stays gone, and no more goes before the end of the transaction.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
-  PERFORM sluice.lock_group(this_group.id, log.slots);
+  this_group := sluice.lock_found_group(log, name);
   SELECT count(*) INTO waiting FROM sluice.message m WHERE m.queue = stream || ':' || name;
   IF waiting > 0 AND parked IS NULL THEN
     RAISE EXCEPTION 'parked: expected keep or drop, because % events wait in queue "%:%", received none', waiting, stream, name
@@ -241,9 +303,10 @@ BEGIN
     DELETE FROM sluice.message m WHERE m.queue = stream || ':' || name;
     GET DIAGNOSTICS dropped = ROW_COUNT;
   END IF;
+  head := sluice.stream_head(log.positions);
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id;
   INSERT INTO sluice.group_progress (group_id, slot, position)
-  SELECT this_group.id, slot, greatest(log.trimmed_to, CASE WHEN cardinality(starts) = 1 THEN starts[1] ELSE starts[slot + 1] END)
+  SELECT this_group.id, slot, greatest(log.trimmed_to, least(head, CASE WHEN cardinality(starts) = 1 THEN starts[1] ELSE starts[slot + 1] END))
   FROM generate_series(0, log.slots - 1) AS slot;
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id < 0;
   UPDATE sluice.stream_group g SET lost_from = NULL, lost_to = NULL WHERE g.id = this_group.id AND g.lost_from IS NOT NULL;
@@ -264,7 +327,7 @@ DECLARE
   this_group sluice.stream_group := sluice.find_group(stream, name);
 BEGIN
   IF on_failure <> this_group.on_failure THEN
-    PERFORM sluice.lock_group(this_group.id, (sluice.find_stream(stream)).slots);
+    this_group := sluice.lock_found_group(sluice.find_stream(stream), name);
     PERFORM sluice.retry_slots(stream, name);
   END IF;
   UPDATE sluice.stream_group g
@@ -304,6 +367,7 @@ DECLARE
   held record;
   freed integer := 0;
 BEGIN
+  PERFORM sluice.check_isolation();
   FOR held IN SELECT h.* FROM sluice.held_slots(log, this_group.id) h WHERE slot IS NULL OR h.slot = slot LOOP
     PERFORM pg_advisory_xact_lock(746503, this_group.id << 6 | held.slot);
     UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL
@@ -330,6 +394,7 @@ DECLARE
   this_group sluice.stream_group := sluice.find_group(stream, name);
   held record;
 BEGIN
+  PERFORM sluice.check_isolation();
   SELECT h.* INTO held FROM sluice.held_slots(log, this_group.id) h WHERE h.position = position;
   IF held.slot IS NULL THEN
     RETURN false;
@@ -340,7 +405,7 @@ BEGIN
   IF held.slot IS NULL THEN
     RETURN false;
   END IF;
-  PERFORM sluice.bury_events(this_group.id, ARRAY[held.slot], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'], ARRAY[held.last_error]);
+  PERFORM sluice.bury_events(this_group.id, ARRAY[held.slot], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'], ARRAY[held.last_error], NULL);
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id AND p.slot = held.slot;
   INSERT INTO sluice.group_progress (group_id, slot, position) VALUES (this_group.id, held.slot, position);
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id = -position;
@@ -356,19 +421,20 @@ CREATE FUNCTION sluice.delete_group(stream text, name text) RETURNS TABLE (messa
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  this_group sluice.stream_group := sluice.find_group(stream, name);
+  this_group sluice.stream_group := sluice.lock_found_group(sluice.find_stream(stream), name);
 BEGIN
-  PERFORM sluice.lock_group(this_group.id, (sluice.find_stream(stream)).slots);
+  -- No redrive puts messages there any more: see sluice.lock_dead_events.
+  PERFORM pg_advisory_xact_lock(746506, this_group.id);
   DELETE FROM sluice.stream_group g WHERE g.id = this_group.id;
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id;
   DELETE FROM sluice.group_queued q WHERE q.group_id = this_group.id;
-  -- Before the messages, because it waits for a redrive, which makes messages of them.
-  DELETE FROM sluice.dead_letter d WHERE d.queue = stream || ':' || name;
-  GET DIAGNOSTICS dead_letters = ROW_COUNT;
   -- In the order of claims: see sluice.seek_group.
   DELETE FROM sluice.slot s WHERE s.queue = stream || ':' || name;
   DELETE FROM sluice.message m WHERE m.queue = stream || ':' || name;
   GET DIAGNOSTICS messages = ROW_COUNT;
+  -- Behind the messages: this has waited for the batches that had some of them in hand, and may have buried them.
+  DELETE FROM sluice.dead_letter d WHERE d.queue = stream || ':' || name;
+  GET DIAGNOSTICS dead_letters = ROW_COUNT;
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name;
   DELETE FROM sluice.queue q WHERE q.queue = stream || ':' || name;
   RETURN NEXT;
@@ -396,14 +462,12 @@ BEGIN
     SELECT min(f.position), max(l.position)
     FROM (SELECT p.slot, max(p.position) AS position FROM sluice.group_progress p WHERE p.group_id = $1 GROUP BY p.slot) p
     CROSS JOIN LATERAL (
-      SELECT e.position FROM sluice.%1$I e
-      WHERE e.slot = p.slot AND e.position > greatest(p.position, $2) AND e.position <= $3 ORDER BY e.position LIMIT 1
+      SELECT e.position FROM %1$s e WHERE e.slot = p.slot AND e.position > p.position ORDER BY e.position LIMIT 1
     ) f
     CROSS JOIN LATERAL (
-      SELECT e.position FROM sluice.%1$I e
-      WHERE e.slot = p.slot AND e.position > greatest(p.position, $2) AND e.position <= $3 ORDER BY e.position DESC LIMIT 1
+      SELECT e.position FROM %1$s e WHERE e.slot = p.slot AND e.position > p.position ORDER BY e.position DESC LIMIT 1
     ) l
-  $query$, log_table) INTO first, last USING of_group, after, upto;
+  $query$, sluice.part_of_log(log_table, after, upto)) INTO first, last USING of_group;
 END
 $$;
 
@@ -438,6 +502,7 @@ DECLARE
   unread bigint;
   g sluice.stream_group;
 BEGIN
+  PERFORM sluice.check_isolation();
   held_by := '{}';
   lost_by := '{}';
   IF NOT dry_run THEN
@@ -481,21 +546,30 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT coalesce(pg_total_relation_size(to_regclass(format('sluice.%I', sluice.segment_table(stream_id, first)))), 0)
 $$;
 
--- One pass over the segments of every stream: notes which one is open, opens the next one in time, attaches the one after it,
+-- One pass over the segments of a stream, or of every stream: notes which one is open, opens the next one in time, attaches the one after it,
 -- and marks those that are to go. Returns how many segments it has opened, attached or marked. What waits for a lock for longer
--- than a moment is left to the next pass.
-CREATE FUNCTION sluice.keep_segments() RETURNS integer
+-- than a moment is left to the next pass. With all streams, one that fails is reported by a warning, and the others are kept.
+CREATE FUNCTION sluice.keep_segments(of_stream text DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms' AS $$
 DECLARE
   log sluice.stream;
   done integer := 0;
 BEGIN
-  FOR log IN SELECT s.* FROM sluice.stream s ORDER BY s.id LOOP
+  PERFORM sluice.check_isolation();
+  FOR log IN SELECT s.* FROM sluice.stream s WHERE of_stream IS NULL OR s.stream = of_stream ORDER BY s.id LOOP
     CONTINUE WHEN NOT pg_try_advisory_xact_lock(746505, log.id);
     BEGIN
-      done := done + sluice.note_open_segment(log) + sluice.open_next_segment(log) + sluice.mark_segments(log);
-    EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-      NULL;
+      done := done + sluice.note_open_segment(log) + sluice.open_next_segment(log);
+      PERFORM sluice.note_lasts(log);
+      done := done + sluice.mark_segments(log);
+    EXCEPTION
+      WHEN lock_not_available OR deadlock_detected THEN
+        NULL;
+      WHEN OTHERS THEN
+        IF of_stream IS NOT NULL THEN
+          RAISE;
+        END IF;
+        RAISE WARNING 'stream "%": %', log.stream, SQLERRM USING ERRCODE = SQLSTATE;
     END;
   END LOOP;
   RETURN done;
@@ -532,25 +606,58 @@ BEGIN
 END
 $$;
 
+-- Notes the last position of each slot for segments that are closed and settled.
+CREATE FUNCTION sluice.note_lasts(log sluice.stream) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  settled bigint := (SELECT min(b) FROM unnest(sluice.slot_bounds(log.id, log.positions, log.slots)) AS b);
+  closed bigint;
+BEGIN
+  FOR closed IN
+    SELECT g.first FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.lasts IS NULL ORDER BY g.first
+  LOOP
+    EXIT WHEN settled < closed + 999999999;
+    EXECUTE format($query$
+      UPDATE sluice.segment g SET lasts = ARRAY(
+        SELECT coalesce(
+          (SELECT e.position FROM sluice.%I e WHERE e.slot = s.slot ORDER BY e.position DESC LIMIT 1),
+          (SELECT b.lasts[s.slot + 1] FROM sluice.segment b WHERE b.stream_id = $1 AND b.first = $2 - 1000000000), 0)
+        FROM generate_series(0, $3 - 1) AS s (slot) ORDER BY s.slot
+      )
+      WHERE g.stream_id = $1 AND g.first = $2
+    $query$, sluice.segment_table(log.id, closed)) USING log.id, closed, log.slots;
+  END LOOP;
+END
+$$;
+
 -- Sets the sequence to the first position of the next segment, if the open one has lasted for long enough, or has a quarter of
--- what the stream may take. Not before it has an event; nor before the next one is attached, which a transaction
+-- what the stream may take. Not before it has an event; nor before it is noted what the closed ones have, because a claim looks
+-- into two segments of which that is not known; nor before the next one is attached, which a transaction
 -- before this one has done, because others see the new position at once and the table only when it is committed; and
 -- not while an append is open that began before this segment: its lock has 31 bits of a position, and two jumps over it would
--- make those of another. Then it attaches the segment after the next. setval(..., true) to the position before it: with
+-- make those of another; nor while one is open that began before it could see the table of the next one, in which its next append would
+-- find no partition. Then it attaches the segment after the next. setval(..., true) to the position before it: with
 -- false the sequence would have no last value.
 CREATE FUNCTION sluice.open_next_segment(log sluice.stream) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   bounds bigint[] := sluice.slot_bounds(log.id, log.positions, log.slots);
+  settled bigint := (SELECT min(b) FROM unnest(bounds) AS b);
   open_one sluice.segment;
   next bigint;
+  ready bigint;
 BEGIN
   SELECT g.* INTO open_one FROM sluice.segment g WHERE g.stream_id = log.id AND g.opened_at IS NOT NULL ORDER BY g.first DESC LIMIT 1;
   next := open_one.first + 1000000000;
   IF NOT EXISTS (SELECT FROM sluice.segment g WHERE g.stream_id = log.id AND g.first = next) THEN
     PERFORM sluice.attach_segment(log.id, next);
     RETURN 1;
-  ELSIF bounds[1] >= greatest(open_one.first, 1) AND bounds[1] < next - 1000000 AND (SELECT min(b) FROM unnest(bounds) AS b) >= open_one.first - 1
+  ELSIF EXISTS (SELECT FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.lasts IS NULL) THEN
+    RETURN 0;
+  END IF;
+  UPDATE sluice.segment g SET ready_from = bounds[1] WHERE g.stream_id = log.id AND g.first = next AND g.ready_from IS NULL;
+  SELECT g.ready_from INTO ready FROM sluice.segment g WHERE g.stream_id = log.id AND g.first = next;
+  IF bounds[1] >= greatest(open_one.first, 1) AND bounds[1] < next - 1000000 AND settled >= greatest(open_one.first - 1, ready)
     AND (open_one.opened_at <= clock_timestamp() - log.segment_ms * interval '1 millisecond'
          OR sluice.segment_bytes(log.id, open_one.first) > log.retain_bytes / 4)
   THEN
@@ -627,6 +734,7 @@ DECLARE
   going text;
   g sluice.stream_group;
 BEGIN
+  PERFORM sluice.check_isolation();
   SELECT d.state INTO going FROM sluice.segments_to_drop() d WHERE d.stream_id = stream_id AND d.first = first;
   IF going IS NULL THEN
     RETURN;
@@ -702,7 +810,7 @@ COMMENT ON COLUMN sluice.group_slots.slot IS 'The slot, from 0.';
 COMMENT ON COLUMN sluice.group_slots."position" IS 'The group has read the slot up to this position. It moves with events of the slot alone.';
 COMMENT ON COLUMN sluice.group_slots.settled IS 'Up to which position the slot may be read now: behind it an append may be open.';
 COMMENT ON COLUMN sluice.group_slots.next_position IS 'The first event that it has not read; null: it has read all.';
-COMMENT ON COLUMN sluice.group_slots.unread IS 'How many events it has not read: counted up to 1,000, and beyond that taken from the positions.';
+COMMENT ON COLUMN sluice.group_slots.unread IS 'How many events it has not read, with those that wait behind an open append: counted up to 1,000 in four segments, and beyond that taken from the positions.';
 COMMENT ON COLUMN sluice.group_slots.oldest_unread_age IS 'How long ago the first of them was appended.';
 COMMENT ON COLUMN sluice.group_slots.moved_at IS 'When the group read from it last.';
 COMMENT ON COLUMN sluice.group_slots.held_until IS 'Until when the slot waits because its next event has failed: of a group that stops on failure, or has parked as many as it may; infinity: until somebody has it tried again or skipped.';
@@ -729,7 +837,7 @@ COMMENT ON VIEW sluice.groups IS 'One row per group: what it has not read, what 
 COMMENT ON COLUMN sluice.groups.stream IS 'The stream.';
 COMMENT ON COLUMN sluice.groups.name IS 'The group.';
 COMMENT ON COLUMN sluice.groups.queue IS 'Its queue: there its failed events are messages, and those that wait behind them.';
-COMMENT ON COLUMN sluice.groups.unread IS 'How many events it has not read: counted up to 1,000 a slot, and beyond that taken from the positions.';
+COMMENT ON COLUMN sluice.groups.unread IS 'How many events it has not read, with those that wait behind an open append: counted up to 1,000 a slot in four segments, and beyond that taken from the positions.';
 COMMENT ON COLUMN sluice.groups.oldest_unread_age IS 'How long ago the oldest of them was appended.';
 COMMENT ON COLUMN sluice.groups.slots_unread IS 'How many slots have some.';
 COMMENT ON COLUMN sluice.groups.slots_held_back IS 'How many slots have an open append, behind which nothing is read.';
@@ -747,25 +855,48 @@ COMMENT ON COLUMN sluice.groups.park_limit IS 'So many events may be parked befo
 COMMENT ON COLUMN sluice.groups.keep_unread IS 'Whether what it has not read stays; null: as its stream says, unless it is paused.';
 COMMENT ON COLUMN sluice.groups.created_at IS 'When it was made.';
 
--- A page of a stream is a range of positions: each slot is then one range of (slot, position).
-CREATE VIEW sluice.events AS
-SELECT s.stream, e.position, e.slot, e.type, e.schema_version, e.payload, e.headers, e.ordering_key, e.appended_at
-FROM sluice.stream s CROSS JOIN LATERAL generate_series(0, s.slots - 1) AS o (slot)
-JOIN sluice.event e ON e.stream_id = s.id AND e.slot = o.slot
-WHERE e.position > s.trimmed_to;
-COMMENT ON VIEW sluice.events IS 'The events of streams. For a page of it, give the stream and a range of positions.';
-COMMENT ON COLUMN sluice.events.stream IS 'The stream.';
-COMMENT ON COLUMN sluice.events."position" IS 'Its place in the stream. Positions ascend, with gaps.';
-COMMENT ON COLUMN sluice.events.slot IS 'The slot of its ordering key; without one, any.';
-COMMENT ON COLUMN sluice.events.type IS 'The event''s type, dot-separated, for routing; may be null.';
-COMMENT ON COLUMN sluice.events.schema_version IS 'The version of the payload''s schema, from 1.';
-COMMENT ON COLUMN sluice.events.payload IS 'The content.';
-COMMENT ON COLUMN sluice.events.headers IS 'Metadata that travels with it: an object.';
-COMMENT ON COLUMN sluice.events.ordering_key IS 'Events with the same key are handled one at a time, in order; null: no order.';
-COMMENT ON COLUMN sluice.events.appended_at IS 'When it was appended; its transaction may have committed later.';
+-- No view: a view of all streams cannot be planned without the tables of all of them, and the server locks what a plan names, so one
+-- look would take thousands of locks from everybody. This opens segment after segment until it has enough, and skips those that are
+-- known to have nothing behind `after`.
+CREATE FUNCTION sluice.events(stream text, after bigint DEFAULT 0, most integer DEFAULT 1000) RETURNS TABLE (
+  "position" bigint, slot smallint, type text, schema_version integer, payload jsonb, headers jsonb, ordering_key text, appended_at timestamptz
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_column
+DECLARE
+  log sluice.stream := sluice.find_stream(events.stream);
+  slots smallint[] := ARRAY(SELECT n::smallint FROM generate_series(0, log.slots - 1) AS n);
+  low bigint := greatest(coalesce(events.after, 0), log.trimmed_to);
+  wanted bigint := events.most;
+  taken bigint;
+  part bigint;
+BEGIN
+  IF wanted IS NULL OR wanted NOT BETWEEN 1 AND 10000 THEN
+    RAISE EXCEPTION 'most: expected an integer from 1 to 10000, received %', coalesce(wanted::text, 'NULL')
+      USING ERRCODE = '22023', HINT = 'For more, call it again with after => the last position that it has returned.';
+  END IF;
+  FOR part IN
+    SELECT g.first FROM sluice.segment g
+    WHERE g.stream_id = log.id AND g.first > low - 999999999
+      AND EXISTS (SELECT FROM unnest(slots) AS s (slot) WHERE (g.lasts[s.slot + 1] <= low) IS NOT TRUE)
+    ORDER BY g.first
+  LOOP
+    RETURN QUERY
+      SELECT e.position, e.slot, e.type, e.schema_version, e.payload, e.headers, e.ordering_key, e.appended_at
+      FROM sluice.read_events(
+        log.id, slots, array_fill(greatest(low, part - 1), ARRAY[log.slots]), array_fill(part + 999999999, ARRAY[log.slots]), wanted::integer
+      ) e
+      ORDER BY e.position;
+    GET DIAGNOSTICS taken = ROW_COUNT;
+    wanted := wanted - taken;
+    EXIT WHEN wanted <= 0;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION sluice.events IS
+  'The events of a stream behind a position, in the order of their positions, at most so many. It opens the segments that they are in, and no others.';
 
 -- Those that run with the owner's rights, for those who are granted them.
-REVOKE ALL ON FUNCTION sluice.stream_positions, sluice.stream_bounds, sluice.read_events, sluice.next_position, sluice.read_group_slots,
+REVOKE ALL ON FUNCTION sluice.stream_positions, sluice.stream_bounds, sluice.read_events, sluice.events, sluice.next_position, sluice.read_group_slots,
   sluice.open_appends_of, sluice.seek_group, sluice.group_set, sluice.retry_slots, sluice.skip_event, sluice.delete_group, sluice.trim_stream, sluice.keep_segments,
   sluice.segments_to_drop, sluice.drop_segment, sluice.read_stream FROM PUBLIC;
 

@@ -67,6 +67,8 @@ export interface SluiceOptions<
 export interface SluiceConfig {
   readonly connection: ClientConfig
   readonly directConnection: ClientConfig
+  /** `directConnection` was given, as an address that leads to the server itself. */
+  readonly vouched: boolean
   readonly definitions: QueueDefinitions | undefined
   readonly streams: StreamDefinitions | undefined
   readonly retryPolicies: RetryPolicies | undefined
@@ -95,6 +97,7 @@ export function resolveConfig(
     connection,
     directConnection:
       options.directConnection === undefined ? connection : connectionOf('directConnection', options.directConnection),
+    vouched: options.directConnection !== undefined,
     definitions: definitionsOf('queue', options.queues),
     streams: definitionsOf('stream', options.streams),
     retryPolicies: retryPolicies(options.retryPolicies),

@@ -1,5 +1,5 @@
 import { checkKeys } from './basics/check-keys.ts'
-import { type Duration, toMs } from './basics/duration.ts'
+import { type Duration, toMs, toMsWithin } from './basics/duration.ts'
 import { errorText, expected } from './errors.ts'
 
 /** The states of a message, derived from its row and never stored. `dead` messages are in another table. */
@@ -50,6 +50,8 @@ export interface Message<Payload = unknown> {
   readonly enqueuedAt: Date
   /** When it was due this time, by the database's clock. */
   readonly dueAt: Date
+  /** The end of its life, from its `ttl`: from then on it is not handed out again. Null: it never expires. */
+  readonly expiresAt: Date | null
 }
 
 /** An event of a stream as a group's handler sees it. */
@@ -62,14 +64,28 @@ export interface EventMessage<Payload = unknown> extends Message<Payload> {
 
 /** What becomes of a message: acked (removed), tried again later, or moved to the dead letters. */
 export type Outcome =
-  | { readonly kind: 'ack' }
+  | { readonly kind: 'ack'; readonly dedupeForMs?: number | undefined }
   | { readonly kind: 'retry'; readonly afterMs?: number | undefined; readonly error?: string | undefined }
   | { readonly kind: 'snooze'; readonly afterMs: number }
   | { readonly kind: 'deadLetter'; readonly reason: string; readonly error?: string | undefined }
 
-/** Handled: the message is removed when the batch commits. Returning nothing means the same. */
-export function ack(): Outcome {
-  return { kind: 'ack' }
+/**
+ * Handled: the message is removed when the batch commits. Returning nothing means the same. `dedupeFor`: for how long its
+ * dedupe key stays taken from now on, up to 100 years, instead of what the message asks for; 0: it is free.
+ *
+ * @example return ack({ dedupeFor: '10m' })
+ * @throws SluiceError OPTION_INVALID
+ */
+export function ack(options: { readonly dedupeFor?: Duration } = {}): Outcome {
+  return ackBy('ack', options)
+}
+
+/** As {@link ack}, with the name of the function for errors. */
+export function ackBy(name: string, options: { readonly dedupeFor?: Duration } = {}): Outcome {
+  checkKeys(name, options, ['dedupeFor'], `As in ${name}({ dedupeFor: '10m' })`)
+  const { dedupeFor } = options
+  if (dedupeFor === undefined) return { kind: 'ack' }
+  return { kind: 'ack', dedupeForMs: toMsWithin(`${name}.dedupeFor`, dedupeFor, '0ms', '36500d') }
 }
 
 /**

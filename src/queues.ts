@@ -1,7 +1,7 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { definedName } from './basics/defined-name.ts'
 import { pathText } from './basics/path-text.ts'
-import { expected } from './errors.ts'
+import { describe, expected, SluiceError } from './errors.ts'
 
 /** The definition of one queue. */
 export interface QueueDefinition {
@@ -105,17 +105,26 @@ export function checkQueueName(name: unknown, definitions: QueueDefinitions | un
 }
 
 /**
- * Validates a payload by the schema of its queue. Without a schema every payload is valid as it is.
+ * Validates a payload, as JSON gives it back, by the schema of its queue. Without a schema every payload is valid as it is.
  *
- * @returns the schema's output, or its issues as one text: "user.email: Invalid email; items[0]: Required"
+ * @param what names the payload in an error, and `whose` its schema
+ * @returns the schema's output
+ * @throws SluiceError PAYLOAD_SCHEMA with the schema's issues: "… user.email: Invalid email; items[0]: Required"; and what the
+ * schema throws
  */
 export async function validatePayload(
   definition: QueueDefinition | undefined,
   value: unknown,
-): Promise<{ readonly value: unknown } | { readonly issues: string }> {
-  if (definition?.schema === undefined) return { value }
+  what = 'payload',
+  whose = 'its schema',
+): Promise<unknown> {
+  if (definition?.schema === undefined) return value
   const result = await definition.schema['~standard'].validate(value)
-  return result.issues === undefined ? { value: result.value } : { issues: issuesText(result.issues) }
+  if (result.issues === undefined) return result.value
+  // The payload is not quoted, because errors get into logs. The issues are the schema's own words.
+  const received = typeof value === 'object' ? describe(value) : `a ${typeof value}`
+  const sentence = `${what}: expected what ${whose} accepts, received ${received}`
+  throw new SluiceError('PAYLOAD_SCHEMA', `${sentence}. ${issuesText(result.issues)}`)
 }
 
 const MOST_ISSUES = 10

@@ -99,7 +99,7 @@ export class Sluice<
 
   constructor(config: SluiceConfig) {
     this.#config = config
-    this.#telemetry = createTelemetry(config.log)
+    this.#telemetry = createTelemetry(config.log, config.name)
     const { events, report } = this.#telemetry
     this.events = events
     const alphabet = new Alphabet()
@@ -116,7 +116,11 @@ export class Sluice<
     this.#claiming = new Claiming({ config, parts, calls, alphabet, report })
     this.operate = new Operate(
       context,
-      { host: inOwnTransaction, directConnection: parts.owned(config.directConnection), calls },
+      {
+        host: inOwnTransaction,
+        direct: { connection: parts.owned(config.directConnection), vouched: config.vouched },
+        calls,
+      },
       this.#claiming.store,
     )
     shareInternals(this, {

@@ -47,8 +47,8 @@ async function disturb(stage: Stage<Pooled>, at: number): Promise<void> {
 
 const TRUSTS_ITS_SESSION = {
   file: 'connection/control.ts',
-  from: 'this.#shared = session.pooled &&',
-  to: 'this.#shared = false && session.pooled &&',
+  from: 'this.#shared = await isShared(',
+  to: 'this.#shared = false && await isShared(',
 } as const
 
 /** Batches release session locks where the session is their own. A twin's locks could be gone before the audit. */

@@ -2,7 +2,7 @@ import type { Twin } from './twins.ts'
 
 const FORGETS = {
   file: 'settle/settlement.ts',
-  from: '        if (message.keepsKey) this.#kept.push(message.id)\n',
+  from: '        this.#keep(message, outcome.dedupeForMs)\n',
   to: '',
 } as const
 
@@ -20,8 +20,8 @@ export const FORGETS_KEYS_LEASED = {
     FORGETS,
     {
       file: 'modes/leased/leased-attempt.ts',
-      from: 'this.#messages.filter(({ message }) => message.keepsKey)',
-      to: 'this.#messages.filter(() => false)',
+      from: '.filter(({ message }) => message.keepsKey)',
+      to: '.filter(() => false)',
     },
   ],
   caught: ['duplicated'],

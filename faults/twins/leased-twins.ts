@@ -18,11 +18,6 @@ export const TRANSACTION_WITHOUT_LEASE = {
       from: 'this.#assertAll(await lockLeased(',
       to: 'void (await lockLeased(',
     },
-    {
-      file: 'modes/leased/leased-attempt.ts',
-      from: 'this.#assertAll(await ackAll(',
-      to: 'void (await ackAll(',
-    },
   ],
   caught: ['repeated'],
 } as const satisfies Twin
@@ -91,7 +86,8 @@ export const PASSES_CLOSED_KEYS = {
   edits: [
     {
       file: 'table/claim/ordered-statements.ts',
-      from: '`sluice.leased_keys($1::text, locked.slot, candidate.floor_id)`',
+      // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the source's own.
+      from: '`sluice.leased_keys($1::text, locked.slot, candidate.floor_id, ${most})`',
       to: "`'{}'::jsonb`",
     },
   ],

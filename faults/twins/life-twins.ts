@@ -6,7 +6,7 @@ export const EXPIRED_IS_HANDED_OUT = {
   title: 'a worker that does not look whether the life of a message is over',
   edits: [
     {
-      file: 'handle/refusal.ts',
+      file: 'claim/has-expired.ts',
       from: 'options.expiresUs !== null &&',
       to: 'options.expiresUs === -1 &&',
     },

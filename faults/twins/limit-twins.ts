@@ -39,8 +39,8 @@ export const FIRST_TENANT_FIRST = {
   edits: [
     {
       file: 'claim/limiter.ts',
-      from: 'this.#turn = { turn, apart: wrapped }',
-      to: 'this.#turn = { turn: turn.slice(0, 0), apart: wrapped }',
+      from: 'this.#turn = turn ?? this.#turn',
+      to: "this.#turn = { turn: '', apart: turn?.apart === true }",
     },
   ],
   caught: ['starved'],

@@ -1,6 +1,6 @@
 -- Roles with the least that each task needs, and their grants in this database. Not a migration: roles belong to the
 -- cluster, whose databases share them, and making one takes CREATEROLE. Run it as the owner of schema "sluice", again
--- after every migration and as often as you like: it leaves these five with what is written here, and PUBLIC with nothing.
+-- after every migration and as often as you like: it leaves these six with what is written here, and PUBLIC with nothing.
 --
 -- One statement, so that no moment and no failure leaves half of it, whichever tool runs it. What is not a grant names
 -- everything in full, because it runs under the search_path of whoever runs it.
@@ -18,7 +18,7 @@ BEGIN
   -- With no migration, and no other run of this in the database, beside it: two that grant at once disturb each other.
   PERFORM pg_catalog.pg_advisory_xact_lock(746500, 0);
 
-  FOREACH role IN ARRAY ARRAY['sluice_producer', 'sluice_worker', 'sluice_operator', 'sluice_reader', 'sluice_claimer'] LOOP
+  FOREACH role IN ARRAY ARRAY['sluice_producer', 'sluice_worker', 'sluice_operator', 'sluice_admin', 'sluice_reader', 'sluice_claimer'] LOOP
     CONTINUE WHEN pg_catalog.to_regrole(role) IS NOT NULL;
     BEGIN
       EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', role);
@@ -27,17 +27,19 @@ BEGIN
     END;
   END LOOP;
 
-  REVOKE ALL ON SCHEMA sluice FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_reader, sluice_claimer;
+  REVOKE ALL ON SCHEMA sluice
+    FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;
   REVOKE ALL ON ALL TABLES IN SCHEMA sluice
-    FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_reader, sluice_claimer;
+    FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;
   REVOKE ALL ON ALL SEQUENCES IN SCHEMA sluice
-    FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_reader, sluice_claimer;
+    FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;
   REVOKE ALL ON ALL ROUTINES IN SCHEMA sluice
-    FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_reader, sluice_claimer;
+    FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;
 
-  GRANT USAGE ON SCHEMA sluice TO sluice_producer, sluice_worker, sluice_operator, sluice_reader, sluice_claimer;
+  GRANT USAGE ON SCHEMA sluice
+    TO sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;
   GRANT EXECUTE ON FUNCTION sluice.schema_version
-    TO sluice_producer, sluice_worker, sluice_operator, sluice_reader, sluice_claimer;
+    TO sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;
 
   -- Enqueues, in any queue. It cannot choose an id, and so no place in an order, nor count attempts; of the messages that
   -- are there it sees the ids, which INSERT ... RETURNING takes.
@@ -46,7 +48,7 @@ BEGIN
     ON sluice.message TO sluice_producer;
   GRANT SELECT ON sluice.queue TO sluice_producer;
   -- Schedules enqueue later, and with the rights of the schema's owner.
-  GRANT EXECUTE ON FUNCTION sluice.schedule, sluice.schedule_define TO sluice_producer, sluice_operator;
+  GRANT EXECUTE ON FUNCTION sluice.schedule, sluice.schedule_define, sluice.bounded_ms TO sluice_producer, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice.enqueue, sluice.insert_plain, sluice.insert_message, sluice.foreign_characters,
     sluice.first_due_at, sluice.check_payload_bytes, sluice.queue_defaults, sluice.check_enqueue TO sluice_producer;
   -- By these it changes messages that wait and have its dedupe key. They run with the rights of the schema's owner.
@@ -58,33 +60,35 @@ BEGIN
 
   -- Claims and settles. It cannot enqueue, nor change what a message says, nor read dead letters but for their ids,
   -- by which it counts what it has moved there.
-  GRANT SELECT, DELETE, UPDATE (due_at, attempt, last_error, failed_at, lease) ON sluice.message TO sluice_worker;
+  GRANT SELECT, DELETE, UPDATE (due_at, attempt, last_error, failures, failed_at, lease) ON sluice.message TO sluice_worker;
   GRANT SELECT, INSERT (queue, slot), UPDATE (held) ON sluice.slot TO sluice_worker;
   GRANT INSERT (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason,
-                error, enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position), SELECT (id)
+                error, failures, enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position), SELECT (id)
     ON sluice.dead_letter TO sluice_worker;
-  GRANT SELECT ON sluice.queue TO sluice_worker;
+  GRANT SELECT ON sluice.queue, sluice.cancel_request TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE, DELETE ON sluice.worker TO sluice_worker;
   GRANT SELECT, INSERT, DELETE ON sluice.batch, sluice.crash TO sluice_worker;
   GRANT INSERT ON sluice.settled TO sluice_worker;
   GRANT USAGE ON SEQUENCE sluice.worker_id_seq TO sluice_worker;
   GRANT SELECT, INSERT (queue, tenant, n), UPDATE (message_id, lease), DELETE ON sluice.permit TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE (tokens, at) ON sluice.bucket TO sluice_worker;
+  GRANT SELECT, INSERT, UPDATE (tenant, apart) ON sluice.turn TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice.prepare_claim, sluice.count_claimable, sluice.lock_growth, sluice.fit_permits, sluice.lock_surplus,
     sluice.end_run_out, sluice.permit_taken, sluice.lock_permits, sluice.lease_permits, sluice.take_tokens,
     sluice.return_tokens, sluice.renew_permitted, sluice.lease_allowed, sluice.seems_locked,
     sluice.count_of_tenant, sluice.lock_of_tenant, sluice.untenanted, sluice.lock_untenanted, sluice.pick_tenants,
-    sluice.room_of_tenant, sluice.wait_of_tenant, sluice.share_out, sluice.lock_shares, sluice.lock_keyed, sluice.lock_in_slot, sluice.ctids_of TO sluice_worker;
-  GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.queue_settings, sluice.schedules TO sluice_worker;
+    sluice.room_of_tenant, sluice.wait_of_tenant, sluice.share_out, sluice.note_turn, sluice.lock_shares, sluice.lock_keyed, sluice.lock_in_slot, sluice.ctids_of TO sluice_worker;
+  GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.limits, sluice.queue_settings, sluice.schedules TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.foreign_characters, sluice.leased_keys,
-    sluice.require_settled, sluice.require_kept, sluice.drop_in_hand, sluice.expire_locked, sluice.remove_locked, sluice.bury_locked, sluice.ctids_of,
+    sluice.require_settled, sluice.require_kept, sluice.add_failure, sluice.drop_in_hand, sluice.expire_locked, sluice.remove_locked, sluice.bury_locked, sluice.ctids_of,
     sluice.release_holds TO sluice_worker;
   -- It writes the history, and does not read it. What maintenance removes, it removes by functions.
   GRANT INSERT ON sluice.completed_message TO sluice_worker;
-  GRANT SELECT, INSERT (begun_at, begun_by), UPDATE (begun_at, begun_by) ON sluice.maintenance TO sluice_worker, sluice_operator;
+  GRANT SELECT, INSERT (begun_at, begun_by), UPDATE (begun_at, begun_by) ON sluice.maintenance
+    TO sluice_worker, sluice_operator, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice.make_history, sluice.drop_history, sluice.prune_history, sluice.remove_expired,
     sluice.prune_dead_letters, sluice.prune_dedupe, sluice.prune_leftovers, sluice.keep_segments, sluice.segments_to_drop, sluice.drop_segment
-    TO sluice_worker, sluice_operator;
+    TO sluice_worker, sluice_operator, sluice_admin;
   -- Enqueues what schedules say, and nothing else.
   GRANT SELECT ON sluice.schedule TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice.schedule_fire, sluice.schedule_plan, sluice.schedule_failed TO sluice_worker;
@@ -103,31 +107,31 @@ BEGIN
   -- Looks, at payloads too. A function in a view has the rights of who looks, so what it reads is granted as well.
   GRANT SELECT ON sluice.queues, sluice.messages, sluice.in_flight, sluice.workers, sluice.worker_statistics, sluice.dead_letters,
     sluice.claims, sluice.completed, sluice.limits, sluice.queue_settings, sluice.schedules
-    TO sluice_reader, sluice_operator;
-  GRANT SELECT ON sluice.batch, sluice.dedupe, sluice.settled TO sluice_reader, sluice_operator;
-  GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator;
-  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.peek, sluice.status TO sluice_reader, sluice_operator;
+    TO sluice_reader, sluice_operator, sluice_admin;
+  GRANT SELECT ON sluice.batch, sluice.dedupe, sluice.settled TO sluice_reader, sluice_operator, sluice_admin;
+  GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator, sluice_admin;
+  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.peek, sluice.status TO sluice_reader, sluice_operator, sluice_admin;
 
   -- Of streams as well, by functions where a table is made later than this.
-  GRANT SELECT ON sluice.streams, sluice.groups, sluice.group_slots, sluice.events, sluice.stream, sluice.stream_group
-    TO sluice_reader, sluice_operator;
+  GRANT SELECT ON sluice.streams, sluice.groups, sluice.group_slots, sluice.stream, sluice.stream_group
+    TO sluice_reader, sluice_operator, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice.read_stream, sluice.read_group_slots, sluice.stream_bounds, sluice.stream_positions, sluice.event_slot,
-    sluice.read_events, sluice.next_position TO sluice_reader, sluice_operator;
+    sluice.read_events, sluice.events, sluice.next_position TO sluice_reader, sluice_operator, sluice_admin;
 
-  -- Redrives and deletes dead letters, releases claims, pauses queues and tells them settings as well. A message that comes
-  -- back has its old id, so it can choose ids.
-  GRANT SELECT, DELETE ON sluice.dead_letter TO sluice_operator;
-  GRANT INSERT (queue, id, priority, ordering_key, type, schema_version, payload, headers, max_attempts, enqueued_at,
-                last_error, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
-    ON sluice.message TO sluice_operator;
-  GRANT EXECUTE ON FUNCTION sluice.redrive, sluice.claim_release, sluice.queue_set, sluice.pause, sluice.resume,
-    sluice.is_paused, sluice.prune_dedupe, sluice.free_key, sluice.cancel, sluice.change, sluice.reschedule, sluice.run_now,
-    sluice.clear_some, sluice.release_holds, sluice.wake_stream, sluice.note_queued TO sluice_operator;
-  GRANT EXECUTE ON FUNCTION sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_run, sluice.schedule_remove,
-    sluice.foreign_characters TO sluice_operator;
-  -- Makes and changes streams and groups, by functions that run with the rights of the schema's owner.
-  GRANT EXECUTE ON FUNCTION sluice.create_stream, sluice.create_group, sluice.group_set, sluice.seek_group, sluice.delete_group, sluice.trim_stream,
-    sluice.retry_slots, sluice.skip_event TO sluice_operator;
+  -- Acts in an incident, and neither writes content nor takes away more than one message at a time: pauses, redrives, runs
+  -- now, reschedules, cancels, releases claims, moves groups. All of it by functions that run with the rights of the schema's
+  -- owner; a redrive by statement would need the right to insert any message.
+  GRANT SELECT ON sluice.dead_letter TO sluice_operator, sluice_admin;
+  GRANT EXECUTE ON FUNCTION sluice.redrive, sluice.claim_release, sluice.pause, sluice.resume, sluice.is_paused,
+    sluice.free_key, sluice.cancel, sluice.reschedule, sluice.run_now, sluice.release_holds,
+    sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_run,
+    sluice.seek_group, sluice.retry_slots, sluice.skip_event TO sluice_operator, sluice_admin;
+
+  -- Besides, changes what messages say, clears queues, deletes dead letters, and changes queues, schedules, streams and groups.
+  GRANT DELETE ON sluice.dead_letter TO sluice_admin;
+  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.queue_set, sluice.foreign_characters,
+    sluice.schedule_remove, sluice.create_stream, sluice.create_group, sluice.group_set, sluice.delete_group,
+    sluice.trim_stream TO sluice_admin;
 
   -- Claims by the functions, which run with the rights of the schema's owner, and does nothing else. It sees no table.
   GRANT EXECUTE ON FUNCTION sluice.claim, sluice.claim_get, sluice.claim_renew, sluice.claim_release, sluice.claim_settle,

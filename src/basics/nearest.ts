@@ -1,8 +1,10 @@
 /**
  * The words that `word` was most likely meant to be, best first, at most three: those that differ by little, contain
- * it, or are contained in it. `'delayMs'` → `['delay']`, `'priorty'` → `['priority']`.
+ * it, or are contained in it. `'delayMs'` → `['delay']`, `'priorty'` → `['priority']`. Nothing is near to a word that is longer than
+ * any name: strangers may send one of megabytes.
  */
 export function nearest(word: string, words: Iterable<string>): readonly string[] {
+  if (word.length > LONGEST) return []
   const wanted = word.toLowerCase()
   return [...words]
     .map((candidate) => ({ candidate, distance: distanceOf(wanted, candidate.toLowerCase()) }))
@@ -12,6 +14,9 @@ export function nearest(word: string, words: Iterable<string>): readonly string[
     .map(({ candidate }) => candidate)
 }
 
+/** Of names: those of queues and streams have 100 characters, and a group's queue has two of them. */
+const LONGEST = 201
+
 /** Two; more in long words, fewer in words that have not much else. */
 function mostFor(length: number): number {
   return length < 4 ? 1 : Math.max(2, Math.floor(length / 3))
@@ -19,7 +24,9 @@ function mostFor(length: number): number {
 
 function distanceOf(a: string, b: string): number {
   if (a.length >= 3 && b.length >= 3 && (a.includes(b) || b.includes(a))) return 0.5
-  return editDistance(a, b)
+  // They differ by that much at least.
+  const atLeast = Math.abs(a.length - b.length)
+  return atLeast > mostFor(b.length) ? atLeast : editDistance(a, b)
 }
 
 /**

@@ -10,6 +10,8 @@ export interface ClaimAnswer {
   readonly nowUs: number
   /** This process's clock before that, so that a time computed from the two is never too early. */
   readonly sentAtMs: number
+  /** And after it, when the answer was there: a time computed from this one has always passed. */
+  readonly answeredAtMs: number
   readonly transaction: ServerTransaction
   /** There is crash evidence about messages of the queue. */
   readonly evidence: boolean

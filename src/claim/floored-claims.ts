@@ -84,7 +84,7 @@ export class FlooredClaims {
     const taken: Claim & Partial<OrderedClaim> = await this.#send(execute, what, skipped)
     const { nowUs, transaction, memory, evidence, rows } = taken
     this.#clock = { nowUs: taken.nowUs, atMs: performance.now() }
-    const answer = { kind, nowUs, transaction, sentAtMs, evidence, nextDueMs: null }
+    const answer = { kind, nowUs, transaction, sentAtMs, answeredAtMs: this.#clock.atMs, evidence, nextDueMs: null }
     if (!this.#server.answered(memory, known)) return { ...answer, rows: [], full: false, partial: true, void: true }
     const full = rows.length >= most
     if (isOrdered(taken)) {

@@ -36,6 +36,7 @@ export class HandedMessage implements Message {
   declare readonly dedupeKey: string | null
   declare readonly enqueuedAt: Date
   declare readonly dueAt: Date
+  declare readonly expiresAt: Date | null
   readonly #delivered: Delivered
 
   constructor(delivered: Delivered) {
@@ -59,6 +60,8 @@ export class HandedMessage implements Message {
     this.dedupeKey = row.options === null ? null : row.options.dedupeKey
     this.enqueuedAt = new Date(row.enqueuedUs / 1_000)
     this.dueAt = new Date(row.dueUs / 1_000)
+    const expiresUs = row.options === null ? null : row.options.expiresUs
+    this.expiresAt = expiresUs === null ? null : new Date(expiresUs / 1_000)
     this.#delivered = delivered
   }
 

@@ -9,6 +9,7 @@ import { scanQueue } from '../table/claim/queue-scan.ts'
 import { lockPermits, lockShares, type Prepared, prepareClaim, returnTokens, type Turn } from '../table/limit/limits.ts'
 import type { Execute } from '../table/statement.ts'
 import type { ClaimAnswer } from './claim-answer.ts'
+import { hasExpired } from './has-expired.ts'
 
 export interface LimiterOptions {
   readonly queue: string
@@ -45,8 +46,8 @@ export class Limiter {
   /** The last claim found fewer messages than it had locked permits for. */
   #found: number | undefined
   #watching = false
-  /** Where the next claim begins among the tenants. */
-  #turn: Turn = { turn: '', apart: false }
+  /** Where the next claim begins among the tenants; the first one, where the last claim of the queue ended. */
+  #turn: Turn | undefined
   /** How many claims in a row found nothing of the tenants that they were to take from. */
   #missed = 0
 
@@ -104,9 +105,9 @@ export class Limiter {
   async #prepare(most: number): Promise<Allowance | Refused | undefined> {
     const { control, queue } = this.#options
     const prepared = await prepareClaim(control.execute, queue, most, this.#turn)
-    const { granted, turn, wrapped } = prepared
+    const { granted, turn } = prepared
     if (granted === undefined) return undefined
-    this.#turn = { turn, apart: wrapped }
+    this.#turn = turn ?? this.#turn
     if (prepared.waitMs !== 0) this.#backoff.reset()
     if (granted > 0) return new Allowance(this.#options, { ...prepared, granted })
     if (prepared.waitMs === undefined) return scanQueue(control.execute, queue)
@@ -171,12 +172,22 @@ export class Allowance {
   async claim(execute: Execute, ids: readonly string[], lease?: Lease): Promise<ClaimAnswer> {
     const sentAtMs = performance.now()
     const claim = await claimLocked(execute, this.#options.queue, ids, lease)
-    return { ...claim, kind: 'unkeyed', sentAtMs, full: true, nextDueMs: null, partial: false, void: false }
+    const answeredAtMs = performance.now()
+    return {
+      ...claim,
+      kind: 'unkeyed',
+      sentAtMs,
+      answeredAtMs,
+      full: true,
+      nextDueMs: null,
+      partial: false,
+      void: false,
+    }
   }
 
-  /** These messages begin. */
-  use(rows: readonly ClaimedRow[]): void {
-    this.#used = [...this.#used, ...rows]
+  /** What a claim has found begins, but for messages whose life had ended by then. */
+  use({ rows, nowUs }: ClaimAnswer): void {
+    this.#used = [...this.#used, ...rows.filter((row) => !hasExpired(row, nowUs))]
   }
 
   /** The claim is over. Nobody waits for what it gives back, and what cannot be given back is lost. */

@@ -11,6 +11,8 @@ export interface DeadFilterOptions {
   /** Milliseconds. */
   readonly olderThan?: number
   readonly newerThan?: number
+  readonly reason?: string
+  readonly error?: string
 }
 
 /** Adds the options of {@link DeadFilterOptions} to a command. */
@@ -22,6 +24,8 @@ export function addDeadFilter(command: Command): Command {
     .option('--id <id>', 'only this message, or event, such as orders/7, of a group; may be repeated', parse.ids)
     .option('--older-than <duration>', 'only those that died longer ago than this (30s, 5m, 2h, 7d)', parse.durationMs)
     .option('--newer-than <duration>', 'only those that died more recently than this', parse.durationMs)
+    .option('-r, --reason <text>', 'only those whose reason contains this string')
+    .option('-e, --error <text>', 'only those whose error contains this string')
 }
 
 /**
@@ -41,6 +45,8 @@ export async function readDeadFilter(
     ids,
     type: options.type,
     tenant: options.tenant,
+    reason: options.reason,
+    error: options.error,
     diedBefore: new Date(nowMs - (options.olderThan ?? 0)),
     diedAfter: newerThan === undefined ? undefined : new Date(nowMs - newerThan),
   }

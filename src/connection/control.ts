@@ -2,12 +2,11 @@ import pg from 'pg'
 import { Backoff } from '../basics/backoff.ts'
 import { pause } from '../basics/pause.ts'
 import { SluiceError, toError } from '../errors.ts'
-import { Session } from '../session/session.ts'
 import type { Execute } from '../table/statement.ts'
 import { configureControl } from '../table/worker/worker.ts'
 import type { Report } from '../telemetry/events.ts'
+import { isShared } from './is-shared.ts'
 import { closeClient, executeOn, openClient } from './open-client.ts'
-import { sessionsMove } from './sessions-move.ts'
 import { unreachable } from './unreachable.ts'
 
 export interface ControlOptions {
@@ -62,10 +61,7 @@ export class Control {
     this.#downListeners.push(listener)
   }
 
-  /**
-   * The server session belongs to others too, because a pooler hands it around. Nothing may be set in it, and no lock
-   * may be taken that outlives its transaction.
-   */
+  /** The server session belongs to others too: see {@link isShared}. */
   get shared(): boolean {
     return this.#shared
   }
@@ -147,10 +143,8 @@ export class Control {
   }
 
   async #learnSession(client: pg.Client): Promise<void> {
-    const session = Session.of(client)
-    await session.learn(client)
     const before = this.#shared
-    this.#shared = session.pooled && (!this.#options.vouched || (await sessionsMove(client, () => this.#open())))
+    this.#shared = await isShared(client, this.#options.vouched ?? false, () => this.#open())
     if (this.#shared && !before) {
       this.#options.report({ kind: 'connection.pooled', role: 'control', reason: WITHOUT_SESSION })
     }

@@ -9,7 +9,7 @@ export function orPrivilegeMissing(error: unknown): unknown {
 
 /** @param role the one that has the missing privileges. */
 export function privilegeMissing(
-  role: 'sluice_producer' | 'sluice_worker' | 'sluice_reader' | 'sluice_operator' | 'sluice_claimer',
+  role: 'sluice_producer' | 'sluice_worker' | 'sluice_reader' | 'sluice_operator' | 'sluice_admin' | 'sluice_claimer',
   cause: unknown,
 ): SluiceError {
   const remedy = `Run \`npx sluice roles\` as the owner of schema "sluice", and then \`GRANT ${role} TO …\` for the login`

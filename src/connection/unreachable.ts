@@ -24,7 +24,11 @@ const REMEDIES: readonly (readonly [pattern: RegExp, remedy: string])[] = [
   [/^28/, 'Check the user and the password in the connection settings, and pg_hba.conf on the server'],
   [/^3D000$/, 'Check the name of the database in the connection settings, or create it'],
   [/^25006$/, 'Connect to the primary, and look for default_transaction_read_only'],
-  [/^53300$/, 'Raise max_connections on the server, or lower the concurrency of the pipelines'],
+  [
+    /^53300$/,
+    'Raise max_connections on the server or, if the error names a role or a database, its CONNECTION LIMIT; ' +
+      'or lower the concurrency of the pipelines',
+  ],
   [/^(ENOTFOUND|EAI_AGAIN)$/, 'Check the name of the host in the connection settings'],
   [/^E(CONNREFUSED|HOSTUNREACH|NETUNREACH|TIMEDOUT)$/, 'Check the host and the port, and that the server runs there'],
   [/^ERR_INVALID_URL$/, 'Check the connection string: in a password, / # ? % and @ must be percent-encoded'],

@@ -11,7 +11,7 @@ export type EvidenceById = ReadonlyMap<string, Evidence>
 const NONE: EvidenceById = new Map()
 
 /**
- * Keeps the database's record of what this process has in hand. A batch is recorded before its first handler runs:
+ * Keeps the database's record of what this process has in hand. The record of a batch is sent before its first handler runs:
  * the transaction of a process that dies leaves no trace, so something outside it must tell which messages it held.
  * Batches that begin or end while a write is under way share the next one, so the cost is at most one small
  * statement per batch, without WAL and without waiting for the disk.

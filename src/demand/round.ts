@@ -23,7 +23,10 @@ export interface Round {
    * @returns how many places that takes
    */
   resize(concurrency: number): number
-  /** Resolves when nothing that a round has claimed is in hand. Returns whether anything was. */
+  /**
+   * Resolves when nothing that a round has claimed is in hand. Returns whether anything was when the last round began to
+   * claim: that round may have looked before it was settled.
+   */
   settled(): Promise<boolean>
   /** Breaks off what the server has not answered yet. */
   cut(): void

@@ -20,7 +20,10 @@ export interface EnqueueOptions {
   readonly orderingKey?: string | undefined
   /** 0 (first) to 9. Messages with an ordering key go by their order instead. @default 5 */
   readonly priority?: number | undefined
-  /** Due this long after the insert, by the database's clock. @default 0 */
+  /**
+   * Due this long after the insert, by the database's clock. It wakes nobody: a delay that is shorter than the worker's
+   * `pollInterval` may take up to that long if the worker sleeps. @default 0
+   */
   readonly delay?: Duration | undefined
   /** Due at this instant, by the database's clock; at once if it has passed. Not together with `delay`. */
   readonly dueAt?: Date | undefined

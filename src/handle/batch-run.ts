@@ -1,5 +1,6 @@
 import { isPromise } from '../basics/is-promise.ts'
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
+import { hasExpired } from '../claim/has-expired.ts'
 import { errorText, isSluiceError, messageCancelled } from '../errors.ts'
 import type { Outcome } from '../message.ts'
 import { isOrdered } from '../plan/options.ts'
@@ -11,7 +12,7 @@ import { BlockedKeys } from './blocked-keys.ts'
 import { Deadline, type Turn } from './deadline.ts'
 import { NotHandled } from './handler.ts'
 import { outcomesOf } from './outcomes-of.ts'
-import { hasExpired, type Refusal, refusalOf } from './refusal.ts'
+import { type Refusal, refusalOf } from './refusal.ts'
 import type { RunContext } from './run-context.ts'
 import { ACK } from './to-outcome.ts'
 
@@ -91,7 +92,7 @@ export class BatchRun {
     return (
       message.evidence !== undefined ||
       this.#options.definition?.schema !== undefined ||
-      hasExpired(message, this.#options.clock)
+      hasExpired(message.row, this.#options.clock?.nowUs)
     )
   }
 
@@ -106,7 +107,10 @@ export class BatchRun {
     return mode === 'leased' || performance.now() - this.#startedAt < timeoutMs
   }
 
-  /** Ends messages that no handler is to see, and those whose payload no longer fits its schema. */
+  /**
+   * Ends messages that no handler is to see. A payload that its schema does not take is a failed attempt like any other: while
+   * versions of an application run side by side, the next worker may take it.
+   */
   async #mayRun(message: DeliveredMessage): Promise<boolean> {
     const { definition, clock, crashLimit } = this.#options
     const isCancelled = this.#cancelled?.has(message.id) === true
@@ -118,13 +122,8 @@ export class BatchRun {
     if (definition?.schema === undefined) return true
     try {
       this.#deadline.next()
-      const checked = await this.#deadline.await(validatePayload(definition, message.payload))
-      if ('value' in checked) {
-        message.accept(checked.value)
-        return true
-      }
-      const error = errorText(checked.issues)
-      this.#settle(message, { kind: 'deadLetter', reason: 'the payload does not fit its schema', error })
+      message.accept(await this.#deadline.await(validatePayload(definition, message.payload)))
+      return true
     } catch (error) {
       if (!this.#isLeft(error)) this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
     }

@@ -1,4 +1,5 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
+import { hasExpired } from '../claim/has-expired.ts'
 import type { ClaimClock } from '../statistics/meter.ts'
 
 /** Why no handler is to see a message. */
@@ -24,18 +25,11 @@ export function refusalOf(
   { isCancelled, clock, crashLimit }: RefusalRules,
 ): Refusal | undefined {
   if (isCancelled) return { kind: 'cancelled' }
-  if (hasExpired(message, clock)) return { kind: 'expired' }
+  if (hasExpired(message.row, clock?.nowUs)) return { kind: 'expired' }
   const { evidence, lostTry } = message
   if (evidence?.crashedAlone && evidence.crashes >= crashLimit) {
     const reason = `crashed: ${evidence.crashes} processes died or hung with this message in hand`
     return { kind: 'harmful', reason }
   }
   return lostTry === undefined ? undefined : { kind: 'lost try', error: lostTry.error }
-}
-
-/** Whether its life had ended when it was claimed. In hand it does not expire. */
-export function hasExpired({ row: { options } }: DeliveredMessage, clock: ClaimClock | undefined): boolean {
-  return (
-    options !== null && options.expiresUs !== null && options.expiresUs <= (clock?.nowUs ?? Number.NEGATIVE_INFINITY)
-  )
 }

@@ -20,7 +20,7 @@ type RouteHandler<Payload, Context> = (
 
 /** What `routes` takes beside the routes. */
 export interface RoutesOptions {
-  /** What becomes of a message whose type no route matches, or that has none. @default 'deadLetter' */
+  /** What becomes of a message whose type no route matches, or that has none. @default 'retry' */
   readonly unmatched?: 'deadLetter' | 'ack' | 'retry' | undefined
 }
 
@@ -28,8 +28,8 @@ export interface RoutesOptions {
  * One handler of many, chosen by the message's type. Every route that matches is called, in order, with the same
  * context: the message is acked if all of them ack; the first other outcome, or the first error, ends it. In
  * transactional mode they share one transaction. In leased mode only one of them may call `transaction()`, the last that
- * matches, because it ends the message. A message whose type no route matches, or that has none, becomes a dead letter
- * unless `unmatched` says otherwise.
+ * matches, because it ends the message. A message whose type no route matches, or that has none, has failed and is tried
+ * again, by a newer version of the application for example, unless `unmatched` says otherwise.
  *
  * @example
  * sluice.pipeline('orders').handle(routes([
@@ -44,7 +44,7 @@ export function routes<Payload = unknown, Context = HandlerContext>(
   options: RoutesOptions = {},
 ): RouteHandler<Payload, Context> {
   checkKeys('routes', options, ['unmatched'])
-  const unmatched = unmatchedOutcome(options.unmatched ?? 'deadLetter')
+  const unmatched = unmatchedOutcome(options.unmatched ?? 'retry')
   if (!Array.isArray(table) || table.length === 0)
     throw expected('OPTION_INVALID', 'routes', 'an array of one route or more', table, REMEDY)
   const compiled = table.map(compile)

@@ -1,6 +1,6 @@
 import type { Duration } from '../basics/duration.ts'
 import { errorText, expected } from '../errors.ts'
-import { deadLetter, type Outcome, retryLater, snooze } from '../message.ts'
+import { ack, deadLetter, type Outcome, retryLater, snooze } from '../message.ts'
 
 /** Frozen, because all messages whose handlers return nothing have the same one. */
 export const ACK: Outcome = Object.freeze({ kind: 'ack' })
@@ -14,8 +14,8 @@ export function toOutcome(
   if (returned === undefined) return ACK
   if (typeof returned === 'object' && returned !== null && 'kind' in returned) {
     // Of the right kind, but perhaps not made by our functions, which check the rest.
-    const { kind, afterMs, reason, error } = returned as Record<string, unknown>
-    if (kind === 'ack') return { kind }
+    const { kind, afterMs, reason, error, dedupeForMs } = returned as Record<string, unknown>
+    if (kind === 'ack') return dedupeForMs === undefined ? ACK : ack({ dedupeFor: dedupeForMs as Duration })
     if (kind === 'retry') return retryLater({ after: afterMs as Duration, error })
     if (kind === 'snooze') return snooze({ after: afterMs as Duration })
     if (kind === 'deadLetter' && typeof reason === 'string') return deadLetter(errorText(reason), error)

@@ -1,13 +1,7 @@
 import type { Message } from '../message.ts'
 import { storedOf } from '../process/internals.ts'
-import { ID } from './forms.ts'
+import { ID, INSTANT } from './forms.ts'
 import type { JsonSchema, ValueOf } from './json-schema.ts'
-
-const FINITE_INSTANT = {
-  description: 'an instant in ISO 8601; null if it is infinite',
-  type: ['string', 'null'],
-  format: 'date-time',
-} as const satisfies JsonSchema
 
 /** A message as it was claimed or popped. */
 const TAKEN_MESSAGE = {
@@ -27,6 +21,7 @@ const TAKEN_MESSAGE = {
     'dedupeKey',
     'enqueuedAt',
     'dueAt',
+    'expiresAt',
   ],
   properties: {
     id: ID,
@@ -43,8 +38,13 @@ const TAKEN_MESSAGE = {
     },
     tenant: { description: 'whose message it is, or null', type: ['string', 'null'] },
     dedupeKey: { description: 'the dedupe key, or null', type: ['string', 'null'] },
-    enqueuedAt: FINITE_INSTANT,
-    dueAt: FINITE_INSTANT,
+    enqueuedAt: INSTANT,
+    dueAt: INSTANT,
+    expiresAt: {
+      description: 'the end of its life, an instant in ISO 8601; null: it never expires',
+      type: ['string', 'null'],
+      format: 'date-time',
+    },
   },
 } as const satisfies JsonSchema
 
@@ -64,10 +64,10 @@ export function messagesText(messages: readonly Message[]): string {
 
 function textOf(message: Message): string {
   const { id, type, schemaVersion, orderingKey, priority, attempt, maxAttempts, tenant, dedupeKey } = message
-  const { enqueuedAt, dueAt } = message
+  const { enqueuedAt, dueAt, expiresAt } = message
   const plain: Omit<Required<ValueOf<typeof TAKEN_MESSAGE>>, 'payload' | 'headers'> = {
     ...{ id, type, schemaVersion, orderingKey, priority, attempt, maxAttempts, tenant, dedupeKey },
-    ...{ enqueuedAt: enqueuedAt.toJSON(), dueAt: dueAt.toJSON() },
+    ...{ enqueuedAt: enqueuedAt.toJSON(), dueAt: dueAt.toJSON(), expiresAt: expiresAt?.toJSON() ?? null },
   }
   const { payload, headers } = storedOf(message)
   return `${JSON.stringify(plain).slice(0, -1)},"payload":${payload},"headers":${headers}}`

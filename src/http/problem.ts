@@ -21,6 +21,7 @@ export class Problem extends Error {
     if (!(error instanceof SluiceError)) return Problem.hiding(error)
     const { code, message } = error
     const status = STATUS_BY_CODE[code] ?? 500
+    if (code === 'QUEUE_UNKNOWN') return new Problem(status, NO_QUEUE, { code })
     if (status < 500) return new Problem(status, message, { code })
     if (status !== 503) return Problem.hiding(error, code)
     return new Problem(status, UNAVAILABLE, { code, headers: { 'retry-after': '1' }, cause: error })
@@ -77,6 +78,8 @@ export const PROBLEM = {
   },
 } as const satisfies JsonSchema
 
+/** The error itself lists the queues that there are, of which a client may know one. */
+const NO_QUEUE = 'There is no such queue'
 const FAILED = 'The request failed, and the log of the server says why'
 const UNAVAILABLE = 'The queue cannot be reached now. Try again'
 

@@ -18,23 +18,45 @@ export async function readBody(request: Request, maxBytes: number): Promise<unkn
   return bytes.length === 0 ? undefined : parse(bytes)
 }
 
-async function readBytes({ headers, body }: Request, maxBytes: number): Promise<Buffer> {
+async function readBytes(request: Request, maxBytes: number): Promise<Buffer> {
+  const { headers, body } = request
   if (Number(headers.get('content-length')) > maxBytes) throw tooLarge(maxBytes)
-  const chunks: Uint8Array[] = []
+  if (request.bodyUsed) throw eaten()
+  // Copied at once: a chunk of one byte is an object of some 200.
+  let held = Buffer.allocUnsafe(FIRST_BYTES)
   let size = 0
   try {
     // Leaving the loop cancels the stream.
     for await (const chunk of body ?? []) {
       // A stream that the application has made may hold strings.
       const bytes = typeof chunk === 'string' ? Buffer.from(chunk) : chunk
-      size += bytes.byteLength
-      if (size > maxBytes) throw tooLarge(maxBytes)
-      chunks.push(bytes)
+      const needed = size + bytes.byteLength
+      if (needed > maxBytes) throw tooLarge(maxBytes)
+      if (needed > held.length) held = Buffer.concat([held.subarray(0, size)], Math.max(needed, 2 * held.length))
+      held.set(bytes, size)
+      size = needed
     }
   } catch (cause) {
     throw cause instanceof Problem ? cause : new Problem(400, 'body: expected all of it, received a part', { cause })
   }
-  return Buffer.concat(chunks)
+  if (size === 0) checkEmpty(headers)
+  return held.subarray(0, size)
+}
+
+const FIRST_BYTES = 16_384
+
+/** An empty body is an empty object, and 'limit: 500' that a framework's parser has read must not become one. */
+function checkEmpty(headers: Headers): void {
+  if (Number(headers.get('content-length')) > 0) throw eaten()
+  if (!headers.has('transfer-encoding')) return
+  const remedy = 'Send {}. If something was sent, a parser before the handler has read it'
+  throw new Problem(400, `body: expected JSON, received an empty body of a length that was not declared. ${remedy}`)
+}
+
+/** The fault of the application, and not of the client. */
+function eaten(): Problem {
+  const what = 'body: expected to be read by the handler, received one that has been read before the handler was called'
+  return Problem.hiding(new Error(`${what}. Mount it before parsers of bodies, such as express.json()`))
 }
 
 function tooLarge(maxBytes: number): Problem {

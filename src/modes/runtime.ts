@@ -31,7 +31,9 @@ export interface Runtime {
   readonly retryPolicies: RetryPolicies | undefined
   readonly inHand: InHand
   readonly serverVersion: () => number
-  /** The worker's name, if the queue keeps a history of what has succeeded. */
+  /** As the database can hold it. */
+  readonly workerName: () => string
+  /** The same, if the queue keeps a history of what has succeeded. */
   readonly historyBy: (queue: string) => string | undefined
   readonly gate: Gate
   readonly crashLimit: number

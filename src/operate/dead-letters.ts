@@ -31,14 +31,14 @@ export interface DeadLetterFilter<Name extends string = string> {
   readonly diedBefore?: Date | undefined
   /** Only those that died at this instant or later. */
   readonly diedAfter?: Date | undefined
-}
-
-/** What `deadLetters.list` takes. */
-export interface DeadLettersOptions<Name extends string = string> extends DeadLetterFilter<Name> {
   /** Only those whose reason contains this string, in any case. */
   readonly reason?: string | undefined
   /** Only those whose error contains this string, in any case: 'PaymentError', for example. */
   readonly error?: string | undefined
+}
+
+/** What `deadLetters.list` takes. */
+export interface DeadLettersOptions<Name extends string = string> extends DeadLetterFilter<Name> {
   /** How many, 1 to 10,000. @default 50 */
   readonly limit?: number | undefined
   /** The `next` of the page before. Without it, or with null, the list begins with the latest. */
@@ -76,16 +76,9 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
    */
   async list(options: DeadLettersOptions<QueueName<Definitions>> = {}): Promise<DeadLetterPage> {
     const what = 'deadLetters.list'
-    checkKeys(
-      what,
-      options,
-      [...FILTER_KEYS, 'reason', 'error', 'limit', 'after'],
-      `As in ${what}({ queue: 'emails' })`,
-    )
+    checkKeys(what, options, [...FILTER_KEYS, 'limit', 'after'], `As in ${what}({ queue: 'emails' })`)
     const match = this.#match(options, what)
     const search = {
-      reason: textOf(options.reason, `${what}.reason`),
-      error: textOf(options.error, `${what}.error`),
       limit: limitOf(options.limit, `${what}.limit`, 50),
       after: options.after === undefined || options.after === null ? undefined : placeOf(options.after),
     }
@@ -101,7 +94,8 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
   }
 
   /**
-   * How many dead letters match, and the largest groups with the same queue, type and reason. The counts are exact.
+   * How many dead letters match, and the largest groups with the same queue, type, reason and error. The counts are exact. Errors
+   * that differ in digits alone, such as those of ids, are one.
    *
    * @throws SluiceError as {@link list}
    */
@@ -117,7 +111,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
    * @returns how many.
    * @throws SluiceError as {@link list}, ROWS_MISSING, COMMIT_FAILED; with `tx` EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
    *
-   * @example await sluice.operate.deadLetters.redrive({ queue: 'orders', ids: ['4711'] })
+   * @example await sluice.operate.deadLetters.redrive({ queue: 'orders', error: 'ECONNREFUSED' })
    */
   async redrive(
     choice: DeadLetterChoice<QueueName<Definitions>>,
@@ -140,7 +134,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
     options: DeadLetterChangeOptions = {},
   ): Promise<number> {
     const match = this.#choice(choice, options, 'deadLetters.delete')
-    return this.#operations.change((execute) => deleteDeadLetters(execute, match), options.tx)
+    return this.#operations.administer((execute) => deleteDeadLetters(execute, match), options.tx)
   }
 
   #choice(choice: DeadLetterChoice, options: DeadLetterChangeOptions, what: string): DeadLetterMatch {
@@ -160,11 +154,13 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
       tenant: textOf(filter.tenant, `${what}.tenant`) ?? null,
       diedBeforeUs: microsecondsOf(filter.diedBefore, `${what}.diedBefore`),
       diedAfterUs: microsecondsOf(filter.diedAfter, `${what}.diedAfter`),
+      reason: textOf(filter.reason, `${what}.reason`) ?? null,
+      error: textOf(filter.error, `${what}.error`) ?? null,
     }
   }
 }
 
-const FILTER_KEYS = ['queue', 'ids', 'type', 'tenant', 'diedBefore', 'diedAfter'] as const
+const FILTER_KEYS = ['queue', 'ids', 'type', 'tenant', 'diedBefore', 'diedAfter', 'reason', 'error'] as const
 
 /** The server has no time before the year 4714 BC. */
 const EARLIEST_US = -210_866_803_200_000_000

@@ -91,7 +91,7 @@ export class MessageChanger {
     const message = readWhich('change', which)
     checkOptions('change', options)
     const change = await this.#read(queue, changes)
-    return this.#operations.change((execute) => changeMessage(execute, queue, message, change), options.tx)
+    return this.#operations.administer((execute) => changeMessage(execute, queue, message, change), options.tx)
   }
 
   async reschedule(
@@ -133,7 +133,7 @@ export class MessageChanger {
     let after: string | null = null
     for (;;) {
       const from: string | null = after
-      const step: Step = await this.#operations.change((execute) => clearSome(execute, queue, from, match))
+      const step: Step = await this.#operations.administer((execute) => clearSome(execute, queue, from, match))
       messages += step.messages
       if (step.nextId === null) return messages
       after = step.nextId

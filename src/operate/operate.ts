@@ -14,6 +14,7 @@ import { beginPass } from '../table/maintain/tasks.ts'
 import type { CancelAnswer, ChangeAnswer, FreedKey } from '../table/operate/change-message.ts'
 import { readClockUs } from '../table/operate/instants.ts'
 import { type KnownMessage, readKnownMessage } from '../table/operate/known-message.ts'
+import { type LimitStatus, readLimits } from '../table/operate/limit-status.ts'
 import { type MessagePage, readMessagePage } from '../table/operate/message-pages.ts'
 import { type MessageStatus, peekMessages, readMessageStatus } from '../table/operate/message-status.ts'
 import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
@@ -87,6 +88,21 @@ export class Operate<
     checkKeys('queues', options, ['queue'], "As in queues({ queue: 'emails' })")
     const queue = this.#nameOrNull(options.queue)
     return this.#operations.count((execute) => readQueues(execute, queue))
+  }
+
+  /**
+   * What limits allow, and what is used of them: of each queue that has limits, and of each tenant of it that has messages. It
+   * counts the messages of these queues.
+   *
+   * @param options.queue only this queue.
+   * @throws SluiceError as {@link queues}
+   *
+   * @example const waiting = (await sluice.operate.limits({ queue: 'emails' })).filter(({ ready }) => ready > 0)
+   */
+  async limits(options: { readonly queue?: OperatedName<Definitions, Streams> } = {}): Promise<readonly LimitStatus[]> {
+    checkKeys('limits', options, ['queue'], "As in limits({ queue: 'emails' })")
+    const queue = this.#nameOrNull(options.queue)
+    return this.#operations.count((execute) => readLimits(execute, queue))
   }
 
   /**

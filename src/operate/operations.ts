@@ -1,6 +1,6 @@
-import type { ClientConfig } from 'pg'
 import { Gate } from '../basics/gate.ts'
 import { hasSqlState, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
+import type { DirectAddress } from '../connection/in-session.ts'
 import { privilegeMissing } from '../connection/privilege.ts'
 import { executorOf } from '../enqueue/transaction.ts'
 import { ownTransaction } from '../enqueue/within.ts'
@@ -12,8 +12,7 @@ import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 
 export interface OperationsOptions {
   readonly host: InOwnTransaction
-  /** Where DDL is run outside of transactions. */
-  readonly directConnection: ClientConfig
+  readonly direct: DirectAddress
   readonly calls: Calls
 }
 
@@ -44,12 +43,18 @@ export class Operations {
   }
 
   /**
+   * What an operator does in an incident.
+   *
    * @param tx the caller's transaction. Default: one of its own, committed when this resolves.
    * @throws SluiceError as {@link read}, and COMMIT_FAILED; with `tx` EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
    */
-  async change<T>(work: (execute: Execute) => Promise<T>, tx?: unknown): Promise<T> {
-    if (tx === undefined || tx === ownTransaction) return this.#own(work, PLAN_FOR_VALUES, CHANGE_MS, 'sluice_operator')
-    return this.#run(await executorOf(tx), work, 'sluice_operator')
+  change<T>(work: (execute: Execute) => Promise<T>, tx?: unknown): Promise<T> {
+    return this.#change(work, tx, 'sluice_operator')
+  }
+
+  /** What changes content or settings, or removes what cannot be had back. @param tx as {@link change} @throws SluiceError as {@link change} */
+  administer<T>(work: (execute: Execute) => Promise<T>, tx?: unknown): Promise<T> {
+    return this.#change(work, tx, 'sluice_admin')
   }
 
   /** A step of maintenance, in a transaction of its own. @throws SluiceError as {@link read}, and COMMIT_FAILED */
@@ -58,11 +63,16 @@ export class Operations {
   }
 
   /** Statements outside of transactions, on a connection of their own. @throws SluiceError as {@link read} */
-  inSession<T>(work: (execute: Execute) => Promise<T>): Promise<T> {
+  inSession<T>(work: (execute: Execute, shared: boolean) => Promise<T>): Promise<T> {
     return this.#options.calls.run(async () => {
-      const { inSession } = await import('../connection/in-session.ts')
-      return inSession(this.#options.directConnection, work)
+      const { inKnownSession } = await import('../connection/in-session.ts')
+      return inKnownSession(this.#options.direct, work)
     })
+  }
+
+  async #change<T>(work: (execute: Execute) => Promise<T>, tx: unknown, role: Role): Promise<T> {
+    if (tx === undefined || tx === ownTransaction) return this.#own(work, PLAN_FOR_VALUES, CHANGE_MS, role)
+    return this.#run(await executorOf(tx), work, role)
   }
 
   #own<T>(work: (execute: Execute) => Promise<T>, plan: Statement, answerMs: number, role: Role): Promise<T> {

@@ -64,7 +64,7 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
     const name = checkOperatedQueue(queue, this.#known)
     const told = readSettingsInput('settings.set', settings)
     const by = byOf('settings.set', options)
-    await this.#operations.change((execute) => setQueue(execute, name, told, by), options.tx)
+    await this.#operations.administer((execute) => setQueue(execute, name, told, by), options.tx)
   }
 
   /**

@@ -75,7 +75,7 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
     checkKeys('options', options, ['tx'], 'As in schedule(name, definition, { tx })')
     const schedule = await readDefinition(this.#rules, name, definition)
     const times = await timesOf(schedule.timing)
-    return this.#operations.change(async (execute) => {
+    return this.#operations.administer(async (execute) => {
       const { alphabet } = this.#rules
       if (mayHoldForeign(alphabet, schedule.message)) {
         await checkAlphabet(alphabet, execute, [schedule.message], () => NAMES)
@@ -152,7 +152,7 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
    */
   async remove(name: string, options: ScheduleChangeOptions = {}): Promise<boolean> {
     checkKeys('schedules.remove', options, ['tx'], 'As in schedules.remove(name, { tx })')
-    return this.#change(name, options, removeSchedule)
+    return this.#change(name, options, removeSchedule, 'administer')
   }
 
   /**
@@ -180,10 +180,11 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
     name: string,
     { tx }: ScheduleChangeOptions,
     work: (execute: Parameters<typeof readClockUs>[0], name: string) => Promise<T>,
+    by: 'change' | 'administer' = 'change',
   ): Promise<T> {
     const checked = checkScheduleName(name)
     try {
-      return await this.#operations.change((execute) => work(execute, checked), tx)
+      return await this.#operations[by]((execute) => work(execute, checked), tx)
     } catch (error) {
       throw hasSqlState(error, UNKNOWN) ? unknownSchedule(checked, error) : error
     }

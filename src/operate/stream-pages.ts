@@ -1,5 +1,7 @@
 import { Backoff } from '../basics/backoff.ts'
 import { pause } from '../basics/pause.ts'
+import { codeOf } from '../basics/sql-state.ts'
+import { isSluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
 import {
   type PlaceParams,
@@ -41,9 +43,19 @@ export async function* streamPages(
   const reader = new WindowReader(plan, reading)
   await reader.begin()
   const backoff = new Backoff(FIRST_WAIT_MS, LAST_WAIT_MS)
+  // Who follows goes on from where it is when its connection was cut, also after a restart of the server.
+  const outlasting = async <T>(answer: Promise<T>): Promise<T | undefined> => {
+    try {
+      return await answer
+    } catch (error) {
+      if (!plan.follow || !isCut(error)) throw error
+      await pause(backoff.next(), signal)
+      return undefined
+    }
+  }
   let left = plan.limit
   while (!signal.aborted && left > 0) {
-    const events = (await reader.next()).slice(0, left)
+    const events = ((await outlasting(reader.next())) ?? []).slice(0, left)
     if (events.length > 0) {
       backoff.reset()
       left -= events.length
@@ -51,9 +63,18 @@ export async function* streamPages(
     } else if (reader.ended) {
       if (!plan.follow) return
       await pause(backoff.next(), signal)
-      if (!signal.aborted) await reader.lookAgain()
+      if (!signal.aborted) await outlasting(reader.lookAgain())
     }
   }
+}
+
+/** A page is read in a transaction, whose COMMIT may be what fails; and a server that ends a session says so first. */
+function isCut(error: unknown): boolean {
+  return (
+    isSluiceError(error, 'UNREACHABLE') ||
+    isSluiceError(error, 'COMMIT_FAILED') ||
+    /^57P0[1-5]$/.test(codeOf(error) ?? '')
+  )
 }
 
 class WindowReader {
@@ -83,7 +104,11 @@ class WindowReader {
     const { stream, from, to, orderingKey, follow } = this.#plan
     const [look, starts, ends] = await this.#reading(async (execute) => {
       const bounds = await readBounds(execute, stream, orderingKey)
-      const first = await readPositions(execute, stream, from)
+      // One behind the end is waited for.
+      const first =
+        from.place === 'position'
+          ? bounds.bounds.map(() => (from.position ?? 0) - 1)
+          : await readPositions(execute, stream, from)
       return [bounds, first, to.place === 'time' ? await readPositions(execute, stream, to) : null] as const
     })
     this.#streamId = look.streamId

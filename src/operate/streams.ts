@@ -61,7 +61,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     checkKeys('options', options, ['tx'], 'As in stream(name, settings, { tx })')
     const stream = checkStreamName(name, this.#definitions)
     const columns = columnsOf(settings)
-    return this.#operations.change((execute) => defineStream(execute, stream, columns), options.tx)
+    return this.#operations.administer((execute) => defineStream(execute, stream, columns), options.tx)
   }
 
   /**
@@ -145,7 +145,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     const parkLimit = integer('group.parkLimit', options.parkLimit, null, 0, LARGEST_INTEGER)
     const keepUnread = booleanOf(options.keepUnread, 'group.keepUnread') ?? null
     return this.#named(
-      this.#operations.change((execute) =>
+      this.#operations.administer((execute) =>
         createGroup(execute, streamName, groupName, from, { onFailure, parkLimit, keepUnread }),
       ),
     )
@@ -261,7 +261,8 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     stream: string,
     group: string,
   ): Promise<{ readonly messages: number; readonly deadLetters: number }> {
-    return this.#ofGroup(stream, group, deleteGroup)
+    const [streamName, groupName] = this.#names(stream, group)
+    return this.#named(this.#operations.administer((execute) => deleteGroup(execute, streamName, groupName)))
   }
 
   /**
@@ -289,7 +290,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
       const starts = await readPositions(execute, streamName, place)
       return trimStream(execute, streamName, Math.min(...starts) + 1, how)
     }
-    return this.#named(this.#operations.change(work))
+    return this.#named(this.#operations.administer(work))
   }
 
   /** @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN */

@@ -3,7 +3,7 @@ import { Gate } from '../basics/gate.ts'
 import { VERSION } from '../basics/version.ts'
 import type { SluiceConfig } from '../config.ts'
 import { Control } from '../connection/control.ts'
-import { inSession } from '../connection/in-session.ts'
+import { inKnownSession } from '../connection/in-session.ts'
 import { Patience } from '../connection/patience.ts'
 import { orPrivilegeMissing } from '../connection/privilege.ts'
 import { InHand } from '../crash/in-hand.ts'
@@ -27,6 +27,7 @@ import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import { checkSchema, readServerVersion } from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
 import { refuseGroupQueue } from '../table/stream/group-queue.ts'
+import { type CancelRequest, readCancelRequests } from '../table/worker/cancel-requests.ts'
 import { registerWorker, workerIdOf } from '../table/worker/worker.ts'
 import type { Report } from '../telemetry/events.ts'
 import { createWatcher } from '../wake-up/create-watcher.ts'
@@ -48,14 +49,16 @@ export class Worker {
   readonly #reaper: Reaper
   readonly #maintenance: Maintenance | undefined
   readonly #holdRelease: HoldRelease
-  readonly #cancellations = new Cancellations()
+  readonly #cancellations = new Cancellations(() => readCancelRequests(this.#control.execute, this.#workerId()))
   readonly #hearers = {
-    onCancelled: (queue: string, id: string) => this.#cancellations.cancelled(queue, id),
+    onCancelled: (queue: string) => void this.#cancellations.look(queue),
     onHolds: (queue: string) => this.#holdRelease.asked(queue),
+    onUp: () => void this.#cancellations.look(),
   }
   readonly #hooks = {
     listening: () => this.#watcher.listening && !this.#control.shared,
     onSchedule: (inMs: number) => this.#schedules.due(inMs),
+    onCancelRequests: (requests: readonly CancelRequest[]) => this.#cancellations.found(requests),
   }
   readonly #schedules: Schedules
   readonly #patience: Patience
@@ -68,12 +71,10 @@ export class Worker {
   #starting: Promise<void> | undefined
 
   constructor(config: SluiceConfig, pools: BatchPools, alphabet: Alphabet, report: Report, meters: Meters) {
-    const { directConnection, connectTimeoutMs, pollIntervalMs, crashLimit, retryPolicies } = config
+    const { directConnection, vouched, connectTimeoutMs, pollIntervalMs, crashLimit, retryPolicies } = config
     const [workerId, settings] = [this.#workerId, this.#settings]
     this.#config = config
     this.#report = report
-    // By default they are the same object.
-    const vouched = directConnection !== config.connection
     const control = new Control({ connection: directConnection, connectTimeoutMs, report, vouched })
     this.#control = control
     control.onUp((execute) => this.#register(execute))
@@ -89,8 +90,7 @@ export class Worker {
     this.#reaper = new Reaper({ control, workerId, report })
     this.#maintenance = maintenanceOf({ config, control, inTransaction, alphabet, report })
     control.onDown(() => this.#reaper.lost())
-    control.onRestored(() => this.#reaper.restored())
-    control.onRestored(() => scheduler.wake('reconnect'))
+    control.onRestored(() => this.#restored())
     this.#patience = new Patience(() => this.start(), report)
     this.#runtime = {
       pool: pools.pool,
@@ -106,6 +106,7 @@ export class Worker {
       report,
       cancellations: this.#cancellations,
       serverVersion: () => this.#serverVersion,
+      workerName: () => alphabet.fit(config.name),
       historyBy: (queue) => (settings.of(queue).historyMs === null ? undefined : alphabet.fit(config.name)),
       gate: new Gate(LOOKS_AT_A_TIME),
     }
@@ -212,6 +213,12 @@ export class Worker {
     this.#report({ kind: 'worker.started', workerId: this.#id ?? 0, name: this.#config.name })
   }
 
+  #restored(): void {
+    this.#reaper.restored()
+    this.#scheduler.wake('reconnect')
+    void this.#cancellations.look()
+  }
+
   #signOff(): Promise<void> {
     const { directConnection: connection, connectTimeoutMs } = this.#config
     return signOff({
@@ -248,11 +255,11 @@ interface MaintenanceParts {
 function maintenanceOf({ config, alphabet, ...parts }: MaintenanceParts): Maintenance | undefined {
   const { name, maintenanceIntervalMs: intervalMs } = config
   if (intervalMs === null) return undefined
-  const { directConnection, connectTimeoutMs } = config
+  const { directConnection, vouched, connectTimeoutMs } = config
   const connection = { ...directConnection, connectionTimeoutMillis: connectTimeoutMs }
   return new Maintenance({
     ...parts,
-    inSession: (work, signal) => inSession(connection, work, signal),
+    inSession: (work, signal) => inKnownSession({ connection, vouched }, work, signal),
     by: () => alphabet.fit(name),
     intervalMs,
   })

@@ -1,9 +1,8 @@
 import { pause } from '../basics/pause.ts'
 import { DeliveredMessage } from '../claim/delivered-message.ts'
 import { errorText } from '../errors.ts'
-import { deadLetter, type Message, type Outcome, retryLater } from '../message.ts'
+import type { Message } from '../message.ts'
 import { type QueueDefinition, validatePayload } from '../queues.ts'
-import { retryPolicy } from '../retry-policy.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
 
 /** Claimed rows as messages, and those that nobody is to get. */
@@ -12,15 +11,16 @@ export interface Accepted {
   readonly refused: readonly Refused[]
 }
 
-/** A message that nobody is to get, and what becomes of it. */
+/** A message that nobody is to get, and why. */
 export interface Refused {
   readonly message: DeliveredMessage
-  readonly outcome: Outcome
+  readonly error: string
 }
 
 /**
- * Validates payloads by the schema of their queue, as a pipeline does: what does not fit becomes a dead letter, and what
- * the schema fails on is tried again. A schema that does not answer within `ms` counts as failed.
+ * Validates payloads by the schema of their queue, as a pipeline does. A schema that does not answer within `ms` counts as
+ * failed, for the messages that it has not answered: they are validated side by side, so that one does not use up the time of
+ * the others.
  */
 export async function accept(
   queue: string,
@@ -31,36 +31,25 @@ export async function accept(
   const delivered = rows.map((row) => new DeliveredMessage(queue, row))
   if (definition?.schema === undefined) return { messages: delivered.map(({ handed }) => handed), refused: [] }
   const done = new AbortController()
-  const late = pause(ms, done.signal)
+  const late = pause(ms, done.signal).then(() => 'The schema did not answer in time')
+  const errors = await Promise.all(delivered.map((message) => Promise.race([errorOf(message, definition), late])))
+  done.abort()
   const messages: Message[] = []
   const refused: Refused[] = []
-  for (const message of delivered) {
-    const outcome = await Promise.race([
-      check(message, definition),
-      late.then(() => failed(message, 'The schema did not answer in time')),
-    ])
-    if (outcome === undefined) messages.push(message.handed)
-    else refused.push({ message, outcome })
+  for (const [at, message] of delivered.entries()) {
+    const error = errors[at]
+    if (error === undefined) messages.push(message.handed)
+    else refused.push({ message, error })
   }
-  done.abort()
   return { messages, refused }
 }
 
-/** What becomes of a message that nobody is to get; undefined: it fits. */
-async function check(message: DeliveredMessage, definition: QueueDefinition): Promise<Outcome | undefined> {
+/** Undefined: it fits. */
+async function errorOf(message: DeliveredMessage, definition: QueueDefinition): Promise<string | undefined> {
   try {
-    const checked = await validatePayload(definition, message.payload)
-    if ('issues' in checked) return deadLetter('the payload does not fit its schema', checked.issues)
-    message.accept(checked.value)
+    message.accept(await validatePayload(definition, message.payload))
     return undefined
   } catch (error) {
-    return failed(message, errorText(error))
+    return errorText(error)
   }
 }
-
-/** The wait is that of a pipeline without options, drawn here so that it can be reported. */
-function failed(message: DeliveredMessage, error: string): Outcome {
-  return retryLater({ after: RETRY(message.attempt, error), error })
-}
-
-const RETRY = retryPolicy(undefined)

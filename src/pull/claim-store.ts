@@ -6,7 +6,7 @@ import { privilegeMissing } from '../connection/privilege.ts'
 import { toOutcome } from '../handle/to-outcome.ts'
 import type { Message, Outcome } from '../message.ts'
 import { checkQueueName, type QueueDefinitions } from '../queues.ts'
-import { MAX_ATTEMPTS } from '../retry-policy.ts'
+import { MAX_ATTEMPTS, retryPolicy } from '../retry-policy.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { claimUnknown, toClaimError } from '../table/pull/claim-errors.ts'
 import { releaseClaim, renewClaim, settleClaimed } from '../table/pull/settle-claim.ts'
@@ -23,7 +23,7 @@ import { checkSchema } from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
-import { accept } from './accept.ts'
+import { type Accepted, accept } from './accept.ts'
 import { Claim, type ClaimKeeper, type ClaimSettlement } from './claim.ts'
 import { graceOf, idsOf, ttlOf } from './options.ts'
 import { refusalEvent } from './refusal-event.ts'
@@ -75,12 +75,17 @@ export class ClaimStore implements ClaimKeeper {
     }
   }
 
-  /** The messages of a claim that are not settled yet. */
+  /**
+   * The messages of a claim that are not settled yet. Somebody else may have them in hand, so nothing becomes of those that do
+   * not fit their schema here: they are left out.
+   */
   async get(queue: string, id: string): Promise<Claim> {
     const [name, claimId] = this.#check(queue, id)
     const taken = await this.#run((execute) => readClaim(execute, name, claimId))
     if (taken === undefined) throw claimUnknown(name, claimId)
-    return new Claim(this, name, claimId, taken.expiresAt, await this.#accept(name, taken))
+    const { messages } = await this.#validated(name, taken)
+    const left = taken.rows.map((row) => row.id)
+    return new Claim(this, name, claimId, taken.expiresAt, messages, left)
   }
 
   async renew(queue: string, id: string, ttl?: Duration, grace?: Duration): Promise<Date> {
@@ -107,8 +112,8 @@ export class ClaimStore implements ClaimKeeper {
   }
 
   /**
-   * Removes messages, and returns them. With a schema they are claimed first, because one that does not fit is to become a
-   * dead letter.
+   * Removes messages, and returns them. With a schema they are claimed first, because one that does not fit is to be tried
+   * again.
    */
   async pop(queue: string, limit: number): Promise<readonly Message[]> {
     if (this.#options.definitions?.[queue]?.schema !== undefined) {
@@ -126,15 +131,22 @@ export class ClaimStore implements ClaimKeeper {
     return [checkQueueName(queue, this.#options.definitions), checkId(id, 'claim', 'claim')]
   }
 
-  /** The messages that fit their schema; the others are settled, for which half of the time that is left is kept. */
-  async #accept(queue: string, { id, rows, leftMs }: TakenClaim): Promise<readonly Message[]> {
-    const { definitions, report } = this.#options
-    const { messages, refused } = await accept(queue, rows, definitions?.[queue], leftMs / 2)
+  /** The messages that fit their schema. For the others an attempt has failed. */
+  async #accept(queue: string, taken: TakenClaim): Promise<readonly Message[]> {
+    const { messages, refused } = await this.#validated(queue, taken)
     for (const one of refused) {
-      const [end] = await this.#settle(queue, id, [one.message.id], one.outcome)
-      if (end !== undefined && end.refused === undefined) report(refusalEvent(one, end.dead))
+      const { message, error } = one
+      // The wait is that of a pipeline without options, drawn here so that it can be reported.
+      const afterMs = RETRY(message.attempt, error)
+      const [end] = await this.#settle(queue, taken.id, [message.id], { kind: 'retry', afterMs, error })
+      if (end !== undefined && end.refused === undefined) this.#options.report(refusalEvent(one, end.dead, afterMs))
     }
     return messages
+  }
+
+  /** Half of the time that is left is kept for what is done then. */
+  #validated(queue: string, { rows, leftMs }: TakenClaim): Promise<Accepted> {
+    return accept(queue, rows, this.#options.definitions?.[queue], leftMs / 2)
   }
 
   #settle(queue: string, id: string, ids: readonly string[], outcome: Outcome) {
@@ -169,6 +181,8 @@ function fitTexts(outcome: Outcome, toFit: (text: string) => string): object {
   const error = outcome.error === undefined ? undefined : toFit(outcome.error)
   return outcome.kind === 'deadLetter' ? { reason: toFit(outcome.reason), error } : { error }
 }
+
+const RETRY = retryPolicy(undefined)
 
 /** Settlements of many handlers at once must not use up the server's connections. */
 const CONNECTIONS = 10

@@ -39,13 +39,21 @@ export class Claim<Payload = unknown> implements AsyncDisposable {
   readonly #left: Set<string>
   #expiresAt: Date
 
-  constructor(keeper: ClaimKeeper, queue: string, id: string, expiresAt: Date, messages: readonly Message<Payload>[]) {
+  /** @param left the ids of all that it has: some may not fit their schema, and are not among its messages */
+  constructor(
+    keeper: ClaimKeeper,
+    queue: string,
+    id: string,
+    expiresAt: Date,
+    messages: readonly Message<Payload>[],
+    left: readonly string[] = messages.map((message) => message.id),
+  ) {
     this.id = id
     this.queue = queue
     this.messages = messages
     this.#keeper = keeper
     this.#expiresAt = expiresAt
-    this.#left = new Set(messages.map((message) => message.id))
+    this.#left = new Set(left)
   }
 
   /** When it ends unless it is renewed, by the database's clock. */

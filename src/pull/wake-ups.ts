@@ -12,14 +12,10 @@ export class WakeUps {
   readonly #control: Control
   readonly #watcher: Watcher
 
-  private constructor(
-    { connection, directConnection, connectTimeoutMs, pollIntervalMs }: SluiceConfig,
-    report: Report,
-  ) {
+  private constructor({ directConnection, vouched, connectTimeoutMs, pollIntervalMs }: SluiceConfig, report: Report) {
     // Others recognise by it who has lowered a flag. The numbers of workers are lower.
     const id = randomInt(2 ** 31, 2 ** 47)
     const workerId = () => id
-    const vouched = directConnection !== connection
     const control = new Control({ connection: directConnection, connectTimeoutMs, report, vouched })
     const listening = () => this.#watcher.listening && !control.shared
     this.#control = control

@@ -3,7 +3,8 @@ import { expected } from '../errors.ts'
 import type { HandlerKind, LeasedContext, MessageByKind } from '../handle/handler.ts'
 import { toOutcome } from '../handle/to-outcome.ts'
 import type { HandlerTransaction } from '../handle/transaction/handler-transaction.ts'
-import { deadLetterBy, type Outcome, retryBy, snoozeBy } from '../message.ts'
+import { WatchedPromise } from '../handle/transaction/watched-promise.ts'
+import { ackBy, deadLetterBy, type Outcome, retryBy, snoozeBy } from '../message.ts'
 
 /** How a delivery ended: by an outcome, or, if it failed, with the error for the retry policy. */
 export type Settled = { readonly outcome: Outcome } | { readonly error: unknown }
@@ -67,8 +68,8 @@ export class Delivery<Payload = unknown, In extends HandlerKind = 'transactional
    *
    * @throws SluiceError LEASE_LOST
    */
-  async extend(this: Delivery<Payload, 'leased'>): Promise<void> {
-    await this.#leaseFor('extend').extend()
+  extend(this: Delivery<Payload, 'leased'>): Promise<void> {
+    return this.#lease?.extend() ?? this.#unleased('extend')
   }
 
   /**
@@ -78,18 +79,17 @@ export class Delivery<Payload = unknown, In extends HandlerKind = 'transactional
    * @throws SluiceError LEASE_LOST, COMMIT_FAILED, and what `work` throws: then nothing of it holds, and the delivery is
    * to be settled
    */
-  async transaction<T>(
-    this: Delivery<Payload, 'leased'>,
-    work: (tx: HandlerTransaction) => T | Promise<T>,
-  ): Promise<T> {
-    const result = await this.#leaseFor('transaction').transaction(work)
-    this.#settle({ outcome: { kind: 'ack' } })
-    return result
+  transaction<T>(this: Delivery<Payload, 'leased'>, work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T> {
+    if (this.#lease === undefined) return this.#unleased('transaction')
+    // Handed on as it is: it knows whether the subscriber has awaited it.
+    const given = this.#lease.transaction(work)
+    WatchedPromise.whenFulfilled(given, () => this.#settle({ outcome: { kind: 'ack' } }))
+    return given
   }
 
-  /** Handled: the message is removed when its batch commits. */
-  ack(): boolean {
-    return this.#settle({ outcome: { kind: 'ack' } })
+  /** Handled: the message is removed when its batch commits. `dedupeFor`: as in `ack()`. */
+  ack(options?: { readonly dedupeFor?: Duration }): boolean {
+    return this.#settle({ outcome: ackBy('delivery.ack', options) })
   }
 
   /** Failed: try again, counting an attempt. Without `after` the pipeline's retry policy says when. */
@@ -117,8 +117,7 @@ export class Delivery<Payload = unknown, In extends HandlerKind = 'transactional
     return this.#settle({ outcome: toOutcome(outcome, 'delivery.settle', 'As in delivery.settle(ack())') })
   }
 
-  #leaseFor(call: 'extend' | 'transaction'): LeasedContext {
-    if (this.#lease !== undefined) return this.#lease
+  async #unleased(call: 'extend' | 'transaction'): Promise<never> {
     const remedy = 'In transactional mode its transaction is delivery.tx'
     throw expected('OPTION_INVALID', `delivery.${call}`, 'a delivery of leased mode', 'transactional', remedy)
   }

@@ -5,16 +5,26 @@ import type { Times } from './times.ts'
  * The occurrences of a cron expression of five fields, six (with seconds) or seven (with years too).
  *
  * Where clocks are turned forward, a fixed time that does not exist comes at the end of the gap. Where they are turned back, a
- * fixed time comes once, the first time, and what has a step, a range or a wildcard goes on through both hours.
+ * fixed time comes once, the first time, and what has a step, a range or a wildcard goes on through both hours. A list of
+ * fixed times is one of these.
  *
  * @throws RangeError or TypeError with words that say what is wrong
  */
 export function cronTimes(expression: string, zone: string): Times {
   // croner notices a wrong zone only when it computes, and in words that say everything twice.
   new Intl.DateTimeFormat('en', { timeZone: zone })
-  const cron = new Cron(expression, { timezone: zone })
+  const cron = new Cron(expression, {
+    timezone: zone,
+    fixedTimeRule: hasRange(expression) ? 'single-value' : 'no-wildcard',
+  })
   const after = (ms: number) => cron.nextRun(new Date(ms))?.getTime() ?? null
   return { after, between: (afterMs, untilMs, most) => between(cron, after, { afterMs, untilMs, most }) }
+}
+
+/** Whether the time of day has a range: croner would take that for a list of fixed times. */
+function hasRange(expression: string): boolean {
+  const fields = expression.trim().split(/ +/)
+  return fields.slice(0, fields.length > 5 ? 3 : 2).some((field) => field.includes('-'))
 }
 
 interface Span {

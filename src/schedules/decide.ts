@@ -7,7 +7,7 @@ export type Missed = 'skip' | 'last' | 'all'
 export interface DueSchedule {
   /** The occurrence that is due. */
   readonly nextMs: number
-  /** By the database's clock. */
+  /** By the database's clock, or {@link judgedAt}. */
   readonly nowMs: number
   readonly missed: Missed
   /** How late an occurrence may be without being missed. */
@@ -21,28 +21,56 @@ export interface Decision {
   readonly occurrences: readonly number[]
   /** The next one; null if there is none. */
   readonly following: number | null
-  /** How many are not enqueued, counted to {@link MOST}. */
+  /** How many were missed and are not enqueued, counted to {@link MOST}. */
   readonly skipped: number
 }
 
-/** So many occurrences are looked at, and enqueued, at once. */
+/** So many occurrences are enqueued at once, and so many that were missed are counted. */
 export const MOST = 1_000
 
 /**
- * Which occurrences of a schedule are enqueued now. What is no later than the grace is enqueued in any case. Of what is
- * later `skip` enqueues nothing, `all` the latest within bounds, and `last` the last one, unless one is enqueued anyway.
+ * Which occurrences of a schedule are enqueued now. What is no later than the grace is enqueued in any case; of more than
+ * {@link MOST} the first, and the next look goes on with the others. Of what is later `skip` enqueues nothing, `all` the
+ * latest within bounds, and `last` the last one, unless one is enqueued anyway.
  */
 export function decide(times: Times, due: DueSchedule): Decision {
-  const { nextMs, nowMs, missed, graceMs, catchUpMost, catchUpMs } = due
-  // The one that was announced happens even if this process would have computed another, by other rules of a time zone.
-  const all = [nextMs, ...times.between(nextMs, nowMs, MOST)].slice(-MOST)
-  const onTime = all.filter((ms) => ms >= nowMs - graceMs)
-  const late = all.slice(0, all.length - onTime.length)
-  const wanted = missed === 'all' ? catchUpMost : missed === 'last' && onTime.length === 0 ? 1 : 0
+  const { nowMs, missed, catchUpMost, catchUpMs } = due
+  const late = lateOf(times, due)
+  const inTime = inTimeOf(times, due)
+  const wanted = missed === 'all' ? catchUpMost : missed === 'last' && inTime.length === 0 ? 1 : 0
   const caught = wanted === 0 ? [] : late.filter((ms) => ms >= nowMs - catchUpMs).slice(-wanted)
+  const all = [...caught, ...inTime]
   return {
-    occurrences: [...caught, ...onTime],
-    following: times.after(nowMs),
+    occurrences: all.slice(0, MOST),
+    following: all[MOST] ?? times.after(nowMs),
     skipped: late.length - caught.length,
   }
+}
+
+/** The latest of those that were missed. The one that was announced counts also if this process would have computed another. */
+function lateOf(times: Times, due: DueSchedule): readonly number[] {
+  const endMs = graceBegins(due)
+  if (due.nextMs >= endMs) return []
+  return [due.nextMs, ...times.between(due.nextMs, endMs - 1, MOST)].slice(-MOST)
+}
+
+/** The first of those that are no later than the grace, and one more than are enqueued at once. */
+function inTimeOf(times: Times, due: DueSchedule): readonly number[] {
+  const beginMs = graceBegins(due)
+  const found: number[] = []
+  let at = due.nextMs >= beginMs ? due.nextMs : times.after(beginMs - 1)
+  for (; at !== null && at <= due.nowMs && found.length <= MOST; at = times.after(at)) found.push(at)
+  return found
+}
+
+function graceBegins({ nowMs, graceMs }: DueSchedule): number {
+  return Math.ceil(nowMs - graceMs)
+}
+
+/**
+ * By which time a process judges what a schedule has missed, if it has looked without a rest since an instant. What was in
+ * time then is so still, and so is what has fallen due since: others were before it.
+ */
+export function judgedAt({ nextMs, nowMs, graceMs }: DueSchedule, lookingSinceMs: number): number {
+  return Math.min(nowMs, Math.max(lookingSinceMs, nextMs + graceMs))
 }

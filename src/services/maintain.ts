@@ -1,4 +1,11 @@
-import { isUnfinished, type MaintenanceTask, runStep, TASKS } from '../table/maintain/tasks.ts'
+import {
+  isUnfinished,
+  keepSegments,
+  type MaintenanceTask,
+  readStreamNames,
+  runStep,
+  TASKS,
+} from '../table/maintain/tasks.ts'
 import type { Execute } from '../table/statement.ts'
 import { readLeaving } from '../table/stream/segments.ts'
 import { dropSegments, type InSession } from './drop-segments.ts'
@@ -51,8 +58,28 @@ export async function maintain(options: MaintainOptions): Promise<MaintenanceRes
       options.onFailed(task, error)
     }
   }
+  const failures: unknown[] = []
+  if (!(await keepStreams(options, endsAt, failures, (taken) => (counts.segments += taken)))) finished = false
   const { dropped, left } = await leave(options)
+  // Behind the other streams, and the drops: the first error may end the pass.
+  for (const error of failures) options.onFailed('segments', error)
   return { ...counts, segmentsDropped: dropped, finished: finished && left === 0 }
+}
+
+/** Each stream in a transaction of its own, so that one that fails keeps no other from being kept. Returns whether all were. */
+async function keepStreams(
+  { inTransaction, signal }: MaintainOptions,
+  endsAt: number,
+  failures: unknown[],
+  add: (taken: number) => void,
+): Promise<boolean> {
+  const failed = (error: unknown): void => void failures.push(error)
+  const streams = signal?.aborted === true ? [] : await inTransaction(readStreamNames).catch(failed)
+  for (const stream of streams ?? []) {
+    if (signal?.aborted === true || performance.now() >= endsAt) return false
+    await inTransaction((execute) => keepSegments(execute, stream)).then(add, failed)
+  }
+  return failures.length === 0
 }
 
 /** Drops the segments that have been marked, if there are any. */
@@ -74,7 +101,7 @@ async function leave({
 
 /** Returns whether it has come to its end. */
 async function runTask(
-  task: MaintenanceTask,
+  task: (typeof TASKS)[number],
   { inTransaction, signal }: MaintainOptions,
   endsAt: number,
   add: (taken: number) => void,

@@ -2,7 +2,7 @@ import { Backoff } from '../basics/backoff.ts'
 import { LONGEST_TIMER_MS } from '../basics/duration.ts'
 import type { Control } from '../connection/control.ts'
 import { errorText, isSluiceError, toError } from '../errors.ts'
-import { type Decision, decide, type Missed } from '../schedules/decide.ts'
+import { type Decision, decide, judgedAt, type Missed } from '../schedules/decide.ts'
 import type { Times } from '../schedules/times.ts'
 import { timesOf } from '../schedules/times-of.ts'
 import {
@@ -39,6 +39,10 @@ export class Schedules implements Service<number> {
   #again = false
   #stopped = true
   #stopping = false
+  /** While there is always more that is due: since when this process has looked, and when last, by the database's clock. */
+  #looking: { readonly sinceMs: number; readonly lastMs: number } | undefined
+  /** A schedule that this pass has fired is due still. */
+  #behind = false
 
   constructor(options: SchedulesOptions) {
     this.#options = options
@@ -91,6 +95,7 @@ export class Schedules implements Service<number> {
 
   async #pass(): Promise<number> {
     const rows = await readNextSchedules(this.#options.control.execute, AT_A_TIME + 1, this.#waiting())
+    this.#look(rows[0]?.nowMs)
     let enqueued = 0
     let idle = true
     for (const row of rows.slice(0, AT_A_TIME)) {
@@ -107,13 +112,24 @@ export class Schedules implements Service<number> {
     // be so still.
     const next = rows[AT_A_TIME]
     if (next !== undefined) this.due(Math.max(next.nextMs - next.nowMs, idle ? IDLE_MS : 0))
+    if (!this.#behind && (next === undefined || next.nextMs > next.nowMs)) this.#looking = undefined
     return enqueued
   }
 
-  /** Those that failed here and are not to be tried yet. Their next_at has passed: they would come before all others. */
+  /** A process that stood still did not look. */
+  #look(nowMs = 0): void {
+    const { sinceMs = nowMs, lastMs = nowMs } = this.#looking ?? {}
+    this.#looking = { sinceMs: nowMs - lastMs < STOOD_STILL_MS ? sinceMs : nowMs, lastMs: nowMs }
+    this.#behind = false
+  }
+
+  /**
+   * Those that failed here and are not to be tried yet: while there are others, none of them. Their next_at has passed, so
+   * they would come before all others.
+   */
   #waiting(): readonly Failed[] {
     const now = performance.now()
-    return [...this.#failed.values()].filter(({ untilMs }) => now < untilMs)
+    return [...this.#failed.values()].filter(({ untilMs }) => this.#looking !== undefined || now < untilMs)
   }
 
   /** How many messages this process has enqueued; undefined: another one has the schedule in hand. */
@@ -137,9 +153,11 @@ export class Schedules implements Service<number> {
   }
 
   async #fire(row: ScheduleRow, times: Times): Promise<number | undefined> {
-    const decision = decide(times, { ...row, missed: missedOf(row.missed) })
+    const due = { ...row, missed: missedOf(row.missed) }
+    const decision = decide(times, { ...due, nowMs: judgedAt(due, this.#looking?.sinceMs ?? row.nowMs) })
     const fired = await this.#options.inTransaction((execute) => fireSchedule(execute, row, decision), ANSWER_MS)
     if (decision.following !== null) this.due(decision.following - row.nowMs)
+    this.#behind ||= decision.following !== null && decision.following <= row.nowMs
     if (fired === undefined) return undefined
     let enqueued = 0
     for (const { id, occurrence } of fired) {
@@ -168,9 +186,10 @@ export class Schedules implements Service<number> {
   async #fail(row: ScheduleRow, thrown: unknown): Promise<void> {
     // Whether a COMMIT took effect, the table tells with the next look.
     const unclear = isSluiceError(thrown, 'UNREACHABLE') || isSluiceError(thrown, 'COMMIT_FAILED')
-    const backoff = this.#failed.get(row.name)?.backoff ?? new Backoff(1_000, 60_000)
-    const retryInMs = backoff.next()
     const { name, revision } = row
+    const had = this.#failed.get(name)
+    const backoff = had?.revision === revision ? had.backoff : new Backoff(1_000, 60_000)
+    const retryInMs = backoff.next()
     this.#failed.set(name, { name, revision, untilMs: performance.now() + retryInMs, backoff })
     const error = toError(thrown)
     this.#options.report({ kind: 'schedule.failed', queue: row.queue, schedule: row.name, error, retryInMs })
@@ -189,6 +208,7 @@ interface Failed {
 
 const AT_A_TIME = 100
 const IDLE_MS = 1_000
+const STOOD_STILL_MS = 60_000
 const ANSWER_MS = 10_000
 
 function timingOf({ cron, everyMs, zone }: ScheduleRow): Parameters<typeof timesOf>[0] {

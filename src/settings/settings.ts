@@ -1,3 +1,4 @@
+import { Coalesced } from '../basics/coalesced.ts'
 import { NO_SETTINGS, type QueueSettings } from '../table/settings/queue-settings.ts'
 import { readSettings, type ToldQueues } from '../table/settings/read-settings.ts'
 import type { Execute } from '../table/statement.ts'
@@ -10,8 +11,7 @@ import type { Execute } from '../table/statement.ts'
 export class Settings {
   #told: ToldQueues | undefined
   readonly #watchers = new Map<string, Set<SettingsListener>>()
-  #refreshing: Promise<void> | undefined
-  #again = false
+  readonly #refreshing = new Coalesced()
 
   /** Which version of the table this is; null: none has been read on this connection. */
   get version(): string | null {
@@ -52,18 +52,7 @@ export class Settings {
 
   /** Reads what has changed. A hint that comes meanwhile leads to one more reading. */
   async refresh(execute: Execute): Promise<void> {
-    this.#again = true
-    this.#refreshing ??= this.#refresh(execute).finally(() => {
-      this.#refreshing = undefined
-    })
-    await this.#refreshing
-  }
-
-  async #refresh(execute: Execute): Promise<void> {
-    while (this.#again) {
-      this.#again = false
-      this.update(await readSettings(execute, this.version))
-    }
+    await this.#refreshing.run(async () => this.update(await readSettings(execute, this.version)))
   }
 }
 

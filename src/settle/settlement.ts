@@ -1,3 +1,4 @@
+import { stackOf } from '../basics/stack-of.ts'
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { shownIdOf } from '../claim/handed-message.ts'
 import type { Outcome } from '../message.ts'
@@ -6,7 +7,8 @@ import type { Alphabet } from '../session/alphabet.ts'
 import type { AttemptRules } from '../settings/attempt-rules.ts'
 import type { DropReason } from '../table/settle/drop.ts'
 import type { Kept } from '../table/settle/keep.ts'
-import type { Dead, Postponed } from '../table/settle/settle.ts'
+import type { KeptKey } from '../table/settle/keep-keys.ts'
+import type { Dead, FailureDetails, Postponed } from '../table/settle/settle.ts'
 import type { Execute } from '../table/statement.ts'
 import { type Report, type SluiceEvent, withCause } from '../telemetry/events.ts'
 import { HeldKeys } from './held-keys.ts'
@@ -20,8 +22,12 @@ export interface SettlementOptions {
   readonly claimedUs: number
   /** The same clock now, or a little later: it is an estimate. */
   readonly nowUs: () => number
+  /** The same clock now, or a little earlier: what is due then is due for every claim that is sent from now on. */
+  readonly passedUs: () => number
   readonly serverVersion: number
-  /** The worker's name, if the queue keeps its history now. */
+  /** The worker's name, as the database can hold it. */
+  readonly workerName: () => string
+  /** The same, if the queue keeps its history now. */
   readonly historyBy: () => string | undefined
   /** What is stored of errors must fit the database's encoding. */
   readonly alphabet: Alphabet
@@ -37,16 +43,17 @@ const NONE: ReadonlySet<string> = new Set()
 export class Settlement {
   readonly #options: SettlementOptions
   readonly #acked: string[] = []
-  readonly #kept: string[] = []
-  readonly #postponed: Postponed[] = []
-  readonly #dead: Dead[] = []
+  readonly #kept: KeptKey[] = []
+  #postponed: Postponed[] = []
+  #dead: Dead[] = []
   /** Made for the first of them: most queues have none. */
   #dropped: Map<string, DropReason> | undefined
   /** Made for the first of them: most settlements hold nothing. */
   #held: HeldKeys | undefined
   readonly #forgotten: string[] = []
   readonly #settled = new Map<string, { readonly message: DeliveredMessage; readonly outcome: Outcome }>()
-  readonly #events: SluiceEvent[] = []
+  /** What is to be reported, by message. */
+  #events: { readonly id: string; readonly event: SluiceEvent }[] = []
   #snoozed = 0
 
   constructor(options: SettlementOptions) {
@@ -79,7 +86,7 @@ export class Settlement {
     switch (outcome.kind) {
       case 'ack':
         this.#acked.push(message.id)
-        if (message.keepsKey) this.#kept.push(message.id)
+        this.#keep(message, outcome.dedupeForMs)
         this.#settled.set(message.id, { message, outcome })
         return false
       case 'snooze':
@@ -92,6 +99,12 @@ export class Settlement {
       case 'retry':
         return this.#retry(message, outcome.error ?? 'The handler asked for a retry', outcome.afterMs, error)
     }
+  }
+
+  /** Its dedupe key stays taken for as long as its handler says, or else as it asks for itself. */
+  #keep({ id, row, keepsKey }: DeliveredMessage, forMs: number | undefined): void {
+    if (forMs === undefined ? keepsKey : forMs > 0 && row.options?.dedupeKey != null)
+      this.#kept.push({ id, forMs: forMs ?? null })
   }
 
   /** Forgets the evidence about a message, known or not. */
@@ -115,15 +128,19 @@ export class Settlement {
     const { id, row } = this.#drop(message, 'expired')
     const { queue } = this.#options.plan
     const expiredAt = new Date((row.options?.expiresUs ?? Number.NaN) / 1_000)
-    this.#events.push({ kind: 'message.expired', queue, id, type: row.type, attempt: row.attempt, expiredAt })
+    this.#tell(message, { kind: 'message.expired', queue, id, type: row.type, attempt: row.attempt, expiredAt })
   }
 
   /** Somebody has cancelled a message that is in hand: it goes. Holds nothing. */
   cancel(message: DeliveredMessage): false {
     const { id, attempt, row } = this.#drop(message, 'cancelled')
     const { queue } = this.#options.plan
-    this.#events.push({ kind: 'message.cancelled', queue, id, type: row.type, attempt })
+    this.#tell(message, { kind: 'message.cancelled', queue, id, type: row.type, attempt })
     return false
+  }
+
+  #tell({ id }: DeliveredMessage, event: SluiceEvent): void {
+    this.#events.push({ id, event })
   }
 
   #drop(message: DeliveredMessage, reason: DropReason): DeliveredMessage {
@@ -138,10 +155,19 @@ export class Settlement {
     return [...this.#dropped].filter(([, why]) => why === reason).map(([id]) => id)
   }
 
+  /** Messages that have failed stay as they were after all: nothing is written, counted or reported. */
+  protected withdraw(ids: ReadonlySet<string>): void {
+    for (const id of ids) this.#settled.delete(id)
+    const isKept = ({ id }: { readonly id: string }) => !ids.has(id)
+    this.#postponed = this.#postponed.filter(isKept)
+    this.#dead = this.#dead.filter(isKept)
+    this.#events = this.#events.filter(isKept)
+  }
+
   /** Reports what happened to the messages, once it is true. @param lost ids of which it is not */
   reportAll(lost: ReadonlySet<string> = NONE): void {
-    for (const event of this.#events) {
-      if (!('id' in event) || !lost.has(event.id)) this.#options.report(event)
+    for (const { id, event } of this.#events) {
+      if (!lost.has(id)) this.#options.report(event)
     }
   }
 
@@ -178,6 +204,7 @@ export class Settlement {
     const { alphabet } = this.#options
     const strings = [...this.#postponed, ...this.#dead].flatMap((of) => [
       of.error ?? '',
+      of.details?.stack ?? '',
       'reason' in of ? of.reason : '',
     ])
     await alphabet.learnUnknown(execute, strings).catch(() => undefined)
@@ -201,8 +228,11 @@ export class Settlement {
   }
 
   readonly #fitted = <Settled extends Postponed | Dead>(settled: Settled): Settled => {
-    const error = settled.error === null ? null : this.#options.alphabet.fit(settled.error)
-    return { ...settled, error }
+    const { alphabet } = this.#options
+    const error = settled.error === null ? null : alphabet.fit(settled.error)
+    const { stack, worker } = settled.details ?? {}
+    if (stack === undefined || worker === undefined) return { ...settled, error }
+    return { ...settled, error, details: { worker, stack: alphabet.fit(stack) } }
   }
 
   #retry(message: DeliveredMessage, text: string, afterMs: number | undefined, error: unknown): boolean {
@@ -213,13 +243,13 @@ export class Settlement {
       return this.giveUp(message, { attempt, reason: `failed ${attempt} of ${most} attempts`, error: text }, error)
     }
     const afterThat = Math.round(afterMs ?? this.#options.rules.retryInMs(message, error))
-    const retryInMs = this.#postpone(message, message.attempt, text, afterThat)
+    const retryInMs = this.#postpone(message, message.attempt, text, afterThat, error)
     this.#settled.set(message.id, { message, outcome: { kind: 'retry', afterMs: retryInMs, error: text } })
     const { attempt } = message
     const id = shownIdOf(message)
     const { type } = message.row
     const { queue } = plan
-    this.#events.push(withCause({ kind: 'message.failed', queue, id, type, attempt, error: text, retryInMs }, error))
+    this.#tell(message, withCause({ kind: 'message.failed', queue, id, type, attempt, error: text, retryInMs }, error))
     return true
   }
 
@@ -227,11 +257,18 @@ export class Settlement {
    * Until its next try or until it expires: an expired message that waits would keep its key from the later ones. Returns
    * in how many milliseconds that is.
    */
-  #postpone(message: DeliveredMessage, attempt: number, error: string | null, afterMs: number): number {
+  #postpone(
+    message: DeliveredMessage,
+    attempt: number,
+    error: string | null,
+    afterMs: number,
+    thrown?: unknown,
+  ): number {
     const nowUs = this.#options.nowUs()
-    const triedUs = Math.ceil(nowUs + afterMs * 1_000)
+    const triedUs = afterMs === 0 ? Math.floor(this.#options.passedUs()) : Math.ceil(nowUs + afterMs * 1_000)
     const dueUs = Math.min(triedUs, message.row.options?.expiresUs ?? triedUs)
-    this.#postponed.push({ id: message.id, dueUs, attempt, error })
+    const details = error === null ? undefined : this.#detailsOf(thrown)
+    this.#postponed.push({ id: message.id, dueUs, attempt, error, details })
     if (message.row.slot !== null || isOrdered(this.#options.plan)) {
       this.#held ??= new HeldKeys()
       this.#held.hold(message.row, dueUs)
@@ -241,14 +278,18 @@ export class Settlement {
 
   /** Nobody tries the message again. Returns whether it holds its key back. */
   protected giveUp(message: DeliveredMessage, { attempt, reason, error }: GivenUp, thrown?: unknown): boolean {
-    this.#dead.push({ id: message.id, attempt, reason, error })
+    this.#dead.push({ id: message.id, attempt, reason, error, details: this.#detailsOf(thrown) })
     const outcome = { kind: 'deadLetter', reason, ...(error === null ? {} : { error }) } as const
     this.#settled.set(message.id, { message, outcome })
     const id = shownIdOf(message)
     const { type } = message.row
     const { queue } = this.#options.plan
-    this.#events.push(withCause({ kind: 'message.dead', queue, id, type, attempt, reason, error }, thrown))
+    this.#tell(message, withCause({ kind: 'message.dead', queue, id, type, attempt, reason, error }, thrown))
     return false
+  }
+
+  #detailsOf(thrown: unknown): FailureDetails {
+    return { worker: this.#options.workerName(), stack: stackOf(thrown) }
   }
 
   /** The message stays, and is not tried again by itself. */
@@ -256,7 +297,7 @@ export class Settlement {
     const text = error === null ? reason : `${reason}: ${error}`
     this.#postponed.push({ id: message.id, dueUs: Number.POSITIVE_INFINITY, attempt, error: text })
     this.#settled.set(message.id, { message, outcome: { kind: 'retry', error: text } })
-    this.#events.push(event)
+    this.#tell(message, event)
     return true
   }
 }

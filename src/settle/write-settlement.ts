@@ -1,6 +1,6 @@
 import { dropMessages } from '../table/settle/drop.ts'
 import type { Kept } from '../table/settle/keep.ts'
-import { keepKeys } from '../table/settle/keep-keys.ts'
+import { type KeptKey, keepKeys } from '../table/settle/keep-keys.ts'
 import {
   ackAndKeep,
   ackMessages,
@@ -19,7 +19,7 @@ import { allAnswered } from '../transaction/all-answered.ts'
 export interface SettlementWrites {
   readonly acked: readonly string[]
   /** Those of them whose dedupe keys stay taken. */
-  readonly kept: readonly string[]
+  readonly kept: readonly KeptKey[]
   readonly postponed: readonly Postponed[]
   readonly dead: readonly Dead[]
   /** Of messages that were not handled. */

@@ -1,7 +1,15 @@
 import type { ClaimAnswer } from '../claim/claim-answer.ts'
 import { groupLostEvents } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
-import { type ClaimedEvent, claimEvents, lookAtBounds, readRest } from '../table/stream/claim-events.ts'
+import {
+  type ClaimedEvent,
+  claimEvents,
+  lookAtBounds,
+  type Rest,
+  readRest,
+  readWindows,
+  windowAt,
+} from '../table/stream/claim-events.ts'
 import { type GroupStanding, type KnownGroup, type OnFailure, readStanding } from '../table/stream/known-group.ts'
 import { groupUnknown } from '../table/stream/stream-errors.ts'
 
@@ -57,6 +65,10 @@ interface Backlog {
 
 /** What a claim has locked and read. */
 interface Taken {
+  /** The part of the stream that it was in. */
+  readonly window: number
+  /** The next event of the slot that was first is elsewhere. */
+  readonly elsewhere: boolean
   /** There may be more behind it. */
   readonly full: boolean
   readonly bounds: string
@@ -81,6 +93,8 @@ export class EventClaimer {
   #next: number
   /** Slots whose first event has to wait, because its key is parked: they are tried last, until each slot has once been first. */
   readonly #waiting = new Set<number>()
+  /** By slot, in which part of the stream its next event is; undefined: to be looked up. A claim is about one part. */
+  #windows: readonly number[] | undefined
   #narrow = false
   #openWaitMs = FIRST_OPEN_WAIT_MS
 
@@ -89,7 +103,7 @@ export class EventClaimer {
     this.#next = Math.floor(options.random() * options.group.slots)
   }
 
-  get #group(): KnownGroup {
+  get group(): KnownGroup {
     return this.#options.group
   }
 
@@ -111,33 +125,58 @@ export class EventClaimer {
     const sentAtMs = performance.now()
     const known = this.#backlogs.get(connection)
     this.#backlogs.delete(connection)
-    let slots = this.#slotsInTurn()
-    let taken = await this.#take(connection, slots, known)
+    const slots = this.#slotsInTurn()
+    this.#windows ??= await readWindows(connection.execute, this.group)
+    let taken = await this.#takeIn(this.#windows[slots[0] ?? 0] ?? 0, connection, slots, known)
+    const tried = new Set<number>()
+    let rest: Rest | undefined
+    while (taken.events.length === 0) {
+      tried.add(taken.window)
+      rest = merged(rest, await readRest(connection.execute, this.group, taken.bounds, taken.window))
+      this.#windows = rest.windows
+      const next = rest.windows.find((window) => !tried.has(window))
+      if (next === undefined) break
+      taken = await this.#takeIn(next, connection, slots)
+    }
+    this.#forgetWindows(taken)
+    return this.#answer(connection, taken, rest, sentAtMs)
+  }
+
+  /** What was found of slots that have moved on since, or have been moved back. */
+  #forgetWindows({ bounds, elsewhere }: Taken): void {
+    const last = windowAt(Number(bounds.split(' ', 1)[0]))
+    if (elsewhere || (this.#next === 0 && this.#windows?.some((window) => window !== last))) this.#windows = undefined
+  }
+
+  async #takeIn(window: number, connection: InTransaction, all: readonly number[], known?: Backlog): Promise<Taken> {
+    let slots = all
+    let taken = await this.#take(connection, window, slots, known)
     // Others may have read all that was below those bounds.
-    if (known !== undefined && taken.claimed.length === 0) taken = await this.#take(connection, slots)
+    if (known !== undefined && taken.claimed.length === 0) taken = await this.#take(connection, window, slots)
     while (taken.events.length === 0 && taken.claimed.length > 0) {
       const waiting = slotsOf(taken.claimed)
       for (const slot of waiting) this.#waiting.add(slot)
       slots = slots.filter((slot) => !waiting.has(slot))
-      taken = await this.#take(connection, slots)
+      taken = await this.#take(connection, window, slots)
     }
-    return this.#answer(connection, taken, sentAtMs)
+    return taken
   }
 
-  async #take(connection: InTransaction, slots: readonly number[], known?: Backlog): Promise<Taken> {
+  async #take(connection: InTransaction, window: number, slots: readonly number[], known?: Backlog): Promise<Taken> {
     const { execute } = connection
     const { queue } = this.#options
     const limit = this.#limit
     const enough = known?.deep === true ? 1 : limit
-    const looked = known?.bounds ?? lookAtBounds(execute, this.#group)
-    const claiming = claimEvents(execute, this.#group, { queue, slots, limit, enough, bounds: known?.bounds ?? null })
-    const reading = readStanding(execute, this.#group, queue)
-    const [bounds, claimed, read] = await Promise.all([looked, claiming, reading])
+    const looked = known?.bounds ?? lookAtBounds(execute, this.group)
+    const where = { bounds: known?.bounds ?? null, window }
+    const claiming = claimEvents(execute, this.group, { queue, slots, limit, enough, ...where })
+    const reading = readStanding(execute, this.group, queue)
+    const [bounds, { events: claimed, elsewhere }, read] = await Promise.all([looked, claiming, reading])
     const standing = this.#checked(read)
     // A group that stops parks nothing: what it has parked before it was told so goes first.
     const mayPark = standing.onFailure === 'park' && standing.queuedCount < standing.parkLimit
     const events = mayPark ? claimed : beforeParked(claimed)
-    return { bounds, claimed, standing, mayPark, events, full: claimed.length >= enough }
+    return { window, elsewhere, bounds, claimed, standing, mayPark, events, full: claimed.length >= enough }
   }
 
   /** @throws SluiceError GROUP_UNKNOWN, GROUP_LOST_EVENTS */
@@ -150,7 +189,7 @@ export class EventClaimer {
   }
 
   #slotsInTurn(): readonly number[] {
-    const { slots } = this.#group
+    const { slots } = this.group
     const first = this.#next
     this.#next = (first + 1) % slots
     if (this.#next === 0) this.#waiting.clear()
@@ -158,16 +197,17 @@ export class EventClaimer {
     return inTurn.toSorted((a, b) => Number(this.#waiting.has(a)) - Number(this.#waiting.has(b)))
   }
 
-  async #answer(connection: InTransaction, taken: Taken, sentAtMs: number): Promise<EventAnswer> {
+  #answer(connection: InTransaction, taken: Taken, rest: Rest | undefined, sentAtMs: number): EventAnswer {
     const { bounds, claimed, full, events, mayPark, standing } = taken
     if (claimed.length >= this.#limit) this.#backlogs.set(connection, { bounds, deep: slotsOf(claimed).size === 1 })
     const { nowUs, evidence, transaction, onFailure } = standing
     const onQueued = (dueUs: number) => this.#options.onQueued(sentAtMs + (dueUs - nowUs) / 1_000)
-    const nextDueMs = events.length > 0 ? null : await this.#nextLookMs(connection, bounds)
+    const nextDueMs = events.length > 0 || rest === undefined ? null : this.#nextLookMs(rest, bounds)
     return {
       kind: 'keyed',
       nowUs,
       sentAtMs,
+      answeredAtMs: performance.now(),
       transaction,
       evidence,
       rows: events.filter(({ parked }) => !parked).map(({ row }) => row),
@@ -175,7 +215,7 @@ export class EventClaimer {
       nextDueMs,
       partial: false,
       void: false,
-      log: { group: this.#group, events, onFailure, holds: !mayPark, onQueued },
+      log: { group: this.group, events, onFailure, holds: !mayPark, onQueued },
       queue: queueState(standing),
     }
   }
@@ -185,7 +225,7 @@ export class EventClaimer {
    * and events behind its floor wait for that; while others have slots with events in hand, because they may die; and when an
    * event for which its slot waits is tried again.
    */
-  async #nextLookMs({ execute }: InTransaction, bounds: string): Promise<number | null> {
+  #nextLookMs({ unread, heldMs }: Rest, bounds: string): number | null {
     const [head = 0, ...ends] = bounds.split(' ').map(Number)
     if (ends.some((end) => end < head)) {
       const waitMs = this.#openWaitMs
@@ -193,7 +233,6 @@ export class EventClaimer {
       return waitMs * (1 + this.#options.random() / 5)
     }
     this.#openWaitMs = FIRST_OPEN_WAIT_MS
-    const { unread, heldMs } = await readRest(execute, this.#group, bounds)
     return unread ? Math.min(OTHERS_WAIT_MS, heldMs ?? OTHERS_WAIT_MS) : heldMs
   }
 }
@@ -201,6 +240,10 @@ export class EventClaimer {
 function queueState({ mayBeQueued, queuedCount }: GroupStanding): QueueState {
   if (!mayBeQueued) return 'empty'
   return queuedCount > 0 ? 'messages' : 'emptied'
+}
+
+function merged(before: Rest | undefined, rest: Rest): Rest {
+  return { ...rest, unread: rest.unread || before?.unread === true }
 }
 
 function slotsOf(events: readonly ClaimedEvent[]): ReadonlySet<number> {

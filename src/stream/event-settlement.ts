@@ -56,7 +56,8 @@ export class EventSettlement extends Settlement {
 
   override async write(execute: Execute): Promise<void> {
     const { group, events, onQueued } = this.#claimed
-    const { queued, dead, moved, held } = this.#planned(events)
+    const { queued, dead, moved, held, withdrawn } = this.#planned(events)
+    if (withdrawn.size > 0) this.withdraw(withdrawn)
     const sent: Promise<void>[] = []
     if (queued.length > 0) sent.push(queueEvents(execute, group, queued))
     if (dead.length > 0) sent.push(buryEvents(execute, group, dead))
@@ -95,6 +96,8 @@ interface Planned {
   readonly dead: readonly DeadEvent[]
   readonly moved: readonly Moved[]
   readonly held: readonly HeldSlot[]
+  /** Events of which nothing is kept. */
+  readonly withdrawn: ReadonlySet<string>
 }
 
 /** What is written, event by event in their order. */
@@ -102,6 +105,7 @@ class Plan implements Planned {
   readonly queued: QueuedEvent[] = []
   readonly dead: DeadEvent[] = []
   readonly held: HeldSlot[] = []
+  readonly withdrawn = new Set<string>()
   readonly #moved = new Map<number, { readonly slot: number; readonly from: number; to: number }>()
   /** Slots in which an event was left. */
   readonly #left = new Set<number>()
@@ -110,27 +114,27 @@ class Plan implements Planned {
     return [...this.#moved.values()]
   }
 
-  queue(event: ClaimedEvent, { attempt, dueUs, error }: Pick<QueuedEvent, 'attempt' | 'dueUs' | 'error'>): void {
+  queue(event: ClaimedEvent, { attempt, dueUs, error, details }: Omit<QueuedEvent, 'slot' | 'position'>): void {
+    if (this.#stays(event)) return
     const { slot, position } = event
-    // What would be parked behind an event that was left stays in the log as well.
-    if (this.#left.has(slot) && dueUs === null) return
     this.settle(event)
-    this.queued.push({ slot, position, attempt, dueUs, error })
+    this.queued.push({ slot, position, attempt, dueUs, error, details })
   }
 
   /** Its slot waits for it. */
   hold(event: ClaimedEvent, { attempt, dueUs, error }: Pick<QueuedEvent, 'attempt' | 'dueUs' | 'error'>): void {
+    if (this.#stays(event)) return
     const { slot, from } = event
-    if (this.#left.has(slot)) return
     this.leave(event)
     const position = this.#moved.get(slot)?.to ?? from
     this.held.push({ slot, position, untilUs: dueUs === Number.POSITIVE_INFINITY ? null : dueUs, attempt, error })
   }
 
-  bury(event: ClaimedEvent, { attempt, reason, error }: Pick<DeadEvent, 'attempt' | 'reason' | 'error'>): void {
+  bury(event: ClaimedEvent, { attempt, reason, error, details }: Omit<DeadEvent, 'slot' | 'position'>): void {
+    if (this.#stays(event)) return
     const { slot, position } = event
     this.settle(event)
-    this.dead.push({ slot, position, attempt, reason, error })
+    this.dead.push({ slot, position, attempt, reason, error, details })
   }
 
   /** @throws TypeError if the progress cannot say it: an earlier event of its slot was left */
@@ -143,5 +147,12 @@ class Plan implements Planned {
 
   leave({ slot }: ClaimedEvent): void {
     this.#left.add(slot)
+  }
+
+  /** Nothing is kept of what has failed, or would be parked, behind an event that was left: it comes again behind that. */
+  #stays({ slot, row }: ClaimedEvent): boolean {
+    const stays = this.#left.has(slot)
+    if (stays) this.withdrawn.add(row.id)
+    return stays
   }
 }

@@ -3,9 +3,9 @@ import { Claimer } from '../claim/claimer.ts'
 import type { Control } from '../connection/control.ts'
 import { isSluiceError } from '../errors.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
-import { noteEmpty, readGroup } from '../table/stream/known-group.ts'
+import { noteEmpty, readGroup, readQueued } from '../table/stream/known-group.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
-import { type EventAnswer, EventClaimer } from './event-claimer.ts'
+import { type EventAnswer, EventClaimer, isEventAnswer } from './event-claimer.ts'
 
 export interface GroupClaimerOptions {
   /** The group's queue. */
@@ -66,7 +66,7 @@ export class GroupClaimer {
       this.#ofQueue.add(sent)
       return sent
     }
-    const first = this.#claimEvents(connection)
+    const first = this.#events === undefined ? this.#claimFirst(connection) : this.#claimEvents(connection)
     // Awaited later, perhaps after an error that ends the connection's use.
     first.catch(ignore)
     return { lease: undefined, most: undefined, first, atOnce: this.#events !== undefined, scan: undefined }
@@ -74,18 +74,26 @@ export class GroupClaimer {
 
   /** The answer to a sent claim; where that took nothing, of the other source. */
   async take(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer> {
-    if (this.#ofQueue.has(sent)) {
-      const answer = await this.#takeQueue(connection, sent)
-      return answer.rows.length > 0 || answer.void ? answer : soonest(await this.#takeEvents(connection), answer)
-    }
-    const answer = await this.#whenParked(connection, (await sent.first) as EventAnswer)
+    if (this.#ofQueue.has(sent)) return this.#elseEvents(connection, await this.#takeQueue(connection, sent))
+    const first = await sent.first
+    if (!isEventAnswer(first)) return this.#elseEvents(connection, first)
+    const answer = await this.#whenParked(connection, first)
     if (answer.rows.length > 0) return answer
     return soonest(await this.#takeQueue(connection, this.#sendQueue(connection)), answer)
   }
 
+  async #elseEvents(connection: BatchConnection, ofQueue: ClaimAnswer): Promise<ClaimAnswer> {
+    if (ofQueue.rows.length > 0 || ofQueue.void) return ofQueue
+    return soonest(await this.#takeEvents(connection), ofQueue)
+  }
+
   /** A sent claim whose answer nobody takes: what it locked is free again. */
   unsend(sent: SentClaim | undefined): void {
-    if (sent === undefined || !this.#ofQueue.has(sent)) return
+    if (sent === undefined) return
+    if (!this.#ofQueue.has(sent)) {
+      sent.first.then(({ rows }) => this.release(rows)).catch(ignore)
+      return
+    }
     this.#queue.unsend(sent)
     this.#dueAt(performance.now())
   }
@@ -93,6 +101,14 @@ export class GroupClaimer {
   /** Rows that were claimed and not settled. Events are behind the progress still. */
   release(rows: readonly ClaimedRow[]): void {
     this.#queue.release(rows.filter((row) => !isEvent(row)))
+  }
+
+  /** Reads the group. What of its queue is due comes before new events. */
+  async #claimFirst(connection: BatchConnection): Promise<ClaimAnswer> {
+    const { group } = await this.#read()
+    if (!(await readQueued(this.#options.control.execute, group))) return this.#claimEvents(connection)
+    this.#lastWasQueue = true
+    return this.#takeQueue(connection, this.#sendQueue(connection))
   }
 
   /** Once the group is known the claim is on its way when this returns: it goes in the packet of the COMMIT before it. */

@@ -18,6 +18,11 @@ export function rowsMissing(what: string, cause?: unknown): SluiceError {
   return new SluiceError('ROWS_MISSING', `${what}. ${REMEDY}`, { cause })
 }
 
+/** The same for a leased message whose lease holds: it would be handled again once per lease, for ever. */
+export function leftUntouched(queue: string, id: string): SluiceError {
+  return rowsMissing(`sluice.message: expected to settle message ${id} of queue "${queue}", left it as it was`)
+}
+
 /** The SQLSTATE of sluice.require_settled and of the public functions. */
 const ROWS_MISSING = 'SL001'
 

@@ -1,8 +1,9 @@
+import { stackOf } from '../basics/stack-of.ts'
 import type { SluiceEvent } from './events.ts'
 
 /** Where lines about failures go: `console`, a pino or winston logger, or any object with these methods. */
 export interface SluiceLog {
-  /** Recoveries. */
+  /** Recoveries, and retries that handlers asked for. */
   info(line: string): unknown
   /** Failures that are retried. */
   warn(line: string): unknown
@@ -19,15 +20,18 @@ export const STDERR: SluiceLog = { info: toStderr, warn: toStderr, error: toStde
  */
 export class Lines {
   readonly #log: SluiceLog
+  readonly #worker: string
   readonly #counts = new Map<string, number>()
   #span: NodeJS.Timeout | undefined
 
-  constructor(log: SluiceLog) {
+  /** @param worker the worker's name, which stands in the lines about messages */
+  constructor(log: SluiceLog, worker: string) {
     this.#log = log
+    this.#worker = worker
   }
 
   write(event: SluiceEvent): void {
-    const line = lineOf(event)
+    const line = lineOf(event, this.#worker)
     if (line === undefined) return
     const [level, text] = line
     const about = 'queue' in event ? `${event.queue}: ` : ''
@@ -65,13 +69,13 @@ const MOST_CHARACTERS = 1_000
  * The level and text of an event that somebody should read; undefined for others. Each kind is listed, so that the
  * compiler asks for a new one.
  */
-function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefined {
+function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, string] | undefined {
   switch (event.kind) {
     case 'message.failed':
-      return ['warn', `${attemptOf(event)} failed, again in ${timeText(event.retryInMs)}: ${event.error}`]
+      return lineOfFailure(event, worker)
     case 'message.dead': {
-      const error = event.error === null ? '' : `: ${event.error}`
-      return ['error', `${attemptOf(event)} went to the dead letters, ${event.reason}${error}`]
+      const error = event.error === null ? '' : `: ${event.error}${framesOf(event.cause)}`
+      return ['error', `${attemptOf(event)} went to the dead letters on ${worker}, ${event.reason}${error}`]
     }
     case 'slot.stopped': {
       const error = event.error === null ? '' : `: ${event.error}`
@@ -110,6 +114,25 @@ function lineOf(event: SluiceEvent): readonly [keyof SluiceLog, string] | undefi
       return lineOfRest(event)
   }
 }
+
+/** A retry that a handler asked for has no cause. */
+function lineOfFailure(
+  event: Extract<SluiceEvent, { kind: 'message.failed' }>,
+  worker: string,
+): ReturnType<typeof lineOf> {
+  const { cause, error, retryInMs } = event
+  const again = `again in ${timeText(retryInMs)}: ${error}`
+  if (cause === undefined) return ['info', `${attemptOf(event)} is to be retried, ${again}`]
+  return ['warn', `${attemptOf(event)} failed on ${worker}, ${again}${framesOf(cause)}`]
+}
+
+/** ' (at charge (/app/pay.ts:12:5), at /app/main.ts:3:1)', the first frames of the stack. */
+function framesOf(cause: Error | undefined): string {
+  const frames = stackOf(cause)?.split('\n').slice(0, MOST_FRAMES) ?? []
+  return frames.length === 0 ? '' : ` (${frames.join(', ')})`
+}
+
+const MOST_FRAMES = 3
 
 type Rest =
   | 'retryPolicy.unknown'

@@ -14,10 +14,11 @@ export interface Telemetry {
  * nobody.
  *
  * @param log for lines about failures; false for none. By default they go to stderr while nobody subscribes.
+ * @param worker the name of the worker, for these lines.
  */
-export function createTelemetry(log: SluiceLog | false | undefined): Telemetry {
+export function createTelemetry(log: SluiceLog | false | undefined, worker: string): Telemetry {
   const subject = new Subject<SluiceEvent>()
-  const lines = log === false ? undefined : new Lines(log ?? STDERR)
+  const lines = log === false ? undefined : new Lines(log ?? STDERR, worker)
   const report = (given: SluiceEvent) => {
     const event = withJson(given)
     if (log !== undefined || !subject.observed) lines?.write(event)

@@ -1,5 +1,4 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
-import { expected } from '../errors.ts'
 import type { Work } from '../handle/batch-run-options.ts'
 import type { EnqueueIn } from '../handle/run-context.ts'
 import { toOutcome } from '../handle/to-outcome.ts'
@@ -20,10 +19,7 @@ export async function deliverInTransaction(
   messages: readonly DeliveredMessage[],
 ): Promise<readonly Outcome[]> {
   for (const [at, message] of messages.entries()) {
-    const checked = await validatePayload(definition, message.payload)
-    if ('issues' in checked)
-      throw expected('PAYLOAD_SCHEMA', `messages[${at}].payload`, 'what the schema takes', checked.issues)
-    message.accept(checked.value)
+    message.accept(await validatePayload(definition, message.payload, `messages[${at}].payload`))
   }
   const { pool } = await pools()
   const connection = await BatchConnection.acquire(pool)

@@ -6,8 +6,10 @@ import type { EventRow } from '../table/stream/append.ts'
 /** The messages that a test gives to a handler, as if they had been enqueued just now: their ids are 1, 2, 3. */
 export function toMessages(queue: string, rows: readonly InsertRow[]): readonly DeliveredMessage[] {
   return rows.map((row, at) => {
-    const options = row.tenant === null ? null : { ...NO_OPTIONS, tenant: row.tenant }
-    return new DeliveredMessage(queue, { ...row, ...freshNow(), id: String(at + 1), options })
+    const fresh = freshNow()
+    const expiresUs = row.ttlMs === null ? null : fresh.dueUs + row.ttlMs * 1_000
+    const options = row.tenant === null && expiresUs === null ? null : { ...NO_OPTIONS, tenant: row.tenant, expiresUs }
+    return new DeliveredMessage(queue, { ...row, ...fresh, id: String(at + 1), options })
   })
 }
 

@@ -7,8 +7,8 @@ export type Notification =
   | { readonly kind: 'messages'; readonly queue: string }
   /** A worker no longer waits for a queue: another one must raise the flag. */
   | { readonly kind: 'lowered'; readonly queue: string; readonly workerId: number }
-  /** A message was cancelled that somebody has in hand. */
-  | { readonly kind: 'cancelled'; readonly queue: string; readonly id: string }
+  /** A message was cancelled that somebody may have in hand: `sluice.cancel_request` says which. */
+  | { readonly kind: 'cancelled'; readonly queue: string }
   /** A message is gone that holds its key, and its slot was locked. */
   | { readonly kind: 'holds'; readonly queue: string }
   /** A queue has been told something. The trigger of `sluice.queue` notifies. */
@@ -24,7 +24,7 @@ export function format(notification: Notification): string {
     case 'lowered':
       return `!${notification.workerId}!${notification.queue}`
     case 'cancelled':
-      return `!cancel!${notification.id}!${notification.queue}`
+      return `!cancel!${notification.queue}`
     case 'holds':
       return `!holds!${notification.queue}`
     case 'settings':
@@ -34,11 +34,13 @@ export function format(notification: Notification): string {
   }
 }
 
-/** Reads any payload: anybody may notify on the channel. */
+/**
+ * Reads any payload: anybody may notify on the channel. So each is only a hint to look at a table, and nothing is done because
+ * a payload says so.
+ */
 export function parse(payload: string): Notification {
   if (!payload.startsWith('!')) return { kind: 'messages', queue: payload }
-  const [, cancelledId, ofQueue] = /^!cancel!(-?\d+)!(.+)$/s.exec(payload) ?? []
-  if (cancelledId !== undefined && ofQueue !== undefined) return { kind: 'cancelled', queue: ofQueue, id: cancelledId }
+  if (payload.startsWith('!cancel!')) return { kind: 'cancelled', queue: payload.slice('!cancel!'.length) }
   if (payload.startsWith('!holds!')) return { kind: 'holds', queue: payload.slice('!holds!'.length) }
   if (payload.startsWith(`!${SETTINGS}!`)) return { kind: 'settings', queue: payload.slice(SETTINGS.length + 2) }
   const [, workerId, queue] = /^!(\d+)!(.*)$/s.exec(payload) ?? []

@@ -1,6 +1,7 @@
 import type { Control } from '../connection/control.ts'
 import type { Settings } from '../settings/settings.ts'
 import { readHeads } from '../table/stream/read-heads.ts'
+import type { CancelRequest } from '../table/worker/cancel-requests.ts'
 import { pollQueues, unwatchedQueues } from '../table/worker/wait.ts'
 import { registerQueues } from '../table/worker/worker.ts'
 import { type Waiter, WaitingQueue, type WakeReason } from './waiting-queue.ts'
@@ -26,6 +27,8 @@ export interface SchedulerOptions {
   readonly random?: () => number
   /** A poll has found that the next schedule is due in so many milliseconds. Without schedules it is not called. */
   readonly onSchedule?: (inMs: number) => void
+  /** A poll has found that messages in hand are to be cancelled. */
+  readonly onCancelRequests?: (requests: readonly CancelRequest[]) => void
 }
 
 /**
@@ -226,6 +229,7 @@ export class Scheduler {
       if (heartbeat) this.#heardAt = performance.now()
       if (this.#stopped) return
       settings?.update(polled.told)
+      if (polled.cancelRequests.length > 0) this.#options.onCancelRequests?.(polled.cancelRequests)
       for (const queue of polled.queues) this.#queues.get(queue.queue)?.polled(queue)
       if (polled.nextScheduleMs !== null) this.#options.onSchedule?.(polled.nextScheduleMs)
       await this.#pollStreams(parked.filter(isStream), waiting)
@@ -238,10 +242,13 @@ export class Scheduler {
   async #pollStreams(names: readonly string[], waiting: readonly string[]): Promise<void> {
     if (names.length === 0) return
     const streams = names.map((name) => name.slice(1))
-    const { heads, held } = await readHeads(this.#options.control.execute, streams, waiting)
+    const { heads, groups } = await readHeads(this.#options.control.execute, streams, waiting)
     if (this.#stopped) return
-    for (const { stream, head } of heads) this.#queues.get(wakeNameOf(stream))?.polledHead(head)
-    for (const queue of held) this.#queues.get(queue.queue)?.polled(queue)
+    for (const { stream, head } of heads) this.#queues.get(wakeNameOf(stream))?.polledState(head)
+    for (const { queue, state, heldMs } of groups) {
+      this.#queues.get(queue)?.polledState(state)
+      if (heldMs !== null) this.#queues.get(queue)?.polled({ queue, nextDueMs: heldMs, keyed: false })
+    }
   }
 
   /** The process whose flag we relied on may have vanished without a notification. */

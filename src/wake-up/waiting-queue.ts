@@ -28,8 +28,8 @@ export class WaitingQueue {
   readonly flag: WaitingFlag
   #timer: NodeJS.Timeout | undefined
   #dueAt = Number.POSITIVE_INFINITY
-  /** Of a stream: the last position drawn, when it was last polled. */
-  #head: string | undefined
+  /** When it was last polled: of a stream the last position drawn, of a group what decides which of its events it may read. */
+  #state: string | undefined
 
   constructor(name: string, { control, workerId }: WaitingQueueOptions) {
     this.name = name
@@ -71,11 +71,14 @@ export class WaitingQueue {
     else if (found.nextDueMs !== null) this.wakeIn(found.nextDueMs)
   }
 
-  /** Something was appended since the last poll, or it has been asleep for less than that. */
-  polledHead(head: string): void {
-    const isSame = head === this.#head
-    this.#head = head
-    if (!isSame) this.wakeParked('poll')
+  /**
+   * Something was appended or moved since the last poll, or it has been asleep for less than that. Those who do not wait
+   * claim once more: a claim that is under way may be older than this poll, and the next poll finds the same.
+   */
+  polledState(state: string): void {
+    const isSame = state === this.#state
+    this.#state = state
+    if (!isSame) this.wake('poll')
   }
 
   close(): void {

@@ -29,8 +29,8 @@ export interface WatcherOptions {
   /** False while LISTEN would reach a session that others share. Then no connection is opened. @default true */
   readonly allowed?: () => boolean
   readonly onNotification: (queue: string) => void
-  /** A message in hand was cancelled. */
-  readonly onCancelled?: ((queue: string, id: string) => void) | undefined
+  /** A message in hand may have been cancelled. */
+  readonly onCancelled?: ((queue: string) => void) | undefined
   /** Holds of messages that are gone are to be taken away. */
   readonly onHolds?: ((queue: string) => void) | undefined
   /** A queue has been told something. */
@@ -145,7 +145,7 @@ export class Watcher {
   #received(payload: string): void {
     const notification = parse(payload)
     if (notification.kind === 'self-test') this.#answers.get(notification.nonce)?.()
-    else if (notification.kind === 'cancelled') this.#options.onCancelled?.(notification.queue, notification.id)
+    else if (notification.kind === 'cancelled') this.#options.onCancelled?.(notification.queue)
     else if (notification.kind === 'holds') this.#options.onHolds?.(notification.queue)
     else if (notification.kind === 'settings') this.#options.onSettings(notification.queue)
     else if (notification.kind === 'messages' || notification.workerId !== this.#options.workerId())

@@ -1,13 +1,9 @@
-import { readFile } from 'node:fs/promises'
 import { describe, expect, inject, test } from 'vitest'
 import { CHECKS, type Verdict } from '../../faults/auditor/checks.ts'
 import { MODES } from '../../faults/run/modes.ts'
 import { scenariosOf } from '../../faults/run/run-cells.ts'
 import { runScenario } from '../../faults/run/run-scenario.ts'
 import { SCENARIOS } from '../../faults/scenarios/index.ts'
-import { libraryOf } from '../../faults/scenarios/rolling-upgrade.ts'
-import { applyEdits } from '../../faults/twins/apply-edits.ts'
-import { SCHEMA_VERSION } from '../../src/table/schema.ts'
 
 const CELLS = MODES.flatMap((mode) => scenariosOf(mode, SCENARIOS).map((scenario) => ({ mode, scenario })))
 
@@ -55,12 +51,4 @@ describe.concurrent('the auditor catches', () => {
       expect.fail(`expected one of ${twin.caught}, received ${outcomes.join('; ')}`)
     },
   )
-})
-
-const library = [...TWINS.flatMap(({ twin }) => twin.edits ?? []), ...libraryOf(SCHEMA_VERSION + 1)]
-const files = [...new Set(library.map(({ file }) => file))]
-
-test.each(files)('what scenarios change in src/%s stands there', async (file) => {
-  const source = await readFile(new URL(`../../src/${file}`, import.meta.url), 'utf8')
-  for (const edit of library.filter((known) => known.file === file)) expect(applyEdits(source, [edit])).not.toBe(source)
 })

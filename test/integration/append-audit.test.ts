@@ -1,8 +1,16 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { type Edit, edited } from '../support/rows/edited-functions.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { findTestServer } from '../support/servers/server.ts'
 import { Auditor, faultsOf, type Look } from '../support/streams/auditor.ts'
+import {
+  APPENDS_REMEMBERED,
+  APPENDS_UNLOCKED,
+  HEAD_READ_LATE,
+  POSITIONS_CACHED,
+  SLOW_BOUNDS,
+} from '../support/twins/functions.ts'
 
 const NOTHING = { lost: 0, twice: 0, disordered: 0 }
 const WRITERS = 12
@@ -93,15 +101,10 @@ async function withPrepared(): Promise<TestDatabase> {
 }
 
 /** A database of its own, in which a function is another. */
-async function broken(name: string, from: string, to: string): Promise<TestDatabase> {
+async function broken(edit: Edit): Promise<TestDatabase> {
   const database = await createTestDatabase()
   onTestFinished(() => database[Symbol.asyncDispose]())
-  const [row] = await database.sql<{ text: string }>(`SELECT pg_get_functiondef(('sluice.' || $1)::regproc) AS text`, [
-    name,
-  ])
-  const text = row?.text ?? ''
-  expect(text).toContain(from)
-  await database.sql(text.replace(from, () => to))
+  await edited(database, [edit])
   return database
 }
 
@@ -116,36 +119,32 @@ describe('twelve writers at once, and readers that never look back', () => {
   })
 
   test('lose some where appends take no lock', async () => {
-    const database = await broken('open_appends', 'pg_advisory_xact_lock_shared', 'int4pl')
+    const database = await broken(APPENDS_UNLOCKED)
     const { faults } = await audit(database, 'unlocked', ['as groups do'])
     expect(faults[0]?.lost).toBeGreaterThan(0)
   })
 
   test('lose some where a session keeps positions for later', async () => {
-    const database = await broken('create_stream', 'CACHE 1', 'CACHE 10')
+    const database = await broken(POSITIONS_CACHED)
     const { faults } = await audit(database, 'kept', ['as groups do'])
     expect(faults[0]?.lost).toBeGreaterThan(0)
   })
 
-  test('lose some where a session remembers its slots beyond the transaction that has locked them', async () => {
-    const database = await broken('open_appends', '(had | wanted)::text, true)', '(had | wanted)::text, false)')
+  test('lose none where a session remembers its floors beyond the transaction that has locked them', async () => {
+    const database = await broken(APPENDS_REMEMBERED)
     const { faults } = await audit(database, 'remembered', ['as groups do'])
-    expect(faults[0]?.lost).toBeGreaterThan(0)
+    expect(faults).toEqual([NOTHING])
   })
 
   test('lose some if they read in the statement that looks, and none in a later one, however slow the look is', async () => {
-    const database = await broken('slot_bounds', 'BEGIN', 'BEGIN PERFORM pg_sleep(0.005);')
+    const database = await broken(SLOW_BOUNDS)
     const { faults } = await audit(database, 'slow', ['as groups do', 'in the statement that reads'])
     expect(faults[0]).toEqual(NOTHING)
     expect(faults[1]?.lost).toBeGreaterThan(0)
   })
 
   test('lose some where the look reads the locks before the head', async () => {
-    const database = await broken(
-      'slot_bounds',
-      'IF locks IS NULL THEN',
-      'PERFORM pg_sleep(0.005); head := coalesce(pg_sequence_last_value(positions), 0); IF locks IS NULL THEN',
-    )
+    const database = await broken(HEAD_READ_LATE)
     const { faults } = await audit(database, 'late', ['as groups do'])
     expect(faults[0]?.lost).toBeGreaterThan(0)
   })

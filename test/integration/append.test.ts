@@ -37,34 +37,6 @@ describe('append', () => {
     expect(first).toBe(1)
   })
 
-  test('is passed over if its session has written by hand that it has its locks, and no other is', async ({
-    database,
-    sluice,
-  }) => {
-    await sluice.stream('forged', { slots: 1 })
-    const bound = async () => {
-      const [row] = await database.sql<{ bound: number }>(
-        "SELECT (sluice.slot_bounds(s.id, s.positions, s.slots))[2]::integer AS bound FROM sluice.stream s WHERE s.stream = 'forged'",
-      )
-      return row?.bound
-    }
-    const [forger, honest] = [await database.pool.connect(), await database.pool.connect()]
-    try {
-      const [{ id } = { id: 0 }] = await database.sql<{ id: number }>(
-        "SELECT id FROM sluice.stream WHERE stream = 'forged'",
-      )
-      await forger.query(`BEGIN; SET LOCAL sluice.open_appends_${id} = '-1'; SELECT sluice.append('forged', '1')`)
-      expect(await bound()).toBe(1)
-      await honest.query("BEGIN; SELECT sluice.append('forged', '2')")
-      await forger.query('COMMIT')
-      expect(await bound()).toBe(1)
-      await honest.query('COMMIT')
-      expect(await bound()).toBe(2)
-    } finally {
-      for (const client of [forger, honest]) client.release(true)
-    }
-  })
-
   test('takes what enqueue takes, and refuses the same, before it writes', async ({ database, stream, client }) => {
     const sluice = startTestSluice(database, { payloadLimitBytes: 40 })
     for (const [payload, options, code] of [

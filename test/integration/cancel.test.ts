@@ -4,7 +4,7 @@ import { HoldRelease } from '../../src/services/hold-release.ts'
 import type { Sluice } from '../../src/sluice.ts'
 import { readOrphanedHolds } from '../../src/table/operate/release-holds.ts'
 import { executeAlone } from '../support/permutations/claims.ts'
-import { raisedFlag } from '../support/rows/flag.ts'
+import { loweredFlag, raisedFlag } from '../support/rows/flag.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
@@ -150,7 +150,10 @@ describe('cancel', () => {
     queue,
   }) => {
     const heard = deferred()
-    const other = sluice.pipeline(`${queue}.other`).handle(() => heard.resolve())
+    const other = sluice.pipeline(`${queue}.other`, { concurrency: 1 }).handle(async () => {
+      await loweredFlag(database, `${queue}.other`)
+      heard.resolve()
+    })
     const running = other.start()
     // It sleeps, so the process listens.
     await raisedFlag(database, `${queue}.other`)
@@ -167,9 +170,11 @@ describe('cancel', () => {
       .start()
     await begun.promise
     expect(await sluice.operate.cancel(queue, ids[1]!)).toEqual({ result: 'asked', state: 'in_flight' })
-    // The request goes through the listener, and so does this message.
+    // The notification goes through the listener, and so does that of this message. The flag is raised again on the
+    // connection that has read the request before.
     await put(sluice, `${queue}.other`, [1])
     await heard.promise
+    await raisedFlag(database, `${queue}.other`)
     go.resolve()
     await pipeline.drain()
     await running.drain()

@@ -1,11 +1,15 @@
 import { describe, expect } from 'vitest'
 import { z } from 'zod'
 import { retryLater } from '../../src/message.ts'
+import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
-import { deferred } from '../support/wait.ts'
+import { deferred, waitFor } from '../support/wait.ts'
 
 const ROW = `SELECT payload, headers, priority, type, schema_version, max_attempts,
   extract(epoch FROM expires_at - due_at)::integer AS life, due_at <= clock_timestamp() AS due FROM sluice.message WHERE queue = $1`
+
+const LOOKED = `SELECT FROM pg_stat_activity a JOIN sluice.message m ON a.query_start > m.due_at
+  WHERE m.queue = $1 AND a.datname = current_database() AND a.application_name = 'sluice' AND a.query LIKE '%ROLLBACK%'`
 
 describe('change', () => {
   test('writes what is given, and leaves the rest', async ({ sluice, queue, database }) => {
@@ -43,6 +47,27 @@ describe('change', () => {
       .handle(({ payload }) => void handled.push(payload))
       .runOnce()
     expect(handled.toSorted()).toEqual([1, 2, 3])
+  })
+
+  test('of a message that falls due before the change is committed lets it begin', async ({ database, queue }) => {
+    const sluice = startTestSluice(database, { pollInterval: NO_POLL })
+    const [id] = await put(sluice, queue, [1], { delay: '3s' })
+    const handled: unknown[] = []
+    sluice
+      .pipeline(queue)
+      .handle(({ payload }) => void handled.push(payload))
+      .start()
+    await raisedFlag(database, queue)
+    const client = await database.pool.connect()
+    await client.query('BEGIN')
+    await sluice.operate.change(queue, id!, { payload: 2 }, { tx: client })
+    // It has passed over the locked row, and sleeps again.
+    await waitFor(async () => (await database.sql(LOOKED, [queue])).length > 0, { what: 'a look when it is due' })
+    await raisedFlag(database, queue)
+    await client.query('COMMIT')
+    client.release()
+    await waitFor(() => handled.length > 0, { what: 'the message, before the poll' })
+    expect(handled).toEqual([2])
   })
 
   test('refuses what is in hand, dead or unknown, and says so', async ({ sluice, queue }) => {

@@ -1,9 +1,12 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, inject } from 'vitest'
 import { Floors } from '../../src/claim/floors.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim/claim-ordered.ts'
+import { type Lease, leaseOf } from '../../src/table/claim/lease.ts'
 import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
-import { holdKeys } from '../../src/table/settle/settle.ts'
+import { deadLetterMessages, holdKeys } from '../../src/table/settle/settle.ts'
 import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/rows/claim-session.ts'
+
+const LEASE: Lease = { lease: leaseOf(7, 1), ms: 600_000, serverVersion: inject('serverVersion') }
 
 const withKeys = base.extend('keys', async ({ database, queue, begin }) => {
   const keys = await keysOf(database)
@@ -88,6 +91,49 @@ describe('the order of a key survives', () => {
     const floor = { slot: keys.slot, id: '0' }
     // The failed message becomes due, and its key free, between the first reading and the second.
     expect(idsOf(await claimSlots(consumer.execute, queue, [floor], 10))).not.toHaveLength(1)
+  })
+})
+
+describe('one of a key at a time', () => {
+  test('is taken of those that a batch has put off together, the first one first', async ({
+    database,
+    queue,
+    begin,
+    keys: { slot, same },
+  }) => {
+    const [first, second] = await put(database, queue, [{ key: same[0] }, { key: same[0] }])
+    await database.sql('UPDATE sluice.message SET lease = 0 WHERE queue = $1', [queue])
+    const session = await begin()
+    const take = () => claimSlots(session.execute, queue, [{ slot, id: '0' }], 10)
+    expect(idsOf(await take())).toEqual([first])
+    const heldBy = 'SELECT held_by FROM sluice.messages WHERE queue = $1 ORDER BY id'
+    expect(await database.sql(heldBy, [queue])).toEqual([{ held_by: null }, { held_by: first }])
+    await session.rollBack()
+    await database.sql(`UPDATE sluice.message SET due_at = clock_timestamp() + interval '1 h' WHERE id = $1`, [first])
+    expect(idsOf(await take())).toEqual([])
+    await database.sql('DELETE FROM sluice.message WHERE id = $1', [first])
+    await session.rollBack()
+    expect(idsOf(await take())).toEqual([second])
+  })
+
+  test('is in hand also where a message was redriven below the floor of a process', async ({
+    database,
+    queue,
+    begin,
+    keys: { slot, same },
+  }) => {
+    const [redriven, later] = await put(database, queue, [{ key: same[0] }, { key: same[0] }])
+    const [another, process] = [await begin(), await begin()]
+    const claimFrom = (id: string, { execute }: ClaimSession, lease?: Lease) =>
+      claimSlots(execute, queue, [{ slot, id }], 10, [], lease)
+    expect(idsOf(await claimFrom('0', process))[0]).toBe(redriven)
+    const dead = [{ id: redriven!, attempt: 1, reason: 'broken', error: null }]
+    await deadLetterMessages(process.execute, queue, dead)
+    await process.commit()
+    await database.sql('SELECT sluice.redrive($1)', [queue])
+    expect(idsOf(await claimFrom('0', another, LEASE))).toEqual([redriven])
+    await another.commit()
+    expect(idsOf(await claimFrom(later!, process))).toEqual([])
   })
 })
 

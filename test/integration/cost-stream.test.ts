@@ -26,6 +26,7 @@ interface Bound {
 
 const progress = /^Index (Only )?Scan group_progress_pkey$/
 const events = /^Index (Only )?Scan event_1_\d_pkey$/
+const segments = /^Index (Only )?Scan segment_pkey$/
 const parked = /^Index (Only )?Scan message_(slot|due)_idx$/
 const noted = /^Index (Only )?Scan group_queued_idx$/
 const evidence = /^Index (Only )?Scan crash_pkey$/
@@ -79,8 +80,9 @@ const READS: readonly Bound[] = [
   {
     what: 'a look at the rest',
     send: (execute, group) => readRest(execute, group, group.bounds),
-    most: 80,
-    ways: [progress, events],
+    most: 145,
+    // The sort is of its sixteen slots.
+    ways: [progress, events, segments, /^Sort$/],
   },
   {
     what: 'the standing of a group',

@@ -8,7 +8,16 @@ import type { TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/test.ts'
 
 const HOUR_US = 3_600_000_000
-const ALL: DeadLetterMatch = { queue: null, ids: null, type: null, tenant: null, diedBeforeUs: null, diedAfterUs: null }
+const ALL: DeadLetterMatch = {
+  queue: null,
+  ids: null,
+  type: null,
+  tenant: null,
+  diedBeforeUs: null,
+  diedAfterUs: null,
+  reason: null,
+  error: null,
+}
 
 /** Each chooses some of what {@link fill} makes, by name. */
 const CASES: readonly {
@@ -21,6 +30,13 @@ const CASES: readonly {
   { name: 'a type', filter: () => ({ type: 'order.paid' }), chosen: ['old', 'new', 'elsewhere'] },
   { name: 'a tenant', filter: () => ({ tenant: 'acme' }), chosen: ['new'] },
   { name: 'ids', filter: ({ ids }) => ({ ids: [ids.old!, ids.elsewhere!, '1'] }), chosen: ['old', 'elsewhere'] },
+  {
+    name: 'a part of the reason',
+    filter: () => ({ reason: 'MANY att' }),
+    chosen: ['old', 'new', 'untyped', 'elsewhere'],
+  },
+  { name: 'a part of the error', filter: () => ({ error: 'timeout' }), chosen: ['untyped'] },
+  { name: 'what no error contains', filter: () => ({ error: '%' }), chosen: [] },
   { name: 'no ids', filter: () => ({ ids: [] }), chosen: [] },
   { name: 'an age', filter: ({ nowUs }) => ({ diedBeforeUs: nowUs - HOUR_US }), chosen: ['old', 'elsewhere'] },
   { name: 'a youth', filter: ({ nowUs }) => ({ diedAfterUs: nowUs - HOUR_US }), chosen: ['new', 'untyped'] },
@@ -59,15 +75,19 @@ describe('dead letters', () => {
 
   test('are listed with the latest first, by a part of the reason in any case', async ({ database }) => {
     const { ids } = await fill(database)
-    const { deadLetters: letters } = await listDeadLetters(executeOn(database), ALL, { reason: 'ATTEMPTS', limit: 2 })
+    const { deadLetters: letters } = await listDeadLetters(
+      executeOn(database),
+      { ...ALL, reason: 'ATTEMPTS' },
+      { limit: 2 },
+    )
     expect(letters.map((letter) => letter.id)).toEqual([ids.untyped, ids.new])
-    expect(await listDeadLetters(executeOn(database), ALL, { reason: '%', limit: 2 })).toEqual({
+    expect(await listDeadLetters(executeOn(database), { ...ALL, reason: '%' }, { limit: 2 })).toEqual({
       deadLetters: [],
       next: null,
     })
   })
 
-  test('are summarised by queue, type and reason, the largest groups first', async ({ database }) => {
+  test('are summarised by queue, type, reason and error, the largest groups first', async ({ database }) => {
     await fill(database)
     for (let at = 0; at < 30; at++) await bury(database, { queue: 'many', reason: `Reason ${at}` })
     const summary = await summariseDeadLetters(executeOn(database), ALL)
@@ -76,8 +96,10 @@ describe('dead letters', () => {
       queue: 'filtered',
       type: 'order.paid',
       reason: 'Too many attempts',
+      error: null,
       messages: 2,
     })
+    expect(summary.groups.map(({ error }) => error)).toContain('Error: Timeout after # s')
   })
 
   test('that are redriven are due now, and their attempts count from zero', async ({ database }) => {
@@ -100,7 +122,7 @@ async function fill(database: TestDatabase): Promise<Made> {
   await database.sql('DELETE FROM sluice.dead_letter')
   const [old] = await bury(database, { queue: 'filtered', agoMs: 7_200_000 })
   const [recent] = await bury(database, { queue: 'filtered', tenant: 'acme' })
-  const [untyped] = await bury(database, { queue: 'filtered', type: null })
+  const [untyped] = await bury(database, { queue: 'filtered', type: null, error: 'Error: Timeout after 30 s' })
   const [elsewhere] = await bury(database, { queue: 'elsewhere', agoMs: 7_200_000 })
   const nowUs = await readClockUs(executeOn(database))
   return { nowUs, ids: { old: old!, new: recent!, untyped: untyped!, elsewhere: elsewhere! } }

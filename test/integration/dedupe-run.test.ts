@@ -4,7 +4,7 @@ import { ask, type Stage } from '../support/dedupe/key-states.ts'
 import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/sluice.ts'
-import { deferred } from '../support/wait.ts'
+import { deferred, waitFor } from '../support/wait.ts'
 
 /** Handles a queue in one mode; the first call waits until the test lets it go on. */
 function handleIn(mode: 'transactional' | 'leased', { sluice, queue }: Stage, ends: readonly unknown[] = []) {
@@ -57,6 +57,56 @@ describe.each(['transactional', 'leased'] as const)('a message that is asked for
     work.release()
     await untilEmpty(database, queue)
     expect(work.handled).toEqual(['first', 'first', 'again'])
+  })
+
+  test.for([
+    ['fails', () => Promise.reject(new Error('not yet'))],
+    ['is put off', () => Promise.resolve(retryLater({ after: 0 }))],
+  ] as const)(
+    'runs once more, however often the first %s and is asked for again',
+    async ([, end], { database, sluice, queue }) => {
+      const stage = { database, sluice, queue }
+      await ask(stage, 'first', 'requeue')
+      const handled: unknown[] = []
+      const outcomes: string[] = []
+      const handle = async ({ payload }: Message) => {
+        if (handled.push(payload) > 4) return undefined
+        outcomes.push((await ask(stage, `again ${handled.length}`, 'requeue')).outcome)
+        return end()
+      }
+      const options = { retry: { kind: 'fixed', delay: 0 } } as const
+      const pipeline =
+        mode === 'leased'
+          ? sluice.pipeline(queue, { ...options, mode }).handle(handle)
+          : sluice.pipeline(queue, options).handle(handle)
+      pipeline.start()
+      await untilEmpty(database, queue)
+      expect(outcomes).toEqual(['requeued', 'updated', 'updated', 'updated'])
+      expect(handled).toEqual(['first', 'first', 'first', 'first', 'first', 'again 4'])
+    },
+  )
+
+  test('is there to be run now and to be cancelled with the first, which waits for its retry', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    const stage = { database, sluice, queue }
+    const { id: first } = await ask(stage, 'first', 'requeue')
+    const isPutOff = async () => (await sluice.operate.status(queue, { id: first })).state !== 'in_flight'
+    const work = handleIn(mode, stage, [retryLater({ after: '1h' }), retryLater({ after: '1h' })])
+    await work.begun
+    const { id } = await ask(stage, 'again', 'requeue')
+    expect(await sluice.operate.status(queue, { dedupeKey: 'K' })).toMatchObject({ requeuedId: id })
+    work.release()
+    await waitFor(isPutOff, { what: 'the first to be put off' })
+    expect(await sluice.operate.runNow(queue, { id: first })).toMatchObject({ result: 'changed' })
+    await waitFor(() => work.handled.length === 2, { what: 'the first again' })
+    await waitFor(isPutOff, { what: 'the first to be put off again' })
+    await sluice.operate.cancel(queue, { dedupeKey: 'K' })
+    expect(work.handled).toEqual(['first', 'first'])
+    await untilEmpty(database, queue)
+    expect(await ask(stage, 'other', 'reject')).toMatchObject({ outcome: 'added' })
   })
 
   test('runs once more when the first has died', async ({ database, sluice, queue }) => {

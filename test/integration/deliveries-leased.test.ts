@@ -1,9 +1,10 @@
 import { take, toArray } from 'rxjs'
 import { expect } from 'vitest'
+import type { HandlerTransaction } from '../../src/handle/transaction/handler-transaction.ts'
 import { type Delivery, handleDeliveries } from '../../src/index.ts'
 import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import { put, test } from '../support/sluice.ts'
-import { waitFor } from '../support/wait.ts'
+import { deferred, waitFor } from '../support/wait.ts'
 
 const LEASED = { mode: 'leased', retry: { kind: 'fixed', delay: '1h' } } as const
 
@@ -53,6 +54,38 @@ test('a transaction() whose work throws keeps nothing and settles nothing', asyn
     },
     { what: 'the failed attempt' },
   )
+})
+
+test('a transaction() that fails and is not awaited fails the delivery, whatever settles it', async ({
+  sluice,
+  queue,
+  database,
+}) => {
+  const failed = () => database.sql('SELECT last_error FROM sluice.message WHERE queue = $1 AND attempt = 1', [queue])
+  const raised = deferred()
+  const fail = async (tx: HandlerTransaction): Promise<never> => {
+    await tx.query('SELECT')
+    raised.resolve()
+    throw new RangeError('undone')
+  }
+  await put(sluice, queue, ['by a delivery'])
+  const settled = sluice.deliveries(queue, { ...LEASED, demand: 1 }).subscribe(async (delivery) => {
+    void delivery.transaction(fail)
+    await raised.promise
+    // It is rolled back behind its statement.
+    await database.sql('SELECT')
+    delivery.ack()
+  })
+  await waitFor(async () => (await failed()).length === 1, { what: 'the first failed attempt' })
+  settled.unsubscribe()
+  await put(sluice, queue, ['by a handler'])
+  const handled = sluice
+    .deliveries(queue, { ...LEASED, demand: 1 })
+    .pipe(handleDeliveries(async (_, { transaction }) => void transaction(fail)))
+    .subscribe()
+  await waitFor(async () => (await failed()).length === 2, { what: 'the second' })
+  handled.unsubscribe()
+  expect(await failed()).toEqual([{ last_error: 'RangeError: undone' }, { last_error: 'RangeError: undone' }])
 })
 
 test('extend() renews the lease, and the key for other services is the same each time', async ({

@@ -52,6 +52,7 @@ describe('docs/sql.md', () => {
       'delete_group',
       'enqueue',
       'enqueue_deduped',
+      'events',
       'free_key',
       'group_set',
       'is_paused',

@@ -1,4 +1,4 @@
-import { describe, expect, onTestFinished } from 'vitest'
+import { afterAll, describe, expect, onTestFinished } from 'vitest'
 import { ack, deadLetter } from '../../src/message.ts'
 import { migrate } from '../../src/migrate/migrate.ts'
 import { EventLog } from '../support/event-log.ts'
@@ -210,9 +210,23 @@ async function instantsOf(database: TestDatabase, queue: string): Promise<Record
   return Object.fromEntries(rows.map(({ id, due, enqueued }) => [id, { due: ms(due), enqueued: ms(enqueued) }]))
 }
 
+/** Migrated once for each encoding. */
+const templates = new Map<string, Promise<TestDatabase>>()
+
+afterAll(async () => {
+  for (const template of templates.values()) await (await template)[Symbol.asyncDispose]()
+})
+
+async function templateIn(encoding: string): Promise<TestDatabase> {
+  const template = await createTestDatabase({ encoding })
+  await waitFor(() => migrate(template.url), { what: 'the schema' })
+  return template
+}
+
 async function databaseIn(encoding: string): Promise<TestDatabase> {
-  const database = await createTestDatabase({ encoding })
+  const making = templates.get(encoding) ?? templateIn(encoding)
+  templates.set(encoding, making)
+  const database = await createTestDatabase({ template: await making })
   onTestFinished(() => database[Symbol.asyncDispose]())
-  await waitFor(() => migrate(database.url), { what: 'the schema' })
   return database
 }

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
+import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/test.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -158,10 +159,10 @@ describe('examples', () => {
     expect(readdirSync(FOLDER).filter((file) => file.endsWith('.ts'))).toEqual(Object.keys(OUTPUTS))
   })
 
-  test.for(Object.entries(OUTPUTS))('%s', async ([file, output], { database }) => {
-    const env = { ...process.env, DATABASE_URL: database.url }
-    const { stdout } = await promisify(execFile)(process.execPath, [join(FOLDER, file)], { env, timeout: 90_000 })
-    expect(linesOf(stdout)).toEqual(output)
+  // They mostly wait, so they run side by side. In one database they would find each other's messages and workers.
+  test.concurrent.for(Object.entries(OUTPUTS))('%s', async ([file, output]) => {
+    await using database = await createTestDatabase()
+    expect(await linesOf(database, file)).toEqual(output)
     const left = await database.sql(
       `SELECT queue FROM sluice.queues WHERE ready + scheduled + retrying + in_flight > 0`,
     )
@@ -172,26 +173,27 @@ describe('examples', () => {
 test('the leased example, killed between a charge and its receipt, charges once for each order when it is run again', async ({
   database,
 }) => {
-  const program = join(FOLDER, '10-leased-http.ts')
   const env = { ...process.env, DATABASE_URL: database.url }
   await database.sql('CREATE TABLE example_receipt (order_id int, receipt text)')
   const client = new pg.Client(database.url)
   await client.connect()
   onTestFinished(() => client.end())
   await client.query('BEGIN; LOCK TABLE example_receipt IN SHARE MODE')
-  const first = spawn(process.execPath, [program], { env, stdio: 'ignore' })
+  const first = spawn(process.execPath, [join(FOLDER, '10-leased-http.ts')], { env, stdio: 'ignore' })
   const ended = once(first, 'exit')
   const hasCharged = async () => (await database.sql('SELECT FROM example_charge').catch(() => [])).length > 0
   await waitFor(hasCharged, { what: 'the first charge' }).finally(() => first.kill('SIGKILL'))
   expect(await ended).toEqual([null, 'SIGKILL'])
   await client.query('COMMIT')
 
-  const { stdout } = await promisify(execFile)(process.execPath, [program], { env, timeout: 90_000 })
-  expect(linesOf(stdout)).toEqual(LEASED_OUTPUT)
+  expect(await linesOf(database, '10-leased-http.ts')).toEqual(LEASED_OUTPUT)
 })
 
-function linesOf(text: string): readonly string[] {
-  return text
+/** What an example prints. */
+async function linesOf(database: TestDatabase, file: string): Promise<readonly string[]> {
+  const env = { ...process.env, DATABASE_URL: database.url }
+  const { stdout } = await promisify(execFile)(process.execPath, [join(FOLDER, file)], { env, timeout: 200_000 })
+  return stdout
     .trimEnd()
     .split('\n')
     .map((line) => line.trimEnd())

@@ -1,6 +1,8 @@
 import { describe, expect } from 'vitest'
 import { retryLater, snooze } from '../../src/message.ts'
+import type { Sluice } from '../../src/sluice.ts'
 import { runOut } from '../support/rows/claims.ts'
+import { tell } from '../support/rows/queue-settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
@@ -197,6 +199,70 @@ for (const of of ['transactional', 'leased'] as const) {
   })
 }
 
+describe.each(['transactional', 'leased', 'claim', 'pop'] as const)('what has expired takes no tokens: by %s', (by) => {
+  const payloadsOf = async (sluice: Sluice, queue: string): Promise<unknown[]> => {
+    if (by === 'claim')
+      return ((await sluice.claim(queue, { limit: 10 }))?.messages ?? []).map(({ payload }) => payload)
+    if (by === 'pop') return (await sluice.pop(queue, { limit: 10 })).map(({ payload }) => payload)
+    const handled: unknown[] = []
+    await sluice
+      .pipeline(queue, { mode: by as 'transactional', batchSize: 10 })
+      .handle(({ payload }) => void handled.push(payload))
+      .runOnce()
+    return handled
+  }
+
+  test.for([
+    ['of the queue', { rate: 2, rate_ms: 3_600_000 }, {}],
+    ['of its tenant', { tenant_rate: 2, tenant_rate_ms: 3_600_000 }, { tenant: 'acme' }],
+    ['of the queue, with a key', { rate: 2, rate_ms: 3_600_000 }, { orderingKey: 'k' }],
+  ] as const)('%s', async ([, limits, options], { sluice, queue, database }) => {
+    await tell(database, queue, limits)
+    const old = await put(sluice, queue, Array(25).fill('old'), { ...options, ttl: '1h' })
+    await expire(database, queue, old)
+    await put(sluice, queue, ['new', 'newer', 'over the rate'], options)
+    const handled: unknown[] = []
+    for (let claims = 0; claims < 3; claims += 1) handled.push(...(await payloadsOf(sluice, queue)))
+    expect(handled).toEqual(by === 'claim' && 'orderingKey' in options ? ['new'] : ['new', 'newer'])
+  })
+})
+
+describe('when it expires', () => {
+  test.for(['transactional', 'leased'] as const)(
+    'is known to a handler, in %s mode',
+    async (mode, { sluice, queue }) => {
+      await put(sluice, queue, ['mortal'], { ttl: '1h' })
+      await put(sluice, queue, ['immortal'])
+      const lives = new Map<unknown, number | undefined>()
+      await sluice
+        .pipeline(queue, { mode: mode as 'transactional' })
+        .handle(({ payload, dueAt, expiresAt }) => {
+          lives.set(payload, expiresAt === null ? undefined : expiresAt.getTime() - dueAt.getTime())
+        })
+        .runOnce()
+      expect(lives).toEqual(
+        new Map([
+          ['mortal', 3_600_000],
+          ['immortal', undefined],
+        ]),
+      )
+    },
+  )
+
+  test('is known to whoever claims or pops, as the claim has lengthened it', async ({ sluice, queue }) => {
+    await put(sluice, queue, [1], { ttl: '1m' })
+    const claim = await sluice.claim(queue, { ttl: '10m', grace: '5m' })
+    const [message] = claim?.messages ?? []
+    expect(message?.expiresAt?.getTime()).toBe(claim!.expiresAt.getTime() + 300_000)
+    const got = await sluice.operate.claims.get(queue, claim!.id)
+    expect(got.messages[0]?.expiresAt).toEqual(message?.expiresAt)
+    await claim!.release()
+    expect((await sluice.pop(queue))[0]?.expiresAt).toEqual(message?.expiresAt)
+    await put(sluice, queue, [2])
+    expect((await sluice.pop(queue))[0]?.expiresAt).toBeNull()
+  })
+})
+
 describe('the views', () => {
   test('count what has expired apart from what is ready', async ({ sluice, queue, database }) => {
     const ids = await put(sluice, queue, [1, 2, 3], { ttl: '1h' })
@@ -267,6 +333,17 @@ describe('a claim', () => {
       [queue],
     )
     const [live] = await put(sluice, queue, ['new'])
+    expect((await sluice.pop(queue)).map(({ id }) => id)).toEqual([live])
+    expect(await database.sql(LEFT, [queue])).toEqual([])
+  })
+
+  test('clears thousands of one key as well', async ({ sluice, queue, database }) => {
+    await database.sql(
+      `INSERT INTO sluice.message (queue, payload, ordering_key, expires_at)
+       SELECT $1, '1', 'k', clock_timestamp() FROM generate_series(1, 3000)`,
+      [queue],
+    )
+    const [live] = await put(sluice, queue, ['new'], { orderingKey: 'k' })
     expect((await sluice.pop(queue)).map(({ id }) => id)).toEqual([live])
     expect(await database.sql(LEFT, [queue])).toEqual([])
   })

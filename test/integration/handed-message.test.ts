@@ -37,6 +37,7 @@ test('a message is a plain object to a spread, structuredClone, JSON and console
     dedupeKey: null,
     enqueuedAt: expect.any(Date),
     dueAt: expect.any(Date),
+    expiresAt: null,
   }
   expect({ ...message }).toStrictEqual(all)
   expect(Object.keys(message)).toEqual(Object.keys(all))
@@ -82,5 +83,5 @@ test.for([
     .runOnce()
   expect(settled).toMatchObject([{ outcome: { kind: 'ack' } }])
   expect(read).toStrictEqual(written)
-  expect(Object.keys(read ?? {})).toHaveLength(16)
+  expect(Object.keys(read ?? {})).toHaveLength(17)
 })

@@ -75,7 +75,17 @@ describe.skipIf(WITHOUT_CURL)('a claim', () => {
     expect((await curl(url, '-X', 'DELETE')).status).toBe(204)
     expect((await curl(url, '-X', 'DELETE')).status).toBe(204)
     expect(await curl(url)).toMatchObject({ status: 404, body: { code: 'CLAIM_UNKNOWN' } })
-    const counts = { claimed: 0, ready: 16, scheduled: 1, retrying: 1, dead: 1, free: 18, total: 18 }
+    const counts = {
+      claimed: 0,
+      ready: 16,
+      held: 0,
+      scheduled: 1,
+      retrying: 1,
+      expired: 0,
+      dead: 1,
+      free: 18,
+      total: 18,
+    }
     expect(await curl(`${server}/queues/${queue}`)).toMatchObject({ body: counts })
     expect(claimOf(await post(claims, { limit: 1_000 })).messages).toHaveLength(16)
   })
@@ -105,7 +115,16 @@ describe.skipIf(WITHOUT_CURL)('a claim', () => {
     const [id] = await put(sluice, queue, [{ text: 'Ünicode' }], { ...options, maxAttempts: 7 })
     const [message] = claimOf(await post(claims, {})).messages
     expect(message).toEqual({
-      ...{ id, payload: { text: 'Ünicode' }, ...options, attempt: 1, maxAttempts: 7, tenant: null, dedupeKey: null },
+      ...{
+        id,
+        payload: { text: 'Ünicode' },
+        ...options,
+        attempt: 1,
+        maxAttempts: 7,
+        tenant: null,
+        dedupeKey: null,
+        expiresAt: null,
+      },
       ...{ enqueuedAt: expect.stringMatching(/^\d{4}-.*Z$/), dueAt: expect.stringMatching(/^\d{4}-.*Z$/) },
     })
   })

@@ -60,7 +60,7 @@ describe.skipIf(WITHOUT_CURL)('POST /queues/{queue}/messages', () => {
     const wrong = await post(`${server}/queues/mail/messages`, { messages: [{ payload: { to: 'ada' } }] })
     expect([wrong.status, wrong.body]).toMatchObject([422, { code: 'PAYLOAD_SCHEMA' }])
     const other = await post(`${server}/queues/post/messages`, { messages: [{ payload: 1 }] })
-    expect([other.status, other.body]).toMatchObject([404, { code: 'QUEUE_UNKNOWN' }])
+    expect([other.status, other.body]).toMatchObject([404, { code: 'QUEUE_UNKNOWN', detail: 'There is no such queue' }])
   })
 
   test('keeps integers or refuses them, and never rounds them', async ({ database, server, queue }) => {
@@ -86,7 +86,7 @@ describe.skipIf(WITHOUT_CURL)('GET /queues/{queue}', () => {
   test('counts the messages, and has zeros for a queue that has none', async ({ server, sluice, queue }) => {
     await put(sluice, queue, [1, 2, 3])
     await put(sluice, queue, [4], { delay: '1h' })
-    const counts = { claimed: 0, free: 4, total: 4, ready: 3, scheduled: 1, retrying: 0, dead: 0 }
+    const counts = { claimed: 0, free: 4, total: 4, ready: 3, held: 0, scheduled: 1, retrying: 0, expired: 0, dead: 0 }
     expect(await curl(`${server}/queues/${queue}`)).toMatchObject({ status: 200, body: { queue, ...counts } })
     const { body } = await curl(`${server}/queues/nobody-knows-it`)
     expect(body).toMatchObject({ queue: 'nobody-knows-it', total: 0, free: 0 })

@@ -176,16 +176,15 @@ describe.each(['transactional', 'leased'] as const)('a rate, in %s mode', (mode)
         })
         .start()
     }
+    // The bucket is made by the first claim that finds messages.
+    const before = performance.now()
     await put(
       sluices[0]!,
       queue,
       Array.from({ length: 25 }, (_, at) => at),
     )
     await waitFor(() => begun.length === 25, { what: 'all to be handled' })
-    const first = begun[0] ?? 0
-    // A token is there when it is taken, and the handler begins a moment later.
-    for (const [at, time] of begun.entries()) expect(time - first).toBeGreaterThan((at - 5) * 50 - 100)
-    expect(begun.at(-1)! - first).toBeLessThan(4_000)
+    for (const [at, time] of begun.entries()) expect(time - before).toBeGreaterThan((at - 5) * 50)
   })
 
   test('asks no more often than there are tokens, and lets a change end the wait', async ({

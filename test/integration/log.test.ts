@@ -6,7 +6,8 @@ const fail = async () => {
   throw new Error('The mail server is busy')
 }
 
-const LINE = /^sluice: q\.\d+: message \d+ \(welcome\), attempt 1, failed, again in .*: Error: The mail server is busy$/
+const LINE =
+  /^sluice: q\.\d+: message \d+ \(welcome\), attempt 1, failed on \S+, again in .*: Error: The mail server is busy \(at \S*fail .*\(.*log\.test\.ts:\d+:\d+\), at .*\)$/
 
 describe('a handler that fails', () => {
   let written: string[]

@@ -14,6 +14,7 @@ describe('sluice.operate.deadLetters', () => {
       id,
       reason: 'Timeout',
       error: 'Error: no',
+      failures: [],
       attempt: 5,
       maxAttempts: null,
       diedAt: expect.any(Date),
@@ -35,8 +36,8 @@ describe('sluice.operate.deadLetters', () => {
     expect(await deadLetters.summarise({ queue })).toEqual({
       total: 3,
       groups: [
-        { queue, type: null, reason: 'Too many attempts', messages: 2 },
-        { queue, type: 'order.paid', reason: 'Timeout', messages: 1 },
+        { queue, type: null, reason: 'Too many attempts', error: null, messages: 2 },
+        { queue, type: 'order.paid', reason: 'Timeout', error: 'Error: no', messages: 1 },
       ],
       moreGroups: 0,
     })

@@ -18,6 +18,7 @@ describe('sluice.operate', () => {
     expect(status).toEqual({
       queue,
       ready: 2,
+      held: 0,
       scheduled: 1,
       retrying: 0,
       expired: 0,
@@ -80,6 +81,7 @@ describe('sluice.operate', () => {
       expiresAt: null,
       failedAt: null,
       lastError: null,
+      failures: [],
       heldBy: null,
       leasedUntil: null,
       claim: null,

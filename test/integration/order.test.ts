@@ -1,8 +1,9 @@
 import { describe, expect } from 'vitest'
 import { deadLetter, retryLater, snooze } from '../../src/message.ts'
-import { untilEmpty } from '../support/rows/rows.ts'
+import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import { put, test } from '../support/sluice.ts'
 import { raise, Steps } from '../support/steps.ts'
+import { waitFor } from '../support/wait.ts'
 
 const A = { orderingKey: 'a' } as const
 const B = { orderingKey: 'b' } as const
@@ -43,18 +44,20 @@ describe('messages with an ordering key', () => {
 
   test('hold back only their own key when one fails', async ({ database, sluice, queue }) => {
     const handled: unknown[] = []
-    await put(sluice, queue, ['a1'], A)
+    const [failed] = await put(sluice, queue, ['a1'], A)
     await put(sluice, queue, ['b1'], B)
     await put(sluice, queue, ['a2'], A)
     await put(sluice, queue, ['b2'], B)
     await put(sluice, queue, ['free'])
     sluice
-      .pipeline(queue, { retry: { kind: 'fixed', delay: 3_000 } })
+      .pipeline(queue, { retry: { kind: 'fixed', delay: '1h' } })
       .handle(({ payload, attempt }) => {
         if (payload === 'a1' && attempt === 1) raise()
         handled.push(payload)
       })
       .subscribe()
+    await waitFor(async () => (await payloadsOf(database, queue)).length === 2, { what: 'the others to be removed' })
+    await sluice.operate.runNow(queue, failed!)
     await untilEmpty(database, queue)
     expect(new Set(handled.slice(0, 3))).toEqual(new Set(['b1', 'b2', 'free']))
     expect(handled.filter((payload) => String(payload).startsWith('b'))).toEqual(['b1', 'b2'])
@@ -66,12 +69,13 @@ describe('messages with an ordering key', () => {
     sluice.pipeline(queue, { concurrency: 2 }).handle(steps.handle).subscribe()
     await put(sluice, queue, ['b'], B)
     await steps.endNext()
-    await put(sluice, queue, [1, 2], A)
-    await steps.endNext(snooze({ after: 1_200 }))
-    await log.first('batch.committed', ({ snoozed }) => snoozed === 1)
+    const [snoozed] = await put(sluice, queue, [1, 2], A)
+    await steps.endNext(snooze({ after: '1h' }))
+    await log.first('batch.committed', (batch) => batch.snoozed === 1)
     await put(sluice, queue, [3], A)
     await put(sluice, queue, ['b'], B)
     await steps.endNext()
+    await sluice.operate.runNow(queue, snoozed!)
     for (let n = 1; n <= 3; n++) await steps.endNext()
     await untilEmpty(database, queue)
     expect(steps.payloads).toEqual(['b', 1, 'b', 1, 2, 3])
@@ -135,11 +139,12 @@ describe('messages with an ordering key', () => {
   test('do not wait for one that is scheduled, until it is due', async ({ database, sluice, queue }) => {
     const steps = new Steps()
     sluice.pipeline(queue).handle(steps.handle).subscribe()
-    await sluice.enqueueMany(sluice.ownTransaction, queue, [
-      { payload: 'scheduled first', ...A, delay: 3_000 },
+    const [scheduled] = await sluice.enqueueMany(sluice.ownTransaction, queue, [
+      { payload: 'scheduled first', ...A, delay: '1h' },
       { payload: 1, ...A },
     ])
     await steps.endNext()
+    await sluice.operate.runNow(queue, scheduled!)
     const due = await steps.next()
     expect(due.payload).toBe('scheduled first')
     expect(due.at.getTime()).toBeGreaterThanOrEqual(due.message.dueAt.getTime())
@@ -204,15 +209,19 @@ describe('a pipeline with ordered: true', () => {
 
   test('still keeps keys apart from those that have none', async ({ database, sluice, queue }) => {
     const handled: unknown[] = []
-    await put(sluice, queue, [1, 2])
+    const [failed] = await put(sluice, queue, [1, 2])
     await put(sluice, queue, ['a1', 'a2'], A)
     sluice
-      .pipeline(queue, { ordered: true, retry: { kind: 'fixed', delay: 3_000 } })
+      .pipeline(queue, { ordered: true, retry: { kind: 'fixed', delay: '1h' } })
       .handle(({ payload, attempt }) => {
         if (payload === 1 && attempt === 1) raise()
         handled.push(payload)
       })
       .subscribe()
+    await waitFor(async () => (await payloadsOf(database, queue)).length === 2, {
+      what: 'those of the key to be removed',
+    })
+    await sluice.operate.runNow(queue, failed!)
     await untilEmpty(database, queue)
     expect(handled).toEqual(['a1', 'a2', 1, 2])
   })

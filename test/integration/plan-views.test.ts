@@ -94,7 +94,16 @@ const PEEKS: readonly (Polled & { readonly queue: string })[] = [
 
 /** As sluice.operate plans them. */
 const BY_INDEX = `SET LOCAL jit = off; ${PLAN_BY_INDEX.text}`
-const FILTER = { queue: null, ids: null, type: null, tenant: null, diedBeforeUs: Date.now() * 1_000, diedAfterUs: null }
+const FILTER = {
+  queue: null,
+  ids: null,
+  type: null,
+  tenant: null,
+  diedBeforeUs: Date.now() * 1_000,
+  diedAfterUs: null,
+  reason: null,
+  error: null,
+}
 const ALL = { orderingKey: null, type: null, tenant: null, state: null, held: null, minAttempts: 0 }
 const PAGE = { order: 'newest', after: null, limit: 50 } as const
 const place = [byId, slots, died, /^Index (Only )?Scan message_pkey$/, ...byIdOnly, ...aside]

@@ -7,6 +7,7 @@ import { createEffects, effectsOf } from '../support/effects.ts'
 import { EventLog } from '../support/event-log.ts'
 import { WorkerProcess } from '../support/processes/worker-process.ts'
 import { untilEmpty } from '../support/rows/rows.ts'
+import { append, jumpSegment, makeStream } from '../support/rows/streams.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { startPooler } from '../support/servers/pooler.ts'
 import { test as base, put, startTestSluice } from '../support/sluice.ts'
@@ -51,11 +52,29 @@ describe('a control connection through a transaction pooler', () => {
     const own = await database.sql<{ setting: string }>('SHOW synchronous_commit')
     const client = new pg.Client({ connectionString: url })
     await client.connect()
-    const { rows } = await client.query<{ name: string }>(`SELECT name FROM pg_settings WHERE source = 'session'`)
     const shared = await client.query<{ setting: string }>('SHOW synchronous_commit')
     await client.end()
     expect(shared.rows).toEqual(own)
-    expect(rows.map(({ name }) => name).filter((name) => name !== 'application_name')).toEqual([])
+    expect(await sessionSettings(url)).toEqual([])
+  })
+
+  test('leaves nothing behind in them when maintenance drops segments of streams, which the next pass can do again', async ({
+    database,
+    queue,
+    skip,
+  }) => {
+    const { url } = await startPooler(database, skip, { size: 1 })
+    const { operate } = startTestSluice(database, { connection: url })
+    await makeStream(database, queue)
+    for (const position of [1_000_000_000, 2_000_000_000]) {
+      await append(database, queue, 10)
+      await jumpSegment(database, queue)
+      await append(database, queue, 1)
+      await operate.streams.trim(queue, { position })
+      expect(await operate.maintain()).toMatchObject({ segmentsDropped: 1, finished: true })
+      expect(await sessionLocks(database)).toEqual([])
+      expect(await sessionSettings(url)).toEqual([])
+    }
   })
 
   test('does not make its worker look dead to others, nor its messages guilty', async ({ database, queue, skip }) => {
@@ -238,4 +257,13 @@ async function sessionLocks(database: TestDatabase): Promise<readonly number[]> 
        AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY 1`,
   )
   return rows.map(({ kind }) => kind)
+}
+
+/** What is set in a server session behind a pooler beside what every client of it sets. */
+async function sessionSettings(url: string): Promise<readonly string[]> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  const { rows } = await client.query<{ name: string }>(`SELECT name FROM pg_settings WHERE source = 'session'`)
+  await client.end()
+  return rows.map(({ name }) => name).filter((name) => name !== 'application_name')
 }

@@ -9,21 +9,51 @@ import { put, startTestSluice, test } from '../support/sluice.ts'
 describe('claims of a queue with a schema', () => {
   const Count = z.object({ count: z.coerce.number() })
 
-  test('give its output, and bury what does not fit', async ({ database, queue }) => {
+  const MISFIT = 'SluiceError: payload: expected what its schema accepts, received an object. count: '
+
+  test('give its output, and have what does not fit tried again', async ({ database, queue }) => {
     const sluice = startTestSluice(database, { queues: { [queue]: { schema: Count } } })
-    await put(startTestSluice(database), queue, [{ count: '1' }, { count: 'x' }, { count: 3 }])
+    const log = new EventLog(sluice.events)
+    const [, id] = await put(startTestSluice(database), queue, [{ count: '1' }, { count: 'x' }, { count: 3 }])
     const claim = await sluice.claim(queue)
     expect(claim?.messages.map(({ payload }) => payload)).toEqual([{ count: 1 }, { count: 3 }])
-    const { deadLetters } = await sluice.operate.deadLetters.list({ queue })
-    expect(deadLetters).toMatchObject([{ reason: 'the payload does not fit its schema', attempt: 1 }])
+    const lastError = expect.stringContaining(MISFIT)
+    expect(await sluice.operate.message(queue, id!)).toMatchObject({ state: 'retrying', attempt: 1, lastError })
+    expect(log.of('message.failed')).toMatchObject([{ id, attempt: 1, error: lastError }])
   })
 
   test('pop what fits', async ({ database, queue }) => {
     const sluice = startTestSluice(database, { queues: { [queue]: { schema: Count } } })
-    await put(startTestSluice(database), queue, [{ count: 'x' }, { count: '2' }])
+    const [id] = await put(startTestSluice(database), queue, [{ count: 'x' }, { count: '2' }])
     const popped = await sluice.pop(queue, { limit: 5 })
     expect(popped.map(({ payload }) => payload)).toEqual([{ count: 2 }])
-    expect(await counts(sluice, queue)).toEqual({ claimed: 0, free: 0, total: 0 })
+    expect(await sluice.operate.message(queue, id!)).toMatchObject({ state: 'retrying', attempt: 1 })
+    expect(await counts(sluice, queue)).toEqual({ claimed: 0, free: 0, total: 1 })
+  })
+
+  test('that are read by their number change nothing: what does not fit stays with its holder', async ({
+    database,
+    queue,
+  }) => {
+    const other = startTestSluice(database)
+    const stricter = startTestSluice(database, { queues: { [queue]: { schema: Count } } })
+    const log = new EventLog(stricter.events)
+    const [misfit, fit] = await put(other, queue, [{ count: 'x' }, { count: '2' }])
+    const held = await other.claim(queue)
+    const read = await stricter.operate.claims.get(queue, held!.id)
+    expect(read.messages.map(({ id, payload }) => [id, payload])).toEqual([[fit, { count: 2 }]])
+    expect(log.of('message.failed')).toEqual([])
+    expect(await held!.settle(misfit!)).toEqual({ settled: [misfit], refused: [] })
+  })
+
+  test('that are read by their number give all of it back, also what does not fit', async ({ database, queue }) => {
+    const other = startTestSluice(database)
+    await put(other, queue, [{ count: 'x' }])
+    const held = await other.claim(queue)
+    const stricter = startTestSluice(database, { queues: { [queue]: { schema: Count } } })
+    const read = await stricter.operate.claims.get(queue, held!.id)
+    expect(await read.release()).toBe(1)
+    expect(await counts(other, queue)).toEqual({ claimed: 0, free: 1, total: 1 })
   })
 })
 
@@ -65,27 +95,35 @@ describe('a schema that fails', () => {
   })
 
   // It has half of the time that the claim lasts. The other half is for the settlement.
-  test('does not keep a claim, which is retried when half of its time has passed', async ({ database, queue }) => {
-    const sluice = startTestSluice(database, { queues: { [queue]: hanging } })
-    const [id] = await put(startTestSluice(database), queue, [1])
-    expect(await sluice.claim(queue, { ttl: '8s' })).toBeUndefined()
-    expect(await sluice.operate.message(queue, id!)).toMatchObject({ state: 'retrying', lastError: TOO_LATE })
+  test('fails those that it does not answer in half of the time of the claim, and no other', async ({
+    database,
+    queue,
+  }) => {
+    const { schema } = hanging
+    const validate = answering((value) => value !== 1 && value !== 4)
+    const silent = { schema: { '~standard': { ...schema['~standard'], validate } } }
+    const sluice = startTestSluice(database, { queues: { [queue]: silent } })
+    const [first, , , fourth] = await put(startTestSluice(database), queue, [1, 2, 3, 4, 5, 6], { maxAttempts: 1 })
+    const claim = await sluice.claim(queue, { ttl: '8s' })
+    expect(claim?.messages.map(({ payload }) => payload)).toEqual([2, 3, 5, 6])
+    for (const id of [first!, fourth!])
+      expect(await sluice.operate.deadLetters.get(queue, id)).toMatchObject({ error: TOO_LATE })
   })
 
-  test('does not keep a claim that is got by its number', async ({ database, queue }) => {
+  test('does not keep a claim that is got by its number, and nothing of it changes', async ({ database, queue }) => {
     const { claims } = startTestSluice(database, { queues: { [queue]: hanging } }).operate
     const other = startTestSluice(database)
     const [id] = await put(other, queue, [1])
     const claim = await other.claim(queue, { ttl: '8s' })
     expect(await claims.get(queue, claim!.id)).toMatchObject({ messages: [] })
-    expect(await other.operate.message(queue, id!)).toMatchObject({ state: 'retrying', lastError: TOO_LATE })
+    expect(await other.operate.message(queue, id!)).toMatchObject({ state: 'in_flight', lastError: null })
   })
 })
 
 test('a claim that cannot settle what it refuses gives all of it back', async ({ database, queue }) => {
   await using _ = await refusingDeadLetters(database, queue)
   const sluice = startTestSluice(database, { queues: { [queue]: { schema: z.object({ count: z.number() }) } } })
-  await put(startTestSluice(database), queue, [{ count: 1 }, { count: 'x' }])
+  await put(startTestSluice(database), queue, [{ count: 1 }, { count: 'x' }], { maxAttempts: 1 })
   await expect(sluice.claim(queue)).rejects.toThrow('no dead letters here')
   expect(await counts(sluice, queue)).toEqual({ claimed: 0, free: 2, total: 2 })
 })
@@ -100,6 +138,11 @@ async function refusingDeadLetters(database: TestDatabase, queue: string): Promi
   return {
     [Symbol.asyncDispose]: async () => void (await database.sql(`DROP FUNCTION ${name} CASCADE`)),
   }
+}
+
+/** A schema that takes what it answers at all. */
+function answering(answers: (value: unknown) => boolean) {
+  return (value: unknown) => (answers(value) ? Promise.resolve({ value }) : new Promise<never>(() => undefined))
 }
 
 const TOO_LATE = 'The schema did not answer in time'

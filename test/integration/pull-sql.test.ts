@@ -1,4 +1,4 @@
-import { describe, expect } from 'vitest'
+import { describe, expect, inject } from 'vitest'
 import { put, test } from '../support/sluice.ts'
 
 /** Each with a queue, a claim and one of its messages. */
@@ -39,6 +39,25 @@ describe('the functions for claims', () => {
     expect(await database.sql('SELECT id FROM sluice.claim($1)', [queue])).toEqual([{ id: '-7' }])
   })
 
+  test('hand out nothing else of a key while a claim has one of its messages, also nothing with a lower id', async ({
+    database,
+    queue,
+  }) => {
+    const insert = 'INSERT INTO sluice.message (queue, id, ordering_key, payload) VALUES ($1, $2, $3, $4)'
+    const claim = () =>
+      database.sql<{ id: string; claim_id: string }>('SELECT claim_id, id FROM sluice.claim($1, 1)', [queue])
+    const pop = () => database.sql<{ id: string }>('SELECT id FROM sluice.pop($1, 1)', [queue])
+    await database.sql(insert, [queue, 20, 'key', '1'])
+    const [first] = await claim()
+    await database.sql(insert, [queue, 10, 'key', '1'])
+    expect(await claim()).toEqual([])
+    expect(await pop()).toEqual([])
+    const waits = 'SELECT held_by FROM sluice.messages WHERE queue = $1 AND id = 10'
+    expect(await database.sql(waits, [queue])).toEqual([{ held_by: '20' }])
+    await database.sql('SELECT FROM sluice.claim_settle($1, $2)', [queue, first!.claim_id])
+    expect(await pop()).toEqual([{ id: '10' }])
+  })
+
   test('sluice.claim_settle refuses an error with an outcome that has none', async ({ database, sluice, queue }) => {
     const [id] = await put(sluice, queue, [1])
     const claim = await sluice.claim(queue)
@@ -62,6 +81,27 @@ describe('the functions for claims', () => {
     const snooze = `SELECT FROM sluice.claim_settle($1, $2, ARRAY[$3::bigint], 'snooze', interval '-24 months 720 days')`
     await expect(database.sql(snooze, [queue, claim?.id, id])).rejects.toMatchObject({ code: '22023' })
   })
+
+  test.skipIf(inject('serverVersion') < 170_000)(
+    'name an interval that is infinite',
+    async ({ database, sluice, queue }) => {
+      await put(sluice, queue, [1])
+      const claim = await sluice.claim(queue)
+      for (const ttl of ['infinity', '-infinity']) {
+        for (const [what, text] of [
+          ['ttl', `SELECT FROM sluice.claim($1, 1, $2::interval)`],
+          ['grace', `SELECT FROM sluice.claim($1, 1, grace => $2::interval)`],
+          ['ttl', `SELECT FROM sluice.claim_renew($1, ${claim?.id}, $2::interval)`],
+          ['delay', `SELECT FROM sluice.claim_settle($1, ${claim?.id}, NULL, 'snooze', $2::interval)`],
+        ] as const) {
+          await expect(database.sql(text, [queue, ttl]), text).rejects.toMatchObject({
+            code: '22023',
+            message: expect.stringMatching(new RegExp(`^${what}: expected .* received ${ttl}$`)),
+          })
+        }
+      }
+    },
+  )
 
   test('do not let a claim be committed without waiting for the disk', async ({ database, sluice, queue }) => {
     await put(sluice, queue, [1])

@@ -14,12 +14,18 @@ import { raisedFlag } from '../support/rows/flag.ts'
 import { bury } from '../support/rows/operations.ts'
 import { untilEmpty } from '../support/rows/rows.ts'
 import { createTestDatabase } from '../support/servers/database.ts'
-import { test as base, type Login } from '../support/servers/logins.ts'
+import { test as base, type Login, type RoleName } from '../support/servers/logins.ts'
 import { put, startTestSluice } from '../support/sluice.ts'
 import { raise } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'
 
 const REFUSED = expect.objectContaining({ code: '42501' })
+const lacks = (role: RoleName) =>
+  expect.objectContaining({
+    code: 'PRIVILEGE_MISSING',
+    message: expect.stringContaining(`GRANT ${role} TO`),
+    cause: REFUSED,
+  })
 const SLOW = { kind: 'fixed', delay: '1h' } as const
 
 let queues = 0
@@ -302,13 +308,8 @@ describe('a member of sluice_reader', () => {
       operate.deadLetters.summarise(),
     ]
     await Promise.all(looks)
-    for (const change of [() => operate.deadLetters.redrive({ queue }), () => operate.deadLetters.delete({ queue })]) {
-      await expect(change()).rejects.toMatchObject({
-        code: 'PRIVILEGE_MISSING',
-        message: expect.stringContaining('GRANT sluice_operator TO'),
-        cause: REFUSED,
-      })
-    }
+    await expect(operate.deadLetters.redrive({ queue })).rejects.toEqual(lacks('sluice_operator'))
+    await expect(operate.deadLetters.delete({ queue })).rejects.toEqual(lacks('sluice_admin'))
     expect(await statesOf(database, queue)).toEqual(['dead', 'ready'])
   })
 })
@@ -341,36 +342,85 @@ describe('a member of sluice_operator', () => {
     expect(await operate.history.list({ queue })).toEqual({ messages: [], next: null })
   })
 
-  test('redrives and deletes by sluice.operate', async ({ database, login, queue }) => {
-    const { operate } = startTestSluice(await login('sluice_operator'))
-    const [first = ''] = await bury(database, { queue, count: 3 })
-    expect(await operate.deadLetters.redrive({ queue, ids: [first] })).toBe(1)
-    expect(await operate.deadLetters.delete({ queue })).toBe(2)
-    expect(await operate.messages({ queue })).toMatchObject({ messages: [{ id: first }] })
-  })
-
-  test('redrives and deletes dead letters, and wakes who sleeps', async ({ database, login, queue }) => {
+  test('redrives dead letters, and wakes a pipeline that sleeps', async ({ database, login, queue }) => {
     const operator = await login('sluice_operator')
     const ids = await bury(database, { queue, count: 3 })
     await using sleeper = await sleepOn(database.url, queue)
-    const env = { DATABASE_URL: operator.url }
     const redrive = ['dead', 'redrive', queue, '--id', ids[0] ?? '', '--yes']
-    expect(await runCli(redrive, env)).toMatchObject({ code: 0, stderr: '' })
+    expect(await runCli(redrive, { DATABASE_URL: operator.url })).toMatchObject({ code: 0, stderr: '' })
     expect(await operator.sql('SELECT sluice.redrive($1, $2)', [queue, ids.slice(1, 2)])).toEqual([{ redrive: '1' }])
-    expect(await runCli(['dead', 'delete', queue, '--yes'], env)).toMatchObject({ code: 0, stderr: '' })
-    expect(await statesOf(database, queue)).toEqual(['ready', 'ready'])
+    const { operate } = startTestSluice(operator)
+    expect(await operate.deadLetters.redrive({ queue })).toBe(1)
+    expect(await statesOf(database, queue)).toEqual(['ready', 'ready', 'ready'])
     expect(await sleeper.notifications()).toContain(queue)
   })
 
-  test('may not work, enqueue, nor touch what is not dead', async ({ login }) => {
+  test('pauses, resumes, reschedules, runs now and cancels', async ({ database, login, queue }) => {
+    const { operate } = startTestSluice(await login('sluice_operator'))
+    const [first = '', second = ''] = await put(startTestSluice(database), queue, [1, 2])
+    expect(await operate.pause(queue)).toBe(true)
+    expect(await operate.resume(queue)).toBe(true)
+    expect(await operate.reschedule(queue, first, { delay: '1h' })).toMatchObject({ result: 'changed' })
+    expect(await operate.runNow(queue, first)).toMatchObject({ result: 'changed' })
+    expect(await operate.cancel(queue, second)).toMatchObject({ result: 'cancelled' })
+  })
+
+  test('may not change what a message or a setting says, nor clear, nor delete dead letters', async ({
+    database,
+    login,
+    queue,
+  }) => {
+    const { operate } = startTestSluice(await login('sluice_operator'))
+    const [waiting = ''] = await put(startTestSluice(database), queue, [1])
+    await bury(database, { queue })
+    const refused = [
+      () => operate.change(queue, waiting, { payload: 2 }),
+      () => operate.clear(queue),
+      () => operate.settings.set(queue, { maxAttempts: 5 }),
+      () => operate.deadLetters.delete({ queue }),
+      () => operate.schedules.set('mine', { every: '1h', queue, payload: 1 }),
+    ]
+    for (const change of refused) await expect(change()).rejects.toEqual(lacks('sluice_admin'))
+    expect(await statesOf(database, queue)).toEqual(['dead', 'ready'])
+  })
+
+  test('may not work, enqueue, nor write to a table, not even a dead letter back as another message', async ({
+    login,
+  }) => {
     const operator = await login('sluice_operator')
     await expect(startTestSluice(operator).start()).rejects.toMatchObject({ cause: REFUSED })
     for (const text of [
       `SELECT sluice.enqueue('q', '1')`,
+      `INSERT INTO sluice.message (queue, payload) VALUES ('q', '1')`,
       'DELETE FROM sluice.message',
+      'DELETE FROM sluice.dead_letter',
       'SELECT payload FROM sluice.message',
     ]) {
       await expect(operator.sql(text)).rejects.toEqual(REFUSED)
+    }
+  })
+})
+
+describe('a member of sluice_admin', () => {
+  test('changes messages and settings, clears, and deletes dead letters', async ({ database, login, queue }) => {
+    const { operate } = startTestSluice(await login('sluice_admin'))
+    const [waiting = ''] = await put(startTestSluice(database), queue, [1])
+    await bury(database, { queue, count: 2 })
+    expect(await operate.change(queue, waiting, { payload: 2 })).toMatchObject({ result: 'changed' })
+    await operate.settings.set(queue, { maxAttempts: 5 })
+    expect(await operate.clear(queue)).toBe(1)
+    expect(await operate.deadLetters.delete({ queue })).toBe(2)
+    expect(await statesOf(database, queue)).toEqual([])
+  })
+
+  test('may not work, enqueue, nor write a message', async ({ login }) => {
+    const admin = await login('sluice_admin')
+    await expect(startTestSluice(admin).start()).rejects.toMatchObject({ cause: REFUSED })
+    for (const text of [
+      `SELECT sluice.enqueue('q', '1')`,
+      `INSERT INTO sluice.message (queue, payload) VALUES ('q', '1')`,
+    ]) {
+      await expect(admin.sql(text)).rejects.toEqual(REFUSED)
     }
   })
 })

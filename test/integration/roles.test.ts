@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import { runCli } from '../support/processes/run-cli.ts'
@@ -12,6 +13,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
   sluice_producer: [
     'EXECUTE append',
     'EXECUTE append_many',
+    'EXECUTE bounded_ms',
     'EXECUTE check_dedupe',
     'EXECUTE check_enqueue',
     'EXECUTE check_payload_bytes',
@@ -38,6 +40,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'DELETE message',
     'DELETE permit',
     'DELETE worker',
+    'EXECUTE add_failure',
     'EXECUTE batches',
     'EXECUTE bury_events',
     'EXECUTE bury_locked',
@@ -66,6 +69,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE lock_untenanted',
     'EXECUTE make_history',
     'EXECUTE note_empty',
+    'EXECUTE note_turn',
     'EXECUTE permit_taken',
     'EXECUTE pick_tenants',
     'EXECUTE prepare_claim',
@@ -101,15 +105,17 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'INSERT bucket',
     'INSERT completed_message',
     'INSERT crash',
-    'INSERT dead_letter(attempt, dedupe_key, dedupe_ms, enqueued_at, error, event_position, headers, id, lease_ms, max_attempts, ordering_key, payload, priority, queue, reason, retry_policy, schema_version, tenant, type)',
+    'INSERT dead_letter(attempt, dedupe_key, dedupe_ms, enqueued_at, error, event_position, failures, headers, id, lease_ms, max_attempts, ordering_key, payload, priority, queue, reason, retry_policy, schema_version, tenant, type)',
     'INSERT group_progress',
     'INSERT maintenance(begun_at, begun_by)',
     'INSERT permit(n, queue, tenant)',
     'INSERT settled',
     'INSERT slot(queue, slot)',
+    'INSERT turn',
     'INSERT worker',
     'SELECT batch',
     'SELECT bucket',
+    'SELECT cancel_request',
     'SELECT crash',
     'SELECT dead_letter(id)',
     'SELECT event',
@@ -117,6 +123,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT group_queued',
     'SELECT groups',
     'SELECT in_flight',
+    'SELECT limits',
     'SELECT maintenance',
     'SELECT message',
     'SELECT permit',
@@ -130,20 +137,88 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT stream',
     'SELECT stream_group',
     'SELECT streams',
+    'SELECT turn',
     'SELECT worker',
     'SELECT workers',
     'UPDATE bucket(at, tokens)',
     'UPDATE group_progress(attempt, held_until, last_error)',
     'UPDATE maintenance(begun_at, begun_by)',
-    'UPDATE message(attempt, due_at, failed_at, last_error, lease)',
+    'UPDATE message(attempt, due_at, failed_at, failures, last_error, lease)',
     'UPDATE permit(lease, message_id)',
     'UPDATE slot(held)',
+    'UPDATE turn(apart, tenant)',
     'UPDATE worker',
     'USAGE worker_id_seq',
   ],
   sluice_operator: [
+    'EXECUTE batches',
+    'EXECUTE cancel',
+    'EXECUTE claim_release',
+    'EXECUTE clock',
+    'EXECUTE drop_history',
+    'EXECUTE drop_segment',
+    'EXECUTE event_slot',
+    'EXECUTE events',
+    'EXECUTE free_key',
+    'EXECUTE is_paused',
+    'EXECUTE keep_segments',
+    'EXECUTE make_history',
+    'EXECUTE next_position',
+    'EXECUTE pause',
+    'EXECUTE peek',
+    'EXECUTE prune_dead_letters',
+    'EXECUTE prune_dedupe',
+    'EXECUTE prune_history',
+    'EXECUTE prune_leftovers',
+    'EXECUTE read_events',
+    'EXECUTE read_group_slots',
+    'EXECUTE read_stream',
+    'EXECUTE redrive',
+    'EXECUTE release_holds',
+    'EXECUTE remove_expired',
+    'EXECUTE reschedule',
+    'EXECUTE resume',
+    'EXECUTE retry_slots',
+    'EXECUTE run_now',
+    'EXECUTE schedule_pause',
+    'EXECUTE schedule_resume',
+    'EXECUTE schedule_run',
+    'EXECUTE schema_version',
+    'EXECUTE seek_group',
+    'EXECUTE segments_to_drop',
+    'EXECUTE skip_event',
+    'EXECUTE status',
+    'EXECUTE stream_bounds',
+    'EXECUTE stream_positions',
+    'INSERT maintenance(begun_at, begun_by)',
+    'SELECT batch',
+    'SELECT claims',
+    'SELECT completed',
+    'SELECT dead_letter',
+    'SELECT dead_letters',
+    'SELECT dedupe',
+    'SELECT group_slots',
+    'SELECT groups',
+    'SELECT in_flight',
+    'SELECT limits',
+    'SELECT maintenance',
+    'SELECT message(due_at, id, ordering_key, priority, queue, slot)',
+    'SELECT messages',
+    'SELECT queue_settings',
+    'SELECT queues',
+    'SELECT schedules',
+    'SELECT settled',
+    'SELECT stream',
+    'SELECT stream_group',
+    'SELECT streams',
+    'SELECT worker_statistics',
+    'SELECT workers',
+    'UPDATE maintenance(begun_at, begun_by)',
+  ],
+  sluice_admin: [
     'DELETE dead_letter',
     'EXECUTE batches',
+    'EXECUTE bounded_ms',
     'EXECUTE cancel',
     'EXECUTE change',
     'EXECUTE claim_release',
@@ -155,6 +230,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE drop_history',
     'EXECUTE drop_segment',
     'EXECUTE event_slot',
+    'EXECUTE events',
     'EXECUTE foreign_characters',
     'EXECUTE free_key',
     'EXECUTE group_set',
@@ -162,7 +238,6 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE keep_segments',
     'EXECUTE make_history',
     'EXECUTE next_position',
-    'EXECUTE note_queued',
     'EXECUTE pause',
     'EXECUTE peek',
     'EXECUTE prune_dead_letters',
@@ -194,16 +269,13 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE stream_bounds',
     'EXECUTE stream_positions',
     'EXECUTE trim_stream',
-    'EXECUTE wake_stream',
     'INSERT maintenance(begun_at, begun_by)',
-    'INSERT message(dedupe_key, dedupe_ms, enqueued_at, event_position, headers, id, last_error, lease_ms, max_attempts, ordering_key, payload, priority, queue, retry_policy, schema_version, tenant, type)',
     'SELECT batch',
     'SELECT claims',
     'SELECT completed',
     'SELECT dead_letter',
     'SELECT dead_letters',
     'SELECT dedupe',
-    'SELECT events',
     'SELECT group_slots',
     'SELECT groups',
     'SELECT in_flight',
@@ -226,6 +298,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE batches',
     'EXECUTE clock',
     'EXECUTE event_slot',
+    'EXECUTE events',
     'EXECUTE next_position',
     'EXECUTE peek',
     'EXECUTE read_events',
@@ -240,7 +313,6 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT completed',
     'SELECT dead_letters',
     'SELECT dedupe',
-    'SELECT events',
     'SELECT group_slots',
     'SELECT groups',
     'SELECT in_flight',
@@ -369,6 +441,21 @@ describe('the roles', () => {
     },
   )
 
+  test('may call the functions that the page on security lists for operators and administrators, and no others', () => {
+    const page = readFileSync(new URL('../../docs/security.md', import.meta.url), 'utf8')
+    for (const [role, lesser] of [
+      ['sluice_operator', 'sluice_reader'],
+      ['sluice_admin', 'sluice_operator'],
+    ] as const) {
+      const [, listed = ''] =
+        page.match(new RegExp(`^\\| \`${role}\`: all of \`${lesser}\`, and \\| (.*) \\|$`, 'm')) ?? []
+      const functions = [...listed.matchAll(/`(\w+)`/g)].map(([, name]) => `EXECUTE ${name}`)
+      const granted = ALLOWED[role].filter((right) => right.startsWith('EXECUTE') && !ALLOWED[lesser].includes(right))
+      expect(functions.toSorted()).toEqual(granted.toSorted())
+      expect(ALLOWED[lesser].filter((right) => !ALLOWED[role].includes(right))).toEqual([])
+    }
+  })
+
   test('have no rights of the cluster, and nobody logs in as one', async ({ database, roles }) => {
     const rows = await database.sql(
       `SELECT FROM pg_roles WHERE rolname = ANY ($1) AND
@@ -378,7 +465,7 @@ describe('the roles', () => {
     expect(rows).toHaveLength(ROLES.length)
   })
 
-  test('leave only those for claims, settings, dedupe keys, changes, schedules, streams and maintenance with the rights of their owner, with a path of their own', async ({
+  test('leave only those for redrives, claims, settings, dedupe keys, changes, schedules, streams and maintenance with the rights of their owner, with a path of their own', async ({
     database,
   }) => {
     const rows = await database.sql<{ proname: string; pinned: boolean }>(
@@ -403,6 +490,7 @@ describe('the roles', () => {
       'delete_group',
       'drop_history',
       'drop_segment',
+      'events',
       'free_key',
       'group_set',
       'history_wanted',
@@ -426,6 +514,7 @@ describe('the roles', () => {
       'read_events',
       'read_group_slots',
       'read_stream',
+      'redrive',
       'refuse_group_queue',
       'refuse_inserted',
       'release_holds',

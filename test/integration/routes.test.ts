@@ -30,7 +30,7 @@ test('a routing table hands a message to the handler whose pattern its type matc
 })
 
 test.for([
-  [undefined, 'dead', { dead: 1 }],
+  [undefined, 'waiting', { retried: 1 }],
   ['deadLetter', 'dead', { dead: 1 }],
   ['retry', 'waiting', { retried: 1 }],
   ['ack', 'gone', { acked: 1 }],

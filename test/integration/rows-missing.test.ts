@@ -148,7 +148,7 @@ test('a policy without DELETE rolls the batch back, and each message fails by it
     const sluice = startTestSluice(worker)
     await put(startTestSluice(database), queue, [1, 2, 3])
     const pipeline = sluice
-      .pipeline(queue)
+      .pipeline(queue, { retry: { kind: 'fixed', delay: '1h' } })
       .handle(async (_, { tx }) => void (await tx.query(`INSERT INTO ${table} VALUES ($1)`, [queue])))
     expect((await pipeline.runOnce()).map(({ outcome }) => outcome)).toMatchObject(Array(3).fill({ error: SAYS_WHY }))
     expect(await database.sql(`SELECT FROM ${table} WHERE queue = $1`, [queue])).toEqual([])

@@ -7,17 +7,18 @@ import { waitFor } from '../support/wait.ts'
 const REFUSED = { code: '42501' }
 
 describe('schedules with the rights of roles', () => {
-  test('are defined by a producer, enqueued by a worker, read by a reader and run by an operator', async ({
+  test('are defined by a producer, enqueued by a worker, read by a reader, run by an operator and removed by an administrator', async ({
     database,
     login,
   }) => {
-    const [producer, worker, operator, reader] = await Promise.all([
+    const [producer, worker, operator, admin, reader] = await Promise.all([
       login('sluice_producer'),
       login('sluice_worker'),
       login('sluice_operator'),
+      login('sluice_admin'),
       login('sluice_reader'),
     ])
-    const [defines, works, operates] = [producer, worker, operator].map((role) =>
+    const [defines, works, operates, administers] = [producer, worker, operator, admin].map((role) =>
       startTestSluice(role, { pollInterval: '100ms' }),
     )
     const log = new EventLog(works!.events)
@@ -32,7 +33,8 @@ describe('schedules with the rights of roles', () => {
     expect(await schedules.pause('nightly')).toBe(true)
     expect(await schedules.resume('nightly')).toBe(true)
     expect(await schedules.runNow('nightly')).toMatch(/^\d+$/)
-    expect(await schedules.remove('by-sql')).toBe(true)
+    await expect(schedules.remove('by-sql')).rejects.toMatchObject({ code: 'PRIVILEGE_MISSING' })
+    expect(await administers!.operate.schedules.remove('by-sql')).toBe(true)
     const { rows } = await reader.pool.query('SELECT name, enqueued FROM sluice.schedules')
     expect(rows).toEqual([{ name: 'nightly', enqueued: '2' }])
   })

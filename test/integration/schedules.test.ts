@@ -152,6 +152,27 @@ describe('occurrences that nobody has enqueued in time', () => {
     expect((await enqueuedBy(database, queue)).length).toBeLessThan(110)
   })
 
+  test('are enqueued all the same within the grace, also more than a thousand', async ({
+    sluice,
+    queue,
+    schedule: name,
+    database,
+  }) => {
+    await sluice.schedule(name, { every: '1s', queue, payload: {}, grace: '1h' })
+    await database.sql(
+      `UPDATE sluice.schedule SET next_at = date_trunc('second', clock_timestamp()) - interval '1200 s' WHERE name = $1`,
+      [name],
+    )
+    await sluice.start()
+    await waitFor(async () => ((await sluice.operate.schedules.get(name))?.enqueued ?? 0) > 1_200, {
+      what: 'all of them',
+    })
+    await sluice.operate.schedules.pause(name)
+    const times = (await enqueuedBy(database, queue)).map(({ headers }) => Date.parse(headers.scheduledFor ?? ''))
+    expect(times).toEqual(times.map((_, at) => (times[0] ?? 0) + at * 1_000))
+    expect(await sluice.operate.schedules.get(name)).toMatchObject({ enqueued: times.length, skipped: 0 })
+  })
+
   async function setBack(database: TestDatabase, name: string, days: number): Promise<void> {
     await database.sql(`UPDATE sluice.schedule SET next_at = next_at - interval '1 d' * $2::integer WHERE name = $1`, [
       name,
@@ -197,6 +218,21 @@ describe('a schedule that must not overlap', () => {
       const fired = () => log.of('schedule.fired').filter(({ schedule }) => schedule === own)
       await waitFor(() => fired().length === 2, { what: 'the next one' })
     }
+  })
+})
+
+describe('a schedule that must not overlap, whose last message has expired', () => {
+  test('goes on before somebody has removed that, unless it is in hand', async ({ sluice, queue, schedule: name }) => {
+    const { schedules } = sluice.operate
+    await sluice.schedule(name, { every: '1d', queue, payload: {}, overlap: false, ttl: '1ms' })
+    await schedules.runNow(name)
+    const next = () => waitFor(() => schedules.runNow(name), { what: 'the last one to expire' })
+    await next()
+    await sluice.schedule(name, { every: '1d', queue: `${queue}.held`, payload: {}, overlap: false, ttl: '1m' })
+    await schedules.runNow(name)
+    const claim = await sluice.claim(`${queue}.held`)
+    expect(await schedules.runNow(name)).toBeUndefined()
+    await claim?.release()
   })
 })
 
@@ -365,6 +401,27 @@ test('a frozen process that has read what is due enqueues nothing when it goes o
   expect(await enqueuedBy(database, queue)).toHaveLength(1)
 })
 
+test('a schedule that is removed and defined anew is another one to a process that has read the old one', async ({
+  sluice,
+  database,
+  queue,
+  schedule: name,
+}) => {
+  const dueAt = `date_trunc('day', clock_timestamp())`
+  const define = `SELECT sluice.schedule($1, $2, '{}', every => interval '1 day', next_at => ${dueAt})`
+  const fire = `SELECT f.id FROM sluice.schedule_fire($1, $2, ${dueAt}, ARRAY[${dueAt}], ${dueAt} + interval '1 d', 0) f`
+  const revision = async () => {
+    const sql = 'SELECT s.revision FROM sluice.schedule s WHERE s.name = $1'
+    return (await database.sql<{ revision: string }>(sql, [name]))[0]?.revision
+  }
+  await database.sql(define, [name, queue])
+  const old = await revision()
+  await sluice.operate.schedules.remove(name)
+  await database.sql(define, [name, queue])
+  expect(await database.sql(fire, [name, old])).toEqual([])
+  expect(await database.sql(fire, [name, await revision()])).toHaveLength(1)
+})
+
 test('what is unknown, and what cannot be, is refused before anything is written', async ({
   sluice,
   database,
@@ -396,6 +453,21 @@ test('what no message can be is refused in SQL too when it is defined', async ({
   await expect(define(both)).rejects.toMatchObject({ code: '23514', constraint })
   const soon = "every => '1 day', grace => '999 ms'"
   await expect(define(soon)).rejects.toMatchObject({ code: '23514', constraint: 'grace: 1 second to 1 hour' })
+  const never = "every => '1 day', next_at => 'infinity'"
+  const refused = 'next_at: expected an instant in the years 1970 to 9999, received infinity'
+  await expect(define(never)).rejects.toMatchObject({ code: '22023', message: refused })
+  const long = (option: string) =>
+    define(`${option === 'every' ? '' : "every => '1 day', "}${option} => '170000000 years'`)
+  for (const [option, wanted] of [
+    ['every', 'every: 1 second to 366 days'],
+    ['grace', 'grace: 1 second to 1 hour'],
+    ['catch_up_within', 'catch_up_within: 1 minute to 366 days'],
+    ['delay', 'delay: 0 to 100 years'],
+    ['ttl', 'ttl: 1 ms to 100 years'],
+    ['lease', 'lease: 1 second to 24 hours'],
+  ] as const) {
+    await expect(long(option), option).rejects.toMatchObject({ code: '23514', constraint: wanted })
+  }
   expect(await database.sql('SELECT FROM sluice.schedule WHERE name = $1', [name])).toEqual([])
 })
 
@@ -414,6 +486,31 @@ test('a schedule is defined and run in a transaction of the application', async 
   await client.query('ROLLBACK')
   expect(await sluice.operate.schedules.get(name)).toBeUndefined()
   expect(await enqueuedBy(database, queue)).toEqual([])
+})
+
+test('a schedule whose next occurrence is no instant of a calendar ends neither the poll nor other schedules', async ({
+  sluice,
+  database,
+  queue,
+  schedule: name,
+}) => {
+  const constraint = 'next_at: an instant in the years 1970 to 9999'
+  const odd = `INSERT INTO sluice.schedule (name, queue, every_ms, payload, next_at, planned)
+    VALUES ($1, $2, 86400000, '{}', $3, true)`
+  await expect(database.sql(odd, [name, queue, '-infinity'])).rejects.toMatchObject({ code: '23514', constraint })
+  // Rows that were there before the constraint.
+  await database.sql(`ALTER TABLE sluice.schedule DROP CONSTRAINT "${constraint}"`)
+  await database.sql(odd, [`${name}.a`, queue, '-infinity'])
+  await database.sql(odd, [`${name}.b`, queue, '294276-01-01'])
+  const alone = sluice.pipeline(`${queue}.delayed`).handle(() => undefined)
+  alone.start()
+  await sluice.enqueue(sluice.ownTransaction, `${queue}.delayed`, {}, { delay: '1s' })
+  await waitFor(async () => (await enqueuedBy(database, `${queue}.delayed`)).length === 0, {
+    what: 'a delayed message',
+  })
+  await sluice.schedule(name, { every: '1d', queue, payload: {} })
+  await makeDue(database, name)
+  await waitFor(async () => (await enqueuedBy(database, queue)).length > 0, { what: 'the other schedule' })
 })
 
 type Context = {

@@ -107,7 +107,6 @@ describe('sluice.enqueue', () => {
     { args: `'q', '1', priority => 10`, says: 'priority: from 0 to 9' },
     { args: `'q', '1', priority => -70000`, says: 'priority: from 0 to 9' },
     { args: `'q', '1', priority => 70000`, says: 'priority: from 0 to 9' },
-    { args: `'q', '1', due_at => 'infinity'`, says: 'due_at (delay): a finite time' },
     { args: `'q', '1', ordering_key => ''`, says: 'ordering_key: 1 to 255 bytes' },
     { args: `'q', '1', type => repeat('x', 256)`, says: 'type: 1 to 255 bytes' },
     { args: `'q', '1', schema_version => 0`, says: 'schema_version: 1 or more' },

@@ -114,7 +114,7 @@ describe('a group', () => {
     await open.query(`SELECT sluice.append($1, '1', 'k')`, [queue])
     const [pid] = (await open.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')).rows
     await database.sql(`SELECT sluice.append($1, '2', 'k')`, [queue])
-    expect(await only(sluice.operate.streams.groups({ stream: queue }))).toMatchObject({ unread: 0, slotsHeldBack: 1 })
+    expect(await only(sluice.operate.streams.groups({ stream: queue }))).toMatchObject({ unread: 1, slotsHeldBack: 1 })
     expect(await only(sluice.operate.streams.list({ stream: queue }))).toMatchObject({
       openAppends: 1,
       openPid: pid?.pid,
@@ -269,6 +269,54 @@ describe('a group', () => {
     expect(await only(sluice.operate.streams.groups({ stream: queue }))).toMatchObject({ group: 'other', unread: 5 })
     expect(await sluice.operate.settings.get(`${queue}:${GROUP}`)).toBeUndefined()
     await expect(sluice.operate.streams.deleteGroup(queue, GROUP)).rejects.toMatchObject({ code: 'GROUP_UNKNOWN' })
+  })
+
+  test.for([
+    ['moved', `SELECT sluice.seek_group($1, $2, '{0}', 'keep')`, [{ unread: 5, parked: 1 }]],
+    ['deleted', `SELECT sluice.delete_group($1, $2)`, []],
+  ] as const)(
+    'is %s as it is when its turn has come, also if it is another one of its name by then',
+    async ([, text, groups], { database, sluice, queue }) => {
+      await makeStream(database, queue)
+      await append(database, queue, 5)
+      await sluice.group(queue, GROUP)
+      const [other, late] = [await connect(database), await connect(database)]
+      await other.query('BEGIN')
+      await other.query('SELECT sluice.delete_group($1, $2)', [queue, GROUP])
+      const changing = late.query(text, [queue, GROUP])
+      const waits = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+      await waitFor(async () => (await database.sql(waits)).length > 0, { what: 'the other one to wait' })
+      await other.query('SELECT sluice.create_group($1, $2)', [queue, GROUP])
+      await other.query(`INSERT INTO sluice.message (queue, payload, event_position) VALUES ($1, '1', 1)`, [
+        `${queue}:${GROUP}`,
+      ])
+      await other.query('COMMIT')
+      await changing
+      expect(await sluice.operate.streams.groups({ stream: queue })).toMatchObject(groups)
+    },
+  )
+
+  test('that is to begin behind the end begins there', async ({ database, sluice, queue }) => {
+    await makeStream(database, queue)
+    await append(database, queue, 5)
+    await database.sql(`SELECT sluice.create_group($1, 'made', '{1000}'), sluice.create_group($1, 'moved', '{0}')`, [
+      queue,
+    ])
+    await database.sql(`SELECT sluice.seek_group($1, 'moved', '{1000}')`, [queue])
+    await append(database, queue, 2)
+    const groups = await sluice.operate.streams.groups({ stream: queue })
+    expect(groups.map(({ group, unread }) => [group, unread])).toEqual([
+      ['made', 2],
+      ['moved', 2],
+    ])
+  })
+
+  test('is made at one position, or at one for each slot', async ({ database, queue }) => {
+    await makeStream(database, queue)
+    for (const startAt of ['{}', '{1,2}', '{NULL}']) {
+      const made = database.sql(`SELECT sluice.create_group($1, 'odd', $2)`, [queue, startAt])
+      await expect(made).rejects.toThrow(`start_at: expected 1 or 16 positions, received ${startAt}`)
+    }
   })
 
   test('needs a stream, and a name that fits', async ({ database, sluice, queue }) => {

@@ -1,4 +1,5 @@
 import { describe, expect } from 'vitest'
+import * as z from 'zod'
 import { ack, deadLetter, type Message, snooze } from '../../src/message.ts'
 import { EventClaimer } from '../../src/stream/event-claimer.ts'
 import type { Execute } from '../../src/table/statement.ts'
@@ -83,6 +84,54 @@ describe('an event of a group', () => {
     })
     expect((await pipeline.runOnce()).counts).toMatchObject({ acked: 2, retried: 1 })
     expect(calls[0]).toEqual([1, 2, 3])
+  })
+
+  test('that is to be tried again comes before new ones, also where none has a key', async ({
+    database,
+    sluice,
+    stream,
+  }) => {
+    await append(database, stream, [[1]])
+    const seen: string[] = []
+    const handle = ({ payload, attempt }: Message) => {
+      seen.push(`${payload}#${attempt}`)
+      if (seen.length === 1) raise('no')
+    }
+    await sluice.pipeline(stream, { group: 'all', retry: RETRY }).handle(handle).runOnce()
+    await append(database, stream, [[2], [3]])
+    await database.sql('SELECT sluice.run_now(m.queue, m.id) FROM sluice.message m WHERE m.queue = $1', [
+      `${stream}:all`,
+    ])
+    await startTestSluice(database).pipeline(stream, { group: 'all' }).handle(handle).runOnce()
+    expect(seen.slice(0, 2)).toEqual(['1#1', '1#2'])
+    expect(seen.toSorted()).toEqual(['1#1', '1#2', '2#1', '3#1'])
+  })
+
+  test('stays behind one that its batch had no time for, also if its schema refuses it', async ({
+    database,
+    stream,
+  }) => {
+    const one = `${stream}.one`
+    await database.sql('SELECT sluice.create_stream($1, 1)', [one])
+    const sluice = startTestSluice(database, { streams: { [one]: { schema: z.number() } } })
+    await sluice.group(one, 'all', { from: 'start' })
+    await append(database, one, [[1], [2], ['three'], [4]])
+    const failed: string[] = []
+    sluice.events.subscribe((event) => {
+      if (event.kind === 'message.failed' || event.kind === 'batch.released') failed.push(event.kind)
+    })
+    const seen: unknown[] = []
+    const pipeline = sluice
+      .pipeline(one, { group: 'all', retry: RETRY, timeout: '200ms' })
+      .handleBatch(async (events, { signal }) => {
+        const [first] = events
+        if (first?.payload === 1 && events.length > 1) raise('not together')
+        if (first?.payload === 1) await new Promise((_, reject) => signal.addEventListener('abort', reject))
+        for (const { payload } of events) seen.push(payload)
+      })
+    expect((await pipeline.runOnce()).counts).toMatchObject({ acked: 2, retried: 2 })
+    expect(seen).toEqual([2, 4])
+    expect(failed).toEqual(['message.failed', 'message.failed'])
   })
 
   test('whose handler breaks the connection counts an attempt, and the others do not', async ({

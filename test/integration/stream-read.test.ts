@@ -162,9 +162,7 @@ describe('read', () => {
     expect((await allOf(sluice.read(queue))).map(({ position }) => position)).toEqual([
       91, 92, 93, 94, 95, 96, 97, 98, 99, 100,
     ])
-    const [rows] = await database.sql<{ count: string }>('SELECT count(*) FROM sluice.events WHERE stream = $1', [
-      queue,
-    ])
+    const [rows] = await database.sql<{ count: string }>('SELECT count(*) FROM sluice.events($1)', [queue])
     expect(rows?.count).toBe('10')
   })
 

@@ -73,6 +73,8 @@ describe('the segments of a stream', () => {
     await jumpSegment(database, queue)
     expect(await segmentsOf(database, queue)).toEqual(tables(id, 0, 1, 2))
     await open.query('COMMIT')
+    // One pass notes what the closed segment has, and the next one opens another.
+    await jumpSegment(database, queue)
     await jumpSegment(database, queue)
     expect(await segmentsOf(database, queue)).toEqual(tables(id, 0, 1, 2, 3))
   })
@@ -171,15 +173,11 @@ describe('retention', () => {
     const pass = sluice.operate.maintain()
     await waitFor(async () => (await detaching(database)) === 1, { what: 'the detach' })
     const other = await connect(database)
-    await other.query(`SET statement_timeout = '5s'`)
-    let longest = 0
+    await other.query(`SET lock_timeout = '1s'`)
     for (let n = 0; n < 50; n++) {
-      const from = performance.now()
       await other.query(`SELECT sluice.append($1, '1')`, [queue])
       await other.query(`SELECT count(*) FROM sluice.event_${id} WHERE position >= 2000000000`)
-      longest = Math.max(longest, performance.now() - from)
     }
-    expect(longest).toBeLessThan(1_000)
     await batch.query('COMMIT')
     expect(await pass).toMatchObject({ segmentsDropped: 2 })
     expect(await allOf(sluice.read(queue))).toHaveLength(60)
@@ -426,7 +424,10 @@ async function closeSegment(database: TestDatabase, stream: string): Promise<voi
      WHERE s.stream = $1 AND g.stream_id = s.id AND g.closed_at IS NULL`,
     [stream],
   )
-  await database.sql('SELECT sluice.open_next_segment(s) FROM sluice.stream s WHERE s.stream = $1', [stream])
+  await database.sql(
+    'SELECT sluice.open_next_segment(s), sluice.note_lasts(s) FROM sluice.stream s WHERE s.stream = $1',
+    [stream],
+  )
 }
 
 function tables(id: number, ...segments: readonly number[]): readonly string[] {

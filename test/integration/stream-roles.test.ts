@@ -82,8 +82,9 @@ describe('with the rights of a role', () => {
       startTestSluice(await login('sluice_worker')),
       startTestSluice(await login('sluice_operator')),
     ]
-    await operator.stream(stream, { slots: 1 })
-    await operator.group(stream, 'g', { from: 'start', onFailure: 'stop' })
+    const owner = startTestSluice(database)
+    await owner.stream(stream, { slots: 1 })
+    await owner.group(stream, 'g', { from: 'start', onFailure: 'stop' })
     await append(database, stream, 2)
     const { streams: operate } = operator.operate
     const pipeline = worker.pipeline(stream, { group: 'g', maxAttempts: 1 }).handle(() => raise('no'))
@@ -96,9 +97,36 @@ describe('with the rights of a role', () => {
     expect(await operate.groups({ stream })).toMatchObject([{ unread: 1, dead: 1, slotsStopped: 0 }])
   })
 
-  test('an operator makes, moves, pauses, trims and deletes', async ({ database, login, stream }) => {
+  test('an operator moves and pauses a group, and cannot make, trim or delete anything', async ({
+    database,
+    login,
+    stream,
+  }) => {
     const sluice = startTestSluice(await login('sluice_operator'))
     await makeStream(database, stream)
+    await startTestSluice(database).group(stream, 'g', { from: 'start' })
+    await append(database, stream, 3)
+    const { streams: operate } = sluice.operate
+    expect(await operate.seek(stream, 'g', { position: 3 })).toMatchObject({ events: 1, before: 3 })
+    expect(await operate.pause(stream, 'g')).toBe(true)
+    expect(await operate.resume(stream, 'g')).toBe(true)
+    const refused = [
+      () => sluice.stream(`${stream}.more`),
+      () => sluice.group(stream, 'more'),
+      () => operate.trim(stream, 'end'),
+      () => operate.deleteGroup(stream, 'g'),
+    ]
+    for (const change of refused) {
+      await expect(change()).rejects.toMatchObject({
+        code: 'PRIVILEGE_MISSING',
+        message: expect.stringContaining('GRANT sluice_admin TO'),
+      })
+    }
+  })
+
+  test('an administrator makes, moves, pauses, trims and deletes', async ({ database, login, stream }) => {
+    const sluice = startTestSluice(await login('sluice_admin'))
+    expect(await sluice.stream(stream)).toBe(true)
     await append(database, stream, 3)
     const { streams: operate } = sluice.operate
     expect(await sluice.group(stream, 'g', { from: 'start', parkLimit: 3, keepUnread: true })).toBe(true)

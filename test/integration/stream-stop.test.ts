@@ -1,4 +1,5 @@
 import { describe, expect } from 'vitest'
+import { z } from 'zod'
 import { ack, deadLetter, type Message, snooze } from '../../src/message.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { readHeads } from '../../src/table/stream/read-heads.ts'
@@ -103,6 +104,23 @@ describe('a group that stops on failure', () => {
     expect(seen).toEqual(['1#1', '1#2', '1#1', '2#1'])
   })
 
+  test('waits for an event that the schema of one member refuses, until another takes it', async ({
+    database,
+    sluice,
+    stops,
+  }) => {
+    await append(database, stops, [[1], ['two'], [3]])
+    const streams = { [stops]: { schema: z.number() } }
+    const retry = { kind: 'fixed', delay: '1h' } as const
+    const stricter = startTestSluice(database, { streams }).pipeline(stops, { group: 'all', retry })
+    const seen: unknown[] = []
+    const handle = ({ payload }: Message) => void seen.push(payload)
+    expect((await stricter.handle(handle).runOnce()).counts).toMatchObject({ acked: 1, retried: 1, dead: 0 })
+    expect(await sluice.operate.streams.retrySlots(stops, 'all')).toBe(1)
+    await sluice.pipeline(stops, { group: 'all' }).handle(handle).runOnce()
+    expect(seen).toEqual([1, 'two', 3])
+  })
+
   test('passes over a skipped event, which becomes a dead letter', async ({ database, sluice, stops }) => {
     const [first, second] = await append(database, stops, [
       [1, 'a'],
@@ -152,12 +170,12 @@ describe('a group that stops on failure', () => {
       stream,
       Array.from({ length: 40 }, (_, n) => [n, `k${n}`] as const),
     )
-    const [bad] = await database.sql<{ slot: number }>(
-      'SELECT slot FROM sluice.events WHERE stream = $1 AND payload = $2',
-      [stream, '7'],
-    )
+    const [bad] = await database.sql<{ slot: number }>('SELECT slot FROM sluice.events($1) WHERE payload = $2', [
+      stream,
+      '7',
+    ])
     const slots = await database.sql<{ n: number }>(
-      'SELECT payload::int AS n FROM sluice.events WHERE stream = $1 AND (slot <> $2 OR payload::int < 7) ORDER BY n',
+      'SELECT payload::int AS n FROM sluice.events($1) WHERE (slot <> $2 OR payload::int < 7) ORDER BY n',
       [stream, bad?.slot],
     )
     const seen: number[] = []
@@ -259,8 +277,12 @@ describe('a group that stops on failure', () => {
     )
     const execute: Execute = async ({ text }, values) => database.sql(text, [...values])
     const polled = (group: string) => readHeads(execute, [stops], [`${stops}:${group}`])
-    expect(await polled('other')).toEqual({ heads: [{ stream: stops, head: '1' }], held: [] })
-    expect((await polled('all')).held).toMatchObject([{ queue: `${stops}:all` }])
+    const heads = [{ stream: stops, head: '1' }]
+    expect(await polled('other')).toMatchObject({ heads, groups: [{ queue: `${stops}:other`, heldMs: null }] })
+    expect(await polled('all')).toMatchObject({
+      heads,
+      groups: [{ queue: `${stops}:all`, heldMs: expect.any(Number) }],
+    })
   })
 
   test('shows an event that is due and that nobody tries, and has it tried again or skipped', async ({

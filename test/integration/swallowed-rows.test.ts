@@ -77,3 +77,43 @@ describe.for(['settled', 'completed_message'])('a trigger that returns NULL on s
     },
   )
 })
+
+test('a trigger that swallows the DELETE of a leased message fails it, and its transaction(), with ROWS_MISSING', async ({
+  database,
+  queue,
+  sluice,
+}) => {
+  for (const name of ['a leased message', 'a leased transaction'] as const) {
+    await sluice.enqueue(sluice.ownTransaction, queue, name)
+    await database.sql(`
+      CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+      CREATE TRIGGER swallow BEFORE DELETE ON sluice.message FOR EACH ROW EXECUTE FUNCTION swallow()`)
+    await SUCCESSES[name](sluice, queue)
+    await database.sql('DROP FUNCTION swallow() CASCADE')
+    const left = `DELETE FROM sluice.message WHERE queue = $1 RETURNING attempt, lease, last_error`
+    const [failed] = await database.sql<{ last_error: string | null }>(left, [queue])
+    expect(failed, name).toMatchObject({ attempt: 1, lease: null })
+    expect(failed?.last_error, name).toContain('sluice.message: expected to settle message')
+  }
+})
+
+test('a leased handler that removes its message by the tx of transaction() has handled it', async ({
+  database,
+  queue,
+  sluice,
+}) => {
+  await sluice.enqueue(sluice.ownTransaction, queue, 1)
+  await database.sql('CREATE TABLE removed (id bigint)')
+  const { counts } = await sluice
+    .pipeline(queue, { ...LATER, mode: 'leased' })
+    .handle(async ({ id }, { transaction }) => {
+      await transaction(async (tx) => {
+        await tx.query('DELETE FROM sluice.message WHERE queue = $1 AND id = $2', [queue, id])
+        await tx.query('INSERT INTO removed VALUES ($1)', [id])
+      })
+    })
+    .runOnce()
+  expect(counts).toMatchObject({ acked: 1 })
+  expect(await database.sql('SELECT FROM removed')).toHaveLength(1)
+  expect(await database.sql('SELECT FROM sluice.message WHERE queue = $1', [queue])).toEqual([])
+})

@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 import { tell } from '../support/rows/queue-settings.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { deferred, waitFor } from '../support/wait.ts'
 
@@ -159,6 +160,49 @@ describe('tenants', () => {
     } finally {
       client.release(true)
     }
+  })
+
+  describe.each(['a claim', 'a pipeline'])('each have their turn where %s begins anew each time', (by) => {
+    const takeTen = async (database: TestDatabase, queue: string) => {
+      const sluice = startTestSluice(database)
+      const taken: unknown[] = []
+      if (by === 'a claim') taken.push(...(await sluice.pop(queue, { limit: 10 })).map(({ payload }) => payload))
+      else {
+        await sluice
+          .pipeline(queue, { batchSize: 10, concurrency: 1 })
+          .handleBatch((messages) => {
+            taken.push(...messages.map(({ payload }) => payload))
+            // It claims no more.
+            void sluice.stop()
+          })
+          .runOnce()
+      }
+      await sluice.stop()
+      return taken
+    }
+
+    test('and takes ten of thirty', async ({ queue, database, sluice }) => {
+      await tell(database, queue, { tenant_concurrency: 5 })
+      for (let n = 10; n < 40; n += 1) await put(sluice, queue, Array(5).fill(n), { tenant: `tenant ${n}` })
+      await put(sluice, queue, ['of nobody'])
+      const taken: unknown[] = []
+      for (let turn = 0; turn < 3; turn += 1) taken.push(...(await takeTen(database, queue)))
+      expect(taken.toSorted()).toEqual(Array.from({ length: 30 }, (_, n) => n + 10))
+      // The fourth has been round.
+      for (let turn = 0; turn < 2; turn += 1) taken.push(...(await takeTen(database, queue)))
+      expect(taken).toContain('of nobody')
+    })
+
+    test('and meets more than 200 at their limit', async ({ queue, database, sluice }) => {
+      await tell(database, queue, { tenant_concurrency: 1 })
+      for (let n = 100; n < 550; n += 1) await put(sluice, queue, ['at its limit'], { tenant: `tenant ${n}` })
+      await sluice.claim(queue, { limit: 450 })
+      for (let n = 100; n < 550; n += 1) await put(sluice, queue, ['at its limit'], { tenant: `tenant ${n}` })
+      await put(sluice, queue, ['free'], { tenant: 'the last' })
+      const taken: unknown[] = []
+      for (let turn = 0; turn < 4; turn += 1) taken.push(...(await takeTen(database, queue)))
+      expect(taken).toEqual(['free'])
+    })
   })
 
   test('have no ordering keys', async ({ queue, sluice, database }) => {

@@ -69,17 +69,7 @@ describe('the views, which are a public interface,', () => {
           "tenant text",
           "dedupe_key text",
           "event_position bigint",
-        ],
-        "events": [
-          "stream text",
-          "position bigint",
-          "slot smallint",
-          "type text",
-          "schema_version integer",
-          "payload jsonb",
-          "headers jsonb",
-          "ordering_key text",
-          "appended_at timestamp with time zone",
+          "failures jsonb",
         ],
         "group_slots": [
           "stream text",
@@ -170,6 +160,7 @@ describe('the views, which are a public interface,', () => {
           "leased_until timestamp with time zone",
           "claim bigint",
           "event_position bigint",
+          "failures jsonb",
         ],
         "queue_settings": [
           "queue text",
@@ -207,6 +198,7 @@ describe('the views, which are a public interface,', () => {
           "workers bigint",
           "expired bigint",
           "paused_at timestamp with time zone",
+          "held bigint",
         ],
         "schedules": [
           "name text",
@@ -365,7 +357,11 @@ describe('the state of a message', () => {
       $$`)
   })
 
-  test('names the earlier message of its key that it waits for', async ({ database, queue, begin }) => {
+  test('names the message of its key that it waits for, also where that has a higher id', async ({
+    database,
+    queue,
+    begin,
+  }) => {
     const keys = await keysOf(database)
     const [before, failed, next, neighbour, plain] = await put(database, queue, [
       { key: keys.same[0] },
@@ -387,7 +383,7 @@ describe('the state of a message', () => {
       )
     }
     expect((await hold(60_000)).map((row) => [row.id, row.held_by])).toEqual([
-      [before, null],
+      [before, failed],
       [failed, null],
       [next, failed],
       [neighbour, null],

@@ -4,6 +4,7 @@ import { explore, exploreFor, type PlayedStep, type Scenario } from '../support/
 import { summary, wrongs } from '../support/permutations/report.ts'
 import { type Stage, test } from '../support/permutations/stage.ts'
 import { edited } from '../support/rows/edited-functions.ts'
+import { OPEN_SEGMENT_GOES } from '../support/twins/functions.ts'
 
 /** A stream of one slot, and a group that has read nothing of it, for whom nothing is kept. */
 interface RetainedWorld {
@@ -70,9 +71,7 @@ function scenarioOf({ database }: Stage, sessions: Scenario<RetainedWorld>['sess
       return { stream, committed: [Number(row?.position)], open: [] }
     },
     wrong: async ({ stream, committed }) => {
-      const there = await database.sql<{ position: string }>('SELECT position FROM sluice.events WHERE stream = $1', [
-        stream,
-      ])
+      const there = await database.sql<{ position: string }>('SELECT position FROM sluice.events($1)', [stream])
       const kept = new Set(there.map(({ position }) => Number(position)))
       const [group] = await database.sql<{ lost_from: string | null; lost_to: string | null }>(
         'SELECT lost_from, lost_to FROM sluice.stream_group WHERE stream = $1',
@@ -99,7 +98,7 @@ describe('an append beside passes of retention', () => {
   })
 
   test('goes without a word if a segment may go in which an append is open', async ({ stage }) => {
-    await using _ = await edited(stage.database, [{ name: 'mark_segments', from: 'EXIT WHEN settled < ends;', to: '' }])
+    await using _ = await edited(stage.database, [OPEN_SEGMENT_GOES])
     const expected = '1 is gone, and the group does not know'
     expect(wrongs(await exploreFor(stage, scenarioOf(stage, sessions), [expected]))).toContain(expected)
   })

@@ -1,7 +1,9 @@
-import { describe, expect, onTestFinished } from 'vitest'
+import { describe, expect } from 'vitest'
 import { explore, type PlayedStep, type Scenario } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
 import { type Stage, test } from '../support/permutations/stage.ts'
+import { edited } from '../support/rows/edited-functions.ts'
+import { APPENDS_UNLOCKED } from '../support/twins/functions.ts'
 
 /** A stream of one slot, and what a reader of it has read behind its progress, which never goes back. */
 interface StreamWorld {
@@ -102,18 +104,8 @@ describe('a reader beside appends', () => {
   })
 
   test('passes one if appends take no lock', async ({ stage }) => {
-    await without(stage, 'pg_advisory_xact_lock_shared', 'int4pl')
+    await using _ = await edited(stage.database, [APPENDS_UNLOCKED])
     const sessions = { late: [append(1), commit], early: [append(1), commit], reader: [look, read] }
     expect(wrongs(await explore(stage, scenarioOf(stage, sessions)))).toContain('1 was passed')
   })
 })
-
-/** Changes how the database of the stage opens appends, until the test ends. */
-async function without({ database }: Stage, from: string, to: string): Promise<void> {
-  const [{ text } = { text: '' }] = await database.sql<{ text: string }>(
-    `SELECT pg_get_functiondef('sluice.open_appends'::regproc) AS text`,
-  )
-  expect(text).toContain(from)
-  onTestFinished(async () => void (await database.sql(text)))
-  await database.sql(text.replace(from, () => to))
-}

@@ -17,18 +17,13 @@ import { leaseAtOnce, leased, leasedScenario } from '../support/permutations/lea
 import { cancels, changes, clears, commitsChange, operated } from '../support/permutations/operations.ts'
 import { explore, exploreFor } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
-import type { Rewrite } from '../support/permutations/rewrite.ts'
 import { SETTLEMENTS } from '../support/permutations/settle.ts'
 import { test } from '../support/permutations/stage.ts'
 import { edited } from '../support/rows/edited-functions.ts'
+import { HOLD_FORGOTTEN, OPERATION_WAITING } from '../support/twins/functions.ts'
+import { CLAIM_UNLOCKED, KEYED_CLAIM_UNLOCKED } from '../support/twins/statements.ts'
 
 const HOUR_US = 3_600_000_000
-
-const WITHOUT_LOCK: Rewrite = { statement: 'claim', from: 'FOR UPDATE OF m SKIP LOCKED', to: '' }
-const KEYED_WITHOUT_LOCK: Rewrite = { statement: 'claim_slots', from: 'FOR UPDATE OF m', to: '' }
-
-/** An operation that waits for whoever has the message locked, and for its slot. */
-const WAITING = { name: 'lock_one', from: 'FOR UPDATE OF m SKIP LOCKED', to: 'FOR UPDATE OF m' }
 
 const transactional: readonly ClaimStep[] = [look(), lock, ack, commit]
 const handlesOne = inOneStep(take({ limit: 1 }), ack, commit)
@@ -70,7 +65,7 @@ describe('an operator beside a claim', () => {
 
   test('would handle what has been cancelled if the claim did not lock it', async ({ stage }) => {
     const { unkeyed, keyed } = await targetsOf(stage.database)
-    const claim = [look({ twin: [WITHOUT_LOCK, KEYED_WITHOUT_LOCK] }), lock, ack, commit]
+    const claim = [look({ twin: [...CLAIM_UNLOCKED, ...KEYED_CLAIM_UNLOCKED] }), lock, ack, commit]
     for (const target of [unkeyed, keyed]) {
       const scenario = claimScenario(stage, target, 3, { claim })
       const sessions = { operator: [cancels, commit], claim }
@@ -83,7 +78,7 @@ describe('an operator beside a claim', () => {
 
   test('would wait for the handler if it did not skip what is locked', async ({ stage }) => {
     const { unkeyed } = await targetsOf(stage.database)
-    await using _ = await edited(stage.database, [WAITING])
+    await using _ = await edited(stage.database, [OPERATION_WAITING])
     const scenario = claimScenario(stage, unkeyed, 3, { claim: transactional })
     const sessions = { operator: [cancels, commit], claim: transactional }
     const { waited } = await explore(stage, operated(stage, scenario, sessions))
@@ -129,12 +124,7 @@ describe('an operator who cancels a message beside its settlement', () => {
 
   test('leaves the key closed if it forgets the hold', async ({ stage }) => {
     const { keyed } = await targetsOf(stage.database)
-    const forgetting = {
-      name: 'open_key',
-      from: 'IF (sluice.hold_of(gone) ->> 0)::bigint = gone.id THEN',
-      to: 'IF false THEN',
-    }
-    await using _ = await edited(stage.database, [forgetting])
+    await using _ = await edited(stage.database, [HOLD_FORGOTTEN])
     const batch = [take({ limit: 1 }), SETTLEMENTS[1]!, commit]
     const scenario = claimScenario(stage, keyed, 3, { batch })
     const explored = await explore(stage, operated(stage, scenario, { operator: [cancels, commit], batch }))

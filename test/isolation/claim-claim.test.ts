@@ -13,18 +13,13 @@ import {
 } from '../support/permutations/claims.ts'
 import { explore, exploreFor } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
-import type { Rewrite } from '../support/permutations/rewrite.ts'
 import { test } from '../support/permutations/stage.ts'
-
-const WITHOUT_LOCK: Rewrite = { statement: 'claim', from: 'FOR UPDATE OF m SKIP LOCKED', to: '' }
-const SLOT_UNLOCKED: Rewrite = { statement: 'claim_slots', from: 'FOR NO KEY UPDATE OF s SKIP LOCKED', to: '' }
-const SLIDING_PAST: Rewrite = { statement: 'claim_slots', from: 'FOR UPDATE OF m', to: 'FOR UPDATE OF m SKIP LOCKED' }
-
-const WAITING: Rewrite = {
-  statement: 'claim_whole_queue',
-  from: 'FOR UPDATE OF m SKIP LOCKED',
-  to: 'FOR UPDATE OF m',
-}
+import {
+  CLAIM_UNLOCKED,
+  KEYED_CLAIM_SKIPPING,
+  SLOT_UNLOCKED,
+  WHOLE_QUEUE_WAITING,
+} from '../support/twins/statements.ts'
 
 const batch = (claims?: Claims): readonly ClaimStep[] => [look(claims), lock, ack, commit]
 describe('claims beside claims', () => {
@@ -81,14 +76,14 @@ describe('claims beside claims', () => {
 
   test('of a queue in order would wait for a pipeline that is in no order if they did not skip', async ({ stage }) => {
     const { unkeyed, whole } = await targetsOf(stage.database)
-    const sessions = { a: batch({ twin: [WAITING] }), b: batch({ by: unkeyed }) }
+    const sessions = { a: batch({ twin: WHOLE_QUEUE_WAITING }), b: batch({ by: unkeyed }) }
     const { waited } = await explore(stage, claimScenario(stage, whole, 3, sessions))
     expect(waited).toBeGreaterThan(0)
   })
 
   test('have the same message twice if they do not lock it', async ({ stage }) => {
     const { unkeyed } = await targetsOf(stage.database)
-    const steps = batch({ twin: [WITHOUT_LOCK] })
+    const steps = batch({ twin: CLAIM_UNLOCKED })
     const explored = await exploreFor(stage, claimScenario(stage, unkeyed, 3, { a: steps, b: steps }), [
       'a claims 1, which b has',
       '1 is handled twice',
@@ -98,7 +93,7 @@ describe('claims beside claims', () => {
 
   test('overtake each other if they do not lock their slot, and slide past what is locked', async ({ stage }) => {
     const { keyed } = await targetsOf(stage.database)
-    const steps = batch({ limit: 1, twin: [SLOT_UNLOCKED, SLIDING_PAST] })
+    const steps = batch({ limit: 1, twin: [...SLOT_UNLOCKED, ...KEYED_CLAIM_SKIPPING] })
     const explored = await exploreFor(stage, claimScenario(stage, keyed, 3, { a: steps, b: steps }), [
       'a claims 2 before 1',
     ])

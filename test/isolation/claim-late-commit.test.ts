@@ -3,15 +3,8 @@ import { commit, rollBack, targetsOf } from '../support/permutations/claims.ts'
 import { floorScenario, handle, insert, insertAtOnce } from '../support/permutations/floors.ts'
 import { explore, exploreFor } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
-import type { Rewrite } from '../support/permutations/rewrite.ts'
 import { test } from '../support/permutations/stage.ts'
-
-/** As if nobody else ran when the claim looked. */
-const ALONE: Rewrite = {
-  statement: 'claim_slots',
-  from: 'pg_snapshot_xmin(pg_current_snapshot())::text',
-  to: `'${2n ** 62n}'`,
-}
+import { CLAIM_ALONE } from '../support/twins/statements.ts'
 
 describe('claims beside an enqueue that commits late', () => {
   for (const end of [commit, rollBack]) {
@@ -27,7 +20,7 @@ describe('claims beside an enqueue that commits late', () => {
 
   test("overtake it if their slot's floor does not wait for who was running", async ({ stage }) => {
     const { keyed } = await targetsOf(stage.database)
-    const broken = handle(ALONE)
+    const broken = handle(...CLAIM_ALONE)
     const sessions = { late: [insert(1), commit], early: [insertAtOnce(3)], process: [broken, broken, broken] }
     const explored = await exploreFor(stage, floorScenario(stage, keyed, sessions), [
       'process claims 4 before 1',

@@ -1,10 +1,11 @@
 import { describe, expect } from 'vitest'
-import { CARELESS, claimed, type Pause, pausing } from '../support/permutations/claim-objects.ts'
+import { claimed, type Pause, pausing } from '../support/permutations/claim-objects.ts'
 import { ack, claimScenario, commit, lock, look, targetsOf } from '../support/permutations/claims.ts'
 import { leased } from '../support/permutations/leases.ts'
 import { explore } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
 import { test } from '../support/permutations/stage.ts'
+import { CLOSED_KEYS_IGNORED } from '../support/twins/functions.ts'
 
 const transactional = [look({ limit: 1 }), lock, ack, commit]
 
@@ -35,7 +36,7 @@ describe('claims by the SQL function', () => {
 
   test('would overtake messages of their key if they did not ask which keys are closed', async ({ stage }) => {
     const { keyed } = await targetsOf(stage.database)
-    await using _ = await pausing(stage.database, 'before the lock', CARELESS)
+    await using _ = await pausing(stage.database, 'before the lock', CLOSED_KEYS_IGNORED)
     const explored = await explore(stage, claimScenario(stage, keyed, 3, { a: claimed, b: claimed }))
     expect(wrongs(explored)).not.toEqual([])
   })

@@ -2,21 +2,11 @@ import { describe, expect } from 'vitest'
 import { ack, claimScenario, commit, lock, look, take, targetsOf } from '../support/permutations/claims.ts'
 import { explore, exploreFor } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
-import type { Rewrite } from '../support/permutations/rewrite.ts'
 import { retry, SETTLEMENTS } from '../support/permutations/settle.ts'
 import { test } from '../support/permutations/stage.ts'
+import { CLAIM_UNLOCKED, HELD_BY_SNAPSHOT } from '../support/twins/statements.ts'
 
 const HOUR_US = 3_600_000_000
-
-const WITHOUT_LOCK: Rewrite = { statement: 'claim', from: 'FOR UPDATE OF m SKIP LOCKED', to: '' }
-
-/** What the claim would read of the slot if its holds were in a table of their own; see decision 5. */
-const HELD_BY_SNAPSHOT: Rewrite = {
-  statement: 'claim_slots',
-  from: 'SELECT s.slot, s.held FROM sluice.slot s',
-  to: `SELECT s.slot, (SELECT old.held FROM sluice.slot old WHERE old.queue = s.queue AND old.slot = s.slot) AS held
-       FROM sluice.slot s`,
-}
 
 describe('a claim beside a settlement', () => {
   for (const settle of SETTLEMENTS) {
@@ -32,7 +22,7 @@ describe('a claim beside a settlement', () => {
 
   test('hands out a message that is to be tried later if it does not lock it', async ({ stage }) => {
     const { unkeyed } = await targetsOf(stage.database)
-    const claim = [look({ twin: [WITHOUT_LOCK] }), lock, ack, commit]
+    const claim = [look({ twin: CLAIM_UNLOCKED }), lock, ack, commit]
     const batch = [take({ limit: 1 }), retry(HOUR_US), commit]
     const explored = await exploreFor(stage, claimScenario(stage, unkeyed, 3, { batch, claim }), [
       'claim claims 1, which is later',
@@ -42,7 +32,7 @@ describe('a claim beside a settlement', () => {
 
   test("overtakes a held message if it reads its slot's holds by its snapshot", async ({ stage }) => {
     const { keyed } = await targetsOf(stage.database)
-    const claim = [look({ twin: [HELD_BY_SNAPSHOT] }), lock, ack, commit]
+    const claim = [look({ twin: HELD_BY_SNAPSHOT }), lock, ack, commit]
     const batch = [take({ limit: 1 }), retry(HOUR_US), commit]
     const explored = await exploreFor(stage, claimScenario(stage, keyed, 3, { batch, claim }), [
       'claim claims 2 before 1',

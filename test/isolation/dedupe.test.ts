@@ -15,6 +15,8 @@ import {
 import { explore, exploreFor } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
 import { type Stage, test } from '../support/permutations/stage.ts'
+import { edited } from '../support/rows/edited-functions.ts'
+import { UPDATE_OF_LEASED, UPDATE_WAITING } from '../support/twins/functions.ts'
 
 const transactional = [looks(false), locks, settles(false), commits]
 const undone = [looks(false), locks, settles(false), rollsBack]
@@ -66,32 +68,19 @@ describe('an enqueue with a dedupe key that is taken', () => {
 
   test('would wait for the batch if it did not skip what is locked', async ({ stage }) => {
     const { unkeyed } = await targetsOf(stage.database)
-    const [row] = await stage.database.sql<{ text: string }>(
-      `SELECT pg_get_functiondef('sluice.lock_waiting'::regproc) AS text`,
-    )
-    await stage.database.sql(row!.text.replace('FOR UPDATE OF m SKIP LOCKED', 'FOR UPDATE OF m'))
+    await using _ = await edited(stage.database, [UPDATE_WAITING])
     const sessions = { producer: [ask('new', 'update'), commits], worker: transactional }
     const explored = await explore(stage, keyScenario(stage, unkeyed, 'update', sessions))
-    await stage.database.sql(row!.text)
     expect(explored.waited).toBeGreaterThan(0)
   })
 
   test('would be lost if it changed a message that is in hand', async ({ stage }) => {
     const { unkeyed } = await targetsOf(stage.database)
-    const [row] = await stage.database.sql<{ text: string }>(
-      `SELECT pg_get_functiondef('sluice.lock_waiting'::regproc) AS text`,
-    )
-    await stage.database.sql(row!.text.replace('AND coalesce(m.lease, 0) = 0', ''))
-    const [insert] = await stage.database.sql<{ text: string }>(
-      `SELECT pg_get_functiondef('sluice.insert_deduped'::regproc) AS text`,
-    )
-    await stage.database.sql(insert!.text.replace('IF seen.lease = 0 AND NOT seen.ours AND', 'IF'))
+    await using _ = await edited(stage.database, UPDATE_OF_LEASED)
     const sessions = { producer: [ask('new', 'update'), commits], worker: leased }
     const explored = await exploreFor(stage, keyScenario(stage, unkeyed, 'update', sessions), [
       'new was updated, and is neither handled nor there',
     ])
-    await stage.database.sql(row!.text)
-    await stage.database.sql(insert!.text)
     expect(wrongs(explored)).toContain('new was updated, and is neither handled nor there')
   })
 })

@@ -11,11 +11,9 @@ import {
 } from '../support/permutations/flag.ts'
 import { explore } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
-import type { Rewrite } from '../support/permutations/rewrite.ts'
 import { test } from '../support/permutations/stage.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
-
-const SILENTLY: Rewrite = { statement: 'flag_lower', from: `pg_notify('sluice', $2::text)`, to: '$2::text' }
+import { FLAG_LOWERED_SILENTLY } from '../support/twins/statements.ts'
 
 const enqueuer: readonly FlagStep[] = [enqueue, commitEnqueue]
 
@@ -45,7 +43,7 @@ describe('a process that is about to sleep beside enqueues', () => {
   })
 
   test('sleeps for ever if who lowers the flag does not tell', async ({ stage }) => {
-    const watcherA = [raise, lookForMessages, lower(SILENTLY)]
+    const watcherA = [raise, lookForMessages, lower(...FLAG_LOWERED_SILENTLY)]
     const sessions = { enqueuer, watcherA, watcherB: [raise, lookForMessages] }
     const explored = await explore(stage, flagScenario(stage, sessions))
     expect(wrongs(explored)).toEqual(["watcherB sleeps beside a message, and relies on another's flag"])

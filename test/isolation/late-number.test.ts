@@ -7,14 +7,11 @@ import { summary, wrongs } from '../support/permutations/report.ts'
 import type { Rewrite } from '../support/permutations/rewrite.ts'
 import { type PlayedSession, type Stage, test } from '../support/permutations/stage.ts'
 import { times } from '../support/plans/counted.ts'
+import { edited } from '../support/rows/edited-functions.ts'
 import { insertRow } from '../support/rows/settled-rows.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
-
-const NUMBERED_LATE: Rewrite = {
-  statement: 'insert',
-  from: 'WHERE pg_catalog.pg_current_xact_id() IS NOT NULL',
-  to: 'WHERE true',
-}
+import { NUMBERED_LATE } from '../support/twins/functions.ts'
+import { INSERT_NUMBERED_LATE } from '../support/twins/statements.ts'
 
 const inserting = new Map<PlayedSession, Promise<readonly string[]>>()
 
@@ -69,8 +66,8 @@ describe('claims beside an enqueue that stands still between its id and its row'
   test('overtake it if it has no transaction number yet', async ({ stage }) => {
     const { keyed } = await targetsOf(stage.database)
     await pauseInserts(stage.database)
-    await numberLate(stage.database)
-    for (const enqueue of [one, two(NUMBERED_LATE), bySql]) {
+    await using _ = await edited(stage.database, NUMBERED_LATE)
+    for (const enqueue of [one, two(...INSERT_NUMBERED_LATE), bySql]) {
       const explored = await exploreFor(stage, scenarioOf(stage, keyed, [drawId(enqueue), goOn, commit]), [
         'the floor hides 4',
       ])
@@ -103,17 +100,4 @@ async function pauseInserts(database: TestDatabase): Promise<void> {
     'CREATE TRIGGER pause BEFORE INSERT ON sluice.message FOR EACH ROW EXECUTE FUNCTION pause_insert()',
   )
   onTestFinished(async () => void (await database.sql('DROP FUNCTION pause_insert() CASCADE')))
-}
-
-/** Functions that leave it to the server when their transaction gets a number. */
-async function numberLate({ sql }: TestDatabase): Promise<void> {
-  for (const name of ['insert_plain', 'insert_message']) {
-    const [{ text } = { text: '' }] = await sql<{ text: string }>('SELECT pg_get_functiondef($1::regproc) AS text', [
-      `sluice.${name}`,
-    ])
-    const twin = text.replace('WHERE pg_current_xact_id() IS NOT NULL', '')
-    expect(twin).not.toBe(text)
-    onTestFinished(async () => void (await sql(text)))
-    await sql(twin)
-  }
 }

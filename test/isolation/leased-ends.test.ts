@@ -17,6 +17,12 @@ import { explore, exploreFor } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
 import type { Rewrite } from '../support/permutations/rewrite.ts'
 import { test } from '../support/permutations/stage.ts'
+import {
+  ACK_OF_ANY_LEASE,
+  RENEWAL_OF_ANY_LEASE,
+  RESCUE_OF_ANY_LEASE,
+  RESCUE_OPENS_KEY,
+} from '../support/twins/statements.ts'
 
 const claims: readonly ClaimStep[] = [look(), lock, inOneStep(ack, commit)]
 const handlesOne = inOneStep(take({ limit: 1 }), ack, commit)
@@ -25,20 +31,6 @@ const handlesOne = inOneStep(take({ limit: 1 }), ack, commit)
 const settles = (touch?: Parameters<typeof leaseAck>[0]) => inOneStep(leaseAck(touch), commit)
 const renews = (touch?: Parameters<typeof renew>[0]) => inOneStep(renew(touch), commit)
 const rescues = (of: string, ...twin: readonly Rewrite[]) => inOneStep(rescue(of, ...twin), commit)
-
-const OF_ANY_LEASE: readonly Rewrite[] = ['ack_leased', 'renew_leases'].flatMap((name) =>
-  [name, `${name}_by_place`].map((statement) => ({
-    statement,
-    from: 'm.lease = ($3::bigint[])[pg_catalog.array_position($2::bigint[], m.id)]',
-    to: '$3::bigint[] IS NOT NULL',
-  })),
-)
-const RESCUE_OF_ANY_LEASE: Rewrite = { statement: 'worker_reap', from: 'AND r.lease = l.lease LIMIT', to: 'LIMIT' }
-const RESCUE_OPENING: Rewrite = {
-  statement: 'worker_reap',
-  from: 'lease = CASE WHEN m.slot IS NOT NULL THEN 0 END',
-  to: 'lease = NULL',
-}
 
 /** A version before 17, where rows are found by their places. */
 const BY_PLACE = 160_000
@@ -59,7 +51,7 @@ describe('a rescue of leases', () => {
 
   test('lets later messages of a key go first if it forgets that the first was leased', async ({ stage }) => {
     const { keyed: target } = await targetsOf(stage.database)
-    const sessions = { reaper: [rescues('a', RESCUE_OPENING)], b: claims }
+    const sessions = { reaper: [rescues('a', ...RESCUE_OPENS_KEY)], b: claims }
     const explored = await exploreFor(stage, leasedScenario(stage, { target, count: 2, holder: 'a', sessions }), [
       'b claims 2 before 1',
     ])
@@ -88,7 +80,7 @@ describe('a rescue of leases', () => {
       const play = { target, count: 1, holder: 'a', since: [expire('a')] }
       const explored = await explore(stage, leasedScenario(stage, { ...play, sessions: sessions() }))
       expect(summary(explored)).toMatchObject({ interleavings: 6, wrong: [] })
-      const broken = sessions(RESCUE_OF_ANY_LEASE)
+      const broken = sessions(...RESCUE_OF_ANY_LEASE)
       const careless = await exploreFor(stage, leasedScenario(stage, { ...play, sessions: broken }), [
         'reaper frees 1, which a does not have',
       ])
@@ -116,7 +108,7 @@ describe('a lease that runs out', () => {
     stage,
   }) => {
     const { unkeyed: target } = await targetsOf(stage.database)
-    for (const late of [settles({ twin: OF_ANY_LEASE }), renews({ twin: OF_ANY_LEASE })]) {
+    for (const late of [settles({ twin: ACK_OF_ANY_LEASE }), renews({ twin: RENEWAL_OF_ANY_LEASE })]) {
       const play = { target, count: 1, holder: 'a', since: [expire('a')], sessions: { a: [late], b: [leaseAtOnce()] } }
       expect(wrongs(await explore(stage, leasedScenario(stage, play))).join()).toBe('a still finds 1')
     }

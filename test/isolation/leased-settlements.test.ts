@@ -4,20 +4,13 @@ import { leaseAck, leaseBury, leaseRetry } from '../support/permutations/lease-s
 import { leased, leasedScenario } from '../support/permutations/leases.ts'
 import { explore, exploreFor } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
-import type { Rewrite } from '../support/permutations/rewrite.ts'
 import { test } from '../support/permutations/stage.ts'
+import { RETRY_OPENS_KEY } from '../support/twins/statements.ts'
 
 const HOUR_US = 3_600_000_000
 const SETTLEMENTS: readonly ClaimStep[] = [leaseAck(), leaseRetry(HOUR_US), leaseRetry(0), leaseBury()]
 
 const claims: readonly ClaimStep[] = [look(), lock, inOneStep(ack, commit)]
-
-/** A message that is given up leaves its key open. */
-const OPENING: readonly Rewrite[] = ['postpone_leased', 'postpone_leased_by_place'].map((statement) => ({
-  statement,
-  from: 'lease = CASE WHEN m.slot IS NOT NULL THEN 0 END',
-  to: 'lease = NULL',
-}))
 
 describe('a settlement of a lease', () => {
   for (const settle of SETTLEMENTS) {
@@ -39,7 +32,7 @@ describe('a settlement of a lease', () => {
     stage,
   }) => {
     const { keyed: target } = await targetsOf(stage.database)
-    const sessions = { a: [leaseRetry(0, { twin: OPENING }), commit], b: claims }
+    const sessions = { a: [leaseRetry(0, { twin: RETRY_OPENS_KEY }), commit], b: claims }
     const explored = await exploreFor(stage, leasedScenario(stage, { target, count: 3, holder: 'a', sessions }), [
       'b claims 2 before 1',
     ])

@@ -7,7 +7,6 @@ import {
   leases,
   limitScenario,
   looks,
-  PAUSED_PERMITS,
   renews,
   runOut,
   settles,
@@ -17,7 +16,14 @@ import {
 import { explore } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
 import { test } from '../support/permutations/stage.ts'
-import { type Edit, edited } from '../support/rows/edited-functions.ts'
+import { edited } from '../support/rows/edited-functions.ts'
+import {
+  BUCKET_UNLOCKED,
+  PAUSED_PERMITS,
+  PERMITS_TRUSTED,
+  PERMITS_UNLOCKED,
+  RENEWED_LATE,
+} from '../support/twins/functions.ts'
 
 const transactional = [looks, claims, handles]
 const undone = [looks, claims, givesBack]
@@ -27,21 +33,6 @@ const object = [takes, commits, settlesClaim]
 const ONE = { concurrency: 1 }
 /** None falls due again while a test runs. */
 const TOKENS = { rate: 2, rate_ms: 3_600_000_000 }
-
-/** A claim that does not look once more whether its permits are free. */
-const TRUSTING: Edit = {
-  name: 'lock_permits',
-  from: `p.n = ANY (locked)
-      AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)`,
-  to: 'p.n = ANY (locked)',
-}
-const UNLOCKED: Edit = { name: 'lock_permits', from: 'FOR UPDATE OF p SKIP LOCKED', to: '' }
-const UNLOCKED_BUCKET: Edit = {
-  name: 'take_tokens',
-  from: 'FOR UPDATE SKIP LOCKED;\n  IF NOT FOUND',
-  to: ';\n  IF NOT FOUND',
-}
-const RENEWING_LATE: Edit = { name: 'renew_permitted', from: 'AND m.due_at > now_at', to: '' }
 
 const PAIRS = [
   ['two batches', { a: transactional, b: transactional }, 20],
@@ -78,19 +69,19 @@ describe('a limit of messages in flight', () => {
   }
 
   test('is passed if permits are not looked at once more behind their locks', async ({ stage }) => {
-    await using _ = await edited(stage.database, [PAUSED_PERMITS, TRUSTING])
+    await using _ = await edited(stage.database, [PAUSED_PERMITS, PERMITS_TRUSTED])
     const explored = await explore(stage, limitScenario(stage, ONE, { a: [looks, claims], b: [looks, leases] }))
     expect(wrongs(explored)).toContain('2 of 1 in flight')
   })
 
   test('is passed if permits are not locked', async ({ stage }) => {
-    await using _ = await edited(stage.database, [PAUSED_PERMITS, UNLOCKED])
+    await using _ = await edited(stage.database, [PAUSED_PERMITS, PERMITS_UNLOCKED])
     const explored = await explore(stage, limitScenario(stage, ONE, { a: [looks, claims], b: [looks, claims] }))
     expect(wrongs(explored)).toContain('2 of 1 in flight')
   })
 
   test('is passed if a lease is renewed that has run out', async ({ stage }) => {
-    await using _ = await edited(stage.database, [PAUSED_PERMITS, RENEWING_LATE])
+    await using _ = await edited(stage.database, [PAUSED_PERMITS, RENEWED_LATE])
     const sessions = { clock: [runOut('h')], h: [renews('h')], b: [looks, leases] }
     const explored = await explore(stage, limitScenario(stage, ONE, sessions, 'h'))
     expect(wrongs(explored)).toContain('2 of 1 in flight')
@@ -105,7 +96,7 @@ describe('a rate', () => {
   })
 
   test('makes claims wait, and lets too many begin, if they do not lock the bucket', async ({ stage }) => {
-    await using _ = await edited(stage.database, [UNLOCKED_BUCKET])
+    await using _ = await edited(stage.database, [BUCKET_UNLOCKED])
     const sessions = { a: [takes, commits], b: [takes, commits] }
     const explored = await explore(stage, limitScenario(stage, TOKENS, sessions))
     expect(explored.waited).toBeGreaterThan(0)

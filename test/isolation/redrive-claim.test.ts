@@ -1,4 +1,4 @@
-import { describe, expect, onTestFinished } from 'vitest'
+import { describe, expect } from 'vitest'
 import { deleteDeadLetters, redriveDeadLetters } from '../../src/table/operate/change-dead-letters.ts'
 import type { DeadLetterMatch } from '../../src/table/operate/dead-letters.ts'
 import type { Execute } from '../../src/table/statement.ts'
@@ -16,7 +16,8 @@ import { explore, exploreFor } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
 import { bury } from '../support/permutations/settle.ts'
 import { test } from '../support/permutations/stage.ts'
-import type { TestDatabase } from '../support/servers/database.ts'
+import { edited } from '../support/rows/edited-functions.ts'
+import { REDRIVE_READS_FIRST } from '../support/twins/functions.ts'
 
 /** An operation on all dead letters of the queue; in these plays there is one, the first message. */
 const operation = (
@@ -27,8 +28,16 @@ const operation = (
   name,
   run: async (session, { queue, ids, ledger }) => {
     await session.begin()
-    const filter = { queue, ids: null, type: null, tenant: null, diedBeforeUs: null, diedAfterUs: null }
-    const count = await operate(session.execute(), filter)
+    const every = {
+      ids: null,
+      type: null,
+      tenant: null,
+      diedBeforeUs: null,
+      diedAfterUs: null,
+      reason: null,
+      error: null,
+    }
+    const count = await operate(session.execute(), { queue, ...every })
     ledger.moves(session.name, ids.slice(0, count), place)
   },
 })
@@ -68,7 +77,7 @@ describe('a redrive beside claims', () => {
 
   test('gives back what has been discarded if it reads the dead letters before it deletes them', async ({ stage }) => {
     const { unkeyed } = await targetsOf(stage.database)
-    await readBeforeDelete(stage.database)
+    await using _ = await edited(stage.database, REDRIVE_READS_FIRST)
     const sessions = { batch: [isDead], operator: [redrive, commit], other: [discard, commit], claims: [handle] }
     const explored = await exploreFor(stage, claimScenario(stage, unkeyed, 1, sessions), [
       'operator has 1 waiting, which was cancelled',
@@ -76,20 +85,3 @@ describe('a redrive beside claims', () => {
     expect(wrongs(explored)).toContain('operator has 1 waiting, which was cancelled')
   })
 })
-
-/** A redrive whose DELETE does not decide what is put back. */
-async function readBeforeDelete({ sql }: TestDatabase): Promise<void> {
-  const [{ text } = { text: '' }] = await sql<{ text: string }>(
-    `SELECT pg_get_functiondef('sluice.redrive'::regproc) AS text`,
-  )
-  const twin = text
-    .replace('DELETE FROM sluice.dead_letter d', 'SELECT d.* FROM sluice.dead_letter d')
-    .replace('RETURNING d.*', '')
-    .replace(
-      '), restored AS (',
-      '), gone AS (DELETE FROM sluice.dead_letter d USING chosen c WHERE d.queue = c.queue AND d.id = c.id), restored AS (',
-    )
-  expect(twin).not.toBe(text)
-  await sql(twin)
-  onTestFinished(async () => void (await sql(text)))
-}

@@ -18,10 +18,10 @@ import { FAR_FUTURE_US, type FloorWorld, floorScenario } from '../support/permut
 import type { Seen } from '../support/permutations/ledger.ts'
 import { explore, exploreFor, type PlayedStep, type Scenario } from '../support/permutations/permutations.ts'
 import { summary, wrongs } from '../support/permutations/report.ts'
-import { PAUSED_CLAIM } from '../support/permutations/rewrite.ts'
 import { type Stage, test } from '../support/permutations/stage.ts'
 import { idsOf, put } from '../support/rows/claim-session.ts'
 import { claimedRow, orderedClaim } from '../support/rows/claimed-row.ts'
+import { PAUSED_CLAIM } from '../support/twins/statements.ts'
 
 const MANY = 10
 

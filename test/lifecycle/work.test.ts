@@ -4,7 +4,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { describe, expect } from 'vitest'
 import { createSluice } from '../../src/sluice.ts'
-import { runCli, startCli } from '../support/processes/run-cli.ts'
+import { spawnCli, startCli } from '../support/processes/run-cli.ts'
 import { payloadsOf, untilEmpty } from '../support/rows/rows.ts'
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.ts'
 import { put } from '../support/sluice.ts'
@@ -169,14 +169,14 @@ describe.concurrent('sluice work', () => {
     await put(sluice, 'more', [{}, {}, {}])
     await sluice.operate.pause('jobs')
     await sluice.operate.settings.set('more', { rate: { limit: 1, per: '1h' } })
-    const { code, stderr } = await runCli(['work', WORKER, '--once'], { DATABASE_URL: own.url })
+    const { code, stderr } = await spawnCli(['work', WORKER, '--once'], { DATABASE_URL: own.url })
     expect(code).toBe(0)
     expect(stderr).toContain('jobs: 2 due messages left: the queue is paused')
     expect(stderr).toContain('more: 2 due messages left: the limits of the queue')
   })
 
   test('with --once says how many events a group has left that is paused, or has stopped', async ({ own, sluice }) => {
-    const pass = () => runCli(['work', GROUP, '--once', '--queue', 'orders:billing'], { DATABASE_URL: own.url })
+    const pass = () => spawnCli(['work', GROUP, '--once', '--queue', 'orders:billing'], { DATABASE_URL: own.url })
     await sluice.stream('orders', { slots: 1 })
     await sluice.group('orders', 'billing', { from: 'start', onFailure: 'stop' })
     await sluice.appendMany(
@@ -285,7 +285,7 @@ describe.concurrent('sluice work that cannot run', () => {
     [[WORKER, '--concurrency', '0'], 2, 'Expected an integer from 1'],
     [[], 2, "missing required argument 'module'"],
   ] as const)('says so: %j', async ([args, code, words], { database }) => {
-    const result = await runCli(['work', ...args], { DATABASE_URL: database.url })
+    const result = await spawnCli(['work', ...args], { DATABASE_URL: database.url })
     expect(result).toMatchObject({ code, stderr: expect.stringContaining(words) })
   })
 
@@ -293,7 +293,7 @@ describe.concurrent('sluice work that cannot run', () => {
     const taken = createServer().listen(0, '127.0.0.1')
     await once(taken, 'listening')
     const { port } = taken.address() as AddressInfo
-    const result = await runCli(['work', WORKER, '--health', `127.0.0.1:${port}`], { DATABASE_URL: database.url })
+    const result = await spawnCli(['work', WORKER, '--health', `127.0.0.1:${port}`], { DATABASE_URL: database.url })
     taken.close()
     const words = `--health 127.0.0.1:${port}: cannot listen: listen EADDRINUSE`
     expect(result).toMatchObject({ code: 1, stderr: expect.stringContaining(words) })
@@ -302,7 +302,7 @@ describe.concurrent('sluice work that cannot run', () => {
   test('without a schema names the command to run, with exit code 1', async () => {
     await using database = await createTestDatabase({ migrated: false })
     for (const more of [[], ['--once']])
-      expect(await runCli(['work', WORKER, ...more], { DATABASE_URL: database.url })).toMatchObject({
+      expect(await spawnCli(['work', WORKER, ...more], { DATABASE_URL: database.url })).toMatchObject({
         code: 1,
         stderr: expect.stringContaining('npx sluice migrate'),
       })

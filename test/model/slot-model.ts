@@ -5,6 +5,8 @@ export interface SlotVariant {
   readonly writers: number
   /** The process of each batch that may be in flight: those of one process share its floor. */
   readonly batches: readonly number[]
+  /** Those that lease what they take: the slot is locked only while they claim. */
+  readonly leased?: readonly number[]
   readonly retries?: number
   readonly rollbacks?: number
   readonly twin?: SlotTwin
@@ -17,6 +19,7 @@ export const SLOT_TWINS = [
   'an id is drawn before the transaction has its number',
   'the slot is not locked',
   'holds are read by the snapshot',
+  'a lease closes the key for later messages alone',
 ] as const
 export type SlotTwin = (typeof SLOT_TWINS)[number]
 
@@ -59,6 +62,8 @@ export interface SlotState {
   lastEnded: number
   /** The key waits for this message; zero: for none. */
   hold: number
+  /** The message that is or was leased, and has closed the key; zero: none. */
+  closer: number
   retries: number
   rollbacks: number
   /** What happened that must not. */
@@ -77,6 +82,7 @@ export function slotModel(variant: SlotVariant): Model<SlotState> {
       nextId: 1,
       lastEnded: 0,
       hold: 0,
+      closer: 0,
       retries: variant.retries ?? 0,
       rollbacks: variant.rollbacks ?? 0,
       wrong: '',
@@ -123,7 +129,7 @@ function keyOf(state: SlotState): string {
       ownXid: ranks.get(batch.ownXid),
     })),
     state.floors.map(({ id, candidate }) => [id, candidate?.id, ranks.get(candidate?.xid ?? 0)]),
-    [ranks.get(state.nextXid), ranks.get(state.lastEnded), state.nextId, state.hold],
+    [ranks.get(state.nextXid), ranks.get(state.lastEnded), state.nextId, state.hold, state.closer],
     [state.retries, state.rollbacks, state.wrong],
   ])
 }
@@ -193,7 +199,8 @@ class BatchMoves {
         const { row } = this.#batch
         if (rollbacks > 0)
           moves.push({ ...this.#move('rolls back', (...args) => this.#rollBack(...args)), optional: true })
-        if (retries > 0 && hold === 0) {
+        // Of a leased one the row says when, and no slot.
+        if (retries > 0 && hold === 0 && !this.#isLeased) {
           const triesAgain = this.#move(`is to try ${row} again`, (...args) => this.#retry(...args))
           moves.push({ ...triesAgain, optional: true })
         }
@@ -232,16 +239,24 @@ class BatchMoves {
   #lock(batch: Batch, next: SlotState, batches: readonly Batch[]): void {
     const { twin } = this.#variant
     const isTaken = (id: number) => batches.some((other) => other.row === id)
-    const slotTaken = twin !== 'the slot is not locked' && batches.some((other) => other.row > 0)
+    // A lease that is committed keeps no transaction, and so no slot.
+    const slotTaken = twin !== 'the slot is not locked' && batches.some((other) => other.ownXid > 0)
     const held = twin === 'holds are read by the snapshot' ? batch.hold : next.hold > 0
     const isThere = (id: number) => next.writers.some((writer) => writer.id === id && writer.at === 'committed')
+    const isOpen = (id: number) =>
+      twin === 'a lease closes the key for later messages alone'
+        ? id <= (next.closer || id)
+        : id === (next.closer || id)
     // A message that is to be tried later is not due, whoever asks.
-    const row = slotTaken || held ? undefined : batch.saw.find((id) => isThere(id) && !isTaken(id) && id !== next.hold)
+    const mayTake = (id: number) => isThere(id) && !isTaken(id) && id !== next.hold && isOpen(id)
+    const row = slotTaken || held ? undefined : batch.saw.find(mayTake)
     if (row === undefined) {
       Object.assign(batch, newBatch())
       return
     }
-    const earlier = batch.live.find((id) => id < row && isThere(id))
+    const beside = batches.find((other) => other.row > 0)
+    if (beside !== undefined) next.wrong = `${row} is taken beside ${beside.row}`
+    const earlier = row === next.closer ? undefined : batch.live.find((id) => id < row && isThere(id))
     if (earlier !== undefined) next.wrong = `${row} is taken before ${earlier}`
     const ownXid = next.nextXid++
     Object.assign(batch, { at: 'locked', row, ownXid, xid: batch.xid || ownXid })
@@ -259,10 +274,23 @@ class BatchMoves {
       floor.candidate = seen
     }
     Object.assign(batch, { ...newBatch(), at: 'in hand', row: batch.row, ownXid: batch.ownXid })
+    if (this.#isLeased) this.#commitLease(batch, next)
+  }
+
+  get #isLeased(): boolean {
+    return this.#variant.leased?.includes(this.#at) === true
+  }
+
+  /** From here on the row keeps the message. The COMMIT is sent with the claim. */
+  #commitLease(batch: Batch, next: SlotState): void {
+    next.closer = batch.row
+    next.lastEnded = Math.max(next.lastEnded, batch.ownXid)
+    batch.ownXid = 0
   }
 
   #end(batch: Batch, next: SlotState, how: 'handled' | 'committed'): void {
     next.writers.find(({ id }) => id === batch.row)!.at = how
+    if (how === 'handled' && next.closer === batch.row) next.closer = 0
     next.lastEnded = Math.max(next.lastEnded, batch.ownXid)
     Object.assign(batch, newBatch())
   }

@@ -7,49 +7,28 @@ import type { Rewrite } from '../support/permutations/rewrite.ts'
 import { keysOf } from '../support/rows/claim-session.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { test } from '../support/test.ts'
+import {
+  ACK_OF_ANY_LEASE,
+  LEASED_KEYS_CLOSED_ABOVE,
+  LEASED_KEYS_IGNORED,
+  RENEWAL_OF_ANY_LEASE,
+  RESCUE_OPENS_KEY,
+  RETRY_OPENS_KEY,
+  RUN_OUT_UNTOLD,
+} from '../support/twins/statements.ts'
 
 /** A sequence takes a tenth of a second; the twins are found by the first few. */
 const RUNS = { seed: 20_261_122, numRuns: 40, endOnFailure: true }
 
-const anyLease = (name: string): readonly Rewrite[] =>
-  [name, `${name}_by_place`].map((statement) => ({
-    statement,
-    from: 'm.lease = ($3::bigint[])[pg_catalog.array_position($2::bigint[], m.id)]',
-    to: '$3::bigint[] IS NOT NULL',
-  }))
-
-const FORGETTING = 'lease = NULL'
-const KEEPING = 'lease = CASE WHEN m.slot IS NOT NULL THEN 0 END'
-
-const TWINS: readonly (readonly [string, readonly Rewrite[]])[] = [
-  ['a settlement does not compare its lease', anyLease('ack_leased')],
-  ['a renewal does not compare its lease', anyLease('renew_leases')],
-  ['a rescue opens the keys of what it frees', [{ statement: 'worker_reap', from: KEEPING, to: FORGETTING }]],
-  [
-    'a message that is given up opens its key',
-    ['postpone_leased', 'postpone_leased_by_place'].map((statement) => ({ statement, from: KEEPING, to: FORGETTING })),
-  ],
-  [
-    'a transactional claim does not heed closed keys',
-    [
-      {
-        statement: 'claim_slots',
-        from: 'sluice.leased_keys($1::text, locked.slot, candidate.floor_id)',
-        to: `'{}'::jsonb`,
-      },
-    ],
-  ],
-  [
-    'a claim does not say what has run out',
-    ['claim', 'claim_slots', 'claim_free_slots'].flatMap((name) =>
-      [`${name}_leased`, `${name}_leased_by_place`].map((statement) => ({
-        statement,
-        from: 'FROM picked p WHERE p.lease > 0',
-        to: 'FROM picked p WHERE false',
-      })),
-    ),
-  ],
-]
+const TWINS = [
+  ['a settlement does not compare its lease', ACK_OF_ANY_LEASE],
+  ['a renewal does not compare its lease', RENEWAL_OF_ANY_LEASE],
+  ['a rescue opens the keys of what it frees', RESCUE_OPENS_KEY],
+  ['a message that is given up opens its key', RETRY_OPENS_KEY],
+  ['a transactional claim does not heed closed keys', LEASED_KEYS_IGNORED],
+  ['a lease closes its key for the messages above alone', LEASED_KEYS_CLOSED_ABOVE],
+  ['a claim does not say what has run out', RUN_OUT_UNTOLD],
+] as const
 
 describe('whatever is done to leases', () => {
   test('the tables agree with a model of a hundred lines', async ({ database }) => {

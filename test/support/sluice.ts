@@ -15,6 +15,9 @@ export const test = base
   .extend('sluice', ({ database }) => startTestSluice(database))
   .extend('log', ({ sluice }) => new EventLog(sluice.events))
 
+/** On a busy machine a server can take longer to answer a new connection than the five seconds that are the default. */
+const CONNECT_TIMEOUT_MS = 30_000
+
 /** A Sluice on the test's database, without a log. At the end of the test handlers that still run are aborted. */
 export function startTestSluice<
   const Definitions extends QueueDefinitions | undefined = undefined,
@@ -23,7 +26,12 @@ export function startTestSluice<
   database: Pick<TestDatabase, 'url'>,
   options: Partial<SluiceOptions<Definitions, Streams>> = {},
 ): Sluice<Definitions, Streams> {
-  const sluice = createSluice<Definitions, Streams>({ connection: database.url, log: false, ...options })
+  const sluice = createSluice<Definitions, Streams>({
+    connection: database.url,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    log: false,
+    ...options,
+  })
   onTestFinished(() => sluice.stop({ timeout: 0 }))
   return sluice
 }

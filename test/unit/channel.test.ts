@@ -7,6 +7,8 @@ const notification = fc.oneof(
   fc.record({ kind: fc.constant('messages' as const), queue }),
   fc.record({ kind: fc.constant('lowered' as const), queue, workerId: fc.nat() }),
   fc.record({ kind: fc.constant('settings' as const), queue }),
+  fc.record({ kind: fc.constant('cancelled' as const), queue }),
+  fc.record({ kind: fc.constant('holds' as const), queue }),
   fc.record({ kind: fc.constant('self-test' as const), nonce: fc.uuid() }),
 )
 

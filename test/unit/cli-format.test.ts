@@ -126,7 +126,7 @@ describe('formatStatus', () => {
     { workers: [], says: 'No messages, dead letters or workers.' },
     { workers: [gone], says: 'No messages or dead letters.\n\nWORKER ' },
   ])('of a queue with nothing in it does not deny the workers that it lists', ({ workers, says }) => {
-    const nothing = { queues: [], settings: [], schedules: [], streams: [], groups: [], needsAttention: [] }
+    const nothing = { queues: [], settings: [], limits: [], schedules: [], streams: [], groups: [], needsAttention: [] }
     const text = formatStatus({ at: new Date(0), workers, ...nothing }, PIPE)
     expect(text.slice(0, says.length)).toBe(says)
   })

@@ -40,6 +40,18 @@ describe('the documentation', () => {
     expect(quotes.filter(({ name, file }) => !read(join(ROOT, file)).includes(name))).toEqual([])
   })
 
+  test('has every call of sluice.operate', () => {
+    const { operate } = sluice.createSluice({ connection: 'postgres://localhost/none' })
+    const calls = Object.entries({ '': operate, ...operate }).flatMap(([noun, of]) =>
+      Object.getOwnPropertyNames(Object.getPrototypeOf(of))
+        .filter((name) => name !== 'constructor')
+        .map((name) => (noun === '' ? name : `${noun}.${name}`)),
+    )
+    expect(calls.length).toBeGreaterThan(50)
+    const listed = firstCells(read(join(ROOT, 'docs/operate.md'))).flatMap(callsOf)
+    expect(calls.filter((call) => !listed.includes(call))).toEqual([])
+  })
+
   test('names files that are there', () => {
     const missing = PAGES.flatMap(({ path, text }) =>
       [...text.matchAll(/`((?:src|server|demo|test|migrations|examples|bench|docs|scripts)\/[\w./-]*)`/g)]
@@ -85,6 +97,18 @@ function headingsOf(text: string): readonly string[] {
 
 function read(file: string): string {
   return existsSync(file) ? readFileSync(file, 'utf8') : ''
+}
+
+/** The first cell of each row of each table. */
+function firstCells(page: string): readonly string[] {
+  return [...page.matchAll(/^\| (`.*?) \|/gm)].map(([, cell = '']) => cell)
+}
+
+/** "`streams.pause`, `resume(group)`" are the calls streams.pause and streams.resume. */
+function callsOf(cell: string): readonly string[] {
+  const names = [...cell.matchAll(/`([\w.]+)[^`]*`/g)].map(([, name = '']) => name)
+  const noun = names[0]?.match(/^\w+\./)?.[0] ?? ''
+  return names.map((name) => (name.includes('.') ? name : noun + name))
 }
 
 /** The first line of a program that others import. */

@@ -1,8 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import type { Execute, Statement } from '../../src/table/statement.ts'
-import { claimEvents, readRest } from '../../src/table/stream/claim-events.ts'
 import { tableStatements } from '../support/plans/table-statements.ts'
+import { groupStatements } from '../support/twins/texts.ts'
 
 // PostgreSQL 18.4 crashed, twice of two, in a SELECT that locks rows of one table and reads a partitioned one inside of the same
 // sub-select: when a row had changed between the snapshot and its lock, the partitions were pruned again for it. Without a crash
@@ -37,19 +36,6 @@ function around(text: string, at: number): [number, number] {
 
 const locksBesidePartitions = (sql: string) => lockingSelects(sql).filter((select) => PARTITIONED.test(select))
 
-/** Those that are made for each stream when it is first read. */
-async function groupStatements(): Promise<readonly Statement[]> {
-  const made: Statement[] = []
-  const execute: Execute = async (statement) => {
-    made.push(statement)
-    return []
-  }
-  const group = { streamId: 7, groupId: 1, slots: 1 }
-  const claim = { queue: 'q', slots: [0], limit: 1, bounds: null }
-  await Promise.allSettled([claimEvents(execute, group, claim), readRest(execute, group, null)])
-  return made
-}
-
 describe('a SELECT that locks', () => {
   test('reads no partitioned table: in no migration, and in no statement of the library', async () => {
     const folder = new URL('../../migrations/', import.meta.url)
@@ -59,7 +45,7 @@ describe('a SELECT that locks', () => {
       ...(await tableStatements()),
       ...(await groupStatements()),
     ]
-    expect(texts.map(({ name }) => name)).toContain('sluice_event_lock_7')
+    expect(texts.map(({ name }) => name)).toContain('sluice_event_lock_7_0')
     expect(texts.flatMap(({ text }) => lockingSelects(text)).length).toBeGreaterThan(40)
     const found = texts.flatMap(({ name, text }) => locksBesidePartitions(text).map((select) => `${name}: ${select}`))
     // It names one partition, which is a plain table.

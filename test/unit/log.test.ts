@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { Lines, type SluiceLog } from '../../src/telemetry/log.ts'
 
-const FAILED = {
+const ASKED = {
   kind: 'message.failed',
   queue: 'mail',
   id: '7',
@@ -10,6 +10,10 @@ const FAILED = {
   attempt: 2,
   error: 'Error: busy',
   retryInMs: 2_000,
+} as const
+const FAILED = {
+  ...ASKED,
+  cause: thrownAt('at charge (/app/pay.ts:12:5)', 'at two', 'at three', 'at four'),
 } as const
 const DEAD = {
   kind: 'message.dead',
@@ -20,6 +24,12 @@ const DEAD = {
   reason: 'gone',
   error: null,
 } as const
+
+function thrownAt(...frames: readonly string[]): Error {
+  return Object.assign(new Error('busy'), {
+    stack: ['Error: busy', ...frames.map((frame) => `    ${frame}`)].join('\n'),
+  })
+}
 
 /** What a log was given. */
 class Written implements SluiceLog {
@@ -40,7 +50,7 @@ class Written implements SluiceLog {
 
 function linesOf(...events: readonly SluiceEvent[]): readonly string[] {
   const log = new Written()
-  const lines = new Lines(log)
+  const lines = new Lines(log, 'web-1')
   for (const event of events) lines.write(event)
   lines.flush()
   return log.lines
@@ -57,9 +67,19 @@ describe('a line', () => {
       { kind: 'request.failed', request: 'POST /queues/mail/claims', status: 503, error: unreachable },
       'error sluice: POST /queues/mail/claims was answered with 503: The database cannot be reached (ECONNREFUSED)',
     ],
-    [FAILED, 'warn sluice: mail: message 7 (welcome), attempt 2, failed, again in 2 s: Error: busy'],
-    [DEAD, 'error sluice: mail: message 8, attempt 20, went to the dead letters, gone'],
-    [{ ...DEAD, error: 'E: no' }, 'error sluice: mail: message 8, attempt 20, went to the dead letters, gone: E: no'],
+    [
+      FAILED,
+      'warn sluice: mail: message 7 (welcome), attempt 2, failed on web-1, again in 2 s: Error: busy (at charge (/app/pay.ts:12:5), at two, at three)',
+    ],
+    [
+      { ...ASKED, error: 'The handler asked for a retry' },
+      'info sluice: mail: message 7 (welcome), attempt 2, is to be retried, again in 2 s: The handler asked for a retry',
+    ],
+    [DEAD, 'error sluice: mail: message 8, attempt 20, went to the dead letters on web-1, gone'],
+    [
+      { ...DEAD, error: 'E: no' },
+      'error sluice: mail: message 8, attempt 20, went to the dead letters on web-1, gone: E: no',
+    ],
     [
       { kind: 'batch.released', queue: 'mail', messages: 3, error: unreachable },
       'error sluice: mail: a batch of 3 was rolled back: The database cannot be reached (ECONNREFUSED)',
@@ -121,7 +141,7 @@ describe('a line', () => {
 describe('many failures', () => {
   test('are ten lines in ten seconds for each kind and queue, and then their number', () => {
     const log = new Written()
-    const lines = new Lines(log)
+    const lines = new Lines(log, 'web-1')
     for (let at = 0; at < 1_000; at++) lines.write(FAILED)
     for (let at = 0; at < 12; at++) lines.write({ ...FAILED, queue: 'audit' })
     lines.write(DEAD)
@@ -145,6 +165,6 @@ test('a log that throws disturbs nobody', () => {
   const fail = () => {
     throw new Error('The disk is full')
   }
-  const lines = new Lines({ info: fail, warn: fail, error: fail })
+  const lines = new Lines({ info: fail, warn: fail, error: fail }, 'web-1')
   expect(() => lines.write(FAILED)).not.toThrow()
 })

@@ -12,3 +12,7 @@ test.each([
 ])('nearest to %s of %j: %j', (word, words, expected) => {
   expect(nearest(word, words)).toEqual(expected)
 })
+
+test('nothing is near to a word of a megabyte, which is not compared letter by letter', () => {
+  expect(nearest('priority'.repeat(125_000), ['priority', 'p'.repeat(100)])).toEqual([])
+})

@@ -121,6 +121,7 @@ describe('the options of createSluice', () => {
     expect(resolveConfig({ connection })).toEqual({
       connection: { connectionString: connection },
       directConnection: { connectionString: connection },
+      vouched: false,
       definitions: undefined,
       name: expect.stringMatching(new RegExp(`:${process.pid}$`)),
       pollIntervalMs: 1_000,
@@ -143,6 +144,7 @@ describe('the options of createSluice', () => {
     const config = resolveConfig({ connection: { host: 'pooler' }, directConnection: 'postgres://direct/db' })
     expect(config.connection).toEqual({ host: 'pooler' })
     expect(config.directConnection).toEqual({ connectionString: 'postgres://direct/db' })
+    expect(config.vouched).toBe(true)
   })
 
   test.each([

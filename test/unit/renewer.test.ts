@@ -9,7 +9,7 @@ test('renews 6,000 leases by three statements, and lets settlements pass between
   const sizes: number[] = []
   const renew = async (leases: readonly { readonly id: string }[]): Promise<Written> => {
     sizes.push(leases.length)
-    return { ids: new Set(leases.map(({ id }) => id)), locked: new Set() }
+    return { ids: new Set(leases.map(({ id }) => id)), locked: new Set(), untouched: new Set() }
   }
   const renewer = new Renewer({ renew, isCut: false }, () => undefined)
   const renewed = renewer.renew(Array.from({ length: 6_000 }, (_, at) => leased(at)))

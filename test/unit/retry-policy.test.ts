@@ -149,8 +149,10 @@ describe('a policy that throws, or answers no time,', () => {
       serverVersion: 180_000,
       claimedUs: 5_000_000,
       nowUs: () => 5_000_000,
+      passedUs: () => 5_000_000,
       report,
       alphabet: new Alphabet(),
+      workerName: () => 'web-1',
       historyBy: () => undefined,
     })
     settlement.add(new DeliveredMessage('mails', claimedRow({ id: '7' })), { kind: 'retry' })
@@ -159,7 +161,9 @@ describe('a policy that throws, or answers no time,', () => {
       return []
     })
     settlement.reportAll()
-    expect(written).toEqual([['mails', ['7'], [6_000_000], [1], [expect.any(String)], 5_000_000]])
+    expect(written).toEqual([
+      ['mails', ['7'], [6_000_000], [1], [expect.any(String)], 5_000_000, [expect.stringContaining('web-1')]],
+    ])
     expect(events.map((event) => event.kind)).toEqual(['retryPolicy.failed', 'message.failed'])
     expect(events[1]).toMatchObject({ retryInMs: 1_000 })
   })

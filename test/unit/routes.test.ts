@@ -70,15 +70,16 @@ describe('routes', () => {
     expect(await handle(message('A'), context)).toBeUndefined()
   })
 
-  test('dead-letters a type that nobody matches, and a message without a type', async () => {
+  test('fails a message whose type nobody matches, and one without a type', async () => {
     const handle = routes([{ match: 'A.*', handle: () => undefined }])
-    expect(await handle(message('B'), context)).toEqual(deadLetter('no route matches the type "B"'))
-    expect(await handle(message(null), context)).toEqual(deadLetter('no route matches the type null'))
+    const failed = (type: string) => retryLater({ error: `no route matches the type ${type}` })
+    expect(await handle(message('B'), context)).toEqual(failed('"B"'))
+    expect(await handle(message(null), context)).toEqual(failed('null'))
   })
 
   test.each([
     ['ack', ack()],
-    ['retry', retryLater({ error: 'no route matches the type "B"' })],
+    ['deadLetter', deadLetter('no route matches the type "B"')],
   ] as const)('or does as told: %s', async (unmatched, outcome) => {
     expect(await routes([{ match: 'A', handle: () => undefined }], { unmatched })(message('B'), context)).toEqual(
       outcome,

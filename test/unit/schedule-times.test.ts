@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { decide, type Missed, MOST } from '../../src/schedules/decide.ts'
+import { decide, judgedAt, type Missed, MOST } from '../../src/schedules/decide.ts'
 import type { Times } from '../../src/schedules/times.ts'
 import { timesOf } from '../../src/schedules/times-of.ts'
 
@@ -25,6 +25,34 @@ describe('a cron expression', () => {
       'Europe/Berlin',
       '2026-10-24T02:00Z',
       ['25 00:30', '26 01:30'],
+    ],
+    [
+      'the fixed times of a list in the gap come at its end, as one',
+      '15,45 1,2,3 * * *',
+      'Europe/Berlin',
+      '2026-03-29T00:30Z',
+      ['29 00:45', '29 01:00', '29 01:15', '29 01:45', '29 23:15'],
+    ],
+    [
+      'the fixed times of a list in the double hour come once',
+      '0 15,45 2 * * *',
+      'Europe/Berlin',
+      '2026-10-24T02:00Z',
+      ['25 00:15', '25 00:45', '26 01:15'],
+    ],
+    [
+      'a range goes on through the gap',
+      '30 1-3 * * *',
+      'Europe/Berlin',
+      '2026-03-29T00:00Z',
+      ['29 00:30', '29 01:30', '29 23:30'],
+    ],
+    [
+      'a range goes on through both hours',
+      '30 1-3 * * *',
+      'Europe/Berlin',
+      '2026-10-24T23:00Z',
+      ['24 23:30', '25 00:30', '25 01:30', '25 02:30'],
     ],
     [
       'a step goes on through the gap',
@@ -68,6 +96,9 @@ describe('a cron expression', () => {
       ['30 2 * * *', 'Europe/Berlin'],
       ['*/20 * * * *', 'Australia/Lord_Howe'],
       ['15,45 1-3 * * *', 'America/New_York'],
+      ['15,45 1,2,3 * * *', 'America/New_York'],
+      ['10,20,50 1,2 * * *', 'Australia/Lord_Howe'],
+      ['0,30 15,45 2 * * *', 'Europe/Berlin'],
     ] as const) {
       const times = await timesOf({ cron, everyMs: null, zone })
       for (const day of ['2026-03-07', '2026-03-28', '2026-04-04', '2026-10-02', '2026-10-24', '2026-10-31']) {
@@ -126,6 +157,39 @@ describe('what is enqueued of a schedule that is due', () => {
     const none: Times = { after: () => null, between: () => [] }
     const due = { ...at, nextMs: 54, graceMs: 10, missed: 'skip' } as const
     expect(decide(none, due)).toEqual({ occurrences: [54], following: null, skipped: 0 })
+  })
+
+  test('is all that is in time, a thousand at once, and what is missed before that is counted once', () => {
+    const due = { ...at, nowMs: 25_005, graceMs: 24_000, missed: 'skip' } as const
+    const first = decide(every10, due)
+    expect([first.occurrences.length, first.occurrences[0], first.skipped]).toEqual([MOST, 1_010, 100])
+    const second = decide(every10, { ...due, nextMs: first.following ?? 0 })
+    expect([second.occurrences[0], second.occurrences.length, second.skipped]).toEqual([11_010, MOST, 0])
+    const third = decide(every10, { ...due, nextMs: second.following ?? 0 })
+    expect([third.occurrences[0], third.occurrences.at(-1), third.following, third.skipped]).toEqual([
+      21_010, 25_000, 25_010, 0,
+    ])
+  })
+
+  test('is a thousand at once also of what is made up for and what is in time', () => {
+    const due = { ...at, nowMs: 25_005, graceMs: 5_000, missed: 'all', catchUpMost: 990, catchUpMs: 100_000 } as const
+    const { occurrences, following: next, skipped } = decide(every10, due)
+    expect([occurrences.length, occurrences[0], occurrences.at(-1), next, skipped]).toEqual([
+      MOST,
+      10_110,
+      20_100,
+      20_110,
+      10,
+    ])
+  })
+
+  test.for([
+    ['as at the beginning of the look, what was in time then', { nextMs: 100, nowMs: 150, since: 105 }, 110],
+    ['as at the beginning of the look, what was missed then', { nextMs: 80, nowMs: 150, since: 105 }, 105],
+    ['within the grace of its time, what has fallen due since', { nextMs: 120, nowMs: 150, since: 105 }, 130],
+    ['now, what is no later than the grace', { nextMs: 145, nowMs: 150, since: 105 }, 150],
+  ] as const)('is judged %s', ([, { since, ...given }, judged]) => {
+    expect(judgedAt({ ...at, ...given, graceMs: 10, missed: 'skip' }, since)).toBe(judged)
   })
 
   test('is each occurrence once at most and in order, and the next is later than all', () => {

@@ -102,6 +102,40 @@ describe('Scheduler', () => {
     expect([past.hints, far.hints]).toEqual([['due'], []])
   })
 
+  test('a poll that finds a stream or a group further on hints at claims too that are under way', async () => {
+    const [ofStream, ofGroup] = [attach('/orders'), attach('orders:billing')]
+    const wait = () => {
+      scheduler.park(ofStream, null)
+      scheduler.park(ofGroup, null, 'quiet')
+    }
+    const pollOf = async (head: string, group: string) => {
+      await poll()
+      return answer('sluice_stream_heads', [
+        { stream: 'orders', state: head, queue: null, held_ms: null },
+        { stream: null, state: group, queue: 'orders:billing', held_ms: null },
+      ])
+    }
+    scheduler.start()
+    for (const [head, group] of [
+      ['1', 'a'],
+      ['1', 'a'],
+      ['2', 'a'],
+      ['2', 'b'],
+    ] as const) {
+      wait()
+      await pollOf(head, group)
+    }
+    expect([ofStream.hints, ofGroup.hints]).toEqual([
+      ['poll', 'poll'],
+      ['poll', 'poll'],
+    ])
+    wait()
+    await poll()
+    scheduler.notified('/orders')
+    await answer('sluice_stream_heads', [{ stream: 'orders', state: '3', queue: null, held_ms: null }])
+    expect(ofStream.hints).toEqual(['poll', 'poll', 'notification', '(looking) check again'])
+  })
+
   test('polls all queues in which somebody waits in one statement, and wakes those that may have work', async () => {
     const sleepers = ['due', 'keyed', 'later', 'empty', 'busy'].map(attach)
     for (const sleeper of sleepers) if (sleeper.queue !== 'busy') scheduler.park(sleeper, null)

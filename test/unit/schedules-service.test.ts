@@ -1,18 +1,21 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Schedules } from '../../src/services/schedules.ts'
+import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { PlayedServer } from '../support/servers/played-server.ts'
 
 describe('the service of schedules', () => {
   let server: PlayedServer
   let service: Schedules
+  let reported: SluiceEvent[]
 
   beforeEach(() => {
     vi.useFakeTimers()
     server = new PlayedServer()
+    reported = []
     service = new Schedules({
       control: { execute: server.execute },
       inTransaction: (work) => work(server.execute),
-      report: () => undefined,
+      report: (event) => void reported.push(event),
     })
     service.start()
   })
@@ -82,6 +85,23 @@ describe('the service of schedules', () => {
     expect((await server.next()).params).toEqual([101, []])
   })
 
+  test('begins anew with the waits of one that has been defined anew', async () => {
+    for (const revision of ['7', '7', '8']) {
+      service.due(0)
+      await vi.advanceTimersByTimeAsync(0)
+      const looked = await server.next()
+      looked.answer(manyDue(1).map((row) => ({ ...row, revision })))
+      const fired = await server.next()
+      fired.fail()
+      const failed = await server.next()
+      failed.answer([])
+      await vi.advanceTimersByTimeAsync(0)
+    }
+    const [, second = 0, third] = reported.map((event) => (event.kind === 'schedule.failed' ? event.retryInMs : 0))
+    expect(second).toBeGreaterThanOrEqual(1_000)
+    expect(third).toBeLessThanOrEqual(1_000)
+  })
+
   test('waits a second if others have all of those in hand that it has read', async () => {
     service.due(0)
     await vi.advanceTimersByTimeAsync(0)
@@ -92,6 +112,31 @@ describe('the service of schedules', () => {
     expect(server.asked).toHaveLength(101)
     await vi.advanceTimersByTimeAsync(100)
     expect((await server.next()).statement).toBe('sluice_schedules_next')
+  })
+
+  test('counts nothing as missed that was in time when it began to look, however many are before it', async () => {
+    service.due(0)
+    await vi.advanceTimersByTimeAsync(0)
+    const look = async (now: number, rows: number) => {
+      const looked = await server.next()
+      looked.answer(manyDue(rows).map((row) => ({ ...row, grace_ms: '1000', now_us: String(now * 1_000) })))
+      const fired = []
+      for (let at = 0; at < Math.min(rows, 100); at += 1) {
+        const asked = await server.next()
+        fired.push(asked.params?.[3])
+        asked.answer([{ queue: 'q', id: '1', occurrence_us: '1000000000000000' }])
+      }
+      for (let tick = 0; tick < 3; tick += 1) await vi.advanceTimersByTimeAsync(0)
+      return fired
+    }
+    const occurrence = [iso(1_000_000_000_000)]
+    expect(await look(1_000_000_000_500, 101)).toEqual(Array.from({ length: 100 }, () => occurrence))
+    // Nine seconds later, which is more than the grace; and then with nothing due in between.
+    expect(await look(1_000_000_009_500, 101)).toEqual(Array.from({ length: 100 }, () => occurrence))
+    expect(await look(1_000_000_009_999, 1)).toEqual([occurrence])
+    service.due(0)
+    await vi.advanceTimersByTimeAsync(0)
+    expect(await look(1_000_000_009_999, 1)).toEqual([[]])
   })
 
   test('looks once more for what falls due while it enqueues', async () => {

@@ -16,7 +16,7 @@ describe('a subscriber of events that throws', () => {
   })
 
   test('is warned about once, goes on to be told, and disturbs nobody else', async () => {
-    const { events, report } = createTelemetry(false)
+    const { events, report } = createTelemetry(false, 'web-1')
     const seen: string[] = []
     const failing = (event: SluiceEvent) => {
       seen.push(event.kind)
@@ -38,7 +38,7 @@ describe('a subscriber of events that throws', () => {
     ['as an observer', { next: () => fail() }],
     ['asynchronously', async () => fail()],
   ] as const)('%s is warned about', async ([, observer]) => {
-    const { events, report } = createTelemetry(false)
+    const { events, report } = createTelemetry(false, 'web-1')
     events.subscribe(observer)
     report(EVENT)
     await nothingUnhandled()
@@ -46,7 +46,7 @@ describe('a subscriber of events that throws', () => {
   })
 
   test('is warned about behind operators, and when an operator throws', async () => {
-    const { events, report } = createTelemetry(false)
+    const { events, report } = createTelemetry(false, 'web-1')
     events
       .pipe(
         filter(({ kind }) => kind === 'pipeline.started'),
@@ -60,7 +60,7 @@ describe('a subscriber of events that throws', () => {
   })
 
   test('still gets its own error handler called, and its completion', async () => {
-    const { events, report, close } = createTelemetry(false)
+    const { events, report, close } = createTelemetry(false, 'web-1')
     const told: unknown[] = []
     const observer = { error: (error: unknown) => told.push(error), complete: () => told.push('complete') }
     events.pipe(map(() => fail())).subscribe(observer)

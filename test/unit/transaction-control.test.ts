@@ -189,7 +189,8 @@ describe('quotes and comments', () => {
 
   test('of a megabyte are read in no time', () => {
     const megabyte = "it''s; COMMIT\\n ".repeat(70_000)
-    const started = performance.now()
+    // Of the processor: the machine may be busy.
+    const before = process.cpuUsage()
     expect(
       transactionControlIn(`INSERT INTO t VALUES ('${megabyte}', E'${megabyte}', $$${megabyte}$$)`),
     ).toBeUndefined()
@@ -197,6 +198,6 @@ describe('quotes and comments', () => {
     for (const start of ["E'", "'", "E'x'\n'"])
       expect(transactionControlIn(`COMMIT ${start}${"\\'".repeat(500_000)}`, true)).toBe('COMMIT')
     expect(transactionControlIn(`INSERT INTO t VALUES (${'1, '.repeat(300_000)}1); COMMIT`)).toBe('COMMIT')
-    expect(performance.now() - started).toBeLessThan(2_000)
+    expect(process.cpuUsage(before).user / 1_000).toBeLessThan(2_000)
   })
 })

@@ -21,6 +21,11 @@ describe('UNREACHABLE', () => {
       'sorry, too many clients already. Raise max_connections',
     ],
     [
+      'a role without room',
+      databaseError('53300', 'too many connections for role "app"'),
+      'too many connections for role "app". Raise max_connections on the server or, if the error names a role',
+    ],
+    [
       'nobody at the port',
       systemError('ECONNREFUSED', 'connect ECONNREFUSED 127.0.0.1:5432'),
       'connect ECONNREFUSED 127.0.0.1:5432. Check the host and the port',

@@ -5,7 +5,7 @@ import { addDeadFilter, type DeadFilterOptions, readDeadFilter } from '../dead-f
 import { parse } from '../options.ts'
 import { note, print, printJson, stdoutView, withContent } from '../output.ts'
 import { Refusal } from '../report-error.ts'
-import { formatDeadLetter, formatDeadLetters } from '../show/dead-letters.ts'
+import { formatDeadLetter, formatDeadLetters, formatGroups } from '../show/dead-letters.ts'
 import { MESSAGE_ID, messageId } from '../which-message.ts'
 import { addDeadDelete, addDeadRedrive } from './dead-change.ts'
 
@@ -20,7 +20,7 @@ export function addDead(program: Command): void {
 }
 
 interface DeadListOptions extends DeadFilterOptions {
-  readonly reason?: string
+  readonly groups?: true
   readonly limit: number
   readonly json?: true
 }
@@ -29,7 +29,7 @@ interface DeadListOptions extends DeadFilterOptions {
 function addDeadList(dead: Command): void {
   addDeadFilter(dead.command('list'))
     .description('List dead letters, the latest first.')
-    .option('-r, --reason <text>', 'only those whose reason contains this string')
+    .option('-g, --groups', 'count them by queue, type, reason and error instead')
     .option('-n, --limit <count>', 'how many', parse.countTo(10_000), 50)
     .option('--json', 'print a JSON array, with everything about each message')
     .addHelpText('after', LIST_EXAMPLES)
@@ -37,10 +37,11 @@ function addDeadList(dead: Command): void {
 }
 
 async function listDead(queue: string | undefined, options: DeadListOptions, command: Command): Promise<void> {
-  const { reason, limit, json } = options
+  if (options.groups) return listGroups(queue, options, command)
+  const { limit, json } = options
   const { deadLetters, next } = await operating(command, async (operate) => {
     const filter = await readDeadFilter(operate, queue, options)
-    const page = await operate.deadLetters.list({ ...filter, reason, limit })
+    const page = await operate.deadLetters.list({ ...filter, limit })
     if (page.deadLetters.length === 0) note(await whyNone(operate, queue, options))
     return page
   })
@@ -49,8 +50,18 @@ async function listDead(queue: string | undefined, options: DeadListOptions, com
   if (next !== null) note(`There are more than these ${limit}: give a filter or a larger --limit.`)
 }
 
+async function listGroups(queue: string | undefined, options: DeadListOptions, command: Command): Promise<void> {
+  const summary = await operating(command, async (operate) => {
+    const found = await operate.deadLetters.summarise(await readDeadFilter(operate, queue, options))
+    if (found.total === 0) note(await whyNone(operate, queue, options))
+    return found
+  })
+  if (options.json) printJson(summary)
+  else if (summary.total > 0) print(formatGroups(summary, stdoutView()))
+}
+
 async function whyNone(operate: Operate, queue: string | undefined, options: DeadListOptions): Promise<string> {
-  const { limit: _, json: __, ...filters } = options
+  const { limit: _, json: __, groups: ___, ...filters } = options
   if (queue === undefined && Object.keys(filters).length === 0) return 'There are no dead letters.'
   return `No dead letters match.${await didYouMean(operate, queue)}`
 }

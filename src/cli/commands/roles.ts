@@ -9,7 +9,7 @@ export function addRoles(program: Command): void {
   program
     .command('roles')
     .description(
-      'Make the roles sluice_producer, sluice_worker, sluice_operator, sluice_reader and sluice_claimer, unless they are there, and ' +
+      `Make the roles ${NAMES}, unless they are there, and ` +
         'grant each what it needs in this database. Run it again after a migration.',
     )
     .option('--print', 'print it as plain SQL, for another tool; needs no database')
@@ -21,10 +21,10 @@ export function addRoles(program: Command): void {
 
 async function applyRoles(command: Command): Promise<void> {
   await connected(command, grantRoles)
-  print(
-    'sluice_producer, sluice_worker, sluice_operator, sluice_reader and sluice_claimer have their rights in this database',
-  )
+  print(`${NAMES} have their rights in this database`)
 }
+
+const NAMES = 'sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader and sluice_claimer'
 
 const EXAMPLES = `
 Examples:
@@ -37,7 +37,8 @@ Then make your logins members, for example:
 
 sluice_producer  enqueues
 sluice_worker    claims, handles and settles messages, and reads the views without payloads
-sluice_operator  reads all views, redrives and deletes dead letters
+sluice_operator  reads all views, pauses queues, redrives, runs now, reschedules and cancels messages
+sluice_admin     does that, changes messages, clears queues, deletes dead letters, changes settings, schedules and streams
 sluice_reader    reads all views
 sluice_claimer   claims, settles and pops by functions, and sees no table
 

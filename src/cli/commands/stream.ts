@@ -147,7 +147,8 @@ async function trim(name: string, options: TrimOptions, command: Command): Promi
     if (lostBy.length > 0) note(`These groups have not read all of it, and will stand still: ${lostBy.join(', ')}`)
     if (dryRun || events === 0) return
     await assertConfirmed(`Trim the stream ${name}? Nobody can read again what is gone.`, yes ? { yes } : {})
-    const done = await operate.streams.trim(name, before, { force })
+    // What has been shown, and not what has come since.
+    const done = await operate.streams.trim(name, { position: trimmedTo + 1 }, { force })
     print(`Events up to position ${done.trimmedTo} are gone.`)
   })
 }

@@ -1,4 +1,4 @@
-import type { DeadLetter, DeadLetterGroup, DeadLetterSummary } from '../../index.ts'
+import type { DeadLetter, DeadLetterGroup, DeadLetterSummary, Failure } from '../../index.ts'
 import { parseExactly, toJsonText, type View } from '../output.ts'
 import { type Column, formatTable } from './table.ts'
 import { counted, eventName, formatAge, formatAgo, printable } from './text.ts'
@@ -10,10 +10,14 @@ export function formatDeadLetters(letters: readonly DeadLetter[], view: View): s
 
 /** What an operation will do: how many dead letters of which groups, and a few examples. */
 export function formatPlan(summary: DeadLetterSummary, examples: readonly DeadLetter[], view: View): string {
-  const groups = formatTable(GROUP_COLUMNS, summary.groups, view)
-  const more = summary.moreGroups > 0 ? `\nand ${counted(summary.moreGroups, 'more combination')}` : ''
   const heading = examples.length < summary.total ? 'For example:' : 'Namely:'
-  return `${groups}${more}\n\n${heading}\n\n${formatDeadLetters(examples, view)}`
+  return `${formatGroups(summary, view)}\n\n${heading}\n\n${formatDeadLetters(examples, view)}`
+}
+
+/** The largest groups of dead letters. */
+export function formatGroups(summary: DeadLetterSummary, view: View): string {
+  const more = summary.moreGroups > 0 ? `\nand ${counted(summary.moreGroups, 'more combination')}` : ''
+  return `${formatTable(GROUP_COLUMNS, summary.groups, view)}${more}`
 }
 
 /** Everything about one dead letter. */
@@ -25,6 +29,7 @@ export function formatDeadLetter(letter: DeadLetter, { paint }: View): string {
     ['headers', pretty(letter.headersJson)],
     ['payload', pretty(letter.payloadJson)],
     ['error', printable(letter.error ?? '-')],
+    ...(letter.failures.length === 0 ? [] : [['failures', letter.failures.map(failureText).join('\n')]]),
   ].map(([name = '', text = '']) => `${paint('dim', name)}\n${text.replaceAll(/^/gm, '  ')}`)
   return [lines.join('\n'), ...sections].join('\n\n')
 }
@@ -48,10 +53,16 @@ function factsOf(letter: DeadLetter): readonly (readonly [string, string | null]
   ]
 }
 
-function enqueued({ diedAt, enqueuedAt }: DeadLetter): string | null {
+/** '2030-01-01T00:00:00.000Z  attempt 3 on web-1:4711: PaymentError: declined', and its stack. */
+function failureText({ at, attempt, worker, error, stack }: Failure): string {
+  const where = worker === null ? '' : ` on ${printable(worker)}`
+  const frames = (stack?.split('\n') ?? []).map((frame) => `\n    ${printable(frame)}`)
+  return `${at.toISOString()}  attempt ${attempt}${where}: ${printable(error)}${frames.join('')}`
+}
+
+function enqueued({ diedAt, enqueuedAt }: DeadLetter): string {
   const lifetimeMs = diedAt.getTime() - enqueuedAt.getTime()
-  // An INSERT by hand may have set infinity.
-  return Number.isNaN(lifetimeMs) ? null : `${enqueuedAt.toISOString()} (${formatAge(lifetimeMs)} before it died)`
+  return `${enqueuedAt.toISOString()} (${formatAge(lifetimeMs)} before it died)`
 }
 
 function pretty(json: string): string {
@@ -74,4 +85,5 @@ const GROUP_COLUMNS: readonly Column<DeadLetterGroup>[] = [
   { title: 'TYPE', cell: (group) => group.type },
   { title: 'MESSAGES', align: 'right', cell: (group) => group.messages },
   { title: 'REASON', cell: (group) => group.reason },
+  { title: 'ERROR', cell: (group) => group.error },
 ]

@@ -12,9 +12,9 @@ import type { Attempt } from '../attempt.ts'
 import { type EnqueueIn, type RunContext, type RunTurn, TransactionalRunContext } from '../run-context.ts'
 import { kyselyOn } from './batch-kysely.ts'
 import { guardClient } from './guarded-client.ts'
+import { HandlerCalls } from './handler-calls.ts'
 import type { HandlerTransaction } from './handler-transaction.ts'
 import { UnderWay } from './under-way.ts'
-import { WatchedPromise } from './watched-promise.ts'
 
 /**
  * Ends a savepoint and keeps what was written. Settings, a role, cursors and temporary tables of the handler would
@@ -57,11 +57,7 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
   #constraintsMade = false
   // Made when they are first needed: most handlers of a fast queue use no transaction.
   #statements: UnderWay | undefined
-  #enqueues: UnderWay | undefined
-  #returned = false
-  #unawaited: unknown
-  /** Enqueues that failed while the handler was at work: it may have dealt with them. */
-  #failed: readonly { readonly given: WatchedPromise<unknown>; readonly error: unknown }[] | undefined
+  #enqueues: HandlerCalls | undefined
   #violation: SluiceError | undefined
   #failure: unknown
 
@@ -109,19 +105,8 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
 
   /** Returns the promise for the handler. */
   [DURING]<T>(work: Promise<T>): Promise<T> {
-    this.#enqueues ??= new UnderWay()
-    const enqueues = this.#enqueues
-    enqueues.begun()
-    const given = WatchedPromise.of(work)
-    work.then(
-      () => enqueues.over(),
-      (error: unknown) => {
-        if (this.#returned) this.#unawaited ??= error
-        else this.#failed = [...(this.#failed ?? []), { given, error }]
-        enqueues.over()
-      },
-    )
-    return given
+    this.#enqueues ??= new HandlerCalls()
+    return this.#enqueues.watch(work)
   }
 
   get unused(): boolean {
@@ -133,7 +118,8 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
    * its first statement may be on its way.
    */
   get unfinished(): boolean {
-    return this.#isAtWork || this.#failed !== undefined || (this.#kysely !== undefined && this.#savepoint === undefined)
+    if (this.busy || this.#enqueues?.unfinished === true) return true
+    return this.#kysely !== undefined && this.#savepoint === undefined
   }
 
   /**
@@ -142,19 +128,14 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
    * @throws the error of an enqueue among it.
    */
   async finished(): Promise<void> {
-    this.#returned = true
+    this.#enqueues ??= new HandlerCalls()
+    this.#enqueues.returned()
     do {
-      await Promise.all([this.#statements?.end(), this.#enqueues?.end()])
+      await Promise.all([this.#statements?.end(), this.#enqueues.end()])
       // What is sent next in reply to an answer counts too.
       await setImmediate()
-    } while (this.#isAtWork)
-    const forgotten = this.#failed?.find(({ given }) => !given.taken)
-    const error = this.#unawaited ?? forgotten?.error
-    if (error !== undefined) throw error
-  }
-
-  get #isAtWork(): boolean {
-    return this.busy || this.#enqueues?.any === true
+    } while (this.busy || this.#enqueues.any)
+    this.#enqueues.assertDealtWith()
   }
 
   /** Whether a statement of the handler's is running on the server. */

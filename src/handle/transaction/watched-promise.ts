@@ -15,6 +15,11 @@ export class WatchedPromise<T> extends Promise<T> {
     return watched
   }
 
+  /** Calls back when a promise is fulfilled, and takes no interest in it. */
+  static whenFulfilled(promise: Promise<unknown>, callback: () => void): void {
+    Promise.prototype.then.call(promise, callback, () => undefined)
+  }
+
   #taken = false
 
   get taken(): boolean {

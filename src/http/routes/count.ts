@@ -5,15 +5,17 @@ import { route } from '../route.ts'
 const COUNTS = {
   description: 'how many messages the queue has',
   type: 'object',
-  required: ['queue', 'claimed', 'free', 'total', 'ready', 'scheduled', 'retrying', 'dead'],
+  required: ['queue', 'claimed', 'free', 'total', 'ready', 'held', 'scheduled', 'retrying', 'expired', 'dead'],
   properties: {
     queue: { description: "the queue's name", type: 'string' },
     claimed: COUNT,
     free: COUNT,
     total: COUNT,
     ready: COUNT,
+    held: COUNT,
     scheduled: COUNT,
     retrying: COUNT,
+    expired: COUNT,
     dead: COUNT,
   },
 } as const satisfies JsonSchema
@@ -24,14 +26,24 @@ export const COUNT_MESSAGES = route({
   method: 'GET',
   path: '/queues/{queue}',
   action: 'count',
-  summary: 'Count the messages of a queue: claimed and free are the total, and ready, scheduled and retrying are free',
+  summary:
+    'Count the messages of a queue: claimed and free are the total, and ready, held, scheduled, retrying and expired are free',
   answers: [{ status: 200, description: 'The counts, which are exact', schema: COUNTS }],
   run: async ({ sluice, queue }) => {
     const [status] = await sluice.operate.queues({ queue })
-    const { ready = 0, scheduled = 0, retrying = 0, inFlight: claimed = 0, dead = 0 } = status ?? {}
-    const free = ready + scheduled + retrying
+    const {
+      ready = 0,
+      held = 0,
+      scheduled = 0,
+      retrying = 0,
+      expired = 0,
+      inFlight: claimed = 0,
+      dead = 0,
+    } = status ?? {}
+    const free = ready + held + scheduled + retrying + expired
     const total = free + claimed
-    const counts: ValueOf<typeof COUNTS> = { queue, claimed, free, total, ready, scheduled, retrying, dead }
+    const parts = { ready, held, scheduled, retrying, expired }
+    const counts: ValueOf<typeof COUNTS> = { queue, claimed, free, total, ...parts, dead }
     return { status: 200, body: JSON.stringify(counts) }
   },
 })

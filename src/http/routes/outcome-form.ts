@@ -1,6 +1,6 @@
 import { toMs } from '../../basics/duration.ts'
 import { expected } from '../../errors.ts'
-import { ack, deadLetterBy, type Outcome, retryBy, snoozeBy } from '../../message.ts'
+import { ackBy, deadLetterBy, type Outcome, retryBy, snoozeBy } from '../../message.ts'
 import { DURATION, ID } from '../forms.ts'
 import type { JsonSchema, ValueOf } from '../json-schema.ts'
 
@@ -21,6 +21,10 @@ export const END = {
     after: DURATION,
     reason: { description: 'a string, which deadLetter needs', type: 'string' },
     error: { description: 'a string, which retry and deadLetter take', type: 'string' },
+    dedupeFor: {
+      ...DURATION,
+      description: `for how long the dedupe key stays taken after ack: ${DURATION.description}`,
+    },
   },
 } as const satisfies JsonSchema
 
@@ -30,7 +34,7 @@ export const END = {
  * @throws SluiceError OPTION_INVALID if something is missing, or not allowed with this outcome
  */
 export function outcomeOf(end: ValueOf<typeof END>, what: string): Outcome {
-  const { outcome = 'ack', reason, error } = end
+  const { outcome = 'ack', reason, error, dedupeFor } = end
   const after = end.after === undefined ? undefined : toMs(end.after, `${what}.after`)
   const excess = NOT_ALLOWED[outcome].find((name) => end[name] !== undefined)
   if (excess !== undefined) {
@@ -39,7 +43,7 @@ export function outcomeOf(end: ValueOf<typeof END>, what: string): Outcome {
   }
   switch (outcome) {
     case 'ack':
-      return ack()
+      return ackBy(what, dedupeFor === undefined ? {} : { dedupeFor: toMs(dedupeFor, `${what}.dedupeFor`) })
     case 'retry':
       return retryBy(what, { ...(after !== undefined && { after }), ...(error !== undefined && { error }) })
     case 'snooze':
@@ -54,7 +58,7 @@ export function outcomeOf(end: ValueOf<typeof END>, what: string): Outcome {
 /** What an outcome does not take. */
 const NOT_ALLOWED = {
   ack: ['after', 'reason', 'error'],
-  retry: ['reason'],
-  snooze: ['reason', 'error'],
-  deadLetter: ['after'],
+  retry: ['reason', 'dedupeFor'],
+  snooze: ['reason', 'error', 'dedupeFor'],
+  deadLetter: ['after', 'dedupeFor'],
 } as const

@@ -31,7 +31,7 @@ export async function deliverLeased(
   const { leaseMs, queue } = consumption.plan
   // It was never in the queue.
   const runtime = { ...worker, historyBy: () => undefined }
-  const { leased, nowUs, sentAtMs } = await insertLeased(runtime, consumption.plan, row)
+  const { leased, clock } = await insertLeased(runtime, consumption.plan, row)
   let removed = false
   const onSettled = (settled: readonly SettledMessage[]) => {
     // What the server refuses to remove fails, or is put aside.
@@ -39,7 +39,7 @@ export async function deliverLeased(
   }
   const settler = new Settler(runtime, { ...consumption, onSettled }, () => renewals.delete(leased))
   const renewals = new Renewals(leaseMs, (leases) => void settler.renew(leases))
-  settler.setClock({ nowUs, sentAtMs })
+  settler.setClock(clock)
   renewals.add([leased])
   const handled = handle(runtime, consumption, settler, leased)
   await Promise.allSettled([handled])
@@ -96,11 +96,12 @@ async function insertLeased(runtime: Runtime, { queue, leaseMs: ms }: LeasedPlan
     const id = await insertMessage(execute, queue, row)
     return claimGiven(execute, queue, id, { lease, ms, serverVersion: serverVersion() })
   })
+  const clock = { nowUs: claimed.nowUs, sentAtMs, answeredAtMs: performance.now() }
   const messages = claimed.rows.map((taken) => new DeliveredMessage(queue, taken))
   const record = { id: batchId, queue, messageIds: messages.map(({ id }) => id), attempts: messages.map(() => 0) }
   await inHand.recorded({ ...record, leased: true }, false)
   const [message] = messages
   if (message === undefined) throw new TypeError('claim_given: expected the message that was inserted')
   const leased = new LeasedMessage(message, { lease, batchId, ms, claimedAtMs: sentAtMs, claimedUs: claimed.nowUs })
-  return { leased, nowUs: claimed.nowUs, sentAtMs }
+  return { leased, clock }
 }

@@ -1,12 +1,18 @@
 import type { Gate } from '../../basics/gate.ts'
+import { pause } from '../../basics/pause.ts'
 import { SluiceError } from '../../errors.ts'
 import type { Attempt } from '../../handle/attempt.ts'
 import { checkFunction } from '../../handle/handler.ts'
 import type { EnqueueIn, LeasedRunContext, RunTurn } from '../../handle/run-context.ts'
+import { HandlerCalls } from '../../handle/transaction/handler-calls.ts'
 import type { HandlerTransaction } from '../../handle/transaction/handler-transaction.ts'
 import { MessageTransaction } from '../../handle/transaction/message-transaction.ts'
+import type { ServerTransaction } from '../../table/claim/claim.ts'
+import { leftUntouched } from '../../table/rows-missing.ts'
 import { keepKeysLeased } from '../../table/settle/keep-keys.ts'
-import { lockLeased } from '../../table/settle/settle-leased.ts'
+import { lockLeased, readLeased } from '../../table/settle/settle-leased.ts'
+import type { Execute } from '../../table/statement.ts'
+import { endTransaction, readTransaction } from '../../table/worker/server-process.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { Runtime } from '../runtime.ts'
 import type { LeasedMessage } from './leased-message.ts'
@@ -27,9 +33,13 @@ export class LeasedAttempt implements Attempt {
   readonly #options: LeasedAttemptOptions
   readonly #messages: readonly LeasedMessage[]
   #open = true
+  /** Made with the first of them: most handlers have none. */
+  #calls: HandlerCalls | undefined
   #running: Promise<unknown> | undefined
   #connection: BatchConnection | undefined
-  /** Rejects when the call of the handler is over before its transaction is. */
+  /** Its transaction, as soon as the server has said which. */
+  #begun: ServerTransaction | undefined
+  /** Rejects when the transaction is over before its work is: with its handler, or because its own time is up. */
   #undone: PromiseWithResolvers<never> | undefined
 
   constructor(options: LeasedAttemptOptions, messages: readonly LeasedMessage[]) {
@@ -50,15 +60,17 @@ export class LeasedAttempt implements Attempt {
   }
 
   get unused(): boolean {
-    return this.#running === undefined && this.#connection === undefined
+    return !this.unfinished && this.#connection === undefined
   }
 
   get unfinished(): boolean {
-    return this.#running !== undefined
+    return this.#calls?.unfinished === true
   }
 
   async finished(): Promise<void> {
-    await this.#running
+    this.#calls?.returned()
+    await this.#calls?.end()
+    this.#calls?.assertDealtWith()
   }
 
   context(turn: RunTurn, attempt: number | undefined): LeasedRunContext {
@@ -71,8 +83,8 @@ export class LeasedAttempt implements Attempt {
         const endsAtMs = Math.min(...messages.map((leased) => leased.endsAtMs))
         return new Date(Date.now() + (endsAtMs - performance.now()))
       },
-      extend: () => this.#extend(turn),
-      transaction: (work) => this.#transaction(work),
+      extend: () => this.#watched(this.#extend(turn)),
+      transaction: (work) => this.#watched(this.#transaction(work)),
       get signal() {
         return turn.signal
       },
@@ -92,9 +104,28 @@ export class LeasedAttempt implements Attempt {
     this.close()
     // It waits for a place or a connection: there is nothing to roll back, and what comes is refused.
     if (this.#connection === undefined) return
-    this.#undone?.reject(ended())
-    this.#connection.break('The handler has ended')
+    await this.#end(this.#connection, ended())
     await this.#running
+  }
+
+  /**
+   * The server notices a connection that is cut when it writes to it the next time: a statement would go on until then, with
+   * its locks. So the control connection ends the session too. If that fails, only the server's own limits end it.
+   */
+  async #end(connection: BatchConnection, reason: SluiceError): Promise<void> {
+    this.#undone?.reject(reason)
+    connection.break(reason.message)
+    if (this.#begun === undefined) return
+    const { execute } = this.#options.runtime.control
+    const sent = endTransaction(execute, this.#begun).catch(() => undefined)
+    const over = new AbortController()
+    await Promise.race([sent, pause(MOST_END_MS, over.signal)])
+    over.abort()
+  }
+
+  #watched<T>(call: Promise<T>): Promise<T> {
+    this.#calls ??= new HandlerCalls()
+    return this.#calls.watch(call)
   }
 
   async #extend(turn: RunTurn): Promise<void> {
@@ -143,8 +174,19 @@ export class LeasedAttempt implements Attempt {
     const serverVersion = runtime.serverVersion()
     this.#assertInHand()
     this.#connection = connection
+    const ms = Math.max(LEAST_MS, Math.min(LONGEST_MS, this.#leftMs))
+    // Before version 17 the server does not end it while a statement runs, and never one that sends statement after statement.
+    const late = setTimeout(() => void this.#end(connection, tooLong(ms)), ms)
     try {
-      connection.begin({ ms: Math.max(LEAST_MS, Math.min(LONGEST_MS, this.#leftMs)), serverVersion })
+      connection.begin({ ms, serverVersion })
+      this.#begun = undefined
+      // If it fails, so does what follows.
+      readTransaction(connection.execute).then(
+        (begun) => {
+          this.#begun = begun
+        },
+        () => undefined,
+      )
       this.#assertAll(await lockLeased(connection.execute, queue, this.#messages, serverVersion))
       this.#assertInHand()
       for (const leased of this.#messages) leased.inTransaction = true
@@ -154,9 +196,14 @@ export class LeasedAttempt implements Attempt {
       if (tx.unfinished) await tx.finished()
       await tx.keep()
       connection.confine()
-      const kept = this.#messages.filter(({ message }) => message.keepsKey)
+      const kept = this.#messages
+        .filter(({ message }) => message.keepsKey)
+        .map(({ id, lease }) => ({ id, lease, forMs: null }))
       if (kept.length > 0) await keepKeysLeased(connection.execute, queue, kept, serverVersion)
-      this.#assertAll(await ackAll(connection.execute, runtime, queue, this.#messages))
+      await this.#remove(connection.execute)
+      // This process may have stood still until now.
+      this.#assertAll(this.#messages.flatMap((leased) => (leased.hasRunOut ? [] : [leased.id])))
+      clearTimeout(late)
       await connection.commit()
       for (const leased of this.#messages) leased.committed = true
       return result
@@ -164,6 +211,7 @@ export class LeasedAttempt implements Attempt {
       await connection.abandon()
       throw error
     } finally {
+      clearTimeout(late)
       for (const leased of this.#messages) leased.inTransaction = false
     }
   }
@@ -181,6 +229,20 @@ export class LeasedAttempt implements Attempt {
       if (!ids.includes(leased.id)) leased.lose()
     }
     throw this.lost ?? ended()
+  }
+
+  /**
+   * What is gone although this transaction has locked it, the handler has removed by its `tx`.
+   *
+   * @throws SluiceError ROWS_MISSING
+   */
+  async #remove(execute: Execute): Promise<void> {
+    const { runtime, queue } = this.#options
+    const ids = await ackAll(execute, runtime, queue, this.#messages)
+    const missing = this.#messages.filter(({ id }) => !ids.includes(id))
+    if (missing.length === 0) return
+    const [left] = await readLeased(execute, queue, missing, runtime.serverVersion())
+    if (left !== undefined) throw leftUntouched(queue, left)
   }
 
   /** @throws SluiceError LEASE_LOST, TRANSACTION_CLOSED */
@@ -204,6 +266,13 @@ function ended(): SluiceError {
   return new SluiceError('TRANSACTION_CLOSED', 'The handler has ended: expected no call after that, received one')
 }
 
-/** The server ends the transaction of a handler after this time, or with the lease if that ends before. */
+function tooLong(ms: number): SluiceError {
+  const what = `transaction(): expected to end within ${Math.round(ms)} ms, which is 30 s or what was left of the lease, received no end`
+  return new SluiceError('TRANSACTION_CLOSED', `${what}. Do in it what must be done together, and the rest before`)
+}
+
+/** The transaction of a handler ends after this time, or with the lease if that ends before. */
 const LONGEST_MS = 30_000
 const LEAST_MS = 1_000
+/** How long it waits for the control connection. Without its answer the message is settled all the same. */
+const MOST_END_MS = 1_000

@@ -6,6 +6,7 @@ import type { EvidenceById } from '../../crash/in-hand.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
 import { ALONE, ENDED, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
+import type { CancelRequest } from '../../table/worker/cancel-requests.ts'
 import { Losses, reasonFor } from '../losses.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 import { LeaseClaimer, type LeasedClaim } from './lease-claimer.ts'
@@ -26,6 +27,8 @@ export class LeasedRound implements Round {
   readonly #limiter: Limiter
   readonly #losses: Losses
   readonly #room: Room
+  /** A message has been settled, or given back, since the last run began: a claim of that run may not have seen it. */
+  #endedSince = false
   readonly #settler: Settler
   readonly #renewals: Renewals
   /** For the transactions of handlers: each takes a connection. */
@@ -50,6 +53,7 @@ export class LeasedRound implements Round {
 
   async run(demand: RoundDemand, options: RoundOptions): Promise<Ran> {
     this.#demand = demand
+    this.#endedSince = false
     const { batchSize } = this.#consumption.plan
     const most = options.alone ? 1 : batchSize * (demand.isLast ? 1 : this.#claimer.atOnce)
     const reserved = await this.#room.reserve(most, demand.draining)
@@ -68,8 +72,9 @@ export class LeasedRound implements Round {
     return 1
   }
 
-  settled(): Promise<boolean> {
-    return this.#room.empty()
+  async settled(): Promise<boolean> {
+    const hadAny = await this.#room.empty()
+    return hadAny || this.#endedSince
   }
 
   cut(): void {
@@ -116,7 +121,7 @@ export class LeasedRound implements Round {
         return ENDED
       }
       const ran = await this.#claim({ demand, reserved, allowed, found: leave }, async (claimed) => {
-        allowed?.use(claimed.answer.rows)
+        allowed?.use(claimed.answer)
         const { batch, suspects: some } = await this.#batchOf(claimed, alone)
         onCommitted()
         handled.push(batch.run(demand.stopping))
@@ -191,17 +196,19 @@ export class LeasedRound implements Round {
       return new LeasedMessage(message, { lease, batchId, ms, claimedAtMs: answer.sentAtMs, claimedUs: answer.nowUs })
     })
     this.#renewals.add(all)
-    this.#stopHearing ??= this.#runtime.cancellations.hear(queue, (id) => void this.#cancelled(id))
+    this.#stopHearing ??= this.#runtime.cancellations.hear(queue, (request) => void this.#cancelled(request))
     return all
   }
 
-  /** A hint: a renewal finds out whether the message is gone. If it is not, because its row was locked, it is ended here. */
-  async #cancelled(id: string): Promise<void> {
+  /** A renewal finds out whether the message is gone. If it is not, because its row was locked, it is ended here. */
+  async #cancelled({ id, askedUs }: CancelRequest): Promise<void> {
     const leased = this.#renewals.get(id)
-    if (leased === undefined || leased.inTransaction) return
+    if (leased === undefined || leased.inTransaction || leased.cancelAsked || askedUs < leased.claimedUs) return
     leased.cancelAsked = true
     await this.#settler.renew([leased])
-    leased.cancel()
+    // Its handler has begun a transaction meanwhile: the next poll asks again.
+    if (leased.inTransaction) leased.cancelAsked = false
+    else leased.cancel()
   }
 
   /** @throws if it cannot be read: a message whose next crash should be its last would run beside others */
@@ -219,6 +226,7 @@ export class LeasedRound implements Round {
   #ended(leased: LeasedMessage, returned: boolean): void {
     const { row } = leased.message
     this.#renewals.delete(leased)
+    this.#endedSince = true
     this.#room.giveBack(1)
     const left = (this.#batches.get(leased.batchId) ?? 1) - 1
     if (left > 0) this.#batches.set(leased.batchId, left)

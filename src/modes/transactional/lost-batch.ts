@@ -159,8 +159,9 @@ async function settleAgain(
     attempt,
     slot: slot ?? (plan.ordered ? WHOLE_QUEUE_SLOT : null),
   })
+  const answeredAtMs = performance.now()
   if (again.rows.length === 0) return undefined
-  const settlement = newSettlement(runtime, plan, { nowUs: again.nowUs, sentAtMs })
+  const settlement = newSettlement(runtime, plan, { nowUs: again.nowUs, sentAtMs, answeredAtMs })
   settlement.add(message, outcome, error)
   // Another place may have lost it at the same time.
   settlement.forgetEvidence(message)

@@ -133,7 +133,9 @@ export class TransactionalBatch {
     })
     this.#run = run
     const { queue } = this.#consumption.plan
-    const stopHearing = cancellations.hear(queue, (id) => run.cancel(id))
+    const stopHearing = cancellations.hear(queue, ({ id, askedUs }) => {
+      if (askedUs >= claimed.nowUs) run.cancel(id)
+    })
     try {
       await run.run(rows.map((row) => new DeliveredMessage(queue, row, evidence.get(row.id))))
     } finally {

@@ -126,7 +126,7 @@ export class TransactionalRound implements Round {
           return nothing
         }
         if (allowed !== undefined) this.#limiter.found()
-        allowed?.use(claimed.rows)
+        allowed?.use(claimed)
         onFound()
         demand.found({ full: claimed.full, youngestMs: youngestMs(claimed) })
         next = await this.#process(

@@ -1,3 +1,4 @@
+import { bounded } from '../instant.ts'
 import { type ByVersion, byVersion, ofVersion } from '../rows-by-id.ts'
 import { SERVER_MEMORY } from '../session/server-memory.ts'
 import {
@@ -29,7 +30,6 @@ export interface ClaimedRow {
   /** Its last lease has run out: there is evidence about it. */
   readonly expired: boolean
   readonly maxAttempts: number | null
-  /** NaN for an infinite instant. */
   readonly enqueuedUs: number
   /** What few messages have; null: this one has none of it. */
   readonly options: RowOptions | null
@@ -112,6 +112,16 @@ export async function claim(
 }
 
 /**
+ * An instant that is not null in microseconds since 1970, exact in a double until 2106. `date_part` takes a tenth of the
+ * time of `extract`, which computes with `numeric`: a drain is 9 % faster for it. They leave as integers, because a
+ * database's extra_float_digits would round double precision, and a floor that is too high loses messages.
+ */
+export const claimedUs = (instant: string) =>
+  `(date_part('epoch', ${bounded(instant)}) * 1000000::double precision)::bigint`
+
+const EXPIRES_US = `CASE WHEN m.expires_at IS NOT NULL THEN ${claimedUs('m.expires_at')} END`
+
+/**
  * The columns of a {@link ClaimedRow} from a row `m` of sluice.message. The options of few are one text, because every
  * further column is read for every message.
  */
@@ -121,21 +131,14 @@ export const CLAIMED_COLUMNS = `
     CASE WHEN m.expires_at IS NOT NULL OR m.dedupe_key IS NOT NULL OR m.tenant IS NOT NULL OR m.retry_policy IS NOT NULL
               OR m.lease_ms IS NOT NULL OR m.event_position IS NOT NULL
          THEN pg_catalog.json_build_object(
-           'expiresUs', (date_part('epoch', m.expires_at) * 1000000::double precision)::bigint, 'retryPolicy', m.retry_policy,
-           'leaseMs', m.lease_ms, 'dedupeKey', m.dedupe_key, 'dedupeMs', m.dedupe_ms, 'tenant', m.tenant,
-           'eventPosition', m.event_position)::text
+           'expiresUs', ${EXPIRES_US}, 'retryPolicy', m.retry_policy, 'leaseMs', m.lease_ms, 'dedupeKey', m.dedupe_key,
+           'dedupeMs', m.dedupe_ms, 'tenant', m.tenant, 'eventPosition', m.event_position)::text
     END AS options`
 
-/**
- * One line per claimed row, or one with a null id if there is none, so that the clock always comes back. Instants are
- * microseconds, exact until 2106. `date_part` takes a tenth of the time of `extract`, which computes with `numeric`: a
- * drain is 9 % faster for it. They leave as integers, because a database's extra_float_digits would round double
- * precision, and a floor that is too high loses messages.
- */
+/** One line per claimed row, or one with a null id if there is none, so that the clock always comes back. */
 export const claimResult = (attempt: string) => `
 SELECT c.id::text AS id, c.priority, c.slot, c.ordering_key, c.type, c.schema_version, c.payload, c.headers, ${attempt}, c.max_attempts, c.options,
-       (date_part('epoch', c.due_at) * 1000000::double precision)::bigint AS due_us,
-       CASE WHEN isfinite(c.enqueued_at) THEN (date_part('epoch', c.enqueued_at) * 1000000::double precision)::bigint END AS enqueued_us,
+       ${claimedUs('c.due_at')} AS due_us, ${claimedUs('c.enqueued_at')} AS enqueued_us,
        clock.context`
 
 /**
@@ -244,7 +247,7 @@ export function toClaimedRow(row: Row): ClaimedRow {
     attempt: numberOf(row, 'attempt'),
     expired: row.expired === true,
     maxAttempts: numberOrNull(row, 'max_attempts'),
-    enqueuedUs: row.enqueued_us === null ? Number.NaN : numberOf(row, 'enqueued_us'),
+    enqueuedUs: numberOf(row, 'enqueued_us'),
     options: row.options === null || row.options === undefined ? null : JSON.parse(textOf(row, 'options')),
   }
 }

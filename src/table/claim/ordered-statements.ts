@@ -18,8 +18,7 @@ export const MOST_WALKED = 5_000
 const LEAST_WALKED = 100
 
 /**
- * A delay that ends later counts as if it ended then: microseconds up to here are below 2^53, those of year 294276
- * overflow.
+ * A delay that ends later counts as if it ended then: microseconds up to here are below 2^53.
  */
 const FAR = `timestamptz '2255-01-01 00:00:00+00'`
 
@@ -73,8 +72,11 @@ const LOCKED_SLOT = `
       FOR NO KEY UPDATE OF s SKIP LOCKED
     `
 
-/** Which keys of a locked slot are closed by leases: read once its row is locked, in the newest version. */
-const LEASED = `sluice.leased_keys($1::text, locked.slot, candidate.floor_id)`
+/**
+ * Which keys of a locked slot are closed by leases, and which of their messages may be taken: read once its row is locked,
+ * in the newest version. At most `most` of these are locked by it.
+ */
+const leasedKeys = (most: string) => `sluice.leased_keys($1::text, locked.slot, candidate.floor_id, ${most})`
 
 /** The first message of a slot that has closed its key and is due again. */
 const DUE_AGAIN = `SELECT m.id FROM sluice.message m
@@ -89,13 +91,14 @@ function anyHeld(leased: string): string {
 }
 
 /**
- * When the hold of the message's key ends; zero if the key is not held. A message whose key is closed by the lease of an
- * earlier one waits until that is settled, which no clock tells: the highest number that JSON keeps.
+ * When the hold of the message's key ends; zero if the key is not held. A message whose key is closed by the lease of
+ * another waits until that one is settled, which no clock tells: the highest number that JSON keeps. Also one with a
+ * lower id, which may have come since: its transaction committed later, its delay ended, or it was redriven.
  */
 function heldUntil(message: string): string {
   const key = `coalesce(${message}.ordering_key, '')`
   return `greatest(coalesce((start.held -> ${key} ->> 1)::bigint, 0),
-        CASE WHEN ${message}.id > (start.leased ->> ${key})::bigint THEN ${Number.MAX_SAFE_INTEGER} ELSE 0 END)`
+        CASE WHEN ${message}.id::text <> start.leased ->> ${key} THEN ${Number.MAX_SAFE_INTEGER} ELSE 0 END)`
 }
 
 // Not slot = …, because then the order would be by id alone. The primary key has that order too, and with stale
@@ -120,7 +123,7 @@ const freeSlots = (perSlot: string) =>
   SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*, NULL AS walk
   FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
-    SELECT ${anyHeld(LEASED)} FROM (${LOCKED_SLOT}) locked
+    SELECT ${anyHeld(leasedKeys('0'))} FROM (${LOCKED_SLOT}) locked
     OFFSET 0
   ) start
   LEFT JOIN LATERAL (
@@ -174,7 +177,7 @@ const slotsClaim = (perSlot: string) =>
           (${DUE_AGAIN}), ${HIGHEST_ID})
       ), candidate.first_live) ELSE candidate.first_live END AS id
     FROM (${LOCKED_SLOT}) locked
-    CROSS JOIN LATERAL (SELECT ${LEASED} AS keys OFFSET 0) leased
+    CROSS JOIN LATERAL (SELECT ${leasedKeys(perSlot)} AS keys OFFSET 0) leased
     CROSS JOIN LATERAL (
       SELECT locked.held || '{}'::jsonb AS held, leased.keys AS leased, ${anyHeld('leased.keys')}
       OFFSET 0 -- a fence, and a copy: a thousand keys would be fetched from their TOAST table for each row

@@ -1,3 +1,4 @@
+import { bounded } from '../instant.ts'
 import { type Execute, numberOf, statement } from '../statement.ts'
 import { isDue } from './ordered-statements.ts'
 
@@ -84,7 +85,8 @@ WITH RECURSIVE clock AS MATERIALIZED (
   ) next
 )
 SELECT found.priority, found.slot, found.ready, clock.workers,
-       (date_part('epoch', found.next_due_at - clock.now) * 1000000::double precision)::bigint AS next_due_us,
+       CASE WHEN found.next_due_at IS NOT NULL THEN
+         (date_part('epoch', ${bounded('found.next_due_at')} - clock.now) * 1000000::double precision)::bigint END AS next_due_us,
        date_part('epoch', clock_timestamp() - clock.now) * 1000::double precision AS took_ms
 FROM clock CROSS JOIN LATERAL (
   SELECT p.priority, NULL::smallint AS slot, p.first_due_at <= clock.now AS ready,

@@ -1,4 +1,4 @@
-import { type Execute, numberOf, type Row, statement, textOf, textOrNull, textsOf } from '../statement.ts'
+import { type Execute, numberOf, type Row, statement, textOf, textsOf } from '../statement.ts'
 
 /** What a claim may take in a queue with limits. */
 export interface Prepared {
@@ -11,15 +11,15 @@ export interface Prepared {
   readonly takesTokens: boolean
   /** How many messages of each tenant, where tenants have limits; the tenant '': of those without one. */
   readonly shares: ReadonlyMap<string, number> | undefined
-  /** The tenant behind which the next claim begins. */
-  readonly turn: string
-  /** The tenants have all been asked: next, messages without a tenant have a turn. */
-  readonly wrapped: boolean
+  /** Where the next claim begins among the tenants; undefined: this one has not looked at them. */
+  readonly turn: Turn | undefined
 }
 
 /** Where a claim begins among the tenants. */
 export interface Turn {
+  /** The tenant behind which it begins. */
   readonly turn: string
+  /** The tenants have all been asked: messages without a tenant have a turn. */
   readonly apart: boolean
 }
 
@@ -33,22 +33,18 @@ export interface LockedMessages {
 /**
  * Takes the tokens for a claim of up to `most` messages, and sees that there are permits. Run it in a transaction of its
  * own: the rows of the tokens and the permits are others' too.
+ *
+ * @param from where to begin among the tenants; undefined: where the last claim of the queue ended
  */
-export async function prepareClaim(
-  execute: Execute,
-  queue: string,
-  most: number,
-  { turn, apart }: Turn,
-): Promise<Prepared> {
-  const [row = {}] = await execute(PREPARE, [queue, most, turn, apart])
+export async function prepareClaim(execute: Execute, queue: string, most: number, from?: Turn): Promise<Prepared> {
+  const [row = {}] = await execute(PREPARE, [queue, most, from?.turn ?? null, from?.apart ?? false])
   return {
     granted: row.granted === null ? undefined : numberOf(row, 'granted'),
     waitMs: row.wait_ms === null ? undefined : numberOf(row, 'wait_ms'),
     takesPermits: row.permits === true,
     takesTokens: row.tokens === true,
     shares: row.tenants === null ? undefined : sharesOf(row),
-    turn: textOrNull(row, 'turn') ?? '',
-    wrapped: row.wrapped === true,
+    turn: row.wrapped === null ? undefined : { turn: textOf(row, 'turn'), apart: row.wrapped === true },
   }
 }
 

@@ -1,4 +1,4 @@
-import { booleanOf, type Execute, numberOf, type Statement, statement } from '../statement.ts'
+import { booleanOf, type Execute, numberOf, type Row, type Statement, statement, textOf } from '../statement.ts'
 
 /** What maintenance does, in this order: a step of a task is one transaction, and takes at most so many rows. */
 export const TASKS = [
@@ -9,10 +9,11 @@ export const TASKS = [
   'historyDropped',
   'history',
   'leftovers',
-  'segments',
 ] as const
 
-export type MaintenanceTask = (typeof TASKS)[number]
+type SteppedTask = (typeof TASKS)[number]
+
+export type MaintenanceTask = SteppedTask | 'segments'
 
 /** How many rows a step takes at most: some 20 ms, and as many locks as a batch has. */
 const MOST_ROWS = 1_000
@@ -23,21 +24,34 @@ export async function beginPass(execute: Execute, by: string, everyMs: number | 
   return rows.length > 0
 }
 
+/** The streams, in any order: a pass that is out of time does not leave out the same ones each time. */
+export async function readStreamNames(execute: Execute): Promise<readonly string[]> {
+  return (await execute(STREAMS, [])).map((row) => textOf(row, 'stream'))
+}
+
+/** Keeps the segments of one stream, unless another process is at it. Returns how many it has opened, attached or marked. */
+export async function keepSegments(execute: Execute, stream: string): Promise<number> {
+  return takenOf(await execute(KEEP, [stream]))
+}
+
 /** One step of a task. Returns how many rows, or partitions, it took; undefined: another process is at a step. */
-export async function runStep(execute: Execute, task: MaintenanceTask): Promise<number | undefined> {
+export async function runStep(execute: Execute, task: SteppedTask): Promise<number | undefined> {
   const [lock] = await execute(LOCK, [])
   if (lock === undefined || !booleanOf(lock, 'locked')) return undefined
-  const [row] = await execute(STEPS[task], OF_ROWS.includes(task) ? [MOST_ROWS] : [])
-  if (row === undefined) throw new TypeError(`${task}: expected a row with its count`)
+  return takenOf(await execute(STEPS[task], OF_ROWS.includes(task) ? [MOST_ROWS] : []))
+}
+
+function takenOf([row]: readonly Row[]): number {
+  if (row === undefined) throw new TypeError('expected a row with the count of a step')
   return numberOf(row, 'taken')
 }
 
 /** Another step may be wanted. */
-export function isUnfinished(task: MaintenanceTask, taken: number): boolean {
+export function isUnfinished(task: SteppedTask, taken: number): boolean {
   return OF_ROWS.includes(task) && taken >= MOST_ROWS
 }
 
-const OF_ROWS: readonly MaintenanceTask[] = ['expired', 'deadLetters', 'dedupeKeys', 'history', 'leftovers']
+const OF_ROWS: readonly SteppedTask[] = ['expired', 'deadLetters', 'dedupeKeys', 'history', 'leftovers']
 
 // One row. Of two that ask at once the second waits for the first, and then finds that the time has not come. A time in the
 // future, after the clock was set back, counts as none. The row may be missing, as after a restore of the schema alone. A plain
@@ -65,7 +79,7 @@ SELECT 1 FROM updated UNION ALL SELECT 1 FROM inserted`,
 const LOCK = statement('maintenance_lock', 'SELECT pg_try_advisory_xact_lock(746503, 0) AS locked')
 
 // Functions of the owner, which take what is too old and nothing else: the role needs no right on the tables.
-const STEPS: Readonly<Record<MaintenanceTask, Statement>> = {
+const STEPS: Readonly<Record<SteppedTask, Statement>> = {
   historyPartitions: statement('maintain_partitions', 'SELECT sluice.make_history() AS taken'),
   expired: statement('maintain_expired', 'SELECT sluice.remove_expired($1::integer) AS taken'),
   deadLetters: statement('maintain_dead_letters', 'SELECT sluice.prune_dead_letters($1::integer) AS taken'),
@@ -73,5 +87,8 @@ const STEPS: Readonly<Record<MaintenanceTask, Statement>> = {
   historyDropped: statement('maintain_dropped', 'SELECT sluice.drop_history() AS taken'),
   history: statement('maintain_history', 'SELECT sluice.prune_history($1::integer) AS taken'),
   leftovers: statement('maintain_leftovers', 'SELECT sluice.prune_leftovers($1::integer) AS taken'),
-  segments: statement('maintain_segments', 'SELECT sluice.keep_segments() AS taken'),
 }
+
+const STREAMS = statement('maintain_streams', 'SELECT s.stream FROM sluice.stream s ORDER BY random()')
+
+const KEEP = statement('maintain_segments', 'SELECT sluice.keep_segments($1::text) AS taken')

@@ -1,3 +1,4 @@
+import { bounded } from '../instant.ts'
 import { type Execute, numberOf, numberOrNull, statement } from '../statement.ts'
 
 /** How much a queue has. */
@@ -30,7 +31,7 @@ WITH clock AS MATERIALIZED (
 SELECT (SELECT count(*) FROM (
           SELECT FROM sluice.message m WHERE m.queue = $1::text ORDER BY m.id LIMIT $2::integer
         ) counted)::integer AS messages,
-       (SELECT max(extract(epoch FROM clock.now - first.due_at) * 1000.0) FROM (
+       (SELECT max(extract(epoch FROM clock.now - ${bounded('first.due_at')}) * 1000.0) FROM (
           SELECT head.due_at FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
             SELECT m.due_at FROM sluice.message m
             WHERE m.queue = $1::text AND m.slot IS NULL AND m.priority = p.priority

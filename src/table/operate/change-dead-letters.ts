@@ -27,7 +27,8 @@ const REDRIVE = statement(
 SELECT coalesce(sum(sluice.redrive(
          chosen.queue, $2::bigint[], $3::text,
          timestamptz 'epoch' + $4::bigint::double precision * interval '1 microsecond',
-         timestamptz 'epoch' + $5::bigint::double precision * interval '1 microsecond', $6::text)), 0)::bigint AS messages
+         timestamptz 'epoch' + $5::bigint::double precision * interval '1 microsecond', $6::text,
+         $7::text, $8::text)), 0)::bigint AS messages
 FROM (SELECT DISTINCT d.queue FROM sluice.dead_letter d WHERE ${MATCHES}) chosen`,
 )
 

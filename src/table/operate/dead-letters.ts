@@ -1,5 +1,6 @@
 import type { Headers } from '../../message.ts'
 import { type Execute, numberOf, numberOrNull, type Row, statement, textOf, textOrNull } from '../statement.ts'
+import { type Failure, failuresOf } from './failures.ts'
 import { dateOf, microseconds } from './instants.ts'
 import { saidOf } from './said.ts'
 
@@ -12,6 +13,9 @@ export interface DeadLetterMatch {
   /** Instants in microseconds since 1970, by the database's clock. */
   readonly diedBeforeUs: number | null
   readonly diedAfterUs: number | null
+  /** Strings that the reason, or the error, contains, in any case. */
+  readonly reason: string | null
+  readonly error: string | null
 }
 
 /** One message that is not tried again: a row of `sluice.dead_letters`. */
@@ -24,6 +28,8 @@ export interface DeadLetter {
   readonly reason: string
   /** The last error; null if there was none. */
   readonly error: string | null
+  /** Its last failures, the latest last, at most five. Only the latest has a stack. */
+  readonly failures: readonly Failure[]
   /** How many attempts it had. */
   readonly attempt: number
   /** Its own limit of attempts; null if it had none. */
@@ -82,7 +88,7 @@ export interface DeadLetterSummary {
   readonly moreGroups: number
 }
 
-/** Dead letters with the same queue, type and reason. */
+/** Dead letters with the same queue, type and reason, and errors that differ in digits alone. */
 export interface DeadLetterGroup {
   /** The name of their queue. */
   readonly queue: string
@@ -90,6 +96,8 @@ export interface DeadLetterGroup {
   readonly type: string | null
   /** Why they died. */
   readonly reason: string
+  /** The beginning of their error, at most 200 characters, with # for each number; null: they have none. */
+  readonly error: string | null
   /** How many there are. */
   readonly messages: number
 }
@@ -101,17 +109,17 @@ export const MATCHES = `
   AND ($3::text IS NULL OR d.type = $3::text)
   AND ($4::bigint IS NULL OR d.died_at < timestamptz 'epoch' + $4::bigint::double precision * interval '1 microsecond')
   AND ($5::bigint IS NULL OR d.died_at >= timestamptz 'epoch' + $5::bigint::double precision * interval '1 microsecond')
-  AND ($6::text IS NULL OR d.tenant = $6::text)`
+  AND ($6::text IS NULL OR d.tenant = $6::text)
+  AND ($7::text IS NULL OR strpos(lower(d.reason), lower($7::text)) > 0)
+  AND ($8::text IS NULL OR strpos(lower(d.error), lower($8::text)) > 0)`
 
-/** The parameters of {@link MATCHES}: $1 to $6. */
+/** The parameters of {@link MATCHES}: $1 to $8. */
 export function matchParams(match: DeadLetterMatch): readonly unknown[] {
-  return [match.queue, match.ids, match.type, match.diedBeforeUs, match.diedAfterUs, match.tenant]
+  const { queue, ids, type, diedBeforeUs, diedAfterUs, tenant, reason, error } = match
+  return [queue, ids, type, diedBeforeUs, diedAfterUs, tenant, reason, error]
 }
 
 export interface DeadLetterSearch {
-  /** Only those whose reason, or error, contains that string, in any case. */
-  readonly reason?: string | undefined
-  readonly error?: string | undefined
   readonly after?: DeadLetterPlace | undefined
   readonly limit: number
 }
@@ -120,12 +128,12 @@ export interface DeadLetterSearch {
 export async function listDeadLetters(
   execute: Execute,
   match: DeadLetterMatch,
-  { reason, error, after, limit }: DeadLetterSearch,
+  { after, limit }: DeadLetterSearch,
 ): Promise<{ readonly deadLetters: readonly DeadLetter[]; readonly next: DeadLetterPlace | null }> {
   const from = startOf(match, after)
   // One bound only: with two, the server may begin at the wrong one and read the index from there to the other.
   const rest = matchParams({ ...match, diedBeforeUs: null })
-  const params = [...rest, limit + 1, reason ?? null, error ?? null, from?.diedUs ?? null, from?.id ?? null]
+  const params = [...rest, limit + 1, from?.diedUs ?? null, from?.id ?? null]
   const rows = await execute(LIST, params)
   const last = rows.length > limit ? rows[limit - 1] : undefined
   return {
@@ -146,13 +154,14 @@ export async function readDeadLetter(execute: Execute, queue: string, id: string
   return row && toDeadLetter(row)
 }
 
-/** What {@link DeadLetterMatch} matches, by queue, type and reason, the largest groups first. */
+/** What {@link DeadLetterMatch} matches, by queue, type, reason and error, the largest groups first. */
 export async function summariseDeadLetters(execute: Execute, match: DeadLetterMatch): Promise<DeadLetterSummary> {
   const rows = await execute(SUMMARISE, [...matchParams(match)])
   const groups = rows.map((row) => ({
     queue: textOf(row, 'queue'),
     type: textOrNull(row, 'type'),
     reason: textOf(row, 'reason'),
+    error: textOrNull(row, 'error'),
     messages: numberOf(row, 'messages'),
   }))
   const [first] = rows
@@ -169,6 +178,7 @@ function toDeadLetter(row: Row): DeadLetter {
     id: textOf(row, 'id'),
     reason: textOf(row, 'reason'),
     error: textOrNull(row, 'error'),
+    failures: failuresOf(row),
     attempt: numberOf(row, 'attempt'),
     maxAttempts: numberOrNull(row, 'max_attempts'),
     diedAt: dateOf(row, 'died_us'),
@@ -179,7 +189,7 @@ function toDeadLetter(row: Row): DeadLetter {
 }
 
 const COLUMNS = `
-       d.queue, d.id::text AS id, d.reason, d.error, d.attempt, d.max_attempts, d.type, d.schema_version, d.ordering_key,
+       d.queue, d.id::text AS id, d.reason, d.error, d.failures::text AS failures, d.attempt, d.max_attempts, d.type, d.schema_version, d.ordering_key,
        d.priority, d.tenant, d.dedupe_key, d.event_position::text AS event_position, d.headers::text AS headers, d.payload::text AS payload,
        ${microseconds('d.died_at')} AS died_us,
        (extract(epoch FROM d.age) * 1000.0) AS age_ms,
@@ -200,14 +210,12 @@ SELECT ${COLUMNS}
 FROM dead_queue q CROSS JOIN LATERAL (
   SELECT d.* FROM sluice.dead_letters d
   WHERE d.queue = q.queue AND ${MATCHES}
-    AND ($8::text IS NULL OR strpos(lower(d.reason), lower($8::text)) > 0)
-    AND ($9::text IS NULL OR strpos(lower(d.error), lower($9::text)) > 0)
     AND ($10::bigint IS NULL OR
          (d.died_at, d.id) < (timestamptz 'epoch' + $10::bigint::double precision * interval '1 microsecond', $11::bigint))
-  ORDER BY d.died_at DESC, d.id DESC LIMIT (SELECT $7::integer)
+  ORDER BY d.died_at DESC, d.id DESC LIMIT (SELECT $9::integer)
 ) d
 ORDER BY d.died_at DESC, d.id DESC
-LIMIT $7::integer`,
+LIMIT $9::integer`,
 )
 
 // A range in the order of the primary key. Otherwise the planner may read the whole queue by the index on died_at.
@@ -224,11 +232,12 @@ LIMIT 1`,
 const SUMMARISE = statement(
   'dead_summarise',
   `
-SELECT d.queue, d.type, d.reason, count(*) AS messages,
+SELECT d.queue, d.type, d.reason, e.error, count(*) AS messages,
        (sum(count(*)) OVER ())::bigint AS total, count(*) OVER () AS groups
 FROM sluice.dead_letters d
+CROSS JOIN LATERAL (SELECT regexp_replace("left"(d.error, 200), '[0-9]+', '#', 'g') AS error) e
 WHERE ${MATCHES}
-GROUP BY d.queue, d.type, d.reason
-ORDER BY messages DESC, d.queue, d.type, d.reason
+GROUP BY d.queue, d.type, d.reason, e.error
+ORDER BY messages DESC, d.queue, d.type, d.reason, e.error
 LIMIT 20`,
 )

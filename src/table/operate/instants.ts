@@ -1,16 +1,14 @@
-import { type Execute, numberOf, type Row, statement, textOrNull } from '../statement.ts'
+import { bounded } from '../instant.ts'
+import { type Execute, numberOf, type Row, statement, textOf } from '../statement.ts'
 
-/** An SQL expression for an instant in microseconds since 1970; null for an infinite one. */
+/** An SQL expression for an instant in microseconds since 1970; null where it is null. */
 export function microseconds(instant: string): string {
-  return `CASE WHEN isfinite(${instant}) THEN (extract(epoch FROM ${instant}) * 1000000.0)::bigint END`
+  return `CASE WHEN ${instant} IS NOT NULL THEN (extract(epoch FROM ${bounded(instant)}) * 1000000.0)::bigint END`
 }
 
-/**
- * A column of {@link microseconds} as a Date, in whole milliseconds; an invalid Date if it is out of a Date's range.
- */
+/** A column of {@link microseconds} as a Date, in whole milliseconds. */
 export function dateOf(row: Row, column: string): Date {
-  const us = textOrNull(row, column)
-  return new Date(us === null ? Number.NaN : Math.floor(Number(us) / 1_000))
+  return new Date(Math.floor(Number(textOf(row, column)) / 1_000))
 }
 
 /** The same; null where the column is null. */

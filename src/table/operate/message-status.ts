@@ -1,5 +1,6 @@
 import type { Headers, MessageState } from '../../message.ts'
 import { type Execute, numberOf, numberOrNull, type Row, statement, textOf, textOrNull } from '../statement.ts'
+import { type Failure, failuresOf } from './failures.ts'
 import { dateOf, dateOrNull, durationOrNull, microseconds } from './instants.ts'
 
 /** One message that is not dead, as it is now: a row of `sluice.messages`. */
@@ -52,6 +53,8 @@ export interface MessageStatus {
   readonly failedAt: Date | null
   /** How its last attempt failed; null if none has. */
   readonly lastError: string | null
+  /** Its last failures, the latest last, at most five. Only the latest has a stack. */
+  readonly failures: readonly Failure[]
   /** The earlier message with the same ordering key for which it waits. */
   readonly heldBy: string | null
   /** The worker that has it in hand. */
@@ -109,6 +112,7 @@ export function toMessageStatus(row: Row): MessageStatus {
     expiresAt: dateOrNull(row, 'expires_us'),
     failedAt: dateOrNull(row, 'failed_us'),
     lastError: textOrNull(row, 'last_error'),
+    failures: failuresOf(row),
     heldBy: textOrNull(row, 'held_by'),
     worker: textOrNull(row, 'worker'),
     leasedUntil: dateOrNull(row, 'leased_until_us'),
@@ -123,7 +127,7 @@ export function toMessageStatus(row: Row): MessageStatus {
  */
 export const MESSAGE_COLUMNS = `
        m.queue, m.id::text AS id, m.state, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,
-       m.ordering_key, m.priority, m.attempt, m.max_attempts, m.last_error, m.held_by::text AS held_by, m.worker, m.claim::text AS claim,
+       m.ordering_key, m.priority, m.attempt, m.max_attempts, m.last_error, m.failures::text AS failures, m.held_by::text AS held_by, m.worker, m.claim::text AS claim,
        m.tenant, m.dedupe_key, m.retry_policy, (extract(epoch FROM m.lease) * 1000.0) AS lease_ms, m.event_position::text AS event_position,
        ${microseconds('m.enqueued_at')} AS enqueued_us,
        ((extract(epoch FROM clock_timestamp()) - extract(epoch FROM m.enqueued_at)) * 1000.0) AS enqueued_ago_ms,

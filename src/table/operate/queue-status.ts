@@ -5,8 +5,10 @@ import { dateOrNull, durationOrNull, microseconds } from './instants.ts'
 export interface QueueStatus {
   /** Its name. */
   readonly queue: string
-  /** Due, and in nobody's hands. */
+  /** Due, in nobody's hands, and not held. */
   readonly ready: number
+  /** Due, and waiting for an earlier message of their ordering key, which has failed, was snoozed or is leased. */
+  readonly held: number
   /** Due later, never tried. */
   readonly scheduled: number
   /** Failed, and due later. */
@@ -17,7 +19,7 @@ export interface QueueStatus {
   readonly inFlight: number
   /** Dead letters. */
   readonly dead: number
-  /** For how long the oldest due message has been due; null: none is due. */
+  /** For how long the oldest due message that is not held has been due; null: there is none. */
   readonly oldestReadyAgeMs: number | null
   /** When the next message falls due; null: none is waiting for its time. */
   readonly nextDueAt: Date | null
@@ -35,6 +37,7 @@ export async function readQueues(execute: Execute, queue: string | null): Promis
   return rows.map((row) => ({
     queue: textOf(row, 'queue'),
     ready: numberOf(row, 'ready'),
+    held: numberOf(row, 'held'),
     scheduled: numberOf(row, 'scheduled'),
     retrying: numberOf(row, 'retrying'),
     expired: numberOf(row, 'expired'),
@@ -61,7 +64,7 @@ export async function readQueueNames(execute: Execute): Promise<readonly string[
 const QUEUES = statement(
   'operate_queues',
   `
-SELECT q.queue, q.ready, q.scheduled, q.retrying, q.expired, q.in_flight, q.dead, q.workers,
+SELECT q.queue, q.ready, q.held, q.scheduled, q.retrying, q.expired, q.in_flight, q.dead, q.workers,
        (extract(epoch FROM q.oldest_ready_age) * 1000.0) AS oldest_ready_age_ms,
        ${microseconds('q.next_due_at')} AS next_due_us, ${microseconds('q.paused_at')} AS paused_us,
        ((extract(epoch FROM q.next_due_at) - extract(epoch FROM clock_timestamp())) * 1000.0) AS next_due_in_ms

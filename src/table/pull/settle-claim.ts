@@ -25,9 +25,20 @@ export async function settleClaimed(
   outcome: Outcome,
   policies: string | null = null,
 ): Promise<readonly ClaimedEnd[]> {
-  const { afterMs, reason, error } = { afterMs: undefined, reason: undefined, error: undefined, ...outcome }
+  const none = { afterMs: undefined, reason: undefined, error: undefined, dedupeForMs: undefined }
+  const { afterMs, reason, error, dedupeForMs } = { ...none, ...outcome }
   const kind = outcome.kind === 'deadLetter' ? 'dead_letter' : outcome.kind
-  const params = [queue, claimId, ids, kind, afterMs ?? null, reason ?? null, error ?? null, policies]
+  const params = [
+    queue,
+    claimId,
+    ids,
+    kind,
+    afterMs ?? null,
+    reason ?? null,
+    error ?? null,
+    policies,
+    dedupeForMs ?? null,
+  ]
   const rows = await execute(SETTLE, params)
   return rows.map((row) => {
     const [id, written] = [textOf(row, 'id'), textOrNull(row, 'written')]
@@ -70,7 +81,7 @@ const SETTLE = statement(
 SELECT s.id::text AS id, s.result, s.written
 FROM sluice.claim_settle(
   $1::text, $2::bigint, $3::bigint[], $4::text, $5::double precision * interval '1 millisecond', $6::text, $7::text,
-  $8::text::jsonb
+  $8::text::jsonb, $9::double precision * interval '1 millisecond'
 ) s`,
 )
 

@@ -1,4 +1,4 @@
-import { type ClaimedRow, toClaimedRow } from '../claim/claim.ts'
+import { type ClaimedRow, claimedUs, toClaimedRow } from '../claim/claim.ts'
 import { dateOf } from '../operate/instants.ts'
 import { booleanOf, type Execute, numberOf, type Statement, statement, textOf } from '../statement.ts'
 
@@ -60,6 +60,8 @@ function toTaken(rows: Awaited<ReturnType<Execute>>): Omit<TakenClaim, 'id'> {
   }
 }
 
+const LIVES_UNTIL_US = `CASE WHEN c.lives_until IS NOT NULL THEN ${claimedUs('c.lives_until')} END`
+
 /**
  * The columns of a {@link ClaimedRow}: the functions return which try this is. Of the options they return those that are for
  * whoever has the message. The server knows the others when it settles.
@@ -67,13 +69,12 @@ function toTaken(rows: Awaited<ReturnType<Execute>>): Omit<TakenClaim, 'id'> {
 const COLUMNS = `
   c.id::text AS id, c.priority, NULL AS slot, c.ordering_key, c.type, c.schema_version, c.payload::text AS payload,
   c.headers::text AS headers, c.attempt - 1 AS attempt, c.own_max_attempts AS max_attempts,
-  (date_part('epoch', c.due_at) * 1000000::double precision)::bigint AS due_us,
-  CASE WHEN c.tenant IS NOT NULL OR c.dedupe_key IS NOT NULL
+  ${claimedUs('c.due_at')} AS due_us, ${claimedUs('c.enqueued_at')} AS enqueued_us,
+  CASE WHEN c.tenant IS NOT NULL OR c.dedupe_key IS NOT NULL OR c.lives_until IS NOT NULL
        THEN pg_catalog.json_build_object(
-         'expiresUs', NULL, 'retryPolicy', NULL, 'leaseMs', NULL, 'dedupeKey', c.dedupe_key, 'dedupeMs', NULL, 'tenant', c.tenant,
+         'expiresUs', ${LIVES_UNTIL_US}, 'retryPolicy', NULL, 'leaseMs', NULL, 'dedupeKey', c.dedupe_key, 'dedupeMs', NULL, 'tenant', c.tenant,
          'eventPosition', NULL)::text
-  END AS options,
-  CASE WHEN isfinite(c.enqueued_at) THEN (date_part('epoch', c.enqueued_at) * 1000000::double precision)::bigint END AS enqueued_us`
+  END AS options`
 
 const EXPIRES = `
   (date_part('epoch', c.expires_at) * 1000000::double precision)::bigint AS expires_us,

@@ -123,7 +123,8 @@ function toSchedule(row: Row): ScheduleRow {
   }
 }
 
-// By schedule_next_idx, in its order: it reads no more rows than it returns and leaves out.
+// By schedule_next_idx, in its order: it reads no more rows than it returns and leaves out. The bounds are those of the table's
+// constraint, so that a row that is there in spite of it fails nothing here.
 const NEXT = statement(
   'schedules_next',
   `
@@ -135,7 +136,8 @@ SELECT s.name, s.queue, s.cron, s.every_ms::text AS every_ms, s.zone, s.missed, 
        ${microseconds('clock.now')} AS now_us
 FROM clock CROSS JOIN LATERAL (
   SELECT s.* FROM sluice.schedule s
-  WHERE s.paused_at IS NULL AND s.next_at IS NOT NULL AND pg_catalog.concat(s.name, ' ', s.revision) <> ALL ($2::text[])
+  WHERE s.paused_at IS NULL AND s.next_at >= '1970-01-01 00:00Z' AND s.next_at < '10000-01-01 00:00Z'
+    AND pg_catalog.concat(s.name, ' ', s.revision) <> ALL ($2::text[])
   ORDER BY s.next_at LIMIT $1::integer
 ) s
 ORDER BY s.next_at`,

@@ -26,16 +26,17 @@ interface ToldRows {
 /**
  * One row with all of `sluice.queue` as JSON, or none if its version is the one in the parameter. The table is read as a
  * whole, because it has a row only for a queue that has been told something: an empty one costs no buffer, and a thousand
- * rows 0.2 ms. The version is the number of rows and the sum of the numbers of the transactions that wrote them. Each
- * change but a deletion raises the sum, and a deletion lowers the number. So two states with one number have two sums. A
- * counter would be a row that all changes wait for, and `changed_at` does not tell in which order they were committed.
+ * rows 0.3 ms. The version is a digest of which rows there are: the number of them, and the sum of a hash of 64 bits of each
+ * queue with the number of the transaction that wrote its row. No transaction can write a row again after another one has,
+ * so a queue and that number are one content. Their order does not matter, nor in which order they were committed, which
+ * neither a sequence nor `changed_at` tells; a counter would be a row that all changes wait for.
  */
 export const toldQueues = (version: string) => `
 SELECT pg_catalog.json_build_object(
          'version', t.version, 'queues', (SELECT coalesce(pg_catalog.json_agg(q), '[]') FROM sluice.queue q)
        )::text AS told
 FROM (
-  SELECT pg_catalog.concat_ws(' ', count(*), pg_catalog.sum(q.xmin::text::bigint)) AS version FROM sluice.queue q OFFSET 0
+  SELECT pg_catalog.concat_ws(' ', count(*), pg_catalog.sum(hashtextextended(q.queue COLLATE "C", q.xmin::text::bigint))) AS version FROM sluice.queue q OFFSET 0
 ) t
 WHERE t.version IS DISTINCT FROM ${version}::text`
 

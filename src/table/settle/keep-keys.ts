@@ -1,44 +1,54 @@
 import { byVersion, ofVersion } from '../rows-by-id.ts'
 import { requiringRows } from '../rows-missing.ts'
 import type { Execute } from '../statement.ts'
-import { type LeasedId, ours } from './settle-leased.ts'
+import { type LeasedId, ours, own } from './settle-leased.ts'
+
+/** A message that has succeeded, and for how long its dedupe key stays taken; null: for as long as it asks for. */
+export interface KeptKey {
+  readonly id: string
+  readonly forMs: number | null
+}
 
 /**
- * Keeps the dedupe keys of messages that have succeeded taken for as long as they ask for. It goes before the statement that
+ * Keeps the dedupe keys of messages that have succeeded taken. It goes before the statement that
  * removes them, in the same transaction, and only for messages that ask for it. The batch has their rows locked. It waits for
  * no producer: the key of sluice.settled has the message's id in it.
  */
 export async function keepKeys(
   execute: Execute,
   queue: string,
-  ids: readonly string[],
+  kept: readonly KeptKey[],
   serverVersion: number,
 ): Promise<void> {
-  await requiringRows(execute(ofVersion(KEEP, serverVersion), [queue, ids]))
+  const params = [queue, kept.map(({ id }) => id), kept.map(({ forMs }) => forMs)]
+  await requiringRows(execute(ofVersion(KEEP, serverVersion), params))
 }
 
 /** The same for messages that still have their leases. It locks them, so that they are the same that are removed then. */
 export async function keepKeysLeased(
   execute: Execute,
   queue: string,
-  messages: readonly LeasedId[],
+  kept: readonly (LeasedId & KeptKey)[],
   serverVersion: number,
 ): Promise<readonly string[]> {
-  const leases = messages.map(({ lease }) => lease)
-  const params = [queue, messages.map(({ id }) => id), leases]
+  const params = [queue, kept.map(({ id }) => id), kept.map(({ lease }) => lease), kept.map(({ forMs }) => forMs)]
   await requiringRows(execute(ofVersion(KEEP_LEASED, serverVersion), params))
   // Which of them have been settled, the next statement says.
   return []
 }
 
+// A hundred years, as the constraint says: a longer time would fail the settlement of the whole batch.
+const LONGEST_MS = '3155760000000'
+
 // A trigger that swallows a row is noticed: without it the key would be free, and its work done twice. A worker may not read the
 // table, so the rows are counted and not named.
-const keeping = (rows: string) => `
+const keeping = (rows: string, forMs: string, locks = '') => `
 WITH wanted AS MATERIALIZED (
-  SELECT m.queue, m.dedupe_key, m.dedupe_ms, m.id FROM sluice.message m WHERE ${rows}
+  SELECT m.queue, m.dedupe_key, coalesce(${forMs}, m.dedupe_ms) AS for_ms, m.id FROM sluice.message m
+  WHERE ${rows} AND m.dedupe_key IS NOT NULL AND coalesce(${forMs}, m.dedupe_ms) > 0${locks}
 ), kept AS (
   INSERT INTO sluice.settled (queue, key, message_id, until)
-  SELECT k.queue, k.dedupe_key, k.id, c.now + k.dedupe_ms::double precision * interval '1 millisecond'
+  SELECT k.queue, k.dedupe_key, k.id, c.now + least(k.for_ms, ${LONGEST_MS})::double precision * interval '1 millisecond'
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c CROSS JOIN wanted k
   RETURNING 1 AS one
 )
@@ -46,8 +56,8 @@ SELECT sluice.require_kept('settled', $1::text, w.n, k.n)
 FROM (SELECT count(*) AS n FROM wanted) w CROSS JOIN (SELECT count(*) AS n FROM kept) k
 WHERE k.n OPERATOR(pg_catalog.<) w.n`
 
-const KEEP = byVersion('keep_keys', (found) => keeping(`${found('$2::bigint[]')} AND m.dedupe_ms IS NOT NULL`))
+const KEEP = byVersion('keep_keys', (found) => keeping(found('$2::bigint[]'), own('$3::bigint[]')))
 
 const KEEP_LEASED = byVersion('keep_keys_leased', (found) =>
-  keeping(`${ours(found)} AND m.dedupe_ms IS NOT NULL\n  FOR UPDATE`),
+  keeping(ours(found), own('$4::bigint[]'), '\n  FOR UPDATE OF m'),
 )

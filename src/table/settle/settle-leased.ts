@@ -2,7 +2,7 @@ import { byVersion, ofVersion } from '../rows-by-id.ts'
 import { requiringRows } from '../rows-missing.ts'
 import { type Execute, statement, textOf } from '../statement.ts'
 import { type Kept, keeping, keptParams } from './keep.ts'
-import type { Dead, Postponed } from './settle.ts'
+import { type Dead, detailsJson, type Postponed } from './settle.ts'
 
 /** A message, and the lease under which it may be settled. */
 export interface LeasedId {
@@ -55,6 +55,7 @@ export async function postponeLeased(
     messages.map((message) => message.attempt),
     messages.map((message) => message.error),
     nowUs,
+    messages.map(detailsJson),
   ])
   return idsOf(rows)
 }
@@ -72,6 +73,7 @@ export async function deadLetterLeased(
     messages.map((message) => message.attempt),
     messages.map((message) => message.reason),
     messages.map((message) => message.error),
+    messages.map(detailsJson),
   ])
   return idsOf(rows)
 }
@@ -100,7 +102,7 @@ export async function lockLeased(
 }
 
 /** Whether a statement that waited for a row to be moved does not find it: it looks at the row's place. */
-export function missesMoved(serverVersion: number): boolean {
+function missesMoved(serverVersion: number): boolean {
   return serverVersion < 170_000
 }
 
@@ -162,7 +164,7 @@ function idsOf(rows: readonly Readonly<Record<string, unknown>>[]): readonly str
 }
 
 /** The message's own element of a parameter that is an array. */
-const own = (parameter: string) => `(${parameter})[pg_catalog.array_position($2::bigint[], m.id)]`
+export const own = (parameter: string) => `(${parameter})[pg_catalog.array_position($2::bigint[], m.id)]`
 
 /** The messages that still have their leases. The subselect hides how many there are, as in transactional mode. */
 export const ours = (found: (ids: string) => string) => `${found('$2::bigint[]')} AND m.lease = ${own('$3::bigint[]')}`
@@ -196,6 +198,9 @@ UPDATE sluice.message m
 SET due_at = ${microseconds(own('$4::bigint[]'))},
     attempt = ${own('$5::integer[]')},
     last_error = coalesce(${own('$6::text[]')}, m.last_error),
+    failures = CASE WHEN ${own('$6::text[]')} IS NULL THEN m.failures ELSE sluice.add_failure(
+      m.failures, ${own('$5::integer[]')}, ${own('$6::text[]')}, ${own('$8::text[]')}::jsonb, ${microseconds('$7::bigint')}
+    ) END,
     failed_at = CASE WHEN ${own('$6::text[]')} IS NULL THEN m.failed_at ELSE ${microseconds('$7::bigint')} END,
     lease = CASE WHEN m.slot IS NOT NULL THEN 0 END
 WHERE ${ours(found)}
@@ -207,14 +212,16 @@ const DEAD_LETTER = byVersion(
   (found) => `
 WITH gone AS (
   DELETE FROM sluice.message m WHERE ${ours(found)}
-  RETURNING m.*, ${own('$4::integer[]')} AS tries, ${own('$5::text[]')} AS reason, ${own('$6::text[]')} AS error
+  RETURNING m.*, ${own('$4::integer[]')} AS tries, ${own('$5::text[]')} AS reason, ${own('$6::text[]')} AS error,
+            ${own('$7::text[]')} AS details
 ), buried AS (
   INSERT INTO sluice.dead_letter
-    (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at,
-     retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
+    (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, failures,
+     enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
   SELECT g.queue, g.id, g.priority, g.ordering_key, g.type, g.schema_version, g.payload, g.headers, g.tries, g.max_attempts,
-         g.reason, coalesce(g.error, g.last_error), g.enqueued_at,
-         g.retry_policy, g.lease_ms, g.tenant, g.dedupe_key, g.dedupe_ms, g.event_position
+         g.reason, coalesce(g.error, g.last_error),
+         sluice.add_failure(g.failures, g.tries, coalesce(g.error, g.reason), g.details::jsonb, clock_timestamp()),
+         g.enqueued_at, g.retry_policy, g.lease_ms, g.tenant, g.dedupe_key, g.dedupe_ms, g.event_position
   FROM gone g
   RETURNING dead_letter.id
 )

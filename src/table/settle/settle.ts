@@ -12,6 +12,8 @@ export interface Postponed {
   readonly attempt: number
   /** Null for a snooze, where nothing failed. */
   readonly error: string | null
+  /** What else is known of the failure. */
+  readonly details?: FailureDetails | undefined
 }
 
 export interface Dead {
@@ -19,6 +21,19 @@ export interface Dead {
   readonly attempt: number
   readonly reason: string
   readonly error: string | null
+  /** What else is known of the failure. */
+  readonly details?: FailureDetails | undefined
+}
+
+/** Where a message failed: stored beside the error, for those who look for the cause. */
+export interface FailureDetails {
+  readonly worker: string
+  readonly stack?: string | undefined
+}
+
+/** As the element of a parameter: JSON. */
+export function detailsJson({ details }: { readonly details?: FailureDetails | undefined }): string | null {
+  return details === undefined ? null : JSON.stringify(details)
 }
 
 /** A key that waits for a message until an instant. */
@@ -53,7 +68,11 @@ export async function ackAndKeep(
   await requiringRows(execute(ofVersion(ACK_AND_KEEP, serverVersion), [queue, ids, ...keptParams(kept)]))
 }
 
-/** Gives messages a later due time, in place. The instants are parameters, so the UPDATE reads no clock. */
+/**
+ * Gives messages a later due time, in place. The instants are parameters, so the UPDATE reads no clock. One with a dedupe key
+ * closes its ordering key, as one that was leased does: a claim that took the message behind it as well would lock that
+ * without handling it, and whoever asks for the key would find it in hand and add another one.
+ */
 export async function postponeMessages(
   execute: Execute,
   queue: string,
@@ -67,6 +86,7 @@ export async function postponeMessages(
     messages.map((message) => message.attempt),
     messages.map((message) => message.error),
     nowUs,
+    messages.map(detailsJson),
   ])
   await requiringRows(sent)
 }
@@ -79,6 +99,7 @@ export async function deadLetterMessages(execute: Execute, queue: string, messag
     messages.map((message) => message.attempt),
     messages.map((message) => message.reason),
     messages.map((message) => message.error),
+    messages.map(detailsJson),
   ])
   await requiringRows(sent)
 }
@@ -151,9 +172,12 @@ WITH touched AS (
   SET due_at = timestamptz 'epoch' + p.due_us::double precision * interval '1 microsecond',
       attempt = p.attempt,
       last_error = coalesce(p.error, m.last_error),
+      failures = CASE WHEN p.error IS NULL THEN m.failures ELSE sluice.add_failure(
+        m.failures, p.attempt, p.error, p.details::jsonb, timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond'
+      ) END,
       failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond' END,
-      lease = CASE WHEN m.lease IS NOT NULL AND m.slot IS NOT NULL THEN 0 END
-  FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::text[]) AS p (id, due_us, attempt, error)
+      lease = CASE WHEN m.slot IS NOT NULL AND (m.lease IS NOT NULL OR m.dedupe_key IS NOT NULL) THEN 0 END
+  FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::text[], $7::text[]) AS p (id, due_us, attempt, error, details)
   WHERE m.ctid = ANY (${PLACES}) AND m.id = p.id
   RETURNING m.id
 )${REQUIRE_ALL}`,
@@ -163,16 +187,17 @@ const DEAD_LETTER = statement(
   'dead_letter',
   `
 WITH dead AS (
-  SELECT d.* FROM unnest($2::bigint[], $3::integer[], $4::text[], $5::text[]) AS d (id, attempt, reason, error)
+  SELECT d.* FROM unnest($2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[]) AS d (id, attempt, reason, error, details)
 ), gone AS (
   DELETE FROM sluice.message m WHERE m.ctid = ANY (${PLACES}) RETURNING m.*
 ), moved AS (
   INSERT INTO sluice.dead_letter
-    (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, enqueued_at,
-     retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
+    (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, failures,
+     enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
   SELECT g.queue, g.id, g.priority, g.ordering_key, g.type, g.schema_version, g.payload, g.headers, d.attempt, g.max_attempts,
-         d.reason, coalesce(d.error, g.last_error), g.enqueued_at,
-         g.retry_policy, g.lease_ms, g.tenant, g.dedupe_key, g.dedupe_ms, g.event_position
+         d.reason, coalesce(d.error, g.last_error),
+         sluice.add_failure(g.failures, d.attempt, coalesce(d.error, d.reason), d.details::jsonb, clock_timestamp()),
+         g.enqueued_at, g.retry_policy, g.lease_ms, g.tenant, g.dedupe_key, g.dedupe_ms, g.event_position
   FROM gone g JOIN dead d ON d.id = g.id
   RETURNING dead_letter.id
 )

@@ -26,6 +26,12 @@ export async function readGroup(execute: Execute, stream: string, group: string)
   }
 }
 
+/** Whether the queue of a group may have messages: one descent of group_queued_idx. */
+export async function readQueued(execute: Execute, { groupId }: KnownGroup): Promise<boolean> {
+  const [row] = await execute(READ_QUEUED, [groupId])
+  return row !== undefined && booleanOf(row, 'queued')
+}
+
 /** What becomes of events that fail: messages of the group's queue, or their slots wait for them. */
 export type OnFailure = 'park' | 'stop'
 
@@ -69,11 +75,13 @@ export async function noteEmpty(execute: Execute, { groupId }: KnownGroup, queue
   await execute(NOTE_EMPTY, [groupId, queue])
 }
 
-/** Whether the queue of a group may have messages: one descent of group_queued_idx. */
+/** The same as a condition. */
 export const MAY_BE_QUEUED = (group: string) =>
   `EXISTS (SELECT FROM sluice.group_queued q WHERE q.group_id = ${group}::integer)`
 
 const NOTE_EMPTY = statement('group_note_empty', 'SELECT sluice.note_empty($1::integer, $2::text)')
+
+const READ_QUEUED = statement('group_queued', `SELECT ${MAY_BE_QUEUED('$1')} AS queued`)
 
 const READ_STANDING = statement(
   'group_standing',

@@ -1,12 +1,11 @@
-import { type Execute, numberOf, statement, textOf, textOrNull } from '../statement.ts'
-import type { PolledQueue } from '../worker/wait.ts'
+import { type Execute, numberOrNull, statement, textOf, textOrNull } from '../statement.ts'
 
 /** What a poll finds of streams and their groups. */
 export interface PolledStreams {
   /** Streams that are gone are left out. */
   readonly heads: readonly StreamHead[]
-  /** The queues of groups in which a slot waits for a failed event, and when the first such event is tried again. */
-  readonly held: readonly PolledQueue[]
+  /** Groups that are gone are left out. */
+  readonly groups: readonly PolledGroup[]
 }
 
 /** What there may be to read in a stream. */
@@ -14,6 +13,16 @@ export interface StreamHead {
   readonly stream: string
   /** The last position that was drawn. */
   readonly head: string
+}
+
+/** What a group may read. */
+export interface PolledGroup {
+  /** Its queue. */
+  readonly queue: string
+  /** Of its row and its progress, a number: where it is another one, events may be available although none was appended. */
+  readonly state: string
+  /** In how many milliseconds an event is tried again for which its slot waits; null: there is none. */
+  readonly heldMs: number | null
 }
 
 /**
@@ -27,32 +36,37 @@ export async function readHeads(
 ): Promise<PolledStreams> {
   const rows = await execute(READ_HEADS, [streams, queues])
   const heads: StreamHead[] = []
-  const held: PolledQueue[] = []
+  const groups: PolledGroup[] = []
   for (const row of rows) {
-    const queue = textOrNull(row, 'queue')
-    if (queue === null) heads.push({ stream: textOf(row, 'stream'), head: textOf(row, 'head') })
-    else held.push({ queue, nextDueMs: numberOf(row, 'held_ms'), keyed: false })
+    const [queue, state] = [textOrNull(row, 'queue'), textOf(row, 'state')]
+    if (queue === null) heads.push({ stream: textOf(row, 'stream'), head: state })
+    else groups.push({ queue, state, heldMs: numberOrNull(row, 'held_ms') })
   }
-  return { heads, held }
+  return { heads, groups }
 }
 
+/**
+ * A group's state has all that decides which events of the log it may read, but for the head, open appends and the locks of
+ * members: its number, what it was told, what it has lost, and the newest progress of each slot.
+ */
 const READ_HEADS = statement(
   'stream_heads',
   `
-SELECT s.stream, sluice.stream_head(s.positions)::text AS head, NULL AS queue, NULL AS held_ms
+SELECT s.stream, sluice.stream_head(s.positions)::text AS state, NULL AS queue, NULL AS held_ms
 FROM sluice.stream s WHERE s.stream = ANY ($1::text[])
 UNION ALL
-SELECT NULL, NULL, held.queue, pg_catalog.date_part('epoch', held.until - clock_timestamp()) * 1000::double precision
+SELECT NULL, hashtextextended(grp.told || ' ' || grp.progress, 0::bigint)::text, grp.queue,
+       pg_catalog.date_part('epoch', grp.until - clock_timestamp()) * 1000::double precision
 FROM (
-  SELECT g.stream || ':' || g.name AS queue, (
-    SELECT min(p.held_until) FROM generate_series(0, s.slots - 1) AS o (slot) CROSS JOIN LATERAL (
-      SELECT p.held_until FROM sluice.group_progress p
+  SELECT g.stream || ':' || g.name AS queue, g::text AS told, slots.progress, slots.until
+  FROM sluice.stream s JOIN sluice.stream_group g ON g.stream = s.stream CROSS JOIN LATERAL (
+    SELECT pg_catalog.string_agg(p.position::text || coalesce('>' || p.held_until::text, ''), ' ' ORDER BY o.slot) AS progress,
+           min(p.held_until) FILTER (WHERE isfinite(p.held_until)) AS until
+    FROM generate_series(0, s.slots - 1) AS o (slot) CROSS JOIN LATERAL (
+      SELECT p.position, p.held_until FROM sluice.group_progress p
       WHERE p.group_id = g.id AND p.slot = o.slot ORDER BY p.position DESC LIMIT 1
     ) p
-    WHERE isfinite(p.held_until)
-  ) AS until
-  FROM sluice.stream s JOIN sluice.stream_group g ON g.stream = s.stream
+  ) slots
   WHERE s.stream = ANY ($1::text[]) AND g.stream || ':' || g.name = ANY ($2::text[]) OFFSET 0
-) held
-WHERE held.until IS NOT NULL`,
+) grp`,
 )

@@ -23,7 +23,7 @@ export async function readLeaving(execute: Execute): Promise<readonly LeavingSeg
   }))
 }
 
-/** Makes the session the one that drops segments; false: another one is at it. */
+/** Makes the session the one that drops segments, which nobody else may use; false: another one is at it. */
 export async function lockLeaving(execute: Execute): Promise<boolean> {
   await execute(LIMIT, [])
   const [row] = await execute(LOCK, [])
@@ -39,9 +39,13 @@ export async function detachSegment(execute: Execute, { log, part, state }: Leav
   await execute(statement(`detach_${part}`, `ALTER TABLE sluice.${log} DETACH PARTITION sluice.${part} ${how}`), [])
 }
 
-/** Drops a segment. One that is still attached is detached first, which gives up after 50 ms if somebody reads the stream. */
-export async function dropSegment(execute: Execute, { streamId, first }: LeavingSegment): Promise<void> {
-  await execute(DROP, [streamId, first])
+/**
+ * Drops a segment; false: another session is at it. One that is still attached is detached first, which gives up after 50 ms if
+ * somebody reads the stream.
+ */
+export async function dropSegment(execute: Execute, { streamId, first }: LeavingSegment): Promise<boolean> {
+  const [row] = await execute(DROP, [streamId, first])
+  return row !== undefined && booleanOf(row, 'dropped')
 }
 
 function stateOf(text: string): LeavingSegment['state'] {
@@ -62,4 +66,10 @@ const LIMIT = statement(
 
 const LOCK = statement('segments_lock', 'SELECT pg_try_advisory_lock(746505, 0) AS locked')
 
-const DROP = statement('segment_drop', 'SELECT sluice.drop_segment($1::integer, $2::bigint)')
+// A session that has the lock already gets it once more.
+const DROP = statement(
+  'segment_drop',
+  `
+SELECT CASE WHEN pg_try_advisory_xact_lock(746505, 0) THEN sluice.drop_segment($1::integer, $2::bigint) IS NOT NULL
+            ELSE false END AS dropped`,
+)

@@ -1,4 +1,5 @@
 import { requiringRows } from '../rows-missing.ts'
+import { detailsJson, type FailureDetails } from '../settle/settle.ts'
 import { type Execute, statement } from '../statement.ts'
 import type { KnownGroup } from './known-group.ts'
 
@@ -11,6 +12,7 @@ export interface QueuedEvent {
   /** Null: at once. */
   readonly dueUs: number | null
   readonly error: string | null
+  readonly details?: FailureDetails | undefined
 }
 
 /** An event that is given up. */
@@ -20,6 +22,7 @@ export interface DeadEvent {
   readonly attempt: number
   readonly reason: string
   readonly error: string | null
+  readonly details?: FailureDetails | undefined
 }
 
 /** A slot's progress, from one position to a later one. */
@@ -47,6 +50,7 @@ export async function queueEvents(
     events.map(({ attempt }) => attempt),
     events.map(({ dueUs }) => dueUs),
     events.map(({ error }) => error),
+    events.map(detailsJson),
   ])
   await requiringRows(sent)
 }
@@ -64,6 +68,7 @@ export async function buryEvents(
     events.map(({ attempt }) => attempt),
     events.map(({ reason }) => reason),
     events.map(({ error }) => error),
+    events.map(detailsJson),
   ])
   await requiringRows(sent)
 }
@@ -126,12 +131,12 @@ FROM (SELECT ${taken} AS taken) t`
 
 const QUEUE_EVENTS = statement(
   'event_queue',
-  'SELECT sluice.queue_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::double precision[], $6::text[])',
+  'SELECT sluice.queue_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::double precision[], $6::text[], $7::text[]::jsonb[])',
 )
 
 const BURY_EVENTS = statement(
   'event_bury',
-  'SELECT sluice.bury_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::text[], $6::text[])',
+  'SELECT sluice.bury_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::text[], $6::text[], $7::text[]::jsonb[])',
 )
 
 const HOLD_SLOTS = statement(

@@ -49,8 +49,10 @@ export const FREED = `
   ))
   RETURNING m.queue`
 
-/** An UPDATE fires no trigger that would wake anybody. */
-export const WAKE = `(SELECT count(pg_notify('sluice', f.queue)) FROM (SELECT DISTINCT queue FROM freed) f) AS woken`
+/** An UPDATE fires no trigger that would wake anybody. With the server's queue of notifications full, COMMIT would fail. */
+export const WAKE = `CASE WHEN pg_notification_queue_usage() < 0.5::double precision THEN (
+  SELECT count(pg_notify('sluice', f.queue)) FROM (SELECT DISTINCT queue FROM freed) f
+) END AS woken`
 
 const FREE_BATCHES = statement(
   'batches_free',

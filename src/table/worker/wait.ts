@@ -1,5 +1,7 @@
+import { bounded } from '../instant.ts'
 import { type ToldQueues, toldQueues, toToldQueues } from '../settings/read-settings.ts'
 import { booleanOf, type Execute, numberOf, type Row, statement, textOf } from '../statement.ts'
+import { type CancelRequest, cancelRequests, toCancelRequest } from './cancel-requests.ts'
 
 /** Who has a queue's waiting flag now: we have it, enqueues in flight keep it down, or another process waits. */
 export type FlagState = 'ours' | 'enqueueing' | 'others'
@@ -63,14 +65,17 @@ export interface Polled {
   readonly nextScheduleMs: number | null
   /** What queues have been told; undefined: the version is still the one that was given. */
   readonly told: ToldQueues | undefined
+  /** Which messages that the process has in hand somebody has cancelled. */
+  readonly cancelRequests: readonly CancelRequest[]
 }
 
 /**
  * The poll of a process: one statement for all `queues` in which one of its pipelines waits, for what queues have been
- * told since `version`, and its heartbeat, if `consumed` says which queues it consumes, with `statistics` of what it has
- * done. Queues without messages are left out. An empty queue costs two index descents; dead rows at its head cost more, so
- * busy queues, which have many, are not polled. Each probe orders by all columns of one index, as in `queue_scan`. The
- * row without a queue is the next schedule: without schedules it costs a page of an empty index.
+ * told since `version`, for what it has in hand and is to cancel, and its heartbeat, if `consumed` says which queues it
+ * consumes, with `statistics` of what it has done. Queues without messages are left out. An empty queue costs two index
+ * descents; dead rows at its head cost more, so busy queues, which have many, are not polled. Each probe orders by all
+ * columns of one index, as in `queue_scan`. The row without a queue is the next schedule: without schedules it costs a page of an empty index. Its bounds are those of the
+ * table's constraint: a row that is there in spite of it must not fail the poll of all queues.
  */
 export async function pollQueues(
   execute: Execute,
@@ -83,9 +88,11 @@ export async function pollQueues(
   const rows = await execute(POLL, [workerId, queues, consumed, statistics, version])
   const told = rows.find((row) => typeof row.told === 'string')
   const schedule = rows.find((row) => row.queue === null && row !== told)
+  const requests = rows.filter((row) => typeof row.id === 'string')
   return {
-    queues: rows.filter((row) => row !== told && row !== schedule).map(toPolled),
+    queues: rows.filter((row) => row !== told && row !== schedule && !requests.includes(row)).map(toPolled),
     told: told && toToldQueues(told),
+    cancelRequests: requests.map(toCancelRequest),
     nextScheduleMs: schedule === undefined ? null : numberOf(schedule, 'next_due_us') / 1_000,
   }
 }
@@ -139,7 +146,8 @@ WITH clock AS MATERIALIZED (
   UPDATE sluice.worker w SET seen_at = clock_timestamp(), queues = $3::text[], statistics = $4::text::jsonb WHERE w.id = $1::integer AND $3::text[] IS NOT NULL
 )
 SELECT q.queue, keyed.slot IS NOT NULL AS keyed,
-       (extract(epoch FROM first.due_at - clock.now) * 1000000.0)::bigint AS next_due_us, NULL AS told
+       CASE WHEN first.due_at IS NOT NULL THEN (extract(epoch FROM ${bounded('first.due_at')} - clock.now) * 1000000.0)::bigint END AS next_due_us,
+       NULL AS told, NULL AS id, NULL::bigint AS asked_us
 FROM clock CROSS JOIN pg_catalog.unnest($2::text[]) AS q (queue)
 LEFT JOIN LATERAL (
   SELECT m.priority FROM sluice.message m
@@ -159,11 +167,15 @@ LEFT JOIN LATERAL (
 ) first ON unkeyed.priority IS NOT NULL
 WHERE unkeyed.priority IS NOT NULL OR keyed.slot IS NOT NULL
 UNION ALL
-SELECT NULL, NULL, NULL, t.told FROM (${toldQueues('$5')}
+SELECT NULL, NULL, NULL, t.told, NULL, NULL FROM (${toldQueues('$5')}
 ) t
 UNION ALL
-SELECT NULL, false, (extract(epoch FROM next.next_at - clock.now) * 1000000.0)::bigint, NULL
+SELECT r.queue, NULL, NULL, NULL, r.id, r.asked_us FROM (${cancelRequests('$1')}
+) r
+UNION ALL
+SELECT NULL, false, (extract(epoch FROM next.next_at - clock.now) * 1000000.0)::bigint, NULL, NULL, NULL
 FROM clock CROSS JOIN LATERAL (
-  SELECT s.next_at FROM sluice.schedule s WHERE s.paused_at IS NULL AND s.next_at IS NOT NULL ORDER BY s.next_at LIMIT 1
+  SELECT s.next_at FROM sluice.schedule s
+  WHERE s.paused_at IS NULL AND s.next_at >= '1970-01-01 00:00Z' AND s.next_at < '10000-01-01 00:00Z' ORDER BY s.next_at LIMIT 1
 ) next`,
 )

@@ -23,6 +23,9 @@ export function leaseCommandsOf(slots: ReadonlyMap<string, number>): fc.Arbitrar
       const ids = await system.put(of)
       model.add(of.map((key, at) => ({ id: ids[at]!, key, slot: key === null ? null : slots.get(key)! })))
     }),
+    commandOf('appears below', fc.tuple(fc.constantFrom(...slots.keys())), async (model, system, key) => {
+      model.add([{ id: await system.putBelow(key), key, slot: slots.get(key)! }])
+    }),
     commandOf('lease', fc.tuple(ways, limits), lease),
     commandOf('lease', fc.tuple(ways, limits), lease),
     commandOf('handle', fc.tuple(ways, limits, fc.oneof(ends, fc.constant('roll back' as const))), handle),

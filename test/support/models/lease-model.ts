@@ -117,9 +117,9 @@ export class LeaseModel {
   }
 }
 
-/** An earlier message of its key is or was leased. */
+/** Another message of its key is or was leased. */
 function isClosed({ id, key }: ModelRow, all: readonly ModelRow[]): boolean {
-  return all.some((other) => other.key === key && other.lease !== null && Number(other.id) < Number(id))
+  return all.some((other) => other.key === key && other.lease !== null && other.id !== id)
 }
 
 function idsOf(rows: readonly ModelRow[]): readonly string[] {

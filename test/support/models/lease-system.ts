@@ -15,6 +15,8 @@ import type { TestDatabase } from '../servers/database.ts'
 import type { End, Way } from './lease-model.ts'
 
 const LEASE_MS = 600_000
+/** An INSERT by hand may say any id. */
+const LOWEST_ID = '-9223372036854775808'
 const HOUR_US = 3_600_000_000
 const serverVersion = inject('serverVersion')
 
@@ -70,6 +72,18 @@ export class LeaseSystem {
       this.queue,
       keys.map((key) => ({ key })),
     )
+  }
+
+  /** Inserts a message with a lower id than those that are there. */
+  async putBelow(key: string): Promise<string> {
+    const [row] = await this.#sql(
+      `INSERT INTO sluice.message (queue, id, ordering_key, due_at, payload) OVERRIDING SYSTEM VALUE
+       SELECT $1, coalesce(min(m.id), 0) - 1, $2, clock_timestamp() - interval '1 s', '{}'
+       FROM sluice.message m WHERE m.queue = $1 RETURNING id::text AS id`,
+      this.queue,
+      key,
+    )
+    return String(row!.id)
   }
 
   /** Takes messages and leases them. */
@@ -166,7 +180,7 @@ export class LeaseSystem {
   }
 
   async #claim(way: Way, limit: number, lease?: Lease): Promise<readonly string[]> {
-    const slots = this.#slots.map((slot) => ({ slot, id: '0' }))
+    const slots = this.#slots.map((slot) => ({ slot, id: LOWEST_ID }))
     const [execute, queue] = [this.#execute, this.queue]
     if (way === 'unkeyed') return idsOf(await claim(execute, queue, bottomOf(5), limit, lease))
     if (way === 'slots') return idsOf(await claimSlots(execute, queue, slots, limit, [], lease))

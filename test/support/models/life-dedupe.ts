@@ -29,7 +29,7 @@ interface Window {
   readonly until: Minute
 }
 
-type DedupeModel = Pick<LifeModel, 'rows' | 'now' | 'isInHand' | 'hasExpired' | 'holds'>
+type DedupeModel = Pick<LifeModel, 'rows' | 'now' | 'isInHand' | 'hasExpired' | 'holds' | 'endLease'>
 
 /** Who has which dedupe key. */
 export class Dedupe {
@@ -79,7 +79,9 @@ export class Dedupe {
     const { policy } = ask
     const { id } = taken
     if (policy === 'reject' || policy === 'throttle') return { outcome: 'duplicate', id }
-    if (taken.locked === undefined && (taken.lease === null || taken.lease === 0)) {
+    const isOver = policy === 'update' && taken.due <= this.#model.now
+    if (taken.locked === undefined && (taken.lease === null || taken.lease === 0 || isOver)) {
+      this.#model.endLease(taken)
       const moves = policy === 'debounce' && isFresh(taken) && this.#model.holds.of(taken)?.id !== id
       this.#change(ask, taken, moves)
       return { outcome: moves ? 'debounced' : 'updated', id }
@@ -92,8 +94,10 @@ export class Dedupe {
     row.payload = payload
     row.keepHours = forHours ?? row.keepHours
     if (!moves) return
-    row.due = Math.max(row.due, this.#model.now + delayHours * 60)
-    row.expires = ttlHours === null ? null : row.due + ttlHours * 60
+    const due = Math.max(row.due, this.#model.now + delayHours * 60)
+    if (ttlHours !== null) row.expires = due + ttlHours * 60
+    else if (row.expires !== null) row.expires += due - row.due
+    row.due = due
   }
 
   /** A message whose life has ended is gone, unless somebody has it in hand. */

@@ -92,10 +92,11 @@ export class LifeModel {
     })
   }
 
-  /** The first earlier message of its key that is or was leased. */
+  /** Another message of its key that is or was leased: of several the first. */
   closedBy({ id, key }: LifeRow): LifeRow | undefined {
     if (key === null) return undefined
-    return this.inOrder().find((other) => other.key === key && other.lease !== null && Number(other.id) < Number(id))
+    const first = this.inOrder().find((other) => other.key === key && other.lease !== null)
+    return first?.id === id ? undefined : first
   }
 
   takes(kind: Holder['kind'], ids: readonly string[], until = this.now): Holder {
@@ -128,7 +129,7 @@ export class LifeModel {
     if (end === 'bury') this.dead.add(id)
     row.due = Math.min(this.now + hours * 60, row.expires ?? Number.MAX_SAFE_INTEGER)
     row.tried ||= end === 'retry'
-    row.lease = row.lease !== null && row.key !== null ? 0 : null
+    row.lease = row.key !== null && (row.lease !== null || row.dedupeKey !== null) ? 0 : null
   }
 
   /** A transaction settles what it has, and what it has postponed holds its key. */
@@ -186,7 +187,7 @@ export class LifeModel {
   change(id: string, write: (row: LifeRow) => void): { readonly result: string; readonly state: State } {
     const state = this.stateOf(id)
     if (!waits(state)) return { result: 'refused', state }
-    this.#endLease(this.row(id))
+    this.endLease(this.row(id))
     write(this.row(id))
     return { result: 'changed', state }
   }
@@ -195,11 +196,11 @@ export class LifeModel {
     const state = this.stateOf(id)
     if (!waits(state)) return { result: 'refused', state }
     const row = this.row(id)
-    const holds = row.lease === null && row.slot !== null && (row.tried || this.holds.of(row)?.id === id)
+    const holds = row.slot !== null && ((row.lease === null && row.tried) || this.holds.of(row)?.id === id)
     if (holds && this.lockedSlots.has(row.slot)) return { result: 'busy', state }
     const due = this.now + hours * 60
     if (state === 'ready' && due <= this.now) return { result: 'changed', state }
-    this.#endLease(row)
+    this.endLease(row)
     if (row.expires !== null && (!row.tried || due > row.due)) row.expires += due - row.due
     row.due = due
     if (holds) this.holds.refit(row, id)
@@ -216,7 +217,7 @@ export class LifeModel {
   /** What the view says holds the message back. */
   heldBackBy(row: LifeRow): string | null {
     const hold = this.holds.of(row)
-    if (hold !== undefined && hold.until > this.now && Number(hold.id) < Number(row.id)) return hold.id
+    if (hold !== undefined && hold.until > this.now && hold.id !== row.id) return hold.id
     return this.closedBy(row)?.id ?? null
   }
 
@@ -232,11 +233,12 @@ export class LifeModel {
     }
     if (!this.rows.has(messageId) && window !== undefined)
       return { id: window.messageId, state: 'completed', requeuedId: null, until }
-    return { id: messageId, state: this.stateOf(messageId), requeuedId: null, until }
+    const id = [messageId, runningId].find((one) => one !== null && this.stateOf(one) !== 'unknown') ?? messageId
+    return { id, state: this.stateOf(id), requeuedId: null, until }
   }
 
   /** A lease that ran out is over when its message is changed; a claim's was a failed try. */
-  #endLease(row: LifeRow): void {
+  endLease(row: LifeRow): void {
     if (row.lease === null || row.lease === 0) return
     row.tried ||= row.lease.kind === 'claim'
     row.lease = row.key === null ? null : 0

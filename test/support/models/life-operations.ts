@@ -18,7 +18,12 @@ function anyId(model: LifeModel, at: number): string | undefined {
   const past = rows.filter(
     (row) => row.tried || row.lease !== null || row.locked !== undefined || row.dedupeKey !== null,
   )
-  const special = rows.filter((row) => model.holds.of(row)?.id === row.id || model.hasExpired(row))
+  const holding = rows.filter((row) => model.holds.of(row)?.id === row.id)
+  const special = [
+    ...rows.filter((row) => model.hasExpired(row)),
+    ...holding,
+    ...holding.filter((row) => row.lease === null),
+  ]
   const gone = [...model.dead, ...model.holders.flatMap(({ ids }) => ids)].filter((id) => !model.rows.has(id))
   return pick(
     [...[...special, ...special, ...special, ...special, ...past, ...rows].map(({ id }) => id), ...gone.slice(-2)],
@@ -47,16 +52,16 @@ function meant(model: LifeModel, at: number, by: By): Meant | undefined {
   return { address: { id: null, dedupeKey: by }, ids }
 }
 
-/** The newest of those that are there. */
+/** The newest of those that are there, or else of those that are dead. */
 function newest(model: LifeModel, { ids }: Meant): string {
-  return ids.find((id) => model.rows.has(id)) ?? ids[0]
+  return ids.find((id) => model.rows.has(id)) ?? (model.dead.has(ids[0]) ? ids[0] : (ids[1] ?? ids[0]))
 }
 
 export async function cancel(model: LifeModel, system: LifeSystem, at: number, by: By): Promise<void> {
   const of = meant(model, at, by)
   if (of === undefined) return
   const [newer, ...older] = of.ids.map((id) => model.cancel(id))
-  const before = older.find(({ result }) => result !== 'nothing')
+  const before = older.find(({ result }) => result !== 'nothing' || newer?.state === 'unknown')
   expect(await cancelMessage(system.execute, system.queue, of.address)).toEqual(before ?? newer)
 }
 

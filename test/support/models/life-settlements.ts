@@ -32,7 +32,7 @@ export async function writeSettlement(
   const of = (...kinds: readonly (End | 'expired')[]) =>
     rows.filter(({ id }) => kinds.includes(ends.get(id) ?? 'leave'))
   const acked = of('ack')
-  const keeping = acked.filter(({ options }) => options?.dedupeMs != null).map(({ id }) => id)
+  const keeping = acked.filter(({ options }) => options?.dedupeMs != null).map(({ id }) => ({ id, forMs: null }))
   if (keeping.length > 0) await keepKeys(execute, queue, keeping, serverVersion)
   if (acked.length > 0) await ackMessages(execute, queue, idsOf(acked), serverVersion)
   const postponed = of('retry', 'snooze').map((row) => postpone(row, ends.get(row.id) === 'retry', times))
@@ -60,7 +60,12 @@ export async function writeUnderLease(
   const times = { nowUs, afterUs: hours * HOUR_US }
   switch (end) {
     case 'ack':
-      await keepKeysLeased(execute, queue, leased, serverVersion)
+      await keepKeysLeased(
+        execute,
+        queue,
+        leased.map((row) => ({ ...row, forMs: null })),
+        serverVersion,
+      )
       return ackLeased(execute, queue, leased, serverVersion)
     case 'bury': {
       const dead = leased.map(({ id }) => ({ id, lease, attempt: 1, reason: 'broken', error: null }))

@@ -176,10 +176,20 @@ async function expectAgreement(model: QueueModel, system: QueueSystem): Promise<
 
 function messageView(model: QueueModel, message: ModelMessage, nowUs: number) {
   const { slot: _slot, enqueuedUs: _enqueued, closes: _closes, due, ...same } = message
+  return {
+    ...same,
+    state: stateOf(message, nowUs),
+    due: String(due),
+    heldBy: heldBy(model, message, nowUs),
+    worker: null,
+  }
+}
+
+/** The message for which another of its key waits. */
+function heldBy(model: QueueModel, message: ModelMessage, nowUs: number): string | null {
   const hold = model.holdOn(message)
-  const held = hold !== undefined && us(hold.until) > nowUs && BigInt(hold.id) < BigInt(message.id)
-  const heldBy = held ? hold.id : (model.closedBy(message)?.id ?? null)
-  return { ...same, state: stateOf(message, nowUs), due: String(due), heldBy, worker: null }
+  if (hold !== undefined && us(hold.until) > nowUs && hold.id !== message.id) return hold.id
+  return model.closedBy(message)?.id ?? null
 }
 
 function deadView({
@@ -196,11 +206,15 @@ function deadView({
 
 function countsView(model: QueueModel, nowUs: number) {
   const messages = model.inOrderOfIds()
-  const states = messages.map((message) => stateOf(message, nowUs))
+  const states = messages.map((message) => {
+    const state = stateOf(message, nowUs)
+    return state === 'ready' && heldBy(model, message, nowUs) !== null ? 'held' : state
+  })
   const count = (state: string) => states.filter((other) => other === state).length
   const later = messages.map(({ due }) => us(due)).filter((due) => due > nowUs)
   return {
     ready: count('ready'),
+    held: count('held'),
     scheduled: count('scheduled'),
     retrying: count('retrying'),
     inFlight: 0,

@@ -203,7 +203,7 @@ export class QueueSystem {
   }
 
   #filter(filter: ModelFilter): DeadLetterMatch {
-    return { queue: this.queue, tenant: null, ...filter }
+    return { queue: this.queue, tenant: null, reason: null, error: null, ...filter }
   }
 
   get #execute() {
@@ -252,6 +252,7 @@ export interface ObservedDead extends Given {
 
 interface ObservedCounts {
   readonly ready: number
+  readonly held: number
   readonly scheduled: number
   readonly retrying: number
   readonly inFlight: number
@@ -284,7 +285,7 @@ SELECT id, attempt, reason, error, ${US('died_at')} AS died, ${GIVEN}
 FROM sluice.dead_letters WHERE queue = $1 ORDER BY dead_letters.id`
 
 const COUNTS = `
-SELECT coalesce(max(ready), 0)::integer AS ready, coalesce(max(scheduled), 0)::integer AS scheduled,
+SELECT coalesce(max(ready), 0)::integer AS ready, coalesce(max(held), 0)::integer AS held, coalesce(max(scheduled), 0)::integer AS scheduled,
        coalesce(max(retrying), 0)::integer AS retrying, coalesce(max(in_flight), 0)::integer AS "inFlight",
        coalesce(max(dead), 0)::integer AS dead, ${US('max(next_due_at)')} AS "nextDue"
 FROM sluice.queues WHERE queue = $1`

@@ -96,9 +96,10 @@ export class QueueModel {
     })
   }
 
-  /** The earlier message that closes the key of this one. */
+  /** Another message that closes the key of this one: of several the first. */
   closedBy({ id, key }: ModelMessage): ModelMessage | undefined {
-    return this.inOrderOfIds().find((other) => other.closes && other.key === key && Number(other.id) < Number(id))
+    const first = this.inOrderOfIds().find((other) => other.closes && other.key === key)
+    return first?.id === id ? undefined : first
   }
 
   inOrderOfIds(): readonly ModelMessage[] {

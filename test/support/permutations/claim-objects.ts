@@ -2,35 +2,14 @@ import { settleClaimed } from '../../../src/table/pull/settle-claim.ts'
 import { takeClaim } from '../../../src/table/pull/take.ts'
 import { type Edit, edited } from '../rows/edited-functions.ts'
 import type { TestDatabase } from '../servers/database.ts'
+import { PAUSED_SQL_CLAIM } from '../twins/functions.ts'
 import type { ClaimStep } from './claims.ts'
 
-/** Where a claim by the SQL function stops: with a snapshot and nothing locked, or with a slot locked and its keys read. */
-export type Pause = 'before the lock' | 'behind the lock'
-
-const GATE = 'pg_advisory_xact_lock_shared(pg_backend_pid(), hashtext(queue))'
-
-const PAUSES: Readonly<Record<Pause, readonly Edit[]>> = {
-  'before the lock': [
-    {
-      name: 'lock_unkeyed',
-      from: 'FROM generate_series(0, 9) AS p (priority)',
-      to: `FROM (SELECT g, ${GATE} FROM generate_series(0, 9) AS g OFFSET 0) AS p (priority, gate)`,
-    },
-    { name: 'lock_in_slot', from: 'SELECT s.held INTO held', to: `PERFORM ${GATE}; SELECT s.held INTO held` },
-  ],
-  'behind the lock': [{ name: 'lock_in_slot', from: 'now_at :=', to: `PERFORM ${GATE}; now_at :=` }],
-}
-
-/** A twin that does not ask which keys are closed. */
-export const CARELESS: Edit = {
-  name: 'lock_in_slot',
-  from: 'sluice.leased_keys(queue, slot, lowest)',
-  to: `'{}'::jsonb`,
-}
+export type Pause = keyof typeof PAUSED_SQL_CLAIM
 
 /** Changes functions in a database until it is told to put them back. */
 export function pausing(database: TestDatabase, pause: Pause, ...twin: readonly Edit[]): Promise<AsyncDisposable> {
-  return edited(database, [...PAUSES[pause], ...twin])
+  return edited(database, [...PAUSED_SQL_CLAIM[pause], ...twin])
 }
 
 const TERMS = { limit: 1, ttlMs: 600_000, graceMs: 0, maxAttempts: 20 }

@@ -12,9 +12,10 @@ import type { Execute } from '../../../src/table/statement.ts'
 import { bottomOf, idsOf, keysOf, put } from '../rows/claim-session.ts'
 import { acked } from '../rows/settled-rows.ts'
 import type { TestDatabase } from '../servers/database.ts'
+import { PAUSED_CLAIM } from '../twins/statements.ts'
 import { Ledger, type Seen } from './ledger.ts'
 import type { PlayedStep, Scenario } from './permutations.ts'
-import { PAUSED_CLAIM, type Rewrite } from './rewrite.ts'
+import type { Rewrite } from './rewrite.ts'
 import type { PlayedSession, Stage } from './stage.ts'
 
 /** Messages with or without a key, and how they are claimed. */
@@ -34,6 +35,9 @@ export interface Targets {
   readonly whole: Target
 }
 
+/** An INSERT by hand may say any id. */
+const LOWEST_ID = '-9223372036854775808'
+
 export async function targetsOf(database: TestDatabase): Promise<Targets> {
   const { slot, same } = await keysOf(database)
   return {
@@ -41,7 +45,7 @@ export async function targetsOf(database: TestDatabase): Promise<Targets> {
       name: 'free',
       key: same[0],
       slot,
-      claim: (execute, queue, limit, lease) => claimFreeSlots(execute, queue, [{ slot, id: '0' }], limit, lease),
+      claim: (execute, queue, limit, lease) => claimFreeSlots(execute, queue, [{ slot, id: LOWEST_ID }], limit, lease),
     },
     whole: {
       name: 'whole',
@@ -59,7 +63,7 @@ export async function targetsOf(database: TestDatabase): Promise<Targets> {
       name: 'keyed',
       key: same[0],
       slot,
-      claim: (execute, queue, limit, lease) => claimSlots(execute, queue, [{ slot, id: '0' }], limit, [], lease),
+      claim: (execute, queue, limit, lease) => claimSlots(execute, queue, [{ slot, id: LOWEST_ID }], limit, [], lease),
     },
   }
 }

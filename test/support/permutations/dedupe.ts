@@ -8,9 +8,9 @@ import { keepKeys } from '../../../src/table/settle/keep-keys.ts'
 import { ackMessages } from '../../../src/table/settle/settle.ts'
 import { ackLeased } from '../../../src/table/settle/settle-leased.ts'
 import type { Execute } from '../../../src/table/statement.ts'
+import { PAUSED_CLAIM } from '../twins/statements.ts'
 import { executeAlone, type Target } from './claims.ts'
 import type { PlayedStep, Scenario } from './permutations.ts'
-import { PAUSED_CLAIM } from './rewrite.ts'
 import type { Stage } from './stage.ts'
 
 /** A message `old` with a dedupe key, and what has been done about the key. */
@@ -100,7 +100,8 @@ export const settles = (leased: boolean): Step => ({
         VERSION,
       )
     else {
-      await keepKeys(session.execute(), queue, ids, VERSION)
+      const kept = ids.map((id) => ({ id, forMs: null }))
+      await keepKeys(session.execute(), queue, kept, VERSION)
       await ackMessages(session.execute(), queue, ids, VERSION)
     }
     whenCommitted(world, session.name, () => handled.push(...rows.map(({ payload }) => JSON.parse(payload) as string)))

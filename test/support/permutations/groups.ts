@@ -2,6 +2,7 @@ import { type ClaimedEvent, claimEvents, lookAtBounds } from '../../../src/table
 import type { KnownGroup } from '../../../src/table/stream/known-group.ts'
 import { readGroup } from '../../../src/table/stream/known-group.ts'
 import { moveProgress, type QueuedEvent, queueEvents } from '../../../src/table/stream/settle-events.ts'
+import { PAUSED_EVENT_CLAIM } from '../twins/statements.ts'
 import { executeAlone } from './claims.ts'
 import type { PlayedStep, Scenario } from './permutations.ts'
 import type { Rewrite } from './rewrite.ts'
@@ -36,13 +37,10 @@ export const look = ({ limit = 10, twin = () => [] }: GroupClaims = {}): GroupSt
   run: async (session, world) => {
     const { stream, group, looks } = world
     await session.begin()
-    const execute = session.execute(...twin(world), {
-      statement: `event_lock_${group.streamId}`,
-      from: 'clock_timestamp() AS now',
-      to: `clock_timestamp() AS now, pg_advisory_xact_lock_shared(pg_backend_pid(), hashtext('${stream}')) AS gate`,
-    })
+    const execute = session.execute(...twin(world), ...PAUSED_EVENT_CLAIM(world))
     await lookAtBounds(session.execute(), group)
-    const claiming = claimEvents(execute, group, { queue: `${stream}:${GROUP}`, slots: [0], limit, bounds: null })
+    const claim = claimEvents(execute, group, { queue: `${stream}:${GROUP}`, slots: [0], limit, bounds: null })
+    const claiming = claim.then(({ events }) => events)
     claiming.catch(() => undefined)
     looks.set(session.name, claiming)
     await session.untilAtGate(claiming)
@@ -163,7 +161,7 @@ const LEFT = `
 SELECT e.position::integer AS position, e.ordering_key AS key,
        e.position > (SELECT max(p.position) FROM sluice.group_progress p WHERE p.group_id = g.id) AS unread,
        (SELECT count(*)::integer FROM sluice.message m WHERE m.queue = $1 || ':' || $2 AND m.event_position = e.position) AS queued
-FROM sluice.stream_group g JOIN sluice.events e ON e.stream = g.stream
+FROM sluice.stream_group g CROSS JOIN LATERAL sluice.events(g.stream) e
 WHERE g.stream = $1 AND g.name = $2 ORDER BY e.position`
 
 function wrongWith({ done, positions }: GroupWorld, left: readonly Left[]): readonly string[] {

@@ -52,6 +52,20 @@ const leases: ClaimStep = {
   },
 }
 
+/** Inserts a message with a lower id than all others: one whose id was drawn first, or that is redriven. */
+export const insertBelow: ClaimStep = {
+  name: 'inserts below',
+  run: async (session, { queue, target, ids, ledger }) => {
+    await session.begin()
+    const below = String(BigInt(ids[0]!) - 1_000_000n)
+    await session.client.query(
+      `INSERT INTO sluice.message (queue, id, ordering_key, payload) OVERRIDING SYSTEM VALUE VALUES ($1, $2, $3, '{}')`,
+      [queue, below, target.key],
+    )
+    ledger.enqueues(session.name, [below], target.key)
+  },
+}
+
 export interface LeasedPlay {
   readonly target: Target
   /** How many due messages there are at the beginning. */

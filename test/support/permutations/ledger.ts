@@ -11,7 +11,7 @@ interface Entry {
   expired: boolean
   /** Its holder keeps it by a lease, and not by a transaction. */
   leased: boolean
-  /** It is or was leased, and closes its key for the later ones. */
+  /** It is or was leased, and closes its key for all others. */
   closes: boolean
 }
 
@@ -20,7 +20,7 @@ export type Seen = ReadonlySet<string>
 
 /**
  * What the sessions of a play have done, told step by step, and what of it must not be: a message in two hands, or taken
- * before its commit, or handled twice, or before an earlier one of its key.
+ * before its commit, or handled twice, or beside another of its key, or before an earlier one.
  */
 export class Ledger {
   readonly wrong: string[] = []
@@ -62,9 +62,10 @@ export class Ledger {
       if (!seen.has(id)) say(', which had not been committed when it looked')
       if (place !== 'waiting') say(`, which is ${place}`)
       if (holder !== undefined && !entry.expired) say(`, which ${holder} has`)
-      for (const earlier of this.#before(id, entry, seen)) {
-        if (!ids.slice(0, at).includes(earlier)) say(` before ${this.numberOf(earlier)}`)
-      }
+      const unlisted = (others: readonly string[], those: readonly string[]) =>
+        those.filter((other) => !others.includes(other)).map((other) => this.numberOf(other))
+      for (const earlier of unlisted(ids.slice(0, at), this.#before(id, entry, seen))) say(` before ${earlier}`)
+      for (const other of unlisted(ids, this.#beside(id, entry))) say(` beside ${other}`)
       Object.assign(entry, { holder: session, leased: false, expired: false })
     }
   }
@@ -141,15 +142,24 @@ export class Ledger {
     return this.#entry(id).number
   }
 
-  #before(id: string, { key }: Entry, seen: Seen): readonly string[] {
-    if (key === null) return []
+  /** None, if it was handed out before: then it goes on first, also where one with a lower id has come since. */
+  #before(id: string, { key, closes }: Entry, seen: Seen): readonly string[] {
+    if (key === null || closes) return []
     return this.#in('waiting', 'later')
       .filter(([other, entry]) => entry.key === key && BigInt(other) < BigInt(id) && seen.has(other))
       .map(([other]) => other)
   }
 
+  /** Those of its key that somebody has in hand. */
+  #beside(id: string, { key }: Entry): readonly string[] {
+    if (key === null) return []
+    return this.#in('waiting')
+      .filter(([other, entry]) => other !== id && entry.key === key && entry.holder !== undefined && !entry.expired)
+      .map(([other]) => other)
+  }
+
   #isClosed(id: string, key: string): boolean {
-    return this.#in('waiting').some(([other, entry]) => entry.key === key && entry.closes && BigInt(other) < BigInt(id))
+    return this.#in('waiting').some(([other, entry]) => entry.key === key && entry.closes && other !== id)
   }
 
   #in(...places: readonly Place[]): readonly (readonly [string, Entry])[] {

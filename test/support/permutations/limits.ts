@@ -5,7 +5,6 @@ import { takeClaim } from '../../../src/table/pull/take.ts'
 import { ackLeased } from '../../../src/table/settle/settle-leased.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { bottomOf, idsOf, put } from '../rows/claim-session.ts'
-import type { Edit } from '../rows/edited-functions.ts'
 import { tell } from '../rows/queue-settings.ts'
 import { acked } from '../rows/settled-rows.ts'
 import { executeAlone } from './claims.ts'
@@ -34,14 +33,6 @@ export interface LimitSettings {
 }
 
 export type LimitStep = PlayedStep<LimitWorld>
-
-/** Stops a claim when it has seen which permits are free, and before it locks them. */
-export const PAUSED_PERMITS: Edit = {
-  name: 'lock_permits',
-  from: 'SELECT p.n FROM sluice.permit p',
-  to: `SELECT p.n FROM (SELECT pg_advisory_xact_lock_shared(pg_backend_pid(), hashtext(queue)) OFFSET 0) AS gate
-       CROSS JOIN sluice.permit p`,
-}
 
 function begins(world: LimitWorld, session: string, ids: readonly string[]): void {
   const { inFlight, wrong, settings } = world

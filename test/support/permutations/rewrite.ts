@@ -13,17 +13,6 @@ export function rewriting(execute: Execute, rewrites: readonly Rewrite[]): Execu
   return (statement, params) => execute(rewritten(statement, rewrites), params)
 }
 
-/** Stops a claim when it has its snapshot and its clock, and before it locks anything; see `PlayedSession.closeGate`. */
-export const PAUSED_CLAIM: readonly Rewrite[] = [
-  ...['claim', 'claim_free_slots', 'claim_slots', 'claim_whole_queue'],
-  ...['claim_leased', 'claim_free_slots_leased', 'claim_slots_leased'],
-  ...['claim_leased_by_place', 'claim_free_slots_leased_by_place', 'claim_slots_leased_by_place'],
-].map((statement) => ({
-  statement,
-  from: 'SELECT c.now,',
-  to: 'SELECT c.now, pg_advisory_xact_lock_shared(pg_backend_pid(), hashtext($1::text)) AS gate,',
-}))
-
 function rewritten(statement: Statement, rewrites: readonly Rewrite[]): Statement {
   let { text } = statement
   for (const { from, to } of rewrites.filter((rewrite) => `sluice_${rewrite.statement}` === statement.name)) {

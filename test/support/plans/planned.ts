@@ -75,7 +75,8 @@ const workers = /^(Seq|Index|Index Only) Scan worker(_pkey)?$/
 const due = /^Index (Only )?Scan message_due_idx$/
 const slots = /^Index (Only )?Scan message_slot_idx$/
 const schedules = /^Index (Only )?Scan schedule_next_idx$/
-// Read as a whole: it has a row only for a queue that has been told something.
+// Read as wholes: they have a row only for a message that was cancelled in flight, and for a queue that has been told something.
+const requested = /^Seq Scan cancel_request$/
 const told = /^(Seq Scan queue|Index (Only )?Scan queue_pkey)$/
 const lock = /^Index Scan slot_pkey$/
 const leases = /^Index (Only )?Scan message_lease_idx$/
@@ -139,7 +140,7 @@ export const STATEMENTS: readonly Planned[] = [
   {
     name: 'a poll of four queues',
     send: (execute) => pollQueues(execute, 1, ['busy', 'mixed', 'small.7', 'none'], ['busy']),
-    ways: [due, slots, worker, schedules, told],
+    ways: [due, slots, worker, schedules, told, requested],
     buffers: 300,
     free: true,
   },

@@ -19,6 +19,8 @@ export interface TestDatabaseOptions {
   readonly migrated?: boolean
   /** As CREATE DATABASE takes it. Such a database is not migrated. Default: the server's. */
   readonly encoding?: string
+  /** A database to clone, to which nobody is connected. Default: the migrated one of the test run. */
+  readonly template?: TestDatabase
   /** Default: the server of the test run. On another the schema is made anew. */
   readonly serverUrl?: string
 }
@@ -27,12 +29,14 @@ export interface TestDatabaseOptions {
 export async function createTestDatabase({
   migrated = true,
   encoding,
+  template,
   serverUrl = inject('serverUrl'),
 }: TestDatabaseOptions = {}): Promise<TestDatabase> {
   const name = `sluice_test_${randomBytes(6).toString('hex')}`
   const options = encoding === undefined ? '' : ` ENCODING '${encoding}' LC_COLLATE 'C' LC_CTYPE 'C'`
-  const cloned = migrated && encoding === undefined && serverUrl === inject('serverUrl')
-  await create(serverUrl, name, (cloned ? inject('templateDatabase') : 'template0') + options)
+  const isLikeOthers = migrated && encoding === undefined && serverUrl === inject('serverUrl')
+  const cloned = template === undefined ? isLikeOthers && inject('templateDatabase') : nameOf(template)
+  await create(serverUrl, name, (cloned || 'template0') + options)
   const url = databaseUrl(serverUrl, name)
   if (migrated && encoding === undefined && !cloned) await migrate(url)
   const pool = openPool({ connectionString: url })
@@ -46,6 +50,10 @@ export async function createTestDatabase({
       await pool.end()
     },
   }
+}
+
+function nameOf({ url }: TestDatabase): string {
+  return new URL(url).pathname.slice(1)
 }
 
 async function create(serverUrl: string, name: string, template: string): Promise<void> {

@@ -8,7 +8,14 @@ import { openPool } from './pool.ts'
 /** What `sluice roles` runs. */
 export const ROLES_SQL = readFileSync(new URL('../../../migrations/roles/roles.sql', import.meta.url), 'utf8')
 
-export const ROLES = ['sluice_producer', 'sluice_worker', 'sluice_operator', 'sluice_reader', 'sluice_claimer'] as const
+export const ROLES = [
+  'sluice_producer',
+  'sluice_worker',
+  'sluice_operator',
+  'sluice_admin',
+  'sluice_reader',
+  'sluice_claimer',
+] as const
 
 export type RoleName = (typeof ROLES)[number]
 

@@ -7,7 +7,6 @@ import { forgetEvidence } from '../../../table/settle/settle.ts'
 import {
   deadLetterLeased,
   type LeasedId,
-  missesMoved,
   postponeLeased,
   readLeased,
   renewLeases,
@@ -25,6 +24,8 @@ export interface Written {
   readonly ids: ReadonlySet<string>
   /** Still ours, and locked or moved by somebody: another try will do. */
   readonly locked: ReadonlySet<string>
+  /** Still ours, and locked by the write, which has changed nothing of it all the same. */
+  readonly untouched: ReadonlySet<string>
 }
 
 /** Something has to be tried again. */
@@ -98,7 +99,7 @@ export class LeaseWriter {
             .map((row) => ({ ...row, lease })),
         )
       const acked = all.flatMap(({ writes, leased }) => (writes.acked.some(may) ? [leased] : []))
-      const kept = ours((writes) => writes.kept.map((id) => ({ id })))
+      const kept = ours((writes) => writes.kept)
       const postponed = ours((writes) => writes.postponed)
       const dead = ours((writes) => writes.dead)
       const expired = ours((writes) => writes.expired.map((id) => ({ id })))
@@ -148,7 +149,9 @@ export class LeaseWriter {
       await allAnswered([...sent, committed])
       const ids = new Set((await Promise.all(sent)).flat())
       const missing = leases.filter(({ id }) => !ids.has(id) && !locked.has(id))
-      return { ids, locked: new Set([...locked, ...(await this.#moved(connection.execute, missing))]) }
+      const still = await this.#stillLeased(connection.execute, missing)
+      if (skipLocked) return { ids, locked, untouched: new Set(still) }
+      return { ids, locked: new Set([...locked, ...still]), untouched: NONE }
     } catch (error) {
       await connection.abandon()
       throw error
@@ -159,10 +162,13 @@ export class LeaseWriter {
     }
   }
 
-  /** Those that are there all the same: their rows have been moved under the statement that looked for them. */
-  async #moved(execute: Execute, missing: readonly LeasedId[]): Promise<readonly string[]> {
-    const version = this.#runtime.serverVersion()
-    return missing.length > 0 && missesMoved(version) ? readLeased(execute, this.#plan.queue, missing, version) : []
+  /**
+   * Those that are there all the same. Before version 17 their rows may have been moved under the statement that looked for
+   * them; where they were locked before it, and in later versions, a trigger for example has swallowed what it did.
+   */
+  async #stillLeased(execute: Execute, missing: readonly LeasedId[]): Promise<readonly string[]> {
+    if (missing.length === 0) return []
+    return readLeased(execute, this.#plan.queue, missing, this.#runtime.serverVersion())
   }
 
   async #lockFirst(execute: Execute, leases: readonly LeasedId[]) {
@@ -201,6 +207,8 @@ async function commitAfter(
   const ids = new Set((await Promise.all(answers)).flat())
   await allAnswered(connection.together(() => [then(connection.execute, ids), connection.commit()]))
 }
+
+const NONE: ReadonlySet<string> = new Set()
 
 const ANY = { unlocked: undefined, locked: new Set<string>() } as const
 

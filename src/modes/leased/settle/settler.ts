@@ -4,6 +4,7 @@ import { pause } from '../../../basics/pause.ts'
 import type { Outcome } from '../../../message.ts'
 import type { LeasedPlan } from '../../../plan/options.ts'
 import type { Settlement } from '../../../settle/settlement.ts'
+import { leftUntouched } from '../../../table/rows-missing.ts'
 import { settledLeased } from '../../../table/settle/settle-leased.ts'
 import { attemptRules } from '../../attempt-rules.ts'
 import { toReport } from '../../losses.ts'
@@ -28,8 +29,8 @@ export class Settler {
   readonly #consumption: Consumption<LeasedPlan>
   readonly #writer: LeaseWriter
   readonly #onEnded: (leased: LeasedMessage, returned: boolean) => void
-  /** The database's clock, and ours before it said so. */
-  #clock: ClockAnswer = { nowUs: 0, sentAtMs: 0 }
+  /** The database's clock, and ours before it said so, and after it. */
+  #clock: ClockAnswer = { nowUs: 0, sentAtMs: 0, answeredAtMs: 0 }
   readonly #waiting: OutcomeQueue
   readonly #renewer: Renewer
   #running: Promise<void> | undefined
@@ -169,11 +170,13 @@ export class Settler {
     for (const { settlement } of outcomes) if (settlement.hasTexts) await settlement.learnTexts(control.execute)
     // To wait for a lock once more would keep the others waiting.
     const isRepeated = outcomes.some(({ hasFailed }) => hasFailed)
-    const { ids, locked } = await this.#writer.settle(outcomes, isRepeated)
+    const { ids, locked, untouched } = await this.#writer.settle(outcomes, isRepeated)
     const again = outcomes.filter(({ id }) => locked.has(id))
-    const written = outcomes.filter(({ id }) => !locked.has(id))
+    const written = outcomes.filter(({ id }) => !locked.has(id) && !untouched.has(id))
     this.#tell(written, new Set([...ids, ...(await this.#settledBefore(written, ids))]))
     if (again.length > 0) this.#again(again, new Error(`Somebody has locked or moved ${again.length} leased messages`))
+    for (const outcome of outcomes.filter(({ id }) => untouched.has(id)))
+      this.#refused([outcome], leftUntouched(this.#consumption.plan.queue, outcome.id))
   }
 
   /** Those that are not found because an earlier try, whose answer was lost, has settled them. */

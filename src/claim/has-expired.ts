@@ -1,0 +1,10 @@
+import type { ClaimedRow } from '../table/claim/claim.ts'
+
+/**
+ * Whether the life of a message had ended when it was claimed. In hand it does not expire.
+ *
+ * @param claimedUs undefined: no claim has taken it
+ */
+export function hasExpired({ options }: ClaimedRow, claimedUs = Number.NEGATIVE_INFINITY): boolean {
+  return options !== null && options.expiresUs !== null && options.expiresUs <= claimedUs
+}

@@ -1,0 +1,130 @@
+import type { KnownGroup } from '../../../src/table/stream/known-group.ts'
+import type { Rewrite } from '../permutations/rewrite.ts'
+
+// Changes of statements of the library, for tests that play them: pauses, and what makes a broken twin of one. A text that
+// is gone from its statement fails in `npm run check`; see test/unit/twins.test.ts.
+
+/** Stops a claim when it has its snapshot and its clock, and before it locks anything; see `PlayedSession.closeGate`. */
+export const PAUSED_CLAIM: readonly Rewrite[] = of(
+  [
+    ...['claim', 'claim_free_slots', 'claim_slots', 'claim_whole_queue'],
+    ...['claim_leased', 'claim_free_slots_leased', 'claim_slots_leased'],
+    ...['claim_leased_by_place', 'claim_free_slots_leased_by_place', 'claim_slots_leased_by_place'],
+  ],
+  'SELECT c.now,',
+  'SELECT c.now, pg_advisory_xact_lock_shared(pg_backend_pid(), hashtext($1::text)) AS gate,',
+)
+
+/** A claim that takes the versions of rows that its snapshot has, whoever has them locked or leased since. */
+export const CLAIM_UNLOCKED = of(['claim', 'claim_leased', 'claim_leased_by_place'], 'FOR UPDATE OF m SKIP LOCKED', '')
+export const KEYED_CLAIM_UNLOCKED = of(['claim_slots'], 'FOR UPDATE OF m', '')
+export const SLOT_UNLOCKED = of(['claim_slots'], 'FOR NO KEY UPDATE OF s SKIP LOCKED', '')
+export const KEYED_CLAIM_SKIPPING = of(['claim_slots'], 'FOR UPDATE OF m', 'FOR UPDATE OF m SKIP LOCKED')
+export const WHOLE_QUEUE_WAITING = of(['claim_whole_queue'], 'FOR UPDATE OF m SKIP LOCKED', 'FOR UPDATE OF m')
+
+/** What the claim would read of the slot if its holds were in a table of their own; see decision 5. */
+export const HELD_BY_SNAPSHOT = of(
+  ['claim_slots'],
+  'SELECT s.slot, s.held FROM sluice.slot s',
+  `SELECT s.slot, (SELECT old.held FROM sluice.slot old WHERE old.queue = s.queue AND old.slot = s.slot) AS held
+   FROM sluice.slot s`,
+)
+
+/** As if nobody else ran when the claim looked. */
+export const CLAIM_ALONE = of(['claim_slots'], 'pg_snapshot_xmin(pg_current_snapshot())::text', `'${2n ** 62n}'`)
+
+const leasedKeys = (most: string) => `sluice.leased_keys($1::text, locked.slot, candidate.floor_id, ${most})`
+const LEASED_KEYS = leasedKeys('$4::integer')
+const LEASED_KEYS_OF_FREE = leasedKeys('0')
+const BY_SNAPSHOT = `(SELECT coalesce(jsonb_object_agg(l.ordering_key, l.id::text), '{}') FROM sluice.message l
+    WHERE l.queue = $1::text AND l.slot = locked.slot AND l.lease IS NOT NULL)`
+
+/** The closed keys of a slot as a claim's own snapshot sees them, which is older than its lock. */
+export const LEASED_KEYS_OF_SNAPSHOT = [
+  ...of(['claim_free_slots'], LEASED_KEYS_OF_FREE, BY_SNAPSHOT),
+  ...of(['claim_slots'], LEASED_KEYS, BY_SNAPSHOT),
+]
+export const LEASED_KEYS_IGNORED = of(['claim_slots'], LEASED_KEYS, `'{}'::jsonb`)
+/** A lease closes its key for the messages with higher ids only. */
+export const LEASED_KEYS_CLOSED_ABOVE = ['w', 'm'].flatMap((row) =>
+  of(
+    ['claim_slots'],
+    `${row}.id::text <> start.leased`,
+    `EXISTS (SELECT FROM sluice.message l WHERE l.queue = $1::text AND l.lease IS NOT NULL
+       AND l.ordering_key = ${row}.ordering_key AND l.id < ${row}.id) AND ${row}.id::text <> start.leased`,
+  ),
+)
+
+/** A claim that does not say which leases have run out. */
+export const RUN_OUT_UNTOLD = of(
+  ['claim', 'claim_slots', 'claim_free_slots'].flatMap((name) => [`${name}_leased`, `${name}_leased_by_place`]),
+  'FROM picked p WHERE p.lease > 0',
+  'FROM picked p WHERE false',
+)
+
+const OWN_LEASE = 'm.lease = ($3::bigint[])[pg_catalog.array_position($2::bigint[], m.id)]'
+const ANY_LEASE = '$3::bigint[] IS NOT NULL'
+export const ACK_OF_ANY_LEASE = of(['ack_leased', 'ack_leased_by_place'], OWN_LEASE, ANY_LEASE)
+export const RENEWAL_OF_ANY_LEASE = of(['renew_leases', 'renew_leases_by_place'], OWN_LEASE, ANY_LEASE)
+
+const KEY_CLOSED = 'lease = CASE WHEN m.slot IS NOT NULL THEN 0 END'
+const KEY_OPENED = 'lease = NULL'
+/** A message that is given up leaves its key open. */
+export const RETRY_OPENS_KEY = of(['postpone_leased', 'postpone_leased_by_place'], KEY_CLOSED, KEY_OPENED)
+export const RESCUE_OPENS_KEY = of(['worker_reap'], KEY_CLOSED, KEY_OPENED)
+export const RESCUE_OF_ANY_LEASE = of(['worker_reap'], 'AND r.lease = l.lease LIMIT', 'LIMIT')
+
+export const FLAG_LOWERED_SILENTLY = of(['flag_lower'], `pg_notify('sluice', $2::text)`, '$2::text')
+
+/** Its transaction gets its number when the server gives it one. */
+export const INSERT_NUMBERED_LATE = of(['insert'], 'WHERE pg_catalog.pg_current_xact_id() IS NOT NULL', 'WHERE true')
+
+/** A group, by name and by what is known of it. */
+export interface TwinOfGroup {
+  readonly stream: string
+  readonly group: KnownGroup
+}
+
+/** Stops a claim of events where it has its snapshot and no lock. */
+export const PAUSED_EVENT_CLAIM = ({ stream, group }: TwinOfGroup) =>
+  of(
+    [`event_lock_${group.streamId}_0`],
+    'clock_timestamp() AS now',
+    `clock_timestamp() AS now, pg_advisory_xact_lock_shared(pg_backend_pid(), hashtext('${stream}')) AS gate`,
+  )
+
+/** A claim that looks in the snapshot of its lock whether the group's queue has keys. */
+export const KEYS_ASKED_BEFORE_LOCK = ({ stream, group }: TwinOfGroup) => [
+  ...alsoInLock(
+    group,
+    'twin.keyed',
+    `EXISTS (SELECT FROM sluice.message m WHERE m.queue = '${stream}:g' AND m.slot IS NOT NULL)`,
+  ),
+  ...of(
+    [`event_read_${group.streamId}_0`],
+    ') IS NOT NULL ELSE false END AS keyed',
+    ") IS NULL AND false ELSE false END OR pg_catalog.current_setting('twin.keyed')::boolean AS keyed",
+  ),
+]
+
+/** A claim that looks in the snapshot of its lock whether the group's queue may have messages. */
+export const QUEUE_ASKED_BEFORE_LOCK = ({ group }: TwinOfGroup) => [
+  ...alsoInLock(group, 'twin.noted', `EXISTS (SELECT FROM sluice.group_queued q WHERE q.group_id = ${group.groupId})`),
+  ...of(
+    [`event_read_${group.streamId}_0`],
+    'EXISTS (SELECT FROM sluice.group_queued q WHERE q.group_id = $2::integer)',
+    "pg_catalog.current_setting('twin.noted')::boolean",
+  ),
+]
+
+function alsoInLock({ streamId }: KnownGroup, setting: string, value: string): readonly Rewrite[] {
+  return of(
+    [`event_lock_${streamId}_0`],
+    'AS elsewhere\n',
+    `AS elsewhere, pg_catalog.set_config('${setting}', (${value})::text, true)\n`,
+  )
+}
+
+function of(statements: readonly string[], from: string, to: string): readonly Rewrite[] {
+  return statements.map((statement) => ({ statement, from, to }))
+}
