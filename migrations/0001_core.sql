@@ -69,8 +69,8 @@ CREATE TABLE sluice.message (
 CREATE INDEX message_due_idx ON sluice.message (queue, priority, due_at, id) WHERE slot IS NULL;
 CREATE INDEX message_slot_idx ON sluice.message (queue, slot, id) WHERE slot IS NOT NULL;
 
--- Messages with an ordering key that are or were leased: all others of their keys wait. A message that only
--- transactional pipelines handle never stands in it. lease is its last column so that an ORDER BY fits this index alone.
+-- Messages with an ordering key that are or were leased, or have a dedupe key and failed: all others of their keys wait. lease is
+-- its last column so that an ORDER BY fits this index alone.
 CREATE INDEX message_lease_idx ON sluice.message (queue, slot, id, lease) WHERE slot IS NOT NULL AND lease IS NOT NULL;
 
 -- Those that were redriven, for the same: its last column is why it alone fits an ORDER BY.
@@ -359,20 +359,15 @@ $$;
 
 -- Leases
 -- Which keys of a locked slot are closed: one of their messages is or was leased, and until that one is settled, all others
--- wait, whatever their ids. Of several that a batch has put off together it is the first. Each key comes with the id of that
--- message where the caller may take it, because it is due again and this has locked it, at most so many of them; with ''
--- otherwise. It skips what is
--- locked: settlements, renewals and the transactions of handlers hold such rows without their slot, some for long after the
--- lease, and a claim that waited for one would stop all of its queue.
--- VOLATILE, so that it has snapshots of its own: it is called with the slot's row locked, and sees all that was committed
--- before that, where the rest of the claim sees an older snapshot. first_id is the floor of a process, which may be above
--- a redriven message that another process has leased: message_redriven_idx, nearly always empty, tells of it. No
+-- wait, whatever their ids. Each key comes with the id of that message; of several that a batch has put off together, with the
+-- first. VOLATILE, so that it has a snapshot of its own: it is called with the slot's row locked, and sees all that was
+-- committed before that, where the rest of the claim sees an older snapshot. first_id is the floor of a process, which may be
+-- above a redriven message that another process has leased: message_redriven_idx, nearly always empty, tells of it. No
 -- search_path of its own, which would cost as much as the query: every name is written in full.
-CREATE FUNCTION sluice.leased_keys(queue text, slot smallint, first_id bigint, most integer) RETURNS jsonb
+CREATE FUNCTION sluice.leased_keys(queue text, slot smallint, first_id bigint) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
   lowest bigint;
-  closed jsonb;
 BEGIN
   lowest := least(leased_keys.first_id, (
     SELECT r.id FROM sluice.message r
@@ -380,7 +375,7 @@ BEGIN
       AND r.slot OPERATOR(pg_catalog.>=) leased_keys.slot AND r.slot OPERATOR(pg_catalog.<=) leased_keys.slot
     ORDER BY r.slot, r.id, r.redriven LIMIT 1
   ));
-  closed := (
+  RETURN (
     SELECT coalesce(pg_catalog.jsonb_object_agg(first.ordering_key, first.id), '{}')
     FROM (
       SELECT l.ordering_key, pg_catalog.min(l.id)::text AS id
@@ -394,23 +389,22 @@ BEGIN
       GROUP BY l.ordering_key
     ) first
   );
-  IF leased_keys.most OPERATOR(pg_catalog.=) 0 OR closed OPERATOR(pg_catalog.=) '{}'::jsonb THEN
-    RETURN closed;
-  END IF;
-  RETURN (
-    WITH again AS MATERIALIZED (
-      SELECT m.ordering_key, m.id::text AS id FROM sluice.message m
-      WHERE m.queue OPERATOR(pg_catalog.=) leased_keys.queue AND m.slot IS NOT NULL AND m.lease IS NOT NULL
-        AND (m.slot, m.id) >= (leased_keys.slot, lowest) AND m.slot OPERATOR(pg_catalog.<=) leased_keys.slot
-        AND m.id::text OPERATOR(pg_catalog.=) (closed OPERATOR(pg_catalog.->>) m.ordering_key)
-        AND m.due_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
-      ORDER BY m.slot, m.id, m.lease
-      LIMIT leased_keys.most
-      FOR UPDATE OF m SKIP LOCKED
-    )
-    SELECT pg_catalog.jsonb_object_agg(c.key, coalesce(a.id, ''))
-    FROM pg_catalog.jsonb_each_text(closed) c LEFT JOIN again a ON a.ordering_key OPERATOR(pg_catalog.=) c.key
-  );
+END
+$$;
+
+-- Locks a message that has closed its key, if it is due again and nobody has locked it. Settlements, renewals and the
+-- transactions of handlers lock such messages without their slot, some for long after the lease, so a claim that waited for
+-- one would stop all of its queue. A claim asks it of each such message that it would take next, so it locks no others.
+-- VOLATILE, for a snapshot of its own, and without a search_path, as leased_keys.
+CREATE FUNCTION sluice.lock_due_again(queue text, id bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM sluice.message m
+  WHERE m.queue OPERATOR(pg_catalog.=) lock_due_again.queue AND m.id OPERATOR(pg_catalog.=) lock_due_again.id
+    AND m.lease IS NOT NULL AND m.due_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
+  LIMIT 1
+  FOR UPDATE OF m SKIP LOCKED;
+  RETURN FOUND;
 END
 $$;
 

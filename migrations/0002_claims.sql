@@ -281,7 +281,7 @@ $$;
 
 -- Locks a slot's row, if nobody has it, and in it the first message that is due and whose key is open: not held (the
 -- locked row tells, in its newest version), and not closed by another message that is or was leased (leased_keys has a
--- snapshot that is newer than the lock). message_slot_idx has the order; slot = ... would let the planner take the primary
+-- snapshot that is newer than the lock). One that has closed its key must be free, and due in its newest version. message_slot_idx has the order; slot = ... would let the planner take the primary
 -- key, which has the same. At most so many rows are walked. Null: there is none, or somebody has it.
 CREATE FUNCTION sluice.lock_in_slot(queue text, slot smallint, walk integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -299,7 +299,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  leased := sluice.leased_keys(queue, slot, lowest, 1);
+  leased := sluice.leased_keys(queue, slot, lowest);
   now_at := clock_timestamp();
   now_us := (extract(epoch FROM now_at) * 1000000)::bigint;
   SELECT w.id INTO first
@@ -312,7 +312,10 @@ BEGIN
   -- give it a due time of its own.
   WHERE (w.due_at <= now_at OR w.due_at <= w.enqueued_at AND w.lease IS NULL)
     AND coalesce((held -> w.ordering_key ->> 1)::bigint, 0) <= now_us
-    AND coalesce(w.id::text = leased ->> w.ordering_key, true)
+    -- The CASE, so that it locks only what it may take.
+    AND CASE WHEN leased -> w.ordering_key IS NULL THEN true
+             WHEN leased ->> w.ordering_key = w.id::text THEN sluice.lock_due_again(queue, w.id)
+             ELSE false END
   LIMIT 1;
   RETURN (
     SELECT m.id FROM sluice.message m

@@ -86,9 +86,8 @@ export const PASSES_CLOSED_KEYS = {
   edits: [
     {
       file: 'table/claim/ordered-statements.ts',
-      // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the source's own.
-      from: '`sluice.leased_keys($1::text, locked.slot, candidate.floor_id, ${most})`',
-      to: "`'{}'::jsonb`",
+      from: "'sluice.leased_keys($1::text, locked.slot, candidate.floor_id)'",
+      to: `"'{}'::jsonb"`,
     },
   ],
   caught: ['out of order'],

@@ -79,7 +79,7 @@ BEGIN
     sluice.count_of_tenant, sluice.lock_of_tenant, sluice.untenanted, sluice.lock_untenanted, sluice.pick_tenants,
     sluice.room_of_tenant, sluice.wait_of_tenant, sluice.share_out, sluice.note_turn, sluice.lock_shares, sluice.lock_keyed, sluice.lock_in_slot, sluice.ctids_of TO sluice_worker;
   GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.limits, sluice.queue_settings, sluice.schedules TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.foreign_characters, sluice.leased_keys,
+  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.foreign_characters, sluice.leased_keys, sluice.lock_due_again,
     sluice.require_settled, sluice.require_kept, sluice.add_failure, sluice.drop_in_hand, sluice.expire_locked, sluice.remove_locked, sluice.bury_locked, sluice.ctids_of,
     sluice.release_holds TO sluice_worker;
   -- It writes the history, and does not read it. What maintenance removes, it removes by functions.

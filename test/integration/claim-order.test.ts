@@ -4,7 +4,8 @@ import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/c
 import { type Lease, leaseOf } from '../../src/table/claim/lease.ts'
 import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
 import { deadLetterMessages, holdKeys } from '../../src/table/settle/settle.ts'
-import { test as base, type ClaimSession, idsOf, keysOf, put } from '../support/rows/claim-session.ts'
+import { test as base, type ClaimSession, idsOf, keysOf, lockedIds, put } from '../support/rows/claim-session.ts'
+import type { TestDatabase } from '../support/servers/database.ts'
 
 const LEASE: Lease = { lease: leaseOf(7, 1), ms: 600_000, serverVersion: inject('serverVersion') }
 
@@ -136,6 +137,46 @@ describe('one of a key at a time', () => {
     expect(idsOf(await claimFrom(later!, process))).toEqual([])
   })
 })
+
+describe('a claim in slots locks what it takes and no more', () => {
+  test('of one slot with a message that is due again', async ({ database, queue, begin, keys }) => {
+    const [open, again] = await put(database, queue, [{ key: keys.same[0] }, { key: keys.same[1] }])
+    await putOff(database, again!)
+    const { execute, commit } = await begin()
+    const floors = [{ slot: keys.slot, id: '0' }]
+    expect(idsOf(await claimSlots(execute, queue, floors, 1))).toEqual([open])
+    expect(await lockedIds(database, queue)).toEqual([open])
+    await commit()
+    expect(idsOf(await claimSlots(execute, queue, floors, 1, [], { ...LEASE, lease: leaseOf(7, 2) }))).toEqual([open])
+    expect(await lockedIds(database, queue)).toEqual([open])
+  })
+
+  test('of several slots with such messages', async ({ database, queue, begin, keys }) => {
+    const [first, second, third] = await put(database, queue, [
+      { key: keys.same[0] },
+      { key: keys.same[1] },
+      { key: keys.other },
+    ])
+    for (const id of [first, second, third]) await putOff(database, id!)
+    const { execute } = await begin()
+    const floors = [keys.otherSlot, keys.slot].map((slot) => ({ slot, id: '0' }))
+    expect(idsOf(await claimSlots(execute, queue, floors, 2))).toEqual([third, first])
+    expect(await lockedIds(database, queue)).toEqual([first, third])
+  })
+
+  test('and goes on behind those that somebody has locked', async ({ database, queue, begin, keys }) => {
+    const [locked, again] = await put(database, queue, [{ key: keys.same[0] }, { key: keys.same[1] }])
+    for (const id of [locked, again]) await putOff(database, id!)
+    const [client, { execute }] = [await begin(), await begin()]
+    await client.client.query('SELECT FROM sluice.message WHERE queue = $1 AND id = $2 FOR UPDATE', [queue, locked])
+    expect(idsOf(await claimSlots(execute, queue, [{ slot: keys.slot, id: '0' }], 1))).toEqual([again])
+  })
+})
+
+/** As a settlement leaves a message with a key that was leased. */
+async function putOff(database: Pick<TestDatabase, 'sql'>, id: string): Promise<void> {
+  await database.sql('UPDATE sluice.message SET lease = 0 WHERE id = $1', [id])
+}
 
 /** Claims of one slot again and again, each in a transaction of its own, with the floors of one process. */
 function lookAt(consumer: ClaimSession, queue: string, slot: number): () => Promise<readonly string[]> {

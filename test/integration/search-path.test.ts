@@ -23,12 +23,13 @@ const MIGRATION = readdirSync(new URL('../../migrations/', import.meta.url))
   .map((file) => readFileSync(new URL(`../../migrations/${file}`, import.meta.url), 'utf8'))
   .join('\n')
 
-/** These name everything in full. Four run in enqueues, appends and claims, where SET search_path would cost as much as the rest. */
+/** These name everything in full. Five run in enqueues, appends and claims, where SET search_path would cost as much as the rest. */
 const WITHOUT_A_PATH = [
   'clock',
   'event_slot',
   'first_due_at',
   'leased_keys',
+  'lock_due_again',
   'lock_shared',
   'schema_version',
   'wake_inserted',

@@ -72,16 +72,13 @@ const LOCKED_SLOT = `
       FOR NO KEY UPDATE OF s SKIP LOCKED
     `
 
-/**
- * Which keys of a locked slot are closed by leases, and which of their messages may be taken: read once its row is locked,
- * in the newest version. At most `most` of these are locked by it.
- */
-const leasedKeys = (most: string) => `sluice.leased_keys($1::text, locked.slot, candidate.floor_id, ${most})`
+/** Which keys of a locked slot are closed by leases, each with its message: read once the slot's row is locked, in the newest version. */
+const LEASED_KEYS = 'sluice.leased_keys($1::text, locked.slot, candidate.floor_id)'
 
-/** The first message of a slot that has closed its key and is due again. */
+/** The messages of a slot that have closed their keys and are due again, by message_lease_idx. */
 const DUE_AGAIN = `SELECT m.id FROM sluice.message m
            WHERE ${inSlot('candidate.slot', 'candidate.first_live', 'm.slot <= candidate.slot')} AND m.lease IS NOT NULL AND ${isDue('m')}
-           ORDER BY m.slot, m.id, m.lease LIMIT 1`
+           ORDER BY m.slot, m.id, m.lease`
 
 /** Whether any key of a locked slot is held at this moment. */
 function anyHeld(leased: string): string {
@@ -99,6 +96,11 @@ function heldUntil(message: string): string {
   const key = `coalesce(${message}.ordering_key, '')`
   return `greatest(coalesce((start.held -> ${key} ->> 1)::bigint, 0),
         CASE WHEN ${message}.id::text <> start.leased ->> ${key} THEN ${Number.MAX_SAFE_INTEGER} ELSE 0 END)`
+}
+
+/** A message that has closed its key is locked here, or passed over. The others are locked by the claim, which waits for them. */
+function isFree(message: string): string {
+  return `(start.leased -> coalesce(${message}.ordering_key, '') IS NULL OR sluice.lock_due_again($1::text, ${message}.id))`
 }
 
 // Not slot = …, because then the order would be by id alone. The primary key has that order too, and with stale
@@ -123,7 +125,7 @@ const freeSlots = (perSlot: string) =>
   SELECT candidate.slot AS locked_slot, candidate.first_live, candidate.fresh, candidate.snapshot, candidate.oldest, start.any_held, m.*, NULL AS walk
   FROM ${candidateSlots(FIRST_LIVE_IN_SLOT)}
   CROSS JOIN LATERAL (
-    SELECT ${anyHeld(leasedKeys('0'))} FROM (${LOCKED_SLOT}) locked
+    SELECT ${anyHeld(LEASED_KEYS)} FROM (${LOCKED_SLOT}) locked
     OFFSET 0
   ) start
   LEFT JOIN LATERAL (
@@ -149,7 +151,8 @@ export const LEASE_FREE_SLOTS = leasingClaim(freeSlots(ONE), 5)
  * `start` is the locked slot row with that place. Only if a key of the slot is held at this moment, `pick` finds which
  * of the next 5,000 rows to take, and `run` describes the rows before them: how far they reach, which keys they have,
  * and when the first of their delays ends. Otherwise both are skipped (a one-time filter), and `m` begins at the first
- * live row.
+ * live row. A message that has closed its key and is due, but that somebody has locked, is passed over: so `pick` goes on for as
+ * many rows more as there are such messages.
  */
 const slotsClaim = (perSlot: string) =>
   orderedClaim(
@@ -174,10 +177,10 @@ const slotsClaim = (perSlot: string) =>
           (SELECT min(broken.last_id) FROM passed broken
            WHERE broken.slot = candidate.slot AND broken.last_id >= candidate.first_live AND NOT (broken.holds AND now.leased ?& broken.closed AND NOT EXISTS (
              SELECT FROM jsonb_each(broken.held) key WHERE coalesce((now.held -> key.key ->> 1)::bigint, 0) < key.value::bigint))),
-          (${DUE_AGAIN}), ${HIGHEST_ID})
+          (${DUE_AGAIN} LIMIT 1), ${HIGHEST_ID})
       ), candidate.first_live) ELSE candidate.first_live END AS id
     FROM (${LOCKED_SLOT}) locked
-    CROSS JOIN LATERAL (SELECT ${leasedKeys(perSlot)} AS keys OFFSET 0) leased
+    CROSS JOIN LATERAL (SELECT ${LEASED_KEYS} AS keys OFFSET 0) leased
     CROSS JOIN LATERAL (
       SELECT locked.held || '{}'::jsonb AS held, leased.keys AS leased, ${anyHeld('leased.keys')}
       OFFSET 0 -- a fence, and a copy: a thousand keys would be fetched from their TOAST table for each row
@@ -192,7 +195,7 @@ const slotsClaim = (perSlot: string) =>
         ORDER BY m.slot, m.id LIMIT (SELECT ${MOST_WALKED})
       ) w
       WHERE ${isDue('w')} AND ${heldUntil('w')} <= clock.now_us
-      LIMIT (SELECT ${perSlot})
+      LIMIT (SELECT ${perSlot} + CASE WHEN start.any_held THEN (SELECT count(*) FROM (${DUE_AGAIN}) again) ELSE 0 END)
     ) free
   ) pick
   CROSS JOIN LATERAL (
@@ -210,7 +213,7 @@ const slotsClaim = (perSlot: string) =>
     FROM sluice.message m
     WHERE (pick.first IS NOT NULL OR NOT start.any_held)
       AND ${inSlot('candidate.slot', 'coalesce(pick.first, start.id)', upTo('candidate.slot', `coalesce(pick.last, ${HIGHEST_ID})`))}
-      AND ${isDue('m')} AND ${heldUntil('m')} <= clock.now_us
+      AND CASE WHEN ${isDue('m')} AND ${heldUntil('m')} <= clock.now_us THEN ${isFree('m')} END
     ORDER BY m.slot, m.id
     LIMIT (SELECT ${perSlot})
     FOR UPDATE OF m

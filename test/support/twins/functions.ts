@@ -78,7 +78,7 @@ export const PAUSED_SQL_CLAIM = {
   'behind the lock': [edit('lock_in_slot', 'now_at :=', `PERFORM ${GATE}; now_at :=`)],
 } as const
 /** It does not ask which keys are closed. */
-export const CLOSED_KEYS_IGNORED = edit('lock_in_slot', 'sluice.leased_keys(queue, slot, lowest, 1)', `'{}'::jsonb`)
+export const CLOSED_KEYS_IGNORED = edit('lock_in_slot', 'sluice.leased_keys(queue, slot, lowest)', `'{}'::jsonb`)
 
 export const SEEK_UNLOCKED = edit(
   'seek_group',

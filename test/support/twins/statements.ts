@@ -33,27 +33,29 @@ export const HELD_BY_SNAPSHOT = of(
 /** As if nobody else ran when the claim looked. */
 export const CLAIM_ALONE = of(['claim_slots'], 'pg_snapshot_xmin(pg_current_snapshot())::text', `'${2n ** 62n}'`)
 
-const leasedKeys = (most: string) => `sluice.leased_keys($1::text, locked.slot, candidate.floor_id, ${most})`
-const LEASED_KEYS = leasedKeys('$4::integer')
-const LEASED_KEYS_OF_FREE = leasedKeys('0')
+const LEASED_KEYS = 'sluice.leased_keys($1::text, locked.slot, candidate.floor_id)'
 const BY_SNAPSHOT = `(SELECT coalesce(jsonb_object_agg(l.ordering_key, l.id::text), '{}') FROM sluice.message l
     WHERE l.queue = $1::text AND l.slot = locked.slot AND l.lease IS NOT NULL)`
 
 /** The closed keys of a slot as a claim's own snapshot sees them, which is older than its lock. */
-export const LEASED_KEYS_OF_SNAPSHOT = [
-  ...of(['claim_free_slots'], LEASED_KEYS_OF_FREE, BY_SNAPSHOT),
-  ...of(['claim_slots'], LEASED_KEYS, BY_SNAPSHOT),
-]
+export const LEASED_KEYS_OF_SNAPSHOT = of(['claim_free_slots', 'claim_slots'], LEASED_KEYS, BY_SNAPSHOT)
 export const LEASED_KEYS_IGNORED = of(['claim_slots'], LEASED_KEYS, `'{}'::jsonb`)
 /** A lease closes its key for the messages with higher ids only. */
-export const LEASED_KEYS_CLOSED_ABOVE = ['w', 'm'].flatMap((row) =>
-  of(
-    ['claim_slots'],
-    `${row}.id::text <> start.leased`,
-    `EXISTS (SELECT FROM sluice.message l WHERE l.queue = $1::text AND l.lease IS NOT NULL
-       AND l.ordering_key = ${row}.ordering_key AND l.id < ${row}.id) AND ${row}.id::text <> start.leased`,
+export const LEASED_KEYS_CLOSED_ABOVE = [
+  ...['w', 'm'].flatMap((row) =>
+    of(
+      ['claim_slots'],
+      `${row}.id::text <> start.leased`,
+      `EXISTS (SELECT FROM sluice.message l WHERE l.queue = $1::text AND l.lease IS NOT NULL
+         AND l.ordering_key = ${row}.ordering_key AND l.id < ${row}.id) AND ${row}.id::text <> start.leased`,
+    ),
   ),
-)
+  ...of(
+    ['claim_slots'],
+    'sluice.lock_due_again($1::text, m.id)',
+    'm.lease IS NULL OR sluice.lock_due_again($1::text, m.id)',
+  ),
+]
 
 /** A claim that does not say which leases have run out. */
 export const RUN_OUT_UNTOLD = of(
