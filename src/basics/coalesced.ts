@@ -9,16 +9,19 @@ export class Coalesced {
   /** Resolves when a run is over that began after this call. Rejects with the error of the run under way. */
   run(work: () => Promise<void>): Promise<void> {
     this.#again = true
-    this.#running ??= this.#all(work).finally(() => {
-      this.#running = undefined
-    })
+    this.#running ??= Promise.resolve().then(() => this.#all(work))
     return this.#running
   }
 
   async #all(work: () => Promise<void>): Promise<void> {
-    while (this.#again) {
-      this.#again = false
-      await work()
+    try {
+      while (this.#again) {
+        this.#again = false
+        await work()
+      }
+    } finally {
+      // In the step in which the loop has ended: a call a step later would get a run that is over.
+      this.#running = undefined
     }
   }
 }
