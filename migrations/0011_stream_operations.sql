@@ -289,6 +289,10 @@ BEGIN
   IF parked NOT IN ('keep', 'drop') THEN
     RAISE EXCEPTION 'parked: expected keep or drop, received %', quote_literal(left(parked, 80)) USING ERRCODE = '22023', HINT = 'Leave it out to be refused.';
   END IF;
+  IF starts IS NULL THEN
+    RAISE EXCEPTION 'starts: expected 1 or % positions, received NULL', log.slots
+      USING ERRCODE = '22023', HINT = 'As sluice.stream_positions returns them. For the end: sluice.stream_positions(stream, ''end'').';
+  END IF;
   PERFORM sluice.check_starts('starts', starts, log.slots);
   -- In this order, as in sluice.trim_stream. What is gone by then stays gone, and no more goes before the end of the transaction.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
@@ -503,6 +507,10 @@ DECLARE
   g sluice.stream_group;
 BEGIN
   PERFORM sluice.check_isolation();
+  IF before IS NULL OR force IS NULL OR dry_run IS NULL THEN
+    RAISE EXCEPTION 'trim_stream: expected before, force and dry_run, received NULL' USING ERRCODE = '22023',
+      HINT = 'A query without a row gives NULL: nothing is trimmed then.';
+  END IF;
   held_by := '{}';
   lost_by := '{}';
   IF NOT dry_run THEN
@@ -519,11 +527,12 @@ BEGIN
   END LOOP;
   FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream AND o.name <> ALL (held_by) ORDER BY o.id LOOP
     CONTINUE WHEN (sluice.unread_in('event_' || log.id, g.id, log.trimmed_to, trimmed_to)).first IS NULL;
-    lost_by := lost_by || g.name;
     IF NOT dry_run THEN
-      -- So that a batch that has them in hand is not told that it has lost them.
+      -- A batch that has them in hand loses none of them: when it is over, they are read.
       PERFORM sluice.lock_group(g.id, log.slots);
+      CONTINUE WHEN (sluice.unread_in('event_' || log.id, g.id, log.trimmed_to, trimmed_to)).first IS NULL;
     END IF;
+    lost_by := lost_by || g.name;
   END LOOP;
   events := sluice.positions_between(log.id, log.trimmed_to, trimmed_to);
   IF trimmed_to > log.trimmed_to AND NOT dry_run THEN

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { Coalesced } from '../../src/basics/coalesced.ts'
 
 const stepsLater = async (steps: number) => {
-  for (let step = 0; step < steps; step += 1) await undefined
+  for (let step = 0; step < steps; step += 1) await Promise.resolve()
 }
 
 test('a call during a run is followed by one more run, and so are two', async () => {
@@ -44,6 +44,8 @@ test('an error rejects the calls of its run, and the next call runs again', asyn
   const coalesced = new Coalesced()
   await expect(coalesced.run(() => Promise.reject(new Error('refused')))).rejects.toThrow('refused')
   let runs = 0
-  await coalesced.run(async () => void (runs += 1))
+  await coalesced.run(async () => {
+    runs += 1
+  })
   expect(runs).toBe(1)
 })
