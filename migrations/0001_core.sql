@@ -546,6 +546,27 @@ $$;
 COMMENT ON FUNCTION sluice.enqueue IS
   'Enqueues one message in the current transaction and returns its id. priority: 0 (first) to 9. Give delay or due_at, not both. ttl: for how long after it is due it may be delivered.';
 
+-- The ids of the dead letters of a queue that match every filter given.
+CREATE FUNCTION sluice.dead_matching(
+  queue text, ids bigint[], type text, died_before timestamptz, died_after timestamptz, tenant text, reason text, error text
+) RETURNS bigint[]
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN ARRAY(
+    SELECT d.id FROM sluice.dead_letter d
+    WHERE d.queue = queue
+      AND (ids IS NULL OR d.id = ANY (ids))
+      AND (type IS NULL OR d.type = type)
+      AND (died_before IS NULL OR d.died_at < died_before)
+      AND (died_after IS NULL OR d.died_at >= died_after)
+      AND (tenant IS NULL OR d.tenant = tenant)
+      AND (reason IS NULL OR strpos(lower(d.reason), lower(reason)) > 0)
+      AND (error IS NULL OR strpos(lower(d.error), lower(error)) > 0)
+  );
+END
+$$;
+
 CREATE FUNCTION sluice.redrive(
   queue       text,
   ids         bigint[]    DEFAULT NULL,
@@ -564,19 +585,13 @@ DECLARE
   redriven bigint;
   deduped bigint[];
 BEGIN
+  ids := sluice.dead_matching(queue, ids, type, died_before, died_after, tenant, reason, error);
   IF strpos(queue, ':') > 0 THEN
-    ids := sluice.lock_dead_events(queue, ids);
+    PERFORM sluice.lock_dead_events(queue, ids);
   END IF;
   WITH chosen AS (
     DELETE FROM sluice.dead_letter d
-    WHERE d.queue = queue
-      AND (ids IS NULL OR d.id = ANY (ids))
-      AND (type IS NULL OR d.type = type)
-      AND (died_before IS NULL OR d.died_at < died_before)
-      AND (died_after IS NULL OR d.died_at >= died_after)
-      AND (tenant IS NULL OR d.tenant = tenant)
-      AND (reason IS NULL OR strpos(lower(d.reason), lower(reason)) > 0)
-      AND (error IS NULL OR strpos(lower(d.error), lower(error)) > 0)
+    WHERE d.queue = queue AND d.id = ANY (ids)
     RETURNING d.*
   ), restored AS (
     INSERT INTO sluice.message

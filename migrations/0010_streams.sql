@@ -592,9 +592,9 @@ $$;
 -- Before dead letters of a group are redriven. A batch of the log may have later events of their keys in hand, because it found
 -- nothing of these keys in the queue. So this waits for the batches that have their slots; the next ones find them there. Those
 -- without a key wait for nobody. Then it notes that the queue has messages, behind the locks of the slots, as a batch does that parks
--- events; nobody deletes the group from here on. ids null: all dead letters of the queue. Returns the ids of those that are
--- dead now: what dies meanwhile may be in another slot. For a queue that is not of a group it returns the ids as given.
-CREATE FUNCTION sluice.lock_dead_events(queue text, ids bigint[]) RETURNS bigint[]
+-- events; nobody deletes the group from here on. A queue that is not of a group is left as it is. While it waits for a slot it has
+-- those before it, so it asks for no slot that it does not need.
+CREATE FUNCTION sluice.lock_dead_events(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -604,20 +604,16 @@ DECLARE
 BEGIN
   SELECT g.id, s.slots INTO group_id, slots FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream
   WHERE g.stream = split_part(queue, ':', 1) AND g.name = substr(queue, strpos(queue, ':') + 1);
-  IF NOT FOUND THEN
-    RETURN ids;
+  IF NOT FOUND OR ids = '{}' THEN
+    RETURN;
   END IF;
-  ids := ARRAY(SELECT d.id FROM sluice.dead_letter d WHERE d.queue = queue AND (ids IS NULL OR d.id = ANY (ids)));
   FOR slot IN
     SELECT DISTINCT sluice.event_slot(d.ordering_key, slots) AS slot FROM sluice.dead_letter d
     WHERE d.queue = queue AND d.id = ANY (ids) AND d.ordering_key IS NOT NULL ORDER BY 1
   LOOP
     PERFORM pg_advisory_xact_lock(746503, group_id << 6 | slot);
   END LOOP;
-  IF ids <> '{}' THEN
-    PERFORM sluice.note_queued(group_id);
-  END IF;
-  RETURN ids;
+  PERFORM sluice.note_queued(group_id);
 END
 $$;
 

@@ -82,6 +82,34 @@ describe('a dead letter of a group', () => {
   })
 })
 
+test('a redrive by a filter waits for no slot of a dead letter that it leaves', async ({
+  database,
+  sluice,
+  stream,
+}) => {
+  const queue = `${stream}:all`
+  const key = await keyBeside(database, 'a')
+  await append(database, stream, [
+    ['left', 'a'],
+    ['wanted', key],
+  ])
+  await sluice
+    .pipeline(stream, { group: 'all' })
+    .handle(({ payload }) => deadLetter(String(payload)))
+    .runOnce()
+  const steps = new Steps()
+  const running = sluice
+    .pipeline(stream, { group: 'all', concurrency: 2 })
+    .handle((event, context) => steps.handle(event, context))
+    .start()
+  await append(database, stream, [['later', 'a']])
+  const later = await steps.next()
+  expect(await sluice.operate.deadLetters.redrive({ queue, reason: 'wanted' })).toBe(1)
+  expect((await steps.endNext()).message).toMatchObject({ payload: 'wanted' })
+  later.end()
+  await running.drain()
+})
+
 describe('a group that is deleted', () => {
   test.for([
     ['the log', false],
