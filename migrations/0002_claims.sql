@@ -868,6 +868,7 @@ BEGIN
   PERFORM sluice.check_isolation();
   delay := sluice.in_seconds(delay);
   PERFORM sluice.check_outcome(outcome, delay, reason, error, dedupe_for);
+  policies := sluice.given_policies(policies);
   held := sluice.hold_claim(queue, claim_id);
   ours := sluice.lock_claimed(held, coalesce(message_ids, held.message_ids));
   PERFORM sluice.require_unexpired(held);
