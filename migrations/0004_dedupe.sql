@@ -445,7 +445,7 @@ $$;
 -- which a later migration makes, has a message by its id in each of its partitions.
 CREATE FUNCTION sluice.status(
   queue text, id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL, OUT message_id bigint, OUT state text, OUT requeued_id bigint,
-  OUT attempt integer, OUT due_at timestamptz, OUT taken_until timestamptz
+  OUT attempt integer, OUT due_at timestamptz, OUT taken_until timestamptz, OUT locked_by integer
 )
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -463,7 +463,7 @@ BEGIN
     SELECT s.* INTO done FROM sluice.settled s WHERE s.queue = queue AND s.key = dedupe_key AND s.until > now_at
     ORDER BY s.until DESC LIMIT 1;
     taken_until := greatest(done.until, CASE WHEN pointer.until > now_at THEN pointer.until END);
-    SELECT m.id, m.state, m.attempt, m.due_at INTO message_id, state, attempt, due_at
+    SELECT m.id, m.state, m.attempt, m.due_at, m.locked_by INTO message_id, state, attempt, due_at, locked_by
     FROM sluice.messages m WHERE m.queue = queue AND m.id = pointer.running_id;
     IF FOUND THEN
       SELECT m.id INTO requeued_id FROM sluice.message m
@@ -472,7 +472,7 @@ BEGIN
     END IF;
     id := pointer.message_id;
   END IF;
-  SELECT m.id, m.state, m.attempt, m.due_at INTO message_id, state, attempt, due_at
+  SELECT m.id, m.state, m.attempt, m.due_at, m.locked_by INTO message_id, state, attempt, due_at, locked_by
   FROM sluice.messages m WHERE m.queue = queue AND m.id = id;
   IF FOUND THEN
     RETURN;
@@ -498,7 +498,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.status IS
-  'What is known of a message, by its id or its dedupe key: one row. state: scheduled, ready, in_flight, retrying, dead, completed or unknown. requeued_id: the message that comes after it. taken_until: until then the key stays taken.';
+  'What is known of a message, by its id or its dedupe key: one row. state: scheduled, ready, in_flight, retrying, dead, completed or unknown. requeued_id: the message that comes after it. taken_until: until then the key stays taken. locked_by: the server''s process whose transaction has the message locked.';
 
 -- Frees a key that is kept although no message has it: after success, or of onDuplicate throttle. It locks the pointer, as a
 -- producer of the key does, so that one that is about to take the key is seen.
