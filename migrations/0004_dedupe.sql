@@ -531,6 +531,46 @@ $$;
 COMMENT ON FUNCTION sluice.free_key IS
   'Frees a dedupe key that is kept after its message has gone, and says what it was: freed, free (it was not taken) or taken (a message has it, which sluice.cancel removes).';
 
+-- Frees the keys of a queue that are kept although no message has them, behind after_key in their order: at most 1,000, and of
+-- at most 10,000 that it looks at. A key for which a producer asks at this moment stays. dry_run: counts them. next_key: where
+-- the next step begins; null: they are through. A key without a pointer is free.
+CREATE FUNCTION sluice.free_keys(queue text, after_key text DEFAULT NULL, dry_run boolean DEFAULT false)
+RETURNS TABLE (keys integer, next_key text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off SET enable_indexscan = on AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+  pointer sluice.dedupe;
+  looked integer := 0;
+BEGIN
+  PERFORM sluice.check_claim(queue);
+  keys := 0;
+  FOR pointer IN
+    SELECT d.* FROM sluice.dedupe d WHERE d.queue = queue AND d.key > coalesce(after_key, '') ORDER BY d.key LIMIT 10000
+  LOOP
+    looked := looked + 1;
+    next_key := pointer.key;
+    CONTINUE WHEN coalesce(pointer.until <= now_at, true)
+        AND NOT EXISTS (SELECT FROM sluice.settled s WHERE s.queue = queue AND s.key = pointer.key AND s.until > now_at)
+      OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = queue AND m.id IN (pointer.message_id, pointer.running_id)
+                 AND coalesce(m.expires_at > now_at, true));
+    IF NOT dry_run THEN
+      PERFORM FROM sluice.dedupe d WHERE d.queue = queue AND d.key = pointer.key FOR UPDATE SKIP LOCKED;
+      CONTINUE WHEN NOT FOUND OR sluice.free_key(queue, pointer.key) <> 'freed';
+    END IF;
+    keys := keys + 1;
+    EXIT WHEN keys >= 1000;
+  END LOOP;
+  IF looked < 10000 AND keys < 1000 THEN
+    next_key := NULL;
+  END IF;
+  RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION sluice.free_keys IS
+  'Frees the dedupe keys of a queue that are kept after their messages have gone, behind after_key: one bounded step. Call it again with next_key until that is NULL. dry_run counts them.';
+
 -- Gives messages that were redriven their dedupe keys again, where no other message has one by then; of several with the same
 -- key the newest. It does not wait for a producer: whoever has a pointer locked, or has made one and not committed, has the key.
 CREATE FUNCTION sluice.take_keys_again(queue text, ids bigint[]) RETURNS void
@@ -645,7 +685,7 @@ END
 $$;
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.insert_deduped, sluice.insert_all_deduped, sluice.prune_dedupe, sluice.free_key FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice.insert_deduped, sluice.insert_all_deduped, sluice.prune_dedupe, sluice.free_key, sluice.free_keys FROM PUBLIC;
 
 CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
 LANGUAGE sql IMMUTABLE AS 'SELECT 4, 1';

@@ -130,7 +130,7 @@ BEGIN
 
   -- Besides, changes what messages say, clears queues, deletes dead letters, and changes queues, schedules, streams and groups.
   GRANT DELETE ON sluice.dead_letter TO sluice_admin;
-  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.queue_set, sluice.foreign_characters,
+  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.free_keys, sluice.queue_set, sluice.foreign_characters,
     sluice.schedule_remove, sluice.create_stream, sluice.create_group, sluice.group_set, sluice.delete_group,
     sluice.trim_stream TO sluice_admin;
 
