@@ -695,7 +695,7 @@ COMMENT ON COLUMN sluice.in_flight.leased_until IS 'In leased mode: when its lea
 
 CREATE VIEW sluice.messages AS
 SELECT m.queue, m.id,
-       CASE WHEN f.id IS NOT NULL OR m.lease <> 0 AND m.due_at > (SELECT sluice.clock()) THEN 'in_flight'
+       CASE WHEN f.id IS NOT NULL OR m.lease <> 0 AND m.due_at > (SELECT sluice.clock()) OR k.pid IS NOT NULL THEN 'in_flight'
             WHEN m.expires_at <= (SELECT sluice.clock()) THEN 'expired'
             WHEN m.due_at <= (SELECT sluice.clock()) THEN 'ready'
             WHEN m.attempt > 0 THEN 'retrying'
@@ -712,7 +712,7 @@ SELECT m.queue, m.id,
        coalesce(f.worker, (SELECT w.name FROM sluice.worker w WHERE m.lease > 0 AND m.due_at > (SELECT sluice.clock()) AND w.id = (m.lease >> 32)::integer)) AS worker,
        CASE WHEN m.lease <> 0 AND m.due_at > (SELECT sluice.clock()) THEN m.due_at END AS leased_until,
        CASE WHEN m.lease < 0 AND m.due_at > (SELECT sluice.clock()) THEN -m.lease END AS claim,
-       m.event_position, m.failures
+       m.event_position, m.failures, (k.pid #>> '{}')::integer AS locked_by
 FROM sluice.message m
 LEFT JOIN (
   -- A batch that has ended stands there for an instant beside the next.
@@ -728,7 +728,14 @@ LEFT JOIN (
 LEFT JOIN LATERAL (
   SELECT s.held -> coalesce(m.ordering_key, '') AS held
   FROM sluice.slot s WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256)
-) h ON true;
+) h ON true
+LEFT JOIN LATERAL (
+  -- Whoever has the row locked, a worker or not: claims pass it over. The locks are read once, if any row has been locked since
+  -- it was written. Of a prepared transaction no process is known: its number is there, with null.
+  SELECT (SELECT jsonb_object_agg(l.transactionid::text, l.pid) FROM pg_catalog.pg_locks l
+          WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted) -> m.xmax::text AS pid
+  WHERE m.xmax <> '0'::xid
+) k ON true;
 COMMENT ON VIEW sluice.messages IS 'Every message that is not dead, with its state as of now.';
 COMMENT ON COLUMN sluice.messages.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.messages.id IS 'The message''s id: unique in the database, the same through retries, dead letters and redrive.';
@@ -755,6 +762,7 @@ COMMENT ON COLUMN sluice.messages.worker IS 'The worker that has it in hand.';
 COMMENT ON COLUMN sluice.messages.leased_until IS 'In leased mode and in a claim: when its lease ends if it is not renewed.';
 COMMENT ON COLUMN sluice.messages.claim IS 'The claim that it is in.';
 COMMENT ON COLUMN sluice.messages.failures IS 'Its last five failures, the latest last: attempt, at, error and, where they are known, the worker and, of the latest, the stack. Null: none has failed.';
+COMMENT ON COLUMN sluice.messages.locked_by IS 'The server''s process (pid) whose transaction has it locked: of a worker''s batch, or of any other session.';
 COMMENT ON COLUMN sluice.messages.event_position IS 'In the queue of a group: the position in the stream of the event that it is.';
 
 CREATE VIEW sluice.dead_letters AS

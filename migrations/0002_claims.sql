@@ -760,7 +760,7 @@ COMMENT ON FUNCTION sluice.claim IS
 CREATE FUNCTION sluice.claim_get(queue text, claim_id bigint) RETURNS TABLE (
   expires_at timestamptz, id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer,
   ordering_key text, priority smallint, enqueued_at timestamptz, due_at timestamptz, own_max_attempts integer,
-  tenant text, dedupe_key text, lives_until timestamptz
+  tenant text, dedupe_key text, lives_until timestamptz, retry_policies text[]
 )
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -768,16 +768,20 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 DECLARE
   held sluice.claim;
+  told text := (SELECT CASE jsonb_typeof(q.retry) WHEN 'string' THEN q.retry #>> '{}' END FROM sluice.queue q WHERE q.queue = queue);
 BEGIN
   PERFORM sluice.check_isolation();
   held := sluice.hold_claim(queue, claim_id);
   RETURN QUERY
   SELECT held.expires_at, r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority,
-         r.enqueued_at, held.claimed_at, r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until
+         r.enqueued_at, held.claimed_at, r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until, array_remove(ARRAY[
+           (SELECT m.retry_policy FROM sluice.message m WHERE m.queue = queue AND m.id = r.id LIMIT 1), told
+         ], NULL)
   FROM sluice.claimed_rows(queue, claim_id, held.message_ids) r;
 END
 $$;
-COMMENT ON FUNCTION sluice.claim_get IS 'The messages of a claim that are not settled yet. due_at is when they were claimed.';
+COMMENT ON FUNCTION sluice.claim_get IS
+  'The messages of a claim that are not settled yet. due_at is when they were claimed; retry_policies: the names by which a retry goes, that of the message before that of its queue.';
 
 CREATE FUNCTION sluice.claim_renew(
   queue text, claim_id bigint, ttl interval DEFAULT NULL, grace interval DEFAULT NULL
@@ -871,6 +875,7 @@ BEGIN
   PERFORM sluice.check_isolation();
   delay := sluice.in_seconds(delay);
   PERFORM sluice.check_outcome(outcome, delay, reason, error, dedupe_for);
+  policies := sluice.given_policies(policies);
   held := sluice.hold_claim(queue, claim_id);
   ours := sluice.lock_claimed(held, coalesce(message_ids, held.message_ids));
   PERFORM sluice.require_unexpired(held);

@@ -69,39 +69,63 @@ CREATE FUNCTION sluice.setting_number(name text, value jsonb, lowest numeric, hi
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF value IS NOT NULL AND (jsonb_typeof(value) <> 'number' OR (value #>> '{}')::numeric NOT BETWEEN lowest AND highest) THEN
-    RAISE EXCEPTION '%: expected a number from % to %, received %', name, lowest, highest, left(value::text, 80) USING ERRCODE = '22023';
+    RAISE EXCEPTION '%: expected a number from % to %, received %', name, lowest, highest, left(value::text, 80)
+      USING ERRCODE = '22023', HINT = 'Leave it out for the default.';
   END IF;
   RETURN (value #>> '{}')::numeric;
 END
 $$;
 
 -- A retry policy as it is stored: its name, or an object with its times in milliseconds.
-CREATE FUNCTION sluice.setting_retry(value jsonb) RETURNS jsonb
+CREATE FUNCTION sluice.setting_retry(value jsonb, what text DEFAULT 'retry') RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  delay bigint := CASE WHEN value ? 'delay' THEN sluice.setting_ms('retry.delay', value -> 'delay', 0) END;
-  longest bigint := CASE WHEN value ? 'maxDelay' THEN sluice.setting_ms('retry.maxDelay', value -> 'maxDelay', 0) END;
+  delay bigint := CASE WHEN value ? 'delay' THEN sluice.setting_ms(what || '.delay', value -> 'delay', 0) END;
+  longest bigint := CASE WHEN value ? 'maxDelay' THEN sluice.setting_ms(what || '.maxDelay', value -> 'maxDelay', 0) END;
 BEGIN
   IF jsonb_typeof(value) = 'string' AND octet_length(value #>> '{}') BETWEEN 1 AND 100 OR jsonb_typeof(value) = 'null' THEN
     RETURN value;
   ELSIF value ->> 'kind' = 'fixed' AND delay IS NOT NULL THEN
-    PERFORM sluice.check_setting_keys('retry', value, '{kind,delay}');
+    PERFORM sluice.check_setting_keys(what, value, '{kind,delay}');
     RETURN jsonb_build_object('kind', 'fixed', 'delay', delay);
   ELSIF value ->> 'kind' = 'exponential' THEN
-    PERFORM sluice.check_setting_keys('retry', value, '{kind,delay,maxDelay,factor,jitter}');
+    PERFORM sluice.check_setting_keys(what, value, '{kind,delay,maxDelay,factor,jitter}');
     IF longest < delay THEN
-      RAISE EXCEPTION 'retry.maxDelay: expected no less than the delay, which is % ms, received % ms', delay, longest
+      RAISE EXCEPTION '%.maxDelay: expected no less than the delay, which is % ms, received % ms', what, delay, longest
         USING ERRCODE = '22023';
     END IF;
     RETURN jsonb_strip_nulls(jsonb_build_object(
       'kind', 'exponential', 'delay', delay, 'maxDelay', longest,
-      'factor', sluice.setting_number('retry.factor', value -> 'factor', 1, 100),
-      'jitter', sluice.setting_number('retry.jitter', value -> 'jitter', 0, 1)
+      'factor', sluice.setting_number(what || '.factor', value -> 'factor', 1, 100),
+      'jitter', sluice.setting_number(what || '.jitter', value -> 'jitter', 0, 1)
     ));
   END IF;
-  RAISE EXCEPTION 'retry: expected the name of a policy, {"kind": "fixed", "delay": ...} or {"kind": "exponential", ...}, received %',
-    left(value::text, 80)
+  RAISE EXCEPTION '%: expected the name of a policy, {"kind": "fixed", "delay": ...} or {"kind": "exponential", ...}, received %',
+    what, left(value::text, 80)
     USING ERRCODE = '22023', HINT = 'As in {"kind": "exponential", "delay": "10s", "maxDelay": "1h"}. null unsets it.';
+END
+$$;
+
+-- Retry policies by name, as they are given to a settlement, with their times in milliseconds.
+CREATE FUNCTION sluice.given_policies(policies jsonb) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  given record;
+  known jsonb := '{}';
+BEGIN
+  IF jsonb_typeof(policies) <> 'object' THEN
+    RAISE EXCEPTION 'policies: expected an object of retry policies by name, received %', left(policies::text, 80)
+      USING ERRCODE = '22023', HINT = 'As in {"gentle": {"kind": "exponential", "delay": "1 minute"}}.';
+  END IF;
+  FOR given IN SELECT p.key AS name, p.value FROM jsonb_each(policies) AS p LOOP
+    IF jsonb_typeof(given.value) <> 'object' THEN
+      RAISE EXCEPTION 'policies.%: expected {"kind": "fixed", "delay": ...} or {"kind": "exponential", ...}, received %',
+        left(given.name, 80), left(given.value::text, 80)
+        USING ERRCODE = '22023', HINT = 'As in {"kind": "exponential", "delay": "10s", "maxDelay": "1h"}.';
+    END IF;
+    known := known || jsonb_build_object(given.name, sluice.setting_retry(given.value, 'policies.' || left(given.name, 80)));
+  END LOOP;
+  RETURN known;
 END
 $$;
 

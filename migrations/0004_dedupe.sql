@@ -445,7 +445,7 @@ $$;
 -- which a later migration makes, has a message by its id in each of its partitions.
 CREATE FUNCTION sluice.status(
   queue text, id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL, OUT message_id bigint, OUT state text, OUT requeued_id bigint,
-  OUT attempt integer, OUT due_at timestamptz, OUT taken_until timestamptz
+  OUT attempt integer, OUT due_at timestamptz, OUT taken_until timestamptz, OUT locked_by integer
 )
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -463,7 +463,7 @@ BEGIN
     SELECT s.* INTO done FROM sluice.settled s WHERE s.queue = queue AND s.key = dedupe_key AND s.until > now_at
     ORDER BY s.until DESC LIMIT 1;
     taken_until := greatest(done.until, CASE WHEN pointer.until > now_at THEN pointer.until END);
-    SELECT m.id, m.state, m.attempt, m.due_at INTO message_id, state, attempt, due_at
+    SELECT m.id, m.state, m.attempt, m.due_at, m.locked_by INTO message_id, state, attempt, due_at, locked_by
     FROM sluice.messages m WHERE m.queue = queue AND m.id = pointer.running_id;
     IF FOUND THEN
       SELECT m.id INTO requeued_id FROM sluice.message m
@@ -472,7 +472,7 @@ BEGIN
     END IF;
     id := pointer.message_id;
   END IF;
-  SELECT m.id, m.state, m.attempt, m.due_at INTO message_id, state, attempt, due_at
+  SELECT m.id, m.state, m.attempt, m.due_at, m.locked_by INTO message_id, state, attempt, due_at, locked_by
   FROM sluice.messages m WHERE m.queue = queue AND m.id = id;
   IF FOUND THEN
     RETURN;
@@ -498,7 +498,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION sluice.status IS
-  'What is known of a message, by its id or its dedupe key: one row. state: scheduled, ready, in_flight, retrying, dead, completed or unknown. requeued_id: the message that comes after it. taken_until: until then the key stays taken.';
+  'What is known of a message, by its id or its dedupe key: one row. state: scheduled, ready, in_flight, retrying, dead, completed or unknown. requeued_id: the message that comes after it. taken_until: until then the key stays taken. locked_by: the server''s process whose transaction has the message locked.';
 
 -- Frees a key that is kept although no message has it: after success, or of onDuplicate throttle. It locks the pointer, as a
 -- producer of the key does, so that one that is about to take the key is seen.
@@ -530,6 +530,46 @@ END
 $$;
 COMMENT ON FUNCTION sluice.free_key IS
   'Frees a dedupe key that is kept after its message has gone, and says what it was: freed, free (it was not taken) or taken (a message has it, which sluice.cancel removes).';
+
+-- Frees the keys of a queue that are kept although no message has them, behind after_key in their order: at most 1,000, and of
+-- at most 10,000 that it looks at. A key for which a producer asks at this moment stays. dry_run: counts them. next_key: where
+-- the next step begins; null: they are through. A key without a pointer is free.
+CREATE FUNCTION sluice.free_keys(queue text, after_key text DEFAULT NULL, dry_run boolean DEFAULT false)
+RETURNS TABLE (keys integer, next_key text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off SET enable_indexscan = on AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+  pointer sluice.dedupe;
+  looked integer := 0;
+BEGIN
+  PERFORM sluice.check_claim(queue);
+  keys := 0;
+  FOR pointer IN
+    SELECT d.* FROM sluice.dedupe d WHERE d.queue = queue AND d.key > coalesce(after_key, '') ORDER BY d.key LIMIT 10000
+  LOOP
+    looked := looked + 1;
+    next_key := pointer.key;
+    CONTINUE WHEN coalesce(pointer.until <= now_at, true)
+        AND NOT EXISTS (SELECT FROM sluice.settled s WHERE s.queue = queue AND s.key = pointer.key AND s.until > now_at)
+      OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = queue AND m.id IN (pointer.message_id, pointer.running_id)
+                 AND coalesce(m.expires_at > now_at, true));
+    IF NOT dry_run THEN
+      PERFORM FROM sluice.dedupe d WHERE d.queue = queue AND d.key = pointer.key FOR UPDATE SKIP LOCKED;
+      CONTINUE WHEN NOT FOUND OR sluice.free_key(queue, pointer.key) <> 'freed';
+    END IF;
+    keys := keys + 1;
+    EXIT WHEN keys >= 1000;
+  END LOOP;
+  IF looked < 10000 AND keys < 1000 THEN
+    next_key := NULL;
+  END IF;
+  RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION sluice.free_keys IS
+  'Frees the dedupe keys of a queue that are kept after their messages have gone, behind after_key: one bounded step. Call it again with next_key until that is NULL. dry_run counts them.';
 
 -- Gives messages that were redriven their dedupe keys again, where no other message has one by then; of several with the same
 -- key the newest. It does not wait for a producer: whoever has a pointer locked, or has made one and not committed, has the key.
@@ -645,7 +685,7 @@ END
 $$;
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.insert_deduped, sluice.insert_all_deduped, sluice.prune_dedupe, sluice.free_key FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice.insert_deduped, sluice.insert_all_deduped, sluice.prune_dedupe, sluice.free_key, sluice.free_keys FROM PUBLIC;
 
 CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
 LANGUAGE sql IMMUTABLE AS 'SELECT 4, 1';

@@ -4,7 +4,8 @@
 -- One row per message that may be in flight at a time: of a queue, or of a tenant of it (the queue's own: tenant '').
 -- Whoever claims takes as many of them as messages. A transaction that handles messages keeps theirs locked, so its end,
 -- however it comes, gives them back. A lease is written into the row, and the permit is taken for as long as its message
--- has that lease: whatever ends the lease frees the permit, and nobody has to write that down.
+-- has that lease: whatever ends the lease frees the permit, and nobody has to write that down. A claim that needs the
+-- permit looks for it, and empties the row.
 CREATE TABLE sluice.permit (
   queue      text    NOT NULL,
   tenant     text    NOT NULL,
@@ -13,6 +14,10 @@ CREATE TABLE sluice.permit (
   lease      bigint,
   CONSTRAINT permit_pkey PRIMARY KEY (queue, tenant, n)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
+
+-- The permits without a lease: a claim finds one behind any number of leases. They are read in its order, in which the
+-- null of lease stands first, so that no plan reads them by the primary key, among all the others.
+CREATE INDEX permit_free_idx ON sluice.permit (queue, tenant, lease, n) WHERE message_id IS NULL;
 
 -- A token bucket of a queue, or of a tenant of it (the queue's own: tenant ''). It had so many tokens at that time.
 CREATE TABLE sluice.bucket (
@@ -51,65 +56,65 @@ BEGIN
 END
 $$;
 
--- Locks up to so many free permits, and returns how many. The transaction keeps them until it ends.
+-- The highest number of a permit, 0 if there is none. Numbers begin at 1: there are no more rows than it says.
+CREATE FUNCTION sluice.last_permit(queue text, tenant text) RETURNS integer
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN coalesce((SELECT p.n FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant ORDER BY p.n DESC LIMIT 1), 0);
+END
+$$;
+
+-- How many rows there are at most. They are counted only where their numbers leave open whether there are more than so many.
+CREATE FUNCTION sluice.count_permits(queue text, tenant text, most_rows integer) RETURNS integer
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  last_n integer := sluice.last_permit(queue, tenant);
+BEGIN
+  RETURN CASE WHEN last_n <= most_rows THEN last_n
+              ELSE (SELECT count(*) FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant) END;
+END
+$$;
+
+-- Locks up to so many permits without a lease, and returns how many. The transaction keeps them until it ends.
 --
 -- There may be more rows than permits, after the limit was lowered: then there is none to take until sluice.fit_permits
 -- has deleted as many. The limit, the number of rows and the rows to lock are of one snapshot: the rows that are taken at
 -- any time are all among those that the newest snapshot has seen, so they are never more than the limit of then. A
--- lease may have been written into a row between that snapshot and the lock: so the locked rows are looked at once more,
--- with a new one.
+-- lease may have been written into a row between that snapshot and the lock: the server asks for message_id once more then.
 CREATE FUNCTION sluice.lock_permits(queue text, tenant text, most integer) RETURNS integer
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS $$
 #variable_conflict use_variable
-DECLARE
-  locked integer[];
 BEGIN
-  locked := ARRAY(
+  RETURN cardinality(ARRAY(
     SELECT p.n FROM sluice.permit p
-    WHERE p.queue = queue AND p.tenant = tenant
-      AND (SELECT count(*) FROM sluice.permit c WHERE c.queue = queue AND c.tenant = tenant)
-          <= (SELECT CASE WHEN tenant = '' THEN q.concurrency ELSE q.tenant_concurrency END FROM sluice.queue q WHERE q.queue = queue)
-      AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)
-    ORDER BY p.n
+    WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NULL
+      AND (SELECT sluice.count_permits(queue, tenant, l.most) <= l.most
+           FROM (SELECT CASE WHEN tenant = '' THEN q.concurrency ELSE q.tenant_concurrency END AS most
+                 FROM sluice.queue q WHERE q.queue = queue) l)
+    ORDER BY p.lease, p.n
     LIMIT (SELECT most)
     FOR UPDATE OF p SKIP LOCKED
-  );
-  RETURN (
-    SELECT count(*) FROM sluice.permit p
-    WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (locked)
-      AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)
-  );
+  ));
 END
 $$;
 
--- Writes the lease of claimed messages into as many permits. Those that the transaction has locked are among the free
--- ones, so there are enough. Somebody may have written a lease into a row between the snapshot and the lock: so the locked
--- rows are looked at once more here too, and in place of such a row another one is locked.
+-- Writes the lease of claimed messages into as many permits. Those that the transaction has locked are among those without
+-- a lease, so there are enough.
 CREATE FUNCTION sluice.lease_permits(queue text, tenant text, ids bigint[], lease bigint) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS $$
 #variable_conflict use_variable
 DECLARE
-  wanted integer := cardinality(ids);
-  locked integer[];
   free integer[];
 BEGIN
-  LOOP
-    locked := ARRAY(
-      SELECT p.n FROM sluice.permit p
-      WHERE p.queue = queue AND p.tenant = tenant AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)
-      ORDER BY p.n
-      LIMIT (SELECT wanted)
-      FOR UPDATE OF p SKIP LOCKED
-    );
-    free := ARRAY(
-      SELECT p.n FROM sluice.permit p
-      WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (locked)
-        AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)
-      ORDER BY p.n LIMIT (SELECT cardinality(ids))
-    );
-    EXIT WHEN cardinality(free) = cardinality(ids) OR cardinality(locked) < wanted;
-    wanted := wanted + cardinality(ids) - cardinality(free);
-  END LOOP;
+  free := ARRAY(
+    SELECT p.n FROM sluice.permit p
+    WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NULL
+    ORDER BY p.lease, p.n
+    LIMIT (SELECT cardinality(ids))
+    FOR UPDATE OF p SKIP LOCKED
+  );
   UPDATE sluice.permit p SET message_id = ids[array_position(free, p.n)], lease = lease
   WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (free);
 END
@@ -125,50 +130,78 @@ BEGIN
 END
 $$;
 
--- Makes the rows of permits fit the limit, and takes them from leases that have run out. Run it in a transaction of its
+-- Makes the rows of permits fit the limit, and empties those whose lease has ended. Run it in a transaction of its
 -- own: in that of a batch, others would wait for the batch. free_count: about how many are free; wait_ms: 0 if none is and
--- another transaction makes some.
+-- another transaction makes some. Where there are permits without a lease it reads no others.
 CREATE FUNCTION sluice.fit_permits(
   queue text, tenant text, most_rows integer, wanted integer, OUT free_count integer, OUT wait_ms double precision
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  row_count integer;
-  leased_count integer;
+  last_n integer := sluice.last_permit(queue, tenant);
+  row_count integer := sluice.count_permits(queue, tenant, most_rows);
 BEGIN
-  -- A row that a running transaction has locked looks so by its xmax. The number may be out of date at once.
-  SELECT count(*), count(*) FILTER (WHERE leased.is),
-         count(*) FILTER (WHERE NOT leased.is AND (
-           p.xmax = '0'::xid OR age(p.xmax) > age(now.xmax::xid) AND p.xmax::text <> ALL (now.running)
-         ))
-  INTO row_count, leased_count, free_count
-  FROM sluice.permit p
-  CROSS JOIN (SELECT pg_snapshot_xmax(pg_current_snapshot()) AS xmax,
-                     ARRAY(SELECT x.xid::xid::text FROM pg_snapshot_xip(pg_current_snapshot()) AS x (xid)) AS running OFFSET 0) now
-  CROSS JOIN LATERAL (SELECT sluice.permit_taken(p.queue, p.message_id, p.lease) AS is OFFSET 0) leased
-  WHERE p.queue = queue AND p.tenant = tenant;
-  IF leased_count > 0 THEN
-    PERFORM sluice.end_run_out(queue, tenant);
-  END IF;
-  IF row_count >= most_rows THEN
-    free_count := least(free_count, most_rows);
-  END IF;
   IF row_count > most_rows THEN
     free_count := 0;
+    PERFORM sluice.empty_permits(queue, tenant, row_count, last_n, true);
     DELETE FROM sluice.permit p
     WHERE p.queue = queue AND p.tenant = tenant
       AND p.n = ANY (sluice.lock_surplus(queue, tenant, row_count - most_rows));
-  ELSIF row_count < most_rows AND free_count < wanted AND NOT sluice.lock_growth(queue, tenant) THEN
-    wait_ms := CASE WHEN free_count = 0 THEN 0 END;
-  ELSIF row_count < most_rows AND free_count < wanted THEN
-    -- With a new snapshot: whoever had the lock before may have made some.
-    INSERT INTO sluice.permit (queue, tenant, n)
-    SELECT queue, tenant, made.last_n + s
-    FROM (SELECT count(*) AS row_count, coalesce(max(p.n), 0) AS last_n FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant) made
-    CROSS JOIN generate_series(1, least(most_rows - made.row_count, wanted - free_count)::integer) AS s;
-    free_count := least(most_rows, wanted);
+    RETURN;
   END IF;
+  free_count := sluice.count_free(queue, tenant, wanted);
+  IF free_count < wanted AND last_n > 0 THEN
+    free_count := free_count + sluice.empty_permits(queue, tenant, wanted - free_count, last_n, row_count >= most_rows);
+  END IF;
+  IF free_count < wanted AND row_count >= most_rows THEN
+    -- Numbers may be missing.
+    SELECT count(*) INTO row_count FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant;
+  END IF;
+  IF free_count < wanted AND row_count < most_rows THEN
+    IF sluice.lock_growth(queue, tenant) THEN
+      free_count := free_count + sluice.make_permits(queue, tenant, most_rows, wanted - free_count);
+    ELSIF free_count = 0 THEN
+      wait_ms := 0;
+    END IF;
+  END IF;
+END
+$$;
+
+-- How many permits without a lease seem to be locked by nobody, up to so many.
+CREATE FUNCTION sluice.count_free(queue text, tenant text, most integer) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS $$
+#variable_conflict use_variable
+BEGIN
+  RETURN cardinality(ARRAY(
+    SELECT p.n FROM sluice.permit p
+    WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NULL AND NOT sluice.seems_locked(p.xmax)
+    ORDER BY p.lease, p.n LIMIT (SELECT most)
+  ));
+END
+$$;
+
+-- Makes up to so many permits, while there are fewer rows than the limit allows. With a new snapshot: whoever had the lock
+-- before may have made some. Numbers that are missing below the limit come before higher ones.
+CREATE FUNCTION sluice.make_permits(queue text, tenant text, most_rows integer, wanted integer) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  last_n integer := sluice.last_permit(queue, tenant);
+  end_n integer := last_n + wanted;
+  made integer;
+BEGIN
+  IF end_n > most_rows THEN
+    wanted := least(wanted, most_rows - (SELECT count(*) FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant));
+    last_n := 0;
+    end_n := most_rows;
+  END IF;
+  INSERT INTO sluice.permit (queue, tenant, n)
+  SELECT queue, tenant, s.n FROM generate_series(last_n + 1, end_n) AS s (n)
+  WHERE (SELECT p.n FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant AND p.n = s.n) IS NULL
+  LIMIT greatest(wanted, 0);
+  GET DIAGNOSTICS made = ROW_COUNT;
+  RETURN made;
 END
 $$;
 
@@ -194,19 +227,52 @@ BEGIN
 END
 $$;
 
--- Takes permits from leases that have run out and that nobody renews at this moment: a renewal locks the message first, and
--- then compares the clock.
-CREATE FUNCTION sluice.end_run_out(queue text, tenant text) RETURNS void
+-- Empties up to so many permits whose lease has ended, and returns how many. It begins at a number drawn by chance and goes
+-- round, by blocks of 100 numbers: where some have ended it soon has as many. all_blocks: it ends when it has been round, and
+-- otherwise behind the first block, because permits can be made.
+CREATE FUNCTION sluice.empty_permits(queue text, tenant text, wanted integer, last_n integer, all_blocks boolean) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  blocks integer := (last_n + 99) / 100;
+  start integer := floor(random() * blocks);
+  first_n integer;
+  ended integer[];
+  emptied integer := 0;
+BEGIN
+  FOR step IN 0..CASE WHEN all_blocks THEN blocks ELSE 1 END - 1 LOOP
+    first_n := (start + step) % blocks * 100 + 1;
+    ended := ARRAY(
+      SELECT p.n FROM sluice.permit p
+      WHERE p.queue = queue AND p.tenant = tenant AND p.n >= first_n AND p.n < first_n + 100 AND p.message_id IS NOT NULL
+        -- Not by NOT EXISTS: the planner would join all messages of the queue.
+        AND (SELECT m.id FROM sluice.message m
+             WHERE m.queue = queue AND m.id = p.message_id AND m.lease = p.lease AND m.due_at > clock_timestamp() LIMIT 1) IS NULL
+      LIMIT (SELECT wanted - emptied)
+    );
+    IF ended <> '{}' THEN
+      emptied := emptied + sluice.end_run_out(queue, tenant, ended);
+    END IF;
+    EXIT WHEN emptied >= wanted;
+  END LOOP;
+  RETURN emptied;
+END
+$$;
+
+-- Empties those of the permits whose lease is gone, or has run out and nobody renews it at this moment: a renewal locks the
+-- message first, and then compares the clock. Returns how many.
+CREATE FUNCTION sluice.end_run_out(queue text, tenant text, numbers integer[]) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   run_out bigint[];
   ours integer[];
+  emptied integer;
 BEGIN
   run_out := ARRAY(
     SELECT m.id
     FROM (SELECT p.message_id, p.lease FROM sluice.permit p
-          WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NOT NULL OFFSET 0) held
+          WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (numbers) OFFSET 0) held
     CROSS JOIN LATERAL (
       SELECT m.id FROM sluice.message m
       WHERE m.queue = queue AND m.id = held.message_id AND m.lease = held.lease AND m.due_at <= clock_timestamp()
@@ -214,19 +280,20 @@ BEGIN
       FOR UPDATE OF m SKIP LOCKED
     ) m
   );
-  IF run_out = '{}' THEN
-    RETURN;
-  END IF;
   -- Not one that a batch has locked which looked before the lease was written: nobody waits for a batch here.
   ours := ARRAY(
     SELECT p.n FROM sluice.permit p
-    WHERE p.queue = queue AND p.tenant = tenant AND p.message_id = ANY (run_out)
+    WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (numbers)
     ORDER BY p.n FOR UPDATE OF p SKIP LOCKED
   );
+  -- Once more, with a new snapshot: a lease may have been written into one since.
   UPDATE sluice.permit p SET message_id = NULL, lease = NULL
-  FROM sluice.message m
-  WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (ours)
-    AND m.queue = queue AND m.id = p.message_id AND m.lease = p.lease AND m.due_at <= clock_timestamp();
+  WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (ours) AND p.message_id IS NOT NULL
+    AND (SELECT m.id FROM sluice.message m
+         WHERE m.queue = queue AND m.id = p.message_id AND m.lease = p.lease
+           AND (m.id <> ALL (run_out) OR m.due_at > clock_timestamp()) LIMIT 1) IS NULL;
+  GET DIAGNOSTICS emptied = ROW_COUNT;
+  RETURN emptied;
 END
 $$;
 

@@ -6,7 +6,7 @@ import { type Duration, toMsWithin } from './basics/duration.ts'
 import { integer } from './basics/options.ts'
 import { expected, SluiceError } from './errors.ts'
 import { checkQueueName, type QueueDefinitions } from './queues.ts'
-import { type RetryOptions, type RetryPolicies, retryPolicies, storedPolicies } from './retry-policy.ts'
+import { calledPolicies, type RetryOptions, type RetryPolicies, retryPolicies, storedPolicies } from './retry-policy.ts'
 import { checkStreamName, type StreamDefinitions } from './streams.ts'
 import type { SluiceLog } from './telemetry/log.ts'
 
@@ -74,6 +74,8 @@ export interface SluiceConfig {
   readonly retryPolicies: RetryPolicies | undefined
   /** Those that are not functions, as JSON. */
   readonly storedPolicies: string | null
+  /** All, if one of them is a function. */
+  readonly calledPolicies: RetryPolicies | undefined
   readonly name: string
   readonly pollIntervalMs: number
   readonly connectTimeoutMs: number
@@ -102,6 +104,7 @@ export function resolveConfig(
     streams: definitionsOf('stream', options.streams),
     retryPolicies: retryPolicies(options.retryPolicies),
     storedPolicies: storedPolicies(options.retryPolicies),
+    calledPolicies: calledPolicies(options.retryPolicies),
     name: options.name === undefined ? `${hostname()}:${process.pid}` : nameOf(options.name),
     pollIntervalMs: toMsWithin('pollInterval', pollInterval, '100ms', '1m'),
     connectTimeoutMs: toMsWithin('connectTimeout', connectTimeout, '100ms', '10m'),

@@ -51,7 +51,13 @@ export type {
   DeadLettersOptions,
 } from './operate/dead-letters.ts'
 export type { History, HistoryOptions } from './operate/history.ts'
-export type { ClearFilter, MessageChangeOptions, MessageChanges, NewDueTime } from './operate/message-changes.ts'
+export type {
+  ClearFilter,
+  FreeKeysOptions,
+  MessageChangeOptions,
+  MessageChanges,
+  NewDueTime,
+} from './operate/message-changes.ts'
 export type { Operate } from './operate/operate.ts'
 export type { QueueChangeOptions, QueueSettings } from './operate/queue-settings.ts'
 export type { MessagesOptions } from './operate/read-messages-options.ts'

@@ -120,6 +120,11 @@ export function retryPolicies(given: unknown): RetryPolicies | undefined {
   )
 }
 
+/** Those of {@link retryPolicies}, if one of them is a function: only this process can say when such a message is tried again. */
+export function calledPolicies(given: Readonly<Record<string, RetryOptions>> | undefined): RetryPolicies | undefined {
+  return Object.values(given ?? {}).some((policy) => typeof policy === 'function') ? retryPolicies(given) : undefined
+}
+
 /** A name that a message can keep. @throws SluiceError OPTION_INVALID */
 export function policyName(what: string, name: unknown): string {
   const bytes = typeof name === 'string' ? Buffer.byteLength(name) : 0

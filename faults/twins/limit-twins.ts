@@ -15,8 +15,11 @@ export const PERMITS_WITHOUT_LEASE = {
   name: 'permits-without-lease',
   title: 'permits that are free as soon as the claim has committed',
   sql: `
-CREATE OR REPLACE FUNCTION sluice.permit_taken(queue text, message_id bigint, lease bigint) RETURNS boolean
-LANGUAGE sql STABLE AS 'SELECT false'`,
+DO $$
+BEGIN
+  EXECUTE replace(pg_get_functiondef('sluice.lock_permits'::regproc), 'AND p.message_id IS NULL', '');
+END
+$$`,
   caught: ['over limit'],
 } as const satisfies Twin
 

@@ -74,7 +74,8 @@ BEGIN
   GRANT SELECT, INSERT, UPDATE (tokens, at) ON sluice.bucket TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE (tenant, apart) ON sluice.turn TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice.prepare_claim, sluice.count_claimable, sluice.lock_growth, sluice.fit_permits, sluice.lock_surplus,
-    sluice.end_run_out, sluice.permit_taken, sluice.lock_permits, sluice.lease_permits, sluice.take_tokens,
+    sluice.end_run_out, sluice.empty_permits, sluice.make_permits, sluice.count_free, sluice.count_permits, sluice.last_permit,
+    sluice.permit_taken, sluice.lock_permits, sluice.lease_permits, sluice.take_tokens,
     sluice.return_tokens, sluice.renew_permitted, sluice.lease_allowed, sluice.seems_locked,
     sluice.count_of_tenant, sluice.lock_of_tenant, sluice.untenanted, sluice.lock_untenanted, sluice.pick_tenants,
     sluice.room_of_tenant, sluice.wait_of_tenant, sluice.share_out, sluice.note_turn, sluice.lock_shares, sluice.lock_keyed, sluice.lock_in_slot, sluice.ctids_of TO sluice_worker;
@@ -129,7 +130,7 @@ BEGIN
 
   -- Besides, changes what messages say, clears queues, deletes dead letters, and changes queues, schedules, streams and groups.
   GRANT DELETE ON sluice.dead_letter TO sluice_admin;
-  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.queue_set, sluice.foreign_characters,
+  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.free_keys, sluice.queue_set, sluice.foreign_characters,
     sluice.schedule_remove, sluice.create_stream, sluice.create_group, sluice.group_set, sluice.delete_group,
     sluice.trim_stream TO sluice_admin;
 

@@ -18,6 +18,7 @@ import {
   clearSome,
   type FreedKey,
   freeKey,
+  freeSomeKeys,
   type MessageAddress,
   type MessageChange,
   rescheduleMessage,
@@ -63,6 +64,12 @@ export interface ClearFilter {
   /** Only those that were enqueued at this instant or later. */
   readonly enqueuedAfter?: Date | undefined
   /** Only counts them. @default false */
+  readonly dryRun?: boolean | undefined
+}
+
+/** What `operate.freeKeys` does. */
+export interface FreeKeysOptions {
+  /** Only counts the keys. @default false */
   readonly dryRun?: boolean | undefined
 }
 
@@ -140,6 +147,21 @@ export class MessageChanger {
     }
   }
 
+  /** As {@link clear}. */
+  async freeKeys(queue: string, options: FreeKeysOptions): Promise<number> {
+    checkKeys('freeKeys', options, ['dryRun'], "As in freeKeys('reports', { dryRun: true })")
+    const dryRun = booleanOf(options.dryRun, 'freeKeys.dryRun') ?? false
+    let keys = 0
+    let after: string | null = null
+    for (;;) {
+      const from: string | null = after
+      const step: KeysStep = await this.#operations.administer((execute) => freeSomeKeys(execute, queue, from, dryRun))
+      keys += step.keys
+      if (step.nextKey === null) return keys
+      after = step.nextKey
+    }
+  }
+
   /** A batch has the slot of the message for as long as its handlers run: it is asked for a few times, and not waited for. */
   async #patiently(
     queue: string,
@@ -177,6 +199,7 @@ export class MessageChanger {
 }
 
 type Step = Awaited<ReturnType<typeof clearSome>>
+type KeysStep = Awaited<ReturnType<typeof freeSomeKeys>>
 
 const CHANGES = ['payload', 'headers', 'priority', 'type', 'schemaVersion', 'maxAttempts', 'ttl'] as const
 const STATES = ['ready', 'scheduled', 'retrying', 'expired'] as const

@@ -25,6 +25,7 @@ import { DeadLetters } from './dead-letters.ts'
 import { History } from './history.ts'
 import {
   type ClearFilter,
+  type FreeKeysOptions,
   type MessageChangeOptions,
   MessageChanger,
   type MessageChanges,
@@ -320,6 +321,19 @@ export class Operate<
     options: MessageChangeOptions = {},
   ): Promise<FreedKey> {
     return this.#changer.freeKey(checkOperatedQueue(queue, this.#known), dedupeKey, options)
+  }
+
+  /**
+   * Frees all dedupe keys of a queue that are kept although no message has them, as {@link freeKey} does one, in steps of at most
+   * 1,000: behind {@link clear}, the queue is as if it were new. A key for which a producer asks at that moment stays.
+   *
+   * @returns how many.
+   * @throws SluiceError as {@link cancel}
+   *
+   * @example const count = await sluice.operate.freeKeys('reports', { dryRun: true })
+   */
+  async freeKeys(queue: OperatedName<Definitions, Streams>, options: FreeKeysOptions = {}): Promise<number> {
+    return this.#changer.freeKeys(checkOperatedQueue(queue, this.#known), options)
   }
 
   /**

@@ -29,8 +29,9 @@ export class Claiming {
   constructor({ config, parts, calls, alphabet, report }: ClaimingOptions) {
     this.#parts = parts
     this.#calls = calls
-    const { definitions, storedPolicies: policies } = config
-    this.store = new ClaimStore({ definitions, policies, host: this.#inTransaction, alphabet, report })
+    const { definitions, storedPolicies: policies, calledPolicies } = config
+    const host = this.#inTransaction
+    this.store = new ClaimStore({ definitions, policies, calledPolicies, host, alphabet, report })
   }
 
   async claim(queue: string, options: ClaimOptions): Promise<Claim | undefined> {

@@ -9,7 +9,7 @@ import { checkQueueName, type QueueDefinitions } from '../queues.ts'
 import { MAX_ATTEMPTS, retryPolicy } from '../retry-policy.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { claimUnknown, toClaimError } from '../table/pull/claim-errors.ts'
-import { releaseClaim, renewClaim, settleClaimed } from '../table/pull/settle-claim.ts'
+import { releaseClaim, renewClaim } from '../table/pull/settle-claim.ts'
 import {
   type ClaimTerms,
   popMessages,
@@ -21,22 +21,19 @@ import {
 import { requiringRows } from '../table/rows-missing.ts'
 import { checkSchema } from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
-import type { Report } from '../telemetry/events.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import { type Accepted, accept } from './accept.ts'
 import { Claim, type ClaimKeeper, type ClaimSettlement } from './claim.ts'
 import { graceOf, idsOf, ttlOf } from './options.ts'
 import { refusalEvent } from './refusal-event.ts'
+import { type SettlementPolicies, settleWithPolicies } from './settle-with-policies.ts'
 
-export interface ClaimStoreOptions {
+export interface ClaimStoreOptions extends SettlementPolicies {
   readonly definitions: QueueDefinitions | undefined
-  /** Retry policies by name, as JSON. */
-  readonly policies: string | null
   /** Runs work in a transaction of Sluice's own, with a time limit for each answer. */
   readonly host: InOwnTransaction
   /** What is stored of errors must fit the database's encoding. */
   readonly alphabet: Alphabet
-  readonly report: Report
 }
 
 /** Claims, settles, renews and releases, by the functions of the schema, each in a short transaction. */
@@ -150,12 +147,12 @@ export class ClaimStore implements ClaimKeeper {
   }
 
   #settle(queue: string, id: string, ids: readonly string[], outcome: Outcome) {
-    const { alphabet, policies } = this.#options
+    const { alphabet } = this.#options
     const texts = ['reason' in outcome ? outcome.reason : '', 'error' in outcome ? (outcome.error ?? '') : '']
     return this.#run(async (execute) => {
       await alphabet.learnUnknown(execute, texts)
       const fitted = { ...outcome, ...fitTexts(outcome, (text) => alphabet.fit(text)) }
-      return settleClaimed(execute, queue, id, ids, fitted, policies)
+      return settleWithPolicies(execute, queue, id, ids, fitted, this.#options)
     })
   }
 

@@ -1,13 +1,7 @@
-import { ignoreRejection } from '../basics/ignore-rejection.ts'
 import { toError } from '../errors.ts'
-import {
-  FALLBACK_RETRY_MS,
-  type RetryOptions,
-  type RetryPolicies,
-  type RetryPolicy,
-  retryPolicy,
-} from '../retry-policy.ts'
+import { type RetryOptions, type RetryPolicies, type RetryPolicy, retryPolicy } from '../retry-policy.ts'
 import type { Report } from '../telemetry/events.ts'
+import { retryInMs } from './retry-in-ms.ts'
 import type { Settings } from './settings.ts'
 
 /** What a pipeline says of attempts. */
@@ -53,16 +47,11 @@ export class AttemptRules {
   /** In how many milliseconds a message is tried again that has failed. */
   retryInMs(message: Tried, error: unknown): number {
     const { queue } = this.#plan
-    const { report } = this.#options
-    try {
-      const ms = this.#policyOf(message)(message.attempt, error)
-      ignoreRejection(ms)
-      if (ms >= 0 && Number.isFinite(ms)) return ms
-      throw new TypeError(`expected milliseconds from 0, received ${ms}`)
-    } catch (thrown) {
-      report({ kind: 'retryPolicy.failed', queue, id: message.id, error: toError(thrown) })
-      return FALLBACK_RETRY_MS
-    }
+    const failed = (thrown: unknown) =>
+      this.#options.report({ kind: 'retryPolicy.failed', queue, id: message.id, error: toError(thrown) })
+    // What a queue was told by hand may be no policy.
+    const policy: RetryPolicy = (attempt, given) => this.#policyOf(message)(attempt, given)
+    return retryInMs(policy, message.attempt, error, failed)
   }
 
   #policyOf(message: Tried): RetryPolicy {

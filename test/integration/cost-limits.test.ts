@@ -73,5 +73,64 @@ describe('with 10,000 tenants that have work', () => {
   })
 })
 
+/** So many messages of a queue in claims of others, with their permits, and some that are due. */
+async function inFlight(database: TestDatabase, queue: string, leases: number, limit: number): Promise<void> {
+  await tell(database, queue, { concurrency: limit })
+  await database.sql(
+    `WITH leased AS (
+       INSERT INTO sluice.message (queue, payload, due_at, lease)
+       SELECT $1, '{}', now() + interval '1 hour', -1 - s FROM generate_series(1, $2::integer) AS s RETURNING id, lease
+     )
+     INSERT INTO sluice.permit (queue, tenant, n, message_id, lease)
+     SELECT $1, '', row_number() OVER (), id, lease FROM leased`,
+    [queue, leases],
+  )
+  await database.sql(`INSERT INTO sluice.message (queue, payload) SELECT $1, '{}' FROM generate_series(1, 100)`, [
+    queue,
+  ])
+}
+
+const claimOne = (queue: string) => `SELECT * FROM sluice.claim('${queue}', 1)`
+const lockOne = (queue: string) =>
+  `SELECT sluice.lock_permits('${queue}', '', 1) FROM sluice.prepare_claim('${queue}', 1, NULL, false)`
+
+describe('a claim of one message, with a limit of 10,000 in flight', () => {
+  for (const [what, text] of [
+    ['of the function', claimOne],
+    ['of a worker', lockOne],
+  ] as const) {
+    test(`${what} reads as much behind 9,000 leases as behind ten, whatever the statistics say`, async ({
+      database,
+      queue,
+    }) => {
+      await inFlight(database, `${queue}.ten`, 10, 10_000)
+      await inFlight(database, queue, 9_000, 10_000)
+      const least = await pagesOf(database, text(`${queue}.ten`))
+      expect(await pagesOf(database, text(queue))).toBeLessThan(least + PAGES_OF_A_BLOCK)
+      await database.sql('ANALYZE sluice.permit, sluice.message')
+      expect(await pagesOf(database, text(queue))).toBeLessThan(least + PAGES_OF_A_BLOCK)
+      // Permits that somebody has emptied come first.
+      await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND lease < -8000', [queue])
+      await database.sql(`SELECT sluice.prepare_claim($1, 10, NULL, false)`, [queue])
+      expect(await pagesOf(database, text(queue))).toBeLessThan(least + PAGES_OF_A_BLOCK)
+    })
+
+    test(`${what} at the limit reads each lease once at most, until it has found one that has ended`, async ({
+      database,
+      queue,
+    }) => {
+      await inFlight(database, queue, 9_000, 9_000)
+      const full = await pagesOf(database, text(queue))
+      expect(full).toBeLessThan(9_000 * PAGES_OF_A_LEASE)
+      await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND lease % 10 = 0', [queue])
+      expect(await pagesOf(database, text(queue))).toBeLessThan(full / 10)
+    })
+  }
+})
+
+/** Where permits can be made, a claim looks whether one of a hundred leases has ended. */
+const PAGES_OF_A_BLOCK = 700
+/** A look at a permit, and a descent to its message. */
+const PAGES_OF_A_LEASE = 5
 /** A descent takes three or four. */
 const MOST_PAGES = 1_000

@@ -45,6 +45,7 @@ describe('the status of a dedupe key', () => {
       attempt: 0,
       dueAt: claim?.expiresAt,
       takenUntil: null,
+      lockedBy: null,
     })
     await claim?.settle(claim.messages)
     expect(await sluice.operate.status(queue, { dedupeKey: 'K' })).toMatchObject({ id: second.id, state: 'ready' })
@@ -61,7 +62,15 @@ describe('the status of a dedupe key', () => {
     await database.sql('INSERT INTO sluice.queue (queue, history_ms) VALUES ($1, 3600000)', [queue])
     const { id } = await ask({ database, sluice, queue }, 1, 'reject')
     await sluice.pop(queue)
-    const known = { id, state: 'completed', requeuedId: null, attempt: 0, dueAt: null, takenUntil: null }
+    const known = {
+      id,
+      state: 'completed',
+      requeuedId: null,
+      attempt: 0,
+      dueAt: null,
+      takenUntil: null,
+      lockedBy: null,
+    }
     expect(await sluice.operate.status(queue, { id })).toEqual(known)
     expect(await sluice.operate.status(queue, { dedupeKey: 'K' })).toEqual(known)
   })

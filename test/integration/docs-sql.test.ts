@@ -54,6 +54,7 @@ describe('docs/sql.md', () => {
       'enqueue_deduped',
       'events',
       'free_key',
+      'free_keys',
       'group_set',
       'is_paused',
       'pause',

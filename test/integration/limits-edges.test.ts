@@ -5,9 +5,11 @@ import { Settings } from '../../src/settings/settings.ts'
 import type { Sluice } from '../../src/sluice.ts'
 import { lockPermits, prepareClaim, renewPermitted } from '../../src/table/limit/limits.ts'
 import type { Execute } from '../../src/table/statement.ts'
+import { type Edit, edited } from '../support/rows/edited-functions.ts'
 import { tell } from '../support/rows/queue-settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { put, test } from '../support/sluice.ts'
+import { PAUSED_EMPTYING, PAUSED_LEASING, PAUSED_LOCKING, PERMITS_TRUSTED } from '../support/twins/functions.ts'
 import { waitFor } from '../support/wait.ts'
 
 const FROM_START = { turn: '', apart: false }
@@ -93,6 +95,23 @@ describe('a permit', () => {
     expect(await lock(database, queue, 4)).toBe(2)
     expect(await database.sql('SELECT FROM sluice.permit WHERE queue = $1', [queue])).toHaveLength(2)
   })
+
+  test('is made under a number that is missing, where a lease keeps one behind it', async ({
+    database,
+    queue,
+    sluice,
+  }) => {
+    await tell(database, queue, { concurrency: 3 })
+    const [id] = await put(sluice, queue, [1, 2, 3, 4])
+    await database.sql(`UPDATE sluice.message SET lease = 42, due_at = now() + interval '1 hour' WHERE id = $1`, [id])
+    await database.sql(`INSERT INTO sluice.permit (queue, tenant, n, message_id, lease) VALUES ($1, '', 3, $2, 42)`, [
+      queue,
+      id,
+    ])
+    expect(await lock(database, queue, 4)).toBe(2)
+    const rows = await database.sql('SELECT n FROM sluice.permit WHERE queue = $1 ORDER BY n', [queue])
+    expect(rows.map(({ n }) => n)).toEqual([1, 2, 3])
+  })
 })
 
 test('leases are renewed in a queue with a limit', async ({ database, queue, sluice, log }) => {
@@ -114,21 +133,21 @@ describe('a lease that is written into a permit between the snapshot of another 
   const MINE = '1'
   const THEIRS = String(7n << 32n)
 
-  /** Runs the statement, and lets another claim take the second permit while it looks at the first. */
+  /** Runs the statement, and lets another claim take the second permit when it has looked and not locked. */
   async function beside(
-    database: TestDatabase,
-    queue: string,
-    sluice: Sluice,
+    { database, queue, sluice }: { database: TestDatabase; queue: string; sluice: Sluice },
+    edits: readonly Edit[],
     text: string,
-    params: readonly unknown[],
+    params: readonly unknown[] = [],
   ) {
+    await tell(database, queue, { concurrency: 3 })
+    await using _ = await edited(database, edits)
     const other = await database.pool.connect()
     try {
       const [theirs] = await put(sluice, queue, [1])
-      await database.sql(WAIT_AT_THE_FIRST)
       await database.sql(
-        `INSERT INTO sluice.permit (queue, tenant, n, message_id, lease) VALUES ($1, '', 1, 0, -42), ($1, '', 2, NULL, NULL), ($1, '', 3, NULL, NULL)`,
-        [queue],
+        `INSERT INTO sluice.permit (queue, tenant, n, message_id, lease) VALUES ($1, '', 1, NULL, NULL), ($1, '', 2, $2, $3), ($1, '', 3, NULL, NULL)`,
+        edits.includes(PAUSED_EMPTYING) ? [queue, 0, -42] : [queue, null, null],
       )
       await other.query('SELECT pg_advisory_lock(4242)')
       const answer = database.sql(text, [queue, ...params])
@@ -136,7 +155,7 @@ describe('a lease that is written into a permit between the snapshot of another 
         async () =>
           (await database.sql(`SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 4242`))
             .length > 0,
-        { what: 'it to look at the first' },
+        { what: 'it to have looked' },
       )
       await other.query('BEGIN')
       await other.query(`UPDATE sluice.message SET lease = $2, due_at = now() + interval '1 h' WHERE id = $1`, [
@@ -156,36 +175,34 @@ describe('a lease that is written into a permit between the snapshot of another 
     }
   }
 
+  const leasesOf = async (database: TestDatabase, queue: string) =>
+    (await database.sql('SELECT lease FROM sluice.permit WHERE queue = $1 ORDER BY n', [queue])).map(({ lease }) =>
+      lease === null ? null : String(lease),
+    )
+
   test('is not overwritten', async ({ database, queue, sluice }) => {
-    await tell(database, queue, { concurrency: 3 })
     const text = `SELECT sluice.lease_permits($1, '', ARRAY[101, 102]::bigint[], $2)`
-    await beside(database, queue, sluice, text, [MINE])
-    const rows = await database.sql('SELECT n, lease FROM sluice.permit WHERE queue = $1 ORDER BY n', [queue])
-    expect(rows.map(({ lease }) => String(lease))).toEqual([MINE, THEIRS, MINE])
+    await beside({ database, queue, sluice }, [PAUSED_LEASING], text, [MINE])
+    expect(await leasesOf(database, queue)).toEqual([MINE, THEIRS, MINE])
   })
 
   test('is no permit for the other', async ({ database, queue, sluice }) => {
-    await tell(database, queue, { concurrency: 3 })
-    const rows = await beside(database, queue, sluice, `SELECT sluice.lock_permits($1, '', 3) AS n`, [])
-    expect(rows).toEqual([{ n: 2 }])
+    const text = `SELECT sluice.lock_permits($1, '', 3) AS n`
+    expect(await beside({ database, queue, sluice }, [PAUSED_LOCKING], text)).toEqual([{ n: 2 }])
+  })
+
+  const EMPTY = `SELECT sluice.empty_permits($1, '', 3, 3, true) AS n`
+
+  test('stays in a permit that was to be emptied', async ({ database, queue, sluice }) => {
+    expect(await beside({ database, queue, sluice }, [PAUSED_EMPTYING], EMPTY)).toEqual([{ n: 0 }])
+    expect(await leasesOf(database, queue)).toEqual([null, THEIRS, null])
+  })
+
+  test('is lost if whoever empties it does not look once more', async ({ database, queue, sluice }) => {
+    const answer = await beside({ database, queue, sluice }, [PAUSED_EMPTYING, PERMITS_TRUSTED], EMPTY)
+    expect(answer).toEqual([{ n: 1 }])
   })
 })
-
-/** A look at a permit with the lease -42 waits for a lock. */
-const WAIT_AT_THE_FIRST = `
-CREATE OR REPLACE FUNCTION sluice.permit_taken(queue text, message_id bigint, lease bigint) RETURNS boolean
-LANGUAGE plpgsql STABLE AS $$
-BEGIN
-  IF lease = -42 THEN
-    PERFORM pg_advisory_lock(4242);
-    PERFORM pg_advisory_unlock(4242);
-    RETURN false;
-  END IF;
-  RETURN message_id IS NOT NULL AND EXISTS (
-    SELECT FROM sluice.message m WHERE m.queue = $1 AND m.id = $2 AND m.lease = $3
-  );
-END
-$$`
 
 describe('tokens', () => {
   test('are asked for once while there are none', async ({ database, queue, sluice }) => {

@@ -83,6 +83,7 @@ describe('sluice.operate', () => {
       lastError: null,
       failures: [],
       heldBy: null,
+      lockedBy: null,
       leasedUntil: null,
       claim: null,
       worker: null,

@@ -103,6 +103,54 @@ describe('the functions for claims', () => {
     },
   )
 
+  for (const [policies, message] of [
+    ['[]', 'policies: expected an object of retry policies by name, received []'],
+    ['null', 'policies: expected an object of retry policies by name, received null'],
+    [
+      '{"p": null}',
+      'policies.p: expected {"kind": "fixed", "delay": ...} or {"kind": "exponential", ...}, received null',
+    ],
+    ['{"p": "gentle"}', /^policies\.p: expected .* received "gentle"$/],
+    ['{"p": {"kind": "fixed"}}', /^policies\.p: expected .* received \{"kind": "fixed"\}$/],
+    ['{"p": {"kind": "fixed", "delay": -5}}', 'policies.p.delay: expected a time from 0 ms to 100 years, received -5'],
+    ['{"p": {"kind": "fixed", "delay": 1e400}}', /^policies\.p\.delay: expected a time from 0 ms to 100 years/],
+    ['{"p": {"kind": "exponential", "delay": "soon"}}', /^policies\.p\.delay: expected a time .* received "soon"$/],
+    [
+      '{"p": {"kind": "exponential", "factor": null}}',
+      'policies.p.factor: expected a number from 1 to 100, received null',
+    ],
+    ['{"p": {"kind": "exponential", "jitter": 2}}', 'policies.p.jitter: expected a number from 0 to 1, received 2'],
+    ['{"p": {"kind": "exponential", "tries": 2}}', /^policies\.p: expected only .* received 'tries'$/],
+  ] as const) {
+    test(`refuse the retry policies ${policies}`, async ({ database, sluice, queue }) => {
+      await put(sluice, queue, [1], { retryPolicy: 'p' })
+      const claim = await sluice.claim(queue)
+      const settled = database.sql(`SELECT FROM sluice.claim_settle($1, $2, outcome => 'retry', policies => $3)`, [
+        queue,
+        claim?.id,
+        policies,
+      ])
+      await expect(settled).rejects.toMatchObject({
+        code: '22023',
+        message: typeof message === 'string' ? message : expect.stringMatching(message),
+      })
+    })
+  }
+
+  test('take the times of a retry policy as text', async ({ database, sluice, queue }) => {
+    await put(sluice, queue, [1], { retryPolicy: 'p' })
+    const claim = await sluice.claim(queue)
+    await database.sql(
+      `SELECT FROM sluice.claim_settle($1, $2, outcome => 'retry', policies => '{"p": {"kind": "fixed", "delay": "2 hours"}}')`,
+      [queue, claim?.id],
+    )
+    const [row] = await database.sql(
+      `SELECT due_at - failed_at BETWEEN interval '119 minutes' AND interval '121 minutes' AS waits FROM sluice.message WHERE queue = $1`,
+      [queue],
+    )
+    expect(row).toEqual({ waits: true })
+  })
+
   test('do not let a claim be committed without waiting for the disk', async ({ database, sluice, queue }) => {
     await put(sluice, queue, [1])
     const client = await database.pool.connect()

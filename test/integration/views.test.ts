@@ -161,6 +161,7 @@ describe('the views, which are a public interface,', () => {
           "claim bigint",
           "event_position bigint",
           "failures jsonb",
+          "locked_by integer",
         ],
         "queue_settings": [
           "queue text",

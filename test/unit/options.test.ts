@@ -130,6 +130,7 @@ describe('the options of createSluice', () => {
       crashLimit: 3,
       maintenanceIntervalMs: 300_000,
       storedPolicies: null,
+      calledPolicies: undefined,
     })
   })
 

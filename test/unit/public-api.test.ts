@@ -79,6 +79,7 @@ test('the main entry exports these types', () => {
       "EventOf",
       "EventToAppend",
       "Failure",
+      "FreeKeysOptions",
       "FreedKey",
       "GroupDeliveriesOptions",
       "GroupOptions",

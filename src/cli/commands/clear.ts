@@ -13,6 +13,7 @@ interface ClearOptions {
   readonly state?: 'ready' | 'scheduled' | 'retrying' | 'expired'
   readonly olderThan?: number
   readonly newerThan?: number
+  readonly freeKeys?: true
   readonly dryRun?: true
   readonly yes?: true
 }
@@ -29,6 +30,7 @@ export function addClear(program: Command): void {
     .option('-s, --state <state>', 'only messages in this state: ready, scheduled, retrying or expired', stateOf)
     .option('--older-than <duration>', 'only those that were enqueued longer ago than this', parse.durationMs)
     .option('--newer-than <duration>', 'only those that were enqueued more recently than this', parse.durationMs)
+    .option('--free-keys', 'also free the dedupe keys that are kept although no message has them')
     .option('--dry-run', 'only count them')
     .option('-y, --yes', 'do not ask')
     .addHelpText('after', EXAMPLES)
@@ -61,14 +63,26 @@ async function clear(queue: string, options: ClearOptions, command: Command): Pr
       enqueuedAfter: newerThan === undefined ? undefined : new Date(nowMs - newerThan),
     }
     const total = await operate.clear(queue, { ...filter, dryRun: true })
-    if (total === 0) return print(`No messages match.${await didYouMean(operate, queue)}`)
-    print(
-      `Remove ${counted(total, 'message')} of queue ${queue} for good: ${total === 1 ? 'it leaves' : 'they leave'} no dead letter.`,
-    )
+    const keys = await operate.freeKeys(queue, { dryRun: true })
+    const freed = options.freeKeys ? keys : 0
+    if (total + freed === 0) print(`No messages match.${await didYouMean(operate, queue)}`)
+    else announce(queue, total, freed)
+    if (freed < keys)
+      note(
+        `${counted(keys, 'dedupe key')} that no message has ${keys === 1 ? 'stays' : 'stay'} taken: see --free-keys.`,
+      )
+    if (total + freed === 0) return
     if (options.dryRun) return note('Nothing has changed: this is a dry run.')
     await assertConfirmed(`Remove ${counted(total, 'message')}?`, options)
     print(`Removed ${counted(await operate.clear(queue, filter), 'message')}.`)
+    if (options.freeKeys) print(`Freed ${counted(await operate.freeKeys(queue), 'dedupe key')}.`)
   })
+}
+
+function announce(queue: string, total: number, keys: number): void {
+  const leaves = total === 1 ? 'it leaves' : 'they leave'
+  if (total > 0) print(`Remove ${counted(total, 'message')} of queue ${queue} for good: ${leaves} no dead letter.`)
+  if (keys > 0) print(`Free ${counted(keys, 'dedupe key')} that no message has.`)
 }
 
 const EXAMPLES = `
@@ -76,5 +90,6 @@ Examples:
   $ sluice clear newsletters --dry-run
   $ sluice clear orders --type order.reminded --older-than 1d
   $ sluice clear orders --state expired --yes
+  $ sluice clear reports --free-keys
 
 It shows what it will do and asks on a terminal. Without a terminal it changes nothing unless --yes is given.`

@@ -17,9 +17,13 @@ function addCancel(message: Command): void {
     .addHelpText('after', CANCEL_EXAMPLES)
     .action(async (queue: string, id: string | undefined, options: KeyOption, command: Command) => {
       const answer = await run(command, queue, id, options, (operate, which) => operate.cancel(queue, which))
-      const asked = 'Its handler is asked to end; see what became of it: sluice message status'
+      const asked = 'A transaction has it in hand, whose handler is asked to end. Who has it, and what becomes of it:'
       const name = id ?? `--dedupe-key ${JSON.stringify(options.dedupeKey)}`
-      print(answer.result === 'asked' ? `${asked} ${queue} ${name}` : `Cancelled. It was ${answer.state}.`)
+      print(
+        answer.result === 'asked'
+          ? `${asked} sluice message status ${queue} ${name}`
+          : `Cancelled. It was ${answer.state}.`,
+      )
     })
 }
 

@@ -57,6 +57,7 @@ function formatKnown(queue: string, known: KnownMessage): string {
     ['state', known.state],
     ['failed attempts', known.attempt === null ? null : String(known.attempt)],
     [known.state === 'in_flight' ? 'leased until' : 'due', known.dueAt?.toISOString() ?? null],
+    ['locked by', known.lockedBy === null ? null : `process ${known.lockedBy} of the server`],
     ['after it comes', known.requeuedId],
     ['key taken until', known.takenUntil?.toISOString() ?? null],
   ] as const

@@ -117,6 +117,18 @@ export async function freeKey(execute: Execute, queue: string, dedupeKey: string
   return textOf(row, 'result') as FreedKey
 }
 
+/** One step of freeing all keys that are kept: how many, and where the next one begins; null: it is done. */
+export async function freeSomeKeys(
+  execute: Execute,
+  queue: string,
+  afterKey: string | null,
+  dryRun: boolean,
+): Promise<{ readonly keys: number; readonly nextKey: string | null }> {
+  const [row] = await execute(FREE_KEYS, [queue, afterKey, dryRun])
+  if (row === undefined) throw new TypeError('free_keys: expected one row')
+  return { keys: numberOf(row, 'keys'), nextKey: textOrNull(row, 'next_key') }
+}
+
 function answerOf<Answer extends CancelAnswer | ChangeAnswer>([row]: readonly Row[]): Answer {
   if (row === undefined) throw new TypeError('expected what became of the message')
   return { result: textOf(row, 'result'), state: textOf(row, 'state') } as Answer
@@ -140,6 +152,11 @@ const RESCHEDULE = statement(
   `
 SELECT r.result, r.state
 FROM sluice.reschedule($1::text, $2::bigint, $3::double precision * interval '1 millisecond', $4::text::timestamptz, $5::text) r`,
+)
+
+const FREE_KEYS = statement(
+  'keys_free',
+  'SELECT f.keys, f.next_key FROM sluice.free_keys($1::text, $2::text, $3::boolean) f',
 )
 
 const FREE_KEY = statement('key_free', 'SELECT sluice.free_key($1::text, $2::text) AS result')

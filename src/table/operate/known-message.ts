@@ -20,6 +20,8 @@ export interface KnownMessage {
   readonly dueAt: Date | null
   /** Until then its dedupe key stays taken, although the message may be gone; null if it does not. */
   readonly takenUntil: Date | null
+  /** The server's process whose transaction has the message locked: of a worker's batch, or of any other session. */
+  readonly lockedBy: number | null
 }
 
 /** What is known of one message, by its id or its dedupe key. */
@@ -37,6 +39,7 @@ export async function readKnownMessage(
     attempt: numberOrNull(row, 'attempt'),
     dueAt: dateOrNull(row, 'due_us'),
     takenUntil: dateOrNull(row, 'taken_until_us'),
+    lockedBy: numberOrNull(row, 'locked_by'),
   }
 }
 
@@ -44,6 +47,6 @@ const KNOWN = statement(
   'operate_status',
   `
 SELECT s.message_id::text AS id, s.state, s.requeued_id::text AS requeued_id, s.attempt,
-       ${microseconds('s.due_at')} AS due_us, ${microseconds('s.taken_until')} AS taken_until_us
+       ${microseconds('s.due_at')} AS due_us, ${microseconds('s.taken_until')} AS taken_until_us, s.locked_by
 FROM sluice.status($1::text, $2::bigint, $3::text) s`,
 )

@@ -59,6 +59,8 @@ export interface MessageStatus {
   readonly heldBy: string | null
   /** The worker that has it in hand. */
   readonly worker: string | null
+  /** The server's process whose transaction has it locked: of a worker's batch, or of any other session. */
+  readonly lockedBy: number | null
   /** In leased mode and in a claim: when its lease ends if it is not renewed. */
   readonly leasedUntil: Date | null
   /** The claim that it is in. */
@@ -114,6 +116,7 @@ export function toMessageStatus(row: Row): MessageStatus {
     lastError: textOrNull(row, 'last_error'),
     failures: failuresOf(row),
     heldBy: textOrNull(row, 'held_by'),
+    lockedBy: numberOrNull(row, 'locked_by'),
     worker: textOrNull(row, 'worker'),
     leasedUntil: dateOrNull(row, 'leased_until_us'),
     claim: textOrNull(row, 'claim'),
@@ -127,7 +130,7 @@ export function toMessageStatus(row: Row): MessageStatus {
  */
 export const MESSAGE_COLUMNS = `
        m.queue, m.id::text AS id, m.state, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,
-       m.ordering_key, m.priority, m.attempt, m.max_attempts, m.last_error, m.failures::text AS failures, m.held_by::text AS held_by, m.worker, m.claim::text AS claim,
+       m.ordering_key, m.priority, m.attempt, m.max_attempts, m.last_error, m.failures::text AS failures, m.held_by::text AS held_by, m.worker, m.locked_by, m.claim::text AS claim,
        m.tenant, m.dedupe_key, m.retry_policy, (extract(epoch FROM m.lease) * 1000.0) AS lease_ms, m.event_position::text AS event_position,
        ${microseconds('m.enqueued_at')} AS enqueued_us,
        ((extract(epoch FROM clock_timestamp()) - extract(epoch FROM m.enqueued_at)) * 1000.0) AS enqueued_ago_ms,

@@ -36,7 +36,7 @@ export async function settleClaimed(
     afterMs ?? null,
     reason ?? null,
     error ?? null,
-    policies,
+    kind === 'retry' ? policies : null,
     dedupeForMs ?? null,
   ]
   const rows = await execute(SETTLE, params)

@@ -1,6 +1,6 @@
 import { type ClaimedRow, claimedUs, toClaimedRow } from '../claim/claim.ts'
 import { dateOf } from '../operate/instants.ts'
-import { booleanOf, type Execute, numberOf, type Statement, statement, textOf } from '../statement.ts'
+import { booleanOf, type Execute, numberOf, type Statement, statement, textOf, textsOf } from '../statement.ts'
 
 /** The messages of a claim, and when it ends. */
 export interface TakenClaim {
@@ -43,6 +43,25 @@ export async function takeOrPaused(
 export async function readClaim(execute: Execute, queue: string, id: string): Promise<TakenClaim | undefined> {
   const rows = await execute(GET, [queue, id])
   return rows[0] && { id, ...toTaken(rows) }
+}
+
+/** A message of a claim, as its retry goes by it. */
+export interface ClaimedTry {
+  readonly id: string
+  /** Which try this is, from 1. */
+  readonly attempt: number
+  /** The names of retry policies that it has been given, the first one first. */
+  readonly policies: readonly string[]
+}
+
+/** The messages of a claim that are not settled yet, as their retries go by them. */
+export async function readTries(execute: Execute, queue: string, id: string): Promise<readonly ClaimedTry[]> {
+  const rows = await execute(TRIES, [queue, id])
+  return rows.map((row) => ({
+    id: textOf(row, 'id'),
+    attempt: numberOf(row, 'attempt'),
+    policies: textsOf(row, 'policies'),
+  }))
 }
 
 /** Removes due messages, and returns them. Run it in a READ COMMITTED transaction. */
@@ -102,6 +121,11 @@ FROM (SELECT sluice.is_paused($1::text) AS paused OFFSET 0) p LEFT JOIN ${CLAIM}
 const GET: Statement = statement(
   'claim_get',
   `SELECT${EXPIRES},${COLUMNS}\nFROM sluice.claim_get($1::text, $2::bigint) c`,
+)
+
+const TRIES: Statement = statement(
+  'claim_tries',
+  'SELECT c.id::text AS id, c.attempt, c.retry_policies AS policies FROM sluice.claim_get($1::text, $2::bigint) c',
 )
 
 const POP: Statement = statement('claim_pop', `SELECT${COLUMNS}\nFROM sluice.pop($1::text, $2::integer) c`)

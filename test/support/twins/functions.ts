@@ -52,12 +52,29 @@ export const PAUSED_PERMITS = edit(
   `SELECT p.n FROM (SELECT pg_advisory_xact_lock_shared(pg_backend_pid(), hashtext(queue)) OFFSET 0) AS gate
        CROSS JOIN sluice.permit p`,
 )
-/** A claim that does not look once more whether its permits are free. */
+/** A claim that takes permits also if a lease is written into them. */
+export const PERMITS_OF_LEASES = edit('lock_permits', 'AND p.message_id IS NULL', '')
+/** Who empties permits does not look once more whether their leases have ended. */
 export const PERMITS_TRUSTED = edit(
+  'end_run_out',
+  `AND (m.id <> ALL (run_out) OR m.due_at > clock_timestamp()) LIMIT 1) IS NULL`,
+  'AND false) IS NULL',
+)
+/** Where it has seen which permits to empty, and has not locked them. */
+export const PAUSED_EMPTYING = edit(
+  'end_run_out',
+  'SELECT p.n FROM sluice.permit p',
+  'SELECT p.n FROM (SELECT pg_advisory_xact_lock_shared(4242) OFFSET 0) AS gate CROSS JOIN sluice.permit p',
+)
+export const PAUSED_LEASING = edit(
+  'lease_permits',
+  'SELECT p.n FROM sluice.permit p',
+  'SELECT p.n FROM (SELECT pg_advisory_xact_lock_shared(4242) OFFSET 0) AS gate CROSS JOIN sluice.permit p',
+)
+export const PAUSED_LOCKING = edit(
   'lock_permits',
-  `p.n = ANY (locked)
-      AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)`,
-  'p.n = ANY (locked)',
+  'SELECT p.n FROM sluice.permit p',
+  'SELECT p.n FROM (SELECT pg_advisory_xact_lock_shared(4242) OFFSET 0) AS gate CROSS JOIN sluice.permit p',
 )
 export const PERMITS_UNLOCKED = edit('lock_permits', 'FOR UPDATE OF p SKIP LOCKED', '')
 export const BUCKET_UNLOCKED = edit('take_tokens', 'FOR UPDATE SKIP LOCKED;\n  IF NOT FOUND', ';\n  IF NOT FOUND')

@@ -1,0 +1,59 @@
+import { describe, expect } from 'vitest'
+import type { Sluice } from '../../src/sluice.ts'
+import { test } from '../support/sluice.ts'
+
+/** The outcome of an enqueue with a key that is kept for an hour. */
+async function enqueue(
+  sluice: Sluice,
+  queue: string,
+  key: string,
+  onDuplicate: 'reject' | 'throttle' = 'reject',
+): Promise<string> {
+  return (await sluice.enqueue(sluice.ownTransaction, queue, 1, { dedupe: { key, for: '1h', onDuplicate } })).outcome
+}
+
+describe('operate.freeKeys', () => {
+  test('frees what is kept after success and by throttle, and not what a message has', async ({ sluice, queue }) => {
+    await enqueue(sluice, queue, 'done')
+    await sluice.pop(queue)
+    await enqueue(sluice, queue, 'done too')
+    await sluice.pop(queue)
+    await enqueue(sluice, queue, 'throttled', 'throttle')
+    await sluice.operate.clear(queue)
+    await enqueue(sluice, queue, 'waits')
+    expect(await enqueue(sluice, queue, 'done')).toBe('duplicate')
+    expect(await sluice.operate.freeKeys(queue, { dryRun: true })).toBe(3)
+    expect(await sluice.operate.freeKeys(queue)).toBe(3)
+    expect(await sluice.operate.freeKeys(queue)).toBe(0)
+    for (const key of ['done', 'done too', 'throttled']) expect(await enqueue(sluice, queue, key)).toBe('added')
+    expect(await enqueue(sluice, queue, 'waits')).toBe('duplicate')
+  })
+
+  test('goes through more keys than one step takes, and none of another queue', async ({ database, sluice, queue }) => {
+    for (const name of [queue, `${queue}.other`])
+      await database.sql(
+        `WITH kept AS (
+           INSERT INTO sluice.settled (queue, key, message_id, until)
+           SELECT $1, 'key ' || s, s, now() + interval '1 hour' FROM generate_series(1, 2500) AS s RETURNING key, message_id
+         ) INSERT INTO sluice.dedupe (queue, key, message_id) SELECT $1, key, message_id FROM kept`,
+        [name],
+      )
+    expect(await sluice.operate.freeKeys(queue)).toBe(2_500)
+    expect(await sluice.operate.freeKeys(`${queue}.other`, { dryRun: true })).toBe(2_500)
+  })
+
+  test('waits for no producer', async ({ database, sluice, queue }) => {
+    await enqueue(sluice, queue, 'done')
+    await sluice.pop(queue)
+    const producer = await database.pool.connect()
+    try {
+      await producer.query('BEGIN')
+      await producer.query(`SELECT FROM sluice.dedupe WHERE queue = '${queue}' FOR UPDATE`)
+      expect(await sluice.operate.freeKeys(queue)).toBe(0)
+    } finally {
+      await producer.query('ROLLBACK')
+      producer.release()
+    }
+    expect(await sluice.operate.freeKeys(queue)).toBe(1)
+  })
+})

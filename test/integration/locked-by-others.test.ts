@@ -1,0 +1,37 @@
+import { describe, expect } from 'vitest'
+import { put, test } from '../support/sluice.ts'
+
+describe('a message that a session of its own has locked', () => {
+  for (const [what, text] of [
+    ['a transaction', 'BEGIN'],
+    ['a savepoint', 'BEGIN; SAVEPOINT one'],
+  ] as const) {
+    test(`by ${what} is in flight for whoever asks, and each answer names the session`, async ({
+      database,
+      queue,
+      sluice,
+    }) => {
+      const [id = '', other = ''] = await put(sluice, queue, [1, 2])
+      const session = await database.pool.connect()
+      try {
+        await session.query(text)
+        await session.query('SELECT FROM sluice.message WHERE id = $1 FOR UPDATE', [id])
+        const [{ pid }] = (await session.query('SELECT pg_backend_pid() AS pid')).rows
+        const locked = { id, state: 'in_flight', lockedBy: pid }
+        const { operate } = sluice
+        expect(await operate.status(queue, id)).toMatchObject(locked)
+        expect(await operate.message(queue, id)).toMatchObject({ ...locked, worker: null, claim: null })
+        expect(await operate.peek(queue)).toMatchObject([locked, { id: other, state: 'ready', lockedBy: null }])
+        expect((await operate.messages({ queue, state: 'in_flight' })).messages).toMatchObject([locked])
+        expect(await operate.cancel(queue, id)).toEqual({ result: 'asked', state: 'in_flight' })
+        expect(await operate.change(queue, id, { priority: 0 })).toEqual({ result: 'refused', state: 'in_flight' })
+        expect(await operate.runNow(queue, id)).toEqual({ result: 'refused', state: 'in_flight' })
+        expect((await sluice.claim(queue))?.messages).toMatchObject([{ id: other }])
+      } finally {
+        await session.query('ROLLBACK')
+        session.release()
+      }
+      expect(await sluice.operate.status(queue, id)).toMatchObject({ state: 'ready', lockedBy: null })
+    })
+  }
+})
