@@ -158,6 +158,14 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT format('(SELECT part.* FROM sluice.%I part WHERE part.position >= %s AND part.position <= %s)', log_table, after + 1, upto)
 $$;
 
+-- The segments of events that a batch has in hand, by their own tables: through its stream's table it would not find those in one that is being
+-- detached, which waits for the batch.
+CREATE FUNCTION sluice.segments_of(stream_id integer, positions bigint[]) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT '(' || string_agg(DISTINCT format('SELECT part.* FROM sluice.event_%s_%s part', stream_id, p / 1000000000), ' UNION ALL ') || ')'
+  FROM unnest(positions) AS p
+$$;
+
 -- Makes a segment, for positions from `first` on. CREATE ... PARTITION OF would wait for every open batch; ATTACH does not.
 CREATE FUNCTION sluice.attach_segment(stream_id integer, first bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -630,7 +638,6 @@ BEGIN
   PERFORM sluice.note_queued(group_id);
   SELECT g.stream || ':' || g.name, s.id INTO queue, number
   FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream WHERE g.id = group_id;
-  -- By its own table: through sluice.event the server would lock the segments of all streams.
   EXECUTE format('
     INSERT INTO sluice.message (queue, ordering_key, type, schema_version, payload, headers, attempt, enqueued_at, due_at, failed_at,
                                 last_error, failures, lease, event_position)
@@ -643,7 +650,7 @@ BEGIN
          AS given (slot, position, attempt, due_us, error, details, ordinal)
     CROSS JOIN LATERAL (SELECT e.* FROM %s e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e
     ORDER BY given.ordinal',
-    sluice.part_of_log('event_' || number, (SELECT min(p) - 1 FROM unnest(positions) AS p), (SELECT max(p) FROM unnest(positions) AS p)))
+    sluice.segments_of(number, positions))
   USING queue, slots, positions, attempts, due_us, errors, details;
   GET DIAGNOSTICS taken = ROW_COUNT;
   PERFORM sluice.require_kept('message', queue, cardinality(positions), taken);
@@ -673,7 +680,7 @@ BEGIN
     FROM ROWS FROM (unnest($2), unnest($3), unnest($4), unnest($5), unnest($6), unnest($7))
          AS given (slot, position, attempt, reason, error, details)
     CROSS JOIN LATERAL (SELECT e.* FROM %s e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e',
-    sluice.part_of_log('event_' || number, (SELECT min(p) - 1 FROM unnest(positions) AS p), (SELECT max(p) FROM unnest(positions) AS p)))
+    sluice.segments_of(number, positions))
   USING queue, slots, positions, attempts, reasons, errors, details;
   GET DIAGNOSTICS taken = ROW_COUNT;
   PERFORM sluice.require_kept('dead_letter', queue, cardinality(positions), taken);
