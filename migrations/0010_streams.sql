@@ -547,9 +547,34 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp S
 #variable_conflict use_variable
 BEGIN
   IF sluice.is_of_group(queue) THEN
-    RAISE EXCEPTION 'queue: expected one that is not of a group, received "%"', queue
-      USING ERRCODE = 'SL034', HINT = 'Append to the stream, or consume it with its group.';
+    PERFORM sluice.say_group_queue(queue);
   END IF;
+END
+$$;
+
+CREATE FUNCTION sluice.say_group_queue(queue text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RAISE EXCEPTION 'queue: expected one that is not of a group, received "%"', queue
+    USING ERRCODE = 'SL034', HINT = 'Append to the stream, or consume it with its group.';
+END
+$$;
+
+-- The same where a snapshot may be older than the group. The index of its name shows it all the same, to who tries to make another. That is undone in
+-- any case, so it keeps nobody else from it. The number is one that no other session tries at the same time.
+CREATE FUNCTION sluice.refuse_newer_group(queue text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  INSERT INTO sluice.stream_group (id, stream, name) OVERRIDING SYSTEM VALUE
+  VALUES (-pg_backend_pid(), split_part(queue, ':', 1), substr(queue, strpos(queue, ':') + 1));
+  RAISE no_data_found;
+EXCEPTION
+  -- No group has such a name.
+  WHEN no_data_found OR check_violation THEN
+    NULL;
+  WHEN unique_violation THEN
+    PERFORM sluice.say_group_queue(queue);
 END
 $$;
 
@@ -559,6 +584,9 @@ BEGIN
   -- Whoever makes a group of this name waits for this transaction, and this one for that.
   PERFORM sluice.lock_shared(746507, hashtext(NEW.queue));
   PERFORM sluice.refuse_group_queue(NEW.queue);
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    PERFORM sluice.refuse_newer_group(NEW.queue);
+  END IF;
   RETURN NULL;
 END
 $$;

@@ -41,7 +41,7 @@ export class GroupClaimer {
     const { queue, batchSize, concurrency, control } = options
     this.#options = options
     this.#random = random
-    this.#queue = new Claimer({ queue, batchSize, concurrency, ordered: false, control }, random)
+    this.#queue = new Claimer({ queue, batchSize, concurrency, ordered: false, control, ofGroup: true }, random)
   }
 
   narrow(): void {

@@ -213,7 +213,7 @@ describe('retention', () => {
     const steps = new Steps()
     const run = sluice
       .pipeline(queue, { group: 'late', batchSize: 2, retry: NEVER_SOON })
-      .handle(steps.handle)
+      .handle((event, context) => steps.handle(event, context))
       .runOnce()
     const [failing, dying] = [await steps.next(), steps.next()]
     const pass = sluice.operate.maintain()
