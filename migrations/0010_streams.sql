@@ -306,11 +306,16 @@ BEGIN
   -- Under the lock, so that a creation that is refused or rolled back uses up no number. One whose row was deleted by hand has its tables.
   SELECT coalesce(max(s.id), 0) + 1 INTO number
   FROM (SELECT s.id FROM sluice.stream s UNION ALL SELECT g.stream_id FROM sluice.segment g) s;
+  -- A snapshot that does not move may not show the last ones; of one that has this name, the INSERT says so.
+  WHILE to_regclass('sluice.event_position_' || number) IS NOT NULL LOOP
+    number := number + 1;
+  END LOOP;
   EXECUTE format('CREATE SEQUENCE sluice.%I CACHE 1', 'event_position_' || number);
   INSERT INTO sluice.stream (id, stream, slots, positions, retain_ms, retain_bytes, keep_unread, segment_ms)
   VALUES (number, create_stream.stream, coalesce(create_stream.slots, 16), ('sluice.event_position_' || number)::regclass,
           nullif(given.retain_ms, 0), nullif(create_stream.retain_bytes, 0), coalesce(create_stream.keep_unread, true),
-          coalesce(given.segment_ms, 86400000));
+          coalesce(given.segment_ms, 86400000))
+  ON CONFLICT ON CONSTRAINT stream_pkey DO NOTHING;
   PERFORM sluice.note_slots(number, coalesce(create_stream.slots, 16));
   EXECUTE format('CREATE TABLE sluice.%I (LIKE sluice.event INCLUDING ALL, CONSTRAINT %I PRIMARY KEY (slot, position)) PARTITION BY RANGE (position)',
                  'event_' || number, 'event_' || number || '_pkey');
