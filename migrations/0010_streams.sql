@@ -9,7 +9,7 @@ CREATE TABLE sluice.stream (
   -- In the names of its table and of its sequence, and in the numbers of its locks.
   id             integer     NOT NULL CONSTRAINT "id: at most 65,535 streams" CHECK (id BETWEEN 1 AND 65535),
   stream         text        NOT NULL CONSTRAINT "stream: 1 to 49 letters, digits and _ . - (no . - first)" CHECK (octet_length(stream) <= 49 AND stream ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]*$'),
-  -- Ordering keys are hashed to so many slots; a batch of a group locks slots. It never changes.
+  -- Ordering keys are hashed to so many slots; a batch of a group locks slots. It changes only while the stream has no events: see sluice.change_slots.
   slots          smallint    NOT NULL DEFAULT 16 CONSTRAINT "slots: 1, 2, 4, 8, 16, 32 or 64" CHECK (slots IN (1, 2, 4, 8, 16, 32, 64)),
   positions      regclass    NOT NULL,
   -- A segment may go when all of it is older than retain_ms; the oldest go while the stream takes more than retain_bytes.
@@ -158,6 +158,14 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT format('(SELECT part.* FROM sluice.%I part WHERE part.position >= %s AND part.position <= %s)', log_table, after + 1, upto)
 $$;
 
+-- The segments of events that a batch has in hand, by their own tables: through its stream's table it would not find those in one that is being
+-- detached, which waits for the batch.
+CREATE FUNCTION sluice.segments_of(stream_id integer, positions bigint[]) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT '(' || string_agg(DISTINCT format('SELECT part.* FROM sluice.event_%s_%s part', stream_id, p / 1000000000), ' UNION ALL ') || ')'
+  FROM unnest(positions) AS p
+$$;
+
 -- Makes a segment, for positions from `first` on. CREATE ... PARTITION OF would wait for every open batch; ATTACH does not.
 CREATE FUNCTION sluice.attach_segment(stream_id integer, first bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -185,6 +193,81 @@ BEGIN
 END
 $$;
 
+-- Writes the number of slots where appends find it: it is the START of the stream's sequence, which nothing begins with. An append has the sequence
+-- locked from before it looks until its transaction ends, and sees the catalogs as they are now, whatever its snapshot. Waits for all
+-- that are open, and those that come meanwhile wait for this transaction.
+CREATE FUNCTION sluice.note_slots(stream_id integer, slots integer) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  EXECUTE format('ALTER SEQUENCE sluice.%I START WITH %s', 'event_position_' || stream_id, slots);
+END
+$$;
+
+-- Whether a stream has an event, or an append that is open may have put one there. Each segment by itself: one that is being detached is no
+-- part of the stream's table any more.
+CREATE FUNCTION sluice.has_events(stream_id integer) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  part text;
+  is_there boolean := EXISTS (
+    SELECT FROM pg_locks l
+    WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid::bigint >> 8 = (1275068416 >> 8 | stream_id)
+      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+  );
+BEGIN
+  FOR part IN
+    SELECT format('event_%s_%s', g.stream_id, g.first / 1000000000) FROM sluice.segment g WHERE g.stream_id = stream_id ORDER BY g.first DESC
+  LOOP
+    EXIT WHEN is_there;
+    CONTINUE WHEN to_regclass('sluice.' || part) IS NULL;
+    EXECUTE format('SELECT EXISTS (SELECT FROM sluice.%I)', part) INTO is_there;
+  END LOOP;
+  RETURN is_there;
+END
+$$;
+
+-- Gives a stream another number of slots, as long as no key has a place in one: while it has no events. It asks before it waits, because
+-- appends wait behind it. The locks are in the order of others: the maintenance of the stream, its row, the slots of its groups, its sequence.
+-- Then each group begins in the new slots behind the last position.
+CREATE FUNCTION sluice.change_slots(stream_id integer, slots integer) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
+#variable_conflict use_variable
+DECLARE
+  log sluice.stream;
+  is_empty boolean := NOT sluice.has_events(stream_id);
+  g sluice.stream_group;
+  head bigint;
+  moved timestamptz;
+BEGIN
+  PERFORM sluice.check_isolation();
+  PERFORM pg_advisory_xact_lock(746505, stream_id) WHERE is_empty;
+  SELECT s.* INTO log FROM sluice.stream s WHERE s.id = stream_id;
+  IF is_empty THEN
+    SELECT s.* INTO log FROM sluice.stream s WHERE s.id = stream_id FOR UPDATE;
+    UPDATE sluice.stream s SET slots = change_slots.slots WHERE s.id = stream_id;
+    FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream ORDER BY o.id LOOP
+      PERFORM sluice.lock_group(g.id, greatest(log.slots, slots));
+    END LOOP;
+    PERFORM sluice.note_slots(stream_id, slots);
+    is_empty := NOT sluice.has_events(stream_id);
+  END IF;
+  IF NOT is_empty THEN
+    RAISE EXCEPTION 'slots: expected %, which stream "%" keeps while it has events or open appends, received %', log.slots, log.stream, slots
+      USING ERRCODE = 'SL031', HINT = 'To have other slots, make another stream.';
+  END IF;
+  UPDATE sluice.segment o SET lasts = array_fill(0::bigint, ARRAY[slots]) WHERE o.stream_id = stream_id AND o.lasts IS NOT NULL;
+  head := sluice.stream_head(log.positions);
+  FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream LOOP
+    SELECT max(p.moved_at) INTO moved FROM sluice.group_progress p WHERE p.group_id = g.id;
+    DELETE FROM sluice.group_progress p WHERE p.group_id = g.id;
+    INSERT INTO sluice.group_progress (group_id, slot, position, moved_at)
+    SELECT g.id, slot, head, moved FROM generate_series(0, slots - 1) AS slot;
+    DELETE FROM sluice.crash c WHERE c.queue = log.stream || ':' || g.name AND c.message_id < 0;
+  END LOOP;
+END
+$$;
+
 -- Makes a stream if there is none of this name, or changes its settings. True: it was made. What is null stays as it is; a
 -- retain or retain_bytes of 0 is none.
 CREATE FUNCTION sluice.create_stream(stream text, slots integer DEFAULT NULL, retain interval DEFAULT NULL, retain_bytes bigint DEFAULT NULL,
@@ -207,8 +290,7 @@ BEGIN
   END IF;
   IF log.id IS NOT NULL THEN
     IF slots <> log.slots THEN
-      RAISE EXCEPTION 'slots: expected %, which stream "%" has had from the beginning, received %', log.slots, stream, slots
-        USING ERRCODE = 'SL031', HINT = 'To have other slots, make another stream.';
+      PERFORM sluice.change_slots(log.id, slots);
     END IF;
     UPDATE sluice.stream s
     SET retain_ms = nullif(coalesce(given.retain_ms, s.retain_ms), 0),
@@ -224,11 +306,17 @@ BEGIN
   -- Under the lock, so that a creation that is refused or rolled back uses up no number. One whose row was deleted by hand has its tables.
   SELECT coalesce(max(s.id), 0) + 1 INTO number
   FROM (SELECT s.id FROM sluice.stream s UNION ALL SELECT g.stream_id FROM sluice.segment g) s;
+  -- A snapshot that does not move may not show the last ones; of one that has this name, the INSERT says so.
+  WHILE to_regclass('sluice.event_position_' || number) IS NOT NULL LOOP
+    number := number + 1;
+  END LOOP;
   EXECUTE format('CREATE SEQUENCE sluice.%I CACHE 1', 'event_position_' || number);
   INSERT INTO sluice.stream (id, stream, slots, positions, retain_ms, retain_bytes, keep_unread, segment_ms)
   VALUES (number, create_stream.stream, coalesce(create_stream.slots, 16), ('sluice.event_position_' || number)::regclass,
           nullif(given.retain_ms, 0), nullif(create_stream.retain_bytes, 0), coalesce(create_stream.keep_unread, true),
-          coalesce(given.segment_ms, 86400000));
+          coalesce(given.segment_ms, 86400000))
+  ON CONFLICT ON CONSTRAINT stream_pkey DO NOTHING;
+  PERFORM sluice.note_slots(number, coalesce(create_stream.slots, 16));
   EXECUTE format('CREATE TABLE sluice.%I (LIKE sluice.event INCLUDING ALL, CONSTRAINT %I PRIMARY KEY (slot, position)) PARTITION BY RANGE (position)',
                  'event_' || number, 'event_' || number || '_pkey');
   EXECUTE format('ALTER TABLE sluice.event ATTACH PARTITION sluice.%I FOR VALUES IN (%s)', 'event_' || number, number);
@@ -259,25 +347,35 @@ $$;
 -- rollback to a savepoint. Prepared transactions keep them. A setting of the transaction remembers the number for each slot, so that
 -- its next append takes the same lock again, which costs no entry in the lock table. A session may write the setting by hand:
 -- a number from 0 to the head holds back at least what the append draws, and any other is not used.
-CREATE FUNCTION sluice.open_appends(stream_id integer, positions regclass, slots smallint[]) RETURNS void
+-- False: the stream has other slots by now, so the append looks for its own again. To read the head locks the sequence, and so keeps the slots as they
+-- are: see sluice.note_slots.
+CREATE FUNCTION sluice.open_appends(log sluice.stream, slots smallint[]) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  name text := 'sluice.open_appends_' || stream_id;
+  name text := 'sluice.open_appends_' || log.id;
   floors bigint[] := coalesce(nullif(current_setting(name, true), ''), '{}');
-  head bigint := coalesce(pg_sequence_last_value(positions), 0);
+  head bigint := coalesce(pg_sequence_last_value(log.positions), 0);
   slot smallint;
   is_new boolean := false;
 BEGIN
+  IF (pg_sequence_parameters(log.positions)).start_value <> log.slots THEN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+      RAISE EXCEPTION 'could not serialize access: stream "%" has other slots since the transaction began', log.stream
+        USING ERRCODE = '40001', HINT = 'Try the transaction again.';
+    END IF;
+    RETURN false;
+  END IF;
   FOREACH slot IN ARRAY slots LOOP
     IF (floors[slot + 1] BETWEEN greatest(head - 2147483647, 0) AND head) IS NOT TRUE THEN
       floors[slot + 1] := head;
       is_new := true;
     END IF;
-    PERFORM sluice.lock_shared(1275068416 | (stream_id << 8) | slot, (floors[slot + 1] & 2147483647)::integer);
+    PERFORM sluice.lock_shared(1275068416 | (log.id << 8) | slot, (floors[slot + 1] & 2147483647)::integer);
   END LOOP;
   IF is_new THEN
     PERFORM set_config(name, floors::text, true);
   END IF;
+  RETURN true;
 END
 $$;
 
@@ -306,13 +404,15 @@ DECLARE
   slot smallint;
   at bigint;
 BEGIN
-  SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append.stream;
-  IF log.id IS NULL THEN
-    RAISE EXCEPTION 'expected the name of a stream, received "%"', append.stream
-      USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
-  END IF;
-  slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint ELSE sluice.event_slot(ordering_key, log.slots) END;
-  PERFORM sluice.open_appends(log.id, log.positions, ARRAY[slot]);
+  LOOP
+    SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append.stream;
+    IF log.id IS NULL THEN
+      RAISE EXCEPTION 'expected the name of a stream, received "%"', append.stream
+        USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
+    END IF;
+    slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint ELSE sluice.event_slot(ordering_key, log.slots) END;
+    EXIT WHEN sluice.open_appends(log, ARRAY[slot]);
+  END LOOP;
   INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
   VALUES (log.id, slot, nextval(log.positions), ordering_key, type, coalesce(schema_version, 1), payload, coalesce(headers, '{}'))
   RETURNING position INTO at;
@@ -343,22 +443,24 @@ DECLARE
   taken bigint;
 BEGIN
   options := coalesce(options, '[]');
-  SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append_many.stream;
-  IF log.id IS NULL THEN
-    RAISE EXCEPTION 'expected the name of a stream, received "%"', append_many.stream
-      USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
-  END IF;
-  IF given = 0 THEN
-    RETURN;
-  END IF;
-  SELECT array_agg(DISTINCT w.slot) INTO wanted FROM (
-    SELECT coalesce(sluice.event_slot(o.key, log.slots), (base + (o.ordinal - 1) / 100) & (log.slots - 1))::smallint AS slot
-    FROM ROWS FROM (jsonb_to_recordset(options) AS ("orderingKey" text)) WITH ORDINALITY AS o (key, ordinal)
-    UNION ALL
-    SELECT ((base + chunk) & (log.slots - 1))::smallint FROM generate_series(0, (given - 1) / 100) AS chunk
-    WHERE jsonb_array_length(options) < given
-  ) w;
-  PERFORM sluice.open_appends(log.id, log.positions, wanted);
+  LOOP
+    SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append_many.stream;
+    IF log.id IS NULL THEN
+      RAISE EXCEPTION 'expected the name of a stream, received "%"', append_many.stream
+        USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
+    END IF;
+    IF given = 0 THEN
+      RETURN;
+    END IF;
+    SELECT array_agg(DISTINCT w.slot) INTO wanted FROM (
+      SELECT coalesce(sluice.event_slot(o.key, log.slots), (base + (o.ordinal - 1) / 100) & (log.slots - 1))::smallint AS slot
+      FROM ROWS FROM (jsonb_to_recordset(options) AS ("orderingKey" text)) WITH ORDINALITY AS o (key, ordinal)
+      UNION ALL
+      SELECT ((base + chunk) & (log.slots - 1))::smallint FROM generate_series(0, (given - 1) / 100) AS chunk
+      WHERE jsonb_array_length(options) < given
+    ) w;
+    EXIT WHEN sluice.open_appends(log, wanted);
+  END LOOP;
   RETURN QUERY
   INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
   SELECT log.id, coalesce(sluice.event_slot(r."orderingKey", log.slots), (base + (r.ordinal - 1) / 100) & (log.slots - 1))::smallint,
@@ -387,13 +489,15 @@ COMMENT ON FUNCTION sluice.append_many IS
 -- Up to which position each slot is settled: at and below it no event appears any more. First the head, then the locks of
 -- open appends: whoever takes one later draws positions above this head. Whoever reads must do so in a later statement: a
 -- COMMIT is visible before its locks go, so what has no lock is visible to the next snapshot. The head is read again for the
--- 31 bits of the locks: no lock that was seen is above it. The first number is the head, the others are those of the slots.
+-- 31 bits of the locks: no lock that was seen is above it. The first number is the head, the others are those of the slots: of as many
+-- as the stream has now, which may be other slots than a caller knows who has waited here for sluice.change_slots.
 -- With the rights of the owner, because a stream's sequence is made after the roles have been granted what they may read.
-CREATE FUNCTION sluice.slot_bounds(stream_id integer, positions regclass, slots smallint) RETURNS bigint[]
+CREATE FUNCTION sluice.slot_bounds(stream_id integer, positions regclass) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
   head bigint := coalesce(pg_sequence_last_value(positions), 0);
   later bigint;
+  slots integer := (pg_sequence_parameters(positions)).start_value;
   locks integer[];
   slot_of integer[];
 BEGIN
@@ -448,9 +552,34 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp S
 #variable_conflict use_variable
 BEGIN
   IF sluice.is_of_group(queue) THEN
-    RAISE EXCEPTION 'queue: expected one that is not of a group, received "%"', queue
-      USING ERRCODE = 'SL034', HINT = 'Append to the stream, or consume it with its group.';
+    PERFORM sluice.say_group_queue(queue);
   END IF;
+END
+$$;
+
+CREATE FUNCTION sluice.say_group_queue(queue text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RAISE EXCEPTION 'queue: expected one that is not of a group, received "%"', queue
+    USING ERRCODE = 'SL034', HINT = 'Append to the stream, or consume it with its group.';
+END
+$$;
+
+-- The same where a snapshot may be older than the group. The index of its name shows it all the same, to who tries to make another. That is undone in
+-- any case, so it keeps nobody else from it. The number is one that no other session tries at the same time.
+CREATE FUNCTION sluice.refuse_newer_group(queue text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  INSERT INTO sluice.stream_group (id, stream, name) OVERRIDING SYSTEM VALUE
+  VALUES (-pg_backend_pid(), split_part(queue, ':', 1), substr(queue, strpos(queue, ':') + 1));
+  RAISE no_data_found;
+EXCEPTION
+  -- No group has such a name.
+  WHEN no_data_found OR check_violation THEN
+    NULL;
+  WHEN unique_violation THEN
+    PERFORM sluice.say_group_queue(queue);
 END
 $$;
 
@@ -460,6 +589,9 @@ BEGIN
   -- Whoever makes a group of this name waits for this transaction, and this one for that.
   PERFORM sluice.lock_shared(746507, hashtext(NEW.queue));
   PERFORM sluice.refuse_group_queue(NEW.queue);
+  IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+    PERFORM sluice.refuse_newer_group(NEW.queue);
+  END IF;
   RETURN NULL;
 END
 $$;
@@ -495,7 +627,6 @@ BEGIN
     RETURN false;
   END IF;
   PERFORM sluice.check_isolation();
-  PERFORM sluice.check_starts('start_at', start_at, log.slots);
   PERFORM pg_advisory_xact_lock(746507, hashtext(stream || ':' || name));
   IF EXISTS (SELECT FROM sluice.message m WHERE m.queue = stream || ':' || name AND m.event_position IS NULL)
     OR EXISTS (SELECT FROM sluice.dead_letter d WHERE d.queue = stream || ':' || name AND d.event_position IS NULL)
@@ -505,12 +636,13 @@ BEGIN
   END IF;
   -- Until this transaction ends no retention takes what the group has not read: nobody else sees the group yet.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
+  PERFORM sluice.check_starts('start_at', start_at, log.slots);
   INSERT INTO sluice.stream_group (stream, name, park_limit) VALUES (create_group.stream, create_group.name, coalesce(create_group.park_limit, 1000))
   ON CONFLICT ON CONSTRAINT stream_group_pkey DO NOTHING RETURNING id INTO number;
   IF number IS NULL THEN
     RETURN false;
   END IF;
-  ends := sluice.slot_bounds(log.id, log.positions, log.slots);
+  ends := sluice.slot_bounds(log.id, log.positions);
   INSERT INTO sluice.group_progress (group_id, slot, position)
   SELECT number, slot, greatest(log.trimmed_to, least(ends[1], CASE WHEN start_at IS NULL THEN ends[slot + 2]
                                                                     WHEN cardinality(start_at) = 1 THEN start_at[1] ELSE start_at[slot + 1] END))
@@ -539,7 +671,6 @@ BEGIN
   PERFORM sluice.note_queued(group_id);
   SELECT g.stream || ':' || g.name, s.id INTO queue, number
   FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream WHERE g.id = group_id;
-  -- By its own table: through sluice.event the server would lock the segments of all streams.
   EXECUTE format('
     INSERT INTO sluice.message (queue, ordering_key, type, schema_version, payload, headers, attempt, enqueued_at, due_at, failed_at,
                                 last_error, failures, lease, event_position)
@@ -552,7 +683,7 @@ BEGIN
          AS given (slot, position, attempt, due_us, error, details, ordinal)
     CROSS JOIN LATERAL (SELECT e.* FROM %s e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e
     ORDER BY given.ordinal',
-    sluice.part_of_log('event_' || number, (SELECT min(p) - 1 FROM unnest(positions) AS p), (SELECT max(p) FROM unnest(positions) AS p)))
+    sluice.segments_of(number, positions))
   USING queue, slots, positions, attempts, due_us, errors, details;
   GET DIAGNOSTICS taken = ROW_COUNT;
   PERFORM sluice.require_kept('message', queue, cardinality(positions), taken);
@@ -582,7 +713,7 @@ BEGIN
     FROM ROWS FROM (unnest($2), unnest($3), unnest($4), unnest($5), unnest($6), unnest($7))
          AS given (slot, position, attempt, reason, error, details)
     CROSS JOIN LATERAL (SELECT e.* FROM %s e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e',
-    sluice.part_of_log('event_' || number, (SELECT min(p) - 1 FROM unnest(positions) AS p), (SELECT max(p) FROM unnest(positions) AS p)))
+    sluice.segments_of(number, positions))
   USING queue, slots, positions, attempts, reasons, errors, details;
   GET DIAGNOSTICS taken = ROW_COUNT;
   PERFORM sluice.require_kept('dead_letter', queue, cardinality(positions), taken);
@@ -600,18 +731,24 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   group_id integer;
   slots smallint;
+  locked_as smallint;
   slot smallint;
 BEGIN
-  SELECT g.id, s.slots INTO group_id, slots FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream
-  WHERE g.stream = split_part(queue, ':', 1) AND g.name = substr(queue, strpos(queue, ':') + 1);
-  IF NOT FOUND OR ids = '{}' THEN
-    RETURN;
-  END IF;
-  FOR slot IN
-    SELECT DISTINCT sluice.event_slot(d.ordering_key, slots) AS slot FROM sluice.dead_letter d
-    WHERE d.queue = queue AND d.id = ANY (ids) AND d.ordering_key IS NOT NULL ORDER BY 1
   LOOP
-    PERFORM pg_advisory_xact_lock(746503, group_id << 6 | slot);
+    SELECT g.id, s.slots INTO group_id, slots FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream
+    WHERE g.stream = split_part(queue, ':', 1) AND g.name = substr(queue, strpos(queue, ':') + 1);
+    IF NOT FOUND OR ids = '{}' THEN
+      RETURN;
+    END IF;
+    -- Who gives the stream other slots locks all of its groups' slots.
+    EXIT WHEN locked_as = slots;
+    locked_as := slots;
+    FOR slot IN
+      SELECT DISTINCT sluice.event_slot(d.ordering_key, slots) AS slot FROM sluice.dead_letter d
+      WHERE d.queue = queue AND d.id = ANY (ids) AND d.ordering_key IS NOT NULL ORDER BY 1
+    LOOP
+      PERFORM pg_advisory_xact_lock(746503, group_id << 6 | slot);
+    END LOOP;
   END LOOP;
   PERFORM sluice.note_queued(group_id);
 END

@@ -71,16 +71,16 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_
 #variable_conflict use_variable
 DECLARE
   log sluice.stream := sluice.find_stream(stream);
-  bounds bigint[] := sluice.slot_bounds(log.id, log.positions, log.slots);
+  bounds bigint[] := sluice.slot_bounds(log.id, log.positions);
 BEGIN
   IF place = 'end' THEN
     RETURN bounds[2:];
   ELSIF place = 'start' THEN
-    RETURN array_fill(log.trimmed_to, ARRAY[log.slots::integer]);
+    RETURN array_fill(log.trimmed_to, ARRAY[cardinality(bounds) - 1]);
   ELSIF place = 'position' AND at_position > bounds[1] THEN
     RETURN bounds[2:];
   ELSIF place = 'position' AND at_position IS NOT NULL THEN
-    RETURN array_fill(greatest(log.trimmed_to, at_position - 1), ARRAY[log.slots::integer]);
+    RETURN array_fill(greatest(log.trimmed_to, at_position - 1), ARRAY[cardinality(bounds) - 1]);
   ELSIF place = 'time' AND at_time IS NOT NULL THEN
     PERFORM sluice.check_isolation();
     RETURN sluice.positions_at(log, at_time, bounds);
@@ -105,7 +105,8 @@ BEGIN
       USING ERRCODE = '0A000', HINT = 'Read the stream on the primary.';
   END IF;
   PERFORM sluice.check_isolation();
-  RETURN QUERY SELECT log.id, log.slots, log.trimmed_to, sluice.slot_bounds(log.id, log.positions, log.slots);
+  bounds := sluice.slot_bounds(log.id, log.positions);
+  RETURN QUERY SELECT log.id, (cardinality(bounds) - 1)::smallint, log.trimmed_to, bounds;
 END
 $$;
 
@@ -183,7 +184,7 @@ DECLARE
 BEGIN
   FOR log IN SELECT s.* FROM sluice.stream s WHERE of_stream IS NULL OR s.stream = of_stream ORDER BY s.stream LOOP
     CONTINUE WHEN NOT EXISTS (SELECT FROM sluice.stream_group g WHERE g.stream = log.stream);
-    bounds := sluice.slot_bounds(log.id, log.positions, log.slots);
+    bounds := sluice.slot_bounds(log.id, log.positions);
     FOR part IN
       SELECT n.segment, array_agg(n.group_id) AS groups, array_agg(n.slot) AS slots, array_agg(n.start) AS starts
       FROM sluice.next_segments(log, of_group, from_positions) n GROUP BY n.segment ORDER BY n.segment
@@ -258,16 +259,19 @@ BEGIN
 END
 $$;
 
--- The same by its name. Who had it locked may have deleted it, and made another one of its name.
+-- The same by its name. Who had it locked may have deleted it, and made another one of its name, or given its stream other slots.
 CREATE FUNCTION sluice.lock_found_group(log sluice.stream, name text) RETURNS sluice.stream_group
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   this_group sluice.stream_group;
 BEGIN
   LOOP
+    log := sluice.find_stream(log.stream);
     this_group := sluice.find_group(log.stream, name);
     PERFORM sluice.lock_group(this_group.id, log.slots);
-    EXIT WHEN EXISTS (SELECT FROM sluice.stream_group g WHERE g.id = this_group.id);
+    EXIT WHEN EXISTS (
+      SELECT FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream WHERE g.id = this_group.id AND s.slots = log.slots
+    );
   END LOOP;
   RETURN this_group;
 END
@@ -289,13 +293,13 @@ BEGIN
   IF parked NOT IN ('keep', 'drop') THEN
     RAISE EXCEPTION 'parked: expected keep or drop, received %', quote_literal(left(parked, 80)) USING ERRCODE = '22023', HINT = 'Leave it out to be refused.';
   END IF;
+  -- In this order, as in sluice.trim_stream. What is gone by then stays gone, and no more goes before the end of the transaction.
+  SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
   IF starts IS NULL THEN
     RAISE EXCEPTION 'starts: expected 1 or % positions, received NULL', log.slots
       USING ERRCODE = '22023', HINT = 'As sluice.stream_positions returns them. For the end: sluice.stream_positions(stream, ''end'').';
   END IF;
   PERFORM sluice.check_starts('starts', starts, log.slots);
-  -- In this order, as in sluice.trim_stream. What is gone by then stays gone, and no more goes before the end of the transaction.
-  SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
   this_group := sluice.lock_found_group(log, name);
   SELECT count(*) INTO waiting FROM sluice.message m WHERE m.queue = stream || ':' || name;
   IF waiting > 0 AND parked IS NULL THEN
@@ -516,7 +520,7 @@ BEGIN
   IF NOT dry_run THEN
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = stream FOR NO KEY UPDATE;
   END IF;
-  wanted := least(before - 1, (SELECT min(b) FROM unnest(sluice.slot_bounds(log.id, log.positions, log.slots)) AS b));
+  wanted := least(before - 1, (SELECT min(b) FROM unnest(sluice.slot_bounds(log.id, log.positions)) AS b));
   trimmed_to := wanted;
   FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream AND NOT force ORDER BY o.name LOOP
     unread := CASE WHEN sluice.pins(log, g) THEN (sluice.unread_in('event_' || log.id, g.id, log.trimmed_to, wanted)).first END;
@@ -567,6 +571,8 @@ BEGIN
   PERFORM sluice.check_isolation();
   FOR log IN SELECT s.* FROM sluice.stream s WHERE of_stream IS NULL OR s.stream = of_stream ORDER BY s.id LOOP
     CONTINUE WHEN NOT pg_try_advisory_xact_lock(746505, log.id);
+    -- It may have been given other slots until then.
+    SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id;
     BEGIN
       done := done + sluice.note_open_segment(log) + sluice.open_next_segment(log);
       PERFORM sluice.note_lasts(log);
@@ -619,7 +625,7 @@ $$;
 CREATE FUNCTION sluice.note_lasts(log sluice.stream) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  settled bigint := (SELECT min(b) FROM unnest(sluice.slot_bounds(log.id, log.positions, log.slots)) AS b);
+  settled bigint := (SELECT min(b) FROM unnest(sluice.slot_bounds(log.id, log.positions)) AS b);
   closed bigint;
 BEGIN
   FOR closed IN
@@ -650,7 +656,7 @@ $$;
 CREATE FUNCTION sluice.open_next_segment(log sluice.stream) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  bounds bigint[] := sluice.slot_bounds(log.id, log.positions, log.slots);
+  bounds bigint[] := sluice.slot_bounds(log.id, log.positions);
   settled bigint := (SELECT min(b) FROM unnest(bounds) AS b);
   open_one sluice.segment;
   next bigint;
@@ -686,7 +692,7 @@ $$;
 CREATE FUNCTION sluice.mark_segments(log sluice.stream) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  settled bigint := (SELECT min(b) FROM unnest(sluice.slot_bounds(log.id, log.positions, log.slots)) AS b);
+  settled bigint := (SELECT min(b) FROM unnest(sluice.slot_bounds(log.id, log.positions)) AS b);
   bytes bigint := (SELECT sum(sluice.segment_bytes(g.stream_id, g.first)) FROM sluice.segment g WHERE g.stream_id = log.id AND g.dropping_at IS NULL);
   old sluice.segment;
   ends bigint;
@@ -773,7 +779,7 @@ CREATE FUNCTION sluice.read_stream(stream_id integer) RETURNS TABLE (
 ) LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
   SELECT l.bounds[1], g.segments, g.bytes, sluice.positions_between(s.id, s.trimmed_to, l.bounds[1]), coalesce(o.appends, 0), o.pid, o.since
   FROM sluice.stream s
-  CROSS JOIN LATERAL (SELECT sluice.slot_bounds(s.id, s.positions, s.slots) AS bounds) l
+  CROSS JOIN LATERAL (SELECT sluice.slot_bounds(s.id, s.positions) AS bounds) l
   CROSS JOIN LATERAL (
     SELECT count(*) AS segments, coalesce(sum(sluice.segment_bytes(g.stream_id, g.first)), 0)::bigint AS bytes FROM sluice.segment g WHERE g.stream_id = s.id
   ) g

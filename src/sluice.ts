@@ -222,7 +222,7 @@ export class Sluice<
 
   /**
    * Makes a stream, or changes its settings. Call it at every start: a stream that is there already is left alone, and what
-   * is not given stays as it is. Slots never change.
+   * is not given stays as it is. Slots change only while the stream has no events.
    *
    * @param name 1 to 49 letters, digits and _ . -
    * @returns whether it was made.

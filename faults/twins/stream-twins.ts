@@ -4,9 +4,9 @@ export const BOUND_IGNORED = {
   name: 'bound-ignored',
   title: 'a group that reads up to the last position, also in a slot in which an append is open',
   sql: `
-CREATE OR REPLACE FUNCTION sluice.slot_bounds(stream_id integer, positions regclass, slots smallint) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION sluice.slot_bounds(stream_id integer, positions regclass) RETURNS bigint[]
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
-  'SELECT array_fill(coalesce(pg_sequence_last_value(positions), 0), ARRAY[slots + 1])'`,
+  'SELECT array_fill(coalesce(pg_sequence_last_value(positions), 0), ARRAY[(pg_sequence_parameters(positions)).start_value::integer + 1])'`,
   caught: ['lost'],
 } as const satisfies Twin
 

@@ -2,6 +2,7 @@ import type { Control } from '../connection/control.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
 import { WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
 import { ensureSlots, type QueueScan, scanQueue } from '../table/claim/queue-scan.ts'
+import { refuseGroupQueue } from '../table/stream/group-queue.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
 import { type ClaimAnswer, endsTransaction, type LeaseTerms, type MessageKind, type SentClaim } from './claim-answer.ts'
 import { FirstScan } from './first-scan.ts'
@@ -11,6 +12,8 @@ import { Turns } from './turns.ts'
 
 export interface ClaimerOptions extends FlooredClaimsOptions {
   readonly control: Pick<Control, 'execute'>
+  /** It is the group of the queue that claims. @default false */
+  readonly ofGroup?: boolean
 }
 
 const BOTH_KINDS: readonly MessageKind[] = ['keyed', 'unkeyed']
@@ -232,9 +235,19 @@ export class Claimer {
   }
 
   async #claim({ connection, lease, most }: ClaimOn, kind: MessageKind, bottom: boolean): Promise<ClaimAnswer> {
-    const answer = await this.#claims.claim(connection, { kind, bottom, lease, most })
+    const claimed = this.#claims.claim(connection, { kind, bottom, lease, most })
+    const [answer] = await Promise.all([claimed, this.#refuseOfGroup(connection)])
     this.#turns.took(kind, answer.rows.length > 0, answer.partial)
     return answer
+  }
+
+  /**
+   * A group may be made while a pipeline without it runs. Behind the claim, in its packet: a group whose events the claim has seen is seen, and
+   * the error undoes the claim.
+   */
+  #refuseOfGroup({ execute }: BatchConnection): Promise<void> | undefined {
+    const { queue, ofGroup = false } = this.#options
+    return ofGroup || !queue.includes(':') ? undefined : refuseGroupQueue(execute, queue)
   }
 }
 

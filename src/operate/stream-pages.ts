@@ -82,6 +82,8 @@ class WindowReader {
   readonly #reading: Reading
   #streamId = 0
   #slots: readonly number[] = []
+  /** Of the stream, of which an ordering key has one. */
+  #slotCount = 0
   #starts: readonly number[] = []
   #ends: readonly number[] = []
   /** All events up to this position have been read. */
@@ -112,7 +114,8 @@ class WindowReader {
       return [bounds, first, to.place === 'time' ? await readPositions(execute, stream, to) : null] as const
     })
     this.#streamId = look.streamId
-    this.#slots = look.slot === null ? look.bounds.map((_, slot) => slot) : [look.slot]
+    this.#slots = slotsOf(look)
+    this.#slotCount = look.bounds.length
     this.#starts = this.#slots.map((slot) => starts[slot] ?? 0)
     const last = to.place === 'position' ? (to.position ?? 0) : to.place === 'start' ? 0 : Number.MAX_SAFE_INTEGER
     this.#ends = this.#slots.map((slot) => (follow ? Number.MAX_SAFE_INTEGER : Math.min(ends?.[slot] ?? last, last)))
@@ -122,7 +125,18 @@ class WindowReader {
 
   async lookAgain(): Promise<void> {
     const { stream, orderingKey } = this.#plan
-    this.#bound(await this.#reading((execute) => readBounds(execute, stream, orderingKey)))
+    const look = await this.#reading((execute) => readBounds(execute, stream, orderingKey))
+    if (look.bounds.length !== this.#slotCount) this.#spread(look)
+    this.#bound(look)
+  }
+
+  /** A stream that had no events was given other slots: all that it has is behind that. */
+  #spread(look: StreamBounds): void {
+    const start = Math.min(...this.#starts)
+    this.#slots = slotsOf(look)
+    this.#slotCount = look.bounds.length
+    this.#starts = this.#slots.map(() => start)
+    this.#ends = this.#slots.map(() => Number.MAX_SAFE_INTEGER)
   }
 
   #bound({ bounds, trimmedTo }: StreamBounds): void {
@@ -169,6 +183,10 @@ class WindowReader {
     this.#rows = Math.min(MOST_ROWS, this.#rows * 2, Math.max(LEAST_ROWS, fitting))
     this.#width = full ? Math.max(this.#rows, this.#width / 2) : Math.min(WIDEST, this.#width * 2)
   }
+}
+
+function slotsOf({ slot, bounds }: StreamBounds): readonly number[] {
+  return slot === null ? bounds.map((_, at) => at) : [slot]
 }
 
 const FIRST_ROWS = 64

@@ -7,8 +7,8 @@ import { SLOTS, type StreamColumns } from '../table/stream/define-stream.ts'
 /** The settings of a stream. What is not given stays as it is. */
 export interface StreamSettings {
   /**
-   * 1, 2, 4, 8, 16, 32 or 64: ordering keys are spread over them, and a group has at most so many batches in flight. They are
-   * given when the stream is made, and never change. @default 16
+   * 1, 2, 4, 8, 16, 32 or 64: ordering keys are spread over them, and a group has at most so many batches in flight. They change
+   * only while the stream has no events. @default 16
    */
   readonly slots?: number | undefined
   /** For how long events are kept, 1 s to 100 years; null: for ever. @default null */

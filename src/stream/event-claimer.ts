@@ -13,6 +13,9 @@ import {
 import { type GroupStanding, type KnownGroup, type OnFailure, readStanding } from '../table/stream/known-group.ts'
 import { groupUnknown } from '../table/stream/stream-errors.ts'
 
+/** The stream has other slots than the claimer knows: a group's claims begin anew. */
+export class SlotsChanged extends Error {}
+
 /** A connection, in a transaction that has been begun. */
 export interface InTransaction {
   readonly execute: Execute
@@ -173,6 +176,7 @@ export class EventClaimer {
     const reading = readStanding(execute, this.group, queue)
     const [bounds, { events: claimed, elsewhere }, read] = await Promise.all([looked, claiming, reading])
     const standing = this.#checked(read)
+    if (bounds.split(' ').length !== this.group.slots + 1) throw new SlotsChanged()
     // A group that stops parks nothing: what it has parked before it was told so goes first.
     const mayPark = standing.onFailure === 'park' && standing.queuedCount < standing.parkLimit
     const events = mayPark ? claimed : beforeParked(claimed)

@@ -5,7 +5,7 @@ import { isSluiceError } from '../errors.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
 import { noteEmpty, readGroup, readQueued } from '../table/stream/known-group.ts'
 import type { BatchConnection } from '../transaction/batch-connection.ts'
-import { type EventAnswer, EventClaimer, isEventAnswer } from './event-claimer.ts'
+import { type EventAnswer, EventClaimer, isEventAnswer, SlotsChanged } from './event-claimer.ts'
 
 export interface GroupClaimerOptions {
   /** The group's queue. */
@@ -41,7 +41,7 @@ export class GroupClaimer {
     const { queue, batchSize, concurrency, control } = options
     this.#options = options
     this.#random = random
-    this.#queue = new Claimer({ queue, batchSize, concurrency, ordered: false, control }, random)
+    this.#queue = new Claimer({ queue, batchSize, concurrency, ordered: false, control, ofGroup: true }, random)
   }
 
   narrow(): void {
@@ -118,7 +118,8 @@ export class GroupClaimer {
     } catch (error) {
       // It may be made anew, with another number.
       if (isSluiceError(error, 'GROUP_UNKNOWN')) this.#events = undefined
-      throw error
+      if (!(error instanceof SlotsChanged)) throw error
+      return (await this.#read()).claim(connection)
     }
   }
 

@@ -100,7 +100,7 @@ describe('with a hostile schema in front of pg_catalog', () => {
         `SELECT sluice.append('${queue}', '{}', 'key', headers => '{"a": 1}')`,
         `SELECT sluice.append_many('${queue}', '[1, 2]', '[{"orderingKey": "a"}]')`,
         `SELECT sluice.create_group('${queue}', 'g', start_at => '{0}')`,
-        `SELECT sluice.slot_bounds(1, 'sluice.event_position_1', 4::smallint)`,
+        `SELECT sluice.slot_bounds(1, 'sluice.event_position_1')`,
         `SELECT sluice.schedule('tick', '${queue}.ticks', '{}', every => '1 day')`,
         `SELECT sluice.schedule('tick', '${queue}.ticks', '{"n": 1}', cron => '0 3 * * *', grace => '5 minutes')`,
         `SELECT sluice.schedule_pause('tick', 'for now')`,

@@ -1,4 +1,7 @@
 import { describe, expect } from 'vitest'
+import { isSluiceError } from '../../src/errors.ts'
+import { EventLog } from '../support/event-log.ts'
+import { untilEmpty } from '../support/rows/rows.ts'
 import { startTestSluice } from '../support/sluice.ts'
 import { raise } from '../support/steps.ts'
 import { append, test } from '../support/streams.ts'
@@ -26,6 +29,30 @@ describe('the queue of a group', () => {
     await sluice.enqueue(tx, `${stream}:other`, 1)
   })
 
+  test.for(['REPEATABLE READ', 'SERIALIZABLE'])(
+    'takes no message from a transaction in %s that began before the group was made',
+    async (isolation, { database, sluice, stream }) => {
+      const queue = `${stream}:new`
+      const client = await database.pool.connect()
+      try {
+        for (const refused of [false, true]) {
+          await client.query(`BEGIN ISOLATION LEVEL ${isolation}`)
+          await client.query('SELECT FROM sluice.stream')
+          if (refused) await sluice.group(stream, 'new')
+          await sluice.enqueue(client, `${stream}:other`, 1)
+          await sluice.enqueue(client, `${stream}:a:b`, 1)
+          const enqueued = sluice.enqueue(client, queue, 1)
+          await (refused ? expect(enqueued).rejects.toMatchObject({ code: 'QUEUE_UNKNOWN' }) : enqueued)
+          await client.query(refused ? 'ROLLBACK' : 'COMMIT')
+          if (!refused) await sluice.pop(queue)
+        }
+      } finally {
+        client.release()
+      }
+      expect(await database.sql('SELECT FROM sluice.stream_group WHERE stream = $1', [stream])).toHaveLength(2)
+    },
+  )
+
   test('is consumed by its group alone', async ({ database, sluice, stream }) => {
     const queue = `${stream}:all`
     await append(database, stream, [[1]])
@@ -47,6 +74,38 @@ describe('the queue of a group', () => {
     await expect(sluice.pop(queue)).rejects.toMatchObject(REFUSED)
     expect(await database.sql('SELECT attempt FROM sluice.message WHERE queue = $1', [queue])).toEqual([{ attempt: 1 }])
   })
+
+  test.for(['transactional', 'leased'] as const)(
+    'is left alone by a pipeline in %s mode that had it before the group was made',
+    async (mode, { database, sluice, stream }) => {
+      const queue = `${stream}:late`
+      const other = startTestSluice(database, { pollInterval: '1s' })
+      const log = new EventLog(other.events)
+      const taken: unknown[] = []
+      const take = ({ payload }: { readonly payload: unknown }) => void taken.push(payload)
+      if (mode === 'leased') other.pipeline(queue, { mode }).handle(take).start()
+      else other.pipeline(queue).handle(take).start()
+      await sluice.enqueue(sluice.ownTransaction, queue, 'before')
+      await waitFor(() => taken.length === 1, { what: 'a message before the group is made' })
+      await untilEmpty(database, queue)
+      await sluice.group(stream, 'late', { from: 'start' })
+      await append(database, stream, [
+        ['failed', 'k'],
+        ['parked', 'k'],
+      ])
+      await sluice
+        .pipeline(stream, { group: 'late', maxAttempts: 5, retry: { kind: 'fixed', delay: '1h' } })
+        .handle(() => raise('no'))
+        .runOnce()
+      await database.sql('UPDATE sluice.message SET due_at = clock_timestamp(), lease = NULL WHERE queue = $1', [queue])
+      await waitFor(() => log.of('claim.failed').some(({ error }) => isSluiceError(error, 'QUEUE_UNKNOWN')), {
+        what: 'a claim that is refused',
+      })
+      expect(taken).toEqual(['before'])
+      await other.stop()
+      expect(taken).toEqual(['before'])
+    },
+  )
 
   test('must be empty when the group is made', async ({ sluice, stream }) => {
     await sluice.enqueue(sluice.ownTransaction, `${stream}:late`, 1)

@@ -1,9 +1,11 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
+import { deadLetter } from '../../src/message.ts'
 import { EventLog } from '../support/event-log.ts'
 import { allOf, append, jumpSegment, makeStream, segmentsOf } from '../support/rows/streams.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { startTestSluice, test } from '../support/sluice.ts'
+import { raise, Steps } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'
 
 describe('the segments of a stream', () => {
@@ -202,6 +204,28 @@ describe('retention', () => {
     await batch.query('COMMIT')
     expect(await pass).toMatchObject({ segmentsDropped: 2 })
     expect((await sluice.operate.streams.groups({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 10 })
+  })
+
+  test('leaves a batch the events that it has in hand, also if they fail', async ({ database, sluice, queue }) => {
+    await made(database, queue, 'retain_ms = 1, keep_unread = false')
+    await sluice.group(queue, 'late', { from: 'start' })
+    await threeSegments(database, queue)
+    const steps = new Steps()
+    const run = sluice
+      .pipeline(queue, { group: 'late', batchSize: 2, retry: NEVER_SOON })
+      .handle((event, context) => steps.handle(event, context))
+      .runOnce()
+    const [failing, dying] = [await steps.next(), steps.next()]
+    const pass = sluice.operate.maintain()
+    await waitFor(async () => (await detaching(database)) === 1, { what: 'the detach' })
+    failing.endBy(() => raise('no'))
+    const last = await dying
+    last.end(deadLetter('no'))
+    await expect(run).rejects.toMatchObject({ code: 'GROUP_LOST_EVENTS' })
+    const kept =
+      'SELECT payload FROM sluice.message WHERE queue = $1 UNION ALL SELECT payload FROM sluice.dead_letter WHERE queue = $1'
+    expect(await database.sql(kept, [`${queue}:late`])).toEqual([failing, last].map(({ payload }) => ({ payload })))
+    expect(await pass).toMatchObject({ segmentsDropped: 2 })
   })
 
   test('that a stop of its worker breaks off has not failed', async ({ database, sluice, queue }) => {
@@ -429,6 +453,8 @@ async function closeSegment(database: TestDatabase, stream: string): Promise<voi
     [stream],
   )
 }
+
+const NEVER_SOON = { kind: 'fixed', delay: '1d' } as const
 
 function tables(id: number, ...segments: readonly number[]): readonly string[] {
   return segments.map((segment) => `sluice.event_${id}_${segment}`)

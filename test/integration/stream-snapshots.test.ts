@@ -44,6 +44,17 @@ describe.for(['REPEATABLE READ', 'SERIALIZABLE'] as const)('under the one snapsh
     await expect(client.query('SELECT sluice.drop_segment(1, 0)')).rejects.toMatchObject(REFUSED)
   })
 
+  test('a stream is made beside others that are newer, unless one of them has its name', async ({
+    database,
+    stream,
+  }) => {
+    const client = await holding(database, level)
+    await database.sql('SELECT sluice.create_stream($1)', [`${stream}.newer`])
+    const create = 'SELECT sluice.create_stream($1) AS made'
+    expect((await client.query(create, [`${stream}.own`])).rows).toEqual([{ made: true }])
+    await expect(client.query(create, [`${stream}.newer`])).rejects.toMatchObject({ code: '40001' })
+  })
+
   test('an append, an end and a group that is there are as always', async ({ database, stream }) => {
     const client = await holding(database, level)
     await append(database, stream, 5)

@@ -51,7 +51,11 @@ function addCreate(stream: Command): void {
     .command('create')
     .description('Make a stream, or change the settings of one that is there: those that are given.')
     .argument('<stream>', 'the stream')
-    .option('--slots <n>', 'among how many slots ordering keys are divided; it never changes', parse.countTo(64))
+    .option(
+      '--slots <n>',
+      'among how many slots ordering keys are divided; it changes only while the stream has no events',
+      parse.countTo(64),
+    )
     .option('--retain <duration>', 'how long events are kept', parse.durationMs)
     .option('--retain-bytes <n>', 'how much the stream may take', parse.countTo(Number.MAX_SAFE_INTEGER))
     .option('--segment <duration>', 'after how long a segment is closed', parse.durationMs)

@@ -50,8 +50,8 @@ export interface EventClaim {
  *
  * @returns the last position drawn, and the bound of each slot, as one text
  */
-export async function lookAtBounds(execute: Execute, { streamId, slots }: KnownGroup): Promise<string> {
-  const [row] = await execute(LOOK_AT_BOUNDS, [streamId, slots])
+export async function lookAtBounds(execute: Execute, { streamId }: KnownGroup): Promise<string> {
+  const [row] = await execute(LOOK_AT_BOUNDS, [streamId])
   if (row === undefined) throw new TypeError('expected the bounds of a stream')
   return textOf(row, 'bounds')
 }
@@ -161,7 +161,7 @@ const LOOK_AT_BOUNDS = statement(
   `
 SELECT pg_catalog.set_config('sluice.bounds', pg_catalog.array_to_string(look.bounds, ' '), true) AS bounds
 FROM (
-  SELECT sluice.slot_bounds(s.id, s.positions, s.slots) AS bounds FROM sluice.stream s WHERE s.id = $1::integer AND s.slots = $2::smallint OFFSET 0
+  SELECT sluice.slot_bounds(s.id, s.positions) AS bounds FROM sluice.stream s WHERE s.id = $1::integer OFFSET 0
 ) look`,
 )
 
