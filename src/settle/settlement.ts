@@ -193,7 +193,8 @@ export class Settlement {
       dead: this.#dead.map((dead) => this.#fitted({ ...dead, reason: this.#options.alphabet.fit(dead.reason) })),
       expired: this.#droppedFor('expired'),
       cancelled: this.#droppedFor('cancelled'),
-      nowUs: Math.floor(this.#options.nowUs()),
+      // A failure must not seem to be later than the next one.
+      nowUs: Math.floor(this.#options.passedUs()),
     }
   }
 
