@@ -277,8 +277,8 @@ BEGIN
     RETURN NULL;
   END IF;
   state := sluice.state_of(false, changed.attempt, changed.due_at, clock_timestamp());
-  IF state = 'ready' THEN
-    -- Whoever has looked meanwhile has passed the locked row by.
+  IF later IS NULL OR changed.due_at < clock_timestamp() + interval '1200 ms' THEN
+    -- Whoever looks before the COMMIT passes over the locked row, which may fall due by then. One that is put off is due after it.
     PERFORM sluice.wake(queue);
   END IF;
   RETURN concat_ws(' ', message_id, CASE WHEN later IS NULL THEN 'updated' ELSE 'debounced' END, state);

@@ -82,7 +82,7 @@ BEGIN
   GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.limits, sluice.queue_settings, sluice.schedules TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.foreign_characters, sluice.leased_keys, sluice.lock_due_again,
     sluice.require_settled, sluice.require_kept, sluice.add_failure, sluice.drop_in_hand, sluice.expire_locked, sluice.remove_locked, sluice.bury_locked, sluice.ctids_of,
-    sluice.release_holds TO sluice_worker;
+    sluice.release_holds, sluice.wake, sluice.tell, sluice.is_of_group TO sluice_worker;
   -- It writes the history, and does not read it. What maintenance removes, it removes by functions.
   GRANT INSERT ON sluice.completed_message TO sluice_worker;
   GRANT SELECT, INSERT (begun_at, begun_by), UPDATE (begun_at, begun_by) ON sluice.maintenance

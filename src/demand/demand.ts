@@ -8,6 +8,7 @@ import type { Settings } from '../settings/settings.ts'
 import type { QueuePause } from '../table/settings/queue-settings.ts'
 import type { Parking } from '../wake-up/scheduler.ts'
 import type { Waiter, WakeReason } from '../wake-up/waiting-queue.ts'
+import { DueTimes } from './due-times.ts'
 import { Hints } from './hints.ts'
 import { Pauses } from './pauses.ts'
 import { Places } from './places.ts'
@@ -45,6 +46,7 @@ export class Demand implements Waiter, RoundDemand {
   readonly #pauses: Pauses
   readonly #throttle: Throttle | undefined
   readonly #places: Places
+  readonly #dueTimes = new DueTimes(() => this.wake('due'))
   #running: Promise<unknown> | undefined
   /** It goes on when a round finds nothing. */
   #stays = false
@@ -153,6 +155,7 @@ export class Demand implements Waiter, RoundDemand {
   async drain(): Promise<void> {
     this.#drain.abort()
     this.#pauses.stop()
+    this.#dueTimes.clear()
     this.#options.scheduler.detach(this)
     this.#hints.wakeAll()
     if (this.#running === undefined) this.#options.onEnded?.()
@@ -187,6 +190,10 @@ export class Demand implements Waiter, RoundDemand {
 
   opened(): void {
     this.wake('poke')
+  }
+
+  due(inMs: readonly number[]): void {
+    if (this.#stays && !this.draining.aborted) for (const ms of inMs) this.#dueTimes.add(ms)
   }
 
   found({ full, youngestMs }: Found): void {

@@ -54,6 +54,8 @@ export interface RoundDemand {
   answered(): void
   /** Something was settled after its round: a message that waited for it may be claimed now. */
   opened(): void
+  /** Messages of a settlement are due again in so many milliseconds. */
+  due(inMs: readonly number[]): void
   /** A claim has found messages. */
   found(found: Found): void
 }

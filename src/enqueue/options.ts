@@ -21,8 +21,8 @@ export interface EnqueueOptions {
   /** 0 (first) to 9. Messages with an ordering key go by their order instead. @default 5 */
   readonly priority?: number | undefined
   /**
-   * Due this long after the insert, by the database's clock. It wakes nobody: a delay that is shorter than the worker's
-   * `pollInterval` may take up to that long if the worker sleeps. @default 0
+   * Due this long after the insert, by the database's clock. One of more than 1.2 s wakes nobody: with a `pollInterval` above a
+   * second, a worker that sleeps may begin it up to one poll late. @default 0
    */
   readonly delay?: Duration | undefined
   /** Due at this instant, by the database's clock; at once if it has passed. Not together with `delay`. */

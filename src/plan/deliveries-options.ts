@@ -12,7 +12,10 @@ import {
 
 /** How `deliveries` consumes its queue. */
 export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency' | 'onError' | 'backlog'> {
-  /** The most messages locked at a time, settled or not, 1 to 1,000. */
+  /**
+   * The most messages locked at a time, settled or not, 1 to 1,000. They are claimed in whole batches: with a `batchSize` of 5, a
+   * demand of 7 is one of 5. Make it a multiple of `batchSize`.
+   */
   readonly demand: number
   /** How many of them share a transaction, 1 to `demand`; those come one after another. @default 1 */
   readonly batchSize?: number | undefined

@@ -34,6 +34,7 @@ export interface SettlementOptions {
   readonly report: Report
 }
 
+const NEVER: readonly number[] = []
 const NONE: ReadonlySet<string> = new Set()
 
 /**
@@ -67,6 +68,13 @@ export class Settlement {
 
   get settled(): readonly SettledMessage[] {
     return [...this.#settled.values()].map(({ message, outcome }) => ({ message: message.handed, outcome }))
+  }
+
+  /** In how many milliseconds its messages are due again. */
+  get dueInMs(): readonly number[] {
+    if (this.#postponed.length === 0) return NEVER
+    const nowUs = this.#options.nowUs()
+    return this.#postponed.map(({ dueUs }) => Math.max(0, (dueUs - nowUs) / 1_000))
   }
 
   /** Nothing has become of any message. */
@@ -185,7 +193,8 @@ export class Settlement {
       dead: this.#dead.map((dead) => this.#fitted({ ...dead, reason: this.#options.alphabet.fit(dead.reason) })),
       expired: this.#droppedFor('expired'),
       cancelled: this.#droppedFor('cancelled'),
-      nowUs: Math.floor(this.#options.nowUs()),
+      // A failure must not seem to be later than the next one.
+      nowUs: Math.floor(this.#options.passedUs()),
     }
   }
 

@@ -11,6 +11,7 @@ import {
   holdKeys,
   type Postponed,
   postponeMessages,
+  wakeSleepers,
 } from '../table/settle/settle.ts'
 import type { Execute } from '../table/statement.ts'
 import { allAnswered } from '../transaction/all-answered.ts'
@@ -44,6 +45,11 @@ export interface WrittenBatch {
   readonly serverVersion: number
 }
 
+/** Whether a message is to be tried again at once. */
+export function anyDue({ postponed, nowUs }: Pick<SettlementWrites, 'postponed' | 'nowUs'>): boolean {
+  return postponed.some(({ dueUs }) => dueUs <= nowUs)
+}
+
 /** Sends the statements that have rows to write, without waiting in between. */
 export async function writeSettlement(execute: Execute, writes: BatchWrites, batch: WrittenBatch): Promise<void> {
   const { queue, claimedUs, serverVersion } = batch
@@ -53,6 +59,7 @@ export async function writeSettlement(execute: Execute, writes: BatchWrites, bat
   if (acked.length > 0 && history === undefined) sent.push(ackMessages(execute, queue, acked, serverVersion))
   if (acked.length > 0 && history !== undefined) sent.push(ackAndKeep(execute, queue, acked, history, serverVersion))
   if (postponed.length > 0) sent.push(postponeMessages(execute, queue, postponed, nowUs))
+  if (anyDue(writes)) sent.push(wakeSleepers(execute, queue))
   if (held.length > 0) sent.push(holdKeys(execute, queue, held, claimedUs))
   if (dead.length > 0) sent.push(deadLetterMessages(execute, queue, dead))
   if (expired.length > 0) sent.push(dropMessages(execute, queue, expired, 'expired'))

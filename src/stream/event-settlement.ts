@@ -1,6 +1,7 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { type GivenUp, Settlement, type SettlementOptions } from '../settle/settlement.ts'
-import { forgetEvidence } from '../table/settle/settle.ts'
+import { anyDue } from '../settle/write-settlement.ts'
+import { forgetEvidence, wakeSleepers } from '../table/settle/settle.ts'
 import type { Execute } from '../table/statement.ts'
 import type { ClaimedEvent } from '../table/stream/claim-events.ts'
 import {
@@ -58,11 +59,13 @@ export class EventSettlement extends Settlement {
     const { group, events, onQueued } = this.#claimed
     const { queued, dead, moved, held, withdrawn } = this.#planned(events)
     if (withdrawn.size > 0) this.withdraw(withdrawn)
+    const { writes } = this
     const sent: Promise<void>[] = []
     if (queued.length > 0) sent.push(queueEvents(execute, group, queued))
     if (dead.length > 0) sent.push(buryEvents(execute, group, dead))
     if (moved.length > 0) sent.push(moveProgress(execute, group, moved))
     if (held.length > 0) sent.push(holdSlots(execute, group, held))
+    if (anyDue(writes)) sent.push(wakeSleepers(execute, this.#queue))
     if (this.forgotten.length > 0) sent.push(forgetEvidence(execute, this.#queue, this.forgotten))
     await allAnswered(sent)
     if (queued.length > 0) onQueued(Math.min(...queued.map(({ dueUs }) => dueUs ?? 0)))

@@ -80,6 +80,19 @@ describe('a place whose look has failed', () => {
     }
   })
 
+  test('looks again when what it has settled is due again, at once or later', async () => {
+    demand.start()
+    await round.finds(NOTHING)
+    round.demand!.due([40, 0])
+    await vi.advanceTimersByTimeAsync(0)
+    expect(round.looks).toHaveLength(2)
+    await round.finds(NOTHING)
+    await vi.advanceTimersByTimeAsync(39)
+    expect(round.looks).toHaveLength(2)
+    await vi.advanceTimersByTimeAsync(8)
+    expect(round.looks).toHaveLength(3)
+  })
+
   test('parks nothing after the end', async () => {
     demand.start()
     const parked = vi.spyOn(scheduler, 'park')

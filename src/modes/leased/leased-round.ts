@@ -47,7 +47,7 @@ export class LeasedRound implements Round {
     this.#limiter = new Limiter({ queue, control: runtime.control, settings: runtime.settings })
     this.#losses = new Losses(queue, runtime.report)
     this.#room = new Room(concurrency)
-    this.#settler = new Settler(runtime, consumption, (leased, returned) => this.#ended(leased, returned))
+    this.#settler = new Settler(runtime, consumption, (...ended) => this.#ended(...ended))
     this.#renewals = new Renewals(leaseMs, (leases) => void this.#settler.renew(leases))
   }
 
@@ -223,7 +223,7 @@ export class LeasedRound implements Round {
     return this.#runtime.inHand.recorded(record, evidence || rows.some(({ expired }) => expired))
   }
 
-  #ended(leased: LeasedMessage, returned: boolean): void {
+  #ended(leased: LeasedMessage, returned: boolean, dueInMs: readonly number[]): void {
     const { row } = leased.message
     this.#renewals.delete(leased)
     this.#endedSince = true
@@ -236,6 +236,7 @@ export class LeasedRound implements Round {
       this.#stopHearing?.()
       this.#stopHearing = undefined
     }
+    this.#demand?.due(dueInMs)
     // The next message of its key, or one that waits for its permit, may be claimed now, and nobody else says so.
     if (row.slot !== null || this.#limiter.hasPermits) this.#demand?.opened()
   }

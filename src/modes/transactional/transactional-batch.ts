@@ -43,6 +43,11 @@ export class TransactionalBatch {
     return this.#batch.claimed.rows.filter((row) => !this.#settlement.has(row.id))
   }
 
+  /** In how many milliseconds those are due again that are tried again. */
+  get dueInMs(): readonly number[] {
+    return this.#settlement.dueInMs
+  }
+
   /** Runs the handlers; false: not one of them, because the batch may only run while the process has nothing else in hand. */
   async run(): Promise<boolean> {
     const { rows } = this.#batch.claimed

@@ -240,6 +240,8 @@ export class TransactionalRound implements Round {
     this.#claimer.release(batch.untouched)
     this.#losses.settled()
     batch.committed()
+    // The next claim sees what is due at once.
+    demand.due(batch.dueInMs.filter((inMs) => inMs > 0))
     onCommitted()
     return next ?? MORE
   }

@@ -91,6 +91,14 @@ export async function postponeMessages(
   await requiringRows(sent)
 }
 
+/**
+ * Messages are due again with the COMMIT: wakes those who sleep, as an enqueue does. This process may be about to end, or busy
+ * with others.
+ */
+export async function wakeSleepers(execute: Execute, queue: string): Promise<void> {
+  await execute(WAKE, [queue])
+}
+
 /** Moves messages from the hot table to the dead letters. */
 export async function deadLetterMessages(execute: Execute, queue: string, messages: readonly Dead[]): Promise<void> {
   const sent = execute(DEAD_LETTER, [
@@ -182,6 +190,8 @@ WITH touched AS (
   RETURNING m.id
 )${REQUIRE_ALL}`,
 )
+
+const WAKE = statement('settle_wake', 'SELECT sluice.wake($1::text)')
 
 const DEAD_LETTER = statement(
   'dead_letter',

@@ -1,9 +1,10 @@
 import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../../basics/sql-state.ts'
 import type { LeasedPlan } from '../../../plan/options.ts'
+import { anyDue } from '../../../settle/write-settlement.ts'
 import { renewPermitted } from '../../../table/limit/limits.ts'
 import { dropLeased } from '../../../table/settle/drop.ts'
 import { keepKeysLeased } from '../../../table/settle/keep-keys.ts'
-import { forgetEvidence } from '../../../table/settle/settle.ts'
+import { forgetEvidence, wakeSleepers } from '../../../table/settle/settle.ts'
 import {
   deadLetterLeased,
   type LeasedId,
@@ -108,6 +109,7 @@ export class LeaseWriter {
         ...sentIf(kept, (rows) => keepKeysLeased(execute, queue, rows, version)),
         ...sentIf(acked, (rows) => ackAll(execute, this.#runtime, queue, rows)),
         ...sentIf(postponed, (rows) => postponeLeased(execute, queue, rows, nowUs, version)),
+        ...sentIf(anyDue({ postponed, nowUs }) ? [queue] : [], () => waking(execute, queue)),
         ...sentIf(dead, (rows) => deadLetterLeased(execute, queue, rows, version)),
         ...sentIf(expired, (rows) => dropLeased(execute, queue, rows, 'expired')),
         ...sentIf(cancelled, (rows) => dropLeased(execute, queue, rows, 'cancelled')),
@@ -177,6 +179,11 @@ export class LeaseWriter {
     const ours = await readLeased(execute, this.#plan.queue, leases, version)
     return { unlocked, locked: new Set(ours.filter((id) => !unlocked.has(id))) }
   }
+}
+
+async function waking(execute: Execute, queue: string): Promise<readonly string[]> {
+  await wakeSleepers(execute, queue)
+  return []
 }
 
 function sentIf<Row, Answer>(rows: readonly Row[], send: (rows: readonly Row[]) => Answer): readonly Answer[] {

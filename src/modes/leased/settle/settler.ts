@@ -28,19 +28,15 @@ export class Settler {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<LeasedPlan>
   readonly #writer: LeaseWriter
-  readonly #onEnded: (leased: LeasedMessage, returned: boolean) => void
+  readonly #onEnded: OnEnded
   /** The database's clock, and ours before it said so, and after it. */
   #clock: ClockAnswer = { nowUs: 0, sentAtMs: 0, answeredAtMs: 0 }
   readonly #waiting: OutcomeQueue
   readonly #renewer: Renewer
   #running: Promise<void> | undefined
 
-  /** @param onEnded its place is free. `returned`: it went back as it was, and may be claimed at once */
-  constructor(
-    runtime: Runtime,
-    consumption: Consumption<LeasedPlan>,
-    onEnded: (leased: LeasedMessage, returned: boolean) => void,
-  ) {
+  /** @param onEnded its place is free */
+  constructor(runtime: Runtime, consumption: Consumption<LeasedPlan>, onEnded: OnEnded) {
     this.#runtime = runtime
     this.#consumption = consumption
     this.#writer = new LeaseWriter(runtime, consumption.plan)
@@ -225,7 +221,7 @@ export class Settler {
       const { leased, returned } = outcome
       if (!ids.has(leased.id) && !leased.committed && returned === undefined) this.#lost(leased)
       else {
-        this.#end(leased, returned !== undefined)
+        this.#end(leased, returned !== undefined, returned === undefined ? outcome.settlement.dueInMs : [])
         if (returned === undefined) settled.push(outcome)
       }
     }
@@ -257,15 +253,21 @@ export class Settler {
     this.#end(leased, false)
   }
 
-  #end(leased: LeasedMessage, returned: boolean): void {
+  #end(leased: LeasedMessage, returned: boolean, dueInMs: readonly number[] = []): void {
     leased.end()
-    this.#onEnded(leased, returned)
+    this.#onEnded(leased, returned, dueInMs)
   }
 
   #newSettlement(): Settlement {
     return newSettlement(this.#runtime, this.#consumption.plan, this.#clock)
   }
 }
+
+/**
+ * `returned`: it went back as it was, and may be claimed at once. `dueInMs`: in how many milliseconds it is due again, if
+ * it is to be tried again.
+ */
+type OnEnded = (leased: LeasedMessage, returned: boolean, dueInMs: readonly number[]) => void
 
 /** For a reason that may lie in its row: not in the connection, the server as a whole, or a lock on the table. */
 function isRefusal(error: unknown): boolean {
