@@ -28,13 +28,14 @@ CREATE TABLE sluice.bucket (
   CONSTRAINT bucket_pkey PRIMARY KEY (queue, tenant)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
 
--- With which tenant the last claim of a queue ended, and whether it had been round, so that messages without a tenant are next.
+-- With which tenant a claim of a queue ended, and whether it had been round, so that messages without a tenant are next.
 -- A process that runs for one claim, and a session of a pooler, go on there. UNLOGGED: a claim waits for no disk to note
 -- it, and after a crash the first tenants are next.
 CREATE UNLOGGED TABLE sluice.turn (
-  queue  text    NOT NULL,
-  tenant text    NOT NULL,
-  apart  boolean NOT NULL,
+  queue    text        NOT NULL,
+  tenant   text        NOT NULL,
+  apart    boolean     NOT NULL,
+  noted_at timestamptz NOT NULL,
   CONSTRAINT turn_pkey PRIMARY KEY (queue)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
 
@@ -141,13 +142,13 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   last_n integer := sluice.last_permit(queue, tenant);
   row_count integer := sluice.count_permits(queue, tenant, most_rows);
+  surplus integer[];
 BEGIN
   IF row_count > most_rows THEN
     free_count := 0;
     PERFORM sluice.empty_permits(queue, tenant, row_count, last_n, true);
-    DELETE FROM sluice.permit p
-    WHERE p.queue = queue AND p.tenant = tenant
-      AND p.n = ANY (sluice.lock_surplus(queue, tenant, row_count - most_rows));
+    surplus := sluice.lock_surplus(queue, tenant, row_count - most_rows);
+    DELETE FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (surplus);
     RETURN;
   END IF;
   free_count := sluice.count_free(queue, tenant, wanted);
@@ -669,17 +670,26 @@ END
 $$;
 
 -- Notes where a claim has ended among the tenants. Nobody waits: a transaction of an application that has claimed and goes on may
--- have the row.
-CREATE FUNCTION sluice.note_turn(queue text, turn text, apart boolean) RETURNS void
+-- have the row. A worker, which goes on from its own last claim, notes it once a second, so that its claims write nothing.
+CREATE FUNCTION sluice.note_turn(queue text, turn text, apart boolean, by_worker boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+  last timestamptz;
 BEGIN
-  PERFORM FROM sluice.turn t WHERE t.queue = queue FOR UPDATE SKIP LOCKED;
-  IF FOUND THEN
-    UPDATE sluice.turn t SET tenant = turn, apart = apart WHERE t.queue = queue AND (t.tenant <> turn OR t.apart <> apart);
-  ELSIF NOT EXISTS (SELECT FROM sluice.turn t WHERE t.queue = queue) AND sluice.lock_growth(queue, '') THEN
-    INSERT INTO sluice.turn (queue, tenant, apart)
-    SELECT queue, turn, apart WHERE NOT EXISTS (SELECT FROM sluice.turn t WHERE t.queue = queue);
+  SELECT t.noted_at INTO last FROM sluice.turn t WHERE t.queue = queue;
+  IF by_worker AND last > now_at - interval '1 second' THEN
+    RETURN;
+  END IF;
+  IF last IS NOT NULL THEN
+    PERFORM FROM sluice.turn t WHERE t.queue = queue AND (t.tenant <> turn OR t.apart <> apart) FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+      UPDATE sluice.turn t SET tenant = turn, apart = apart, noted_at = now_at WHERE t.queue = queue;
+    END IF;
+  ELSIF sluice.lock_growth(queue, '') THEN
+    INSERT INTO sluice.turn (queue, tenant, apart, noted_at)
+    SELECT queue, turn, apart, now_at WHERE NOT EXISTS (SELECT FROM sluice.turn t WHERE t.queue = queue);
   END IF;
 END
 $$;
@@ -693,13 +703,14 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   others boolean;
+  by_worker boolean := turn IS NOT NULL;
 BEGIN
   IF turn IS NULL THEN
     SELECT t.tenant, t.apart INTO turn, apart FROM sluice.turn t WHERE t.queue = queue;
   END IF;
   SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped INTO tenants, shares, turn, wait_ms, wrapped
   FROM sluice.pick_tenants(queue, most, settings, coalesce(turn, '')) p;
-  PERFORM sluice.note_turn(queue, turn, wrapped);
+  PERFORM sluice.note_turn(queue, turn, wrapped, by_worker);
   IF apart OR cardinality(tenants) = 0 THEN
     others := EXISTS (
       SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1) keyed
@@ -868,8 +879,8 @@ BEGIN
     WHERE o.tenant <> '' AND NOT EXISTS (
       SELECT FROM sluice.message m WHERE m.queue = o.queue AND m.tenant IS NOT NULL AND m.tenant = o.tenant
     ) AND (q.tenant_rate IS NULL
-           OR o.at + coalesce(q.tenant_rate_burst, q.tenant_rate)::double precision * coalesce(q.tenant_rate_ms, 1000) / q.tenant_rate
-                     * interval '1 millisecond' < now_at)
+           OR coalesce(q.tenant_rate_burst, q.tenant_rate)::double precision * coalesce(q.tenant_rate_ms, 1000) / q.tenant_rate
+              < extract(epoch FROM now_at - o.at)::double precision * 1000)
     LIMIT greatest(most - permits, 0) FOR UPDATE OF o SKIP LOCKED
   ));
   GET DIAGNOSTICS buckets = ROW_COUNT;

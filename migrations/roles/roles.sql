@@ -72,7 +72,7 @@ BEGIN
   GRANT USAGE ON SEQUENCE sluice.worker_id_seq TO sluice_worker;
   GRANT SELECT, INSERT (queue, tenant, n), UPDATE (message_id, lease), DELETE ON sluice.permit TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE (tokens, at) ON sluice.bucket TO sluice_worker;
-  GRANT SELECT, INSERT, UPDATE (tenant, apart) ON sluice.turn TO sluice_worker;
+  GRANT SELECT, INSERT, UPDATE (tenant, apart, noted_at) ON sluice.turn TO sluice_worker;
   GRANT EXECUTE ON FUNCTION sluice.prepare_claim, sluice.count_claimable, sluice.lock_growth, sluice.fit_permits, sluice.lock_surplus,
     sluice.end_run_out, sluice.empty_permits, sluice.make_permits, sluice.count_free, sluice.count_permits, sluice.last_permit,
     sluice.permit_taken, sluice.lock_permits, sluice.lease_permits, sluice.take_tokens,

@@ -155,7 +155,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'UPDATE message(attempt, due_at, failed_at, failures, last_error, lease)',
     'UPDATE permit(lease, message_id)',
     'UPDATE slot(held)',
-    'UPDATE turn(apart, tenant)',
+    'UPDATE turn(apart, noted_at, tenant)',
     'UPDATE worker',
     'USAGE worker_id_seq',
   ],

@@ -205,6 +205,31 @@ describe('tenants', () => {
     })
   })
 
+  test.for([
+    ['ago', '-2 s', 'tenant 2'],
+    ['in a moment', '1 h', 'tenant 1'],
+  ] as const)(
+    'have their turn noted by a worker that noted it %s',
+    async ([, offset, ends], { queue, database, sluice }) => {
+      await tell(database, queue, { tenant_concurrency: 1 })
+      for (const tenant of ['tenant 1', 'tenant 2']) await put(sluice, queue, [1], { tenant })
+      const claim = (turn: string | null) =>
+        database.sql('SELECT FROM sluice.prepare_claim($1, 1, $2, false)', [queue, turn])
+      const noted = () => database.sql('SELECT tenant FROM sluice.turn WHERE queue = $1', [queue])
+      await claim(null)
+      expect(await noted()).toEqual([{ tenant: 'tenant 1' }])
+      await database.sql('UPDATE sluice.turn SET noted_at = clock_timestamp() + $2::interval WHERE queue = $1', [
+        queue,
+        offset,
+      ])
+      await claim('tenant 1')
+      expect(await noted()).toEqual([{ tenant: ends }])
+      // Somebody who claims once and goes always notes it.
+      await claim(null)
+      expect(await noted()).not.toEqual([{ tenant: ends }])
+    },
+  )
+
   test('have no ordering keys', async ({ queue, sluice, database }) => {
     await expect(
       sluice.enqueue(sluice.ownTransaction, queue, 1, { tenant: 'a', orderingKey: 'k' }),
@@ -231,6 +256,19 @@ describe('tenants', () => {
     )
     expect(await left('permit')).toEqual([{ tenant: 'b' }])
     expect(await left('bucket')).toEqual([{ tenant: 'b' }])
+  })
+
+  test('keep the tokens of a bucket that takes longer to fill than an interval can say', async ({
+    queue,
+    sluice,
+    database,
+  }) => {
+    const year = 365 * 86_400_000
+    await tell(database, queue, { tenant_rate: 1, tenant_rate_ms: year, tenant_rate_burst: 1_000_000 })
+    await put(sluice, queue, [1], { tenant: 'a' })
+    expect(await sluice.pop(queue)).toHaveLength(1)
+    await database.sql('SELECT sluice.prune_leftovers()')
+    expect(await database.sql('SELECT tenant FROM sluice.bucket WHERE queue = $1', [queue])).toEqual([{ tenant: 'a' }])
   })
 
   test('are a label where the queue has no limits for them', async ({ queue, sluice }) => {
