@@ -8,6 +8,7 @@ import type { Lease } from '../table/claim/lease.ts'
 import { scanQueue } from '../table/claim/queue-scan.ts'
 import { lockPermits, lockShares, type Prepared, prepareClaim, returnTokens, type Turn } from '../table/limit/limits.ts'
 import type { Execute } from '../table/statement.ts'
+import { refuseGroupQueue } from '../table/stream/group-queue.ts'
 import type { ClaimAnswer } from './claim-answer.ts'
 import { hasExpired } from './has-expired.ts'
 
@@ -171,7 +172,9 @@ export class Allowance {
   /** The messages that {@link lock} has locked, and their leases, as a claim that has found them. */
   async claim(execute: Execute, ids: readonly string[], lease?: Lease): Promise<ClaimAnswer> {
     const sentAtMs = performance.now()
-    const claim = await claimLocked(execute, this.#options.queue, ids, lease)
+    const { queue } = this.#options
+    // Behind the claim: see Claimer.
+    const [claim] = await Promise.all([claimLocked(execute, queue, ids, lease), refuseGroupQueue(execute, queue)])
     const answeredAtMs = performance.now()
     return {
       ...claim,

@@ -75,10 +75,16 @@ describe('the queue of a group', () => {
     expect(await database.sql('SELECT attempt FROM sluice.message WHERE queue = $1', [queue])).toEqual([{ attempt: 1 }])
   })
 
-  test.for(['transactional', 'leased'] as const)(
-    'is left alone by a pipeline in %s mode that had it before the group was made',
-    async (mode, { database, sluice, stream }) => {
+  test.for([
+    ['transactional', { tenantConcurrency: null }],
+    ['leased', { tenantConcurrency: null }],
+    ['transactional', { tenantConcurrency: 1 }],
+    ['leased', { tenantConcurrency: 1 }],
+  ] as const)(
+    'is left alone by a pipeline in %s mode, told %o, that had it before the group was made',
+    async ([mode, settings], { database, sluice, stream }) => {
       const queue = `${stream}:late`
+      await sluice.operate.settings.set(queue, settings)
       const other = startTestSluice(database, { pollInterval: '1s' })
       const log = new EventLog(other.events)
       const taken: unknown[] = []
