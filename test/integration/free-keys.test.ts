@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 import type { Sluice } from '../../src/sluice.ts'
+import { runCli } from '../support/processes/run-cli.ts'
 import { test } from '../support/sluice.ts'
 
 /** The outcome of an enqueue with a key that is kept for an hour. */
@@ -56,4 +57,26 @@ describe('operate.freeKeys', () => {
     }
     expect(await sluice.operate.freeKeys(queue)).toBe(1)
   })
+})
+
+test('sluice clear says which keys stay taken, and frees them when it is asked to', async ({
+  database,
+  sluice,
+  queue,
+}) => {
+  const clear = (...args: string[]) => runCli(['clear', queue, ...args], { DATABASE_URL: database.url })
+  await enqueue(sluice, queue, 'done')
+  await sluice.pop(queue)
+  await enqueue(sluice, queue, 'waits')
+  expect(await clear('--yes')).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('Removed 1 message.\n'),
+    stderr: expect.stringContaining('1 dedupe key that no message has stays taken: see --free-keys.'),
+  })
+  expect(await clear('--yes', '--free-keys')).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('Freed 1 dedupe key.\n'),
+    stderr: '',
+  })
+  expect(await enqueue(sluice, queue, 'done')).toBe('added')
 })

@@ -1,4 +1,5 @@
 import { describe, expect } from 'vitest'
+import { runCli } from '../support/processes/run-cli.ts'
 import { put, test } from '../support/sluice.ts'
 
 describe('a message that a session of its own has locked', () => {
@@ -34,4 +35,24 @@ describe('a message that a session of its own has locked', () => {
       expect(await sluice.operate.status(queue, id)).toMatchObject({ state: 'ready', lockedBy: null })
     })
   }
+
+  test('is shown with the session on the command line', async ({ database, queue, sluice }) => {
+    const cli = (...args: string[]) => runCli(args, { DATABASE_URL: database.url })
+    const [id = ''] = await put(sluice, queue, [1])
+    const session = await database.pool.connect()
+    try {
+      await session.query('BEGIN')
+      const { rows } = await session.query(
+        'SELECT pg_backend_pid() AS pid FROM sluice.message WHERE id = $1 FOR UPDATE',
+        [id],
+      )
+      const process = `process ${rows[0].pid}`
+      expect((await cli('message', 'status', queue, id)).stdout).toContain(`${process} of the server`)
+      expect((await cli('peek', queue)).stdout).toContain(`locked by ${process}`)
+      expect((await cli('message', 'cancel', queue, id)).stdout).toContain(`sluice message status ${queue} ${id}`)
+    } finally {
+      await session.query('ROLLBACK')
+      session.release()
+    }
+  })
 })
