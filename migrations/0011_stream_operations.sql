@@ -353,15 +353,10 @@ COMMENT ON FUNCTION sluice.group_set IS
 -- The slots of a group whose next event has failed, and that event: they wait for it, or it is due, or it is in somebody's hand.
 CREATE FUNCTION sluice.held_slots(log sluice.stream, of_group integer) RETURNS TABLE (slot smallint, progress bigint, "position" bigint,
                                                                                       attempt integer, last_error text)
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  RETURN QUERY EXECUTE format($query$
-    SELECT p.slot, p.position, (
-      SELECT e.position FROM sluice.%I e WHERE e.slot = p.slot AND e.position > p.position ORDER BY e.position LIMIT 1
-    ), p.attempt, p.last_error
-    FROM sluice.group_progress p WHERE p.group_id = $1 AND p.held_until IS NOT NULL ORDER BY p.slot
-  $query$, 'event_' || log.id) USING of_group;
-END
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT r.slot, r.position, r.next_position, r.attempt, r.last_error
+  FROM sluice.stream_group g CROSS JOIN LATERAL sluice.read_group_slots(log.stream, g.name, 1) r
+  WHERE g.id = of_group AND r.held_until IS NOT NULL ORDER BY r.slot
 $$;
 
 -- Has the failed event of each slot that waits for it tried again now, as if it never had been. Nobody has a slot in hand that
