@@ -36,10 +36,34 @@ BEGIN
 END
 $$;
 
+-- Whether the xmax of a row is the number of a transaction that runs now, or of a savepoint of one, which no snapshot lists. So it has
+-- locked the row, as far as can be told without a lock: it may have ended since. xmax may be the number of a MultiXact as well, where several
+-- have locked the row, or one has locked and changed it. That looks the same, may be ahead of all transactions, and counts as no lock.
+CREATE FUNCTION sluice.in_progress(holder xid) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  full_number xid8;
+BEGIN
+  IF holder IS NULL OR holder = '0'::xid THEN
+    RETURN false;
+  END IF;
+  full_number := sluice.full_xid(holder::text);
+  IF full_number < pg_snapshot_xmax(pg_current_snapshot()) THEN
+    RETURN coalesce(pg_xact_status(full_number) = 'in progress', false);
+  END IF;
+  -- It has begun since the snapshot, or there is no such transaction yet.
+  BEGIN
+    RETURN coalesce(pg_xact_status(full_number) = 'in progress', false);
+  EXCEPTION WHEN invalid_parameter_value THEN
+    RETURN false;
+  END;
+END
+$$;
+
 -- What stands for a dedupe key: one row always. One statement, so that a message that is settled or redriven at this
 -- moment is seen either before or after. Each part is one descent of a primary key.
--- locked: a transaction that has not ended has locked the message. Asked of the number itself, because a snapshot does not list
---   those of savepoints. What this transaction has enqueued or changed keeps the number of its own lock.
+-- locked: a transaction that has not ended has locked the message. What this transaction has enqueued or changed keeps the number of
+--   its own lock.
 -- ours: this transaction has claimed it. It has locked what it enqueued or changed as well, but those have its number in xmin.
 -- fresh: it was never tried, so nothing waits for its retry.
 -- completed_id: the key is taken although the message is gone.
@@ -52,10 +76,8 @@ BEGIN
   now_at := clock_timestamp();
   SELECT m.id IS NOT NULL, m.attempt, m.due_at, coalesce(m.lease, 0), m.ordering_key, m.slot,
          coalesce(m.expires_at <= now_at, false),
-         m.xmax::text <> '0' AND pg_xact_status(sluice.full_xid(m.xmax::text)) IS NOT DISTINCT FROM 'in progress'
-           AND pg_xact_status(sluice.full_xid(m.xmin::text)) IS DISTINCT FROM 'in progress',
-         m.xmax::text <> '0' AND sluice.full_xid(m.xmax::text) = pg_current_xact_id_if_assigned()
-           AND pg_xact_status(sluice.full_xid(m.xmin::text)) IS DISTINCT FROM 'in progress',
+         sluice.in_progress(m.xmax) AND NOT sluice.in_progress(m.xmin),
+         m.xmax::text <> '0' AND sluice.full_xid(m.xmax::text) = pg_current_xact_id_if_assigned() AND NOT sluice.in_progress(m.xmin),
          m.attempt = 0 AND m.lease IS NULL AND m.failed_at IS NULL,
          (SELECT s.message_id FROM sluice.settled s WHERE s.queue = queue AND s.key = key AND s.until > now_at
           ORDER BY s.until DESC LIMIT 1),
@@ -500,6 +522,28 @@ $$;
 COMMENT ON FUNCTION sluice.status IS
   'What is known of a message, by its id or its dedupe key: one row. state: scheduled, ready, in_flight, retrying, dead, completed or unknown. requeued_id: the message that comes after it. taken_until: until then the key stays taken. locked_by: the server''s process whose transaction has the message locked.';
 
+-- Whether a message has a key: one that has expired has it as long as somebody has it in hand. To know that, it is locked.
+CREATE FUNCTION sluice.has_message(pointer sluice.dedupe) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  now_at timestamptz := clock_timestamp();
+  there sluice.message;
+BEGIN
+  FOR there IN
+    SELECT m.* FROM sluice.message m WHERE m.queue = pointer.queue AND m.id IN (pointer.message_id, pointer.running_id)
+  LOOP
+    IF coalesce(there.expires_at > now_at, true) OR there.lease <> 0 AND there.due_at > now_at THEN
+      RETURN true;
+    END IF;
+    PERFORM FROM sluice.message m WHERE m.queue = there.queue AND m.id = there.id FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND AND EXISTS (SELECT FROM sluice.message m WHERE m.queue = there.queue AND m.id = there.id) THEN
+      RETURN true;
+    END IF;
+  END LOOP;
+  RETURN false;
+END
+$$;
+
 -- Frees a key that is kept although no message has it: after success, or of onDuplicate throttle. It locks the pointer, as a
 -- producer of the key does, so that one that is about to take the key is seen.
 CREATE FUNCTION sluice.free_key(queue text, dedupe_key text) RETURNS text
@@ -516,10 +560,7 @@ BEGIN
   END IF;
   SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key FOR UPDATE;
   now_at := clock_timestamp();
-  IF EXISTS (
-    SELECT FROM sluice.message m
-    WHERE m.queue = queue AND m.id IN (pointer.message_id, pointer.running_id) AND coalesce(m.expires_at > now_at, true)
-  ) THEN
+  IF sluice.has_message(pointer) THEN
     RETURN 'taken';
   END IF;
   freed := coalesce(pointer.until > now_at, false);
@@ -553,8 +594,7 @@ BEGIN
     next_key := pointer.key;
     CONTINUE WHEN coalesce(pointer.until <= now_at, true)
         AND NOT EXISTS (SELECT FROM sluice.settled s WHERE s.queue = queue AND s.key = pointer.key AND s.until > now_at)
-      OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = queue AND m.id IN (pointer.message_id, pointer.running_id)
-                 AND coalesce(m.expires_at > now_at, true));
+      OR sluice.has_message(pointer);
     IF NOT dry_run THEN
       PERFORM FROM sluice.dedupe d WHERE d.queue = queue AND d.key = pointer.key FOR UPDATE SKIP LOCKED;
       CONTINUE WHEN NOT FOUND OR sluice.free_key(queue, pointer.key) <> 'freed';

@@ -176,7 +176,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS 
 BEGIN
   RETURN cardinality(ARRAY(
     SELECT p.n FROM sluice.permit p
-    WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NULL AND NOT sluice.seems_locked(p.xmax)
+    WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NULL AND NOT sluice.in_progress(p.xmax)
     ORDER BY p.lease, p.n LIMIT (SELECT most)
   ));
 END
@@ -409,17 +409,6 @@ BEGIN
 END
 $$;
 
--- Whether a row is locked by a running transaction, as its xmax tells: without a lock, so it may be out of date at once.
-CREATE FUNCTION sluice.seems_locked(holder xid) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  RETURN holder <> '0'::xid AND (
-    age(holder) <= age(pg_snapshot_xmax(pg_current_snapshot())::xid)
-    OR EXISTS (SELECT FROM pg_snapshot_xip(pg_current_snapshot()) AS x (xid) WHERE x.xid::xid = holder)
-  );
-END
-$$;
-
 -- Tenants
 -- How many messages of a tenant are due and seem to be in nobody's hands, up to so many.
 CREATE FUNCTION sluice.count_of_tenant(queue text, tenant text, most integer) RETURNS integer
@@ -433,7 +422,7 @@ BEGIN
       SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
         SELECT m.id FROM sluice.message m
         WHERE m.queue = queue AND m.tenant IS NOT NULL AND m.tenant = tenant AND m.priority = p.priority AND m.due_at <= now_at
-          AND NOT sluice.seems_locked(m.xmax)
+          AND NOT sluice.in_progress(m.xmax)
         ORDER BY m.due_at, m.id LIMIT (SELECT most)
       ) m
       LIMIT (SELECT most)
@@ -479,7 +468,7 @@ BEGIN
       ORDER BY m.due_at, m.id
       LIMIT (SELECT 1000)
     ) m
-    WHERE m.tenant IS NULL AND NOT sluice.seems_locked(m.xmax)
+    WHERE m.tenant IS NULL AND NOT sluice.in_progress(m.xmax)
     LIMIT most
   );
 END

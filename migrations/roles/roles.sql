@@ -76,7 +76,7 @@ BEGIN
   GRANT EXECUTE ON FUNCTION sluice.prepare_claim, sluice.count_claimable, sluice.lock_growth, sluice.fit_permits, sluice.lock_surplus,
     sluice.end_run_out, sluice.empty_permits, sluice.make_permits, sluice.count_free, sluice.count_permits, sluice.last_permit,
     sluice.permit_taken, sluice.lock_permits, sluice.lease_permits, sluice.take_tokens,
-    sluice.return_tokens, sluice.renew_permitted, sluice.lease_allowed, sluice.seems_locked,
+    sluice.return_tokens, sluice.renew_permitted, sluice.lease_allowed, sluice.in_progress, sluice.full_xid,
     sluice.count_of_tenant, sluice.lock_of_tenant, sluice.untenanted, sluice.lock_untenanted, sluice.pick_tenants,
     sluice.room_of_tenant, sluice.wait_of_tenant, sluice.share_out, sluice.note_turn, sluice.lock_shares, sluice.lock_keyed, sluice.lock_in_slot, sluice.ctids_of TO sluice_worker;
   GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.limits, sluice.queue_settings, sluice.schedules TO sluice_worker;

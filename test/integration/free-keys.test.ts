@@ -2,6 +2,7 @@ import { describe, expect } from 'vitest'
 import type { Sluice } from '../../src/sluice.ts'
 import { runCli } from '../support/processes/run-cli.ts'
 import { test } from '../support/sluice.ts'
+import { waitFor } from '../support/wait.ts'
 
 /** The outcome of an enqueue with a key that is kept for an hour. */
 async function enqueue(
@@ -29,6 +30,33 @@ describe('operate.freeKeys', () => {
     for (const key of ['done', 'done too', 'throttled']) expect(await enqueue(sluice, queue, key)).toBe('added')
     expect(await enqueue(sluice, queue, 'waits')).toBe('duplicate')
   })
+
+  for (const mode of ['transactional', 'leased'] as const) {
+    test(`leaves a key whose message has expired in the hand of a ${mode} handler`, async ({
+      sluice,
+      queue,
+      database,
+    }) => {
+      const dedupe = { key: 'k', for: '1h', onDuplicate: 'throttle' } as const
+      await sluice.enqueue(sluice.ownTransaction, queue, 1, { ttl: 500, dedupe })
+      const [begun, go] = [Promise.withResolvers<Date | null>(), Promise.withResolvers<void>()]
+      const running = sluice
+        .pipeline(queue, { mode } as never)
+        .handle(async ({ expiresAt }) => {
+          begun.resolve(expiresAt)
+          await go.promise
+        })
+        .start()
+      const end = await begun.promise
+      const isOver = () => database.sql('SELECT FROM (SELECT) one WHERE clock_timestamp() > $1', [end])
+      await waitFor(async () => (await isOver()).length > 0, { what: 'the message to expire' })
+      expect(await sluice.operate.freeKeys(queue)).toBe(0)
+      expect(await sluice.operate.freeKey(queue, 'k')).toBe('taken')
+      go.resolve()
+      await running.drain()
+      expect(await sluice.operate.freeKey(queue, 'k')).toBe('freed')
+    })
+  }
 
   test('goes through more keys than one step takes, and none of another queue', async ({ database, sluice, queue }) => {
     for (const name of [queue, `${queue}.other`])

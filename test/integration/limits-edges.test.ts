@@ -32,6 +32,30 @@ function lock(database: TestDatabase, queue: string, most: number): Promise<numb
   })
 }
 
+test('a claim in a savepoint of an open transaction keeps nobody from the permits that are left', async ({
+  database,
+  queue,
+  sluice,
+}) => {
+  await tell(database, queue, { concurrency: 3 })
+  await put(sluice, queue, [1])
+  await sluice.pop(queue)
+  await put(sluice, queue, [2, 3, 4, 5])
+  const client = await database.pool.connect()
+  try {
+    await client.query('BEGIN; SAVEPOINT a')
+    await client.query('SELECT FROM sluice.claim($1, 1)', [queue])
+    // So that its number is not above all that a snapshot knows.
+    await database.sql('SELECT pg_current_xact_id()')
+    const claimed = async () => (await sluice.claim(queue, { limit: 1 }))?.messages.length
+    expect([await claimed(), await claimed(), await claimed()]).toEqual([1, 1, undefined])
+  } finally {
+    await client.query('ROLLBACK')
+    client.release()
+  }
+  expect((await sluice.claim(queue, { limit: 10 }))?.messages).toHaveLength(1)
+})
+
 describe('a permit', () => {
   test('is held by a lease until that is settled, or has run out and somebody notes it', async ({
     database,

@@ -114,6 +114,7 @@ const CONFIGURE = statement(
   'control_configure',
   `
 SELECT set_config('synchronous_commit', 'off', false), set_config('plan_cache_mode', 'force_generic_plan', false),
+       set_config('default_transaction_isolation', 'read committed', false),
        set_config('tcp_keepalives_idle', '15', false),
        set_config('tcp_keepalives_interval', '5', false), set_config('tcp_keepalives_count', '3', false),
        set_config('lock_timeout', '1s', false)`,
