@@ -775,7 +775,7 @@ COMMENT ON VIEW sluice.dead_letters IS 'Messages that are not tried again unless
 COMMENT ON COLUMN sluice.dead_letters.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.dead_letters.id IS 'The message''s id.';
 COMMENT ON COLUMN sluice.dead_letters.reason IS 'Why it died.';
-COMMENT ON COLUMN sluice.dead_letters.error IS 'The last error, where there was one.';
+COMMENT ON COLUMN sluice.dead_letters.error IS 'The error of its last try, where it had one. Those of earlier tries are in failures.';
 COMMENT ON COLUMN sluice.dead_letters.attempt IS 'How many tries it had.';
 COMMENT ON COLUMN sluice.dead_letters.died_at IS 'When it was moved here.';
 COMMENT ON COLUMN sluice.dead_letters.age IS 'How long ago that was.';

@@ -240,7 +240,8 @@ BEGIN
       (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, failures,
        enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
     SELECT m.queue, m.id, m.priority, m.ordering_key, m.type, m.schema_version, m.payload, m.headers, d.attempt, m.max_attempts,
-           d.reason, coalesce(d.error, m.last_error),
+           -- One that has expired was in no try: how the last one failed still says why it is here.
+           d.reason, coalesce(d.error, CASE WHEN d.reason = 'expired' THEN m.last_error END),
            sluice.add_failure(m.failures, d.attempt, coalesce(d.error, d.reason), NULL, clock_timestamp()), m.enqueued_at,
            m.retry_policy, m.lease_ms, m.tenant, m.dedupe_key, m.dedupe_ms, m.event_position
     FROM unnest(ids, attempts, reasons, errors) AS d (id, attempt, reason, error) CROSS JOIN LATERAL (
@@ -518,7 +519,8 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   RETURN QUERY
-  SELECT m.id, sluice.failed_tries(m.queue, m.id, m.attempt) + 1, m.payload, m.headers, m.type, m.schema_version, m.ordering_key,
+  -- A claim that has run out is a failed try, which a new claim has counted by now, and pop has not.
+  SELECT m.id, sluice.failed_tries(m.queue, m.id, m.attempt) + CASE WHEN claim_id IS NULL AND m.lease < 0 THEN 2 ELSE 1 END, m.payload, m.headers, m.type, m.schema_version, m.ordering_key,
          m.priority, m.enqueued_at, m.due_at, m.max_attempts, m.tenant, m.dedupe_key, m.expires_at
   FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
     SELECT m.* FROM sluice.message m

@@ -39,6 +39,23 @@ describe.each(['transactional', 'leased'] as const)('in %s mode', (mode) => {
     expect(times.at(-1)).toBeLessThanOrEqual(letter.diedAt.getTime())
   })
 
+  test('a dead letter has the error of its last try, and not that of one before', async ({ database, queue }) => {
+    const sluice = startTestSluice(database)
+    const [id = ''] = await put(sluice, queue, [1])
+    const pipeline = sluice
+      .pipeline(queue, { mode, retry: AT_ONCE } as { mode: 'leased' })
+      .handle(({ attempt }) => (attempt === 1 ? fail('503') : deadLetter('card expired')))
+    const tryAgain = async () => {
+      await pipeline.runOnce()
+      return sluice.operate.deadLetters.get(queue, id)
+    }
+    expect(await waitFor(tryAgain, { what: 'the message to die' })).toMatchObject({
+      reason: 'card expired',
+      error: null,
+      failures: [{ error: 'Error: 503' }, { error: 'card expired' }],
+    })
+  })
+
   test('a message that waits for its next try shows why, and one that a handler gave up shows which worker did', async ({
     database,
     queue,
@@ -103,4 +120,19 @@ test('a failed event of a group keeps its failures in the group’s queue', asyn
     { attempt: 1, worker: 'web-3' },
     { attempt: 2, worker: 'web-3', stack: expect.any(String) },
   ])
+})
+
+test('one that has expired after a failure has its error', async ({ database, sluice, queue }) => {
+  await sluice.operate.settings.set(queue, { onExpiry: 'deadLetter' })
+  const [id = ''] = await put(sluice, queue, [1], { ttl: '1h' })
+  await sluice
+    .pipeline(queue, { retry: { kind: 'fixed', delay: '1m' } })
+    .handle(() => fail('503'))
+    .runOnce()
+  await database.sql(
+    `UPDATE sluice.message SET due_at = clock_timestamp() - interval '2 s', expires_at = clock_timestamp() - interval '1 s' WHERE id = $1`,
+    [id],
+  )
+  expect(await sluice.pop(queue)).toEqual([])
+  expect(await sluice.operate.deadLetters.get(queue, id)).toMatchObject({ reason: 'expired', error: 'Error: 503' })
 })

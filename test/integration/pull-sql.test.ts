@@ -29,6 +29,17 @@ describe('the functions for claims', () => {
     })
   }
 
+  test('count a claim that has run out as a failed attempt, also for who pops the message', async ({
+    database,
+    sluice,
+    queue,
+  }) => {
+    await put(sluice, queue, [1])
+    await sluice.claim(queue)
+    await database.sql(`UPDATE sluice.message SET due_at = clock_timestamp() WHERE queue = $1`, [queue])
+    expect(await database.sql('SELECT attempt FROM sluice.pop($1)', [queue])).toEqual([{ attempt: 2 }])
+  })
+
   test('claim a message with a key also if it was inserted by hand with an id below zero', async ({
     database,
     queue,

@@ -26,7 +26,7 @@ export interface DeadLetter {
   readonly id: string
   /** Why it died. */
   readonly reason: string
-  /** The last error; null if there was none. */
+  /** The error of its last try; null if it had none. */
   readonly error: string | null
   /** Its last failures, the latest last, at most five. Only the latest has a stack. */
   readonly failures: readonly Failure[]

@@ -219,7 +219,7 @@ WITH gone AS (
     (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, failures,
      enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
   SELECT g.queue, g.id, g.priority, g.ordering_key, g.type, g.schema_version, g.payload, g.headers, g.tries, g.max_attempts,
-         g.reason, coalesce(g.error, g.last_error),
+         g.reason, g.error,
          sluice.add_failure(g.failures, g.tries, coalesce(g.error, g.reason), g.details::jsonb, clock_timestamp()),
          g.enqueued_at, g.retry_policy, g.lease_ms, g.tenant, g.dedupe_key, g.dedupe_ms, g.event_position
   FROM gone g

@@ -205,7 +205,7 @@ WITH dead AS (
     (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, failures,
      enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
   SELECT g.queue, g.id, g.priority, g.ordering_key, g.type, g.schema_version, g.payload, g.headers, d.attempt, g.max_attempts,
-         d.reason, coalesce(d.error, g.last_error),
+         d.reason, d.error,
          sluice.add_failure(g.failures, d.attempt, coalesce(d.error, d.reason), d.details::jsonb, clock_timestamp()),
          g.enqueued_at, g.retry_policy, g.lease_ms, g.tenant, g.dedupe_key, g.dedupe_ms, g.event_position
   FROM gone g JOIN dead d ON d.id = g.id
