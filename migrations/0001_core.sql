@@ -652,10 +652,14 @@ SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at
            AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
        ) END AS alive,
        (SELECT coalesce(sum(CASE WHEN b.leased THEN (
-            -- Leased messages are settled one by one, and their batch stands there until the last of them is.
+            -- Leased messages are settled one by one, and their batch stands there until the last of them is. The batch of a
+            -- worker that stands still may be over for the server, and others have settled its messages.
             SELECT count(*) FROM unnest(b.message_ids) AS given (id)
             JOIN sluice.message m ON m.queue = b.queue AND m.id = given.id AND m.lease = b.worker_id::bigint << 32 | b.id
-          ) ELSE cardinality(b.message_ids) END), 0)
+          ) ELSE (
+            SELECT count(*) FROM unnest(b.message_ids) AS given (id)
+            WHERE given.id < 0 OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = b.queue AND m.id = given.id)
+          ) END), 0)
         FROM sluice.batches() b WHERE b.worker_id = w.id)::integer AS in_flight
 FROM sluice.worker w;
 COMMENT ON VIEW sluice.workers IS 'Worker processes: who runs, since when, on which queues.';

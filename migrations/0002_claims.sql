@@ -980,7 +980,10 @@ LEFT JOIN LATERAL (
   SELECT had.due_at AS leased_until FROM sluice.message had
   WHERE b.leased AND had.queue = b.queue AND had.id = m.message_id AND had.lease = b.worker_id::bigint << 32 | b.id
 ) l ON true
-WHERE NOT b.leased OR l.leased_until IS NOT NULL
+-- The record of a worker that stands still, or that nobody has looked after, may be of a batch whose messages others have settled since.
+WHERE l.leased_until IS NOT NULL OR NOT b.leased AND (
+  m.message_id < 0 OR EXISTS (SELECT FROM sluice.message had WHERE had.queue = b.queue AND had.id = m.message_id)
+)
 UNION ALL
 SELECT c.queue, m.id, m.attempt + 1, c.claimed_at, (SELECT sluice.clock()) - c.claimed_at, NULL, NULL, NULL, NULL, m.due_at, c.id, m.event_position
 FROM sluice.claim c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id)

@@ -25,6 +25,22 @@ describe('needs attention', () => {
     ])
   })
 
+  test('and what others have settled since is not in flight, although its record names it', async ({
+    database,
+    queue,
+  }) => {
+    const { operate } = startTestSluice(database)
+    await register(database, { name: `stands.${queue}`, queues: [queue], alive: true })
+    await database.sql(
+      `INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts)
+       SELECT w.id, 1, $1, ARRAY[9223372036854775806], '{0}' FROM sluice.worker w WHERE w.name = $2`,
+      [queue, `stands.${queue}`],
+    )
+    expect(await operate.queues({ queue })).toMatchObject([{ inFlight: 0 }])
+    expect(await operate.inFlight({ queue })).toEqual([])
+    expect((await operate.workers()).find(({ name }) => name === `stands.${queue}`)).toMatchObject({ inFlight: 0 })
+  })
+
   test('a queue in which nothing is in flight, although messages are ready and a worker consumes it', async ({
     database,
     queue,

@@ -173,7 +173,9 @@ describe('sluice status', () => {
     await once(lines, 'line')
     const [second] = await once(lines, 'line')
     expect(JSON.parse(String(second))).toHaveProperty('queues')
-    const names = await database.sql(`SELECT FROM pg_stat_activity WHERE application_name = 'sluice cli'`)
+    const names = await database.sql(
+      `SELECT FROM pg_stat_activity WHERE application_name = 'sluice cli' AND datname = current_database()`,
+    )
     expect(names).toHaveLength(1)
     child.kill('SIGINT')
     expect(await once(child, 'exit')).toEqual([0, null])

@@ -255,7 +255,7 @@ describe('a key that is freed', () => {
       await producer.query('BEGIN')
       await sluice.enqueue(producer, queue, 1, { dedupe: { key: 'K' } })
       const freed = sluice.operate.freeKey(queue, 'K')
-      const waits = `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%free_key%'`
+      const waits = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%free_key%'`
       await waitFor(async () => (await database.sql(waits)).length === 1, { what: 'the wait for the producer' })
       await producer.query('COMMIT')
       expect(await freed).toBe('taken')

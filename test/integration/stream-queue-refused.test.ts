@@ -132,7 +132,7 @@ describe('the queue of a group', () => {
       await sluice.enqueue(producer, queue, 1)
       const made = sluice.group(stream, 'soon')
       made.catch(() => undefined)
-      const waits = `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%create_group%'`
+      const waits = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%create_group%'`
       await waitFor(async () => (await database.sql(waits)).length === 1, { what: 'the wait for the producer' })
       await producer.query('COMMIT')
       await expect(made).rejects.toThrow(`queue "${queue}" has messages`)

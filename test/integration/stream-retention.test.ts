@@ -330,10 +330,9 @@ describe('retention beside a group', () => {
     )
     const mover = await connect(database)
     const moved = mover.query(`SELECT sluice.seek_group($1, 'g', '{2}')`, [queue])
-    await waitFor(
-      async () => (await database.sql('SELECT FROM pg_locks WHERE classid = 746503 AND NOT granted')).length > 0,
-      { what: 'the move to wait for the batch' },
-    )
+    await waitFor(async () => (await database.sql(GROUP_LOCK_WAITS)).length > 0, {
+      what: 'the move to wait for the batch',
+    })
     expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 0 })
     await batch.query('COMMIT')
     await moved
@@ -475,3 +474,6 @@ async function connect(database: TestDatabase): Promise<pg.Client> {
   onTestFinished(() => client.end())
   return client
 }
+
+const GROUP_LOCK_WAITS = `SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+  WHERE d.datname = current_database() AND l.classid = 746503 AND NOT l.granted`

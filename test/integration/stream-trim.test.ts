@@ -37,11 +37,13 @@ test('a trim names no group whose batch has read what is gone by then', async ({
   const trimmed = database.sql('SELECT events::integer, lost_by FROM sluice.trim_stream($1, 6, force => true)', [
     stream,
   ])
-  await waitFor(
-    async () => (await database.sql('SELECT FROM pg_locks WHERE classid = 746503 AND NOT granted')).length > 0,
-    { what: 'the trim to wait for the batch' },
-  )
+  await waitFor(async () => (await database.sql(GROUP_LOCK_WAITS)).length > 0, {
+    what: 'the trim to wait for the batch',
+  })
   await batch.query('COMMIT')
   expect(await trimmed).toEqual([{ events: 5, lost_by: [] }])
   expect(await database.sql(GROUP, [stream])).toEqual([{ unread: 0, lost_from: null }])
 })
+
+const GROUP_LOCK_WAITS = `SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+  WHERE d.datname = current_database() AND l.classid = 746503 AND NOT l.granted`

@@ -58,9 +58,10 @@ export async function register(
   const id = rows[0]?.id
   if (alive) await client.query('SELECT pg_advisory_lock(746502, $1)', [id])
   if (inHand === 0) return
-  const ids = Array.from({ length: inHand }, (_, at) => at)
+  // Below zero: of events, which have no rows to be looked up.
+  const ids = Array.from({ length: inHand }, (_, at) => -1 - at)
   await client.query(
     `INSERT INTO sluice.batch (worker_id, id, queue, message_ids, attempts) VALUES ($1, 1, $2, $3::bigint[], $4::integer[])`,
-    [id, queues[0], ids, ids],
+    [id, queues[0], ids, ids.map(() => 0)],
   )
 }
