@@ -308,21 +308,22 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   settings record;
-  first_due_at timestamptz;
   message_id bigint;
 BEGIN
   settings := sluice.queue_defaults(queue);
   IF settings.payload_bytes IS NOT NULL THEN
     PERFORM sluice.check_payload_bytes(payload, settings.payload_bytes);
   END IF;
-  first_due_at := sluice.first_due_at(due_at, delay_ms, settings.delay_ms);
+  -- When it is due is computed in the INSERT, so that the clock is read twice in a row: `enqueued_at` is the other time. A
+  -- statement before it had the plan of the INSERT made in between, a millisecond or more on the first call in a session.
   INSERT INTO sluice.message
     (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts, expires_at, retry_policy,
      lease_ms, tenant, dedupe_key, dedupe_ms)
   SELECT
-    queue, payload, headers, type, schema_version, ordering_key, priority, first_due_at, max_attempts,
-    first_due_at + coalesce(ttl_ms, settings.ttl_ms) * interval '1 millisecond', retry_policy,
+    queue, payload, headers, type, schema_version, ordering_key, priority, due.first_at, max_attempts,
+    due.first_at + coalesce(ttl_ms, settings.ttl_ms) * interval '1 millisecond', retry_policy,
     lease_ms, tenant, dedupe_key, dedupe_ms
+  FROM (SELECT sluice.first_due_at(due_at, delay_ms, settings.delay_ms) AS first_at) AS due
   -- The transaction gets its number before it draws an id, as in the library's INSERT.
   WHERE pg_current_xact_id() IS NOT NULL
   RETURNING id INTO message_id;

@@ -431,15 +431,15 @@ BEGIN
       USING ERRCODE = '22023', HINT = 'Leave it out for a key that is free when its message is gone.';
   END IF;
   IF on_duplicate = 'throttle' AND kept IS NULL THEN
-    RAISE EXCEPTION 'dedupe_for: expected with throttle, received NULL'
+    RAISE EXCEPTION 'dedupe_for: throttle needs it'
       USING ERRCODE = '22023', HINT = 'As in on_duplicate => ''throttle'', dedupe_for => interval ''10 minutes''.';
   END IF;
   IF on_duplicate = 'debounce' AND NOT has_time THEN
-    RAISE EXCEPTION 'delay: expected with debounce, received NULL'
+    RAISE EXCEPTION 'delay: debounce needs it'
       USING ERRCODE = '22023', HINT = 'As in on_duplicate => ''debounce'', delay => interval ''5 seconds''.';
   END IF;
   IF has_tenant AND on_duplicate IN ('requeue', 'debounce') THEN
-    RAISE EXCEPTION 'tenant: expected none with %, received one', on_duplicate
+    RAISE EXCEPTION 'tenant: % excludes it', on_duplicate
       USING ERRCODE = '22023', HINT = 'Such a message gets an ordering key, and a message has a tenant or an ordering key. With a tenant there are reject, update and throttle.';
   END IF;
 END

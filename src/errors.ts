@@ -95,25 +95,24 @@ export function stopped(what: keyof typeof STOPPED): SluiceError {
   return new SluiceError('STOPPED', STOPPED[what])
 }
 
-/** The message was leased, and is not any more: what its handler does now counts for nothing. */
+/** The message was leased, and is not any more: what its handler still returns is ignored. */
 export function leaseLost(queue: string, id: string, cancelled = false): SluiceError {
-  if (cancelled) {
-    const what = `The lease of message ${id} of queue ${queue}: expected to have it, received that the message was cancelled`
-    return new SluiceError('LEASE_LOST', `${what}. What its handler does now counts for nothing`)
-  }
-  const what = `The lease of message ${id} of queue ${queue}: expected to have it, received that it is lost`
-  return new SluiceError('LEASE_LOST', `${what}. The worker that has the message now settles it`)
+  const what = `The lease of message ${id} of queue ${queue} is lost`
+  const why = cancelled
+    ? ': the message was cancelled. What its handler still returns is ignored'
+    : '. The worker that has the message now settles it'
+  return new SluiceError('LEASE_LOST', `${what}${why}`)
 }
 
 /** Somebody has cancelled a message whose handler runs in a transaction. */
 export function messageCancelled(queue: string, id: string): SluiceError {
-  const what = `Message ${id} of queue ${queue}: expected to be handled, received that it was cancelled`
+  const what = `Message ${id} of queue ${queue} was cancelled while its handler ran`
   return new SluiceError('CANCELLED', `${what}. What the handler has written through tx is rolled back`)
 }
 
 /** Retention, or a trim, has taken events before a group had read them. It stands still until somebody moves it. */
 export function groupLostEvents(stream: string, group: string, from: number, to: number): SluiceError {
-  const what = `Group ${group} of stream ${stream}: expected to read on, received that its unread events from position ${from} to ${to} are gone`
+  const what = `Group ${group} of stream ${stream} cannot read on: its unread events from position ${from} to ${to} are gone`
   return new SluiceError('GROUP_LOST_EVENTS', `${what}. Move it with sluice.operate.streams.seek, or sluice group seek`)
 }
 

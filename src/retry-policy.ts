@@ -58,12 +58,17 @@ export function retryPolicy(
   }
   const given: unknown = options
   if (typeof given !== 'object' || given === null) {
-    throw expected('OPTION_INVALID', what, 'an object with a kind, or a function', given, REMEDY)
+    const remedy = typeof given === 'string' ? REMEDY_FOR_NAME : REMEDY
+    throw expected('OPTION_INVALID', what, 'an object with a kind, or a function', given, remedy)
   }
   throw expected('OPTION_INVALID', `${what}.kind`, "'fixed' or 'exponential'", Reflect.get(given, 'kind'), REMEDY)
 }
 
 const REMEDY = "As in { kind: 'fixed', delay: '5s' }. How often to try is maxAttempts"
+
+/** Names are of policies that `createSluice` was given. */
+const REMEDY_FOR_NAME =
+  "The name of a policy is for a message, as in enqueue(…, { retryPolicy: 'payment' }), or for a queue, as in operate.settings.set(queue, { retry: 'payment' })"
 
 /**
  * Refuses options of the exponential kind by saying so: they are no spelling mistakes.

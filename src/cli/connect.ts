@@ -4,6 +4,7 @@ import { wordsOf } from '../basics/words-of.ts'
 import { isSluiceError, SluiceError } from '../errors.ts'
 import type { Operate } from '../operate/operate.ts'
 import { createSluice, type Sluice } from '../sluice.ts'
+import { byFlags } from './by-flags.ts'
 import { type DatabaseUrlSource, nameOfSource, readDatabaseUrl, targetOf } from './database-url.ts'
 import { note } from './output.ts'
 
@@ -70,7 +71,7 @@ export async function connected<T>(command: Command, work: (config: CliConnectio
       application_name: 'sluice cli',
     })
   } catch (error) {
-    if (!isSluiceError(error, 'UNREACHABLE')) throw error
+    if (!isSluiceError(error, 'UNREACHABLE')) throw byFlags(command, error)
     throw unreachable(connectionString, options, error)
   }
 }

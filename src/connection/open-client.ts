@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { noteLogin } from '../basics/login-of.ts'
 import { queryAsText } from '../session/own-parsers.ts'
 import { Session } from '../session/session.ts'
 import { nameOf } from '../session/statement-names.ts'
@@ -69,11 +70,13 @@ export function executeOn(client: Pick<pg.ClientBase, 'query'>, connection: obje
   const session = Session.of(connection)
   return async (statement, params) => {
     const query = { text: statement.text, values: [...params] }
-    if (!session.names) return (await queryAsText(client, query, connection)).rows
+    const { names } = session
     try {
+      if (!names) return (await queryAsText(client, query, connection)).rows
       return (await queryAsText(client, { name: nameOf(statement), ...query }, connection)).rows
     } catch (error) {
-      session.failed(error)
+      if (names) session.failed(error)
+      noteLogin(error, connection)
       throw error
     }
   }

@@ -1,3 +1,4 @@
+import { loginOf } from '../basics/login-of.ts'
 import { codeOf, INSUFFICIENT_PRIVILEGE } from '../basics/sql-state.ts'
 import { wordsOf } from '../basics/words-of.ts'
 import { SluiceError } from '../errors.ts'
@@ -12,7 +13,14 @@ export function privilegeMissing(
   role: 'sluice_producer' | 'sluice_worker' | 'sluice_reader' | 'sluice_operator' | 'sluice_admin' | 'sluice_claimer',
   cause: unknown,
 ): SluiceError {
-  const remedy = `Run \`npx sluice roles\` as the owner of schema "sluice", and then \`GRANT ${role} TO …\` for the login`
+  const login = loginOf(cause)
+  const grant = login === undefined ? `\`GRANT ${role} TO …\` for the login` : `\`GRANT ${role} TO ${quoted(login)}\``
+  const remedy = `Run \`npx sluice roles\` as the owner of schema "sluice", and then ${grant}`
   const what = `The login lacks privileges of ${role}: ${wordsOf(cause)}`
   return new SluiceError('PRIVILEGE_MISSING', `${what}. ${remedy}`, { cause })
+}
+
+/** Quoted always: a login may be named `user`. */
+function quoted(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`
 }

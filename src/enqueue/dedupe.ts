@@ -46,14 +46,17 @@ export function readDedupe(dedupe: unknown, what: string, beside: Beside): RowDe
   const onDuplicate = policyOf(given.onDuplicate, `${what}.onDuplicate`)
   const forMs = given.for === undefined ? null : toMsWithin(`${what}.for`, given.for, '1ms', '36500d')
   if (onDuplicate === 'throttle' && forMs === null)
-    throw new SluiceError('OPTION_INVALID', `${what}.for: expected with throttle, received none. As in for: '10m'`)
+    throw new SluiceError('OPTION_INVALID', `${what}.for: throttle needs it. As in for: '10m'`)
   if (onDuplicate === 'debounce' && !beside.time) {
-    const sentence = `${what}: expected a delay or dueAt beside it with debounce, received neither`
+    const sentence = `${what}: debounce needs a delay or dueAt beside it`
     throw new SluiceError('OPTION_INVALID', `${sentence}. As in delay: '5s'`)
   }
   if (beside.tenant && (onDuplicate === 'requeue' || onDuplicate === 'debounce')) {
-    const sentence = `${what}: expected no tenant beside it with ${onDuplicate}, received one`
-    throw new SluiceError('OPTION_INVALID', `${sentence}. Such a message gets an ordering key, which excludes a tenant`)
+    const sentence = `${what}: ${onDuplicate} excludes a tenant`
+    throw new SluiceError(
+      'OPTION_INVALID',
+      `${sentence}. Such a message gets an ordering key, which has no tenant beside it`,
+    )
   }
   return { key: keyOf(given.key, `${what}.key`), forMs, onDuplicate }
 }

@@ -1,7 +1,7 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { integer } from '../basics/options.ts'
-import { expected } from '../errors.ts'
+import { expected, SluiceError } from '../errors.ts'
 import type { Message } from '../message.ts'
 import { MAX_ATTEMPTS, type RetryOptions, type RetryPolicy, retryPolicy } from '../retry-policy.ts'
 import { checkGroupName, groupQueue } from '../streams.ts'
@@ -189,7 +189,7 @@ function logOf(
   if (group === undefined) return undefined
   if (ordered === true) {
     const remedy = 'Events of one ordering key are handled in order; a stream with one slot is in order as a whole'
-    throw expected('OPTION_INVALID', `${what}.ordered`, 'no such option with a group', ordered, remedy)
+    throw new SluiceError('OPTION_INVALID', `${what}.ordered is no option with a group. ${remedy}`)
   }
   return { stream, group: checkGroupName(`${what}.group`, group) }
 }
@@ -200,7 +200,7 @@ function checkElsewhere(what: string, options: object | undefined): void {
   const { mode, lease }: { readonly mode?: unknown; readonly lease?: unknown } = options
   if (mode !== 'leased' && lease !== undefined) {
     const remedy = "Add mode: 'leased'; in transactional mode the transaction holds the messages"
-    throw expected('OPTION_INVALID', `${what}.lease`, 'no such option in transactional mode', lease, remedy)
+    throw new SluiceError('OPTION_INVALID', `${what}.lease is no option of transactional mode. ${remedy}`)
   }
   const ofQueue = OF_THE_QUEUE.find((name) => Object.hasOwn(options, name))
   if (ofQueue === undefined) return
@@ -227,11 +227,11 @@ export const LEASED_OPTIONS = [
 export function resolveLeased(what: string, queue: string, options: LeasedPipelineOptions): LeasedPlan {
   if ('group' in options && options.group !== undefined) {
     const remedy = "Leave out mode: 'leased': a group's progress moves in the transaction that handles its events"
-    throw expected('OPTION_INVALID', `${what}.group`, 'no such option in leased mode', options.group, remedy)
+    throw new SluiceError('OPTION_INVALID', `${what}.group is no option of leased mode. ${remedy}`)
   }
   if ('ordered' in options && options.ordered) {
     const remedy = 'Give the messages an orderingKey: those of one key are handled in order in both modes'
-    throw expected('OPTION_INVALID', `${what}.ordered`, 'no such option in leased mode', options.ordered, remedy)
+    throw new SluiceError('OPTION_INVALID', `${what}.ordered is no option of leased mode. ${remedy}`)
   }
   checkElsewhere(what, options)
   checkKeys(what, options, LEASED_OPTIONS)

@@ -3,7 +3,7 @@ import type { SluiceEvent } from './events.ts'
 
 /** Where lines about failures go: `console`, a pino or winston logger, or any object with these methods. */
 export interface SluiceLog {
-  /** Recoveries, and retries that handlers asked for. */
+  /** Recoveries, retries that handlers asked for, and messages in hand that were cancelled. */
   info(line: string): unknown
   /** Failures that are retried. */
   warn(line: string): unknown
@@ -108,8 +108,9 @@ function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, 
     case 'batch.committed':
     case 'maintenance.done':
     case 'message.expired':
-    case 'message.cancelled':
       return undefined
+    case 'message.cancelled':
+      return ['info', `${attemptOf(event)} was cancelled on ${worker}`]
     default:
       return lineOfRest(event)
   }

@@ -78,8 +78,16 @@ describe('sluice enqueue', () => {
       [['1', '--headers', '7'], 'headers: expected'],
       [['1', '--dedupe-for', '1m'], 'expected --dedupe-key'],
       [['1', '--dedupe-key', 'k', '--on-duplicate', 'replace'], 'Expected one of reject, update'],
-      [['1', '--dedupe-key', 'k', '--on-duplicate', 'throttle'], 'expected with throttle, received none'],
-      [['1', '--lease', '1ms'], 'options.lease: expected'],
+      [
+        ['1', '--dedupe-key', 'k', '--on-duplicate', 'throttle'],
+        '--dedupe-for: throttle needs it. As in --dedupe-for 10m',
+      ],
+      [['1', '--dedupe-key', 'k', '--on-duplicate', 'debounce'], 'expected --delay or --at beside --on-duplicate'],
+      [
+        ['1', '--tenant', 'a', '--dedupe-key', 'k', '--on-duplicate', 'requeue'],
+        '--on-duplicate: requeue excludes a tenant',
+      ],
+      [['1', '--lease', '1ms'], '--lease: expected'],
       [['1', '--tenant', 'a', '--ordering-key', 'b'], 'expected tenant or orderingKey, received both'],
     ] as const) {
       const result = await runCli(['enqueue', 'never', ...args], { DATABASE_URL: database.url })

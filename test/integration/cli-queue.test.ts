@@ -18,6 +18,10 @@ describe('sluice queue', () => {
 
   test('names the settings of unset as set takes them', async ({ database, queue }) => {
     const cli = (...args: string[]) => runCli(['queue', ...args], { DATABASE_URL: database.url })
+    expect(await cli('set', queue, '--on-expiry', 'explode')).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/^error: --on-expiry: expected 'drop'/m),
+    })
     expect(await cli('unset', queue, 'foo')).toMatchObject({ code: 2, stderr: expect.stringContaining('on-expiry') })
     await cli('set', queue, '--max-attempts', '5', '--ttl', '7d')
     expect(await cli('unset', queue, 'max-attempts', 'ttl')).toMatchObject({

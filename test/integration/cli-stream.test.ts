@@ -124,7 +124,7 @@ describe('sluice group, of a group that stops', () => {
     await pipeline.runOnce()
     expect((await run('group', 'list', queue)).stdout).toMatch(/ 1 slot stopped, no worker$/m)
     expect((await run('status')).stdout).toContain(
-      `${queue}, group g: slot 0 stopped at event 1, which has failed for good: failed 1 of 1 attempts: no; see: `,
+      `${queue}, group g: slot 0 stopped at event 1, which has failed for good: failed 1 of 1 attempts: no; see: sluice group retry ${queue} g --slot 0, sluice group skip ${queue} g 1`,
     )
     expect((await run('group', 'retry', queue, 'g', '--slot', '0')).stdout).toBe('1 slot goes on.\n')
     expect((await run('group', 'retry', queue, 'g')).stdout).toBe('No slot was waiting.\n')

@@ -181,8 +181,8 @@ describe('what is wrong with a dedupe key', () => {
       { key: 'K', onDuplicate: 'replace' },
       /^options\.dedupe\.onDuplicate: expected one of reject, update, requeue, debounce, throttle, received "replace"/,
     ],
-    [{ key: 'K', onDuplicate: 'throttle' }, /^options\.dedupe\.for: expected with throttle, received none/],
-    [{ key: 'K', onDuplicate: 'debounce' }, /^options\.dedupe: expected a delay or dueAt beside it with debounce/],
+    [{ key: 'K', onDuplicate: 'throttle' }, /^options\.dedupe\.for: throttle needs it\. As in for: '10m'/],
+    [{ key: 'K', onDuplicate: 'debounce' }, /^options\.dedupe: debounce needs a delay or dueAt beside it/],
   ] as const)('%j', async ([dedupe, message], { sluice, queue }) => {
     await expect(
       sluice.enqueue(sluice.ownTransaction, queue, 1, { dedupe } as unknown as { dedupe: { key: string } }),
@@ -193,7 +193,7 @@ describe('what is wrong with a dedupe key', () => {
     const options = { tenant: 'acme', delay: '1s', dedupe: { key: 'K', onDuplicate } } as const
     await expect(sluice.enqueue(sluice.ownTransaction, queue, 1, options)).rejects.toMatchObject({
       code: 'OPTION_INVALID',
-      message: expect.stringMatching(`^options.dedupe: expected no tenant beside it with ${onDuplicate}, received one`),
+      message: expect.stringMatching(`^options.dedupe: ${onDuplicate} excludes a tenant`),
     })
     expect(await database.sql('SELECT FROM sluice.dedupe WHERE queue = $1', [queue])).toEqual([])
   })
@@ -202,9 +202,9 @@ describe('what is wrong with a dedupe key', () => {
     [`dedupe_key => NULL`, /^dedupe_key: expected 1 to 255 bytes of text, received NULL/],
     [`dedupe_key => 'K', on_duplicate => 'replace'`, /^on_duplicate: expected reject, update, .*received 'replace'/],
     [`dedupe_key => 'K', dedupe_for => '0'`, /^dedupe_for: expected from 1 millisecond to 100 years/],
-    [`dedupe_key => 'K', on_duplicate => 'throttle'`, /^dedupe_for: expected with throttle/],
-    [`dedupe_key => 'K', on_duplicate => 'debounce'`, /^delay: expected with debounce/],
-    [`dedupe_key => 'K', on_duplicate => 'requeue', tenant => 'acme'`, /^tenant: expected none with requeue/],
+    [`dedupe_key => 'K', on_duplicate => 'throttle'`, /^dedupe_for: throttle needs it/],
+    [`dedupe_key => 'K', on_duplicate => 'debounce'`, /^delay: debounce needs it/],
+    [`dedupe_key => 'K', on_duplicate => 'requeue', tenant => 'acme'`, /^tenant: requeue excludes it/],
     [`dedupe_key => 'K', delay => '-1 s'`, /^delay: expected from zero/],
   ] as const)('in SQL: %s', async ([args, message], { database }) => {
     await expect(database.sql(`SELECT sluice.enqueue_deduped('wrong', '1', ${args})`)).rejects.toThrow(message)

@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
 import { deadLetter } from '../../src/message.ts'
+import { runCli } from '../support/processes/run-cli.ts'
 import { put, startTestSluice, test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
 
@@ -70,6 +71,13 @@ describe.each(['transactional', 'leased'] as const)('in %s mode', (mode) => {
       lastError: 'Error: busy',
       failures: [{ attempt: 1, error: 'Error: busy', worker: 'web-2', stack: expect.stringContaining('at ') }],
     })
+    const cli = (...args: string[]) => runCli(args, { DATABASE_URL: database.url })
+    const shown = (await cli('message', 'status', queue, waiting)).stdout
+    expect(shown).toMatch(/^failed attempts +1$/m)
+    expect(shown).toMatch(
+      /\n\nlast error\n {2}Error: busy\n\nfailures\n {2}20\S+Z {2}attempt 1 on web-2: Error: busy\n {6}at /,
+    )
+    expect((await cli('message', 'status', queue, dead)).stdout).toContain(`sluice dead show ${queue} ${dead}\n`)
     expect(await sluice.operate.deadLetters.get(queue, dead)).toMatchObject({
       error: null,
       failures: [{ attempt: 1, error: 'no such customer', worker: 'web-2', stack: null }],

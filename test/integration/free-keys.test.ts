@@ -106,5 +106,9 @@ test('sluice clear says which keys stay taken, and frees them when it is asked t
     stdout: expect.stringContaining('Freed 1 dedupe key.\n'),
     stderr: '',
   })
+  expect(await clear('--free-keys', '--dry-run')).toMatchObject({
+    code: 0,
+    stdout: expect.stringMatching(/^No messages match\..*\nAll dedupe keys that are taken have a message\.\n$/),
+  })
   expect(await enqueue(sluice, queue, 'done')).toBe('added')
 })

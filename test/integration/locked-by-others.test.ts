@@ -36,6 +36,13 @@ describe('a message that a session of its own has locked', () => {
     })
   }
 
+  test('is shown with the claim that has it in hand by sluice peek', async ({ database, queue, sluice }) => {
+    await put(sluice, queue, [1])
+    const claim = await sluice.claim(queue)
+    const { stdout } = await runCli(['peek', queue], { DATABASE_URL: database.url })
+    expect(stdout).toMatch(new RegExp(` in_flight .* claim ${claim?.id} `))
+  })
+
   test('is shown with the session on the command line', async ({ database, queue, sluice }) => {
     const cli = (...args: string[]) => runCli(args, { DATABASE_URL: database.url })
     const [id = ''] = await put(sluice, queue, [1])

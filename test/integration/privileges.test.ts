@@ -11,6 +11,26 @@ const NO_WORKER = {
 }
 
 describe('a login without the privileges', () => {
+  test('is named in the command to grant them', async ({ login }) => {
+    const stranger = await login()
+    const sluice = startTestSluice(stranger)
+    const granted = (role: string) => ({
+      code: 'PRIVILEGE_MISSING',
+      message: expect.stringContaining(`then \`GRANT ${role} TO "${stranger.name}"\``),
+    })
+    await expect(sluice.enqueue(sluice.ownTransaction, 'q', 1)).rejects.toMatchObject(granted('sluice_producer'))
+    await expect(sluice.operate.messages({ queue: 'q' })).rejects.toMatchObject(granted('sluice_reader'))
+    await expect(sluice.claim('q')).rejects.toMatchObject(granted('sluice_claimer'))
+    await expect(sluice.start()).rejects.toMatchObject(granted('sluice_worker'))
+    const client = await stranger.pool.connect()
+    try {
+      await client.query('BEGIN')
+      await expect(sluice.enqueue(client, 'q', 1)).rejects.toMatchObject(granted('sluice_producer'))
+    } finally {
+      client.release(true)
+    }
+  })
+
   test('to enqueue is told what to grant', async ({ login }) => {
     const stranger = await login('sluice_worker')
     const sluice = startTestSluice(stranger)

@@ -307,6 +307,34 @@ describe('enqueuedIn', () => {
     expect(enqueued[0]?.delayMs).toBeGreaterThan(200_000)
     await client.query('ROLLBACK')
   })
+
+  test('says what each message was given', async ({ database }) => {
+    const sluice = createSluice({ connection: database.url })
+    onTestFinished(() => sluice.stop())
+    const client = await connect(database)
+    await client.query('BEGIN')
+    const given = { delay: '500ms', ttl: '1h', retryPolicy: 'slowly', lease: '2m' } as const
+    await sluice.enqueue(client, 'given', 1, { ...given, dedupe: { key: 'K', onDuplicate: 'debounce' } })
+    await sluice.enqueue(client, 'given', 2, { ...given, tenant: 'ada' })
+    await sluice.enqueueMany(client, 'given', [
+      { payload: 3, ...given },
+      { payload: 4, tenant: 'ada' },
+    ])
+    const all = { ttlMs: 3_600_000, retryPolicy: 'slowly', leaseMs: 120_000 }
+    const none = { ttlMs: null, retryPolicy: null, leaseMs: null }
+    const enqueued = await enqueuedIn(client)
+    expect(enqueued).toMatchObject([
+      { payload: 1, ...all, tenant: null, dedupeKey: 'K' },
+      { payload: 2, ...all, tenant: 'ada', dedupeKey: null },
+      { payload: 3, ...all, tenant: null, dedupeKey: null },
+      { payload: 4, ...none, tenant: 'ada', dedupeKey: null },
+    ])
+    for (const { payload, delayMs } of enqueued) {
+      expect(delayMs).toBeLessThanOrEqual(payload === 4 ? 0 : 500)
+      expect(delayMs).toBeGreaterThan(payload === 4 ? -1 : 0)
+    }
+    await client.query('ROLLBACK')
+  })
 })
 
 describe('appendedIn', () => {

@@ -105,6 +105,10 @@ describe('a line', () => {
       { kind: 'connection.lost', role: 'listener', error: new Error('The connection ended') },
       'warn sluice: the listener connection was lost: The connection ended',
     ],
+    [
+      { kind: 'message.cancelled', queue: 'mail', id: '7', type: 'welcome', attempt: 2 },
+      'info sluice: mail: message 7 (welcome), attempt 2, was cancelled on web-1',
+    ],
     [{ kind: 'connection.restored', role: 'control' }, 'info sluice: the control connection is restored'],
     [
       { kind: 'worker.crashed', workerId: 4, messages: 3 },

@@ -128,7 +128,7 @@ describe('says what to do', () => {
     [
       'lease without its mode',
       () => sluice.pipeline('q', { lease: '1m' } as never),
-      `pipeline("q").lease: expected no such option in transactional mode, received "1m". Add mode: 'leased'`,
+      `pipeline("q").lease is no option of transactional mode. Add mode: 'leased'`,
     ],
     [
       'the rate of a pipeline',
@@ -149,6 +149,16 @@ describe('says what to do', () => {
       'retry: 3',
       () => sluice.pipeline('q', { retry: 3 } as never),
       `pipeline("q").retry: expected an object with a kind, or a function, received 3. As in { kind: 'fixed', delay: '5s' }. How often to try is maxAttempts`,
+    ],
+    [
+      "a policy's name as retry",
+      () => sluice.pipeline('q', { retry: 'payment' } as never),
+      `pipeline("q").retry: expected an object with a kind, or a function, received "payment". The name of a policy is for a message, as in enqueue(…, { retryPolicy: 'payment' })`,
+    ],
+    [
+      'ordered in leased mode',
+      () => sluice.pipeline('q', { mode: 'leased', ordered: true } as never),
+      'pipeline("q").ordered is no option of leased mode. Give the messages an orderingKey',
     ],
     [
       'a retry of an unknown kind',

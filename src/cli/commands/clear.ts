@@ -65,24 +65,34 @@ async function clear(queue: string, options: ClearOptions, command: Command): Pr
     const total = await operate.clear(queue, { ...filter, dryRun: true })
     const keys = await operate.freeKeys(queue, { dryRun: true })
     const freed = options.freeKeys ? keys : 0
-    if (total + freed === 0) print(`No messages match.${await didYouMean(operate, queue)}`)
-    else announce(queue, total, freed)
+    if (total > 0)
+      print(`Remove ${counted(total, 'message')} of queue ${queue} for good: ${leaves(total)} no dead letter.`)
+    else print(`No messages match.${await didYouMean(operate, queue)}`)
+    if (options.freeKeys) print(keysText(freed))
     if (freed < keys)
       note(
         `${counted(keys, 'dedupe key')} that no message has ${keys === 1 ? 'stays' : 'stay'} taken: see --free-keys.`,
       )
     if (total + freed === 0) return
     if (options.dryRun) return note('Nothing has changed: this is a dry run.')
-    await assertConfirmed(`Remove ${counted(total, 'message')}?`, options)
+    await assertConfirmed(questionOn(total, freed), options)
     print(`Removed ${counted(await operate.clear(queue, filter), 'message')}.`)
     if (options.freeKeys) print(`Freed ${counted(await operate.freeKeys(queue), 'dedupe key')}.`)
   })
 }
 
-function announce(queue: string, total: number, keys: number): void {
-  const leaves = total === 1 ? 'it leaves' : 'they leave'
-  if (total > 0) print(`Remove ${counted(total, 'message')} of queue ${queue} for good: ${leaves} no dead letter.`)
-  if (keys > 0) print(`Free ${counted(keys, 'dedupe key')} that no message has.`)
+function questionOn(messages: number, keys: number): string {
+  return messages > 0 ? `Remove ${counted(messages, 'message')}?` : `Free ${counted(keys, 'dedupe key')}?`
+}
+
+function leaves(messages: number): string {
+  return messages === 1 ? 'it leaves' : 'they leave'
+}
+
+function keysText(keys: number): string {
+  return keys > 0
+    ? `Free ${counted(keys, 'dedupe key')} that no message has.`
+    : 'All dedupe keys that are taken have a message.'
 }
 
 const EXAMPLES = `

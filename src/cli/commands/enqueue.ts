@@ -34,6 +34,8 @@ async function enqueue(queue: string, payload: unknown, given: Options, command:
   const { at, dedupeKey, dedupeFor, onDuplicate, json, ...rest } = given
   if (dedupeKey === undefined && (dedupeFor !== undefined || onDuplicate !== undefined))
     command.error('error: expected --dedupe-key beside --dedupe-for and --on-duplicate')
+  if (onDuplicate === 'debounce' && given.delay === undefined && at === undefined)
+    command.error('error: expected --delay or --at beside --on-duplicate debounce, as in --delay 5s')
   const options = at === undefined ? rest : { ...rest, dueAt: at }
   const dedupe = dedupeKey === undefined ? undefined : { key: dedupeKey, for: dedupeFor, onDuplicate }
   const answer = await withSluice(command, async (sluice) => {

@@ -41,7 +41,7 @@ interface ChangeOptions extends KeyOption {
 
 function addChange(message: Command): void {
   oneMessage(message.command('change'))
-    .description('Change what a message says that waits.')
+    .description('Change the payload, priority, type, attempts or ttl of a message that waits.')
     .option('--payload <json>', 'another payload', parse.json)
     .option('--priority <number>', 'from 0 (first) to 9', parse.priority)
     .option('-t, --type <type>', 'another type')

@@ -1,8 +1,9 @@
 import type { Command } from 'commander'
-import type { KnownMessage } from '../../index.ts'
+import type { KnownMessage, MessageStatus, Operate } from '../../index.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { print, printJson, stdoutView } from '../output.ts'
 import { Refusal } from '../report-error.ts'
+import { formatFailures } from '../show/failures.ts'
 import { printable } from '../show/text.ts'
 import { eventResolved, namesOf, oneMessage, whichMessage } from '../which-message.ts'
 import { addMessageChanges } from './message-change.ts'
@@ -39,14 +40,30 @@ async function showStatus(
   command: Command,
 ): Promise<void> {
   const named = whichMessage(id, dedupeKey, command)
-  const known = await operating(command, async (operate) => {
+  const [known, waiting] = await operating(command, async (operate) => {
     const which = await eventResolved(operate, queue, named)
     const found = await operate.status(queue, which)
-    if (found.state !== 'unknown' || found.takenUntil !== null || json) return found
+    if (json) return [found]
+    if (found.state !== 'unknown' || found.takenUntil !== null)
+      return [found, await failedMessage(operate, queue, found)]
     throw new Refusal(`Queue "${queue}" knows of no ${namesOf(which).none}.${await didYouMean(operate, queue)}`)
   })
   if (json) printJson(known)
-  else print(formatKnown(queue, known))
+  else print([formatKnown(queue, known), ...sectionsOf(waiting)].join('\n\n'))
+}
+
+/** A message that has failed and is not dead. */
+async function failedMessage(operate: Operate, queue: string, { id, attempt, state }: KnownMessage) {
+  return id === null || !attempt || state === 'dead' ? undefined : operate.message(queue, id)
+}
+
+function sectionsOf(message: MessageStatus | undefined): readonly string[] {
+  if (message === undefined || message.lastError === null) return []
+  const { paint } = stdoutView()
+  const failures = message.failures.length === 0 ? [] : [['failures', formatFailures(message.failures)] as const]
+  return [['last error', printable(message.lastError)] as const, ...failures].map(
+    ([name, text]) => `${paint('dim', name)}\n${text.replaceAll(/^/gm, '  ')}`,
+  )
 }
 
 function formatKnown(queue: string, known: KnownMessage): string {
@@ -56,6 +73,7 @@ function formatKnown(queue: string, known: KnownMessage): string {
     ['id', known.id],
     ['state', known.state],
     ['failed attempts', known.attempt === null ? null : String(known.attempt)],
+    ['see', known.state === 'dead' ? `sluice dead show ${queue} ${known.id}` : null],
     [known.state === 'in_flight' ? 'leased until' : 'due', known.dueAt?.toISOString() ?? null],
     ['locked by', known.lockedBy === null ? null : `process ${known.lockedBy} of the server`],
     ['after it comes', known.requeuedId],

@@ -47,8 +47,9 @@ const COLUMNS: readonly Column<MessageStatus>[] = [
 ]
 
 /** Why a message is where it is. */
-function noteOn({ worker, lockedBy, heldBy, lastError }: MessageStatus): string | null {
+function noteOn({ worker, claim, lockedBy, heldBy, lastError }: MessageStatus): string | null {
   if (worker !== null) return `worker ${worker}`
+  if (claim !== null) return `claim ${claim}`
   if (lockedBy !== null) return `locked by process ${lockedBy}`
   if (heldBy !== null) return `waits for ${heldBy}`
   return lastError === null ? null : oneLine(maskSecrets(lastError), 40)
@@ -60,5 +61,5 @@ Examples:
   $ sluice peek orders --limit 3 --json | jq '.[].payload'
 
 ATTEMPT  how many tries have failed so far
-NOTE     the worker that has it, the process of the server that has it locked, the message it waits for, or how its last
-         try failed`
+NOTE     the worker or the claim that has it, the process of the server that has it locked, the message it waits for, or
+         how its last try failed`

@@ -133,7 +133,7 @@ function attentionToSchedule({ name, error, nextInMs }: ScheduleStatus): readonl
 
 function attentionToGroup({ stream, group, lost, members, unread, pausedAt }: GroupStatus): readonly Attention[] {
   if (lost !== null) {
-    const text = `${stream}, group ${group}: lost its unread events from ${lost.from} to ${lost.to}, see: sluice group seek`
+    const text = `${stream}, group ${group}: lost its unread events from ${lost.from} to ${lost.to}, see: sluice group seek ${stream} ${group} --to`
     return [{ kind: 'groupLost', stream, group, text }]
   }
   if (unread === 0 || members > 0 || pausedAt !== null) return []
@@ -148,7 +148,9 @@ export async function readStopped(operate: Operate, groups: readonly GroupStatus
     for (const { slot, nextPosition, held } of await operate.streams.slots(stream, group)) {
       if (held === null || held.until !== null) continue
       const event = `stopped at event ${nextPosition}, which has failed for good: ${held.error}`
-      const text = `${stream}, group ${group}: slot ${slot} ${event}; see: sluice group retry, sluice group skip`
+      const retry = `sluice group retry ${stream} ${group} --slot ${slot}`
+      const skip = `sluice group skip ${stream} ${group} ${nextPosition}`
+      const text = `${stream}, group ${group}: slot ${slot} ${event}; see: ${retry}, ${skip}`
       attention.push({ kind: 'groupStopped', stream, group, text })
     }
   }

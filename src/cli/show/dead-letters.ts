@@ -1,5 +1,6 @@
-import type { DeadLetter, DeadLetterGroup, DeadLetterSummary, Failure } from '../../index.ts'
+import type { DeadLetter, DeadLetterGroup, DeadLetterSummary } from '../../index.ts'
 import { parseExactly, toJsonText, type View } from '../output.ts'
+import { formatFailures } from './failures.ts'
 import { type Column, formatTable } from './table.ts'
 import { counted, eventName, formatAge, formatAgo, printable } from './text.ts'
 
@@ -29,7 +30,7 @@ export function formatDeadLetter(letter: DeadLetter, { paint }: View): string {
     ['headers', pretty(letter.headersJson)],
     ['payload', pretty(letter.payloadJson)],
     ['error', printable(letter.error ?? '-')],
-    ...(letter.failures.length === 0 ? [] : [['failures', letter.failures.map(failureText).join('\n')]]),
+    ...(letter.failures.length === 0 ? [] : [['failures', formatFailures(letter.failures)]]),
   ].map(([name = '', text = '']) => `${paint('dim', name)}\n${text.replaceAll(/^/gm, '  ')}`)
   return [lines.join('\n'), ...sections].join('\n\n')
 }
@@ -51,13 +52,6 @@ function factsOf(letter: DeadLetter): readonly (readonly [string, string | null]
     ['tenant', letter.tenant],
     ['dedupe key', letter.dedupeKey],
   ]
-}
-
-/** '2030-01-01T00:00:00.000Z  attempt 3 on web-1:4711: PaymentError: declined', and its stack. */
-function failureText({ at, attempt, worker, error, stack }: Failure): string {
-  const where = worker === null ? '' : ` on ${printable(worker)}`
-  const frames = (stack?.split('\n') ?? []).map((frame) => `\n    ${printable(frame)}`)
-  return `${at.toISOString()}  attempt ${attempt}${where}: ${printable(error)}${frames.join('')}`
 }
 
 function enqueued({ diedAt, enqueuedAt }: DeadLetter): string {

@@ -1,4 +1,5 @@
 import type { ClientBase } from 'pg'
+import { noteLogin } from '../../basics/login-of.ts'
 import { rowsOf } from '../../connection/rows-of.ts'
 import { queryUndescribed, takesUndescribed } from '../../connection/undescribed-query.ts'
 import { queryAsText } from '../../session/own-parsers.ts'
@@ -35,7 +36,10 @@ export const nodePostgres: Recogniser<Client | Pool> = {
         columns !== undefined && undescribed
           ? queryUndescribed(tx, { text, columns, params })
           : queryAsText(tx, { text, values: [...params] }).then(rowsOf)
-      return sent.catch(refuseClosed)
+      return sent.catch((error: unknown) => {
+        noteLogin(error, tx)
+        return refuseClosed(error)
+      })
     }
     const status = tx.getTransactionStatus?.()
     if (status === 'T' && tx.readyForQuery !== false) return execute
