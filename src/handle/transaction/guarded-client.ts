@@ -84,15 +84,34 @@ function send(
   }
   try {
     const result: unknown = Reflect.apply(client.query, client, callback === undefined ? args : [...args, withCallback])
-    // Taking the error here, too, keeps one that nobody awaits from bringing the process down: its message fails.
-    if (result instanceof Promise) result.then(() => answered(), answered)
+    if (result instanceof Promise) return awaited(result, answered)
     // An object with events of its own, whose answer is not ours to take.
-    else if (callback === undefined) answered()
+    if (callback === undefined) answered()
     return result
   } catch (error) {
     answered(error)
     throw error
   }
+}
+
+/**
+ * The answer for the handler. V8 finds the functions that await a promise only if nothing else has been added to it, and
+ * the driver takes the stack of an error when its promise is rejected. So what we do stands in the chain, not beside it.
+ */
+function awaited(result: Promise<unknown>, answered: (error?: unknown) => void): Promise<unknown> {
+  const given = result.then(
+    (answer) => {
+      answered()
+      return answer
+    },
+    (error: unknown) => {
+      answered(error)
+      // An error that nobody awaits must not bring the process down: its message fails. The stack is taken by now.
+      given.catch(() => undefined)
+      throw error
+    },
+  )
+  return given
 }
 
 function textOf(config: unknown): string {

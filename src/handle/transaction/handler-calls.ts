@@ -16,15 +16,21 @@ export class HandlerCalls {
   /** Returns the promise for the handler. */
   watch<T>(work: Promise<T>): Promise<T> {
     this.#underWay.begun()
-    const given = WatchedPromise.of(work)
-    work.then(
-      () => this.#underWay.over(),
+    // One after another: with two calls of then() on one promise, the stack of an error would end there.
+    const watched = work.then(
+      (result) => {
+        this.#underWay.over()
+        return result
+      },
       (error: unknown) => {
         if (this.#returned) this.#unawaited ??= error
         else this.#failed = [...(this.#failed ?? []), { given, error }]
         this.#underWay.over()
+        given.ignoreRejection()
+        throw error
       },
     )
+    const given = WatchedPromise.of(watched)
     return given
   }
 

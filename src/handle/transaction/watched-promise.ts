@@ -1,6 +1,7 @@
 /**
  * A promise that knows whether anybody has taken an interest in it: by `await`, `then`, `catch`, or as one of
- * `Promise.all`. If nobody has, its rejection is ours to deal with, and does not end the process.
+ * `Promise.all`. If nobody has, its rejection is ours to deal with, and must not end the process:
+ * {@link ignoreRejection}.
  */
 export class WatchedPromise<T> extends Promise<T> {
   /** What is made from it is an ordinary promise. */
@@ -9,10 +10,7 @@ export class WatchedPromise<T> extends Promise<T> {
   }
 
   static of<Value>(work: Promise<Value>): WatchedPromise<Value> {
-    const watched = new WatchedPromise<Value>((resolve, reject) => work.then(resolve, reject))
-    watched.catch(() => undefined)
-    watched.#taken = false
-    return watched
+    return new WatchedPromise<Value>((resolve, reject) => work.then(resolve, reject))
   }
 
   /** Calls back when a promise is fulfilled, and takes no interest in it. */
@@ -21,6 +19,14 @@ export class WatchedPromise<T> extends Promise<T> {
   }
 
   #taken = false
+
+  /**
+   * Its rejection does not end the process, and is no interest in it. Not to be called before the error is made: its
+   * stack shows who awaits the promise only if nothing else does.
+   */
+  ignoreRejection(): void {
+    super.then(undefined, () => undefined)
+  }
 
   get taken(): boolean {
     return this.#taken

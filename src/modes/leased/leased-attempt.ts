@@ -140,11 +140,14 @@ export class LeasedAttempt implements Attempt {
     this.#assertOpen('transaction')
     this.#undone = Promise.withResolvers()
     this.#undone.promise.catch(() => undefined)
-    const running = this.#waitAndRun(work, this.#undone.promise).finally(() => {
+    const over = Promise.withResolvers<void>()
+    this.#running = over.promise
+    try {
+      return await this.#waitAndRun(work, this.#undone.promise)
+    } finally {
       this.#running = undefined
-    })
-    this.#running = running.catch(() => undefined)
-    return running
+      over.resolve()
+    }
   }
 
   async #waitAndRun<T>(work: (tx: HandlerTransaction) => T | Promise<T>, undone: Promise<never>): Promise<T> {
