@@ -133,7 +133,7 @@ function attentionToSchedule({ name, error, nextInMs }: ScheduleStatus): readonl
 
 function attentionToGroup({ stream, group, lost, members, unread, pausedAt }: GroupStatus): readonly Attention[] {
   if (lost !== null) {
-    const text = `${stream}, group ${group}: lost its unread events from ${lost.from} to ${lost.to}, see: sluice group seek ${stream} ${group} --to`
+    const text = `${stream}, group ${group}: lost its unread events from ${lost.from} to ${lost.to}, see: sluice group seek ${stream} ${group} --to <place>`
     return [{ kind: 'groupLost', stream, group, text }]
   }
   if (unread === 0 || members > 0 || pausedAt !== null) return []
