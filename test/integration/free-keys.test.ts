@@ -2,7 +2,6 @@ import { describe, expect } from 'vitest'
 import type { Sluice } from '../../src/sluice.ts'
 import { runCli } from '../support/processes/run-cli.ts'
 import { test } from '../support/sluice.ts'
-import { waitFor } from '../support/wait.ts'
 
 /** The outcome of an enqueue with a key that is kept for an hour. */
 async function enqueue(
@@ -31,32 +30,34 @@ describe('operate.freeKeys', () => {
     expect(await enqueue(sluice, queue, 'waits')).toBe('duplicate')
   })
 
-  for (const mode of ['transactional', 'leased'] as const) {
-    test(`leaves a key whose message has expired in the hand of a ${mode} handler`, async ({
-      sluice,
-      queue,
-      database,
-    }) => {
-      const dedupe = { key: 'k', for: '1h', onDuplicate: 'throttle' } as const
-      await sluice.enqueue(sluice.ownTransaction, queue, 1, { ttl: 500, dedupe })
-      const [begun, go] = [Promise.withResolvers<Date | null>(), Promise.withResolvers<void>()]
-      const running = sluice
-        .pipeline(queue, { mode } as never)
-        .handle(async ({ expiresAt }) => {
-          begun.resolve(expiresAt)
-          await go.promise
-        })
-        .start()
-      const end = await begun.promise
-      const isOver = () => database.sql('SELECT FROM (SELECT) one WHERE clock_timestamp() > $1', [end])
-      await waitFor(async () => (await isOver()).length > 0, { what: 'the message to expire' })
-      expect(await sluice.operate.freeKeys(queue)).toBe(0)
-      expect(await sluice.operate.freeKey(queue, 'k')).toBe('taken')
-      go.resolve()
-      await running.drain()
-      expect(await sluice.operate.freeKey(queue, 'k')).toBe('freed')
-    })
-  }
+  test('leaves a key whose message has expired while somebody has it in hand', async ({ sluice, queue, database }) => {
+    const dedupe = { key: 'k', for: '1h', onDuplicate: 'throttle' } as const
+    await sluice.enqueue(sluice.ownTransaction, queue, 1, { ttl: '1h', dedupe })
+    const expire = (lease: string, due: string) =>
+      database.sql(
+        `UPDATE sluice.message SET expires_at = clock_timestamp() - interval '1 s', lease = ${lease},
+           due_at = clock_timestamp() + interval '${due}' WHERE queue = $1`,
+        [queue],
+      )
+    const freed = async () => [await sluice.operate.freeKeys(queue), await sluice.operate.freeKey(queue, 'k')]
+    // Under a lease.
+    await expire('4294967297', '1 h')
+    expect(await freed()).toEqual([0, 'taken'])
+    // In the transaction of a batch.
+    await expire('NULL', '-2 s')
+    const batch = await database.pool.connect()
+    try {
+      await batch.query('BEGIN')
+      await batch.query('SELECT FROM sluice.message WHERE queue = $1 FOR UPDATE', [queue])
+      expect(await freed()).toEqual([0, 'taken'])
+    } finally {
+      await batch.query('ROLLBACK')
+      batch.release()
+    }
+    // Under a lease that has run out, and whose worker may be late.
+    await expire('4294967297', '-2 s')
+    expect(await freed()).toEqual([1, 'free'])
+  })
 
   test('goes through more keys than one step takes, and none of another queue', async ({ database, sluice, queue }) => {
     for (const name of [queue, `${queue}.other`])
