@@ -4,6 +4,9 @@ export const INSUFFICIENT_PRIVILEGE = '42501'
 /** What every statement after a failed one fails with. */
 export const IN_FAILED_TRANSACTION = '25P02'
 
+/** Two transactions waited for each other, and the server has ended one of them. */
+export const DEADLOCK_DETECTED = '40P01'
+
 /** A lock was not to be had in the time that a statement may wait for it. */
 export const LOCK_NOT_AVAILABLE = '55P03'
 

@@ -1,10 +1,11 @@
+import type { StatementSender } from './deadline.ts'
 import type { RunContext, RunTurn } from './run-context.ts'
 
 /**
  * What one call of a handler runs in, lent to it by the mode. In transactional mode it is a savepoint of the batch's
  * transaction. {@link keep} or {@link undo} ends it.
  */
-export interface Attempt {
+export interface Attempt extends StatementSender {
   /** What the handler gets. `attempt`: which try of its message this is; undefined for a handler of whole batches. */
   context(turn: RunTurn, attempt: number | undefined): RunContext
   /** Why nothing can come of it any more. */

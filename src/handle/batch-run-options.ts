@@ -7,8 +7,8 @@ import type { ClaimClock, Meter } from '../statistics/meter.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { Attempt } from './attempt.ts'
 import type { KeyOf } from './blocked-keys.ts'
-import type { LateSubject } from './deadline.ts'
 import type { Ending } from './ending.ts'
+import type { LateSubject } from './handler-timeout.ts'
 import type { RunContext } from './run-context.ts'
 
 /** One message or a whole batch per call. */

@@ -208,9 +208,9 @@ export class BatchRun {
     returned: unknown,
   ): Promise<boolean> {
     try {
-      const result = isPromise(returned) ? await this.#deadline.await(returned) : returned
+      const result = isPromise(returned) ? await this.#deadline.await(returned, attempt) : returned
       // What the handler has not awaited counts as its time.
-      if (attempt.unfinished) await this.#deadline.await(attempt.finished())
+      if (attempt.unfinished) await this.#deadline.await(attempt.finished(), attempt)
       this.#end(turn)
       const outcomes = outcomesOf(this.#options, messages, attempt, result)
       if (this.#isUndone(outcomes)) await attempt.undo()

@@ -1,5 +1,5 @@
-import { SluiceError } from '../errors.ts'
 import type { Ending } from './ending.ts'
+import { handlerTimeout, type LateSubject } from './handler-timeout.ts'
 
 /**
  * The time of a batch's handlers, which run one after another: one timer and one listener for all of them. A handler
@@ -14,6 +14,7 @@ export class Deadline {
   #turn = new Turn()
   #timer: NodeJS.Timeout | undefined
   #reject: ((error: unknown) => void) | undefined
+  #sender: StatementSender | undefined
 
   /** `batch`: aborts when nothing can come of the batch any more. */
   constructor(timeoutMs: number, subject: LateSubject, batch: Ending) {
@@ -32,9 +33,11 @@ export class Deadline {
   /**
    * Waits for what the handler does, at most until its time is up or its batch ends early.
    *
+   * @param sender whose statements the handler waits for, if it is late
    * @throws SluiceError HANDLER_TIMEOUT, the reason for which the batch ends, or what the work throws.
    */
-  await<T>(work: PromiseLike<T>): Promise<T> {
+  await<T>(work: PromiseLike<T>, sender?: StatementSender): Promise<T> {
+    this.#sender = sender
     this.#timer ??= setTimeout(this.#onTime, this.#timeoutMs)
     return new Promise<T>((resolve, reject) => {
       this.#reject = reject
@@ -58,7 +61,7 @@ export class Deadline {
   readonly #onTime = (): void => {
     const leftMs = this.#timeoutMs - this.#turn.tookMs
     this.#timer = leftMs > 0 ? setTimeout(this.#onTime, Math.ceil(leftMs)) : undefined
-    if (leftMs <= 0) this.#give(timedOut(this.#subject, this.#timeoutMs))
+    if (leftMs <= 0) this.#give(handlerTimeout(this.#subject, this.#timeoutMs, this.#sender?.awaitsAnswer === true))
   }
 
   #give(error: unknown): void {
@@ -105,14 +108,8 @@ export class Turn {
   }
 }
 
-/** What the user has to end in time. */
-export type LateSubject = 'handler' | 'delivery'
-
-function timedOut(subject: LateSubject, timeoutMs: number): SluiceError {
-  return new SluiceError(
-    'HANDLER_TIMEOUT',
-    subject === 'handler'
-      ? `The handler: expected to end within ${timeoutMs} ms, received no end. Raise the pipeline's timeout, or pass the signal on`
-      : `The delivery: expected to be settled within ${timeoutMs} ms, received no settlement. Settle it: delivery.ack(). Or raise the timeout of deliveries()`,
-  )
+/** Who sends the handler's statements. */
+export interface StatementSender {
+  /** One of them is on the server: it runs, or waits for a lock. */
+  readonly awaitsAnswer: boolean
 }

@@ -1,5 +1,6 @@
-import { stackOf } from '../basics/stack-of.ts'
 import type { SluiceEvent } from './events.ts'
+import { framesOf } from './frames-of.ts'
+import { remedyOf } from './remedy-of.ts'
 
 /** Where lines about failures go: `console`, a pino or winston logger, or any object with these methods. */
 export interface SluiceLog {
@@ -74,15 +75,17 @@ function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, 
     case 'message.failed':
       return lineOfFailure(event, worker)
     case 'message.dead': {
-      const error = event.error === null ? '' : `: ${event.error}${framesOf(event.cause)}`
+      const error = event.error === null ? '' : `: ${event.error}${framesOf(event.cause)}${remedyOf(event.cause)}`
       return ['error', `${attemptOf(event)} went to the dead letters on ${worker}, ${event.reason}${error}`]
     }
     case 'slot.stopped': {
       const error = event.error === null ? '' : `: ${event.error}`
       return ['error', `slot ${event.slot} stops at event ${event.position}, ${event.reason}${error}`]
     }
-    case 'batch.failed':
-      return ['warn', `a batch of ${event.messages} failed, each message is handled alone now: ${event.error}`]
+    case 'batch.failed': {
+      const error = `${event.error}${remedyOf(event.cause)}`
+      return ['warn', `a batch of ${event.messages} failed, each message is handled alone now: ${error}`]
+    }
     case 'batch.released':
       return event.error && ['error', `a batch of ${event.messages} was rolled back: ${reasonOf(event.error)}`]
     case 'claim.failed':
@@ -124,16 +127,8 @@ function lineOfFailure(
   const { cause, error, retryInMs } = event
   const again = `again in ${timeText(retryInMs)}: ${error}`
   if (cause === undefined) return ['info', `${attemptOf(event)} is to be retried, ${again}`]
-  return ['warn', `${attemptOf(event)} failed on ${worker}, ${again}${framesOf(cause)}`]
+  return ['warn', `${attemptOf(event)} failed on ${worker}, ${again}${framesOf(cause)}${remedyOf(cause)}`]
 }
-
-/** ' (at charge (/app/pay.ts:12:5), at /app/main.ts:3:1)', the first frames of the stack. */
-function framesOf(cause: Error | undefined): string {
-  const frames = stackOf(cause)?.split('\n').slice(0, MOST_FRAMES) ?? []
-  return frames.length === 0 ? '' : ` (${frames.join(', ')})`
-}
-
-const MOST_FRAMES = 3
 
 type Rest =
   | 'retryPolicy.unknown'

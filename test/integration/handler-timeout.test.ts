@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
-import { expect, inject } from 'vitest'
+import { expect, inject, onTestFinished } from 'vitest'
+import type { HandlerTransaction } from '../../src/handle/transaction/handler-transaction.ts'
 import { createNumberedEffects, INSERT_NUMBERED } from '../support/effects.ts'
 import { EventLog } from '../support/event-log.ts'
 import { test as base } from '../support/plans/counted.ts'
@@ -88,6 +89,43 @@ test('the statement that it is running is cancelled, and what it tries next is r
   ])
   expect(await log.first('batch.committed')).toMatchObject({ retried: 1 })
   expect(await effects(queue)).toEqual([])
+})
+
+test.for([['transactional'], ['leased']] as const)(
+  'the error of a handler that waits for a lock says that a statement was running: %s',
+  async ([mode], { database, sluice, queue, log }) => {
+    await database.sql('CREATE TABLE IF NOT EXISTS account (id integer PRIMARY KEY, balance integer NOT NULL)')
+    await database.sql('INSERT INTO account VALUES (1, 0) ON CONFLICT DO NOTHING')
+    const holder = await database.pool.connect()
+    onTestFinished(() => holder.release(true))
+    await holder.query('BEGIN; UPDATE account SET balance = 1')
+    const charge = (tx: HandlerTransaction) => tx.query('UPDATE account SET balance = 2')
+    const pipeline =
+      mode === 'leased'
+        ? sluice
+            .pipeline(queue, { ...SHORT, mode })
+            .handle(async (_, { transaction }) => void (await transaction(charge)))
+        : sluice.pipeline(queue, SHORT).handle(async (_, { tx }) => void (await charge(tx)))
+    pipeline.subscribe()
+    await put(sluice, queue, [1])
+    const { error } = await log.first('message.failed')
+    expect(error).toMatch(
+      /^SluiceError: The handler: .* while a statement on its tx was running\. It may have waited for a lock/,
+    )
+  },
+)
+
+test('the error of a handler that waits for something else does not name a lock', async ({ sluice, queue, log }) => {
+  sluice
+    .pipeline(queue, SHORT)
+    .handle(async (_, { tx }) => {
+      await tx.query('SELECT 1')
+      await new Promise(() => undefined)
+    })
+    .subscribe()
+  await put(sluice, queue, [1])
+  const { error } = await log.first('message.failed')
+  expect(error).toMatch(/within 1000 ms, received no end\. Raise the pipeline's timeout, or pass the signal on$/)
 })
 
 test('a statement that the handler left running counts as its time', async ({ sluice, queue, log }) => {

@@ -25,6 +25,12 @@ const DEAD = {
   error: null,
 } as const
 
+function raise(): never {
+  throw new Error('not this one')
+}
+
+const DEADLOCK = Object.assign(new Error('deadlock detected'), { code: '40P01' })
+
 function thrownAt(...frames: readonly string[]): Error {
   return Object.assign(new Error('busy'), {
     stack: ['Error: busy', ...frames.map((frame) => `    ${frame}`)].join('\n'),
@@ -70,6 +76,38 @@ describe('a line', () => {
     [
       FAILED,
       'warn sluice: mail: message 7 (welcome), attempt 2, failed on web-1, again in 2 s: Error: busy (at charge (/app/pay.ts:12:5), at two, at three)',
+    ],
+    [
+      {
+        ...FAILED,
+        cause: thrownAt(
+          'at /app/node_modules/pg/lib/client.js:694:17',
+          'at process.processTicksAndRejections (node:internal/process/task_queues:104:5)',
+          'at async Promise.all (index 0)',
+          'at async C:\\app\\node_modules\\kysely\\dist\\executor.js:39:24',
+          'at async charge (file:///app/pay.ts:12:5)',
+          'at async handle (C:\\app\\main.ts:3:1)',
+        ),
+      },
+      'warn sluice: mail: message 7 (welcome), attempt 2, failed on web-1, again in 2 s: Error: busy (at async charge (file:///app/pay.ts:12:5), at async handle (C:\\app\\main.ts:3:1), at /app/node_modules/pg/lib/client.js:694:17)',
+    ],
+    [
+      { ...FAILED, cause: new Error('wrapped', { cause: DEADLOCK }) },
+      expect.stringMatching(
+        /attempt 2, failed on .*Error: busy .*\. In transactional mode a batch keeps the row locks/,
+      ),
+    ],
+    [
+      { ...ASKED, cause: Object.defineProperty(new Error('odd'), 'code', { get: () => raise() }) },
+      expect.stringMatching(/attempt 2, failed on web-1, again in 2 s: Error: busy \(at /),
+    ],
+    [
+      { ...DEAD, error: 'error: deadlock detected', cause: DEADLOCK },
+      expect.stringMatching(/went to the dead letters .*: see docs\/workers\.md#row-locks-and-deadlocks$/),
+    ],
+    [
+      { kind: 'batch.failed', queue: 'mail', messages: 3, error: 'error: deadlock detected', cause: DEADLOCK },
+      expect.stringMatching(/a batch of 3 failed, .*: error: deadlock detected\. In transactional mode a batch keeps/),
     ],
     [
       { ...ASKED, error: 'The handler asked for a retry' },

@@ -143,6 +143,10 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
     return this.#statements?.any === true
   }
 
+  get awaitsAnswer(): boolean {
+    return this.busy
+  }
+
   /** Ends the loan: from here on the handler's statements are refused. */
   close(): void {
     this.#open = false

@@ -37,6 +37,7 @@ export class LeasedAttempt implements Attempt {
   #calls: HandlerCalls | undefined
   #running: Promise<unknown> | undefined
   #connection: BatchConnection | undefined
+  #tx: MessageTransaction | undefined
   /** Its transaction, as soon as the server has said which. */
   #begun: ServerTransaction | undefined
   /** Rejects when the transaction is over before its work is: with its handler, or because its own time is up. */
@@ -57,6 +58,10 @@ export class LeasedAttempt implements Attempt {
 
   get busy(): boolean {
     return false
+  }
+
+  get awaitsAnswer(): boolean {
+    return this.#tx?.busy === true
   }
 
   get unused(): boolean {
@@ -194,6 +199,7 @@ export class LeasedAttempt implements Attempt {
       this.#assertInHand()
       for (const leased of this.#messages) leased.inTransaction = true
       const tx = new MessageTransaction(connection, enqueue)
+      this.#tx = tx
       // It may never end. What it does after its time counts for nothing.
       const result = await Promise.race([work(tx), undone])
       if (tx.unfinished) await tx.finished()
