@@ -74,10 +74,8 @@ function lineOf(event: SluiceEvent, worker: string): readonly [keyof SluiceLog, 
   switch (event.kind) {
     case 'message.failed':
       return lineOfFailure(event, worker)
-    case 'message.dead': {
-      const error = event.error === null ? '' : `: ${event.error}${framesOf(event.cause)}${remedyOf(event.cause)}`
-      return ['error', `${attemptOf(event)} went to the dead letters on ${worker}, ${event.reason}${error}`]
-    }
+    case 'message.dead':
+      return lineOfDeath(event, worker)
     case 'slot.stopped': {
       const error = event.error === null ? '' : `: ${event.error}`
       return ['error', `slot ${event.slot} stops at event ${event.position}, ${event.reason}${error}`]
@@ -128,6 +126,12 @@ function lineOfFailure(
   const again = `again in ${timeText(retryInMs)}: ${error}`
   if (cause === undefined) return ['info', `${attemptOf(event)} is to be retried, ${again}`]
   return ['warn', `${attemptOf(event)} failed on ${worker}, ${again}${framesOf(cause)}${remedyOf(cause)}`]
+}
+
+function lineOfDeath(event: Extract<SluiceEvent, { kind: 'message.dead' }>, worker: string): ReturnType<typeof lineOf> {
+  const { cause, error, reason } = event
+  const why = error === null ? '' : `: ${error}${framesOf(cause)}${remedyOf(cause)}`
+  return ['error', `${attemptOf(event)} went to the dead letters on ${worker}, ${reason}${why}`]
 }
 
 type Rest =
