@@ -171,7 +171,7 @@ export class QueueModel {
 
   #bury(message: ModelMessage, reason: string, attempt: number, error: string | null, died: Instant): void {
     this.messages.delete(message.id)
-    this.dead.set(message.id, { ...message, attempt, reason, error: error ?? message.error, died })
+    this.dead.set(message.id, { ...message, attempt, reason, error, died })
   }
 
   *#allHolds(): Generator<Hold> {
