@@ -203,11 +203,11 @@ export class LeasedRound implements Round {
   /** A renewal finds out whether the message is gone. If it is not, because its row was locked, it is ended here. */
   async #cancelled({ id, askedUs }: CancelRequest): Promise<void> {
     const leased = this.#renewals.get(id)
-    if (leased === undefined || leased.inTransaction || leased.cancelAsked || askedUs < leased.claimedUs) return
+    if (leased === undefined || leased.isLocked || leased.cancelAsked || askedUs < leased.claimedUs) return
     leased.cancelAsked = true
     await this.#settler.renew([leased])
     // Its handler has begun a transaction meanwhile: the next poll asks again.
-    if (leased.inTransaction) leased.cancelAsked = false
+    if (leased.isLocked) leased.cancelAsked = false
     else leased.cancel()
   }
 

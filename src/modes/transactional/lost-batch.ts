@@ -65,7 +65,7 @@ export async function countLoss(
       ANSWER_MS,
     )
     if (settlement === undefined) return 'runs alone'
-    settlement.reportAll()
+    settlement.reportAll(runtime.report)
     consumption.onSettled?.(settlement.settled)
     consumption.meter?.settled(settlement.counts)
     return 'failed attempt'

@@ -71,7 +71,7 @@ export class TransactionalBatch {
 
   committed(): void {
     this.#end()
-    this.#settlement.reportAll()
+    this.#settlement.reportAll(this.#runtime.report)
     this.#consumption.onSettled?.(this.#settlement.settled)
     this.#consumption.meter?.settled(this.#settlement.counts)
     const { queue } = this.#consumption.plan

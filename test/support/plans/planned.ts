@@ -11,13 +11,14 @@ import {
 } from '../../../src/table/claim/claim-ordered.ts'
 import { ensureSlots, scanQueue } from '../../../src/table/claim/queue-scan.ts'
 import { insertMessages } from '../../../src/table/enqueue/insert.ts'
-import { holdKeys } from '../../../src/table/settle/settle.ts'
-import { ackLeased, lockLeased, renewLeases } from '../../../src/table/settle/settle-leased.ts'
+import { holdKeys } from '../../../src/table/settle/around.ts'
+import { lockLeased, renewLeases } from '../../../src/table/settle/leases.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { readEvidence } from '../../../src/table/worker/evidence.ts'
 import { pollQueues } from '../../../src/table/worker/wait.ts'
 import { bottomOf } from '../rows/claim-session.ts'
 import { acked, batchRecorded, buried, insertRow, postponed } from '../rows/settled-rows.ts'
+import { ackLeased } from '../rows/write-settled.ts'
 import type { Explained } from './explain.ts'
 
 /**

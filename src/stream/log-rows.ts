@@ -1,7 +1,9 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
-import { type GivenUp, Settlement, type SettlementOptions } from '../settle/settlement.ts'
-import { anyDue } from '../settle/write-settlement.ts'
-import { forgetEvidence, wakeSleepers } from '../table/settle/settle.ts'
+import type { Alphabet } from '../session/alphabet.ts'
+import type { Decided, Decision } from '../settle/decision.ts'
+import { fitted } from '../settle/send-decisions.ts'
+import type { Sink, Writing } from '../settle/settlement.ts'
+import { forgetEvidence, wakeSleepers } from '../table/settle/around.ts'
 import type { Execute } from '../table/statement.ts'
 import type { ClaimedEvent } from '../table/stream/claim-events.ts'
 import {
@@ -14,82 +16,104 @@ import {
   type QueuedEvent,
   queueEvents,
 } from '../table/stream/settle-events.ts'
-import { withCause } from '../telemetry/events.ts'
 import { allAnswered } from '../transaction/all-answered.ts'
 import type { ClaimedEvents } from './event-claimer.ts'
 
+export interface LogRowsOptions {
+  /** The group's queue. */
+  readonly queue: string
+  readonly alphabet: Alphabet
+  /** The database's clock now, or a little earlier, in microseconds since 1970. */
+  readonly passedUs: () => number
+}
+
 /**
- * Settles a batch of events: those that failed, and the later ones of their keys, become messages of the group's queue, and
+ * A batch of events of a stream. Those that failed, and the later ones of their keys, become messages of the group's queue, and
  * the group's progress moves behind all that is settled. In each slot that is a first part of its events: what the batch has
  * not come to stays behind the progress, with all that follows it in its slot. In a group that stops, or has parked as many as
  * it may, what failed stays too, and the slot waits for it.
  */
-export class EventSettlement extends Settlement {
+export class LogRows implements Sink {
   readonly #claimed: ClaimedEvents
-  readonly #queue: string
-  /** By event, where slots wait. */
-  #slots: ReadonlyMap<string, number> | undefined
+  readonly #options: LogRowsOptions
+  readonly slotOf: Sink['slotOf']
 
-  constructor(options: SettlementOptions, claimed: ClaimedEvents) {
-    super(options)
+  constructor(claimed: ClaimedEvents, options: LogRowsOptions) {
     this.#claimed = claimed
-    this.#queue = options.plan.queue
+    this.#options = options
+    this.slotOf = slotOf(claimed)
   }
 
-  get #stops(): boolean {
-    return this.#claimed.onFailure === 'stop'
-  }
-
-  override get slotOf(): Settlement['slotOf'] {
-    if (!this.#claimed.holds) return undefined
-    this.#slots ??= new Map(this.#claimed.events.map(({ row, slot }) => [row.id, slot]))
-    return ({ id }) => this.#slots?.get(id) ?? 0
-  }
-
-  protected override giveUp(message: DeliveredMessage, given: GivenUp, thrown?: unknown): boolean {
-    const { slotOf } = this
-    if (slotOf === undefined || !this.#stops) return super.giveUp(message, given, thrown)
-    const { type, options } = message.row
-    const position = options?.eventPosition ?? 0
-    const event = { kind: 'slot.stopped', queue: this.#queue, slot: slotOf(message), position, type, ...given } as const
-    return this.stand(message, given, withCause(event, thrown))
-  }
-
-  override async write(execute: Execute): Promise<void> {
+  write(execute: Execute, decided: readonly Decided[], forgotten: readonly string[]): Writing {
     const { group, events, onQueued } = this.#claimed
-    const { queued, dead, moved, held, withdrawn } = this.#planned(events)
-    if (withdrawn.size > 0) this.withdraw(withdrawn)
-    const { writes } = this
+    const { queue, passedUs } = this.#options
+    const byId = new Map(decided.map((one) => [one.message.id, one]))
+    const { queued, dead, moved, held, withdrawn } = this.#planned(events, byId)
+    const nowUs = passedUs()
+    const isDue = ({ decision }: Decided) => decision.kind === 'later' && (decision.atOnce || decision.dueUs <= nowUs)
     const sent: Promise<void>[] = []
     if (queued.length > 0) sent.push(queueEvents(execute, group, queued))
     if (dead.length > 0) sent.push(buryEvents(execute, group, dead))
     if (moved.length > 0) sent.push(moveProgress(execute, group, moved))
     if (held.length > 0) sent.push(holdSlots(execute, group, held))
-    if (anyDue(writes)) sent.push(wakeSleepers(execute, this.#queue))
-    if (this.forgotten.length > 0) sent.push(forgetEvidence(execute, this.#queue, this.forgotten))
-    await allAnswered(sent)
-    if (queued.length > 0) onQueued(Math.min(...queued.map(({ dueUs }) => dueUs ?? 0)))
+    if (decided.some((one) => isDue(one) && !withdrawn.has(one.message.id))) sent.push(wakeSleepers(execute, queue))
+    if (forgotten.length > 0) sent.push(forgetEvidence(execute, queue, forgotten))
+    const written = allAnswered(sent).then(() => {
+      if (queued.length > 0) onQueued(Math.min(...queued.map(({ dueUs }) => dueUs ?? 0)))
+    })
+    return { written, left: withdrawn }
   }
 
-  #planned(events: readonly ClaimedEvent[]): Planned {
-    const { heldKeys, writes } = this
-    const postponed = new Map(writes.postponed.map((one) => [one.id, one]))
-    const dead = new Map(writes.dead.map((one) => [one.id, one]))
+  #planned(events: readonly ClaimedEvent[], byId: ReadonlyMap<string, Decided>): Planned {
+    const keys = failedKeys(byId.values())
     const planned = new Plan()
     for (const event of events) {
       const { id, orderingKey } = event.row
-      const failed = postponed.get(id)
-      const died = dead.get(id)
-      if (failed !== undefined && this.#claimed.holds) planned.hold(event, failed)
-      else if (failed !== undefined) planned.queue(event, failed)
-      else if (died !== undefined) planned.bury(event, died)
-      else if (this.has(id)) planned.settle(event)
+      const decision = byId.get(id)?.decision
+      if (decision !== undefined) this.#plan(planned, event, decision)
       // An earlier event of its key is in the queue, or has failed in this batch.
-      else if (event.parked || (orderingKey !== null && heldKeys.has(orderingKey))) planned.queue(event, PARKED)
+      else if (event.parked || (orderingKey !== null && keys.has(orderingKey))) planned.queue(event, PARKED)
       else planned.leave(event)
     }
     return planned
   }
+
+  #plan(planned: Plan, event: ClaimedEvent, decision: Decision): void {
+    const { alphabet } = this.#options
+    switch (decision.kind) {
+      case 'blocked':
+        planned.hold(event, { ...fitted(decision, alphabet), dueUs: null })
+        break
+      case 'later':
+        if (this.#claimed.holds) planned.hold(event, fitted(decision, alphabet))
+        else planned.queue(event, fitted(decision, alphabet))
+        break
+      case 'dead':
+        planned.bury(event, { ...fitted(decision, alphabet), reason: alphabet.fit(decision.reason) })
+        break
+      case 'gone':
+        planned.settle(event)
+        break
+      case 'back':
+        planned.leave(event)
+    }
+  }
+}
+
+/** Undefined: what fails goes to the group's queue, and keeps only the later events of its key back. */
+function slotOf({ holds, events }: ClaimedEvents): Sink['slotOf'] {
+  if (!holds) return undefined
+  const slots = new Map(events.map(({ row, slot }) => [row.id, slot]))
+  return ({ id }: DeliveredMessage) => slots.get(id) ?? 0
+}
+
+/** The ordering keys of events that are tried again: the later ones of theirs wait. */
+function failedKeys(decided: Iterable<Decided>): ReadonlySet<string> {
+  const keys = new Set<string>()
+  for (const { decision, message } of decided) {
+    if (decision.kind === 'later' && message.orderingKey !== null) keys.add(message.orderingKey)
+  }
+  return keys
 }
 
 const PARKED = { attempt: 0, dueUs: null, error: null } as const
@@ -130,7 +154,7 @@ class Plan implements Planned {
     const { slot, from } = event
     this.leave(event)
     const position = this.#moved.get(slot)?.to ?? from
-    this.held.push({ slot, position, untilUs: dueUs === Number.POSITIVE_INFINITY ? null : dueUs, attempt, error })
+    this.held.push({ slot, position, untilUs: dueUs, attempt, error })
   }
 
   bury(event: ClaimedEvent, { attempt, reason, error, details }: Omit<DeadEvent, 'slot' | 'position'>): void {
