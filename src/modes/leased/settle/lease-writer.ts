@@ -171,7 +171,7 @@ export class LeaseWriter {
  * again. Only about those that have been settled, so their answers come first. Undefined if there is none, as for nearly all.
  */
 function forgetting(queue: string, outcomes: readonly LeasedOutcome[]): Work['behind'] {
-  const suspects = outcomes.filter(({ leased }) => leased.message.evidence !== undefined)
+  const suspects = outcomes.filter(({ isBack, leased }) => !isBack && leased.message.evidence !== undefined)
   if (suspects.length === 0) return undefined
   return async (execute, ids) => {
     // What its handler's own transaction has removed is found by no statement.
