@@ -1,16 +1,14 @@
 import { type ClaimAnswer, type SentClaim, youngestMs } from '../../claim/claim-answer.ts'
-import { Claimer } from '../../claim/claimer.ts'
 import { Allowance, Limiter } from '../../claim/limiter.ts'
 import { ALONE, ENDED, MORE, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
-import type { EventAnswer } from '../../stream/event-claimer.ts'
-import { GroupClaimer } from '../../stream/group-claimer.ts'
+import type { Source } from '../../source/source.ts'
+import { limitOf } from '../../source/transaction-limit.ts'
 import { allAnswered } from '../../transaction/all-answered.ts'
 import { AnswerLimit } from '../../transaction/answer-limit.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { TransactionLimit } from '../../transaction/transaction-settings.ts'
 import { Losses, reasonFor } from '../losses.ts'
-import { newSettlement } from '../new-settlement.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 import type { ClaimedBatch } from './claimed-batch.ts'
 import { TransactionalBatch } from './transactional-batch.ts'
@@ -22,20 +20,20 @@ import { TransactionalBatch } from './transactional-batch.ts'
 export class TransactionalRound implements Round {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<TransactionalPlan>
-  readonly #claimer: Claimer | GroupClaimer
+  readonly #source: Source
   readonly #limiter: Limiter
   readonly #losses: Losses
   readonly #connections = new Set<BatchConnection>()
   /** How many batches are wanted in flight. */
   #concurrency: number
 
-  constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>) {
+  constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>, source: Source) {
     const { queue, concurrency } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption
     this.#concurrency = concurrency
     this.#losses = new Losses(queue, runtime.report)
-    this.#claimer = this.#newClaimer(consumption.plan)
+    this.#source = source
     this.#limiter = new Limiter({ queue, control: runtime.control, settings: runtime.settings })
   }
 
@@ -64,19 +62,6 @@ export class TransactionalRound implements Round {
     }
   }
 
-  #newClaimer({ log, queue, batchSize, concurrency, ordered }: TransactionalPlan): Claimer | GroupClaimer {
-    const { control } = this.#runtime
-    if (log === undefined) return new Claimer({ queue, batchSize, concurrency, ordered, control })
-    const settleParked = (on: BatchConnection, answer: EventAnswer) => this.#settleParked(on, answer)
-    return new GroupClaimer({ ...log, queue, batchSize, concurrency, control, settleParked })
-  }
-
-  /** Settles a batch of which nothing is to be handled now. */
-  async #settleParked(connection: BatchConnection, answer: EventAnswer): Promise<void> {
-    const settlement = newSettlement(this.#runtime, this.#consumption.plan, answer)
-    await allAnswered(connection.together(() => [settlement.write(connection.execute), connection.commit(this.#limit)]))
-  }
-
   failed(error: unknown, retryInMs?: number): unknown {
     this.#losses.report(error, retryInMs)
     return reasonFor(error)
@@ -84,7 +69,7 @@ export class TransactionalRound implements Round {
 
   resize(concurrency: number): number {
     this.#concurrency = concurrency
-    this.#claimer.resize(concurrency)
+    this.#source.resize(concurrency)
     return concurrency
   }
 
@@ -159,7 +144,7 @@ export class TransactionalRound implements Round {
   }
 
   get #limit(): TransactionLimit {
-    return { ms: this.#consumption.plan.timeoutMs * 2 + SERVER_GRACE_MS, serverVersion: this.#runtime.serverVersion() }
+    return limitOf(this.#consumption.plan, this.#runtime.serverVersion())
   }
 
   /** Sends the first claim. In a queue with limits it takes the permits first, and is the only one. */
@@ -189,12 +174,12 @@ export class TransactionalRound implements Round {
 
   #send(connection: BatchConnection, demand: RoundDemand, most?: number): SentClaim {
     demand.sent()
-    return this.#claimer.send(connection, undefined, most)
+    return this.#source.send(connection, most)
   }
 
   async #take(connection: BatchConnection, demand: RoundDemand, sent: SentClaim): Promise<ClaimAnswer> {
     try {
-      return await this.#claimer.take(connection, sent)
+      return await this.#source.take(connection, sent)
     } finally {
       demand.answered()
     }
@@ -208,12 +193,12 @@ export class TransactionalRound implements Round {
     onCommitted: () => void,
   ): Promise<Ran | SentClaim> {
     const { connection, claimed } = claimedBatch
-    const batch = new TransactionalBatch(this.#runtime, this.#consumption, claimedBatch)
+    const batch = new TransactionalBatch(this.#runtime, this.#consumption, this.#source, claimedBatch)
     let next: SentClaim | undefined
     try {
       const ran = await batch.run()
-      if (batch.hasEvidence) this.#claimer.narrow()
-      else this.#claimer.widen()
+      if (batch.hasEvidence) this.#source.narrow()
+      else this.#source.widen()
       if (!ran) {
         batch.gaveBack()
         await this.#giveBack(connection, claimed)
@@ -224,7 +209,7 @@ export class TransactionalRound implements Round {
         if (this.#endsWith(claimedBatch, demand)) return [written, connection.commit()]
         const committed = connection.commit(this.#limit)
         // The claim behind the COMMIT is to see them; other places, which may pass over them until then, see them below.
-        this.#claimer.release(batch.untouched)
+        this.#source.release(batch.untouched)
         answers.restart()
         next = this.#send(connection, demand)
         return [written, committed]
@@ -234,10 +219,10 @@ export class TransactionalRound implements Round {
     } catch (error) {
       if (next !== undefined) demand.answered()
       await connection.abandon()
-      this.#claimer.unsend(next)
+      this.#source.unsend(next)
       return this.#lost(batch, claimed, connection.lastWords ?? error)
     }
-    this.#claimer.release(batch.untouched)
+    this.#source.release(batch.untouched)
     this.#losses.settled()
     batch.committed()
     // The next claim sees what is due at once.
@@ -252,18 +237,15 @@ export class TransactionalRound implements Round {
   }
 
   async #giveBack(connection: BatchConnection, claimed: ClaimAnswer): Promise<void> {
-    this.#claimer.release(claimed.rows)
+    this.#source.release(claimed.rows)
     await connection.rollback()
   }
 
   async #lost(batch: TransactionalBatch, claimed: ClaimAnswer, error: unknown): Promise<Ran> {
-    this.#claimer.release(claimed.rows)
+    this.#source.release(claimed.rows)
     await this.#losses.lost(batch, claimed.rows.length, error)
     return MORE
   }
 }
 
 const NOTHING = { kind: 'nothing', nextDueMs: null, partial: false } as const satisfies Ran
-
-/** The server ends a transaction this long after the process should have. */
-const SERVER_GRACE_MS = 1_000

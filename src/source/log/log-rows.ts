@@ -1,11 +1,11 @@
-import type { DeliveredMessage } from '../claim/delivered-message.ts'
-import type { Alphabet } from '../session/alphabet.ts'
-import type { Decided, Decision } from '../settle/decision.ts'
-import { fitted } from '../settle/send-decisions.ts'
-import type { Sink, Writing } from '../settle/settlement.ts'
-import { forgetEvidence, wakeSleepers } from '../table/settle/around.ts'
-import type { Execute } from '../table/statement.ts'
-import type { ClaimedEvent } from '../table/stream/claim-events.ts'
+import type { DeliveredMessage } from '../../claim/delivered-message.ts'
+import type { Alphabet } from '../../session/alphabet.ts'
+import type { Decided, Decision } from '../../settle/decision.ts'
+import { fitted } from '../../settle/send-decisions.ts'
+import type { Sink, Writing } from '../../settle/settlement.ts'
+import { forgetEvidence, wakeSleepers } from '../../table/settle/around.ts'
+import type { Execute } from '../../table/statement.ts'
+import type { ClaimedEvent } from '../../table/stream/claim-events.ts'
 import {
   buryEvents,
   type DeadEvent,
@@ -15,8 +15,8 @@ import {
   moveProgress,
   type QueuedEvent,
   queueEvents,
-} from '../table/stream/settle-events.ts'
-import { allAnswered } from '../transaction/all-answered.ts'
+} from '../../table/stream/settle-events.ts'
+import { allAnswered } from '../../transaction/all-answered.ts'
 import type { ClaimedEvents } from './event-claimer.ts'
 
 export interface LogRowsOptions {
