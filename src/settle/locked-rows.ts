@@ -35,8 +35,7 @@ export class LockedRows implements Sink {
       historyBy: historyBy(),
       claimedUs: () => claimedUs,
     }
-    const { written, besides } = sendDecisions(execute, rowsIn, decided)
-    const sent: Promise<unknown>[] = [...written, ...besides]
+    const sent = [...sendDecisions(execute, rowsIn, decided).all]
     const held = heldKeys(decided, ordered)
     if (held.length > 0) sent.push(holdKeys(execute, queue, held, claimedUs))
     if (forgotten.length > 0) sent.push(forgetEvidence(execute, queue, forgotten))

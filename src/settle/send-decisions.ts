@@ -31,23 +31,27 @@ export interface RowsIn extends SettleIn {
 export interface SentDecisions {
   /** Of leased rows each resolves with the ids that it has found and written. */
   readonly written: readonly Promise<readonly string[]>[]
-  /** What goes with them and finds no rows. */
-  readonly besides: readonly Promise<void>[]
+  /** All, in the order in which they were sent: the first that fails is why the others do. */
+  readonly all: readonly Promise<unknown>[]
 }
 
 /** Sends the statements that decisions need, without waiting in between. Nothing is sent for what goes back by itself. */
 export function sendDecisions(execute: Execute, rowsIn: RowsIn, decided: Iterable<Decided>): SentDecisions {
   const { acked, kept, later, dead, expired, cancelled, anyDue } = sorted(rowsIn, decided)
   const written: Promise<readonly string[]>[] = []
-  const besides: Promise<void>[] = []
-  if (kept.length > 0) besides.push(keepKeys(execute, rowsIn, kept))
-  if (acked.length > 0) written.push(remove(execute, rowsIn, acked))
-  if (later.length > 0) written.push(postponeRows(execute, rowsIn, later, rowsIn.nowUs))
-  if (anyDue) besides.push(wakeSleepers(execute, rowsIn.queue))
-  if (dead.length > 0) written.push(buryRows(execute, rowsIn, dead))
-  if (expired.length > 0) written.push(dropRows(execute, rowsIn, expired, 'expired'))
-  if (cancelled.length > 0) written.push(dropRows(execute, rowsIn, cancelled, 'cancelled'))
-  return { written, besides }
+  const all: Promise<unknown>[] = []
+  const writing = (sent: Promise<readonly string[]>) => {
+    written.push(sent)
+    all.push(sent)
+  }
+  if (kept.length > 0) all.push(keepKeys(execute, rowsIn, kept))
+  if (acked.length > 0) writing(remove(execute, rowsIn, acked))
+  if (later.length > 0) writing(postponeRows(execute, rowsIn, later, rowsIn.nowUs))
+  if (anyDue) all.push(wakeSleepers(execute, rowsIn.queue))
+  if (dead.length > 0) writing(buryRows(execute, rowsIn, dead))
+  if (expired.length > 0) writing(dropRows(execute, rowsIn, expired, 'expired'))
+  if (cancelled.length > 0) writing(dropRows(execute, rowsIn, cancelled, 'cancelled'))
+  return { written, all }
 }
 
 function remove(execute: Execute, rowsIn: RowsIn, acked: readonly Decided[]): Promise<readonly string[]> {

@@ -247,8 +247,8 @@ export class LeasedAttempt implements Attempt {
     const { runtime, queue } = this.#options
     const acked = this.#messages.map(({ message }) => decideAcked(message))
     // Nothing of it depends on the clock.
-    const { written, besides } = sendDecisions(execute, leasedRows(runtime, queue, this.#messages, 0), acked)
-    await allAnswered([...besides, ...written])
+    const { written, all } = sendDecisions(execute, leasedRows(runtime, queue, this.#messages, 0), acked)
+    await allAnswered(all)
     const ids = (await Promise.all(written)).flat()
     const missing = this.#messages.filter(({ id }) => !ids.includes(id))
     if (missing.length === 0) return

@@ -1,6 +1,6 @@
 import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../../basics/sql-state.ts'
 import type { LeasedPlan } from '../../../plan/options.ts'
-import { sendDecisions } from '../../../settle/send-decisions.ts'
+import { type SentDecisions, sendDecisions } from '../../../settle/send-decisions.ts'
 import { renewPermitted } from '../../../table/limit/limits.ts'
 import { forgetEvidence } from '../../../table/settle/around.ts'
 import type { LeasedId } from '../../../table/settle/fence.ts'
@@ -33,15 +33,9 @@ interface TimedLease extends LeasedId {
 
 interface Work {
   readonly leases: readonly TimedLease[]
-  readonly send: (execute: Execute, may: (id: string) => boolean) => Sent
+  readonly send: (execute: Execute, may: (id: string) => boolean) => SentDecisions
   /** Sends what depends on which of them the statements have found. Left out where nothing does. */
   readonly behind?: ((execute: Execute, ids: ReadonlySet<string>) => Promise<void>) | undefined
-}
-
-/** Statements on their way. Those of `written` resolve with the ids that they have found. */
-interface Sent {
-  readonly written: readonly Promise<readonly string[]>[]
-  readonly besides: readonly Promise<void>[]
 }
 
 type WriterRuntime = LeasedRuntime & Pick<Runtime, 'pool' | 'settings'>
@@ -76,10 +70,12 @@ export class LeaseWriter {
       const allowed = leases.filter(({ id }) => may(id))
       const { concurrency, tenantConcurrency } = this.#runtime.settings.of(queue)
       const isLimited = concurrency !== null || tenantConcurrency !== null
-      const renewed = isLimited
-        ? renewPermitted(execute, queue, allowed, leaseMs)
-        : renewLeases(execute, queue, allowed, leaseMs, version)
-      return { written: [renewed], besides: [] }
+      const renewed = [
+        isLimited
+          ? renewPermitted(execute, queue, allowed, leaseMs)
+          : renewLeases(execute, queue, allowed, leaseMs, version),
+      ]
+      return { written: renewed, all: renewed }
     }
     return this.#skippingLocked({ leases, send }, skipLocked)
   }
@@ -131,9 +127,9 @@ export class LeaseWriter {
         const answers = send(connection.execute, (id) => unlocked?.has(id) ?? true)
         return [answers, behind === undefined ? connection.commit() : commitAfter(connection, answers, behind)]
       })
-      const { written, besides } = sent
+      const { written, all } = sent
       // The statement's error first: it is why COMMIT did not commit.
-      await allAnswered([...besides, ...written, committed])
+      await allAnswered([...all, committed])
       const ids = new Set((await Promise.all(written)).flat())
       const missing = leases.filter(({ id }) => !ids.has(id) && !locked.has(id))
       const still = await this.#stillLeased(connection.execute, missing)
@@ -184,10 +180,10 @@ function forgetting(queue: string, outcomes: readonly LeasedOutcome[]): Work['be
 /** It takes a round trip more. */
 async function commitAfter(
   connection: BatchConnection,
-  { written, besides }: Sent,
+  { written, all }: SentDecisions,
   behind: NonNullable<Work['behind']>,
 ): Promise<void> {
-  await allAnswered([...besides, ...written])
+  await allAnswered(all)
   const ids = new Set((await Promise.all(written)).flat())
   await allAnswered(connection.together(() => [behind(connection.execute, ids), connection.commit()]))
 }
