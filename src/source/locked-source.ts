@@ -1,6 +1,8 @@
+import type { Admission, AdmittedDemand, Nothing } from '../claim/admission.ts'
 import type { ClaimAnswer, SentClaim } from '../claim/claim-answer.ts'
 import { Claimer } from '../claim/claimer.ts'
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
+import { Limiter } from '../claim/limiter.ts'
 import type { TransactionalPlan } from '../plan/options.ts'
 import { LockedRows } from '../settle/locked-rows.ts'
 import { Settlement } from '../settle/settlement.ts'
@@ -18,14 +20,23 @@ export class LockedSource implements Source {
   readonly #runtime: SourceRuntime
   readonly #plan: TransactionalPlan
   readonly #claimer: Claimer
+  readonly #limiter: Limiter
+  /** How many batches are wanted in flight. */
+  #concurrency: number
 
   /** @param ofGroup it is the group of the queue that claims */
   constructor(runtime: SourceRuntime, plan: TransactionalPlan, ofGroup = false, random: () => number = Math.random) {
     const { queue, batchSize, concurrency, ordered } = plan
     this.#runtime = runtime
     this.#plan = plan
-    const { control } = runtime
+    this.#concurrency = concurrency
+    const { control, settings } = runtime
+    this.#limiter = new Limiter({ queue, control, settings })
     this.#claimer = new Claimer({ queue, batchSize, concurrency, ordered, control, ofGroup }, random)
+  }
+
+  admit(demand: AdmittedDemand): Promise<Admission | Nothing> {
+    return this.#limiter.admit(demand, this.#plan.batchSize, this.#concurrency)
   }
 
   send(connection: BatchConnection, most?: number): SentClaim {
@@ -53,6 +64,7 @@ export class LockedSource implements Source {
   }
 
   resize(concurrency: number): void {
+    this.#concurrency = concurrency
     this.#claimer.resize(concurrency)
   }
 

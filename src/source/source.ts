@@ -1,3 +1,4 @@
+import type { Admission, AdmittedDemand, Nothing } from '../claim/admission.ts'
 import type { ClaimAnswer, SentClaim } from '../claim/claim-answer.ts'
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import type { Settlement } from '../settle/settlement.ts'
@@ -14,6 +15,8 @@ import type { ClockAnswer } from './rules-of.ts'
 export interface Source {
   /** What else than its queue wakes a consumer that sleeps. */
   readonly wokenBy: string | undefined
+  /** Asks for leave to claim a batch: the queue may have limits. */
+  admit(demand: AdmittedDemand): Promise<Admission | Nothing>
   /**
    * Sends a claim in the transaction that has just been begun.
    *

@@ -1,5 +1,5 @@
+import type { Admission } from '../../claim/admission.ts'
 import { type ClaimAnswer, type SentClaim, youngestMs } from '../../claim/claim-answer.ts'
-import { Allowance, Limiter } from '../../claim/limiter.ts'
 import { ALONE, ENDED, MORE, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
 import type { Source } from '../../source/source.ts'
@@ -21,44 +21,37 @@ export class TransactionalRound implements Round {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<TransactionalPlan>
   readonly #source: Source
-  readonly #limiter: Limiter
   readonly #losses: Losses
   readonly #connections = new Set<BatchConnection>()
-  /** How many batches are wanted in flight. */
-  #concurrency: number
 
   constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>, source: Source) {
-    const { queue, concurrency } = consumption.plan
+    const { queue } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption
-    this.#concurrency = concurrency
     this.#losses = new Losses(queue, runtime.report)
     this.#source = source
-    this.#limiter = new Limiter({ queue, control: runtime.control, settings: runtime.settings })
   }
 
   async run(demand: RoundDemand, options: RoundOptions): Promise<Ran> {
-    const { batchSize, log } = this.#consumption.plan
-    if (log !== undefined) return this.#runAllowed(demand, options, undefined)
-    const allowed = await this.#limiter.allow(demand, batchSize, this.#concurrency)
-    if (allowed === undefined || allowed instanceof Allowance) return this.#runAllowed(demand, options, allowed)
-    return { kind: 'nothing', nextDueMs: allowed.nextDueMs, partial: false }
+    const admission = await this.#source.admit(demand)
+    if ('kind' in admission) return admission
+    try {
+      return await this.#runAdmitted(demand, { ...options, admission })
+    } finally {
+      admission.close()
+    }
   }
 
-  async #runAllowed(demand: RoundDemand, options: RoundOptions, allowed: Allowance | undefined): Promise<Ran> {
+  async #runAdmitted(demand: RoundDemand, options: AdmittedOptions): Promise<Ran> {
     const { gate, inHand } = this.#runtime
-    if (!(await inHand.aloneLock.enter(options.alone, demand.draining))) {
-      allowed?.close()
-      return ENDED
-    }
+    if (!(await inHand.aloneLock.enter(options.alone, demand.draining))) return ENDED
     const leave = await gate.enter()
     try {
       const connection = await BatchConnection.acquire(this.#runtime.pool, demand.stopping)
-      return await this.#runOn(connection, demand, { ...options, allowed }, leave)
+      return await this.#runOn(connection, demand, options, leave)
     } finally {
       leave()
       inHand.aloneLock.leave()
-      allowed?.close()
     }
   }
 
@@ -68,7 +61,6 @@ export class TransactionalRound implements Round {
   }
 
   resize(concurrency: number): number {
-    this.#concurrency = concurrency
     this.#source.resize(concurrency)
     return concurrency
   }
@@ -86,7 +78,7 @@ export class TransactionalRound implements Round {
   async #runOn(
     connection: BatchConnection,
     demand: RoundDemand,
-    { alone, onCommitted, allowed }: RoundOptions & { readonly allowed: Allowance | undefined },
+    { alone, onCommitted, admission }: AdmittedOptions,
     onFound: () => void,
   ): Promise<Ran> {
     const { control, connectTimeoutMs } = this.#runtime
@@ -99,23 +91,22 @@ export class TransactionalRound implements Round {
     const stop = () => connection.stop()
     demand.stopping.addEventListener('abort', stop)
     try {
-      let next = await this.#begin(connection, demand, allowed)
+      let next = await this.#begin(connection, demand, admission)
       this.#runtime.inHand.findDeadAhead()
       while ('first' in next) {
         const claimed = await this.#take(connection, demand, next)
         answers.claimed(claimed.transaction.pid)
         this.#losses.claimed()
-        const nothing = this.#nothingOf(claimed, next, demand, allowed)
+        const nothing = this.#nothingOf(claimed, next, demand, admission)
         if (nothing !== undefined) {
           await this.#giveBack(connection, claimed)
           return nothing
         }
-        if (allowed !== undefined) this.#limiter.found()
-        allowed?.use(claimed)
+        admission.took(claimed)
         onFound()
         demand.found({ full: claimed.full, youngestMs: youngestMs(claimed) })
         next = await this.#process(
-          { connection, claimed, signal: connection.signal, alone, isLast: alone || allowed !== undefined },
+          { connection, claimed, signal: connection.signal, alone, isLast: alone || admission.isSingle },
           demand,
           answers,
           onCommitted,
@@ -131,45 +122,24 @@ export class TransactionalRound implements Round {
   }
 
   /** Undefined: what was claimed is to be handled. */
-  #nothingOf(
-    { rows: { length }, nextDueMs, partial }: ClaimAnswer,
-    { most = length }: SentClaim,
-    demand: RoundDemand,
-    allowed: Allowance | undefined,
-  ): Ran | undefined {
-    if (length === 0 || demand.draining.aborted || demand.paused) return { kind: 'nothing', nextDueMs, partial }
-    // The transaction would keep permits that it has no messages for.
-    if (allowed?.takesPermits && length < most) return { ...NOTHING, partial: this.#limiter.again(allowed, length) }
-    return undefined
+  #nothingOf(claimed: ClaimAnswer, sent: SentClaim, demand: RoundDemand, admission: Admission): Ran | undefined {
+    if (claimed.rows.length === 0 || demand.draining.aborted || demand.paused) return admission.nothing(claimed)
+    return admission.tooFew(claimed, sent)
   }
 
   get #limit(): TransactionLimit {
     return limitOf(this.#consumption.plan, this.#runtime.serverVersion())
   }
 
-  /** Sends the first claim. In a queue with limits it takes the permits first, and is the only one. */
-  async #begin(
-    connection: BatchConnection,
-    demand: RoundDemand,
-    allowed: Allowance | undefined,
-  ): Promise<Ran | SentClaim> {
-    const begin = () => connection.begin(this.#limit)
-    if (allowed === undefined) {
-      return connection.together(() => {
-        begin()
-        return this.#send(connection, demand)
-      })
-    }
-    begin()
-    const { most, ids } = await allowed.lock(connection.execute)
-    const some = ids === undefined ? most > 0 : ids.length > 0
-    if (!some) {
-      await connection.rollback()
-      return { ...NOTHING, partial: this.#limiter.again(allowed, 0) }
-    }
-    if (ids === undefined) return this.#send(connection, demand, most)
-    demand.sent()
-    return { lease: undefined, most, first: allowed.claim(connection.execute, ids), atOnce: true, scan: undefined }
+  /** Sends the first claim. */
+  #begin(connection: BatchConnection, demand: RoundDemand, admission: Admission): Promise<Ran | SentClaim> {
+    return admission.begin<SentClaim>(connection, this.#limit, {
+      open: (most) => this.#send(connection, demand, most),
+      given: (most, claim) => {
+        demand.sent()
+        return { lease: undefined, most, first: claim(), atOnce: true, scan: undefined }
+      },
+    })
   }
 
   #send(connection: BatchConnection, demand: RoundDemand, most?: number): SentClaim {
@@ -248,4 +218,6 @@ export class TransactionalRound implements Round {
   }
 }
 
-const NOTHING = { kind: 'nothing', nextDueMs: null, partial: false } as const satisfies Ran
+interface AdmittedOptions extends RoundOptions {
+  readonly admission: Admission
+}

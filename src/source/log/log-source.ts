@@ -1,3 +1,4 @@
+import { type Admission, UNLIMITED } from '../../claim/admission.ts'
 import type { ClaimAnswer, SentClaim } from '../../claim/claim-answer.ts'
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { isSluiceError } from '../../errors.ts'
@@ -50,6 +51,11 @@ export class LogSource implements Source {
     this.#log = log
     this.#random = random
     this.#queue = new LockedSource(runtime, plan, true, random)
+  }
+
+  /** Limits are for queues. */
+  async admit(): Promise<Admission> {
+    return UNLIMITED
   }
 
   settlement(answer: ClockAnswer): Settlement {
