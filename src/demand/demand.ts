@@ -4,8 +4,10 @@ import { Backoff } from '../basics/backoff.ts'
 import { pause } from '../basics/pause.ts'
 import { STOP_MS, within } from '../basics/within.ts'
 import { isSluiceError } from '../errors.ts'
+import type { PipelinePlan } from '../plan/options.ts'
 import type { Settings } from '../settings/settings.ts'
 import type { QueuePause } from '../table/settings/queue-settings.ts'
+import type { Report } from '../telemetry/events.ts'
 import type { Parking } from '../wake-up/scheduler.ts'
 import type { Waiter, WakeReason } from '../wake-up/waiting-queue.ts'
 import { DueTimes } from './due-times.ts'
@@ -16,19 +18,12 @@ import type { Found, Ran, Round, RoundDemand } from './round.ts'
 import { Throttle } from './throttle.ts'
 
 export interface DemandOptions {
-  readonly queue: string
-  /** How many places there are at first. */
-  readonly concurrency: number
-  /** The least time between two claims. @default none */
-  readonly throttleMs?: number | undefined
-  readonly scheduler: Parking
+  readonly plan: Pick<PipelinePlan, 'queue' | 'concurrency' | 'throttleMs'>
   readonly round: Round
-  /** What queues have been told. */
+  readonly scheduler: Parking
+  /** The settings of queues. */
   readonly settings?: Settings | undefined
-  /** It claims no more until {@link onResumed}. `pause` null: this process alone pauses it. */
-  readonly onPaused?: ((pause: QueuePause | null) => void) | undefined
-  readonly onResumed?: (() => void) | undefined
-  readonly onEnded?: (() => void) | undefined
+  readonly report: Report
 }
 
 /**
@@ -47,19 +42,21 @@ export class Demand implements Waiter, RoundDemand {
   readonly #throttle: Throttle | undefined
   readonly #places: Places
   readonly #dueTimes = new DueTimes(() => this.wake('due'))
+  readonly #ended = Promise.withResolvers<void>()
   #running: Promise<unknown> | undefined
   /** It goes on when a round finds nothing. */
   #stays = false
   #stopped: Promise<void> | undefined
 
   constructor(options: DemandOptions) {
-    this.queue = options.queue
+    const { plan, round, settings } = options
+    const { queue, concurrency, throttleMs } = plan
+    this.queue = queue
     this.#options = options
-    const { queue, settings } = options
     const onPaused = (by: QueuePause | null) => this.#paused(by)
     this.#pauses = new Pauses({ queue, settings, onPaused, onResumed: () => this.#resumed() })
-    this.#places = new Places(options.concurrency)
-    if (options.throttleMs !== undefined) this.#throttle = new Throttle(options.throttleMs)
+    this.#places = new Places(round.resize(concurrency))
+    if (throttleMs !== undefined) this.#throttle = new Throttle(throttleMs)
     setMaxListeners(0, this.#stop.signal, this.#drain.signal)
   }
 
@@ -89,9 +86,9 @@ export class Demand implements Waiter, RoundDemand {
     return this.#claimsNoMore || this.#throttle !== undefined || this.#places.isSurplus
   }
 
-  /** Resolves when one that runs has ended. */
-  get ended(): Promise<unknown> {
-    return this.#running ?? Promise.resolve()
+  /** Resolves when all that it has claimed is over, or when it ends without having run. */
+  get ended(): Promise<void> {
+    return this.#ended.promise
   }
 
   start(): void {
@@ -100,7 +97,7 @@ export class Demand implements Waiter, RoundDemand {
     this.#pauses.start()
     this.#hints.checkAgain()
     this.#openPlaces(true)
-    this.#running = this.#untilOver().finally(this.#options.onEnded)
+    this.#running = this.#untilOver().finally(this.#ended.resolve)
   }
 
   /**
@@ -117,7 +114,7 @@ export class Demand implements Waiter, RoundDemand {
 
   /** Instead of `start`: runs rounds in one place, until one finds nothing or it is told to end. */
   runOnce(): Promise<void> {
-    const run = this.#untilNothing().finally(this.#options.onEnded)
+    const run = this.#untilNothing().finally(this.#ended.resolve)
     this.#running = run.catch(() => undefined)
     return run
   }
@@ -136,12 +133,13 @@ export class Demand implements Waiter, RoundDemand {
   }
 
   #paused(by: QueuePause | null): void {
-    this.#options.scheduler.unpark(this)
-    this.#options.onPaused?.(by)
+    const { report, scheduler } = this.#options
+    scheduler.unpark(this)
+    report({ kind: 'pipeline.paused', queue: this.queue, by: by?.by ?? null, reason: by?.reason ?? null })
   }
 
   #resumed(): void {
-    this.#options.onResumed?.()
+    this.#options.report({ kind: 'pipeline.resumed', queue: this.queue })
     this.#hints.wake('poke')
   }
 
@@ -158,7 +156,7 @@ export class Demand implements Waiter, RoundDemand {
     this.#dueTimes.clear()
     this.#options.scheduler.detach(this)
     this.#hints.wakeAll()
-    if (this.#running === undefined) this.#options.onEnded?.()
+    if (this.#running === undefined) this.#ended.resolve()
     await this.#running
   }
 

@@ -1,8 +1,9 @@
 import { pause } from '../basics/pause.ts'
 import { DeliveredMessage } from '../claim/delivered-message.ts'
 import { errorText } from '../errors.ts'
+import { fitSchema } from '../handle/admit.ts'
 import type { Message } from '../message.ts'
-import { type QueueDefinition, validatePayload } from '../queues.ts'
+import type { QueueDefinition } from '../queues.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
 
 /** Claimed rows as messages, and those that nobody is to get. */
@@ -47,7 +48,7 @@ export async function accept(
 /** Undefined: it fits. */
 async function errorOf(message: DeliveredMessage, definition: QueueDefinition): Promise<string | undefined> {
   try {
-    message.accept(await validatePayload(definition, message.payload))
+    await fitSchema(message, definition)
     return undefined
   } catch (error) {
     return errorText(error)

@@ -1,10 +1,11 @@
+import { randomInt } from 'node:crypto'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { SluiceConfig } from '../config.ts'
 import { stopped } from '../errors.ts'
 import type { Report } from '../telemetry/events.ts'
+import { WakeUps } from '../wake-up/wake-ups.ts'
 import type { Claim } from './claim.ts'
 import { ClaimLine, type Take } from './claim-line.ts'
-import { WakeUps } from './wake-ups.ts'
 
 /**
  * Waits for messages to claim, by a scheduler of its own: the process need not be a worker, nor have the rights of one.
@@ -78,7 +79,7 @@ export class Waiting {
 
   #open(): Promise<WakeUps> {
     if (this.#wakeUps !== undefined) return this.#wakeUps
-    const opening = WakeUps.open(this.#config, this.#report)
+    const opening = openWakeUps(this.#config, this.#report)
     this.#wakeUps = opening
     opening.catch(() => {
       // Whoever waited may have left, and others opened again: theirs is still to be closed.
@@ -100,3 +101,17 @@ export class Waiting {
 
 /** Long enough for the next claim of a loop, and short for a process that is about to end. */
 const LINGER_MS = 500
+
+/** For a process that may not be registered as a worker. @throws SluiceError UNREACHABLE within the connect timeout */
+async function openWakeUps(config: SluiceConfig, report: Report): Promise<WakeUps> {
+  // Others recognise by it which process has lowered a flag. The numbers of workers are lower.
+  const id = randomInt(2 ** 31, 2 ** 47)
+  const wakeUps = new WakeUps({ config, report, workerId: () => id, registered: false })
+  try {
+    await wakeUps.start()
+    return wakeUps
+  } catch (error) {
+    await wakeUps.close()
+    throw error
+  }
+}

@@ -14,7 +14,7 @@ describe('a place whose look has failed', () => {
     round = new PlayedRound()
     const control = { execute: new PlayedServer().execute, onDown: () => undefined }
     scheduler = new Scheduler({ control, workerId: () => 7, pollIntervalMs: 60_000, listening: () => false })
-    demand = new Demand({ queue: 'q', concurrency: 3, scheduler, round })
+    demand = new Demand({ plan: PLAN, scheduler, round, report: () => undefined })
   })
 
   afterEach(async () => {
@@ -76,7 +76,7 @@ describe('a place whose look has failed', () => {
       const drained = demand.drain()
       for (const look of round.looks) look.resolve(NOTHING)
       await drained
-      demand = new Demand({ queue: 'q', concurrency: 3, scheduler, round })
+      demand = new Demand({ plan: PLAN, scheduler, round, report: () => undefined })
     }
   })
 
@@ -102,6 +102,8 @@ describe('a place whose look has failed', () => {
     expect(parked).not.toHaveBeenCalled()
   })
 })
+
+const PLAN = { queue: 'q', concurrency: 3, throttleMs: undefined }
 
 const NOTHING = { kind: 'nothing', nextDueMs: null, partial: false } as const
 

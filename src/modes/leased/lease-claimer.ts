@@ -2,6 +2,7 @@ import { type ClaimAnswer, type LeaseTerms, type SentClaim, youngestMs } from '.
 import { Claimer } from '../../claim/claimer.ts'
 import type { Allowance } from '../../claim/limiter.ts'
 import { MORE, type Ran, type RoundDemand } from '../../demand/round.ts'
+import type { Consumption } from '../../handle/consumption.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import type { ClaimedRow } from '../../table/claim/claim.ts'
 import { leaseOf } from '../../table/claim/lease.ts'
@@ -9,7 +10,7 @@ import { leasePermits } from '../../table/limit/limits.ts'
 import { AnswerLimit } from '../../transaction/answer-limit.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { TransactionLimit } from '../../transaction/transaction-settings.ts'
-import type { Consumption, Runtime } from '../runtime.ts'
+import type { Runtime } from '../runtime.ts'
 
 /** Messages that a claim has leased. */
 export interface LeasedClaim {

@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { Backoff } from '../../../basics/backoff.ts'
 import { pause } from '../../../basics/pause.ts'
+import type { Consumption } from '../../../handle/consumption.ts'
 import type { Outcome } from '../../../message.ts'
 import type { LeasedPlan } from '../../../plan/options.ts'
 import type { Settlement } from '../../../settle/settlement.ts'
@@ -9,7 +10,7 @@ import { settledLeased } from '../../../table/settle/settle-leased.ts'
 import { attemptRules } from '../../attempt-rules.ts'
 import { toReport } from '../../losses.ts'
 import { type ClockAnswer, newSettlement } from '../../new-settlement.ts'
-import type { Consumption, Runtime } from '../../runtime.ts'
+import type { Runtime } from '../../runtime.ts'
 import type { LeasedMessage } from '../leased-message.ts'
 import { LeaseWriter, type Retry } from './lease-writer.ts'
 import { LeasedOutcome } from './leased-outcome.ts'
@@ -239,7 +240,7 @@ export class Settler {
       counts.dead += dead
     }
     this.#consumption.onSettled?.(settled.flatMap(({ settlement }) => settlement.settled))
-    this.#consumption.meter?.settled(counts)
+    this.#consumption.meter.settled(counts)
     const durationMs = Math.max(...settled.map(({ leased }) => leased.ageMs))
     const { queue } = this.#consumption.plan
     this.#runtime.report({ kind: 'batch.committed', queue, ...counts, durationMs })

@@ -1,32 +1,22 @@
-import type { SluiceConfig } from '../config.ts'
 import { stopped } from '../errors.ts'
 import type { Message } from '../message.ts'
 import type { Claim } from '../pull/claim.ts'
 import { ClaimStore } from '../pull/claim-store.ts'
 import { type ClaimOptions, type PopOptions, resolveClaim, resolvePop } from '../pull/options.ts'
-import type { Alphabet } from '../session/alphabet.ts'
-import type { Report } from '../telemetry/events.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import type { Calls } from './calls.ts'
 import type { OnDemand } from './on-demand.ts'
-
-export interface ClaimingOptions {
-  readonly config: SluiceConfig
-  readonly parts: OnDemand
-  readonly calls: Calls
-  readonly alphabet: Alphabet
-  readonly report: Report
-}
+import type { Shared } from './shared.ts'
 
 /** The claims and pops of a Sluice, until it stops. */
-export class Claiming {
+export class Claims {
   /** Settles claims, renews and releases them, also after the stop. */
   readonly store: ClaimStore
   readonly #parts: OnDemand
   readonly #calls: Calls
   #stopping = false
 
-  constructor({ config, parts, calls, alphabet, report }: ClaimingOptions) {
+  constructor({ config, alphabet, report }: Shared, parts: OnDemand, calls: Calls) {
     this.#parts = parts
     this.#calls = calls
     const { definitions, storedPolicies: policies, calledPolicies } = config
