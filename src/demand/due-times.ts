@@ -1,6 +1,6 @@
 /**
  * When messages are due that this process has to try again. It has settled them, so it knows before any poll. Without that,
- * a place that has found nothing waits for a timer that another claim has set, or for the next sweep: 0.6 s on a busy machine
+ * a runner that has found nothing waits for a timer that another claim has set, or for the next sweep: 0.6 s on a busy machine
  * for a retry after 30 ms.
  */
 export class DueTimes {

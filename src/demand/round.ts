@@ -1,6 +1,6 @@
 /**
  * How a mode claims messages, has them handled, and settles them. {@link Demand} decides when; it knows no SQL, and a
- * round knows nothing of places, sleep and backoff.
+ * round knows nothing of runners, sleep and backoff.
  */
 export interface Round {
   /**
@@ -9,7 +9,7 @@ export interface Round {
    *
    * @throws if it got no further; {@link failed} is told of it.
    */
-  run(demand: RoundDemand, options: RoundOptions): Promise<Ran>
+  run(demand: RoundDemand, options: RoundOptions): Promise<Next>
   /**
    * Reports that a round failed.
    *
@@ -20,7 +20,7 @@ export interface Round {
   /**
    * Changes how much may be in flight: batches in transactional mode, messages in leased mode.
    *
-   * @returns how many places that takes
+   * @returns how many runners that takes
    */
   resize(concurrency: number): number
   /**
@@ -57,31 +57,30 @@ export interface RoundDemand {
   /** Messages of a settlement are due again in so many milliseconds. */
   due(inMs: readonly number[]): void
   /** A claim has found messages. */
-  found(found: Found): void
+  found(found: FoundMessages): void
 }
 
-export interface Found {
+export interface FoundMessages {
   /** As many as were asked for: there may be more. */
   readonly full: boolean
   /** For how long the youngest has been due. */
   readonly youngestMs: number
 }
 
-/** How a round ended. */
-export type Ran =
+/** What a runner does next: each round says so when it ends. */
+export type Next =
+  /** At once; or it ends, or sleeps while it is paused, if that is why its round has ended. */
+  | { readonly kind: 'claim' }
+  /** The next batch must have the process for itself. */
+  | { readonly kind: 'claim alone' }
+  /** A claim has found nothing. */
   | {
-      readonly kind: 'nothing'
+      readonly kind: 'sleep'
       /** When something may be due; null: nothing is waiting. */
       readonly nextDueMs: number | null
-      /** It has not seen everything: another one may find something now. */
+      /** It has not seen everything: another claim may find something now. */
       readonly partial: boolean
     }
-  | { readonly kind: 'more' }
-  /** The next one must have the process for itself. */
-  | { readonly kind: 'alone' }
-  /** It was told to end. */
-  | { readonly kind: 'ended' }
 
-export const MORE = { kind: 'more' } as const satisfies Ran
-export const ALONE = { kind: 'alone' } as const satisfies Ran
-export const ENDED = { kind: 'ended' } as const satisfies Ran
+export const CLAIM = { kind: 'claim' } as const satisfies Next
+export const CLAIM_ALONE = { kind: 'claim alone' } as const satisfies Next

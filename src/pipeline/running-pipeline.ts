@@ -80,7 +80,7 @@ export class RunningPipeline implements AsyncDisposable {
   }
 
   /**
-   * Changes it while the pipeline runs. More places claim at once. If there are fewer, what is in flight ends, and nothing
+   * Changes it while the pipeline runs. More runners claim at once. With fewer, what is in flight ends, and nothing
    * more is claimed until there is room. `batchSize` stays as it is.
    *
    * @param concurrency 1 to 1,000 in transactional mode, 1 to 10,000 in leased mode

@@ -40,7 +40,7 @@ export interface LeasedDeliveriesOptions extends Omit<LeasedPipelineOptions, 'co
   readonly demand: number
 }
 
-/** The plan for a demand: as many places as it has room for batches. @throws SluiceError OPTION_INVALID */
+/** The plan for a demand: as many batches in flight as it has room for. @throws SluiceError OPTION_INVALID */
 export function resolveDeliveries(
   queue: string,
   options: DeliveriesOptions | GroupDeliveriesOptions | LeasedDeliveriesOptions,

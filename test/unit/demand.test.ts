@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Demand } from '../../src/demand/demand.ts'
-import type { Ran, Round, RoundDemand } from '../../src/demand/round.ts'
+import type { Next, Round, RoundDemand } from '../../src/demand/round.ts'
 import { Scheduler } from '../../src/wake-up/scheduler.ts'
 import { PlayedServer } from '../support/servers/played-server.ts'
 
-describe('a place whose look has failed', () => {
+describe('a runner whose look has failed', () => {
   let round: PlayedRound
   let scheduler: Scheduler
   let demand: Demand
@@ -24,7 +24,7 @@ describe('a place whose look has failed', () => {
     vi.useRealTimers()
   })
 
-  test('leaves the queue parked, so that the next hint wakes another place while it waits', async () => {
+  test('leaves the queue parked, so that the next hint wakes another runner while it waits', async () => {
     demand.start()
     await round.finds(NOTHING)
     for (const looks of [2, 3]) {
@@ -35,7 +35,7 @@ describe('a place whose look has failed', () => {
     }
   })
 
-  test('wakes no other place by itself: none looks before it has waited or is hinted at', async () => {
+  test('wakes no other runner by itself: none looks before it has waited or is hinted at', async () => {
     demand.start()
     await round.fails()
     await vi.advanceTimersByTimeAsync(49)
@@ -44,7 +44,7 @@ describe('a place whose look has failed', () => {
     expect(round.looks).toHaveLength(2)
   })
 
-  test('parks nothing if another place looks, which does so itself', async () => {
+  test('parks nothing if another runner looks, which does so itself', async () => {
     demand.start()
     await round.finds(NOTHING)
     scheduler.wake('poke')
@@ -61,9 +61,9 @@ describe('a place whose look has failed', () => {
   })
 
   test.for([
-    ['a round that a pause has ended', { kind: 'ended' }],
-    ['a round that found nothing', { kind: 'nothing', nextDueMs: null, partial: false }],
-  ] as const)('claims again if it is resumed while its place goes to sleep, after %s', async ([, ran]) => {
+    ['a round that a pause has ended', { kind: 'claim' }],
+    ['a round that found nothing', { kind: 'sleep', nextDueMs: null, partial: false }],
+  ] as const)('claims again if it is resumed while its runner goes to sleep, after %s', async ([, ran]) => {
     for (let microtasks = 0; microtasks < 8; microtasks += 1) {
       demand.start()
       demand.pause()
@@ -105,22 +105,22 @@ describe('a place whose look has failed', () => {
 
 const PLAN = { queue: 'q', concurrency: 3, throttleMs: undefined }
 
-const NOTHING = { kind: 'nothing', nextDueMs: null, partial: false } as const
+const NOTHING = { kind: 'sleep', nextDueMs: null, partial: false } as const
 
 /** A round that looks when it is run, and ends as the test says. */
 class PlayedRound implements Round {
-  readonly looks: PromiseWithResolvers<Ran>[] = []
+  readonly looks: PromiseWithResolvers<Next>[] = []
   demand: RoundDemand | undefined
 
-  async run(demand: RoundDemand): Promise<Ran> {
+  async run(demand: RoundDemand): Promise<Next> {
     this.demand = demand
-    const look = Promise.withResolvers<Ran>()
+    const look = Promise.withResolvers<Next>()
     this.looks.push(look)
     demand.sent()
     return await look.promise.finally(() => demand.answered())
   }
 
-  async finds(ran: Ran, look = this.looks.at(-1)!): Promise<void> {
+  async finds(ran: Next, look = this.looks.at(-1)!): Promise<void> {
     look.resolve(ran)
     await vi.advanceTimersByTimeAsync(0)
   }

@@ -1,7 +1,7 @@
 import { type ClaimAnswer, type LeaseTerms, type SentClaim, youngestMs } from '../../claim/claim-answer.ts'
 import { Claimer } from '../../claim/claimer.ts'
 import type { Allowance } from '../../claim/limiter.ts'
-import { MORE, type Ran, type RoundDemand } from '../../demand/round.ts'
+import { CLAIM, type Next, type RoundDemand } from '../../demand/round.ts'
 import type { Consumption } from '../../handle/consumption.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import type { ClaimedRow } from '../../table/claim/claim.ts'
@@ -55,7 +55,7 @@ export class LeaseClaimer {
    * @param sizes the most messages of each claim
    * @param allowed in a queue with limits: what a claim may take; then it is one claim
    */
-  async claim(demand: RoundDemand, sizes: readonly number[], taker: Taker, allowed?: Allowance): Promise<Ran> {
+  async claim(demand: RoundDemand, sizes: readonly number[], taker: Taker, allowed?: Allowance): Promise<Next> {
     const { pool, control, connectTimeoutMs } = this.#runtime
     const connection = await BatchConnection.acquire(pool, demand.stopping)
     this.#connection = connection
@@ -69,7 +69,7 @@ export class LeaseClaimer {
       const released = ended.then(release, release)
       // The transaction that COMMIT has begun ends while the handlers run. One that has found nothing has locked slots, which
       // the next claim, on another connection, would take for those of another process.
-      if (ran.kind === 'nothing') await released
+      if (ran.kind === 'sleep') await released
       return ran
     } catch (error) {
       this.#abandon(claims, await connection.abandon())
@@ -124,8 +124,8 @@ export class LeaseClaimer {
       claim.committed = this.#commit(connection)
     }
     if (dropped || !(await this.#take(demand, taker, claim, answer)))
-      return { ran: { kind: 'nothing', nextDueMs, partial }, ended: connection.rollback() }
-    return { ran: MORE, ended: Promise.resolve() }
+      return { ran: { kind: 'sleep', nextDueMs, partial }, ended: connection.rollback() }
+    return { ran: CLAIM, ended: Promise.resolve() }
   }
 
   #takeLocked(connection: BatchConnection, allowed: Allowance, ids: readonly string[]): SentLease {
@@ -158,7 +158,7 @@ export class LeaseClaimer {
       this.#full = answer.full
       await this.#take(demand, taker, claim, answer)
     }
-    return { ran: MORE, ended: Promise.resolve() }
+    return { ran: CLAIM, ended: Promise.resolve() }
   }
 
   /** Where the claim finds nothing, the rest of a sweep follows it, in the transaction that its COMMIT has begun. */
@@ -181,8 +181,8 @@ export class LeaseClaimer {
     if (dropped) this.#claimer.release(rows)
     else if (!isSent && rows.length > 0) claim.committed = this.#commit(connection)
     if (dropped || !(await this.#take(demand, taker, claim, answer)))
-      return { ran: { kind: 'nothing', nextDueMs, partial }, ended: connection.rollback() }
-    return { ran: MORE, ended: isSent ? connection.rollback() : Promise.resolve() }
+      return { ran: { kind: 'sleep', nextDueMs, partial }, ended: connection.rollback() }
+    return { ran: CLAIM, ended: isSent ? connection.rollback() : Promise.resolve() }
   }
 
   /** Hands over what a claim has leased. Returns whether it has leased anything. */
@@ -258,11 +258,11 @@ export class LeaseClaimer {
   }
 }
 
-const NOTHING = { kind: 'nothing', nextDueMs: null, partial: false } as const satisfies Ran
+const NOTHING = { kind: 'sleep', nextDueMs: null, partial: false } as const satisfies Next
 
 /** How a round ended, and when the connection is free. */
 interface Ended {
-  readonly ran: Ran
+  readonly ran: Next
   readonly ended: Promise<void>
 }
 

@@ -4,7 +4,7 @@ import { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { Allowance, Limiter } from '../../claim/limiter.ts'
 import type { EvidenceById } from '../../crash/in-hand.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
-import { ALONE, ENDED, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import { CLAIM, CLAIM_ALONE, type Next, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
 import type { Consumption } from '../../handle/consumption.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import type { CancelRequest } from '../../table/worker/cancel-requests.ts'
@@ -52,13 +52,13 @@ export class LeasedRound implements Round {
     this.#renewals = new Renewals(leaseMs, (leases) => void this.#settler.renew(leases))
   }
 
-  async run(demand: RoundDemand, options: RoundOptions): Promise<Ran> {
+  async run(demand: RoundDemand, options: RoundOptions): Promise<Next> {
     this.#demand = demand
     this.#endedSince = false
     const { batchSize } = this.#consumption.plan
     const most = options.alone ? 1 : batchSize * (demand.isLast ? 1 : this.#claimer.atOnce)
     const reserved = await this.#room.reserve(most, demand.draining)
-    if (reserved === 0) return ENDED
+    if (reserved === 0) return CLAIM
     if (!this.#limiter.active) return this.#runSome(demand, options, reserved)
     return this.#runAllowed(demand, options, reserved)
   }
@@ -84,7 +84,7 @@ export class LeasedRound implements Round {
   }
 
   /** In a queue with limits: asks first what may be claimed. */
-  async #runAllowed(demand: RoundDemand, options: RoundOptions, reserved: number): Promise<Ran> {
+  async #runAllowed(demand: RoundDemand, options: RoundOptions, reserved: number): Promise<Next> {
     const allowed = await this.#limiter.allow(demand, reserved, 1).catch((error: unknown) => {
       this.#room.giveBack(reserved)
       throw error
@@ -92,11 +92,11 @@ export class LeasedRound implements Round {
     if (allowed === undefined) return this.#runSome(demand, options, reserved)
     if (!(allowed instanceof Allowance)) {
       this.#room.giveBack(reserved)
-      return { kind: 'nothing', nextDueMs: allowed.nextDueMs, partial: false }
+      return { kind: 'sleep', nextDueMs: allowed.nextDueMs, partial: false }
     }
     try {
       const ran = await this.#runSome(demand, options, reserved, allowed)
-      return ran.kind === 'nothing' ? { ...ran, partial: ran.partial || this.#limiter.again(allowed, 0) } : ran
+      return ran.kind === 'sleep' ? { ...ran, partial: ran.partial || this.#limiter.again(allowed, 0) } : ran
     } finally {
       allowed.close()
     }
@@ -107,11 +107,11 @@ export class LeasedRound implements Round {
     { alone, onCommitted }: RoundOptions,
     reserved: number,
     allowed?: Allowance,
-  ): Promise<Ran> {
+  ): Promise<Next> {
     const { gate, inHand } = this.#runtime
     if (!(await inHand.aloneLock.enter(alone, demand.draining))) {
       this.#room.giveBack(reserved)
-      return ENDED
+      return CLAIM
     }
     const handled: Promise<void>[] = []
     const suspects: LeasedMessage[] = []
@@ -119,7 +119,7 @@ export class LeasedRound implements Round {
     try {
       if (demand.paused) {
         this.#room.giveBack(reserved)
-        return ENDED
+        return CLAIM
       }
       const ran = await this.#claim({ demand, reserved, allowed, found: leave }, async (claimed) => {
         allowed?.use(claimed.answer)
@@ -131,7 +131,7 @@ export class LeasedRound implements Round {
       if (alone) await Promise.all(handled)
       // They are free when they have been given back: the next round is to find them.
       await Promise.all(suspects.map((leased) => leased.ended))
-      return suspects.length > 0 ? ALONE : ran
+      return suspects.length > 0 ? CLAIM_ALONE : ran
     } finally {
       leave()
       void Promise.all(handled).finally(() => inHand.aloneLock.leave())
@@ -141,7 +141,7 @@ export class LeasedRound implements Round {
   async #claim(
     { demand, reserved, allowed, found }: Claiming,
     take: (claimed: LeasedClaim) => Promise<void>,
-  ): Promise<Ran> {
+  ): Promise<Next> {
     const { batchSize } = this.#consumption.plan
     const sizes: number[] = []
     for (let left = reserved; left > 0; left -= batchSize) sizes.push(Math.min(left, batchSize))

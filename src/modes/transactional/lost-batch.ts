@@ -164,7 +164,7 @@ async function settleAgain(
   if (again.rows.length === 0) return undefined
   const settlement = newSettlement(runtime, plan, { nowUs: again.nowUs, sentAtMs, answeredAtMs })
   settlement.add(message, outcome, error)
-  // Another place may have lost it at the same time.
+  // Another runner may have lost it at the same time.
   settlement.forgetEvidence(message)
   await settlement.learnTexts(execute)
   await settlement.write(execute)

@@ -1,7 +1,7 @@
 import { type ClaimAnswer, type SentClaim, youngestMs } from '../../claim/claim-answer.ts'
 import { Claimer } from '../../claim/claimer.ts'
 import { Allowance, Limiter } from '../../claim/limiter.ts'
-import { ALONE, ENDED, MORE, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import { CLAIM, CLAIM_ALONE, type Next, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
 import type { Consumption } from '../../handle/consumption.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
 import type { EventAnswer } from '../../stream/event-claimer.ts'
@@ -40,19 +40,19 @@ export class TransactionalRound implements Round {
     this.#limiter = new Limiter({ queue, control: runtime.control, settings: runtime.settings })
   }
 
-  async run(demand: RoundDemand, options: RoundOptions): Promise<Ran> {
+  async run(demand: RoundDemand, options: RoundOptions): Promise<Next> {
     const { batchSize, log } = this.#consumption.plan
     if (log !== undefined) return this.#runAllowed(demand, options, undefined)
     const allowed = await this.#limiter.allow(demand, batchSize, this.#concurrency)
     if (allowed === undefined || allowed instanceof Allowance) return this.#runAllowed(demand, options, allowed)
-    return { kind: 'nothing', nextDueMs: allowed.nextDueMs, partial: false }
+    return { kind: 'sleep', nextDueMs: allowed.nextDueMs, partial: false }
   }
 
-  async #runAllowed(demand: RoundDemand, options: RoundOptions, allowed: Allowance | undefined): Promise<Ran> {
+  async #runAllowed(demand: RoundDemand, options: RoundOptions, allowed: Allowance | undefined): Promise<Next> {
     const { gate, inHand } = this.#runtime
     if (!(await inHand.aloneLock.enter(options.alone, demand.draining))) {
       allowed?.close()
-      return ENDED
+      return CLAIM
     }
     const leave = await gate.enter()
     try {
@@ -104,11 +104,11 @@ export class TransactionalRound implements Round {
     demand: RoundDemand,
     { alone, onCommitted, allowed }: RoundOptions & { readonly allowed: Allowance | undefined },
     onFound: () => void,
-  ): Promise<Ran> {
+  ): Promise<Next> {
     const { control, connectTimeoutMs } = this.#runtime
     if (demand.paused) {
       connection.release()
-      return ENDED
+      return CLAIM
     }
     this.#connections.add(connection)
     const answers = new AnswerLimit(connection, control, { claimMs: connectTimeoutMs, serverMs: this.#limit.ms })
@@ -152,8 +152,8 @@ export class TransactionalRound implements Round {
     { most = length }: SentClaim,
     demand: RoundDemand,
     allowed: Allowance | undefined,
-  ): Ran | undefined {
-    if (length === 0 || demand.draining.aborted || demand.paused) return { kind: 'nothing', nextDueMs, partial }
+  ): Next | undefined {
+    if (length === 0 || demand.draining.aborted || demand.paused) return { kind: 'sleep', nextDueMs, partial }
     // The transaction would keep permits that it has no messages for.
     if (allowed?.takesPermits && length < most) return { ...NOTHING, partial: this.#limiter.again(allowed, length) }
     return undefined
@@ -168,7 +168,7 @@ export class TransactionalRound implements Round {
     connection: BatchConnection,
     demand: RoundDemand,
     allowed: Allowance | undefined,
-  ): Promise<Ran | SentClaim> {
+  ): Promise<Next | SentClaim> {
     const begin = () => connection.begin(this.#limit)
     if (allowed === undefined) {
       return connection.together(() => {
@@ -207,7 +207,7 @@ export class TransactionalRound implements Round {
     demand: RoundDemand,
     answers: AnswerLimit,
     onCommitted: () => void,
-  ): Promise<Ran | SentClaim> {
+  ): Promise<Next | SentClaim> {
     const { connection, claimed } = claimedBatch
     const batch = new TransactionalBatch(this.#runtime, this.#consumption, claimedBatch)
     let next: SentClaim | undefined
@@ -218,13 +218,13 @@ export class TransactionalRound implements Round {
       if (!ran) {
         batch.gaveBack()
         await this.#giveBack(connection, claimed)
-        return ALONE
+        return CLAIM_ALONE
       }
       const ended = connection.together(() => {
         const written = batch.write()
         if (this.#endsWith(claimedBatch, demand)) return [written, connection.commit()]
         const committed = connection.commit(this.#limit)
-        // The claim behind the COMMIT is to see them; other places, which may pass over them until then, see them below.
+        // The claim behind the COMMIT is to see them; other runners, which may pass over them until then, see them below.
         this.#claimer.release(batch.untouched)
         answers.restart()
         next = this.#send(connection, demand)
@@ -244,7 +244,7 @@ export class TransactionalRound implements Round {
     // The next claim sees what is due at once.
     demand.due(batch.dueInMs.filter((inMs) => inMs > 0))
     onCommitted()
-    return next ?? MORE
+    return next ?? CLAIM
   }
 
   /** Whether the round is over with this batch. */
@@ -257,14 +257,14 @@ export class TransactionalRound implements Round {
     await connection.rollback()
   }
 
-  async #lost(batch: TransactionalBatch, claimed: ClaimAnswer, error: unknown): Promise<Ran> {
+  async #lost(batch: TransactionalBatch, claimed: ClaimAnswer, error: unknown): Promise<Next> {
     this.#claimer.release(claimed.rows)
     await this.#losses.lost(batch, claimed.rows.length, error)
-    return MORE
+    return CLAIM
   }
 }
 
-const NOTHING = { kind: 'nothing', nextDueMs: null, partial: false } as const satisfies Ran
+const NOTHING = { kind: 'sleep', nextDueMs: null, partial: false } as const satisfies Next
 
 /** The server ends a transaction this long after the process should have. */
 const SERVER_GRACE_MS = 1_000
