@@ -5,7 +5,7 @@ import type { PipelinePlan } from '../plan/options.ts'
 import type { Settings } from '../settings/settings.ts'
 import type { QueuePause } from '../table/settings/queue-settings.ts'
 import type { Report } from '../telemetry/events.ts'
-import type { Parking } from '../wake-up/scheduler.ts'
+import type { DemandSleepers } from '../wake-up/sleepers.ts'
 import type { Waiter, WakeReason } from '../wake-up/waiting-queue.ts'
 import { DueTimes } from './due-times.ts'
 import { Hints } from './hints.ts'
@@ -16,7 +16,7 @@ import { type RunnerDemand, Runners } from './runner.ts'
 export interface DemandOptions {
   readonly plan: Pick<PipelinePlan, 'queue' | 'concurrency' | 'throttleMs'>
   readonly round: Round
-  readonly scheduler: Parking
+  readonly sleepers: DemandSleepers
   /** The settings of queues. */
   readonly settings?: Settings | undefined
   readonly report: Report
@@ -25,7 +25,7 @@ export interface DemandOptions {
 /**
  * The demand of a pipeline, as in GenStage: it has one runner per batch that may be in flight, and nothing is claimed
  * without a free one. A runner whose round finds nothing sleeps, and when the last one does, the demand sleeps with the
- * scheduler. While it is paused, all runners sleep, and a hint wakes none.
+ * sleepers. While it is paused, all runners sleep, and a hint wakes none.
  */
 export class Demand implements Waiter, RunnerDemand {
   readonly queue: string
@@ -86,7 +86,7 @@ export class Demand implements Waiter, RunnerDemand {
 
   start(): void {
     this.#stays = true
-    this.#options.scheduler.attach(this)
+    this.#options.sleepers.attach(this)
     this.#pauses.start()
     this.#hints.checkAgain()
     this.#runners.start(true)
@@ -119,7 +119,7 @@ export class Demand implements Waiter, RunnerDemand {
     else this.#hints.wake(reason)
   }
 
-  /** A hint that comes while it is not parked. */
+  /** A hint that comes while it is awake. */
   checkAgain(reason: WakeReason): void {
     if (reason === 'reconnect') this.#runners.serverIsBack()
     this.#hints.checkAgain()
@@ -130,7 +130,7 @@ export class Demand implements Waiter, RunnerDemand {
     this.#drain.abort()
     this.#pauses.stop()
     this.#dueTimes.clear()
-    this.#options.scheduler.detach(this)
+    this.#options.sleepers.detach(this)
     this.#hints.wakeAll()
     if (this.#running === undefined) this.#ended.resolve()
     await this.#running
@@ -171,20 +171,20 @@ export class Demand implements Waiter, RunnerDemand {
   }
 
   found({ full, youngestMs }: FoundMessages): void {
-    const { scheduler } = this.#options
+    const { sleepers } = this.#options
     this.#hints.found()
-    scheduler.found(this.queue, youngestMs)
-    if (!this.#hints.sleeping) scheduler.unpark(this)
+    sleepers.found(this.queue, youngestMs)
+    if (!this.#hints.sleeping) sleepers.awake(this)
     else if (full || this.#hints.again) this.#hints.wakeOne()
     else this.asleep(null)
   }
 
   asleep(nextDueMs: number | null): void {
-    if (this.#stays && !this.paused) this.#options.scheduler.park(this, nextDueMs)
+    if (this.#stays && !this.paused) this.#options.sleepers.asleep(this, nextDueMs)
   }
 
   awake(): void {
-    this.#options.scheduler.unpark(this)
+    this.#options.sleepers.awake(this)
   }
 
   async #untilOver(): Promise<void> {

@@ -2,8 +2,8 @@ import { Demand } from '../demand/demand.ts'
 import type { Round } from '../demand/round.ts'
 import type { Consumption } from '../handle/consumption.ts'
 import type { PipelinePlan } from '../plan/options.ts'
-import { GroupParking } from '../wake-up/group-parking.ts'
-import { type Parking, wakeNameOf } from '../wake-up/scheduler.ts'
+import { GroupSleepers } from '../wake-up/group-sleepers.ts'
+import { type DemandSleepers, wakeNameOf } from '../wake-up/sleepers.ts'
 import { LeasedRound } from './leased/leased-round.ts'
 import type { Runtime } from './runtime.ts'
 import { TransactionalRound } from './transactional/transactional-round.ts'
@@ -15,7 +15,7 @@ export function demandOf(runtime: Runtime, consumption: Consumption): Demand {
   return new Demand({
     plan,
     round: roundOf(runtime, consumption),
-    scheduler: parkingOf(runtime, plan),
+    sleepers: sleepersOf(runtime, plan),
     settings,
     report,
   })
@@ -28,7 +28,7 @@ function roundOf(runtime: Runtime, consumption: Consumption): Round {
 }
 
 /** A group sleeps on its stream as well. */
-function parkingOf({ scheduler }: Runtime, plan: PipelinePlan): Parking {
+function sleepersOf({ sleepers }: Runtime, plan: PipelinePlan): DemandSleepers {
   const log = plan.mode === 'transactional' ? plan.log : undefined
-  return log === undefined ? scheduler : new GroupParking(scheduler, wakeNameOf(log.stream))
+  return log === undefined ? sleepers : new GroupSleepers(sleepers, wakeNameOf(log.stream))
 }

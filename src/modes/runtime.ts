@@ -6,7 +6,7 @@ import type { HandlerRuntime } from '../handle/consumption.ts'
 import type { RetryPolicies } from '../retry-policy.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import type { Settings } from '../settings/settings.ts'
-import type { Scheduler } from '../wake-up/scheduler.ts'
+import type { Sleepers } from '../wake-up/sleepers.ts'
 import type { Cancellations } from './cancellations.ts'
 
 /** What every consumer of a process shares. */
@@ -17,7 +17,7 @@ export interface Runtime extends HandlerRuntime {
   readonly connectTimeoutMs: number
   readonly alphabet: Alphabet
   readonly control: Control
-  readonly scheduler: Scheduler
+  readonly sleepers: Sleepers
   /** What queues have been told. */
   readonly settings: Settings
   /** Those that have names. */

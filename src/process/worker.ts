@@ -60,12 +60,12 @@ export class Worker {
     const inTransaction: BatchPools['inOwnTransaction'] = (work, answerMs) => pools.inOwnTransaction(work, answerMs)
     this.#shared = shared
     this.#wakeUps = this.#newWakeUps()
-    const { control, scheduler } = this.#wakeUps
+    const { control, sleepers } = this.#wakeUps
     control.onUp((execute) => this.#register(execute))
     this.#cancellations = new Cancellations(() => readCancelRequests(control.execute, this.#workerId()))
     this.#schedules = new Schedules({ control, inTransaction, report })
-    const onReleased = (queue: string) => scheduler.notified(queue)
-    this.#holdRelease = new HoldRelease({ control, queues: () => scheduler.queues, onReleased })
+    const onReleased = (queue: string) => sleepers.notified(queue)
+    this.#holdRelease = new HoldRelease({ control, queues: () => sleepers.queues, onReleased })
     this.#reaper = new Reaper({ control, workerId: this.#workerId, report })
     this.#maintenance = maintenanceOf(shared, control, inTransaction)
     control.onDown(() => this.#reaper.lost())
@@ -77,7 +77,7 @@ export class Worker {
       connectTimeoutMs: config.connectTimeoutMs,
       alphabet: shared.alphabet,
       control,
-      scheduler,
+      sleepers,
       settings: this.#settings,
       retryPolicies: config.retryPolicies,
       inHand: new InHand(control, this.#workerId, async () => !control.shared && this.#reaper.runIfStale()),
@@ -227,8 +227,8 @@ export class Worker {
     await alphabet.learn(execute, [name, host])
     const identity = { name: alphabet.fit(name), host: alphabet.fit(host), pid: process.pid, version: VERSION }
     this.#id = await workerIdOf(execute, identity, this.#id)
-    const { control, scheduler } = this.#wakeUps
-    await registerWorker(execute, this.#id, identity, scheduler.queues, control.shared, this.#runtime.inHand.kept)
+    const { control, sleepers } = this.#wakeUps
+    await registerWorker(execute, this.#id, identity, sleepers.queues, control.shared, this.#runtime.inHand.kept)
     await this.#settings.load(execute)
   }
 }

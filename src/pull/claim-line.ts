@@ -1,4 +1,4 @@
-import type { Scheduler } from '../wake-up/scheduler.ts'
+import type { Sleepers } from '../wake-up/sleepers.ts'
 import type { Waiter, WakeReason } from '../wake-up/waiting-queue.ts'
 import type { Claim } from './claim.ts'
 
@@ -19,7 +19,7 @@ interface Request {
  */
 export class ClaimLine implements Waiter {
   readonly queue: string
-  readonly #scheduler: Scheduler
+  readonly #sleepers: Sleepers
   readonly #onEmpty: () => void
   readonly #requests: Request[] = []
   #running: Promise<void> | undefined
@@ -33,9 +33,9 @@ export class ClaimLine implements Waiter {
   #restsUntil = 0
 
   /** @param onEmpty is called when the last one has left. The line is used no more then. */
-  constructor(queue: string, scheduler: Scheduler, onEmpty: () => void) {
+  constructor(queue: string, sleepers: Sleepers, onEmpty: () => void) {
     this.queue = queue
-    this.#scheduler = scheduler
+    this.#sleepers = sleepers
     this.#onEmpty = onEmpty
   }
 
@@ -60,7 +60,7 @@ export class ClaimLine implements Waiter {
   }
 
   wake(reason: WakeReason): void {
-    if (reason === 'poll' && performance.now() < this.#restsUntil) this.#park()
+    if (reason === 'poll' && performance.now() < this.#restsUntil) this.#asleep()
     else this.checkAgain(reason)
   }
 
@@ -78,7 +78,7 @@ export class ClaimLine implements Waiter {
   }
 
   async #run(): Promise<void> {
-    this.#scheduler.attach(this)
+    this.#sleepers.attach(this)
     try {
       for (let first = this.#requests[0]; first !== undefined; first = this.#requests[0]) {
         this.#again = false
@@ -86,7 +86,7 @@ export class ClaimLine implements Waiter {
       }
     } finally {
       this.#running = undefined
-      this.#scheduler.detach(this)
+      this.#sleepers.detach(this)
       this.#onEmpty()
     }
   }
@@ -109,7 +109,7 @@ export class ClaimLine implements Waiter {
     }
     const at = this.#requests.indexOf(request)
     if (at >= 0) this.#requests.splice(at, 1)
-    this.#scheduler.unpark(this)
+    this.#sleepers.awake(this)
     return true
   }
 
@@ -124,15 +124,15 @@ export class ClaimLine implements Waiter {
   }
 
   /** While the queue is paused the poll alone wakes it, and a notification that it goes on: producers need not notify. */
-  #park(): void {
-    this.#scheduler.park(this, null, this.#paused ? 'quiet' : 'flag')
+  #asleep(): void {
+    this.#sleepers.asleep(this, null, this.#paused ? 'quiet' : 'flag')
   }
 
   async #sleep(): Promise<void> {
     const woken = new Promise<void>((resolve) => {
       this.#wake = resolve
     })
-    this.#park()
+    this.#asleep()
     if (this.#requests.length > 0) await woken
     this.#wake = undefined
   }

@@ -8,7 +8,7 @@ import type { Claim } from './claim.ts'
 import { ClaimLine, type Take } from './claim-line.ts'
 
 /**
- * Waits for messages to claim, by a scheduler of its own: the process need not be a worker, nor have the rights of one.
+ * Waits for messages to claim, by a sleepers of its own: the process need not be a worker, nor have the rights of one.
  * Its two connections are opened when somebody waits, and closed soon after the last one has left.
  */
 export class Waiting {
@@ -61,10 +61,10 @@ export class Waiting {
     return this.#lineOf(queue, wakeUps).wait(take, signal)
   }
 
-  #lineOf(queue: string, { scheduler }: WakeUps): ClaimLine {
+  #lineOf(queue: string, { sleepers }: WakeUps): ClaimLine {
     const known = this.#lines.get(queue)
     if (known !== undefined) return known
-    const line = new ClaimLine(queue, scheduler, () => {
+    const line = new ClaimLine(queue, sleepers, () => {
       // After a close another line may have taken its place.
       if (this.#lines.get(queue) === line) this.#lines.delete(queue)
     })

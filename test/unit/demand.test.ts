@@ -1,20 +1,20 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Demand } from '../../src/demand/demand.ts'
 import type { Next, Round, RoundDemand } from '../../src/demand/round.ts'
-import { Scheduler } from '../../src/wake-up/scheduler.ts'
+import { Sleepers } from '../../src/wake-up/sleepers.ts'
 import { PlayedServer } from '../support/servers/played-server.ts'
 
 describe('a runner whose look has failed', () => {
   let round: PlayedRound
-  let scheduler: Scheduler
+  let sleepers: Sleepers
   let demand: Demand
 
   beforeEach(() => {
     vi.useFakeTimers()
     round = new PlayedRound()
     const control = { execute: new PlayedServer().execute, onDown: () => undefined }
-    scheduler = new Scheduler({ control, workerId: () => 7, pollIntervalMs: 60_000, listening: () => false })
-    demand = new Demand({ plan: PLAN, scheduler, round, report: () => undefined })
+    sleepers = new Sleepers({ control, workerId: () => 7, pollIntervalMs: 60_000, listening: () => false })
+    demand = new Demand({ plan: PLAN, sleepers, round, report: () => undefined })
   })
 
   afterEach(async () => {
@@ -24,11 +24,11 @@ describe('a runner whose look has failed', () => {
     vi.useRealTimers()
   })
 
-  test('leaves the queue parked, so that the next hint wakes another runner while it waits', async () => {
+  test('leaves its demand asleep, so that the next hint wakes another runner while it waits', async () => {
     demand.start()
     await round.finds(NOTHING)
     for (const looks of [2, 3]) {
-      scheduler.wake('notification')
+      sleepers.wake('notification')
       await vi.advanceTimersByTimeAsync(0)
       expect(round.looks).toHaveLength(looks)
       await round.fails()
@@ -44,20 +44,20 @@ describe('a runner whose look has failed', () => {
     expect(round.looks).toHaveLength(2)
   })
 
-  test('parks nothing if another runner looks, which does so itself', async () => {
+  test('puts nothing to sleep if another runner looks, which does so itself', async () => {
     demand.start()
     await round.finds(NOTHING)
-    scheduler.wake('poke')
+    sleepers.wake('poke')
     await vi.advanceTimersByTimeAsync(0)
     const first = round.looks.at(-1)!
     round.demand!.found({ full: true, youngestMs: 0 })
     await vi.advanceTimersByTimeAsync(0)
     expect(round.looks).toHaveLength(3)
-    const parked = vi.spyOn(scheduler, 'park')
+    const asleep = vi.spyOn(sleepers, 'asleep')
     await round.fails(first)
-    expect(parked).not.toHaveBeenCalled()
+    expect(asleep).not.toHaveBeenCalled()
     await round.finds(NOTHING)
-    expect(parked).toHaveBeenCalledOnce()
+    expect(asleep).toHaveBeenCalledOnce()
   })
 
   test.for([
@@ -76,7 +76,7 @@ describe('a runner whose look has failed', () => {
       const drained = demand.drain()
       for (const look of round.looks) look.resolve(NOTHING)
       await drained
-      demand = new Demand({ plan: PLAN, scheduler, round, report: () => undefined })
+      demand = new Demand({ plan: PLAN, sleepers, round, report: () => undefined })
     }
   })
 
@@ -93,13 +93,13 @@ describe('a runner whose look has failed', () => {
     expect(round.looks).toHaveLength(3)
   })
 
-  test('parks nothing after the end', async () => {
+  test('puts nothing to sleep after the end', async () => {
     demand.start()
-    const parked = vi.spyOn(scheduler, 'park')
+    const asleep = vi.spyOn(sleepers, 'asleep')
     const drained = demand.drain()
     await round.fails()
     await drained
-    expect(parked).not.toHaveBeenCalled()
+    expect(asleep).not.toHaveBeenCalled()
   })
 })
 
