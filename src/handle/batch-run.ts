@@ -1,18 +1,13 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { hasExpired } from '../claim/has-expired.ts'
-import { errorText, isSluiceError, messageCancelled } from '../errors.ts'
-import type { Outcome } from '../message.ts'
-import { isOrdered } from '../plan/options.ts'
+import { messageCancelled } from '../errors.ts'
 import type { QueueDefinition } from '../queues.ts'
-import { withCause } from '../telemetry/events.ts'
-import { fitSchema, type Refusal, refusalOf } from './admit.ts'
+import { fitSchema, refusalOf } from './admit.ts'
 import type { BatchToRun } from './batch-to-run.ts'
-import { BlockedKeys } from './blocked-keys.ts'
 import { type Called, Caller, CallFailed } from './call.ts'
 import type { Consumption, HandlerRuntime } from './consumption.ts'
 import { Deadline } from './deadline.ts'
-import { NotHandled } from './handler.ts'
-import { ACK } from './to-outcome.ts'
+import { Results } from './results.ts'
 
 /**
  * Runs the handlers of one batch, one after another on its connection, and adds what becomes of each message to the
@@ -26,12 +21,8 @@ export class BatchRun {
   readonly #definition: QueueDefinition | undefined
   readonly #deadline: Deadline
   readonly #caller: Caller
-  /** Made for the first of them: in most batches nothing fails. */
-  #blockedKeys: BlockedKeys | undefined
+  readonly #results: Results
   readonly #startedAt = performance.now()
-  readonly #begun = new Set<DeliveredMessage>()
-  /** The ids of cancelled messages. */
-  #cancelled: Set<string> | undefined
 
   constructor(runtime: HandlerRuntime, consumption: Consumption, batch: BatchToRun) {
     const { plan, handler } = consumption
@@ -42,6 +33,7 @@ export class BatchRun {
     const late = handler.kind === 'each' ? (handler.late ?? 'handler') : 'handler'
     this.#deadline = new Deadline(plan.timeoutMs, late, batch.signal)
     this.#caller = new Caller(consumption, batch, this.#deadline)
+    this.#results = new Results(runtime, consumption, batch)
   }
 
   /**
@@ -55,7 +47,7 @@ export class BatchRun {
 
   /** Messages whose handlers have been called, or for which something is to be written without that. */
   get begun(): readonly DeliveredMessage[] {
-    return [...this.#begun]
+    return this.#results.begun
   }
 
   /**
@@ -63,8 +55,7 @@ export class BatchRun {
    * not begun, it does not. If it runs in a batch, it is removed unless it succeeds.
    */
   cancel(id: string): void {
-    this.#cancelled ??= new Set()
-    this.#cancelled.add(id)
+    this.#results.cancel(id)
     const [running, ...others] = this.#caller.running
     if (running?.id === id && others.length === 0) this.#deadline.abort(messageCancelled(running.queue, id))
   }
@@ -82,8 +73,7 @@ export class BatchRun {
       if (!this.#reaches(message)) continue
       if (this.#mayBeRefused(message) && !(await this.#admits(message))) continue
       const alone = [message]
-      const called = this.#call(alone)
-      this.#ended(alone, called instanceof Promise ? await called : called)
+      this.#results.add(alone, await this.#call(alone))
     }
   }
 
@@ -93,7 +83,7 @@ export class BatchRun {
     for (const message of messages) {
       if (this.#reaches(message) && (!this.#mayBeRefused(message) || (await this.#admits(message)))) fit.push(message)
     }
-    if (fit.length === 0 || this.#ended(fit, await this.#call(fit))) return
+    if (fit.length === 0 || this.#results.add(fit, await this.#call(fit))) return
     // The handler may have changed what it was given.
     for (const message of fit) message.renew()
     await this.#runOneByOne(fit)
@@ -101,7 +91,7 @@ export class BatchRun {
 
   /** Whether there is time for the message, and no earlier one of its key has failed. */
   #reaches(message: DeliveredMessage): boolean {
-    return !this.#batch.signal.aborted && !this.#blockedKeys?.has(message) && this.#hasTime
+    return !this.#batch.signal.aborted && !this.#results.blocks(message) && this.#hasTime
   }
 
   /** A lease is renewed for as long as its message waits; the server ends a batch's transaction. */
@@ -110,19 +100,19 @@ export class BatchRun {
     return mode === 'leased' || performance.now() - this.#startedAt < timeoutMs
   }
 
-  /** Whether a message may have to die before its handler sees it. */
+  /** Whether the message may have to end before its handler sees it. */
   #mayBeRefused(message: DeliveredMessage): boolean {
-    if (this.#cancelled?.has(message.id) || message.evidence !== undefined) return true
+    if (this.#results.isCancelled(message) || message.evidence !== undefined) return true
     return this.#definition?.schema !== undefined || hasExpired(message.row, this.#batch.clock?.nowUs)
   }
 
   /** Ends messages that no handler is to see. */
   async #admits(message: DeliveredMessage): Promise<boolean> {
-    const isCancelled = this.#cancelled?.has(message.id) === true
+    const isCancelled = this.#results.isCancelled(message)
     const { crashLimit } = this.#runtime
     const refusal = refusalOf(message, { isCancelled, clock: this.#batch.clock, crashLimit })
     if (refusal !== undefined) {
-      this.#refuse(message, refusal)
+      this.#results.refuse(message, refusal)
       return false
     }
     if (this.#definition?.schema === undefined) return true
@@ -131,94 +121,13 @@ export class BatchRun {
       await this.#deadline.await(fitSchema(message, this.#definition))
       return true
     } catch (error) {
-      if (!this.#isLeft(error)) this.#retry(message, error)
+      this.#results.add([message], new CallFailed(error, false))
     }
     return false
   }
 
-  #refuse(message: DeliveredMessage, refusal: Refusal): void {
-    const { settlement, slotOf } = this.#batch
-    this.#begun.add(message)
-    switch (refusal.kind) {
-      case 'cancelled':
-        settlement.cancel(message)
-        return
-      case 'expired':
-        settlement.expire(message)
-        return
-      case 'harmful':
-        settlement.deadLetter(message, refusal.reason)
-        if (slotOf !== undefined) this.#block(message)
-        return
-      case 'lost try':
-        this.#settle(message, { kind: 'retry', error: refusal.error }, new Error(refusal.error))
-    }
-  }
-
-  #call(messages: readonly DeliveredMessage[]): Called | Promise<Called> {
-    for (const message of messages) this.#begun.add(message)
+  #call(messages: readonly DeliveredMessage[]): Promise<Called> {
+    this.#results.begin(messages)
     return this.#caller.call(messages)
-  }
-
-  /** False: the call failed for several messages at once, so that none is to blame yet. */
-  #ended(messages: readonly DeliveredMessage[], called: Called): boolean {
-    if (!(called instanceof CallFailed)) {
-      for (const [at, message] of messages.entries()) this.#settle(message, called[at] ?? ACK)
-      return true
-    }
-    const { error } = called
-    if (called.committed) {
-      for (const message of messages) this.#settle(message, ACK, error)
-      if (!this.#isLeft(error)) this.#reportIgnored(messages, error)
-    } else if (!this.#isLeft(error)) {
-      const nobodyIsToBlame = messages.length > 1 && !isSluiceError(error, 'HANDLER_TIMEOUT')
-      if (nobodyIsToBlame) {
-        this.#reportFailed(messages, error)
-        return false
-      }
-      for (const message of messages) this.#retry(message, error)
-    }
-    return true
-  }
-
-  #reportFailed(messages: readonly DeliveredMessage[], thrown: unknown): void {
-    const { queue } = this.#consumption.plan
-    const event = { kind: 'batch.failed', queue, messages: messages.length, error: errorText(thrown) } as const
-    this.#runtime.report(withCause({ ...event }, thrown))
-  }
-
-  #reportIgnored(messages: readonly DeliveredMessage[], thrown: unknown): void {
-    const { queue } = this.#consumption.plan
-    const error = errorText(thrown)
-    for (const { id, row, attempt } of messages) {
-      const event = { kind: 'outcome.ignored', queue, id, type: row.type, attempt, error } as const
-      this.#runtime.report(withCause({ ...event }, thrown))
-    }
-  }
-
-  /** Whether a message stays as it was: the batch ends early. A STOPPED of anybody else is an error like others. */
-  #isLeft(error: unknown): boolean {
-    return isSluiceError(error, 'STOPPED') && (this.#batch.signal.aborted || error instanceof NotHandled)
-  }
-
-  #retry(message: DeliveredMessage, error: unknown): void {
-    this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
-  }
-
-  #settle(message: DeliveredMessage, outcome: Outcome, error?: unknown): void {
-    const { settlement } = this.#batch
-    this.#begun.add(message)
-    const isCancelled = this.#cancelled?.has(message.id) && (outcome.kind === 'retry' || outcome.kind === 'snooze')
-    if (error !== undefined && outcome.kind === 'retry' && !isCancelled)
-      this.#consumption.onFailed?.(error, message.handed)
-    const holdsBack = isCancelled ? settlement.cancel(message) : settlement.add(message, outcome, error)
-    if (holdsBack) this.#block(message)
-  }
-
-  #block(message: DeliveredMessage): void {
-    // All messages of a queue that is ordered as a whole have one key.
-    const rest = isOrdered(this.#consumption.plan) ? '' : undefined
-    this.#blockedKeys ??= new BlockedKeys(this.#batch.slotOf ?? (({ orderingKey }) => orderingKey ?? rest))
-    this.#blockedKeys.add(message)
   }
 }

@@ -50,35 +50,12 @@ export class Caller {
     return this.#hung
   }
 
-  /**
-   * What returns without a promise and has not used its transaction is over at once: to await it would take as long as the
-   * call.
-   *
-   * @throws only if nothing can come of the batch any more.
-   */
-  call(messages: readonly DeliveredMessage[]): Called | Promise<Called> {
+  /** @throws only if nothing can come of the batch any more. */
+  async call(messages: readonly DeliveredMessage[]): Promise<Called> {
     const attempt = this.#batch.attempt(messages)
     const time = this.#begin(messages)
     try {
       const returned = this.#handle(messages, attempt.context(time, this.#attemptOf(messages)))
-      if (isPromise(returned) || !attempt.unused) return this.#finish(messages, attempt, time, returned)
-      this.#end(time)
-      const outcomes = this.#outcomesOf(messages, attempt, returned)
-      attempt.close()
-      this.#over(messages, time)
-      return outcomes
-    } catch (error) {
-      return this.#finish(messages, attempt, time, Promise.reject(error))
-    }
-  }
-
-  async #finish(
-    messages: readonly DeliveredMessage[],
-    attempt: Attempt,
-    time: CallTime,
-    returned: unknown,
-  ): Promise<Called> {
-    try {
       const result = isPromise(returned) ? await this.#deadline.await(returned, attempt) : returned
       // What the handler has not awaited counts as its time.
       if (attempt.unfinished) await this.#deadline.await(attempt.finished(), attempt)
