@@ -24,12 +24,8 @@ import {
   type LeasedDeliveriesOptions,
   resolveDeliveries,
 } from './plan/deliveries-options.ts'
-import {
-  type GroupPipelineOptions,
-  type LeasedPipelineOptions,
-  type PipelineOptions,
-  resolvePipeline,
-} from './plan/options.ts'
+import type { GroupPipelineOptions, LeasedPipelineOptions, PipelineOptions } from './plan/options.ts'
+import { resolvePipeline } from './plan/resolve.ts'
 import { Assembly } from './process/assembly.ts'
 import { shareInternals } from './process/internals.ts'
 import type { Claim } from './pull/claim.ts'

@@ -7,7 +7,8 @@ import { STOP_MS, within } from '../basics/within.ts'
 import type { Demand } from '../demand/demand.ts'
 import { expected, stopped, toError } from '../errors.ts'
 import type { AnyHandler } from '../handle/consumption.ts'
-import { MOST_CONCURRENCY, type PipelinePlan } from '../plan/options.ts'
+import type { PipelinePlan } from '../plan/options.ts'
+import { MODES } from '../plan/resolve.ts'
 import type { Consumers } from '../process/consumers.ts'
 import { Meter, type QueueStatistics } from '../statistics/meter.ts'
 import type { SluiceEvent } from '../telemetry/events.ts'
@@ -89,7 +90,7 @@ export class RunningPipeline implements AsyncDisposable {
    * @example running.setConcurrency(isNight() ? 50 : 5)
    */
   setConcurrency(concurrency: number): void {
-    const most = MOST_CONCURRENCY[this.#plan.mode]
+    const most = MODES[this.#plan.mode].mostConcurrency
     this.#concurrency = integerWithin('setConcurrency', concurrency, 1, most)
     void this.#demand.then((demand) => demand.setConcurrency(this.#concurrency)).catch(() => undefined)
   }
