@@ -31,9 +31,9 @@ export class Claims {
     return this.#calls.run(async () => {
       const found = await this.store.take(queue, terms)
       if (found !== undefined || waitMs === 0) return found
-      const waiting = await this.#parts.waiting()
+      const lines = await this.#parts.claimLines()
       this.#requireGoing(signal)
-      return waiting.claim(queue, take, waitMs, signal)
+      return lines.claim(queue, take, waitMs, signal)
     })
   }
 
@@ -46,7 +46,7 @@ export class Claims {
   /** Nothing is claimed any more, and those who wait for a claim wait no longer. */
   async stop(): Promise<void> {
     this.#stopping = true
-    await this.#parts.stopWaiting()
+    await this.#parts.stopClaimLines()
   }
 
   /** @throws SluiceError STOPPED, and the signal's reason */

@@ -1,7 +1,7 @@
 import type { Observable } from 'rxjs'
 import type { Duration } from '../basics/duration.ts'
+import { within } from '../basics/within.ts'
 import type { Demand } from '../demand/demand.ts'
-import { drainWithin } from '../demand/drain-within.ts'
 import { isSluiceError, stopped } from '../errors.ts'
 import type { Consumption } from '../handle/consumption.ts'
 import type { Report, SluiceEvent } from '../telemetry/events.ts'
@@ -111,4 +111,10 @@ export class Consumers {
 
 function nothingIfStopped(error: unknown): undefined {
   if (!isSluiceError(error, 'STOPPED')) throw error
+}
+
+/** Drains a demand, and after so long stops it. */
+async function drainWithin(ms: number, demand: Demand): Promise<void> {
+  await within(ms, demand.drain(), () => void demand.stop())
+  await demand.stop()
 }

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { Sockets } from '../connection/sockets.ts'
-import type { Waiting } from '../pull/waiting.ts'
+import type { ClaimLines } from '../pull/claim-lines.ts'
 import type { Execute } from '../table/statement.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import type { BatchPools } from './batch-pools.ts'
@@ -23,9 +23,9 @@ export class OnDemand {
     this.#loaded = new module.Workers(this.#shared, pools)
     return this.#loaded
   })
-  readonly #waiting = new Part<Waiting>(async () => {
-    const module = await import('../pull/waiting.ts')
-    return new module.Waiting(this.#shared.config, this.#shared.report)
+  readonly #claimLines = new Part<ClaimLines>(async () => {
+    const module = await import('../pull/claim-lines.ts')
+    return new module.ClaimLines(this.#shared.config, this.#shared.report)
   })
   #loaded: Workers | undefined
 
@@ -45,8 +45,8 @@ export class OnDemand {
     return this.#pools.get()
   }
 
-  waiting(): Promise<Waiting> {
-    return this.#waiting.get()
+  claimLines(): Promise<ClaimLines> {
+    return this.#claimLines.get()
   }
 
   /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */
@@ -74,8 +74,8 @@ export class OnDemand {
   }
 
   /** Those who wait for a claim wait no longer. */
-  async stopWaiting(): Promise<void> {
-    await (await this.#waiting.had())?.stop()
+  async stopClaimLines(): Promise<void> {
+    await (await this.#claimLines.had())?.stop()
   }
 
   /** Closes all connections. The pipelines must have ended. */

@@ -17,10 +17,10 @@ import type { Runtime } from '../modes/runtime.ts'
 import type { LeasedPlan, PipelinePlan } from '../plan/options.ts'
 import type { QueueDefinition } from '../queues.ts'
 import { BacklogMonitor } from '../services/backlog.ts'
+import { DueSchedules } from '../services/due-schedules.ts'
 import { HoldRelease } from '../services/hold-release.ts'
 import { Maintenance } from '../services/maintenance.ts'
 import { Reaper } from '../services/reaper.ts'
-import { Schedules } from '../services/schedules.ts'
 import { Settings } from '../settings/settings.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import { checkSchema, readServerVersion } from '../table/schema.ts'
@@ -43,7 +43,7 @@ export class Worker {
   readonly #wakeUps: WakeUps
   readonly #settings = new Settings()
   readonly #cancellations: Cancellations
-  readonly #schedules: Schedules
+  readonly #schedules: DueSchedules
   readonly #reaper: Reaper
   readonly #maintenance: Maintenance | undefined
   readonly #holdRelease: HoldRelease
@@ -63,7 +63,7 @@ export class Worker {
     const { control, sleepers } = this.#wakeUps
     control.onUp((execute) => this.#register(execute))
     this.#cancellations = new Cancellations(() => readCancelRequests(control.execute, this.#workerId()))
-    this.#schedules = new Schedules({ control, inTransaction, report })
+    this.#schedules = new DueSchedules({ control, inTransaction, report })
     const onReleased = (queue: string) => sleepers.notified(queue)
     this.#holdRelease = new HoldRelease({ control, queues: () => sleepers.queues, onReleased })
     this.#reaper = new Reaper({ control, workerId: this.#workerId, report })

@@ -22,10 +22,9 @@ import { requiringRows } from '../table/rows-missing.ts'
 import { checkSchema } from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
-import { type Accepted, accept } from './accept.ts'
+import { type Accepted, accept, unfitEvent } from './accept.ts'
 import { Claim, type ClaimKeeper, type ClaimSettlement } from './claim.ts'
 import { graceOf, idsOf, ttlOf } from './options.ts'
-import { refusalEvent } from './refusal-event.ts'
 import { type SettlementPolicies, settleWithPolicies } from './settle-with-policies.ts'
 
 export interface ClaimStoreOptions extends SettlementPolicies {
@@ -130,13 +129,13 @@ export class ClaimStore implements ClaimKeeper {
 
   /** The messages that fit their schema. For the others an attempt has failed. */
   async #accept(queue: string, taken: TakenClaim): Promise<readonly Message[]> {
-    const { messages, refused } = await this.#validated(queue, taken)
-    for (const one of refused) {
+    const { messages, unfit } = await this.#validated(queue, taken)
+    for (const one of unfit) {
       const { message, error } = one
       // The wait is that of a pipeline without options, drawn here so that it can be reported.
       const afterMs = RETRY(message.attempt, error)
       const [end] = await this.#settle(queue, taken.id, [message.id], { kind: 'retry', afterMs, error })
-      if (end !== undefined && end.refused === undefined) this.#options.report(refusalEvent(one, end.dead, afterMs))
+      if (end !== undefined && end.refused === undefined) this.#options.report(unfitEvent(one, end.dead, afterMs))
     }
     return messages
   }

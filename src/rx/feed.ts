@@ -8,7 +8,7 @@ import type { Message, Outcome } from '../message.ts'
 import type { PipelinePlan } from '../plan/options.ts'
 import type { Consumers } from '../process/consumers.ts'
 import { Meter } from '../statistics/meter.ts'
-import { Delivery, type DeliveryContextByKind, type Settled } from './delivery.ts'
+import { Delivery, type DeliveryContextByKind, type DeliveryEnd } from './delivery.ts'
 
 /** Where deliveries go. */
 export type Sink<Payload, In extends HandlerKind> = Pick<
@@ -68,7 +68,7 @@ export class Feed<Payload, In extends HandlerKind> {
   async #deliver(message: Message, context: RunContext): Promise<Outcome> {
     const settled = Promise.withResolvers<Outcome>()
     let open = true
-    const settle = (how: Settled): boolean => {
+    const settle = (how: DeliveryEnd): boolean => {
       if (!open || context.signal.aborted) return false
       open = false
       if ('error' in how) settled.reject(how.error)

@@ -28,7 +28,7 @@ export interface SchedulesOptions {
  * Enqueues what schedules say. Every worker process does this, side by side: the table decides who enqueues an occurrence.
  * It sends nothing until {@link due} has told it that there is a schedule; then it sleeps until the next occurrence.
  */
-export class Schedules implements Service<number> {
+export class DueSchedules implements Service<number> {
   readonly #options: SchedulesOptions
   /** Those that failed in this process, and when it tries again. */
   readonly #failed = new Map<string, Failed>()

@@ -11,7 +11,7 @@ import { ClaimLine, type Take } from './claim-line.ts'
  * Waits for messages to claim, by a sleepers of its own: the process need not be a worker, nor have the rights of one.
  * Its two connections are opened when somebody waits, and closed soon after the last one has left.
  */
-export class Waiting {
+export class ClaimLines {
   readonly #config: SluiceConfig
   readonly #report: Report
   readonly #lines = new Map<string, ClaimLine>()
