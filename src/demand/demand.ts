@@ -105,7 +105,7 @@ export class Demand implements Waiter, RunnerDemand {
     this.#runners.start(!this.#hints.sleeping)
   }
 
-  /** Instead of `start`: runs rounds in one runner, until one finds nothing or it is told to end. */
+  /** Instead of `start`: runs rounds in one runner, until one finds nothing or the demand ends. */
   runOnce(): Promise<void> {
     const run = this.#runners.runOnce().finally(this.#ended.resolve)
     this.#running = run.catch(() => undefined)

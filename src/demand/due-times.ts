@@ -34,5 +34,5 @@ export class DueTimes {
 }
 
 const STEP_MS = 5
-/** The longest interval of polls, which tell of what is due later. */
+/** The longest interval of polls, which find what is due later. */
 const LONGEST_MS = 60_000

@@ -1,7 +1,7 @@
 import type { WakeReason } from '../wake-up/waiting-queue.ts'
 
 /**
- * What tells the runners of a pipeline to claim: which of them sleep, and whether a claim that is under way may be too old
+ * When the runners of a pipeline claim: which of them sleep, and whether a claim that is under way may be too old
  * to see the reason for a hint.
  */
 export class Hints {
@@ -55,7 +55,7 @@ export class Hints {
     this.#sleepers.pop()?.()
   }
 
-  /** So many runners check whether they are still wanted. */
+  /** This many runners check whether they are still wanted. */
   wakeSome(runners: number): void {
     for (let left = runners; left > 0 && this.sleeping; left -= 1) this.wakeOne()
   }

@@ -7,14 +7,14 @@ export interface Round {
    * Claims and handles batch after batch, until a claim finds nothing, `demand` ends, or the next batch needs the process
    * for itself.
    *
-   * @throws if it got no further; {@link failed} is told of it.
+   * @throws if it got no further; the caller then calls {@link failed}.
    */
   run(demand: RoundDemand, options: RoundOptions): Promise<Next>
   /**
    * Reports that a round failed.
    *
    * @param retryInMs after which the next one begins; none: there is no next one.
-   * @returns what to tell a caller of it
+   * @returns the error for a caller of `runOnce`
    */
   failed(error: unknown, retryInMs?: number): unknown
   /**
@@ -24,7 +24,7 @@ export interface Round {
    */
   resize(concurrency: number): number
   /**
-   * Resolves when nothing that a round has claimed is in hand. Returns whether anything was when the last round began to
+   * Resolves when everything that a round has claimed is over. Returns whether anything was not when the last round began to
    * claim: that round may have looked before it was settled.
    */
   settled(): Promise<boolean>
@@ -54,7 +54,7 @@ export interface RoundDemand {
   answered(): void
   /** Something was settled after its round: a message that waited for it may be claimed now. */
   opened(): void
-  /** Messages of a settlement are due again in so many milliseconds. */
+  /** Messages of a settlement are due again in these times, in milliseconds. */
   due(inMs: readonly number[]): void
   /** A claim has found messages. */
   found(found: FoundMessages): void

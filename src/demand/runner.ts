@@ -67,7 +67,7 @@ export class Runners {
     while (this.#running.size > 0) await Promise.all(this.#running)
   }
 
-  /** One runner, until it finds nothing or it is told to end. */
+  /** One runner, until it finds nothing or the demand ends. */
   async runOnce(): Promise<void> {
     const demand = this.#demand
     const isOver = () => demand.draining.aborted || demand.paused

@@ -5,7 +5,7 @@ import type { ClaimClock } from '../statistics/meter.ts'
 
 /** Why no handler is to see a message. */
 export type Refusal =
-  /** Somebody has cancelled it. */
+  /** It was cancelled. */
   | { readonly kind: 'cancelled' }
   /** Its life had ended when it was claimed. */
   | { readonly kind: 'expired' }

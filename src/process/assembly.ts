@@ -55,7 +55,7 @@ export class Assembly {
     }, drainMs + STOP_MS)
     try {
       await Promise.all([this.consumers.stop(drainMs), this.claims.stop()])
-      // A call may wait for a schema, which nobody can cut.
+      // A call may wait for a schema's validation, which cannot be cut.
       await Promise.race([this.calls.end(), cut.promise])
       this.#ended ??= this.#end()
       await this.#ended

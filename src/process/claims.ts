@@ -55,7 +55,7 @@ export class Claims {
     if (this.#stopping) throw stopped('sluice')
   }
 
-  /** Whoever has a claim in hand goes on after the stop, because what is done but not settled is done again. */
+  /** A claim can still be settled after the stop, because what is done but not settled is done again. */
   readonly #inTransaction: InOwnTransaction = (work, answerMs) =>
     this.#calls.over
       ? this.#parts.inTransactionApart(work, answerMs)

@@ -84,7 +84,7 @@ export class Consumers {
     })
   }
 
-  /** Starts nothing any more. Drains pipelines and runs, and gives back deliveries that nobody has settled. */
+  /** Starts nothing any more. Drains pipelines and runs, and gives back unsettled deliveries. */
   async stop(drainMs: number): Promise<void> {
     this.#stopping = true
     await Promise.all([

@@ -154,7 +154,7 @@ export class Worker {
       this.#shared.meters.close(plan.queue, meter)
       void monitor?.stop()
     })
-    // What a dead worker had leased is free when somebody finds that it is dead.
+    // The leases of a dead worker end when its death is found.
     if (plan.mode === 'leased') this.#reaper.hurry()
     return demand
   }

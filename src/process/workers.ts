@@ -77,7 +77,7 @@ export class Workers {
     const worker = this.#worker
     // A stopped worker cannot be started again.
     this.#worker = this.#create()
-    // Nobody waits for it here, so an error must not end the process.
+    // No caller waits for it here, so an error must not end the process.
     const gone = () => void this.#going.delete(worker)
     this.#going.set(worker, worker.stop().then(gone, gone))
   }

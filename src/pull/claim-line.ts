@@ -2,20 +2,20 @@ import type { Sleepers } from '../wake-up/sleepers.ts'
 import type { Waiter, WakeReason } from '../wake-up/waiting-queue.ts'
 import type { Claim } from './claim.ts'
 
-/** Tries to claim. Undefined: there is nothing; paused: nobody claims from the queue now. */
+/** Tries to claim. Undefined: there is nothing; paused: the queue is, so there is nothing to claim now. */
 export type Take = () => Promise<Claim | 'paused' | undefined>
 
-/** Somebody who waits for a claim. */
+/** A call that waits for a claim. */
 interface Request {
   readonly take: Take
   readonly done: PromiseWithResolvers<Claim | undefined>
-  /** Nobody waits for it any more. */
+  /** The caller has left. */
   over: boolean
 }
 
 /**
- * Those of a process who wait for a claim of one queue. Only the first of them claims; when it has found something the
- * next one does. So of many who wait one more claims than there are messages.
+ * The calls of a process that wait for a claim of one queue. Only the first of them claims; when it has found something, the
+ * next one does. So of many that wait one more claims than there are messages.
  */
 export class ClaimLine implements Waiter {
   readonly queue: string
@@ -26,7 +26,7 @@ export class ClaimLine implements Waiter {
   /** Something has happened since the last claim was sent. */
   #again = false
   #wake: (() => void) | undefined
-  /** The last claim was told that the queue is paused. */
+  /** The last claim found the queue paused. */
   #paused = false
   #lastMs = Number.POSITIVE_INFINITY
   /** Before it no poll leads to a claim. */
@@ -101,7 +101,7 @@ export class ClaimLine implements Waiter {
         this.#rest(performance.now() - started)
         return false
       }
-      // Whoever asked for it has gone meanwhile.
+      // The caller has left meanwhile.
       if (request.over) await claim.release()
       request.done.resolve(claim)
     } catch (error) {

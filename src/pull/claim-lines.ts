@@ -9,7 +9,7 @@ import { ClaimLine, type Take } from './claim-line.ts'
 
 /**
  * Waits for messages to claim, by a sleepers of its own: the process need not be a worker, nor have the rights of one.
- * Its two connections are opened when somebody waits, and closed soon after the last one has left.
+ * Its two connections are opened for the first claim that waits, and closed soon after the last one.
  */
 export class ClaimLines {
   readonly #config: SluiceConfig
@@ -47,7 +47,7 @@ export class ClaimLines {
     }
   }
 
-  /** Those who wait are told that the Sluice has stopped. What is claimed for them in this moment is released. */
+  /** Claims that wait reject with STOPPED. What is claimed for them in this moment is released. */
   async stop(): Promise<void> {
     this.#stopping.abort()
     await Promise.all([...this.#lines.values()].map((line) => line.ended))
@@ -82,7 +82,7 @@ export class ClaimLines {
     const opening = openWakeUps(this.#config, this.#report)
     this.#wakeUps = opening
     opening.catch(() => {
-      // Whoever waited may have left, and others opened again: theirs is still to be closed.
+      // The claims that waited may have ended, and later ones have opened again: those connections stay.
       if (this.#wakeUps === opening) this.#wakeUps = undefined
     })
     return opening

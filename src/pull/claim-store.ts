@@ -50,7 +50,7 @@ export class ClaimStore implements ClaimKeeper {
     return this.#take(queue, (execute) => takeClaim(execute, queue, terms))
   }
 
-  /** For whoever waits: if there is none, it also tells whether the queue is paused. */
+  /** For a claim that waits: if there is no message, it also says whether the queue is paused. */
   takeOrPaused(queue: string, terms: ClaimTerms): Promise<Claim | 'paused' | undefined> {
     return this.#take(queue, (execute) => takeOrPaused(execute, queue, terms))
   }
@@ -63,7 +63,7 @@ export class ClaimStore implements ClaimKeeper {
       const taken = await this.#run(send)
       if (typeof taken !== 'object') return taken
       const messages = await this.#accept(queue, taken).catch(async (error: unknown) => {
-        // Nobody learns its number, so it would keep its messages until it ends, and count as a failed attempt.
+        // Its number is lost, so it would keep its messages until it ends, and count as a failed attempt.
         await this.release(queue, taken.id).catch(() => undefined)
         throw error
       })
@@ -72,8 +72,8 @@ export class ClaimStore implements ClaimKeeper {
   }
 
   /**
-   * The messages of a claim that are not settled yet. Somebody else may have them in hand, so nothing becomes of those that do
-   * not fit their schema here: they are left out.
+   * The unsettled messages of a claim. Another process may be working on them, so those that do not fit their schema are
+   * left out, and stay as they are.
    */
   async get(queue: string, id: string): Promise<Claim> {
     const [name, claimId] = this.#check(queue, id)

@@ -22,8 +22,8 @@ export interface DeliveryContextByKind {
 }
 
 /**
- * A claimed message in the hands of a subscriber, who settles it: its row stays locked or leased, and its place in the
- * demand taken, until then. Each verb returns whether it settled the delivery: false if something else did before, such as
+ * A claimed message that the subscriber settles: until then its row stays locked or leased, and it counts toward the
+ * demand. Each verb returns whether it settled the delivery: false if something else did before, such as
  * the pipeline's timeout or its stop.
  */
 export class Delivery<Payload = unknown, In extends HandlerKind = 'transactional'> {
@@ -32,7 +32,7 @@ export class Delivery<Payload = unknown, In extends HandlerKind = 'transactional
   /** The transaction in which the message will be removed; in leased mode there is none. */
   readonly tx: IfTransactional<In, HandlerTransaction>
   /**
-   * Aborts when the delivery has taken too long, the pipeline is told to stop, or the connection or the lease is lost.
+   * Aborts when the delivery has taken too long, the pipeline stops, or the connection or the lease is lost.
    * Its `reason` is a SluiceError.
    */
   readonly signal: AbortSignal

@@ -17,15 +17,15 @@ export interface SleepersOptions {
   readonly listening: () => boolean
   /**
    * Whether the process is in `sluice.workers`. If not, it may lack the right to look into queues: then each poll wakes
-   * all who wait. @default true
+   * all waiters. @default true
    */
   readonly registered?: boolean
-  /** What queues have been told, which the poll reads too. */
+  /** The settings of queues, which the poll reads too. */
   readonly settings?: Settings | undefined
   /** What the process has done, as JSON, for the heartbeat. @default nothing */
   readonly statistics?: () => string | null
   readonly random?: () => number
-  /** A poll has found that the next schedule is due in so many milliseconds. Without schedules it is not called. */
+  /** A poll has found when the next schedule is due. Without schedules it is not called. */
   readonly onSchedule?: (inMs: number) => void
   /** A poll has found that messages in hand are to be cancelled. */
   readonly onCancelRequests?: (requests: readonly CancelRequest[]) => void
@@ -148,8 +148,8 @@ export class Sleepers {
   }
 
   /**
-   * A queue has been told something, such as to be paused or to go on. Whoever does not read settings claims: a claim
-   * tells as well.
+   * A setting of a queue has changed: it is paused or resumed, for example. Without settings the waiters claim, which shows
+   * them the change as well.
    */
   settingsChanged(name: string): void {
     const { settings, control } = this.#options
