@@ -1,16 +1,17 @@
+import { randomInt } from 'node:crypto'
 import { untilAborted } from '../basics/until-aborted.ts'
 import type { SluiceConfig } from '../config.ts'
 import { stopped } from '../errors.ts'
 import type { Report } from '../telemetry/events.ts'
+import { WakeUps } from '../wake-up/wake-ups.ts'
 import type { Claim } from './claim.ts'
 import { ClaimLine, type Take } from './claim-line.ts'
-import { WakeUps } from './wake-ups.ts'
 
 /**
- * Waits for messages to claim, by a scheduler of its own: the process need not be a worker, nor have the rights of one.
- * Its two connections are opened when somebody waits, and closed soon after the last one has left.
+ * Waits for messages to claim, by a sleepers of its own: the process need not be a worker, nor have the rights of one.
+ * Its two connections are opened for the first claim that waits, and closed soon after the last one.
  */
-export class Waiting {
+export class ClaimLines {
   readonly #config: SluiceConfig
   readonly #report: Report
   readonly #lines = new Map<string, ClaimLine>()
@@ -46,7 +47,7 @@ export class Waiting {
     }
   }
 
-  /** Those who wait are told that the Sluice has stopped. What is claimed for them in this moment is released. */
+  /** Claims that wait reject with STOPPED. What is claimed for them in this moment is released. */
   async stop(): Promise<void> {
     this.#stopping.abort()
     await Promise.all([...this.#lines.values()].map((line) => line.ended))
@@ -60,10 +61,10 @@ export class Waiting {
     return this.#lineOf(queue, wakeUps).wait(take, signal)
   }
 
-  #lineOf(queue: string, { scheduler }: WakeUps): ClaimLine {
+  #lineOf(queue: string, { sleepers }: WakeUps): ClaimLine {
     const known = this.#lines.get(queue)
     if (known !== undefined) return known
-    const line = new ClaimLine(queue, scheduler, () => {
+    const line = new ClaimLine(queue, sleepers, () => {
       // After a close another line may have taken its place.
       if (this.#lines.get(queue) === line) this.#lines.delete(queue)
     })
@@ -78,10 +79,10 @@ export class Waiting {
 
   #open(): Promise<WakeUps> {
     if (this.#wakeUps !== undefined) return this.#wakeUps
-    const opening = WakeUps.open(this.#config, this.#report)
+    const opening = openWakeUps(this.#config, this.#report)
     this.#wakeUps = opening
     opening.catch(() => {
-      // Whoever waited may have left, and others opened again: theirs is still to be closed.
+      // The claims that waited may have ended, and later ones have opened again: those connections stay.
       if (this.#wakeUps === opening) this.#wakeUps = undefined
     })
     return opening
@@ -100,3 +101,17 @@ export class Waiting {
 
 /** Long enough for the next claim of a loop, and short for a process that is about to end. */
 const LINGER_MS = 500
+
+/** For a process that may not be registered as a worker. @throws SluiceError UNREACHABLE within the connect timeout */
+async function openWakeUps(config: SluiceConfig, report: Report): Promise<WakeUps> {
+  // Others recognise by it which process has lowered a flag. The numbers of workers are lower.
+  const id = randomInt(2 ** 31, 2 ** 47)
+  const wakeUps = new WakeUps({ config, report, workerId: () => id, registered: false })
+  try {
+    await wakeUps.start()
+    return wakeUps
+  } catch (error) {
+    await wakeUps.close()
+    throw error
+  }
+}

@@ -26,9 +26,9 @@ export interface SchedulesOptions {
 
 /**
  * Enqueues what schedules say. Every worker process does this, side by side: the table decides who enqueues an occurrence.
- * It sends nothing until {@link due} has told it that there is a schedule; then it sleeps until the next occurrence.
+ * It sends nothing until {@link due} is called, when there is a schedule; then it sleeps until the next occurrence.
  */
-export class Schedules implements Service<number> {
+export class DueSchedules implements Service<number> {
   readonly #options: SchedulesOptions
   /** Those that failed in this process, and when it tries again. */
   readonly #failed = new Map<string, Failed>()
@@ -60,7 +60,7 @@ export class Schedules implements Service<number> {
     this.#stopping = false
   }
 
-  /** A poll has seen that the next schedule is due in so many milliseconds. */
+  /** A poll has found when the next schedule is due. */
   due(inMs: number): void {
     if (this.#stopped) return
     const at = performance.now() + Math.max(0, inMs)
@@ -132,7 +132,7 @@ export class Schedules implements Service<number> {
     return [...this.#failed.values()].filter(({ untilMs }) => this.#looking !== undefined || now < untilMs)
   }
 
-  /** How many messages this process has enqueued; undefined: another one has the schedule in hand. */
+  /** How many messages this process has enqueued; undefined: another process enqueues for the schedule. */
   async #handle(row: ScheduleRow): Promise<number | undefined> {
     try {
       const times = await timesOf(timingOf(row))
@@ -184,7 +184,7 @@ export class Schedules implements Service<number> {
   }
 
   async #fail(row: ScheduleRow, thrown: unknown): Promise<void> {
-    // Whether a COMMIT took effect, the table tells with the next look.
+    // Whether a COMMIT took effect, the next look at the table shows.
     const unclear = isSluiceError(thrown, 'UNREACHABLE') || isSluiceError(thrown, 'COMMIT_FAILED')
     const { name, revision } = row
     const had = this.#failed.get(name)

@@ -1,32 +1,22 @@
-import type { SluiceConfig } from '../config.ts'
 import { stopped } from '../errors.ts'
 import type { Message } from '../message.ts'
 import type { Claim } from '../pull/claim.ts'
 import { ClaimStore } from '../pull/claim-store.ts'
 import { type ClaimOptions, type PopOptions, resolveClaim, resolvePop } from '../pull/options.ts'
-import type { Alphabet } from '../session/alphabet.ts'
-import type { Report } from '../telemetry/events.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import type { Calls } from './calls.ts'
 import type { OnDemand } from './on-demand.ts'
-
-export interface ClaimingOptions {
-  readonly config: SluiceConfig
-  readonly parts: OnDemand
-  readonly calls: Calls
-  readonly alphabet: Alphabet
-  readonly report: Report
-}
+import type { Shared } from './shared.ts'
 
 /** The claims and pops of a Sluice, until it stops. */
-export class Claiming {
+export class Claims {
   /** Settles claims, renews and releases them, also after the stop. */
   readonly store: ClaimStore
   readonly #parts: OnDemand
   readonly #calls: Calls
   #stopping = false
 
-  constructor({ config, parts, calls, alphabet, report }: ClaimingOptions) {
+  constructor({ config, alphabet, report }: Shared, parts: OnDemand, calls: Calls) {
     this.#parts = parts
     this.#calls = calls
     const { definitions, storedPolicies: policies, calledPolicies } = config
@@ -41,9 +31,9 @@ export class Claiming {
     return this.#calls.run(async () => {
       const found = await this.store.take(queue, terms)
       if (found !== undefined || waitMs === 0) return found
-      const waiting = await this.#parts.waiting()
+      const lines = await this.#parts.claimLines()
       this.#requireGoing(signal)
-      return waiting.claim(queue, take, waitMs, signal)
+      return lines.claim(queue, take, waitMs, signal)
     })
   }
 
@@ -56,7 +46,7 @@ export class Claiming {
   /** Nothing is claimed any more, and those who wait for a claim wait no longer. */
   async stop(): Promise<void> {
     this.#stopping = true
-    await this.#parts.stopWaiting()
+    await this.#parts.stopClaimLines()
   }
 
   /** @throws SluiceError STOPPED, and the signal's reason */
@@ -65,7 +55,7 @@ export class Claiming {
     if (this.#stopping) throw stopped('sluice')
   }
 
-  /** Whoever has a claim in hand goes on after the stop, because what is done but not settled is done again. */
+  /** A claim can still be settled after the stop, because what is done but not settled is done again. */
   readonly #inTransaction: InOwnTransaction = (work, answerMs) =>
     this.#calls.over
       ? this.#parts.inTransactionApart(work, answerMs)

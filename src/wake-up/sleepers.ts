@@ -6,10 +6,10 @@ import { pollQueues, unwatchedQueues } from '../table/worker/wait.ts'
 import { registerQueues } from '../table/worker/worker.ts'
 import { type Waiter, WaitingQueue, type WakeReason } from './waiting-queue.ts'
 
-/** Where a demand that found nothing waits. */
-export type Parking = Pick<Scheduler, 'attach' | 'detach' | 'park' | 'unpark' | 'found'>
+/** Where a demand that found nothing sleeps. */
+export type DemandSleepers = Pick<Sleepers, 'attach' | 'detach' | 'asleep' | 'awake' | 'found'>
 
-export interface SchedulerOptions {
+export interface SleepersOptions {
   readonly control: Pick<Control, 'execute' | 'onDown'>
   readonly workerId: () => number
   readonly pollIntervalMs: number
@@ -17,26 +17,26 @@ export interface SchedulerOptions {
   readonly listening: () => boolean
   /**
    * Whether the process is in `sluice.workers`. If not, it may lack the right to look into queues: then each poll wakes
-   * all who wait. @default true
+   * all waiters. @default true
    */
   readonly registered?: boolean
-  /** What queues have been told, which the poll reads too. */
+  /** The settings of queues, which the poll reads too. */
   readonly settings?: Settings | undefined
   /** What the process has done, as JSON, for the heartbeat. @default nothing */
   readonly statistics?: () => string | null
   readonly random?: () => number
-  /** A poll has found that the next schedule is due in so many milliseconds. Without schedules it is not called. */
+  /** A poll has found when the next schedule is due. Without schedules it is not called. */
   readonly onSchedule?: (inMs: number) => void
   /** A poll has found that messages in hand are to be cancelled. */
   readonly onCancelRequests?: (requests: readonly CancelRequest[]) => void
 }
 
 /**
- * The wake-up scheduler of a process. Demand that found nothing parks here. A notification, its next due time, the
+ * The demands of a process that sleep, because they found nothing. A notification, its next due time, the
  * poll, a reconnection or a poke wakes it. One poll serves all queues.
  */
-export class Scheduler {
-  readonly #options: SchedulerOptions
+export class Sleepers {
+  readonly #options: SleepersOptions
   readonly #queues = new Map<string, WaitingQueue>()
   #timer: NodeJS.Timeout | undefined
   #polls = 0
@@ -49,7 +49,7 @@ export class Scheduler {
   #polling: Promise<void> = Promise.resolve()
   #stopped = false
 
-  constructor(options: SchedulerOptions) {
+  constructor(options: SleepersOptions) {
     this.#options = options
     options.control.onDown(() => this.#each((queue) => queue.flag.forget()))
   }
@@ -86,8 +86,8 @@ export class Scheduler {
     const queue = this.#queues.get(waiter.queue)
     if (queue === undefined) return
     queue.waiters.delete(waiter)
-    queue.parked.delete(waiter)
-    if (queue.parked.size === 0) queue.flag.lower()
+    queue.asleep.delete(waiter)
+    if (queue.asleep.size === 0) queue.flag.lower()
     if (queue.waiters.size === 0) {
       queue.close()
       this.#queues.delete(waiter.queue)
@@ -96,14 +96,14 @@ export class Scheduler {
   }
 
   /**
-   * The waiter has demand and found nothing to take.
+   * The waiter has demand and found nothing to take: it sleeps.
    *
    * @param how quiet: without the flag, because nothing that is enqueued now can be taken; so the poll alone wakes
    */
-  park(waiter: Waiter, nextDueMs: number | null, how: 'flag' | 'quiet' = 'flag'): void {
+  asleep(waiter: Waiter, nextDueMs: number | null, how: 'flag' | 'quiet' = 'flag'): void {
     if (this.#stopped) return
     const queue = this.#of(waiter.queue)
-    queue.parked.add(waiter)
+    queue.asleep.add(waiter)
     if (nextDueMs !== null) queue.wakeIn(nextDueMs)
     if (how === 'quiet') queue.flag.lower()
     else if (this.#options.listening()) queue.flag.raise()
@@ -115,11 +115,11 @@ export class Scheduler {
   }
 
   /** The waiter found messages, or has no demand left, so it no longer waits. */
-  unpark(waiter: Waiter): void {
+  awake(waiter: Waiter): void {
     const queue = this.#queues.get(waiter.queue)
     if (queue === undefined) return
-    queue.parked.delete(waiter)
-    if (queue.parked.size === 0) queue.flag.lower()
+    queue.asleep.delete(waiter)
+    if (queue.asleep.size === 0) queue.flag.lower()
   }
 
   /** Wakes the waiters of a queue or, without a queue, all of them. */
@@ -148,8 +148,8 @@ export class Scheduler {
   }
 
   /**
-   * A queue has been told something, such as to be paused or to go on. Whoever does not read settings claims: a claim
-   * tells as well.
+   * A setting of a queue has changed: it is paused or resumed, for example. Without settings the waiters claim, which shows
+   * them the change as well.
    */
   settingsChanged(name: string): void {
     const { settings, control } = this.#options
@@ -202,7 +202,7 @@ export class Scheduler {
     this.#polls += 1
     try {
       if (this.#isRegistered) await this.#pollQueues()
-      else this.#each((queue) => queue.wakeParked('poll'))
+      else this.#each((queue) => queue.wakeSleeping('poll'))
       tookMs = performance.now() - started
       if (this.#polls % FLAG_POLLS === 0) await this.#checkFlags()
     } catch {
@@ -222,8 +222,8 @@ export class Scheduler {
     this.#changed = false
     try {
       const done = heartbeat ? (this.#options.statistics?.() ?? null) : null
-      const parked = [...this.#queues.values()].filter((queue) => queue.parked.size > 0).map(({ name }) => name)
-      const waiting = parked.filter((name) => !isStream(name))
+      const asleep = [...this.#queues.values()].filter((queue) => queue.asleep.size > 0).map(({ name }) => name)
+      const waiting = asleep.filter((name) => !isStream(name))
       const consumed = heartbeat ? this.queues : null
       const polled = await pollQueues(control.execute, workerId(), waiting, consumed, done, settings?.version)
       if (heartbeat) this.#heardAt = performance.now()
@@ -232,7 +232,7 @@ export class Scheduler {
       if (polled.cancelRequests.length > 0) this.#options.onCancelRequests?.(polled.cancelRequests)
       for (const queue of polled.queues) this.#queues.get(queue.queue)?.polled(queue)
       if (polled.nextScheduleMs !== null) this.#options.onSchedule?.(polled.nextScheduleMs)
-      await this.#pollStreams(parked.filter(isStream), waiting)
+      await this.#pollStreams(asleep.filter(isStream), waiting)
     } catch (error) {
       this.#changed ||= heartbeat
       throw error
