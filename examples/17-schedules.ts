@@ -9,7 +9,7 @@ await sluice.migrate()
 
 // Each process defines its schedules when it starts. The second one finds this one as it wants it.
 const every = { every: '1s', queue: 'example.ticks', payload: { from: 'the schedule' } } as const
-const outcomes = [await sluice.schedule('example-ticks', every), await other.schedule('example-ticks', every)]
+const outcomes = [await sluice.schedules.set('example-ticks', every), await other.schedules.set('example-ticks', every)]
 console.log(outcomes.map(({ outcome }) => outcome).join(', '))
 
 const times = new Set<string>()
@@ -36,7 +36,7 @@ const status = await sluice.operate.schedules.get('example-ticks')
 console.log(`on demand: ${left.some((message) => message.id === id)}, paused: ${status?.paused?.reason}`)
 
 // 02:30 does not exist in Berlin on one day of the year, and exists twice on another. It comes once on each.
-await sluice.schedule('example-berlin', {
+await sluice.schedules.set('example-berlin', {
   cron: '30 2 * * *',
   zone: 'Europe/Berlin',
   queue: 'example.ticks',
@@ -47,5 +47,5 @@ console.log(
   `three nights: ${Math.round((Number(last) - Number(tonight)) / 86_400_000)} days between the first and the last`,
 )
 
-for (const name of ['example-ticks', 'example-berlin']) await sluice.operate.schedules.remove(name)
+for (const name of ['example-ticks', 'example-berlin']) await sluice.operate.schedules.delete(name)
 await Promise.all([sluice.stop(), other.stop()])

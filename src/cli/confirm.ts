@@ -5,7 +5,7 @@ import { Refusal } from './report-error.ts'
 export async function assertConfirmed(question: string, options: { readonly yes?: true }): Promise<void> {
   if (options.yes) return
   if (!process.stdin.isTTY || !process.stderr.isTTY) {
-    throw new Refusal('Nothing has changed: without a terminal to ask on, give --yes to go ahead')
+    throw new Refusal('Nothing has changed: without a terminal to ask on, --yes is needed')
   }
   if (!(await confirm(question, process.stdin, process.stderr))) throw new Refusal('Nothing has changed.')
 }

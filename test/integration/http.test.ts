@@ -144,7 +144,7 @@ describe.skipIf(WITHOUT_CURL)('authorize', () => {
 
   test('that throws an error of Sluice is answered with 500 too', async ({ sluice, queue }) => {
     const authorize = async () => {
-      await sluice.operate.queues({ queue: 'no name' })
+      await sluice.operate.queues.list({ queue: 'no name' })
       return true
     }
     const { status } = await createHttpHandler(sluice, { authorize })(

@@ -16,13 +16,13 @@ export interface Status extends Found {
 export async function readStatus(operate: Operate, queue: string | undefined): Promise<Status> {
   const only = queue === undefined ? {} : { queue }
   const at = await operate.now()
-  const queues = await operate.queues(only)
-  const workers = await operate.workers(only)
+  const queues = await operate.queues.list(only)
+  const workers = await operate.workers.list(only)
   const schedules = await operate.schedules.list(only)
-  const settings = await operate.settings.list(only)
+  const settings = await operate.queues.settings.list(only)
   const streams = queue === undefined ? await operate.streams.list() : []
-  const groups = (await operate.streams.groups()).filter((group) => queue === undefined || group.queue === queue)
-  const limits = await operate.limits(only)
+  const groups = (await operate.groups.list()).filter((group) => queue === undefined || group.queue === queue)
+  const limits = await operate.queues.limits(only)
   const stopped = await readStopped(operate, groups)
   const found = { at, queues, workers, settings, limits, schedules, streams, groups }
   return { ...found, needsAttention: [...attentionTo(found), ...stopped] }
