@@ -25,14 +25,14 @@ const pipeline = sluice
   .start()
 await other.start()
 await enough
-await sluice.operate.schedules.pause('example-ticks', { reason: 'seen enough' })
+await sluice.schedules.pause('example-ticks', { reason: 'seen enough' })
 await pipeline.drain()
 console.log(handled === times.size ? 'each occurrence once' : `${handled} messages for ${times.size} occurrences`)
 
 // Paused, it still runs on demand.
-const id = await sluice.operate.schedules.runNow('example-ticks')
+const id = await sluice.schedules.runNow('example-ticks')
 const left = await sluice.pop('example.ticks', { limit: 10 })
-const status = await sluice.operate.schedules.get('example-ticks')
+const status = await sluice.schedules.get('example-ticks')
 console.log(`on demand: ${left.some((message) => message.id === id)}, paused: ${status?.paused?.reason}`)
 
 // 02:30 does not exist in Berlin on one day of the year, and exists twice on another. It comes once on each.
@@ -42,10 +42,10 @@ await sluice.schedules.set('example-berlin', {
   queue: 'example.ticks',
   payload: {},
 })
-const [tonight, , last] = await sluice.operate.schedules.next('example-berlin', 3)
+const [tonight, , last] = await sluice.schedules.next('example-berlin', 3)
 console.log(
   `three nights: ${Math.round((Number(last) - Number(tonight)) / 86_400_000)} days between the first and the last`,
 )
 
-for (const name of ['example-ticks', 'example-berlin']) await sluice.operate.schedules.delete(name)
+for (const name of ['example-ticks', 'example-berlin']) await sluice.schedules.delete(name)
 await Promise.all([sluice.stop(), other.stop()])

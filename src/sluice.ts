@@ -15,7 +15,6 @@ import { type MigrateResult, migrate } from './migrate/migrate.ts'
 import type { Groups } from './operate/groups.ts'
 import { Operate } from './operate/operate.ts'
 import type { Schedules } from './operate/schedules.ts'
-import type { Streams as StreamsOf } from './operate/streams.ts'
 import { Pipeline } from './pipeline/pipeline.ts'
 import { DRAIN_TIMEOUT_MS } from './pipeline/running-pipeline.ts'
 import {
@@ -219,7 +218,7 @@ export class Sluice<
   }
 
   /** Streams: set, list, read and trim them. */
-  get streams(): StreamsOf<Streams> {
+  get streams(): Operate<Definitions, Streams>['streams'] {
     return this.operate.streams
   }
 

@@ -94,7 +94,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
 
   /**
    * How many dead letters match, and the largest groups with the same queue, type, reason and error. The counts are exact. Errors
-   * that differ in digits alone, such as those of ids, are one.
+   * that differ only in digits, such as ids, count as one.
    *
    * @throws SluiceError as {@link Operate}
    */

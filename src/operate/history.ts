@@ -24,7 +24,7 @@ export interface HistoryOptions<Name extends string = string> {
   readonly orderingKey?: string | undefined
   /** Only messages of this tenant. */
   readonly tenant?: string | undefined
-  /** Only those that the worker with this name has handled. */
+  /** Only messages that the worker with this name has handled. */
   readonly worker?: string | undefined
   /** Only those that took at least this many attempts. @default 1 */
   readonly minAttempts?: number | undefined

@@ -19,9 +19,9 @@ export interface MessagesOptions<Name extends string = string> {
   readonly tenant?: string | undefined
   /** Only messages that are in this state now. */
   readonly state?: MessageStatus['state'] | undefined
-  /** True: only those that wait for an earlier message with the same ordering key. False: only the others. */
+  /** True: only messages that wait for an earlier one with the same ordering key. False: only the others. */
   readonly held?: boolean | undefined
-  /** Only messages of which at least this many attempts have failed. */
+  /** Only messages with at least this many failed attempts. */
   readonly minAttempts?: number | undefined
   /** The order of the ids, which is roughly that of enqueueing. @default 'newest' */
   readonly order?: 'newest' | 'oldest' | undefined

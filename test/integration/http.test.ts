@@ -60,7 +60,10 @@ describe.skipIf(WITHOUT_CURL)('POST /queues/{queue}/messages', () => {
     const wrong = await post(`${server}/queues/mail/messages`, { messages: [{ payload: { to: 'ada' } }] })
     expect([wrong.status, wrong.body]).toMatchObject([422, { code: 'PAYLOAD_SCHEMA' }])
     const other = await post(`${server}/queues/post/messages`, { messages: [{ payload: 1 }] })
-    expect([other.status, other.body]).toMatchObject([404, { code: 'QUEUE_UNKNOWN', detail: 'There is no such queue' }])
+    expect([other.status, other.body]).toMatchObject([
+      404,
+      { code: 'QUEUE_UNKNOWN', detail: 'The queue does not exist' },
+    ])
   })
 
   test('keeps integers or refuses them, and never rounds them', async ({ database, server, queue }) => {

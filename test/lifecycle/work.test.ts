@@ -85,7 +85,7 @@ describe.concurrent('sluice work', () => {
     const [leased] = await put(sluice, 'more', [{ ms: 300 }])
     await Promise.all([says(`handles ${slow}`), says(`handles ${leased}`)])
     child.kill('SIGTERM')
-    await says('SIGTERM: claims no more and waits up to 30s')
+    await says('SIGTERM: stops claiming, and waits up to 30s')
     expect(await exited).toBe(0)
     await says(/jobs: 2 acked, 0 retried/)
     await says(/more: 1 acked, 0 retried/)
@@ -111,7 +111,7 @@ describe.concurrent('sluice work', () => {
     expect((await effects(own)).map(({ id }) => Number(id)).toSorted()).toEqual([1, 2, 3, 4])
     const wrong = start(GROUP, '--mode', 'leased')
     expect(await wrong.exited).toBe(2)
-    await wrong.says('--mode: expected group, for which the module has written the handler of "orders:billing"')
+    await wrong.says('--mode: expected group, the mode of the module\'s handler of "orders:billing"')
   })
 
   test('gives back at a second signal what is in hand, counts nothing, and exits with 3', async ({
@@ -124,7 +124,7 @@ describe.concurrent('sluice work', () => {
     const [leased] = await put(sluice, 'more', [{ ms: 60_000 }])
     await Promise.all([says(`handles ${id}`), says(`handles ${leased}`)])
     child.kill('SIGINT')
-    await says('SIGINT: claims no more')
+    await says('SIGINT: stops claiming')
     child.kill('SIGTERM')
     await says('SIGTERM: gives back')
     expect(await exited).toBe(3)

@@ -33,12 +33,12 @@ export function formatStatus(status: Status, view: View): string {
   const { queues, workers, settings, schedules, streams, groups, needsAttention } = status
   if ([queues, workers, settings, schedules, streams, groups].every((list) => list.length === 0))
     return nothing(workers)
-  const told = settings.filter((one) => settingsText(one) !== '')
+  const withSettings = settings.filter((one) => settingsText(one) !== '')
   const parts = [
     queues.length === 0 ? nothing(workers) : formatTable(queueColumns(view), queues, view),
     workers.length === 0 ? 'No workers.' : formatTable(workerColumns(view), workers, view),
   ]
-  if (told.length > 0) parts.push(formatTable(SETTINGS_COLUMNS, told, view))
+  if (withSettings.length > 0) parts.push(formatTable(SETTINGS_COLUMNS, withSettings, view))
   if (schedules.length > 0) parts.push(formatSchedules(schedules, view))
   if (streams.length > 0) parts.push(formatStreams(streams, view))
   if (groups.length > 0) parts.push(formatGroups(groups, view))

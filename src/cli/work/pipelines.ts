@@ -47,7 +47,7 @@ function pipelineOf(sluice: Sluice, queue: string, work: QueueWork, overrides: O
     const text = `--mode: expected ${String(mode)}, the mode of the module's handler of "${queue}"`
     throw new SluiceError('OPTION_INVALID', `${text}, received ${overrides.mode}`)
   }
-  // The pipeline checks them, whoever wrote the module.
+  // The pipeline checks them: the module may be JavaScript.
   const options = { ...work.options, ...given } as PipelineOptions
   const pipeline = sluice.pipeline(work.name, options)
   const runnable =

@@ -4,14 +4,14 @@ import { note } from '../output.ts'
 import { counted } from '../show/text.ts'
 import type { WorkPipeline } from './pipelines.ts'
 
-/** Says on stderr what is due and was left, and why. What nothing holds up is not counted. */
+/** Notes on stderr how many due messages and events are left, and why: a pause, limits, or a blocked slot. */
 export async function reportLeft({ operate }: Sluice, pipelines: readonly WorkPipeline[]): Promise<void> {
   try {
     for (const queue of new Set(pipelines.map((pipeline) => pipeline.queue))) await reportMessages(operate, queue)
     const groups = new Set(pipelines.filter(({ mode }) => mode === 'group').map(({ queue }) => queue))
     for (const queue of groups) await reportEvents(operate, queue)
   } catch (error) {
-    // A login may be allowed to handle messages and not to count them.
+    // A login may be allowed to handle messages but not to count them.
     if (!isSluiceError(error, 'PRIVILEGE_MISSING')) throw error
   }
 }
