@@ -30,7 +30,7 @@ export function addClear(program: Command): void {
     .option('-s, --state <state>', 'only messages in this state: ready, scheduled, retrying or expired', stateOf)
     .option('--older-than <duration>', 'only those that were enqueued longer ago than this', parse.durationMs)
     .option('--newer-than <duration>', 'only those that were enqueued more recently than this', parse.durationMs)
-    .option('--free-keys', 'also free the dedupe keys that are kept although no message has them')
+    .option('--free-keys', 'also free dedupe keys that are still taken although no message has them')
     .option('--dry-run', 'only count them')
     .option('-y, --yes', 'do not ask')
     .addHelpText('after', EXAMPLES)
@@ -102,4 +102,4 @@ Examples:
   $ sluice clear orders --state expired --yes
   $ sluice clear reports --free-keys
 
-It shows what it will do and asks on a terminal. Without a terminal it changes nothing unless --yes is given.`
+On a terminal it shows what it will do, and asks. Without a terminal it changes nothing unless --yes is given.`

@@ -63,7 +63,7 @@ function addSet(group: Command): void {
     .addOption(
       new Option(
         '--on-failure <what>',
-        'defer a failed event with the later ones of its key, or stop its slot',
+        'what to do with a failed event: defer it with the later ones of its key, or stop its slot',
       ).choices(['defer', 'stop']),
     )
     .option(
