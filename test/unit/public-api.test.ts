@@ -237,6 +237,14 @@ test('sluice/http exports these types', () => {
   `)
 })
 
+test('sluice.streams, groups and schedules are the objects of sluice.operate', () => {
+  const sluice = index.createSluice({ connection: 'postgres://localhost/none' })
+  const { streams, groups, schedules, operate } = sluice
+  expect(streams).toBe(operate.streams)
+  expect(groups).toBe(operate.groups)
+  expect(schedules).toBe(operate.schedules)
+})
+
 /** The names of the types in the export lists of a file, and of those declared in it. */
 function exportedTypes(file: string): readonly string[] {
   const text = readFileSync(new URL(file, import.meta.url), 'utf8')
