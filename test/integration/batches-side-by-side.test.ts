@@ -138,7 +138,7 @@ test('a message that arrives while a failed one waits is delivered at once, and 
   await put(sluice, queue, ['second'])
   const second = await steps.next()
   expect(second.payload).toBe('second')
-  await sluice.operate.runNow(queue, failed!)
+  await sluice.operate.messages.runNow(queue, failed!)
   const again = await steps.next()
   expect(again.payload).toBe('first')
   again.end()

@@ -57,7 +57,7 @@ describe('messages with an ordering key', () => {
       })
       .subscribe()
     await waitFor(async () => (await payloadsOf(database, queue)).length === 2, { what: 'the others to be removed' })
-    await sluice.operate.runNow(queue, failed!)
+    await sluice.operate.messages.runNow(queue, failed!)
     await untilEmpty(database, queue)
     expect(new Set(handled.slice(0, 3))).toEqual(new Set(['b1', 'b2', 'free']))
     expect(handled.filter((payload) => String(payload).startsWith('b'))).toEqual(['b1', 'b2'])
@@ -75,7 +75,7 @@ describe('messages with an ordering key', () => {
     await put(sluice, queue, [3], A)
     await put(sluice, queue, ['b'], B)
     await steps.endNext()
-    await sluice.operate.runNow(queue, snoozed!)
+    await sluice.operate.messages.runNow(queue, snoozed!)
     for (let n = 1; n <= 3; n++) await steps.endNext()
     await untilEmpty(database, queue)
     expect(steps.payloads).toEqual(['b', 1, 'b', 1, 2, 3])
@@ -144,7 +144,7 @@ describe('messages with an ordering key', () => {
       { payload: 1, ...A },
     ])
     await steps.endNext()
-    await sluice.operate.runNow(queue, scheduled!)
+    await sluice.operate.messages.runNow(queue, scheduled!)
     const due = await steps.next()
     expect(due.payload).toBe('scheduled first')
     expect(due.at.getTime()).toBeGreaterThanOrEqual(due.message.dueAt.getTime())
@@ -221,7 +221,7 @@ describe('a pipeline with ordered: true', () => {
     await waitFor(async () => (await payloadsOf(database, queue)).length === 2, {
       what: 'those of the key to be removed',
     })
-    await sluice.operate.runNow(queue, failed!)
+    await sluice.operate.messages.runNow(queue, failed!)
     await untilEmpty(database, queue)
     expect(handled).toEqual(['a1', 'a2', 1, 2])
   })

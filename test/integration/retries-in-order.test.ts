@@ -123,7 +123,7 @@ test('a message that arrives during the backoff waits for the first one: order o
     { held_by: null },
     { held_by: id },
   ])
-  await sluice.operate.runNow(queue, id!)
+  await sluice.operate.messages.runNow(queue, id!)
   await steps.endNext()
   await steps.endNext()
   await untilEmpty(database, queue)
