@@ -13,6 +13,11 @@ const PAGES = ['.', 'docs', 'docs/decisions', 'examples', 'demo', 'bench'].flatM
     .map((file) => ({ path: join(folder, file), text: readFileSync(join(ROOT, folder, file), 'utf8') })),
 )
 
+/** Their promises are on their own pages; those of all queues are in docs/guarantees.md. */
+const WITH_PROMISES = ['streams', 'leased', 'limits']
+
+const QUOTE = /“([^”]+)” in `(test\/[^`]+)`/g
+
 describe('the documentation', () => {
   test('has every error code, and no other', () => {
     const page = PAGES.find(({ path }) => path === 'docs/errors.md')?.text ?? ''
@@ -30,14 +35,16 @@ describe('the documentation', () => {
 
   test('quotes tests by their names', () => {
     const quotes = PAGES.flatMap(({ path, text }) =>
-      [...text.replaceAll(/\s+/g, ' ').matchAll(/“([^”]+)” in `(test\/[^`]+)`/g)].map(([, name = '', file = '']) => ({
-        path,
-        name,
-        file,
-      })),
+      [...text.replaceAll(/\s+/g, ' ').matchAll(QUOTE)].map(([, name = '', file = '']) => ({ path, name, file })),
     )
     expect(quotes.length).toBeGreaterThan(30)
     expect(quotes.filter(({ name, file }) => !read(join(ROOT, file)).includes(name))).toEqual([])
+  })
+
+  test.for(WITH_PROMISES)('quotes a test for each promise of docs/%s.md', (page) => {
+    const promises = promisesOf(read(join(ROOT, `docs/${page}.md`)))
+    expect(promises.length).toBeGreaterThan(1)
+    expect(promises.filter((promise) => promise.match(QUOTE) === null)).toEqual([])
   })
 
   test('has every call of sluice.operate', () => {
@@ -97,6 +104,13 @@ function headingsOf(text: string): readonly string[] {
 
 function read(file: string): string {
   return existsSync(file) ? readFileSync(file, 'utf8') : ''
+}
+
+/** The paragraphs and lists below "Promises" that begin in bold, each on one line. */
+function promisesOf(page: string): readonly string[] {
+  const section = page.split(/^(?=## )/m).find((part) => part.startsWith('## Promises\n')) ?? ''
+  const [, ...promises] = section.split(/^(?=\*\*)/m)
+  return promises.map((promise) => promise.replaceAll(/\s+/g, ' '))
 }
 
 /** The first cell of each row of each table. */
