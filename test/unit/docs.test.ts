@@ -14,7 +14,7 @@ const PAGES = ['.', 'docs', 'docs/decisions', 'examples', 'demo', 'bench'].flatM
 )
 
 /** Their promises are on their own pages; those of all queues are in docs/guarantees.md. */
-const WITH_PROMISES = ['streams', 'leased', 'limits', 'claims', 'history', 'dedupe', 'ordering']
+const WITH_PROMISES = ['streams', 'leased', 'limits', 'claims', 'history', 'dedupe', 'ordering', 'schedules']
 
 const QUOTE = /“([^”]+)” in `(test\/[^`]+)`/g
 
