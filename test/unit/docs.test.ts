@@ -7,7 +7,7 @@ import { ERROR_CODES } from '../../src/errors.ts'
 import * as sluice from '../../src/index.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PAGES = ['.', 'docs', 'docs/decisions', 'examples', 'demo', 'bench'].flatMap((folder) =>
+const PAGES = ['.', 'docs', 'docs/decisions', 'examples', 'demo', 'bench', 'test/support'].flatMap((folder) =>
   readdirSync(join(ROOT, folder))
     .filter((file) => file.endsWith('.md'))
     .map((file) => ({ path: join(folder, file), text: readFileSync(join(ROOT, folder, file), 'utf8') })),
@@ -68,14 +68,21 @@ describe('the documentation', () => {
     expect(missing).toEqual([])
   })
 
+  test('shows tests as they are', () => {
+    const shown = PAGES.flatMap(codeOf).flatMap(({ code }) => {
+      const [head, file = ''] = TEST_FILE.exec(code) ?? []
+      return head === undefined ? [] : [{ file, code: code.slice(head.length) }]
+    })
+    expect(shown.map(({ file }) => file)).toContain('test/isolation/example.test.ts')
+    for (const { file, code } of shown) expect(code, file).toBe(read(join(ROOT, file)))
+  })
+
   test('has programs that compile', async () => {
     mkdirSync(join(ROOT, '.tmp'), { recursive: true })
     const folder = mkdtempSync(join(ROOT, '.tmp/docs-'))
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
     writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(configuration(folder)))
-    const programs = PAGES.flatMap(({ path, text }) =>
-      [...text.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code = '']) => ({ path, code })),
-    )
+    const programs = PAGES.flatMap(codeOf).filter(({ code }) => !TEST_FILE.test(code))
     expect(programs.length).toBeGreaterThan(10)
     for (const [at, { path, code }] of programs.entries()) {
       const [, name = `${path.replaceAll(/\W/g, '-')}-${at}.ts`] = NAME.exec(code) ?? []
@@ -106,6 +113,10 @@ function read(file: string): string {
   return existsSync(file) ? readFileSync(file, 'utf8') : ''
 }
 
+function codeOf({ path, text }: { readonly path: string; readonly text: string }) {
+  return [...text.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code = '']) => ({ path, code }))
+}
+
 /** The paragraphs and lists below "Promises" that begin in bold, each on one line. */
 function promisesOf(page: string): readonly string[] {
   const section = page.split(/^(?=## )/m).find((part) => part.startsWith('## Promises\n')) ?? ''
@@ -124,6 +135,9 @@ function callsOf(cell: string): readonly string[] {
   const noun = names[0]?.match(/^\w+\./)?.[0] ?? ''
   return names.map((name) => (name.includes('.') ? name : noun + name))
 }
+
+/** The first line of a whole test file. */
+const TEST_FILE = /^\/\/ (test\/[\w/-]+\.test\.ts)\n/
 
 /** The first line of a program that others import. */
 const NAME = /^\/\/ ([\w-]+\.ts)\n/
