@@ -65,7 +65,7 @@ export interface GroupPipelineOptions extends Omit<PipelineOptions, 'ordered' | 
   /** There is no such option: events of one ordering key are handled in order, and so is a stream with one slot. */
   readonly ordered?: undefined
   /**
-   * The group, which `sluice.group` has made: every group gets every event, and the members of a group, in any number of
+   * The group, which `sluice.groups.set` has made: every group gets every event, and the members of a group, in any number of
    * processes, share them. Failed events, and the later ones of their keys, are messages of the queue `<stream>:<group>` until
    * they are settled.
    */
@@ -204,7 +204,7 @@ function checkElsewhere(what: string, options: object | undefined): void {
   }
   const ofQueue = OF_THE_QUEUE.find((name) => Object.hasOwn(options, name))
   if (ofQueue === undefined) return
-  const remedy = `It is a setting of the queue: operate.settings.set(queue, { ${ofQueue} })`
+  const remedy = `It is a setting of the queue: operate.queues.settings.set(queue, { ${ofQueue} })`
   throw expected('OPTION_INVALID', what, 'the options of a pipeline', ofQueue, remedy)
 }
 

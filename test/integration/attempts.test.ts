@@ -137,7 +137,7 @@ test('a failed message disturbs neither the one in flight beside it nor one that
   const later = await steps.next()
   expect([later.payload, later.worker]).toEqual(['later', failing.worker])
   later.end()
-  await sluice.operate.runNow(queue, failed!)
+  await sluice.operate.messages.runNow(queue, failed!)
   const again = await steps.next()
   expect([again.payload, again.context.attempt]).toEqual(['failed', 2])
   again.end()

@@ -55,7 +55,7 @@ describe('a pipeline with ordered: true', () => {
     await waitFor(async () => (await payloadsOf(database, queue)).length === 2, {
       what: 'those of the key to be removed',
     })
-    await sluice.operate.runNow(queue, failed!)
+    await sluice.operate.messages.runNow(queue, failed!)
     await untilEmpty(database, queue)
     expect(handled).toEqual(['a1', 'a2', 1, 2])
   })
@@ -108,7 +108,7 @@ describe('a pipeline with ordered: true', () => {
       { held_by: null },
       { held_by: id },
     ])
-    await sluice.operate.runNow(queue, id!)
+    await sluice.operate.messages.runNow(queue, id!)
     await steps.endNext()
     await steps.endNext()
     await untilEmpty(database, queue)

@@ -61,7 +61,8 @@ describe('the documentation', () => {
 
   test('has every call of sluice.operate', () => {
     const { operate } = sluice.createSluice({ connection: 'postgres://localhost/none' })
-    const calls = Object.entries({ '': operate, ...operate }).flatMap(([noun, of]) =>
+    const nouns = { '': operate, ...operate, 'queues.settings': operate.queues.settings }
+    const calls = Object.entries(nouns).flatMap(([noun, of]) =>
       Object.getOwnPropertyNames(Object.getPrototypeOf(of))
         .filter((name) => name !== 'constructor')
         .map((name) => (noun === '' ? name : `${noun}.${name}`)),
