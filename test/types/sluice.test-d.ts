@@ -95,7 +95,7 @@ describe('a pipeline', () => {
 
   test('refuses options that do not exist', () => {
     unrun(() => sluice.pipeline('mails', { concurrency: 4, retry: { kind: 'fixed', delay: '5s' }, timeout: '1m' }))
-    // @ts-expect-error W22: no such option
+    // @ts-expect-error no such option
     unrun(() => sluice.pipeline('mails', { parallel: 4 }))
     // @ts-expect-error a retry without its kind
     unrun(() => sluice.pipeline('mails', { retry: { delay: '5s' } }))
@@ -125,7 +125,7 @@ describe("a handler's context", () => {
       unrun(() => context.enqueue('mails', { to: 5 }))
       // @ts-expect-error no such queue
       unrun(() => context.enqueue('mail', { to: 'ada@example.com' }))
-      // @ts-expect-error W22: no such option
+      // @ts-expect-error no such option
       unrun(() => context.enqueue('mails', { to: 'ada@example.com' }, { prio: 1 }))
     })
   })
