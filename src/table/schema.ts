@@ -2,7 +2,7 @@ import { SluiceError } from '../errors.ts'
 import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull } from './statement.ts'
 
 /** The version of the SQL schema that this library was written for: the latest migration's. */
-export const SCHEMA_VERSION = 11
+export const SCHEMA_VERSION = 1
 
 const OLDEST_SERVER = 14
 

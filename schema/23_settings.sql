@@ -1,17 +1,10 @@
 -- Settings of queues: what a queue is told while it runs, and how those who consume hear of it.
+--
+-- The public functions run with the rights of the schema's owner, so that a login needs nothing but EXECUTE, and say no more
+-- than they check.
+--
+-- Public functions: sluice.queue_set, sluice.pause, sluice.resume, sluice.is_paused.
 
--- It is a hint: each worker reads what has changed with its poll.
-CREATE FUNCTION sluice.queue_told() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  PERFORM sluice.tell('!settings!' || coalesce(NEW.queue, OLD.queue));
-  RETURN NULL;
-END
-$$;
-
-CREATE TRIGGER queue_told AFTER INSERT OR UPDATE OR DELETE ON sluice.queue FOR EACH ROW EXECUTE FUNCTION sluice.queue_told();
-
--- Checks
 -- A setting that is a time, in milliseconds: a number of them, or text as an interval has it.
 CREATE FUNCTION sluice.setting_ms(name text, value jsonb, least_ms bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -178,16 +171,15 @@ BEGIN
 END
 $$;
 
--- Fails if a table has not taken a row so often that no other session can be the reason.
-CREATE FUNCTION sluice.check_taken(relation text, queue text, tries integer) RETURNS void
+-- It is a hint: each worker reads what has changed with its poll.
+CREATE FUNCTION sluice.queue_told() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF tries >= 1000 THEN
-    RAISE EXCEPTION 'sluice.%: expected to take 1 row for queue "%", took 0', relation, queue
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
-  END IF;
+  PERFORM sluice.tell('!settings!' || coalesce(NEW.queue, OLD.queue));
+  RETURN NULL;
 END
 $$;
+CREATE TRIGGER queue_told AFTER INSERT OR UPDATE OR DELETE ON sluice.queue FOR EACH ROW EXECUTE FUNCTION sluice.queue_told();
 
 -- Writes columns of the row of a queue, which it locks, and removes a row that says nothing any more: enqueueing in a
 -- queue without a row is fastest. Returns whether it was paused before.
@@ -225,9 +217,6 @@ BEGIN
   RETURN was.paused_at IS NOT NULL;
 END
 $$;
-
--- Functions for users
--- They run with the rights of the schema's owner, so that a login needs nothing but EXECUTE, and says no more than they check.
 
 CREATE FUNCTION sluice.queue_set(queue text, settings jsonb, by text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -267,42 +256,5 @@ END
 $$;
 COMMENT ON FUNCTION sluice.is_paused IS 'Whether a queue is paused.';
 
-CREATE VIEW sluice.queue_settings AS
-SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
-       q.delay_ms * interval '1 millisecond' AS delay, q.ttl_ms * interval '1 millisecond' AS ttl, q.on_expiry,
-       q.max_attempts, q.retry, q.payload_bytes AS payload_limit_bytes,
-       q.history_ms * interval '1 millisecond' AS history,
-       q.dead_letter_ms * interval '1 millisecond' AS dead_letter_retention,
-       q.rate, q.rate_ms * interval '1 millisecond' AS rate_per, q.rate_burst,
-       q.tenant_rate, q.tenant_rate_ms * interval '1 millisecond' AS tenant_rate_per, q.tenant_rate_burst,
-       q.concurrency, q.tenant_concurrency, q.changed_at, q.changed_by
-FROM sluice.queue q;
-COMMENT ON VIEW sluice.queue_settings IS 'What queues have been told: one row per queue that has been told something. Null: the code decides.';
-COMMENT ON COLUMN sluice.queue_settings.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.queue_settings.paused_at IS 'Since when nobody claims from it; null: it is not paused.';
-COMMENT ON COLUMN sluice.queue_settings.paused_by IS 'Who has paused it.';
-COMMENT ON COLUMN sluice.queue_settings.pause_reason IS 'Why.';
-COMMENT ON COLUMN sluice.queue_settings.delay IS 'When a message is due after its enqueue that gives neither a delay nor a due time.';
-COMMENT ON COLUMN sluice.queue_settings.ttl IS 'For how long after it is due a message may be delivered that gives no time of its own.';
-COMMENT ON COLUMN sluice.queue_settings.on_expiry IS 'What becomes of a message that has expired: drop or dead_letter.';
-COMMENT ON COLUMN sluice.queue_settings.max_attempts IS 'After how many failed tries a message dies that has no number of its own.';
-COMMENT ON COLUMN sluice.queue_settings.retry IS 'When failed messages are tried again: the name of a policy, or an object with times in milliseconds.';
-COMMENT ON COLUMN sluice.queue_settings.payload_limit_bytes IS 'The largest payload in bytes of JSON.';
-COMMENT ON COLUMN sluice.queue_settings.history IS 'For how long messages that have succeeded are kept.';
-COMMENT ON COLUMN sluice.queue_settings.dead_letter_retention IS 'For how long dead letters are kept.';
-COMMENT ON COLUMN sluice.queue_settings.rate IS 'How many messages may begin per rate_per, of all processes.';
-COMMENT ON COLUMN sluice.queue_settings.rate_per IS 'The interval of rate.';
-COMMENT ON COLUMN sluice.queue_settings.rate_burst IS 'How many may begin at once after a pause; null: as many as rate.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_rate IS 'The same for the messages of one tenant.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_rate_per IS 'The interval of tenant_rate.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_rate_burst IS 'How many of one tenant may begin at once after a pause; null: as many as tenant_rate.';
-COMMENT ON COLUMN sluice.queue_settings.concurrency IS 'How many messages may be in flight, of all processes.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_concurrency IS 'How many of one tenant may be in flight, of all processes.';
-COMMENT ON COLUMN sluice.queue_settings.changed_at IS 'When it was told something last.';
-COMMENT ON COLUMN sluice.queue_settings.changed_by IS 'Who told it: a name that was given, or else the database user.';
-
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.queue_set, sluice.pause, sluice.resume, sluice.is_paused FROM PUBLIC;
-
-CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
-LANGUAGE sql IMMUTABLE AS 'SELECT 3, 1';

@@ -1,0 +1,392 @@
+-- Dedupe keys: while a message with a key is there, and for a time after it has succeeded, an enqueue with the same key
+-- does not simply add another.
+--
+-- Public functions: sluice.enqueue_deduped.
+
+-- What stands for a dedupe key: one row always. One statement, so that a message that is settled or redriven at this
+-- moment is seen either before or after. Each part is one descent of a primary key.
+-- locked: a transaction that has not ended has locked the message. What this transaction has enqueued or changed keeps the number of
+--   its own lock.
+-- ours: this transaction has claimed it. It has locked what it enqueued or changed as well, but those have its number in xmin.
+-- fresh: it was never tried, so nothing waits for its retry.
+-- completed_id: the key is taken although the message is gone.
+CREATE FUNCTION sluice.look_at_key(queue text, key text, message_id bigint, OUT there boolean, OUT attempt integer,
+  OUT due_at timestamptz, OUT lease bigint, OUT ordering_key text, OUT slot smallint, OUT expired boolean, OUT locked boolean,
+  OUT ours boolean, OUT fresh boolean, OUT completed_id bigint, OUT dead boolean, OUT now_at timestamptz)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  now_at := clock_timestamp();
+  SELECT m.id IS NOT NULL, m.attempt, m.due_at, coalesce(m.lease, 0), m.ordering_key, m.slot,
+         coalesce(m.expires_at <= now_at, false),
+         sluice.in_progress(m.xmax) AND NOT sluice.in_progress(m.xmin),
+         m.xmax::text <> '0' AND sluice.full_xid(m.xmax::text) = pg_current_xact_id_if_assigned() AND NOT sluice.in_progress(m.xmin),
+         m.attempt = 0 AND m.lease IS NULL AND m.failed_at IS NULL,
+         (SELECT s.message_id FROM sluice.settled s WHERE s.queue = queue AND s.key = key AND s.until > now_at
+          ORDER BY s.until DESC LIMIT 1),
+         EXISTS (SELECT FROM sluice.dead_letter d WHERE d.queue = queue AND d.id = message_id)
+  INTO there, attempt, due_at, lease, ordering_key, slot, expired, locked, ours, fresh, completed_id, dead
+  FROM (SELECT) one LEFT JOIN sluice.message m ON m.queue = queue AND m.id = message_id;
+END
+$$;
+
+-- The state of the message that has a dedupe key, in words.
+CREATE FUNCTION sluice.duplicate_state(in_hand boolean, attempt integer, due_at timestamptz, now_at timestamptz) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN CASE WHEN in_hand THEN 'in_flight' WHEN due_at <= now_at THEN 'ready' WHEN attempt > 0 THEN 'retrying' ELSE 'scheduled' END;
+END
+$$;
+
+-- Locks a message that nobody has in hand, without waiting. A claim does not wait for it either: of a message with an
+-- ordering key it would, so its slot is locked as well, if nobody has that, and claims pass the slot by.
+CREATE FUNCTION sluice.lock_waiting(queue text, message_id bigint, slot smallint) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  IF slot IS NOT NULL THEN
+    PERFORM FROM sluice.slot s WHERE s.queue = queue AND s.slot = slot FOR NO KEY UPDATE OF s SKIP LOCKED;
+  END IF;
+  PERFORM FROM sluice.message m
+  WHERE m.queue = queue AND m.id = message_id AND (coalesce(m.lease, 0) = 0 OR m.due_at <= clock_timestamp())
+  FOR UPDATE OF m SKIP LOCKED;
+  RETURN FOUND;
+END
+$$;
+
+-- What stands for a key, where an expired message that nobody has in hand is not there. To know whether somebody has it, it
+-- is locked; without, each that has expired is not there. One whose lease has run out is not locked: its worker may be late
+-- only, and would wait here with the renewal of all its leases.
+CREATE FUNCTION sluice.look_at_holder(queue text, key text, message_id bigint, locks boolean) RETURNS record
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  seen record := sluice.look_at_key(queue, key, message_id);
+BEGIN
+  IF seen.there AND seen.expired THEN
+    IF NOT locks OR seen.lease <> 0 AND seen.due_at <= seen.now_at AND NOT seen.locked AND NOT seen.ours THEN
+      seen.there := false;
+    ELSIF NOT seen.ours THEN
+      seen.there := NOT sluice.lock_waiting(queue, message_id, seen.slot);
+      seen.locked := true;
+    END IF;
+  END IF;
+  RETURN seen;
+END
+$$;
+
+-- Gives a locked message, which nobody has in hand, new content, and with `moves` a later due time. The time of a retry, or
+-- of a message that holds its key, stays as it is: a later message of the key would be handled first.
+CREATE FUNCTION sluice.change_waiting(
+  queue text, message_id bigint, payload jsonb, headers jsonb, type text, schema_version integer, due_at timestamptz,
+  delay_ms double precision, ttl_ms double precision, keep_ms bigint, moves boolean
+) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  settings record;
+  had sluice.message;
+  changed record;
+  later timestamptz;
+  state text;
+BEGIN
+  settings := sluice.queue_defaults(queue);
+  IF settings.payload_bytes IS NOT NULL THEN
+    PERFORM sluice.check_payload_bytes(payload, settings.payload_bytes);
+  END IF;
+  SELECT m.* INTO had FROM sluice.message m WHERE m.queue = queue AND m.id = message_id;
+  PERFORM sluice.end_lease(had);
+  IF moves AND NOT EXISTS (
+    SELECT FROM sluice.message m JOIN sluice.slot s ON s.queue = m.queue AND s.slot = m.slot
+    WHERE m.queue = queue AND m.id = message_id AND (s.held -> m.ordering_key ->> 0)::bigint = m.id
+  ) THEN
+    later := sluice.first_due_at(due_at, delay_ms, settings.delay_ms);
+  END IF;
+  UPDATE sluice.message m
+  SET payload = payload, headers = headers, type = type, schema_version = schema_version,
+      dedupe_ms = coalesce(keep_ms, m.dedupe_ms),
+      due_at = greatest(m.due_at, later),
+      -- Its life moves with its due time, and is another one if that is given.
+      expires_at = CASE WHEN later IS NULL THEN m.expires_at
+                        WHEN ttl_ms IS NULL THEN m.expires_at + (greatest(m.due_at, later) - m.due_at)
+                        ELSE greatest(m.due_at, later) + ttl_ms * interval '1 millisecond' END
+  WHERE m.queue = queue AND m.id = message_id
+  RETURNING m.attempt, m.due_at INTO changed;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  state := sluice.duplicate_state(false, changed.attempt, changed.due_at, clock_timestamp());
+  IF later IS NULL OR changed.due_at < clock_timestamp() + interval '1200 ms' THEN
+    -- Whoever looks before the COMMIT passes over the locked row, which may fall due by then. One that is put off is due after it.
+    PERFORM sluice.wake(queue);
+  END IF;
+  RETURN concat_ws(' ', message_id, CASE WHEN later IS NULL THEN 'updated' ELSE 'debounced' END, state);
+END
+$$;
+
+-- Enqueues one message with a dedupe key; the answer is its id, the outcome and the state, with spaces between them. Null: the
+-- table did not take it. Each statement has a snapshot of its own in READ COMMITTED, so what stands behind the lock of the
+-- pointer sees what was committed before it was had. In the other levels the lock fails with 40001 if the pointer has
+-- changed since the transaction's snapshot, which is right: begin again.
+--
+-- A producer never waits for a message's row, which a handler may hold: it skips what is locked. reject and throttle need
+-- no lock at all where the key is taken. only_look, for these two: null if it is free, and nothing is enqueued.
+CREATE FUNCTION sluice.insert_deduped(
+  queue          text,
+  payload        jsonb,
+  headers        jsonb,
+  type           text,
+  schema_version integer,
+  ordering_key   text,
+  priority       smallint,
+  due_at         timestamptz,
+  delay_ms       double precision,
+  max_attempts   integer,
+  ttl_ms         double precision,
+  retry_policy   text,
+  lease_ms       integer,
+  tenant         text,
+  dedupe_key     text,
+  for_ms         double precision,
+  on_duplicate   text,
+  only_look      boolean DEFAULT false
+) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on AS $$
+#variable_conflict use_variable
+DECLARE
+  again boolean := on_duplicate IN ('requeue', 'debounce');
+  keep_ms bigint := CASE WHEN on_duplicate <> 'throttle' THEN ceil(for_ms) END;
+  may_look boolean := on_duplicate IN ('reject', 'throttle');
+  is_known boolean;
+  tries integer := 0;
+  held sluice.dedupe;
+  seen record;
+  before record;
+  new_id bigint;
+  new_due_at timestamptz;
+  outcome text := 'added';
+  running_id bigint;
+  throttled_until timestamptz;
+BEGIN
+  LOOP
+    IF may_look THEN
+      SELECT d.* INTO held FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key;
+    ELSE
+      SELECT d.* INTO held FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key FOR UPDATE;
+    END IF;
+    is_known := held.message_id IS NOT NULL;
+    IF is_known THEN
+      seen := sluice.look_at_holder(queue, dedupe_key, held.message_id, NOT may_look);
+      -- The one that was to run after it has gone first: cancelled, cleared or expired.
+      IF NOT seen.there AND held.running_id IS NOT NULL THEN
+        before := sluice.look_at_holder(queue, dedupe_key, held.running_id, NOT may_look);
+        IF before.there THEN
+          seen := before;
+          held.message_id := held.running_id;
+        END IF;
+      END IF;
+      IF seen.there THEN
+        IF on_duplicate IN ('reject', 'throttle') THEN
+          RETURN concat_ws(' ', held.message_id, 'duplicate',
+            sluice.duplicate_state(seen.ours OR seen.locked OR seen.lease <> 0 AND seen.due_at > seen.now_at, seen.attempt, seen.due_at, seen.now_at));
+        END IF;
+        -- One whose lease has run out may be followed, as one in hand. update would lose what it is given.
+        IF (seen.lease = 0 OR on_duplicate = 'update' AND seen.due_at <= seen.now_at) AND NOT seen.ours
+          AND sluice.lock_waiting(queue, held.message_id, seen.slot)
+        THEN
+          RETURN sluice.change_waiting(queue, held.message_id, payload, headers, type, schema_version,
+            due_at, delay_ms, ttl_ms, keep_ms, on_duplicate = 'debounce' AND seen.fresh);
+        END IF;
+        -- Somebody has it in hand. The other message comes behind it in the order of its key, and never beside it.
+        IF on_duplicate = 'update' OR seen.ordering_key IS NULL THEN
+          RETURN concat_ws(' ', held.message_id, 'duplicate in_flight');
+        END IF;
+        ordering_key := seen.ordering_key;
+        running_id := held.message_id;
+        outcome := 'requeued';
+      ELSIF seen.completed_id IS NOT NULL THEN
+        IF NOT again THEN
+          RETURN concat_ws(' ', seen.completed_id, 'duplicate completed');
+        END IF;
+        outcome := 'requeued';
+      ELSIF held.until > seen.now_at AND NOT again THEN
+        RETURN concat_ws(' ', held.message_id, 'duplicate', CASE WHEN seen.dead THEN 'dead' ELSE 'unknown' END);
+      END IF;
+    END IF;
+    IF only_look THEN
+      RETURN NULL;
+    END IF;
+    IF may_look THEN
+      -- The key is free, as far as can be seen without its lock.
+      may_look := false;
+      CONTINUE;
+    END IF;
+    IF again THEN
+      ordering_key := coalesce(ordering_key, dedupe_key);
+    END IF;
+    new_id := sluice.insert_message(
+      queue, payload, headers, type, schema_version, ordering_key, priority, due_at, delay_ms, max_attempts, ttl_ms,
+      retry_policy, lease_ms, tenant, dedupe_key, keep_ms
+    );
+    IF new_id IS NULL THEN
+      RETURN NULL;
+    END IF;
+    throttled_until := CASE WHEN on_duplicate = 'throttle' THEN clock_timestamp() + for_ms * interval '1 millisecond' END;
+    IF is_known THEN
+      UPDATE sluice.dedupe d SET message_id = new_id, running_id = running_id, until = throttled_until
+      WHERE d.queue = queue AND d.key = dedupe_key;
+      EXIT;
+    END IF;
+    INSERT INTO sluice.dedupe (queue, key, message_id, until) VALUES (queue, dedupe_key, new_id, throttled_until)
+    ON CONFLICT DO NOTHING;
+    EXIT WHEN FOUND;
+    -- Another producer was first. It has ended: the INSERT has waited for it.
+    DELETE FROM sluice.message m WHERE m.queue = queue AND m.id = new_id;
+    tries := tries + 1;
+    PERFORM sluice.check_taken('dedupe', queue, tries);
+  END LOOP;
+  SELECT m.due_at INTO new_due_at FROM sluice.message m WHERE m.queue = queue AND m.id = new_id;
+  RETURN concat_ws(' ', new_id, outcome, sluice.duplicate_state(false, 0, new_due_at, clock_timestamp()));
+END
+$$;
+
+-- Enqueues messages with dedupe keys, and answers in their order. It has all keys locked in one order before the first
+-- message is enqueued, so two of these do not wait for each other in a circle. A key that is new gets a pointer to no
+-- message. One that is taken, and for which nothing but reject and throttle ask, is not locked: what this look has found is the
+-- answer, and is not asked for again, because a lock that it might take then would be out of order.
+CREATE FUNCTION sluice.insert_all_deduped(queue text, payloads jsonb, options jsonb) RETURNS SETOF text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on AS $$
+#variable_conflict use_variable
+DECLARE
+  wanted text;
+  policy text;
+  found_duplicate text;
+  taken_keys text[] := '{}';
+  duplicates text[] := '{}';
+  tries integer := 0;
+BEGIN
+  FOR wanted, policy IN
+    SELECT (o.value ->> 'dedupeKey') COLLATE "C" AS key,
+           CASE WHEN bool_and(o.value ->> 'onDuplicate' IN ('reject', 'throttle')) THEN min(o.value ->> 'onDuplicate') END
+    FROM jsonb_array_elements(options) AS o GROUP BY key ORDER BY key
+  LOOP
+    IF policy IS NOT NULL THEN
+      found_duplicate := sluice.insert_deduped(
+        queue, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, wanted, NULL, policy, true
+      );
+      IF found_duplicate IS NOT NULL THEN
+        taken_keys := taken_keys || wanted;
+        duplicates := duplicates || found_duplicate;
+        CONTINUE;
+      END IF;
+    END IF;
+    LOOP
+      PERFORM FROM sluice.dedupe d WHERE d.queue = queue AND d.key = wanted FOR UPDATE;
+      EXIT WHEN FOUND;
+      INSERT INTO sluice.dedupe (queue, key, message_id) VALUES (queue, wanted, 0) ON CONFLICT DO NOTHING;
+      EXIT WHEN FOUND;
+      tries := tries + 1;
+      PERFORM sluice.check_taken('dedupe', queue, tries);
+    END LOOP;
+  END LOOP;
+  RETURN QUERY
+  SELECT coalesce(r.duplicate, sluice.insert_deduped(
+    queue, r.payload, coalesce(r.headers, '{}'), r.type, coalesce(r."schemaVersion", 1), r."orderingKey",
+    coalesce(r.priority, 5::smallint), r."dueAt", r."delayMs", r."maxAttempts", r."ttlMs", r."retryPolicy", r."leaseMs",
+    r.tenant, r."dedupeKey", r."forMs", r."onDuplicate"
+  ))
+  FROM (
+    SELECT r.*, d.duplicate FROM ROWS FROM (
+      jsonb_array_elements(payloads),
+      jsonb_to_recordset(options) AS (
+        headers jsonb, type text, "schemaVersion" integer, "orderingKey" text, priority smallint, "delayMs" double precision,
+        "dueAt" timestamptz, "maxAttempts" integer, "ttlMs" double precision, "retryPolicy" text, "leaseMs" integer,
+        tenant text, "dedupeKey" text, "forMs" double precision, "onDuplicate" text
+      )
+    ) WITH ORDINALITY AS r (
+      payload, headers, type, "schemaVersion", "orderingKey", priority, "delayMs", "dueAt", "maxAttempts", "ttlMs",
+      "retryPolicy", "leaseMs", tenant, "dedupeKey", "forMs", "onDuplicate", ordinal
+    ) LEFT JOIN unnest(taken_keys, duplicates) AS d (key, duplicate) ON d.key = r."dedupeKey"
+    ORDER BY r.ordinal
+  ) r;
+END
+$$;
+
+CREATE FUNCTION sluice.check_dedupe(key text, kept interval, on_duplicate text, has_time boolean, has_tenant boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF key IS NULL OR octet_length(key) NOT BETWEEN 1 AND 255 THEN
+    RAISE EXCEPTION 'dedupe_key: expected 1 to 255 bytes of text, received %', quote_nullable(left(key, 80))
+      USING ERRCODE = '22023', HINT = 'Without a key there is sluice.enqueue.';
+  END IF;
+  IF on_duplicate IS NULL OR on_duplicate NOT IN ('reject', 'update', 'requeue', 'debounce', 'throttle') THEN
+    RAISE EXCEPTION 'on_duplicate: expected reject, update, requeue, debounce or throttle, received %',
+      quote_nullable(left(on_duplicate, 80)) USING ERRCODE = '22023', HINT = 'Leave it out for reject.';
+  END IF;
+  IF kept < interval '1 millisecond' OR kept > interval '100 years' THEN
+    RAISE EXCEPTION 'dedupe_for: expected from 1 millisecond to 100 years, received %', kept
+      USING ERRCODE = '22023', HINT = 'Leave it out for a key that is free when its message is gone.';
+  END IF;
+  IF on_duplicate = 'throttle' AND kept IS NULL THEN
+    RAISE EXCEPTION 'dedupe_for: throttle needs it'
+      USING ERRCODE = '22023', HINT = 'As in on_duplicate => ''throttle'', dedupe_for => interval ''10 minutes''.';
+  END IF;
+  IF on_duplicate = 'debounce' AND NOT has_time THEN
+    RAISE EXCEPTION 'delay: debounce needs it'
+      USING ERRCODE = '22023', HINT = 'As in on_duplicate => ''debounce'', delay => interval ''5 seconds''.';
+  END IF;
+  IF has_tenant AND on_duplicate IN ('requeue', 'debounce') THEN
+    RAISE EXCEPTION 'tenant: % excludes it', on_duplicate
+      USING ERRCODE = '22023', HINT = 'Such a message gets an ordering key, and a message has a tenant or an ordering key. With a tenant there are reject, update and throttle.';
+  END IF;
+END
+$$;
+
+CREATE FUNCTION sluice.enqueue_deduped(
+  queue          text,
+  payload        jsonb,
+  dedupe_key     text,
+  dedupe_for     interval    DEFAULT NULL,
+  on_duplicate   text        DEFAULT 'reject',
+  type           text        DEFAULT NULL,
+  schema_version integer     DEFAULT 1,
+  headers        jsonb       DEFAULT '{}',
+  ordering_key   text        DEFAULT NULL,
+  priority       integer     DEFAULT 5,
+  delay          interval    DEFAULT NULL,
+  due_at         timestamptz DEFAULT NULL,
+  max_attempts   integer     DEFAULT NULL,
+  ttl            interval    DEFAULT NULL,
+  retry_policy   text        DEFAULT NULL,
+  lease          interval    DEFAULT NULL,
+  tenant         text        DEFAULT NULL,
+  OUT id bigint, OUT outcome text, OUT state text
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  answer text[];
+BEGIN
+  PERFORM sluice.check_enqueue(payload, headers, type, delay, due_at, ttl, lease);
+  PERFORM sluice.check_dedupe(dedupe_key, dedupe_for, on_duplicate, delay IS NOT NULL OR due_at IS NOT NULL, tenant IS NOT NULL);
+  answer := string_to_array(sluice.insert_deduped(
+    queue, payload, coalesce(headers, '{}'), type, coalesce(schema_version, 1), ordering_key,
+    greatest(least(coalesce(priority, 5), 10), -1)::smallint, due_at,
+    extract(epoch FROM delay) * 1000, max_attempts, extract(epoch FROM ttl) * 1000, retry_policy,
+    (extract(epoch FROM lease) * 1000)::integer, tenant, dedupe_key, extract(epoch FROM dedupe_for) * 1000, on_duplicate
+  ), ' ');
+  IF answer IS NULL THEN
+    RAISE EXCEPTION 'sluice.message: expected to take 1 message for queue "%", took 0', queue
+      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+  END IF;
+  id := answer[1];
+  outcome := answer[2];
+  state := answer[3];
+END
+$$;
+COMMENT ON FUNCTION sluice.enqueue_deduped IS
+  'Enqueues one message with a dedupe key in the current transaction. on_duplicate: reject, update, requeue, debounce or throttle. outcome: added, duplicate, updated, requeued or debounced; id and state: of the message that has the key.';
+
+-- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
+REVOKE ALL ON FUNCTION sluice.insert_deduped, sluice.insert_all_deduped FROM PUBLIC;
