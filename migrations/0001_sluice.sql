@@ -9,6 +9,10 @@
 
 CREATE SCHEMA IF NOT EXISTS sluice;
 
+-- Functions for the library and for those of schema sluice. Without IF NOT EXISTS: a schema that another role has made would
+-- belong to that role, which could replace what is in it.
+CREATE SCHEMA sluice_private;
+
 -- An error for a violated constraint shows only its name, so the name says what is expected, in at most 63 bytes.
 -- Instants are those that a Date of JavaScript and ISO 8601 write alike, far from where microseconds since 1970 overflow; times
 -- in milliseconds are as long as an option of the library may be.
@@ -29,7 +33,7 @@ CREATE TABLE sluice.message (
   enqueued_at    timestamptz NOT NULL DEFAULT clock_timestamp() CONSTRAINT "enqueued_at: in the years 1 to 9999" CHECK (enqueued_at BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 23:59:59.999999Z'),
   failed_at      timestamptz CONSTRAINT "failed_at: in the years 1 to 9999" CHECK (failed_at BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 23:59:59.999999Z'),
   last_error     text,
-  -- The last five failures, the latest last: see sluice.add_failure. Null: none has failed.
+  -- The last five failures, the latest last: see sluice_private.add_failure. Null: none has failed.
   failures       jsonb,
   -- Of leased delivery. Null: never leased. Positive: the number of the worker, shifted left by 32 bits, and of its batch.
   -- Negative: of a claim. Both last until due_at. 0: a message with an ordering key that was leased, and is not now; one with
@@ -439,13 +443,13 @@ INSERT INTO sluice.maintenance DEFAULT VALUES;
 -- An event is one row that is inserted and never updated. Each stream has a table of its own, event_<id>, a partition of
 -- sluice.event, and that is partitioned by ranges of position into segments, so that retention drops a whole segment.
 -- Positions of a stream come from its own sequence. They are drawn before the COMMIT, so a reader must know below which
--- position nothing can appear any more: see sluice.open_appends and sluice.slot_bounds.
+-- position nothing can appear any more: see sluice_private.open_appends and sluice_private.slot_bounds.
 
 CREATE TABLE sluice.stream (
   -- In the names of its table and of its sequence, and in the numbers of its locks.
   id             integer     NOT NULL CONSTRAINT "id: at most 65,535 streams" CHECK (id BETWEEN 1 AND 65535),
   stream         text        NOT NULL CONSTRAINT "stream: 1 to 49 letters, digits and _ . - (no . - first)" CHECK (octet_length(stream) <= 49 AND stream ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]*$'),
-  -- Ordering keys are hashed to so many slots; a batch of a group locks slots. It changes only while the stream has no events: see sluice.change_slots.
+  -- Ordering keys are hashed to so many slots; a batch of a group locks slots. It changes only while the stream has no events: see sluice_private.change_slots.
   slots          smallint    NOT NULL DEFAULT 16 CONSTRAINT "slots: 1, 2, 4, 8, 16, 32 or 64" CHECK (slots IN (1, 2, 4, 8, 16, 32, 64)),
   positions      regclass    NOT NULL,
   -- A segment may go when all of it is older than retain_ms; the oldest go while the stream takes more than retain_bytes.
@@ -556,12 +560,12 @@ CREATE INDEX group_queued_idx ON sluice.group_queued (group_id);
 -- The time of a view, in a subselect without a parameter: read once per statement, so that all rows are as of one instant. A
 -- view with clock_timestamp() itself is computed in full before a LIMIT, because that is volatile; statement_timestamp()
 -- stands still while a function enqueues and then looks.
-CREATE FUNCTION sluice.clock() RETURNS timestamptz
+CREATE FUNCTION sluice_private.clock() RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT pg_catalog.clock_timestamp()';
 
 -- Fails in a transaction with one snapshot for all of its statements: what stands behind a lock would not see what was
 -- committed while it waited.
-CREATE FUNCTION sluice.check_isolation() RETURNS void
+CREATE FUNCTION sluice_private.check_isolation() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -573,7 +577,7 @@ END
 $$;
 
 -- Fails unless what is asked of a claim is within its bounds.
-CREATE FUNCTION sluice.check_claim(
+CREATE FUNCTION sluice_private.check_claim(
   queue text, most integer DEFAULT 1, ttl interval DEFAULT '1 minute', max_attempts integer DEFAULT 1,
   grace interval DEFAULT '0'
 ) RETURNS void
@@ -606,13 +610,13 @@ $$;
 -- The same time in seconds alone. A month is 30 days where intervals are compared, and as long as it is where one is added
 -- to an instant, so '24 months -706 days' would pass for less than 14 days and last for 25. An infinite one, which there is from
 -- PostgreSQL 17 on, stays as it is: the check that follows names it.
-CREATE FUNCTION sluice.in_seconds(given interval) RETURNS interval
+CREATE FUNCTION sluice_private.in_seconds(given interval) RETURNS interval
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN isfinite(given) THEN make_interval(secs => extract(epoch FROM given)::double precision) ELSE given END
 $$;
 
 -- Fails unless a delay is within its bounds.
-CREATE FUNCTION sluice.check_delay(what text, given interval) RETURNS void
+CREATE FUNCTION sluice_private.check_delay(what text, given interval) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF given < interval '0' OR given > interval '100 years' THEN
@@ -622,7 +626,7 @@ END
 $$;
 
 -- How many rows one step of maintenance may take.
-CREATE FUNCTION sluice.check_most(most integer) RETURNS void
+CREATE FUNCTION sluice_private.check_most(most integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF most IS NULL OR most NOT BETWEEN 1 AND 10000 THEN
@@ -636,7 +640,7 @@ $$;
 -- that stands behind it into a rollback, and with it go the effects of handlers that would happen again. A message that
 -- is no longer there was removed by its own handler, through tx; nobody else could, because it is locked. Volatile, so
 -- it sees what the calling statement has done so far.
-CREATE FUNCTION sluice.require_settled(relation text, queue text, wanted bigint[], touched bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.require_settled(relation text, queue text, wanted bigint[], touched bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -653,7 +657,7 @@ END
 $$;
 
 -- The same of a table that whoever settles may write and not read: its rows can only be counted.
-CREATE FUNCTION sluice.require_kept(relation text, queue text, wanted bigint, taken bigint) RETURNS void
+CREATE FUNCTION sluice_private.require_kept(relation text, queue text, wanted bigint, taken bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF taken < wanted THEN
@@ -664,7 +668,7 @@ END
 $$;
 
 -- Fails if a table has not taken a row so often that no other session can be the reason.
-CREATE FUNCTION sluice.check_taken(relation text, queue text, tries integer) RETURNS void
+CREATE FUNCTION sluice_private.check_taken(relation text, queue text, tries integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF tries >= 1000 THEN
@@ -676,7 +680,7 @@ $$;
 
 -- What failed, when and where: the last four failures of a message, and one more. Only the latest keeps its stack, so that a row
 -- stays small. details: {"worker", "stack"}, as far as they are known. No error: nothing has failed.
-CREATE FUNCTION sluice.add_failure(failures jsonb, attempt integer, error text, details jsonb, failed_at timestamptz) RETURNS jsonb
+CREATE FUNCTION sluice_private.add_failure(failures jsonb, attempt integer, error text, details jsonb, failed_at timestamptz) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF error IS NULL THEN
@@ -695,7 +699,7 @@ $$;
 -- Which of these characters, given and returned as Unicode numbers with commas between them, the database's encoding
 -- cannot hold. To send one would fail its statement, and with it the transaction of whoever enqueues. chr(92) is a
 -- backslash: a literal would have to be written in one way or the other, as standard_conforming_strings says.
-CREATE FUNCTION sluice.foreign_characters(numbers text) RETURNS text
+CREATE FUNCTION sluice_private.foreign_characters(numbers text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   number integer;
@@ -713,13 +717,13 @@ END
 $$;
 
 -- The slot of an ordering key: its low bits are those of the slot in a queue.
-CREATE FUNCTION sluice.event_slot(ordering_key text, slots smallint) RETURNS smallint
+CREATE FUNCTION sluice_private.event_slot(ordering_key text, slots smallint) RETURNS smallint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
   SELECT (pg_catalog.hashtextextended(ordering_key COLLATE pg_catalog."C", 0) OPERATOR(pg_catalog.&) (slots OPERATOR(pg_catalog.-) 1)::bigint)::smallint
 $$;
 
 -- A number of a transaction, of which a row has the last 32 bits, in full: the nearest to those that the snapshot knows.
-CREATE FUNCTION sluice.full_xid(last_bits text) RETURNS xid8
+CREATE FUNCTION sluice_private.full_xid(last_bits text) RETURNS xid8
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   near bigint := pg_snapshot_xmax(pg_current_snapshot())::text;
@@ -731,7 +735,7 @@ $$;
 -- Whether the xmax of a row is the number of a transaction that runs now, or of a savepoint of one, which no snapshot lists. So it has
 -- locked the row, as far as can be told without a lock: it may have ended since. xmax may be the number of a MultiXact as well, where several
 -- have locked the row, or one has locked and changed it. That looks the same, may be ahead of all transactions, and counts as no lock.
-CREATE FUNCTION sluice.in_progress(holder xid) RETURNS boolean
+CREATE FUNCTION sluice_private.in_progress(holder xid) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   full_number xid8;
@@ -739,7 +743,7 @@ BEGIN
   IF holder IS NULL OR holder = '0'::xid THEN
     RETURN false;
   END IF;
-  full_number := sluice.full_xid(holder::text);
+  full_number := sluice_private.full_xid(holder::text);
   IF full_number < pg_snapshot_xmax(pg_current_snapshot()) THEN
     RETURN coalesce(pg_xact_status(full_number) = 'in progress', false);
   END IF;
@@ -759,7 +763,7 @@ $$;
 -- Takes a shared lock that lives as long as the rows that the transaction, or its subtransaction, writes. A lock that is taken in a cursor
 -- belongs to the cursor: if a later FETCH fails and is undone to a savepoint, the lock goes, and the rows of earlier FETCHes stay. A block
 -- that catches errors is a subtransaction, which leaves its locks to the one around it, and not to the cursor.
-CREATE FUNCTION sluice.lock_shared(class integer, object integer) RETURNS void
+CREATE FUNCTION sluice_private.lock_shared(class integer, object integer) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_catalog.pg_advisory_xact_lock_shared(class, object);
@@ -769,7 +773,7 @@ END
 $$;
 
 -- Whether a queue is that of a group, <stream>:<group>. Others may have a ':' in their names as well.
-CREATE FUNCTION sluice.is_of_group(queue text) RETURNS boolean
+CREATE FUNCTION sluice_private.is_of_group(queue text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT EXISTS (
     SELECT FROM sluice.stream_group g
@@ -777,7 +781,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
 $$;
 
-CREATE FUNCTION sluice.say_group_queue(queue text) RETURNS void
+CREATE FUNCTION sluice_private.say_group_queue(queue text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RAISE EXCEPTION 'queue: expected one that is not of a group, received "%"', queue
@@ -787,19 +791,19 @@ $$;
 
 -- The queue of a group has the events of its stream that have failed, and nothing else: what is enqueued there would have no
 -- position, and who consumes it without the group would not keep the order of the log.
-CREATE FUNCTION sluice.refuse_group_queue(queue text) RETURNS void
+CREATE FUNCTION sluice_private.refuse_group_queue(queue text) RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 BEGIN
-  IF sluice.is_of_group(queue) THEN
-    PERFORM sluice.say_group_queue(queue);
+  IF sluice_private.is_of_group(queue) THEN
+    PERFORM sluice_private.say_group_queue(queue);
   END IF;
 END
 $$;
 
 -- The same where a snapshot may be older than the group. The index of its name shows it all the same, to who tries to make another. That is undone in
 -- any case, so it keeps nobody else from it. The number is one that no other session tries at the same time.
-CREATE FUNCTION sluice.refuse_newer_group(queue text) RETURNS void
+CREATE FUNCTION sluice_private.refuse_newer_group(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -811,18 +815,18 @@ EXCEPTION
   WHEN no_data_found OR check_violation THEN
     NULL;
   WHEN unique_violation THEN
-    PERFORM sluice.say_group_queue(queue);
+    PERFORM sluice_private.say_group_queue(queue);
 END
 $$;
 
-CREATE FUNCTION sluice.refuse_inserted() RETURNS trigger
+CREATE FUNCTION sluice_private.refuse_inserted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
   -- Whoever makes a group of this name waits for this transaction, and this one for that.
-  PERFORM sluice.lock_shared(746507, hashtext(NEW.queue));
-  PERFORM sluice.refuse_group_queue(NEW.queue);
+  PERFORM sluice_private.lock_shared(746507, hashtext(NEW.queue));
+  PERFORM sluice_private.refuse_group_queue(NEW.queue);
   IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-    PERFORM sluice.refuse_newer_group(NEW.queue);
+    PERFORM sluice_private.refuse_newer_group(NEW.queue);
   END IF;
   RETURN NULL;
 END
@@ -831,14 +835,14 @@ $$;
 -- Only names with a ':' can be of a group, so other messages pay for a look at their name.
 CREATE TRIGGER message_group AFTER INSERT ON sluice.message FOR EACH ROW
 WHEN (NEW.event_position IS NULL AND pg_catalog.strpos(NEW.queue, ':') OPERATOR(pg_catalog.>) 0)
-EXECUTE FUNCTION sluice.refuse_inserted();
+EXECUTE FUNCTION sluice_private.refuse_inserted();
 
 -- Before a message is put into the queue of a group, or after it. A snapshot that does not move may show a row that is gone.
-CREATE FUNCTION sluice.note_queued(group_id integer) RETURNS void
+CREATE FUNCTION sluice_private.note_queued(group_id integer) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 BEGIN
-  PERFORM sluice.lock_shared(746506, group_id);
+  PERFORM sluice_private.lock_shared(746506, group_id);
   INSERT INTO sluice.group_queued (group_id)
   SELECT g.id FROM sluice.stream_group g
   WHERE g.id = group_id AND (current_setting('transaction_isolation') <> 'read committed'
@@ -847,7 +851,7 @@ END
 $$;
 
 -- Notes that the queue of a group is empty, if it is. Returns whether it has. Waits for nobody.
-CREATE FUNCTION sluice.note_empty(group_id integer, queue text) RETURNS boolean
+CREATE FUNCTION sluice_private.note_empty(group_id integer, queue text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on AS $$
 #variable_conflict use_variable
@@ -873,7 +877,7 @@ $$;
 -- without a key wait for nobody. Then it notes that the queue has messages, behind the locks of the slots, as a batch does that parks
 -- events; nobody deletes the group from here on. A queue that is not of a group is left as it is. While it waits for a slot it has
 -- those before it, so it asks for no slot that it does not need.
-CREATE FUNCTION sluice.lock_dead_events(queue text, ids bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.lock_dead_events(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -892,19 +896,19 @@ BEGIN
     EXIT WHEN locked_as = slots;
     locked_as := slots;
     FOR slot IN
-      SELECT DISTINCT sluice.event_slot(d.ordering_key, slots) AS slot FROM sluice.dead_letter d
+      SELECT DISTINCT sluice_private.event_slot(d.ordering_key, slots) AS slot FROM sluice.dead_letter d
       WHERE d.queue = queue AND d.id = ANY (ids) AND d.ordering_key IS NOT NULL ORDER BY 1
     LOOP
       PERFORM pg_advisory_xact_lock(746503, group_id << 6 | slot);
     END LOOP;
   END LOOP;
-  PERFORM sluice.note_queued(group_id);
+  PERFORM sluice_private.note_queued(group_id);
 END
 $$;
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.lock_shared, sluice.refuse_group_queue, sluice.refuse_inserted, sluice.note_queued,
-  sluice.note_empty FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.lock_shared, sluice_private.refuse_group_queue, sluice_private.refuse_inserted,
+  sluice_private.note_queued, sluice_private.note_empty FROM PUBLIC;
 
 -- schema/22_wake_up.sql
 --
@@ -912,7 +916,7 @@ REVOKE ALL ON FUNCTION sluice.lock_shared, sluice.refuse_group_queue, sluice.ref
 
 -- Notifies all workers, under the same conditions as the insert trigger: of messages in a queue, by its name, or of
 -- something else, which begins with !, as no name of a queue does.
-CREATE FUNCTION sluice.tell(what text) RETURNS void
+CREATE FUNCTION sluice_private.tell(what text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pg_notification_queue_usage() < 0.5 AND coalesce(current_setting('sluice.notify', true), '') <> 'off' THEN
@@ -925,7 +929,7 @@ $$;
 -- transaction tries the shared lock and notifies only if it cannot have it, that is, only if somebody sleeps.
 -- Whoever gets the exclusive lock knows that no enqueue is in flight, reads once more, and sleeps: no wake-up
 -- can be lost, and a busy queue never pays for the lock of the whole server that NOTIFY holds through commit.
-CREATE FUNCTION sluice.wake_inserted() RETURNS trigger
+CREATE FUNCTION sluice_private.wake_inserted() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
   -- One queue of notifications serves the whole server, and when it is full, because some session listens and sits in a
@@ -947,24 +951,24 @@ $$;
 CREATE TRIGGER message_wake AFTER INSERT ON sluice.message FOR EACH ROW
 WHEN (NEW.due_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) INTERVAL '1200 ms')
       AND NOT pg_catalog.pg_try_advisory_xact_lock_shared(746501, pg_catalog.hashtext(NEW.queue)))
-EXECUTE FUNCTION sluice.wake_inserted();
+EXECUTE FUNCTION sluice_private.wake_inserted();
 
 -- As the insert trigger does: notifies if somebody sleeps, and otherwise nobody can fall asleep before this transaction
 -- has ended. Nobody sleeps on the queue of a group: its members sleep on their stream.
-CREATE FUNCTION sluice.wake(queue text) RETURNS void
+CREATE FUNCTION sluice_private.wake(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  sleepers text := CASE WHEN strpos(queue, ':') > 0 AND sluice.is_of_group(queue) THEN '/' || split_part(queue, ':', 1) ELSE queue END;
+  sleepers text := CASE WHEN strpos(queue, ':') > 0 AND sluice_private.is_of_group(queue) THEN '/' || split_part(queue, ':', 1) ELSE queue END;
 BEGIN
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext(sleepers)) THEN
-    PERFORM sluice.tell(sleepers);
+    PERFORM sluice_private.tell(sleepers);
   END IF;
 END
 $$;
 
 -- Wakes those who sleep on the stream, as the trigger of sluice.message wakes those of a queue. No queue's name has a '/'.
 -- Appends call it only if somebody sleeps: to ask here would take a call, and a path, for each event.
-CREATE FUNCTION sluice.wake_stream(stream text) RETURNS void
+CREATE FUNCTION sluice_private.wake_stream(stream text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pg_notification_queue_usage() < 0.5 AND coalesce(current_setting('sluice.notify', true), '') <> 'off' THEN
@@ -974,7 +978,7 @@ END
 $$;
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.wake_stream FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.wake_stream FROM PUBLIC;
 
 -- schema/23_settings.sql
 --
@@ -986,7 +990,7 @@ REVOKE ALL ON FUNCTION sluice.wake_stream FROM PUBLIC;
 -- Public functions: sluice.queue_set, sluice.pause, sluice.resume, sluice.is_paused.
 
 -- A setting that is a time, in milliseconds: a number of them, or text as an interval has it.
-CREATE FUNCTION sluice.setting_ms(name text, value jsonb, least_ms bigint) RETURNS bigint
+CREATE FUNCTION sluice_private.setting_ms(name text, value jsonb, least_ms bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   ms double precision;
@@ -1008,7 +1012,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.setting_integer(name text, value jsonb, most integer) RETURNS integer
+CREATE FUNCTION sluice_private.setting_integer(name text, value jsonb, most integer) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF jsonb_typeof(value) = 'null' THEN
@@ -1022,7 +1026,7 @@ END
 $$;
 
 -- Fails unless an object has no other keys than those.
-CREATE FUNCTION sluice.check_setting_keys(what text, value jsonb, known text[]) RETURNS void
+CREATE FUNCTION sluice_private.check_setting_keys(what text, value jsonb, known text[]) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   other text;
@@ -1038,7 +1042,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.setting_number(name text, value jsonb, lowest numeric, highest numeric) RETURNS numeric
+CREATE FUNCTION sluice_private.setting_number(name text, value jsonb, lowest numeric, highest numeric) RETURNS numeric
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF value IS NOT NULL AND (jsonb_typeof(value) <> 'number' OR (value #>> '{}')::numeric NOT BETWEEN lowest AND highest) THEN
@@ -1050,27 +1054,27 @@ END
 $$;
 
 -- A retry policy as it is stored: its name, or an object with its times in milliseconds.
-CREATE FUNCTION sluice.setting_retry(value jsonb, what text DEFAULT 'retry') RETURNS jsonb
+CREATE FUNCTION sluice_private.setting_retry(value jsonb, what text DEFAULT 'retry') RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  delay bigint := CASE WHEN value ? 'delay' THEN sluice.setting_ms(what || '.delay', value -> 'delay', 0) END;
-  longest bigint := CASE WHEN value ? 'maxDelay' THEN sluice.setting_ms(what || '.maxDelay', value -> 'maxDelay', 0) END;
+  delay bigint := CASE WHEN value ? 'delay' THEN sluice_private.setting_ms(what || '.delay', value -> 'delay', 0) END;
+  longest bigint := CASE WHEN value ? 'maxDelay' THEN sluice_private.setting_ms(what || '.maxDelay', value -> 'maxDelay', 0) END;
 BEGIN
   IF jsonb_typeof(value) = 'string' AND octet_length(value #>> '{}') BETWEEN 1 AND 100 OR jsonb_typeof(value) = 'null' THEN
     RETURN value;
   ELSIF value ->> 'kind' = 'fixed' AND delay IS NOT NULL THEN
-    PERFORM sluice.check_setting_keys(what, value, '{kind,delay}');
+    PERFORM sluice_private.check_setting_keys(what, value, '{kind,delay}');
     RETURN jsonb_build_object('kind', 'fixed', 'delay', delay);
   ELSIF value ->> 'kind' = 'exponential' THEN
-    PERFORM sluice.check_setting_keys(what, value, '{kind,delay,maxDelay,factor,jitter}');
+    PERFORM sluice_private.check_setting_keys(what, value, '{kind,delay,maxDelay,factor,jitter}');
     IF longest < delay THEN
       RAISE EXCEPTION '%.maxDelay: expected no less than the delay, which is % ms, received % ms', what, delay, longest
         USING ERRCODE = '22023';
     END IF;
     RETURN jsonb_strip_nulls(jsonb_build_object(
       'kind', 'exponential', 'delay', delay, 'maxDelay', longest,
-      'factor', sluice.setting_number(what || '.factor', value -> 'factor', 1, 100),
-      'jitter', sluice.setting_number(what || '.jitter', value -> 'jitter', 0, 1)
+      'factor', sluice_private.setting_number(what || '.factor', value -> 'factor', 1, 100),
+      'jitter', sluice_private.setting_number(what || '.jitter', value -> 'jitter', 0, 1)
     ));
   END IF;
   RAISE EXCEPTION '%: expected the name of a policy, {"kind": "fixed", "delay": ...} or {"kind": "exponential", ...}, received %',
@@ -1080,7 +1084,7 @@ END
 $$;
 
 -- Retry policies by name, as they are given to a settlement, with their times in milliseconds.
-CREATE FUNCTION sluice.given_policies(policies jsonb) RETURNS jsonb
+CREATE FUNCTION sluice_private.given_policies(policies jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   given record;
@@ -1096,51 +1100,51 @@ BEGIN
         left(given.name, 80), left(given.value::text, 80)
         USING ERRCODE = '22023', HINT = 'As in {"kind": "exponential", "delay": "10s", "maxDelay": "1h"}.';
     END IF;
-    known := known || jsonb_build_object(given.name, sluice.setting_retry(given.value, 'policies.' || left(given.name, 80)));
+    known := known || jsonb_build_object(given.name, sluice_private.setting_retry(given.value, 'policies.' || left(given.name, 80)));
   END LOOP;
   RETURN known;
 END
 $$;
 
 -- The columns of a rate: {"limit": 100, "per": "1s", "burst": 10}.
-CREATE FUNCTION sluice.setting_rate(name text, value jsonb) RETURNS jsonb
+CREATE FUNCTION sluice_private.setting_rate(name text, value jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   unset boolean := jsonb_typeof(value) = 'null';
 BEGIN
   IF NOT unset THEN
-    PERFORM sluice.check_setting_keys(name, value, '{limit,per,burst}');
+    PERFORM sluice_private.check_setting_keys(name, value, '{limit,per,burst}');
   END IF;
   RETURN jsonb_build_object(
-    name, CASE WHEN NOT unset THEN sluice.setting_integer(name || '.limit', coalesce(value -> 'limit', '0'), 1000000) END,
-    name || '_ms', CASE WHEN value ? 'per' THEN sluice.setting_ms(name || '.per', value -> 'per', 1)
+    name, CASE WHEN NOT unset THEN sluice_private.setting_integer(name || '.limit', coalesce(value -> 'limit', '0'), 1000000) END,
+    name || '_ms', CASE WHEN value ? 'per' THEN sluice_private.setting_ms(name || '.per', value -> 'per', 1)
                         WHEN NOT unset THEN 1000 END,
-    name || '_burst', CASE WHEN value ? 'burst' THEN sluice.setting_integer(name || '.burst', value -> 'burst', 1000000) END
+    name || '_burst', CASE WHEN value ? 'burst' THEN sluice_private.setting_integer(name || '.burst', value -> 'burst', 1000000) END
   );
 END
 $$;
 
 -- The columns of sluice.queue that settings change. Fails if one of them is not allowed.
-CREATE FUNCTION sluice.settings_columns(settings jsonb) RETURNS jsonb
+CREATE FUNCTION sluice_private.settings_columns(settings jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   given record;
   columns jsonb := '{}';
 BEGIN
-  PERFORM sluice.check_setting_keys('settings', settings, '{delay,ttl,on_expiry,max_attempts,retry,payload_limit_bytes,history,dead_letter_retention,rate,tenant_rate,concurrency,tenant_concurrency}');
+  PERFORM sluice_private.check_setting_keys('settings', settings, '{delay,ttl,on_expiry,max_attempts,retry,payload_limit_bytes,history,dead_letter_retention,rate,tenant_rate,concurrency,tenant_concurrency}');
   FOR given IN SELECT s.key AS name, s.value FROM jsonb_each(settings) AS s ORDER BY s.key LOOP
     columns := columns || CASE given.name
-      WHEN 'delay' THEN jsonb_build_object('delay_ms', sluice.setting_ms(given.name, given.value, 0))
-      WHEN 'ttl' THEN jsonb_build_object('ttl_ms', sluice.setting_ms(given.name, given.value, 1))
-      WHEN 'history' THEN jsonb_build_object('history_ms', sluice.setting_ms(given.name, given.value, 1))
-      WHEN 'dead_letter_retention' THEN jsonb_build_object('dead_letter_ms', sluice.setting_ms(given.name, given.value, 1))
-      WHEN 'max_attempts' THEN jsonb_build_object(given.name, sluice.setting_integer(given.name, given.value, 1000000))
-      WHEN 'payload_limit_bytes' THEN jsonb_build_object('payload_bytes', sluice.setting_integer(given.name, given.value, 268435456))
-      WHEN 'retry' THEN jsonb_build_object(given.name, sluice.setting_retry(given.value))
-      WHEN 'rate' THEN sluice.setting_rate(given.name, given.value)
-      WHEN 'tenant_rate' THEN sluice.setting_rate(given.name, given.value)
+      WHEN 'delay' THEN jsonb_build_object('delay_ms', sluice_private.setting_ms(given.name, given.value, 0))
+      WHEN 'ttl' THEN jsonb_build_object('ttl_ms', sluice_private.setting_ms(given.name, given.value, 1))
+      WHEN 'history' THEN jsonb_build_object('history_ms', sluice_private.setting_ms(given.name, given.value, 1))
+      WHEN 'dead_letter_retention' THEN jsonb_build_object('dead_letter_ms', sluice_private.setting_ms(given.name, given.value, 1))
+      WHEN 'max_attempts' THEN jsonb_build_object(given.name, sluice_private.setting_integer(given.name, given.value, 1000000))
+      WHEN 'payload_limit_bytes' THEN jsonb_build_object('payload_bytes', sluice_private.setting_integer(given.name, given.value, 268435456))
+      WHEN 'retry' THEN jsonb_build_object(given.name, sluice_private.setting_retry(given.value))
+      WHEN 'rate' THEN sluice_private.setting_rate(given.name, given.value)
+      WHEN 'tenant_rate' THEN sluice_private.setting_rate(given.name, given.value)
       WHEN 'on_expiry' THEN jsonb_build_object(given.name, given.value)
-      ELSE jsonb_build_object(given.name, sluice.setting_integer(given.name, given.value, 10000))
+      ELSE jsonb_build_object(given.name, sluice_private.setting_integer(given.name, given.value, 10000))
     END;
   END LOOP;
   IF columns ->> 'on_expiry' NOT IN ('drop', 'dead_letter') THEN
@@ -1152,18 +1156,18 @@ END
 $$;
 
 -- It is a hint: each worker reads what has changed with its poll.
-CREATE FUNCTION sluice.queue_told() RETURNS trigger
+CREATE FUNCTION sluice_private.queue_told() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM sluice.tell('!settings!' || coalesce(NEW.queue, OLD.queue));
+  PERFORM sluice_private.tell('!settings!' || coalesce(NEW.queue, OLD.queue));
   RETURN NULL;
 END
 $$;
-CREATE TRIGGER queue_told AFTER INSERT OR UPDATE OR DELETE ON sluice.queue FOR EACH ROW EXECUTE FUNCTION sluice.queue_told();
+CREATE TRIGGER queue_told AFTER INSERT OR UPDATE OR DELETE ON sluice.queue FOR EACH ROW EXECUTE FUNCTION sluice_private.queue_told();
 
 -- Writes columns of the row of a queue, which it locks, and removes a row that says nothing any more: enqueueing in a
 -- queue without a row is fastest. Returns whether it was paused before.
-CREATE FUNCTION sluice.tell_queue(queue text, columns jsonb, by text) RETURNS boolean
+CREATE FUNCTION sluice_private.tell_queue(queue text, columns jsonb, by text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -1176,7 +1180,7 @@ BEGIN
     EXIT WHEN FOUND;
     INSERT INTO sluice.queue (queue) VALUES (queue) ON CONFLICT DO NOTHING;
     tries := tries + 1;
-    PERFORM sluice.check_taken('queue', queue, tries);
+    PERFORM sluice_private.check_taken('queue', queue, tries);
   END LOOP;
   told := jsonb_populate_record(was, columns);
   IF told.paused_at IS NOT NULL THEN
@@ -1201,7 +1205,7 @@ $$;
 CREATE FUNCTION sluice.queue_set(queue text, settings jsonb, by text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  PERFORM sluice.tell_queue(queue, sluice.settings_columns(settings), by);
+  PERFORM sluice_private.tell_queue(queue, sluice_private.settings_columns(settings), by);
 END
 $$;
 COMMENT ON FUNCTION sluice.queue_set IS
@@ -1210,7 +1214,7 @@ COMMENT ON FUNCTION sluice.queue_set IS
 CREATE FUNCTION sluice.pause(queue text, by text DEFAULT NULL, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  RETURN NOT sluice.tell_queue(queue, jsonb_build_object(
+  RETURN NOT sluice_private.tell_queue(queue, jsonb_build_object(
     'paused_at', clock_timestamp(), 'paused_by', coalesce(by, session_user), 'pause_reason', reason
   ), by);
 END
@@ -1221,7 +1225,7 @@ COMMENT ON FUNCTION sluice.pause IS
 CREATE FUNCTION sluice.resume(queue text, by text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  RETURN sluice.tell_queue(queue, '{"paused_at": null, "paused_by": null, "pause_reason": null}', by);
+  RETURN sluice_private.tell_queue(queue, '{"paused_at": null, "paused_by": null, "pause_reason": null}', by);
 END
 $$;
 COMMENT ON FUNCTION sluice.resume IS 'Ends the pause of a queue. Returns false if it was not paused.';
@@ -1246,7 +1250,7 @@ REVOKE ALL ON FUNCTION sluice.queue_set, sluice.pause, sluice.resume, sluice.is_
 -- Public functions: sluice.enqueue.
 
 -- What a queue has been told about the messages that are enqueued in it: one row, of NULL if it has been told nothing.
-CREATE FUNCTION sluice.queue_defaults(queue text, OUT delay_ms bigint, OUT ttl_ms bigint, OUT payload_bytes integer)
+CREATE FUNCTION sluice_private.queue_defaults(queue text, OUT delay_ms bigint, OUT ttl_ms bigint, OUT payload_bytes integer)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -1255,7 +1259,7 @@ END
 $$;
 
 -- When a message is due first: at an instant, if that is still to come, or after a delay, its own or the queue's.
-CREATE FUNCTION sluice.first_due_at(due_at timestamptz, delay_ms double precision, queue_delay_ms bigint) RETURNS timestamptz
+CREATE FUNCTION sluice_private.first_due_at(due_at timestamptz, delay_ms double precision, queue_delay_ms bigint) RETURNS timestamptz
 LANGUAGE sql VOLATILE AS $$
   SELECT greatest(due_at, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (coalesce(
     delay_ms, CASE WHEN due_at IS NULL THEN queue_delay_ms END, 0::double precision
@@ -1263,7 +1267,7 @@ LANGUAGE sql VOLATILE AS $$
 $$;
 
 -- Fails if a payload is larger than its queue has been told to take.
-CREATE FUNCTION sluice.check_payload_bytes(payload jsonb, most integer) RETURNS void
+CREATE FUNCTION sluice_private.check_payload_bytes(payload jsonb, most integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF octet_length(payload::text) > most THEN
@@ -1273,7 +1277,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.insert_message(
+CREATE FUNCTION sluice_private.insert_message(
   queue          text,
   payload        jsonb,
   headers        jsonb,
@@ -1297,9 +1301,9 @@ DECLARE
   settings record;
   message_id bigint;
 BEGIN
-  settings := sluice.queue_defaults(queue);
+  settings := sluice_private.queue_defaults(queue);
   IF settings.payload_bytes IS NOT NULL THEN
-    PERFORM sluice.check_payload_bytes(payload, settings.payload_bytes);
+    PERFORM sluice_private.check_payload_bytes(payload, settings.payload_bytes);
   END IF;
   -- When it is due is computed in the INSERT, so that the clock is read twice in a row: `enqueued_at` is the other time. A
   -- statement before it had the plan of the INSERT made in between on the first call in a session: 0.45 ms on an idle machine,
@@ -1311,7 +1315,7 @@ BEGIN
     queue, payload, headers, type, schema_version, ordering_key, priority, due.first_at, max_attempts,
     due.first_at + coalesce(ttl_ms, settings.ttl_ms) * interval '1 millisecond', retry_policy,
     lease_ms, tenant, dedupe_key, dedupe_ms
-  FROM (SELECT sluice.first_due_at(due_at, delay_ms, settings.delay_ms) AS first_at) AS due
+  FROM (SELECT sluice_private.first_due_at(due_at, delay_ms, settings.delay_ms) AS first_at) AS due
   -- The transaction gets its number before it draws an id, as in the library's INSERT.
   WHERE pg_current_xact_id() IS NOT NULL
   RETURNING id INTO message_id;
@@ -1323,14 +1327,14 @@ $$;
 -- application's its statements have no names, so each is planned anew, and to plan an INSERT takes as long as to run it;
 -- what a function runs is planned once in a session. Its own search_path keeps that plan where an application changes its
 -- path. No argument has a default: to fill in eight of them took the server a fifth of the whole call.
-CREATE FUNCTION sluice.insert_plain(queue text, payload jsonb) RETURNS bigint
+CREATE FUNCTION sluice_private.insert_plain(queue text, payload jsonb) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   message_id bigint;
 BEGIN
   IF EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue) THEN
-    RETURN sluice.insert_message(
+    RETURN sluice_private.insert_message(
       queue, payload, '{}', NULL, 1, NULL, 5::smallint, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     );
   END IF;
@@ -1344,7 +1348,7 @@ END
 $$;
 
 -- Fails unless what is enqueued by SQL is within its bounds. What is not checked here breaks a constraint.
-CREATE FUNCTION sluice.check_enqueue(
+CREATE FUNCTION sluice_private.check_enqueue(
   payload jsonb, headers jsonb, type text, delay interval, due_at timestamptz, ttl interval, lease interval
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1412,8 +1416,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   message_id bigint;
 BEGIN
-  PERFORM sluice.check_enqueue(payload, headers, type, delay, due_at, ttl, lease);
-  message_id := sluice.insert_message(
+  PERFORM sluice_private.check_enqueue(payload, headers, type, delay, due_at, ttl, lease);
+  message_id := sluice_private.insert_message(
     queue, payload, coalesce(headers, '{}'), type, coalesce(schema_version, 1), ordering_key,
     -- What is no smallint either meets the constraint on the priority, which says more than an overflow.
     greatest(least(coalesce(priority, 5), 10), -1)::smallint, due_at,
@@ -1437,7 +1441,7 @@ COMMENT ON FUNCTION sluice.enqueue IS
 
 -- How many tries of a message have failed: those that its row has, and those that the evidence about it shows. crash_pkey
 -- is nearly always empty.
-CREATE FUNCTION sluice.failed_tries(queue text, message_id bigint, attempt integer) RETURNS integer
+CREATE FUNCTION sluice_private.failed_tries(queue text, message_id bigint, attempt integer) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -1449,7 +1453,7 @@ END
 $$;
 
 -- What is recorded as the error of a message whose claim ran out.
-CREATE FUNCTION sluice.ran_out(lease bigint) RETURNS text
+CREATE FUNCTION sluice_private.ran_out(lease bigint) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN format('Claim %s ran out before the message was settled', -lease);
@@ -1458,7 +1462,7 @@ $$;
 
 -- Where the rows of messages are, looked up one by one in the primary key: by an array of ids, servers before version 17
 -- may read the whole queue. The caller has locked the rows, so they stay where they are.
-CREATE FUNCTION sluice.ctids_of(queue text, ids bigint[]) RETURNS tid[]
+CREATE FUNCTION sluice_private.ctids_of(queue text, ids bigint[]) RETURNS tid[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -1471,7 +1475,7 @@ END
 $$;
 
 -- Whether any of the messages has an ordering key: without them, the next one of the key may be claimed.
-CREATE FUNCTION sluice.any_keyed(queue text, ids bigint[]) RETURNS boolean
+CREATE FUNCTION sluice_private.any_keyed(queue text, ids bigint[]) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -1485,7 +1489,7 @@ END
 $$;
 
 -- A lease that ran out, of a worker: evidence, as where a leased pipeline claims.
-CREATE FUNCTION sluice.record_hung(queue text, ids bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.record_hung(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -1503,7 +1507,7 @@ END
 $$;
 
 -- Keeps the dedupe keys of messages that a claim has settled taken.
-CREATE FUNCTION sluice.keep_keys(queue text, ids bigint[], keys text[], ms bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.keep_keys(queue text, ids bigint[], keys text[], ms bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -1514,12 +1518,12 @@ BEGIN
   SELECT queue, k.key, k.id, now_at + least(k.ms, 3155760000000) * interval '1 millisecond'
   FROM unnest(ids, keys, ms) AS k (id, key, ms);
   GET DIAGNOSTICS taken = ROW_COUNT;
-  PERFORM sluice.require_kept('settled', queue, cardinality(ids), taken);
+  PERFORM sluice_private.require_kept('settled', queue, cardinality(ids), taken);
 END
 $$;
 
 -- Removes locked messages. succeeded: their dedupe keys stay taken for as long as they ask for, or for kept_for.
-CREATE FUNCTION sluice.remove_locked(
+CREATE FUNCTION sluice_private.remove_locked(
   queue text, ids bigint[], succeeded boolean DEFAULT false, kept_for interval DEFAULT NULL
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1531,23 +1535,23 @@ DECLARE
   kept_ms bigint[];
 BEGIN
   WITH gone AS (
-    DELETE FROM sluice.message m WHERE m.ctid = ANY (sluice.ctids_of(queue, ids))
+    DELETE FROM sluice.message m WHERE m.ctid = ANY (sluice_private.ctids_of(queue, ids))
     RETURNING m.id, m.dedupe_key, coalesce(extract(epoch FROM kept_for) * 1000, m.dedupe_ms)::bigint AS for_ms
   )
   SELECT array_agg(g.id), array_agg(g.id) FILTER (WHERE g.dedupe_key IS NOT NULL AND g.for_ms > 0),
          array_agg(g.dedupe_key) FILTER (WHERE g.dedupe_key IS NOT NULL AND g.for_ms > 0),
          array_agg(g.for_ms) FILTER (WHERE g.dedupe_key IS NOT NULL AND g.for_ms > 0)
   INTO touched, kept_ids, kept_keys, kept_ms FROM gone g;
-  PERFORM sluice.require_settled('message', queue, ids, coalesce(touched, '{}'));
+  PERFORM sluice_private.require_settled('message', queue, ids, coalesce(touched, '{}'));
   IF succeeded AND kept_ids IS NOT NULL THEN
-    PERFORM sluice.keep_keys(queue, kept_ids, kept_keys, kept_ms);
+    PERFORM sluice_private.keep_keys(queue, kept_ids, kept_keys, kept_ms);
   END IF;
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ids);
 END
 $$;
 
 -- Removes locked messages that have succeeded, and keeps them where the queue keeps its history. claimed_at null: now.
-CREATE FUNCTION sluice.complete_locked(
+CREATE FUNCTION sluice_private.complete_locked(
   queue text, ids bigint[], claim_id bigint, claimed_at timestamptz, kept_for interval
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1561,20 +1565,20 @@ BEGIN
       (queue, id, completed_at, claimed_at, claim, priority, ordering_key, type, schema_version, payload, headers, attempt,
        max_attempts, enqueued_at, failed_at, last_error, retry_policy, tenant, dedupe_key)
     SELECT m.queue, m.id, now_at, coalesce(claimed_at, now_at), claim_id, m.priority, m.ordering_key, m.type, m.schema_version,
-           m.payload, m.headers, sluice.failed_tries(m.queue, m.id, m.attempt) + 1, m.max_attempts, m.enqueued_at, m.failed_at,
+           m.payload, m.headers, sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1, m.max_attempts, m.enqueued_at, m.failed_at,
            m.last_error, m.retry_policy, m.tenant, m.dedupe_key
     FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
       SELECT m.* FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
     ) m;
     GET DIAGNOSTICS taken = ROW_COUNT;
-    PERFORM sluice.require_kept('completed_message', queue, cardinality(ids), taken);
+    PERFORM sluice_private.require_kept('completed_message', queue, cardinality(ids), taken);
   END IF;
-  PERFORM sluice.remove_locked(queue, ids, true, kept_for);
+  PERFORM sluice_private.remove_locked(queue, ids, true, kept_for);
 END
 $$;
 
 -- Moves locked messages to the dead letters; attempts: how many tries of each have failed.
-CREATE FUNCTION sluice.bury_locked(queue text, ids bigint[], attempts integer[], reasons text[], errors text[])
+CREATE FUNCTION sluice_private.bury_locked(queue text, ids bigint[], attempts integer[], reasons text[], errors text[])
 RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -1588,7 +1592,7 @@ BEGIN
     SELECT m.queue, m.id, m.priority, m.ordering_key, m.type, m.schema_version, m.payload, m.headers, d.attempt, m.max_attempts,
            -- One that has expired was in no try: how the last one failed still says why it is here.
            d.reason, coalesce(d.error, CASE WHEN d.reason = 'expired' THEN m.last_error END),
-           sluice.add_failure(m.failures, d.attempt, coalesce(d.error, d.reason), NULL, clock_timestamp()), m.enqueued_at,
+           sluice_private.add_failure(m.failures, d.attempt, coalesce(d.error, d.reason), NULL, clock_timestamp()), m.enqueued_at,
            m.retry_policy, m.lease_ms, m.tenant, m.dedupe_key, m.dedupe_ms, m.event_position
     FROM unnest(ids, attempts, reasons, errors) AS d (id, attempt, reason, error) CROSS JOIN LATERAL (
       SELECT m.* FROM sluice.message m WHERE m.queue = queue AND m.id = d.id LIMIT 1
@@ -1596,14 +1600,14 @@ BEGIN
     RETURNING dead_letter.id
   )
   SELECT array_agg(b.id) INTO touched FROM buried b;
-  PERFORM sluice.require_settled('dead_letter', queue, ids, coalesce(touched, '{}'));
-  PERFORM sluice.remove_locked(queue, ids);
+  PERFORM sluice_private.require_settled('dead_letter', queue, ids, coalesce(touched, '{}'));
+  PERFORM sluice_private.remove_locked(queue, ids);
 END
 $$;
 
 -- After how long a message is tried again that has failed so often, by a policy of the form of sluice.queue.retry. Null:
 -- after 1 s, 2 s, 4 s, ... 1 h, of which a fifth is random.
-CREATE FUNCTION sluice.retry_after(policy jsonb, tries integer) RETURNS interval
+CREATE FUNCTION sluice_private.retry_after(policy jsonb, tries integer) RETURNS interval
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   delay double precision := coalesce((policy ->> 'delay')::double precision, 1000);
@@ -1622,7 +1626,7 @@ $$;
 
 -- Gives locked messages another due time, and ends their lease. A message with an ordering key keeps 0: its key stays
 -- closed for the later ones until it is settled. error null: nothing failed.
-CREATE FUNCTION sluice.postpone_locked(queue text, ids bigint[], dues timestamptz[], error text) RETURNS void
+CREATE FUNCTION sluice_private.postpone_locked(queue text, ids bigint[], dues timestamptz[], error text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -1633,24 +1637,24 @@ BEGIN
     UPDATE sluice.message m
     -- An expired message that waits for its next try would keep its key from the later ones.
     SET due_at = least(dues[array_position(ids, m.id)], m.expires_at),
-        attempt = CASE WHEN error IS NULL THEN m.attempt ELSE sluice.failed_tries(m.queue, m.id, m.attempt) + 1 END,
+        attempt = CASE WHEN error IS NULL THEN m.attempt ELSE sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1 END,
         last_error = coalesce(error, m.last_error),
         failures = CASE WHEN error IS NULL THEN m.failures
-                        ELSE sluice.add_failure(m.failures, sluice.failed_tries(m.queue, m.id, m.attempt) + 1, error, NULL, now_at) END,
+                        ELSE sluice_private.add_failure(m.failures, sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1, error, NULL, now_at) END,
         failed_at = CASE WHEN error IS NULL THEN m.failed_at ELSE now_at END,
         lease = CASE WHEN m.slot IS NOT NULL THEN 0 END
-    WHERE m.ctid = ANY (sluice.ctids_of(queue, ids))
+    WHERE m.ctid = ANY (sluice_private.ctids_of(queue, ids))
     RETURNING m.id
   )
   SELECT array_agg(p.id) INTO touched FROM postponed p;
-  PERFORM sluice.require_settled('message', queue, ids, coalesce(touched, '{}'));
+  PERFORM sluice_private.require_settled('message', queue, ids, coalesce(touched, '{}'));
 END
 $$;
 
 -- Fails locked messages of a claim: buries those that have no attempt left, and gives the others their next due time.
 -- Without a delay the policy of a message decides, of those that are given by name; then what the queue has been told.
 -- Returns those that are buried.
-CREATE FUNCTION sluice.fail_locked(
+CREATE FUNCTION sluice_private.fail_locked(
   queue text, ids bigint[], max_attempts integer, delay interval, error text, retry jsonb, policies jsonb
 ) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1666,53 +1670,53 @@ BEGIN
   SELECT array_agg(m.id) FILTER (WHERE m.tries >= m.most), array_agg(m.tries) FILTER (WHERE m.tries >= m.most),
          array_agg(format('failed %s of %s attempts', m.tries, m.most)) FILTER (WHERE m.tries >= m.most),
          array_agg(m.id) FILTER (WHERE m.tries < m.most),
-         array_agg(now_at + coalesce(delay, sluice.retry_after(coalesce(
+         array_agg(now_at + coalesce(delay, sluice_private.retry_after(coalesce(
            policies -> m.retry_policy, CASE jsonb_typeof(retry) WHEN 'string' THEN policies -> (retry #>> '{}') ELSE retry END
          ), m.tries))) FILTER (WHERE m.tries < m.most)
   INTO spent, attempts, reasons, others, dues
   FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-    SELECT m.id, coalesce(m.max_attempts, max_attempts) AS most, sluice.failed_tries(m.queue, m.id, m.attempt) + 1 AS tries,
+    SELECT m.id, coalesce(m.max_attempts, max_attempts) AS most, sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1 AS tries,
            m.retry_policy
     FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
   ) m;
   IF spent IS NOT NULL THEN
-    PERFORM sluice.bury_locked(queue, spent, attempts, reasons, ARRAY(SELECT error FROM unnest(spent)));
+    PERFORM sluice_private.bury_locked(queue, spent, attempts, reasons, ARRAY(SELECT error FROM unnest(spent)));
   END IF;
   IF others IS NOT NULL THEN
-    PERFORM sluice.postpone_locked(queue, others, dues, error);
+    PERFORM sluice_private.postpone_locked(queue, others, dues, error);
   END IF;
   RETURN coalesce(spent, '{}');
 END
 $$;
 
 -- Buries locked messages of a claim, whose try this was.
-CREATE FUNCTION sluice.bury_claimed(queue text, ids bigint[], reason text, error text) RETURNS void
+CREATE FUNCTION sluice_private.bury_claimed(queue text, ids bigint[], reason text, error text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   tries integer[];
 BEGIN
-  SELECT array_agg(sluice.failed_tries(m.queue, m.id, m.attempt) + 1 ORDER BY given.place) INTO tries
+  SELECT array_agg(sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1 ORDER BY given.place) INTO tries
   FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
     SELECT m.queue, m.id, m.attempt FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
   ) m;
-  PERFORM sluice.bury_locked(
+  PERFORM sluice_private.bury_locked(
     queue, ids, tries, array_fill(reason, ARRAY[cardinality(ids)]), array_fill(error, ARRAY[cardinality(ids)])
   );
 END
 $$;
 
 -- A lease that has run out is over: what its holder settles after a change finds nothing. It counts as where it is claimed.
-CREATE FUNCTION sluice.end_lease(m sluice.message) RETURNS void
+CREATE FUNCTION sluice_private.end_lease(m sluice.message) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF m.lease <> 0 THEN
-    PERFORM sluice.record_hung(m.queue, ARRAY[m.id]);
+    PERFORM sluice_private.record_hung(m.queue, ARRAY[m.id]);
     UPDATE sluice.message t
     SET lease = CASE WHEN t.slot IS NOT NULL THEN 0 END,
         attempt = CASE WHEN t.lease < 0 THEN t.attempt + 1 ELSE t.attempt END,
-        last_error = CASE WHEN t.lease < 0 THEN sluice.ran_out(t.lease) ELSE t.last_error END,
-        failures = CASE WHEN t.lease < 0 THEN sluice.add_failure(t.failures, t.attempt + 1, sluice.ran_out(t.lease), NULL, t.due_at)
+        last_error = CASE WHEN t.lease < 0 THEN sluice_private.ran_out(t.lease) ELSE t.last_error END,
+        failures = CASE WHEN t.lease < 0 THEN sluice_private.add_failure(t.failures, t.attempt + 1, sluice_private.ran_out(t.lease), NULL, t.due_at)
                         ELSE t.failures END,
         failed_at = CASE WHEN t.lease < 0 THEN t.due_at ELSE t.failed_at END
     WHERE t.queue = m.queue AND t.id = m.id;
@@ -1721,21 +1725,21 @@ END
 $$;
 
 -- Removes locked messages whose life has ended, or makes dead letters of them, as the queue has been told.
-CREATE FUNCTION sluice.expire_locked(queue text, ids bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.expire_locked(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   attempts integer[];
 BEGIN
   IF NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.on_expiry = 'dead_letter') THEN
-    PERFORM sluice.remove_locked(queue, ids);
+    PERFORM sluice_private.remove_locked(queue, ids);
     RETURN;
   END IF;
   SELECT array_agg(m.attempt ORDER BY given.place) INTO attempts
   FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
     SELECT m.attempt FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
   ) m;
-  PERFORM sluice.bury_locked(
+  PERFORM sluice_private.bury_locked(
     queue, ids, attempts, array_fill('expired'::text, ARRAY[cardinality(ids)]), array_fill(NULL::text, ARRAY[cardinality(ids)])
   );
 END
@@ -1744,7 +1748,7 @@ $$;
 -- The end of messages that a worker has in hand and does not handle, because their life had ended when they were claimed, or
 -- because they are cancelled: those of a batch, which its transaction has locked (leases null), and leased ones. Returns those
 -- that it has found. Each is looked up in the primary key by itself.
-CREATE FUNCTION sluice.drop_in_hand(queue text, ids bigint[], leases bigint[], expired boolean) RETURNS bigint[]
+CREATE FUNCTION sluice_private.drop_in_hand(queue text, ids bigint[], leases bigint[], expired boolean) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -1759,9 +1763,9 @@ BEGIN
     ) m
   );
   IF ours <> '{}' AND expired THEN
-    PERFORM sluice.expire_locked(queue, ours);
+    PERFORM sluice_private.expire_locked(queue, ours);
   ELSIF ours <> '{}' THEN
-    PERFORM sluice.remove_locked(queue, ours);
+    PERFORM sluice_private.remove_locked(queue, ours);
   END IF;
   RETURN ours;
 END
@@ -1777,7 +1781,7 @@ $$;
 -- committed before that, where the rest of the claim sees an older snapshot. first_id is the floor of a process, which may be
 -- above a redriven message that another process has leased: message_redriven_idx, nearly always empty, tells of it. No
 -- search_path of its own, which would cost as much as the query: every name is written in full.
-CREATE FUNCTION sluice.leased_keys(queue text, slot smallint, first_id bigint) RETURNS jsonb
+CREATE FUNCTION sluice_private.leased_keys(queue text, slot smallint, first_id bigint) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
   lowest bigint;
@@ -1809,7 +1813,7 @@ $$;
 -- transactions of handlers lock such messages without their slot, some for long after the lease, so a claim that waited for
 -- one would stop all of its queue. A claim asks it of each such message that it would take next, so it locks no others.
 -- VOLATILE, for a snapshot of its own, and without a search_path, as leased_keys.
-CREATE FUNCTION sluice.lock_due_again(queue text, id bigint) RETURNS boolean
+CREATE FUNCTION sluice_private.lock_due_again(queue text, id bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM FROM sluice.message m
@@ -1825,7 +1829,7 @@ $$;
 -- it with a descent for each priority and gives the order; the lateral join pulls one row at a time, so no more than the
 -- outer LIMIT are locked, and the inner one hides their number from the planner. It has no floor: what is dead and not
 -- yet vacuumed at the head of a priority is walked.
-CREATE FUNCTION sluice.lock_unkeyed(queue text, most integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.lock_unkeyed(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -1849,7 +1853,7 @@ $$;
 -- locked row tells, in its newest version), and not closed by another message that is or was leased (leased_keys has a
 -- snapshot that is newer than the lock). One that has closed its key must be free, and due in its newest version. message_slot_idx has the order; slot = ... would let the planner take the primary
 -- key, which has the same. At most so many rows are walked. Null: there is none, or somebody has it.
-CREATE FUNCTION sluice.lock_in_slot(queue text, slot smallint, walk integer) RETURNS bigint
+CREATE FUNCTION sluice_private.lock_in_slot(queue text, slot smallint, walk integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -1865,7 +1869,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  leased := sluice.leased_keys(queue, slot, lowest);
+  leased := sluice_private.leased_keys(queue, slot, lowest);
   now_at := clock_timestamp();
   now_us := (extract(epoch FROM now_at) * 1000000)::bigint;
   SELECT w.id INTO first
@@ -1880,7 +1884,7 @@ BEGIN
     AND coalesce((held -> w.ordering_key ->> 1)::bigint, 0) <= now_us
     -- The CASE, so that it locks only what it may take.
     AND CASE WHEN leased -> w.ordering_key IS NULL THEN true
-             WHEN leased ->> w.ordering_key = w.id::text THEN sluice.lock_due_again(queue, w.id)
+             WHEN leased ->> w.ordering_key = w.id::text THEN sluice_private.lock_due_again(queue, w.id)
              ELSE false END
   LIMIT 1;
   RETURN (
@@ -1896,7 +1900,7 @@ $$;
 -- goes from each to the next by one descent of message_slot_idx. A walk in a slot ends after 1,000 rows that have to wait,
 -- unless no slot has anything within that. In the slot with which it begins it does not: otherwise a message behind so many
 -- would never be taken while other slots have work. One claim in 256 or so begins with a certain slot, which bounds the cost.
-CREATE FUNCTION sluice.lock_keyed(queue text, most integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.lock_keyed(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -1919,7 +1923,7 @@ BEGIN
           -- All at once, and each time in the same order: two that insert some at a time could wait for each other.
           INSERT INTO sluice.slot (queue, slot) SELECT queue, s FROM generate_series(0, 255) AS s ON CONFLICT DO NOTHING;
         END IF;
-        first := sluice.lock_in_slot(queue, at::smallint, CASE WHEN begun THEN walk ELSE 2147483647 END);
+        first := sluice_private.lock_in_slot(queue, at::smallint, CASE WHEN begun THEN walk ELSE 2147483647 END);
         begun := true;
         taken := CASE WHEN first IS NULL THEN taken ELSE taken || first END;
         IF cardinality(taken) >= most THEN
@@ -1935,20 +1939,20 @@ $$;
 
 -- Locks due messages. In a queue that has both kinds, those with a key and those without come first in
 -- turn, by chance, so that neither kind waits for all of the other.
-CREATE FUNCTION sluice.lock_due(queue text, most integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.lock_due(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   keyed_first boolean := random() < 0.5;
   taken bigint[] := '{}';
 BEGIN
   IF keyed_first THEN
-    taken := sluice.lock_keyed(queue, most);
+    taken := sluice_private.lock_keyed(queue, most);
   END IF;
   IF cardinality(taken) < most THEN
-    taken := taken || sluice.lock_unkeyed(queue, most - cardinality(taken));
+    taken := taken || sluice_private.lock_unkeyed(queue, most - cardinality(taken));
   END IF;
   IF NOT keyed_first AND cardinality(taken) < most THEN
-    taken := taken || sluice.lock_keyed(queue, most - cardinality(taken));
+    taken := taken || sluice_private.lock_keyed(queue, most - cardinality(taken));
   END IF;
   RETURN taken;
 END
@@ -1956,7 +1960,7 @@ $$;
 
 -- Removes expired messages without a key that stand at the heads of the priorities, 1,000 at most, and of each priority
 -- among the first 1,000. Without it, a claim of one message that comes upon many of them would lock them one by one.
-CREATE FUNCTION sluice.expire_due(queue text) RETURNS integer
+CREATE FUNCTION sluice_private.expire_due(queue text) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -1978,14 +1982,14 @@ BEGIN
     LIMIT 1000
   );
   IF ids <> '{}' THEN
-    PERFORM sluice.expire_locked(queue, ids);
+    PERFORM sluice_private.expire_locked(queue, ids);
   END IF;
   RETURN cardinality(ids);
 END
 $$;
 
 -- The same for messages with a key, among the first 1,000 of each slot. The caller has the slots locked.
-CREATE FUNCTION sluice.expire_in_slots(queue text, slots smallint[]) RETURNS void
+CREATE FUNCTION sluice_private.expire_in_slots(queue text, slots smallint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2007,14 +2011,14 @@ BEGIN
     LIMIT 1000
   );
   IF ids <> '{}' THEN
-    PERFORM sluice.expire_locked(queue, ids);
+    PERFORM sluice_private.expire_locked(queue, ids);
   END IF;
 END
 $$;
 
 -- Of messages that a claim has locked, removes those that are not to be handed out: those whose life has ended, and those
 -- that have no attempt left, because their last claim ran out or their processes died. Returns the others, in their order.
-CREATE FUNCTION sluice.sift_locked(queue text, ids bigint[], max_attempts integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.sift_locked(queue text, ids bigint[], max_attempts integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2033,17 +2037,17 @@ BEGIN
   INTO expired, expired_slots, spent, attempts, reasons, errors
   FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
     SELECT m.id, m.slot, m.attempt, coalesce(m.max_attempts, max_attempts) AS most, coalesce(m.expires_at <= now_at, false) AS expired,
-           sluice.failed_tries(m.queue, m.id, m.attempt) + CASE WHEN m.lease < 0 THEN 1 ELSE 0 END AS tries,
-           CASE WHEN m.lease < 0 THEN sluice.ran_out(m.lease) END AS error
+           sluice_private.failed_tries(m.queue, m.id, m.attempt) + CASE WHEN m.lease < 0 THEN 1 ELSE 0 END AS tries,
+           CASE WHEN m.lease < 0 THEN sluice_private.ran_out(m.lease) END AS error
     FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
   ) m
   WHERE m.expired OR m.tries > m.attempt AND m.tries >= m.most;
   IF expired IS NOT NULL THEN
-    PERFORM sluice.expire_locked(queue, expired);
-    PERFORM sluice.expire_in_slots(queue, expired_slots);
+    PERFORM sluice_private.expire_locked(queue, expired);
+    PERFORM sluice_private.expire_in_slots(queue, expired_slots);
   END IF;
   IF spent IS NOT NULL THEN
-    PERFORM sluice.bury_locked(queue, spent, attempts, reasons, errors);
+    PERFORM sluice_private.bury_locked(queue, spent, attempts, reasons, errors);
   END IF;
   IF expired IS NULL AND spent IS NULL THEN
     RETURN ids;
@@ -2062,7 +2066,7 @@ $$;
 
 -- Whether a lease has the permit. Not whether the lease has run out: until somebody notes that, or takes the message, it
 -- may be renewed.
-CREATE FUNCTION sluice.permit_taken(queue text, message_id bigint, lease bigint) RETURNS boolean
+CREATE FUNCTION sluice_private.permit_taken(queue text, message_id bigint, lease bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -2073,7 +2077,7 @@ END
 $$;
 
 -- The highest number of a permit, 0 if there is none. Numbers begin at 1: there are no more rows than it says.
-CREATE FUNCTION sluice.last_permit(queue text, tenant text) RETURNS integer
+CREATE FUNCTION sluice_private.last_permit(queue text, tenant text) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -2082,11 +2086,11 @@ END
 $$;
 
 -- How many rows there are at most. They are counted only where their numbers leave open whether there are more than so many.
-CREATE FUNCTION sluice.count_permits(queue text, tenant text, most_rows integer) RETURNS integer
+CREATE FUNCTION sluice_private.count_permits(queue text, tenant text, most_rows integer) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  last_n integer := sluice.last_permit(queue, tenant);
+  last_n integer := sluice_private.last_permit(queue, tenant);
 BEGIN
   RETURN CASE WHEN last_n <= most_rows THEN last_n
               ELSE (SELECT count(*) FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant) END;
@@ -2095,18 +2099,18 @@ $$;
 
 -- Locks up to so many permits without a lease, and returns how many. The transaction keeps them until it ends.
 --
--- There may be more rows than permits, after the limit was lowered: then there is none to take until sluice.fit_permits
+-- There may be more rows than permits, after the limit was lowered: then there is none to take until sluice_private.fit_permits
 -- has deleted as many. The limit, the number of rows and the rows to lock are of one snapshot: the rows that are taken at
 -- any time are all among those that the newest snapshot has seen, so they are never more than the limit of then. A
 -- lease may have been written into a row between that snapshot and the lock: the server asks for message_id once more then.
-CREATE FUNCTION sluice.lock_permits(queue text, tenant text, most integer) RETURNS integer
+CREATE FUNCTION sluice_private.lock_permits(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS $$
 #variable_conflict use_variable
 BEGIN
   RETURN cardinality(ARRAY(
     SELECT p.n FROM sluice.permit p
     WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NULL
-      AND (SELECT sluice.count_permits(queue, tenant, l.most) <= l.most
+      AND (SELECT sluice_private.count_permits(queue, tenant, l.most) <= l.most
            FROM (SELECT CASE WHEN tenant = '' THEN q.concurrency ELSE q.tenant_concurrency END AS most
                  FROM sluice.queue q WHERE q.queue = queue) l)
     ORDER BY p.lease, p.n
@@ -2118,7 +2122,7 @@ $$;
 
 -- Writes the lease of claimed messages into as many permits. Those that the transaction has locked are among those without
 -- a lease, so there are enough.
-CREATE FUNCTION sluice.lease_permits(queue text, tenant text, ids bigint[], lease bigint) RETURNS void
+CREATE FUNCTION sluice_private.lease_permits(queue text, tenant text, ids bigint[], lease bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2138,7 +2142,7 @@ $$;
 
 -- One transaction at a time makes rows of a tenant. Nobody waits: a transaction of an application that has claimed and
 -- goes on may have the lock. Tenants share 32 locks per queue, so that a claim of many does not fill the lock table.
-CREATE FUNCTION sluice.lock_growth(queue text, tenant text) RETURNS boolean
+CREATE FUNCTION sluice_private.lock_growth(queue text, tenant text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN pg_try_advisory_xact_lock(746504, hashtext(queue) # (hashtext(tenant) & 31));
@@ -2146,13 +2150,13 @@ END
 $$;
 
 -- How many permits without a lease seem to be locked by nobody, up to so many.
-CREATE FUNCTION sluice.count_free(queue text, tenant text, most integer) RETURNS integer
+CREATE FUNCTION sluice_private.count_free(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS $$
 #variable_conflict use_variable
 BEGIN
   RETURN cardinality(ARRAY(
     SELECT p.n FROM sluice.permit p
-    WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NULL AND NOT sluice.in_progress(p.xmax)
+    WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NULL AND NOT sluice_private.in_progress(p.xmax)
     ORDER BY p.lease, p.n LIMIT (SELECT most)
   ));
 END
@@ -2160,11 +2164,11 @@ $$;
 
 -- Makes up to so many permits, while there are fewer rows than the limit allows. With a new snapshot: whoever had the lock
 -- before may have made some. Numbers that are missing below the limit come before higher ones.
-CREATE FUNCTION sluice.make_permits(queue text, tenant text, most_rows integer, wanted integer) RETURNS integer
+CREATE FUNCTION sluice_private.make_permits(queue text, tenant text, most_rows integer, wanted integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  last_n integer := sluice.last_permit(queue, tenant);
+  last_n integer := sluice_private.last_permit(queue, tenant);
   end_n integer := last_n + wanted;
   made integer;
 BEGIN
@@ -2183,7 +2187,7 @@ END
 $$;
 
 -- Locks free permits, of which there are too many.
-CREATE FUNCTION sluice.lock_surplus(queue text, tenant text, surplus integer) RETURNS integer[]
+CREATE FUNCTION sluice_private.lock_surplus(queue text, tenant text, surplus integer) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2191,7 +2195,7 @@ DECLARE
 BEGIN
   locked := ARRAY(
     SELECT p.n FROM sluice.permit p
-    WHERE p.queue = queue AND p.tenant = tenant AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)
+    WHERE p.queue = queue AND p.tenant = tenant AND NOT sluice_private.permit_taken(p.queue, p.message_id, p.lease)
     ORDER BY p.n DESC
     LIMIT (SELECT surplus)
     FOR UPDATE OF p SKIP LOCKED
@@ -2199,14 +2203,14 @@ BEGIN
   RETURN ARRAY(
     SELECT p.n FROM sluice.permit p
     WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (locked)
-      AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)
+      AND NOT sluice_private.permit_taken(p.queue, p.message_id, p.lease)
   );
 END
 $$;
 
 -- Empties those of the permits whose lease is gone, or has run out and nobody renews it at this moment: a renewal locks the
 -- message first, and then compares the clock. Returns how many.
-CREATE FUNCTION sluice.end_run_out(queue text, tenant text, numbers integer[]) RETURNS integer
+CREATE FUNCTION sluice_private.end_run_out(queue text, tenant text, numbers integer[]) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2245,7 +2249,7 @@ $$;
 -- Empties up to so many permits whose lease has ended, and returns how many. It begins at a number drawn by chance and goes
 -- round, by blocks of 100 numbers: where some have ended it soon has as many. all_blocks: it ends when it has been round, and
 -- otherwise behind the first block, because permits can be made.
-CREATE FUNCTION sluice.empty_permits(queue text, tenant text, wanted integer, last_n integer, all_blocks boolean) RETURNS integer
+CREATE FUNCTION sluice_private.empty_permits(queue text, tenant text, wanted integer, last_n integer, all_blocks boolean) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2266,7 +2270,7 @@ BEGIN
       LIMIT (SELECT wanted - emptied)
     );
     IF ended <> '{}' THEN
-      emptied := emptied + sluice.end_run_out(queue, tenant, ended);
+      emptied := emptied + sluice_private.end_run_out(queue, tenant, ended);
     END IF;
     EXIT WHEN emptied >= wanted;
   END LOOP;
@@ -2277,34 +2281,34 @@ $$;
 -- Makes the rows of permits fit the limit, and empties those whose lease has ended. Run it in a transaction of its
 -- own: in that of a batch, others would wait for the batch. free_count: about how many are free; wait_ms: 0 if none is and
 -- another transaction makes some. Where there are permits without a lease it reads no others.
-CREATE FUNCTION sluice.fit_permits(
+CREATE FUNCTION sluice_private.fit_permits(
   queue text, tenant text, most_rows integer, wanted integer, OUT free_count integer, OUT wait_ms double precision
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  last_n integer := sluice.last_permit(queue, tenant);
-  row_count integer := sluice.count_permits(queue, tenant, most_rows);
+  last_n integer := sluice_private.last_permit(queue, tenant);
+  row_count integer := sluice_private.count_permits(queue, tenant, most_rows);
   surplus integer[];
 BEGIN
   IF row_count > most_rows THEN
     free_count := 0;
-    PERFORM sluice.empty_permits(queue, tenant, row_count, last_n, true);
-    surplus := sluice.lock_surplus(queue, tenant, row_count - most_rows);
+    PERFORM sluice_private.empty_permits(queue, tenant, row_count, last_n, true);
+    surplus := sluice_private.lock_surplus(queue, tenant, row_count - most_rows);
     DELETE FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (surplus);
     RETURN;
   END IF;
-  free_count := sluice.count_free(queue, tenant, wanted);
+  free_count := sluice_private.count_free(queue, tenant, wanted);
   IF free_count < wanted AND last_n > 0 THEN
-    free_count := free_count + sluice.empty_permits(queue, tenant, wanted - free_count, last_n, row_count >= most_rows);
+    free_count := free_count + sluice_private.empty_permits(queue, tenant, wanted - free_count, last_n, row_count >= most_rows);
   END IF;
   IF free_count < wanted AND row_count >= most_rows THEN
     -- Numbers may be missing.
     SELECT count(*) INTO row_count FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant;
   END IF;
   IF free_count < wanted AND row_count < most_rows THEN
-    IF sluice.lock_growth(queue, tenant) THEN
-      free_count := free_count + sluice.make_permits(queue, tenant, most_rows, wanted - free_count);
+    IF sluice_private.lock_growth(queue, tenant) THEN
+      free_count := free_count + sluice_private.make_permits(queue, tenant, most_rows, wanted - free_count);
     ELSIF free_count = 0 THEN
       wait_ms := 0;
     END IF;
@@ -2314,7 +2318,7 @@ $$;
 
 -- Renews leases of a queue with permits. One that has run out is not renewed, because its permit may be somebody else's by
 -- now: the clock is read with the rows locked. Returns those that are renewed.
-CREATE FUNCTION sluice.renew_permitted(queue text, ids bigint[], leases bigint[], ms double precision) RETURNS SETOF bigint
+CREATE FUNCTION sluice_private.renew_permitted(queue text, ids bigint[], leases bigint[], ms double precision) RETURNS SETOF bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2330,7 +2334,7 @@ BEGIN
   now_at := clock_timestamp();
   RETURN QUERY
   UPDATE sluice.message m SET due_at = now_at + coalesce(m.lease_ms::double precision, ms) * interval '1 millisecond'
-  WHERE m.ctid = ANY (sluice.ctids_of(queue, locked)) AND m.due_at > now_at
+  WHERE m.ctid = ANY (sluice_private.ctids_of(queue, locked)) AND m.due_at > now_at
   RETURNING m.id;
 END
 $$;
@@ -2339,7 +2343,7 @@ $$;
 -- not waited for, because a transaction of an application may have it, by sluice.claim or sluice.pop: wait_ms is 0 then,
 -- and whoever asks tries again in a moment.
 -- The server's clock alone fills it. If that was set back, the bucket fills from then on.
-CREATE FUNCTION sluice.take_tokens(
+CREATE FUNCTION sluice_private.take_tokens(
   queue text, tenant text, most integer, rate integer, rate_ms bigint, burst integer,
   OUT granted integer, OUT wait_ms double precision
 )
@@ -2353,7 +2357,7 @@ BEGIN
   SELECT b.tokens, b.at INTO had FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = tenant FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     IF NOT EXISTS (SELECT FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = tenant)
-       AND sluice.lock_growth(queue, tenant) THEN
+       AND sluice_private.lock_growth(queue, tenant) THEN
       INSERT INTO sluice.bucket (queue, tenant, tokens, at)
       SELECT queue, tenant, burst, clock_timestamp()
       WHERE NOT EXISTS (SELECT FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = tenant);
@@ -2379,7 +2383,7 @@ END
 $$;
 
 -- Gives back tokens that no message has used, and returns those tenants whose bucket somebody has locked: to be tried again.
-CREATE FUNCTION sluice.return_tokens(queue text, tenants text[], counts integer[]) RETURNS text[]
+CREATE FUNCTION sluice_private.return_tokens(queue text, tenants text[], counts integer[]) RETURNS text[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2397,7 +2401,7 @@ END
 $$;
 
 -- Deletes permits of tenants that have no messages, and their buckets once they are full again: a new one begins full.
-CREATE FUNCTION sluice.prune_limits(most integer) RETURNS integer
+CREATE FUNCTION sluice_private.prune_limits(most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
@@ -2407,14 +2411,14 @@ DECLARE
 BEGIN
   locked := ARRAY(
     SELECT o.ctid FROM sluice.permit o
-    WHERE o.tenant <> '' AND NOT sluice.permit_taken(o.queue, o.message_id, o.lease) AND NOT EXISTS (
+    WHERE o.tenant <> '' AND NOT sluice_private.permit_taken(o.queue, o.message_id, o.lease) AND NOT EXISTS (
       SELECT FROM sluice.message m WHERE m.queue = o.queue AND m.tenant IS NOT NULL AND m.tenant = o.tenant
     )
     LIMIT most FOR UPDATE OF o SKIP LOCKED
   );
   -- Once more, with a new snapshot: a lease may have been written into one since.
   DELETE FROM sluice.permit p
-  WHERE p.ctid = ANY (locked) AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease);
+  WHERE p.ctid = ANY (locked) AND NOT sluice_private.permit_taken(p.queue, p.message_id, p.lease);
   GET DIAGNOSTICS permits = ROW_COUNT;
   DELETE FROM sluice.bucket b WHERE b.ctid = ANY (ARRAY(
     SELECT o.ctid FROM sluice.bucket o LEFT JOIN sluice.queue q ON q.queue = o.queue
@@ -2435,7 +2439,7 @@ $$;
 -- Shares a claim out among the tenants of a queue.
 
 -- How many messages of a tenant are due and seem to be in nobody's hands, up to so many.
-CREATE FUNCTION sluice.count_of_tenant(queue text, tenant text, most integer) RETURNS integer
+CREATE FUNCTION sluice_private.count_of_tenant(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2446,7 +2450,7 @@ BEGIN
       SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
         SELECT m.id FROM sluice.message m
         WHERE m.queue = queue AND m.tenant IS NOT NULL AND m.tenant = tenant AND m.priority = p.priority AND m.due_at <= now_at
-          AND NOT sluice.in_progress(m.xmax)
+          AND NOT sluice_private.in_progress(m.xmax)
         ORDER BY m.due_at, m.id LIMIT (SELECT most)
       ) m
       LIMIT (SELECT most)
@@ -2455,9 +2459,9 @@ BEGIN
 END
 $$;
 
--- Locks due messages of a tenant, the lowest priority number first, then by due time: as sluice.lock_unkeyed, by
+-- Locks due messages of a tenant, the lowest priority number first, then by due time: as sluice_private.lock_unkeyed, by
 -- message_tenant_idx.
-CREATE FUNCTION sluice.lock_of_tenant(queue text, tenant text, most integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.lock_of_tenant(queue text, tenant text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2478,7 +2482,7 @@ END
 $$;
 
 -- Which messages without a tenant and without an ordering key are due: of the first 1,000 of each priority.
-CREATE FUNCTION sluice.untenanted(queue text, most integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.untenanted(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2492,14 +2496,14 @@ BEGIN
       ORDER BY m.due_at, m.id
       LIMIT (SELECT 1000)
     ) m
-    WHERE m.tenant IS NULL AND NOT sluice.in_progress(m.xmax)
+    WHERE m.tenant IS NULL AND NOT sluice_private.in_progress(m.xmax)
     LIMIT most
   );
 END
 $$;
 
 -- Locks messages without a tenant. Those with an ordering key and those without come first in turn, by chance.
-CREATE FUNCTION sluice.lock_untenanted(queue text, most integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.lock_untenanted(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2508,12 +2512,12 @@ DECLARE
   now_at timestamptz;
 BEGIN
   IF keyed_first THEN
-    taken := sluice.lock_keyed(queue, most);
+    taken := sluice_private.lock_keyed(queue, most);
   END IF;
   IF cardinality(taken) < most THEN
     now_at := clock_timestamp();
     taken := taken || ARRAY(
-      SELECT m.id FROM unnest(sluice.untenanted(queue, most - cardinality(taken))) AS given (id) CROSS JOIN LATERAL (
+      SELECT m.id FROM unnest(sluice_private.untenanted(queue, most - cardinality(taken))) AS given (id) CROSS JOIN LATERAL (
         SELECT m.id FROM sluice.message m
         WHERE m.queue = queue AND m.id = given.id AND m.due_at <= now_at LIMIT 1
         FOR UPDATE OF m SKIP LOCKED
@@ -2521,14 +2525,14 @@ BEGIN
     );
   END IF;
   IF NOT keyed_first AND cardinality(taken) < most THEN
-    taken := taken || sluice.lock_keyed(queue, most - cardinality(taken));
+    taken := taken || sluice_private.lock_keyed(queue, most - cardinality(taken));
   END IF;
   RETURN taken;
 END
 $$;
 
 -- In how many milliseconds a tenant has a token; null: it has one, or needs none. It looks, and locks nothing.
-CREATE FUNCTION sluice.wait_of_tenant(queue text, tenant text, settings sluice.queue) RETURNS double precision
+CREATE FUNCTION sluice_private.wait_of_tenant(queue text, tenant text, settings sluice.queue) RETURNS double precision
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2545,15 +2549,15 @@ END
 $$;
 
 -- How many messages of a tenant may be claimed now: due, in nobody's hands, and with permits that seem to be free.
-CREATE FUNCTION sluice.room_of_tenant(
+CREATE FUNCTION sluice_private.room_of_tenant(
   queue text, tenant text, most integer, settings sluice.queue, OUT room integer, OUT wait_ms double precision
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  room := sluice.count_of_tenant(queue, tenant, most);
+  room := sluice_private.count_of_tenant(queue, tenant, most);
   IF room > 0 AND settings.tenant_concurrency IS NOT NULL THEN
     SELECT least(room, f.free_count), f.wait_ms INTO room, wait_ms
-    FROM sluice.fit_permits(queue, tenant, settings.tenant_concurrency, room) f;
+    FROM sluice_private.fit_permits(queue, tenant, settings.tenant_concurrency, room) f;
   END IF;
 END
 $$;
@@ -2563,7 +2567,7 @@ $$;
 -- much as the tenants that it visits. Tenants that have nothing due cost little, and those that wait for their limit
 -- more: after 200 of these it ends, and the next claim goes on there. One that asks for less than each could have gives
 -- each the same share.
-CREATE FUNCTION sluice.pick_tenants(
+CREATE FUNCTION sluice_private.pick_tenants(
   queue text, most integer, settings sluice.queue, INOUT turn text, OUT tenants text[], OUT shares integer[],
   OUT wait_ms double precision, OUT wrapped boolean
 )
@@ -2597,13 +2601,13 @@ BEGIN
       )
       SELECT f.tenant FROM found f
       WHERE (pass = 0 OR f.tenant <= began)
-        AND (f.due_at <= clock_timestamp() OR sluice.count_of_tenant(queue, f.tenant, 1) > 0)
+        AND (f.due_at <= clock_timestamp() OR sluice_private.count_of_tenant(queue, f.tenant, 1) > 0)
     LOOP
-      token_wait := sluice.wait_of_tenant(queue, candidate, settings);
+      token_wait := sluice_private.wait_of_tenant(queue, candidate, settings);
       room := 0;
       permit_wait := NULL;
       IF token_wait IS NULL THEN
-        SELECT r.room, r.wait_ms INTO room, permit_wait FROM sluice.room_of_tenant(queue, candidate, most, settings) r;
+        SELECT r.room, r.wait_ms INTO room, permit_wait FROM sluice_private.room_of_tenant(queue, candidate, most, settings) r;
       END IF;
       wait_ms := least(wait_ms, token_wait, permit_wait);
       IF room > 0 THEN
@@ -2623,7 +2627,7 @@ BEGIN
   FOR at IN 1..cardinality(tenants) LOOP
     given := least(shares[at], (most + cardinality(tenants) - 1) / cardinality(tenants));
     IF settings.tenant_rate IS NOT NULL AND given > 0 THEN
-      SELECT t.granted, t.wait_ms INTO given, token_wait FROM sluice.take_tokens(
+      SELECT t.granted, t.wait_ms INTO given, token_wait FROM sluice_private.take_tokens(
         queue, tenants[at], given, settings.tenant_rate, coalesce(settings.tenant_rate_ms, 1000),
         coalesce(settings.tenant_rate_burst, settings.tenant_rate)
       ) t;
@@ -2636,7 +2640,7 @@ $$;
 
 -- Notes where a claim has ended among the tenants. Nobody waits: a transaction of an application that has claimed and goes on may
 -- have the row. A worker, which goes on from its own last claim, notes it once a second, so that its claims write nothing.
-CREATE FUNCTION sluice.note_turn(queue text, turn text, apart boolean, by_worker boolean) RETURNS void
+CREATE FUNCTION sluice_private.note_turn(queue text, turn text, apart boolean, by_worker boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2652,7 +2656,7 @@ BEGIN
     IF FOUND THEN
       UPDATE sluice.turn t SET tenant = turn, apart = apart, noted_at = now_at WHERE t.queue = queue;
     END IF;
-  ELSIF sluice.lock_growth(queue, '') THEN
+  ELSIF sluice_private.lock_growth(queue, '') THEN
     INSERT INTO sluice.turn (queue, tenant, apart, noted_at)
     SELECT queue, turn, apart, now_at WHERE NOT EXISTS (SELECT FROM sluice.turn t WHERE t.queue = queue);
   END IF;
@@ -2660,7 +2664,7 @@ END
 $$;
 
 -- Shares a claim out among tenants, and messages without one.
-CREATE FUNCTION sluice.share_out(
+CREATE FUNCTION sluice_private.share_out(
   queue text, most integer, INOUT turn text, apart boolean, settings sluice.queue, OUT granted integer,
   OUT wait_ms double precision, OUT tenants text[], OUT shares integer[], OUT wrapped boolean
 )
@@ -2674,12 +2678,12 @@ BEGIN
     SELECT t.tenant, t.apart INTO turn, apart FROM sluice.turn t WHERE t.queue = queue;
   END IF;
   SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped INTO tenants, shares, turn, wait_ms, wrapped
-  FROM sluice.pick_tenants(queue, most, settings, coalesce(turn, '')) p;
-  PERFORM sluice.note_turn(queue, turn, wrapped, by_worker);
+  FROM sluice_private.pick_tenants(queue, most, settings, coalesce(turn, '')) p;
+  PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
   IF apart OR cardinality(tenants) = 0 THEN
     others := EXISTS (
       SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1) keyed
-    ) OR sluice.untenanted(queue, 1) <> '{}';
+    ) OR sluice_private.untenanted(queue, 1) <> '{}';
     IF others THEN
       tenants := ''::text || tenants;
       shares := greatest(1, most / cardinality(tenants)) || shares;
@@ -2698,7 +2702,7 @@ $$;
 
 -- How many messages there are to claim now, up to so many. Of messages with ordering keys it is not looked whether they are
 -- due or held.
-CREATE FUNCTION sluice.count_claimable(queue text, most integer) RETURNS integer
+CREATE FUNCTION sluice_private.count_claimable(queue text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2729,7 +2733,7 @@ $$;
 -- their turn when `apart` is given. turn: where to begin; null: where the last claim of the queue ended; then where the
 -- next one begins. wrapped: it has been round. wait_ms: nothing may begin
 -- before that time is over; 0: somebody has locked what it needs. The settings are those without which a plan could read or sort a backlog.
-CREATE FUNCTION sluice.prepare_claim(
+CREATE FUNCTION sluice_private.prepare_claim(
   queue text, most integer, INOUT turn text, apart boolean, OUT granted integer, OUT wait_ms double precision,
   OUT permits boolean, OUT tokens boolean, OUT tenants text[], OUT shares integer[], OUT wrapped boolean
 )
@@ -2747,15 +2751,15 @@ BEGIN
   IF NOT permits AND NOT tokens THEN
     RETURN;
   END IF;
-  granted := sluice.count_claimable(queue, least(most, settings.concurrency));
+  granted := sluice_private.count_claimable(queue, least(most, settings.concurrency));
   IF granted > 0 AND settings.concurrency IS NOT NULL THEN
-    SELECT f.wait_ms INTO wait_ms FROM sluice.fit_permits(queue, '', settings.concurrency, granted) f;
+    SELECT f.wait_ms INTO wait_ms FROM sluice_private.fit_permits(queue, '', settings.concurrency, granted) f;
     IF wait_ms IS NOT NULL THEN
       granted := 0;
     END IF;
   END IF;
   IF granted > 0 AND settings.rate IS NOT NULL THEN
-    SELECT t.granted, t.wait_ms INTO granted, wait_ms FROM sluice.take_tokens(
+    SELECT t.granted, t.wait_ms INTO granted, wait_ms FROM sluice_private.take_tokens(
       queue, '', granted, settings.rate, coalesce(settings.rate_ms, 1000), coalesce(settings.rate_burst, settings.rate)
     ) t;
   END IF;
@@ -2764,15 +2768,15 @@ BEGIN
   END IF;
   taken := granted;
   SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.wrapped INTO granted, wait_ms, tenants, shares, turn, wrapped
-  FROM sluice.share_out(queue, taken, turn, apart, settings) p;
+  FROM sluice_private.share_out(queue, taken, turn, apart, settings) p;
   IF settings.rate IS NOT NULL AND granted < taken THEN
-    PERFORM sluice.return_tokens(queue, ARRAY[''], ARRAY[taken - granted]);
+    PERFORM sluice_private.return_tokens(queue, ARRAY[''], ARRAY[taken - granted]);
   END IF;
 END
 $$;
 
 -- Locks messages of tenants, and the permits that they need. surplus: more permits than messages.
-CREATE FUNCTION sluice.lock_shares(
+CREATE FUNCTION sluice_private.lock_shares(
   queue text, most integer, tenants text[], shares integer[], OUT ids bigint[], OUT surplus boolean
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2785,7 +2789,7 @@ DECLARE
 BEGIN
   SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
   IF settings.concurrency IS NOT NULL THEN
-    had := sluice.lock_permits(queue, '', most);
+    had := sluice_private.lock_permits(queue, '', most);
   END IF;
   ids := '{}';
   surplus := false;
@@ -2793,12 +2797,12 @@ BEGIN
     allowed := least(shares[at], had - cardinality(ids));
     CONTINUE WHEN allowed < 1;
     IF tenants[at] = '' THEN
-      taken := sluice.lock_untenanted(queue, allowed);
+      taken := sluice_private.lock_untenanted(queue, allowed);
     ELSE
       IF settings.tenant_concurrency IS NOT NULL THEN
-        allowed := sluice.lock_permits(queue, tenants[at], allowed);
+        allowed := sluice_private.lock_permits(queue, tenants[at], allowed);
       END IF;
-      taken := CASE WHEN allowed > 0 THEN sluice.lock_of_tenant(queue, tenants[at], allowed) ELSE '{}' END;
+      taken := CASE WHEN allowed > 0 THEN sluice_private.lock_of_tenant(queue, tenants[at], allowed) ELSE '{}' END;
       surplus := surplus OR settings.tenant_concurrency IS NOT NULL AND cardinality(taken) < allowed;
     END IF;
     ids := ids || taken;
@@ -2808,7 +2812,7 @@ END
 $$;
 
 -- Whether a claim has to ask for permits or tokens.
-CREATE FUNCTION sluice.is_limited(queue text) RETURNS boolean
+CREATE FUNCTION sluice_private.is_limited(queue text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -2821,11 +2825,11 @@ END
 $$;
 
 -- Gives back the tokens of a claim that has taken fewer messages.
-CREATE FUNCTION sluice.return_unused(queue text, granted integer, tenants text[], shares integer[], taken bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.return_unused(queue text, granted integer, tenants text[], shares integer[], taken bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  PERFORM sluice.return_tokens(queue, array_agg(unused.tenant), array_agg(unused.count))
+  PERFORM sluice_private.return_tokens(queue, array_agg(unused.tenant), array_agg(unused.count))
   FROM (
     SELECT '' AS tenant, granted - cardinality(taken) AS count
     UNION ALL
@@ -2842,37 +2846,37 @@ $$;
 
 -- Locks due messages for a claim or a pop, and the permits that they need. What else it locks is free at the end of its
 -- transaction, which is short. Of what it meets, it removes what is not to be handed out.
-CREATE FUNCTION sluice.lock_allowed(queue text, most integer, max_attempts integer, OUT ids bigint[], OUT met boolean)
+CREATE FUNCTION sluice_private.lock_allowed(queue text, most integer, max_attempts integer, OUT ids bigint[], OUT met boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   prepared record;
   allowed integer;
 BEGIN
-  IF NOT sluice.is_limited(queue) THEN
-    ids := sluice.lock_due(queue, most);
+  IF NOT sluice_private.is_limited(queue) THEN
+    ids := sluice_private.lock_due(queue, most);
     met := ids <> '{}';
-    ids := sluice.sift_locked(queue, ids, max_attempts);
+    ids := sluice_private.sift_locked(queue, ids, max_attempts);
     RETURN;
   END IF;
   ids := '{}';
-  SELECT p.* INTO prepared FROM sluice.prepare_claim(queue, most, NULL, false) p;
+  SELECT p.* INTO prepared FROM sluice_private.prepare_claim(queue, most, NULL, false) p;
   IF prepared.granted > 0 AND prepared.tenants IS NOT NULL THEN
-    SELECT l.ids INTO ids FROM sluice.lock_shares(queue, prepared.granted, prepared.tenants, prepared.shares) l;
+    SELECT l.ids INTO ids FROM sluice_private.lock_shares(queue, prepared.granted, prepared.tenants, prepared.shares) l;
   ELSIF prepared.granted > 0 THEN
-    allowed := CASE WHEN prepared.permits THEN sluice.lock_permits(queue, '', prepared.granted) ELSE prepared.granted END;
-    ids := CASE WHEN allowed > 0 THEN sluice.lock_due(queue, allowed) ELSE '{}' END;
+    allowed := CASE WHEN prepared.permits THEN sluice_private.lock_permits(queue, '', prepared.granted) ELSE prepared.granted END;
+    ids := CASE WHEN allowed > 0 THEN sluice_private.lock_due(queue, allowed) ELSE '{}' END;
   END IF;
   met := ids <> '{}';
-  ids := sluice.sift_locked(queue, ids, max_attempts);
+  ids := sluice_private.sift_locked(queue, ids, max_attempts);
   IF prepared.tokens AND cardinality(ids) < prepared.granted THEN
-    PERFORM sluice.return_unused(queue, prepared.granted, prepared.tenants, prepared.shares, ids);
+    PERFORM sluice_private.return_unused(queue, prepared.granted, prepared.tenants, prepared.shares, ids);
   END IF;
 END
 $$;
 
 -- Gives the permits that a claim has locked to the messages that it has leased.
-CREATE FUNCTION sluice.lease_allowed(queue text, ids bigint[], lease bigint) RETURNS void
+CREATE FUNCTION sluice_private.lease_allowed(queue text, ids bigint[], lease bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -2881,7 +2885,7 @@ DECLARE
 BEGIN
   SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
   IF settings.concurrency IS NOT NULL THEN
-    PERFORM sluice.lease_permits(queue, '', ids, lease);
+    PERFORM sluice_private.lease_permits(queue, '', ids, lease);
   END IF;
   IF settings.tenant_concurrency IS NOT NULL THEN
     FOR owned IN
@@ -2890,7 +2894,7 @@ BEGIN
       ) m
       WHERE m.tenant IS NOT NULL GROUP BY m.tenant
     LOOP
-      PERFORM sluice.lease_permits(queue, owned.tenant, owned.ids, lease);
+      PERFORM sluice_private.lease_permits(queue, owned.tenant, owned.ids, lease);
     END LOOP;
   END IF;
 END
@@ -2901,7 +2905,7 @@ $$;
 -- Steps of claims as objects: messages that somebody has claimed under a time limit, and settles later by the claim's number.
 
 -- Fails unless an outcome has what it needs, and nothing else.
-CREATE FUNCTION sluice.check_outcome(outcome text, delay interval, reason text, error text, dedupe_for interval) RETURNS void
+CREATE FUNCTION sluice_private.check_outcome(outcome text, delay interval, reason text, error text, dedupe_for interval) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF outcome IS NULL OR outcome NOT IN ('ack', 'retry', 'snooze', 'dead_letter') THEN
@@ -2936,7 +2940,7 @@ END
 $$;
 
 -- Fails once a claim has expired: from then on others may have its messages.
-CREATE FUNCTION sluice.require_unexpired(held sluice.claim) RETURNS void
+CREATE FUNCTION sluice_private.require_unexpired(held sluice.claim) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF clock_timestamp() >= held.expires_at THEN
@@ -2949,23 +2953,23 @@ $$;
 
 -- Locks messages for a claim or a pop. Those among them that are not to be handed out are removed: they use no tokens. One that comes upon
 -- more than about 100,000 expired messages returns none although there may be others: what it has done so far is to last.
-CREATE FUNCTION sluice.lock_claimable(queue text, most integer, max_attempts integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.lock_claimable(queue text, most integer, max_attempts integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   taken bigint[];
   met boolean;
 BEGIN
   FOR round IN 1..100 LOOP
-    SELECT l.ids, l.met INTO taken, met FROM sluice.lock_allowed(queue, most, max_attempts) l;
+    SELECT l.ids, l.met INTO taken, met FROM sluice_private.lock_allowed(queue, most, max_attempts) l;
     EXIT WHEN taken <> '{}' OR NOT met;
-    PERFORM sluice.expire_due(queue);
+    PERFORM sluice_private.expire_due(queue);
   END LOOP;
   RETURN taken;
 END
 $$;
 
 -- The due times of locked messages, in their order.
-CREATE FUNCTION sluice.due_ats_of(queue text, ids bigint[]) RETURNS timestamptz[]
+CREATE FUNCTION sluice_private.due_ats_of(queue text, ids bigint[]) RETURNS timestamptz[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -2980,7 +2984,7 @@ $$;
 
 -- Leases locked messages to a claim, which moves their due time to its end. An earlier claim that ran out is a failed
 -- attempt. A message whose life would end before lives_until lives until then.
-CREATE FUNCTION sluice.lease_locked(
+CREATE FUNCTION sluice_private.lease_locked(
   queue text, ids bigint[], claim_id bigint, expires_at timestamptz, lives_until timestamptz
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2993,21 +2997,21 @@ BEGIN
     SET due_at = expires_at, lease = -claim_id,
         expires_at = CASE WHEN m.expires_at < lives_until THEN lives_until ELSE m.expires_at END,
         attempt = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.attempt + 1 ELSE m.attempt END,
-        last_error = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN sluice.ran_out(m.lease) ELSE m.last_error END,
+        last_error = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN sluice_private.ran_out(m.lease) ELSE m.last_error END,
         failures = CASE WHEN m.lease < 0 AND m.lease <> -claim_id
-                        THEN sluice.add_failure(m.failures, m.attempt + 1, sluice.ran_out(m.lease), NULL, m.due_at)
+                        THEN sluice_private.add_failure(m.failures, m.attempt + 1, sluice_private.ran_out(m.lease), NULL, m.due_at)
                         ELSE m.failures END,
         failed_at = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.due_at ELSE m.failed_at END
-    WHERE m.ctid = ANY (sluice.ctids_of(queue, ids))
+    WHERE m.ctid = ANY (sluice_private.ctids_of(queue, ids))
     RETURNING m.id
   )
   SELECT array_agg(l.id) INTO touched FROM leased l;
-  PERFORM sluice.require_settled('message', queue, ids, coalesce(touched, '{}'));
+  PERFORM sluice_private.require_settled('message', queue, ids, coalesce(touched, '{}'));
 END
 $$;
 
 -- What messages look like to whoever has claimed them; claim_id null: to whoever has locked them.
-CREATE FUNCTION sluice.claimed_rows(queue text, claim_id bigint, ids bigint[]) RETURNS TABLE (
+CREATE FUNCTION sluice_private.claimed_rows(queue text, claim_id bigint, ids bigint[]) RETURNS TABLE (
   id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer, ordering_key text,
   priority smallint, enqueued_at timestamptz, due_at timestamptz, own_max_attempts integer,
   tenant text, dedupe_key text, lives_until timestamptz
@@ -3017,7 +3021,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY
   -- A claim that has run out is a failed try, which a new claim has counted by now, and pop has not.
-  SELECT m.id, sluice.failed_tries(m.queue, m.id, m.attempt) + CASE WHEN claim_id IS NULL AND m.lease < 0 THEN 2 ELSE 1 END, m.payload, m.headers, m.type, m.schema_version, m.ordering_key,
+  SELECT m.id, sluice_private.failed_tries(m.queue, m.id, m.attempt) + CASE WHEN claim_id IS NULL AND m.lease < 0 THEN 2 ELSE 1 END, m.payload, m.headers, m.type, m.schema_version, m.ordering_key,
          m.priority, m.enqueued_at, m.due_at, m.max_attempts, m.tenant, m.dedupe_key, m.expires_at
   FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
     SELECT m.* FROM sluice.message m
@@ -3029,7 +3033,7 @@ $$;
 
 -- Deletes claims of the queue that have been over for an hour, a few at a time and none that somebody has locked. Until
 -- then their holders are told that they are over.
-CREATE FUNCTION sluice.prune_claims(queue text) RETURNS void
+CREATE FUNCTION sluice_private.prune_claims(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -3043,7 +3047,7 @@ END
 $$;
 
 -- Locks a claim until the transaction ends, so that settling, renewing and releasing come one after another.
-CREATE FUNCTION sluice.hold_claim(queue text, claim_id bigint) RETURNS sluice.claim
+CREATE FUNCTION sluice_private.hold_claim(queue text, claim_id bigint) RETURNS sluice.claim
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -3054,14 +3058,14 @@ BEGIN
     RAISE EXCEPTION 'Claim % of queue "%": expected one that has messages, received one that is unknown, settled or released',
       coalesce(claim_id::text, 'NULL'), queue USING ERRCODE = 'SL010', HINT = 'Claim again.';
   END IF;
-  PERFORM sluice.require_unexpired(held);
+  PERFORM sluice_private.require_unexpired(held);
   RETURN held;
 END
 $$;
 
 -- Locks those of the messages that are the claim's. It waits: a batch of a transactional pipeline that looked before the
 -- claim was committed keeps a row locked that it found to be leased, until it ends.
-CREATE FUNCTION sluice.lock_claimed(held sluice.claim, ids bigint[]) RETURNS bigint[]
+CREATE FUNCTION sluice_private.lock_claimed(held sluice.claim, ids bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN ARRAY(
@@ -3074,7 +3078,7 @@ END
 $$;
 
 -- Deletes a claim that has no message left. The last ones first: they are settled last.
-CREATE FUNCTION sluice.close_claim(held sluice.claim) RETURNS void
+CREATE FUNCTION sluice_private.close_claim(held sluice.claim) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   FOR place IN REVERSE cardinality(held.message_ids)..1 LOOP
@@ -3121,12 +3125,12 @@ DECLARE
   ids bigint[];
   due_ats timestamptz[];
 BEGIN
-  PERFORM sluice.check_isolation();
-  ttl := sluice.in_seconds(ttl);
-  grace := sluice.in_seconds(grace);
-  PERFORM sluice.check_claim(queue, "limit", ttl, max_attempts, grace);
+  PERFORM sluice_private.check_isolation();
+  ttl := sluice_private.in_seconds(ttl);
+  grace := sluice_private.in_seconds(grace);
+  PERFORM sluice_private.check_claim(queue, "limit", ttl, max_attempts, grace);
   IF strpos(queue, ':') > 0 THEN
-    PERFORM sluice.refuse_group_queue(queue);
+    PERFORM sluice_private.refuse_group_queue(queue);
   END IF;
   -- The number of a claim whose commit a crash of the server undoes is given to another.
   IF current_setting('synchronous_commit') = 'off' THEN
@@ -3136,25 +3140,25 @@ BEGIN
   IF settings.paused_at IS NOT NULL THEN
     RETURN;
   END IF;
-  PERFORM sluice.prune_claims(queue);
-  ids := sluice.lock_claimable(queue, "limit", coalesce(settings.max_attempts, max_attempts));
+  PERFORM sluice_private.prune_claims(queue);
+  ids := sluice_private.lock_claimable(queue, "limit", coalesce(settings.max_attempts, max_attempts));
   IF ids = '{}' THEN
     RETURN;
   END IF;
-  PERFORM sluice.record_hung(queue, ids);
+  PERFORM sluice_private.record_hung(queue, ids);
   now_at := clock_timestamp();
   expires_at := now_at + ttl;
-  due_ats := sluice.due_ats_of(queue, ids);
+  due_ats := sluice_private.due_ats_of(queue, ids);
   INSERT INTO sluice.claim AS c (queue, ttl_ms, grace_ms, claimed_at, renewed_at, expires_at, max_attempts, message_ids, due_ats)
   VALUES (queue, extract(epoch FROM ttl) * 1000, extract(epoch FROM grace) * 1000, now_at, now_at, expires_at, max_attempts,
           ids, due_ats)
   RETURNING c.id INTO claim_id;
-  PERFORM sluice.lease_locked(queue, ids, claim_id, expires_at, expires_at + grace);
-  PERFORM sluice.lease_allowed(queue, ids, -claim_id);
+  PERFORM sluice_private.lease_locked(queue, ids, claim_id, expires_at, expires_at + grace);
+  PERFORM sluice_private.lease_allowed(queue, ids, -claim_id);
   RETURN QUERY
   SELECT claim_id, expires_at, r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority,
          r.enqueued_at, due_ats[array_position(ids, r.id)], r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until
-  FROM sluice.claimed_rows(queue, claim_id, ids) r;
+  FROM sluice_private.claimed_rows(queue, claim_id, ids) r;
 END
 $$;
 COMMENT ON FUNCTION sluice.claim IS
@@ -3173,14 +3177,14 @@ DECLARE
   held sluice.claim;
   told text := (SELECT CASE jsonb_typeof(q.retry) WHEN 'string' THEN q.retry #>> '{}' END FROM sluice.queue q WHERE q.queue = queue);
 BEGIN
-  PERFORM sluice.check_isolation();
-  held := sluice.hold_claim(queue, claim_id);
+  PERFORM sluice_private.check_isolation();
+  held := sluice_private.hold_claim(queue, claim_id);
   RETURN QUERY
   SELECT held.expires_at, r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority,
          r.enqueued_at, held.claimed_at, r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until, array_remove(ARRAY[
            (SELECT m.retry_policy FROM sluice.message m WHERE m.queue = queue AND m.id = r.id LIMIT 1), told
          ], NULL)
-  FROM sluice.claimed_rows(queue, claim_id, held.message_ids) r;
+  FROM sluice_private.claimed_rows(queue, claim_id, held.message_ids) r;
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_get IS
@@ -3198,17 +3202,17 @@ DECLARE
   ours bigint[];
   now_at timestamptz;
 BEGIN
-  PERFORM sluice.check_isolation();
-  ttl := sluice.in_seconds(ttl);
-  grace := sluice.in_seconds(grace);
-  PERFORM sluice.check_claim(queue, ttl => coalesce(ttl, interval '1 minute'), grace => coalesce(grace, interval '0'));
-  held := sluice.hold_claim(queue, claim_id);
+  PERFORM sluice_private.check_isolation();
+  ttl := sluice_private.in_seconds(ttl);
+  grace := sluice_private.in_seconds(grace);
+  PERFORM sluice_private.check_claim(queue, ttl => coalesce(ttl, interval '1 minute'), grace => coalesce(grace, interval '0'));
+  held := sluice_private.hold_claim(queue, claim_id);
   ttl := coalesce(ttl, held.ttl_ms * interval '1 millisecond');
   grace := coalesce(grace, held.grace_ms * interval '1 millisecond');
-  ours := sluice.lock_claimed(held, held.message_ids);
-  PERFORM sluice.require_unexpired(held);
+  ours := sluice_private.lock_claimed(held, held.message_ids);
+  PERFORM sluice_private.require_unexpired(held);
   now_at := clock_timestamp();
-  PERFORM sluice.lease_locked(queue, ours, claim_id, now_at + ttl, now_at + ttl + grace);
+  PERFORM sluice_private.lease_locked(queue, ours, claim_id, now_at + ttl, now_at + ttl + grace);
   UPDATE sluice.claim c
   SET renewed_at = now_at, expires_at = now_at + ttl, ttl_ms = extract(epoch FROM ttl) * 1000,
       grace_ms = extract(epoch FROM grace) * 1000
@@ -3229,13 +3233,13 @@ DECLARE
   ours bigint[];
   dues timestamptz[];
 BEGIN
-  PERFORM sluice.check_isolation();
+  PERFORM sluice_private.check_isolation();
   SELECT c.* INTO held FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id FOR UPDATE;
   -- Before the messages are locked: of a claim that is over, a batch may have them in hand, and would be waited for.
   IF held.id IS NULL OR clock_timestamp() >= held.expires_at THEN
     RETURN 0;
   END IF;
-  ours := sluice.lock_claimed(held, held.message_ids);
+  ours := sluice_private.lock_claimed(held, held.message_ids);
   IF clock_timestamp() >= held.expires_at THEN
     RETURN 0;
   END IF;
@@ -3244,9 +3248,9 @@ BEGIN
     SELECT least(held.due_ats[array_position(held.message_ids, o.id)], clock_timestamp())
     FROM unnest(ours) WITH ORDINALITY AS o (id, place) ORDER BY o.place
   );
-  PERFORM sluice.postpone_locked(queue, ours, dues, NULL);
+  PERFORM sluice_private.postpone_locked(queue, ours, dues, NULL);
   DELETE FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id;
-  PERFORM sluice.wake(queue);
+  PERFORM sluice_private.wake(queue);
   RETURN cardinality(ours);
 END
 $$;
@@ -3275,32 +3279,32 @@ DECLARE
   dead bigint[] := '{}';
   opens boolean;
 BEGIN
-  PERFORM sluice.check_isolation();
-  delay := sluice.in_seconds(delay);
-  PERFORM sluice.check_outcome(outcome, delay, reason, error, dedupe_for);
-  policies := sluice.given_policies(policies);
-  held := sluice.hold_claim(queue, claim_id);
-  ours := sluice.lock_claimed(held, coalesce(message_ids, held.message_ids));
-  PERFORM sluice.require_unexpired(held);
-  opens := delay <= interval '0' OR sluice.any_keyed(queue, ours);
+  PERFORM sluice_private.check_isolation();
+  delay := sluice_private.in_seconds(delay);
+  PERFORM sluice_private.check_outcome(outcome, delay, reason, error, dedupe_for);
+  policies := sluice_private.given_policies(policies);
+  held := sluice_private.hold_claim(queue, claim_id);
+  ours := sluice_private.lock_claimed(held, coalesce(message_ids, held.message_ids));
+  PERFORM sluice_private.require_unexpired(held);
+  opens := delay <= interval '0' OR sluice_private.any_keyed(queue, ours);
   CASE outcome
     WHEN 'ack' THEN
-      PERFORM sluice.complete_locked(queue, ours, held.id, held.claimed_at, dedupe_for);
+      PERFORM sluice_private.complete_locked(queue, ours, held.id, held.claimed_at, dedupe_for);
     WHEN 'retry' THEN
       SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
-      dead := sluice.fail_locked(
+      dead := sluice_private.fail_locked(
         queue, ours, coalesce(settings.max_attempts, held.max_attempts), delay, coalesce(error, 'The claim asked for a retry'),
         settings.retry, policies
       );
     WHEN 'snooze' THEN
-      PERFORM sluice.postpone_locked(queue, ours, array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
+      PERFORM sluice_private.postpone_locked(queue, ours, array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
     WHEN 'dead_letter' THEN
-      PERFORM sluice.bury_claimed(queue, ours, reason, error);
+      PERFORM sluice_private.bury_claimed(queue, ours, reason, error);
   END CASE;
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ours);
-  PERFORM sluice.close_claim(held);
+  PERFORM sluice_private.close_claim(held);
   IF opens THEN
-    PERFORM sluice.wake(queue);
+    PERFORM sluice_private.wake(queue);
   END IF;
   RETURN QUERY
   SELECT given.id,
@@ -3330,24 +3334,24 @@ DECLARE
   settings sluice.queue;
   ids bigint[];
 BEGIN
-  PERFORM sluice.check_isolation();
-  PERFORM sluice.check_claim(queue, "limit");
+  PERFORM sluice_private.check_isolation();
+  PERFORM sluice_private.check_claim(queue, "limit");
   IF strpos(queue, ':') > 0 THEN
-    PERFORM sluice.refuse_group_queue(queue);
+    PERFORM sluice_private.refuse_group_queue(queue);
   END IF;
   SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
   IF settings.paused_at IS NOT NULL THEN
     RETURN;
   END IF;
-  ids := sluice.lock_claimable(queue, "limit", coalesce(settings.max_attempts, 20));
+  ids := sluice_private.lock_claimable(queue, "limit", coalesce(settings.max_attempts, 20));
   RETURN QUERY
   SELECT r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority, r.enqueued_at, r.due_at,
          r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until
-  FROM sluice.claimed_rows(queue, NULL, ids) r;
-  IF sluice.any_keyed(queue, ids) THEN
-    PERFORM sluice.wake(queue);
+  FROM sluice_private.claimed_rows(queue, NULL, ids) r;
+  IF sluice_private.any_keyed(queue, ids) THEN
+    PERFORM sluice_private.wake(queue);
   END IF;
-  PERFORM sluice.complete_locked(queue, ids, NULL, NULL, NULL);
+  PERFORM sluice_private.complete_locked(queue, ids, NULL, NULL, NULL);
 END
 $$;
 COMMENT ON FUNCTION sluice.pop IS 'Removes due messages of a queue and returns them: each is delivered once at most.';
@@ -3370,7 +3374,7 @@ REVOKE ALL ON FUNCTION sluice.claim, sluice.claim_get, sluice.claim_renew, sluic
 -- ours: this transaction has claimed it. It has locked what it enqueued or changed as well, but those have its number in xmin.
 -- fresh: it was never tried, so nothing waits for its retry.
 -- completed_id: the key is taken although the message is gone.
-CREATE FUNCTION sluice.look_at_key(queue text, key text, message_id bigint, OUT there boolean, OUT attempt integer,
+CREATE FUNCTION sluice_private.look_at_key(queue text, key text, message_id bigint, OUT there boolean, OUT attempt integer,
   OUT due_at timestamptz, OUT lease bigint, OUT ordering_key text, OUT slot smallint, OUT expired boolean, OUT locked boolean,
   OUT ours boolean, OUT fresh boolean, OUT completed_id bigint, OUT dead boolean, OUT now_at timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -3379,8 +3383,8 @@ BEGIN
   now_at := clock_timestamp();
   SELECT m.id IS NOT NULL, m.attempt, m.due_at, coalesce(m.lease, 0), m.ordering_key, m.slot,
          coalesce(m.expires_at <= now_at, false),
-         sluice.in_progress(m.xmax) AND NOT sluice.in_progress(m.xmin),
-         m.xmax::text <> '0' AND sluice.full_xid(m.xmax::text) = pg_current_xact_id_if_assigned() AND NOT sluice.in_progress(m.xmin),
+         sluice_private.in_progress(m.xmax) AND NOT sluice_private.in_progress(m.xmin),
+         m.xmax::text <> '0' AND sluice_private.full_xid(m.xmax::text) = pg_current_xact_id_if_assigned() AND NOT sluice_private.in_progress(m.xmin),
          m.attempt = 0 AND m.lease IS NULL AND m.failed_at IS NULL,
          (SELECT s.message_id FROM sluice.settled s WHERE s.queue = queue AND s.key = key AND s.until > now_at
           ORDER BY s.until DESC LIMIT 1),
@@ -3391,7 +3395,7 @@ END
 $$;
 
 -- The state of the message that has a dedupe key, in words.
-CREATE FUNCTION sluice.duplicate_state(in_hand boolean, attempt integer, due_at timestamptz, now_at timestamptz) RETURNS text
+CREATE FUNCTION sluice_private.duplicate_state(in_hand boolean, attempt integer, due_at timestamptz, now_at timestamptz) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN CASE WHEN in_hand THEN 'in_flight' WHEN due_at <= now_at THEN 'ready' WHEN attempt > 0 THEN 'retrying' ELSE 'scheduled' END;
@@ -3400,7 +3404,7 @@ $$;
 
 -- Locks a message that nobody has in hand, without waiting. A claim does not wait for it either: of a message with an
 -- ordering key it would, so its slot is locked as well, if nobody has that, and claims pass the slot by.
-CREATE FUNCTION sluice.lock_waiting(queue text, message_id bigint, slot smallint) RETURNS boolean
+CREATE FUNCTION sluice_private.lock_waiting(queue text, message_id bigint, slot smallint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -3417,16 +3421,16 @@ $$;
 -- What stands for a key, where an expired message that nobody has in hand is not there. To know whether somebody has it, it
 -- is locked; without, each that has expired is not there. One whose lease has run out is not locked: its worker may be late
 -- only, and would wait here with the renewal of all its leases.
-CREATE FUNCTION sluice.look_at_holder(queue text, key text, message_id bigint, locks boolean) RETURNS record
+CREATE FUNCTION sluice_private.look_at_holder(queue text, key text, message_id bigint, locks boolean) RETURNS record
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  seen record := sluice.look_at_key(queue, key, message_id);
+  seen record := sluice_private.look_at_key(queue, key, message_id);
 BEGIN
   IF seen.there AND seen.expired THEN
     IF NOT locks OR seen.lease <> 0 AND seen.due_at <= seen.now_at AND NOT seen.locked AND NOT seen.ours THEN
       seen.there := false;
     ELSIF NOT seen.ours THEN
-      seen.there := NOT sluice.lock_waiting(queue, message_id, seen.slot);
+      seen.there := NOT sluice_private.lock_waiting(queue, message_id, seen.slot);
       seen.locked := true;
     END IF;
   END IF;
@@ -3436,7 +3440,7 @@ $$;
 
 -- Gives a locked message, which nobody has in hand, new content, and with `moves` a later due time. The time of a retry, or
 -- of a message that holds its key, stays as it is: a later message of the key would be handled first.
-CREATE FUNCTION sluice.change_waiting(
+CREATE FUNCTION sluice_private.change_waiting(
   queue text, message_id bigint, payload jsonb, headers jsonb, type text, schema_version integer, due_at timestamptz,
   delay_ms double precision, ttl_ms double precision, keep_ms bigint, moves boolean
 ) RETURNS text
@@ -3449,17 +3453,17 @@ DECLARE
   later timestamptz;
   state text;
 BEGIN
-  settings := sluice.queue_defaults(queue);
+  settings := sluice_private.queue_defaults(queue);
   IF settings.payload_bytes IS NOT NULL THEN
-    PERFORM sluice.check_payload_bytes(payload, settings.payload_bytes);
+    PERFORM sluice_private.check_payload_bytes(payload, settings.payload_bytes);
   END IF;
   SELECT m.* INTO had FROM sluice.message m WHERE m.queue = queue AND m.id = message_id;
-  PERFORM sluice.end_lease(had);
+  PERFORM sluice_private.end_lease(had);
   IF moves AND NOT EXISTS (
     SELECT FROM sluice.message m JOIN sluice.slot s ON s.queue = m.queue AND s.slot = m.slot
     WHERE m.queue = queue AND m.id = message_id AND (s.held -> m.ordering_key ->> 0)::bigint = m.id
   ) THEN
-    later := sluice.first_due_at(due_at, delay_ms, settings.delay_ms);
+    later := sluice_private.first_due_at(due_at, delay_ms, settings.delay_ms);
   END IF;
   UPDATE sluice.message m
   SET payload = payload, headers = headers, type = type, schema_version = schema_version,
@@ -3474,10 +3478,10 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  state := sluice.duplicate_state(false, changed.attempt, changed.due_at, clock_timestamp());
+  state := sluice_private.duplicate_state(false, changed.attempt, changed.due_at, clock_timestamp());
   IF later IS NULL OR changed.due_at < clock_timestamp() + interval '1200 ms' THEN
     -- Whoever looks before the COMMIT passes over the locked row, which may fall due by then. One that is put off is due after it.
-    PERFORM sluice.wake(queue);
+    PERFORM sluice_private.wake(queue);
   END IF;
   RETURN concat_ws(' ', message_id, CASE WHEN later IS NULL THEN 'updated' ELSE 'debounced' END, state);
 END
@@ -3490,7 +3494,7 @@ $$;
 --
 -- A producer never waits for a message's row, which a handler may hold: it skips what is locked. reject and throttle need
 -- no lock at all where the key is taken. only_look, for these two: null if it is free, and nothing is enqueued.
-CREATE FUNCTION sluice.insert_deduped(
+CREATE FUNCTION sluice_private.insert_deduped(
   queue          text,
   payload        jsonb,
   headers        jsonb,
@@ -3536,10 +3540,10 @@ BEGIN
     END IF;
     is_known := held.message_id IS NOT NULL;
     IF is_known THEN
-      seen := sluice.look_at_holder(queue, dedupe_key, held.message_id, NOT may_look);
+      seen := sluice_private.look_at_holder(queue, dedupe_key, held.message_id, NOT may_look);
       -- The one that was to run after it has gone first: cancelled, cleared or expired.
       IF NOT seen.there AND held.running_id IS NOT NULL THEN
-        before := sluice.look_at_holder(queue, dedupe_key, held.running_id, NOT may_look);
+        before := sluice_private.look_at_holder(queue, dedupe_key, held.running_id, NOT may_look);
         IF before.there THEN
           seen := before;
           held.message_id := held.running_id;
@@ -3548,13 +3552,13 @@ BEGIN
       IF seen.there THEN
         IF on_duplicate IN ('reject', 'throttle') THEN
           RETURN concat_ws(' ', held.message_id, 'duplicate',
-            sluice.duplicate_state(seen.ours OR seen.locked OR seen.lease <> 0 AND seen.due_at > seen.now_at, seen.attempt, seen.due_at, seen.now_at));
+            sluice_private.duplicate_state(seen.ours OR seen.locked OR seen.lease <> 0 AND seen.due_at > seen.now_at, seen.attempt, seen.due_at, seen.now_at));
         END IF;
         -- One whose lease has run out may be followed, as one in hand. update would lose what it is given.
         IF (seen.lease = 0 OR on_duplicate = 'update' AND seen.due_at <= seen.now_at) AND NOT seen.ours
-          AND sluice.lock_waiting(queue, held.message_id, seen.slot)
+          AND sluice_private.lock_waiting(queue, held.message_id, seen.slot)
         THEN
-          RETURN sluice.change_waiting(queue, held.message_id, payload, headers, type, schema_version,
+          RETURN sluice_private.change_waiting(queue, held.message_id, payload, headers, type, schema_version,
             due_at, delay_ms, ttl_ms, keep_ms, on_duplicate = 'debounce' AND seen.fresh);
         END IF;
         -- Somebody has it in hand. The other message comes behind it in the order of its key, and never beside it.
@@ -3584,7 +3588,7 @@ BEGIN
     IF again THEN
       ordering_key := coalesce(ordering_key, dedupe_key);
     END IF;
-    new_id := sluice.insert_message(
+    new_id := sluice_private.insert_message(
       queue, payload, headers, type, schema_version, ordering_key, priority, due_at, delay_ms, max_attempts, ttl_ms,
       retry_policy, lease_ms, tenant, dedupe_key, keep_ms
     );
@@ -3603,10 +3607,10 @@ BEGIN
     -- Another producer was first. It has ended: the INSERT has waited for it.
     DELETE FROM sluice.message m WHERE m.queue = queue AND m.id = new_id;
     tries := tries + 1;
-    PERFORM sluice.check_taken('dedupe', queue, tries);
+    PERFORM sluice_private.check_taken('dedupe', queue, tries);
   END LOOP;
   SELECT m.due_at INTO new_due_at FROM sluice.message m WHERE m.queue = queue AND m.id = new_id;
-  RETURN concat_ws(' ', new_id, outcome, sluice.duplicate_state(false, 0, new_due_at, clock_timestamp()));
+  RETURN concat_ws(' ', new_id, outcome, sluice_private.duplicate_state(false, 0, new_due_at, clock_timestamp()));
 END
 $$;
 
@@ -3614,7 +3618,7 @@ $$;
 -- message is enqueued, so two of these do not wait for each other in a circle. A key that is new gets a pointer to no
 -- message. One that is taken, and for which nothing but reject and throttle ask, is not locked: what this look has found is the
 -- answer, and is not asked for again, because a lock that it might take then would be out of order.
-CREATE FUNCTION sluice.insert_all_deduped(queue text, payloads jsonb, options jsonb) RETURNS SETOF text
+CREATE FUNCTION sluice_private.insert_all_deduped(queue text, payloads jsonb, options jsonb) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on AS $$
 #variable_conflict use_variable
@@ -3632,7 +3636,7 @@ BEGIN
     FROM jsonb_array_elements(options) AS o GROUP BY key ORDER BY key
   LOOP
     IF policy IS NOT NULL THEN
-      found_duplicate := sluice.insert_deduped(
+      found_duplicate := sluice_private.insert_deduped(
         queue, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, wanted, NULL, policy, true
       );
       IF found_duplicate IS NOT NULL THEN
@@ -3647,11 +3651,11 @@ BEGIN
       INSERT INTO sluice.dedupe (queue, key, message_id) VALUES (queue, wanted, 0) ON CONFLICT DO NOTHING;
       EXIT WHEN FOUND;
       tries := tries + 1;
-      PERFORM sluice.check_taken('dedupe', queue, tries);
+      PERFORM sluice_private.check_taken('dedupe', queue, tries);
     END LOOP;
   END LOOP;
   RETURN QUERY
-  SELECT coalesce(r.duplicate, sluice.insert_deduped(
+  SELECT coalesce(r.duplicate, sluice_private.insert_deduped(
     queue, r.payload, coalesce(r.headers, '{}'), r.type, coalesce(r."schemaVersion", 1), r."orderingKey",
     coalesce(r.priority, 5::smallint), r."dueAt", r."delayMs", r."maxAttempts", r."ttlMs", r."retryPolicy", r."leaseMs",
     r.tenant, r."dedupeKey", r."forMs", r."onDuplicate"
@@ -3673,7 +3677,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.check_dedupe(key text, kept interval, on_duplicate text, has_time boolean, has_tenant boolean) RETURNS void
+CREATE FUNCTION sluice_private.check_dedupe(key text, kept interval, on_duplicate text, has_time boolean, has_tenant boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF key IS NULL OR octet_length(key) NOT BETWEEN 1 AND 255 THEN
@@ -3728,9 +3732,9 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   answer text[];
 BEGIN
-  PERFORM sluice.check_enqueue(payload, headers, type, delay, due_at, ttl, lease);
-  PERFORM sluice.check_dedupe(dedupe_key, dedupe_for, on_duplicate, delay IS NOT NULL OR due_at IS NOT NULL, tenant IS NOT NULL);
-  answer := string_to_array(sluice.insert_deduped(
+  PERFORM sluice_private.check_enqueue(payload, headers, type, delay, due_at, ttl, lease);
+  PERFORM sluice_private.check_dedupe(dedupe_key, dedupe_for, on_duplicate, delay IS NOT NULL OR due_at IS NOT NULL, tenant IS NOT NULL);
+  answer := string_to_array(sluice_private.insert_deduped(
     queue, payload, coalesce(headers, '{}'), type, coalesce(schema_version, 1), ordering_key,
     greatest(least(coalesce(priority, 5), 10), -1)::smallint, due_at,
     extract(epoch FROM delay) * 1000, max_attempts, extract(epoch FROM ttl) * 1000, retry_policy,
@@ -3749,7 +3753,7 @@ COMMENT ON FUNCTION sluice.enqueue_deduped IS
   'Enqueues one message with a dedupe key in the current transaction. on_duplicate: reject, update, requeue, debounce or throttle. outcome: added, duplicate, updated, requeued or debounced; id and state: of the message that has the key.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.insert_deduped, sluice.insert_all_deduped FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.insert_deduped, sluice_private.insert_all_deduped FROM PUBLIC;
 
 -- schema/41_dedupe_keys.sql
 --
@@ -3758,7 +3762,7 @@ REVOKE ALL ON FUNCTION sluice.insert_deduped, sluice.insert_all_deduped FROM PUB
 -- Public functions: sluice.free_key, sluice.free_keys, sluice.prune_dedupe.
 
 -- Whether a message has a key: one that has expired has it as long as somebody has it in hand. To know that, it is locked.
-CREATE FUNCTION sluice.has_message(pointer sluice.dedupe) RETURNS boolean
+CREATE FUNCTION sluice_private.has_message(pointer sluice.dedupe) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
@@ -3795,7 +3799,7 @@ BEGIN
   END IF;
   SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key FOR UPDATE;
   now_at := clock_timestamp();
-  IF sluice.has_message(pointer) THEN
+  IF sluice_private.has_message(pointer) THEN
     RETURN 'taken';
   END IF;
   freed := coalesce(pointer.until > now_at, false);
@@ -3820,7 +3824,7 @@ DECLARE
   pointer sluice.dedupe;
   looked integer := 0;
 BEGIN
-  PERFORM sluice.check_claim(queue);
+  PERFORM sluice_private.check_claim(queue);
   keys := 0;
   FOR pointer IN
     SELECT d.* FROM sluice.dedupe d WHERE d.queue = queue AND d.key > coalesce(after_key, '') ORDER BY d.key LIMIT 10000
@@ -3829,7 +3833,7 @@ BEGIN
     next_key := pointer.key;
     CONTINUE WHEN coalesce(pointer.until <= now_at, true)
         AND NOT EXISTS (SELECT FROM sluice.settled s WHERE s.queue = queue AND s.key = pointer.key AND s.until > now_at)
-      OR sluice.has_message(pointer);
+      OR sluice_private.has_message(pointer);
     IF NOT dry_run THEN
       PERFORM FROM sluice.dedupe d WHERE d.queue = queue AND d.key = pointer.key FOR UPDATE SKIP LOCKED;
       CONTINUE WHEN NOT FOUND OR sluice.free_key(queue, pointer.key) <> 'freed';
@@ -3848,7 +3852,7 @@ COMMENT ON FUNCTION sluice.free_keys IS
 
 -- Gives messages that were redriven their dedupe keys again, where no other message has one by then; of several with the same
 -- key the newest. It does not wait for a producer: whoever has a pointer locked, or has made one and not committed, has the key.
-CREATE FUNCTION sluice.take_keys_again(queue text, ids bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.take_keys_again(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '10ms' AS $$
 #variable_conflict use_variable
 DECLARE
@@ -3878,7 +3882,7 @@ END
 $$;
 
 -- Whether nothing needs a pointer any more: neither of its messages is there or dead, and no window of the key has a row.
-CREATE FUNCTION sluice.is_free(queue text, key text, message_id bigint, running_id bigint) RETURNS boolean
+CREATE FUNCTION sluice_private.is_free(queue text, key text, message_id bigint, running_id bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -3904,7 +3908,7 @@ DECLARE
   start bigint;
   page bigint;
 BEGIN
-  PERFORM sluice.check_most(most);
+  PERFORM sluice_private.check_most(most);
   pages := pg_relation_size('sluice.settled') / current_setting('block_size')::integer;
   start := floor(random() * pages);
   FOR step IN 0..least(pages, 100) - 1 LOOP
@@ -3930,13 +3934,13 @@ BEGIN
     places := ARRAY(
       SELECT d.ctid FROM sluice.dedupe d
       WHERE d.ctid >= format('(%s,0)', page)::tid AND d.ctid < format('(%s,0)', page + 1)::tid
-        AND coalesce(d.until <= now_at, true) AND sluice.is_free(d.queue, d.key, d.message_id, d.running_id)
+        AND coalesce(d.until <= now_at, true) AND sluice_private.is_free(d.queue, d.key, d.message_id, d.running_id)
       LIMIT most - pruned FOR UPDATE OF d SKIP LOCKED
     );
     IF places <> '{}' THEN
       -- Once more with the rows locked: until then a producer may have moved one.
       DELETE FROM sluice.dedupe d WHERE d.ctid = ANY (places) AND coalesce(d.until <= now_at, true)
-        AND sluice.is_free(d.queue, d.key, d.message_id, d.running_id);
+        AND sluice_private.is_free(d.queue, d.key, d.message_id, d.running_id);
       GET DIAGNOSTICS touched = ROW_COUNT;
       pruned := pruned + touched;
     END IF;
@@ -3956,7 +3960,7 @@ REVOKE ALL ON FUNCTION sluice.free_key, sluice.free_keys, sluice.prune_dedupe FR
 
 -- The entry of a message's key in the row of its slot, as of now. Messages without a key have one in slot 256, where a
 -- pipeline orders the whole queue.
-CREATE FUNCTION sluice.hold_of(m sluice.message) RETURNS jsonb
+CREATE FUNCTION sluice_private.hold_of(m sluice.message) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN (SELECT s.held -> coalesce(m.ordering_key, '') FROM sluice.slot s WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256));
@@ -3964,7 +3968,7 @@ END
 $$;
 
 -- Whether the slot of a message is locked for us now, or there is none.
-CREATE FUNCTION sluice.lock_slot_of(m sluice.message) RETURNS boolean
+CREATE FUNCTION sluice_private.lock_slot_of(m sluice.message) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM FROM sluice.slot s WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256) FOR NO KEY UPDATE OF s SKIP LOCKED;
@@ -3977,7 +3981,7 @@ $$;
 -- last one is due; if there is none, it goes. A batch can have postponed several messages of a key, and the entry has the number
 -- of only one. A message with a delay that happens to fall due in that time counts too: the row does not tell it from one that
 -- was snoozed.
-CREATE FUNCTION sluice.refit_hold(queue text, slot smallint, key text, message_id bigint) RETURNS void
+CREATE FUNCTION sluice_private.refit_hold(queue text, slot smallint, key text, message_id bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -4008,7 +4012,7 @@ END
 $$;
 
 -- Takes away the holds of messages that are gone, where their slots can be locked. Returns how many it could not.
-CREATE FUNCTION sluice.release_holds(queue text) RETURNS integer
+CREATE FUNCTION sluice_private.release_holds(queue text) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -4027,38 +4031,38 @@ BEGIN
     WHERE s.queue = queue AND s.slot = orphan.slot AND (s.held -> orphan.key ->> 0)::bigint = orphan.id
     FOR NO KEY UPDATE OF s SKIP LOCKED;
     IF FOUND THEN
-      PERFORM sluice.refit_hold(queue, orphan.slot, orphan.key, NULL);
+      PERFORM sluice_private.refit_hold(queue, orphan.slot, orphan.key, NULL);
       released := released + 1;
     ELSE
       left_over := left_over + 1;
     END IF;
   END LOOP;
   IF released > 0 THEN
-    PERFORM sluice.wake(queue);
+    PERFORM sluice_private.wake(queue);
   END IF;
   RETURN left_over;
 END
 $$;
 
 -- A message is gone: its key is free, now or, if somebody has its slot, as soon as a worker of the queue has looked.
-CREATE FUNCTION sluice.open_key(gone sluice.message) RETURNS void
+CREATE FUNCTION sluice_private.open_key(gone sluice.message) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF (sluice.hold_of(gone) ->> 0)::bigint = gone.id THEN
-    IF sluice.lock_slot_of(gone) THEN
-      PERFORM sluice.refit_hold(gone.queue, coalesce(gone.slot, 256::smallint), coalesce(gone.ordering_key, ''), NULL);
+  IF (sluice_private.hold_of(gone) ->> 0)::bigint = gone.id THEN
+    IF sluice_private.lock_slot_of(gone) THEN
+      PERFORM sluice_private.refit_hold(gone.queue, coalesce(gone.slot, 256::smallint), coalesce(gone.ordering_key, ''), NULL);
     ELSE
-      PERFORM sluice.tell('!holds!' || gone.queue);
+      PERFORM sluice_private.tell('!holds!' || gone.queue);
     END IF;
   ELSIF gone.lease IS NULL OR gone.slot IS NULL THEN
     RETURN;
   END IF;
-  PERFORM sluice.wake(gone.queue);
+  PERFORM sluice_private.wake(gone.queue);
 END
 $$;
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.release_holds FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.release_holds FROM PUBLIC;
 
 -- schema/43_message_changes.sql
 --
@@ -4069,7 +4073,7 @@ REVOKE ALL ON FUNCTION sluice.release_holds FROM PUBLIC;
 
 -- Locks one message, unless somebody has it locked or it is not there: then null. Claims pass over locked messages without
 -- a key, but would wait for one with a key: so its slot is locked too, unless a batch has it, and claims pass over that.
-CREATE FUNCTION sluice.lock_one(queue text, message_id bigint) RETURNS sluice.message
+CREATE FUNCTION sluice_private.lock_one(queue text, message_id bigint) RETURNS sluice.message
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -4085,7 +4089,7 @@ END
 $$;
 
 -- The state of a message that lock_one has returned, or else why it has not.
-CREATE FUNCTION sluice.state_of(queue text, message_id bigint, locked sluice.message) RETURNS text
+CREATE FUNCTION sluice_private.state_of(queue text, message_id bigint, locked sluice.message) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -4108,7 +4112,7 @@ $$;
 -- The messages that a call means, the newest first: that of the id, or those that a dedupe key stands for, of which the first
 -- comes after the second. They need not be there. Reads the pointer by its primary key, and does not lock it: whoever enqueues
 -- with the key has that locked until its transaction ends, and a handler may enqueue.
-CREATE FUNCTION sluice.meant(queue text, message_id bigint, dedupe_key text) RETURNS bigint[]
+CREATE FUNCTION sluice_private.meant(queue text, message_id bigint, dedupe_key text) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -4126,7 +4130,7 @@ END
 $$;
 
 -- The message that a change by a dedupe key is for: the newest of those that are there; or else one that is dead, or is not.
-CREATE FUNCTION sluice.newest_of(queue text, ids bigint[]) RETURNS bigint
+CREATE FUNCTION sluice_private.newest_of(queue text, ids bigint[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -4140,22 +4144,22 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.cancel_one(queue text, message_id bigint) RETURNS TABLE (result text, state text)
+CREATE FUNCTION sluice_private.cancel_one(queue text, message_id bigint) RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   m sluice.message;
 BEGIN
-  m := sluice.lock_one(queue, message_id);
-  state := sluice.state_of(queue, message_id, m);
+  m := sluice_private.lock_one(queue, message_id);
+  state := sluice_private.state_of(queue, message_id, m);
   IF m.id IS NOT NULL THEN
-    PERFORM sluice.remove_locked(queue, ARRAY[message_id]);
-    PERFORM sluice.open_key(m);
+    PERFORM sluice_private.remove_locked(queue, ARRAY[message_id]);
+    PERFORM sluice_private.open_key(m);
   END IF;
   -- Not of a claim object: whoever has that finds out when it settles.
   IF state = 'in_flight' AND coalesce(m.lease, 1) > 0 THEN
     INSERT INTO sluice.cancel_request (queue, message_id) VALUES (queue, message_id);
-    PERFORM sluice.tell('!cancel!' || queue);
+    PERFORM sluice_private.tell('!cancel!' || queue);
   END IF;
   result := CASE WHEN m.id IS NOT NULL THEN 'cancelled' WHEN state = 'in_flight' THEN 'asked' ELSE 'nothing' END;
   RETURN NEXT;
@@ -4173,11 +4177,11 @@ DECLARE
   ids bigint[];
   before record;
 BEGIN
-  PERFORM sluice.check_claim(queue);
-  ids := sluice.meant(queue, message_id, dedupe_key);
-  SELECT c.* INTO result, state FROM sluice.cancel_one(queue, ids[1]) c;
+  PERFORM sluice_private.check_claim(queue);
+  ids := sluice_private.meant(queue, message_id, dedupe_key);
+  SELECT c.* INTO result, state FROM sluice_private.cancel_one(queue, ids[1]) c;
   IF cardinality(ids) = 2 THEN
-    SELECT c.* INTO before FROM sluice.cancel_one(queue, ids[2]) c;
+    SELECT c.* INTO before FROM sluice_private.cancel_one(queue, ids[2]) c;
     IF before.result <> 'nothing' OR state = 'unknown' THEN
       result := before.result;
       state := before.state;
@@ -4192,38 +4196,38 @@ COMMENT ON FUNCTION sluice.cancel IS
 -- Gives a message that waits another due time. One that holds its key, or that was tried and would hold it, needs its slot:
 -- while a batch has that, the result is busy, and nothing has changed. A time that has passed becomes now, so that the
 -- floors of workers do not hide the message. Its life counts from the new time, and never ends sooner for one that was tried.
-CREATE FUNCTION sluice.set_due(queue text, message_id bigint, due timestamptz) RETURNS TABLE (result text, state text)
+CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz) RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   m sluice.message;
   held boolean := false;
 BEGIN
-  m := sluice.lock_one(queue, message_id);
-  state := sluice.state_of(queue, message_id, m);
+  m := sluice_private.lock_one(queue, message_id);
+  state := sluice_private.state_of(queue, message_id, m);
   result := 'changed';
   IF state NOT IN ('ready', 'scheduled', 'retrying') THEN
     result := 'refused';
   ELSE
-    held := coalesce((sluice.hold_of(m) ->> 0)::bigint = m.id, false)
-      OR m.lease IS NULL AND m.attempt > 0 AND (m.slot IS NOT NULL OR sluice.hold_of(m) IS NOT NULL);
-    IF held AND NOT sluice.lock_slot_of(m) THEN
+    held := coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false)
+      OR m.lease IS NULL AND m.attempt > 0 AND (m.slot IS NOT NULL OR sluice_private.hold_of(m) IS NOT NULL);
+    IF held AND NOT sluice_private.lock_slot_of(m) THEN
       result := 'busy';
     END IF;
   END IF;
   due := greatest(due, clock_timestamp());
   IF result = 'changed' AND (state <> 'ready' OR due > clock_timestamp()) THEN
-    PERFORM sluice.end_lease(m);
+    PERFORM sluice_private.end_lease(m);
     UPDATE sluice.message t
     SET due_at = due,
         expires_at = t.expires_at + CASE WHEN t.attempt = 0 OR due > t.due_at THEN due - t.due_at ELSE interval '0' END
     WHERE t.queue = queue AND t.id = message_id;
     IF held THEN
-      PERFORM sluice.refit_hold(queue, coalesce(m.slot, 256::smallint), coalesce(m.ordering_key, ''), message_id);
+      PERFORM sluice_private.refit_hold(queue, coalesce(m.slot, 256::smallint), coalesce(m.ordering_key, ''), message_id);
     END IF;
   END IF;
   IF result = 'changed' THEN
-    PERFORM sluice.wake(queue);
+    PERFORM sluice_private.wake(queue);
   END IF;
   RETURN NEXT;
 END
@@ -4238,18 +4242,18 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET
 SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 BEGIN
-  PERFORM sluice.check_claim(queue);
+  PERFORM sluice_private.check_claim(queue);
   IF (delay IS NULL) = (due_at IS NULL) THEN
     RAISE EXCEPTION 'delay, due_at: expected one of the two, received %', CASE WHEN delay IS NULL THEN 'none' ELSE 'both' END
       USING ERRCODE = '22023', HINT = 'As in sluice.reschedule(''emails'', 4711, interval ''1 hour'').';
   END IF;
-  PERFORM sluice.check_delay('delay', delay);
+  PERFORM sluice_private.check_delay('delay', delay);
   IF due_at < '0001-01-01 00:00Z' OR due_at >= '10000-01-01 00:00Z' THEN
     RAISE EXCEPTION 'due_at: expected an instant in the years 1 to 9999, received %', due_at
       USING ERRCODE = '22023', HINT = 'For now there is sluice.run_now.';
   END IF;
-  message_id := sluice.newest_of(queue, sluice.meant(queue, message_id, dedupe_key));
-  RETURN QUERY SELECT d.* FROM sluice.set_due(queue, message_id, coalesce(due_at, clock_timestamp() + delay)) d;
+  message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
+  RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, coalesce(due_at, clock_timestamp() + delay)) d;
 END
 $$;
 COMMENT ON FUNCTION sluice.reschedule IS
@@ -4262,9 +4266,9 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET
 SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 BEGIN
-  PERFORM sluice.check_claim(queue);
-  message_id := sluice.newest_of(queue, sluice.meant(queue, message_id, dedupe_key));
-  RETURN QUERY SELECT d.* FROM sluice.set_due(queue, message_id, clock_timestamp()) d;
+  PERFORM sluice_private.check_claim(queue);
+  message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
+  RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, clock_timestamp()) d;
 END
 $$;
 COMMENT ON FUNCTION sluice.run_now IS 'Makes a message that waits due now, also one that waits for its retry. result as that of reschedule.';
@@ -4288,24 +4292,24 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 DECLARE
   m sluice.message;
 BEGIN
-  PERFORM sluice.check_claim(queue);
+  PERFORM sluice_private.check_claim(queue);
   IF octet_length(payload::text) > 1048576 OR octet_length(headers::text) > 1048576 THEN
     RAISE EXCEPTION 'payload, headers: expected at most 1048576 bytes of JSON each, received % and %',
       octet_length(payload::text), octet_length(headers::text)
       USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
-  PERFORM sluice.check_payload_bytes(payload, (SELECT q.payload_bytes FROM sluice.queue q WHERE q.queue = queue));
+  PERFORM sluice_private.check_payload_bytes(payload, (SELECT q.payload_bytes FROM sluice.queue q WHERE q.queue = queue));
   IF type <> '' AND type !~ '^[^\x01-\x20\x7f.*]+([.][^\x01-\x20\x7f.*]+)*$' THEN
     RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
       USING ERRCODE = '22023', HINT = 'For example ''order.paid''.';
   END IF;
-  PERFORM sluice.check_delay('ttl', ttl);
-  message_id := sluice.newest_of(queue, sluice.meant(queue, message_id, dedupe_key));
-  m := sluice.lock_one(queue, message_id);
-  state := sluice.state_of(queue, message_id, m);
+  PERFORM sluice_private.check_delay('ttl', ttl);
+  message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
+  m := sluice_private.lock_one(queue, message_id);
+  state := sluice_private.state_of(queue, message_id, m);
   result := CASE WHEN state IN ('ready', 'scheduled', 'retrying') THEN 'changed' ELSE 'refused' END;
   IF result = 'changed' THEN
-    PERFORM sluice.end_lease(m);
+    PERFORM sluice_private.end_lease(m);
     UPDATE sluice.message t
     SET payload = coalesce(payload, t.payload), headers = coalesce(headers, t.headers),
         priority = CASE WHEN priority IS NULL THEN t.priority ELSE greatest(least(priority, 10), -1)::smallint END, type = coalesce(type, t.type),
@@ -4313,7 +4317,7 @@ BEGIN
         expires_at = coalesce(t.due_at + ttl, t.expires_at)
     WHERE t.queue = queue AND t.id = message_id;
     -- Whoever looks before the COMMIT passes over the locked row, which may fall due by then.
-    PERFORM sluice.wake(queue);
+    PERFORM sluice_private.wake(queue);
   END IF;
   RETURN NEXT;
 END
@@ -4346,7 +4350,7 @@ DECLARE
   ids bigint[] := '{}';
   keyed boolean := false;
 BEGIN
-  PERFORM sluice.check_claim(queue);
+  PERFORM sluice_private.check_claim(queue);
   IF state NOT IN ('ready', 'scheduled', 'retrying', 'expired') THEN
     RAISE EXCEPTION 'state: expected ready, scheduled, retrying or expired, received %', quote_literal(left(state, 80))
       USING ERRCODE = '22023', HINT = 'What somebody has in hand is not cleared. Leave it out for all others.';
@@ -4362,24 +4366,24 @@ BEGIN
       OR m.ordering_key IS DISTINCT FROM coalesce(ordering_key, m.ordering_key)
       OR m.tenant IS DISTINCT FROM coalesce(tenant, m.tenant)
       OR m.enqueued_at >= enqueued_before OR m.enqueued_at < enqueued_after
-      OR state IS NOT NULL AND state <> sluice.state_of(queue, m.id, m);
+      OR state IS NOT NULL AND state <> sluice_private.state_of(queue, m.id, m);
     IF NOT dry_run THEN
       -- In its newest version, which may have been claimed since.
-      m := sluice.lock_one(queue, m.id);
+      m := sluice_private.lock_one(queue, m.id);
       CONTINUE WHEN m.id IS NULL OR coalesce(m.lease, 0) <> 0 AND m.due_at > clock_timestamp()
-        OR state IS NOT NULL AND state <> sluice.state_of(queue, m.id, m);
+        OR state IS NOT NULL AND state <> sluice_private.state_of(queue, m.id, m);
     END IF;
     ids := ids || m.id;
     EXIT WHEN cardinality(ids) >= 1000;
   END LOOP;
   messages := cardinality(ids);
   IF NOT dry_run AND messages > 0 THEN
-    PERFORM sluice.remove_locked(queue, ids);
+    PERFORM sluice_private.remove_locked(queue, ids);
     IF EXISTS (SELECT FROM sluice.slot s WHERE s.queue = queue) THEN
-      IF sluice.release_holds(queue) > 0 THEN
-        PERFORM sluice.tell('!holds!' || queue);
+      IF sluice_private.release_holds(queue) > 0 THEN
+        PERFORM sluice_private.tell('!holds!' || queue);
       END IF;
-      PERFORM sluice.wake(queue);
+      PERFORM sluice_private.wake(queue);
     END IF;
   END IF;
   IF looked < 10000 AND messages < 1000 THEN
@@ -4401,7 +4405,7 @@ REVOKE ALL ON FUNCTION sluice.cancel, sluice.reschedule, sluice.run_now, sluice.
 -- Public functions: sluice.redrive, sluice.prune_dead_letters.
 
 -- The ids of the dead letters of a queue that match every filter given.
-CREATE FUNCTION sluice.dead_matching(
+CREATE FUNCTION sluice_private.dead_matching(
   queue text, ids bigint[], type text, died_before timestamptz, died_after timestamptz, tenant text, reason text, error text
 ) RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -4439,9 +4443,9 @@ DECLARE
   redriven bigint;
   deduped bigint[];
 BEGIN
-  ids := sluice.dead_matching(queue, ids, type, died_before, died_after, tenant, reason, error);
+  ids := sluice_private.dead_matching(queue, ids, type, died_before, died_after, tenant, reason, error);
   IF strpos(queue, ':') > 0 THEN
-    PERFORM sluice.lock_dead_events(queue, ids);
+    PERFORM sluice_private.lock_dead_events(queue, ids);
   END IF;
   WITH chosen AS (
     DELETE FROM sluice.dead_letter d
@@ -4466,11 +4470,11 @@ BEGIN
       USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
   END IF;
   IF deduped IS NOT NULL THEN
-    PERFORM sluice.take_keys_again(queue, deduped);
+    PERFORM sluice_private.take_keys_again(queue, deduped);
   END IF;
   -- Nobody sleeps on the queue of a group: its members sleep on their stream.
   IF events > 0 THEN
-    PERFORM sluice.wake_stream(split_part(queue, ':', 1));
+    PERFORM sluice_private.wake_stream(split_part(queue, ':', 1));
   END IF;
   RETURN redriven;
 END
@@ -4488,7 +4492,7 @@ DECLARE
   deleted integer;
   total integer := 0;
 BEGIN
-  PERFORM sluice.check_most(most);
+  PERFORM sluice_private.check_most(most);
   FOR settings IN
     SELECT q.queue, clock_timestamp() - least(q.dead_letter_ms, 3155760000000) * interval '1 millisecond' AS before
     FROM sluice.queue q WHERE q.dead_letter_ms IS NOT NULL
@@ -4517,7 +4521,7 @@ REVOKE ALL ON FUNCTION sluice.redrive, sluice.prune_dead_letters FROM PUBLIC;
 -- Public functions: sluice.make_history, sluice.drop_history, sluice.prune_history.
 
 -- The day of a partition of the history by its name, completed_YYYYMMDD. Null: the default partition.
-CREATE FUNCTION sluice.day_of_partition(name text) RETURNS timestamptz
+CREATE FUNCTION sluice_private.day_of_partition(name text) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN name ~ '^completed_[0-9]{8}$'
          THEN make_timestamptz(substr(name, 11, 4)::integer, substr(name, 15, 2)::integer, substr(name, 17, 2)::integer, 0, 0, 0, 'UTC')
@@ -4525,19 +4529,19 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- When the UTC day of an instant begins.
-CREATE FUNCTION sluice.day_of(instant timestamptz) RETURNS timestamptz
+CREATE FUNCTION sluice_private.day_of(instant timestamptz) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT date_trunc('day', instant AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
 $$;
 
 -- Before which day nothing of a queue's history is kept: whole days, so that partitions can go as they are.
-CREATE FUNCTION sluice.history_begins(history_ms bigint) RETURNS timestamptz
+CREATE FUNCTION sluice_private.history_begins(history_ms bigint) RETURNS timestamptz
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT sluice.day_of(clock_timestamp() - least(history_ms, 3155760000000) * interval '1 millisecond')
+  SELECT sluice_private.day_of(clock_timestamp() - least(history_ms, 3155760000000) * interval '1 millisecond')
 $$;
 
 -- The queues that have rows in a partition, by one descent of its index for each.
-CREATE FUNCTION sluice.queues_of_partition(name text) RETURNS text[]
+CREATE FUNCTION sluice_private.queues_of_partition(name text) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   found_queues text[];
@@ -4556,10 +4560,10 @@ END
 $$;
 
 -- Whether the default partition has messages of a day, by one descent of its index for each queue.
-CREATE FUNCTION sluice.default_has(day timestamptz) RETURNS boolean
+CREATE FUNCTION sluice_private.default_has(day timestamptz) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT EXISTS (
-    SELECT FROM unnest(sluice.queues_of_partition('completed_default')) AS found (queue) CROSS JOIN LATERAL (
+    SELECT FROM unnest(sluice_private.queues_of_partition('completed_default')) AS found (queue) CROSS JOIN LATERAL (
       SELECT FROM sluice.completed_default c
       WHERE c.queue = found.queue AND c.completed_at >= day AND c.completed_at < day + interval '24 hours'
       ORDER BY c.queue, c.completed_at, c.id LIMIT 1
@@ -4571,13 +4575,13 @@ $$;
 -- reads the whole default partition, unless a CHECK that has been validated says that nothing of the day can be in it. Some
 -- ten days without maintenance and 1.5 million messages made that a second and more for each day. It takes no time if the
 -- default partition has 1 MB at the most; and no settlement waits for it if today has a partition of its own.
-CREATE FUNCTION sluice.may_attach() RETURNS boolean
+CREATE FUNCTION sluice_private.may_attach() RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT pg_relation_size('sluice.completed_default') <= 1048576
     OR EXISTS (
       SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
       WHERE i.inhparent = 'sluice.completed_message'::regclass
-        AND sluice.day_of_partition(c.relname::text) = sluice.day_of(clock_timestamp())
+        AND sluice_private.day_of_partition(c.relname::text) = sluice_private.day_of(clock_timestamp())
     )
     OR EXISTS (
       SELECT FROM pg_constraint c
@@ -4593,17 +4597,17 @@ CREATE FUNCTION sluice.make_history() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms'
 SET timezone = 'UTC' SET datestyle = 'ISO, YMD' SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
-  today timestamptz := sluice.day_of(clock_timestamp());
+  today timestamptz := sluice_private.day_of(clock_timestamp());
   day timestamptz;
   name text;
   made integer := 0;
 BEGIN
-  IF NOT EXISTS (SELECT FROM sluice.queue q WHERE q.history_ms IS NOT NULL) OR NOT sluice.may_attach() THEN
+  IF NOT EXISTS (SELECT FROM sluice.queue q WHERE q.history_ms IS NOT NULL) OR NOT sluice_private.may_attach() THEN
     RETURN 0;
   END IF;
   FOR day IN SELECT today + n * interval '24 hours' FROM generate_series(0, 7) AS n LOOP
     name := 'completed_' || to_char(day AT TIME ZONE 'UTC', 'YYYYMMDD');
-    CONTINUE WHEN to_regclass(format('sluice.%I', name)) IS NOT NULL OR sluice.default_has(day);
+    CONTINUE WHEN to_regclass(format('sluice.%I', name)) IS NOT NULL OR sluice_private.default_has(day);
     BEGIN
       EXECUTE format('CREATE TABLE sluice.%I (LIKE sluice.completed_message)', name);
       EXECUTE format('ALTER TABLE sluice.completed_message ATTACH PARTITION sluice.%I FOR VALUES FROM (%L) TO (%L)',
@@ -4622,7 +4626,7 @@ COMMENT ON FUNCTION sluice.make_history IS
   'Makes the partitions of the history for today and the next seven days, if a queue keeps its history. Returns how many.';
 
 -- A queue that begins to keep its history has its partitions at once, and not after the next pass of maintenance.
-CREATE FUNCTION sluice.history_wanted() RETURNS trigger
+CREATE FUNCTION sluice_private.history_wanted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
   PERFORM sluice.make_history();
@@ -4630,11 +4634,11 @@ BEGIN
 END
 $$;
 CREATE TRIGGER queue_history AFTER INSERT ON sluice.queue FOR EACH ROW
-WHEN (NEW.history_ms IS NOT NULL) EXECUTE FUNCTION sluice.history_wanted();
+WHEN (NEW.history_ms IS NOT NULL) EXECUTE FUNCTION sluice_private.history_wanted();
 
 -- Not with every other setting: whoever makes a partition keeps settlements with history waiting until it commits.
 CREATE TRIGGER queue_history_changed AFTER UPDATE OF history_ms ON sluice.queue FOR EACH ROW
-WHEN (NEW.history_ms IS NOT NULL AND OLD.history_ms IS NULL) EXECUTE FUNCTION sluice.history_wanted();
+WHEN (NEW.history_ms IS NOT NULL AND OLD.history_ms IS NULL) EXECUTE FUNCTION sluice_private.history_wanted();
 
 -- Drops the partitions that are older than the history of any queue. Returns how many. DROP needs the whole table for
 -- itself for about a millisecond, and whoever settles with history waits for as long as it waits: 50 ms at the most. If
@@ -4643,13 +4647,13 @@ WHEN (NEW.history_ms IS NOT NULL AND OLD.history_ms IS NULL) EXECUTE FUNCTION sl
 CREATE FUNCTION sluice.drop_history() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms' AS $$
 DECLARE
-  begins timestamptz := sluice.history_begins((SELECT coalesce(max(q.history_ms), 0) FROM sluice.queue q));
+  begins timestamptz := sluice_private.history_begins((SELECT coalesce(max(q.history_ms), 0) FROM sluice.queue q));
   name text;
   dropped integer := 0;
 BEGIN
   FOR name IN
     SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    WHERE i.inhparent = 'sluice.completed_message'::regclass AND sluice.day_of_partition(c.relname::text) < begins
+    WHERE i.inhparent = 'sluice.completed_message'::regclass AND sluice_private.day_of_partition(c.relname::text) < begins
     ORDER BY 1
   LOOP
     BEGIN
@@ -4681,19 +4685,19 @@ DECLARE
   deleted integer;
   total integer := 0;
 BEGIN
-  PERFORM sluice.check_most(most);
+  PERFORM sluice_private.check_most(most);
   FOR partition_name IN
     SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = 'sluice.completed_message'::regclass
-      AND coalesce(sluice.day_of_partition(c.relname::text), '-infinity') <= clock_timestamp()
+      AND coalesce(sluice_private.day_of_partition(c.relname::text), '-infinity') <= clock_timestamp()
     ORDER BY 1
   LOOP
-    FOREACH in_queue IN ARRAY sluice.queues_of_partition(partition_name) LOOP
+    FOREACH in_queue IN ARRAY sluice_private.queues_of_partition(partition_name) LOOP
       before := coalesce(
-        (SELECT sluice.history_begins(q.history_ms) FROM sluice.queue q WHERE q.queue = in_queue AND q.history_ms IS NOT NULL),
+        (SELECT sluice_private.history_begins(q.history_ms) FROM sluice.queue q WHERE q.queue = in_queue AND q.history_ms IS NOT NULL),
         clock_timestamp()
       );
-      CONTINUE WHEN before <= sluice.day_of_partition(partition_name);
+      CONTINUE WHEN before <= sluice_private.day_of_partition(partition_name);
       EXECUTE format($query$
         DELETE FROM sluice.%1$I c WHERE c.ctid = ANY (ARRAY(
           SELECT o.ctid FROM sluice.%1$I o WHERE o.queue = $1 AND o.completed_at < $2
@@ -4713,7 +4717,8 @@ COMMENT ON FUNCTION sluice.prune_history IS
   'Deletes messages from the history that their queue does not keep, though another queue keeps messages of that age. Returns how many.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.make_history, sluice.history_wanted, sluice.drop_history, sluice.prune_history FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice.make_history, sluice_private.history_wanted, sluice.drop_history, sluice.prune_history
+  FROM PUBLIC;
 
 -- schema/46_maintenance.sql
 --
@@ -4734,8 +4739,8 @@ DECLARE
   ids bigint[];
   total integer := 0;
 BEGIN
-  PERFORM sluice.check_isolation();
-  PERFORM sluice.check_most(most);
+  PERFORM sluice_private.check_isolation();
+  PERFORM sluice_private.check_most(most);
   LOOP
     in_queue := (
       SELECT m.queue FROM sluice.message m WHERE m.expires_at IS NOT NULL AND m.queue > in_queue
@@ -4752,9 +4757,9 @@ BEGIN
       ORDER BY m.queue, m.expires_at LIMIT most - total FOR UPDATE OF m SKIP LOCKED
     );
     CONTINUE WHEN ids = '{}';
-    PERFORM sluice.expire_locked(in_queue, ids);
+    PERFORM sluice_private.expire_locked(in_queue, ids);
     -- Those that waited for their keys, or in a queue in order, may be claimed now.
-    PERFORM sluice.wake(in_queue);
+    PERFORM sluice_private.wake(in_queue);
     total := total + cardinality(ids);
   END LOOP;
   RETURN total;
@@ -4775,7 +4780,7 @@ DECLARE
   crashes integer;
   requests integer;
 BEGIN
-  PERFORM sluice.check_most(most);
+  PERFORM sluice_private.check_most(most);
   DELETE FROM sluice.claim c WHERE c.ctid = ANY (ARRAY(
     SELECT o.ctid FROM sluice.claim o WHERE o.expires_at <= before LIMIT most FOR UPDATE OF o SKIP LOCKED
   ));
@@ -4793,7 +4798,7 @@ BEGIN
     LIMIT most - claims - crashes FOR UPDATE OF o SKIP LOCKED
   ));
   GET DIAGNOSTICS requests = ROW_COUNT;
-  RETURN claims + crashes + requests + sluice.prune_limits(most - claims - crashes - requests);
+  RETURN claims + crashes + requests + sluice_private.prune_limits(most - claims - crashes - requests);
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_leftovers IS
@@ -4812,7 +4817,7 @@ REVOKE ALL ON FUNCTION sluice.remove_expired, sluice.prune_leftovers FROM PUBLIC
 -- Defines a schedule, and tells what that changed. next_at: the next occurrence, where the caller can compute it; null: the
 -- next worker that looks does. It counts only if the times of the schedule are new: otherwise an occurrence that is due and
 -- not enqueued yet would be lost with each deployment. A pause stays as it is.
-CREATE FUNCTION sluice.schedule_define(definition sluice.schedule) RETURNS TABLE (outcome text, next_at timestamptz)
+CREATE FUNCTION sluice_private.schedule_define(definition sluice.schedule) RETURNS TABLE (outcome text, next_at timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -4824,7 +4829,7 @@ BEGIN
     RAISE EXCEPTION 'payload, headers: expected at most 1048576 bytes of JSON'
       USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
-  PERFORM sluice.check_payload_bytes(given.payload, coalesce((SELECT q.payload_bytes FROM sluice.queue q WHERE q.queue = given.queue), 1073741823));
+  PERFORM sluice_private.check_payload_bytes(given.payload, coalesce((SELECT q.payload_bytes FROM sluice.queue q WHERE q.queue = given.queue), 1073741823));
   SELECT s.* INTO had FROM sluice.schedule s WHERE s.name = given.name;
   -- What nobody chooses.
   given.revision := coalesce(had.revision, nextval('sluice.schedule_revision_seq'::regclass));
@@ -4853,7 +4858,7 @@ BEGIN
         RAISE EXCEPTION 'schedule: another transaction has defined "%" at the same time', given.name
           USING ERRCODE = '40001', HINT = 'Try the transaction again.';
       END IF;
-      RETURN QUERY SELECT * FROM sluice.schedule_define(definition);
+      RETURN QUERY SELECT * FROM sluice_private.schedule_define(definition);
     END IF;
     RETURN;
   END IF;
@@ -4885,7 +4890,7 @@ END
 $$;
 
 -- An interval in milliseconds. One that no constraint allows, which need not fit a bigint, becomes one that breaks it.
-CREATE FUNCTION sluice.bounded_ms(given interval) RETURNS bigint
+CREATE FUNCTION sluice_private.bounded_ms(given interval) RETURNS bigint
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN given IS NOT NULL THEN greatest(least(extract(epoch FROM given) * 1000.0, 3155760000001.0), -1.0)::bigint END
 $$;
@@ -4931,12 +4936,12 @@ BEGIN
   given.name := name;
   given.queue := queue;
   given.cron := cron;
-  given.every_ms := sluice.bounded_ms(every);
+  given.every_ms := sluice_private.bounded_ms(every);
   given.zone := coalesce(zone, 'UTC');
   given.missed := coalesce(missed, 'skip');
-  given.grace_ms := sluice.bounded_ms(coalesce(grace, '1 minute'));
+  given.grace_ms := sluice_private.bounded_ms(coalesce(grace, '1 minute'));
   given.catch_up_most := coalesce(catch_up_most, 100);
-  given.catch_up_ms := sluice.bounded_ms(coalesce(catch_up_within, '7 days'));
+  given.catch_up_ms := sluice_private.bounded_ms(coalesce(catch_up_within, '7 days'));
   given.overlap := coalesce(overlap, true);
   given.payload := payload;
   given.headers := coalesce(headers, '{}');
@@ -4945,21 +4950,21 @@ BEGIN
   given.ordering_key := ordering_key;
   -- What is no smallint either meets the constraint on the priority, which says more than an overflow.
   given.priority := greatest(least(coalesce(priority, 5), 10), -1);
-  given.delay_ms := sluice.bounded_ms(delay);
+  given.delay_ms := sluice_private.bounded_ms(delay);
   given.max_attempts := max_attempts;
-  given.ttl_ms := sluice.bounded_ms(ttl);
+  given.ttl_ms := sluice_private.bounded_ms(ttl);
   given.retry_policy := retry_policy;
-  given.lease_ms := CASE WHEN lease > interval '24 hours' THEN 86400001 ELSE sluice.bounded_ms(lease) END;
+  given.lease_ms := CASE WHEN lease > interval '24 hours' THEN 86400001 ELSE sluice_private.bounded_ms(lease) END;
   given.tenant := tenant;
   given.next_at := next_at;
-  RETURN (SELECT d.outcome FROM sluice.schedule_define(given) d);
+  RETURN (SELECT d.outcome FROM sluice_private.schedule_define(given) d);
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule IS
   'Defines a schedule, or changes it: messages for a queue, by a cron expression or at an interval. Returns created, changed or unchanged. The next worker that looks computes the next occurrence.';
 
 -- Fails: there is no such schedule.
-CREATE FUNCTION sluice.schedule_unknown(name text) RETURNS void
+CREATE FUNCTION sluice_private.schedule_unknown(name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RAISE EXCEPTION 'Schedule "%": expected one that has been defined, received one that is unknown', name
@@ -4968,12 +4973,12 @@ END
 $$;
 
 -- Returns whether a schedule has been changed. Fails if it has not because there is none.
-CREATE FUNCTION sluice.schedule_changed(name text, changed boolean) RETURNS boolean
+CREATE FUNCTION sluice_private.schedule_changed(name text, changed boolean) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   IF NOT changed AND NOT EXISTS (SELECT FROM sluice.schedule s WHERE s.name = name) THEN
-    PERFORM sluice.schedule_unknown(name);
+    PERFORM sluice_private.schedule_unknown(name);
   END IF;
   RETURN changed;
 END
@@ -4986,7 +4991,7 @@ BEGIN
   UPDATE sluice.schedule s
   SET paused_at = clock_timestamp(), paused_by = coalesce(paused_by, session_user), pause_reason = reason, revision = DEFAULT
   WHERE s.name = name AND s.paused_at IS NULL;
-  RETURN sluice.schedule_changed(name, FOUND);
+  RETURN sluice_private.schedule_changed(name, FOUND);
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_pause IS
@@ -5001,7 +5006,7 @@ BEGIN
   SET paused_at = NULL, paused_by = NULL, pause_reason = NULL, revision = DEFAULT,
       next_at = date_trunc('milliseconds', clock_timestamp()), planned = false
   WHERE s.name = name AND s.paused_at IS NOT NULL;
-  RETURN sluice.schedule_changed(name, FOUND);
+  RETURN sluice_private.schedule_changed(name, FOUND);
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_resume IS
@@ -5021,19 +5026,19 @@ COMMENT ON FUNCTION sluice.schedule_remove IS
 -- Enqueues one message of a locked schedule; null if the last one is still there and they must not overlap. A probe of the
 -- primary key tells: the row of a message that a transaction has in hand is still seen. One that has expired and that nobody
 -- has in hand is not there, as for a dedupe key.
-CREATE FUNCTION sluice.schedule_insert(given sluice.schedule, occurrence timestamptz) RETURNS bigint
+CREATE FUNCTION sluice_private.schedule_insert(given sluice.schedule, occurrence timestamptz) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   last record;
   message_id bigint;
 BEGIN
   IF NOT given.overlap THEN
-    last := sluice.look_at_holder(given.queue, NULL, given.last_id, true);
+    last := sluice_private.look_at_holder(given.queue, NULL, given.last_id, true);
     IF last.there THEN
       RETURN NULL;
     END IF;
   END IF;
-  message_id := sluice.insert_message(
+  message_id := sluice_private.insert_message(
     queue => given.queue,
     payload => given.payload,
     headers => given.headers || jsonb_build_object(
@@ -5072,9 +5077,9 @@ DECLARE
 BEGIN
   SELECT s.* INTO had FROM sluice.schedule s WHERE s.name = name FOR NO KEY UPDATE;
   IF NOT FOUND THEN
-    PERFORM sluice.schedule_unknown(name);
+    PERFORM sluice_private.schedule_unknown(name);
   END IF;
-  message_id := sluice.schedule_insert(had, now_at);
+  message_id := sluice_private.schedule_insert(had, now_at);
   IF message_id IS NOT NULL THEN
     UPDATE sluice.schedule s
     SET last_at = now_at, last_enqueued_at = clock_timestamp(), last_id = message_id, enqueued = s.enqueued + 1
@@ -5091,7 +5096,7 @@ COMMENT ON FUNCTION sluice.schedule_run IS
 -- An occurrence is due: enqueues those that are given, in their order, and sets the next one. One process does it: the one
 -- that finds next_at and the revision as it had read them, and the row not locked. Exactly equal, and not "at least": with
 -- that, a process whose clock is ahead would jump over occurrences. No row: another process has done it, or does it now.
-CREATE FUNCTION sluice.schedule_fire(
+CREATE FUNCTION sluice_private.schedule_fire(
   name text, revision bigint, due_at timestamptz, occurrences timestamptz[], following timestamptz, missed bigint
 ) RETURNS TABLE (queue text, id bigint, occurrence timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -5109,7 +5114,7 @@ BEGIN
     RETURN;
   END IF;
   FOREACH at IN ARRAY occurrences LOOP
-    message_id := sluice.schedule_insert(had, at);
+    message_id := sluice_private.schedule_insert(had, at);
     IF message_id IS NULL THEN
       unwanted := unwanted + 1;
     ELSE
@@ -5131,7 +5136,7 @@ END
 $$;
 
 -- Sets the next occurrence of a schedule that has none yet; null: it has no further one.
-CREATE FUNCTION sluice.schedule_plan(name text, revision bigint, next_at timestamptz) RETURNS boolean
+CREATE FUNCTION sluice_private.schedule_plan(name text, revision bigint, next_at timestamptz) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 BEGIN
@@ -5143,7 +5148,7 @@ $$;
 
 -- Says why a schedule could not be planned or enqueued. What could not be planned is tried again in five minutes, perhaps by
 -- a process that knows the time zone.
-CREATE FUNCTION sluice.schedule_failed(name text, revision bigint, error text) RETURNS void
+CREATE FUNCTION sluice_private.schedule_failed(name text, revision bigint, error text) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
   UPDATE sluice.schedule s
   SET error = $3, next_at = CASE WHEN s.planned THEN s.next_at ELSE date_trunc('milliseconds', clock_timestamp()) + interval '5 minutes' END
@@ -5151,8 +5156,9 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_secu
 $$;
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.schedule_define, sluice.schedule, sluice.schedule_pause, sluice.schedule_resume,
-  sluice.schedule_remove, sluice.schedule_run, sluice.schedule_fire, sluice.schedule_plan, sluice.schedule_failed FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.schedule_define, sluice.schedule, sluice.schedule_pause, sluice.schedule_resume,
+  sluice.schedule_remove, sluice.schedule_run, sluice_private.schedule_fire, sluice_private.schedule_plan,
+  sluice_private.schedule_failed FROM PUBLIC;
 
 -- schema/50_streams.sql
 --
@@ -5161,7 +5167,7 @@ REVOKE ALL ON FUNCTION sluice.schedule_define, sluice.schedule, sluice.schedule_
 -- Public functions: sluice.create_stream.
 
 -- Appends look it up for themselves: a call for each event would take time.
-CREATE FUNCTION sluice.find_stream(stream text) RETURNS sluice.stream
+CREATE FUNCTION sluice_private.find_stream(stream text) RETURNS sluice.stream
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -5176,13 +5182,13 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.find_group(stream text, name text) RETURNS sluice.stream_group
+CREATE FUNCTION sluice_private.find_group(stream text, name text) RETURNS sluice.stream_group
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   this_group sluice.stream_group;
 BEGIN
-  PERFORM sluice.find_stream(stream);
+  PERFORM sluice_private.find_stream(stream);
   SELECT g.* INTO this_group FROM sluice.stream_group g WHERE g.stream = stream AND g.name = name;
   IF this_group.id IS NULL THEN
     RAISE EXCEPTION 'expected the name of a group of stream "%", received "%"', stream, name
@@ -5193,7 +5199,7 @@ END
 $$;
 
 -- An interval in milliseconds, from some to a hundred years: a longer one is no instant of PostgreSQL's when it is taken from now.
-CREATE FUNCTION sluice.stream_ms(what text, given interval, shortest interval) RETURNS bigint
+CREATE FUNCTION sluice_private.stream_ms(what text, given interval, shortest interval) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF given < shortest OR given > interval '100 years' THEN
@@ -5207,30 +5213,30 @@ $$;
 -- What a statement reads of a stream, or of one segment: positions that are constants of its text, so that the planner leaves out the other
 -- segments. A statement locks all that its plan names, and keeps the locks to the end of its transaction. Not > after: the planner does not know
 -- that there is nothing between two whole numbers, and would keep the segment that ends there.
-CREATE FUNCTION sluice.part_of_log(log_table text, after bigint, upto bigint) RETURNS text
+CREATE FUNCTION sluice_private.part_of_log(log_table text, after bigint, upto bigint) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT format('(SELECT part.* FROM sluice.%I part WHERE part.position >= %s AND part.position <= %s)', log_table, after + 1, upto)
 $$;
 
 -- The segments of events that a batch has in hand, by their own tables: through its stream's table it would not find those in one that is being
 -- detached, which waits for the batch.
-CREATE FUNCTION sluice.segments_of(stream_id integer, positions bigint[]) RETURNS text
+CREATE FUNCTION sluice_private.segments_of(stream_id integer, positions bigint[]) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT '(' || string_agg(DISTINCT format('SELECT part.* FROM sluice.event_%s_%s part', stream_id, p / 1000000000), ' UNION ALL ') || ')'
   FROM unnest(positions) AS p
 $$;
 
 -- The last position that was drawn.
-CREATE FUNCTION sluice.stream_head(positions regclass) RETURNS bigint
+CREATE FUNCTION sluice_private.stream_head(positions regclass) RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS 'SELECT coalesce(pg_sequence_last_value(positions), 0)';
 
 -- Up to which position each slot is settled: at and below it no event appears any more. First the head, then the locks of
 -- open appends: whoever takes one later draws positions above this head. Whoever reads must do so in a later statement: a
 -- COMMIT is visible before its locks go, so what has no lock is visible to the next snapshot. The head is read again for the
 -- 31 bits of the locks: no lock that was seen is above it. The first number is the head, the others are those of the slots: of as many
--- as the stream has now, which may be other slots than a caller knows who has waited here for sluice.change_slots.
+-- as the stream has now, which may be other slots than a caller knows who has waited here for sluice_private.change_slots.
 -- With the rights of the owner, because a stream's sequence is made after the roles have been granted what they may read.
-CREATE FUNCTION sluice.slot_bounds(stream_id integer, positions regclass) RETURNS bigint[]
+CREATE FUNCTION sluice_private.slot_bounds(stream_id integer, positions regclass) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
   head bigint := coalesce(pg_sequence_last_value(positions), 0);
@@ -5260,10 +5266,10 @@ $$;
 
 -- Nobody moves the group's progress until the transaction ends. Waits for the batches that have slots in hand, so the next
 -- statement needs a newer snapshot.
-CREATE FUNCTION sluice.lock_group(group_id integer, slots integer) RETURNS void
+CREATE FUNCTION sluice_private.lock_group(group_id integer, slots integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM sluice.check_isolation();
+  PERFORM sluice_private.check_isolation();
   FOR slot IN 0 .. slots - 1 LOOP
     PERFORM pg_advisory_xact_lock(746503, group_id << 6 | slot);
   END LOOP;
@@ -5271,15 +5277,15 @@ END
 $$;
 
 -- The same by its name. Who had it locked may have deleted it, and made another one of its name, or given its stream other slots.
-CREATE FUNCTION sluice.lock_found_group(log sluice.stream, name text) RETURNS sluice.stream_group
+CREATE FUNCTION sluice_private.lock_found_group(log sluice.stream, name text) RETURNS sluice.stream_group
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   this_group sluice.stream_group;
 BEGIN
   LOOP
-    log := sluice.find_stream(log.stream);
-    this_group := sluice.find_group(log.stream, name);
-    PERFORM sluice.lock_group(this_group.id, log.slots);
+    log := sluice_private.find_stream(log.stream);
+    this_group := sluice_private.find_group(log.stream, name);
+    PERFORM sluice_private.lock_group(this_group.id, log.slots);
     EXIT WHEN EXISTS (
       SELECT FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream WHERE g.id = this_group.id AND s.slots = log.slots
     );
@@ -5289,7 +5295,7 @@ END
 $$;
 
 -- Makes a segment, for positions from `first` on. CREATE ... PARTITION OF would wait for every open batch; ATTACH does not.
-CREATE FUNCTION sluice.attach_segment(stream_id integer, first bigint) RETURNS void
+CREATE FUNCTION sluice_private.attach_segment(stream_id integer, first bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
   log text := 'event_' || stream_id;
@@ -5306,7 +5312,7 @@ $$;
 -- Writes the number of slots where appends find it: it is the START of the stream's sequence, which nothing begins with. An append has the sequence
 -- locked from before it looks until its transaction ends, and sees the catalogs as they are now, whatever its snapshot. Waits for all
 -- that are open, and those that come meanwhile wait for this transaction.
-CREATE FUNCTION sluice.note_slots(stream_id integer, slots integer) RETURNS void
+CREATE FUNCTION sluice_private.note_slots(stream_id integer, slots integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   EXECUTE format('ALTER SEQUENCE sluice.%I START WITH %s', 'event_position_' || stream_id, slots);
@@ -5315,7 +5321,7 @@ $$;
 
 -- The oldest transaction that holds each slot back, because it has appended to it and is still open. A prepared one has no
 -- process. since is null where the owner of the schema may not see it (pg_read_all_stats).
-CREATE FUNCTION sluice.open_appends_of(stream_id integer) RETURNS TABLE (slot smallint, pid integer, since timestamptz, transactions bigint)
+CREATE FUNCTION sluice_private.open_appends_of(stream_id integer) RETURNS TABLE (slot smallint, pid integer, since timestamptz, transactions bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
   SELECT DISTINCT ON (l.slot) l.slot, l.pid, a.xact_start, count(*) OVER (PARTITION BY l.slot)
   FROM (
@@ -5329,7 +5335,7 @@ $$;
 
 -- Whether a stream has an event, or an append that is open may have put one there. Each segment by itself: one that is being detached is no
 -- part of the stream's table any more.
-CREATE FUNCTION sluice.has_events(stream_id integer) RETURNS boolean
+CREATE FUNCTION sluice_private.has_events(stream_id integer) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -5354,34 +5360,34 @@ $$;
 -- Gives a stream another number of slots, as long as no key has a place in one: while it has no events. It asks before it waits, because
 -- appends wait behind it. The locks are in the order of others: the maintenance of the stream, its row, the slots of its groups, its sequence.
 -- Then each group begins in the new slots behind the last position.
-CREATE FUNCTION sluice.change_slots(stream_id integer, slots integer) RETURNS void
+CREATE FUNCTION sluice_private.change_slots(stream_id integer, slots integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
   log sluice.stream;
-  is_empty boolean := NOT sluice.has_events(stream_id);
+  is_empty boolean := NOT sluice_private.has_events(stream_id);
   g sluice.stream_group;
   head bigint;
   moved timestamptz;
 BEGIN
-  PERFORM sluice.check_isolation();
+  PERFORM sluice_private.check_isolation();
   PERFORM pg_advisory_xact_lock(746505, stream_id) WHERE is_empty;
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = stream_id;
   IF is_empty THEN
     SELECT s.* INTO log FROM sluice.stream s WHERE s.id = stream_id FOR UPDATE;
     UPDATE sluice.stream s SET slots = change_slots.slots WHERE s.id = stream_id;
     FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream ORDER BY o.id LOOP
-      PERFORM sluice.lock_group(g.id, greatest(log.slots, slots));
+      PERFORM sluice_private.lock_group(g.id, greatest(log.slots, slots));
     END LOOP;
-    PERFORM sluice.note_slots(stream_id, slots);
-    is_empty := NOT sluice.has_events(stream_id);
+    PERFORM sluice_private.note_slots(stream_id, slots);
+    is_empty := NOT sluice_private.has_events(stream_id);
   END IF;
   IF NOT is_empty THEN
     RAISE EXCEPTION 'slots: expected %, which stream "%" keeps while it has events or open appends, received %', log.slots, log.stream, slots
       USING ERRCODE = 'SL031', HINT = 'To have other slots, make another stream.';
   END IF;
   UPDATE sluice.segment o SET lasts = array_fill(0::bigint, ARRAY[slots]) WHERE o.stream_id = stream_id AND o.lasts IS NOT NULL;
-  head := sluice.stream_head(log.positions);
+  head := sluice_private.stream_head(log.positions);
   FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream LOOP
     SELECT max(p.moved_at) INTO moved FROM sluice.group_progress p WHERE p.group_id = g.id;
     DELETE FROM sluice.group_progress p WHERE p.group_id = g.id;
@@ -5403,8 +5409,8 @@ DECLARE
   log sluice.stream;
   number integer;
   reader regrole;
-  retain_ms bigint := sluice.stream_ms('retain', retain, '0');
-  segment_ms bigint := sluice.stream_ms('segment', segment, '1 second');
+  retain_ms bigint := sluice_private.stream_ms('retain', retain, '0');
+  segment_ms bigint := sluice_private.stream_ms('segment', segment, '1 second');
 BEGIN
   SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = create_stream.stream;
   IF log.id IS NULL THEN
@@ -5414,7 +5420,7 @@ BEGIN
   END IF;
   IF log.id IS NOT NULL THEN
     IF slots <> log.slots THEN
-      PERFORM sluice.change_slots(log.id, slots);
+      PERFORM sluice_private.change_slots(log.id, slots);
     END IF;
     UPDATE sluice.stream s
     SET retain_ms = nullif(coalesce(given.retain_ms, s.retain_ms), 0),
@@ -5440,7 +5446,7 @@ BEGIN
           nullif(given.retain_ms, 0), nullif(create_stream.retain_bytes, 0), coalesce(create_stream.keep_unread, true),
           coalesce(given.segment_ms, 86400000))
   ON CONFLICT ON CONSTRAINT stream_pkey DO NOTHING;
-  PERFORM sluice.note_slots(number, coalesce(create_stream.slots, 16));
+  PERFORM sluice_private.note_slots(number, coalesce(create_stream.slots, 16));
   EXECUTE format('CREATE TABLE sluice.%I (LIKE sluice.event INCLUDING ALL, CONSTRAINT %I PRIMARY KEY (slot, position)) PARTITION BY RANGE (position)',
                  'event_' || number, 'event_' || number || '_pkey');
   EXECUTE format('ALTER TABLE sluice.event ATTACH PARTITION sluice.%I FOR VALUES IN (%s)', 'event_' || number, number);
@@ -5451,7 +5457,7 @@ BEGIN
   LOOP
     EXECUTE format('GRANT SELECT ON sluice.%I TO %s', 'event_' || number, reader);
   END LOOP;
-  PERFORM sluice.attach_segment(number, 0), sluice.attach_segment(number, 1000000000);
+  PERFORM sluice_private.attach_segment(number, 0), sluice_private.attach_segment(number, 1000000000);
   UPDATE sluice.segment s SET ready_from = 0, opened_at = CASE WHEN s.first = 0 THEN clock_timestamp() END WHERE s.stream_id = number;
   RETURN true;
 END
@@ -5460,8 +5466,8 @@ COMMENT ON FUNCTION sluice.create_stream IS
   'Makes a stream, or changes its settings; what is null stays as it is, and a retain or retain_bytes of 0 is none. Returns whether it was made.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.stream_head, sluice.slot_bounds, sluice.attach_segment, sluice.open_appends_of,
-  sluice.create_stream FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.stream_head, sluice_private.slot_bounds, sluice_private.attach_segment,
+  sluice_private.open_appends_of, sluice.create_stream FROM PUBLIC;
 
 -- schema/51_append.sql
 --
@@ -5476,8 +5482,8 @@ REVOKE ALL ON FUNCTION sluice.stream_head, sluice.slot_bounds, sluice.attach_seg
 -- its next append takes the same lock again, which costs no entry in the lock table. A session may write the setting by hand:
 -- a number from 0 to the head holds back at least what the append draws, and any other is not used.
 -- False: the stream has other slots by now, so the append looks for its own again. To read the head locks the sequence, and so keeps the slots as they
--- are: see sluice.note_slots.
-CREATE FUNCTION sluice.open_appends(log sluice.stream, slots smallint[]) RETURNS boolean
+-- are: see sluice_private.note_slots.
+CREATE FUNCTION sluice_private.open_appends(log sluice.stream, slots smallint[]) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   name text := 'sluice.open_appends_' || log.id;
@@ -5498,7 +5504,7 @@ BEGIN
       floors[slot + 1] := head;
       is_new := true;
     END IF;
-    PERFORM sluice.lock_shared(1275068416 | (log.id << 8) | slot, (floors[slot + 1] & 2147483647)::integer);
+    PERFORM sluice_private.lock_shared(1275068416 | (log.id << 8) | slot, (floors[slot + 1] & 2147483647)::integer);
   END LOOP;
   IF is_new THEN
     PERFORM set_config(name, floors::text, true);
@@ -5523,8 +5529,8 @@ BEGIN
       RAISE EXCEPTION 'expected the name of a stream, received "%"', append.stream
         USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
     END IF;
-    slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint ELSE sluice.event_slot(ordering_key, log.slots) END;
-    EXIT WHEN sluice.open_appends(log, ARRAY[slot]);
+    slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint ELSE sluice_private.event_slot(ordering_key, log.slots) END;
+    EXIT WHEN sluice_private.open_appends(log, ARRAY[slot]);
   END LOOP;
   INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
   VALUES (log.id, slot, nextval(log.positions), ordering_key, type, coalesce(schema_version, 1), payload, coalesce(headers, '{}'))
@@ -5534,7 +5540,7 @@ BEGIN
       USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
   END IF;
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext('/' || append.stream)) THEN
-    PERFORM sluice.wake_stream(append.stream);
+    PERFORM sluice_private.wake_stream(append.stream);
   END IF;
   RETURN at;
 END
@@ -5566,17 +5572,17 @@ BEGIN
       RETURN;
     END IF;
     SELECT array_agg(DISTINCT w.slot) INTO wanted FROM (
-      SELECT coalesce(sluice.event_slot(o.key, log.slots), (base + (o.ordinal - 1) / 100) & (log.slots - 1))::smallint AS slot
+      SELECT coalesce(sluice_private.event_slot(o.key, log.slots), (base + (o.ordinal - 1) / 100) & (log.slots - 1))::smallint AS slot
       FROM ROWS FROM (jsonb_to_recordset(options) AS ("orderingKey" text)) WITH ORDINALITY AS o (key, ordinal)
       UNION ALL
       SELECT ((base + chunk) & (log.slots - 1))::smallint FROM generate_series(0, (given - 1) / 100) AS chunk
       WHERE jsonb_array_length(options) < given
     ) w;
-    EXIT WHEN sluice.open_appends(log, wanted);
+    EXIT WHEN sluice_private.open_appends(log, wanted);
   END LOOP;
   RETURN QUERY
   INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
-  SELECT log.id, coalesce(sluice.event_slot(r."orderingKey", log.slots), (base + (r.ordinal - 1) / 100) & (log.slots - 1))::smallint,
+  SELECT log.id, coalesce(sluice_private.event_slot(r."orderingKey", log.slots), (base + (r.ordinal - 1) / 100) & (log.slots - 1))::smallint,
          nextval(log.positions), r."orderingKey", r.type, coalesce(r."schemaVersion", 1), r.payload, coalesce(r.headers, '{}')
   FROM (
     SELECT r.* FROM ROWS FROM (
@@ -5592,7 +5598,7 @@ BEGIN
       USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
   END IF;
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext('/' || append_many.stream)) THEN
-    PERFORM sluice.wake_stream(append_many.stream);
+    PERFORM sluice_private.wake_stream(append_many.stream);
   END IF;
 END
 $$;
@@ -5600,14 +5606,14 @@ COMMENT ON FUNCTION sluice.append_many IS
   'Appends the elements of a JSON array to a stream in the current transaction, in their order, and returns their positions. options: an array of objects beside it, with orderingKey, type, schemaVersion and headers.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.open_appends, sluice.append, sluice.append_many FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.open_appends, sluice.append, sluice.append_many FROM PUBLIC;
 
 -- schema/52_stream_positions.sql
 --
 -- Positions of streams, and events between them.
 --
 -- Positions and locks are as of now, and events and progress as of the snapshot. What judges by both needs a snapshot that is newer than the
--- positions, or it takes an event that it does not see for none: such functions begin with sluice.check_isolation.
+-- positions, or it takes an event that it does not see for none: such functions begin with sluice_private.check_isolation.
 --
 -- Public functions: sluice.stream_positions, sluice.events.
 
@@ -5615,7 +5621,7 @@ REVOKE ALL ON FUNCTION sluice.open_appends, sluice.append, sluice.append_many FR
 -- none. By bisection: each step is one descent of (slot, position) to the first event behind the middle, some 30 for each
 -- slot, in a stream of any length. The clock is read when the position has been drawn, so it almost ascends, unless it was set back, as by a
 -- fail-over: the bisection looks for ten minutes earlier, and then reads on. Through sluice.event the server would lock the segments of all streams.
-CREATE FUNCTION sluice.positions_at(log sluice.stream, at timestamptz, bounds bigint[]) RETURNS bigint[]
+CREATE FUNCTION sluice_private.positions_at(log sluice.stream, at timestamptz, bounds bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_sort = off SET enable_seqscan = off
 SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
 DECLARE
@@ -5653,8 +5659,8 @@ CREATE FUNCTION sluice.stream_positions(stream text, place text, at_position big
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  log sluice.stream := sluice.find_stream(stream);
-  bounds bigint[] := sluice.slot_bounds(log.id, log.positions);
+  log sluice.stream := sluice_private.find_stream(stream);
+  bounds bigint[] := sluice_private.slot_bounds(log.id, log.positions);
 BEGIN
   IF place = 'end' THEN
     RETURN bounds[2:];
@@ -5665,8 +5671,8 @@ BEGIN
   ELSIF place = 'position' AND at_position IS NOT NULL THEN
     RETURN array_fill(greatest(log.trimmed_to, at_position - 1), ARRAY[cardinality(bounds) - 1]);
   ELSIF place = 'time' AND at_time IS NOT NULL THEN
-    PERFORM sluice.check_isolation();
-    RETURN sluice.positions_at(log, at_time, bounds);
+    PERFORM sluice_private.check_isolation();
+    RETURN sluice_private.positions_at(log, at_time, bounds);
   END IF;
   RAISE EXCEPTION 'place: expected start, end, position with at_position, or time with at_time, received %', coalesce(quote_literal(left(place, 80)), 'NULL')
     USING ERRCODE = '22023', HINT = 'As in sluice.stream_positions(''orders'', ''time'', at_time => now() - interval ''1 day'').';
@@ -5677,26 +5683,26 @@ COMMENT ON FUNCTION sluice.stream_positions IS
 
 -- What a reader must know of a stream, and in an earlier statement than the one that reads: the number in its table's name,
 -- what has been trimmed, and up to which position each slot is settled (the first number is the head).
-CREATE FUNCTION sluice.stream_bounds(stream text) RETURNS TABLE (stream_id integer, slots smallint, trimmed_to bigint, bounds bigint[])
+CREATE FUNCTION sluice_private.stream_bounds(stream text) RETURNS TABLE (stream_id integer, slots smallint, trimmed_to bigint, bounds bigint[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  log sluice.stream := sluice.find_stream(stream);
+  log sluice.stream := sluice_private.find_stream(stream);
 BEGIN
   IF pg_is_in_recovery() THEN
     RAISE EXCEPTION 'stream: expected the primary server, received a hot standby, which does not know of appends that are open'
       USING ERRCODE = '0A000', HINT = 'Read the stream on the primary.';
   END IF;
-  PERFORM sluice.check_isolation();
-  bounds := sluice.slot_bounds(log.id, log.positions);
+  PERFORM sluice_private.check_isolation();
+  bounds := sluice_private.slot_bounds(log.id, log.positions);
   RETURN QUERY SELECT log.id, (cardinality(bounds) - 1)::smallint, log.trimmed_to, bounds;
 END
 $$;
 
--- Events between two places of a page of slots and windows, in order of position: see sluice.read_events in the library. It
+-- Events between two places of a page of slots and windows, in order of position: see sluice_private.read_events in the library. It
 -- has the rights of the owner, because a stream's table is made after the roles have been granted what they may read.
 -- Each slot is a range of (slot, position), which ends at its LIMIT; the rows of the slots are sorted by position.
-CREATE FUNCTION sluice.read_events(stream_id integer, slots smallint[], starts bigint[], ends bigint[], most integer, type text DEFAULT NULL,
+CREATE FUNCTION sluice_private.read_events(stream_id integer, slots smallint[], starts bigint[], ends bigint[], most integer, type text DEFAULT NULL,
                                    ordering_key text DEFAULT NULL) RETURNS SETOF sluice.event
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
@@ -5709,13 +5715,13 @@ BEGIN
       ORDER BY e.position LIMIT $4
     ) e
     ORDER BY e.position LIMIT $4
-  $query$, sluice.part_of_log('event_' || stream_id, (SELECT min(s) FROM unnest(starts) AS s), (SELECT max(f) FROM unnest(ends) AS f)))
+  $query$, sluice_private.part_of_log('event_' || stream_id, (SELECT min(s) FROM unnest(starts) AS s), (SELECT max(f) FROM unnest(ends) AS f)))
   USING slots, starts, ends, most, type, ordering_key;
 END
 $$;
 
 -- The first position behind a place, of any of the slots; null: there is none. Segment by segment, without those that are known to have none.
-CREATE FUNCTION sluice.next_position(stream_id integer, slots smallint[], starts bigint[], ends bigint[]) RETURNS bigint
+CREATE FUNCTION sluice_private.next_position(stream_id integer, slots smallint[], starts bigint[], ends bigint[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off SET enable_sort = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
 DECLARE
@@ -5736,7 +5742,7 @@ BEGIN
         SELECT e.position FROM %s e
         WHERE e.slot = s.slot AND e.position > s.start AND e.position <= s.finish ORDER BY e.position LIMIT 1
       ) e
-    $query$, sluice.part_of_log('event_' || stream_id, part - 1, part + 999999999)) INTO found_position USING slots, starts, ends;
+    $query$, sluice_private.part_of_log('event_' || stream_id, part - 1, part + 999999999)) INTO found_position USING slots, starts, ends;
     EXIT WHEN found_position IS NOT NULL;
   END LOOP;
   RETURN found_position;
@@ -5751,7 +5757,7 @@ CREATE FUNCTION sluice.events(stream text, after bigint DEFAULT 0, most integer 
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_column
 DECLARE
-  log sluice.stream := sluice.find_stream(events.stream);
+  log sluice.stream := sluice_private.find_stream(events.stream);
   slots smallint[] := ARRAY(SELECT n::smallint FROM generate_series(0, log.slots - 1) AS n);
   low bigint := greatest(coalesce(events.after, 0), log.trimmed_to);
   wanted bigint := events.most;
@@ -5770,7 +5776,7 @@ BEGIN
   LOOP
     RETURN QUERY
       SELECT e.position, e.slot, e.type, e.schema_version, e.payload, e.headers, e.ordering_key, e.appended_at
-      FROM sluice.read_events(
+      FROM sluice_private.read_events(
         log.id, slots, array_fill(greatest(low, part - 1), ARRAY[log.slots]), array_fill(part + 999999999, ARRAY[log.slots]), wanted::integer
       ) e
       ORDER BY e.position;
@@ -5784,8 +5790,8 @@ COMMENT ON FUNCTION sluice.events IS
   'The events of a stream behind a position, in the order of their positions, at most so many. It opens the segments that they are in, and no others.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.stream_positions, sluice.stream_bounds, sluice.read_events, sluice.next_position,
-  sluice.events FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice.stream_positions, sluice_private.stream_bounds, sluice_private.read_events,
+  sluice_private.next_position, sluice.events FROM PUBLIC;
 
 -- schema/53_groups.sql
 --
@@ -5797,8 +5803,8 @@ REVOKE ALL ON FUNCTION sluice.stream_positions, sluice.stream_bounds, sluice.rea
 -- What a batch of a group could not handle becomes messages of its queue, in the order of the arrays. due_us: in microseconds
 -- since 1970; null: now. One that has a key and is due later has lease 0, by which the later messages of its key wait
 -- for it in both modes: to write that into its queue's slot would wait for a batch that has the slot locked. The transaction
--- has its number before it draws an id: see sluice.insert_message. It fails unless the table takes all of them.
-CREATE FUNCTION sluice.queue_events(group_id integer, slots smallint[], positions bigint[], attempts integer[], due_us double precision[],
+-- has its number before it draws an id: see sluice_private.insert_message. It fails unless the table takes all of them.
+CREATE FUNCTION sluice_private.queue_events(group_id integer, slots smallint[], positions bigint[], attempts integer[], due_us double precision[],
                                     errors text[], details jsonb[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -5808,7 +5814,7 @@ DECLARE
   taken bigint;
 BEGIN
   PERFORM pg_current_xact_id();
-  PERFORM sluice.note_queued(group_id);
+  PERFORM sluice_private.note_queued(group_id);
   SELECT g.stream || ':' || g.name, s.id INTO queue, number
   FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream WHERE g.id = group_id;
   EXECUTE format('
@@ -5817,21 +5823,21 @@ BEGIN
     SELECT $1, e.ordering_key, e.type, e.schema_version, e.payload, e.headers, given.attempt, e.appended_at,
            coalesce(timestamptz ''epoch'' + given.due_us * interval ''1 microsecond'', clock_timestamp()),
            CASE WHEN given.error IS NOT NULL THEN clock_timestamp() END, given.error,
-           sluice.add_failure(NULL, given.attempt, given.error, given.details, clock_timestamp()),
+           sluice_private.add_failure(NULL, given.attempt, given.error, given.details, clock_timestamp()),
            CASE WHEN e.ordering_key IS NOT NULL AND given.due_us IS NOT NULL THEN 0 END, e.position
     FROM ROWS FROM (unnest($2), unnest($3), unnest($4), unnest($5), unnest($6), unnest($7)) WITH ORDINALITY
          AS given (slot, position, attempt, due_us, error, details, ordinal)
     CROSS JOIN LATERAL (SELECT e.* FROM %s e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e
     ORDER BY given.ordinal',
-    sluice.segments_of(number, positions))
+    sluice_private.segments_of(number, positions))
   USING queue, slots, positions, attempts, due_us, errors, details;
   GET DIAGNOSTICS taken = ROW_COUNT;
-  PERFORM sluice.require_kept('message', queue, cardinality(positions), taken);
+  PERFORM sluice_private.require_kept('message', queue, cardinality(positions), taken);
 END
 $$;
 
 -- Events that are given up in their first try.
-CREATE FUNCTION sluice.bury_events(group_id integer, slots smallint[], positions bigint[], attempts integer[], reasons text[], errors text[],
+CREATE FUNCTION sluice_private.bury_events(group_id integer, slots smallint[], positions bigint[], attempts integer[], reasons text[], errors text[],
                                    details jsonb[])
 RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -5848,20 +5854,20 @@ BEGIN
                                     failures, enqueued_at, event_position)
     SELECT $1, nextval(pg_get_serial_sequence(''sluice.message'', ''id'')), 5, e.ordering_key, e.type, e.schema_version, e.payload, e.headers,
            given.attempt, given.reason, given.error,
-           sluice.add_failure(NULL, given.attempt, coalesce(given.error, given.reason), given.details, clock_timestamp()),
+           sluice_private.add_failure(NULL, given.attempt, coalesce(given.error, given.reason), given.details, clock_timestamp()),
            e.appended_at, e.position
     FROM ROWS FROM (unnest($2), unnest($3), unnest($4), unnest($5), unnest($6), unnest($7))
          AS given (slot, position, attempt, reason, error, details)
     CROSS JOIN LATERAL (SELECT e.* FROM %s e WHERE e.slot = given.slot AND e.position = given.position LIMIT 1) e',
-    sluice.segments_of(number, positions))
+    sluice_private.segments_of(number, positions))
   USING queue, slots, positions, attempts, reasons, errors, details;
   GET DIAGNOSTICS taken = ROW_COUNT;
-  PERFORM sluice.require_kept('dead_letter', queue, cardinality(positions), taken);
+  PERFORM sluice_private.require_kept('dead_letter', queue, cardinality(positions), taken);
 END
 $$;
 
 -- Behind which positions the slots of a group are to begin: one for all, or one for each.
-CREATE FUNCTION sluice.check_starts(parameter text, starts bigint[], slots smallint) RETURNS void
+CREATE FUNCTION sluice_private.check_starts(parameter text, starts bigint[], slots smallint) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF cardinality(starts) NOT IN (1, slots) OR array_position(starts, NULL) IS NOT NULL THEN
@@ -5878,14 +5884,14 @@ CREATE FUNCTION sluice.create_group(stream text, name text, start_at bigint[] DE
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  log sluice.stream := sluice.find_stream(stream);
+  log sluice.stream := sluice_private.find_stream(stream);
   number integer;
   ends bigint[];
 BEGIN
   IF EXISTS (SELECT FROM sluice.stream_group g WHERE g.stream = create_group.stream AND g.name = create_group.name) THEN
     RETURN false;
   END IF;
-  PERFORM sluice.check_isolation();
+  PERFORM sluice_private.check_isolation();
   PERFORM pg_advisory_xact_lock(746507, hashtext(stream || ':' || name));
   IF EXISTS (SELECT FROM sluice.message m WHERE m.queue = stream || ':' || name AND m.event_position IS NULL)
     OR EXISTS (SELECT FROM sluice.dead_letter d WHERE d.queue = stream || ':' || name AND d.event_position IS NULL)
@@ -5895,33 +5901,33 @@ BEGIN
   END IF;
   -- Until this transaction ends no retention takes what the group has not read: nobody else sees the group yet.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
-  PERFORM sluice.check_starts('start_at', start_at, log.slots);
+  PERFORM sluice_private.check_starts('start_at', start_at, log.slots);
   INSERT INTO sluice.stream_group (stream, name, park_limit) VALUES (create_group.stream, create_group.name, coalesce(create_group.park_limit, 1000))
   ON CONFLICT ON CONSTRAINT stream_group_pkey DO NOTHING RETURNING id INTO number;
   IF number IS NULL THEN
     RETURN false;
   END IF;
-  ends := sluice.slot_bounds(log.id, log.positions);
+  ends := sluice_private.slot_bounds(log.id, log.positions);
   INSERT INTO sluice.group_progress (group_id, slot, position)
   SELECT number, slot, greatest(log.trimmed_to, least(ends[1], CASE WHEN start_at IS NULL THEN ends[slot + 2]
                                                                     WHEN cardinality(start_at) = 1 THEN start_at[1] ELSE start_at[slot + 1] END))
   FROM generate_series(0, log.slots - 1) AS slot;
   -- One of this name may have been deleted while its members slept.
-  PERFORM sluice.wake_stream(stream);
+  PERFORM sluice_private.wake_stream(stream);
   RETURN true;
 END
 $$;
 COMMENT ON FUNCTION sluice.create_group IS 'Makes a group of a stream, if there is none of this name. Returns whether it was made.';
 
 -- How many events there may be behind one position and up to another: positions, without those that a closed segment left out.
-CREATE FUNCTION sluice.positions_between(stream_id integer, after bigint, upto bigint) RETURNS bigint
+CREATE FUNCTION sluice_private.positions_between(stream_id integer, after bigint, upto bigint) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT coalesce(sum(greatest(0, least(upto, coalesce(g.last, g.first + 999999999)) - greatest(after, g.first - 1))), 0)::bigint
   FROM sluice.segment g WHERE g.stream_id = positions_between.stream_id
 $$;
 
 -- The first segment that may have an event which a group has not read, by slot, and behind which position.
-CREATE FUNCTION sluice.next_segments(log sluice.stream, of_group text, from_positions bigint[]) RETURNS TABLE (
+CREATE FUNCTION sluice_private.next_segments(log sluice.stream, of_group text, from_positions bigint[]) RETURNS TABLE (
   group_id integer, slot smallint, start bigint, segment bigint
 ) LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
   SELECT g.id, s.slot::smallint, n.start, coalesce((
@@ -5940,7 +5946,7 @@ $$;
 -- For each slot of a group: how far it has read, the first event that it has not, and how many those are: counted up to `most` in four
 -- segments, and beyond that taken from the positions. Events that wait behind an open append are among them. Three descents for each slot, and
 -- `most` index entries. A look at all streams locks four segments of each at most, and one more for each place where slots of groups are.
-CREATE FUNCTION sluice.read_group_slots(of_stream text, of_group text, most integer, from_positions bigint[] DEFAULT NULL) RETURNS TABLE (
+CREATE FUNCTION sluice_private.read_group_slots(of_stream text, of_group text, most integer, from_positions bigint[] DEFAULT NULL) RETURNS TABLE (
   stream text, name text, slot smallint, "position" bigint, settled bigint, next_position bigint, next_appended_at timestamptz, unread bigint,
   moved_at timestamptz, held_until timestamptz, attempt integer, last_error text, open_pid integer, open_since timestamptz
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off SET enable_sort = off
@@ -5953,15 +5959,15 @@ DECLARE
 BEGIN
   FOR log IN SELECT s.* FROM sluice.stream s WHERE of_stream IS NULL OR s.stream = of_stream ORDER BY s.stream LOOP
     CONTINUE WHEN NOT EXISTS (SELECT FROM sluice.stream_group g WHERE g.stream = log.stream);
-    bounds := sluice.slot_bounds(log.id, log.positions);
+    bounds := sluice_private.slot_bounds(log.id, log.positions);
     FOR part IN
       SELECT n.segment, array_agg(n.group_id) AS groups, array_agg(n.slot) AS slots, array_agg(n.start) AS starts
-      FROM sluice.next_segments(log, of_group, from_positions) n GROUP BY n.segment ORDER BY n.segment
+      FROM sluice_private.next_segments(log, of_group, from_positions) n GROUP BY n.segment ORDER BY n.segment
     LOOP
       RETURN QUERY EXECUTE format($query$
         SELECT g.stream, g.name, r.slot, p.position, $3[r.slot + 2], f.position, f.appended_at,
                CASE WHEN c.events < $4 AND $3[1] <= $5 THEN c.events
-                    ELSE greatest(c.events, sluice.positions_between($1, f.position - 1, $3[1]) / $2) END,
+                    ELSE greatest(c.events, sluice_private.positions_between($1, f.position - 1, $3[1]) / $2) END,
                p.moved_at, p.held_until, p.attempt, p.last_error, o.pid, o.since
         FROM ROWS FROM (unnest($6), unnest($7), unnest($8)) AS r (group_id, slot, start)
         JOIN sluice.stream_group g ON g.id = r.group_id
@@ -5976,9 +5982,9 @@ BEGIN
             SELECT FROM %1$s e WHERE f.position IS NOT NULL AND e.slot = r.slot AND e.position > r.start ORDER BY e.position LIMIT $4
           ) e
         ) c
-        LEFT JOIN sluice.open_appends_of($1) o ON o.slot = r.slot
+        LEFT JOIN sluice_private.open_appends_of($1) o ON o.slot = r.slot
         ORDER BY g.name, r.slot
-      $query$, sluice.part_of_log('event_' || log.id, part.segment - 1, least(bounds[1], part.segment + 3999999999)))
+      $query$, sluice_private.part_of_log('event_' || log.id, part.segment - 1, least(bounds[1], part.segment + 3999999999)))
       USING log.id, log.slots, bounds, most, part.segment + 3999999999, part.groups, part.slots, part.starts;
     END LOOP;
   END LOOP;
@@ -5986,11 +5992,11 @@ END
 $$;
 
 -- The slots of a group whose next event has failed, and that event: they wait for it, or it is due, or it is in somebody's hand.
-CREATE FUNCTION sluice.held_slots(log sluice.stream, of_group integer) RETURNS TABLE (slot smallint, progress bigint, "position" bigint,
+CREATE FUNCTION sluice_private.held_slots(log sluice.stream, of_group integer) RETURNS TABLE (slot smallint, progress bigint, "position" bigint,
                                                                                       attempt integer, last_error text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT r.slot, r.position, r.next_position, r.attempt, r.last_error
-  FROM sluice.stream_group g CROSS JOIN LATERAL sluice.read_group_slots(log.stream, g.name, 1) r
+  FROM sluice.stream_group g CROSS JOIN LATERAL sluice_private.read_group_slots(log.stream, g.name, 1) r
   WHERE g.id = of_group AND r.held_until IS NOT NULL ORDER BY r.slot
 $$;
 
@@ -6000,13 +6006,13 @@ CREATE FUNCTION sluice.retry_slots(stream text, name text, slot integer DEFAULT 
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  log sluice.stream := sluice.find_stream(stream);
-  this_group sluice.stream_group := sluice.find_group(stream, name);
+  log sluice.stream := sluice_private.find_stream(stream);
+  this_group sluice.stream_group := sluice_private.find_group(stream, name);
   held record;
   freed integer := 0;
 BEGIN
-  PERFORM sluice.check_isolation();
-  FOR held IN SELECT h.* FROM sluice.held_slots(log, this_group.id) h WHERE slot IS NULL OR h.slot = slot LOOP
+  PERFORM sluice_private.check_isolation();
+  FOR held IN SELECT h.* FROM sluice_private.held_slots(log, this_group.id) h WHERE slot IS NULL OR h.slot = slot LOOP
     PERFORM pg_advisory_xact_lock(746503, this_group.id << 6 | held.slot);
     UPDATE sluice.group_progress p SET held_until = NULL, attempt = 0, last_error = NULL
     WHERE p.group_id = this_group.id AND p.slot = held.slot AND p.held_until IS NOT NULL;
@@ -6015,7 +6021,7 @@ BEGIN
     END IF;
   END LOOP;
   IF freed > 0 THEN
-    PERFORM sluice.wake_stream(stream);
+    PERFORM sluice_private.wake_stream(stream);
   END IF;
   RETURN freed;
 END
@@ -6028,26 +6034,26 @@ CREATE FUNCTION sluice.skip_event(stream text, name text, "position" bigint) RET
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  log sluice.stream := sluice.find_stream(stream);
-  this_group sluice.stream_group := sluice.find_group(stream, name);
+  log sluice.stream := sluice_private.find_stream(stream);
+  this_group sluice.stream_group := sluice_private.find_group(stream, name);
   held record;
 BEGIN
-  PERFORM sluice.check_isolation();
-  SELECT h.* INTO held FROM sluice.held_slots(log, this_group.id) h WHERE h.position = position;
+  PERFORM sluice_private.check_isolation();
+  SELECT h.* INTO held FROM sluice_private.held_slots(log, this_group.id) h WHERE h.position = position;
   IF held.slot IS NULL THEN
     RETURN false;
   END IF;
   PERFORM pg_advisory_xact_lock(746503, this_group.id << 6 | held.slot);
   -- Another one may have been faster.
-  SELECT h.* INTO held FROM sluice.held_slots(log, this_group.id) h WHERE h.position = position;
+  SELECT h.* INTO held FROM sluice_private.held_slots(log, this_group.id) h WHERE h.position = position;
   IF held.slot IS NULL THEN
     RETURN false;
   END IF;
-  PERFORM sluice.bury_events(this_group.id, ARRAY[held.slot], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'], ARRAY[held.last_error], NULL);
+  PERFORM sluice_private.bury_events(this_group.id, ARRAY[held.slot], ARRAY[position], ARRAY[held.attempt], ARRAY['skipped'], ARRAY[held.last_error], NULL);
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id AND p.slot = held.slot;
   INSERT INTO sluice.group_progress (group_id, slot, position) VALUES (this_group.id, held.slot, position);
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id = -position;
-  PERFORM sluice.wake_stream(stream);
+  PERFORM sluice_private.wake_stream(stream);
   RETURN true;
 END
 $$;
@@ -6061,10 +6067,10 @@ CREATE FUNCTION sluice.group_set(stream text, name text, park_limit integer DEFA
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  this_group sluice.stream_group := sluice.find_group(stream, name);
+  this_group sluice.stream_group := sluice_private.find_group(stream, name);
 BEGIN
   IF on_failure <> this_group.on_failure THEN
-    this_group := sluice.lock_found_group(sluice.find_stream(stream), name);
+    this_group := sluice_private.lock_found_group(sluice_private.find_stream(stream), name);
     PERFORM sluice.retry_slots(stream, name);
   END IF;
   UPDATE sluice.stream_group g
@@ -6086,7 +6092,7 @@ CREATE FUNCTION sluice.seek_group(stream text, name text, starts bigint[], parke
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  log sluice.stream := sluice.find_stream(stream);
+  log sluice.stream := sluice_private.find_stream(stream);
   this_group sluice.stream_group;
   head bigint;
   waiting bigint;
@@ -6101,8 +6107,8 @@ BEGIN
     RAISE EXCEPTION 'starts: expected 1 or % positions, received NULL', log.slots
       USING ERRCODE = '22023', HINT = 'As sluice.stream_positions returns them. For the end: sluice.stream_positions(stream, ''end'').';
   END IF;
-  PERFORM sluice.check_starts('starts', starts, log.slots);
-  this_group := sluice.lock_found_group(log, name);
+  PERFORM sluice_private.check_starts('starts', starts, log.slots);
+  this_group := sluice_private.lock_found_group(log, name);
   SELECT count(*) INTO waiting FROM sluice.message m WHERE m.queue = stream || ':' || name;
   IF waiting > 0 AND parked IS NULL THEN
     RAISE EXCEPTION 'parked: expected keep or drop, because % events wait in queue "%:%", received none', waiting, stream, name
@@ -6113,14 +6119,14 @@ BEGIN
     DELETE FROM sluice.message m WHERE m.queue = stream || ':' || name;
     GET DIAGNOSTICS dropped = ROW_COUNT;
   END IF;
-  head := sluice.stream_head(log.positions);
+  head := sluice_private.stream_head(log.positions);
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id;
   INSERT INTO sluice.group_progress (group_id, slot, position)
   SELECT this_group.id, slot, greatest(log.trimmed_to, least(head, CASE WHEN cardinality(starts) = 1 THEN starts[1] ELSE starts[slot + 1] END))
   FROM generate_series(0, log.slots - 1) AS slot;
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name AND c.message_id < 0;
   UPDATE sluice.stream_group g SET lost_from = NULL, lost_to = NULL WHERE g.id = this_group.id AND g.lost_from IS NOT NULL;
-  PERFORM sluice.wake_stream(stream);
+  PERFORM sluice_private.wake_stream(stream);
   RETURN dropped;
 END
 $$;
@@ -6132,9 +6138,9 @@ CREATE FUNCTION sluice.delete_group(stream text, name text) RETURNS TABLE (messa
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  this_group sluice.stream_group := sluice.lock_found_group(sluice.find_stream(stream), name);
+  this_group sluice.stream_group := sluice_private.lock_found_group(sluice_private.find_stream(stream), name);
 BEGIN
-  -- No redrive puts messages there any more: see sluice.lock_dead_events.
+  -- No redrive puts messages there any more: see sluice_private.lock_dead_events.
   PERFORM pg_advisory_xact_lock(746506, this_group.id);
   DELETE FROM sluice.stream_group g WHERE g.id = this_group.id;
   DELETE FROM sluice.group_progress p WHERE p.group_id = this_group.id;
@@ -6155,28 +6161,29 @@ COMMENT ON FUNCTION sluice.delete_group IS
   'Deletes a group with what it has parked, its dead letters and the settings of its queue. Returns how many messages and dead letters those were.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.queue_events, sluice.bury_events, sluice.create_group, sluice.read_group_slots,
-  sluice.retry_slots, sluice.skip_event, sluice.group_set, sluice.seek_group, sluice.delete_group FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.queue_events, sluice_private.bury_events, sluice.create_group,
+  sluice_private.read_group_slots, sluice.retry_slots, sluice.skip_event, sluice.group_set, sluice.seek_group,
+  sluice.delete_group FROM PUBLIC;
 
 -- schema/54_retention.sql
 --
 -- Trims streams, and opens, closes, marks and drops their segments.
 --
--- Public functions: sluice.trim_stream, sluice.keep_segments, sluice.drop_segment.
+-- Public functions: sluice.trim_stream, sluice.keep_segments, sluice.segments_to_drop, sluice.drop_segment.
 
 -- The table of a segment.
-CREATE FUNCTION sluice.segment_table(stream_id integer, first bigint) RETURNS text
+CREATE FUNCTION sluice_private.segment_table(stream_id integer, first bigint) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT format('event_%s_%s', stream_id, first / 1000000000)
 $$;
 
-CREATE FUNCTION sluice.segment_bytes(stream_id integer, first bigint) RETURNS bigint
+CREATE FUNCTION sluice_private.segment_bytes(stream_id integer, first bigint) RETURNS bigint
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce(pg_total_relation_size(to_regclass(format('sluice.%I', sluice.segment_table(stream_id, first)))), 0)
+  SELECT coalesce(pg_total_relation_size(to_regclass(format('sluice.%I', sluice_private.segment_table(stream_id, first)))), 0)
 $$;
 
 -- Whether what a group has not read stays where its stream says so.
-CREATE FUNCTION sluice.pins(log sluice.stream, g sluice.stream_group) RETURNS boolean
+CREATE FUNCTION sluice_private.pins(log sluice.stream, g sluice.stream_group) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT coalesce(g.keep_unread, log.keep_unread AND NOT EXISTS (
     SELECT FROM sluice.queue q WHERE q.queue = log.stream || ':' || g.name AND q.paused_at IS NOT NULL
@@ -6185,7 +6192,7 @@ $$;
 
 -- The first and the last event in a table, behind one position and up to another, that a group has not read. table: of the
 -- stream or of one segment, also after it has been detached.
-CREATE FUNCTION sluice.unread_in(log_table text, of_group integer, after bigint, upto bigint, OUT first bigint, OUT last bigint)
+CREATE FUNCTION sluice_private.unread_in(log_table text, of_group integer, after bigint, upto bigint, OUT first bigint, OUT last bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_sort = off SET enable_seqscan = off
 SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
 BEGIN
@@ -6198,20 +6205,20 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT e.position FROM %1$s e WHERE e.slot = p.slot AND e.position > p.position ORDER BY e.position DESC LIMIT 1
     ) l
-  $query$, sluice.part_of_log(log_table, after, upto)) INTO first, last USING of_group;
+  $query$, sluice_private.part_of_log(log_table, after, upto)) INTO first, last USING of_group;
 END
 $$;
 
 -- Moves the low-water mark, and tells the groups that have not read what is below it. A claim that looks at what its group has
 -- lost after it has read, in a later statement, passes nothing over.
-CREATE FUNCTION sluice.move_mark(log sluice.stream, upto bigint) RETURNS void
+CREATE FUNCTION sluice_private.move_mark(log sluice.stream, upto bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   UPDATE sluice.stream s SET trimmed_to = upto WHERE s.id = log.id AND s.trimmed_to < upto;
   UPDATE sluice.stream_group g SET lost_from = least(g.lost_from, l.first), lost_to = greatest(g.lost_to, l.last)
   FROM (
     SELECT o.id, u.first, u.last FROM sluice.stream_group o
-    CROSS JOIN LATERAL sluice.unread_in('event_' || log.id, o.id, log.trimmed_to, upto) u
+    CROSS JOIN LATERAL sluice_private.unread_in('event_' || log.id, o.id, log.trimmed_to, upto) u
     WHERE o.stream = log.stream AND u.first IS NOT NULL
   ) l
   WHERE g.id = l.id;
@@ -6228,12 +6235,12 @@ CREATE FUNCTION sluice.trim_stream(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  log sluice.stream := sluice.find_stream(stream);
+  log sluice.stream := sluice_private.find_stream(stream);
   wanted bigint;
   unread bigint;
   g sluice.stream_group;
 BEGIN
-  PERFORM sluice.check_isolation();
+  PERFORM sluice_private.check_isolation();
   IF before IS NULL OR force IS NULL OR dry_run IS NULL THEN
     RAISE EXCEPTION 'trim_stream: expected before, force and dry_run, received NULL' USING ERRCODE = '22023',
       HINT = 'A query without a row gives NULL: nothing is trimmed then.';
@@ -6243,27 +6250,27 @@ BEGIN
   IF NOT dry_run THEN
     SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = stream FOR NO KEY UPDATE;
   END IF;
-  wanted := least(before - 1, (SELECT min(b) FROM unnest(sluice.slot_bounds(log.id, log.positions)) AS b));
+  wanted := least(before - 1, (SELECT min(b) FROM unnest(sluice_private.slot_bounds(log.id, log.positions)) AS b));
   trimmed_to := wanted;
   FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream AND NOT force ORDER BY o.name LOOP
-    unread := CASE WHEN sluice.pins(log, g) THEN (sluice.unread_in('event_' || log.id, g.id, log.trimmed_to, wanted)).first END;
+    unread := CASE WHEN sluice_private.pins(log, g) THEN (sluice_private.unread_in('event_' || log.id, g.id, log.trimmed_to, wanted)).first END;
     IF unread IS NOT NULL THEN
       held_by := held_by || g.name;
       trimmed_to := least(trimmed_to, unread - 1);
     END IF;
   END LOOP;
   FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream AND o.name <> ALL (held_by) ORDER BY o.id LOOP
-    CONTINUE WHEN (sluice.unread_in('event_' || log.id, g.id, log.trimmed_to, trimmed_to)).first IS NULL;
+    CONTINUE WHEN (sluice_private.unread_in('event_' || log.id, g.id, log.trimmed_to, trimmed_to)).first IS NULL;
     IF NOT dry_run THEN
       -- A batch that has them in hand loses none of them: when it is over, they are read.
-      PERFORM sluice.lock_group(g.id, log.slots);
-      CONTINUE WHEN (sluice.unread_in('event_' || log.id, g.id, log.trimmed_to, trimmed_to)).first IS NULL;
+      PERFORM sluice_private.lock_group(g.id, log.slots);
+      CONTINUE WHEN (sluice_private.unread_in('event_' || log.id, g.id, log.trimmed_to, trimmed_to)).first IS NULL;
     END IF;
     lost_by := lost_by || g.name;
   END LOOP;
-  events := sluice.positions_between(log.id, log.trimmed_to, trimmed_to);
+  events := sluice_private.positions_between(log.id, log.trimmed_to, trimmed_to);
   IF trimmed_to > log.trimmed_to AND NOT dry_run THEN
-    PERFORM sluice.move_mark(log, trimmed_to);
+    PERFORM sluice_private.move_mark(log, trimmed_to);
   END IF;
   trimmed_to := greatest(trimmed_to, log.trimmed_to);
 END
@@ -6271,9 +6278,9 @@ $$;
 COMMENT ON FUNCTION sluice.trim_stream IS
   'Events before a position count as gone from now on. It stops before what a group has not read that keeps it, unless forced. trimmed_to: the last position that is gone. events: how many that takes. held_by, lost_by: the groups that have stopped it, and those that have not read what is gone. A dry run only says so.';
 
--- Segments that positions have come to: by themselves, or by a sluice.open_next_segment that was rolled back, which leaves
+-- Segments that positions have come to: by themselves, or by a sluice_private.open_next_segment that was rolled back, which leaves
 -- its setval. So the last position of the segment before is read from its events.
-CREATE FUNCTION sluice.note_open_segment(log sluice.stream) RETURNS integer
+CREATE FUNCTION sluice_private.note_open_segment(log sluice.stream) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   -- The next position to be drawn.
@@ -6292,7 +6299,7 @@ BEGIN
         SELECT max(l.position) FROM generate_series(0, $1 - 1) AS s (slot) CROSS JOIN LATERAL (
           SELECT e.position FROM sluice.%I e WHERE e.slot = s.slot ORDER BY e.position DESC LIMIT 1
         ) l
-      $query$, sluice.segment_table(log.id, closing.first)) INTO ends USING log.slots;
+      $query$, sluice_private.segment_table(log.id, closing.first)) INTO ends USING log.slots;
       UPDATE sluice.segment g SET closed_at = clock_timestamp(), last = coalesce(ends, g.first - 1)
       WHERE g.stream_id = log.id AND g.first = closing.first;
     END LOOP;
@@ -6309,10 +6316,10 @@ $$;
 -- make those of another; nor while one is open that began before it could see the table of the next one, in which its next append would
 -- find no partition. Then it attaches the segment after the next. setval(..., true) to the position before it: with
 -- false the sequence would have no last value.
-CREATE FUNCTION sluice.open_next_segment(log sluice.stream) RETURNS integer
+CREATE FUNCTION sluice_private.open_next_segment(log sluice.stream) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  bounds bigint[] := sluice.slot_bounds(log.id, log.positions);
+  bounds bigint[] := sluice_private.slot_bounds(log.id, log.positions);
   settled bigint := (SELECT min(b) FROM unnest(bounds) AS b);
   open_one sluice.segment;
   next bigint;
@@ -6321,7 +6328,7 @@ BEGIN
   SELECT g.* INTO open_one FROM sluice.segment g WHERE g.stream_id = log.id AND g.opened_at IS NOT NULL ORDER BY g.first DESC LIMIT 1;
   next := open_one.first + 1000000000;
   IF NOT EXISTS (SELECT FROM sluice.segment g WHERE g.stream_id = log.id AND g.first = next) THEN
-    PERFORM sluice.attach_segment(log.id, next);
+    PERFORM sluice_private.attach_segment(log.id, next);
     RETURN 1;
   ELSIF EXISTS (SELECT FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.lasts IS NULL) THEN
     RETURN 0;
@@ -6330,12 +6337,12 @@ BEGIN
   SELECT g.ready_from INTO ready FROM sluice.segment g WHERE g.stream_id = log.id AND g.first = next;
   IF bounds[1] >= greatest(open_one.first, 1) AND bounds[1] < next - 1000000 AND settled >= greatest(open_one.first - 1, ready)
     AND (open_one.opened_at <= clock_timestamp() - log.segment_ms * interval '1 millisecond'
-         OR sluice.segment_bytes(log.id, open_one.first) > log.retain_bytes / 4)
+         OR sluice_private.segment_bytes(log.id, open_one.first) > log.retain_bytes / 4)
   THEN
     PERFORM setval(log.positions, next - 1, true);
     UPDATE sluice.segment g SET closed_at = clock_timestamp(), last = bounds[1] WHERE g.stream_id = log.id AND g.first = open_one.first;
     UPDATE sluice.segment g SET opened_at = clock_timestamp() WHERE g.stream_id = log.id AND g.first = next;
-    PERFORM sluice.attach_segment(log.id, next + 1000000000);
+    PERFORM sluice_private.attach_segment(log.id, next + 1000000000);
     RETURN 2;
   END IF;
   RETURN 0;
@@ -6343,10 +6350,10 @@ END
 $$;
 
 -- Notes the last position of each slot for segments that are closed and settled.
-CREATE FUNCTION sluice.note_lasts(log sluice.stream) RETURNS void
+CREATE FUNCTION sluice_private.note_lasts(log sluice.stream) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  settled bigint := (SELECT min(b) FROM unnest(sluice.slot_bounds(log.id, log.positions)) AS b);
+  settled bigint := (SELECT min(b) FROM unnest(sluice_private.slot_bounds(log.id, log.positions)) AS b);
   closed bigint;
 BEGIN
   FOR closed IN
@@ -6361,7 +6368,7 @@ BEGIN
         FROM generate_series(0, $3 - 1) AS s (slot) ORDER BY s.slot
       )
       WHERE g.stream_id = $1 AND g.first = $2
-    $query$, sluice.segment_table(log.id, closed)) USING log.id, closed, log.slots;
+    $query$, sluice_private.segment_table(log.id, closed)) USING log.id, closed, log.slots;
   END LOOP;
 END
 $$;
@@ -6369,11 +6376,11 @@ $$;
 -- Marks closed segments that are to go, the oldest first, and moves the low-water mark to their ends. A segment goes if it is
 -- below the mark, too old, or the oldest of a stream that takes too much; and no append is open that may have events in
 -- it, and no group pins it.
-CREATE FUNCTION sluice.mark_segments(log sluice.stream) RETURNS integer
+CREATE FUNCTION sluice_private.mark_segments(log sluice.stream) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  settled bigint := (SELECT min(b) FROM unnest(sluice.slot_bounds(log.id, log.positions)) AS b);
-  bytes bigint := (SELECT sum(sluice.segment_bytes(g.stream_id, g.first)) FROM sluice.segment g WHERE g.stream_id = log.id AND g.dropping_at IS NULL);
+  settled bigint := (SELECT min(b) FROM unnest(sluice_private.slot_bounds(log.id, log.positions)) AS b);
+  bytes bigint := (SELECT sum(sluice_private.segment_bytes(g.stream_id, g.first)) FROM sluice.segment g WHERE g.stream_id = log.id AND g.dropping_at IS NULL);
   old sluice.segment;
   ends bigint;
   marked integer := 0;
@@ -6392,14 +6399,14 @@ BEGIN
       EXIT WHEN (old.closed_at > clock_timestamp() - log.retain_ms * interval '1 millisecond') IS NOT FALSE AND (bytes > log.retain_bytes) IS NOT TRUE;
       EXIT WHEN EXISTS (
         SELECT FROM sluice.stream_group g
-        WHERE g.stream = log.stream AND sluice.pins(log, g)
-          AND (sluice.unread_in('event_' || log.id, g.id, log.trimmed_to, ends)).first IS NOT NULL
+        WHERE g.stream = log.stream AND sluice_private.pins(log, g)
+          AND (sluice_private.unread_in('event_' || log.id, g.id, log.trimmed_to, ends)).first IS NOT NULL
       );
-      PERFORM sluice.move_mark(log, ends);
+      PERFORM sluice_private.move_mark(log, ends);
       log.trimmed_to := ends;
     END IF;
     UPDATE sluice.segment g SET dropping_at = clock_timestamp() WHERE g.stream_id = log.id AND g.first = old.first;
-    bytes := bytes - sluice.segment_bytes(log.id, old.first);
+    bytes := bytes - sluice_private.segment_bytes(log.id, old.first);
     marked := marked + 1;
   END LOOP;
   RETURN marked;
@@ -6415,15 +6422,15 @@ DECLARE
   log sluice.stream;
   done integer := 0;
 BEGIN
-  PERFORM sluice.check_isolation();
+  PERFORM sluice_private.check_isolation();
   FOR log IN SELECT s.* FROM sluice.stream s WHERE of_stream IS NULL OR s.stream = of_stream ORDER BY s.id LOOP
     CONTINUE WHEN NOT pg_try_advisory_xact_lock(746505, log.id);
     -- It may have been given other slots until then.
     SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id;
     BEGIN
-      done := done + sluice.note_open_segment(log) + sluice.open_next_segment(log);
-      PERFORM sluice.note_lasts(log);
-      done := done + sluice.mark_segments(log);
+      done := done + sluice_private.note_open_segment(log) + sluice_private.open_next_segment(log);
+      PERFORM sluice_private.note_lasts(log);
+      done := done + sluice_private.mark_segments(log);
     EXCEPTION
       WHEN lock_not_available OR deadlock_detected THEN
         NULL;
@@ -6441,10 +6448,10 @@ $$;
 -- Segments that are to go, and how far that has come: attached, pending (a DETACH CONCURRENTLY was interrupted) or detached.
 CREATE FUNCTION sluice.segments_to_drop() RETURNS TABLE (stream text, stream_id integer, first bigint, log text, part text, state text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
-  SELECT s.stream, g.stream_id, g.first, 'event_' || g.stream_id, sluice.segment_table(g.stream_id, g.first),
+  SELECT s.stream, g.stream_id, g.first, 'event_' || g.stream_id, sluice_private.segment_table(g.stream_id, g.first),
          CASE WHEN i.inhrelid IS NULL THEN 'detached' WHEN i.inhdetachpending THEN 'pending' ELSE 'attached' END
   FROM sluice.segment g JOIN sluice.stream s ON s.id = g.stream_id
-  LEFT JOIN pg_inherits i ON i.inhrelid = to_regclass(format('sluice.%I', sluice.segment_table(g.stream_id, g.first)))
+  LEFT JOIN pg_inherits i ON i.inhrelid = to_regclass(format('sluice.%I', sluice_private.segment_table(g.stream_id, g.first)))
   WHERE g.dropping_at IS NOT NULL
   ORDER BY g.stream_id, g.first
 $$;
@@ -6456,12 +6463,12 @@ CREATE FUNCTION sluice.drop_segment(stream_id integer, first bigint) RETURNS voi
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms' AS $$
 #variable_conflict use_variable
 DECLARE
-  part text := sluice.segment_table(stream_id, first);
+  part text := sluice_private.segment_table(stream_id, first);
   ends bigint := first + 999999999;
   going text;
   g sluice.stream_group;
 BEGIN
-  PERFORM sluice.check_isolation();
+  PERFORM sluice_private.check_isolation();
   SELECT d.state INTO going FROM sluice.segments_to_drop() d WHERE d.stream_id = stream_id AND d.first = first;
   IF going IS NULL THEN
     RETURN;
@@ -6473,7 +6480,7 @@ BEGIN
       SELECT o.* FROM sluice.stream_group o JOIN sluice.stream s ON s.stream = o.stream
       WHERE s.id = stream_id AND o.lost_from <= ends
     LOOP
-      IF (sluice.unread_in(part, g.id, first - 1, ends)).first IS NULL THEN
+      IF (sluice_private.unread_in(part, g.id, first - 1, ends)).first IS NULL THEN
         UPDATE sluice.stream_group o
         SET lost_from = CASE WHEN o.lost_to > ends THEN greatest(o.lost_from, ends + 1) END, lost_to = CASE WHEN o.lost_to > ends THEN o.lost_to END
         WHERE o.id = g.id;
@@ -6486,24 +6493,24 @@ END
 $$;
 
 -- The views. Each calls its function for each stream, so that one that asks for a stream by its name reads no other.
-CREATE FUNCTION sluice.read_stream(stream_id integer) RETURNS TABLE (
+CREATE FUNCTION sluice_private.read_stream(stream_id integer) RETURNS TABLE (
   head bigint, segments bigint, bytes bigint, events bigint, open_appends bigint, open_pid integer, open_since timestamptz
 ) LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
-  SELECT l.bounds[1], g.segments, g.bytes, sluice.positions_between(s.id, s.trimmed_to, l.bounds[1]), coalesce(o.appends, 0), o.pid, o.since
+  SELECT l.bounds[1], g.segments, g.bytes, sluice_private.positions_between(s.id, s.trimmed_to, l.bounds[1]), coalesce(o.appends, 0), o.pid, o.since
   FROM sluice.stream s
-  CROSS JOIN LATERAL (SELECT sluice.slot_bounds(s.id, s.positions) AS bounds) l
+  CROSS JOIN LATERAL (SELECT sluice_private.slot_bounds(s.id, s.positions) AS bounds) l
   CROSS JOIN LATERAL (
-    SELECT count(*) AS segments, coalesce(sum(sluice.segment_bytes(g.stream_id, g.first)), 0)::bigint AS bytes FROM sluice.segment g WHERE g.stream_id = s.id
+    SELECT count(*) AS segments, coalesce(sum(sluice_private.segment_bytes(g.stream_id, g.first)), 0)::bigint AS bytes FROM sluice.segment g WHERE g.stream_id = s.id
   ) g
   LEFT JOIN LATERAL (
-    SELECT max(o.transactions) AS appends, (array_agg(o.pid ORDER BY o.since))[1] AS pid, min(o.since) AS since FROM sluice.open_appends_of(s.id) o
+    SELECT max(o.transactions) AS appends, (array_agg(o.pid ORDER BY o.since))[1] AS pid, min(o.since) AS since FROM sluice_private.open_appends_of(s.id) o
   ) o ON true
   WHERE s.id = read_stream.stream_id
 $$;
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.trim_stream, sluice.keep_segments, sluice.segments_to_drop, sluice.drop_segment,
-  sluice.read_stream FROM PUBLIC;
+  sluice_private.read_stream FROM PUBLIC;
 
 -- schema/60_message_views.sql
 --
@@ -6514,7 +6521,7 @@ REVOKE ALL ON FUNCTION sluice.trim_stream, sluice.keep_segments, sluice.segments
 
 -- What the views see of sluice.batch. A hot standby refuses every statement that names an unlogged table, when it plans
 -- it, and there the record is empty anyway. In plpgsql a statement is planned when it is reached.
-CREATE FUNCTION sluice.batches() RETURNS SETOF sluice.batch
+CREATE FUNCTION sluice_private.batches() RETURNS SETOF sluice.batch
 LANGUAGE plpgsql STABLE ROWS 100 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NOT pg_is_in_recovery() THEN
@@ -6526,7 +6533,7 @@ $$;
 CREATE VIEW sluice.workers AS
 SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at,
        -- The locks of the primary cannot be seen from a standby.
-       CASE WHEN w.pooled OR pg_catalog.pg_is_in_recovery() THEN w.seen_at >= (SELECT sluice.clock()) - interval '3 minutes' ELSE EXISTS (
+       CASE WHEN w.pooled OR pg_catalog.pg_is_in_recovery() THEN w.seen_at >= (SELECT sluice_private.clock()) - interval '3 minutes' ELSE EXISTS (
          SELECT FROM pg_catalog.pg_locks l
          WHERE l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
            AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
@@ -6540,7 +6547,7 @@ SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at
             SELECT count(*) FROM unnest(b.message_ids) AS given (id)
             WHERE given.id < 0 OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = b.queue AND m.id = given.id)
           ) END), 0)
-        FROM sluice.batches() b WHERE b.worker_id = w.id)::integer AS in_flight
+        FROM sluice_private.batches() b WHERE b.worker_id = w.id)::integer AS in_flight
 FROM sluice.worker w;
 COMMENT ON VIEW sluice.workers IS 'Worker processes: who runs, since when, on which queues.';
 COMMENT ON COLUMN sluice.workers.id IS 'The worker''s number, new at every start of a process.';
@@ -6556,9 +6563,9 @@ COMMENT ON COLUMN sluice.workers.in_flight IS 'How many messages it has in hand.
 
 CREATE VIEW sluice.in_flight AS
 SELECT b.queue, m.message_id AS id, coalesce(m.attempt, 0) + 1 AS attempt, b.claimed_at,
-       (SELECT sluice.clock()) - b.claimed_at AS running_for, b.id AS batch, w.id AS worker_id, w.name AS worker, w.alive AS worker_alive,
+       (SELECT sluice_private.clock()) - b.claimed_at AS running_for, b.id AS batch, w.id AS worker_id, w.name AS worker, w.alive AS worker_alive,
        l.leased_until, NULL::bigint AS claim, CASE WHEN m.message_id < 0 THEN -m.message_id END AS event_position
-FROM sluice.batches() b
+FROM sluice_private.batches() b
 JOIN sluice.workers w ON w.id = b.worker_id
 CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS m (message_id, attempt)
 LEFT JOIN LATERAL (
@@ -6570,10 +6577,10 @@ WHERE l.leased_until IS NOT NULL OR NOT b.leased AND (
   m.message_id < 0 OR EXISTS (SELECT FROM sluice.message had WHERE had.queue = b.queue AND had.id = m.message_id)
 )
 UNION ALL
-SELECT c.queue, m.id, m.attempt + 1, c.claimed_at, (SELECT sluice.clock()) - c.claimed_at, NULL, NULL, NULL, NULL, m.due_at, c.id, m.event_position
+SELECT c.queue, m.id, m.attempt + 1, c.claimed_at, (SELECT sluice_private.clock()) - c.claimed_at, NULL, NULL, NULL, NULL, m.due_at, c.id, m.event_position
 FROM sluice.claim c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id)
-JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id AND m.due_at > (SELECT sluice.clock())
-WHERE c.expires_at > (SELECT sluice.clock());
+JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id AND m.due_at > (SELECT sluice_private.clock())
+WHERE c.expires_at > (SELECT sluice_private.clock());
 COMMENT ON COLUMN sluice.in_flight.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.in_flight.id IS 'The message. An event that a group reads for the first time has no message: the number is its position, negative.';
 COMMENT ON COLUMN sluice.in_flight.attempt IS 'Which try this is, from 1.';
@@ -6590,29 +6597,29 @@ COMMENT ON COLUMN sluice.in_flight.event_position IS 'The position in the stream
 
 CREATE VIEW sluice.messages AS
 SELECT m.queue, m.id,
-       CASE WHEN f.id IS NOT NULL OR m.lease <> 0 AND m.due_at > (SELECT sluice.clock()) OR k.pid IS NOT NULL THEN 'in_flight'
-            WHEN m.expires_at <= (SELECT sluice.clock()) THEN 'expired'
-            WHEN m.due_at <= (SELECT sluice.clock()) THEN 'ready'
+       CASE WHEN f.id IS NOT NULL OR m.lease <> 0 AND m.due_at > (SELECT sluice_private.clock()) OR k.pid IS NOT NULL THEN 'in_flight'
+            WHEN m.expires_at <= (SELECT sluice_private.clock()) THEN 'expired'
+            WHEN m.due_at <= (SELECT sluice_private.clock()) THEN 'ready'
             WHEN m.attempt > 0 THEN 'retrying'
             ELSE 'scheduled'
        END AS state,
        m.type, m.schema_version, m.payload, m.headers, m.ordering_key, m.priority, m.attempt, m.max_attempts,
        m.enqueued_at, m.due_at, m.expires_at, m.failed_at, m.last_error, m.tenant, m.dedupe_key, m.retry_policy,
        m.lease_ms * interval '1 millisecond' AS lease,
-       CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM (SELECT sluice.clock())) * 1000000 AND (h.held ->> 0)::bigint <> m.id
+       CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM (SELECT sluice_private.clock())) * 1000000 AND (h.held ->> 0)::bigint <> m.id
             THEN (h.held ->> 0)::bigint
             ELSE nullif((SELECT min(e.id) FROM sluice.message e
                          WHERE e.queue = m.queue AND e.slot = m.slot AND e.lease IS NOT NULL AND e.ordering_key = m.ordering_key), m.id)
        END AS held_by,
-       coalesce(f.worker, (SELECT w.name FROM sluice.worker w WHERE m.lease > 0 AND m.due_at > (SELECT sluice.clock()) AND w.id = (m.lease >> 32)::integer)) AS worker,
-       CASE WHEN m.lease <> 0 AND m.due_at > (SELECT sluice.clock()) THEN m.due_at END AS leased_until,
-       CASE WHEN m.lease < 0 AND m.due_at > (SELECT sluice.clock()) THEN -m.lease END AS claim,
+       coalesce(f.worker, (SELECT w.name FROM sluice.worker w WHERE m.lease > 0 AND m.due_at > (SELECT sluice_private.clock()) AND w.id = (m.lease >> 32)::integer)) AS worker,
+       CASE WHEN m.lease <> 0 AND m.due_at > (SELECT sluice_private.clock()) THEN m.due_at END AS leased_until,
+       CASE WHEN m.lease < 0 AND m.due_at > (SELECT sluice_private.clock()) THEN -m.lease END AS claim,
        m.event_position, m.failures, (k.pid #>> '{}')::integer AS locked_by
 FROM sluice.message m
 LEFT JOIN (
   -- A batch that has ended stands there for an instant beside the next.
   SELECT DISTINCT ON (b.queue, given.id) b.queue, given.id, coalesce(given.attempt, 0) AS attempt, b.claimed_at, w.name AS worker
-  FROM sluice.batches() b
+  FROM sluice_private.batches() b
   JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
   CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS given (id, attempt)
   -- Of leased messages the row itself says who has them.
@@ -6661,7 +6668,7 @@ COMMENT ON COLUMN sluice.messages.locked_by IS 'The server''s process (pid) whos
 COMMENT ON COLUMN sluice.messages.event_position IS 'In the queue of a group: the position in the stream of the event that it is.';
 
 CREATE VIEW sluice.dead_letters AS
-SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, (SELECT sluice.clock()) - d.died_at AS age, d.type, d.schema_version,
+SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, (SELECT sluice_private.clock()) - d.died_at AS age, d.type, d.schema_version,
        d.payload, d.headers, d.ordering_key, d.priority, d.max_attempts, d.enqueued_at, d.tenant, d.dedupe_key,
        d.event_position, d.failures
 FROM sluice.dead_letter d;
@@ -6717,7 +6724,7 @@ COMMENT ON COLUMN sluice.completed.retry_policy IS 'The name of its own retry po
 
 CREATE VIEW sluice.queues AS
 -- One time for all of them: each subselect would read it anew, and count a message that becomes due in between twice. Every
--- row is counted anyway, so sluice.clock() would save nothing.
+-- row is counted anyway, so sluice_private.clock() would save nothing.
 WITH clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
 ), held AS (
@@ -6841,11 +6848,11 @@ COMMENT ON COLUMN sluice.queue_settings.changed_by IS 'Who told it: a name that 
 
 CREATE VIEW sluice.claims AS
 SELECT c.queue, c.id, c.claimed_at, c.renewed_at, c.expires_at, c.ttl_ms * interval '1 millisecond' AS ttl,
-       (SELECT sluice.clock()) - c.renewed_at AS age,
+       (SELECT sluice_private.clock()) - c.renewed_at AS age,
        (SELECT count(*) FROM unnest(c.message_ids) AS given (id)
         JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id)::integer AS messages
 FROM sluice.claim c
-WHERE c.expires_at > (SELECT sluice.clock());
+WHERE c.expires_at > (SELECT sluice_private.clock());
 COMMENT ON VIEW sluice.claims IS 'Claims that have not expired: messages that somebody has claimed under a time limit.';
 COMMENT ON COLUMN sluice.claims.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.claims.id IS 'The claim''s number.';
@@ -6987,8 +6994,8 @@ CREATE VIEW sluice.streams AS
 SELECT s.stream, s.slots, r.head, s.trimmed_to, r.events, r.bytes, r.segments,
        (SELECT count(*) FROM sluice.stream_group g WHERE g.stream = s.stream) AS groups,
        s.retain_ms * interval '1 millisecond' AS retain, s.retain_bytes, s.keep_unread, s.segment_ms * interval '1 millisecond' AS segment,
-       r.open_appends, r.open_pid, (SELECT sluice.clock()) - r.open_since AS open_for, s.created_at
-FROM sluice.stream s CROSS JOIN LATERAL sluice.read_stream(s.id) r;
+       r.open_appends, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for, s.created_at
+FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_stream(s.id) r;
 COMMENT ON VIEW sluice.streams IS 'One row per stream: how much it has, how long that is kept, and who holds it back.';
 COMMENT ON COLUMN sluice.streams.stream IS 'The stream.';
 COMMENT ON COLUMN sluice.streams.slots IS 'Among how many slots its ordering keys are divided.';
@@ -7009,9 +7016,9 @@ COMMENT ON COLUMN sluice.streams.created_at IS 'When it was made.';
 
 CREATE VIEW sluice.group_slots AS
 SELECT s.stream, r.name, r.slot, r.position, r.settled, r.next_position, r.unread,
-       (SELECT sluice.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt, r.last_error,
-       r.open_pid, (SELECT sluice.clock()) - r.open_since AS open_for
-FROM sluice.stream s CROSS JOIN LATERAL sluice.read_group_slots(s.stream, NULL, 1000) r;
+       (SELECT sluice_private.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt, r.last_error,
+       r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for
+FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_slots(s.stream, NULL, 1000) r;
 COMMENT ON VIEW sluice.group_slots IS 'How far each group has read each slot of its stream.';
 COMMENT ON COLUMN sluice.group_slots.stream IS 'The stream.';
 COMMENT ON COLUMN sluice.group_slots.name IS 'The group.';
@@ -7036,11 +7043,11 @@ SELECT g.stream, g.name, g.stream || ':' || g.name AS queue, s.unread, s.oldest_
        (SELECT q.paused_at FROM sluice.queue q WHERE q.queue = g.stream || ':' || g.name) AS paused_at,
        s.moved_at, g.lost_from, g.lost_to, s.slots_stopped, g.on_failure, g.park_limit, g.keep_unread, g.created_at
 FROM sluice.stream_group g JOIN (
-  SELECT s.stream, r.name, sum(r.unread)::bigint AS unread, (SELECT sluice.clock()) - min(r.next_appended_at) AS oldest_unread_age,
+  SELECT s.stream, r.name, sum(r.unread)::bigint AS unread, (SELECT sluice_private.clock()) - min(r.next_appended_at) AS oldest_unread_age,
          count(r.next_position) AS slots_unread, count(*) FILTER (WHERE r.open_pid IS NOT NULL OR r.open_since IS NOT NULL) AS slots_held_back,
-         (SELECT sluice.clock()) - min(r.open_since) AS open_for, max(r.moved_at) AS moved_at,
+         (SELECT sluice_private.clock()) - min(r.open_since) AS open_for, max(r.moved_at) AS moved_at,
          count(*) FILTER (WHERE r.held_until = 'infinity') AS slots_stopped
-  FROM sluice.stream s CROSS JOIN LATERAL sluice.read_group_slots(s.stream, NULL, 1000) r GROUP BY s.stream, r.name
+  FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_slots(s.stream, NULL, 1000) r GROUP BY s.stream, r.name
 ) s ON s.stream = g.stream AND s.name = g.name;
 COMMENT ON VIEW sluice.groups IS 'One row per group: what it has not read, what waits in its queue, who reads, and what holds it up.';
 COMMENT ON COLUMN sluice.groups.stream IS 'The stream.';
@@ -7106,7 +7113,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   pointer sluice.dedupe;
-  now_at timestamptz := sluice.clock();
+  now_at timestamptz := sluice_private.clock();
   done sluice.settled;
 BEGIN
   IF (id IS NULL) = (dedupe_key IS NULL) THEN

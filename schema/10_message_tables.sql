@@ -5,6 +5,10 @@
 
 CREATE SCHEMA IF NOT EXISTS sluice;
 
+-- Functions for the library and for those of schema sluice. Without IF NOT EXISTS: a schema that another role has made would
+-- belong to that role, which could replace what is in it.
+CREATE SCHEMA sluice_private;
+
 -- An error for a violated constraint shows only its name, so the name says what is expected, in at most 63 bytes.
 -- Instants are those that a Date of JavaScript and ISO 8601 write alike, far from where microseconds since 1970 overflow; times
 -- in milliseconds are as long as an option of the library may be.
@@ -25,7 +29,7 @@ CREATE TABLE sluice.message (
   enqueued_at    timestamptz NOT NULL DEFAULT clock_timestamp() CONSTRAINT "enqueued_at: in the years 1 to 9999" CHECK (enqueued_at BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 23:59:59.999999Z'),
   failed_at      timestamptz CONSTRAINT "failed_at: in the years 1 to 9999" CHECK (failed_at BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 23:59:59.999999Z'),
   last_error     text,
-  -- The last five failures, the latest last: see sluice.add_failure. Null: none has failed.
+  -- The last five failures, the latest last: see sluice_private.add_failure. Null: none has failed.
   failures       jsonb,
   -- Of leased delivery. Null: never leased. Positive: the number of the worker, shifted left by 32 bits, and of its batch.
   -- Negative: of a claim. Both last until due_at. 0: a message with an ordering key that was leased, and is not now; one with

@@ -3,13 +3,13 @@
 -- An event is one row that is inserted and never updated. Each stream has a table of its own, event_<id>, a partition of
 -- sluice.event, and that is partitioned by ranges of position into segments, so that retention drops a whole segment.
 -- Positions of a stream come from its own sequence. They are drawn before the COMMIT, so a reader must know below which
--- position nothing can appear any more: see sluice.open_appends and sluice.slot_bounds.
+-- position nothing can appear any more: see sluice_private.open_appends and sluice_private.slot_bounds.
 
 CREATE TABLE sluice.stream (
   -- In the names of its table and of its sequence, and in the numbers of its locks.
   id             integer     NOT NULL CONSTRAINT "id: at most 65,535 streams" CHECK (id BETWEEN 1 AND 65535),
   stream         text        NOT NULL CONSTRAINT "stream: 1 to 49 letters, digits and _ . - (no . - first)" CHECK (octet_length(stream) <= 49 AND stream ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]*$'),
-  -- Ordering keys are hashed to so many slots; a batch of a group locks slots. It changes only while the stream has no events: see sluice.change_slots.
+  -- Ordering keys are hashed to so many slots; a batch of a group locks slots. It changes only while the stream has no events: see sluice_private.change_slots.
   slots          smallint    NOT NULL DEFAULT 16 CONSTRAINT "slots: 1, 2, 4, 8, 16, 32 or 64" CHECK (slots IN (1, 2, 4, 8, 16, 32, 64)),
   positions      regclass    NOT NULL,
   -- A segment may go when all of it is older than retain_ms; the oldest go while the stream takes more than retain_bytes.

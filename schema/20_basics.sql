@@ -6,12 +6,12 @@
 -- The time of a view, in a subselect without a parameter: read once per statement, so that all rows are as of one instant. A
 -- view with clock_timestamp() itself is computed in full before a LIMIT, because that is volatile; statement_timestamp()
 -- stands still while a function enqueues and then looks.
-CREATE FUNCTION sluice.clock() RETURNS timestamptz
+CREATE FUNCTION sluice_private.clock() RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT pg_catalog.clock_timestamp()';
 
 -- Fails in a transaction with one snapshot for all of its statements: what stands behind a lock would not see what was
 -- committed while it waited.
-CREATE FUNCTION sluice.check_isolation() RETURNS void
+CREATE FUNCTION sluice_private.check_isolation() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -23,7 +23,7 @@ END
 $$;
 
 -- Fails unless what is asked of a claim is within its bounds.
-CREATE FUNCTION sluice.check_claim(
+CREATE FUNCTION sluice_private.check_claim(
   queue text, most integer DEFAULT 1, ttl interval DEFAULT '1 minute', max_attempts integer DEFAULT 1,
   grace interval DEFAULT '0'
 ) RETURNS void
@@ -56,13 +56,13 @@ $$;
 -- The same time in seconds alone. A month is 30 days where intervals are compared, and as long as it is where one is added
 -- to an instant, so '24 months -706 days' would pass for less than 14 days and last for 25. An infinite one, which there is from
 -- PostgreSQL 17 on, stays as it is: the check that follows names it.
-CREATE FUNCTION sluice.in_seconds(given interval) RETURNS interval
+CREATE FUNCTION sluice_private.in_seconds(given interval) RETURNS interval
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN isfinite(given) THEN make_interval(secs => extract(epoch FROM given)::double precision) ELSE given END
 $$;
 
 -- Fails unless a delay is within its bounds.
-CREATE FUNCTION sluice.check_delay(what text, given interval) RETURNS void
+CREATE FUNCTION sluice_private.check_delay(what text, given interval) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF given < interval '0' OR given > interval '100 years' THEN
@@ -72,7 +72,7 @@ END
 $$;
 
 -- How many rows one step of maintenance may take.
-CREATE FUNCTION sluice.check_most(most integer) RETURNS void
+CREATE FUNCTION sluice_private.check_most(most integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF most IS NULL OR most NOT BETWEEN 1 AND 10000 THEN
@@ -86,7 +86,7 @@ $$;
 -- that stands behind it into a rollback, and with it go the effects of handlers that would happen again. A message that
 -- is no longer there was removed by its own handler, through tx; nobody else could, because it is locked. Volatile, so
 -- it sees what the calling statement has done so far.
-CREATE FUNCTION sluice.require_settled(relation text, queue text, wanted bigint[], touched bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.require_settled(relation text, queue text, wanted bigint[], touched bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -103,7 +103,7 @@ END
 $$;
 
 -- The same of a table that whoever settles may write and not read: its rows can only be counted.
-CREATE FUNCTION sluice.require_kept(relation text, queue text, wanted bigint, taken bigint) RETURNS void
+CREATE FUNCTION sluice_private.require_kept(relation text, queue text, wanted bigint, taken bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF taken < wanted THEN
@@ -114,7 +114,7 @@ END
 $$;
 
 -- Fails if a table has not taken a row so often that no other session can be the reason.
-CREATE FUNCTION sluice.check_taken(relation text, queue text, tries integer) RETURNS void
+CREATE FUNCTION sluice_private.check_taken(relation text, queue text, tries integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF tries >= 1000 THEN
@@ -126,7 +126,7 @@ $$;
 
 -- What failed, when and where: the last four failures of a message, and one more. Only the latest keeps its stack, so that a row
 -- stays small. details: {"worker", "stack"}, as far as they are known. No error: nothing has failed.
-CREATE FUNCTION sluice.add_failure(failures jsonb, attempt integer, error text, details jsonb, failed_at timestamptz) RETURNS jsonb
+CREATE FUNCTION sluice_private.add_failure(failures jsonb, attempt integer, error text, details jsonb, failed_at timestamptz) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF error IS NULL THEN
@@ -145,7 +145,7 @@ $$;
 -- Which of these characters, given and returned as Unicode numbers with commas between them, the database's encoding
 -- cannot hold. To send one would fail its statement, and with it the transaction of whoever enqueues. chr(92) is a
 -- backslash: a literal would have to be written in one way or the other, as standard_conforming_strings says.
-CREATE FUNCTION sluice.foreign_characters(numbers text) RETURNS text
+CREATE FUNCTION sluice_private.foreign_characters(numbers text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   number integer;
@@ -163,13 +163,13 @@ END
 $$;
 
 -- The slot of an ordering key: its low bits are those of the slot in a queue.
-CREATE FUNCTION sluice.event_slot(ordering_key text, slots smallint) RETURNS smallint
+CREATE FUNCTION sluice_private.event_slot(ordering_key text, slots smallint) RETURNS smallint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
   SELECT (pg_catalog.hashtextextended(ordering_key COLLATE pg_catalog."C", 0) OPERATOR(pg_catalog.&) (slots OPERATOR(pg_catalog.-) 1)::bigint)::smallint
 $$;
 
 -- A number of a transaction, of which a row has the last 32 bits, in full: the nearest to those that the snapshot knows.
-CREATE FUNCTION sluice.full_xid(last_bits text) RETURNS xid8
+CREATE FUNCTION sluice_private.full_xid(last_bits text) RETURNS xid8
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   near bigint := pg_snapshot_xmax(pg_current_snapshot())::text;
@@ -181,7 +181,7 @@ $$;
 -- Whether the xmax of a row is the number of a transaction that runs now, or of a savepoint of one, which no snapshot lists. So it has
 -- locked the row, as far as can be told without a lock: it may have ended since. xmax may be the number of a MultiXact as well, where several
 -- have locked the row, or one has locked and changed it. That looks the same, may be ahead of all transactions, and counts as no lock.
-CREATE FUNCTION sluice.in_progress(holder xid) RETURNS boolean
+CREATE FUNCTION sluice_private.in_progress(holder xid) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   full_number xid8;
@@ -189,7 +189,7 @@ BEGIN
   IF holder IS NULL OR holder = '0'::xid THEN
     RETURN false;
   END IF;
-  full_number := sluice.full_xid(holder::text);
+  full_number := sluice_private.full_xid(holder::text);
   IF full_number < pg_snapshot_xmax(pg_current_snapshot()) THEN
     RETURN coalesce(pg_xact_status(full_number) = 'in progress', false);
   END IF;

@@ -3,7 +3,7 @@
 -- Takes a shared lock that lives as long as the rows that the transaction, or its subtransaction, writes. A lock that is taken in a cursor
 -- belongs to the cursor: if a later FETCH fails and is undone to a savepoint, the lock goes, and the rows of earlier FETCHes stay. A block
 -- that catches errors is a subtransaction, which leaves its locks to the one around it, and not to the cursor.
-CREATE FUNCTION sluice.lock_shared(class integer, object integer) RETURNS void
+CREATE FUNCTION sluice_private.lock_shared(class integer, object integer) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_catalog.pg_advisory_xact_lock_shared(class, object);
@@ -13,7 +13,7 @@ END
 $$;
 
 -- Whether a queue is that of a group, <stream>:<group>. Others may have a ':' in their names as well.
-CREATE FUNCTION sluice.is_of_group(queue text) RETURNS boolean
+CREATE FUNCTION sluice_private.is_of_group(queue text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT EXISTS (
     SELECT FROM sluice.stream_group g
@@ -21,7 +21,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   )
 $$;
 
-CREATE FUNCTION sluice.say_group_queue(queue text) RETURNS void
+CREATE FUNCTION sluice_private.say_group_queue(queue text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RAISE EXCEPTION 'queue: expected one that is not of a group, received "%"', queue
@@ -31,19 +31,19 @@ $$;
 
 -- The queue of a group has the events of its stream that have failed, and nothing else: what is enqueued there would have no
 -- position, and who consumes it without the group would not keep the order of the log.
-CREATE FUNCTION sluice.refuse_group_queue(queue text) RETURNS void
+CREATE FUNCTION sluice_private.refuse_group_queue(queue text) RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 BEGIN
-  IF sluice.is_of_group(queue) THEN
-    PERFORM sluice.say_group_queue(queue);
+  IF sluice_private.is_of_group(queue) THEN
+    PERFORM sluice_private.say_group_queue(queue);
   END IF;
 END
 $$;
 
 -- The same where a snapshot may be older than the group. The index of its name shows it all the same, to who tries to make another. That is undone in
 -- any case, so it keeps nobody else from it. The number is one that no other session tries at the same time.
-CREATE FUNCTION sluice.refuse_newer_group(queue text) RETURNS void
+CREATE FUNCTION sluice_private.refuse_newer_group(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -55,18 +55,18 @@ EXCEPTION
   WHEN no_data_found OR check_violation THEN
     NULL;
   WHEN unique_violation THEN
-    PERFORM sluice.say_group_queue(queue);
+    PERFORM sluice_private.say_group_queue(queue);
 END
 $$;
 
-CREATE FUNCTION sluice.refuse_inserted() RETURNS trigger
+CREATE FUNCTION sluice_private.refuse_inserted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
   -- Whoever makes a group of this name waits for this transaction, and this one for that.
-  PERFORM sluice.lock_shared(746507, hashtext(NEW.queue));
-  PERFORM sluice.refuse_group_queue(NEW.queue);
+  PERFORM sluice_private.lock_shared(746507, hashtext(NEW.queue));
+  PERFORM sluice_private.refuse_group_queue(NEW.queue);
   IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-    PERFORM sluice.refuse_newer_group(NEW.queue);
+    PERFORM sluice_private.refuse_newer_group(NEW.queue);
   END IF;
   RETURN NULL;
 END
@@ -75,14 +75,14 @@ $$;
 -- Only names with a ':' can be of a group, so other messages pay for a look at their name.
 CREATE TRIGGER message_group AFTER INSERT ON sluice.message FOR EACH ROW
 WHEN (NEW.event_position IS NULL AND pg_catalog.strpos(NEW.queue, ':') OPERATOR(pg_catalog.>) 0)
-EXECUTE FUNCTION sluice.refuse_inserted();
+EXECUTE FUNCTION sluice_private.refuse_inserted();
 
 -- Before a message is put into the queue of a group, or after it. A snapshot that does not move may show a row that is gone.
-CREATE FUNCTION sluice.note_queued(group_id integer) RETURNS void
+CREATE FUNCTION sluice_private.note_queued(group_id integer) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 BEGIN
-  PERFORM sluice.lock_shared(746506, group_id);
+  PERFORM sluice_private.lock_shared(746506, group_id);
   INSERT INTO sluice.group_queued (group_id)
   SELECT g.id FROM sluice.stream_group g
   WHERE g.id = group_id AND (current_setting('transaction_isolation') <> 'read committed'
@@ -91,7 +91,7 @@ END
 $$;
 
 -- Notes that the queue of a group is empty, if it is. Returns whether it has. Waits for nobody.
-CREATE FUNCTION sluice.note_empty(group_id integer, queue text) RETURNS boolean
+CREATE FUNCTION sluice_private.note_empty(group_id integer, queue text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on AS $$
 #variable_conflict use_variable
@@ -117,7 +117,7 @@ $$;
 -- without a key wait for nobody. Then it notes that the queue has messages, behind the locks of the slots, as a batch does that parks
 -- events; nobody deletes the group from here on. A queue that is not of a group is left as it is. While it waits for a slot it has
 -- those before it, so it asks for no slot that it does not need.
-CREATE FUNCTION sluice.lock_dead_events(queue text, ids bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.lock_dead_events(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -136,16 +136,16 @@ BEGIN
     EXIT WHEN locked_as = slots;
     locked_as := slots;
     FOR slot IN
-      SELECT DISTINCT sluice.event_slot(d.ordering_key, slots) AS slot FROM sluice.dead_letter d
+      SELECT DISTINCT sluice_private.event_slot(d.ordering_key, slots) AS slot FROM sluice.dead_letter d
       WHERE d.queue = queue AND d.id = ANY (ids) AND d.ordering_key IS NOT NULL ORDER BY 1
     LOOP
       PERFORM pg_advisory_xact_lock(746503, group_id << 6 | slot);
     END LOOP;
   END LOOP;
-  PERFORM sluice.note_queued(group_id);
+  PERFORM sluice_private.note_queued(group_id);
 END
 $$;
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.lock_shared, sluice.refuse_group_queue, sluice.refuse_inserted, sluice.note_queued,
-  sluice.note_empty FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.lock_shared, sluice_private.refuse_group_queue, sluice_private.refuse_inserted,
+  sluice_private.note_queued, sluice_private.note_empty FROM PUBLIC;

@@ -2,7 +2,7 @@
 
 -- Notifies all workers, under the same conditions as the insert trigger: of messages in a queue, by its name, or of
 -- something else, which begins with !, as no name of a queue does.
-CREATE FUNCTION sluice.tell(what text) RETURNS void
+CREATE FUNCTION sluice_private.tell(what text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pg_notification_queue_usage() < 0.5 AND coalesce(current_setting('sluice.notify', true), '') <> 'off' THEN
@@ -15,7 +15,7 @@ $$;
 -- transaction tries the shared lock and notifies only if it cannot have it, that is, only if somebody sleeps.
 -- Whoever gets the exclusive lock knows that no enqueue is in flight, reads once more, and sleeps: no wake-up
 -- can be lost, and a busy queue never pays for the lock of the whole server that NOTIFY holds through commit.
-CREATE FUNCTION sluice.wake_inserted() RETURNS trigger
+CREATE FUNCTION sluice_private.wake_inserted() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
   -- One queue of notifications serves the whole server, and when it is full, because some session listens and sits in a
@@ -37,24 +37,24 @@ $$;
 CREATE TRIGGER message_wake AFTER INSERT ON sluice.message FOR EACH ROW
 WHEN (NEW.due_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) INTERVAL '1200 ms')
       AND NOT pg_catalog.pg_try_advisory_xact_lock_shared(746501, pg_catalog.hashtext(NEW.queue)))
-EXECUTE FUNCTION sluice.wake_inserted();
+EXECUTE FUNCTION sluice_private.wake_inserted();
 
 -- As the insert trigger does: notifies if somebody sleeps, and otherwise nobody can fall asleep before this transaction
 -- has ended. Nobody sleeps on the queue of a group: its members sleep on their stream.
-CREATE FUNCTION sluice.wake(queue text) RETURNS void
+CREATE FUNCTION sluice_private.wake(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  sleepers text := CASE WHEN strpos(queue, ':') > 0 AND sluice.is_of_group(queue) THEN '/' || split_part(queue, ':', 1) ELSE queue END;
+  sleepers text := CASE WHEN strpos(queue, ':') > 0 AND sluice_private.is_of_group(queue) THEN '/' || split_part(queue, ':', 1) ELSE queue END;
 BEGIN
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext(sleepers)) THEN
-    PERFORM sluice.tell(sleepers);
+    PERFORM sluice_private.tell(sleepers);
   END IF;
 END
 $$;
 
 -- Wakes those who sleep on the stream, as the trigger of sluice.message wakes those of a queue. No queue's name has a '/'.
 -- Appends call it only if somebody sleeps: to ask here would take a call, and a path, for each event.
-CREATE FUNCTION sluice.wake_stream(stream text) RETURNS void
+CREATE FUNCTION sluice_private.wake_stream(stream text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pg_notification_queue_usage() < 0.5 AND coalesce(current_setting('sluice.notify', true), '') <> 'off' THEN
@@ -64,4 +64,4 @@ END
 $$;
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.wake_stream FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.wake_stream FROM PUBLIC;

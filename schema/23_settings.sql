@@ -6,7 +6,7 @@
 -- Public functions: sluice.queue_set, sluice.pause, sluice.resume, sluice.is_paused.
 
 -- A setting that is a time, in milliseconds: a number of them, or text as an interval has it.
-CREATE FUNCTION sluice.setting_ms(name text, value jsonb, least_ms bigint) RETURNS bigint
+CREATE FUNCTION sluice_private.setting_ms(name text, value jsonb, least_ms bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   ms double precision;
@@ -28,7 +28,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.setting_integer(name text, value jsonb, most integer) RETURNS integer
+CREATE FUNCTION sluice_private.setting_integer(name text, value jsonb, most integer) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF jsonb_typeof(value) = 'null' THEN
@@ -42,7 +42,7 @@ END
 $$;
 
 -- Fails unless an object has no other keys than those.
-CREATE FUNCTION sluice.check_setting_keys(what text, value jsonb, known text[]) RETURNS void
+CREATE FUNCTION sluice_private.check_setting_keys(what text, value jsonb, known text[]) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   other text;
@@ -58,7 +58,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.setting_number(name text, value jsonb, lowest numeric, highest numeric) RETURNS numeric
+CREATE FUNCTION sluice_private.setting_number(name text, value jsonb, lowest numeric, highest numeric) RETURNS numeric
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF value IS NOT NULL AND (jsonb_typeof(value) <> 'number' OR (value #>> '{}')::numeric NOT BETWEEN lowest AND highest) THEN
@@ -70,27 +70,27 @@ END
 $$;
 
 -- A retry policy as it is stored: its name, or an object with its times in milliseconds.
-CREATE FUNCTION sluice.setting_retry(value jsonb, what text DEFAULT 'retry') RETURNS jsonb
+CREATE FUNCTION sluice_private.setting_retry(value jsonb, what text DEFAULT 'retry') RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  delay bigint := CASE WHEN value ? 'delay' THEN sluice.setting_ms(what || '.delay', value -> 'delay', 0) END;
-  longest bigint := CASE WHEN value ? 'maxDelay' THEN sluice.setting_ms(what || '.maxDelay', value -> 'maxDelay', 0) END;
+  delay bigint := CASE WHEN value ? 'delay' THEN sluice_private.setting_ms(what || '.delay', value -> 'delay', 0) END;
+  longest bigint := CASE WHEN value ? 'maxDelay' THEN sluice_private.setting_ms(what || '.maxDelay', value -> 'maxDelay', 0) END;
 BEGIN
   IF jsonb_typeof(value) = 'string' AND octet_length(value #>> '{}') BETWEEN 1 AND 100 OR jsonb_typeof(value) = 'null' THEN
     RETURN value;
   ELSIF value ->> 'kind' = 'fixed' AND delay IS NOT NULL THEN
-    PERFORM sluice.check_setting_keys(what, value, '{kind,delay}');
+    PERFORM sluice_private.check_setting_keys(what, value, '{kind,delay}');
     RETURN jsonb_build_object('kind', 'fixed', 'delay', delay);
   ELSIF value ->> 'kind' = 'exponential' THEN
-    PERFORM sluice.check_setting_keys(what, value, '{kind,delay,maxDelay,factor,jitter}');
+    PERFORM sluice_private.check_setting_keys(what, value, '{kind,delay,maxDelay,factor,jitter}');
     IF longest < delay THEN
       RAISE EXCEPTION '%.maxDelay: expected no less than the delay, which is % ms, received % ms', what, delay, longest
         USING ERRCODE = '22023';
     END IF;
     RETURN jsonb_strip_nulls(jsonb_build_object(
       'kind', 'exponential', 'delay', delay, 'maxDelay', longest,
-      'factor', sluice.setting_number(what || '.factor', value -> 'factor', 1, 100),
-      'jitter', sluice.setting_number(what || '.jitter', value -> 'jitter', 0, 1)
+      'factor', sluice_private.setting_number(what || '.factor', value -> 'factor', 1, 100),
+      'jitter', sluice_private.setting_number(what || '.jitter', value -> 'jitter', 0, 1)
     ));
   END IF;
   RAISE EXCEPTION '%: expected the name of a policy, {"kind": "fixed", "delay": ...} or {"kind": "exponential", ...}, received %',
@@ -100,7 +100,7 @@ END
 $$;
 
 -- Retry policies by name, as they are given to a settlement, with their times in milliseconds.
-CREATE FUNCTION sluice.given_policies(policies jsonb) RETURNS jsonb
+CREATE FUNCTION sluice_private.given_policies(policies jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   given record;
@@ -116,51 +116,51 @@ BEGIN
         left(given.name, 80), left(given.value::text, 80)
         USING ERRCODE = '22023', HINT = 'As in {"kind": "exponential", "delay": "10s", "maxDelay": "1h"}.';
     END IF;
-    known := known || jsonb_build_object(given.name, sluice.setting_retry(given.value, 'policies.' || left(given.name, 80)));
+    known := known || jsonb_build_object(given.name, sluice_private.setting_retry(given.value, 'policies.' || left(given.name, 80)));
   END LOOP;
   RETURN known;
 END
 $$;
 
 -- The columns of a rate: {"limit": 100, "per": "1s", "burst": 10}.
-CREATE FUNCTION sluice.setting_rate(name text, value jsonb) RETURNS jsonb
+CREATE FUNCTION sluice_private.setting_rate(name text, value jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   unset boolean := jsonb_typeof(value) = 'null';
 BEGIN
   IF NOT unset THEN
-    PERFORM sluice.check_setting_keys(name, value, '{limit,per,burst}');
+    PERFORM sluice_private.check_setting_keys(name, value, '{limit,per,burst}');
   END IF;
   RETURN jsonb_build_object(
-    name, CASE WHEN NOT unset THEN sluice.setting_integer(name || '.limit', coalesce(value -> 'limit', '0'), 1000000) END,
-    name || '_ms', CASE WHEN value ? 'per' THEN sluice.setting_ms(name || '.per', value -> 'per', 1)
+    name, CASE WHEN NOT unset THEN sluice_private.setting_integer(name || '.limit', coalesce(value -> 'limit', '0'), 1000000) END,
+    name || '_ms', CASE WHEN value ? 'per' THEN sluice_private.setting_ms(name || '.per', value -> 'per', 1)
                         WHEN NOT unset THEN 1000 END,
-    name || '_burst', CASE WHEN value ? 'burst' THEN sluice.setting_integer(name || '.burst', value -> 'burst', 1000000) END
+    name || '_burst', CASE WHEN value ? 'burst' THEN sluice_private.setting_integer(name || '.burst', value -> 'burst', 1000000) END
   );
 END
 $$;
 
 -- The columns of sluice.queue that settings change. Fails if one of them is not allowed.
-CREATE FUNCTION sluice.settings_columns(settings jsonb) RETURNS jsonb
+CREATE FUNCTION sluice_private.settings_columns(settings jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   given record;
   columns jsonb := '{}';
 BEGIN
-  PERFORM sluice.check_setting_keys('settings', settings, '{delay,ttl,on_expiry,max_attempts,retry,payload_limit_bytes,history,dead_letter_retention,rate,tenant_rate,concurrency,tenant_concurrency}');
+  PERFORM sluice_private.check_setting_keys('settings', settings, '{delay,ttl,on_expiry,max_attempts,retry,payload_limit_bytes,history,dead_letter_retention,rate,tenant_rate,concurrency,tenant_concurrency}');
   FOR given IN SELECT s.key AS name, s.value FROM jsonb_each(settings) AS s ORDER BY s.key LOOP
     columns := columns || CASE given.name
-      WHEN 'delay' THEN jsonb_build_object('delay_ms', sluice.setting_ms(given.name, given.value, 0))
-      WHEN 'ttl' THEN jsonb_build_object('ttl_ms', sluice.setting_ms(given.name, given.value, 1))
-      WHEN 'history' THEN jsonb_build_object('history_ms', sluice.setting_ms(given.name, given.value, 1))
-      WHEN 'dead_letter_retention' THEN jsonb_build_object('dead_letter_ms', sluice.setting_ms(given.name, given.value, 1))
-      WHEN 'max_attempts' THEN jsonb_build_object(given.name, sluice.setting_integer(given.name, given.value, 1000000))
-      WHEN 'payload_limit_bytes' THEN jsonb_build_object('payload_bytes', sluice.setting_integer(given.name, given.value, 268435456))
-      WHEN 'retry' THEN jsonb_build_object(given.name, sluice.setting_retry(given.value))
-      WHEN 'rate' THEN sluice.setting_rate(given.name, given.value)
-      WHEN 'tenant_rate' THEN sluice.setting_rate(given.name, given.value)
+      WHEN 'delay' THEN jsonb_build_object('delay_ms', sluice_private.setting_ms(given.name, given.value, 0))
+      WHEN 'ttl' THEN jsonb_build_object('ttl_ms', sluice_private.setting_ms(given.name, given.value, 1))
+      WHEN 'history' THEN jsonb_build_object('history_ms', sluice_private.setting_ms(given.name, given.value, 1))
+      WHEN 'dead_letter_retention' THEN jsonb_build_object('dead_letter_ms', sluice_private.setting_ms(given.name, given.value, 1))
+      WHEN 'max_attempts' THEN jsonb_build_object(given.name, sluice_private.setting_integer(given.name, given.value, 1000000))
+      WHEN 'payload_limit_bytes' THEN jsonb_build_object('payload_bytes', sluice_private.setting_integer(given.name, given.value, 268435456))
+      WHEN 'retry' THEN jsonb_build_object(given.name, sluice_private.setting_retry(given.value))
+      WHEN 'rate' THEN sluice_private.setting_rate(given.name, given.value)
+      WHEN 'tenant_rate' THEN sluice_private.setting_rate(given.name, given.value)
       WHEN 'on_expiry' THEN jsonb_build_object(given.name, given.value)
-      ELSE jsonb_build_object(given.name, sluice.setting_integer(given.name, given.value, 10000))
+      ELSE jsonb_build_object(given.name, sluice_private.setting_integer(given.name, given.value, 10000))
     END;
   END LOOP;
   IF columns ->> 'on_expiry' NOT IN ('drop', 'dead_letter') THEN
@@ -172,18 +172,18 @@ END
 $$;
 
 -- It is a hint: each worker reads what has changed with its poll.
-CREATE FUNCTION sluice.queue_told() RETURNS trigger
+CREATE FUNCTION sluice_private.queue_told() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM sluice.tell('!settings!' || coalesce(NEW.queue, OLD.queue));
+  PERFORM sluice_private.tell('!settings!' || coalesce(NEW.queue, OLD.queue));
   RETURN NULL;
 END
 $$;
-CREATE TRIGGER queue_told AFTER INSERT OR UPDATE OR DELETE ON sluice.queue FOR EACH ROW EXECUTE FUNCTION sluice.queue_told();
+CREATE TRIGGER queue_told AFTER INSERT OR UPDATE OR DELETE ON sluice.queue FOR EACH ROW EXECUTE FUNCTION sluice_private.queue_told();
 
 -- Writes columns of the row of a queue, which it locks, and removes a row that says nothing any more: enqueueing in a
 -- queue without a row is fastest. Returns whether it was paused before.
-CREATE FUNCTION sluice.tell_queue(queue text, columns jsonb, by text) RETURNS boolean
+CREATE FUNCTION sluice_private.tell_queue(queue text, columns jsonb, by text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -196,7 +196,7 @@ BEGIN
     EXIT WHEN FOUND;
     INSERT INTO sluice.queue (queue) VALUES (queue) ON CONFLICT DO NOTHING;
     tries := tries + 1;
-    PERFORM sluice.check_taken('queue', queue, tries);
+    PERFORM sluice_private.check_taken('queue', queue, tries);
   END LOOP;
   told := jsonb_populate_record(was, columns);
   IF told.paused_at IS NOT NULL THEN
@@ -221,7 +221,7 @@ $$;
 CREATE FUNCTION sluice.queue_set(queue text, settings jsonb, by text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  PERFORM sluice.tell_queue(queue, sluice.settings_columns(settings), by);
+  PERFORM sluice_private.tell_queue(queue, sluice_private.settings_columns(settings), by);
 END
 $$;
 COMMENT ON FUNCTION sluice.queue_set IS
@@ -230,7 +230,7 @@ COMMENT ON FUNCTION sluice.queue_set IS
 CREATE FUNCTION sluice.pause(queue text, by text DEFAULT NULL, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  RETURN NOT sluice.tell_queue(queue, jsonb_build_object(
+  RETURN NOT sluice_private.tell_queue(queue, jsonb_build_object(
     'paused_at', clock_timestamp(), 'paused_by', coalesce(by, session_user), 'pause_reason', reason
   ), by);
 END
@@ -241,7 +241,7 @@ COMMENT ON FUNCTION sluice.pause IS
 CREATE FUNCTION sluice.resume(queue text, by text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  RETURN sluice.tell_queue(queue, '{"paused_at": null, "paused_by": null, "pause_reason": null}', by);
+  RETURN sluice_private.tell_queue(queue, '{"paused_at": null, "paused_by": null, "pause_reason": null}', by);
 END
 $$;
 COMMENT ON FUNCTION sluice.resume IS 'Ends the pause of a queue. Returns false if it was not paused.';

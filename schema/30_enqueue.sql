@@ -3,7 +3,7 @@
 -- Public functions: sluice.enqueue.
 
 -- What a queue has been told about the messages that are enqueued in it: one row, of NULL if it has been told nothing.
-CREATE FUNCTION sluice.queue_defaults(queue text, OUT delay_ms bigint, OUT ttl_ms bigint, OUT payload_bytes integer)
+CREATE FUNCTION sluice_private.queue_defaults(queue text, OUT delay_ms bigint, OUT ttl_ms bigint, OUT payload_bytes integer)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -12,7 +12,7 @@ END
 $$;
 
 -- When a message is due first: at an instant, if that is still to come, or after a delay, its own or the queue's.
-CREATE FUNCTION sluice.first_due_at(due_at timestamptz, delay_ms double precision, queue_delay_ms bigint) RETURNS timestamptz
+CREATE FUNCTION sluice_private.first_due_at(due_at timestamptz, delay_ms double precision, queue_delay_ms bigint) RETURNS timestamptz
 LANGUAGE sql VOLATILE AS $$
   SELECT greatest(due_at, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (coalesce(
     delay_ms, CASE WHEN due_at IS NULL THEN queue_delay_ms END, 0::double precision
@@ -20,7 +20,7 @@ LANGUAGE sql VOLATILE AS $$
 $$;
 
 -- Fails if a payload is larger than its queue has been told to take.
-CREATE FUNCTION sluice.check_payload_bytes(payload jsonb, most integer) RETURNS void
+CREATE FUNCTION sluice_private.check_payload_bytes(payload jsonb, most integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF octet_length(payload::text) > most THEN
@@ -30,7 +30,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.insert_message(
+CREATE FUNCTION sluice_private.insert_message(
   queue          text,
   payload        jsonb,
   headers        jsonb,
@@ -54,9 +54,9 @@ DECLARE
   settings record;
   message_id bigint;
 BEGIN
-  settings := sluice.queue_defaults(queue);
+  settings := sluice_private.queue_defaults(queue);
   IF settings.payload_bytes IS NOT NULL THEN
-    PERFORM sluice.check_payload_bytes(payload, settings.payload_bytes);
+    PERFORM sluice_private.check_payload_bytes(payload, settings.payload_bytes);
   END IF;
   -- When it is due is computed in the INSERT, so that the clock is read twice in a row: `enqueued_at` is the other time. A
   -- statement before it had the plan of the INSERT made in between on the first call in a session: 0.45 ms on an idle machine,
@@ -68,7 +68,7 @@ BEGIN
     queue, payload, headers, type, schema_version, ordering_key, priority, due.first_at, max_attempts,
     due.first_at + coalesce(ttl_ms, settings.ttl_ms) * interval '1 millisecond', retry_policy,
     lease_ms, tenant, dedupe_key, dedupe_ms
-  FROM (SELECT sluice.first_due_at(due_at, delay_ms, settings.delay_ms) AS first_at) AS due
+  FROM (SELECT sluice_private.first_due_at(due_at, delay_ms, settings.delay_ms) AS first_at) AS due
   -- The transaction gets its number before it draws an id, as in the library's INSERT.
   WHERE pg_current_xact_id() IS NOT NULL
   RETURNING id INTO message_id;
@@ -80,14 +80,14 @@ $$;
 -- application's its statements have no names, so each is planned anew, and to plan an INSERT takes as long as to run it;
 -- what a function runs is planned once in a session. Its own search_path keeps that plan where an application changes its
 -- path. No argument has a default: to fill in eight of them took the server a fifth of the whole call.
-CREATE FUNCTION sluice.insert_plain(queue text, payload jsonb) RETURNS bigint
+CREATE FUNCTION sluice_private.insert_plain(queue text, payload jsonb) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   message_id bigint;
 BEGIN
   IF EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue) THEN
-    RETURN sluice.insert_message(
+    RETURN sluice_private.insert_message(
       queue, payload, '{}', NULL, 1, NULL, 5::smallint, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
     );
   END IF;
@@ -101,7 +101,7 @@ END
 $$;
 
 -- Fails unless what is enqueued by SQL is within its bounds. What is not checked here breaks a constraint.
-CREATE FUNCTION sluice.check_enqueue(
+CREATE FUNCTION sluice_private.check_enqueue(
   payload jsonb, headers jsonb, type text, delay interval, due_at timestamptz, ttl interval, lease interval
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -169,8 +169,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   message_id bigint;
 BEGIN
-  PERFORM sluice.check_enqueue(payload, headers, type, delay, due_at, ttl, lease);
-  message_id := sluice.insert_message(
+  PERFORM sluice_private.check_enqueue(payload, headers, type, delay, due_at, ttl, lease);
+  message_id := sluice_private.insert_message(
     queue, payload, coalesce(headers, '{}'), type, coalesce(schema_version, 1), ordering_key,
     -- What is no smallint either meets the constraint on the priority, which says more than an overflow.
     greatest(least(coalesce(priority, 5), 10), -1)::smallint, due_at,

@@ -3,7 +3,7 @@
 
 -- How many tries of a message have failed: those that its row has, and those that the evidence about it shows. crash_pkey
 -- is nearly always empty.
-CREATE FUNCTION sluice.failed_tries(queue text, message_id bigint, attempt integer) RETURNS integer
+CREATE FUNCTION sluice_private.failed_tries(queue text, message_id bigint, attempt integer) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -15,7 +15,7 @@ END
 $$;
 
 -- What is recorded as the error of a message whose claim ran out.
-CREATE FUNCTION sluice.ran_out(lease bigint) RETURNS text
+CREATE FUNCTION sluice_private.ran_out(lease bigint) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN format('Claim %s ran out before the message was settled', -lease);
@@ -24,7 +24,7 @@ $$;
 
 -- Where the rows of messages are, looked up one by one in the primary key: by an array of ids, servers before version 17
 -- may read the whole queue. The caller has locked the rows, so they stay where they are.
-CREATE FUNCTION sluice.ctids_of(queue text, ids bigint[]) RETURNS tid[]
+CREATE FUNCTION sluice_private.ctids_of(queue text, ids bigint[]) RETURNS tid[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -37,7 +37,7 @@ END
 $$;
 
 -- Whether any of the messages has an ordering key: without them, the next one of the key may be claimed.
-CREATE FUNCTION sluice.any_keyed(queue text, ids bigint[]) RETURNS boolean
+CREATE FUNCTION sluice_private.any_keyed(queue text, ids bigint[]) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -51,7 +51,7 @@ END
 $$;
 
 -- A lease that ran out, of a worker: evidence, as where a leased pipeline claims.
-CREATE FUNCTION sluice.record_hung(queue text, ids bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.record_hung(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -69,7 +69,7 @@ END
 $$;
 
 -- Keeps the dedupe keys of messages that a claim has settled taken.
-CREATE FUNCTION sluice.keep_keys(queue text, ids bigint[], keys text[], ms bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.keep_keys(queue text, ids bigint[], keys text[], ms bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -80,12 +80,12 @@ BEGIN
   SELECT queue, k.key, k.id, now_at + least(k.ms, 3155760000000) * interval '1 millisecond'
   FROM unnest(ids, keys, ms) AS k (id, key, ms);
   GET DIAGNOSTICS taken = ROW_COUNT;
-  PERFORM sluice.require_kept('settled', queue, cardinality(ids), taken);
+  PERFORM sluice_private.require_kept('settled', queue, cardinality(ids), taken);
 END
 $$;
 
 -- Removes locked messages. succeeded: their dedupe keys stay taken for as long as they ask for, or for kept_for.
-CREATE FUNCTION sluice.remove_locked(
+CREATE FUNCTION sluice_private.remove_locked(
   queue text, ids bigint[], succeeded boolean DEFAULT false, kept_for interval DEFAULT NULL
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -97,23 +97,23 @@ DECLARE
   kept_ms bigint[];
 BEGIN
   WITH gone AS (
-    DELETE FROM sluice.message m WHERE m.ctid = ANY (sluice.ctids_of(queue, ids))
+    DELETE FROM sluice.message m WHERE m.ctid = ANY (sluice_private.ctids_of(queue, ids))
     RETURNING m.id, m.dedupe_key, coalesce(extract(epoch FROM kept_for) * 1000, m.dedupe_ms)::bigint AS for_ms
   )
   SELECT array_agg(g.id), array_agg(g.id) FILTER (WHERE g.dedupe_key IS NOT NULL AND g.for_ms > 0),
          array_agg(g.dedupe_key) FILTER (WHERE g.dedupe_key IS NOT NULL AND g.for_ms > 0),
          array_agg(g.for_ms) FILTER (WHERE g.dedupe_key IS NOT NULL AND g.for_ms > 0)
   INTO touched, kept_ids, kept_keys, kept_ms FROM gone g;
-  PERFORM sluice.require_settled('message', queue, ids, coalesce(touched, '{}'));
+  PERFORM sluice_private.require_settled('message', queue, ids, coalesce(touched, '{}'));
   IF succeeded AND kept_ids IS NOT NULL THEN
-    PERFORM sluice.keep_keys(queue, kept_ids, kept_keys, kept_ms);
+    PERFORM sluice_private.keep_keys(queue, kept_ids, kept_keys, kept_ms);
   END IF;
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ids);
 END
 $$;
 
 -- Removes locked messages that have succeeded, and keeps them where the queue keeps its history. claimed_at null: now.
-CREATE FUNCTION sluice.complete_locked(
+CREATE FUNCTION sluice_private.complete_locked(
   queue text, ids bigint[], claim_id bigint, claimed_at timestamptz, kept_for interval
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -127,20 +127,20 @@ BEGIN
       (queue, id, completed_at, claimed_at, claim, priority, ordering_key, type, schema_version, payload, headers, attempt,
        max_attempts, enqueued_at, failed_at, last_error, retry_policy, tenant, dedupe_key)
     SELECT m.queue, m.id, now_at, coalesce(claimed_at, now_at), claim_id, m.priority, m.ordering_key, m.type, m.schema_version,
-           m.payload, m.headers, sluice.failed_tries(m.queue, m.id, m.attempt) + 1, m.max_attempts, m.enqueued_at, m.failed_at,
+           m.payload, m.headers, sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1, m.max_attempts, m.enqueued_at, m.failed_at,
            m.last_error, m.retry_policy, m.tenant, m.dedupe_key
     FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
       SELECT m.* FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
     ) m;
     GET DIAGNOSTICS taken = ROW_COUNT;
-    PERFORM sluice.require_kept('completed_message', queue, cardinality(ids), taken);
+    PERFORM sluice_private.require_kept('completed_message', queue, cardinality(ids), taken);
   END IF;
-  PERFORM sluice.remove_locked(queue, ids, true, kept_for);
+  PERFORM sluice_private.remove_locked(queue, ids, true, kept_for);
 END
 $$;
 
 -- Moves locked messages to the dead letters; attempts: how many tries of each have failed.
-CREATE FUNCTION sluice.bury_locked(queue text, ids bigint[], attempts integer[], reasons text[], errors text[])
+CREATE FUNCTION sluice_private.bury_locked(queue text, ids bigint[], attempts integer[], reasons text[], errors text[])
 RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -154,7 +154,7 @@ BEGIN
     SELECT m.queue, m.id, m.priority, m.ordering_key, m.type, m.schema_version, m.payload, m.headers, d.attempt, m.max_attempts,
            -- One that has expired was in no try: how the last one failed still says why it is here.
            d.reason, coalesce(d.error, CASE WHEN d.reason = 'expired' THEN m.last_error END),
-           sluice.add_failure(m.failures, d.attempt, coalesce(d.error, d.reason), NULL, clock_timestamp()), m.enqueued_at,
+           sluice_private.add_failure(m.failures, d.attempt, coalesce(d.error, d.reason), NULL, clock_timestamp()), m.enqueued_at,
            m.retry_policy, m.lease_ms, m.tenant, m.dedupe_key, m.dedupe_ms, m.event_position
     FROM unnest(ids, attempts, reasons, errors) AS d (id, attempt, reason, error) CROSS JOIN LATERAL (
       SELECT m.* FROM sluice.message m WHERE m.queue = queue AND m.id = d.id LIMIT 1
@@ -162,14 +162,14 @@ BEGIN
     RETURNING dead_letter.id
   )
   SELECT array_agg(b.id) INTO touched FROM buried b;
-  PERFORM sluice.require_settled('dead_letter', queue, ids, coalesce(touched, '{}'));
-  PERFORM sluice.remove_locked(queue, ids);
+  PERFORM sluice_private.require_settled('dead_letter', queue, ids, coalesce(touched, '{}'));
+  PERFORM sluice_private.remove_locked(queue, ids);
 END
 $$;
 
 -- After how long a message is tried again that has failed so often, by a policy of the form of sluice.queue.retry. Null:
 -- after 1 s, 2 s, 4 s, ... 1 h, of which a fifth is random.
-CREATE FUNCTION sluice.retry_after(policy jsonb, tries integer) RETURNS interval
+CREATE FUNCTION sluice_private.retry_after(policy jsonb, tries integer) RETURNS interval
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   delay double precision := coalesce((policy ->> 'delay')::double precision, 1000);
@@ -188,7 +188,7 @@ $$;
 
 -- Gives locked messages another due time, and ends their lease. A message with an ordering key keeps 0: its key stays
 -- closed for the later ones until it is settled. error null: nothing failed.
-CREATE FUNCTION sluice.postpone_locked(queue text, ids bigint[], dues timestamptz[], error text) RETURNS void
+CREATE FUNCTION sluice_private.postpone_locked(queue text, ids bigint[], dues timestamptz[], error text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -199,24 +199,24 @@ BEGIN
     UPDATE sluice.message m
     -- An expired message that waits for its next try would keep its key from the later ones.
     SET due_at = least(dues[array_position(ids, m.id)], m.expires_at),
-        attempt = CASE WHEN error IS NULL THEN m.attempt ELSE sluice.failed_tries(m.queue, m.id, m.attempt) + 1 END,
+        attempt = CASE WHEN error IS NULL THEN m.attempt ELSE sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1 END,
         last_error = coalesce(error, m.last_error),
         failures = CASE WHEN error IS NULL THEN m.failures
-                        ELSE sluice.add_failure(m.failures, sluice.failed_tries(m.queue, m.id, m.attempt) + 1, error, NULL, now_at) END,
+                        ELSE sluice_private.add_failure(m.failures, sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1, error, NULL, now_at) END,
         failed_at = CASE WHEN error IS NULL THEN m.failed_at ELSE now_at END,
         lease = CASE WHEN m.slot IS NOT NULL THEN 0 END
-    WHERE m.ctid = ANY (sluice.ctids_of(queue, ids))
+    WHERE m.ctid = ANY (sluice_private.ctids_of(queue, ids))
     RETURNING m.id
   )
   SELECT array_agg(p.id) INTO touched FROM postponed p;
-  PERFORM sluice.require_settled('message', queue, ids, coalesce(touched, '{}'));
+  PERFORM sluice_private.require_settled('message', queue, ids, coalesce(touched, '{}'));
 END
 $$;
 
 -- Fails locked messages of a claim: buries those that have no attempt left, and gives the others their next due time.
 -- Without a delay the policy of a message decides, of those that are given by name; then what the queue has been told.
 -- Returns those that are buried.
-CREATE FUNCTION sluice.fail_locked(
+CREATE FUNCTION sluice_private.fail_locked(
   queue text, ids bigint[], max_attempts integer, delay interval, error text, retry jsonb, policies jsonb
 ) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -232,53 +232,53 @@ BEGIN
   SELECT array_agg(m.id) FILTER (WHERE m.tries >= m.most), array_agg(m.tries) FILTER (WHERE m.tries >= m.most),
          array_agg(format('failed %s of %s attempts', m.tries, m.most)) FILTER (WHERE m.tries >= m.most),
          array_agg(m.id) FILTER (WHERE m.tries < m.most),
-         array_agg(now_at + coalesce(delay, sluice.retry_after(coalesce(
+         array_agg(now_at + coalesce(delay, sluice_private.retry_after(coalesce(
            policies -> m.retry_policy, CASE jsonb_typeof(retry) WHEN 'string' THEN policies -> (retry #>> '{}') ELSE retry END
          ), m.tries))) FILTER (WHERE m.tries < m.most)
   INTO spent, attempts, reasons, others, dues
   FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
-    SELECT m.id, coalesce(m.max_attempts, max_attempts) AS most, sluice.failed_tries(m.queue, m.id, m.attempt) + 1 AS tries,
+    SELECT m.id, coalesce(m.max_attempts, max_attempts) AS most, sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1 AS tries,
            m.retry_policy
     FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
   ) m;
   IF spent IS NOT NULL THEN
-    PERFORM sluice.bury_locked(queue, spent, attempts, reasons, ARRAY(SELECT error FROM unnest(spent)));
+    PERFORM sluice_private.bury_locked(queue, spent, attempts, reasons, ARRAY(SELECT error FROM unnest(spent)));
   END IF;
   IF others IS NOT NULL THEN
-    PERFORM sluice.postpone_locked(queue, others, dues, error);
+    PERFORM sluice_private.postpone_locked(queue, others, dues, error);
   END IF;
   RETURN coalesce(spent, '{}');
 END
 $$;
 
 -- Buries locked messages of a claim, whose try this was.
-CREATE FUNCTION sluice.bury_claimed(queue text, ids bigint[], reason text, error text) RETURNS void
+CREATE FUNCTION sluice_private.bury_claimed(queue text, ids bigint[], reason text, error text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   tries integer[];
 BEGIN
-  SELECT array_agg(sluice.failed_tries(m.queue, m.id, m.attempt) + 1 ORDER BY given.place) INTO tries
+  SELECT array_agg(sluice_private.failed_tries(m.queue, m.id, m.attempt) + 1 ORDER BY given.place) INTO tries
   FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
     SELECT m.queue, m.id, m.attempt FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
   ) m;
-  PERFORM sluice.bury_locked(
+  PERFORM sluice_private.bury_locked(
     queue, ids, tries, array_fill(reason, ARRAY[cardinality(ids)]), array_fill(error, ARRAY[cardinality(ids)])
   );
 END
 $$;
 
 -- A lease that has run out is over: what its holder settles after a change finds nothing. It counts as where it is claimed.
-CREATE FUNCTION sluice.end_lease(m sluice.message) RETURNS void
+CREATE FUNCTION sluice_private.end_lease(m sluice.message) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF m.lease <> 0 THEN
-    PERFORM sluice.record_hung(m.queue, ARRAY[m.id]);
+    PERFORM sluice_private.record_hung(m.queue, ARRAY[m.id]);
     UPDATE sluice.message t
     SET lease = CASE WHEN t.slot IS NOT NULL THEN 0 END,
         attempt = CASE WHEN t.lease < 0 THEN t.attempt + 1 ELSE t.attempt END,
-        last_error = CASE WHEN t.lease < 0 THEN sluice.ran_out(t.lease) ELSE t.last_error END,
-        failures = CASE WHEN t.lease < 0 THEN sluice.add_failure(t.failures, t.attempt + 1, sluice.ran_out(t.lease), NULL, t.due_at)
+        last_error = CASE WHEN t.lease < 0 THEN sluice_private.ran_out(t.lease) ELSE t.last_error END,
+        failures = CASE WHEN t.lease < 0 THEN sluice_private.add_failure(t.failures, t.attempt + 1, sluice_private.ran_out(t.lease), NULL, t.due_at)
                         ELSE t.failures END,
         failed_at = CASE WHEN t.lease < 0 THEN t.due_at ELSE t.failed_at END
     WHERE t.queue = m.queue AND t.id = m.id;
@@ -287,21 +287,21 @@ END
 $$;
 
 -- Removes locked messages whose life has ended, or makes dead letters of them, as the queue has been told.
-CREATE FUNCTION sluice.expire_locked(queue text, ids bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.expire_locked(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   attempts integer[];
 BEGIN
   IF NOT EXISTS (SELECT FROM sluice.queue q WHERE q.queue = queue AND q.on_expiry = 'dead_letter') THEN
-    PERFORM sluice.remove_locked(queue, ids);
+    PERFORM sluice_private.remove_locked(queue, ids);
     RETURN;
   END IF;
   SELECT array_agg(m.attempt ORDER BY given.place) INTO attempts
   FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
     SELECT m.attempt FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
   ) m;
-  PERFORM sluice.bury_locked(
+  PERFORM sluice_private.bury_locked(
     queue, ids, attempts, array_fill('expired'::text, ARRAY[cardinality(ids)]), array_fill(NULL::text, ARRAY[cardinality(ids)])
   );
 END
@@ -310,7 +310,7 @@ $$;
 -- The end of messages that a worker has in hand and does not handle, because their life had ended when they were claimed, or
 -- because they are cancelled: those of a batch, which its transaction has locked (leases null), and leased ones. Returns those
 -- that it has found. Each is looked up in the primary key by itself.
-CREATE FUNCTION sluice.drop_in_hand(queue text, ids bigint[], leases bigint[], expired boolean) RETURNS bigint[]
+CREATE FUNCTION sluice_private.drop_in_hand(queue text, ids bigint[], leases bigint[], expired boolean) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -325,9 +325,9 @@ BEGIN
     ) m
   );
   IF ours <> '{}' AND expired THEN
-    PERFORM sluice.expire_locked(queue, ours);
+    PERFORM sluice_private.expire_locked(queue, ours);
   ELSIF ours <> '{}' THEN
-    PERFORM sluice.remove_locked(queue, ours);
+    PERFORM sluice_private.remove_locked(queue, ours);
   END IF;
   RETURN ours;
 END

@@ -6,7 +6,7 @@
 -- committed before that, where the rest of the claim sees an older snapshot. first_id is the floor of a process, which may be
 -- above a redriven message that another process has leased: message_redriven_idx, nearly always empty, tells of it. No
 -- search_path of its own, which would cost as much as the query: every name is written in full.
-CREATE FUNCTION sluice.leased_keys(queue text, slot smallint, first_id bigint) RETURNS jsonb
+CREATE FUNCTION sluice_private.leased_keys(queue text, slot smallint, first_id bigint) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
   lowest bigint;
@@ -38,7 +38,7 @@ $$;
 -- transactions of handlers lock such messages without their slot, some for long after the lease, so a claim that waited for
 -- one would stop all of its queue. A claim asks it of each such message that it would take next, so it locks no others.
 -- VOLATILE, for a snapshot of its own, and without a search_path, as leased_keys.
-CREATE FUNCTION sluice.lock_due_again(queue text, id bigint) RETURNS boolean
+CREATE FUNCTION sluice_private.lock_due_again(queue text, id bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM FROM sluice.message m
@@ -54,7 +54,7 @@ $$;
 -- it with a descent for each priority and gives the order; the lateral join pulls one row at a time, so no more than the
 -- outer LIMIT are locked, and the inner one hides their number from the planner. It has no floor: what is dead and not
 -- yet vacuumed at the head of a priority is walked.
-CREATE FUNCTION sluice.lock_unkeyed(queue text, most integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.lock_unkeyed(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -78,7 +78,7 @@ $$;
 -- locked row tells, in its newest version), and not closed by another message that is or was leased (leased_keys has a
 -- snapshot that is newer than the lock). One that has closed its key must be free, and due in its newest version. message_slot_idx has the order; slot = ... would let the planner take the primary
 -- key, which has the same. At most so many rows are walked. Null: there is none, or somebody has it.
-CREATE FUNCTION sluice.lock_in_slot(queue text, slot smallint, walk integer) RETURNS bigint
+CREATE FUNCTION sluice_private.lock_in_slot(queue text, slot smallint, walk integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -94,7 +94,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  leased := sluice.leased_keys(queue, slot, lowest);
+  leased := sluice_private.leased_keys(queue, slot, lowest);
   now_at := clock_timestamp();
   now_us := (extract(epoch FROM now_at) * 1000000)::bigint;
   SELECT w.id INTO first
@@ -109,7 +109,7 @@ BEGIN
     AND coalesce((held -> w.ordering_key ->> 1)::bigint, 0) <= now_us
     -- The CASE, so that it locks only what it may take.
     AND CASE WHEN leased -> w.ordering_key IS NULL THEN true
-             WHEN leased ->> w.ordering_key = w.id::text THEN sluice.lock_due_again(queue, w.id)
+             WHEN leased ->> w.ordering_key = w.id::text THEN sluice_private.lock_due_again(queue, w.id)
              ELSE false END
   LIMIT 1;
   RETURN (
@@ -125,7 +125,7 @@ $$;
 -- goes from each to the next by one descent of message_slot_idx. A walk in a slot ends after 1,000 rows that have to wait,
 -- unless no slot has anything within that. In the slot with which it begins it does not: otherwise a message behind so many
 -- would never be taken while other slots have work. One claim in 256 or so begins with a certain slot, which bounds the cost.
-CREATE FUNCTION sluice.lock_keyed(queue text, most integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.lock_keyed(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -148,7 +148,7 @@ BEGIN
           -- All at once, and each time in the same order: two that insert some at a time could wait for each other.
           INSERT INTO sluice.slot (queue, slot) SELECT queue, s FROM generate_series(0, 255) AS s ON CONFLICT DO NOTHING;
         END IF;
-        first := sluice.lock_in_slot(queue, at::smallint, CASE WHEN begun THEN walk ELSE 2147483647 END);
+        first := sluice_private.lock_in_slot(queue, at::smallint, CASE WHEN begun THEN walk ELSE 2147483647 END);
         begun := true;
         taken := CASE WHEN first IS NULL THEN taken ELSE taken || first END;
         IF cardinality(taken) >= most THEN
@@ -164,20 +164,20 @@ $$;
 
 -- Locks due messages. In a queue that has both kinds, those with a key and those without come first in
 -- turn, by chance, so that neither kind waits for all of the other.
-CREATE FUNCTION sluice.lock_due(queue text, most integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.lock_due(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   keyed_first boolean := random() < 0.5;
   taken bigint[] := '{}';
 BEGIN
   IF keyed_first THEN
-    taken := sluice.lock_keyed(queue, most);
+    taken := sluice_private.lock_keyed(queue, most);
   END IF;
   IF cardinality(taken) < most THEN
-    taken := taken || sluice.lock_unkeyed(queue, most - cardinality(taken));
+    taken := taken || sluice_private.lock_unkeyed(queue, most - cardinality(taken));
   END IF;
   IF NOT keyed_first AND cardinality(taken) < most THEN
-    taken := taken || sluice.lock_keyed(queue, most - cardinality(taken));
+    taken := taken || sluice_private.lock_keyed(queue, most - cardinality(taken));
   END IF;
   RETURN taken;
 END
@@ -185,7 +185,7 @@ $$;
 
 -- Removes expired messages without a key that stand at the heads of the priorities, 1,000 at most, and of each priority
 -- among the first 1,000. Without it, a claim of one message that comes upon many of them would lock them one by one.
-CREATE FUNCTION sluice.expire_due(queue text) RETURNS integer
+CREATE FUNCTION sluice_private.expire_due(queue text) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -207,14 +207,14 @@ BEGIN
     LIMIT 1000
   );
   IF ids <> '{}' THEN
-    PERFORM sluice.expire_locked(queue, ids);
+    PERFORM sluice_private.expire_locked(queue, ids);
   END IF;
   RETURN cardinality(ids);
 END
 $$;
 
 -- The same for messages with a key, among the first 1,000 of each slot. The caller has the slots locked.
-CREATE FUNCTION sluice.expire_in_slots(queue text, slots smallint[]) RETURNS void
+CREATE FUNCTION sluice_private.expire_in_slots(queue text, slots smallint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -236,14 +236,14 @@ BEGIN
     LIMIT 1000
   );
   IF ids <> '{}' THEN
-    PERFORM sluice.expire_locked(queue, ids);
+    PERFORM sluice_private.expire_locked(queue, ids);
   END IF;
 END
 $$;
 
 -- Of messages that a claim has locked, removes those that are not to be handed out: those whose life has ended, and those
 -- that have no attempt left, because their last claim ran out or their processes died. Returns the others, in their order.
-CREATE FUNCTION sluice.sift_locked(queue text, ids bigint[], max_attempts integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.sift_locked(queue text, ids bigint[], max_attempts integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -262,17 +262,17 @@ BEGIN
   INTO expired, expired_slots, spent, attempts, reasons, errors
   FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
     SELECT m.id, m.slot, m.attempt, coalesce(m.max_attempts, max_attempts) AS most, coalesce(m.expires_at <= now_at, false) AS expired,
-           sluice.failed_tries(m.queue, m.id, m.attempt) + CASE WHEN m.lease < 0 THEN 1 ELSE 0 END AS tries,
-           CASE WHEN m.lease < 0 THEN sluice.ran_out(m.lease) END AS error
+           sluice_private.failed_tries(m.queue, m.id, m.attempt) + CASE WHEN m.lease < 0 THEN 1 ELSE 0 END AS tries,
+           CASE WHEN m.lease < 0 THEN sluice_private.ran_out(m.lease) END AS error
     FROM sluice.message m WHERE m.queue = queue AND m.id = given.id LIMIT 1
   ) m
   WHERE m.expired OR m.tries > m.attempt AND m.tries >= m.most;
   IF expired IS NOT NULL THEN
-    PERFORM sluice.expire_locked(queue, expired);
-    PERFORM sluice.expire_in_slots(queue, expired_slots);
+    PERFORM sluice_private.expire_locked(queue, expired);
+    PERFORM sluice_private.expire_in_slots(queue, expired_slots);
   END IF;
   IF spent IS NOT NULL THEN
-    PERFORM sluice.bury_locked(queue, spent, attempts, reasons, errors);
+    PERFORM sluice_private.bury_locked(queue, spent, attempts, reasons, errors);
   END IF;
   IF expired IS NULL AND spent IS NULL THEN
     RETURN ids;

@@ -3,7 +3,7 @@
 
 -- Whether a lease has the permit. Not whether the lease has run out: until somebody notes that, or takes the message, it
 -- may be renewed.
-CREATE FUNCTION sluice.permit_taken(queue text, message_id bigint, lease bigint) RETURNS boolean
+CREATE FUNCTION sluice_private.permit_taken(queue text, message_id bigint, lease bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -14,7 +14,7 @@ END
 $$;
 
 -- The highest number of a permit, 0 if there is none. Numbers begin at 1: there are no more rows than it says.
-CREATE FUNCTION sluice.last_permit(queue text, tenant text) RETURNS integer
+CREATE FUNCTION sluice_private.last_permit(queue text, tenant text) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -23,11 +23,11 @@ END
 $$;
 
 -- How many rows there are at most. They are counted only where their numbers leave open whether there are more than so many.
-CREATE FUNCTION sluice.count_permits(queue text, tenant text, most_rows integer) RETURNS integer
+CREATE FUNCTION sluice_private.count_permits(queue text, tenant text, most_rows integer) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  last_n integer := sluice.last_permit(queue, tenant);
+  last_n integer := sluice_private.last_permit(queue, tenant);
 BEGIN
   RETURN CASE WHEN last_n <= most_rows THEN last_n
               ELSE (SELECT count(*) FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant) END;
@@ -36,18 +36,18 @@ $$;
 
 -- Locks up to so many permits without a lease, and returns how many. The transaction keeps them until it ends.
 --
--- There may be more rows than permits, after the limit was lowered: then there is none to take until sluice.fit_permits
+-- There may be more rows than permits, after the limit was lowered: then there is none to take until sluice_private.fit_permits
 -- has deleted as many. The limit, the number of rows and the rows to lock are of one snapshot: the rows that are taken at
 -- any time are all among those that the newest snapshot has seen, so they are never more than the limit of then. A
 -- lease may have been written into a row between that snapshot and the lock: the server asks for message_id once more then.
-CREATE FUNCTION sluice.lock_permits(queue text, tenant text, most integer) RETURNS integer
+CREATE FUNCTION sluice_private.lock_permits(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS $$
 #variable_conflict use_variable
 BEGIN
   RETURN cardinality(ARRAY(
     SELECT p.n FROM sluice.permit p
     WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NULL
-      AND (SELECT sluice.count_permits(queue, tenant, l.most) <= l.most
+      AND (SELECT sluice_private.count_permits(queue, tenant, l.most) <= l.most
            FROM (SELECT CASE WHEN tenant = '' THEN q.concurrency ELSE q.tenant_concurrency END AS most
                  FROM sluice.queue q WHERE q.queue = queue) l)
     ORDER BY p.lease, p.n
@@ -59,7 +59,7 @@ $$;
 
 -- Writes the lease of claimed messages into as many permits. Those that the transaction has locked are among those without
 -- a lease, so there are enough.
-CREATE FUNCTION sluice.lease_permits(queue text, tenant text, ids bigint[], lease bigint) RETURNS void
+CREATE FUNCTION sluice_private.lease_permits(queue text, tenant text, ids bigint[], lease bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -79,7 +79,7 @@ $$;
 
 -- One transaction at a time makes rows of a tenant. Nobody waits: a transaction of an application that has claimed and
 -- goes on may have the lock. Tenants share 32 locks per queue, so that a claim of many does not fill the lock table.
-CREATE FUNCTION sluice.lock_growth(queue text, tenant text) RETURNS boolean
+CREATE FUNCTION sluice_private.lock_growth(queue text, tenant text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN pg_try_advisory_xact_lock(746504, hashtext(queue) # (hashtext(tenant) & 31));
@@ -87,13 +87,13 @@ END
 $$;
 
 -- How many permits without a lease seem to be locked by nobody, up to so many.
-CREATE FUNCTION sluice.count_free(queue text, tenant text, most integer) RETURNS integer
+CREATE FUNCTION sluice_private.count_free(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS $$
 #variable_conflict use_variable
 BEGIN
   RETURN cardinality(ARRAY(
     SELECT p.n FROM sluice.permit p
-    WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NULL AND NOT sluice.in_progress(p.xmax)
+    WHERE p.queue = queue AND p.tenant = tenant AND p.message_id IS NULL AND NOT sluice_private.in_progress(p.xmax)
     ORDER BY p.lease, p.n LIMIT (SELECT most)
   ));
 END
@@ -101,11 +101,11 @@ $$;
 
 -- Makes up to so many permits, while there are fewer rows than the limit allows. With a new snapshot: whoever had the lock
 -- before may have made some. Numbers that are missing below the limit come before higher ones.
-CREATE FUNCTION sluice.make_permits(queue text, tenant text, most_rows integer, wanted integer) RETURNS integer
+CREATE FUNCTION sluice_private.make_permits(queue text, tenant text, most_rows integer, wanted integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  last_n integer := sluice.last_permit(queue, tenant);
+  last_n integer := sluice_private.last_permit(queue, tenant);
   end_n integer := last_n + wanted;
   made integer;
 BEGIN
@@ -124,7 +124,7 @@ END
 $$;
 
 -- Locks free permits, of which there are too many.
-CREATE FUNCTION sluice.lock_surplus(queue text, tenant text, surplus integer) RETURNS integer[]
+CREATE FUNCTION sluice_private.lock_surplus(queue text, tenant text, surplus integer) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -132,7 +132,7 @@ DECLARE
 BEGIN
   locked := ARRAY(
     SELECT p.n FROM sluice.permit p
-    WHERE p.queue = queue AND p.tenant = tenant AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)
+    WHERE p.queue = queue AND p.tenant = tenant AND NOT sluice_private.permit_taken(p.queue, p.message_id, p.lease)
     ORDER BY p.n DESC
     LIMIT (SELECT surplus)
     FOR UPDATE OF p SKIP LOCKED
@@ -140,14 +140,14 @@ BEGIN
   RETURN ARRAY(
     SELECT p.n FROM sluice.permit p
     WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (locked)
-      AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease)
+      AND NOT sluice_private.permit_taken(p.queue, p.message_id, p.lease)
   );
 END
 $$;
 
 -- Empties those of the permits whose lease is gone, or has run out and nobody renews it at this moment: a renewal locks the
 -- message first, and then compares the clock. Returns how many.
-CREATE FUNCTION sluice.end_run_out(queue text, tenant text, numbers integer[]) RETURNS integer
+CREATE FUNCTION sluice_private.end_run_out(queue text, tenant text, numbers integer[]) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -186,7 +186,7 @@ $$;
 -- Empties up to so many permits whose lease has ended, and returns how many. It begins at a number drawn by chance and goes
 -- round, by blocks of 100 numbers: where some have ended it soon has as many. all_blocks: it ends when it has been round, and
 -- otherwise behind the first block, because permits can be made.
-CREATE FUNCTION sluice.empty_permits(queue text, tenant text, wanted integer, last_n integer, all_blocks boolean) RETURNS integer
+CREATE FUNCTION sluice_private.empty_permits(queue text, tenant text, wanted integer, last_n integer, all_blocks boolean) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -207,7 +207,7 @@ BEGIN
       LIMIT (SELECT wanted - emptied)
     );
     IF ended <> '{}' THEN
-      emptied := emptied + sluice.end_run_out(queue, tenant, ended);
+      emptied := emptied + sluice_private.end_run_out(queue, tenant, ended);
     END IF;
     EXIT WHEN emptied >= wanted;
   END LOOP;
@@ -218,34 +218,34 @@ $$;
 -- Makes the rows of permits fit the limit, and empties those whose lease has ended. Run it in a transaction of its
 -- own: in that of a batch, others would wait for the batch. free_count: about how many are free; wait_ms: 0 if none is and
 -- another transaction makes some. Where there are permits without a lease it reads no others.
-CREATE FUNCTION sluice.fit_permits(
+CREATE FUNCTION sluice_private.fit_permits(
   queue text, tenant text, most_rows integer, wanted integer, OUT free_count integer, OUT wait_ms double precision
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-  last_n integer := sluice.last_permit(queue, tenant);
-  row_count integer := sluice.count_permits(queue, tenant, most_rows);
+  last_n integer := sluice_private.last_permit(queue, tenant);
+  row_count integer := sluice_private.count_permits(queue, tenant, most_rows);
   surplus integer[];
 BEGIN
   IF row_count > most_rows THEN
     free_count := 0;
-    PERFORM sluice.empty_permits(queue, tenant, row_count, last_n, true);
-    surplus := sluice.lock_surplus(queue, tenant, row_count - most_rows);
+    PERFORM sluice_private.empty_permits(queue, tenant, row_count, last_n, true);
+    surplus := sluice_private.lock_surplus(queue, tenant, row_count - most_rows);
     DELETE FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (surplus);
     RETURN;
   END IF;
-  free_count := sluice.count_free(queue, tenant, wanted);
+  free_count := sluice_private.count_free(queue, tenant, wanted);
   IF free_count < wanted AND last_n > 0 THEN
-    free_count := free_count + sluice.empty_permits(queue, tenant, wanted - free_count, last_n, row_count >= most_rows);
+    free_count := free_count + sluice_private.empty_permits(queue, tenant, wanted - free_count, last_n, row_count >= most_rows);
   END IF;
   IF free_count < wanted AND row_count >= most_rows THEN
     -- Numbers may be missing.
     SELECT count(*) INTO row_count FROM sluice.permit p WHERE p.queue = queue AND p.tenant = tenant;
   END IF;
   IF free_count < wanted AND row_count < most_rows THEN
-    IF sluice.lock_growth(queue, tenant) THEN
-      free_count := free_count + sluice.make_permits(queue, tenant, most_rows, wanted - free_count);
+    IF sluice_private.lock_growth(queue, tenant) THEN
+      free_count := free_count + sluice_private.make_permits(queue, tenant, most_rows, wanted - free_count);
     ELSIF free_count = 0 THEN
       wait_ms := 0;
     END IF;
@@ -255,7 +255,7 @@ $$;
 
 -- Renews leases of a queue with permits. One that has run out is not renewed, because its permit may be somebody else's by
 -- now: the clock is read with the rows locked. Returns those that are renewed.
-CREATE FUNCTION sluice.renew_permitted(queue text, ids bigint[], leases bigint[], ms double precision) RETURNS SETOF bigint
+CREATE FUNCTION sluice_private.renew_permitted(queue text, ids bigint[], leases bigint[], ms double precision) RETURNS SETOF bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -271,7 +271,7 @@ BEGIN
   now_at := clock_timestamp();
   RETURN QUERY
   UPDATE sluice.message m SET due_at = now_at + coalesce(m.lease_ms::double precision, ms) * interval '1 millisecond'
-  WHERE m.ctid = ANY (sluice.ctids_of(queue, locked)) AND m.due_at > now_at
+  WHERE m.ctid = ANY (sluice_private.ctids_of(queue, locked)) AND m.due_at > now_at
   RETURNING m.id;
 END
 $$;
@@ -280,7 +280,7 @@ $$;
 -- not waited for, because a transaction of an application may have it, by sluice.claim or sluice.pop: wait_ms is 0 then,
 -- and whoever asks tries again in a moment.
 -- The server's clock alone fills it. If that was set back, the bucket fills from then on.
-CREATE FUNCTION sluice.take_tokens(
+CREATE FUNCTION sluice_private.take_tokens(
   queue text, tenant text, most integer, rate integer, rate_ms bigint, burst integer,
   OUT granted integer, OUT wait_ms double precision
 )
@@ -294,7 +294,7 @@ BEGIN
   SELECT b.tokens, b.at INTO had FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = tenant FOR UPDATE SKIP LOCKED;
   IF NOT FOUND THEN
     IF NOT EXISTS (SELECT FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = tenant)
-       AND sluice.lock_growth(queue, tenant) THEN
+       AND sluice_private.lock_growth(queue, tenant) THEN
       INSERT INTO sluice.bucket (queue, tenant, tokens, at)
       SELECT queue, tenant, burst, clock_timestamp()
       WHERE NOT EXISTS (SELECT FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = tenant);
@@ -320,7 +320,7 @@ END
 $$;
 
 -- Gives back tokens that no message has used, and returns those tenants whose bucket somebody has locked: to be tried again.
-CREATE FUNCTION sluice.return_tokens(queue text, tenants text[], counts integer[]) RETURNS text[]
+CREATE FUNCTION sluice_private.return_tokens(queue text, tenants text[], counts integer[]) RETURNS text[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -338,7 +338,7 @@ END
 $$;
 
 -- Deletes permits of tenants that have no messages, and their buckets once they are full again: a new one begins full.
-CREATE FUNCTION sluice.prune_limits(most integer) RETURNS integer
+CREATE FUNCTION sluice_private.prune_limits(most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
@@ -348,14 +348,14 @@ DECLARE
 BEGIN
   locked := ARRAY(
     SELECT o.ctid FROM sluice.permit o
-    WHERE o.tenant <> '' AND NOT sluice.permit_taken(o.queue, o.message_id, o.lease) AND NOT EXISTS (
+    WHERE o.tenant <> '' AND NOT sluice_private.permit_taken(o.queue, o.message_id, o.lease) AND NOT EXISTS (
       SELECT FROM sluice.message m WHERE m.queue = o.queue AND m.tenant IS NOT NULL AND m.tenant = o.tenant
     )
     LIMIT most FOR UPDATE OF o SKIP LOCKED
   );
   -- Once more, with a new snapshot: a lease may have been written into one since.
   DELETE FROM sluice.permit p
-  WHERE p.ctid = ANY (locked) AND NOT sluice.permit_taken(p.queue, p.message_id, p.lease);
+  WHERE p.ctid = ANY (locked) AND NOT sluice_private.permit_taken(p.queue, p.message_id, p.lease);
   GET DIAGNOSTICS permits = ROW_COUNT;
   DELETE FROM sluice.bucket b WHERE b.ctid = ANY (ARRAY(
     SELECT o.ctid FROM sluice.bucket o LEFT JOIN sluice.queue q ON q.queue = o.queue

@@ -1,7 +1,7 @@
 -- Shares a claim out among the tenants of a queue.
 
 -- How many messages of a tenant are due and seem to be in nobody's hands, up to so many.
-CREATE FUNCTION sluice.count_of_tenant(queue text, tenant text, most integer) RETURNS integer
+CREATE FUNCTION sluice_private.count_of_tenant(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -12,7 +12,7 @@ BEGIN
       SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
         SELECT m.id FROM sluice.message m
         WHERE m.queue = queue AND m.tenant IS NOT NULL AND m.tenant = tenant AND m.priority = p.priority AND m.due_at <= now_at
-          AND NOT sluice.in_progress(m.xmax)
+          AND NOT sluice_private.in_progress(m.xmax)
         ORDER BY m.due_at, m.id LIMIT (SELECT most)
       ) m
       LIMIT (SELECT most)
@@ -21,9 +21,9 @@ BEGIN
 END
 $$;
 
--- Locks due messages of a tenant, the lowest priority number first, then by due time: as sluice.lock_unkeyed, by
+-- Locks due messages of a tenant, the lowest priority number first, then by due time: as sluice_private.lock_unkeyed, by
 -- message_tenant_idx.
-CREATE FUNCTION sluice.lock_of_tenant(queue text, tenant text, most integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.lock_of_tenant(queue text, tenant text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -44,7 +44,7 @@ END
 $$;
 
 -- Which messages without a tenant and without an ordering key are due: of the first 1,000 of each priority.
-CREATE FUNCTION sluice.untenanted(queue text, most integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.untenanted(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -58,14 +58,14 @@ BEGIN
       ORDER BY m.due_at, m.id
       LIMIT (SELECT 1000)
     ) m
-    WHERE m.tenant IS NULL AND NOT sluice.in_progress(m.xmax)
+    WHERE m.tenant IS NULL AND NOT sluice_private.in_progress(m.xmax)
     LIMIT most
   );
 END
 $$;
 
 -- Locks messages without a tenant. Those with an ordering key and those without come first in turn, by chance.
-CREATE FUNCTION sluice.lock_untenanted(queue text, most integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.lock_untenanted(queue text, most integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -74,12 +74,12 @@ DECLARE
   now_at timestamptz;
 BEGIN
   IF keyed_first THEN
-    taken := sluice.lock_keyed(queue, most);
+    taken := sluice_private.lock_keyed(queue, most);
   END IF;
   IF cardinality(taken) < most THEN
     now_at := clock_timestamp();
     taken := taken || ARRAY(
-      SELECT m.id FROM unnest(sluice.untenanted(queue, most - cardinality(taken))) AS given (id) CROSS JOIN LATERAL (
+      SELECT m.id FROM unnest(sluice_private.untenanted(queue, most - cardinality(taken))) AS given (id) CROSS JOIN LATERAL (
         SELECT m.id FROM sluice.message m
         WHERE m.queue = queue AND m.id = given.id AND m.due_at <= now_at LIMIT 1
         FOR UPDATE OF m SKIP LOCKED
@@ -87,14 +87,14 @@ BEGIN
     );
   END IF;
   IF NOT keyed_first AND cardinality(taken) < most THEN
-    taken := taken || sluice.lock_keyed(queue, most - cardinality(taken));
+    taken := taken || sluice_private.lock_keyed(queue, most - cardinality(taken));
   END IF;
   RETURN taken;
 END
 $$;
 
 -- In how many milliseconds a tenant has a token; null: it has one, or needs none. It looks, and locks nothing.
-CREATE FUNCTION sluice.wait_of_tenant(queue text, tenant text, settings sluice.queue) RETURNS double precision
+CREATE FUNCTION sluice_private.wait_of_tenant(queue text, tenant text, settings sluice.queue) RETURNS double precision
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -111,15 +111,15 @@ END
 $$;
 
 -- How many messages of a tenant may be claimed now: due, in nobody's hands, and with permits that seem to be free.
-CREATE FUNCTION sluice.room_of_tenant(
+CREATE FUNCTION sluice_private.room_of_tenant(
   queue text, tenant text, most integer, settings sluice.queue, OUT room integer, OUT wait_ms double precision
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  room := sluice.count_of_tenant(queue, tenant, most);
+  room := sluice_private.count_of_tenant(queue, tenant, most);
   IF room > 0 AND settings.tenant_concurrency IS NOT NULL THEN
     SELECT least(room, f.free_count), f.wait_ms INTO room, wait_ms
-    FROM sluice.fit_permits(queue, tenant, settings.tenant_concurrency, room) f;
+    FROM sluice_private.fit_permits(queue, tenant, settings.tenant_concurrency, room) f;
   END IF;
 END
 $$;
@@ -129,7 +129,7 @@ $$;
 -- much as the tenants that it visits. Tenants that have nothing due cost little, and those that wait for their limit
 -- more: after 200 of these it ends, and the next claim goes on there. One that asks for less than each could have gives
 -- each the same share.
-CREATE FUNCTION sluice.pick_tenants(
+CREATE FUNCTION sluice_private.pick_tenants(
   queue text, most integer, settings sluice.queue, INOUT turn text, OUT tenants text[], OUT shares integer[],
   OUT wait_ms double precision, OUT wrapped boolean
 )
@@ -163,13 +163,13 @@ BEGIN
       )
       SELECT f.tenant FROM found f
       WHERE (pass = 0 OR f.tenant <= began)
-        AND (f.due_at <= clock_timestamp() OR sluice.count_of_tenant(queue, f.tenant, 1) > 0)
+        AND (f.due_at <= clock_timestamp() OR sluice_private.count_of_tenant(queue, f.tenant, 1) > 0)
     LOOP
-      token_wait := sluice.wait_of_tenant(queue, candidate, settings);
+      token_wait := sluice_private.wait_of_tenant(queue, candidate, settings);
       room := 0;
       permit_wait := NULL;
       IF token_wait IS NULL THEN
-        SELECT r.room, r.wait_ms INTO room, permit_wait FROM sluice.room_of_tenant(queue, candidate, most, settings) r;
+        SELECT r.room, r.wait_ms INTO room, permit_wait FROM sluice_private.room_of_tenant(queue, candidate, most, settings) r;
       END IF;
       wait_ms := least(wait_ms, token_wait, permit_wait);
       IF room > 0 THEN
@@ -189,7 +189,7 @@ BEGIN
   FOR at IN 1..cardinality(tenants) LOOP
     given := least(shares[at], (most + cardinality(tenants) - 1) / cardinality(tenants));
     IF settings.tenant_rate IS NOT NULL AND given > 0 THEN
-      SELECT t.granted, t.wait_ms INTO given, token_wait FROM sluice.take_tokens(
+      SELECT t.granted, t.wait_ms INTO given, token_wait FROM sluice_private.take_tokens(
         queue, tenants[at], given, settings.tenant_rate, coalesce(settings.tenant_rate_ms, 1000),
         coalesce(settings.tenant_rate_burst, settings.tenant_rate)
       ) t;
@@ -202,7 +202,7 @@ $$;
 
 -- Notes where a claim has ended among the tenants. Nobody waits: a transaction of an application that has claimed and goes on may
 -- have the row. A worker, which goes on from its own last claim, notes it once a second, so that its claims write nothing.
-CREATE FUNCTION sluice.note_turn(queue text, turn text, apart boolean, by_worker boolean) RETURNS void
+CREATE FUNCTION sluice_private.note_turn(queue text, turn text, apart boolean, by_worker boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -218,7 +218,7 @@ BEGIN
     IF FOUND THEN
       UPDATE sluice.turn t SET tenant = turn, apart = apart, noted_at = now_at WHERE t.queue = queue;
     END IF;
-  ELSIF sluice.lock_growth(queue, '') THEN
+  ELSIF sluice_private.lock_growth(queue, '') THEN
     INSERT INTO sluice.turn (queue, tenant, apart, noted_at)
     SELECT queue, turn, apart, now_at WHERE NOT EXISTS (SELECT FROM sluice.turn t WHERE t.queue = queue);
   END IF;
@@ -226,7 +226,7 @@ END
 $$;
 
 -- Shares a claim out among tenants, and messages without one.
-CREATE FUNCTION sluice.share_out(
+CREATE FUNCTION sluice_private.share_out(
   queue text, most integer, INOUT turn text, apart boolean, settings sluice.queue, OUT granted integer,
   OUT wait_ms double precision, OUT tenants text[], OUT shares integer[], OUT wrapped boolean
 )
@@ -240,12 +240,12 @@ BEGIN
     SELECT t.tenant, t.apart INTO turn, apart FROM sluice.turn t WHERE t.queue = queue;
   END IF;
   SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped INTO tenants, shares, turn, wait_ms, wrapped
-  FROM sluice.pick_tenants(queue, most, settings, coalesce(turn, '')) p;
-  PERFORM sluice.note_turn(queue, turn, wrapped, by_worker);
+  FROM sluice_private.pick_tenants(queue, most, settings, coalesce(turn, '')) p;
+  PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
   IF apart OR cardinality(tenants) = 0 THEN
     others := EXISTS (
       SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1) keyed
-    ) OR sluice.untenanted(queue, 1) <> '{}';
+    ) OR sluice_private.untenanted(queue, 1) <> '{}';
     IF others THEN
       tenants := ''::text || tenants;
       shares := greatest(1, most / cardinality(tenants)) || shares;

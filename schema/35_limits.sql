@@ -2,7 +2,7 @@
 
 -- How many messages there are to claim now, up to so many. Of messages with ordering keys it is not looked whether they are
 -- due or held.
-CREATE FUNCTION sluice.count_claimable(queue text, most integer) RETURNS integer
+CREATE FUNCTION sluice_private.count_claimable(queue text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -33,7 +33,7 @@ $$;
 -- their turn when `apart` is given. turn: where to begin; null: where the last claim of the queue ended; then where the
 -- next one begins. wrapped: it has been round. wait_ms: nothing may begin
 -- before that time is over; 0: somebody has locked what it needs. The settings are those without which a plan could read or sort a backlog.
-CREATE FUNCTION sluice.prepare_claim(
+CREATE FUNCTION sluice_private.prepare_claim(
   queue text, most integer, INOUT turn text, apart boolean, OUT granted integer, OUT wait_ms double precision,
   OUT permits boolean, OUT tokens boolean, OUT tenants text[], OUT shares integer[], OUT wrapped boolean
 )
@@ -51,15 +51,15 @@ BEGIN
   IF NOT permits AND NOT tokens THEN
     RETURN;
   END IF;
-  granted := sluice.count_claimable(queue, least(most, settings.concurrency));
+  granted := sluice_private.count_claimable(queue, least(most, settings.concurrency));
   IF granted > 0 AND settings.concurrency IS NOT NULL THEN
-    SELECT f.wait_ms INTO wait_ms FROM sluice.fit_permits(queue, '', settings.concurrency, granted) f;
+    SELECT f.wait_ms INTO wait_ms FROM sluice_private.fit_permits(queue, '', settings.concurrency, granted) f;
     IF wait_ms IS NOT NULL THEN
       granted := 0;
     END IF;
   END IF;
   IF granted > 0 AND settings.rate IS NOT NULL THEN
-    SELECT t.granted, t.wait_ms INTO granted, wait_ms FROM sluice.take_tokens(
+    SELECT t.granted, t.wait_ms INTO granted, wait_ms FROM sluice_private.take_tokens(
       queue, '', granted, settings.rate, coalesce(settings.rate_ms, 1000), coalesce(settings.rate_burst, settings.rate)
     ) t;
   END IF;
@@ -68,15 +68,15 @@ BEGIN
   END IF;
   taken := granted;
   SELECT p.granted, p.wait_ms, p.tenants, p.shares, p.turn, p.wrapped INTO granted, wait_ms, tenants, shares, turn, wrapped
-  FROM sluice.share_out(queue, taken, turn, apart, settings) p;
+  FROM sluice_private.share_out(queue, taken, turn, apart, settings) p;
   IF settings.rate IS NOT NULL AND granted < taken THEN
-    PERFORM sluice.return_tokens(queue, ARRAY[''], ARRAY[taken - granted]);
+    PERFORM sluice_private.return_tokens(queue, ARRAY[''], ARRAY[taken - granted]);
   END IF;
 END
 $$;
 
 -- Locks messages of tenants, and the permits that they need. surplus: more permits than messages.
-CREATE FUNCTION sluice.lock_shares(
+CREATE FUNCTION sluice_private.lock_shares(
   queue text, most integer, tenants text[], shares integer[], OUT ids bigint[], OUT surplus boolean
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -89,7 +89,7 @@ DECLARE
 BEGIN
   SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
   IF settings.concurrency IS NOT NULL THEN
-    had := sluice.lock_permits(queue, '', most);
+    had := sluice_private.lock_permits(queue, '', most);
   END IF;
   ids := '{}';
   surplus := false;
@@ -97,12 +97,12 @@ BEGIN
     allowed := least(shares[at], had - cardinality(ids));
     CONTINUE WHEN allowed < 1;
     IF tenants[at] = '' THEN
-      taken := sluice.lock_untenanted(queue, allowed);
+      taken := sluice_private.lock_untenanted(queue, allowed);
     ELSE
       IF settings.tenant_concurrency IS NOT NULL THEN
-        allowed := sluice.lock_permits(queue, tenants[at], allowed);
+        allowed := sluice_private.lock_permits(queue, tenants[at], allowed);
       END IF;
-      taken := CASE WHEN allowed > 0 THEN sluice.lock_of_tenant(queue, tenants[at], allowed) ELSE '{}' END;
+      taken := CASE WHEN allowed > 0 THEN sluice_private.lock_of_tenant(queue, tenants[at], allowed) ELSE '{}' END;
       surplus := surplus OR settings.tenant_concurrency IS NOT NULL AND cardinality(taken) < allowed;
     END IF;
     ids := ids || taken;
@@ -112,7 +112,7 @@ END
 $$;
 
 -- Whether a claim has to ask for permits or tokens.
-CREATE FUNCTION sluice.is_limited(queue text) RETURNS boolean
+CREATE FUNCTION sluice_private.is_limited(queue text) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -125,11 +125,11 @@ END
 $$;
 
 -- Gives back the tokens of a claim that has taken fewer messages.
-CREATE FUNCTION sluice.return_unused(queue text, granted integer, tenants text[], shares integer[], taken bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.return_unused(queue text, granted integer, tenants text[], shares integer[], taken bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  PERFORM sluice.return_tokens(queue, array_agg(unused.tenant), array_agg(unused.count))
+  PERFORM sluice_private.return_tokens(queue, array_agg(unused.tenant), array_agg(unused.count))
   FROM (
     SELECT '' AS tenant, granted - cardinality(taken) AS count
     UNION ALL
@@ -146,37 +146,37 @@ $$;
 
 -- Locks due messages for a claim or a pop, and the permits that they need. What else it locks is free at the end of its
 -- transaction, which is short. Of what it meets, it removes what is not to be handed out.
-CREATE FUNCTION sluice.lock_allowed(queue text, most integer, max_attempts integer, OUT ids bigint[], OUT met boolean)
+CREATE FUNCTION sluice_private.lock_allowed(queue text, most integer, max_attempts integer, OUT ids bigint[], OUT met boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   prepared record;
   allowed integer;
 BEGIN
-  IF NOT sluice.is_limited(queue) THEN
-    ids := sluice.lock_due(queue, most);
+  IF NOT sluice_private.is_limited(queue) THEN
+    ids := sluice_private.lock_due(queue, most);
     met := ids <> '{}';
-    ids := sluice.sift_locked(queue, ids, max_attempts);
+    ids := sluice_private.sift_locked(queue, ids, max_attempts);
     RETURN;
   END IF;
   ids := '{}';
-  SELECT p.* INTO prepared FROM sluice.prepare_claim(queue, most, NULL, false) p;
+  SELECT p.* INTO prepared FROM sluice_private.prepare_claim(queue, most, NULL, false) p;
   IF prepared.granted > 0 AND prepared.tenants IS NOT NULL THEN
-    SELECT l.ids INTO ids FROM sluice.lock_shares(queue, prepared.granted, prepared.tenants, prepared.shares) l;
+    SELECT l.ids INTO ids FROM sluice_private.lock_shares(queue, prepared.granted, prepared.tenants, prepared.shares) l;
   ELSIF prepared.granted > 0 THEN
-    allowed := CASE WHEN prepared.permits THEN sluice.lock_permits(queue, '', prepared.granted) ELSE prepared.granted END;
-    ids := CASE WHEN allowed > 0 THEN sluice.lock_due(queue, allowed) ELSE '{}' END;
+    allowed := CASE WHEN prepared.permits THEN sluice_private.lock_permits(queue, '', prepared.granted) ELSE prepared.granted END;
+    ids := CASE WHEN allowed > 0 THEN sluice_private.lock_due(queue, allowed) ELSE '{}' END;
   END IF;
   met := ids <> '{}';
-  ids := sluice.sift_locked(queue, ids, max_attempts);
+  ids := sluice_private.sift_locked(queue, ids, max_attempts);
   IF prepared.tokens AND cardinality(ids) < prepared.granted THEN
-    PERFORM sluice.return_unused(queue, prepared.granted, prepared.tenants, prepared.shares, ids);
+    PERFORM sluice_private.return_unused(queue, prepared.granted, prepared.tenants, prepared.shares, ids);
   END IF;
 END
 $$;
 
 -- Gives the permits that a claim has locked to the messages that it has leased.
-CREATE FUNCTION sluice.lease_allowed(queue text, ids bigint[], lease bigint) RETURNS void
+CREATE FUNCTION sluice_private.lease_allowed(queue text, ids bigint[], lease bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -185,7 +185,7 @@ DECLARE
 BEGIN
   SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
   IF settings.concurrency IS NOT NULL THEN
-    PERFORM sluice.lease_permits(queue, '', ids, lease);
+    PERFORM sluice_private.lease_permits(queue, '', ids, lease);
   END IF;
   IF settings.tenant_concurrency IS NOT NULL THEN
     FOR owned IN
@@ -194,7 +194,7 @@ BEGIN
       ) m
       WHERE m.tenant IS NOT NULL GROUP BY m.tenant
     LOOP
-      PERFORM sluice.lease_permits(queue, owned.tenant, owned.ids, lease);
+      PERFORM sluice_private.lease_permits(queue, owned.tenant, owned.ids, lease);
     END LOOP;
   END IF;
 END

@@ -1,7 +1,7 @@
 -- Steps of claims as objects: messages that somebody has claimed under a time limit, and settles later by the claim's number.
 
 -- Fails unless an outcome has what it needs, and nothing else.
-CREATE FUNCTION sluice.check_outcome(outcome text, delay interval, reason text, error text, dedupe_for interval) RETURNS void
+CREATE FUNCTION sluice_private.check_outcome(outcome text, delay interval, reason text, error text, dedupe_for interval) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF outcome IS NULL OR outcome NOT IN ('ack', 'retry', 'snooze', 'dead_letter') THEN
@@ -36,7 +36,7 @@ END
 $$;
 
 -- Fails once a claim has expired: from then on others may have its messages.
-CREATE FUNCTION sluice.require_unexpired(held sluice.claim) RETURNS void
+CREATE FUNCTION sluice_private.require_unexpired(held sluice.claim) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF clock_timestamp() >= held.expires_at THEN
@@ -49,23 +49,23 @@ $$;
 
 -- Locks messages for a claim or a pop. Those among them that are not to be handed out are removed: they use no tokens. One that comes upon
 -- more than about 100,000 expired messages returns none although there may be others: what it has done so far is to last.
-CREATE FUNCTION sluice.lock_claimable(queue text, most integer, max_attempts integer) RETURNS bigint[]
+CREATE FUNCTION sluice_private.lock_claimable(queue text, most integer, max_attempts integer) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   taken bigint[];
   met boolean;
 BEGIN
   FOR round IN 1..100 LOOP
-    SELECT l.ids, l.met INTO taken, met FROM sluice.lock_allowed(queue, most, max_attempts) l;
+    SELECT l.ids, l.met INTO taken, met FROM sluice_private.lock_allowed(queue, most, max_attempts) l;
     EXIT WHEN taken <> '{}' OR NOT met;
-    PERFORM sluice.expire_due(queue);
+    PERFORM sluice_private.expire_due(queue);
   END LOOP;
   RETURN taken;
 END
 $$;
 
 -- The due times of locked messages, in their order.
-CREATE FUNCTION sluice.due_ats_of(queue text, ids bigint[]) RETURNS timestamptz[]
+CREATE FUNCTION sluice_private.due_ats_of(queue text, ids bigint[]) RETURNS timestamptz[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -80,7 +80,7 @@ $$;
 
 -- Leases locked messages to a claim, which moves their due time to its end. An earlier claim that ran out is a failed
 -- attempt. A message whose life would end before lives_until lives until then.
-CREATE FUNCTION sluice.lease_locked(
+CREATE FUNCTION sluice_private.lease_locked(
   queue text, ids bigint[], claim_id bigint, expires_at timestamptz, lives_until timestamptz
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -93,21 +93,21 @@ BEGIN
     SET due_at = expires_at, lease = -claim_id,
         expires_at = CASE WHEN m.expires_at < lives_until THEN lives_until ELSE m.expires_at END,
         attempt = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.attempt + 1 ELSE m.attempt END,
-        last_error = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN sluice.ran_out(m.lease) ELSE m.last_error END,
+        last_error = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN sluice_private.ran_out(m.lease) ELSE m.last_error END,
         failures = CASE WHEN m.lease < 0 AND m.lease <> -claim_id
-                        THEN sluice.add_failure(m.failures, m.attempt + 1, sluice.ran_out(m.lease), NULL, m.due_at)
+                        THEN sluice_private.add_failure(m.failures, m.attempt + 1, sluice_private.ran_out(m.lease), NULL, m.due_at)
                         ELSE m.failures END,
         failed_at = CASE WHEN m.lease < 0 AND m.lease <> -claim_id THEN m.due_at ELSE m.failed_at END
-    WHERE m.ctid = ANY (sluice.ctids_of(queue, ids))
+    WHERE m.ctid = ANY (sluice_private.ctids_of(queue, ids))
     RETURNING m.id
   )
   SELECT array_agg(l.id) INTO touched FROM leased l;
-  PERFORM sluice.require_settled('message', queue, ids, coalesce(touched, '{}'));
+  PERFORM sluice_private.require_settled('message', queue, ids, coalesce(touched, '{}'));
 END
 $$;
 
 -- What messages look like to whoever has claimed them; claim_id null: to whoever has locked them.
-CREATE FUNCTION sluice.claimed_rows(queue text, claim_id bigint, ids bigint[]) RETURNS TABLE (
+CREATE FUNCTION sluice_private.claimed_rows(queue text, claim_id bigint, ids bigint[]) RETURNS TABLE (
   id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer, ordering_key text,
   priority smallint, enqueued_at timestamptz, due_at timestamptz, own_max_attempts integer,
   tenant text, dedupe_key text, lives_until timestamptz
@@ -117,7 +117,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY
   -- A claim that has run out is a failed try, which a new claim has counted by now, and pop has not.
-  SELECT m.id, sluice.failed_tries(m.queue, m.id, m.attempt) + CASE WHEN claim_id IS NULL AND m.lease < 0 THEN 2 ELSE 1 END, m.payload, m.headers, m.type, m.schema_version, m.ordering_key,
+  SELECT m.id, sluice_private.failed_tries(m.queue, m.id, m.attempt) + CASE WHEN claim_id IS NULL AND m.lease < 0 THEN 2 ELSE 1 END, m.payload, m.headers, m.type, m.schema_version, m.ordering_key,
          m.priority, m.enqueued_at, m.due_at, m.max_attempts, m.tenant, m.dedupe_key, m.expires_at
   FROM unnest(ids) WITH ORDINALITY AS given (id, place) CROSS JOIN LATERAL (
     SELECT m.* FROM sluice.message m
@@ -129,7 +129,7 @@ $$;
 
 -- Deletes claims of the queue that have been over for an hour, a few at a time and none that somebody has locked. Until
 -- then their holders are told that they are over.
-CREATE FUNCTION sluice.prune_claims(queue text) RETURNS void
+CREATE FUNCTION sluice_private.prune_claims(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -143,7 +143,7 @@ END
 $$;
 
 -- Locks a claim until the transaction ends, so that settling, renewing and releasing come one after another.
-CREATE FUNCTION sluice.hold_claim(queue text, claim_id bigint) RETURNS sluice.claim
+CREATE FUNCTION sluice_private.hold_claim(queue text, claim_id bigint) RETURNS sluice.claim
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -154,14 +154,14 @@ BEGIN
     RAISE EXCEPTION 'Claim % of queue "%": expected one that has messages, received one that is unknown, settled or released',
       coalesce(claim_id::text, 'NULL'), queue USING ERRCODE = 'SL010', HINT = 'Claim again.';
   END IF;
-  PERFORM sluice.require_unexpired(held);
+  PERFORM sluice_private.require_unexpired(held);
   RETURN held;
 END
 $$;
 
 -- Locks those of the messages that are the claim's. It waits: a batch of a transactional pipeline that looked before the
 -- claim was committed keeps a row locked that it found to be leased, until it ends.
-CREATE FUNCTION sluice.lock_claimed(held sluice.claim, ids bigint[]) RETURNS bigint[]
+CREATE FUNCTION sluice_private.lock_claimed(held sluice.claim, ids bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN ARRAY(
@@ -174,7 +174,7 @@ END
 $$;
 
 -- Deletes a claim that has no message left. The last ones first: they are settled last.
-CREATE FUNCTION sluice.close_claim(held sluice.claim) RETURNS void
+CREATE FUNCTION sluice_private.close_claim(held sluice.claim) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   FOR place IN REVERSE cardinality(held.message_ids)..1 LOOP

@@ -29,12 +29,12 @@ DECLARE
   ids bigint[];
   due_ats timestamptz[];
 BEGIN
-  PERFORM sluice.check_isolation();
-  ttl := sluice.in_seconds(ttl);
-  grace := sluice.in_seconds(grace);
-  PERFORM sluice.check_claim(queue, "limit", ttl, max_attempts, grace);
+  PERFORM sluice_private.check_isolation();
+  ttl := sluice_private.in_seconds(ttl);
+  grace := sluice_private.in_seconds(grace);
+  PERFORM sluice_private.check_claim(queue, "limit", ttl, max_attempts, grace);
   IF strpos(queue, ':') > 0 THEN
-    PERFORM sluice.refuse_group_queue(queue);
+    PERFORM sluice_private.refuse_group_queue(queue);
   END IF;
   -- The number of a claim whose commit a crash of the server undoes is given to another.
   IF current_setting('synchronous_commit') = 'off' THEN
@@ -44,25 +44,25 @@ BEGIN
   IF settings.paused_at IS NOT NULL THEN
     RETURN;
   END IF;
-  PERFORM sluice.prune_claims(queue);
-  ids := sluice.lock_claimable(queue, "limit", coalesce(settings.max_attempts, max_attempts));
+  PERFORM sluice_private.prune_claims(queue);
+  ids := sluice_private.lock_claimable(queue, "limit", coalesce(settings.max_attempts, max_attempts));
   IF ids = '{}' THEN
     RETURN;
   END IF;
-  PERFORM sluice.record_hung(queue, ids);
+  PERFORM sluice_private.record_hung(queue, ids);
   now_at := clock_timestamp();
   expires_at := now_at + ttl;
-  due_ats := sluice.due_ats_of(queue, ids);
+  due_ats := sluice_private.due_ats_of(queue, ids);
   INSERT INTO sluice.claim AS c (queue, ttl_ms, grace_ms, claimed_at, renewed_at, expires_at, max_attempts, message_ids, due_ats)
   VALUES (queue, extract(epoch FROM ttl) * 1000, extract(epoch FROM grace) * 1000, now_at, now_at, expires_at, max_attempts,
           ids, due_ats)
   RETURNING c.id INTO claim_id;
-  PERFORM sluice.lease_locked(queue, ids, claim_id, expires_at, expires_at + grace);
-  PERFORM sluice.lease_allowed(queue, ids, -claim_id);
+  PERFORM sluice_private.lease_locked(queue, ids, claim_id, expires_at, expires_at + grace);
+  PERFORM sluice_private.lease_allowed(queue, ids, -claim_id);
   RETURN QUERY
   SELECT claim_id, expires_at, r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority,
          r.enqueued_at, due_ats[array_position(ids, r.id)], r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until
-  FROM sluice.claimed_rows(queue, claim_id, ids) r;
+  FROM sluice_private.claimed_rows(queue, claim_id, ids) r;
 END
 $$;
 COMMENT ON FUNCTION sluice.claim IS
@@ -81,14 +81,14 @@ DECLARE
   held sluice.claim;
   told text := (SELECT CASE jsonb_typeof(q.retry) WHEN 'string' THEN q.retry #>> '{}' END FROM sluice.queue q WHERE q.queue = queue);
 BEGIN
-  PERFORM sluice.check_isolation();
-  held := sluice.hold_claim(queue, claim_id);
+  PERFORM sluice_private.check_isolation();
+  held := sluice_private.hold_claim(queue, claim_id);
   RETURN QUERY
   SELECT held.expires_at, r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority,
          r.enqueued_at, held.claimed_at, r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until, array_remove(ARRAY[
            (SELECT m.retry_policy FROM sluice.message m WHERE m.queue = queue AND m.id = r.id LIMIT 1), told
          ], NULL)
-  FROM sluice.claimed_rows(queue, claim_id, held.message_ids) r;
+  FROM sluice_private.claimed_rows(queue, claim_id, held.message_ids) r;
 END
 $$;
 COMMENT ON FUNCTION sluice.claim_get IS
@@ -106,17 +106,17 @@ DECLARE
   ours bigint[];
   now_at timestamptz;
 BEGIN
-  PERFORM sluice.check_isolation();
-  ttl := sluice.in_seconds(ttl);
-  grace := sluice.in_seconds(grace);
-  PERFORM sluice.check_claim(queue, ttl => coalesce(ttl, interval '1 minute'), grace => coalesce(grace, interval '0'));
-  held := sluice.hold_claim(queue, claim_id);
+  PERFORM sluice_private.check_isolation();
+  ttl := sluice_private.in_seconds(ttl);
+  grace := sluice_private.in_seconds(grace);
+  PERFORM sluice_private.check_claim(queue, ttl => coalesce(ttl, interval '1 minute'), grace => coalesce(grace, interval '0'));
+  held := sluice_private.hold_claim(queue, claim_id);
   ttl := coalesce(ttl, held.ttl_ms * interval '1 millisecond');
   grace := coalesce(grace, held.grace_ms * interval '1 millisecond');
-  ours := sluice.lock_claimed(held, held.message_ids);
-  PERFORM sluice.require_unexpired(held);
+  ours := sluice_private.lock_claimed(held, held.message_ids);
+  PERFORM sluice_private.require_unexpired(held);
   now_at := clock_timestamp();
-  PERFORM sluice.lease_locked(queue, ours, claim_id, now_at + ttl, now_at + ttl + grace);
+  PERFORM sluice_private.lease_locked(queue, ours, claim_id, now_at + ttl, now_at + ttl + grace);
   UPDATE sluice.claim c
   SET renewed_at = now_at, expires_at = now_at + ttl, ttl_ms = extract(epoch FROM ttl) * 1000,
       grace_ms = extract(epoch FROM grace) * 1000
@@ -137,13 +137,13 @@ DECLARE
   ours bigint[];
   dues timestamptz[];
 BEGIN
-  PERFORM sluice.check_isolation();
+  PERFORM sluice_private.check_isolation();
   SELECT c.* INTO held FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id FOR UPDATE;
   -- Before the messages are locked: of a claim that is over, a batch may have them in hand, and would be waited for.
   IF held.id IS NULL OR clock_timestamp() >= held.expires_at THEN
     RETURN 0;
   END IF;
-  ours := sluice.lock_claimed(held, held.message_ids);
+  ours := sluice_private.lock_claimed(held, held.message_ids);
   IF clock_timestamp() >= held.expires_at THEN
     RETURN 0;
   END IF;
@@ -152,9 +152,9 @@ BEGIN
     SELECT least(held.due_ats[array_position(held.message_ids, o.id)], clock_timestamp())
     FROM unnest(ours) WITH ORDINALITY AS o (id, place) ORDER BY o.place
   );
-  PERFORM sluice.postpone_locked(queue, ours, dues, NULL);
+  PERFORM sluice_private.postpone_locked(queue, ours, dues, NULL);
   DELETE FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id;
-  PERFORM sluice.wake(queue);
+  PERFORM sluice_private.wake(queue);
   RETURN cardinality(ours);
 END
 $$;
@@ -183,32 +183,32 @@ DECLARE
   dead bigint[] := '{}';
   opens boolean;
 BEGIN
-  PERFORM sluice.check_isolation();
-  delay := sluice.in_seconds(delay);
-  PERFORM sluice.check_outcome(outcome, delay, reason, error, dedupe_for);
-  policies := sluice.given_policies(policies);
-  held := sluice.hold_claim(queue, claim_id);
-  ours := sluice.lock_claimed(held, coalesce(message_ids, held.message_ids));
-  PERFORM sluice.require_unexpired(held);
-  opens := delay <= interval '0' OR sluice.any_keyed(queue, ours);
+  PERFORM sluice_private.check_isolation();
+  delay := sluice_private.in_seconds(delay);
+  PERFORM sluice_private.check_outcome(outcome, delay, reason, error, dedupe_for);
+  policies := sluice_private.given_policies(policies);
+  held := sluice_private.hold_claim(queue, claim_id);
+  ours := sluice_private.lock_claimed(held, coalesce(message_ids, held.message_ids));
+  PERFORM sluice_private.require_unexpired(held);
+  opens := delay <= interval '0' OR sluice_private.any_keyed(queue, ours);
   CASE outcome
     WHEN 'ack' THEN
-      PERFORM sluice.complete_locked(queue, ours, held.id, held.claimed_at, dedupe_for);
+      PERFORM sluice_private.complete_locked(queue, ours, held.id, held.claimed_at, dedupe_for);
     WHEN 'retry' THEN
       SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
-      dead := sluice.fail_locked(
+      dead := sluice_private.fail_locked(
         queue, ours, coalesce(settings.max_attempts, held.max_attempts), delay, coalesce(error, 'The claim asked for a retry'),
         settings.retry, policies
       );
     WHEN 'snooze' THEN
-      PERFORM sluice.postpone_locked(queue, ours, array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
+      PERFORM sluice_private.postpone_locked(queue, ours, array_fill(clock_timestamp() + delay, ARRAY[cardinality(ours)]), NULL);
     WHEN 'dead_letter' THEN
-      PERFORM sluice.bury_claimed(queue, ours, reason, error);
+      PERFORM sluice_private.bury_claimed(queue, ours, reason, error);
   END CASE;
   DELETE FROM sluice.crash c WHERE c.queue = queue AND c.message_id = ANY (ours);
-  PERFORM sluice.close_claim(held);
+  PERFORM sluice_private.close_claim(held);
   IF opens THEN
-    PERFORM sluice.wake(queue);
+    PERFORM sluice_private.wake(queue);
   END IF;
   RETURN QUERY
   SELECT given.id,
@@ -238,24 +238,24 @@ DECLARE
   settings sluice.queue;
   ids bigint[];
 BEGIN
-  PERFORM sluice.check_isolation();
-  PERFORM sluice.check_claim(queue, "limit");
+  PERFORM sluice_private.check_isolation();
+  PERFORM sluice_private.check_claim(queue, "limit");
   IF strpos(queue, ':') > 0 THEN
-    PERFORM sluice.refuse_group_queue(queue);
+    PERFORM sluice_private.refuse_group_queue(queue);
   END IF;
   SELECT q.* INTO settings FROM sluice.queue q WHERE q.queue = queue;
   IF settings.paused_at IS NOT NULL THEN
     RETURN;
   END IF;
-  ids := sluice.lock_claimable(queue, "limit", coalesce(settings.max_attempts, 20));
+  ids := sluice_private.lock_claimable(queue, "limit", coalesce(settings.max_attempts, 20));
   RETURN QUERY
   SELECT r.id, r.attempt, r.payload, r.headers, r.type, r.schema_version, r.ordering_key, r.priority, r.enqueued_at, r.due_at,
          r.own_max_attempts, r.tenant, r.dedupe_key, r.lives_until
-  FROM sluice.claimed_rows(queue, NULL, ids) r;
-  IF sluice.any_keyed(queue, ids) THEN
-    PERFORM sluice.wake(queue);
+  FROM sluice_private.claimed_rows(queue, NULL, ids) r;
+  IF sluice_private.any_keyed(queue, ids) THEN
+    PERFORM sluice_private.wake(queue);
   END IF;
-  PERFORM sluice.complete_locked(queue, ids, NULL, NULL, NULL);
+  PERFORM sluice_private.complete_locked(queue, ids, NULL, NULL, NULL);
 END
 $$;
 COMMENT ON FUNCTION sluice.pop IS 'Removes due messages of a queue and returns them: each is delivered once at most.';

@@ -10,7 +10,7 @@
 -- ours: this transaction has claimed it. It has locked what it enqueued or changed as well, but those have its number in xmin.
 -- fresh: it was never tried, so nothing waits for its retry.
 -- completed_id: the key is taken although the message is gone.
-CREATE FUNCTION sluice.look_at_key(queue text, key text, message_id bigint, OUT there boolean, OUT attempt integer,
+CREATE FUNCTION sluice_private.look_at_key(queue text, key text, message_id bigint, OUT there boolean, OUT attempt integer,
   OUT due_at timestamptz, OUT lease bigint, OUT ordering_key text, OUT slot smallint, OUT expired boolean, OUT locked boolean,
   OUT ours boolean, OUT fresh boolean, OUT completed_id bigint, OUT dead boolean, OUT now_at timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -19,8 +19,8 @@ BEGIN
   now_at := clock_timestamp();
   SELECT m.id IS NOT NULL, m.attempt, m.due_at, coalesce(m.lease, 0), m.ordering_key, m.slot,
          coalesce(m.expires_at <= now_at, false),
-         sluice.in_progress(m.xmax) AND NOT sluice.in_progress(m.xmin),
-         m.xmax::text <> '0' AND sluice.full_xid(m.xmax::text) = pg_current_xact_id_if_assigned() AND NOT sluice.in_progress(m.xmin),
+         sluice_private.in_progress(m.xmax) AND NOT sluice_private.in_progress(m.xmin),
+         m.xmax::text <> '0' AND sluice_private.full_xid(m.xmax::text) = pg_current_xact_id_if_assigned() AND NOT sluice_private.in_progress(m.xmin),
          m.attempt = 0 AND m.lease IS NULL AND m.failed_at IS NULL,
          (SELECT s.message_id FROM sluice.settled s WHERE s.queue = queue AND s.key = key AND s.until > now_at
           ORDER BY s.until DESC LIMIT 1),
@@ -31,7 +31,7 @@ END
 $$;
 
 -- The state of the message that has a dedupe key, in words.
-CREATE FUNCTION sluice.duplicate_state(in_hand boolean, attempt integer, due_at timestamptz, now_at timestamptz) RETURNS text
+CREATE FUNCTION sluice_private.duplicate_state(in_hand boolean, attempt integer, due_at timestamptz, now_at timestamptz) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN CASE WHEN in_hand THEN 'in_flight' WHEN due_at <= now_at THEN 'ready' WHEN attempt > 0 THEN 'retrying' ELSE 'scheduled' END;
@@ -40,7 +40,7 @@ $$;
 
 -- Locks a message that nobody has in hand, without waiting. A claim does not wait for it either: of a message with an
 -- ordering key it would, so its slot is locked as well, if nobody has that, and claims pass the slot by.
-CREATE FUNCTION sluice.lock_waiting(queue text, message_id bigint, slot smallint) RETURNS boolean
+CREATE FUNCTION sluice_private.lock_waiting(queue text, message_id bigint, slot smallint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -57,16 +57,16 @@ $$;
 -- What stands for a key, where an expired message that nobody has in hand is not there. To know whether somebody has it, it
 -- is locked; without, each that has expired is not there. One whose lease has run out is not locked: its worker may be late
 -- only, and would wait here with the renewal of all its leases.
-CREATE FUNCTION sluice.look_at_holder(queue text, key text, message_id bigint, locks boolean) RETURNS record
+CREATE FUNCTION sluice_private.look_at_holder(queue text, key text, message_id bigint, locks boolean) RETURNS record
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  seen record := sluice.look_at_key(queue, key, message_id);
+  seen record := sluice_private.look_at_key(queue, key, message_id);
 BEGIN
   IF seen.there AND seen.expired THEN
     IF NOT locks OR seen.lease <> 0 AND seen.due_at <= seen.now_at AND NOT seen.locked AND NOT seen.ours THEN
       seen.there := false;
     ELSIF NOT seen.ours THEN
-      seen.there := NOT sluice.lock_waiting(queue, message_id, seen.slot);
+      seen.there := NOT sluice_private.lock_waiting(queue, message_id, seen.slot);
       seen.locked := true;
     END IF;
   END IF;
@@ -76,7 +76,7 @@ $$;
 
 -- Gives a locked message, which nobody has in hand, new content, and with `moves` a later due time. The time of a retry, or
 -- of a message that holds its key, stays as it is: a later message of the key would be handled first.
-CREATE FUNCTION sluice.change_waiting(
+CREATE FUNCTION sluice_private.change_waiting(
   queue text, message_id bigint, payload jsonb, headers jsonb, type text, schema_version integer, due_at timestamptz,
   delay_ms double precision, ttl_ms double precision, keep_ms bigint, moves boolean
 ) RETURNS text
@@ -89,17 +89,17 @@ DECLARE
   later timestamptz;
   state text;
 BEGIN
-  settings := sluice.queue_defaults(queue);
+  settings := sluice_private.queue_defaults(queue);
   IF settings.payload_bytes IS NOT NULL THEN
-    PERFORM sluice.check_payload_bytes(payload, settings.payload_bytes);
+    PERFORM sluice_private.check_payload_bytes(payload, settings.payload_bytes);
   END IF;
   SELECT m.* INTO had FROM sluice.message m WHERE m.queue = queue AND m.id = message_id;
-  PERFORM sluice.end_lease(had);
+  PERFORM sluice_private.end_lease(had);
   IF moves AND NOT EXISTS (
     SELECT FROM sluice.message m JOIN sluice.slot s ON s.queue = m.queue AND s.slot = m.slot
     WHERE m.queue = queue AND m.id = message_id AND (s.held -> m.ordering_key ->> 0)::bigint = m.id
   ) THEN
-    later := sluice.first_due_at(due_at, delay_ms, settings.delay_ms);
+    later := sluice_private.first_due_at(due_at, delay_ms, settings.delay_ms);
   END IF;
   UPDATE sluice.message m
   SET payload = payload, headers = headers, type = type, schema_version = schema_version,
@@ -114,10 +114,10 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  state := sluice.duplicate_state(false, changed.attempt, changed.due_at, clock_timestamp());
+  state := sluice_private.duplicate_state(false, changed.attempt, changed.due_at, clock_timestamp());
   IF later IS NULL OR changed.due_at < clock_timestamp() + interval '1200 ms' THEN
     -- Whoever looks before the COMMIT passes over the locked row, which may fall due by then. One that is put off is due after it.
-    PERFORM sluice.wake(queue);
+    PERFORM sluice_private.wake(queue);
   END IF;
   RETURN concat_ws(' ', message_id, CASE WHEN later IS NULL THEN 'updated' ELSE 'debounced' END, state);
 END
@@ -130,7 +130,7 @@ $$;
 --
 -- A producer never waits for a message's row, which a handler may hold: it skips what is locked. reject and throttle need
 -- no lock at all where the key is taken. only_look, for these two: null if it is free, and nothing is enqueued.
-CREATE FUNCTION sluice.insert_deduped(
+CREATE FUNCTION sluice_private.insert_deduped(
   queue          text,
   payload        jsonb,
   headers        jsonb,
@@ -176,10 +176,10 @@ BEGIN
     END IF;
     is_known := held.message_id IS NOT NULL;
     IF is_known THEN
-      seen := sluice.look_at_holder(queue, dedupe_key, held.message_id, NOT may_look);
+      seen := sluice_private.look_at_holder(queue, dedupe_key, held.message_id, NOT may_look);
       -- The one that was to run after it has gone first: cancelled, cleared or expired.
       IF NOT seen.there AND held.running_id IS NOT NULL THEN
-        before := sluice.look_at_holder(queue, dedupe_key, held.running_id, NOT may_look);
+        before := sluice_private.look_at_holder(queue, dedupe_key, held.running_id, NOT may_look);
         IF before.there THEN
           seen := before;
           held.message_id := held.running_id;
@@ -188,13 +188,13 @@ BEGIN
       IF seen.there THEN
         IF on_duplicate IN ('reject', 'throttle') THEN
           RETURN concat_ws(' ', held.message_id, 'duplicate',
-            sluice.duplicate_state(seen.ours OR seen.locked OR seen.lease <> 0 AND seen.due_at > seen.now_at, seen.attempt, seen.due_at, seen.now_at));
+            sluice_private.duplicate_state(seen.ours OR seen.locked OR seen.lease <> 0 AND seen.due_at > seen.now_at, seen.attempt, seen.due_at, seen.now_at));
         END IF;
         -- One whose lease has run out may be followed, as one in hand. update would lose what it is given.
         IF (seen.lease = 0 OR on_duplicate = 'update' AND seen.due_at <= seen.now_at) AND NOT seen.ours
-          AND sluice.lock_waiting(queue, held.message_id, seen.slot)
+          AND sluice_private.lock_waiting(queue, held.message_id, seen.slot)
         THEN
-          RETURN sluice.change_waiting(queue, held.message_id, payload, headers, type, schema_version,
+          RETURN sluice_private.change_waiting(queue, held.message_id, payload, headers, type, schema_version,
             due_at, delay_ms, ttl_ms, keep_ms, on_duplicate = 'debounce' AND seen.fresh);
         END IF;
         -- Somebody has it in hand. The other message comes behind it in the order of its key, and never beside it.
@@ -224,7 +224,7 @@ BEGIN
     IF again THEN
       ordering_key := coalesce(ordering_key, dedupe_key);
     END IF;
-    new_id := sluice.insert_message(
+    new_id := sluice_private.insert_message(
       queue, payload, headers, type, schema_version, ordering_key, priority, due_at, delay_ms, max_attempts, ttl_ms,
       retry_policy, lease_ms, tenant, dedupe_key, keep_ms
     );
@@ -243,10 +243,10 @@ BEGIN
     -- Another producer was first. It has ended: the INSERT has waited for it.
     DELETE FROM sluice.message m WHERE m.queue = queue AND m.id = new_id;
     tries := tries + 1;
-    PERFORM sluice.check_taken('dedupe', queue, tries);
+    PERFORM sluice_private.check_taken('dedupe', queue, tries);
   END LOOP;
   SELECT m.due_at INTO new_due_at FROM sluice.message m WHERE m.queue = queue AND m.id = new_id;
-  RETURN concat_ws(' ', new_id, outcome, sluice.duplicate_state(false, 0, new_due_at, clock_timestamp()));
+  RETURN concat_ws(' ', new_id, outcome, sluice_private.duplicate_state(false, 0, new_due_at, clock_timestamp()));
 END
 $$;
 
@@ -254,7 +254,7 @@ $$;
 -- message is enqueued, so two of these do not wait for each other in a circle. A key that is new gets a pointer to no
 -- message. One that is taken, and for which nothing but reject and throttle ask, is not locked: what this look has found is the
 -- answer, and is not asked for again, because a lock that it might take then would be out of order.
-CREATE FUNCTION sluice.insert_all_deduped(queue text, payloads jsonb, options jsonb) RETURNS SETOF text
+CREATE FUNCTION sluice_private.insert_all_deduped(queue text, payloads jsonb, options jsonb) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on AS $$
 #variable_conflict use_variable
@@ -272,7 +272,7 @@ BEGIN
     FROM jsonb_array_elements(options) AS o GROUP BY key ORDER BY key
   LOOP
     IF policy IS NOT NULL THEN
-      found_duplicate := sluice.insert_deduped(
+      found_duplicate := sluice_private.insert_deduped(
         queue, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, wanted, NULL, policy, true
       );
       IF found_duplicate IS NOT NULL THEN
@@ -287,11 +287,11 @@ BEGIN
       INSERT INTO sluice.dedupe (queue, key, message_id) VALUES (queue, wanted, 0) ON CONFLICT DO NOTHING;
       EXIT WHEN FOUND;
       tries := tries + 1;
-      PERFORM sluice.check_taken('dedupe', queue, tries);
+      PERFORM sluice_private.check_taken('dedupe', queue, tries);
     END LOOP;
   END LOOP;
   RETURN QUERY
-  SELECT coalesce(r.duplicate, sluice.insert_deduped(
+  SELECT coalesce(r.duplicate, sluice_private.insert_deduped(
     queue, r.payload, coalesce(r.headers, '{}'), r.type, coalesce(r."schemaVersion", 1), r."orderingKey",
     coalesce(r.priority, 5::smallint), r."dueAt", r."delayMs", r."maxAttempts", r."ttlMs", r."retryPolicy", r."leaseMs",
     r.tenant, r."dedupeKey", r."forMs", r."onDuplicate"
@@ -313,7 +313,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.check_dedupe(key text, kept interval, on_duplicate text, has_time boolean, has_tenant boolean) RETURNS void
+CREATE FUNCTION sluice_private.check_dedupe(key text, kept interval, on_duplicate text, has_time boolean, has_tenant boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF key IS NULL OR octet_length(key) NOT BETWEEN 1 AND 255 THEN
@@ -368,9 +368,9 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   answer text[];
 BEGIN
-  PERFORM sluice.check_enqueue(payload, headers, type, delay, due_at, ttl, lease);
-  PERFORM sluice.check_dedupe(dedupe_key, dedupe_for, on_duplicate, delay IS NOT NULL OR due_at IS NOT NULL, tenant IS NOT NULL);
-  answer := string_to_array(sluice.insert_deduped(
+  PERFORM sluice_private.check_enqueue(payload, headers, type, delay, due_at, ttl, lease);
+  PERFORM sluice_private.check_dedupe(dedupe_key, dedupe_for, on_duplicate, delay IS NOT NULL OR due_at IS NOT NULL, tenant IS NOT NULL);
+  answer := string_to_array(sluice_private.insert_deduped(
     queue, payload, coalesce(headers, '{}'), type, coalesce(schema_version, 1), ordering_key,
     greatest(least(coalesce(priority, 5), 10), -1)::smallint, due_at,
     extract(epoch FROM delay) * 1000, max_attempts, extract(epoch FROM ttl) * 1000, retry_policy,
@@ -389,4 +389,4 @@ COMMENT ON FUNCTION sluice.enqueue_deduped IS
   'Enqueues one message with a dedupe key in the current transaction. on_duplicate: reject, update, requeue, debounce or throttle. outcome: added, duplicate, updated, requeued or debounced; id and state: of the message that has the key.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.insert_deduped, sluice.insert_all_deduped FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.insert_deduped, sluice_private.insert_all_deduped FROM PUBLIC;

@@ -3,7 +3,7 @@
 -- Public functions: sluice.free_key, sluice.free_keys, sluice.prune_dedupe.
 
 -- Whether a message has a key: one that has expired has it as long as somebody has it in hand. To know that, it is locked.
-CREATE FUNCTION sluice.has_message(pointer sluice.dedupe) RETURNS boolean
+CREATE FUNCTION sluice_private.has_message(pointer sluice.dedupe) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   now_at timestamptz := clock_timestamp();
@@ -40,7 +40,7 @@ BEGIN
   END IF;
   SELECT d.* INTO pointer FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key FOR UPDATE;
   now_at := clock_timestamp();
-  IF sluice.has_message(pointer) THEN
+  IF sluice_private.has_message(pointer) THEN
     RETURN 'taken';
   END IF;
   freed := coalesce(pointer.until > now_at, false);
@@ -65,7 +65,7 @@ DECLARE
   pointer sluice.dedupe;
   looked integer := 0;
 BEGIN
-  PERFORM sluice.check_claim(queue);
+  PERFORM sluice_private.check_claim(queue);
   keys := 0;
   FOR pointer IN
     SELECT d.* FROM sluice.dedupe d WHERE d.queue = queue AND d.key > coalesce(after_key, '') ORDER BY d.key LIMIT 10000
@@ -74,7 +74,7 @@ BEGIN
     next_key := pointer.key;
     CONTINUE WHEN coalesce(pointer.until <= now_at, true)
         AND NOT EXISTS (SELECT FROM sluice.settled s WHERE s.queue = queue AND s.key = pointer.key AND s.until > now_at)
-      OR sluice.has_message(pointer);
+      OR sluice_private.has_message(pointer);
     IF NOT dry_run THEN
       PERFORM FROM sluice.dedupe d WHERE d.queue = queue AND d.key = pointer.key FOR UPDATE SKIP LOCKED;
       CONTINUE WHEN NOT FOUND OR sluice.free_key(queue, pointer.key) <> 'freed';
@@ -93,7 +93,7 @@ COMMENT ON FUNCTION sluice.free_keys IS
 
 -- Gives messages that were redriven their dedupe keys again, where no other message has one by then; of several with the same
 -- key the newest. It does not wait for a producer: whoever has a pointer locked, or has made one and not committed, has the key.
-CREATE FUNCTION sluice.take_keys_again(queue text, ids bigint[]) RETURNS void
+CREATE FUNCTION sluice_private.take_keys_again(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '10ms' AS $$
 #variable_conflict use_variable
 DECLARE
@@ -123,7 +123,7 @@ END
 $$;
 
 -- Whether nothing needs a pointer any more: neither of its messages is there or dead, and no window of the key has a row.
-CREATE FUNCTION sluice.is_free(queue text, key text, message_id bigint, running_id bigint) RETURNS boolean
+CREATE FUNCTION sluice_private.is_free(queue text, key text, message_id bigint, running_id bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -149,7 +149,7 @@ DECLARE
   start bigint;
   page bigint;
 BEGIN
-  PERFORM sluice.check_most(most);
+  PERFORM sluice_private.check_most(most);
   pages := pg_relation_size('sluice.settled') / current_setting('block_size')::integer;
   start := floor(random() * pages);
   FOR step IN 0..least(pages, 100) - 1 LOOP
@@ -175,13 +175,13 @@ BEGIN
     places := ARRAY(
       SELECT d.ctid FROM sluice.dedupe d
       WHERE d.ctid >= format('(%s,0)', page)::tid AND d.ctid < format('(%s,0)', page + 1)::tid
-        AND coalesce(d.until <= now_at, true) AND sluice.is_free(d.queue, d.key, d.message_id, d.running_id)
+        AND coalesce(d.until <= now_at, true) AND sluice_private.is_free(d.queue, d.key, d.message_id, d.running_id)
       LIMIT most - pruned FOR UPDATE OF d SKIP LOCKED
     );
     IF places <> '{}' THEN
       -- Once more with the rows locked: until then a producer may have moved one.
       DELETE FROM sluice.dedupe d WHERE d.ctid = ANY (places) AND coalesce(d.until <= now_at, true)
-        AND sluice.is_free(d.queue, d.key, d.message_id, d.running_id);
+        AND sluice_private.is_free(d.queue, d.key, d.message_id, d.running_id);
       GET DIAGNOSTICS touched = ROW_COUNT;
       pruned := pruned + touched;
     END IF;

@@ -2,7 +2,7 @@
 
 -- The entry of a message's key in the row of its slot, as of now. Messages without a key have one in slot 256, where a
 -- pipeline orders the whole queue.
-CREATE FUNCTION sluice.hold_of(m sluice.message) RETURNS jsonb
+CREATE FUNCTION sluice_private.hold_of(m sluice.message) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN (SELECT s.held -> coalesce(m.ordering_key, '') FROM sluice.slot s WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256));
@@ -10,7 +10,7 @@ END
 $$;
 
 -- Whether the slot of a message is locked for us now, or there is none.
-CREATE FUNCTION sluice.lock_slot_of(m sluice.message) RETURNS boolean
+CREATE FUNCTION sluice_private.lock_slot_of(m sluice.message) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM FROM sluice.slot s WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256) FOR NO KEY UPDATE OF s SKIP LOCKED;
@@ -23,7 +23,7 @@ $$;
 -- last one is due; if there is none, it goes. A batch can have postponed several messages of a key, and the entry has the number
 -- of only one. A message with a delay that happens to fall due in that time counts too: the row does not tell it from one that
 -- was snoozed.
-CREATE FUNCTION sluice.refit_hold(queue text, slot smallint, key text, message_id bigint) RETURNS void
+CREATE FUNCTION sluice_private.refit_hold(queue text, slot smallint, key text, message_id bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -54,7 +54,7 @@ END
 $$;
 
 -- Takes away the holds of messages that are gone, where their slots can be locked. Returns how many it could not.
-CREATE FUNCTION sluice.release_holds(queue text) RETURNS integer
+CREATE FUNCTION sluice_private.release_holds(queue text) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -73,35 +73,35 @@ BEGIN
     WHERE s.queue = queue AND s.slot = orphan.slot AND (s.held -> orphan.key ->> 0)::bigint = orphan.id
     FOR NO KEY UPDATE OF s SKIP LOCKED;
     IF FOUND THEN
-      PERFORM sluice.refit_hold(queue, orphan.slot, orphan.key, NULL);
+      PERFORM sluice_private.refit_hold(queue, orphan.slot, orphan.key, NULL);
       released := released + 1;
     ELSE
       left_over := left_over + 1;
     END IF;
   END LOOP;
   IF released > 0 THEN
-    PERFORM sluice.wake(queue);
+    PERFORM sluice_private.wake(queue);
   END IF;
   RETURN left_over;
 END
 $$;
 
 -- A message is gone: its key is free, now or, if somebody has its slot, as soon as a worker of the queue has looked.
-CREATE FUNCTION sluice.open_key(gone sluice.message) RETURNS void
+CREATE FUNCTION sluice_private.open_key(gone sluice.message) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF (sluice.hold_of(gone) ->> 0)::bigint = gone.id THEN
-    IF sluice.lock_slot_of(gone) THEN
-      PERFORM sluice.refit_hold(gone.queue, coalesce(gone.slot, 256::smallint), coalesce(gone.ordering_key, ''), NULL);
+  IF (sluice_private.hold_of(gone) ->> 0)::bigint = gone.id THEN
+    IF sluice_private.lock_slot_of(gone) THEN
+      PERFORM sluice_private.refit_hold(gone.queue, coalesce(gone.slot, 256::smallint), coalesce(gone.ordering_key, ''), NULL);
     ELSE
-      PERFORM sluice.tell('!holds!' || gone.queue);
+      PERFORM sluice_private.tell('!holds!' || gone.queue);
     END IF;
   ELSIF gone.lease IS NULL OR gone.slot IS NULL THEN
     RETURN;
   END IF;
-  PERFORM sluice.wake(gone.queue);
+  PERFORM sluice_private.wake(gone.queue);
 END
 $$;
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.release_holds FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.release_holds FROM PUBLIC;

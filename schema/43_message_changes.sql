@@ -5,7 +5,7 @@
 
 -- Locks one message, unless somebody has it locked or it is not there: then null. Claims pass over locked messages without
 -- a key, but would wait for one with a key: so its slot is locked too, unless a batch has it, and claims pass over that.
-CREATE FUNCTION sluice.lock_one(queue text, message_id bigint) RETURNS sluice.message
+CREATE FUNCTION sluice_private.lock_one(queue text, message_id bigint) RETURNS sluice.message
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -21,7 +21,7 @@ END
 $$;
 
 -- The state of a message that lock_one has returned, or else why it has not.
-CREATE FUNCTION sluice.state_of(queue text, message_id bigint, locked sluice.message) RETURNS text
+CREATE FUNCTION sluice_private.state_of(queue text, message_id bigint, locked sluice.message) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -44,7 +44,7 @@ $$;
 -- The messages that a call means, the newest first: that of the id, or those that a dedupe key stands for, of which the first
 -- comes after the second. They need not be there. Reads the pointer by its primary key, and does not lock it: whoever enqueues
 -- with the key has that locked until its transaction ends, and a handler may enqueue.
-CREATE FUNCTION sluice.meant(queue text, message_id bigint, dedupe_key text) RETURNS bigint[]
+CREATE FUNCTION sluice_private.meant(queue text, message_id bigint, dedupe_key text) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -62,7 +62,7 @@ END
 $$;
 
 -- The message that a change by a dedupe key is for: the newest of those that are there; or else one that is dead, or is not.
-CREATE FUNCTION sluice.newest_of(queue text, ids bigint[]) RETURNS bigint
+CREATE FUNCTION sluice_private.newest_of(queue text, ids bigint[]) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -76,22 +76,22 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.cancel_one(queue text, message_id bigint) RETURNS TABLE (result text, state text)
+CREATE FUNCTION sluice_private.cancel_one(queue text, message_id bigint) RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   m sluice.message;
 BEGIN
-  m := sluice.lock_one(queue, message_id);
-  state := sluice.state_of(queue, message_id, m);
+  m := sluice_private.lock_one(queue, message_id);
+  state := sluice_private.state_of(queue, message_id, m);
   IF m.id IS NOT NULL THEN
-    PERFORM sluice.remove_locked(queue, ARRAY[message_id]);
-    PERFORM sluice.open_key(m);
+    PERFORM sluice_private.remove_locked(queue, ARRAY[message_id]);
+    PERFORM sluice_private.open_key(m);
   END IF;
   -- Not of a claim object: whoever has that finds out when it settles.
   IF state = 'in_flight' AND coalesce(m.lease, 1) > 0 THEN
     INSERT INTO sluice.cancel_request (queue, message_id) VALUES (queue, message_id);
-    PERFORM sluice.tell('!cancel!' || queue);
+    PERFORM sluice_private.tell('!cancel!' || queue);
   END IF;
   result := CASE WHEN m.id IS NOT NULL THEN 'cancelled' WHEN state = 'in_flight' THEN 'asked' ELSE 'nothing' END;
   RETURN NEXT;
@@ -109,11 +109,11 @@ DECLARE
   ids bigint[];
   before record;
 BEGIN
-  PERFORM sluice.check_claim(queue);
-  ids := sluice.meant(queue, message_id, dedupe_key);
-  SELECT c.* INTO result, state FROM sluice.cancel_one(queue, ids[1]) c;
+  PERFORM sluice_private.check_claim(queue);
+  ids := sluice_private.meant(queue, message_id, dedupe_key);
+  SELECT c.* INTO result, state FROM sluice_private.cancel_one(queue, ids[1]) c;
   IF cardinality(ids) = 2 THEN
-    SELECT c.* INTO before FROM sluice.cancel_one(queue, ids[2]) c;
+    SELECT c.* INTO before FROM sluice_private.cancel_one(queue, ids[2]) c;
     IF before.result <> 'nothing' OR state = 'unknown' THEN
       result := before.result;
       state := before.state;
@@ -128,38 +128,38 @@ COMMENT ON FUNCTION sluice.cancel IS
 -- Gives a message that waits another due time. One that holds its key, or that was tried and would hold it, needs its slot:
 -- while a batch has that, the result is busy, and nothing has changed. A time that has passed becomes now, so that the
 -- floors of workers do not hide the message. Its life counts from the new time, and never ends sooner for one that was tried.
-CREATE FUNCTION sluice.set_due(queue text, message_id bigint, due timestamptz) RETURNS TABLE (result text, state text)
+CREATE FUNCTION sluice_private.set_due(queue text, message_id bigint, due timestamptz) RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   m sluice.message;
   held boolean := false;
 BEGIN
-  m := sluice.lock_one(queue, message_id);
-  state := sluice.state_of(queue, message_id, m);
+  m := sluice_private.lock_one(queue, message_id);
+  state := sluice_private.state_of(queue, message_id, m);
   result := 'changed';
   IF state NOT IN ('ready', 'scheduled', 'retrying') THEN
     result := 'refused';
   ELSE
-    held := coalesce((sluice.hold_of(m) ->> 0)::bigint = m.id, false)
-      OR m.lease IS NULL AND m.attempt > 0 AND (m.slot IS NOT NULL OR sluice.hold_of(m) IS NOT NULL);
-    IF held AND NOT sluice.lock_slot_of(m) THEN
+    held := coalesce((sluice_private.hold_of(m) ->> 0)::bigint = m.id, false)
+      OR m.lease IS NULL AND m.attempt > 0 AND (m.slot IS NOT NULL OR sluice_private.hold_of(m) IS NOT NULL);
+    IF held AND NOT sluice_private.lock_slot_of(m) THEN
       result := 'busy';
     END IF;
   END IF;
   due := greatest(due, clock_timestamp());
   IF result = 'changed' AND (state <> 'ready' OR due > clock_timestamp()) THEN
-    PERFORM sluice.end_lease(m);
+    PERFORM sluice_private.end_lease(m);
     UPDATE sluice.message t
     SET due_at = due,
         expires_at = t.expires_at + CASE WHEN t.attempt = 0 OR due > t.due_at THEN due - t.due_at ELSE interval '0' END
     WHERE t.queue = queue AND t.id = message_id;
     IF held THEN
-      PERFORM sluice.refit_hold(queue, coalesce(m.slot, 256::smallint), coalesce(m.ordering_key, ''), message_id);
+      PERFORM sluice_private.refit_hold(queue, coalesce(m.slot, 256::smallint), coalesce(m.ordering_key, ''), message_id);
     END IF;
   END IF;
   IF result = 'changed' THEN
-    PERFORM sluice.wake(queue);
+    PERFORM sluice_private.wake(queue);
   END IF;
   RETURN NEXT;
 END
@@ -174,18 +174,18 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET
 SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 BEGIN
-  PERFORM sluice.check_claim(queue);
+  PERFORM sluice_private.check_claim(queue);
   IF (delay IS NULL) = (due_at IS NULL) THEN
     RAISE EXCEPTION 'delay, due_at: expected one of the two, received %', CASE WHEN delay IS NULL THEN 'none' ELSE 'both' END
       USING ERRCODE = '22023', HINT = 'As in sluice.reschedule(''emails'', 4711, interval ''1 hour'').';
   END IF;
-  PERFORM sluice.check_delay('delay', delay);
+  PERFORM sluice_private.check_delay('delay', delay);
   IF due_at < '0001-01-01 00:00Z' OR due_at >= '10000-01-01 00:00Z' THEN
     RAISE EXCEPTION 'due_at: expected an instant in the years 1 to 9999, received %', due_at
       USING ERRCODE = '22023', HINT = 'For now there is sluice.run_now.';
   END IF;
-  message_id := sluice.newest_of(queue, sluice.meant(queue, message_id, dedupe_key));
-  RETURN QUERY SELECT d.* FROM sluice.set_due(queue, message_id, coalesce(due_at, clock_timestamp() + delay)) d;
+  message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
+  RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, coalesce(due_at, clock_timestamp() + delay)) d;
 END
 $$;
 COMMENT ON FUNCTION sluice.reschedule IS
@@ -198,9 +198,9 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET
 SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 #variable_conflict use_variable
 BEGIN
-  PERFORM sluice.check_claim(queue);
-  message_id := sluice.newest_of(queue, sluice.meant(queue, message_id, dedupe_key));
-  RETURN QUERY SELECT d.* FROM sluice.set_due(queue, message_id, clock_timestamp()) d;
+  PERFORM sluice_private.check_claim(queue);
+  message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
+  RETURN QUERY SELECT d.* FROM sluice_private.set_due(queue, message_id, clock_timestamp()) d;
 END
 $$;
 COMMENT ON FUNCTION sluice.run_now IS 'Makes a message that waits due now, also one that waits for its retry. result as that of reschedule.';
@@ -224,24 +224,24 @@ SET enable_nestloop = on SET enable_indexscan = on SET enable_tidscan = on AS $$
 DECLARE
   m sluice.message;
 BEGIN
-  PERFORM sluice.check_claim(queue);
+  PERFORM sluice_private.check_claim(queue);
   IF octet_length(payload::text) > 1048576 OR octet_length(headers::text) > 1048576 THEN
     RAISE EXCEPTION 'payload, headers: expected at most 1048576 bytes of JSON each, received % and %',
       octet_length(payload::text), octet_length(headers::text)
       USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
-  PERFORM sluice.check_payload_bytes(payload, (SELECT q.payload_bytes FROM sluice.queue q WHERE q.queue = queue));
+  PERFORM sluice_private.check_payload_bytes(payload, (SELECT q.payload_bytes FROM sluice.queue q WHERE q.queue = queue));
   IF type <> '' AND type !~ '^[^\x01-\x20\x7f.*]+([.][^\x01-\x20\x7f.*]+)*$' THEN
     RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
       USING ERRCODE = '22023', HINT = 'For example ''order.paid''.';
   END IF;
-  PERFORM sluice.check_delay('ttl', ttl);
-  message_id := sluice.newest_of(queue, sluice.meant(queue, message_id, dedupe_key));
-  m := sluice.lock_one(queue, message_id);
-  state := sluice.state_of(queue, message_id, m);
+  PERFORM sluice_private.check_delay('ttl', ttl);
+  message_id := sluice_private.newest_of(queue, sluice_private.meant(queue, message_id, dedupe_key));
+  m := sluice_private.lock_one(queue, message_id);
+  state := sluice_private.state_of(queue, message_id, m);
   result := CASE WHEN state IN ('ready', 'scheduled', 'retrying') THEN 'changed' ELSE 'refused' END;
   IF result = 'changed' THEN
-    PERFORM sluice.end_lease(m);
+    PERFORM sluice_private.end_lease(m);
     UPDATE sluice.message t
     SET payload = coalesce(payload, t.payload), headers = coalesce(headers, t.headers),
         priority = CASE WHEN priority IS NULL THEN t.priority ELSE greatest(least(priority, 10), -1)::smallint END, type = coalesce(type, t.type),
@@ -249,7 +249,7 @@ BEGIN
         expires_at = coalesce(t.due_at + ttl, t.expires_at)
     WHERE t.queue = queue AND t.id = message_id;
     -- Whoever looks before the COMMIT passes over the locked row, which may fall due by then.
-    PERFORM sluice.wake(queue);
+    PERFORM sluice_private.wake(queue);
   END IF;
   RETURN NEXT;
 END
@@ -282,7 +282,7 @@ DECLARE
   ids bigint[] := '{}';
   keyed boolean := false;
 BEGIN
-  PERFORM sluice.check_claim(queue);
+  PERFORM sluice_private.check_claim(queue);
   IF state NOT IN ('ready', 'scheduled', 'retrying', 'expired') THEN
     RAISE EXCEPTION 'state: expected ready, scheduled, retrying or expired, received %', quote_literal(left(state, 80))
       USING ERRCODE = '22023', HINT = 'What somebody has in hand is not cleared. Leave it out for all others.';
@@ -298,24 +298,24 @@ BEGIN
       OR m.ordering_key IS DISTINCT FROM coalesce(ordering_key, m.ordering_key)
       OR m.tenant IS DISTINCT FROM coalesce(tenant, m.tenant)
       OR m.enqueued_at >= enqueued_before OR m.enqueued_at < enqueued_after
-      OR state IS NOT NULL AND state <> sluice.state_of(queue, m.id, m);
+      OR state IS NOT NULL AND state <> sluice_private.state_of(queue, m.id, m);
     IF NOT dry_run THEN
       -- In its newest version, which may have been claimed since.
-      m := sluice.lock_one(queue, m.id);
+      m := sluice_private.lock_one(queue, m.id);
       CONTINUE WHEN m.id IS NULL OR coalesce(m.lease, 0) <> 0 AND m.due_at > clock_timestamp()
-        OR state IS NOT NULL AND state <> sluice.state_of(queue, m.id, m);
+        OR state IS NOT NULL AND state <> sluice_private.state_of(queue, m.id, m);
     END IF;
     ids := ids || m.id;
     EXIT WHEN cardinality(ids) >= 1000;
   END LOOP;
   messages := cardinality(ids);
   IF NOT dry_run AND messages > 0 THEN
-    PERFORM sluice.remove_locked(queue, ids);
+    PERFORM sluice_private.remove_locked(queue, ids);
     IF EXISTS (SELECT FROM sluice.slot s WHERE s.queue = queue) THEN
-      IF sluice.release_holds(queue) > 0 THEN
-        PERFORM sluice.tell('!holds!' || queue);
+      IF sluice_private.release_holds(queue) > 0 THEN
+        PERFORM sluice_private.tell('!holds!' || queue);
       END IF;
-      PERFORM sluice.wake(queue);
+      PERFORM sluice_private.wake(queue);
     END IF;
   END IF;
   IF looked < 10000 AND messages < 1000 THEN

@@ -3,7 +3,7 @@
 -- Public functions: sluice.redrive, sluice.prune_dead_letters.
 
 -- The ids of the dead letters of a queue that match every filter given.
-CREATE FUNCTION sluice.dead_matching(
+CREATE FUNCTION sluice_private.dead_matching(
   queue text, ids bigint[], type text, died_before timestamptz, died_after timestamptz, tenant text, reason text, error text
 ) RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -41,9 +41,9 @@ DECLARE
   redriven bigint;
   deduped bigint[];
 BEGIN
-  ids := sluice.dead_matching(queue, ids, type, died_before, died_after, tenant, reason, error);
+  ids := sluice_private.dead_matching(queue, ids, type, died_before, died_after, tenant, reason, error);
   IF strpos(queue, ':') > 0 THEN
-    PERFORM sluice.lock_dead_events(queue, ids);
+    PERFORM sluice_private.lock_dead_events(queue, ids);
   END IF;
   WITH chosen AS (
     DELETE FROM sluice.dead_letter d
@@ -68,11 +68,11 @@ BEGIN
       USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
   END IF;
   IF deduped IS NOT NULL THEN
-    PERFORM sluice.take_keys_again(queue, deduped);
+    PERFORM sluice_private.take_keys_again(queue, deduped);
   END IF;
   -- Nobody sleeps on the queue of a group: its members sleep on their stream.
   IF events > 0 THEN
-    PERFORM sluice.wake_stream(split_part(queue, ':', 1));
+    PERFORM sluice_private.wake_stream(split_part(queue, ':', 1));
   END IF;
   RETURN redriven;
 END
@@ -90,7 +90,7 @@ DECLARE
   deleted integer;
   total integer := 0;
 BEGIN
-  PERFORM sluice.check_most(most);
+  PERFORM sluice_private.check_most(most);
   FOR settings IN
     SELECT q.queue, clock_timestamp() - least(q.dead_letter_ms, 3155760000000) * interval '1 millisecond' AS before
     FROM sluice.queue q WHERE q.dead_letter_ms IS NOT NULL

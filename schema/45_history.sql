@@ -3,7 +3,7 @@
 -- Public functions: sluice.make_history, sluice.drop_history, sluice.prune_history.
 
 -- The day of a partition of the history by its name, completed_YYYYMMDD. Null: the default partition.
-CREATE FUNCTION sluice.day_of_partition(name text) RETURNS timestamptz
+CREATE FUNCTION sluice_private.day_of_partition(name text) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN name ~ '^completed_[0-9]{8}$'
          THEN make_timestamptz(substr(name, 11, 4)::integer, substr(name, 15, 2)::integer, substr(name, 17, 2)::integer, 0, 0, 0, 'UTC')
@@ -11,19 +11,19 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- When the UTC day of an instant begins.
-CREATE FUNCTION sluice.day_of(instant timestamptz) RETURNS timestamptz
+CREATE FUNCTION sluice_private.day_of(instant timestamptz) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT date_trunc('day', instant AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
 $$;
 
 -- Before which day nothing of a queue's history is kept: whole days, so that partitions can go as they are.
-CREATE FUNCTION sluice.history_begins(history_ms bigint) RETURNS timestamptz
+CREATE FUNCTION sluice_private.history_begins(history_ms bigint) RETURNS timestamptz
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-  SELECT sluice.day_of(clock_timestamp() - least(history_ms, 3155760000000) * interval '1 millisecond')
+  SELECT sluice_private.day_of(clock_timestamp() - least(history_ms, 3155760000000) * interval '1 millisecond')
 $$;
 
 -- The queues that have rows in a partition, by one descent of its index for each.
-CREATE FUNCTION sluice.queues_of_partition(name text) RETURNS text[]
+CREATE FUNCTION sluice_private.queues_of_partition(name text) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   found_queues text[];
@@ -42,10 +42,10 @@ END
 $$;
 
 -- Whether the default partition has messages of a day, by one descent of its index for each queue.
-CREATE FUNCTION sluice.default_has(day timestamptz) RETURNS boolean
+CREATE FUNCTION sluice_private.default_has(day timestamptz) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT EXISTS (
-    SELECT FROM unnest(sluice.queues_of_partition('completed_default')) AS found (queue) CROSS JOIN LATERAL (
+    SELECT FROM unnest(sluice_private.queues_of_partition('completed_default')) AS found (queue) CROSS JOIN LATERAL (
       SELECT FROM sluice.completed_default c
       WHERE c.queue = found.queue AND c.completed_at >= day AND c.completed_at < day + interval '24 hours'
       ORDER BY c.queue, c.completed_at, c.id LIMIT 1
@@ -57,13 +57,13 @@ $$;
 -- reads the whole default partition, unless a CHECK that has been validated says that nothing of the day can be in it. Some
 -- ten days without maintenance and 1.5 million messages made that a second and more for each day. It takes no time if the
 -- default partition has 1 MB at the most; and no settlement waits for it if today has a partition of its own.
-CREATE FUNCTION sluice.may_attach() RETURNS boolean
+CREATE FUNCTION sluice_private.may_attach() RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT pg_relation_size('sluice.completed_default') <= 1048576
     OR EXISTS (
       SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
       WHERE i.inhparent = 'sluice.completed_message'::regclass
-        AND sluice.day_of_partition(c.relname::text) = sluice.day_of(clock_timestamp())
+        AND sluice_private.day_of_partition(c.relname::text) = sluice_private.day_of(clock_timestamp())
     )
     OR EXISTS (
       SELECT FROM pg_constraint c
@@ -79,17 +79,17 @@ CREATE FUNCTION sluice.make_history() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms'
 SET timezone = 'UTC' SET datestyle = 'ISO, YMD' SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
-  today timestamptz := sluice.day_of(clock_timestamp());
+  today timestamptz := sluice_private.day_of(clock_timestamp());
   day timestamptz;
   name text;
   made integer := 0;
 BEGIN
-  IF NOT EXISTS (SELECT FROM sluice.queue q WHERE q.history_ms IS NOT NULL) OR NOT sluice.may_attach() THEN
+  IF NOT EXISTS (SELECT FROM sluice.queue q WHERE q.history_ms IS NOT NULL) OR NOT sluice_private.may_attach() THEN
     RETURN 0;
   END IF;
   FOR day IN SELECT today + n * interval '24 hours' FROM generate_series(0, 7) AS n LOOP
     name := 'completed_' || to_char(day AT TIME ZONE 'UTC', 'YYYYMMDD');
-    CONTINUE WHEN to_regclass(format('sluice.%I', name)) IS NOT NULL OR sluice.default_has(day);
+    CONTINUE WHEN to_regclass(format('sluice.%I', name)) IS NOT NULL OR sluice_private.default_has(day);
     BEGIN
       EXECUTE format('CREATE TABLE sluice.%I (LIKE sluice.completed_message)', name);
       EXECUTE format('ALTER TABLE sluice.completed_message ATTACH PARTITION sluice.%I FOR VALUES FROM (%L) TO (%L)',
@@ -108,7 +108,7 @@ COMMENT ON FUNCTION sluice.make_history IS
   'Makes the partitions of the history for today and the next seven days, if a queue keeps its history. Returns how many.';
 
 -- A queue that begins to keep its history has its partitions at once, and not after the next pass of maintenance.
-CREATE FUNCTION sluice.history_wanted() RETURNS trigger
+CREATE FUNCTION sluice_private.history_wanted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
   PERFORM sluice.make_history();
@@ -116,11 +116,11 @@ BEGIN
 END
 $$;
 CREATE TRIGGER queue_history AFTER INSERT ON sluice.queue FOR EACH ROW
-WHEN (NEW.history_ms IS NOT NULL) EXECUTE FUNCTION sluice.history_wanted();
+WHEN (NEW.history_ms IS NOT NULL) EXECUTE FUNCTION sluice_private.history_wanted();
 
 -- Not with every other setting: whoever makes a partition keeps settlements with history waiting until it commits.
 CREATE TRIGGER queue_history_changed AFTER UPDATE OF history_ms ON sluice.queue FOR EACH ROW
-WHEN (NEW.history_ms IS NOT NULL AND OLD.history_ms IS NULL) EXECUTE FUNCTION sluice.history_wanted();
+WHEN (NEW.history_ms IS NOT NULL AND OLD.history_ms IS NULL) EXECUTE FUNCTION sluice_private.history_wanted();
 
 -- Drops the partitions that are older than the history of any queue. Returns how many. DROP needs the whole table for
 -- itself for about a millisecond, and whoever settles with history waits for as long as it waits: 50 ms at the most. If
@@ -129,13 +129,13 @@ WHEN (NEW.history_ms IS NOT NULL AND OLD.history_ms IS NULL) EXECUTE FUNCTION sl
 CREATE FUNCTION sluice.drop_history() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms' AS $$
 DECLARE
-  begins timestamptz := sluice.history_begins((SELECT coalesce(max(q.history_ms), 0) FROM sluice.queue q));
+  begins timestamptz := sluice_private.history_begins((SELECT coalesce(max(q.history_ms), 0) FROM sluice.queue q));
   name text;
   dropped integer := 0;
 BEGIN
   FOR name IN
     SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    WHERE i.inhparent = 'sluice.completed_message'::regclass AND sluice.day_of_partition(c.relname::text) < begins
+    WHERE i.inhparent = 'sluice.completed_message'::regclass AND sluice_private.day_of_partition(c.relname::text) < begins
     ORDER BY 1
   LOOP
     BEGIN
@@ -167,19 +167,19 @@ DECLARE
   deleted integer;
   total integer := 0;
 BEGIN
-  PERFORM sluice.check_most(most);
+  PERFORM sluice_private.check_most(most);
   FOR partition_name IN
     SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = 'sluice.completed_message'::regclass
-      AND coalesce(sluice.day_of_partition(c.relname::text), '-infinity') <= clock_timestamp()
+      AND coalesce(sluice_private.day_of_partition(c.relname::text), '-infinity') <= clock_timestamp()
     ORDER BY 1
   LOOP
-    FOREACH in_queue IN ARRAY sluice.queues_of_partition(partition_name) LOOP
+    FOREACH in_queue IN ARRAY sluice_private.queues_of_partition(partition_name) LOOP
       before := coalesce(
-        (SELECT sluice.history_begins(q.history_ms) FROM sluice.queue q WHERE q.queue = in_queue AND q.history_ms IS NOT NULL),
+        (SELECT sluice_private.history_begins(q.history_ms) FROM sluice.queue q WHERE q.queue = in_queue AND q.history_ms IS NOT NULL),
         clock_timestamp()
       );
-      CONTINUE WHEN before <= sluice.day_of_partition(partition_name);
+      CONTINUE WHEN before <= sluice_private.day_of_partition(partition_name);
       EXECUTE format($query$
         DELETE FROM sluice.%1$I c WHERE c.ctid = ANY (ARRAY(
           SELECT o.ctid FROM sluice.%1$I o WHERE o.queue = $1 AND o.completed_at < $2
@@ -199,4 +199,5 @@ COMMENT ON FUNCTION sluice.prune_history IS
   'Deletes messages from the history that their queue does not keep, though another queue keeps messages of that age. Returns how many.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.make_history, sluice.history_wanted, sluice.drop_history, sluice.prune_history FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice.make_history, sluice_private.history_wanted, sluice.drop_history, sluice.prune_history
+  FROM PUBLIC;

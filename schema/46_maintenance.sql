@@ -15,8 +15,8 @@ DECLARE
   ids bigint[];
   total integer := 0;
 BEGIN
-  PERFORM sluice.check_isolation();
-  PERFORM sluice.check_most(most);
+  PERFORM sluice_private.check_isolation();
+  PERFORM sluice_private.check_most(most);
   LOOP
     in_queue := (
       SELECT m.queue FROM sluice.message m WHERE m.expires_at IS NOT NULL AND m.queue > in_queue
@@ -33,9 +33,9 @@ BEGIN
       ORDER BY m.queue, m.expires_at LIMIT most - total FOR UPDATE OF m SKIP LOCKED
     );
     CONTINUE WHEN ids = '{}';
-    PERFORM sluice.expire_locked(in_queue, ids);
+    PERFORM sluice_private.expire_locked(in_queue, ids);
     -- Those that waited for their keys, or in a queue in order, may be claimed now.
-    PERFORM sluice.wake(in_queue);
+    PERFORM sluice_private.wake(in_queue);
     total := total + cardinality(ids);
   END LOOP;
   RETURN total;
@@ -56,7 +56,7 @@ DECLARE
   crashes integer;
   requests integer;
 BEGIN
-  PERFORM sluice.check_most(most);
+  PERFORM sluice_private.check_most(most);
   DELETE FROM sluice.claim c WHERE c.ctid = ANY (ARRAY(
     SELECT o.ctid FROM sluice.claim o WHERE o.expires_at <= before LIMIT most FOR UPDATE OF o SKIP LOCKED
   ));
@@ -74,7 +74,7 @@ BEGIN
     LIMIT most - claims - crashes FOR UPDATE OF o SKIP LOCKED
   ));
   GET DIAGNOSTICS requests = ROW_COUNT;
-  RETURN claims + crashes + requests + sluice.prune_limits(most - claims - crashes - requests);
+  RETURN claims + crashes + requests + sluice_private.prune_limits(most - claims - crashes - requests);
 END
 $$;
 COMMENT ON FUNCTION sluice.prune_leftovers IS

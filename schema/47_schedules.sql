@@ -6,7 +6,7 @@
 -- Defines a schedule, and tells what that changed. next_at: the next occurrence, where the caller can compute it; null: the
 -- next worker that looks does. It counts only if the times of the schedule are new: otherwise an occurrence that is due and
 -- not enqueued yet would be lost with each deployment. A pause stays as it is.
-CREATE FUNCTION sluice.schedule_define(definition sluice.schedule) RETURNS TABLE (outcome text, next_at timestamptz)
+CREATE FUNCTION sluice_private.schedule_define(definition sluice.schedule) RETURNS TABLE (outcome text, next_at timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
@@ -18,7 +18,7 @@ BEGIN
     RAISE EXCEPTION 'payload, headers: expected at most 1048576 bytes of JSON'
       USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
-  PERFORM sluice.check_payload_bytes(given.payload, coalesce((SELECT q.payload_bytes FROM sluice.queue q WHERE q.queue = given.queue), 1073741823));
+  PERFORM sluice_private.check_payload_bytes(given.payload, coalesce((SELECT q.payload_bytes FROM sluice.queue q WHERE q.queue = given.queue), 1073741823));
   SELECT s.* INTO had FROM sluice.schedule s WHERE s.name = given.name;
   -- What nobody chooses.
   given.revision := coalesce(had.revision, nextval('sluice.schedule_revision_seq'::regclass));
@@ -47,7 +47,7 @@ BEGIN
         RAISE EXCEPTION 'schedule: another transaction has defined "%" at the same time', given.name
           USING ERRCODE = '40001', HINT = 'Try the transaction again.';
       END IF;
-      RETURN QUERY SELECT * FROM sluice.schedule_define(definition);
+      RETURN QUERY SELECT * FROM sluice_private.schedule_define(definition);
     END IF;
     RETURN;
   END IF;
@@ -79,7 +79,7 @@ END
 $$;
 
 -- An interval in milliseconds. One that no constraint allows, which need not fit a bigint, becomes one that breaks it.
-CREATE FUNCTION sluice.bounded_ms(given interval) RETURNS bigint
+CREATE FUNCTION sluice_private.bounded_ms(given interval) RETURNS bigint
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN given IS NOT NULL THEN greatest(least(extract(epoch FROM given) * 1000.0, 3155760000001.0), -1.0)::bigint END
 $$;
@@ -125,12 +125,12 @@ BEGIN
   given.name := name;
   given.queue := queue;
   given.cron := cron;
-  given.every_ms := sluice.bounded_ms(every);
+  given.every_ms := sluice_private.bounded_ms(every);
   given.zone := coalesce(zone, 'UTC');
   given.missed := coalesce(missed, 'skip');
-  given.grace_ms := sluice.bounded_ms(coalesce(grace, '1 minute'));
+  given.grace_ms := sluice_private.bounded_ms(coalesce(grace, '1 minute'));
   given.catch_up_most := coalesce(catch_up_most, 100);
-  given.catch_up_ms := sluice.bounded_ms(coalesce(catch_up_within, '7 days'));
+  given.catch_up_ms := sluice_private.bounded_ms(coalesce(catch_up_within, '7 days'));
   given.overlap := coalesce(overlap, true);
   given.payload := payload;
   given.headers := coalesce(headers, '{}');
@@ -139,21 +139,21 @@ BEGIN
   given.ordering_key := ordering_key;
   -- What is no smallint either meets the constraint on the priority, which says more than an overflow.
   given.priority := greatest(least(coalesce(priority, 5), 10), -1);
-  given.delay_ms := sluice.bounded_ms(delay);
+  given.delay_ms := sluice_private.bounded_ms(delay);
   given.max_attempts := max_attempts;
-  given.ttl_ms := sluice.bounded_ms(ttl);
+  given.ttl_ms := sluice_private.bounded_ms(ttl);
   given.retry_policy := retry_policy;
-  given.lease_ms := CASE WHEN lease > interval '24 hours' THEN 86400001 ELSE sluice.bounded_ms(lease) END;
+  given.lease_ms := CASE WHEN lease > interval '24 hours' THEN 86400001 ELSE sluice_private.bounded_ms(lease) END;
   given.tenant := tenant;
   given.next_at := next_at;
-  RETURN (SELECT d.outcome FROM sluice.schedule_define(given) d);
+  RETURN (SELECT d.outcome FROM sluice_private.schedule_define(given) d);
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule IS
   'Defines a schedule, or changes it: messages for a queue, by a cron expression or at an interval. Returns created, changed or unchanged. The next worker that looks computes the next occurrence.';
 
 -- Fails: there is no such schedule.
-CREATE FUNCTION sluice.schedule_unknown(name text) RETURNS void
+CREATE FUNCTION sluice_private.schedule_unknown(name text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RAISE EXCEPTION 'Schedule "%": expected one that has been defined, received one that is unknown', name
@@ -162,12 +162,12 @@ END
 $$;
 
 -- Returns whether a schedule has been changed. Fails if it has not because there is none.
-CREATE FUNCTION sluice.schedule_changed(name text, changed boolean) RETURNS boolean
+CREATE FUNCTION sluice_private.schedule_changed(name text, changed boolean) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
   IF NOT changed AND NOT EXISTS (SELECT FROM sluice.schedule s WHERE s.name = name) THEN
-    PERFORM sluice.schedule_unknown(name);
+    PERFORM sluice_private.schedule_unknown(name);
   END IF;
   RETURN changed;
 END
@@ -180,7 +180,7 @@ BEGIN
   UPDATE sluice.schedule s
   SET paused_at = clock_timestamp(), paused_by = coalesce(paused_by, session_user), pause_reason = reason, revision = DEFAULT
   WHERE s.name = name AND s.paused_at IS NULL;
-  RETURN sluice.schedule_changed(name, FOUND);
+  RETURN sluice_private.schedule_changed(name, FOUND);
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_pause IS
@@ -195,7 +195,7 @@ BEGIN
   SET paused_at = NULL, paused_by = NULL, pause_reason = NULL, revision = DEFAULT,
       next_at = date_trunc('milliseconds', clock_timestamp()), planned = false
   WHERE s.name = name AND s.paused_at IS NOT NULL;
-  RETURN sluice.schedule_changed(name, FOUND);
+  RETURN sluice_private.schedule_changed(name, FOUND);
 END
 $$;
 COMMENT ON FUNCTION sluice.schedule_resume IS
@@ -215,19 +215,19 @@ COMMENT ON FUNCTION sluice.schedule_remove IS
 -- Enqueues one message of a locked schedule; null if the last one is still there and they must not overlap. A probe of the
 -- primary key tells: the row of a message that a transaction has in hand is still seen. One that has expired and that nobody
 -- has in hand is not there, as for a dedupe key.
-CREATE FUNCTION sluice.schedule_insert(given sluice.schedule, occurrence timestamptz) RETURNS bigint
+CREATE FUNCTION sluice_private.schedule_insert(given sluice.schedule, occurrence timestamptz) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   last record;
   message_id bigint;
 BEGIN
   IF NOT given.overlap THEN
-    last := sluice.look_at_holder(given.queue, NULL, given.last_id, true);
+    last := sluice_private.look_at_holder(given.queue, NULL, given.last_id, true);
     IF last.there THEN
       RETURN NULL;
     END IF;
   END IF;
-  message_id := sluice.insert_message(
+  message_id := sluice_private.insert_message(
     queue => given.queue,
     payload => given.payload,
     headers => given.headers || jsonb_build_object(
@@ -266,9 +266,9 @@ DECLARE
 BEGIN
   SELECT s.* INTO had FROM sluice.schedule s WHERE s.name = name FOR NO KEY UPDATE;
   IF NOT FOUND THEN
-    PERFORM sluice.schedule_unknown(name);
+    PERFORM sluice_private.schedule_unknown(name);
   END IF;
-  message_id := sluice.schedule_insert(had, now_at);
+  message_id := sluice_private.schedule_insert(had, now_at);
   IF message_id IS NOT NULL THEN
     UPDATE sluice.schedule s
     SET last_at = now_at, last_enqueued_at = clock_timestamp(), last_id = message_id, enqueued = s.enqueued + 1
@@ -285,7 +285,7 @@ COMMENT ON FUNCTION sluice.schedule_run IS
 -- An occurrence is due: enqueues those that are given, in their order, and sets the next one. One process does it: the one
 -- that finds next_at and the revision as it had read them, and the row not locked. Exactly equal, and not "at least": with
 -- that, a process whose clock is ahead would jump over occurrences. No row: another process has done it, or does it now.
-CREATE FUNCTION sluice.schedule_fire(
+CREATE FUNCTION sluice_private.schedule_fire(
   name text, revision bigint, due_at timestamptz, occurrences timestamptz[], following timestamptz, missed bigint
 ) RETURNS TABLE (queue text, id bigint, occurrence timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -303,7 +303,7 @@ BEGIN
     RETURN;
   END IF;
   FOREACH at IN ARRAY occurrences LOOP
-    message_id := sluice.schedule_insert(had, at);
+    message_id := sluice_private.schedule_insert(had, at);
     IF message_id IS NULL THEN
       unwanted := unwanted + 1;
     ELSE
@@ -325,7 +325,7 @@ END
 $$;
 
 -- Sets the next occurrence of a schedule that has none yet; null: it has no further one.
-CREATE FUNCTION sluice.schedule_plan(name text, revision bigint, next_at timestamptz) RETURNS boolean
+CREATE FUNCTION sluice_private.schedule_plan(name text, revision bigint, next_at timestamptz) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 BEGIN
@@ -337,7 +337,7 @@ $$;
 
 -- Says why a schedule could not be planned or enqueued. What could not be planned is tried again in five minutes, perhaps by
 -- a process that knows the time zone.
-CREATE FUNCTION sluice.schedule_failed(name text, revision bigint, error text) RETURNS void
+CREATE FUNCTION sluice_private.schedule_failed(name text, revision bigint, error text) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
   UPDATE sluice.schedule s
   SET error = $3, next_at = CASE WHEN s.planned THEN s.next_at ELSE date_trunc('milliseconds', clock_timestamp()) + interval '5 minutes' END
@@ -345,5 +345,6 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_secu
 $$;
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.schedule_define, sluice.schedule, sluice.schedule_pause, sluice.schedule_resume,
-  sluice.schedule_remove, sluice.schedule_run, sluice.schedule_fire, sluice.schedule_plan, sluice.schedule_failed FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.schedule_define, sluice.schedule, sluice.schedule_pause, sluice.schedule_resume,
+  sluice.schedule_remove, sluice.schedule_run, sluice_private.schedule_fire, sluice_private.schedule_plan,
+  sluice_private.schedule_failed FROM PUBLIC;

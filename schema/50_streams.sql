@@ -3,7 +3,7 @@
 -- Public functions: sluice.create_stream.
 
 -- Appends look it up for themselves: a call for each event would take time.
-CREATE FUNCTION sluice.find_stream(stream text) RETURNS sluice.stream
+CREATE FUNCTION sluice_private.find_stream(stream text) RETURNS sluice.stream
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -18,13 +18,13 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.find_group(stream text, name text) RETURNS sluice.stream_group
+CREATE FUNCTION sluice_private.find_group(stream text, name text) RETURNS sluice.stream_group
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   this_group sluice.stream_group;
 BEGIN
-  PERFORM sluice.find_stream(stream);
+  PERFORM sluice_private.find_stream(stream);
   SELECT g.* INTO this_group FROM sluice.stream_group g WHERE g.stream = stream AND g.name = name;
   IF this_group.id IS NULL THEN
     RAISE EXCEPTION 'expected the name of a group of stream "%", received "%"', stream, name
@@ -35,7 +35,7 @@ END
 $$;
 
 -- An interval in milliseconds, from some to a hundred years: a longer one is no instant of PostgreSQL's when it is taken from now.
-CREATE FUNCTION sluice.stream_ms(what text, given interval, shortest interval) RETURNS bigint
+CREATE FUNCTION sluice_private.stream_ms(what text, given interval, shortest interval) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF given < shortest OR given > interval '100 years' THEN
@@ -49,30 +49,30 @@ $$;
 -- What a statement reads of a stream, or of one segment: positions that are constants of its text, so that the planner leaves out the other
 -- segments. A statement locks all that its plan names, and keeps the locks to the end of its transaction. Not > after: the planner does not know
 -- that there is nothing between two whole numbers, and would keep the segment that ends there.
-CREATE FUNCTION sluice.part_of_log(log_table text, after bigint, upto bigint) RETURNS text
+CREATE FUNCTION sluice_private.part_of_log(log_table text, after bigint, upto bigint) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT format('(SELECT part.* FROM sluice.%I part WHERE part.position >= %s AND part.position <= %s)', log_table, after + 1, upto)
 $$;
 
 -- The segments of events that a batch has in hand, by their own tables: through its stream's table it would not find those in one that is being
 -- detached, which waits for the batch.
-CREATE FUNCTION sluice.segments_of(stream_id integer, positions bigint[]) RETURNS text
+CREATE FUNCTION sluice_private.segments_of(stream_id integer, positions bigint[]) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT '(' || string_agg(DISTINCT format('SELECT part.* FROM sluice.event_%s_%s part', stream_id, p / 1000000000), ' UNION ALL ') || ')'
   FROM unnest(positions) AS p
 $$;
 
 -- The last position that was drawn.
-CREATE FUNCTION sluice.stream_head(positions regclass) RETURNS bigint
+CREATE FUNCTION sluice_private.stream_head(positions regclass) RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS 'SELECT coalesce(pg_sequence_last_value(positions), 0)';
 
 -- Up to which position each slot is settled: at and below it no event appears any more. First the head, then the locks of
 -- open appends: whoever takes one later draws positions above this head. Whoever reads must do so in a later statement: a
 -- COMMIT is visible before its locks go, so what has no lock is visible to the next snapshot. The head is read again for the
 -- 31 bits of the locks: no lock that was seen is above it. The first number is the head, the others are those of the slots: of as many
--- as the stream has now, which may be other slots than a caller knows who has waited here for sluice.change_slots.
+-- as the stream has now, which may be other slots than a caller knows who has waited here for sluice_private.change_slots.
 -- With the rights of the owner, because a stream's sequence is made after the roles have been granted what they may read.
-CREATE FUNCTION sluice.slot_bounds(stream_id integer, positions regclass) RETURNS bigint[]
+CREATE FUNCTION sluice_private.slot_bounds(stream_id integer, positions regclass) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
   head bigint := coalesce(pg_sequence_last_value(positions), 0);
@@ -102,10 +102,10 @@ $$;
 
 -- Nobody moves the group's progress until the transaction ends. Waits for the batches that have slots in hand, so the next
 -- statement needs a newer snapshot.
-CREATE FUNCTION sluice.lock_group(group_id integer, slots integer) RETURNS void
+CREATE FUNCTION sluice_private.lock_group(group_id integer, slots integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  PERFORM sluice.check_isolation();
+  PERFORM sluice_private.check_isolation();
   FOR slot IN 0 .. slots - 1 LOOP
     PERFORM pg_advisory_xact_lock(746503, group_id << 6 | slot);
   END LOOP;
@@ -113,15 +113,15 @@ END
 $$;
 
 -- The same by its name. Who had it locked may have deleted it, and made another one of its name, or given its stream other slots.
-CREATE FUNCTION sluice.lock_found_group(log sluice.stream, name text) RETURNS sluice.stream_group
+CREATE FUNCTION sluice_private.lock_found_group(log sluice.stream, name text) RETURNS sluice.stream_group
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   this_group sluice.stream_group;
 BEGIN
   LOOP
-    log := sluice.find_stream(log.stream);
-    this_group := sluice.find_group(log.stream, name);
-    PERFORM sluice.lock_group(this_group.id, log.slots);
+    log := sluice_private.find_stream(log.stream);
+    this_group := sluice_private.find_group(log.stream, name);
+    PERFORM sluice_private.lock_group(this_group.id, log.slots);
     EXIT WHEN EXISTS (
       SELECT FROM sluice.stream_group g JOIN sluice.stream s ON s.stream = g.stream WHERE g.id = this_group.id AND s.slots = log.slots
     );
@@ -131,7 +131,7 @@ END
 $$;
 
 -- Makes a segment, for positions from `first` on. CREATE ... PARTITION OF would wait for every open batch; ATTACH does not.
-CREATE FUNCTION sluice.attach_segment(stream_id integer, first bigint) RETURNS void
+CREATE FUNCTION sluice_private.attach_segment(stream_id integer, first bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
   log text := 'event_' || stream_id;
@@ -148,7 +148,7 @@ $$;
 -- Writes the number of slots where appends find it: it is the START of the stream's sequence, which nothing begins with. An append has the sequence
 -- locked from before it looks until its transaction ends, and sees the catalogs as they are now, whatever its snapshot. Waits for all
 -- that are open, and those that come meanwhile wait for this transaction.
-CREATE FUNCTION sluice.note_slots(stream_id integer, slots integer) RETURNS void
+CREATE FUNCTION sluice_private.note_slots(stream_id integer, slots integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   EXECUTE format('ALTER SEQUENCE sluice.%I START WITH %s', 'event_position_' || stream_id, slots);
@@ -157,7 +157,7 @@ $$;
 
 -- The oldest transaction that holds each slot back, because it has appended to it and is still open. A prepared one has no
 -- process. since is null where the owner of the schema may not see it (pg_read_all_stats).
-CREATE FUNCTION sluice.open_appends_of(stream_id integer) RETURNS TABLE (slot smallint, pid integer, since timestamptz, transactions bigint)
+CREATE FUNCTION sluice_private.open_appends_of(stream_id integer) RETURNS TABLE (slot smallint, pid integer, since timestamptz, transactions bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
   SELECT DISTINCT ON (l.slot) l.slot, l.pid, a.xact_start, count(*) OVER (PARTITION BY l.slot)
   FROM (
@@ -171,7 +171,7 @@ $$;
 
 -- Whether a stream has an event, or an append that is open may have put one there. Each segment by itself: one that is being detached is no
 -- part of the stream's table any more.
-CREATE FUNCTION sluice.has_events(stream_id integer) RETURNS boolean
+CREATE FUNCTION sluice_private.has_events(stream_id integer) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -196,34 +196,34 @@ $$;
 -- Gives a stream another number of slots, as long as no key has a place in one: while it has no events. It asks before it waits, because
 -- appends wait behind it. The locks are in the order of others: the maintenance of the stream, its row, the slots of its groups, its sequence.
 -- Then each group begins in the new slots behind the last position.
-CREATE FUNCTION sluice.change_slots(stream_id integer, slots integer) RETURNS void
+CREATE FUNCTION sluice_private.change_slots(stream_id integer, slots integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 #variable_conflict use_variable
 DECLARE
   log sluice.stream;
-  is_empty boolean := NOT sluice.has_events(stream_id);
+  is_empty boolean := NOT sluice_private.has_events(stream_id);
   g sluice.stream_group;
   head bigint;
   moved timestamptz;
 BEGIN
-  PERFORM sluice.check_isolation();
+  PERFORM sluice_private.check_isolation();
   PERFORM pg_advisory_xact_lock(746505, stream_id) WHERE is_empty;
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = stream_id;
   IF is_empty THEN
     SELECT s.* INTO log FROM sluice.stream s WHERE s.id = stream_id FOR UPDATE;
     UPDATE sluice.stream s SET slots = change_slots.slots WHERE s.id = stream_id;
     FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream ORDER BY o.id LOOP
-      PERFORM sluice.lock_group(g.id, greatest(log.slots, slots));
+      PERFORM sluice_private.lock_group(g.id, greatest(log.slots, slots));
     END LOOP;
-    PERFORM sluice.note_slots(stream_id, slots);
-    is_empty := NOT sluice.has_events(stream_id);
+    PERFORM sluice_private.note_slots(stream_id, slots);
+    is_empty := NOT sluice_private.has_events(stream_id);
   END IF;
   IF NOT is_empty THEN
     RAISE EXCEPTION 'slots: expected %, which stream "%" keeps while it has events or open appends, received %', log.slots, log.stream, slots
       USING ERRCODE = 'SL031', HINT = 'To have other slots, make another stream.';
   END IF;
   UPDATE sluice.segment o SET lasts = array_fill(0::bigint, ARRAY[slots]) WHERE o.stream_id = stream_id AND o.lasts IS NOT NULL;
-  head := sluice.stream_head(log.positions);
+  head := sluice_private.stream_head(log.positions);
   FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream LOOP
     SELECT max(p.moved_at) INTO moved FROM sluice.group_progress p WHERE p.group_id = g.id;
     DELETE FROM sluice.group_progress p WHERE p.group_id = g.id;
@@ -245,8 +245,8 @@ DECLARE
   log sluice.stream;
   number integer;
   reader regrole;
-  retain_ms bigint := sluice.stream_ms('retain', retain, '0');
-  segment_ms bigint := sluice.stream_ms('segment', segment, '1 second');
+  retain_ms bigint := sluice_private.stream_ms('retain', retain, '0');
+  segment_ms bigint := sluice_private.stream_ms('segment', segment, '1 second');
 BEGIN
   SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = create_stream.stream;
   IF log.id IS NULL THEN
@@ -256,7 +256,7 @@ BEGIN
   END IF;
   IF log.id IS NOT NULL THEN
     IF slots <> log.slots THEN
-      PERFORM sluice.change_slots(log.id, slots);
+      PERFORM sluice_private.change_slots(log.id, slots);
     END IF;
     UPDATE sluice.stream s
     SET retain_ms = nullif(coalesce(given.retain_ms, s.retain_ms), 0),
@@ -282,7 +282,7 @@ BEGIN
           nullif(given.retain_ms, 0), nullif(create_stream.retain_bytes, 0), coalesce(create_stream.keep_unread, true),
           coalesce(given.segment_ms, 86400000))
   ON CONFLICT ON CONSTRAINT stream_pkey DO NOTHING;
-  PERFORM sluice.note_slots(number, coalesce(create_stream.slots, 16));
+  PERFORM sluice_private.note_slots(number, coalesce(create_stream.slots, 16));
   EXECUTE format('CREATE TABLE sluice.%I (LIKE sluice.event INCLUDING ALL, CONSTRAINT %I PRIMARY KEY (slot, position)) PARTITION BY RANGE (position)',
                  'event_' || number, 'event_' || number || '_pkey');
   EXECUTE format('ALTER TABLE sluice.event ATTACH PARTITION sluice.%I FOR VALUES IN (%s)', 'event_' || number, number);
@@ -293,7 +293,7 @@ BEGIN
   LOOP
     EXECUTE format('GRANT SELECT ON sluice.%I TO %s', 'event_' || number, reader);
   END LOOP;
-  PERFORM sluice.attach_segment(number, 0), sluice.attach_segment(number, 1000000000);
+  PERFORM sluice_private.attach_segment(number, 0), sluice_private.attach_segment(number, 1000000000);
   UPDATE sluice.segment s SET ready_from = 0, opened_at = CASE WHEN s.first = 0 THEN clock_timestamp() END WHERE s.stream_id = number;
   RETURN true;
 END
@@ -302,5 +302,5 @@ COMMENT ON FUNCTION sluice.create_stream IS
   'Makes a stream, or changes its settings; what is null stays as it is, and a retain or retain_bytes of 0 is none. Returns whether it was made.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.stream_head, sluice.slot_bounds, sluice.attach_segment, sluice.open_appends_of,
-  sluice.create_stream FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.stream_head, sluice_private.slot_bounds, sluice_private.attach_segment,
+  sluice_private.open_appends_of, sluice.create_stream FROM PUBLIC;

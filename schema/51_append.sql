@@ -9,8 +9,8 @@
 -- its next append takes the same lock again, which costs no entry in the lock table. A session may write the setting by hand:
 -- a number from 0 to the head holds back at least what the append draws, and any other is not used.
 -- False: the stream has other slots by now, so the append looks for its own again. To read the head locks the sequence, and so keeps the slots as they
--- are: see sluice.note_slots.
-CREATE FUNCTION sluice.open_appends(log sluice.stream, slots smallint[]) RETURNS boolean
+-- are: see sluice_private.note_slots.
+CREATE FUNCTION sluice_private.open_appends(log sluice.stream, slots smallint[]) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   name text := 'sluice.open_appends_' || log.id;
@@ -31,7 +31,7 @@ BEGIN
       floors[slot + 1] := head;
       is_new := true;
     END IF;
-    PERFORM sluice.lock_shared(1275068416 | (log.id << 8) | slot, (floors[slot + 1] & 2147483647)::integer);
+    PERFORM sluice_private.lock_shared(1275068416 | (log.id << 8) | slot, (floors[slot + 1] & 2147483647)::integer);
   END LOOP;
   IF is_new THEN
     PERFORM set_config(name, floors::text, true);
@@ -56,8 +56,8 @@ BEGIN
       RAISE EXCEPTION 'expected the name of a stream, received "%"', append.stream
         USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
     END IF;
-    slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint ELSE sluice.event_slot(ordering_key, log.slots) END;
-    EXIT WHEN sluice.open_appends(log, ARRAY[slot]);
+    slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint ELSE sluice_private.event_slot(ordering_key, log.slots) END;
+    EXIT WHEN sluice_private.open_appends(log, ARRAY[slot]);
   END LOOP;
   INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
   VALUES (log.id, slot, nextval(log.positions), ordering_key, type, coalesce(schema_version, 1), payload, coalesce(headers, '{}'))
@@ -67,7 +67,7 @@ BEGIN
       USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
   END IF;
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext('/' || append.stream)) THEN
-    PERFORM sluice.wake_stream(append.stream);
+    PERFORM sluice_private.wake_stream(append.stream);
   END IF;
   RETURN at;
 END
@@ -99,17 +99,17 @@ BEGIN
       RETURN;
     END IF;
     SELECT array_agg(DISTINCT w.slot) INTO wanted FROM (
-      SELECT coalesce(sluice.event_slot(o.key, log.slots), (base + (o.ordinal - 1) / 100) & (log.slots - 1))::smallint AS slot
+      SELECT coalesce(sluice_private.event_slot(o.key, log.slots), (base + (o.ordinal - 1) / 100) & (log.slots - 1))::smallint AS slot
       FROM ROWS FROM (jsonb_to_recordset(options) AS ("orderingKey" text)) WITH ORDINALITY AS o (key, ordinal)
       UNION ALL
       SELECT ((base + chunk) & (log.slots - 1))::smallint FROM generate_series(0, (given - 1) / 100) AS chunk
       WHERE jsonb_array_length(options) < given
     ) w;
-    EXIT WHEN sluice.open_appends(log, wanted);
+    EXIT WHEN sluice_private.open_appends(log, wanted);
   END LOOP;
   RETURN QUERY
   INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
-  SELECT log.id, coalesce(sluice.event_slot(r."orderingKey", log.slots), (base + (r.ordinal - 1) / 100) & (log.slots - 1))::smallint,
+  SELECT log.id, coalesce(sluice_private.event_slot(r."orderingKey", log.slots), (base + (r.ordinal - 1) / 100) & (log.slots - 1))::smallint,
          nextval(log.positions), r."orderingKey", r.type, coalesce(r."schemaVersion", 1), r.payload, coalesce(r.headers, '{}')
   FROM (
     SELECT r.* FROM ROWS FROM (
@@ -125,7 +125,7 @@ BEGIN
       USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
   END IF;
   IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext('/' || append_many.stream)) THEN
-    PERFORM sluice.wake_stream(append_many.stream);
+    PERFORM sluice_private.wake_stream(append_many.stream);
   END IF;
 END
 $$;
@@ -133,4 +133,4 @@ COMMENT ON FUNCTION sluice.append_many IS
   'Appends the elements of a JSON array to a stream in the current transaction, in their order, and returns their positions. options: an array of objects beside it, with orderingKey, type, schemaVersion and headers.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.open_appends, sluice.append, sluice.append_many FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice_private.open_appends, sluice.append, sluice.append_many FROM PUBLIC;

@@ -1,7 +1,7 @@
 -- Positions of streams, and events between them.
 --
 -- Positions and locks are as of now, and events and progress as of the snapshot. What judges by both needs a snapshot that is newer than the
--- positions, or it takes an event that it does not see for none: such functions begin with sluice.check_isolation.
+-- positions, or it takes an event that it does not see for none: such functions begin with sluice_private.check_isolation.
 --
 -- Public functions: sluice.stream_positions, sluice.events.
 
@@ -9,7 +9,7 @@
 -- none. By bisection: each step is one descent of (slot, position) to the first event behind the middle, some 30 for each
 -- slot, in a stream of any length. The clock is read when the position has been drawn, so it almost ascends, unless it was set back, as by a
 -- fail-over: the bisection looks for ten minutes earlier, and then reads on. Through sluice.event the server would lock the segments of all streams.
-CREATE FUNCTION sluice.positions_at(log sluice.stream, at timestamptz, bounds bigint[]) RETURNS bigint[]
+CREATE FUNCTION sluice_private.positions_at(log sluice.stream, at timestamptz, bounds bigint[]) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET jit = off SET enable_sort = off SET enable_seqscan = off
 SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
 DECLARE
@@ -47,8 +47,8 @@ CREATE FUNCTION sluice.stream_positions(stream text, place text, at_position big
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  log sluice.stream := sluice.find_stream(stream);
-  bounds bigint[] := sluice.slot_bounds(log.id, log.positions);
+  log sluice.stream := sluice_private.find_stream(stream);
+  bounds bigint[] := sluice_private.slot_bounds(log.id, log.positions);
 BEGIN
   IF place = 'end' THEN
     RETURN bounds[2:];
@@ -59,8 +59,8 @@ BEGIN
   ELSIF place = 'position' AND at_position IS NOT NULL THEN
     RETURN array_fill(greatest(log.trimmed_to, at_position - 1), ARRAY[cardinality(bounds) - 1]);
   ELSIF place = 'time' AND at_time IS NOT NULL THEN
-    PERFORM sluice.check_isolation();
-    RETURN sluice.positions_at(log, at_time, bounds);
+    PERFORM sluice_private.check_isolation();
+    RETURN sluice_private.positions_at(log, at_time, bounds);
   END IF;
   RAISE EXCEPTION 'place: expected start, end, position with at_position, or time with at_time, received %', coalesce(quote_literal(left(place, 80)), 'NULL')
     USING ERRCODE = '22023', HINT = 'As in sluice.stream_positions(''orders'', ''time'', at_time => now() - interval ''1 day'').';
@@ -71,26 +71,26 @@ COMMENT ON FUNCTION sluice.stream_positions IS
 
 -- What a reader must know of a stream, and in an earlier statement than the one that reads: the number in its table's name,
 -- what has been trimmed, and up to which position each slot is settled (the first number is the head).
-CREATE FUNCTION sluice.stream_bounds(stream text) RETURNS TABLE (stream_id integer, slots smallint, trimmed_to bigint, bounds bigint[])
+CREATE FUNCTION sluice_private.stream_bounds(stream text) RETURNS TABLE (stream_id integer, slots smallint, trimmed_to bigint, bounds bigint[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
 DECLARE
-  log sluice.stream := sluice.find_stream(stream);
+  log sluice.stream := sluice_private.find_stream(stream);
 BEGIN
   IF pg_is_in_recovery() THEN
     RAISE EXCEPTION 'stream: expected the primary server, received a hot standby, which does not know of appends that are open'
       USING ERRCODE = '0A000', HINT = 'Read the stream on the primary.';
   END IF;
-  PERFORM sluice.check_isolation();
-  bounds := sluice.slot_bounds(log.id, log.positions);
+  PERFORM sluice_private.check_isolation();
+  bounds := sluice_private.slot_bounds(log.id, log.positions);
   RETURN QUERY SELECT log.id, (cardinality(bounds) - 1)::smallint, log.trimmed_to, bounds;
 END
 $$;
 
--- Events between two places of a page of slots and windows, in order of position: see sluice.read_events in the library. It
+-- Events between two places of a page of slots and windows, in order of position: see sluice_private.read_events in the library. It
 -- has the rights of the owner, because a stream's table is made after the roles have been granted what they may read.
 -- Each slot is a range of (slot, position), which ends at its LIMIT; the rows of the slots are sorted by position.
-CREATE FUNCTION sluice.read_events(stream_id integer, slots smallint[], starts bigint[], ends bigint[], most integer, type text DEFAULT NULL,
+CREATE FUNCTION sluice_private.read_events(stream_id integer, slots smallint[], starts bigint[], ends bigint[], most integer, type text DEFAULT NULL,
                                    ordering_key text DEFAULT NULL) RETURNS SETOF sluice.event
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
@@ -103,13 +103,13 @@ BEGIN
       ORDER BY e.position LIMIT $4
     ) e
     ORDER BY e.position LIMIT $4
-  $query$, sluice.part_of_log('event_' || stream_id, (SELECT min(s) FROM unnest(starts) AS s), (SELECT max(f) FROM unnest(ends) AS f)))
+  $query$, sluice_private.part_of_log('event_' || stream_id, (SELECT min(s) FROM unnest(starts) AS s), (SELECT max(f) FROM unnest(ends) AS f)))
   USING slots, starts, ends, most, type, ordering_key;
 END
 $$;
 
 -- The first position behind a place, of any of the slots; null: there is none. Segment by segment, without those that are known to have none.
-CREATE FUNCTION sluice.next_position(stream_id integer, slots smallint[], starts bigint[], ends bigint[]) RETURNS bigint
+CREATE FUNCTION sluice_private.next_position(stream_id integer, slots smallint[], starts bigint[], ends bigint[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET jit = off SET enable_sort = off
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_indexscan = on SET enable_nestloop = on AS $$
 DECLARE
@@ -130,7 +130,7 @@ BEGIN
         SELECT e.position FROM %s e
         WHERE e.slot = s.slot AND e.position > s.start AND e.position <= s.finish ORDER BY e.position LIMIT 1
       ) e
-    $query$, sluice.part_of_log('event_' || stream_id, part - 1, part + 999999999)) INTO found_position USING slots, starts, ends;
+    $query$, sluice_private.part_of_log('event_' || stream_id, part - 1, part + 999999999)) INTO found_position USING slots, starts, ends;
     EXIT WHEN found_position IS NOT NULL;
   END LOOP;
   RETURN found_position;
@@ -145,7 +145,7 @@ CREATE FUNCTION sluice.events(stream text, after bigint DEFAULT 0, most integer 
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_column
 DECLARE
-  log sluice.stream := sluice.find_stream(events.stream);
+  log sluice.stream := sluice_private.find_stream(events.stream);
   slots smallint[] := ARRAY(SELECT n::smallint FROM generate_series(0, log.slots - 1) AS n);
   low bigint := greatest(coalesce(events.after, 0), log.trimmed_to);
   wanted bigint := events.most;
@@ -164,7 +164,7 @@ BEGIN
   LOOP
     RETURN QUERY
       SELECT e.position, e.slot, e.type, e.schema_version, e.payload, e.headers, e.ordering_key, e.appended_at
-      FROM sluice.read_events(
+      FROM sluice_private.read_events(
         log.id, slots, array_fill(greatest(low, part - 1), ARRAY[log.slots]), array_fill(part + 999999999, ARRAY[log.slots]), wanted::integer
       ) e
       ORDER BY e.position;
@@ -178,5 +178,5 @@ COMMENT ON FUNCTION sluice.events IS
   'The events of a stream behind a position, in the order of their positions, at most so many. It opens the segments that they are in, and no others.';
 
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
-REVOKE ALL ON FUNCTION sluice.stream_positions, sluice.stream_bounds, sluice.read_events, sluice.next_position,
-  sluice.events FROM PUBLIC;
+REVOKE ALL ON FUNCTION sluice.stream_positions, sluice_private.stream_bounds, sluice_private.read_events,
+  sluice_private.next_position, sluice.events FROM PUBLIC;

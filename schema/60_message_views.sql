@@ -5,7 +5,7 @@
 
 -- What the views see of sluice.batch. A hot standby refuses every statement that names an unlogged table, when it plans
 -- it, and there the record is empty anyway. In plpgsql a statement is planned when it is reached.
-CREATE FUNCTION sluice.batches() RETURNS SETOF sluice.batch
+CREATE FUNCTION sluice_private.batches() RETURNS SETOF sluice.batch
 LANGUAGE plpgsql STABLE ROWS 100 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NOT pg_is_in_recovery() THEN
@@ -17,7 +17,7 @@ $$;
 CREATE VIEW sluice.workers AS
 SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at,
        -- The locks of the primary cannot be seen from a standby.
-       CASE WHEN w.pooled OR pg_catalog.pg_is_in_recovery() THEN w.seen_at >= (SELECT sluice.clock()) - interval '3 minutes' ELSE EXISTS (
+       CASE WHEN w.pooled OR pg_catalog.pg_is_in_recovery() THEN w.seen_at >= (SELECT sluice_private.clock()) - interval '3 minutes' ELSE EXISTS (
          SELECT FROM pg_catalog.pg_locks l
          WHERE l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
            AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
@@ -31,7 +31,7 @@ SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at
             SELECT count(*) FROM unnest(b.message_ids) AS given (id)
             WHERE given.id < 0 OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = b.queue AND m.id = given.id)
           ) END), 0)
-        FROM sluice.batches() b WHERE b.worker_id = w.id)::integer AS in_flight
+        FROM sluice_private.batches() b WHERE b.worker_id = w.id)::integer AS in_flight
 FROM sluice.worker w;
 COMMENT ON VIEW sluice.workers IS 'Worker processes: who runs, since when, on which queues.';
 COMMENT ON COLUMN sluice.workers.id IS 'The worker''s number, new at every start of a process.';
@@ -47,9 +47,9 @@ COMMENT ON COLUMN sluice.workers.in_flight IS 'How many messages it has in hand.
 
 CREATE VIEW sluice.in_flight AS
 SELECT b.queue, m.message_id AS id, coalesce(m.attempt, 0) + 1 AS attempt, b.claimed_at,
-       (SELECT sluice.clock()) - b.claimed_at AS running_for, b.id AS batch, w.id AS worker_id, w.name AS worker, w.alive AS worker_alive,
+       (SELECT sluice_private.clock()) - b.claimed_at AS running_for, b.id AS batch, w.id AS worker_id, w.name AS worker, w.alive AS worker_alive,
        l.leased_until, NULL::bigint AS claim, CASE WHEN m.message_id < 0 THEN -m.message_id END AS event_position
-FROM sluice.batches() b
+FROM sluice_private.batches() b
 JOIN sluice.workers w ON w.id = b.worker_id
 CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS m (message_id, attempt)
 LEFT JOIN LATERAL (
@@ -61,10 +61,10 @@ WHERE l.leased_until IS NOT NULL OR NOT b.leased AND (
   m.message_id < 0 OR EXISTS (SELECT FROM sluice.message had WHERE had.queue = b.queue AND had.id = m.message_id)
 )
 UNION ALL
-SELECT c.queue, m.id, m.attempt + 1, c.claimed_at, (SELECT sluice.clock()) - c.claimed_at, NULL, NULL, NULL, NULL, m.due_at, c.id, m.event_position
+SELECT c.queue, m.id, m.attempt + 1, c.claimed_at, (SELECT sluice_private.clock()) - c.claimed_at, NULL, NULL, NULL, NULL, m.due_at, c.id, m.event_position
 FROM sluice.claim c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id)
-JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id AND m.due_at > (SELECT sluice.clock())
-WHERE c.expires_at > (SELECT sluice.clock());
+JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id AND m.due_at > (SELECT sluice_private.clock())
+WHERE c.expires_at > (SELECT sluice_private.clock());
 COMMENT ON COLUMN sluice.in_flight.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.in_flight.id IS 'The message. An event that a group reads for the first time has no message: the number is its position, negative.';
 COMMENT ON COLUMN sluice.in_flight.attempt IS 'Which try this is, from 1.';
@@ -81,29 +81,29 @@ COMMENT ON COLUMN sluice.in_flight.event_position IS 'The position in the stream
 
 CREATE VIEW sluice.messages AS
 SELECT m.queue, m.id,
-       CASE WHEN f.id IS NOT NULL OR m.lease <> 0 AND m.due_at > (SELECT sluice.clock()) OR k.pid IS NOT NULL THEN 'in_flight'
-            WHEN m.expires_at <= (SELECT sluice.clock()) THEN 'expired'
-            WHEN m.due_at <= (SELECT sluice.clock()) THEN 'ready'
+       CASE WHEN f.id IS NOT NULL OR m.lease <> 0 AND m.due_at > (SELECT sluice_private.clock()) OR k.pid IS NOT NULL THEN 'in_flight'
+            WHEN m.expires_at <= (SELECT sluice_private.clock()) THEN 'expired'
+            WHEN m.due_at <= (SELECT sluice_private.clock()) THEN 'ready'
             WHEN m.attempt > 0 THEN 'retrying'
             ELSE 'scheduled'
        END AS state,
        m.type, m.schema_version, m.payload, m.headers, m.ordering_key, m.priority, m.attempt, m.max_attempts,
        m.enqueued_at, m.due_at, m.expires_at, m.failed_at, m.last_error, m.tenant, m.dedupe_key, m.retry_policy,
        m.lease_ms * interval '1 millisecond' AS lease,
-       CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM (SELECT sluice.clock())) * 1000000 AND (h.held ->> 0)::bigint <> m.id
+       CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM (SELECT sluice_private.clock())) * 1000000 AND (h.held ->> 0)::bigint <> m.id
             THEN (h.held ->> 0)::bigint
             ELSE nullif((SELECT min(e.id) FROM sluice.message e
                          WHERE e.queue = m.queue AND e.slot = m.slot AND e.lease IS NOT NULL AND e.ordering_key = m.ordering_key), m.id)
        END AS held_by,
-       coalesce(f.worker, (SELECT w.name FROM sluice.worker w WHERE m.lease > 0 AND m.due_at > (SELECT sluice.clock()) AND w.id = (m.lease >> 32)::integer)) AS worker,
-       CASE WHEN m.lease <> 0 AND m.due_at > (SELECT sluice.clock()) THEN m.due_at END AS leased_until,
-       CASE WHEN m.lease < 0 AND m.due_at > (SELECT sluice.clock()) THEN -m.lease END AS claim,
+       coalesce(f.worker, (SELECT w.name FROM sluice.worker w WHERE m.lease > 0 AND m.due_at > (SELECT sluice_private.clock()) AND w.id = (m.lease >> 32)::integer)) AS worker,
+       CASE WHEN m.lease <> 0 AND m.due_at > (SELECT sluice_private.clock()) THEN m.due_at END AS leased_until,
+       CASE WHEN m.lease < 0 AND m.due_at > (SELECT sluice_private.clock()) THEN -m.lease END AS claim,
        m.event_position, m.failures, (k.pid #>> '{}')::integer AS locked_by
 FROM sluice.message m
 LEFT JOIN (
   -- A batch that has ended stands there for an instant beside the next.
   SELECT DISTINCT ON (b.queue, given.id) b.queue, given.id, coalesce(given.attempt, 0) AS attempt, b.claimed_at, w.name AS worker
-  FROM sluice.batches() b
+  FROM sluice_private.batches() b
   JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
   CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS given (id, attempt)
   -- Of leased messages the row itself says who has them.
@@ -152,7 +152,7 @@ COMMENT ON COLUMN sluice.messages.locked_by IS 'The server''s process (pid) whos
 COMMENT ON COLUMN sluice.messages.event_position IS 'In the queue of a group: the position in the stream of the event that it is.';
 
 CREATE VIEW sluice.dead_letters AS
-SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, (SELECT sluice.clock()) - d.died_at AS age, d.type, d.schema_version,
+SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, (SELECT sluice_private.clock()) - d.died_at AS age, d.type, d.schema_version,
        d.payload, d.headers, d.ordering_key, d.priority, d.max_attempts, d.enqueued_at, d.tenant, d.dedupe_key,
        d.event_position, d.failures
 FROM sluice.dead_letter d;
@@ -208,7 +208,7 @@ COMMENT ON COLUMN sluice.completed.retry_policy IS 'The name of its own retry po
 
 CREATE VIEW sluice.queues AS
 -- One time for all of them: each subselect would read it anew, and count a message that becomes due in between twice. Every
--- row is counted anyway, so sluice.clock() would save nothing.
+-- row is counted anyway, so sluice_private.clock() would save nothing.
 WITH clock AS MATERIALIZED (
   SELECT clock_timestamp() AS now
 ), held AS (

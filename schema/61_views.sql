@@ -39,11 +39,11 @@ COMMENT ON COLUMN sluice.queue_settings.changed_by IS 'Who told it: a name that 
 
 CREATE VIEW sluice.claims AS
 SELECT c.queue, c.id, c.claimed_at, c.renewed_at, c.expires_at, c.ttl_ms * interval '1 millisecond' AS ttl,
-       (SELECT sluice.clock()) - c.renewed_at AS age,
+       (SELECT sluice_private.clock()) - c.renewed_at AS age,
        (SELECT count(*) FROM unnest(c.message_ids) AS given (id)
         JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id)::integer AS messages
 FROM sluice.claim c
-WHERE c.expires_at > (SELECT sluice.clock());
+WHERE c.expires_at > (SELECT sluice_private.clock());
 COMMENT ON VIEW sluice.claims IS 'Claims that have not expired: messages that somebody has claimed under a time limit.';
 COMMENT ON COLUMN sluice.claims.queue IS 'The queue.';
 COMMENT ON COLUMN sluice.claims.id IS 'The claim''s number.';
@@ -185,8 +185,8 @@ CREATE VIEW sluice.streams AS
 SELECT s.stream, s.slots, r.head, s.trimmed_to, r.events, r.bytes, r.segments,
        (SELECT count(*) FROM sluice.stream_group g WHERE g.stream = s.stream) AS groups,
        s.retain_ms * interval '1 millisecond' AS retain, s.retain_bytes, s.keep_unread, s.segment_ms * interval '1 millisecond' AS segment,
-       r.open_appends, r.open_pid, (SELECT sluice.clock()) - r.open_since AS open_for, s.created_at
-FROM sluice.stream s CROSS JOIN LATERAL sluice.read_stream(s.id) r;
+       r.open_appends, r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for, s.created_at
+FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_stream(s.id) r;
 COMMENT ON VIEW sluice.streams IS 'One row per stream: how much it has, how long that is kept, and who holds it back.';
 COMMENT ON COLUMN sluice.streams.stream IS 'The stream.';
 COMMENT ON COLUMN sluice.streams.slots IS 'Among how many slots its ordering keys are divided.';
@@ -207,9 +207,9 @@ COMMENT ON COLUMN sluice.streams.created_at IS 'When it was made.';
 
 CREATE VIEW sluice.group_slots AS
 SELECT s.stream, r.name, r.slot, r.position, r.settled, r.next_position, r.unread,
-       (SELECT sluice.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt, r.last_error,
-       r.open_pid, (SELECT sluice.clock()) - r.open_since AS open_for
-FROM sluice.stream s CROSS JOIN LATERAL sluice.read_group_slots(s.stream, NULL, 1000) r;
+       (SELECT sluice_private.clock()) - r.next_appended_at AS oldest_unread_age, r.moved_at, r.held_until, r.attempt, r.last_error,
+       r.open_pid, (SELECT sluice_private.clock()) - r.open_since AS open_for
+FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_slots(s.stream, NULL, 1000) r;
 COMMENT ON VIEW sluice.group_slots IS 'How far each group has read each slot of its stream.';
 COMMENT ON COLUMN sluice.group_slots.stream IS 'The stream.';
 COMMENT ON COLUMN sluice.group_slots.name IS 'The group.';
@@ -234,11 +234,11 @@ SELECT g.stream, g.name, g.stream || ':' || g.name AS queue, s.unread, s.oldest_
        (SELECT q.paused_at FROM sluice.queue q WHERE q.queue = g.stream || ':' || g.name) AS paused_at,
        s.moved_at, g.lost_from, g.lost_to, s.slots_stopped, g.on_failure, g.park_limit, g.keep_unread, g.created_at
 FROM sluice.stream_group g JOIN (
-  SELECT s.stream, r.name, sum(r.unread)::bigint AS unread, (SELECT sluice.clock()) - min(r.next_appended_at) AS oldest_unread_age,
+  SELECT s.stream, r.name, sum(r.unread)::bigint AS unread, (SELECT sluice_private.clock()) - min(r.next_appended_at) AS oldest_unread_age,
          count(r.next_position) AS slots_unread, count(*) FILTER (WHERE r.open_pid IS NOT NULL OR r.open_since IS NOT NULL) AS slots_held_back,
-         (SELECT sluice.clock()) - min(r.open_since) AS open_for, max(r.moved_at) AS moved_at,
+         (SELECT sluice_private.clock()) - min(r.open_since) AS open_for, max(r.moved_at) AS moved_at,
          count(*) FILTER (WHERE r.held_until = 'infinity') AS slots_stopped
-  FROM sluice.stream s CROSS JOIN LATERAL sluice.read_group_slots(s.stream, NULL, 1000) r GROUP BY s.stream, r.name
+  FROM sluice.stream s CROSS JOIN LATERAL sluice_private.read_group_slots(s.stream, NULL, 1000) r GROUP BY s.stream, r.name
 ) s ON s.stream = g.stream AND s.name = g.name;
 COMMENT ON VIEW sluice.groups IS 'One row per group: what it has not read, what waits in its queue, who reads, and what holds it up.';
 COMMENT ON COLUMN sluice.groups.stream IS 'The stream.';

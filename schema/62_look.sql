@@ -38,7 +38,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   pointer sluice.dedupe;
-  now_at timestamptz := sluice.clock();
+  now_at timestamptz := sluice_private.clock();
   done sluice.settled;
 BEGIN
   IF (id IS NULL) = (dedupe_key IS NULL) THEN

@@ -65,7 +65,7 @@ test('what traces the queries of the driver sees it begin and end', async ({ dat
     },
   })
   await sluice.enqueue(client, queue, {})
-  expect(seen).toEqual(['SELECT sluice.insert_plain answered'])
+  expect(seen).toEqual(['SELECT sluice_private.insert_plain answered'])
 })
 
 const WRAPPERS: Readonly<Record<string, (query: Query) => Query>> = {

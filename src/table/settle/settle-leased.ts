@@ -185,7 +185,7 @@ WITH gone AS (
 )
 SELECT g.id::text AS id, r.required
 FROM gone g CROSS JOIN (
-  SELECT sluice.require_kept('completed_message', $1::text, (SELECT count(*) FROM gone), (SELECT count(*) FROM kept)) AS required
+  SELECT sluice_private.require_kept('completed_message', $1::text, (SELECT count(*) FROM gone), (SELECT count(*) FROM kept)) AS required
   OFFSET 0 -- a fence: called once
 ) r`,
 )
@@ -198,7 +198,7 @@ UPDATE sluice.message m
 SET due_at = ${microseconds(own('$4::bigint[]'))},
     attempt = ${own('$5::integer[]')},
     last_error = coalesce(${own('$6::text[]')}, m.last_error),
-    failures = CASE WHEN ${own('$6::text[]')} IS NULL THEN m.failures ELSE sluice.add_failure(
+    failures = CASE WHEN ${own('$6::text[]')} IS NULL THEN m.failures ELSE sluice_private.add_failure(
       m.failures, ${own('$5::integer[]')}, ${own('$6::text[]')}, ${own('$8::text[]')}::jsonb, ${microseconds('$7::bigint')}
     ) END,
     failed_at = CASE WHEN ${own('$6::text[]')} IS NULL THEN m.failed_at ELSE ${microseconds('$7::bigint')} END,
@@ -220,14 +220,14 @@ WITH gone AS (
      enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
   SELECT g.queue, g.id, g.priority, g.ordering_key, g.type, g.schema_version, g.payload, g.headers, g.tries, g.max_attempts,
          g.reason, g.error,
-         sluice.add_failure(g.failures, g.tries, coalesce(g.error, g.reason), g.details::jsonb, clock_timestamp()),
+         sluice_private.add_failure(g.failures, g.tries, coalesce(g.error, g.reason), g.details::jsonb, clock_timestamp()),
          g.enqueued_at, g.retry_policy, g.lease_ms, g.tenant, g.dedupe_key, g.dedupe_ms, g.event_position
   FROM gone g
   RETURNING dead_letter.id
 )
 SELECT g.id::text AS id, r.required
 FROM gone g CROSS JOIN (
-  SELECT sluice.require_settled('dead_letter', $1::text, ARRAY(SELECT g.id FROM gone g), ARRAY(SELECT b.id FROM buried b)) AS required
+  SELECT sluice_private.require_settled('dead_letter', $1::text, ARRAY(SELECT g.id FROM gone g), ARRAY(SELECT b.id FROM buried b)) AS required
   OFFSET 0 -- a fence: called once, and also if nothing was buried
 ) r`,
 )

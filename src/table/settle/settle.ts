@@ -147,7 +147,7 @@ const PLACES = placesOf('$2::bigint[]')
  * of one, 38 µs for an ack of a hundred, which is 3 per cent of a drain at most.
  */
 const REQUIRE_ALL = `
-SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t))
+SELECT sluice_private.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t))
 FROM (SELECT count(*) AS n FROM touched) t
 WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`
 
@@ -166,8 +166,8 @@ WITH touched AS (
   DELETE FROM sluice.message m WHERE ${found('$2::bigint[]')} RETURNING m.*
 ), kept AS (${keeping('touched', 3)}
 )
-SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t)),
-       sluice.require_kept('completed_message', $1::text, t.n, k.n)
+SELECT sluice_private.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t)),
+       sluice_private.require_kept('completed_message', $1::text, t.n, k.n)
 FROM (SELECT count(*) AS n FROM touched) t CROSS JOIN (SELECT count(*) AS n FROM kept) k
 WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[]) OR k.n OPERATOR(pg_catalog.<) t.n`,
 )
@@ -180,7 +180,7 @@ WITH touched AS (
   SET due_at = timestamptz 'epoch' + p.due_us::double precision * interval '1 microsecond',
       attempt = p.attempt,
       last_error = coalesce(p.error, m.last_error),
-      failures = CASE WHEN p.error IS NULL THEN m.failures ELSE sluice.add_failure(
+      failures = CASE WHEN p.error IS NULL THEN m.failures ELSE sluice_private.add_failure(
         m.failures, p.attempt, p.error, p.details::jsonb, timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond'
       ) END,
       failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond' END,
@@ -191,7 +191,7 @@ WITH touched AS (
 )${REQUIRE_ALL}`,
 )
 
-const WAKE = statement('settle_wake', 'SELECT sluice.wake($1::text)')
+const WAKE = statement('settle_wake', 'SELECT sluice_private.wake($1::text)')
 
 const DEAD_LETTER = statement(
   'dead_letter',
@@ -206,13 +206,13 @@ WITH dead AS (
      enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
   SELECT g.queue, g.id, g.priority, g.ordering_key, g.type, g.schema_version, g.payload, g.headers, d.attempt, g.max_attempts,
          d.reason, d.error,
-         sluice.add_failure(g.failures, d.attempt, coalesce(d.error, d.reason), d.details::jsonb, clock_timestamp()),
+         sluice_private.add_failure(g.failures, d.attempt, coalesce(d.error, d.reason), d.details::jsonb, clock_timestamp()),
          g.enqueued_at, g.retry_policy, g.lease_ms, g.tenant, g.dedupe_key, g.dedupe_ms, g.event_position
   FROM gone g JOIN dead d ON d.id = g.id
   RETURNING dead_letter.id
 )
-SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT g.id FROM gone g)),
-       sluice.require_settled('dead_letter', $1::text, ARRAY(SELECT g.id FROM gone g), ARRAY(SELECT m.id FROM moved m))
+SELECT sluice_private.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT g.id FROM gone g)),
+       sluice_private.require_settled('dead_letter', $1::text, ARRAY(SELECT g.id FROM gone g), ARRAY(SELECT m.id FROM moved m))
 FROM (SELECT count(*) AS n FROM moved) m
 WHERE m.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`,
 )
@@ -233,7 +233,7 @@ WITH fresh AS (
   WHERE s.queue = $1::text AND s.slot = fresh.slot
   RETURNING s.slot
 )
-SELECT sluice.require_settled('slot', $1::text, ARRAY(SELECT f.slot::bigint FROM fresh f), ARRAY(SELECT t.slot::bigint FROM touched t))
+SELECT sluice_private.require_settled('slot', $1::text, ARRAY(SELECT f.slot::bigint FROM fresh f), ARRAY(SELECT t.slot::bigint FROM touched t))
 FROM (SELECT count(*) AS n FROM touched) t
 WHERE t.n OPERATOR(pg_catalog.<) (SELECT count(*) FROM fresh)`,
 )
