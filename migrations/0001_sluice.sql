@@ -3360,12 +3360,9 @@ COMMENT ON FUNCTION sluice.pop IS 'Removes due messages of a queue and returns t
 REVOKE ALL ON FUNCTION sluice.claim, sluice.claim_get, sluice.claim_renew, sluice.claim_release, sluice.claim_settle,
   sluice.pop FROM PUBLIC;
 
--- schema/40_dedupe.sql
+-- schema/40_duplicates.sql
 --
--- Dedupe keys: while a message with a key is there, and for a time after it has succeeded, an enqueue with the same key
--- does not simply add another.
---
--- Public functions: sluice.enqueue_deduped.
+-- Looks for the message that has a dedupe key.
 
 -- What stands for a dedupe key: one row always. One statement, so that a message that is settled or redriven at this
 -- moment is seen either before or after. Each part is one descent of a primary key.
@@ -3438,6 +3435,80 @@ BEGIN
 END
 $$;
 
+-- What an enqueue with a dedupe key finds, in one of three ways:
+-- answer: the key is taken, and nothing is to be done. It is what insert_deduped returns.
+-- waiting_id: a message that waits has the key. It is locked now, and takes what is enqueued. fresh: it was never tried.
+-- neither: a message is to be added. running_id, running_key: it comes behind this message, which somebody has in hand, in the
+--   order of this key. outcome: what adding it is called.
+--
+-- locks: the pointer is locked first, so that all that was committed before is seen: each statement has a snapshot of its own in
+-- READ COMMITTED. In the other levels the lock fails with 40001 if the pointer has changed since the transaction's snapshot, which
+-- is right: begin again. Without locks it says whether the key is taken, to reject and throttle.
+CREATE FUNCTION sluice_private.find_duplicate(
+  queue text, dedupe_key text, on_duplicate text, locks boolean, OUT is_known boolean, OUT answer text, OUT waiting_id bigint,
+  OUT fresh boolean, OUT running_id bigint, OUT running_key text, OUT outcome text
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  again boolean := on_duplicate IN ('requeue', 'debounce');
+  held sluice.dedupe;
+  seen record;
+  before record;
+BEGIN
+  IF locks THEN
+    SELECT d.* INTO held FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key FOR UPDATE;
+  ELSE
+    SELECT d.* INTO held FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key;
+  END IF;
+  is_known := held.message_id IS NOT NULL;
+  outcome := 'added';
+  IF NOT is_known THEN
+    RETURN;
+  END IF;
+  seen := sluice_private.look_at_holder(queue, dedupe_key, held.message_id, locks);
+  -- The one that was to run after it has gone first: cancelled, cleared or expired.
+  IF NOT seen.there AND held.running_id IS NOT NULL THEN
+    before := sluice_private.look_at_holder(queue, dedupe_key, held.running_id, locks);
+    IF before.there THEN
+      seen := before;
+      held.message_id := held.running_id;
+    END IF;
+  END IF;
+  IF seen.there AND on_duplicate IN ('reject', 'throttle') THEN
+    answer := concat_ws(' ', held.message_id, 'duplicate', sluice_private.duplicate_state(
+      seen.ours OR seen.locked OR seen.lease <> 0 AND seen.due_at > seen.now_at, seen.attempt, seen.due_at, seen.now_at
+    ));
+  -- One whose lease has run out may be followed, as one in hand. update would lose what it is given.
+  ELSIF seen.there AND (seen.lease = 0 OR on_duplicate = 'update' AND seen.due_at <= seen.now_at) AND NOT seen.ours
+    AND sluice_private.lock_waiting(queue, held.message_id, seen.slot)
+  THEN
+    waiting_id := held.message_id;
+    fresh := seen.fresh;
+  -- Somebody has it in hand. The other message comes behind it in the order of its key, and never beside it.
+  ELSIF seen.there AND (on_duplicate = 'update' OR seen.ordering_key IS NULL) THEN
+    answer := concat_ws(' ', held.message_id, 'duplicate in_flight');
+  ELSIF seen.there THEN
+    running_id := held.message_id;
+    running_key := seen.ordering_key;
+    outcome := 'requeued';
+  ELSIF seen.completed_id IS NOT NULL AND NOT again THEN
+    answer := concat_ws(' ', seen.completed_id, 'duplicate completed');
+  ELSIF seen.completed_id IS NOT NULL THEN
+    outcome := 'requeued';
+  ELSIF held.until > seen.now_at AND NOT again THEN
+    answer := concat_ws(' ', held.message_id, 'duplicate', CASE WHEN seen.dead THEN 'dead' ELSE 'unknown' END);
+  END IF;
+END
+$$;
+
+-- schema/41_dedupe.sql
+--
+-- Dedupe keys: while a message with a key is there, and for a time after it has succeeded, an enqueue with the same key
+-- does not simply add another.
+--
+-- Public functions: sluice.enqueue_deduped.
+
 -- Gives a locked message, which nobody has in hand, new content, and with `moves` a later due time. The time of a retry, or
 -- of a message that holds its key, stays as it is: a later message of the key would be handled first.
 CREATE FUNCTION sluice_private.change_waiting(
@@ -3487,13 +3558,25 @@ BEGIN
 END
 $$;
 
+-- Lets a dedupe key stand for a message. False: there was no pointer, and another producer, which has ended by now, has made one.
+CREATE FUNCTION sluice_private.point_at(queue text, dedupe_key text, message_id bigint, is_known boolean, running_id bigint, until timestamptz)
+RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  IF is_known THEN
+    UPDATE sluice.dedupe d SET message_id = message_id, running_id = running_id, until = until
+    WHERE d.queue = queue AND d.key = dedupe_key;
+    RETURN true;
+  END IF;
+  INSERT INTO sluice.dedupe (queue, key, message_id, until) VALUES (queue, dedupe_key, message_id, until) ON CONFLICT DO NOTHING;
+  RETURN FOUND;
+END
+$$;
+
 -- Enqueues one message with a dedupe key; the answer is its id, the outcome and the state, with spaces between them. Null: the
--- table did not take it. Each statement has a snapshot of its own in READ COMMITTED, so what stands behind the lock of the
--- pointer sees what was committed before it was had. In the other levels the lock fails with 40001 if the pointer has
--- changed since the transaction's snapshot, which is right: begin again.
---
--- A producer never waits for a message's row, which a handler may hold: it skips what is locked. reject and throttle need
--- no lock at all where the key is taken. only_look, for these two: null if it is free, and nothing is enqueued.
+-- table did not take it. A producer never waits for a message's row, which a handler may hold: it skips what is locked. reject and
+-- throttle need no lock at all where the key is taken.
 CREATE FUNCTION sluice_private.insert_deduped(
   queue          text,
   payload        jsonb,
@@ -3511,106 +3594,48 @@ CREATE FUNCTION sluice_private.insert_deduped(
   tenant         text,
   dedupe_key     text,
   for_ms         double precision,
-  on_duplicate   text,
-  only_look      boolean DEFAULT false
+  on_duplicate   text
 ) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on AS $$
 #variable_conflict use_variable
 DECLARE
-  again boolean := on_duplicate IN ('requeue', 'debounce');
   keep_ms bigint := CASE WHEN on_duplicate <> 'throttle' THEN ceil(for_ms) END;
-  may_look boolean := on_duplicate IN ('reject', 'throttle');
-  is_known boolean;
-  tries integer := 0;
-  held sluice.dedupe;
+  own_order text := CASE WHEN on_duplicate IN ('requeue', 'debounce') THEN coalesce(ordering_key, dedupe_key) ELSE ordering_key END;
   seen record;
-  before record;
   new_id bigint;
   new_due_at timestamptz;
-  outcome text := 'added';
-  running_id bigint;
-  throttled_until timestamptz;
+  tries integer := 0;
 BEGIN
+  IF on_duplicate IN ('reject', 'throttle') THEN
+    seen := sluice_private.find_duplicate(queue, dedupe_key, on_duplicate, false);
+    IF seen.answer IS NOT NULL THEN
+      RETURN seen.answer;
+    END IF;
+  END IF;
   LOOP
-    IF may_look THEN
-      SELECT d.* INTO held FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key;
-    ELSE
-      SELECT d.* INTO held FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key FOR UPDATE;
-    END IF;
-    is_known := held.message_id IS NOT NULL;
-    IF is_known THEN
-      seen := sluice_private.look_at_holder(queue, dedupe_key, held.message_id, NOT may_look);
-      -- The one that was to run after it has gone first: cancelled, cleared or expired.
-      IF NOT seen.there AND held.running_id IS NOT NULL THEN
-        before := sluice_private.look_at_holder(queue, dedupe_key, held.running_id, NOT may_look);
-        IF before.there THEN
-          seen := before;
-          held.message_id := held.running_id;
-        END IF;
-      END IF;
-      IF seen.there THEN
-        IF on_duplicate IN ('reject', 'throttle') THEN
-          RETURN concat_ws(' ', held.message_id, 'duplicate',
-            sluice_private.duplicate_state(seen.ours OR seen.locked OR seen.lease <> 0 AND seen.due_at > seen.now_at, seen.attempt, seen.due_at, seen.now_at));
-        END IF;
-        -- One whose lease has run out may be followed, as one in hand. update would lose what it is given.
-        IF (seen.lease = 0 OR on_duplicate = 'update' AND seen.due_at <= seen.now_at) AND NOT seen.ours
-          AND sluice_private.lock_waiting(queue, held.message_id, seen.slot)
-        THEN
-          RETURN sluice_private.change_waiting(queue, held.message_id, payload, headers, type, schema_version,
-            due_at, delay_ms, ttl_ms, keep_ms, on_duplicate = 'debounce' AND seen.fresh);
-        END IF;
-        -- Somebody has it in hand. The other message comes behind it in the order of its key, and never beside it.
-        IF on_duplicate = 'update' OR seen.ordering_key IS NULL THEN
-          RETURN concat_ws(' ', held.message_id, 'duplicate in_flight');
-        END IF;
-        ordering_key := seen.ordering_key;
-        running_id := held.message_id;
-        outcome := 'requeued';
-      ELSIF seen.completed_id IS NOT NULL THEN
-        IF NOT again THEN
-          RETURN concat_ws(' ', seen.completed_id, 'duplicate completed');
-        END IF;
-        outcome := 'requeued';
-      ELSIF held.until > seen.now_at AND NOT again THEN
-        RETURN concat_ws(' ', held.message_id, 'duplicate', CASE WHEN seen.dead THEN 'dead' ELSE 'unknown' END);
-      END IF;
-    END IF;
-    IF only_look THEN
-      RETURN NULL;
-    END IF;
-    IF may_look THEN
-      -- The key is free, as far as can be seen without its lock.
-      may_look := false;
-      CONTINUE;
-    END IF;
-    IF again THEN
-      ordering_key := coalesce(ordering_key, dedupe_key);
+    seen := sluice_private.find_duplicate(queue, dedupe_key, on_duplicate, true);
+    IF seen.answer IS NOT NULL THEN
+      RETURN seen.answer;
+    ELSIF seen.waiting_id IS NOT NULL THEN
+      RETURN sluice_private.change_waiting(queue, seen.waiting_id, payload, headers, type, schema_version,
+        due_at, delay_ms, ttl_ms, keep_ms, on_duplicate = 'debounce' AND seen.fresh);
     END IF;
     new_id := sluice_private.insert_message(
-      queue, payload, headers, type, schema_version, ordering_key, priority, due_at, delay_ms, max_attempts, ttl_ms,
-      retry_policy, lease_ms, tenant, dedupe_key, keep_ms
+      queue, payload, headers, type, schema_version, coalesce(seen.running_key, own_order), priority, due_at, delay_ms,
+      max_attempts, ttl_ms, retry_policy, lease_ms, tenant, dedupe_key, keep_ms
     );
     IF new_id IS NULL THEN
       RETURN NULL;
     END IF;
-    throttled_until := CASE WHEN on_duplicate = 'throttle' THEN clock_timestamp() + for_ms * interval '1 millisecond' END;
-    IF is_known THEN
-      UPDATE sluice.dedupe d SET message_id = new_id, running_id = running_id, until = throttled_until
-      WHERE d.queue = queue AND d.key = dedupe_key;
-      EXIT;
-    END IF;
-    INSERT INTO sluice.dedupe (queue, key, message_id, until) VALUES (queue, dedupe_key, new_id, throttled_until)
-    ON CONFLICT DO NOTHING;
-    EXIT WHEN FOUND;
-    -- Another producer was first. It has ended: the INSERT has waited for it.
+    EXIT WHEN sluice_private.point_at(queue, dedupe_key, new_id, seen.is_known, seen.running_id,
+      CASE WHEN on_duplicate = 'throttle' THEN clock_timestamp() + for_ms * interval '1 millisecond' END);
     DELETE FROM sluice.message m WHERE m.queue = queue AND m.id = new_id;
     tries := tries + 1;
     PERFORM sluice_private.check_taken('dedupe', queue, tries);
   END LOOP;
   SELECT m.due_at INTO new_due_at FROM sluice.message m WHERE m.queue = queue AND m.id = new_id;
-  RETURN concat_ws(' ', new_id, outcome, sluice_private.duplicate_state(false, 0, new_due_at, clock_timestamp()));
+  RETURN concat_ws(' ', new_id, seen.outcome, sluice_private.duplicate_state(false, 0, new_due_at, clock_timestamp()));
 END
 $$;
 
@@ -3625,7 +3650,7 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off 
 DECLARE
   wanted text;
   policy text;
-  found_duplicate text;
+  seen record;
   taken_keys text[] := '{}';
   duplicates text[] := '{}';
   tries integer := 0;
@@ -3636,12 +3661,10 @@ BEGIN
     FROM jsonb_array_elements(options) AS o GROUP BY key ORDER BY key
   LOOP
     IF policy IS NOT NULL THEN
-      found_duplicate := sluice_private.insert_deduped(
-        queue, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, wanted, NULL, policy, true
-      );
-      IF found_duplicate IS NOT NULL THEN
+      seen := sluice_private.find_duplicate(queue, wanted, policy, false);
+      IF seen.answer IS NOT NULL THEN
         taken_keys := taken_keys || wanted;
-        duplicates := duplicates || found_duplicate;
+        duplicates := duplicates || seen.answer;
         CONTINUE;
       END IF;
     END IF;
@@ -3755,7 +3778,7 @@ COMMENT ON FUNCTION sluice.enqueue_deduped IS
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice_private.insert_deduped, sluice_private.insert_all_deduped FROM PUBLIC;
 
--- schema/41_dedupe_keys.sql
+-- schema/42_dedupe_keys.sql
 --
 -- Frees dedupe keys, gives them back to redriven messages, and removes those that are free.
 --
@@ -3954,7 +3977,7 @@ COMMENT ON FUNCTION sluice.prune_dedupe IS
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.free_key, sluice.free_keys, sluice.prune_dedupe FROM PUBLIC;
 
--- schema/42_holds.sql
+-- schema/43_holds.sql
 --
 -- Holds of ordering keys, as operations on messages find and change them.
 
@@ -4064,7 +4087,7 @@ $$;
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice_private.release_holds FROM PUBLIC;
 
--- schema/43_message_changes.sql
+-- schema/44_message_changes.sql
 --
 -- What may be done to one message, and to all that match. Nothing here waits for a handler: rows of messages and of slots that
 -- somebody has locked are passed over.
@@ -4398,7 +4421,7 @@ COMMENT ON FUNCTION sluice.clear_some IS
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.cancel, sluice.reschedule, sluice.run_now, sluice.change, sluice.clear_some FROM PUBLIC;
 
--- schema/44_dead_letters.sql
+-- schema/45_dead_letters.sql
 --
 -- Puts dead letters back, and removes those that are too old.
 --
@@ -4514,7 +4537,7 @@ COMMENT ON FUNCTION sluice.prune_dead_letters IS
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.redrive, sluice.prune_dead_letters FROM PUBLIC;
 
--- schema/45_history.sql
+-- schema/46_history.sql
 --
 -- The history of messages that have succeeded: its partitions, a day each.
 --
@@ -4720,7 +4743,7 @@ COMMENT ON FUNCTION sluice.prune_history IS
 REVOKE ALL ON FUNCTION sluice.make_history, sluice_private.history_wanted, sluice.drop_history, sluice.prune_history
   FROM PUBLIC;
 
--- schema/46_maintenance.sql
+-- schema/47_maintenance.sql
 --
 -- Removes what is too old or left behind. Each call is one bounded step of one task, with the rights of the owner, so that a role
 -- that may call it needs no right on the tables. None waits for a row that somebody has locked.
@@ -4807,7 +4830,7 @@ COMMENT ON FUNCTION sluice.prune_leftovers IS
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.remove_expired, sluice.prune_leftovers FROM PUBLIC;
 
--- schema/47_schedules.sql
+-- schema/48_schedules.sql
 --
 -- Defines schedules, and enqueues what they say.
 --

@@ -22,9 +22,9 @@ export const UPDATE_WAITING = edit('lock_waiting', 'FOR UPDATE OF m SKIP LOCKED'
 export const UPDATE_OF_LEASED = [
   edit('lock_waiting', 'AND (coalesce(m.lease, 0) = 0 OR m.due_at <= clock_timestamp())', ''),
   edit(
-    'insert_deduped',
-    "IF (seen.lease = 0 OR on_duplicate = 'update' AND seen.due_at <= seen.now_at) AND NOT seen.ours",
-    'IF true',
+    'find_duplicate',
+    "ELSIF seen.there AND (seen.lease = 0 OR on_duplicate = 'update' AND seen.due_at <= seen.now_at) AND NOT seen.ours",
+    'ELSIF seen.there',
   ),
   edit('change_waiting', 'PERFORM sluice_private.end_lease(had);', ''),
 ]

@@ -3,77 +3,6 @@
 --
 -- Public functions: sluice.enqueue_deduped.
 
--- What stands for a dedupe key: one row always. One statement, so that a message that is settled or redriven at this
--- moment is seen either before or after. Each part is one descent of a primary key.
--- locked: a transaction that has not ended has locked the message. What this transaction has enqueued or changed keeps the number of
---   its own lock.
--- ours: this transaction has claimed it. It has locked what it enqueued or changed as well, but those have its number in xmin.
--- fresh: it was never tried, so nothing waits for its retry.
--- completed_id: the key is taken although the message is gone.
-CREATE FUNCTION sluice_private.look_at_key(queue text, key text, message_id bigint, OUT there boolean, OUT attempt integer,
-  OUT due_at timestamptz, OUT lease bigint, OUT ordering_key text, OUT slot smallint, OUT expired boolean, OUT locked boolean,
-  OUT ours boolean, OUT fresh boolean, OUT completed_id bigint, OUT dead boolean, OUT now_at timestamptz)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-BEGIN
-  now_at := clock_timestamp();
-  SELECT m.id IS NOT NULL, m.attempt, m.due_at, coalesce(m.lease, 0), m.ordering_key, m.slot,
-         coalesce(m.expires_at <= now_at, false),
-         sluice_private.in_progress(m.xmax) AND NOT sluice_private.in_progress(m.xmin),
-         m.xmax::text <> '0' AND sluice_private.full_xid(m.xmax::text) = pg_current_xact_id_if_assigned() AND NOT sluice_private.in_progress(m.xmin),
-         m.attempt = 0 AND m.lease IS NULL AND m.failed_at IS NULL,
-         (SELECT s.message_id FROM sluice.settled s WHERE s.queue = queue AND s.key = key AND s.until > now_at
-          ORDER BY s.until DESC LIMIT 1),
-         EXISTS (SELECT FROM sluice.dead_letter d WHERE d.queue = queue AND d.id = message_id)
-  INTO there, attempt, due_at, lease, ordering_key, slot, expired, locked, ours, fresh, completed_id, dead
-  FROM (SELECT) one LEFT JOIN sluice.message m ON m.queue = queue AND m.id = message_id;
-END
-$$;
-
--- The state of the message that has a dedupe key, in words.
-CREATE FUNCTION sluice_private.duplicate_state(in_hand boolean, attempt integer, due_at timestamptz, now_at timestamptz) RETURNS text
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  RETURN CASE WHEN in_hand THEN 'in_flight' WHEN due_at <= now_at THEN 'ready' WHEN attempt > 0 THEN 'retrying' ELSE 'scheduled' END;
-END
-$$;
-
--- Locks a message that nobody has in hand, without waiting. A claim does not wait for it either: of a message with an
--- ordering key it would, so its slot is locked as well, if nobody has that, and claims pass the slot by.
-CREATE FUNCTION sluice_private.lock_waiting(queue text, message_id bigint, slot smallint) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-#variable_conflict use_variable
-BEGIN
-  IF slot IS NOT NULL THEN
-    PERFORM FROM sluice.slot s WHERE s.queue = queue AND s.slot = slot FOR NO KEY UPDATE OF s SKIP LOCKED;
-  END IF;
-  PERFORM FROM sluice.message m
-  WHERE m.queue = queue AND m.id = message_id AND (coalesce(m.lease, 0) = 0 OR m.due_at <= clock_timestamp())
-  FOR UPDATE OF m SKIP LOCKED;
-  RETURN FOUND;
-END
-$$;
-
--- What stands for a key, where an expired message that nobody has in hand is not there. To know whether somebody has it, it
--- is locked; without, each that has expired is not there. One whose lease has run out is not locked: its worker may be late
--- only, and would wait here with the renewal of all its leases.
-CREATE FUNCTION sluice_private.look_at_holder(queue text, key text, message_id bigint, locks boolean) RETURNS record
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  seen record := sluice_private.look_at_key(queue, key, message_id);
-BEGIN
-  IF seen.there AND seen.expired THEN
-    IF NOT locks OR seen.lease <> 0 AND seen.due_at <= seen.now_at AND NOT seen.locked AND NOT seen.ours THEN
-      seen.there := false;
-    ELSIF NOT seen.ours THEN
-      seen.there := NOT sluice_private.lock_waiting(queue, message_id, seen.slot);
-      seen.locked := true;
-    END IF;
-  END IF;
-  RETURN seen;
-END
-$$;
-
 -- Gives a locked message, which nobody has in hand, new content, and with `moves` a later due time. The time of a retry, or
 -- of a message that holds its key, stays as it is: a later message of the key would be handled first.
 CREATE FUNCTION sluice_private.change_waiting(
@@ -123,13 +52,25 @@ BEGIN
 END
 $$;
 
+-- Lets a dedupe key stand for a message. False: there was no pointer, and another producer, which has ended by now, has made one.
+CREATE FUNCTION sluice_private.point_at(queue text, dedupe_key text, message_id bigint, is_known boolean, running_id bigint, until timestamptz)
+RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+  IF is_known THEN
+    UPDATE sluice.dedupe d SET message_id = message_id, running_id = running_id, until = until
+    WHERE d.queue = queue AND d.key = dedupe_key;
+    RETURN true;
+  END IF;
+  INSERT INTO sluice.dedupe (queue, key, message_id, until) VALUES (queue, dedupe_key, message_id, until) ON CONFLICT DO NOTHING;
+  RETURN FOUND;
+END
+$$;
+
 -- Enqueues one message with a dedupe key; the answer is its id, the outcome and the state, with spaces between them. Null: the
--- table did not take it. Each statement has a snapshot of its own in READ COMMITTED, so what stands behind the lock of the
--- pointer sees what was committed before it was had. In the other levels the lock fails with 40001 if the pointer has
--- changed since the transaction's snapshot, which is right: begin again.
---
--- A producer never waits for a message's row, which a handler may hold: it skips what is locked. reject and throttle need
--- no lock at all where the key is taken. only_look, for these two: null if it is free, and nothing is enqueued.
+-- table did not take it. A producer never waits for a message's row, which a handler may hold: it skips what is locked. reject and
+-- throttle need no lock at all where the key is taken.
 CREATE FUNCTION sluice_private.insert_deduped(
   queue          text,
   payload        jsonb,
@@ -147,106 +88,48 @@ CREATE FUNCTION sluice_private.insert_deduped(
   tenant         text,
   dedupe_key     text,
   for_ms         double precision,
-  on_duplicate   text,
-  only_look      boolean DEFAULT false
+  on_duplicate   text
 ) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on AS $$
 #variable_conflict use_variable
 DECLARE
-  again boolean := on_duplicate IN ('requeue', 'debounce');
   keep_ms bigint := CASE WHEN on_duplicate <> 'throttle' THEN ceil(for_ms) END;
-  may_look boolean := on_duplicate IN ('reject', 'throttle');
-  is_known boolean;
-  tries integer := 0;
-  held sluice.dedupe;
+  own_order text := CASE WHEN on_duplicate IN ('requeue', 'debounce') THEN coalesce(ordering_key, dedupe_key) ELSE ordering_key END;
   seen record;
-  before record;
   new_id bigint;
   new_due_at timestamptz;
-  outcome text := 'added';
-  running_id bigint;
-  throttled_until timestamptz;
+  tries integer := 0;
 BEGIN
+  IF on_duplicate IN ('reject', 'throttle') THEN
+    seen := sluice_private.find_duplicate(queue, dedupe_key, on_duplicate, false);
+    IF seen.answer IS NOT NULL THEN
+      RETURN seen.answer;
+    END IF;
+  END IF;
   LOOP
-    IF may_look THEN
-      SELECT d.* INTO held FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key;
-    ELSE
-      SELECT d.* INTO held FROM sluice.dedupe d WHERE d.queue = queue AND d.key = dedupe_key FOR UPDATE;
-    END IF;
-    is_known := held.message_id IS NOT NULL;
-    IF is_known THEN
-      seen := sluice_private.look_at_holder(queue, dedupe_key, held.message_id, NOT may_look);
-      -- The one that was to run after it has gone first: cancelled, cleared or expired.
-      IF NOT seen.there AND held.running_id IS NOT NULL THEN
-        before := sluice_private.look_at_holder(queue, dedupe_key, held.running_id, NOT may_look);
-        IF before.there THEN
-          seen := before;
-          held.message_id := held.running_id;
-        END IF;
-      END IF;
-      IF seen.there THEN
-        IF on_duplicate IN ('reject', 'throttle') THEN
-          RETURN concat_ws(' ', held.message_id, 'duplicate',
-            sluice_private.duplicate_state(seen.ours OR seen.locked OR seen.lease <> 0 AND seen.due_at > seen.now_at, seen.attempt, seen.due_at, seen.now_at));
-        END IF;
-        -- One whose lease has run out may be followed, as one in hand. update would lose what it is given.
-        IF (seen.lease = 0 OR on_duplicate = 'update' AND seen.due_at <= seen.now_at) AND NOT seen.ours
-          AND sluice_private.lock_waiting(queue, held.message_id, seen.slot)
-        THEN
-          RETURN sluice_private.change_waiting(queue, held.message_id, payload, headers, type, schema_version,
-            due_at, delay_ms, ttl_ms, keep_ms, on_duplicate = 'debounce' AND seen.fresh);
-        END IF;
-        -- Somebody has it in hand. The other message comes behind it in the order of its key, and never beside it.
-        IF on_duplicate = 'update' OR seen.ordering_key IS NULL THEN
-          RETURN concat_ws(' ', held.message_id, 'duplicate in_flight');
-        END IF;
-        ordering_key := seen.ordering_key;
-        running_id := held.message_id;
-        outcome := 'requeued';
-      ELSIF seen.completed_id IS NOT NULL THEN
-        IF NOT again THEN
-          RETURN concat_ws(' ', seen.completed_id, 'duplicate completed');
-        END IF;
-        outcome := 'requeued';
-      ELSIF held.until > seen.now_at AND NOT again THEN
-        RETURN concat_ws(' ', held.message_id, 'duplicate', CASE WHEN seen.dead THEN 'dead' ELSE 'unknown' END);
-      END IF;
-    END IF;
-    IF only_look THEN
-      RETURN NULL;
-    END IF;
-    IF may_look THEN
-      -- The key is free, as far as can be seen without its lock.
-      may_look := false;
-      CONTINUE;
-    END IF;
-    IF again THEN
-      ordering_key := coalesce(ordering_key, dedupe_key);
+    seen := sluice_private.find_duplicate(queue, dedupe_key, on_duplicate, true);
+    IF seen.answer IS NOT NULL THEN
+      RETURN seen.answer;
+    ELSIF seen.waiting_id IS NOT NULL THEN
+      RETURN sluice_private.change_waiting(queue, seen.waiting_id, payload, headers, type, schema_version,
+        due_at, delay_ms, ttl_ms, keep_ms, on_duplicate = 'debounce' AND seen.fresh);
     END IF;
     new_id := sluice_private.insert_message(
-      queue, payload, headers, type, schema_version, ordering_key, priority, due_at, delay_ms, max_attempts, ttl_ms,
-      retry_policy, lease_ms, tenant, dedupe_key, keep_ms
+      queue, payload, headers, type, schema_version, coalesce(seen.running_key, own_order), priority, due_at, delay_ms,
+      max_attempts, ttl_ms, retry_policy, lease_ms, tenant, dedupe_key, keep_ms
     );
     IF new_id IS NULL THEN
       RETURN NULL;
     END IF;
-    throttled_until := CASE WHEN on_duplicate = 'throttle' THEN clock_timestamp() + for_ms * interval '1 millisecond' END;
-    IF is_known THEN
-      UPDATE sluice.dedupe d SET message_id = new_id, running_id = running_id, until = throttled_until
-      WHERE d.queue = queue AND d.key = dedupe_key;
-      EXIT;
-    END IF;
-    INSERT INTO sluice.dedupe (queue, key, message_id, until) VALUES (queue, dedupe_key, new_id, throttled_until)
-    ON CONFLICT DO NOTHING;
-    EXIT WHEN FOUND;
-    -- Another producer was first. It has ended: the INSERT has waited for it.
+    EXIT WHEN sluice_private.point_at(queue, dedupe_key, new_id, seen.is_known, seen.running_id,
+      CASE WHEN on_duplicate = 'throttle' THEN clock_timestamp() + for_ms * interval '1 millisecond' END);
     DELETE FROM sluice.message m WHERE m.queue = queue AND m.id = new_id;
     tries := tries + 1;
     PERFORM sluice_private.check_taken('dedupe', queue, tries);
   END LOOP;
   SELECT m.due_at INTO new_due_at FROM sluice.message m WHERE m.queue = queue AND m.id = new_id;
-  RETURN concat_ws(' ', new_id, outcome, sluice_private.duplicate_state(false, 0, new_due_at, clock_timestamp()));
+  RETURN concat_ws(' ', new_id, seen.outcome, sluice_private.duplicate_state(false, 0, new_due_at, clock_timestamp()));
 END
 $$;
 
@@ -261,7 +144,7 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off 
 DECLARE
   wanted text;
   policy text;
-  found_duplicate text;
+  seen record;
   taken_keys text[] := '{}';
   duplicates text[] := '{}';
   tries integer := 0;
@@ -272,12 +155,10 @@ BEGIN
     FROM jsonb_array_elements(options) AS o GROUP BY key ORDER BY key
   LOOP
     IF policy IS NOT NULL THEN
-      found_duplicate := sluice_private.insert_deduped(
-        queue, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, wanted, NULL, policy, true
-      );
-      IF found_duplicate IS NOT NULL THEN
+      seen := sluice_private.find_duplicate(queue, wanted, policy, false);
+      IF seen.answer IS NOT NULL THEN
         taken_keys := taken_keys || wanted;
-        duplicates := duplicates || found_duplicate;
+        duplicates := duplicates || seen.answer;
         CONTINUE;
       END IF;
     END IF;
