@@ -30,8 +30,8 @@ CREATE TABLE sluice.message (
   headers        jsonb       NOT NULL DEFAULT '{}' CONSTRAINT "headers: a JSON object" CHECK (jsonb_typeof(headers) = 'object'),
   attempt        integer     NOT NULL DEFAULT 0 CONSTRAINT "attempt: 0 or more" CHECK (attempt >= 0),
   max_attempts   integer     CONSTRAINT "max_attempts: 1 or more" CHECK (max_attempts > 0),
-  enqueued_at    timestamptz NOT NULL DEFAULT clock_timestamp() CONSTRAINT "enqueued_at: in the years 1 to 9999" CHECK (enqueued_at BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 23:59:59.999999Z'),
-  failed_at      timestamptz CONSTRAINT "failed_at: in the years 1 to 9999" CHECK (failed_at BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 23:59:59.999999Z'),
+  enqueued_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+  failed_at      timestamptz,
   last_error     text,
   -- The last five failures, the latest last: see sluice_private.add_failure. Null: none has failed.
   failures       jsonb,
@@ -1958,33 +1958,44 @@ BEGIN
 END
 $$;
 
--- Removes expired messages without a key that stand at the heads of the priorities, 1,000 at most, and of each priority
--- among the first 1,000. Without it, a claim of one message that comes upon many of them would lock them one by one.
-CREATE FUNCTION sluice_private.expire_due(queue text) RETURNS integer
+-- Removes those of the messages that have expired, are due and are not locked by others: 1,000 at most.
+CREATE FUNCTION sluice_private.expire_found(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   now_at timestamptz := clock_timestamp();
-  ids bigint[];
+  locked bigint[];
 BEGIN
-  ids := ARRAY(
-    SELECT locked.id
+  locked := ARRAY(
+    SELECT locked.id FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
+      SELECT m.id FROM sluice.message m
+      WHERE m.queue = queue AND m.id = given.id AND m.due_at <= now_at AND m.expires_at <= now_at LIMIT 1
+      FOR UPDATE OF m SKIP LOCKED
+    ) locked LIMIT 1000
+  );
+  IF locked <> '{}' THEN
+    PERFORM sluice_private.expire_locked(queue, locked);
+  END IF;
+END
+$$;
+
+-- Removes expired messages without a key that stand at the heads of the priorities, 1,000 at most, and of each priority
+-- among the first 1,000. Without it, a claim of one message that comes upon many of them would lock them one by one.
+CREATE FUNCTION sluice_private.expire_due(queue text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  PERFORM sluice_private.expire_found(queue, ARRAY(
+    SELECT first.id
     FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
       SELECT m.id, m.expires_at FROM sluice.message m
       WHERE m.queue = queue AND m.slot IS NULL AND m.priority = p.priority AND m.due_at <= now_at
       ORDER BY m.due_at, m.id LIMIT 1000
-    ) first CROSS JOIN LATERAL (
-      SELECT m.id FROM sluice.message m
-      WHERE m.queue = queue AND m.id = first.id AND m.due_at <= now_at AND m.expires_at <= now_at LIMIT 1
-      FOR UPDATE OF m SKIP LOCKED
-    ) locked
+    ) first
     WHERE first.expires_at <= now_at
-    LIMIT 1000
-  );
-  IF ids <> '{}' THEN
-    PERFORM sluice_private.expire_locked(queue, ids);
-  END IF;
-  RETURN cardinality(ids);
+  ));
 END
 $$;
 
@@ -1994,25 +2005,16 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   now_at timestamptz := clock_timestamp();
-  ids bigint[];
 BEGIN
-  ids := ARRAY(
-    SELECT locked.id
+  PERFORM sluice_private.expire_found(queue, ARRAY(
+    SELECT first.id
     FROM unnest(slots) AS s (slot) CROSS JOIN LATERAL (
-      SELECT m.id, m.expires_at FROM sluice.message m
+      SELECT m.id, m.due_at, m.expires_at FROM sluice.message m
       WHERE m.queue = queue AND m.slot >= s.slot AND m.slot <= s.slot
       ORDER BY m.slot, m.id LIMIT 1000
-    ) first CROSS JOIN LATERAL (
-      SELECT m.id FROM sluice.message m
-      WHERE m.queue = queue AND m.id = first.id AND m.due_at <= now_at AND m.expires_at <= now_at LIMIT 1
-      FOR UPDATE OF m SKIP LOCKED
-    ) locked
-    WHERE first.expires_at <= now_at
-    LIMIT 1000
-  );
-  IF ids <> '{}' THEN
-    PERFORM sluice_private.expire_locked(queue, ids);
-  END IF;
+    ) first
+    WHERE first.due_at <= now_at AND first.expires_at <= now_at LIMIT 1000
+  ));
 END
 $$;
 
@@ -5363,11 +5365,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   part text;
-  is_there boolean := EXISTS (
-    SELECT FROM pg_locks l
-    WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid::bigint >> 8 = (1275068416 >> 8 | stream_id)
-      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-  );
+  is_there boolean := EXISTS (SELECT FROM sluice_private.open_appends_of(stream_id));
 BEGIN
   FOR part IN
     SELECT format('event_%s_%s', g.stream_id, g.first / 1000000000) FROM sluice.segment g WHERE g.stream_id = stream_id ORDER BY g.first DESC

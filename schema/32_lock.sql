@@ -183,33 +183,44 @@ BEGIN
 END
 $$;
 
--- Removes expired messages without a key that stand at the heads of the priorities, 1,000 at most, and of each priority
--- among the first 1,000. Without it, a claim of one message that comes upon many of them would lock them one by one.
-CREATE FUNCTION sluice_private.expire_due(queue text) RETURNS integer
+-- Removes those of the messages that have expired, are due and are not locked by others: 1,000 at most.
+CREATE FUNCTION sluice_private.expire_found(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   now_at timestamptz := clock_timestamp();
-  ids bigint[];
+  locked bigint[];
 BEGIN
-  ids := ARRAY(
-    SELECT locked.id
+  locked := ARRAY(
+    SELECT locked.id FROM unnest(ids) AS given (id) CROSS JOIN LATERAL (
+      SELECT m.id FROM sluice.message m
+      WHERE m.queue = queue AND m.id = given.id AND m.due_at <= now_at AND m.expires_at <= now_at LIMIT 1
+      FOR UPDATE OF m SKIP LOCKED
+    ) locked LIMIT 1000
+  );
+  IF locked <> '{}' THEN
+    PERFORM sluice_private.expire_locked(queue, locked);
+  END IF;
+END
+$$;
+
+-- Removes expired messages without a key that stand at the heads of the priorities, 1,000 at most, and of each priority
+-- among the first 1,000. Without it, a claim of one message that comes upon many of them would lock them one by one.
+CREATE FUNCTION sluice_private.expire_due(queue text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  PERFORM sluice_private.expire_found(queue, ARRAY(
+    SELECT first.id
     FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
       SELECT m.id, m.expires_at FROM sluice.message m
       WHERE m.queue = queue AND m.slot IS NULL AND m.priority = p.priority AND m.due_at <= now_at
       ORDER BY m.due_at, m.id LIMIT 1000
-    ) first CROSS JOIN LATERAL (
-      SELECT m.id FROM sluice.message m
-      WHERE m.queue = queue AND m.id = first.id AND m.due_at <= now_at AND m.expires_at <= now_at LIMIT 1
-      FOR UPDATE OF m SKIP LOCKED
-    ) locked
+    ) first
     WHERE first.expires_at <= now_at
-    LIMIT 1000
-  );
-  IF ids <> '{}' THEN
-    PERFORM sluice_private.expire_locked(queue, ids);
-  END IF;
-  RETURN cardinality(ids);
+  ));
 END
 $$;
 
@@ -219,25 +230,16 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   now_at timestamptz := clock_timestamp();
-  ids bigint[];
 BEGIN
-  ids := ARRAY(
-    SELECT locked.id
+  PERFORM sluice_private.expire_found(queue, ARRAY(
+    SELECT first.id
     FROM unnest(slots) AS s (slot) CROSS JOIN LATERAL (
-      SELECT m.id, m.expires_at FROM sluice.message m
+      SELECT m.id, m.due_at, m.expires_at FROM sluice.message m
       WHERE m.queue = queue AND m.slot >= s.slot AND m.slot <= s.slot
       ORDER BY m.slot, m.id LIMIT 1000
-    ) first CROSS JOIN LATERAL (
-      SELECT m.id FROM sluice.message m
-      WHERE m.queue = queue AND m.id = first.id AND m.due_at <= now_at AND m.expires_at <= now_at LIMIT 1
-      FOR UPDATE OF m SKIP LOCKED
-    ) locked
-    WHERE first.expires_at <= now_at
-    LIMIT 1000
-  );
-  IF ids <> '{}' THEN
-    PERFORM sluice_private.expire_locked(queue, ids);
-  END IF;
+    ) first
+    WHERE first.due_at <= now_at AND first.expires_at <= now_at LIMIT 1000
+  ));
 END
 $$;
 

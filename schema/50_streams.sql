@@ -176,11 +176,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
   part text;
-  is_there boolean := EXISTS (
-    SELECT FROM pg_locks l
-    WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid::bigint >> 8 = (1275068416 >> 8 | stream_id)
-      AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-  );
+  is_there boolean := EXISTS (SELECT FROM sluice_private.open_appends_of(stream_id));
 BEGIN
   FOR part IN
     SELECT format('event_%s_%s', g.stream_id, g.first / 1000000000) FROM sluice.segment g WHERE g.stream_id = stream_id ORDER BY g.first DESC
