@@ -39,7 +39,7 @@ CREATE TABLE sluice.message (
   -- Negative: of a claim. Both last until due_at. 0: a message with an ordering key that was leased, and is not now; one with
   -- a dedupe key too that has failed.
   lease          bigint,
-  -- After this a message that nobody has in hand is no longer delivered. Counted from its first due time.
+  -- A message that is not in flight is no longer delivered after this. Counted from its first due time.
   expires_at     timestamptz CONSTRAINT "expires_at (ttl): in the years 1 to 9999" CHECK (expires_at BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 23:59:59.999999Z'),
   dedupe_key     text        CONSTRAINT "dedupe_key: 1 to 255 bytes" CHECK (octet_length(dedupe_key) BETWEEN 1 AND 255),
   -- For how long the dedupe key stays taken after the message has succeeded; null: no longer than the message is there.
@@ -73,7 +73,7 @@ CREATE TABLE sluice.message (
   vacuum_truncate = off
 );
 
--- Each row stands in the primary key and in exactly one of these two.
+-- Each row is in the primary key and in exactly one of these two.
 CREATE INDEX message_due_idx ON sluice.message (queue, priority, due_at, id) WHERE slot IS NULL;
 CREATE INDEX message_slot_idx ON sluice.message (queue, slot, id) WHERE slot IS NOT NULL;
 
@@ -92,11 +92,11 @@ CREATE INDEX message_expires_idx ON sluice.message (queue, expires_at) WHERE exp
 -- tenants is claimed from as ever.
 CREATE INDEX message_tenant_idx ON sluice.message (queue, tenant, priority, due_at, id) WHERE tenant IS NOT NULL;
 
--- What a queue has been told while it runs. A queue without a row, and a column that is null, leave it to the code. Times in
--- milliseconds.
+-- The settings of queues, which may change while workers run. A queue without a row, and a column that is null, leave it
+-- to the code. Times in milliseconds.
 CREATE TABLE sluice.queue (
   queue          text        NOT NULL CONSTRAINT "queue: 1 to 100 letters, digits and _ . : - (no . : - first)" CHECK (octet_length(queue) <= 100 AND queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'),
-  -- Nobody claims while it is paused.
+  -- Its messages are not claimed while it is paused.
   paused_at      timestamptz,
   paused_by      text,
   pause_reason   text,
@@ -112,7 +112,7 @@ CREATE TABLE sluice.queue (
   payload_bytes  integer     CONSTRAINT "payload_bytes: 1 or more" CHECK (payload_bytes > 0),
   -- For how long messages that have succeeded are kept; null: they are not.
   history_ms     bigint      CONSTRAINT "history_ms: 1 to 100 years" CHECK (history_ms BETWEEN 1 AND 3155760000000),
-  -- For how long dead letters are kept; null: until somebody deletes them.
+  -- For how long dead letters are kept; null: until they are deleted.
   dead_letter_ms bigint      CONSTRAINT "dead_letter_ms: 1 to 100 years" CHECK (dead_letter_ms BETWEEN 1 AND 3155760000000),
   -- So many messages may begin per interval, and so many at once after a pause; those of one tenant.
   rate           integer     CONSTRAINT "rate: 1 or more" CHECK (rate > 0),
@@ -202,14 +202,14 @@ CREATE TABLE sluice.completed_message (
 CREATE INDEX completed_message_time_idx ON sluice.completed_message (queue, completed_at, id);
 CREATE TABLE sluice.completed_default PARTITION OF sluice.completed_message DEFAULT;
 
--- Which message a dedupe key stands for: the newest that was enqueued with it. It is a pointer. Whether the message is
--- there is in sluice.message alone, so whoever settles a message writes nothing here and waits for no producer. The row's
--- lock is what producers of one key wait for, until the transaction of the one that has it ends.
+-- Which message a dedupe key stands for: the newest that was enqueued with it. It is a pointer. Only sluice.message says
+-- whether the message is there, so a settlement writes nothing here and waits for no producer. Producers of one key wait
+-- for the lock of its row, until the transaction that has it ends.
 CREATE TABLE sluice.dedupe (
   queue      text        NOT NULL,
   key        text        NOT NULL CONSTRAINT "dedupe key: 1 to 255 bytes" CHECK (octet_length(key) BETWEEN 1 AND 255),
   message_id bigint      NOT NULL,
-  -- The message that was in hand when this one was enqueued to run after it.
+  -- The message that was in flight when this one was enqueued to run after it.
   running_id bigint,
   -- The key stays taken until then, whatever becomes of the message: of onDuplicate throttle.
   until      timestamptz,
@@ -249,9 +249,10 @@ CREATE TABLE sluice.claim (
 -- For pruning those that are over.
 CREATE INDEX claim_expires_at_idx ON sluice.claim (queue, expires_at);
 
--- What has been cancelled while it was in flight. Workers look here, when they are notified and with each poll, for what they
--- have in hand: a notification alone may come from anybody. A request is for whoever had the message at that time, so nobody
--- claims by it, and it is removed after an hour. No key over queue and message_id: one of two who cancel would wait for the other.
+-- Requests to cancel messages that were in flight. Workers look here for the messages they handle, when they are notified
+-- and with each poll: any login can send a notification. A request is for the worker that had the message at that time,
+-- so claims ignore it, and it is removed after an hour. No key over queue and message_id: of two sessions that cancel the
+-- same message, one would wait for the other.
 CREATE TABLE sluice.cancel_request (
   queue      text        NOT NULL,
   id         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -265,9 +266,10 @@ CREATE TABLE sluice.cancel_request (
 -- Schedules: messages that are enqueued at given times.
 --
 -- A schedule is one row, and its occurrences are instants that a cron expression or an interval gives. SQL cannot compute
--- the next occurrence of a cron expression, so worker processes do: every process whose Sluice has started looks. Whoever
--- finds an occurrence due calls schedule_fire, which compares and sets next_at and enqueues, in one statement: of any
--- number of processes one wins, and a process that is frozen in between holds nothing up. There is no leader.
+-- the next occurrence of a cron expression, so worker processes do: every process whose Sluice has started looks. A
+-- process that finds an occurrence due calls schedule_fire, which compares and sets next_at and enqueues, in one
+-- statement: of any number of processes one wins, and a process that is frozen in between holds nothing up. There is no
+-- leader.
 
 CREATE TABLE sluice.schedule (
   name           text        NOT NULL CONSTRAINT "name: 1 to 100 letters, digits and _ . : - (no . : - first)" CHECK (octet_length(name) <= 100 AND name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'),
@@ -276,7 +278,7 @@ CREATE TABLE sluice.schedule (
   -- Occurrences at the multiples of this since 1970-01-01 00:00 UTC.
   every_ms       bigint      CONSTRAINT "every: 1 second to 366 days" CHECK (every_ms BETWEEN 1000 AND 31622400000),
   zone           text        NOT NULL DEFAULT 'UTC' CONSTRAINT "zone: 1 to 100 bytes" CHECK (octet_length(zone) BETWEEN 1 AND 100),
-  -- What becomes of occurrences that nobody has enqueued within grace_ms. That is never so short that an occurrence is
+  -- What becomes of occurrences that were not enqueued within grace_ms. That is never so short that an occurrence is
   -- missed because a timer is late: a worker looks after its time.
   missed         text        NOT NULL DEFAULT 'skip' CONSTRAINT "missed: skip, last or all" CHECK (missed IN ('skip', 'last', 'all')),
   grace_ms       bigint      NOT NULL DEFAULT 60000 CONSTRAINT "grace: 1 second to 1 hour" CHECK (grace_ms BETWEEN 1000 AND 3600000),
@@ -329,9 +331,9 @@ CREATE INDEX schedule_next_idx ON sluice.schedule (next_at) WHERE paused_at IS N
 --
 -- Worker processes and what they share: batches in flight, evidence of crashes, permits, tokens, maintenance.
 
--- One row per worker process. The process holds the advisory lock (746502, id) for as long as its control
--- connection lives, so a free lock means that the process, or its connection, is gone. pooled: a pooler stands before
--- that connection, so there is no lock, and only silence tells.
+-- One row per worker process. The process holds the advisory lock (746502, id) for as long as its control connection
+-- lives, so a free lock means that the process, or its connection, is gone. pooled: a pooler is in front of that
+-- connection, so there is no lock, and only silence shows that the process is gone.
 CREATE TABLE sluice.worker (
   id          integer     GENERATED ALWAYS AS IDENTITY CONSTRAINT worker_pkey PRIMARY KEY,
   name        text        NOT NULL,
@@ -350,9 +352,9 @@ CREATE TABLE sluice.worker (
   statistics  jsonb
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
 
--- One row per batch in hand, sent on the control connection before the first handler runs: what is in flight,
--- where, since when; and the evidence when a process dies. UNLOGGED, because it costs no WAL and because its
--- loss with a crashing server is right: then the server died, and no message is to blame.
+-- One row per batch in flight, sent on the control connection before the first handler runs: which messages, where, since
+-- when; and the evidence when a process dies. UNLOGGED, because it costs no WAL, and because its loss with a crashing
+-- server is right: then the server died, and no message is to blame.
 CREATE UNLOGGED TABLE sluice.batch (
   worker_id   integer     NOT NULL,
   id          bigint      NOT NULL,
@@ -373,9 +375,9 @@ CREATE UNLOGGED TABLE sluice.batch (
 -- Evidence about messages: one row per message and batch that a worker process left without settling it. vanished: the
 -- process died (a worker that comes back after a lost connection takes these away again). hung: it hung until the server
 -- ended the transaction. lost: the transaction was lost, the process and the server were not. alone: nothing else was in
--- hand (lost: nothing else ran in the transaction, and the server said why it ended), so this message is the reason.
--- attempt, error: which try was lost, and how; whoever claims the message next settles it as failed. Several workers may
--- lose the same try one after another, before the first has written that.
+-- flight there (lost: nothing else ran in the transaction, and the server said why it ended), so this message is the
+-- reason. attempt, error: which try was lost, and how; the next claim of the message settles it as failed. Several
+-- workers may lose the same try one after another, before the first has written that.
 CREATE TABLE sluice.crash (
   queue      text        NOT NULL,
   message_id bigint      NOT NULL,
@@ -390,11 +392,11 @@ CREATE TABLE sluice.crash (
   CONSTRAINT crash_pkey PRIMARY KEY (queue, message_id, worker_id, batch_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
 
--- One row per message that may be in flight at a time: of a queue, or of a tenant of it (the queue's own: tenant '').
--- Whoever claims takes as many of them as messages. A transaction that handles messages keeps theirs locked, so its end,
+-- One row per message that may be in flight at a time: of a queue, or of a tenant of it (the queue's own: tenant ''). A
+-- claim takes as many of them as messages. A transaction that handles messages keeps its permits locked, so its end,
 -- however it comes, gives them back. A lease is written into the row, and the permit is taken for as long as its message
--- has that lease: whatever ends the lease frees the permit, and nobody has to write that down. A claim that needs the
--- permit looks for it, and empties the row.
+-- has that lease: whatever ends the lease frees the permit, and no statement has to write that down. A claim that needs
+-- the permit looks for it, and empties the row.
 CREATE TABLE sluice.permit (
   queue      text    NOT NULL,
   tenant     text    NOT NULL,
@@ -404,8 +406,8 @@ CREATE TABLE sluice.permit (
   CONSTRAINT permit_pkey PRIMARY KEY (queue, tenant, n)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
 
--- The permits without a lease: a claim finds one behind any number of leases. They are read in its order, in which the
--- null of lease stands first, so that no plan reads them by the primary key, among all the others.
+-- The permits without a lease: a claim finds one behind any number of leases. They are read in the order of this index,
+-- where the null of lease comes first, so that no plan reads them by the primary key, among all the others.
 CREATE INDEX permit_free_idx ON sluice.permit (queue, tenant, lease, n) WHERE message_id IS NULL;
 
 -- A token bucket of a queue, or of a tenant of it (the queue's own: tenant ''). It had so many tokens at that time.
@@ -428,7 +430,7 @@ CREATE UNLOGGED TABLE sluice.turn (
   CONSTRAINT turn_pkey PRIMARY KEY (queue)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
 
--- When somebody began a pass of maintenance last: one process of all makes the next one. One row.
+-- When the last pass of maintenance began, and which process made it: one process of all makes the next one. One row.
 CREATE TABLE sluice.maintenance (
   one      boolean     NOT NULL DEFAULT true CONSTRAINT maintenance_pkey PRIMARY KEY CONSTRAINT "one: true" CHECK (one),
   begun_at timestamptz NOT NULL DEFAULT '-infinity',
@@ -480,8 +482,9 @@ CREATE TABLE sluice.segment (
   dropping_at    timestamptz,
   -- The last position of its events, from when it is closed.
   last           bigint,
-  -- For each slot the last position in this segment and those before it, from when the segment is closed and settled. So one row
-  -- says whether a slot has an event behind a position and before a segment, and nobody has to look into the segments between.
+  -- For each slot the last position in this segment and those before it, from when the segment is closed and settled. So
+  -- one row says whether a slot has an event behind a position and before a segment, and the segments between need no
+  -- look.
   lasts          bigint[],
   CONSTRAINT segment_pkey PRIMARY KEY (stream_id, first)
 );
@@ -525,9 +528,10 @@ CREATE TABLE sluice.stream_group (
   CONSTRAINT stream_group_id_key UNIQUE (id)
 );
 
--- How far a group has read a slot: the highest position counts. A batch inserts the new one and deletes the one before. An
--- UPDATE of one row would leave a chain of versions, which every claim walks while an old snapshot keeps them: 349 buffers
--- after 64,000 batches, where this has 4. Who may move it holds the lock (746503, group_id << 6 | slot).
+-- How far a group has read a slot: the highest position counts. A batch inserts the new one and deletes the one before.
+-- An UPDATE of one row would leave a chain of versions, which every claim walks while an old snapshot keeps them: 349
+-- buffers after 64,000 batches, where this has 4. The transaction that moves it holds the lock (746503, group_id << 6 |
+-- slot).
 CREATE TABLE sluice.group_progress (
   group_id       integer     NOT NULL,
   slot           smallint    NOT NULL,
@@ -541,10 +545,11 @@ CREATE TABLE sluice.group_progress (
   CONSTRAINT group_progress_pkey PRIMARY KEY (group_id, slot, position)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
--- Groups whose queue may have messages. A claim that looked into an empty queue would walk all messages that have been there
--- since an old snapshot: 18 ms after 30,000. So claims look only where this has a row. Who puts a message there inserts one if
--- it sees none, and holds the lock (746506, group_id) shared until its transaction ends; who finds the queue empty
--- deletes what it sees, and holds the lock alone. There may be several rows, so that nobody waits for another's.
+-- Groups whose queue may have messages. A claim that looked into an empty queue would walk all messages that have been
+-- there since an old snapshot: 18 ms after 30,000. So claims look only where this has a row. A transaction that puts a
+-- message there inserts a row if it sees none, and holds the lock (746506, group_id) shared until it ends; one that finds
+-- the queue empty deletes the rows it sees, and holds the lock alone. There may be several rows, so that no session waits
+-- for another's.
 CREATE TABLE sluice.group_queued (
   group_id       integer     NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
@@ -554,16 +559,16 @@ CREATE INDEX group_queued_idx ON sluice.group_queued (group_id);
 --
 -- Checks and small functions that the others share.
 --
--- Each statement in plpgsql has a snapshot of its own, so what stands behind a lock sees all that was committed before the
--- lock was had.
+-- Each statement in plpgsql has a snapshot of its own, so the statement after a lock sees all that was committed before
+-- the lock was granted.
 
--- The time of a view, in a subselect without a parameter: read once per statement, so that all rows are as of one instant. A
--- view with clock_timestamp() itself is computed in full before a LIMIT, because that is volatile; statement_timestamp()
--- stands still while a function enqueues and then looks.
+-- The time of a view, in a subselect without a parameter: read once per statement, so that all rows are as of one
+-- instant. A view with clock_timestamp() itself is computed in full before a LIMIT, because that is volatile;
+-- statement_timestamp() does not move while a function enqueues and then looks.
 CREATE FUNCTION sluice_private.clock() RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT pg_catalog.clock_timestamp()';
 
--- Fails in a transaction with one snapshot for all of its statements: what stands behind a lock would not see what was
+-- Fails in a transaction with one snapshot for all of its statements: the statement after a lock would not see what was
 -- committed while it waited.
 CREATE FUNCTION sluice_private.check_isolation() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -637,9 +642,9 @@ END
 $$;
 
 -- Called by a statement that settles a batch when it has touched fewer rows than it should: the error turns the COMMIT
--- that stands behind it into a rollback, and with it go the effects of handlers that would happen again. A message that
--- is no longer there was removed by its own handler, through tx; nobody else could, because it is locked. Volatile, so
--- it sees what the calling statement has done so far.
+-- behind it into a rollback, and with it go the effects of handlers that would happen again. A message that is no longer
+-- there was removed by its own handler, through tx; no other session could, because it is locked. Volatile, so it sees
+-- what the calling statement has done so far.
 CREATE FUNCTION sluice_private.require_settled(relation text, queue text, wanted bigint[], touched bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -656,7 +661,7 @@ BEGIN
 END
 $$;
 
--- The same of a table that whoever settles may write and not read: its rows can only be counted.
+-- The same for a table that the settling role may write and not read: its rows can only be counted.
 CREATE FUNCTION sluice_private.require_kept(relation text, queue text, wanted bigint, taken bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -697,8 +702,8 @@ END
 $$;
 
 -- Which of these characters, given and returned as Unicode numbers with commas between them, the database's encoding
--- cannot hold. To send one would fail its statement, and with it the transaction of whoever enqueues. chr(92) is a
--- backslash: a literal would have to be written in one way or the other, as standard_conforming_strings says.
+-- cannot hold. To send one would fail its statement, and with it the transaction of the producer. chr(92) is a backslash:
+-- a literal would have to be written in one way or the other, as standard_conforming_strings says.
 CREATE FUNCTION sluice_private.foreign_characters(numbers text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -722,7 +727,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
   SELECT (pg_catalog.hashtextextended(ordering_key COLLATE pg_catalog."C", 0) OPERATOR(pg_catalog.&) (slots OPERATOR(pg_catalog.-) 1)::bigint)::smallint
 $$;
 
--- A number of a transaction, of which a row has the last 32 bits, in full: the nearest to those that the snapshot knows.
+-- The full number of a transaction from its last 32 bits, which a row has: the nearest to those that the snapshot knows.
 CREATE FUNCTION sluice_private.full_xid(last_bits text) RETURNS xid8
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -732,9 +737,10 @@ BEGIN
 END
 $$;
 
--- Whether the xmax of a row is the number of a transaction that runs now, or of a savepoint of one, which no snapshot lists. So it has
--- locked the row, as far as can be told without a lock: it may have ended since. xmax may be the number of a MultiXact as well, where several
--- have locked the row, or one has locked and changed it. That looks the same, may be ahead of all transactions, and counts as no lock.
+-- Whether the xmax of a row is the number of a running transaction, or of a savepoint of one, which no snapshot lists. If
+-- so, that transaction has locked the row, as far as a look without a lock can say: it may have ended since. xmax may
+-- also be the number of a MultiXact, where several have locked the row, or one has locked and changed it. That looks the
+-- same, may be ahead of all transactions, and counts as no lock.
 CREATE FUNCTION sluice_private.in_progress(holder xid) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -789,8 +795,8 @@ BEGIN
 END
 $$;
 
--- The queue of a group has the events of its stream that have failed, and nothing else: what is enqueued there would have no
--- position, and who consumes it without the group would not keep the order of the log.
+-- The queue of a group has the events of its stream that have failed, and nothing else: an enqueued message would have no
+-- position, and a consumer without the group would not keep the order of the log.
 CREATE FUNCTION sluice_private.refuse_group_queue(queue text) RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -801,8 +807,9 @@ BEGIN
 END
 $$;
 
--- The same where a snapshot may be older than the group. The index of its name shows it all the same, to who tries to make another. That is undone in
--- any case, so it keeps nobody else from it. The number is one that no other session tries at the same time.
+-- The same where the snapshot may be older than the group. The unique index on its name shows the group all the same, to
+-- an attempt to make another. The attempt is undone in any case, so no other session is kept from making it. The number
+-- is one that no other session tries at the same time.
 CREATE FUNCTION sluice_private.refuse_newer_group(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -822,7 +829,7 @@ $$;
 CREATE FUNCTION sluice_private.refuse_inserted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  -- Whoever makes a group of this name waits for this transaction, and this one for that.
+  -- A transaction that makes a group of this name waits for this one, and this one for that.
   PERFORM sluice_private.lock_shared(746507, hashtext(NEW.queue));
   PERFORM sluice_private.refuse_group_queue(NEW.queue);
   IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -850,7 +857,7 @@ BEGIN
 END
 $$;
 
--- Notes that the queue of a group is empty, if it is. Returns whether it has. Waits for nobody.
+-- Notes that the queue of a group is empty, if it is. Returns whether it has. It does not wait.
 CREATE FUNCTION sluice_private.note_empty(group_id integer, queue text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on AS $$
@@ -872,11 +879,11 @@ BEGIN
 END
 $$;
 
--- Before dead letters of a group are redriven. A batch of the log may have later events of their keys in hand, because it found
--- nothing of these keys in the queue. So this waits for the batches that have their slots; the next ones find them there. Those
--- without a key wait for nobody. Then it notes that the queue has messages, behind the locks of the slots, as a batch does that parks
--- events; nobody deletes the group from here on. A queue that is not of a group is left as it is. While it waits for a slot it has
--- those before it, so it asks for no slot that it does not need.
+-- Called before dead letters of a group are redriven. A batch of the log may hold later events of their keys, because it
+-- found nothing of these keys in the queue. So this waits for the batches that have their slots; the next batches find
+-- them there. Those without a key need no wait. Then it notes that the queue has messages, behind the locks of the slots,
+-- as a batch that parks events does; the group cannot be deleted from here on. A queue that is not of a group is left as
+-- it is. While it waits for a slot it has those before it, so it asks for no slot that it does not need.
 CREATE FUNCTION sluice_private.lock_dead_events(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -892,7 +899,7 @@ BEGIN
     IF NOT FOUND OR ids = '{}' THEN
       RETURN;
     END IF;
-    -- Who gives the stream other slots locks all of its groups' slots.
+    -- To give the stream other slots, change_slots locks all slots of its groups.
     EXIT WHEN locked_as = slots;
     locked_as := slots;
     FOR slot IN
@@ -926,9 +933,9 @@ END
 $$;
 
 -- A futex: a process that is about to sleep holds the exclusive lock (746501, hash of the queue). An enqueuing
--- transaction tries the shared lock and notifies only if it cannot have it, that is, only if somebody sleeps.
--- Whoever gets the exclusive lock knows that no enqueue is in flight, reads once more, and sleeps: no wake-up
--- can be lost, and a busy queue never pays for the lock of the whole server that NOTIFY holds through commit.
+-- transaction tries the shared lock and notifies only if it cannot have it, that is, only if a process sleeps. A process
+-- that gets the exclusive lock knows that no enqueue is in flight, reads once more, and sleeps: no wake-up can be lost,
+-- and a busy queue never pays for the lock of the whole server that NOTIFY holds through commit.
 CREATE FUNCTION sluice_private.wake_inserted() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -943,18 +950,18 @@ BEGIN
 END
 $$;
 
--- The condition is tried for every row, the function called only while somebody sleeps: as a trigger of the statement that reads
--- the inserted rows in the function, it took the server four times as long. A row that is due after the next poll (which
--- comes 1 to 1.2 s after the last one, by default) wakes nobody: a sleeping worker reads the next due time at every poll. One
--- that is due sooner wakes those who sleep, to read it now. Whoever has the shared lock knows that nobody can fall asleep
--- before this transaction has ended.
+-- The condition is tried for every row; the function is called only while a worker sleeps: as a trigger of the statement
+-- that reads the inserted rows in the function, it took the server four times as long. A row that is due after the next
+-- poll (which comes 1 to 1.2 s after the last one, by default) wakes no worker: a sleeping worker reads the next due time
+-- at every poll. A row that is due sooner wakes the sleeping workers, to read it now. While a transaction has the shared
+-- lock, no worker can fall asleep before it ends.
 CREATE TRIGGER message_wake AFTER INSERT ON sluice.message FOR EACH ROW
 WHEN (NEW.due_at OPERATOR(pg_catalog.<) (pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) INTERVAL '1200 ms')
       AND NOT pg_catalog.pg_try_advisory_xact_lock_shared(746501, pg_catalog.hashtext(NEW.queue)))
 EXECUTE FUNCTION sluice_private.wake_inserted();
 
--- As the insert trigger does: notifies if somebody sleeps, and otherwise nobody can fall asleep before this transaction
--- has ended. Nobody sleeps on the queue of a group: its members sleep on their stream.
+-- As the insert trigger does: notifies if a worker sleeps, and otherwise none can fall asleep before this transaction has
+-- ended. No worker sleeps on the queue of a group: the group's members sleep on their stream.
 CREATE FUNCTION sluice_private.wake(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -966,8 +973,8 @@ BEGIN
 END
 $$;
 
--- Wakes those who sleep on the stream, as the trigger of sluice.message wakes those of a queue. No queue's name has a '/'.
--- Appends call it only if somebody sleeps: to ask here would take a call, and a path, for each event.
+-- Wakes the workers that sleep on the stream, as the trigger of sluice.message wakes those of a queue. No queue's name
+-- has a '/'. Appends call it only if a worker sleeps: to ask here would take a call, and a path, for each event.
 CREATE FUNCTION sluice_private.wake_stream(stream text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -982,7 +989,7 @@ REVOKE ALL ON FUNCTION sluice_private.wake_stream FROM PUBLIC;
 
 -- schema/23_settings.sql
 --
--- Settings of queues: what a queue is told while it runs, and how those who consume hear of it.
+-- Settings of queues, which may change while workers run, and how workers hear of a change.
 --
 -- The public functions run with the rights of the schema's owner, so that a login needs nothing but EXECUTE, and say no more
 -- than they check.
@@ -1230,7 +1237,7 @@ END
 $$;
 COMMENT ON FUNCTION sluice.resume IS 'Ends the pause of a queue. Returns false if it was not paused.';
 
--- For whoever waits for a claim, and may read no table.
+-- For sessions that wait for a claim, and may read no table.
 CREATE FUNCTION sluice.is_paused(queue text) RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -1249,7 +1256,7 @@ REVOKE ALL ON FUNCTION sluice.queue_set, sluice.pause, sluice.resume, sluice.is_
 --
 -- Public functions: sluice.enqueue.
 
--- What a queue has been told about the messages that are enqueued in it: one row, of NULL if it has been told nothing.
+-- The settings of a queue for new messages: one row, of NULL if it has none.
 CREATE FUNCTION sluice_private.queue_defaults(queue text, OUT delay_ms bigint, OUT ttl_ms bigint, OUT payload_bytes integer)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -1266,7 +1273,7 @@ LANGUAGE sql VOLATILE AS $$
   ) OPERATOR(pg_catalog.*) interval '1 millisecond'))
 $$;
 
--- Fails if a payload is larger than its queue has been told to take.
+-- Fails if a payload is larger than its queue takes.
 CREATE FUNCTION sluice_private.check_payload_bytes(payload jsonb, most integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -1605,8 +1612,8 @@ BEGIN
 END
 $$;
 
--- After how long a message is tried again that has failed so often, by a policy of the form of sluice.queue.retry. Null:
--- after 1 s, 2 s, 4 s, ... 1 h, of which a fifth is random.
+-- After how long a message that has failed so often is tried again, by a policy of the form of sluice.queue.retry. Null:
+-- after 1 s, 2 s, 4 s, ... 1 h, and a fifth of that is random.
 CREATE FUNCTION sluice_private.retry_after(policy jsonb, tries integer) RETURNS interval
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1652,8 +1659,8 @@ END
 $$;
 
 -- Fails locked messages of a claim: buries those that have no attempt left, and gives the others their next due time.
--- Without a delay the policy of a message decides, of those that are given by name; then what the queue has been told.
--- Returns those that are buried.
+-- Without a delay the policy of a message decides, of those that are given by name; then the queue's setting. Returns
+-- those that are buried.
 CREATE FUNCTION sluice_private.fail_locked(
   queue text, ids bigint[], max_attempts integer, delay interval, error text, retry jsonb, policies jsonb
 ) RETURNS bigint[]
@@ -1724,7 +1731,7 @@ BEGIN
 END
 $$;
 
--- Removes locked messages whose life has ended, or makes dead letters of them, as the queue has been told.
+-- Removes locked messages whose life has ended, or makes dead letters of them, as the queue's setting says.
 CREATE FUNCTION sluice_private.expire_locked(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -1745,9 +1752,9 @@ BEGIN
 END
 $$;
 
--- The end of messages that a worker has in hand and does not handle, because their life had ended when they were claimed, or
--- because they are cancelled: those of a batch, which its transaction has locked (leases null), and leased ones. Returns those
--- that it has found. Each is looked up in the primary key by itself.
+-- Ends messages that a worker has claimed and does not handle, because their life had ended when they were claimed, or
+-- because they are cancelled: those of a batch, which its transaction has locked (leases null), and leased ones. Returns
+-- those that it has found. Each is looked up in the primary key by itself.
 CREATE FUNCTION sluice_private.drop_in_hand(queue text, ids bigint[], leases bigint[], expired boolean) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -1809,10 +1816,10 @@ BEGIN
 END
 $$;
 
--- Locks a message that has closed its key, if it is due again and nobody has locked it. Settlements, renewals and the
--- transactions of handlers lock such messages without their slot, some for long after the lease, so a claim that waited for
--- one would stop all of its queue. A claim asks it of each such message that it would take next, so it locks no others.
--- VOLATILE, for a snapshot of its own, and without a search_path, as leased_keys.
+-- Locks a message that has closed its key, if it is due again and not locked. Settlements, renewals and the transactions
+-- of handlers lock such messages without their slot, some for long after the lease, so a claim that waited for one would
+-- stop all of its queue. A claim asks it of each such message that it would take next, so it locks no others. VOLATILE,
+-- for a snapshot of its own, and without a search_path, as leased_keys.
 CREATE FUNCTION sluice_private.lock_due_again(queue text, id bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -1849,10 +1856,11 @@ BEGIN
 END
 $$;
 
--- Locks a slot's row, if nobody has it, and in it the first message that is due and whose key is open: not held (the
--- locked row tells, in its newest version), and not closed by another message that is or was leased (leased_keys has a
--- snapshot that is newer than the lock). One that has closed its key must be free, and due in its newest version. message_slot_idx has the order; slot = ... would let the planner take the primary
--- key, which has the same. At most so many rows are walked. Null: there is none, or somebody has it.
+-- Locks a slot's row, if it is free, and in it the first message that is due and whose key is open: not held (the locked
+-- row says so, in its newest version), and not closed by another message that is or was leased (leased_keys has a
+-- snapshot that is newer than the lock). A message that has closed its key must be free, and due in its newest version.
+-- message_slot_idx has the order; slot = ... would let the planner take the primary key, which has the same. It walks at
+-- most so many rows. Null: there is none, or the slot is locked.
 CREATE FUNCTION sluice_private.lock_in_slot(queue text, slot smallint, walk integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2066,8 +2074,8 @@ $$;
 -- Limits: how many messages of a queue, or of one of its tenants, are in flight at most, and how many begin per interval.
 -- Nothing here is read or written for a queue whose row in sluice.queue has no limit.
 
--- Whether a lease has the permit. Not whether the lease has run out: until somebody notes that, or takes the message, it
--- may be renewed.
+-- Whether a lease has the permit. Not whether the lease has run out: until that is noted, or the message is taken, it may
+-- be renewed.
 CREATE FUNCTION sluice_private.permit_taken(queue text, message_id bigint, lease bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2142,8 +2150,9 @@ BEGIN
 END
 $$;
 
--- One transaction at a time makes rows of a tenant. Nobody waits: a transaction of an application that has claimed and
--- goes on may have the lock. Tenants share 32 locks per queue, so that a claim of many does not fill the lock table.
+-- One transaction at a time makes rows of a tenant. The others do not wait: a transaction of an application that has
+-- claimed and goes on may have the lock. Tenants share 32 locks per queue, so that a claim of many does not fill the lock
+-- table.
 CREATE FUNCTION sluice_private.lock_growth(queue text, tenant text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -2151,7 +2160,7 @@ BEGIN
 END
 $$;
 
--- How many permits without a lease seem to be locked by nobody, up to so many.
+-- How many permits without a lease seem to be unlocked, up to so many.
 CREATE FUNCTION sluice_private.count_free(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS $$
 #variable_conflict use_variable
@@ -2164,8 +2173,8 @@ BEGIN
 END
 $$;
 
--- Makes up to so many permits, while there are fewer rows than the limit allows. With a new snapshot: whoever had the lock
--- before may have made some. Numbers that are missing below the limit come before higher ones.
+-- Makes up to so many permits, while there are fewer rows than the limit allows. With a new snapshot: the session that
+-- had the lock before may have made some. Numbers that are missing below the limit come before higher ones.
 CREATE FUNCTION sluice_private.make_permits(queue text, tenant text, most_rows integer, wanted integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2188,7 +2197,7 @@ BEGIN
 END
 $$;
 
--- Locks free permits, of which there are too many.
+-- Locks the free permits that are too many.
 CREATE FUNCTION sluice_private.lock_surplus(queue text, tenant text, surplus integer) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2210,8 +2219,8 @@ BEGIN
 END
 $$;
 
--- Empties those of the permits whose lease is gone, or has run out and nobody renews it at this moment: a renewal locks the
--- message first, and then compares the clock. Returns how many.
+-- Empties those of the permits whose lease is gone, or has run out and is not being renewed: a renewal locks the message
+-- first, and then compares the clock. Returns how many.
 CREATE FUNCTION sluice_private.end_run_out(queue text, tenant text, numbers integer[]) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2231,7 +2240,7 @@ BEGIN
       FOR UPDATE OF m SKIP LOCKED
     ) m
   );
-  -- Not one that a batch has locked which looked before the lease was written: nobody waits for a batch here.
+  -- Not one that is locked by a batch that looked before the lease was written: nothing waits for a batch here.
   ours := ARRAY(
     SELECT p.n FROM sluice.permit p
     WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (numbers)
@@ -2318,8 +2327,8 @@ BEGIN
 END
 $$;
 
--- Renews leases of a queue with permits. One that has run out is not renewed, because its permit may be somebody else's by
--- now: the clock is read with the rows locked. Returns those that are renewed.
+-- Renews leases of a queue with permits. One that has run out is not renewed, because another lease may have its permit
+-- by now: the clock is read with the rows locked. Returns those that are renewed.
 CREATE FUNCTION sluice_private.renew_permitted(queue text, ids bigint[], leases bigint[], ms double precision) RETURNS SETOF bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2341,10 +2350,9 @@ BEGIN
 END
 $$;
 
--- Takes up to so many tokens; wait_ms: in how long there is one, if there is none. A bucket that somebody has locked is
--- not waited for, because a transaction of an application may have it, by sluice.claim or sluice.pop: wait_ms is 0 then,
--- and whoever asks tries again in a moment.
--- The server's clock alone fills it. If that was set back, the bucket fills from then on.
+-- Takes up to so many tokens; wait_ms: in how long there is one, if there is none. It does not wait for a bucket that is
+-- locked, because a transaction of an application may have it, by sluice.claim or sluice.pop: wait_ms is 0 then, and the
+-- caller tries again in a moment. The server's clock alone fills it. If that was set back, the bucket fills from then on.
 CREATE FUNCTION sluice_private.take_tokens(
   queue text, tenant text, most integer, rate integer, rate_ms bigint, burst integer,
   OUT granted integer, OUT wait_ms double precision
@@ -2384,7 +2392,7 @@ BEGIN
 END
 $$;
 
--- Gives back tokens that no message has used, and returns those tenants whose bucket somebody has locked: to be tried again.
+-- Gives back tokens that no message has used, and returns those tenants whose bucket is locked: to be tried again.
 CREATE FUNCTION sluice_private.return_tokens(queue text, tenants text[], counts integer[]) RETURNS text[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2395,7 +2403,7 @@ BEGIN
     SELECT b.tenant FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = ANY (tenants)
     ORDER BY b.tenant FOR UPDATE OF b SKIP LOCKED
   );
-  -- The burst bounds them when somebody takes some.
+  -- The burst bounds them when they are taken.
   UPDATE sluice.bucket b SET tokens = b.tokens + counts[array_position(tenants, b.tenant)]
   WHERE b.queue = queue AND b.tenant = ANY (ours);
   RETURN ARRAY(SELECT given.tenant FROM unnest(tenants) AS given (tenant) WHERE given.tenant <> ALL (ours));
@@ -2440,7 +2448,7 @@ $$;
 --
 -- Shares a claim out among the tenants of a queue.
 
--- How many messages of a tenant are due and seem to be in nobody's hands, up to so many.
+-- How many messages of a tenant are due and seem not to be in flight, up to so many.
 CREATE FUNCTION sluice_private.count_of_tenant(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2550,7 +2558,7 @@ BEGIN
 END
 $$;
 
--- How many messages of a tenant may be claimed now: due, in nobody's hands, and with permits that seem to be free.
+-- How many messages of a tenant may be claimed now: due, not in flight, and with permits that seem to be free.
 CREATE FUNCTION sluice_private.room_of_tenant(
   queue text, tenant text, most integer, settings sluice.queue, OUT room integer, OUT wait_ms double precision
 )
@@ -2640,8 +2648,8 @@ BEGIN
 END
 $$;
 
--- Notes where a claim has ended among the tenants. Nobody waits: a transaction of an application that has claimed and goes on may
--- have the row. A worker, which goes on from its own last claim, notes it once a second, so that its claims write nothing.
+-- Notes where a claim has ended among the tenants. It does not wait: a transaction of an application that has claimed and
+-- goes on may have the lock.
 CREATE FUNCTION sluice_private.note_turn(queue text, turn text, apart boolean, by_worker boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -2904,7 +2912,7 @@ $$;
 
 -- schema/36_claim_steps.sql
 --
--- Steps of claims as objects: messages that somebody has claimed under a time limit, and settles later by the claim's number.
+-- Steps of claims as objects: messages that a client claims under a time limit, and settles later by the claim's number.
 
 -- Fails unless an outcome has what it needs, and nothing else.
 CREATE FUNCTION sluice_private.check_outcome(outcome text, delay interval, reason text, error text, dedupe_for interval) RETURNS void
@@ -3012,7 +3020,7 @@ BEGIN
 END
 $$;
 
--- What messages look like to whoever has claimed them; claim_id null: to whoever has locked them.
+-- What the claimer of messages sees of them; claim_id null: the session that has locked them.
 CREATE FUNCTION sluice_private.claimed_rows(queue text, claim_id bigint, ids bigint[]) RETURNS TABLE (
   id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer, ordering_key text,
   priority smallint, enqueued_at timestamptz, due_at timestamptz, own_max_attempts integer,
@@ -3033,8 +3041,8 @@ BEGIN
 END
 $$;
 
--- Deletes claims of the queue that have been over for an hour, a few at a time and none that somebody has locked. Until
--- then their holders are told that they are over.
+-- Deletes claims of the queue that have been over for an hour, a few at a time and none that is locked. Until then a call
+-- with their number fails because they are over.
 CREATE FUNCTION sluice_private.prune_claims(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -3237,7 +3245,7 @@ DECLARE
 BEGIN
   PERFORM sluice_private.check_isolation();
   SELECT c.* INTO held FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id FOR UPDATE;
-  -- Before the messages are locked: of a claim that is over, a batch may have them in hand, and would be waited for.
+  -- Before the messages are locked: those of a claim that is over may be in a batch, and the lock would wait for it.
   IF held.id IS NULL OR clock_timestamp() >= held.expires_at THEN
     RETURN 0;
   END IF;
@@ -3401,8 +3409,8 @@ BEGIN
 END
 $$;
 
--- Locks a message that nobody has in hand, without waiting. A claim does not wait for it either: of a message with an
--- ordering key it would, so its slot is locked as well, if nobody has that, and claims pass the slot by.
+-- Locks a message that is not in flight, without waiting. A claim does not wait for it either: for a message with an
+-- ordering key it would, so its slot is locked as well, if it is free, and claims pass the slot by.
 CREATE FUNCTION sluice_private.lock_waiting(queue text, message_id bigint, slot smallint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -3417,9 +3425,9 @@ BEGIN
 END
 $$;
 
--- What stands for a key, where an expired message that nobody has in hand is not there. To know whether somebody has it, it
--- is locked; without, each that has expired is not there. One whose lease has run out is not locked: its worker may be late
--- only, and would wait here with the renewal of all its leases.
+-- The same, but an expired message that is not in flight does not count. To know whether it is, it is locked; without
+-- locks, no message that has expired counts. One whose lease has run out is not locked: its worker may only be late, and
+-- would wait here with the renewal of all its leases.
 CREATE FUNCTION sluice_private.look_at_holder(queue text, key text, message_id bigint, locks boolean) RETURNS record
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -3481,13 +3489,13 @@ BEGIN
     answer := concat_ws(' ', held.message_id, 'duplicate', sluice_private.duplicate_state(
       seen.ours OR seen.locked OR seen.lease <> 0 AND seen.due_at > seen.now_at, seen.attempt, seen.due_at, seen.now_at
     ));
-  -- One whose lease has run out may be followed, as one in hand. update would lose what it is given.
+  -- A message whose lease has run out may be followed, like one in flight. update would lose the new content.
   ELSIF seen.there AND (seen.lease = 0 OR on_duplicate = 'update' AND seen.due_at <= seen.now_at) AND NOT seen.ours
     AND sluice_private.lock_waiting(queue, held.message_id, seen.slot)
   THEN
     waiting_id := held.message_id;
     fresh := seen.fresh;
-  -- Somebody has it in hand. The other message comes behind it in the order of its key, and never beside it.
+  -- It is in flight. The other message comes behind it in the order of its key, and never beside it.
   ELSIF seen.there AND (on_duplicate = 'update' OR seen.ordering_key IS NULL) THEN
     answer := concat_ws(' ', held.message_id, 'duplicate in_flight');
   ELSIF seen.there THEN
@@ -3511,7 +3519,7 @@ $$;
 --
 -- Public functions: sluice.enqueue_deduped.
 
--- Gives a locked message, which nobody has in hand, new content, and with `moves` a later due time. The time of a retry, or
+-- Gives a locked message, which is not in flight, new content, and with `moves` a later due time. The time of a retry, or
 -- of a message that holds its key, stays as it is: a later message of the key would be handled first.
 CREATE FUNCTION sluice_private.change_waiting(
   queue text, message_id bigint, payload jsonb, headers jsonb, type text, schema_version integer, due_at timestamptz,
@@ -3553,7 +3561,8 @@ BEGIN
   END IF;
   state := sluice_private.duplicate_state(false, changed.attempt, changed.due_at, clock_timestamp());
   IF later IS NULL OR changed.due_at < clock_timestamp() + interval '1200 ms' THEN
-    -- Whoever looks before the COMMIT passes over the locked row, which may fall due by then. One that is put off is due after it.
+    -- A claim before the COMMIT passes over the locked row, which may fall due by then. One that is put off is due after
+    -- it.
     PERFORM sluice_private.wake(queue);
   END IF;
   RETURN concat_ws(' ', message_id, CASE WHEN later IS NULL THEN 'updated' ELSE 'debounced' END, state);
@@ -3641,10 +3650,10 @@ BEGIN
 END
 $$;
 
--- Enqueues messages with dedupe keys, and answers in their order. It has all keys locked in one order before the first
--- message is enqueued, so two of these do not wait for each other in a circle. A key that is new gets a pointer to no
--- message. One that is taken, and for which nothing but reject and throttle ask, is not locked: what this look has found is the
--- answer, and is not asked for again, because a lock that it might take then would be out of order.
+-- Enqueues messages with dedupe keys, and answers in their order. It locks all keys in one order before it enqueues the
+-- first message, so two of these do not wait for each other in a circle. A key that is new gets a pointer to no message.
+-- A key that is taken, and comes with reject and throttle alone, is not locked: what this look has found is the answer,
+-- and is not asked for again, because a lock that it might take then would be out of order.
 CREATE FUNCTION sluice_private.insert_all_deduped(queue text, payloads jsonb, options jsonb) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on AS $$
@@ -3786,7 +3795,7 @@ REVOKE ALL ON FUNCTION sluice_private.insert_deduped, sluice_private.insert_all_
 --
 -- Public functions: sluice.free_key, sluice.free_keys, sluice.prune_dedupe.
 
--- Whether a message has a key: one that has expired has it as long as somebody has it in hand. To know that, it is locked.
+-- Whether a message has a key: one that has expired has it as long as it is in flight. To know that, it is locked.
 CREATE FUNCTION sluice_private.has_message(pointer sluice.dedupe) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -3836,9 +3845,9 @@ $$;
 COMMENT ON FUNCTION sluice.free_key IS
   'Frees a dedupe key that is kept after its message has gone, and says what it was: freed, free (it was not taken) or taken (a message has it, which sluice.cancel removes).';
 
--- Frees the keys of a queue that are kept although no message has them, behind after_key in their order: at most 1,000, and of
--- at most 10,000 that it looks at. A key for which a producer asks at this moment stays. dry_run: counts them. next_key: where
--- the next step begins; null: they are through. A key without a pointer is free.
+-- Frees the keys of a queue that are kept although no message has them, behind after_key in their order: at most 1,000,
+-- and it looks at 10,000 at most. A key that a producer asks for at this moment stays. dry_run: counts them. next_key:
+-- where the next step begins; null: it was the last. A key without a pointer is free.
 CREATE FUNCTION sluice.free_keys(queue text, after_key text DEFAULT NULL, dry_run boolean DEFAULT false)
 RETURNS TABLE (keys integer, next_key text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
@@ -3875,8 +3884,9 @@ $$;
 COMMENT ON FUNCTION sluice.free_keys IS
   'Frees the dedupe keys of a queue that are kept after their messages have gone, behind after_key: one bounded step. Call it again with next_key until that is NULL. dry_run counts them.';
 
--- Gives messages that were redriven their dedupe keys again, where no other message has one by then; of several with the same
--- key the newest. It does not wait for a producer: whoever has a pointer locked, or has made one and not committed, has the key.
+-- Gives messages that were redriven their dedupe keys again, where no other message has one by then; of several with the
+-- same key the newest. It does not wait for a producer: one that has locked a pointer, or has made one and not committed,
+-- has the key.
 CREATE FUNCTION sluice_private.take_keys_again(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '10ms' AS $$
 #variable_conflict use_variable
@@ -4069,7 +4079,7 @@ BEGIN
 END
 $$;
 
--- A message is gone: its key is free, now or, if somebody has its slot, as soon as a worker of the queue has looked.
+-- A message is gone: its key is free, now or, if its slot is locked, as soon as a worker of the queue has looked.
 CREATE FUNCTION sluice_private.open_key(gone sluice.message) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -4091,13 +4101,13 @@ REVOKE ALL ON FUNCTION sluice_private.release_holds FROM PUBLIC;
 
 -- schema/44_message_changes.sql
 --
--- What may be done to one message, and to all that match. Nothing here waits for a handler: rows of messages and of slots that
--- somebody has locked are passed over.
+-- Changes one message, or all that match. Nothing here waits for a handler: rows of messages and of slots that are locked
+-- are passed over.
 --
 -- Public functions: sluice.cancel, sluice.reschedule, sluice.run_now, sluice.change, sluice.clear_some.
 
--- Locks one message, unless somebody has it locked or it is not there: then null. Claims pass over locked messages without
--- a key, but would wait for one with a key: so its slot is locked too, unless a batch has it, and claims pass over that.
+-- Locks one message, unless it is locked or not there: then null. Claims pass over locked messages without a key, but
+-- would wait for one with a key: so its slot is locked too, unless a batch has it, and claims pass over that.
 CREATE FUNCTION sluice_private.lock_one(queue text, message_id bigint) RETURNS sluice.message
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -4134,9 +4144,9 @@ BEGIN
 END
 $$;
 
--- The messages that a call means, the newest first: that of the id, or those that a dedupe key stands for, of which the first
--- comes after the second. They need not be there. Reads the pointer by its primary key, and does not lock it: whoever enqueues
--- with the key has that locked until its transaction ends, and a handler may enqueue.
+-- The messages that a call means, the newest first: that of the id, or those of a dedupe key, where the first comes after
+-- the second. They need not be there. Reads the pointer by its primary key, and does not lock it: a producer with the key
+-- keeps it locked until its transaction ends, and a handler may enqueue.
 CREATE FUNCTION sluice_private.meant(queue text, message_id bigint, dedupe_key text) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -4181,7 +4191,7 @@ BEGIN
     PERFORM sluice_private.remove_locked(queue, ARRAY[message_id]);
     PERFORM sluice_private.open_key(m);
   END IF;
-  -- Not of a claim object: whoever has that finds out when it settles.
+  -- Not in a claim object: its client finds out when it settles.
   IF state = 'in_flight' AND coalesce(m.lease, 1) > 0 THEN
     INSERT INTO sluice.cancel_request (queue, message_id) VALUES (queue, message_id);
     PERFORM sluice_private.tell('!cancel!' || queue);
@@ -4191,7 +4201,8 @@ BEGIN
 END
 $$;
 
--- By a dedupe key: the message that comes after the one in hand goes first. The answer tells of the one in hand, if it is there.
+-- By a dedupe key: the message that comes after the one in flight goes first. The answer is about the one in flight, if
+-- it is there.
 CREATE FUNCTION sluice.cancel(queue text, message_id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL)
 RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
@@ -4341,7 +4352,7 @@ BEGIN
         schema_version = coalesce(schema_version, t.schema_version), max_attempts = coalesce(max_attempts, t.max_attempts),
         expires_at = coalesce(t.due_at + ttl, t.expires_at)
     WHERE t.queue = queue AND t.id = message_id;
-    -- Whoever looks before the COMMIT passes over the locked row, which may fall due by then.
+    -- A claim before the COMMIT passes over the locked row, which may fall due by then.
     PERFORM sluice_private.wake(queue);
   END IF;
   RETURN NEXT;
@@ -4350,9 +4361,9 @@ $$;
 COMMENT ON FUNCTION sluice.change IS
   'Changes what a message that waits says; what is NULL stays as it was. ttl counts from its due time. result: changed or refused (it does not wait: see state).';
 
--- Removes messages that nobody has in hand and that match every filter given, behind after_id in the order of their ids:
--- at most 1,000, and of at most 10,000 that it looks at. dry_run: counts them. next_id: where the next step begins; null at
--- the end of the queue.
+-- Removes messages that are not in flight and match every filter given, behind after_id in the order of their ids: at
+-- most 1,000, and it looks at 10,000 at most. dry_run: counts them. next_id: where the next step begins; null at the end
+-- of the queue.
 CREATE FUNCTION sluice.clear_some(
   queue           text,
   after_id        bigint      DEFAULT NULL,
@@ -4497,7 +4508,7 @@ BEGIN
   IF deduped IS NOT NULL THEN
     PERFORM sluice_private.take_keys_again(queue, deduped);
   END IF;
-  -- Nobody sleeps on the queue of a group: its members sleep on their stream.
+  -- No worker sleeps on the queue of a group: the group's members sleep on their stream.
   IF events > 0 THEN
     PERFORM sluice_private.wake_stream(split_part(queue, ':', 1));
   END IF;
@@ -4614,10 +4625,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     )
 $$;
 
--- Makes the partitions of today and the next seven days that are missing, if any queue keeps its history. Returns how many. A
--- day of which the default partition has messages already stays there, and so do all while may_attach says no. One that
--- waits for the default partition for longer than a moment is left to the next call. The text of a bound depends on
--- DateStyle and TimeZone.
+-- Makes the partitions of today and the next seven days that are missing, if any queue keeps its history. Returns how
+-- many. A day stays in the default partition if that has messages of it already, and so do all while may_attach says no.
+-- A partition that waits for the default one for longer than a moment is left to the next call. The text of a bound
+-- depends on DateStyle and TimeZone.
 CREATE FUNCTION sluice.make_history() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms'
 SET timezone = 'UTC' SET datestyle = 'ISO, YMD' SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
@@ -4639,7 +4650,8 @@ BEGIN
                      name, day, day + interval '24 hours');
       made := made + 1;
     EXCEPTION
-      -- The default partition has the day by now, or is in use; somebody else has made it; a partition of other bounds has it.
+      -- The default partition has the day by now, or is in use; another session has made it; a partition of other bounds
+      -- has it.
       WHEN check_violation OR lock_not_available OR duplicate_table OR unique_violation OR invalid_object_definition THEN
         NULL;
     END;
@@ -4661,13 +4673,13 @@ $$;
 CREATE TRIGGER queue_history AFTER INSERT ON sluice.queue FOR EACH ROW
 WHEN (NEW.history_ms IS NOT NULL) EXECUTE FUNCTION sluice_private.history_wanted();
 
--- Not with every other setting: whoever makes a partition keeps settlements with history waiting until it commits.
+-- Not with every other setting: to make a partition keeps settlements with history waiting until it commits.
 CREATE TRIGGER queue_history_changed AFTER UPDATE OF history_ms ON sluice.queue FOR EACH ROW
 WHEN (NEW.history_ms IS NOT NULL AND OLD.history_ms IS NULL) EXECUTE FUNCTION sluice_private.history_wanted();
 
 -- Drops the partitions that are older than the history of any queue. Returns how many. DROP needs the whole table for
--- itself for about a millisecond, and whoever settles with history waits for as long as it waits: 50 ms at the most. If
--- somebody uses the table for longer, the partition is emptied, for which it alone is locked, and dropped by a later call.
+-- itself for about a millisecond, and settlements with history wait for as long as it waits: 50 ms at the most. If
+-- another session uses the table for longer, the partition is emptied, which locks it alone, and dropped by a later call.
 -- DETACH CONCURRENTLY, which would not wait like that, is refused in a function, and beside a default partition.
 CREATE FUNCTION sluice.drop_history() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms' AS $$
@@ -4747,13 +4759,13 @@ REVOKE ALL ON FUNCTION sluice.make_history, sluice_private.history_wanted, sluic
 
 -- schema/47_maintenance.sql
 --
--- Removes what is too old or left behind. Each call is one bounded step of one task, with the rights of the owner, so that a role
--- that may call it needs no right on the tables. None waits for a row that somebody has locked.
+-- Removes what is too old or left behind. Each call is one bounded step of one task, with the rights of the owner, so
+-- that a role that may call it needs no right on the tables. None waits for a row that is locked.
 --
 -- Public functions: sluice.remove_expired, sluice.prune_leftovers.
 
--- From queue to queue by message_expires_idx, which has those of each in the order in which they expire. A message in hand is
--- locked, or, leased or claimed, due later. A message that waits for a retry goes when it is due.
+-- From queue to queue by message_expires_idx, which has the messages of each in the order in which they expire. A message
+-- in flight is locked, or, leased or claimed, due later. A message that waits for a retry goes when it is due.
 CREATE FUNCTION sluice.remove_expired(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -4793,8 +4805,8 @@ $$;
 COMMENT ON FUNCTION sluice.remove_expired IS
   'Drops messages that have expired and that nobody has in hand, or moves them to the dead letters, as their queue says. Returns how many.';
 
--- What is left behind: claims that have been over for an hour, of queues from which nobody claims any more, evidence about
--- messages that are gone, requests to cancel that are an hour old, and permits and buckets of tenants that have no messages.
+-- What is left behind: claims that have been over for an hour, of queues without new claims, evidence about messages that
+-- are gone, requests to cancel that are an hour old, and permits and buckets of tenants that have no messages.
 CREATE FUNCTION sluice.prune_leftovers(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -4856,7 +4868,7 @@ BEGIN
   END IF;
   PERFORM sluice_private.check_payload_bytes(given.payload, coalesce((SELECT q.payload_bytes FROM sluice.queue q WHERE q.queue = given.queue), 1073741823));
   SELECT s.* INTO had FROM sluice.schedule s WHERE s.name = given.name;
-  -- What nobody chooses.
+  -- What the caller does not choose.
   given.revision := coalesce(had.revision, nextval('sluice.schedule_revision_seq'::regclass));
   given.planned := given.next_at IS NOT NULL;
   given.next_at := coalesce(date_trunc('milliseconds', given.next_at), now_at);
@@ -5048,9 +5060,9 @@ $$;
 COMMENT ON FUNCTION sluice.schedule_remove IS
   'Removes a schedule. What it has enqueued stays. Returns false if there is none with this name.';
 
--- Enqueues one message of a locked schedule; null if the last one is still there and they must not overlap. A probe of the
--- primary key tells: the row of a message that a transaction has in hand is still seen. One that has expired and that nobody
--- has in hand is not there, as for a dedupe key.
+-- Enqueues one message of a locked schedule; null if the last one is still there and they must not overlap. A probe of
+-- the primary key tells: it still sees the row of a message in a transaction. A message that has expired and is not in
+-- flight does not count, as for a dedupe key.
 CREATE FUNCTION sluice_private.schedule_insert(given sluice.schedule, occurrence timestamptz) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -5243,8 +5255,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT format('(SELECT part.* FROM sluice.%I part WHERE part.position >= %s AND part.position <= %s)', log_table, after + 1, upto)
 $$;
 
--- The segments of events that a batch has in hand, by their own tables: through its stream's table it would not find those in one that is being
--- detached, which waits for the batch.
+-- The segments of the events of a batch, by their own tables: through its stream's table the batch would not find those
+-- in one that is being detached, which waits for the batch.
 CREATE FUNCTION sluice_private.segments_of(stream_id integer, positions bigint[]) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT '(' || string_agg(DISTINCT format('SELECT part.* FROM sluice.event_%s_%s part', stream_id, p / 1000000000), ' UNION ALL ') || ')'
@@ -5256,11 +5268,12 @@ CREATE FUNCTION sluice_private.stream_head(positions regclass) RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS 'SELECT coalesce(pg_sequence_last_value(positions), 0)';
 
 -- Up to which position each slot is settled: at and below it no event appears any more. First the head, then the locks of
--- open appends: whoever takes one later draws positions above this head. Whoever reads must do so in a later statement: a
--- COMMIT is visible before its locks go, so what has no lock is visible to the next snapshot. The head is read again for the
--- 31 bits of the locks: no lock that was seen is above it. The first number is the head, the others are those of the slots: of as many
--- as the stream has now, which may be other slots than a caller knows who has waited here for sluice_private.change_slots.
--- With the rights of the owner, because a stream's sequence is made after the roles have been granted what they may read.
+-- open appends: an append that takes one later draws positions above this head. The events must be read in a later
+-- statement: a COMMIT is visible before its locks go, so what has no lock is visible to the next snapshot. The head is
+-- read again for the 31 bits of the locks: no lock that was seen is above it. The first number is the head, the others
+-- are those of the slots: of as many as the stream has now, which may differ from what a caller knew before it waited
+-- here for sluice_private.change_slots. With the rights of the owner, because a stream's sequence is made after roles.sql
+-- has granted what the roles may read.
 CREATE FUNCTION sluice_private.slot_bounds(stream_id integer, positions regclass) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
@@ -5289,7 +5302,7 @@ BEGIN
 END
 $$;
 
--- Nobody moves the group's progress until the transaction ends. Waits for the batches that have slots in hand, so the next
+-- The group's progress does not move until the transaction ends. Waits for the batches that have slots, so the next
 -- statement needs a newer snapshot.
 CREATE FUNCTION sluice_private.lock_group(group_id integer, slots integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -5301,7 +5314,8 @@ BEGIN
 END
 $$;
 
--- The same by its name. Who had it locked may have deleted it, and made another one of its name, or given its stream other slots.
+-- The same by its name. The session that had it locked may have deleted it, and made another one of its name, or given
+-- its stream other slots.
 CREATE FUNCTION sluice_private.lock_found_group(log sluice.stream, name text) RETURNS sluice.stream_group
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -5497,13 +5511,13 @@ REVOKE ALL ON FUNCTION sluice_private.stream_head, sluice_private.slot_bounds, s
 -- Public functions: sluice.append, sluice.append_many.
 
 -- Says where the transaction's appends may still put events, before it draws their positions: for each slot it takes a
--- shared lock, which nobody takes exclusively, whose number is the last position drawn at that moment (its low 31 bits).
+-- shared lock, never taken exclusively; the lock's number is the last position drawn at that moment (its low 31 bits).
 -- All positions that it draws are above that. The locks go with the transaction, after it has become visible, and with a
--- rollback to a savepoint. Prepared transactions keep them. A setting of the transaction remembers the number for each slot, so that
--- its next append takes the same lock again, which costs no entry in the lock table. A session may write the setting by hand:
--- a number from 0 to the head holds back at least what the append draws, and any other is not used.
--- False: the stream has other slots by now, so the append looks for its own again. To read the head locks the sequence, and so keeps the slots as they
--- are: see sluice_private.note_slots.
+-- rollback to a savepoint. Prepared transactions keep them. A setting of the transaction remembers the number for each
+-- slot, so that its next append takes the same lock again, which costs no entry in the lock table. A session may write
+-- the setting by hand: a number from 0 to the head holds back at least what the append draws, and any other is not used.
+-- False: the stream has other slots by now, so the append looks for its own again. To read the head locks the sequence,
+-- and so keeps the slots as they are: see sluice_private.note_slots.
 CREATE FUNCTION sluice_private.open_appends(log sluice.stream, slots smallint[]) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -5920,7 +5934,7 @@ BEGIN
     RAISE EXCEPTION 'group: expected a name whose queue is empty, received "%": queue "%:%" has messages', name, stream, name
       USING ERRCODE = '22023', HINT = 'Choose another name, or consume them first, and delete its dead letters.';
   END IF;
-  -- Until this transaction ends no retention takes what the group has not read: nobody else sees the group yet.
+  -- Until this transaction ends no retention takes what the group has not read: other sessions do not see the group yet.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
   PERFORM sluice_private.check_starts('start_at', start_at, log.slots);
   INSERT INTO sluice.stream_group (stream, name, park_limit) VALUES (create_group.stream, create_group.name, coalesce(create_group.park_limit, 1000))
@@ -6012,7 +6026,7 @@ BEGIN
 END
 $$;
 
--- The slots of a group whose next event has failed, and that event: they wait for it, or it is due, or it is in somebody's hand.
+-- The slots of a group whose next event has failed, and that event: they wait for it, or it is due, or in flight.
 CREATE FUNCTION sluice_private.held_slots(log sluice.stream, of_group integer) RETURNS TABLE (slot smallint, progress bigint, "position" bigint,
                                                                                       attempt integer, last_error text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -6021,7 +6035,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE g.id = of_group AND r.held_until IS NOT NULL ORDER BY r.slot
 $$;
 
--- Has the failed event of each slot that waits for it tried again now, as if it never had been. Nobody has a slot in hand that
+-- Has the failed event of each waiting slot tried again now, as if it had never been tried. No batch has a slot that
 -- waits, so its lock is there at once; where the event is being tried just now, this waits for that batch.
 CREATE FUNCTION sluice.retry_slots(stream text, name text, slot integer DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -6081,8 +6095,8 @@ $$;
 COMMENT ON FUNCTION sluice.skip_event IS
   'Passes over an event that a slot of a group waits for because it has failed: it becomes a dead letter. Returns whether a slot was waiting for it.';
 
--- Changes what a group was told when it was made; what is null stays as it is. What becomes of failed events changes between two
--- batches of each slot, and slots that wait for theirs are tried again.
+-- Changes the settings of a group; what is null stays as it is. The handling of failed events changes between two batches
+-- of each slot, and slots that wait for theirs are tried again.
 CREATE FUNCTION sluice.group_set(stream text, name text, park_limit integer DEFAULT NULL, keep_unread boolean DEFAULT NULL,
                                  on_failure text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -6154,7 +6168,7 @@ $$;
 COMMENT ON FUNCTION sluice.seek_group IS
   'Moves a group to positions as sluice.stream_positions returns them. parked: what becomes of its parked events, keep or drop; null: refused if there are any. Returns how many were dropped.';
 
--- Deletes a group, with what it has parked, its dead letters, and what its queue was told.
+-- Deletes a group, with the events in its queue, its dead letters, and the settings of its queue.
 CREATE FUNCTION sluice.delete_group(stream text, name text) RETURNS TABLE (messages bigint, dead_letters bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -6170,7 +6184,7 @@ BEGIN
   DELETE FROM sluice.slot s WHERE s.queue = stream || ':' || name;
   DELETE FROM sluice.message m WHERE m.queue = stream || ':' || name;
   GET DIAGNOSTICS messages = ROW_COUNT;
-  -- Behind the messages: this has waited for the batches that had some of them in hand, and may have buried them.
+  -- Behind the messages: this has waited for the batches that had some of them, and may have buried them.
   DELETE FROM sluice.dead_letter d WHERE d.queue = stream || ':' || name;
   GET DIAGNOSTICS dead_letters = ROW_COUNT;
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name;
@@ -6246,9 +6260,10 @@ BEGIN
 END
 $$;
 
--- Events before a position count as gone from now on; their segments go with the next passes of maintenance. It stops before
--- what is not settled and before what a group has not read that pins it, unless forced. events: how many positions that takes.
--- held_by: who has stopped it; lost_by: who has not read what is gone. A dry run locks nothing and changes nothing.
+-- Events before a position count as gone from now on; their segments go with the next passes of maintenance. It stops
+-- before what is not settled and before unread events of a group that pins them, unless forced. events: how many
+-- positions that takes. held_by: the groups that have stopped it; lost_by: the groups that have not read what is gone. A
+-- dry run locks nothing and changes nothing.
 CREATE FUNCTION sluice.trim_stream(
   stream text, before bigint, force boolean DEFAULT false, dry_run boolean DEFAULT false,
   OUT trimmed_to bigint, OUT events bigint, OUT held_by text[], OUT lost_by text[]
@@ -6283,7 +6298,7 @@ BEGIN
   FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream AND o.name <> ALL (held_by) ORDER BY o.id LOOP
     CONTINUE WHEN (sluice_private.unread_in('event_' || log.id, g.id, log.trimmed_to, trimmed_to)).first IS NULL;
     IF NOT dry_run THEN
-      -- A batch that has them in hand loses none of them: when it is over, they are read.
+      -- A batch that has them loses none of them: when it is over, they are read.
       PERFORM sluice_private.lock_group(g.id, log.slots);
       CONTINUE WHEN (sluice_private.unread_in('event_' || log.id, g.id, log.trimmed_to, trimmed_to)).first IS NULL;
     END IF;
@@ -6409,7 +6424,7 @@ BEGIN
   IF NOT EXISTS (SELECT FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.dropping_at IS NULL) THEN
     RETURN 0;
   END IF;
-  -- Whoever makes or moves a group has the row in share mode until others see what has come of it.
+  -- A transaction that makes or moves a group has the row in share mode until others see the result.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR NO KEY UPDATE;
   FOR old IN
     SELECT g.* FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.dropping_at IS NULL ORDER BY g.first
@@ -6477,9 +6492,10 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET r
   ORDER BY g.stream_id, g.first
 $$;
 
--- Drops a segment that has been marked. After a DETACH CONCURRENTLY nobody has read it or can read it, so what groups have lost
--- with it is exact: until then a batch that had its last events in hand may have gone on. One that is still attached is
--- detached here, for whoever does not own the tables: that takes the whole stream for a moment, and gives up after 50 ms.
+-- Drops a segment that has been marked. After a DETACH CONCURRENTLY no session has read it or can read it, so what groups
+-- have lost with it is exact: until then a batch that had its last events may have gone on. One that is still attached is
+-- detached here, for a role that does not own the tables: that takes the whole stream for a moment, and gives up after 50
+-- ms.
 CREATE FUNCTION sluice.drop_segment(stream_id integer, first bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms' AS $$
 #variable_conflict use_variable
@@ -6560,8 +6576,8 @@ SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at
            AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
        ) END AS alive,
        (SELECT coalesce(sum(CASE WHEN b.leased THEN (
-            -- Leased messages are settled one by one, and their batch stands there until the last of them is. The batch of a
-            -- worker that stands still may be over for the server, and others have settled its messages.
+            -- Leased messages are settled one by one, and the row of their batch stays until the last of them is. The
+            -- batch of a worker that hangs may be over for the server, and others have settled its messages.
             SELECT count(*) FROM unnest(b.message_ids) AS given (id)
             JOIN sluice.message m ON m.queue = b.queue AND m.id = given.id AND m.lease = b.worker_id::bigint << 32 | b.id
           ) ELSE (
@@ -6593,7 +6609,8 @@ LEFT JOIN LATERAL (
   SELECT had.due_at AS leased_until FROM sluice.message had
   WHERE b.leased AND had.queue = b.queue AND had.id = m.message_id AND had.lease = b.worker_id::bigint << 32 | b.id
 ) l ON true
--- The record of a worker that stands still, or that nobody has looked after, may be of a batch whose messages others have settled since.
+-- The record of a worker that hangs, or that the reaper has not found yet, may be of a batch whose messages others have
+-- settled since.
 WHERE l.leased_until IS NOT NULL OR NOT b.leased AND (
   m.message_id < 0 OR EXISTS (SELECT FROM sluice.message had WHERE had.queue = b.queue AND had.id = m.message_id)
 )
@@ -6638,12 +6655,12 @@ SELECT m.queue, m.id,
        m.event_position, m.failures, (k.pid #>> '{}')::integer AS locked_by
 FROM sluice.message m
 LEFT JOIN (
-  -- A batch that has ended stands there for an instant beside the next.
+  -- For an instant the row of a batch that has ended is beside the next.
   SELECT DISTINCT ON (b.queue, given.id) b.queue, given.id, coalesce(given.attempt, 0) AS attempt, b.claimed_at, w.name AS worker
   FROM sluice_private.batches() b
   JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
   CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS given (id, attempt)
-  -- Of leased messages the row itself says who has them.
+  -- The row of a leased message itself says which worker has it.
   WHERE NOT b.leased
   ORDER BY b.queue, given.id, b.claimed_at DESC
 -- One that has failed since, or was put off, has been settled.
@@ -6653,8 +6670,8 @@ LEFT JOIN LATERAL (
   FROM sluice.slot s WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256)
 ) h ON true
 LEFT JOIN LATERAL (
-  -- Whoever has the row locked, a worker or not: claims pass it over. The locks are read once, if any row has been locked since
-  -- it was written. Of a prepared transaction no process is known: its number is there, with null.
+  -- The session that has the row locked, a worker or not: claims pass it over. The locks are read once, if any row has
+  -- been locked since it was written. A prepared transaction has no process: its number is there, with null.
   SELECT (SELECT jsonb_object_agg(l.transactionid::text, l.pid) FROM pg_catalog.pg_locks l
           WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted) -> m.xmax::text AS pid
   WHERE m.xmax <> '0'::xid
@@ -6784,7 +6801,7 @@ WITH clock AS MATERIALIZED (
   ) e
   GROUP BY m.queue
 ), expired AS (
-  -- Those that a transaction has in hand, which are no less in flight for it. Only of queues where some have expired.
+  -- Those in a transaction, which are no less in flight for having expired. Only of queues where some have expired.
   SELECT l.queue, (
     SELECT count(DISTINCT f.id) FROM sluice.in_flight f JOIN sluice.message m ON m.queue = f.queue AND m.id = f.id
     WHERE f.queue = l.queue AND f.worker_alive AND f.leased_until IS NULL AND m.expires_at <= c.now

@@ -35,7 +35,7 @@ CREATE TABLE sluice.message (
   -- Negative: of a claim. Both last until due_at. 0: a message with an ordering key that was leased, and is not now; one with
   -- a dedupe key too that has failed.
   lease          bigint,
-  -- After this a message that nobody has in hand is no longer delivered. Counted from its first due time.
+  -- A message that is not in flight is no longer delivered after this. Counted from its first due time.
   expires_at     timestamptz CONSTRAINT "expires_at (ttl): in the years 1 to 9999" CHECK (expires_at BETWEEN '0001-01-01 00:00Z' AND '9999-12-31 23:59:59.999999Z'),
   dedupe_key     text        CONSTRAINT "dedupe_key: 1 to 255 bytes" CHECK (octet_length(dedupe_key) BETWEEN 1 AND 255),
   -- For how long the dedupe key stays taken after the message has succeeded; null: no longer than the message is there.
@@ -69,7 +69,7 @@ CREATE TABLE sluice.message (
   vacuum_truncate = off
 );
 
--- Each row stands in the primary key and in exactly one of these two.
+-- Each row is in the primary key and in exactly one of these two.
 CREATE INDEX message_due_idx ON sluice.message (queue, priority, due_at, id) WHERE slot IS NULL;
 CREATE INDEX message_slot_idx ON sluice.message (queue, slot, id) WHERE slot IS NOT NULL;
 
@@ -88,11 +88,11 @@ CREATE INDEX message_expires_idx ON sluice.message (queue, expires_at) WHERE exp
 -- tenants is claimed from as ever.
 CREATE INDEX message_tenant_idx ON sluice.message (queue, tenant, priority, due_at, id) WHERE tenant IS NOT NULL;
 
--- What a queue has been told while it runs. A queue without a row, and a column that is null, leave it to the code. Times in
--- milliseconds.
+-- The settings of queues, which may change while workers run. A queue without a row, and a column that is null, leave it
+-- to the code. Times in milliseconds.
 CREATE TABLE sluice.queue (
   queue          text        NOT NULL CONSTRAINT "queue: 1 to 100 letters, digits and _ . : - (no . : - first)" CHECK (octet_length(queue) <= 100 AND queue ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'),
-  -- Nobody claims while it is paused.
+  -- Its messages are not claimed while it is paused.
   paused_at      timestamptz,
   paused_by      text,
   pause_reason   text,
@@ -108,7 +108,7 @@ CREATE TABLE sluice.queue (
   payload_bytes  integer     CONSTRAINT "payload_bytes: 1 or more" CHECK (payload_bytes > 0),
   -- For how long messages that have succeeded are kept; null: they are not.
   history_ms     bigint      CONSTRAINT "history_ms: 1 to 100 years" CHECK (history_ms BETWEEN 1 AND 3155760000000),
-  -- For how long dead letters are kept; null: until somebody deletes them.
+  -- For how long dead letters are kept; null: until they are deleted.
   dead_letter_ms bigint      CONSTRAINT "dead_letter_ms: 1 to 100 years" CHECK (dead_letter_ms BETWEEN 1 AND 3155760000000),
   -- So many messages may begin per interval, and so many at once after a pause; those of one tenant.
   rate           integer     CONSTRAINT "rate: 1 or more" CHECK (rate > 0),
@@ -198,14 +198,14 @@ CREATE TABLE sluice.completed_message (
 CREATE INDEX completed_message_time_idx ON sluice.completed_message (queue, completed_at, id);
 CREATE TABLE sluice.completed_default PARTITION OF sluice.completed_message DEFAULT;
 
--- Which message a dedupe key stands for: the newest that was enqueued with it. It is a pointer. Whether the message is
--- there is in sluice.message alone, so whoever settles a message writes nothing here and waits for no producer. The row's
--- lock is what producers of one key wait for, until the transaction of the one that has it ends.
+-- Which message a dedupe key stands for: the newest that was enqueued with it. It is a pointer. Only sluice.message says
+-- whether the message is there, so a settlement writes nothing here and waits for no producer. Producers of one key wait
+-- for the lock of its row, until the transaction that has it ends.
 CREATE TABLE sluice.dedupe (
   queue      text        NOT NULL,
   key        text        NOT NULL CONSTRAINT "dedupe key: 1 to 255 bytes" CHECK (octet_length(key) BETWEEN 1 AND 255),
   message_id bigint      NOT NULL,
-  -- The message that was in hand when this one was enqueued to run after it.
+  -- The message that was in flight when this one was enqueued to run after it.
   running_id bigint,
   -- The key stays taken until then, whatever becomes of the message: of onDuplicate throttle.
   until      timestamptz,
@@ -245,9 +245,10 @@ CREATE TABLE sluice.claim (
 -- For pruning those that are over.
 CREATE INDEX claim_expires_at_idx ON sluice.claim (queue, expires_at);
 
--- What has been cancelled while it was in flight. Workers look here, when they are notified and with each poll, for what they
--- have in hand: a notification alone may come from anybody. A request is for whoever had the message at that time, so nobody
--- claims by it, and it is removed after an hour. No key over queue and message_id: one of two who cancel would wait for the other.
+-- Requests to cancel messages that were in flight. Workers look here for the messages they handle, when they are notified
+-- and with each poll: any login can send a notification. A request is for the worker that had the message at that time,
+-- so claims ignore it, and it is removed after an hour. No key over queue and message_id: of two sessions that cancel the
+-- same message, one would wait for the other.
 CREATE TABLE sluice.cancel_request (
   queue      text        NOT NULL,
   id         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,

@@ -1,9 +1,10 @@
 -- Schedules: messages that are enqueued at given times.
 --
 -- A schedule is one row, and its occurrences are instants that a cron expression or an interval gives. SQL cannot compute
--- the next occurrence of a cron expression, so worker processes do: every process whose Sluice has started looks. Whoever
--- finds an occurrence due calls schedule_fire, which compares and sets next_at and enqueues, in one statement: of any
--- number of processes one wins, and a process that is frozen in between holds nothing up. There is no leader.
+-- the next occurrence of a cron expression, so worker processes do: every process whose Sluice has started looks. A
+-- process that finds an occurrence due calls schedule_fire, which compares and sets next_at and enqueues, in one
+-- statement: of any number of processes one wins, and a process that is frozen in between holds nothing up. There is no
+-- leader.
 
 CREATE TABLE sluice.schedule (
   name           text        NOT NULL CONSTRAINT "name: 1 to 100 letters, digits and _ . : - (no . : - first)" CHECK (octet_length(name) <= 100 AND name ~ '^[A-Za-z0-9_][A-Za-z0-9_.:-]*$'),
@@ -12,7 +13,7 @@ CREATE TABLE sluice.schedule (
   -- Occurrences at the multiples of this since 1970-01-01 00:00 UTC.
   every_ms       bigint      CONSTRAINT "every: 1 second to 366 days" CHECK (every_ms BETWEEN 1000 AND 31622400000),
   zone           text        NOT NULL DEFAULT 'UTC' CONSTRAINT "zone: 1 to 100 bytes" CHECK (octet_length(zone) BETWEEN 1 AND 100),
-  -- What becomes of occurrences that nobody has enqueued within grace_ms. That is never so short that an occurrence is
+  -- What becomes of occurrences that were not enqueued within grace_ms. That is never so short that an occurrence is
   -- missed because a timer is late: a worker looks after its time.
   missed         text        NOT NULL DEFAULT 'skip' CONSTRAINT "missed: skip, last or all" CHECK (missed IN ('skip', 'last', 'all')),
   grace_ms       bigint      NOT NULL DEFAULT 60000 CONSTRAINT "grace: 1 second to 1 hour" CHECK (grace_ms BETWEEN 1000 AND 3600000),

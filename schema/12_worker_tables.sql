@@ -1,8 +1,8 @@
 -- Worker processes and what they share: batches in flight, evidence of crashes, permits, tokens, maintenance.
 
--- One row per worker process. The process holds the advisory lock (746502, id) for as long as its control
--- connection lives, so a free lock means that the process, or its connection, is gone. pooled: a pooler stands before
--- that connection, so there is no lock, and only silence tells.
+-- One row per worker process. The process holds the advisory lock (746502, id) for as long as its control connection
+-- lives, so a free lock means that the process, or its connection, is gone. pooled: a pooler is in front of that
+-- connection, so there is no lock, and only silence shows that the process is gone.
 CREATE TABLE sluice.worker (
   id          integer     GENERATED ALWAYS AS IDENTITY CONSTRAINT worker_pkey PRIMARY KEY,
   name        text        NOT NULL,
@@ -21,9 +21,9 @@ CREATE TABLE sluice.worker (
   statistics  jsonb
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
 
--- One row per batch in hand, sent on the control connection before the first handler runs: what is in flight,
--- where, since when; and the evidence when a process dies. UNLOGGED, because it costs no WAL and because its
--- loss with a crashing server is right: then the server died, and no message is to blame.
+-- One row per batch in flight, sent on the control connection before the first handler runs: which messages, where, since
+-- when; and the evidence when a process dies. UNLOGGED, because it costs no WAL, and because its loss with a crashing
+-- server is right: then the server died, and no message is to blame.
 CREATE UNLOGGED TABLE sluice.batch (
   worker_id   integer     NOT NULL,
   id          bigint      NOT NULL,
@@ -44,9 +44,9 @@ CREATE UNLOGGED TABLE sluice.batch (
 -- Evidence about messages: one row per message and batch that a worker process left without settling it. vanished: the
 -- process died (a worker that comes back after a lost connection takes these away again). hung: it hung until the server
 -- ended the transaction. lost: the transaction was lost, the process and the server were not. alone: nothing else was in
--- hand (lost: nothing else ran in the transaction, and the server said why it ended), so this message is the reason.
--- attempt, error: which try was lost, and how; whoever claims the message next settles it as failed. Several workers may
--- lose the same try one after another, before the first has written that.
+-- flight there (lost: nothing else ran in the transaction, and the server said why it ended), so this message is the
+-- reason. attempt, error: which try was lost, and how; the next claim of the message settles it as failed. Several
+-- workers may lose the same try one after another, before the first has written that.
 CREATE TABLE sluice.crash (
   queue      text        NOT NULL,
   message_id bigint      NOT NULL,
@@ -61,11 +61,11 @@ CREATE TABLE sluice.crash (
   CONSTRAINT crash_pkey PRIMARY KEY (queue, message_id, worker_id, batch_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
 
--- One row per message that may be in flight at a time: of a queue, or of a tenant of it (the queue's own: tenant '').
--- Whoever claims takes as many of them as messages. A transaction that handles messages keeps theirs locked, so its end,
+-- One row per message that may be in flight at a time: of a queue, or of a tenant of it (the queue's own: tenant ''). A
+-- claim takes as many of them as messages. A transaction that handles messages keeps its permits locked, so its end,
 -- however it comes, gives them back. A lease is written into the row, and the permit is taken for as long as its message
--- has that lease: whatever ends the lease frees the permit, and nobody has to write that down. A claim that needs the
--- permit looks for it, and empties the row.
+-- has that lease: whatever ends the lease frees the permit, and no statement has to write that down. A claim that needs
+-- the permit looks for it, and empties the row.
 CREATE TABLE sluice.permit (
   queue      text    NOT NULL,
   tenant     text    NOT NULL,
@@ -75,8 +75,8 @@ CREATE TABLE sluice.permit (
   CONSTRAINT permit_pkey PRIMARY KEY (queue, tenant, n)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
 
--- The permits without a lease: a claim finds one behind any number of leases. They are read in its order, in which the
--- null of lease stands first, so that no plan reads them by the primary key, among all the others.
+-- The permits without a lease: a claim finds one behind any number of leases. They are read in the order of this index,
+-- where the null of lease comes first, so that no plan reads them by the primary key, among all the others.
 CREATE INDEX permit_free_idx ON sluice.permit (queue, tenant, lease, n) WHERE message_id IS NULL;
 
 -- A token bucket of a queue, or of a tenant of it (the queue's own: tenant ''). It had so many tokens at that time.
@@ -99,7 +99,7 @@ CREATE UNLOGGED TABLE sluice.turn (
   CONSTRAINT turn_pkey PRIMARY KEY (queue)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);
 
--- When somebody began a pass of maintenance last: one process of all makes the next one. One row.
+-- When the last pass of maintenance began, and which process made it: one process of all makes the next one. One row.
 CREATE TABLE sluice.maintenance (
   one      boolean     NOT NULL DEFAULT true CONSTRAINT maintenance_pkey PRIMARY KEY CONSTRAINT "one: true" CHECK (one),
   begun_at timestamptz NOT NULL DEFAULT '-infinity',

@@ -40,8 +40,9 @@ CREATE TABLE sluice.segment (
   dropping_at    timestamptz,
   -- The last position of its events, from when it is closed.
   last           bigint,
-  -- For each slot the last position in this segment and those before it, from when the segment is closed and settled. So one row
-  -- says whether a slot has an event behind a position and before a segment, and nobody has to look into the segments between.
+  -- For each slot the last position in this segment and those before it, from when the segment is closed and settled. So
+  -- one row says whether a slot has an event behind a position and before a segment, and the segments between need no
+  -- look.
   lasts          bigint[],
   CONSTRAINT segment_pkey PRIMARY KEY (stream_id, first)
 );
@@ -85,9 +86,10 @@ CREATE TABLE sluice.stream_group (
   CONSTRAINT stream_group_id_key UNIQUE (id)
 );
 
--- How far a group has read a slot: the highest position counts. A batch inserts the new one and deletes the one before. An
--- UPDATE of one row would leave a chain of versions, which every claim walks while an old snapshot keeps them: 349 buffers
--- after 64,000 batches, where this has 4. Who may move it holds the lock (746503, group_id << 6 | slot).
+-- How far a group has read a slot: the highest position counts. A batch inserts the new one and deletes the one before.
+-- An UPDATE of one row would leave a chain of versions, which every claim walks while an old snapshot keeps them: 349
+-- buffers after 64,000 batches, where this has 4. The transaction that moves it holds the lock (746503, group_id << 6 |
+-- slot).
 CREATE TABLE sluice.group_progress (
   group_id       integer     NOT NULL,
   slot           smallint    NOT NULL,
@@ -101,10 +103,11 @@ CREATE TABLE sluice.group_progress (
   CONSTRAINT group_progress_pkey PRIMARY KEY (group_id, slot, position)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
--- Groups whose queue may have messages. A claim that looked into an empty queue would walk all messages that have been there
--- since an old snapshot: 18 ms after 30,000. So claims look only where this has a row. Who puts a message there inserts one if
--- it sees none, and holds the lock (746506, group_id) shared until its transaction ends; who finds the queue empty
--- deletes what it sees, and holds the lock alone. There may be several rows, so that nobody waits for another's.
+-- Groups whose queue may have messages. A claim that looked into an empty queue would walk all messages that have been
+-- there since an old snapshot: 18 ms after 30,000. So claims look only where this has a row. A transaction that puts a
+-- message there inserts a row if it sees none, and holds the lock (746506, group_id) shared until it ends; one that finds
+-- the queue empty deletes the rows it sees, and holds the lock alone. There may be several rows, so that no session waits
+-- for another's.
 CREATE TABLE sluice.group_queued (
   group_id       integer     NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100, vacuum_truncate = off);

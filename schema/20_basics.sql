@@ -1,15 +1,15 @@
 -- Checks and small functions that the others share.
 --
--- Each statement in plpgsql has a snapshot of its own, so what stands behind a lock sees all that was committed before the
--- lock was had.
+-- Each statement in plpgsql has a snapshot of its own, so the statement after a lock sees all that was committed before
+-- the lock was granted.
 
--- The time of a view, in a subselect without a parameter: read once per statement, so that all rows are as of one instant. A
--- view with clock_timestamp() itself is computed in full before a LIMIT, because that is volatile; statement_timestamp()
--- stands still while a function enqueues and then looks.
+-- The time of a view, in a subselect without a parameter: read once per statement, so that all rows are as of one
+-- instant. A view with clock_timestamp() itself is computed in full before a LIMIT, because that is volatile;
+-- statement_timestamp() does not move while a function enqueues and then looks.
 CREATE FUNCTION sluice_private.clock() RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT pg_catalog.clock_timestamp()';
 
--- Fails in a transaction with one snapshot for all of its statements: what stands behind a lock would not see what was
+-- Fails in a transaction with one snapshot for all of its statements: the statement after a lock would not see what was
 -- committed while it waited.
 CREATE FUNCTION sluice_private.check_isolation() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -83,9 +83,9 @@ END
 $$;
 
 -- Called by a statement that settles a batch when it has touched fewer rows than it should: the error turns the COMMIT
--- that stands behind it into a rollback, and with it go the effects of handlers that would happen again. A message that
--- is no longer there was removed by its own handler, through tx; nobody else could, because it is locked. Volatile, so
--- it sees what the calling statement has done so far.
+-- behind it into a rollback, and with it go the effects of handlers that would happen again. A message that is no longer
+-- there was removed by its own handler, through tx; no other session could, because it is locked. Volatile, so it sees
+-- what the calling statement has done so far.
 CREATE FUNCTION sluice_private.require_settled(relation text, queue text, wanted bigint[], touched bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -102,7 +102,7 @@ BEGIN
 END
 $$;
 
--- The same of a table that whoever settles may write and not read: its rows can only be counted.
+-- The same for a table that the settling role may write and not read: its rows can only be counted.
 CREATE FUNCTION sluice_private.require_kept(relation text, queue text, wanted bigint, taken bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -143,8 +143,8 @@ END
 $$;
 
 -- Which of these characters, given and returned as Unicode numbers with commas between them, the database's encoding
--- cannot hold. To send one would fail its statement, and with it the transaction of whoever enqueues. chr(92) is a
--- backslash: a literal would have to be written in one way or the other, as standard_conforming_strings says.
+-- cannot hold. To send one would fail its statement, and with it the transaction of the producer. chr(92) is a backslash:
+-- a literal would have to be written in one way or the other, as standard_conforming_strings says.
 CREATE FUNCTION sluice_private.foreign_characters(numbers text) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -168,7 +168,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
   SELECT (pg_catalog.hashtextextended(ordering_key COLLATE pg_catalog."C", 0) OPERATOR(pg_catalog.&) (slots OPERATOR(pg_catalog.-) 1)::bigint)::smallint
 $$;
 
--- A number of a transaction, of which a row has the last 32 bits, in full: the nearest to those that the snapshot knows.
+-- The full number of a transaction from its last 32 bits, which a row has: the nearest to those that the snapshot knows.
 CREATE FUNCTION sluice_private.full_xid(last_bits text) RETURNS xid8
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -178,9 +178,10 @@ BEGIN
 END
 $$;
 
--- Whether the xmax of a row is the number of a transaction that runs now, or of a savepoint of one, which no snapshot lists. So it has
--- locked the row, as far as can be told without a lock: it may have ended since. xmax may be the number of a MultiXact as well, where several
--- have locked the row, or one has locked and changed it. That looks the same, may be ahead of all transactions, and counts as no lock.
+-- Whether the xmax of a row is the number of a running transaction, or of a savepoint of one, which no snapshot lists. If
+-- so, that transaction has locked the row, as far as a look without a lock can say: it may have ended since. xmax may
+-- also be the number of a MultiXact, where several have locked the row, or one has locked and changed it. That looks the
+-- same, may be ahead of all transactions, and counts as no lock.
 CREATE FUNCTION sluice_private.in_progress(holder xid) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

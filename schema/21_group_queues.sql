@@ -29,8 +29,8 @@ BEGIN
 END
 $$;
 
--- The queue of a group has the events of its stream that have failed, and nothing else: what is enqueued there would have no
--- position, and who consumes it without the group would not keep the order of the log.
+-- The queue of a group has the events of its stream that have failed, and nothing else: an enqueued message would have no
+-- position, and a consumer without the group would not keep the order of the log.
 CREATE FUNCTION sluice_private.refuse_group_queue(queue text) RETURNS void
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -41,8 +41,9 @@ BEGIN
 END
 $$;
 
--- The same where a snapshot may be older than the group. The index of its name shows it all the same, to who tries to make another. That is undone in
--- any case, so it keeps nobody else from it. The number is one that no other session tries at the same time.
+-- The same where the snapshot may be older than the group. The unique index on its name shows the group all the same, to
+-- an attempt to make another. The attempt is undone in any case, so no other session is kept from making it. The number
+-- is one that no other session tries at the same time.
 CREATE FUNCTION sluice_private.refuse_newer_group(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -62,7 +63,7 @@ $$;
 CREATE FUNCTION sluice_private.refuse_inserted() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  -- Whoever makes a group of this name waits for this transaction, and this one for that.
+  -- A transaction that makes a group of this name waits for this one, and this one for that.
   PERFORM sluice_private.lock_shared(746507, hashtext(NEW.queue));
   PERFORM sluice_private.refuse_group_queue(NEW.queue);
   IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -90,7 +91,7 @@ BEGIN
 END
 $$;
 
--- Notes that the queue of a group is empty, if it is. Returns whether it has. Waits for nobody.
+-- Notes that the queue of a group is empty, if it is. Returns whether it has. It does not wait.
 CREATE FUNCTION sluice_private.note_empty(group_id integer, queue text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on AS $$
@@ -112,11 +113,11 @@ BEGIN
 END
 $$;
 
--- Before dead letters of a group are redriven. A batch of the log may have later events of their keys in hand, because it found
--- nothing of these keys in the queue. So this waits for the batches that have their slots; the next ones find them there. Those
--- without a key wait for nobody. Then it notes that the queue has messages, behind the locks of the slots, as a batch does that parks
--- events; nobody deletes the group from here on. A queue that is not of a group is left as it is. While it waits for a slot it has
--- those before it, so it asks for no slot that it does not need.
+-- Called before dead letters of a group are redriven. A batch of the log may hold later events of their keys, because it
+-- found nothing of these keys in the queue. So this waits for the batches that have their slots; the next batches find
+-- them there. Those without a key need no wait. Then it notes that the queue has messages, behind the locks of the slots,
+-- as a batch that parks events does; the group cannot be deleted from here on. A queue that is not of a group is left as
+-- it is. While it waits for a slot it has those before it, so it asks for no slot that it does not need.
 CREATE FUNCTION sluice_private.lock_dead_events(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -132,7 +133,7 @@ BEGIN
     IF NOT FOUND OR ids = '{}' THEN
       RETURN;
     END IF;
-    -- Who gives the stream other slots locks all of its groups' slots.
+    -- To give the stream other slots, change_slots locks all slots of its groups.
     EXIT WHEN locked_as = slots;
     locked_as := slots;
     FOR slot IN

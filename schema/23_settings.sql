@@ -1,4 +1,4 @@
--- Settings of queues: what a queue is told while it runs, and how those who consume hear of it.
+-- Settings of queues, which may change while workers run, and how workers hear of a change.
 --
 -- The public functions run with the rights of the schema's owner, so that a login needs nothing but EXECUTE, and say no more
 -- than they check.
@@ -246,7 +246,7 @@ END
 $$;
 COMMENT ON FUNCTION sluice.resume IS 'Ends the pause of a queue. Returns false if it was not paused.';
 
--- For whoever waits for a claim, and may read no table.
+-- For sessions that wait for a claim, and may read no table.
 CREATE FUNCTION sluice.is_paused(queue text) RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable

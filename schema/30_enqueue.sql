@@ -2,7 +2,7 @@
 --
 -- Public functions: sluice.enqueue.
 
--- What a queue has been told about the messages that are enqueued in it: one row, of NULL if it has been told nothing.
+-- The settings of a queue for new messages: one row, of NULL if it has none.
 CREATE FUNCTION sluice_private.queue_defaults(queue text, OUT delay_ms bigint, OUT ttl_ms bigint, OUT payload_bytes integer)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -19,7 +19,7 @@ LANGUAGE sql VOLATILE AS $$
   ) OPERATOR(pg_catalog.*) interval '1 millisecond'))
 $$;
 
--- Fails if a payload is larger than its queue has been told to take.
+-- Fails if a payload is larger than its queue takes.
 CREATE FUNCTION sluice_private.check_payload_bytes(payload jsonb, most integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -167,8 +167,8 @@ BEGIN
 END
 $$;
 
--- After how long a message is tried again that has failed so often, by a policy of the form of sluice.queue.retry. Null:
--- after 1 s, 2 s, 4 s, ... 1 h, of which a fifth is random.
+-- After how long a message that has failed so often is tried again, by a policy of the form of sluice.queue.retry. Null:
+-- after 1 s, 2 s, 4 s, ... 1 h, and a fifth of that is random.
 CREATE FUNCTION sluice_private.retry_after(policy jsonb, tries integer) RETURNS interval
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -214,8 +214,8 @@ END
 $$;
 
 -- Fails locked messages of a claim: buries those that have no attempt left, and gives the others their next due time.
--- Without a delay the policy of a message decides, of those that are given by name; then what the queue has been told.
--- Returns those that are buried.
+-- Without a delay the policy of a message decides, of those that are given by name; then the queue's setting. Returns
+-- those that are buried.
 CREATE FUNCTION sluice_private.fail_locked(
   queue text, ids bigint[], max_attempts integer, delay interval, error text, retry jsonb, policies jsonb
 ) RETURNS bigint[]
@@ -286,7 +286,7 @@ BEGIN
 END
 $$;
 
--- Removes locked messages whose life has ended, or makes dead letters of them, as the queue has been told.
+-- Removes locked messages whose life has ended, or makes dead letters of them, as the queue's setting says.
 CREATE FUNCTION sluice_private.expire_locked(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -307,9 +307,9 @@ BEGIN
 END
 $$;
 
--- The end of messages that a worker has in hand and does not handle, because their life had ended when they were claimed, or
--- because they are cancelled: those of a batch, which its transaction has locked (leases null), and leased ones. Returns those
--- that it has found. Each is looked up in the primary key by itself.
+-- Ends messages that a worker has claimed and does not handle, because their life had ended when they were claimed, or
+-- because they are cancelled: those of a batch, which its transaction has locked (leases null), and leased ones. Returns
+-- those that it has found. Each is looked up in the primary key by itself.
 CREATE FUNCTION sluice_private.drop_in_hand(queue text, ids bigint[], leases bigint[], expired boolean) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable

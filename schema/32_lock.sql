@@ -34,10 +34,10 @@ BEGIN
 END
 $$;
 
--- Locks a message that has closed its key, if it is due again and nobody has locked it. Settlements, renewals and the
--- transactions of handlers lock such messages without their slot, some for long after the lease, so a claim that waited for
--- one would stop all of its queue. A claim asks it of each such message that it would take next, so it locks no others.
--- VOLATILE, for a snapshot of its own, and without a search_path, as leased_keys.
+-- Locks a message that has closed its key, if it is due again and not locked. Settlements, renewals and the transactions
+-- of handlers lock such messages without their slot, some for long after the lease, so a claim that waited for one would
+-- stop all of its queue. A claim asks it of each such message that it would take next, so it locks no others. VOLATILE,
+-- for a snapshot of its own, and without a search_path, as leased_keys.
 CREATE FUNCTION sluice_private.lock_due_again(queue text, id bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -74,10 +74,11 @@ BEGIN
 END
 $$;
 
--- Locks a slot's row, if nobody has it, and in it the first message that is due and whose key is open: not held (the
--- locked row tells, in its newest version), and not closed by another message that is or was leased (leased_keys has a
--- snapshot that is newer than the lock). One that has closed its key must be free, and due in its newest version. message_slot_idx has the order; slot = ... would let the planner take the primary
--- key, which has the same. At most so many rows are walked. Null: there is none, or somebody has it.
+-- Locks a slot's row, if it is free, and in it the first message that is due and whose key is open: not held (the locked
+-- row says so, in its newest version), and not closed by another message that is or was leased (leased_keys has a
+-- snapshot that is newer than the lock). A message that has closed its key must be free, and due in its newest version.
+-- message_slot_idx has the order; slot = ... would let the planner take the primary key, which has the same. It walks at
+-- most so many rows. Null: there is none, or the slot is locked.
 CREATE FUNCTION sluice_private.lock_in_slot(queue text, slot smallint, walk integer) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable

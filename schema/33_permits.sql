@@ -1,8 +1,8 @@
 -- Limits: how many messages of a queue, or of one of its tenants, are in flight at most, and how many begin per interval.
 -- Nothing here is read or written for a queue whose row in sluice.queue has no limit.
 
--- Whether a lease has the permit. Not whether the lease has run out: until somebody notes that, or takes the message, it
--- may be renewed.
+-- Whether a lease has the permit. Not whether the lease has run out: until that is noted, or the message is taken, it may
+-- be renewed.
 CREATE FUNCTION sluice_private.permit_taken(queue text, message_id bigint, lease bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -77,8 +77,9 @@ BEGIN
 END
 $$;
 
--- One transaction at a time makes rows of a tenant. Nobody waits: a transaction of an application that has claimed and
--- goes on may have the lock. Tenants share 32 locks per queue, so that a claim of many does not fill the lock table.
+-- One transaction at a time makes rows of a tenant. The others do not wait: a transaction of an application that has
+-- claimed and goes on may have the lock. Tenants share 32 locks per queue, so that a claim of many does not fill the lock
+-- table.
 CREATE FUNCTION sluice_private.lock_growth(queue text, tenant text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -86,7 +87,7 @@ BEGIN
 END
 $$;
 
--- How many permits without a lease seem to be locked by nobody, up to so many.
+-- How many permits without a lease seem to be unlocked, up to so many.
 CREATE FUNCTION sluice_private.count_free(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_sort = off AS $$
 #variable_conflict use_variable
@@ -99,8 +100,8 @@ BEGIN
 END
 $$;
 
--- Makes up to so many permits, while there are fewer rows than the limit allows. With a new snapshot: whoever had the lock
--- before may have made some. Numbers that are missing below the limit come before higher ones.
+-- Makes up to so many permits, while there are fewer rows than the limit allows. With a new snapshot: the session that
+-- had the lock before may have made some. Numbers that are missing below the limit come before higher ones.
 CREATE FUNCTION sluice_private.make_permits(queue text, tenant text, most_rows integer, wanted integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -123,7 +124,7 @@ BEGIN
 END
 $$;
 
--- Locks free permits, of which there are too many.
+-- Locks the free permits that are too many.
 CREATE FUNCTION sluice_private.lock_surplus(queue text, tenant text, surplus integer) RETURNS integer[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -145,8 +146,8 @@ BEGIN
 END
 $$;
 
--- Empties those of the permits whose lease is gone, or has run out and nobody renews it at this moment: a renewal locks the
--- message first, and then compares the clock. Returns how many.
+-- Empties those of the permits whose lease is gone, or has run out and is not being renewed: a renewal locks the message
+-- first, and then compares the clock. Returns how many.
 CREATE FUNCTION sluice_private.end_run_out(queue text, tenant text, numbers integer[]) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -166,7 +167,7 @@ BEGIN
       FOR UPDATE OF m SKIP LOCKED
     ) m
   );
-  -- Not one that a batch has locked which looked before the lease was written: nobody waits for a batch here.
+  -- Not one that is locked by a batch that looked before the lease was written: nothing waits for a batch here.
   ours := ARRAY(
     SELECT p.n FROM sluice.permit p
     WHERE p.queue = queue AND p.tenant = tenant AND p.n = ANY (numbers)
@@ -253,8 +254,8 @@ BEGIN
 END
 $$;
 
--- Renews leases of a queue with permits. One that has run out is not renewed, because its permit may be somebody else's by
--- now: the clock is read with the rows locked. Returns those that are renewed.
+-- Renews leases of a queue with permits. One that has run out is not renewed, because another lease may have its permit
+-- by now: the clock is read with the rows locked. Returns those that are renewed.
 CREATE FUNCTION sluice_private.renew_permitted(queue text, ids bigint[], leases bigint[], ms double precision) RETURNS SETOF bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -276,10 +277,9 @@ BEGIN
 END
 $$;
 
--- Takes up to so many tokens; wait_ms: in how long there is one, if there is none. A bucket that somebody has locked is
--- not waited for, because a transaction of an application may have it, by sluice.claim or sluice.pop: wait_ms is 0 then,
--- and whoever asks tries again in a moment.
--- The server's clock alone fills it. If that was set back, the bucket fills from then on.
+-- Takes up to so many tokens; wait_ms: in how long there is one, if there is none. It does not wait for a bucket that is
+-- locked, because a transaction of an application may have it, by sluice.claim or sluice.pop: wait_ms is 0 then, and the
+-- caller tries again in a moment. The server's clock alone fills it. If that was set back, the bucket fills from then on.
 CREATE FUNCTION sluice_private.take_tokens(
   queue text, tenant text, most integer, rate integer, rate_ms bigint, burst integer,
   OUT granted integer, OUT wait_ms double precision
@@ -319,7 +319,7 @@ BEGIN
 END
 $$;
 
--- Gives back tokens that no message has used, and returns those tenants whose bucket somebody has locked: to be tried again.
+-- Gives back tokens that no message has used, and returns those tenants whose bucket is locked: to be tried again.
 CREATE FUNCTION sluice_private.return_tokens(queue text, tenants text[], counts integer[]) RETURNS text[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -330,7 +330,7 @@ BEGIN
     SELECT b.tenant FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = ANY (tenants)
     ORDER BY b.tenant FOR UPDATE OF b SKIP LOCKED
   );
-  -- The burst bounds them when somebody takes some.
+  -- The burst bounds them when they are taken.
   UPDATE sluice.bucket b SET tokens = b.tokens + counts[array_position(tenants, b.tenant)]
   WHERE b.queue = queue AND b.tenant = ANY (ours);
   RETURN ARRAY(SELECT given.tenant FROM unnest(tenants) AS given (tenant) WHERE given.tenant <> ALL (ours));

@@ -1,6 +1,6 @@
 -- Shares a claim out among the tenants of a queue.
 
--- How many messages of a tenant are due and seem to be in nobody's hands, up to so many.
+-- How many messages of a tenant are due and seem not to be in flight, up to so many.
 CREATE FUNCTION sluice_private.count_of_tenant(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -110,7 +110,7 @@ BEGIN
 END
 $$;
 
--- How many messages of a tenant may be claimed now: due, in nobody's hands, and with permits that seem to be free.
+-- How many messages of a tenant may be claimed now: due, not in flight, and with permits that seem to be free.
 CREATE FUNCTION sluice_private.room_of_tenant(
   queue text, tenant text, most integer, settings sluice.queue, OUT room integer, OUT wait_ms double precision
 )
@@ -200,8 +200,8 @@ BEGIN
 END
 $$;
 
--- Notes where a claim has ended among the tenants. Nobody waits: a transaction of an application that has claimed and goes on may
--- have the row. A worker, which goes on from its own last claim, notes it once a second, so that its claims write nothing.
+-- Notes where a claim has ended among the tenants. It does not wait: a transaction of an application that has claimed and
+-- goes on may have the lock.
 CREATE FUNCTION sluice_private.note_turn(queue text, turn text, apart boolean, by_worker boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable

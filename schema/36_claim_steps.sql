@@ -1,4 +1,4 @@
--- Steps of claims as objects: messages that somebody has claimed under a time limit, and settles later by the claim's number.
+-- Steps of claims as objects: messages that a client claims under a time limit, and settles later by the claim's number.
 
 -- Fails unless an outcome has what it needs, and nothing else.
 CREATE FUNCTION sluice_private.check_outcome(outcome text, delay interval, reason text, error text, dedupe_for interval) RETURNS void
@@ -106,7 +106,7 @@ BEGIN
 END
 $$;
 
--- What messages look like to whoever has claimed them; claim_id null: to whoever has locked them.
+-- What the claimer of messages sees of them; claim_id null: the session that has locked them.
 CREATE FUNCTION sluice_private.claimed_rows(queue text, claim_id bigint, ids bigint[]) RETURNS TABLE (
   id bigint, attempt integer, payload jsonb, headers jsonb, type text, schema_version integer, ordering_key text,
   priority smallint, enqueued_at timestamptz, due_at timestamptz, own_max_attempts integer,
@@ -127,8 +127,8 @@ BEGIN
 END
 $$;
 
--- Deletes claims of the queue that have been over for an hour, a few at a time and none that somebody has locked. Until
--- then their holders are told that they are over.
+-- Deletes claims of the queue that have been over for an hour, a few at a time and none that is locked. Until then a call
+-- with their number fails because they are over.
 CREATE FUNCTION sluice_private.prune_claims(queue text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable

@@ -139,7 +139,7 @@ DECLARE
 BEGIN
   PERFORM sluice_private.check_isolation();
   SELECT c.* INTO held FROM sluice.claim c WHERE c.queue = queue AND c.id = claim_id FOR UPDATE;
-  -- Before the messages are locked: of a claim that is over, a batch may have them in hand, and would be waited for.
+  -- Before the messages are locked: those of a claim that is over may be in a batch, and the lock would wait for it.
   IF held.id IS NULL OR clock_timestamp() >= held.expires_at THEN
     RETURN 0;
   END IF;

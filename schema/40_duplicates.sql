@@ -35,8 +35,8 @@ BEGIN
 END
 $$;
 
--- Locks a message that nobody has in hand, without waiting. A claim does not wait for it either: of a message with an
--- ordering key it would, so its slot is locked as well, if nobody has that, and claims pass the slot by.
+-- Locks a message that is not in flight, without waiting. A claim does not wait for it either: for a message with an
+-- ordering key it would, so its slot is locked as well, if it is free, and claims pass the slot by.
 CREATE FUNCTION sluice_private.lock_waiting(queue text, message_id bigint, slot smallint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -51,9 +51,9 @@ BEGIN
 END
 $$;
 
--- What stands for a key, where an expired message that nobody has in hand is not there. To know whether somebody has it, it
--- is locked; without, each that has expired is not there. One whose lease has run out is not locked: its worker may be late
--- only, and would wait here with the renewal of all its leases.
+-- The same, but an expired message that is not in flight does not count. To know whether it is, it is locked; without
+-- locks, no message that has expired counts. One whose lease has run out is not locked: its worker may only be late, and
+-- would wait here with the renewal of all its leases.
 CREATE FUNCTION sluice_private.look_at_holder(queue text, key text, message_id bigint, locks boolean) RETURNS record
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -115,13 +115,13 @@ BEGIN
     answer := concat_ws(' ', held.message_id, 'duplicate', sluice_private.duplicate_state(
       seen.ours OR seen.locked OR seen.lease <> 0 AND seen.due_at > seen.now_at, seen.attempt, seen.due_at, seen.now_at
     ));
-  -- One whose lease has run out may be followed, as one in hand. update would lose what it is given.
+  -- A message whose lease has run out may be followed, like one in flight. update would lose the new content.
   ELSIF seen.there AND (seen.lease = 0 OR on_duplicate = 'update' AND seen.due_at <= seen.now_at) AND NOT seen.ours
     AND sluice_private.lock_waiting(queue, held.message_id, seen.slot)
   THEN
     waiting_id := held.message_id;
     fresh := seen.fresh;
-  -- Somebody has it in hand. The other message comes behind it in the order of its key, and never beside it.
+  -- It is in flight. The other message comes behind it in the order of its key, and never beside it.
   ELSIF seen.there AND (on_duplicate = 'update' OR seen.ordering_key IS NULL) THEN
     answer := concat_ws(' ', held.message_id, 'duplicate in_flight');
   ELSIF seen.there THEN

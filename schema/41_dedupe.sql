@@ -3,7 +3,7 @@
 --
 -- Public functions: sluice.enqueue_deduped.
 
--- Gives a locked message, which nobody has in hand, new content, and with `moves` a later due time. The time of a retry, or
+-- Gives a locked message, which is not in flight, new content, and with `moves` a later due time. The time of a retry, or
 -- of a message that holds its key, stays as it is: a later message of the key would be handled first.
 CREATE FUNCTION sluice_private.change_waiting(
   queue text, message_id bigint, payload jsonb, headers jsonb, type text, schema_version integer, due_at timestamptz,
@@ -45,7 +45,8 @@ BEGIN
   END IF;
   state := sluice_private.duplicate_state(false, changed.attempt, changed.due_at, clock_timestamp());
   IF later IS NULL OR changed.due_at < clock_timestamp() + interval '1200 ms' THEN
-    -- Whoever looks before the COMMIT passes over the locked row, which may fall due by then. One that is put off is due after it.
+    -- A claim before the COMMIT passes over the locked row, which may fall due by then. One that is put off is due after
+    -- it.
     PERFORM sluice_private.wake(queue);
   END IF;
   RETURN concat_ws(' ', message_id, CASE WHEN later IS NULL THEN 'updated' ELSE 'debounced' END, state);
@@ -133,10 +134,10 @@ BEGIN
 END
 $$;
 
--- Enqueues messages with dedupe keys, and answers in their order. It has all keys locked in one order before the first
--- message is enqueued, so two of these do not wait for each other in a circle. A key that is new gets a pointer to no
--- message. One that is taken, and for which nothing but reject and throttle ask, is not locked: what this look has found is the
--- answer, and is not asked for again, because a lock that it might take then would be out of order.
+-- Enqueues messages with dedupe keys, and answers in their order. It locks all keys in one order before it enqueues the
+-- first message, so two of these do not wait for each other in a circle. A key that is new gets a pointer to no message.
+-- A key that is taken, and comes with reject and throttle alone, is not locked: what this look has found is the answer,
+-- and is not asked for again, because a lock that it might take then would be out of order.
 CREATE FUNCTION sluice_private.insert_all_deduped(queue text, payloads jsonb, options jsonb) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_indexscan = on AS $$

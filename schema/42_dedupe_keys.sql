@@ -2,7 +2,7 @@
 --
 -- Public functions: sluice.free_key, sluice.free_keys, sluice.prune_dedupe.
 
--- Whether a message has a key: one that has expired has it as long as somebody has it in hand. To know that, it is locked.
+-- Whether a message has a key: one that has expired has it as long as it is in flight. To know that, it is locked.
 CREATE FUNCTION sluice_private.has_message(pointer sluice.dedupe) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -52,9 +52,9 @@ $$;
 COMMENT ON FUNCTION sluice.free_key IS
   'Frees a dedupe key that is kept after its message has gone, and says what it was: freed, free (it was not taken) or taken (a message has it, which sluice.cancel removes).';
 
--- Frees the keys of a queue that are kept although no message has them, behind after_key in their order: at most 1,000, and of
--- at most 10,000 that it looks at. A key for which a producer asks at this moment stays. dry_run: counts them. next_key: where
--- the next step begins; null: they are through. A key without a pointer is free.
+-- Frees the keys of a queue that are kept although no message has them, behind after_key in their order: at most 1,000,
+-- and it looks at 10,000 at most. A key that a producer asks for at this moment stays. dry_run: counts them. next_key:
+-- where the next step begins; null: it was the last. A key without a pointer is free.
 CREATE FUNCTION sluice.free_keys(queue text, after_key text DEFAULT NULL, dry_run boolean DEFAULT false)
 RETURNS TABLE (keys integer, next_key text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
@@ -91,8 +91,9 @@ $$;
 COMMENT ON FUNCTION sluice.free_keys IS
   'Frees the dedupe keys of a queue that are kept after their messages have gone, behind after_key: one bounded step. Call it again with next_key until that is NULL. dry_run counts them.';
 
--- Gives messages that were redriven their dedupe keys again, where no other message has one by then; of several with the same
--- key the newest. It does not wait for a producer: whoever has a pointer locked, or has made one and not committed, has the key.
+-- Gives messages that were redriven their dedupe keys again, where no other message has one by then; of several with the
+-- same key the newest. It does not wait for a producer: one that has locked a pointer, or has made one and not committed,
+-- has the key.
 CREATE FUNCTION sluice_private.take_keys_again(queue text, ids bigint[]) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '10ms' AS $$
 #variable_conflict use_variable

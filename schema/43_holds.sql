@@ -86,7 +86,7 @@ BEGIN
 END
 $$;
 
--- A message is gone: its key is free, now or, if somebody has its slot, as soon as a worker of the queue has looked.
+-- A message is gone: its key is free, now or, if its slot is locked, as soon as a worker of the queue has looked.
 CREATE FUNCTION sluice_private.open_key(gone sluice.message) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

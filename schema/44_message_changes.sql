@@ -1,10 +1,10 @@
--- What may be done to one message, and to all that match. Nothing here waits for a handler: rows of messages and of slots that
--- somebody has locked are passed over.
+-- Changes one message, or all that match. Nothing here waits for a handler: rows of messages and of slots that are locked
+-- are passed over.
 --
 -- Public functions: sluice.cancel, sluice.reschedule, sluice.run_now, sluice.change, sluice.clear_some.
 
--- Locks one message, unless somebody has it locked or it is not there: then null. Claims pass over locked messages without
--- a key, but would wait for one with a key: so its slot is locked too, unless a batch has it, and claims pass over that.
+-- Locks one message, unless it is locked or not there: then null. Claims pass over locked messages without a key, but
+-- would wait for one with a key: so its slot is locked too, unless a batch has it, and claims pass over that.
 CREATE FUNCTION sluice_private.lock_one(queue text, message_id bigint) RETURNS sluice.message
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -41,9 +41,9 @@ BEGIN
 END
 $$;
 
--- The messages that a call means, the newest first: that of the id, or those that a dedupe key stands for, of which the first
--- comes after the second. They need not be there. Reads the pointer by its primary key, and does not lock it: whoever enqueues
--- with the key has that locked until its transaction ends, and a handler may enqueue.
+-- The messages that a call means, the newest first: that of the id, or those of a dedupe key, where the first comes after
+-- the second. They need not be there. Reads the pointer by its primary key, and does not lock it: a producer with the key
+-- keeps it locked until its transaction ends, and a handler may enqueue.
 CREATE FUNCTION sluice_private.meant(queue text, message_id bigint, dedupe_key text) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
@@ -88,7 +88,7 @@ BEGIN
     PERFORM sluice_private.remove_locked(queue, ARRAY[message_id]);
     PERFORM sluice_private.open_key(m);
   END IF;
-  -- Not of a claim object: whoever has that finds out when it settles.
+  -- Not in a claim object: its client finds out when it settles.
   IF state = 'in_flight' AND coalesce(m.lease, 1) > 0 THEN
     INSERT INTO sluice.cancel_request (queue, message_id) VALUES (queue, message_id);
     PERFORM sluice_private.tell('!cancel!' || queue);
@@ -98,7 +98,8 @@ BEGIN
 END
 $$;
 
--- By a dedupe key: the message that comes after the one in hand goes first. The answer tells of the one in hand, if it is there.
+-- By a dedupe key: the message that comes after the one in flight goes first. The answer is about the one in flight, if
+-- it is there.
 CREATE FUNCTION sluice.cancel(queue text, message_id bigint DEFAULT NULL, dedupe_key text DEFAULT NULL)
 RETURNS TABLE (result text, state text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
@@ -248,7 +249,7 @@ BEGIN
         schema_version = coalesce(schema_version, t.schema_version), max_attempts = coalesce(max_attempts, t.max_attempts),
         expires_at = coalesce(t.due_at + ttl, t.expires_at)
     WHERE t.queue = queue AND t.id = message_id;
-    -- Whoever looks before the COMMIT passes over the locked row, which may fall due by then.
+    -- A claim before the COMMIT passes over the locked row, which may fall due by then.
     PERFORM sluice_private.wake(queue);
   END IF;
   RETURN NEXT;
@@ -257,9 +258,9 @@ $$;
 COMMENT ON FUNCTION sluice.change IS
   'Changes what a message that waits says; what is NULL stays as it was. ttl counts from its due time. result: changed or refused (it does not wait: see state).';
 
--- Removes messages that nobody has in hand and that match every filter given, behind after_id in the order of their ids:
--- at most 1,000, and of at most 10,000 that it looks at. dry_run: counts them. next_id: where the next step begins; null at
--- the end of the queue.
+-- Removes messages that are not in flight and match every filter given, behind after_id in the order of their ids: at
+-- most 1,000, and it looks at 10,000 at most. dry_run: counts them. next_id: where the next step begins; null at the end
+-- of the queue.
 CREATE FUNCTION sluice.clear_some(
   queue           text,
   after_id        bigint      DEFAULT NULL,

@@ -70,7 +70,7 @@ BEGIN
   IF deduped IS NOT NULL THEN
     PERFORM sluice_private.take_keys_again(queue, deduped);
   END IF;
-  -- Nobody sleeps on the queue of a group: its members sleep on their stream.
+  -- No worker sleeps on the queue of a group: the group's members sleep on their stream.
   IF events > 0 THEN
     PERFORM sluice_private.wake_stream(split_part(queue, ':', 1));
   END IF;

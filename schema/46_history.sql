@@ -71,10 +71,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     )
 $$;
 
--- Makes the partitions of today and the next seven days that are missing, if any queue keeps its history. Returns how many. A
--- day of which the default partition has messages already stays there, and so do all while may_attach says no. One that
--- waits for the default partition for longer than a moment is left to the next call. The text of a bound depends on
--- DateStyle and TimeZone.
+-- Makes the partitions of today and the next seven days that are missing, if any queue keeps its history. Returns how
+-- many. A day stays in the default partition if that has messages of it already, and so do all while may_attach says no.
+-- A partition that waits for the default one for longer than a moment is left to the next call. The text of a bound
+-- depends on DateStyle and TimeZone.
 CREATE FUNCTION sluice.make_history() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms'
 SET timezone = 'UTC' SET datestyle = 'ISO, YMD' SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
@@ -96,7 +96,8 @@ BEGIN
                      name, day, day + interval '24 hours');
       made := made + 1;
     EXCEPTION
-      -- The default partition has the day by now, or is in use; somebody else has made it; a partition of other bounds has it.
+      -- The default partition has the day by now, or is in use; another session has made it; a partition of other bounds
+      -- has it.
       WHEN check_violation OR lock_not_available OR duplicate_table OR unique_violation OR invalid_object_definition THEN
         NULL;
     END;
@@ -118,13 +119,13 @@ $$;
 CREATE TRIGGER queue_history AFTER INSERT ON sluice.queue FOR EACH ROW
 WHEN (NEW.history_ms IS NOT NULL) EXECUTE FUNCTION sluice_private.history_wanted();
 
--- Not with every other setting: whoever makes a partition keeps settlements with history waiting until it commits.
+-- Not with every other setting: to make a partition keeps settlements with history waiting until it commits.
 CREATE TRIGGER queue_history_changed AFTER UPDATE OF history_ms ON sluice.queue FOR EACH ROW
 WHEN (NEW.history_ms IS NOT NULL AND OLD.history_ms IS NULL) EXECUTE FUNCTION sluice_private.history_wanted();
 
 -- Drops the partitions that are older than the history of any queue. Returns how many. DROP needs the whole table for
--- itself for about a millisecond, and whoever settles with history waits for as long as it waits: 50 ms at the most. If
--- somebody uses the table for longer, the partition is emptied, for which it alone is locked, and dropped by a later call.
+-- itself for about a millisecond, and settlements with history wait for as long as it waits: 50 ms at the most. If
+-- another session uses the table for longer, the partition is emptied, which locks it alone, and dropped by a later call.
 -- DETACH CONCURRENTLY, which would not wait like that, is refused in a function, and beside a default partition.
 CREATE FUNCTION sluice.drop_history() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms' AS $$

@@ -1,10 +1,10 @@
--- Removes what is too old or left behind. Each call is one bounded step of one task, with the rights of the owner, so that a role
--- that may call it needs no right on the tables. None waits for a row that somebody has locked.
+-- Removes what is too old or left behind. Each call is one bounded step of one task, with the rights of the owner, so
+-- that a role that may call it needs no right on the tables. None waits for a row that is locked.
 --
 -- Public functions: sluice.remove_expired, sluice.prune_leftovers.
 
--- From queue to queue by message_expires_idx, which has those of each in the order in which they expire. A message in hand is
--- locked, or, leased or claimed, due later. A message that waits for a retry goes when it is due.
+-- From queue to queue by message_expires_idx, which has the messages of each in the order in which they expire. A message
+-- in flight is locked, or, leased or claimed, due later. A message that waits for a retry goes when it is due.
 CREATE FUNCTION sluice.remove_expired(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_sort = off SET enable_seqscan = off
@@ -44,8 +44,8 @@ $$;
 COMMENT ON FUNCTION sluice.remove_expired IS
   'Drops messages that have expired and that nobody has in hand, or moves them to the dead letters, as their queue says. Returns how many.';
 
--- What is left behind: claims that have been over for an hour, of queues from which nobody claims any more, evidence about
--- messages that are gone, requests to cancel that are an hour old, and permits and buckets of tenants that have no messages.
+-- What is left behind: claims that have been over for an hour, of queues without new claims, evidence about messages that
+-- are gone, requests to cancel that are an hour old, and permits and buckets of tenants that have no messages.
 CREATE FUNCTION sluice.prune_leftovers(most integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET enable_hashjoin = off SET enable_mergejoin = off

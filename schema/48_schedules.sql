@@ -20,7 +20,7 @@ BEGIN
   END IF;
   PERFORM sluice_private.check_payload_bytes(given.payload, coalesce((SELECT q.payload_bytes FROM sluice.queue q WHERE q.queue = given.queue), 1073741823));
   SELECT s.* INTO had FROM sluice.schedule s WHERE s.name = given.name;
-  -- What nobody chooses.
+  -- What the caller does not choose.
   given.revision := coalesce(had.revision, nextval('sluice.schedule_revision_seq'::regclass));
   given.planned := given.next_at IS NOT NULL;
   given.next_at := coalesce(date_trunc('milliseconds', given.next_at), now_at);
@@ -212,9 +212,9 @@ $$;
 COMMENT ON FUNCTION sluice.schedule_remove IS
   'Removes a schedule. What it has enqueued stays. Returns false if there is none with this name.';
 
--- Enqueues one message of a locked schedule; null if the last one is still there and they must not overlap. A probe of the
--- primary key tells: the row of a message that a transaction has in hand is still seen. One that has expired and that nobody
--- has in hand is not there, as for a dedupe key.
+-- Enqueues one message of a locked schedule; null if the last one is still there and they must not overlap. A probe of
+-- the primary key tells: it still sees the row of a message in a transaction. A message that has expired and is not in
+-- flight does not count, as for a dedupe key.
 CREATE FUNCTION sluice_private.schedule_insert(given sluice.schedule, occurrence timestamptz) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -54,8 +54,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT format('(SELECT part.* FROM sluice.%I part WHERE part.position >= %s AND part.position <= %s)', log_table, after + 1, upto)
 $$;
 
--- The segments of events that a batch has in hand, by their own tables: through its stream's table it would not find those in one that is being
--- detached, which waits for the batch.
+-- The segments of the events of a batch, by their own tables: through its stream's table the batch would not find those
+-- in one that is being detached, which waits for the batch.
 CREATE FUNCTION sluice_private.segments_of(stream_id integer, positions bigint[]) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
   SELECT '(' || string_agg(DISTINCT format('SELECT part.* FROM sluice.event_%s_%s part', stream_id, p / 1000000000), ' UNION ALL ') || ')'
@@ -67,11 +67,12 @@ CREATE FUNCTION sluice_private.stream_head(positions regclass) RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS 'SELECT coalesce(pg_sequence_last_value(positions), 0)';
 
 -- Up to which position each slot is settled: at and below it no event appears any more. First the head, then the locks of
--- open appends: whoever takes one later draws positions above this head. Whoever reads must do so in a later statement: a
--- COMMIT is visible before its locks go, so what has no lock is visible to the next snapshot. The head is read again for the
--- 31 bits of the locks: no lock that was seen is above it. The first number is the head, the others are those of the slots: of as many
--- as the stream has now, which may be other slots than a caller knows who has waited here for sluice_private.change_slots.
--- With the rights of the owner, because a stream's sequence is made after the roles have been granted what they may read.
+-- open appends: an append that takes one later draws positions above this head. The events must be read in a later
+-- statement: a COMMIT is visible before its locks go, so what has no lock is visible to the next snapshot. The head is
+-- read again for the 31 bits of the locks: no lock that was seen is above it. The first number is the head, the others
+-- are those of the slots: of as many as the stream has now, which may differ from what a caller knew before it waited
+-- here for sluice_private.change_slots. With the rights of the owner, because a stream's sequence is made after roles.sql
+-- has granted what the roles may read.
 CREATE FUNCTION sluice_private.slot_bounds(stream_id integer, positions regclass) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
@@ -100,7 +101,7 @@ BEGIN
 END
 $$;
 
--- Nobody moves the group's progress until the transaction ends. Waits for the batches that have slots in hand, so the next
+-- The group's progress does not move until the transaction ends. Waits for the batches that have slots, so the next
 -- statement needs a newer snapshot.
 CREATE FUNCTION sluice_private.lock_group(group_id integer, slots integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -112,7 +113,8 @@ BEGIN
 END
 $$;
 
--- The same by its name. Who had it locked may have deleted it, and made another one of its name, or given its stream other slots.
+-- The same by its name. The session that had it locked may have deleted it, and made another one of its name, or given
+-- its stream other slots.
 CREATE FUNCTION sluice_private.lock_found_group(log sluice.stream, name text) RETURNS sluice.stream_group
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

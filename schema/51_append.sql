@@ -3,13 +3,13 @@
 -- Public functions: sluice.append, sluice.append_many.
 
 -- Says where the transaction's appends may still put events, before it draws their positions: for each slot it takes a
--- shared lock, which nobody takes exclusively, whose number is the last position drawn at that moment (its low 31 bits).
+-- shared lock, never taken exclusively; the lock's number is the last position drawn at that moment (its low 31 bits).
 -- All positions that it draws are above that. The locks go with the transaction, after it has become visible, and with a
--- rollback to a savepoint. Prepared transactions keep them. A setting of the transaction remembers the number for each slot, so that
--- its next append takes the same lock again, which costs no entry in the lock table. A session may write the setting by hand:
--- a number from 0 to the head holds back at least what the append draws, and any other is not used.
--- False: the stream has other slots by now, so the append looks for its own again. To read the head locks the sequence, and so keeps the slots as they
--- are: see sluice_private.note_slots.
+-- rollback to a savepoint. Prepared transactions keep them. A setting of the transaction remembers the number for each
+-- slot, so that its next append takes the same lock again, which costs no entry in the lock table. A session may write
+-- the setting by hand: a number from 0 to the head holds back at least what the append draws, and any other is not used.
+-- False: the stream has other slots by now, so the append looks for its own again. To read the head locks the sequence,
+-- and so keeps the slots as they are: see sluice_private.note_slots.
 CREATE FUNCTION sluice_private.open_appends(log sluice.stream, slots smallint[]) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

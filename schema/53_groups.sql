@@ -102,7 +102,7 @@ BEGIN
     RAISE EXCEPTION 'group: expected a name whose queue is empty, received "%": queue "%:%" has messages', name, stream, name
       USING ERRCODE = '22023', HINT = 'Choose another name, or consume them first, and delete its dead letters.';
   END IF;
-  -- Until this transaction ends no retention takes what the group has not read: nobody else sees the group yet.
+  -- Until this transaction ends no retention takes what the group has not read: other sessions do not see the group yet.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR SHARE;
   PERFORM sluice_private.check_starts('start_at', start_at, log.slots);
   INSERT INTO sluice.stream_group (stream, name, park_limit) VALUES (create_group.stream, create_group.name, coalesce(create_group.park_limit, 1000))
@@ -194,7 +194,7 @@ BEGIN
 END
 $$;
 
--- The slots of a group whose next event has failed, and that event: they wait for it, or it is due, or it is in somebody's hand.
+-- The slots of a group whose next event has failed, and that event: they wait for it, or it is due, or in flight.
 CREATE FUNCTION sluice_private.held_slots(log sluice.stream, of_group integer) RETURNS TABLE (slot smallint, progress bigint, "position" bigint,
                                                                                       attempt integer, last_error text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -203,7 +203,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
   WHERE g.id = of_group AND r.held_until IS NOT NULL ORDER BY r.slot
 $$;
 
--- Has the failed event of each slot that waits for it tried again now, as if it never had been. Nobody has a slot in hand that
+-- Has the failed event of each waiting slot tried again now, as if it had never been tried. No batch has a slot that
 -- waits, so its lock is there at once; where the event is being tried just now, this waits for that batch.
 CREATE FUNCTION sluice.retry_slots(stream text, name text, slot integer DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -263,8 +263,8 @@ $$;
 COMMENT ON FUNCTION sluice.skip_event IS
   'Passes over an event that a slot of a group waits for because it has failed: it becomes a dead letter. Returns whether a slot was waiting for it.';
 
--- Changes what a group was told when it was made; what is null stays as it is. What becomes of failed events changes between two
--- batches of each slot, and slots that wait for theirs are tried again.
+-- Changes the settings of a group; what is null stays as it is. The handling of failed events changes between two batches
+-- of each slot, and slots that wait for theirs are tried again.
 CREATE FUNCTION sluice.group_set(stream text, name text, park_limit integer DEFAULT NULL, keep_unread boolean DEFAULT NULL,
                                  on_failure text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
@@ -336,7 +336,7 @@ $$;
 COMMENT ON FUNCTION sluice.seek_group IS
   'Moves a group to positions as sluice.stream_positions returns them. parked: what becomes of its parked events, keep or drop; null: refused if there are any. Returns how many were dropped.';
 
--- Deletes a group, with what it has parked, its dead letters, and what its queue was told.
+-- Deletes a group, with the events in its queue, its dead letters, and the settings of its queue.
 CREATE FUNCTION sluice.delete_group(stream text, name text) RETURNS TABLE (messages bigint, dead_letters bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -352,7 +352,7 @@ BEGIN
   DELETE FROM sluice.slot s WHERE s.queue = stream || ':' || name;
   DELETE FROM sluice.message m WHERE m.queue = stream || ':' || name;
   GET DIAGNOSTICS messages = ROW_COUNT;
-  -- Behind the messages: this has waited for the batches that had some of them in hand, and may have buried them.
+  -- Behind the messages: this has waited for the batches that had some of them, and may have buried them.
   DELETE FROM sluice.dead_letter d WHERE d.queue = stream || ':' || name;
   GET DIAGNOSTICS dead_letters = ROW_COUNT;
   DELETE FROM sluice.crash c WHERE c.queue = stream || ':' || name;

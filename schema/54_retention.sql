@@ -56,9 +56,10 @@ BEGIN
 END
 $$;
 
--- Events before a position count as gone from now on; their segments go with the next passes of maintenance. It stops before
--- what is not settled and before what a group has not read that pins it, unless forced. events: how many positions that takes.
--- held_by: who has stopped it; lost_by: who has not read what is gone. A dry run locks nothing and changes nothing.
+-- Events before a position count as gone from now on; their segments go with the next passes of maintenance. It stops
+-- before what is not settled and before unread events of a group that pins them, unless forced. events: how many
+-- positions that takes. held_by: the groups that have stopped it; lost_by: the groups that have not read what is gone. A
+-- dry run locks nothing and changes nothing.
 CREATE FUNCTION sluice.trim_stream(
   stream text, before bigint, force boolean DEFAULT false, dry_run boolean DEFAULT false,
   OUT trimmed_to bigint, OUT events bigint, OUT held_by text[], OUT lost_by text[]
@@ -93,7 +94,7 @@ BEGIN
   FOR g IN SELECT o.* FROM sluice.stream_group o WHERE o.stream = log.stream AND o.name <> ALL (held_by) ORDER BY o.id LOOP
     CONTINUE WHEN (sluice_private.unread_in('event_' || log.id, g.id, log.trimmed_to, trimmed_to)).first IS NULL;
     IF NOT dry_run THEN
-      -- A batch that has them in hand loses none of them: when it is over, they are read.
+      -- A batch that has them loses none of them: when it is over, they are read.
       PERFORM sluice_private.lock_group(g.id, log.slots);
       CONTINUE WHEN (sluice_private.unread_in('event_' || log.id, g.id, log.trimmed_to, trimmed_to)).first IS NULL;
     END IF;
@@ -219,7 +220,7 @@ BEGIN
   IF NOT EXISTS (SELECT FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.dropping_at IS NULL) THEN
     RETURN 0;
   END IF;
-  -- Whoever makes or moves a group has the row in share mode until others see what has come of it.
+  -- A transaction that makes or moves a group has the row in share mode until others see the result.
   SELECT s.* INTO log FROM sluice.stream s WHERE s.id = log.id FOR NO KEY UPDATE;
   FOR old IN
     SELECT g.* FROM sluice.segment g WHERE g.stream_id = log.id AND g.closed_at IS NOT NULL AND g.dropping_at IS NULL ORDER BY g.first
@@ -287,9 +288,10 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET r
   ORDER BY g.stream_id, g.first
 $$;
 
--- Drops a segment that has been marked. After a DETACH CONCURRENTLY nobody has read it or can read it, so what groups have lost
--- with it is exact: until then a batch that had its last events in hand may have gone on. One that is still attached is
--- detached here, for whoever does not own the tables: that takes the whole stream for a moment, and gives up after 50 ms.
+-- Drops a segment that has been marked. After a DETACH CONCURRENTLY no session has read it or can read it, so what groups
+-- have lost with it is exact: until then a batch that had its last events may have gone on. One that is still attached is
+-- detached here, for a role that does not own the tables: that takes the whole stream for a moment, and gives up after 50
+-- ms.
 CREATE FUNCTION sluice.drop_segment(stream_id integer, first bigint) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off SET lock_timeout = '50ms' AS $$
 #variable_conflict use_variable

@@ -23,8 +23,8 @@ SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at
            AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
        ) END AS alive,
        (SELECT coalesce(sum(CASE WHEN b.leased THEN (
-            -- Leased messages are settled one by one, and their batch stands there until the last of them is. The batch of a
-            -- worker that stands still may be over for the server, and others have settled its messages.
+            -- Leased messages are settled one by one, and the row of their batch stays until the last of them is. The
+            -- batch of a worker that hangs may be over for the server, and others have settled its messages.
             SELECT count(*) FROM unnest(b.message_ids) AS given (id)
             JOIN sluice.message m ON m.queue = b.queue AND m.id = given.id AND m.lease = b.worker_id::bigint << 32 | b.id
           ) ELSE (
@@ -56,7 +56,8 @@ LEFT JOIN LATERAL (
   SELECT had.due_at AS leased_until FROM sluice.message had
   WHERE b.leased AND had.queue = b.queue AND had.id = m.message_id AND had.lease = b.worker_id::bigint << 32 | b.id
 ) l ON true
--- The record of a worker that stands still, or that nobody has looked after, may be of a batch whose messages others have settled since.
+-- The record of a worker that hangs, or that the reaper has not found yet, may be of a batch whose messages others have
+-- settled since.
 WHERE l.leased_until IS NOT NULL OR NOT b.leased AND (
   m.message_id < 0 OR EXISTS (SELECT FROM sluice.message had WHERE had.queue = b.queue AND had.id = m.message_id)
 )
@@ -101,12 +102,12 @@ SELECT m.queue, m.id,
        m.event_position, m.failures, (k.pid #>> '{}')::integer AS locked_by
 FROM sluice.message m
 LEFT JOIN (
-  -- A batch that has ended stands there for an instant beside the next.
+  -- For an instant the row of a batch that has ended is beside the next.
   SELECT DISTINCT ON (b.queue, given.id) b.queue, given.id, coalesce(given.attempt, 0) AS attempt, b.claimed_at, w.name AS worker
   FROM sluice_private.batches() b
   JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
   CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS given (id, attempt)
-  -- Of leased messages the row itself says who has them.
+  -- The row of a leased message itself says which worker has it.
   WHERE NOT b.leased
   ORDER BY b.queue, given.id, b.claimed_at DESC
 -- One that has failed since, or was put off, has been settled.
@@ -116,8 +117,8 @@ LEFT JOIN LATERAL (
   FROM sluice.slot s WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256)
 ) h ON true
 LEFT JOIN LATERAL (
-  -- Whoever has the row locked, a worker or not: claims pass it over. The locks are read once, if any row has been locked since
-  -- it was written. Of a prepared transaction no process is known: its number is there, with null.
+  -- The session that has the row locked, a worker or not: claims pass it over. The locks are read once, if any row has
+  -- been locked since it was written. A prepared transaction has no process: its number is there, with null.
   SELECT (SELECT jsonb_object_agg(l.transactionid::text, l.pid) FROM pg_catalog.pg_locks l
           WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted) -> m.xmax::text AS pid
   WHERE m.xmax <> '0'::xid
@@ -247,7 +248,7 @@ WITH clock AS MATERIALIZED (
   ) e
   GROUP BY m.queue
 ), expired AS (
-  -- Those that a transaction has in hand, which are no less in flight for it. Only of queues where some have expired.
+  -- Those in a transaction, which are no less in flight for having expired. Only of queues where some have expired.
   SELECT l.queue, (
     SELECT count(DISTINCT f.id) FROM sluice.in_flight f JOIN sluice.message m ON m.queue = f.queue AND m.id = f.id
     WHERE f.queue = l.queue AND f.worker_alive AND f.leased_until IS NULL AND m.expires_at <= c.now

@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { joinedSchema, schemaFiles } from '../../scripts/schema/joined.ts'
+import { MATCHES } from '../../src/table/operate/dead-letters.ts'
 import { headOf, objectsOf, referencesOf } from '../support/schema-files.ts'
+import { sqlFunctions } from '../support/twins/texts.ts'
 
 const FILES = schemaFiles()
 
@@ -45,4 +47,19 @@ describe('schema/', () => {
   test.each(FILES)('$name has at most 400 lines', ({ sql }) => {
     expect(sql.split('\n').length).toBeLessThanOrEqual(401)
   })
+})
+
+test('a redrive by SQL means the dead letters that the library means', () => {
+  const parameters = ['queue', 'ids', 'type', 'died_before', 'died_after', 'tenant', 'reason', 'error']
+  const ofLibrary = MATCHES.replaceAll(
+    /timestamptz 'epoch' \+ \$(\d)::bigint::double precision \* interval '1 microsecond'/g,
+    '$$$1::',
+  )
+    .replaceAll(/\$(\d)::[\w[\]]*/g, (_, n) => parameters[Number(n) - 1] ?? '')
+    .replace('queue IS NULL OR ', '')
+  const body = sqlFunctions().get('dead_matching')?.body ?? ''
+  const conditions = (text: string) => text.split(/\bAND\b/).map((part) => part.replaceAll(/[\s()]/g, ''))
+  const [, ofSchema = ''] = /WHERE(.*)\);/s.exec(body) ?? []
+  expect(conditions(ofSchema)).toHaveLength(8)
+  expect(conditions(ofSchema)).toEqual(conditions(ofLibrary))
 })
