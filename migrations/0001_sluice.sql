@@ -7111,7 +7111,7 @@ COMMENT ON COLUMN sluice.groups.created_at IS 'When it was made.';
 
 -- schema/62_look.sql
 --
--- Looks at messages.
+-- Looks at messages: the next of a queue, and what is known of one.
 --
 -- Public functions: sluice.peek, sluice.status.
 
@@ -7202,7 +7202,7 @@ COMMENT ON FUNCTION sluice.status IS
 
 -- schema/90_version.sql
 --
--- The version.
+-- The version of the schema, as a library asks for it.
 --
 -- Public functions: sluice.schema_version.
 

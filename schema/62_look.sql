@@ -1,4 +1,4 @@
--- Looks at messages.
+-- Looks at messages: the next of a queue, and what is known of one.
 --
 -- Public functions: sluice.peek, sluice.status.
 

@@ -1,4 +1,4 @@
--- The version.
+-- The version of the schema, as a library asks for it.
 --
 -- Public functions: sluice.schema_version.
 

@@ -58,7 +58,7 @@ test('what traces the queries of the driver sees it begin and end', async ({ dat
     query(this: pg.Client, traced: { text: string; callback: (...results: unknown[]) => void }) {
       const { text, callback } = traced
       traced.callback = (...results) => {
-        seen.push(`${text.slice(0, 26)} answered`)
+        seen.push(`${text.slice(0, 34)} answered`)
         callback(...results)
       }
       return Reflect.apply(query, this, [traced])
