@@ -12,7 +12,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ['enqueue', 'schedules', 'wake-up', 'migrate', 'plan', 'settings', 'transaction'],
   ['claim', 'crash'],
   ['settle'],
-  ['stream'],
+  ['source'],
   ['handle'],
   ['demand'],
   ['modes', 'pipeline', 'rx', 'services', 'pull'],

@@ -2,8 +2,9 @@ import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { joinedSchema, schemaFiles } from '../../scripts/schema/joined.ts'
 import { MATCHES } from '../../src/table/operate/dead-letters.ts'
+import { tableStatements } from '../support/plans/table-statements.ts'
 import { headOf, objectsOf, referencesOf } from '../support/schema-files.ts'
-import { sqlFunctions } from '../support/twins/texts.ts'
+import { groupStatements, sqlFunctions } from '../support/twins/texts.ts'
 
 const FILES = schemaFiles()
 
@@ -47,6 +48,14 @@ describe('schema/', () => {
   test.each(FILES)('$name has at most 400 lines', ({ sql }) => {
     expect(sql.split('\n').length).toBeLessThanOrEqual(401)
   })
+})
+
+test('the statements of the library call functions of schema/, each in its schema', async () => {
+  const functions = FILES.flatMap(({ sql }) => objectsOf(sql)).filter(({ kind }) => kind === 'function')
+  const texts = [...(await tableStatements()), ...(await groupStatements())].map(({ text }) => text)
+  const called = texts.flatMap((text) => [...text.matchAll(/\bsluice(?:_private)?\.\w+(?=\()/g)].map(([name]) => name))
+  expect(new Set(called).size).toBeGreaterThan(75)
+  expect(called.filter((name) => !functions.some((made) => made.name === name))).toEqual([])
 })
 
 test('a redrive by SQL means the dead letters that the library means', () => {

@@ -1,7 +1,8 @@
 import { Gate } from '../../basics/gate.ts'
+import type { Admission } from '../../claim/admission.ts'
 import { oldestMs } from '../../claim/claim-answer.ts'
 import { DeliveredMessage } from '../../claim/delivered-message.ts'
-import { Allowance, Limiter } from '../../claim/limiter.ts'
+import { Limiter } from '../../claim/limiter.ts'
 import type { EvidenceById } from '../../crash/in-hand.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
 import { ALONE, ENDED, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
@@ -58,8 +59,19 @@ export class LeasedRound implements Round {
     const most = options.alone ? 1 : batchSize * (demand.isLast ? 1 : this.#claimer.atOnce)
     const reserved = await this.#room.reserve(most, demand.draining)
     if (reserved === 0) return ENDED
-    if (!this.#limiter.active) return this.#runSome(demand, options, reserved)
-    return this.#runAllowed(demand, options, reserved)
+    const admission = await this.#limiter.admit(demand, reserved, 1).catch((error: unknown) => {
+      this.#room.giveBack(reserved)
+      throw error
+    })
+    if ('kind' in admission) {
+      this.#room.giveBack(reserved)
+      return admission
+    }
+    try {
+      return await this.#runAdmitted(demand, { ...options, admission, reserved })
+    } finally {
+      admission.close()
+    }
   }
 
   failed(error: unknown, retryInMs?: number): unknown {
@@ -82,31 +94,8 @@ export class LeasedRound implements Round {
     this.#settler.cut()
   }
 
-  /** In a queue with limits: asks first what may be claimed. */
-  async #runAllowed(demand: RoundDemand, options: RoundOptions, reserved: number): Promise<Ran> {
-    const allowed = await this.#limiter.allow(demand, reserved, 1).catch((error: unknown) => {
-      this.#room.giveBack(reserved)
-      throw error
-    })
-    if (allowed === undefined) return this.#runSome(demand, options, reserved)
-    if (!(allowed instanceof Allowance)) {
-      this.#room.giveBack(reserved)
-      return { kind: 'nothing', nextDueMs: allowed.nextDueMs, partial: false }
-    }
-    try {
-      const ran = await this.#runSome(demand, options, reserved, allowed)
-      return ran.kind === 'nothing' ? { ...ran, partial: ran.partial || this.#limiter.again(allowed, 0) } : ran
-    } finally {
-      allowed.close()
-    }
-  }
-
-  async #runSome(
-    demand: RoundDemand,
-    { alone, onCommitted }: RoundOptions,
-    reserved: number,
-    allowed?: Allowance,
-  ): Promise<Ran> {
+  async #runAdmitted(demand: RoundDemand, options: AdmittedOptions): Promise<Ran> {
+    const { alone, onCommitted, admission, reserved } = options
     const { gate, inHand } = this.#runtime
     if (!(await inHand.aloneLock.enter(alone, demand.draining))) {
       this.#room.giveBack(reserved)
@@ -120,8 +109,8 @@ export class LeasedRound implements Round {
         this.#room.giveBack(reserved)
         return ENDED
       }
-      const ran = await this.#claim({ demand, reserved, allowed, found: leave }, async (claimed) => {
-        allowed?.use(claimed.answer)
+      const ran = await this.#claim({ demand, reserved, admission, found: leave }, async (claimed) => {
+        admission.took(claimed.answer)
         const { batch, suspects: some } = await this.#batchOf(claimed, alone)
         onCommitted()
         handled.push(batch.run(demand.stopping))
@@ -138,7 +127,7 @@ export class LeasedRound implements Round {
   }
 
   async #claim(
-    { demand, reserved, allowed, found }: Claiming,
+    { demand, reserved, admission, found }: Claiming,
     take: (claimed: LeasedClaim) => Promise<void>,
   ): Promise<Ran> {
     const { batchSize } = this.#consumption.plan
@@ -149,12 +138,11 @@ export class LeasedRound implements Round {
       const taker = {
         found,
         take: (claimed: LeasedClaim) => {
-          if (allowed !== undefined) this.#limiter.found()
           free -= claimed.answer.rows.length
           return take(claimed)
         },
       }
-      return await this.#claimer.claim(demand, sizes, taker, allowed)
+      return await this.#claimer.claim(demand, sizes, taker, admission)
     } finally {
       this.#room.giveBack(free)
     }
@@ -203,11 +191,11 @@ export class LeasedRound implements Round {
   /** A renewal finds out whether the message is gone. If it is not, because its row was locked, it is ended here. */
   async #cancelled({ id, askedUs }: CancelRequest): Promise<void> {
     const leased = this.#renewals.get(id)
-    if (leased === undefined || leased.inTransaction || leased.cancelAsked || askedUs < leased.claimedUs) return
+    if (leased === undefined || leased.isLocked || leased.cancelAsked || askedUs < leased.claimedUs) return
     leased.cancelAsked = true
     await this.#settler.renew([leased])
     // Its handler has begun a transaction meanwhile: the next poll asks again.
-    if (leased.inTransaction) leased.cancelAsked = false
+    if (leased.isLocked) leased.cancelAsked = false
     else leased.cancel()
   }
 
@@ -242,10 +230,16 @@ export class LeasedRound implements Round {
   }
 }
 
+interface AdmittedOptions extends RoundOptions {
+  readonly admission: Admission
+  /** The room that is reserved for what is claimed. */
+  readonly reserved: number
+}
+
 interface Claiming {
   readonly demand: RoundDemand
   readonly reserved: number
-  readonly allowed: Allowance | undefined
+  readonly admission: Admission
   readonly found: () => void
 }
 

@@ -7,10 +7,10 @@ import { BatchRun } from '../../handle/batch-run.ts'
 import { MessageTransaction } from '../../handle/transaction/message-transaction.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
 import type { Settlement } from '../../settle/settlement.ts'
+import type { Source } from '../../source/source.ts'
 import type { ClaimedRow } from '../../table/claim/claim.ts'
 import type { Evidence } from '../../table/worker/evidence.ts'
 import { cancelStatement } from '../../table/worker/server-process.ts'
-import { newSettlement } from '../new-settlement.ts'
 import type { Consumption, Runtime } from '../runtime.ts'
 import type { ClaimedBatch } from './claimed-batch.ts'
 import { type CountedAs, countLoss } from './lost-batch.ts'
@@ -19,6 +19,7 @@ import { type CountedAs, countLoss } from './lost-batch.ts'
 export class TransactionalBatch {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<TransactionalPlan>
+  readonly #source: Source
   readonly #batch: ClaimedBatch
   readonly #settlement: Settlement
   readonly #startedAt = performance.now()
@@ -30,12 +31,13 @@ export class TransactionalBatch {
   hasEvidence = false
   #controlFailed = false
 
-  constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>, batch: ClaimedBatch) {
+  constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>, source: Source, batch: ClaimedBatch) {
     this.#runtime = runtime
     this.#consumption = consumption
+    this.#source = source
     this.#batch = batch
     this.#controlSession = runtime.control.session
-    this.#settlement = newSettlement(runtime, consumption.plan, batch.claimed)
+    this.#settlement = source.settlement(batch.claimed)
   }
 
   /** The rows that it has not settled. */
@@ -71,7 +73,7 @@ export class TransactionalBatch {
 
   committed(): void {
     this.#end()
-    this.#settlement.reportAll()
+    this.#settlement.reportAll(this.#runtime.report)
     this.#consumption.onSettled?.(this.#settlement.settled)
     this.#consumption.meter?.settled(this.#settlement.counts)
     const { queue } = this.#consumption.plan
@@ -107,7 +109,7 @@ export class TransactionalBatch {
     if (hung.length === 0) {
       const { connection } = this.#batch
       const session = this.#controlSession
-      return countLoss(this.#runtime, this.#consumption, { begun, batchId, connection, session, error })
+      return countLoss(this.#runtime, this.#consumption, this.#source, { begun, batchId, connection, session, error })
     }
     const ids = hung.map((message) => message.id)
     // If the control connection is down there is no evidence this time; the message comes again all the same.

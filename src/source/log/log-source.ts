@@ -1,31 +1,38 @@
-import type { ClaimAnswer, SentClaim } from '../claim/claim-answer.ts'
-import { Claimer } from '../claim/claimer.ts'
-import type { Control } from '../connection/control.ts'
-import { isSluiceError } from '../errors.ts'
-import type { ClaimedRow } from '../table/claim/claim.ts'
-import { noteEmpty, readGroup, readQueued } from '../table/stream/known-group.ts'
-import type { BatchConnection } from '../transaction/batch-connection.ts'
+import { type Admission, UNLIMITED } from '../../claim/admission.ts'
+import type { ClaimAnswer, SentClaim } from '../../claim/claim-answer.ts'
+import type { DeliveredMessage } from '../../claim/delivered-message.ts'
+import { isSluiceError } from '../../errors.ts'
+import type { TransactionalPlan } from '../../plan/options.ts'
+import { Settlement } from '../../settle/settlement.ts'
+import type { ClaimedRow } from '../../table/claim/claim.ts'
+import type { Execute } from '../../table/statement.ts'
+import { noteEmpty, readGroup, readQueued } from '../../table/stream/known-group.ts'
+import { allAnswered } from '../../transaction/all-answered.ts'
+import type { BatchConnection } from '../../transaction/batch-connection.ts'
+import { wakeNameOf } from '../../wake-up/scheduler.ts'
+import { LockedSource } from '../locked-source.ts'
+import { type ClockAnswer, rulesOf, type SourceRuntime } from '../rules-of.ts'
+import type { Source } from '../source.ts'
+import { limitOf } from '../transaction-limit.ts'
 import { type EventAnswer, EventClaimer, isEventAnswer, SlotsChanged } from './event-claimer.ts'
+import { LogRows } from './log-rows.ts'
 
-export interface GroupClaimerOptions {
-  /** The group's queue. */
-  readonly queue: string
+/** A group of a stream. */
+export interface GroupName {
   readonly stream: string
   readonly group: string
-  readonly batchSize: number
-  readonly concurrency: number
-  readonly control: Pick<Control, 'execute'>
-  /** Settles events that are parked all of them, and commits. The next transaction has begun when it resolves. */
-  readonly settleParked: (connection: BatchConnection, answer: EventAnswer) => Promise<void>
 }
 
 /**
- * Claims for a group from its two sources: the log, and the group's queue, where failed events wait for their next try. The
+ * The events of a stream for a group: from the log, and from the group's queue, where failed events wait for their next try. The
  * queue is asked when something in it may be due, and whenever the log has nothing. With a backlog in both they take turns.
  */
-export class GroupClaimer {
-  readonly #options: GroupClaimerOptions
-  readonly #queue: Claimer
+export class LogSource implements Source {
+  readonly wokenBy: string
+  readonly #runtime: SourceRuntime
+  readonly #plan: TransactionalPlan
+  readonly #log: GroupName
+  readonly #queue: LockedSource
   readonly #random: () => number
   /** Undefined until the group is known. */
   #events: EventClaimer | undefined
@@ -37,11 +44,33 @@ export class GroupClaimer {
   /** When it may be noted next that the queue is empty, on the clock of `performance`. */
   #noteEmptyAt = 0
 
-  constructor(options: GroupClaimerOptions, random: () => number = Math.random) {
-    const { queue, batchSize, concurrency, control } = options
-    this.#options = options
+  constructor(runtime: SourceRuntime, plan: TransactionalPlan, log: GroupName, random: () => number = Math.random) {
+    this.wokenBy = wakeNameOf(log.stream)
+    this.#runtime = runtime
+    this.#plan = plan
+    this.#log = log
     this.#random = random
-    this.#queue = new Claimer({ queue, batchSize, concurrency, ordered: false, control, ofGroup: true }, random)
+    this.#queue = new LockedSource(runtime, plan, true, random)
+  }
+
+  /** Limits are for queues. */
+  async admit(): Promise<Admission> {
+    return UNLIMITED
+  }
+
+  settlement(answer: ClockAnswer): Settlement {
+    if (!isEventAnswer(answer)) return this.#queue.settlement(answer)
+    const { alphabet } = this.#runtime
+    const { queue } = this.#plan
+    const rules = rulesOf(this.#runtime, this.#plan, answer)
+    const rows = new LogRows(answer.log, { queue, alphabet, passedUs: rules.clock.passedUs })
+    const stopsAt = answer.log.onFailure === 'stop' ? rows.slotOf : undefined
+    return new Settlement({ ...rules, stopsAt }, rows, alphabet)
+  }
+
+  /** Whoever claims an event next settles its try: the progress of its slot is locked by nobody now. */
+  async claimAgain(execute: Execute, message: DeliveredMessage): Promise<Settlement | undefined> {
+    return isEvent(message.row) ? undefined : this.#queue.claimAgain(execute, message)
   }
 
   narrow(): void {
@@ -106,7 +135,7 @@ export class GroupClaimer {
   /** Reads the group. What of its queue is due comes before new events. */
   async #claimFirst(connection: BatchConnection): Promise<ClaimAnswer> {
     const { group } = await this.#read()
-    if (!(await readQueued(this.#options.control.execute, group))) return this.#claimEvents(connection)
+    if (!(await readQueued(this.#runtime.control.execute, group))) return this.#claimEvents(connection)
     this.#lastWasQueue = true
     return this.#takeQueue(connection, this.#sendQueue(connection))
   }
@@ -124,8 +153,9 @@ export class GroupClaimer {
   }
 
   async #read(): Promise<EventClaimer> {
-    const { control, stream, group, queue, batchSize } = this.#options
-    const known = await readGroup(control.execute, stream, group)
+    const { queue, batchSize } = this.#plan
+    const { stream, group } = this.#log
+    const known = await readGroup(this.#runtime.control.execute, stream, group)
     this.#events = new EventClaimer({
       queue,
       stream,
@@ -146,7 +176,7 @@ export class GroupClaimer {
   async #whenParked(connection: BatchConnection, first: EventAnswer): Promise<EventAnswer> {
     let answer = first
     while (answer.rows.length === 0 && answer.log.events.length > 0) {
-      await this.#options.settleParked(connection, answer)
+      await this.#settle(connection, answer)
       answer = await this.#claimEvents(connection)
     }
     if (answer.queue === 'messages') this.#dueAt(performance.now() + QUEUED_WAIT_MS)
@@ -154,12 +184,19 @@ export class GroupClaimer {
     return answer
   }
 
+  /** Settles a batch of which nothing is to be handled now. The next transaction has begun when it resolves. */
+  async #settle(connection: BatchConnection, answer: EventAnswer): Promise<void> {
+    const settlement = this.settlement(answer)
+    const limit = limitOf(this.#plan, this.#runtime.serverVersion())
+    await allAnswered(connection.together(() => [settlement.write(connection.execute), connection.commit(limit)]))
+  }
+
   /** A hint: another claim tries it again. */
   #noteEmpty({ log }: EventAnswer): void {
     const now = performance.now()
     if (now < this.#noteEmptyAt) return
     this.#noteEmptyAt = now + NOTE_EMPTY_MS
-    noteEmpty(this.#options.control.execute, log.group, this.#options.queue).catch(ignore)
+    noteEmpty(this.#runtime.control.execute, log.group, this.#plan.queue).catch(ignore)
   }
 
   /** Until the answer says when it may be due again, it counts as not due; what is heard meanwhile counts beside the answer. */
@@ -186,7 +223,7 @@ export class GroupClaimer {
 }
 
 /** Whether a claimed row is an event in the log, and no message of the group's queue. */
-export function isEvent({ id, options }: ClaimedRow): boolean {
+function isEvent({ id, options }: ClaimedRow): boolean {
   return options !== null && options.eventPosition !== null && id === String(-options.eventPosition)
 }
 

@@ -1,6 +1,6 @@
-import type { ClaimAnswer } from '../claim/claim-answer.ts'
-import { groupLostEvents } from '../errors.ts'
-import type { Execute } from '../table/statement.ts'
+import type { ClaimAnswer } from '../../claim/claim-answer.ts'
+import { groupLostEvents } from '../../errors.ts'
+import type { Execute } from '../../table/statement.ts'
 import {
   type ClaimedEvent,
   claimEvents,
@@ -9,9 +9,9 @@ import {
   readRest,
   readWindows,
   windowAt,
-} from '../table/stream/claim-events.ts'
-import { type GroupStanding, type KnownGroup, type OnFailure, readStanding } from '../table/stream/known-group.ts'
-import { groupUnknown } from '../table/stream/stream-errors.ts'
+} from '../../table/stream/claim-events.ts'
+import { type GroupStanding, type KnownGroup, type OnFailure, readStanding } from '../../table/stream/known-group.ts'
+import { groupUnknown } from '../../table/stream/stream-errors.ts'
 
 /** The stream has other slots than the claimer knows: a group's claims begin anew. */
 export class SlotsChanged extends Error {}
