@@ -1,8 +1,7 @@
 import type { Observable } from 'rxjs'
 import { checkKeys } from './basics/check-keys.ts'
-import { type Duration, LONGEST_TIMER_MS, toMs } from './basics/duration.ts'
+import { type Duration, toMs } from './basics/duration.ts'
 import { checkNode } from './basics/node-version.ts'
-import { STOP_MS } from './basics/within.ts'
 import { resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
 import type { EventToAppend } from './enqueue/append.ts'
 import type { AppendOptions } from './enqueue/append-options.ts'
@@ -12,11 +11,9 @@ import type { DedupedOptions, EnqueueOptions } from './enqueue/options.ts'
 import { ownTransaction } from './enqueue/within.ts'
 import type { Message } from './message.ts'
 import { type MigrateResult, migrate } from './migrate/migrate.ts'
+import type { Groups } from './operate/groups.ts'
 import { Operate } from './operate/operate.ts'
-import type { DefinedSchedule, ScheduleChangeOptions } from './operate/schedules.ts'
-import type { StreamEvents } from './operate/stream-events.ts'
-import type { ReadOptions, StreamGroupOptions } from './operate/stream-options.ts'
-import type { StreamChangeOptions, StreamSettings } from './operate/stream-settings.ts'
+import type { Schedules } from './operate/schedules.ts'
 import { Pipeline } from './pipeline/pipeline.ts'
 import { DRAIN_TIMEOUT_MS } from './pipeline/running-pipeline.ts'
 import {
@@ -25,30 +22,18 @@ import {
   type LeasedDeliveriesOptions,
   resolveDeliveries,
 } from './plan/deliveries-options.ts'
-import {
-  type GroupPipelineOptions,
-  type LeasedPipelineOptions,
-  type PipelineOptions,
-  resolvePipeline,
-} from './plan/options.ts'
-import { Calls } from './process/calls.ts'
-import { Claiming } from './process/claiming.ts'
-import { Consumers } from './process/consumers.ts'
-import { Enqueues } from './process/enqueues.ts'
+import type { GroupPipelineOptions, LeasedPipelineOptions, PipelineOptions } from './plan/options.ts'
+import { resolvePipeline } from './plan/resolve.ts'
+import { Assembly } from './process/assembly.ts'
 import { shareInternals } from './process/internals.ts'
-import { OnDemand } from './process/on-demand.ts'
 import type { Claim } from './pull/claim.ts'
 import type { ClaimOptions, PopOptions } from './pull/options.ts'
 import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { Deliveries } from './rx/deliveries.ts'
-import type { ScheduleDefinition } from './schedules/definition.ts'
-import { Alphabet } from './session/alphabet.ts'
 import type { QueueStatistics } from './statistics/meter.ts'
-import { Meters } from './statistics/meters.ts'
 import { checkStreamName, refuseStream, type StreamDefinitions } from './streams.ts'
 import type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
 import type { SluiceEvent } from './telemetry/events.ts'
-import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts'
 
 /**
  * Makes a Sluice. It connects when you consume, operate, or enqueue with `ownTransaction`. To enqueue in your own
@@ -85,57 +70,33 @@ export class Sluice<
   readonly ownTransaction: OwnTransaction = ownTransaction
   /** Everything that happens in this process. While somebody subscribes, failures are not written to stderr as well. */
   readonly events: Observable<SluiceEvent>
-  /** Look at queues, messages and workers, and redrive or delete dead letters. Starts no worker. */
+  /** Look at queues, messages, streams and workers, and act on them. It needs no worker. */
   readonly operate: Operate<Definitions, Streams>
   readonly #config: SluiceConfig
-  readonly #telemetry: Telemetry
-  readonly #parts: OnDemand
-  readonly #calls = new Calls()
-  readonly #meters = new Meters()
-  readonly #enqueues: Enqueues
-  readonly #consumers: Consumers
-  readonly #claiming: Claiming
-  #ended: Promise<void> | undefined
+  readonly #assembly: Assembly
 
   constructor(config: SluiceConfig) {
+    const assembly = new Assembly(config)
+    const { claims, enqueues, parts, calls, telemetry } = assembly
     this.#config = config
-    this.#telemetry = createTelemetry(config.log, config.name)
-    const { events, report } = this.#telemetry
-    this.events = events
-    const alphabet = new Alphabet()
-    const meters = this.#meters
-    const calls = this.#calls
-    const parts = new OnDemand(config, alphabet, report, meters)
-    this.#parts = parts
-    const { definitions, streams, payloadLimitBytes, retryPolicies } = config
-    const { inOwnTransaction } = parts
-    const context = { definitions, streams, payloadLimitBytes, retryPolicies, alphabet, inOwnTransaction }
-    this.#enqueues = new Enqueues(context, calls)
-    const enqueue = this.#enqueues.inHandler
-    this.#consumers = new Consumers({ config, parts, enqueue, meters, report, events })
-    this.#claiming = new Claiming({ config, parts, calls, alphabet, report })
+    this.#assembly = assembly
+    this.events = telemetry.events
     this.operate = new Operate(
-      context,
+      enqueues.context,
       {
-        host: inOwnTransaction,
+        host: parts.inOwnTransaction,
         direct: { connection: parts.owned(config.directConnection), vouched: config.vouched },
         calls,
       },
-      this.#claiming.store,
+      claims.store,
     )
-    shareInternals(this, {
-      report,
-      pools: () => parts.pools(),
-      workers: () => parts.workers(),
-      enqueueContext: context,
-      enqueueIn: enqueue,
-    })
+    shareInternals(this, assembly.internals)
   }
 
   /**
-   * Enqueues one message with a dedupe key: while a message with this key is there, and for a time after it, no other is
-   * simply added. Returns what became of it. It waits for another producer of the same key until that one's transaction
-   * ends, and for no handler.
+   * Enqueues one message with a dedupe key: while the key is taken, by a message or for a time
+   * after it, no second message is added. Returns the outcome. It waits for the transaction of another producer with the
+   * same key, and for no handler.
    *
    * @throws SluiceError as without a key. In REPEATABLE READ and SERIALIZABLE the server's error 40001 if another
    * transaction has had the key meanwhile: run the transaction again.
@@ -185,7 +146,7 @@ export class Sluice<
     payload: InputOf<Definitions, Name>,
     options?: EnqueueOptions | DedupedOptions,
   ): Promise<string | EnqueueResult> {
-    return this.#enqueues.one(tx, queue, payload, options)
+    return this.#assembly.enqueues.one(tx, queue, payload, options)
   }
 
   /**
@@ -217,22 +178,22 @@ export class Sluice<
     queue: Name,
     messages: readonly (MessageToEnqueue | DedupedMessage)[],
   ): Promise<(string | EnqueueResult)[]> {
-    return this.#enqueues.many(tx, queue, messages)
+    return this.#assembly.enqueues.many(tx, queue, messages)
   }
 
-  /**
-   * Makes a stream, or changes its settings. Call it at every start: a stream that is there already is left alone, and what
-   * is not given stays as it is. Slots change only while the stream has no events.
-   *
-   * @param name 1 to 49 letters, digits and _ . -
-   * @returns whether it was made.
-   * @throws SluiceError STREAM_NAME_INVALID, STREAM_UNKNOWN, STREAM_SLOTS_FIXED, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
-   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, STOPPED
-   *
-   * @example await sluice.stream('orders', { retain: '30d' })
-   */
-  stream(name: QueueName<Streams>, settings?: StreamSettings, options?: StreamChangeOptions): Promise<boolean> {
-    return this.operate.streams.set(name, settings, options)
+  /** Streams: set, list, read and trim them. */
+  get streams(): Operate<Definitions, Streams>['streams'] {
+    return this.operate.streams
+  }
+
+  /** Groups of streams: set, list, seek, pause, resume, retry and delete them. */
+  get groups(): Groups<Streams> {
+    return this.operate.groups
+  }
+
+  /** Messages that are enqueued at given times: set, list, pause, resume, run and delete schedules. */
+  get schedules(): Schedules<Definitions> {
+    return this.operate.schedules
   }
 
   /**
@@ -255,7 +216,7 @@ export class Sluice<
     payload: InputOf<Streams, Name>,
     options?: AppendOptions,
   ): Promise<number> {
-    return this.#enqueues.append(tx, stream, payload, options)
+    return this.#assembly.enqueues.append(tx, stream, payload, options)
   }
 
   /**
@@ -271,7 +232,7 @@ export class Sluice<
     stream: Name,
     events: readonly EventToAppend<InputOf<Streams, Name>>[],
   ): Promise<number[]> {
-    return this.#enqueues.appendMany(tx, stream, events)
+    return this.#assembly.enqueues.appendMany(tx, stream, events)
   }
 
   /**
@@ -313,7 +274,7 @@ export class Sluice<
     options: PipelineOptions | GroupPipelineOptions | LeasedPipelineOptions = {},
   ): Pipeline<never, Definitions, never> {
     const plan = resolvePipeline(this.#consumedName(queue, options), options)
-    return new Pipeline(plan.queue, this.#consumers.hostOf(plan))
+    return new Pipeline(plan, this.#assembly.consumers)
   }
 
   /**
@@ -350,7 +311,7 @@ export class Sluice<
     options: DeliveriesOptions | GroupDeliveriesOptions | LeasedDeliveriesOptions,
   ): Deliveries<never, never> {
     const name = this.#consumedName(queue, options)
-    return new Deliveries(this.#consumers.deliveriesOf(resolveDeliveries(name, options)))
+    return new Deliveries(resolveDeliveries(name, options), this.#assembly.consumers)
   }
 
   /**
@@ -358,8 +319,7 @@ export class Sluice<
    * that starts somewhere else, such as a scheduled job, a serverless function or an HTTP endpoint.
    *
    * @returns undefined if there is no message, at once or after `wait`.
-   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
-   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, ROWS_MISSING, STOPPED; the reason of `signal`
+   * @throws SluiceError as {@link Operate}, and ROWS_MISSING; the reason of `signal`
    *
    * @example const claim = await sluice.claim('emails', { limit: 10, ttl: '1m', wait: '20s' })
    */
@@ -368,7 +328,7 @@ export class Sluice<
     options: ClaimOptions = {},
   ): Promise<Claim<OutputOf<Definitions, Name>> | undefined> {
     const name = checkQueueName(queue, this.#config.definitions)
-    const claim = await this.#claiming.claim(name, options)
+    const claim = await this.#assembly.claims.claim(name, options)
     return claim as Claim<OutputOf<Definitions, Name>> | undefined
   }
 
@@ -384,57 +344,8 @@ export class Sluice<
     options: PopOptions = {},
   ): Promise<readonly Message<OutputOf<Definitions, Name>>[]> {
     const name = checkQueueName(queue, this.#config.definitions)
-    const messages = await this.#claiming.pop(name, options)
+    const messages = await this.#assembly.claims.pop(name, options)
     return messages as readonly Message<OutputOf<Definitions, Name>>[]
-  }
-
-  /**
-   * Defines a schedule: messages that are enqueued at given times, each occurrence once, by whichever process whose Sluice
-   * has started looks first. Call it at every start: a schedule that is defined in this way already is left alone, and one
-   * that is defined otherwise is changed.
-   *
-   * @param name 1 to 100 letters, digits and _ . : -, unique in the database.
-   * @throws SluiceError OPTION_INVALID, also for a cron expression without an occurrence and an unknown time zone;
-   * QUEUE_NAME_INVALID, QUEUE_UNKNOWN, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA, SCHEMA_MISSING, SCHEMA_TOO_OLD,
-   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, STOPPED
-   *
-   * @example
-   * await sluice.schedule('nightly', { cron: '0 3 * * *', zone: 'Europe/Berlin', queue: 'reports', payload: { all: true } })
-   */
-  schedule<Name extends QueueName<Definitions>>(
-    name: string,
-    definition: ScheduleDefinition<Name, InputOf<Definitions, Name>>,
-    options?: ScheduleChangeOptions,
-  ): Promise<DefinedSchedule> {
-    return this.operate.schedules.set(name, definition, options)
-  }
-
-  /**
-   * Makes a group of a stream, if there is none of this name. Call it at every start: one that is there stays where it is, and
-   * is told the options that are given.
-   *
-   * @param options.from where a new group begins. @default 'end'
-   * @returns whether it was made.
-   * @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
-   * PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, STOPPED
-   *
-   * @example await sluice.group('orders', 'billing', { from: 'start' })
-   */
-  group(stream: QueueName<Streams>, group: string, options?: StreamGroupOptions): Promise<boolean> {
-    return this.operate.streams.group(stream, group, options)
-  }
-
-  /**
-   * Events of a stream in the order of their positions, without a group, as an AsyncIterable and an Observable. It ends at the
-   * end as of when it begins, or follows.
-   *
-   * @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN; as it reads STREAM_UNKNOWN, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
-   * PRIVILEGE_MISSING, UNREACHABLE, STOPPED
-   *
-   * @example for await (const event of sluice.read('orders', { from: { time: new Date('2030-01-01') } })) project(event)
-   */
-  read<Name extends QueueName<Streams>>(stream: Name, options?: ReadOptions): StreamEvents<InputOf<Streams, Name>> {
-    return this.operate.streams.read(stream, options)
   }
 
   /**
@@ -445,7 +356,7 @@ export class Sluice<
    * SERVER_TOO_OLD, PRIVILEGE_MISSING, STOPPED
    */
   async start(): Promise<void> {
-    await this.#consumers.start()
+    await this.#assembly.consumers.start()
   }
 
   /**
@@ -453,12 +364,12 @@ export class Sluice<
    * `migration.delayed`.
    */
   async migrate(): Promise<MigrateResult> {
-    return migrate(this.#config.directConnection, this.#telemetry.report)
+    return migrate(this.#config.directConnection, this.#assembly.telemetry.report)
   }
 
   /** Whether this process consumes, and its control connection is open now. */
   get connected(): boolean {
-    return this.#parts.connected
+    return this.#assembly.parts.connected
   }
 
   /**
@@ -468,7 +379,7 @@ export class Sluice<
    * @example const { waiting } = sluice.statistics().emails ?? {}
    */
   statistics(): Readonly<Record<string, QueueStatistics>> {
-    return this.#meters.read()
+    return this.#assembly.shared.meters.read()
   }
 
   /**
@@ -482,21 +393,7 @@ export class Sluice<
   async stop(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
     checkKeys('stop', options, ['timeout'], "As in stop({ timeout: '30s' })")
     const timeoutMs = toMs(options.timeout ?? DRAIN_TIMEOUT_MS, 'stop.timeout')
-    const drainMs = Math.min(timeoutMs, LONGEST_TIMER_MS - STOP_MS)
-    const cut = Promise.withResolvers<void>()
-    const limit = setTimeout(() => {
-      this.#parts.cut()
-      cut.resolve()
-    }, drainMs + STOP_MS)
-    try {
-      await Promise.all([this.#consumers.stop(drainMs), this.#claiming.stop()])
-      // A call may wait for a schema, which nobody can cut.
-      await Promise.race([this.#calls.end(), cut.promise])
-      this.#ended ??= this.#end()
-      await this.#ended
-    } finally {
-      clearTimeout(limit)
-    }
+    await this.#assembly.stop(timeoutMs)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -510,10 +407,5 @@ export class Sluice<
     if (group !== undefined) return checkStreamName(name, streams)
     refuseStream(name, this.#config, "give the group that reads it, as in { group: 'billing' }")
     return checkQueueName(name, definitions)
-  }
-
-  async #end(): Promise<void> {
-    await this.#parts.end()
-    this.#telemetry.close()
   }
 }

@@ -32,7 +32,7 @@ export interface Senders<Sent> {
 
 /** Nothing may be claimed for now. */
 export interface Nothing {
-  readonly kind: 'nothing'
+  readonly kind: 'sleep'
   /** In how many milliseconds something may be; null: no clock tells. */
   readonly nextDueMs: number | null
   /** Another claim may find something now. */
@@ -58,7 +58,7 @@ export const UNLIMITED: Admission = {
       return open()
     })
   },
-  nothing: ({ nextDueMs, partial }) => ({ kind: 'nothing', nextDueMs, partial }),
+  nothing: ({ nextDueMs, partial }) => ({ kind: 'sleep', nextDueMs, partial }),
   tooFew: () => undefined,
   lease: async () => undefined,
   took: () => undefined,

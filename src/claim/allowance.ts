@@ -74,7 +74,7 @@ export class Allowance implements Admission {
   }
 
   #nothing(found: number): Nothing {
-    return { kind: 'nothing', nextDueMs: null, partial: this.#options.claimed(found, false, this.#ofTenants) }
+    return { kind: 'sleep', nextDueMs: null, partial: this.#options.claimed(found, false, this.#ofTenants) }
   }
 
   get #ofTenants(): boolean {

@@ -57,7 +57,7 @@ export class Limiter {
     demand.sent()
     try {
       const emptyMs = this.#emptyUntilMs - performance.now()
-      if (emptyMs > 0) return { kind: 'nothing', nextDueMs: emptyMs, partial: false }
+      if (emptyMs > 0) return { kind: 'sleep', nextDueMs: emptyMs, partial: false }
       return await this.#prepare(this.#share(most, runners))
     } finally {
       demand.answered()
@@ -86,7 +86,7 @@ export class Limiter {
   }
 
   #nothingIn(nextDueMs: number | null): Nothing {
-    return { kind: 'nothing', nextDueMs, partial: false }
+    return { kind: 'sleep', nextDueMs, partial: false }
   }
 
   /**

@@ -249,7 +249,7 @@ describe('tokens', () => {
       expect(asked).toBe(1)
       for (let at = 0; at < 50; at += 1) {
         const refused = await allow()
-        expect(refused).toEqual({ kind: 'nothing', nextDueMs: expect.any(Number), partial: false })
+        expect(refused).toEqual({ kind: 'sleep', nextDueMs: expect.any(Number), partial: false })
         expect((refused as { nextDueMs: number }).nextDueMs).toBeGreaterThan(3_500_000)
       }
       expect(asked).toBe(2)
@@ -368,7 +368,7 @@ describe('while an application has claimed in a transaction that goes on', () =>
         await waitFor(
           async () => {
             const refused = await limiter.admit(demand, 10, 1)
-            expect(refused).toEqual({ kind: 'nothing', nextDueMs: expect.any(Number), partial: false })
+            expect(refused).toEqual({ kind: 'sleep', nextDueMs: expect.any(Number), partial: false })
             waitMs = Math.max(waitMs, (refused as { nextDueMs: number }).nextDueMs)
             return waitMs >= 40
           },

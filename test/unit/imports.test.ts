@@ -15,8 +15,9 @@ const LAYERS: readonly (readonly string[])[] = [
   ['source'],
   ['handle'],
   ['demand'],
-  ['modes', 'pipeline', 'rx', 'services', 'pull'],
+  ['modes', 'services', 'pull'],
   ['process', 'operate'],
+  ['pipeline', 'rx'],
   ['sluice', 'types-of', 'define-worker'],
   ['testing', 'cli', 'http', 'index'],
 ]

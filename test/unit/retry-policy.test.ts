@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { DeliveredMessage } from '../../src/claim/delivered-message.ts'
-import { resolvePipeline } from '../../src/plan/options.ts'
+import { resolvePipeline } from '../../src/plan/resolve.ts'
 import { type RetryOptions, retryPolicy } from '../../src/retry-policy.ts'
 import { Alphabet } from '../../src/session/alphabet.ts'
 import { AttemptRules } from '../../src/settings/attempt-rules.ts'

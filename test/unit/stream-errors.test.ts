@@ -9,7 +9,7 @@ test('an unknown stream or group is named in the remedy, also where a client has
     expect(toStreamError(error)).toMatchObject({
       code: 'STREAM_UNKNOWN',
       message:
-        'stream: expected one that exists, received "orders". Make it with sluice.stream("orders"), or sluice stream create orders',
+        'stream: expected one that exists, received "orders". Make it with sluice.streams.set("orders"), or sluice stream set orders',
       cause: error,
     })
   }
@@ -18,7 +18,7 @@ test('an unknown stream or group is named in the remedy, also where a client has
   ).toMatchObject({
     code: 'GROUP_UNKNOWN',
     message:
-      'group: expected one of stream "orders", received "bills". Make it with sluice.group("orders", "bills"), or sluice group create orders bills',
+      'group: expected one of stream "orders", received "bills". Make it with sluice.groups.set("orders", "bills"), or sluice group set orders bills',
   })
 })
 

@@ -32,8 +32,8 @@ export function addQueueSet(queue: Command): void {
       if (Object.keys(settings).length === 0) command.error('error: expected at least one setting, such as --ttl 7d')
       await operating(command, async (operate) => {
         await noteUnknown(operate, name)
-        await operate.settings.set(name, settings, { by })
-        const told = await operate.settings.get(name)
+        await operate.queues.settings.set(name, settings, { by })
+        const told = await operate.queues.settings.get(name)
         print(`Queue ${name}: ${told === undefined ? 'nothing' : settingsText(told)}`)
       })
     })
@@ -48,7 +48,7 @@ export function addQueueSet(queue: Command): void {
       const which = names.length === 0 ? undefined : names
       await operating(command, async (operate) => {
         await noteUnknown(operate, name)
-        await operate.settings.unset(name, which?.map(toCamelCase), { by: options.by ?? whoever() })
+        await operate.queues.settings.unset(name, which?.map(toCamelCase), { by: options.by ?? whoever() })
       })
       print(`Unset ${names.length === 0 ? 'all settings' : names.join(', ')} of ${name}.`)
     })

@@ -37,9 +37,9 @@ const NEW_MESSAGE = {
     ttl: { ...DURATION, description: `for how long it may be delivered once it is due: ${DURATION.description}` },
     retryPolicy: { description: 'the name of a retry policy, 1 to 100 bytes', type: 'string' },
     lease: { ...DURATION, description: `its lease in leased mode: ${DURATION.description}` },
-    tenant: { description: 'whose message it is, 1 to 255 bytes', type: 'string' },
+    tenant: { description: 'the tenant, 1 to 255 bytes', type: 'string' },
     dedupe: {
-      description: 'a dedupe key. All messages of a request have one, or none has',
+      description: 'a dedupe key: all messages of a request have one, or none',
       type: 'object',
       required: ['key'],
       additionalProperties: false,
@@ -59,7 +59,7 @@ const IDS = {
   properties: {
     ids: { description: 'an array of ids', type: 'array', items: ID },
     outcomes: {
-      description: 'what became of each, if they have dedupe keys',
+      description: 'the outcome of each, if they have dedupe keys',
       type: 'array',
       items: {
         type: 'object',

@@ -1,14 +1,15 @@
 import type { Admission } from '../../claim/admission.ts'
 import { type ClaimAnswer, type LeaseTerms, type SentClaim, youngestMs } from '../../claim/claim-answer.ts'
 import { Claimer } from '../../claim/claimer.ts'
-import { MORE, type Ran, type RoundDemand } from '../../demand/round.ts'
+import { CLAIM, type Next, type RoundDemand } from '../../demand/round.ts'
+import type { Consumption } from '../../handle/consumption.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import type { ClaimedRow } from '../../table/claim/claim.ts'
 import { leaseOf } from '../../table/claim/lease.ts'
 import { AnswerLimit } from '../../transaction/answer-limit.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { TransactionLimit } from '../../transaction/transaction-settings.ts'
-import type { Consumption, Runtime } from '../runtime.ts'
+import type { Runtime } from '../runtime.ts'
 
 /** Messages that a claim has leased. */
 export interface LeasedClaim {
@@ -53,7 +54,7 @@ export class LeaseClaimer {
    * @param sizes the most messages of each claim
    * @param admission under limits it is one claim
    */
-  async claim(demand: RoundDemand, sizes: readonly number[], taker: Taker, admission: Admission): Promise<Ran> {
+  async claim(demand: RoundDemand, sizes: readonly number[], taker: Taker, admission: Admission): Promise<Next> {
     const { pool, control, connectTimeoutMs } = this.#runtime
     const connection = await BatchConnection.acquire(pool, demand.stopping)
     this.#connection = connection
@@ -67,7 +68,7 @@ export class LeaseClaimer {
       const released = ended.then(release, release)
       // The transaction that COMMIT has begun ends while the handlers run. One that has found nothing has locked slots, which
       // the next claim, on another connection, would take for those of another process.
-      if (ran.kind === 'nothing') await released
+      if (ran.kind === 'sleep') await released
       return ran
     } catch (error) {
       this.#abandon(claims, await connection.abandon())
@@ -124,7 +125,7 @@ export class LeaseClaimer {
     }
     if (dropped || !(await this.#take(demand, taker, claim, answer)))
       return { ran: admission.nothing(answer), ended: connection.rollback() }
-    return { ran: MORE, ended: Promise.resolve() }
+    return { ran: CLAIM, ended: Promise.resolve() }
   }
 
   #sendGiven(connection: BatchConnection, most: number, send: (lease: LeaseTerms) => Promise<ClaimAnswer>): SentLease {
@@ -151,7 +152,7 @@ export class LeaseClaimer {
       this.#full = answer.full
       await this.#take(demand, taker, claim, answer)
     }
-    return { ran: MORE, ended: Promise.resolve() }
+    return { ran: CLAIM, ended: Promise.resolve() }
   }
 
   /** Where the claim finds nothing, the rest of a sweep follows it, in the transaction that its COMMIT has begun. */
@@ -174,8 +175,8 @@ export class LeaseClaimer {
     if (dropped) this.#claimer.release(rows)
     else if (!isSent && rows.length > 0) claim.committed = this.#commit(connection)
     if (dropped || !(await this.#take(demand, taker, claim, answer)))
-      return { ran: { kind: 'nothing', nextDueMs, partial }, ended: connection.rollback() }
-    return { ran: MORE, ended: isSent ? connection.rollback() : Promise.resolve() }
+      return { ran: { kind: 'sleep', nextDueMs, partial }, ended: connection.rollback() }
+    return { ran: CLAIM, ended: isSent ? connection.rollback() : Promise.resolve() }
   }
 
   /** Hands over what a claim has leased. Returns whether it has leased anything. */
@@ -253,7 +254,7 @@ export class LeaseClaimer {
 
 /** How a round ended, and when the connection is free. */
 interface Ended {
-  readonly ran: Ran
+  readonly ran: Next
   readonly ended: Promise<void>
 }
 

@@ -2,8 +2,9 @@ import type { Gate } from '../../basics/gate.ts'
 import { pause } from '../../basics/pause.ts'
 import { SluiceError } from '../../errors.ts'
 import type { Attempt } from '../../handle/attempt.ts'
+import type { CallTime } from '../../handle/deadline.ts'
 import { checkFunction } from '../../handle/handler.ts'
-import type { EnqueueIn, LeasedRunContext, RunTurn } from '../../handle/run-context.ts'
+import type { EnqueueIn, LeasedRunContext } from '../../handle/run-context.ts'
 import { HandlerCalls } from '../../handle/transaction/handler-calls.ts'
 import type { HandlerTransaction } from '../../handle/transaction/handler-transaction.ts'
 import { MessageTransaction } from '../../handle/transaction/message-transaction.ts'
@@ -80,7 +81,7 @@ export class LeasedAttempt implements Attempt {
     this.#calls?.assertDealtWith()
   }
 
-  context(turn: RunTurn, attempt: number | undefined): LeasedRunContext {
+  context(time: CallTime, attempt: number | undefined): LeasedRunContext {
     const messages = this.#messages
     const { queue } = this.#options
     return {
@@ -90,10 +91,10 @@ export class LeasedAttempt implements Attempt {
         const endsAtMs = Math.min(...messages.map((leased) => leased.endsAtMs))
         return new Date(Date.now() + (endsAtMs - performance.now()))
       },
-      extend: () => this.#watched(this.#extend(turn)),
+      extend: () => this.#watched(this.#extend(time)),
       transaction: (work) => this.#watched(this.#transaction(work)),
       get signal() {
-        return turn.signal
+        return time.signal
       },
     }
   }
@@ -135,11 +136,11 @@ export class LeasedAttempt implements Attempt {
     return this.#calls.watch(call)
   }
 
-  async #extend(turn: RunTurn): Promise<void> {
+  async #extend(time: CallTime): Promise<void> {
     this.#assertOpen('extend')
     await this.#options.renew(this.#messages)
     if (this.lost !== undefined) throw this.lost
-    turn.restart()
+    time.restart()
   }
 
   async #transaction<T>(work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T> {

@@ -5,11 +5,12 @@ import { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { Limiter } from '../../claim/limiter.ts'
 import type { EvidenceById } from '../../crash/in-hand.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
-import { ALONE, ENDED, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import { CLAIM, CLAIM_ALONE, type Next, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import type { Consumption } from '../../handle/consumption.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import type { CancelRequest } from '../../table/worker/cancel-requests.ts'
 import { Losses, reasonFor } from '../losses.ts'
-import type { Consumption, Runtime } from '../runtime.ts'
+import type { Runtime } from '../runtime.ts'
 import { LeaseClaimer, type LeasedClaim } from './lease-claimer.ts'
 import { LeasedBatch } from './leased-batch.ts'
 import { LeasedMessage } from './leased-message.ts'
@@ -52,13 +53,13 @@ export class LeasedRound implements Round {
     this.#renewals = new Renewals(leaseMs, (leases) => void this.#settler.renew(leases))
   }
 
-  async run(demand: RoundDemand, options: RoundOptions): Promise<Ran> {
+  async run(demand: RoundDemand, options: RoundOptions): Promise<Next> {
     this.#demand = demand
     this.#endedSince = false
     const { batchSize } = this.#consumption.plan
     const most = options.alone ? 1 : batchSize * (demand.isLast ? 1 : this.#claimer.atOnce)
     const reserved = await this.#room.reserve(most, demand.draining)
-    if (reserved === 0) return ENDED
+    if (reserved === 0) return CLAIM
     const admission = await this.#limiter.admit(demand, reserved, 1).catch((error: unknown) => {
       this.#room.giveBack(reserved)
       throw error
@@ -94,12 +95,12 @@ export class LeasedRound implements Round {
     this.#settler.cut()
   }
 
-  async #runAdmitted(demand: RoundDemand, options: AdmittedOptions): Promise<Ran> {
+  async #runAdmitted(demand: RoundDemand, options: AdmittedOptions): Promise<Next> {
     const { alone, onCommitted, admission, reserved } = options
     const { gate, inHand } = this.#runtime
     if (!(await inHand.aloneLock.enter(alone, demand.draining))) {
       this.#room.giveBack(reserved)
-      return ENDED
+      return CLAIM
     }
     const handled: Promise<void>[] = []
     const suspects: LeasedMessage[] = []
@@ -107,7 +108,7 @@ export class LeasedRound implements Round {
     try {
       if (demand.paused) {
         this.#room.giveBack(reserved)
-        return ENDED
+        return CLAIM
       }
       const ran = await this.#claim({ demand, reserved, admission, found: leave }, async (claimed) => {
         admission.took(claimed.answer)
@@ -119,7 +120,7 @@ export class LeasedRound implements Round {
       if (alone) await Promise.all(handled)
       // They are free when they have been given back: the next round is to find them.
       await Promise.all(suspects.map((leased) => leased.ended))
-      return suspects.length > 0 ? ALONE : ran
+      return suspects.length > 0 ? CLAIM_ALONE : ran
     } finally {
       leave()
       void Promise.all(handled).finally(() => inHand.aloneLock.leave())
@@ -129,7 +130,7 @@ export class LeasedRound implements Round {
   async #claim(
     { demand, reserved, admission, found }: Claiming,
     take: (claimed: LeasedClaim) => Promise<void>,
-  ): Promise<Ran> {
+  ): Promise<Next> {
     const { batchSize } = this.#consumption.plan
     const sizes: number[] = []
     for (let left = reserved; left > 0; left -= batchSize) sizes.push(Math.min(left, batchSize))

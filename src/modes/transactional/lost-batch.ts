@@ -1,6 +1,7 @@
 import pg from 'pg'
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { errorText, isSluiceError, SluiceError } from '../../errors.ts'
+import type { Consumption } from '../../handle/consumption.ts'
 import type { Outcome } from '../../message.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
 import type { AttemptRules } from '../../settings/attempt-rules.ts'
@@ -11,7 +12,7 @@ import type { Execute } from '../../table/statement.ts'
 import { type LostTry, recordEvidence } from '../../table/worker/evidence.ts'
 import type { BatchConnection } from '../../transaction/batch-connection.ts'
 import { inOwnTransaction } from '../../transaction/own-transaction.ts'
-import type { Consumption, Runtime } from '../runtime.ts'
+import type { Runtime } from '../runtime.ts'
 
 /**
  * What the loss of a transaction was counted as: a failed attempt of the one message that ran, which has been written; a
@@ -65,7 +66,7 @@ export async function countLoss(
     if (settlement === undefined) return 'runs alone'
     settlement.reportAll(runtime.report)
     consumption.onSettled?.(settlement.settled)
-    consumption.meter?.settled(settlement.counts)
+    consumption.meter.settled(settlement.counts)
     return 'failed attempt'
   }
   try {

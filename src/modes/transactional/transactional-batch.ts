@@ -4,6 +4,7 @@ import type { BegunBatch, EvidenceById } from '../../crash/in-hand.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
 import { isSluiceError } from '../../errors.ts'
 import { BatchRun } from '../../handle/batch-run.ts'
+import type { Consumption } from '../../handle/consumption.ts'
 import { MessageTransaction } from '../../handle/transaction/message-transaction.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
 import type { Settlement } from '../../settle/settlement.ts'
@@ -11,7 +12,7 @@ import type { Source } from '../../source/source.ts'
 import type { ClaimedRow } from '../../table/claim/claim.ts'
 import type { Evidence } from '../../table/worker/evidence.ts'
 import { cancelStatement } from '../../table/worker/server-process.ts'
-import type { Consumption, Runtime } from '../runtime.ts'
+import type { Runtime } from '../runtime.ts'
 import type { ClaimedBatch } from './claimed-batch.ts'
 import { type CountedAs, countLoss } from './lost-batch.ts'
 
@@ -75,7 +76,7 @@ export class TransactionalBatch {
     this.#end()
     this.#settlement.reportAll(this.#runtime.report)
     this.#consumption.onSettled?.(this.#settlement.settled)
-    this.#consumption.meter?.settled(this.#settlement.counts)
+    this.#consumption.meter.settled(this.#settlement.counts)
     const { queue } = this.#consumption.plan
     if (this.#settlement.isEmpty) {
       // A stop came before anything was done.
@@ -126,14 +127,11 @@ export class TransactionalBatch {
 
   async #handle(rows: readonly ClaimedRow[], evidence: EvidenceById): Promise<void> {
     const { connection, claimed, signal } = this.#batch
-    const { cancellations, control, crashLimit, report } = this.#runtime
-    const run = new BatchRun({
-      ...this.#consumption,
+    const { cancellations, control, enqueue } = this.#runtime
+    const run = new BatchRun(this.#runtime, this.#consumption, {
       settlement: this.#settlement,
-      attempt: () => new MessageTransaction(connection, this.#consumption.enqueue),
-      crashLimit,
+      attempt: () => new MessageTransaction(connection, enqueue),
       signal,
-      report,
       clock: claimed,
       slotOf: this.#settlement.slotOf,
       cancel: () => this.#onControl(() => cancelStatement(control.execute, claimed.transaction)),

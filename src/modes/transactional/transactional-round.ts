@@ -1,6 +1,7 @@
 import type { Admission } from '../../claim/admission.ts'
 import { type ClaimAnswer, type SentClaim, youngestMs } from '../../claim/claim-answer.ts'
-import { ALONE, ENDED, MORE, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import { CLAIM, CLAIM_ALONE, type Next, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import type { Consumption } from '../../handle/consumption.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
 import type { Source } from '../../source/source.ts'
 import { limitOf } from '../../source/transaction-limit.ts'
@@ -9,7 +10,7 @@ import { AnswerLimit } from '../../transaction/answer-limit.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { TransactionLimit } from '../../transaction/transaction-settings.ts'
 import { Losses, reasonFor } from '../losses.ts'
-import type { Consumption, Runtime } from '../runtime.ts'
+import type { Runtime } from '../runtime.ts'
 import type { ClaimedBatch } from './claimed-batch.ts'
 import { TransactionalBatch } from './transactional-batch.ts'
 
@@ -32,7 +33,7 @@ export class TransactionalRound implements Round {
     this.#source = source
   }
 
-  async run(demand: RoundDemand, options: RoundOptions): Promise<Ran> {
+  async run(demand: RoundDemand, options: RoundOptions): Promise<Next> {
     const admission = await this.#source.admit(demand)
     if ('kind' in admission) return admission
     try {
@@ -42,9 +43,9 @@ export class TransactionalRound implements Round {
     }
   }
 
-  async #runAdmitted(demand: RoundDemand, options: AdmittedOptions): Promise<Ran> {
+  async #runAdmitted(demand: RoundDemand, options: AdmittedOptions): Promise<Next> {
     const { gate, inHand } = this.#runtime
-    if (!(await inHand.aloneLock.enter(options.alone, demand.draining))) return ENDED
+    if (!(await inHand.aloneLock.enter(options.alone, demand.draining))) return CLAIM
     const leave = await gate.enter()
     try {
       const connection = await BatchConnection.acquire(this.#runtime.pool, demand.stopping)
@@ -80,11 +81,11 @@ export class TransactionalRound implements Round {
     demand: RoundDemand,
     { alone, onCommitted, admission }: AdmittedOptions,
     onFound: () => void,
-  ): Promise<Ran> {
+  ): Promise<Next> {
     const { control, connectTimeoutMs } = this.#runtime
     if (demand.paused) {
       connection.release()
-      return ENDED
+      return CLAIM
     }
     this.#connections.add(connection)
     const answers = new AnswerLimit(connection, control, { claimMs: connectTimeoutMs, serverMs: this.#limit.ms })
@@ -122,7 +123,7 @@ export class TransactionalRound implements Round {
   }
 
   /** Undefined: what was claimed is to be handled. */
-  #nothingOf(claimed: ClaimAnswer, sent: SentClaim, demand: RoundDemand, admission: Admission): Ran | undefined {
+  #nothingOf(claimed: ClaimAnswer, sent: SentClaim, demand: RoundDemand, admission: Admission): Next | undefined {
     if (claimed.rows.length === 0 || demand.draining.aborted || demand.paused) return admission.nothing(claimed)
     return admission.tooFew(claimed, sent)
   }
@@ -132,7 +133,7 @@ export class TransactionalRound implements Round {
   }
 
   /** Sends the first claim. */
-  #begin(connection: BatchConnection, demand: RoundDemand, admission: Admission): Promise<Ran | SentClaim> {
+  #begin(connection: BatchConnection, demand: RoundDemand, admission: Admission): Promise<Next | SentClaim> {
     return admission.begin<SentClaim>(connection, this.#limit, {
       open: (most) => this.#send(connection, demand, most),
       given: (most, claim) => {
@@ -161,7 +162,7 @@ export class TransactionalRound implements Round {
     demand: RoundDemand,
     answers: AnswerLimit,
     onCommitted: () => void,
-  ): Promise<Ran | SentClaim> {
+  ): Promise<Next | SentClaim> {
     const { connection, claimed } = claimedBatch
     const batch = new TransactionalBatch(this.#runtime, this.#consumption, this.#source, claimedBatch)
     let next: SentClaim | undefined
@@ -172,13 +173,13 @@ export class TransactionalRound implements Round {
       if (!ran) {
         batch.gaveBack()
         await this.#giveBack(connection, claimed)
-        return ALONE
+        return CLAIM_ALONE
       }
       const ended = connection.together(() => {
         const written = batch.write()
         if (this.#endsWith(claimedBatch, demand)) return [written, connection.commit()]
         const committed = connection.commit(this.#limit)
-        // The claim behind the COMMIT is to see them; other places, which may pass over them until then, see them below.
+        // The claim behind the COMMIT is to see them; other runners, which may pass over them until then, see them below.
         this.#source.release(batch.untouched)
         answers.restart()
         next = this.#send(connection, demand)
@@ -198,7 +199,7 @@ export class TransactionalRound implements Round {
     // The next claim sees what is due at once.
     demand.due(batch.dueInMs.filter((inMs) => inMs > 0))
     onCommitted()
-    return next ?? MORE
+    return next ?? CLAIM
   }
 
   /** Whether the round is over with this batch. */
@@ -211,10 +212,10 @@ export class TransactionalRound implements Round {
     await connection.rollback()
   }
 
-  async #lost(batch: TransactionalBatch, claimed: ClaimAnswer, error: unknown): Promise<Ran> {
+  async #lost(batch: TransactionalBatch, claimed: ClaimAnswer, error: unknown): Promise<Next> {
     this.#source.release(claimed.rows)
     await this.#losses.lost(batch, claimed.rows.length, error)
-    return MORE
+    return CLAIM
   }
 }
 

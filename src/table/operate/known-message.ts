@@ -3,7 +3,7 @@ import { type Execute, numberOrNull, statement, textOf, textOrNull } from '../st
 import type { MessageAddress } from './change-message.ts'
 import { dateOrNull, microseconds } from './instants.ts'
 
-/** What is known of a message: the answer of `sluice.operate.status`. */
+/** What is known of a message: the answer of `sluice.operate.messages.status`. */
 export interface KnownMessage {
   /** Null if nobody knows of a message with this dedupe key. */
   readonly id: string | null

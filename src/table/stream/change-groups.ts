@@ -5,7 +5,7 @@ import type { PlaceParams } from './read-events.ts'
 /** What a group is told. Null: as it is, or the default. */
 export interface GroupParams {
   readonly onFailure: OnFailure | null
-  readonly parkLimit: number | null
+  readonly deferLimit: number | null
   readonly keepUnread: boolean | null
 }
 
@@ -15,12 +15,12 @@ export async function createGroup(
   stream: string,
   group: string,
   from: PlaceParams,
-  { onFailure, parkLimit, keepUnread }: GroupParams,
+  { onFailure, deferLimit, keepUnread }: GroupParams,
 ): Promise<boolean> {
-  const [row] = await execute(CREATE, [stream, group, from.place, from.position, from.timeUs, parkLimit])
+  const [row] = await execute(CREATE, [stream, group, from.place, from.position, from.timeUs, deferLimit])
   const made = row !== undefined && booleanOf(row, 'made')
-  if (keepUnread !== null || onFailure !== null || (!made && parkLimit !== null))
-    await execute(SET, [stream, group, parkLimit, keepUnread, onFailure])
+  if (keepUnread !== null || onFailure !== null || (!made && deferLimit !== null))
+    await execute(SET, [stream, group, deferLimit, keepUnread, onFailure === 'defer' ? 'park' : onFailure])
   return made
 }
 
@@ -30,9 +30,9 @@ export async function seekGroup(
   stream: string,
   group: string,
   starts: readonly number[],
-  parked: 'keep' | 'drop' | null,
+  deferred: 'keep' | 'drop' | null,
 ): Promise<number> {
-  const [row] = await execute(SEEK, [stream, group, starts, parked])
+  const [row] = await execute(SEEK, [stream, group, starts, deferred])
   return row === undefined ? 0 : numberOf(row, 'dropped')
 }
 
