@@ -68,6 +68,7 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE lease_allowed',
     'EXECUTE lease_permits',
     'EXECUTE leased_keys',
+    'EXECUTE longest_holds',
     'EXECUTE lock_due_again',
     'EXECUTE lock_growth',
     'EXECUTE lock_in_slot',

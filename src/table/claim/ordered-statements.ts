@@ -66,8 +66,17 @@ const FIRST_LIVE_IN_SLOT = `
       ORDER BY m.slot, m.id LIMIT 1
     `
 
+/**
+ * The holds of a locked slot. Its row is read in the newest version, and its messages by the claim's snapshot. An operation that has
+ * made a held message due since then has taken its hold away: the message would be passed, as not due yet, and later ones of its
+ * key taken. So if the row is newer than the snapshot, each key is held for as long as either version says.
+ */
+const HELD = `CASE WHEN pg_catalog.age(s.xmin) > pg_catalog.age(candidate.oldest::xid8::xid) THEN s.held ELSE sluice_private.longest_holds(
+        s.held, (SELECT seen.held FROM sluice.slot seen WHERE seen.queue = s.queue AND seen.slot = s.slot)
+      ) END`
+
 const LOCKED_SLOT = `
-      SELECT s.slot, s.held FROM sluice.slot s
+      SELECT s.slot, ${HELD} AS held FROM sluice.slot s
       WHERE s.queue = $1::text AND s.slot = candidate.slot AND candidate.first_live IS NOT NULL
       FOR NO KEY UPDATE OF s SKIP LOCKED
     `

@@ -22,13 +22,19 @@ export const SLOT_UNLOCKED = of(['claim_slots'], 'FOR NO KEY UPDATE OF s SKIP LO
 export const KEYED_CLAIM_SKIPPING = of(['claim_slots'], 'FOR UPDATE OF m', 'FOR UPDATE OF m SKIP LOCKED')
 export const WHOLE_QUEUE_WAITING = of(['claim_whole_queue'], 'FOR UPDATE OF m SKIP LOCKED', 'FOR UPDATE OF m')
 
+const HOLDS = `CASE WHEN pg_catalog.age(s.xmin) > pg_catalog.age(candidate.oldest::xid8::xid) THEN s.held ELSE sluice_private.longest_holds(
+        s.held, (SELECT seen.held FROM sluice.slot seen WHERE seen.queue = s.queue AND seen.slot = s.slot)
+      ) END`
+
 /** What the claim would read of the slot if its holds were in a table of their own; see decision 5. */
 export const HELD_BY_SNAPSHOT = of(
   ['claim_slots'],
-  'SELECT s.slot, s.held FROM sluice.slot s',
-  `SELECT s.slot, (SELECT old.held FROM sluice.slot old WHERE old.queue = s.queue AND old.slot = s.slot) AS held
-   FROM sluice.slot s`,
+  HOLDS,
+  '(SELECT old.held FROM sluice.slot old WHERE old.queue = s.queue AND old.slot = s.slot)',
 )
+
+/** A claim that forgets the holds which an operation has taken away since its snapshot. */
+export const HOLDS_OF_NEWEST_ROW = of(['claim_free_slots', 'claim_slots'], HOLDS, 's.held')
 
 /** As if nobody else ran when the claim looked. */
 export const CLAIM_ALONE = of(['claim_slots'], 'pg_snapshot_xmin(pg_current_snapshot())::text', `'${2n ** 62n}'`)
