@@ -7,7 +7,7 @@ import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { readOptions } from '../enqueue/options.ts'
 import { type MessageRules, readMessage } from '../enqueue/read-message.ts'
 import { expected, SluiceError } from '../errors.ts'
-import type { Headers } from '../message.ts'
+import { type Headers, type MessageState, WAITING_STATES } from '../message.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import {
   type CancelAnswer,
@@ -58,7 +58,7 @@ export interface ClearFilter {
   readonly type?: string | undefined
   readonly orderingKey?: string | undefined
   readonly tenant?: string | undefined
-  readonly state?: 'ready' | 'scheduled' | 'retrying' | 'expired' | undefined
+  readonly state?: Exclude<MessageState, 'in_flight' | 'dead'> | undefined
   /** Only those that were enqueued before this instant, by the database's clock. */
   readonly enqueuedBefore?: Date | undefined
   /** Only those that were enqueued at this instant or later. */
@@ -202,7 +202,6 @@ type Step = Awaited<ReturnType<typeof clearSome>>
 type KeysStep = Awaited<ReturnType<typeof freeSomeKeys>>
 
 const CHANGES = ['payload', 'headers', 'priority', 'type', 'schemaVersion', 'maxAttempts', 'ttl'] as const
-const STATES = ['ready', 'scheduled', 'retrying', 'expired'] as const
 const OTHER_STATES: ReadonlyMap<unknown, string> = new Map([
   ['dead', 'Dead letters are removed by operate.deadLetters.delete'],
   ['in_flight', 'What somebody has in hand stays; operate.cancel stops a message'],
@@ -222,8 +221,8 @@ function checkOptions(what: string, options: unknown): void {
 function readFilter(filter: ClearFilter): ClearMatch {
   checkKeys('clear', filter, FILTERS, "As in clear('emails', { type: 'order.paid' })")
   const { state } = filter
-  if (state !== undefined && !STATES.includes(state))
-    throw expected('OPTION_INVALID', 'clear.state', STATES.join(', '), state, OTHER_STATES.get(state))
+  if (state !== undefined && !WAITING_STATES.includes(state))
+    throw expected('OPTION_INVALID', 'clear.state', WAITING_STATES.join(', '), state, OTHER_STATES.get(state))
   return {
     type: textOf(filter.type, 'clear.type') ?? null,
     orderingKey: textOf(filter.orderingKey, 'clear.orderingKey') ?? null,

@@ -19,7 +19,6 @@ import { defineStream } from '../table/stream/define-stream.ts'
 import { readEventMessage } from '../table/stream/event-message.ts'
 import { type OnFailure, readGroup } from '../table/stream/known-group.ts'
 import { readPositions } from '../table/stream/read-events.ts'
-import { toStreamError } from '../table/stream/stream-errors.ts'
 import {
   type GroupSlotStatus,
   type GroupStatus,
@@ -120,7 +119,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
         'read.to: expected none with follow, received one. Leave one of the two out',
       )
     }
-    const reading = <T>(work: (execute: Execute) => Promise<T>) => this.#named(this.#operations.read(work))
+    const reading = <T>(work: (execute: Execute) => Promise<T>) => this.#operations.read(work)
     return new StreamEvents(async function* (until) {
       yield* streamPages(plan, reading, until)
     }, signal)
@@ -144,10 +143,8 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     const onFailure = onFailureOf(options.onFailure)
     const parkLimit = integer('group.parkLimit', options.parkLimit, null, 0, LARGEST_INTEGER)
     const keepUnread = booleanOf(options.keepUnread, 'group.keepUnread') ?? null
-    return this.#named(
-      this.#operations.administer((execute) =>
-        createGroup(execute, streamName, groupName, from, { onFailure, parkLimit, keepUnread }),
-      ),
+    return this.#operations.administer((execute) =>
+      createGroup(execute, streamName, groupName, from, { onFailure, parkLimit, keepUnread }),
     )
   }
 
@@ -176,7 +173,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
       const { unread: events, before } = await countUnread(execute, streamName, groupName, starts)
       return { events, before, dropped: dryRun ? 0 : await seekGroup(execute, streamName, groupName, starts, parked) }
     }
-    return this.#named(dryRun ? this.#operations.count(work) : this.#operations.change(work))
+    return dryRun ? this.#operations.count(work) : this.#operations.change(work)
   }
 
   /**
@@ -262,7 +259,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     group: string,
   ): Promise<{ readonly messages: number; readonly deadLetters: number }> {
     const [streamName, groupName] = this.#names(stream, group)
-    return this.#named(this.#operations.administer((execute) => deleteGroup(execute, streamName, groupName)))
+    return this.#operations.administer((execute) => deleteGroup(execute, streamName, groupName))
   }
 
   /**
@@ -290,7 +287,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
       const starts = await readPositions(execute, streamName, place)
       return trimStream(execute, streamName, Math.min(...starts) + 1, how)
     }
-    return this.#named(this.#operations.administer(work))
+    return this.#operations.administer(work)
   }
 
   /** @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN */
@@ -305,7 +302,7 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     work: (execute: Execute, stream: string, group: string) => Promise<T>,
   ): Promise<T> {
     const [streamName, groupName] = this.#names(stream, group)
-    return this.#named(this.#operations.change((execute) => work(execute, streamName, groupName)))
+    return this.#operations.change((execute) => work(execute, streamName, groupName))
   }
 
   #ofQueue<T>(
@@ -315,20 +312,10 @@ export class StreamOperations<Definitions extends StreamDefinitions | undefined 
     tx: unknown,
   ): Promise<T> {
     const [streamName, groupName] = this.#names(stream, group)
-    return this.#named(
-      this.#operations.change(async (execute) => {
-        await readGroup(execute, streamName, groupName)
-        return work(execute, groupQueue({ stream: streamName, group: groupName }))
-      }, tx),
-    )
-  }
-
-  async #named<T>(answer: Promise<T>): Promise<T> {
-    try {
-      return await answer
-    } catch (error) {
-      throw toStreamError(error)
-    }
+    return this.#operations.change(async (execute) => {
+      await readGroup(execute, streamName, groupName)
+      return work(execute, groupQueue({ stream: streamName, group: groupName }))
+    }, tx)
   }
 }
 
