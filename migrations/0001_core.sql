@@ -93,11 +93,11 @@ CREATE TABLE sluice.queue (
   max_attempts   integer     CONSTRAINT "max_attempts: 1 to 1,000,000" CHECK (max_attempts BETWEEN 1 AND 1000000),
   -- As the option retry of a pipeline, or the name of a policy.
   retry          jsonb,
-  payload_bytes  integer     CONSTRAINT "payload_bytes: 1 or more" CHECK (payload_bytes > 0),
+  payload_limit_bytes  integer     CONSTRAINT "payload_limit_bytes: 1 or more" CHECK (payload_limit_bytes > 0),
   -- For how long messages that have succeeded are kept; null: they are not.
   history_ms     bigint      CONSTRAINT "history_ms: 1 to 100 years" CHECK (history_ms BETWEEN 1 AND 3155760000000),
   -- For how long dead letters are kept; null: until somebody deletes them.
-  dead_letter_ms bigint      CONSTRAINT "dead_letter_ms: 1 to 100 years" CHECK (dead_letter_ms BETWEEN 1 AND 3155760000000),
+  dead_letter_retention_ms bigint      CONSTRAINT "dead_letter_retention_ms: 1 to 100 years" CHECK (dead_letter_retention_ms BETWEEN 1 AND 3155760000000),
   -- So many messages may begin per interval, and so many at once after a pause; those of one tenant.
   rate           integer     CONSTRAINT "rate: 1 or more" CHECK (rate > 0),
   rate_ms        bigint      CONSTRAINT "rate_ms: 1 to 100 years" CHECK (rate_ms BETWEEN 1 AND 3155760000000),
@@ -311,8 +311,8 @@ DECLARE
   message_id bigint;
 BEGIN
   settings := sluice.queue_defaults(queue);
-  IF settings.payload_bytes IS NOT NULL THEN
-    PERFORM sluice.check_payload_bytes(payload, settings.payload_bytes);
+  IF settings.payload_limit_bytes IS NOT NULL THEN
+    PERFORM sluice.check_payload_bytes(payload, settings.payload_limit_bytes);
   END IF;
   -- When it is due is computed in the INSERT, so that the clock is read twice in a row: `enqueued_at` is the other time. A
   -- statement before it had the plan of the INSERT made in between on the first call in a session: 0.45 ms on an idle machine,
@@ -333,11 +333,11 @@ END
 $$;
 
 -- What a queue has been told about the messages that are enqueued in it: one row, of NULL if it has been told nothing.
-CREATE FUNCTION sluice.queue_defaults(queue text, OUT delay_ms bigint, OUT ttl_ms bigint, OUT payload_bytes integer)
+CREATE FUNCTION sluice.queue_defaults(queue text, OUT delay_ms bigint, OUT ttl_ms bigint, OUT payload_limit_bytes integer)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  SELECT q.delay_ms, q.ttl_ms, q.payload_bytes INTO delay_ms, ttl_ms, payload_bytes FROM sluice.queue q WHERE q.queue = queue;
+  SELECT q.delay_ms, q.ttl_ms, q.payload_limit_bytes INTO delay_ms, ttl_ms, payload_limit_bytes FROM sluice.queue q WHERE q.queue = queue;
 END
 $$;
 

@@ -160,9 +160,9 @@ BEGIN
       WHEN 'delay' THEN jsonb_build_object('delay_ms', sluice.setting_ms(given.name, given.value, 0))
       WHEN 'ttl' THEN jsonb_build_object('ttl_ms', sluice.setting_ms(given.name, given.value, 1))
       WHEN 'history' THEN jsonb_build_object('history_ms', sluice.setting_ms(given.name, given.value, 1))
-      WHEN 'dead_letter_retention' THEN jsonb_build_object('dead_letter_ms', sluice.setting_ms(given.name, given.value, 1))
+      WHEN 'dead_letter_retention' THEN jsonb_build_object('dead_letter_retention_ms', sluice.setting_ms(given.name, given.value, 1))
       WHEN 'max_attempts' THEN jsonb_build_object(given.name, sluice.setting_integer(given.name, given.value, 1000000))
-      WHEN 'payload_limit_bytes' THEN jsonb_build_object('payload_bytes', sluice.setting_integer(given.name, given.value, 268435456))
+      WHEN 'payload_limit_bytes' THEN jsonb_build_object(given.name, sluice.setting_integer(given.name, given.value, 268435456))
       WHEN 'retry' THEN jsonb_build_object(given.name, sluice.setting_retry(given.value))
       WHEN 'rate' THEN sluice.setting_rate(given.name, given.value)
       WHEN 'tenant_rate' THEN sluice.setting_rate(given.name, given.value)
@@ -216,7 +216,7 @@ BEGIN
     UPDATE sluice.queue q SET
       paused_at = told.paused_at, paused_by = told.paused_by, pause_reason = told.pause_reason, delay_ms = told.delay_ms,
       ttl_ms = told.ttl_ms, on_expiry = told.on_expiry, max_attempts = told.max_attempts, retry = told.retry,
-      payload_bytes = told.payload_bytes, history_ms = told.history_ms, dead_letter_ms = told.dead_letter_ms,
+      payload_limit_bytes = told.payload_limit_bytes, history_ms = told.history_ms, dead_letter_retention_ms = told.dead_letter_retention_ms,
       rate = told.rate, rate_ms = told.rate_ms, rate_burst = told.rate_burst, tenant_rate = told.tenant_rate,
       tenant_rate_ms = told.tenant_rate_ms, tenant_rate_burst = told.tenant_rate_burst, concurrency = told.concurrency,
       tenant_concurrency = told.tenant_concurrency, changed_at = clock_timestamp(), changed_by = coalesce(by, session_user)
@@ -270,9 +270,9 @@ COMMENT ON FUNCTION sluice.is_paused IS 'Whether a queue is paused.';
 CREATE VIEW sluice.queue_settings AS
 SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
        q.delay_ms * interval '1 millisecond' AS delay, q.ttl_ms * interval '1 millisecond' AS ttl, q.on_expiry,
-       q.max_attempts, q.retry, q.payload_bytes AS payload_limit_bytes,
+       q.max_attempts, q.retry, q.payload_limit_bytes,
        q.history_ms * interval '1 millisecond' AS history,
-       q.dead_letter_ms * interval '1 millisecond' AS dead_letter_retention,
+       q.dead_letter_retention_ms * interval '1 millisecond' AS dead_letter_retention,
        q.rate, q.rate_ms * interval '1 millisecond' AS rate_per, q.rate_burst,
        q.tenant_rate, q.tenant_rate_ms * interval '1 millisecond' AS tenant_rate_per, q.tenant_rate_burst,
        q.concurrency, q.tenant_concurrency, q.changed_at, q.changed_by

@@ -274,8 +274,8 @@ DECLARE
   state text;
 BEGIN
   settings := sluice.queue_defaults(queue);
-  IF settings.payload_bytes IS NOT NULL THEN
-    PERFORM sluice.check_payload_bytes(payload, settings.payload_bytes);
+  IF settings.payload_limit_bytes IS NOT NULL THEN
+    PERFORM sluice.check_payload_bytes(payload, settings.payload_limit_bytes);
   END IF;
   SELECT m.* INTO had FROM sluice.message m WHERE m.queue = queue AND m.id = message_id;
   PERFORM sluice.end_lease(had);

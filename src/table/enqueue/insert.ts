@@ -88,7 +88,7 @@ FROM ROWS FROM (
 )
 CROSS JOIN sluice.queue_defaults($1::pg_catalog.text) AS q
 WHERE pg_catalog.pg_current_xact_id() IS NOT NULL 
-  AND (q.payload_bytes IS NULL OR sluice.check_payload_bytes(r.payload, q.payload_bytes) IS NOT NULL)
+  AND (q.payload_limit_bytes IS NULL OR sluice.check_payload_bytes(r.payload, q.payload_limit_bytes) IS NOT NULL)
 ORDER BY r.ordinal
 ) r
 RETURNING id::pg_catalog.text AS id`,
