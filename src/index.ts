@@ -61,7 +61,6 @@ export type {
 export type { Operate } from './operate/operate.ts'
 export type { QueueChangeOptions, QueueSettings } from './operate/queue-settings.ts'
 export type { MessagesOptions } from './operate/read-messages-options.ts'
-export type { QueueSettingsInput, RateInput, StoredRetry } from './operate/read-settings.ts'
 export type { DefinedSchedule, ScheduleChangeOptions, SchedulePauseOptions, Schedules } from './operate/schedules.ts'
 export type { StreamEvents } from './operate/stream-events.ts'
 export type {
@@ -85,6 +84,13 @@ export type { GroupPipelineOptions, LeasedPipelineOptions, Mode, OnError, Pipeli
 export type { Claim, ClaimSettlement } from './pull/claim.ts'
 export type { ClaimOptions, PopOptions } from './pull/options.ts'
 // Queues and messages
+export type {
+  QueueSettingsInput,
+  QueueSettingsStatus,
+  RateInput,
+  RateStatus,
+  StoredRetry,
+} from './queue-settings.ts'
 export {
   type InputOf,
   type JsonOf,
@@ -117,7 +123,6 @@ export type { KnownMessage } from './table/operate/known-message.ts'
 export type { LimitStatus } from './table/operate/limit-status.ts'
 export type { MessagePage } from './table/operate/message-pages.ts'
 export type { MessageStatus } from './table/operate/message-status.ts'
-export type { QueueSettingsStatus, RateStatus } from './table/operate/queue-settings.ts'
 export type { QueueStatus } from './table/operate/queue-status.ts'
 export type { ScheduleStatus } from './table/operate/schedule-status.ts'
 export type { InFlightMessage, WorkerStatus } from './table/operate/worker-status.ts'
