@@ -6,10 +6,8 @@ export { defineWorker, type QueueWork, type WorkerDefinition, type WorkerQueues 
 // Enqueue and append
 export type { EventToAppend } from './enqueue/append.ts'
 export type { AppendOptions } from './enqueue/append-options.ts'
-export type { Dedupe } from './enqueue/dedupe.ts'
 export type { DedupedMessage, MessageToEnqueue } from './enqueue/enqueue.ts'
 export type { OpenTransaction, OwnTransaction } from './enqueue/open-transaction.ts'
-export type { DedupedOptions, EnqueueOptions } from './enqueue/options.ts'
 export { ownTransaction } from './enqueue/within.ts'
 export { ERROR_CODES, type ErrorCode, isSluiceError, SluiceError } from './errors.ts'
 export type {
@@ -40,6 +38,7 @@ export {
   retryLater,
   snooze,
 } from './message.ts'
+export type { Dedupe, DedupedOptions, EnqueueOptions, OnDuplicate } from './message-options.ts'
 export { type MigrateResult, migrate, migrationSql } from './migrate/migrate.ts'
 export type { Claims } from './operate/claims.ts'
 // Operate
@@ -113,7 +112,6 @@ export { createSluice, type Sluice } from './sluice.ts'
 export type { Durations, QueueStatistics } from './statistics/meter.ts'
 export type { StreamDefinitions } from './streams.ts'
 export type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
-export type { OnDuplicate } from './table/enqueue/insert-row.ts'
 export type { CancelAnswer, ChangeAnswer, FreedKey } from './table/operate/change-message.ts'
 export type { ClaimStatus } from './table/operate/claim-status.ts'
 export type { DeadLetter, DeadLetterGroup, DeadLetterPage, DeadLetterSummary } from './table/operate/dead-letters.ts'

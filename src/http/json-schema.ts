@@ -2,6 +2,8 @@ import type { Json } from '../message.ts'
 
 /** What the schemas of the handler use of JSON Schema 2020-12. They check bodies, and stand in the OpenAPI document. */
 export interface JsonSchema {
+  /** What it is for, for readers of the OpenAPI document. */
+  readonly title?: string
   /** What is expected, as it reads after "expected" in an error: "an integer from 0 to 9". */
   readonly description?: string
   readonly type?: TypeName | readonly TypeName[]

@@ -8,7 +8,7 @@ import { readOptions } from '../enqueue/options.ts'
 import { type MessageRules, readMessage } from '../enqueue/read-message.ts'
 import { expected, SluiceError } from '../errors.ts'
 import { type Headers, type MessageState, WAITING_STATES } from '../message.ts'
-import type { InsertRow } from '../table/enqueue/insert-row.ts'
+import type { InsertRow, ReadOptions } from '../table/enqueue/insert-row.ts'
 import {
   type CancelAnswer,
   type ChangeAnswer,
@@ -182,7 +182,7 @@ export class MessageChanger {
     if (given.length === 0) throw expected('OPTION_INVALID', 'change', 'something to change', changes)
     const { payload, ...options } = changes
     const names = { payload: 'change.payload', options: 'change' }
-    const row: Partial<Pick<InsertRow, 'payload'>> & Omit<InsertRow, 'payload'> =
+    const row: Partial<InsertRow> & ReadOptions =
       payload === undefined
         ? readOptions(options, 'change')
         : await readMessage(this.#rules, queue, { payload, options }, names)

@@ -1,9 +1,10 @@
 import { inject } from 'vitest'
+import type { OnDuplicate } from '../../../src/message-options.ts'
 import type { Claim, ClaimedRow } from '../../../src/table/claim/claim.ts'
 import { leaseOf } from '../../../src/table/claim/lease.ts'
 import { ensureSlots } from '../../../src/table/claim/queue-scan.ts'
 import { type EnqueueResult, insertDeduped } from '../../../src/table/enqueue/insert-deduped.ts'
-import { DEFAULTS, type OnDuplicate } from '../../../src/table/enqueue/insert-row.ts'
+import { DEFAULTS } from '../../../src/table/enqueue/insert-row.ts'
 import { keepKeys } from '../../../src/table/settle/keep-keys.ts'
 import { ackMessages } from '../../../src/table/settle/settle.ts'
 import { ackLeased } from '../../../src/table/settle/settle-leased.ts'
@@ -40,7 +41,7 @@ const whenCommitted = (world: KeyWorld, name: string, then: () => void) =>
 
 async function put(execute: Execute, { queue, target }: KeyWorld, content: string, onDuplicate: OnDuplicate) {
   const dedupe = { key: 'K', forMs: 3_600_000, onDuplicate }
-  const row = { ...DEFAULTS, payload: JSON.stringify(content), orderingKey: target.key, dedupe }
+  const row = { ...DEFAULTS, payload: JSON.stringify(content), orderingKey: target.key, isPlain: false, dedupe }
   return (await insertDeduped(execute, queue, row))!
 }
 
