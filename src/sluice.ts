@@ -1,8 +1,7 @@
 import type { Observable } from 'rxjs'
 import { checkKeys } from './basics/check-keys.ts'
-import { type Duration, LONGEST_TIMER_MS, toMs } from './basics/duration.ts'
+import { type Duration, toMs } from './basics/duration.ts'
 import { checkNode } from './basics/node-version.ts'
-import { STOP_MS } from './basics/within.ts'
 import { resolveConfig, type SluiceConfig, type SluiceOptions } from './config.ts'
 import type { EventToAppend } from './enqueue/append.ts'
 import type { AppendOptions } from './enqueue/append-options.ts'
@@ -25,30 +24,19 @@ import {
   type LeasedDeliveriesOptions,
   resolveDeliveries,
 } from './plan/deliveries-options.ts'
-import {
-  type GroupPipelineOptions,
-  type LeasedPipelineOptions,
-  type PipelineOptions,
-  resolvePipeline,
-} from './plan/options.ts'
-import { Calls } from './process/calls.ts'
-import { Claiming } from './process/claiming.ts'
-import { Consumers } from './process/consumers.ts'
-import { Enqueues } from './process/enqueues.ts'
+import type { GroupPipelineOptions, LeasedPipelineOptions, PipelineOptions } from './plan/options.ts'
+import { resolvePipeline } from './plan/resolve.ts'
+import { Assembly } from './process/assembly.ts'
 import { shareInternals } from './process/internals.ts'
-import { OnDemand } from './process/on-demand.ts'
 import type { Claim } from './pull/claim.ts'
 import type { ClaimOptions, PopOptions } from './pull/options.ts'
 import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { Deliveries } from './rx/deliveries.ts'
 import type { ScheduleDefinition } from './schedules/definition.ts'
-import { Alphabet } from './session/alphabet.ts'
 import type { QueueStatistics } from './statistics/meter.ts'
-import { Meters } from './statistics/meters.ts'
 import { checkStreamName, refuseStream, type StreamDefinitions } from './streams.ts'
 import type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
 import type { SluiceEvent } from './telemetry/events.ts'
-import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts'
 
 /**
  * Makes a Sluice. It connects when you consume, operate, or enqueue with `ownTransaction`. To enqueue in your own
@@ -88,48 +76,24 @@ export class Sluice<
   /** Look at queues, messages and workers, and redrive or delete dead letters. Starts no worker. */
   readonly operate: Operate<Definitions, Streams>
   readonly #config: SluiceConfig
-  readonly #telemetry: Telemetry
-  readonly #parts: OnDemand
-  readonly #calls = new Calls()
-  readonly #meters = new Meters()
-  readonly #enqueues: Enqueues
-  readonly #consumers: Consumers
-  readonly #claiming: Claiming
-  #ended: Promise<void> | undefined
+  readonly #assembly: Assembly
 
   constructor(config: SluiceConfig) {
+    const assembly = new Assembly(config)
+    const { claims, enqueues, parts, calls, telemetry } = assembly
     this.#config = config
-    this.#telemetry = createTelemetry(config.log, config.name)
-    const { events, report } = this.#telemetry
-    this.events = events
-    const alphabet = new Alphabet()
-    const meters = this.#meters
-    const calls = this.#calls
-    const parts = new OnDemand(config, alphabet, report, meters)
-    this.#parts = parts
-    const { definitions, streams, payloadLimitBytes, retryPolicies } = config
-    const { inOwnTransaction } = parts
-    const context = { definitions, streams, payloadLimitBytes, retryPolicies, alphabet, inOwnTransaction }
-    this.#enqueues = new Enqueues(context, calls)
-    const enqueue = this.#enqueues.inHandler
-    this.#consumers = new Consumers({ config, parts, enqueue, meters, report, events })
-    this.#claiming = new Claiming({ config, parts, calls, alphabet, report })
+    this.#assembly = assembly
+    this.events = telemetry.events
     this.operate = new Operate(
-      context,
+      enqueues.context,
       {
-        host: inOwnTransaction,
+        host: parts.inOwnTransaction,
         direct: { connection: parts.owned(config.directConnection), vouched: config.vouched },
         calls,
       },
-      this.#claiming.store,
+      claims.store,
     )
-    shareInternals(this, {
-      report,
-      pools: () => parts.pools(),
-      workers: () => parts.workers(),
-      enqueueContext: context,
-      enqueueIn: enqueue,
-    })
+    shareInternals(this, assembly.internals)
   }
 
   /**
@@ -185,7 +149,7 @@ export class Sluice<
     payload: InputOf<Definitions, Name>,
     options?: EnqueueOptions | DedupedOptions,
   ): Promise<string | EnqueueResult> {
-    return this.#enqueues.one(tx, queue, payload, options)
+    return this.#assembly.enqueues.one(tx, queue, payload, options)
   }
 
   /**
@@ -217,7 +181,7 @@ export class Sluice<
     queue: Name,
     messages: readonly (MessageToEnqueue | DedupedMessage)[],
   ): Promise<(string | EnqueueResult)[]> {
-    return this.#enqueues.many(tx, queue, messages)
+    return this.#assembly.enqueues.many(tx, queue, messages)
   }
 
   /**
@@ -255,7 +219,7 @@ export class Sluice<
     payload: InputOf<Streams, Name>,
     options?: AppendOptions,
   ): Promise<number> {
-    return this.#enqueues.append(tx, stream, payload, options)
+    return this.#assembly.enqueues.append(tx, stream, payload, options)
   }
 
   /**
@@ -271,7 +235,7 @@ export class Sluice<
     stream: Name,
     events: readonly EventToAppend<InputOf<Streams, Name>>[],
   ): Promise<number[]> {
-    return this.#enqueues.appendMany(tx, stream, events)
+    return this.#assembly.enqueues.appendMany(tx, stream, events)
   }
 
   /**
@@ -313,7 +277,7 @@ export class Sluice<
     options: PipelineOptions | GroupPipelineOptions | LeasedPipelineOptions = {},
   ): Pipeline<never, Definitions, never> {
     const plan = resolvePipeline(this.#consumedName(queue, options), options)
-    return new Pipeline(plan.queue, this.#consumers.hostOf(plan))
+    return new Pipeline(plan, this.#assembly.consumers)
   }
 
   /**
@@ -350,7 +314,7 @@ export class Sluice<
     options: DeliveriesOptions | GroupDeliveriesOptions | LeasedDeliveriesOptions,
   ): Deliveries<never, never> {
     const name = this.#consumedName(queue, options)
-    return new Deliveries(this.#consumers.deliveriesOf(resolveDeliveries(name, options)))
+    return new Deliveries(resolveDeliveries(name, options), this.#assembly.consumers)
   }
 
   /**
@@ -368,7 +332,7 @@ export class Sluice<
     options: ClaimOptions = {},
   ): Promise<Claim<OutputOf<Definitions, Name>> | undefined> {
     const name = checkQueueName(queue, this.#config.definitions)
-    const claim = await this.#claiming.claim(name, options)
+    const claim = await this.#assembly.claims.claim(name, options)
     return claim as Claim<OutputOf<Definitions, Name>> | undefined
   }
 
@@ -384,7 +348,7 @@ export class Sluice<
     options: PopOptions = {},
   ): Promise<readonly Message<OutputOf<Definitions, Name>>[]> {
     const name = checkQueueName(queue, this.#config.definitions)
-    const messages = await this.#claiming.pop(name, options)
+    const messages = await this.#assembly.claims.pop(name, options)
     return messages as readonly Message<OutputOf<Definitions, Name>>[]
   }
 
@@ -445,7 +409,7 @@ export class Sluice<
    * SERVER_TOO_OLD, PRIVILEGE_MISSING, STOPPED
    */
   async start(): Promise<void> {
-    await this.#consumers.start()
+    await this.#assembly.consumers.start()
   }
 
   /**
@@ -453,12 +417,12 @@ export class Sluice<
    * `migration.delayed`.
    */
   async migrate(): Promise<MigrateResult> {
-    return migrate(this.#config.directConnection, this.#telemetry.report)
+    return migrate(this.#config.directConnection, this.#assembly.telemetry.report)
   }
 
   /** Whether this process consumes, and its control connection is open now. */
   get connected(): boolean {
-    return this.#parts.connected
+    return this.#assembly.parts.connected
   }
 
   /**
@@ -468,7 +432,7 @@ export class Sluice<
    * @example const { waiting } = sluice.statistics().emails ?? {}
    */
   statistics(): Readonly<Record<string, QueueStatistics>> {
-    return this.#meters.read()
+    return this.#assembly.shared.meters.read()
   }
 
   /**
@@ -482,21 +446,7 @@ export class Sluice<
   async stop(options: { readonly timeout?: Duration | undefined } = {}): Promise<void> {
     checkKeys('stop', options, ['timeout'], "As in stop({ timeout: '30s' })")
     const timeoutMs = toMs(options.timeout ?? DRAIN_TIMEOUT_MS, 'stop.timeout')
-    const drainMs = Math.min(timeoutMs, LONGEST_TIMER_MS - STOP_MS)
-    const cut = Promise.withResolvers<void>()
-    const limit = setTimeout(() => {
-      this.#parts.cut()
-      cut.resolve()
-    }, drainMs + STOP_MS)
-    try {
-      await Promise.all([this.#consumers.stop(drainMs), this.#claiming.stop()])
-      // A call may wait for a schema, which nobody can cut.
-      await Promise.race([this.#calls.end(), cut.promise])
-      this.#ended ??= this.#end()
-      await this.#ended
-    } finally {
-      clearTimeout(limit)
-    }
+    await this.#assembly.stop(timeoutMs)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -510,10 +460,5 @@ export class Sluice<
     if (group !== undefined) return checkStreamName(name, streams)
     refuseStream(name, this.#config, "give the group that reads it, as in { group: 'billing' }")
     return checkQueueName(name, definitions)
-  }
-
-  async #end(): Promise<void> {
-    await this.#parts.end()
-    this.#telemetry.close()
   }
 }

@@ -3,7 +3,8 @@ import pg from 'pg'
 import { executeOn } from '../../src/connection/open-client.ts'
 import { type Claim, claim } from '../../src/table/claim/claim.ts'
 import { leaseOf } from '../../src/table/claim/lease.ts'
-import { ackLeased, type LeasedId } from '../../src/table/settle/settle-leased.ts'
+import { type LeasedId, leased } from '../../src/table/settle/fence.ts'
+import { removeRows } from '../../src/table/settle/settle.ts'
 import type { Consumer, Contestant, LeaseSpec, Payload } from '../contestant.ts'
 import { messageTable, withoutTrigger } from './message-table.ts'
 
@@ -102,7 +103,11 @@ class LeasedLoop implements Consumer {
     await Promise.resolve()
     while (this.#ended.length > 0) {
       const ended = this.#ended.splice(0, MOST_SETTLED)
-      const settled = await ackLeased(executeOn(this.#settles), 'bench', ended, this.#version)
+      const settled = await removeRows(
+        executeOn(this.#settles),
+        { queue: 'bench', fence: leased(ended), serverVersion: this.#version },
+        ended.map(({ id }) => id),
+      )
       this.#inHand -= ended.length
       this.#spec.onSettled(settled.length)
       this.#changed.resolve()

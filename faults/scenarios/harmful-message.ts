@@ -44,8 +44,8 @@ export const blockedLoop = scenario({
     title: 'hanging handlers that nobody counts',
     edits: [
       {
-        file: 'handle/batch-run.ts',
-        from: '    if (turn.tookMs > this.#options.plan.timeoutMs + HUNG_MS) this.#hung = messages\n',
+        file: 'handle/call.ts',
+        from: '    if (time.tookMs > this.#consumption.plan.timeoutMs + HUNG_MS) this.#hung = messages\n',
         to: '',
       },
     ],

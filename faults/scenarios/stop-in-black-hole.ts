@@ -22,7 +22,7 @@ export const stopInBlackHole = scenario({
     title: 'a stop that waits for whatever the server has not answered',
     edits: [
       { file: 'basics/within.ts', from: 'pause(ms, over.signal)', to: 'pause(ms * 1_000, over.signal)' },
-      { file: 'sluice.ts', from: '}, drainMs + STOP_MS)', to: '}, 1_000 * (drainMs + STOP_MS))' },
+      { file: 'process/assembly.ts', from: '}, drainMs + STOP_MS)', to: '}, 1_000 * (drainMs + STOP_MS))' },
       {
         file: 'transaction/answer-limit.ts',
         from: 'setTimeout(() => void this.#check(), ',

@@ -1,9 +1,9 @@
 import type { Twin } from './twins.ts'
 
 const FORGETS = {
-  file: 'settle/settlement.ts',
-  from: '        this.#keep(message, outcome.dedupeForMs)\n',
-  to: '',
+  file: 'settle/decide.ts',
+  from: "return keeps ? { kind: 'gone', why: 'acked', keepKeyMs: forMs ?? null } : ACKED",
+  to: 'return ACKED',
 } as const
 
 export const FORGETS_KEYS = {
@@ -16,14 +16,7 @@ export const FORGETS_KEYS = {
 export const FORGETS_KEYS_LEASED = {
   name: 'forgets-keys-leased',
   title: "a handler's own transaction that does not keep the dedupe key of its message",
-  edits: [
-    FORGETS,
-    {
-      file: 'modes/leased/leased-attempt.ts',
-      from: '.filter(({ message }) => message.keepsKey)',
-      to: '.filter(() => false)',
-    },
-  ],
+  edits: [FORGETS],
   caught: ['duplicated'],
 } as const satisfies Twin
 

@@ -28,11 +28,11 @@ export const POSTPONED_WITHOUT_LEASE = {
   title: 'a settlement that does not compare the lease when it makes a message due later',
   edits: [
     {
-      file: 'table/settle/settle-leased.ts',
+      file: 'table/settle/settle.ts',
       // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the source's own.
-      from: 'lease = CASE WHEN m.slot IS NOT NULL THEN 0 END\nWHERE ${ours(found)}',
+      from: 'WHERE ${fence.rows} AND m.id = p.id',
       // biome-ignore lint/suspicious/noTemplateCurlyInString: it is the source's own.
-      to: "lease = CASE WHEN m.slot IS NOT NULL THEN 0 END\nWHERE ${found('$2::bigint[]')} AND $3::bigint[] IS NOT NULL",
+      to: "WHERE m.queue = $1::text AND ${fence.either({ locked: 'true', leased: '$8::bigint[] IS NOT NULL' })} AND m.id = p.id",
     },
   ],
   caught: ['repeated'],

@@ -137,15 +137,15 @@ export const FAILED_EVENTS_PASS = {
   title: 'a group that stops, whose progress moves behind the failed event all the same',
   edits: [
     {
-      file: 'stream/event-settlement.ts',
-      from: '      if (failed !== undefined && this.#claimed.holds) planned.hold(event, failed)\n',
-      to: '      if (failed !== undefined && this.#claimed.holds) planned.settle(event)\n',
+      file: 'source/log/log-rows.ts',
+      from: '        if (this.#claimed.holds) planned.hold(event, fitted(decision, alphabet))\n',
+      to: '        if (this.#claimed.holds) planned.settle(event)\n',
     },
     // The batch is not to be lost for what follows.
     {
-      file: 'stream/event-settlement.ts',
-      from: '    if (!this.#claimed.holds) return undefined\n',
-      to: '    if (this.#queue) return undefined\n',
+      file: 'source/log/log-rows.ts',
+      from: '  if (!holds) return undefined\n',
+      to: '  if (events) return undefined\n',
     },
   ],
   caught: ['lost'],

@@ -60,8 +60,8 @@ export const STOP_COUNTS = {
   title: 'a stop that counts a failed attempt of what it interrupts',
   edits: [
     {
-      file: 'handle/batch-run.ts',
-      from: "    return isSluiceError(error, 'STOPPED') && (this.#options.signal.aborted || error instanceof NotHandled)\n",
+      file: 'handle/results.ts',
+      from: "    return isSluiceError(error, 'STOPPED') && (this.#batch.signal.aborted || error instanceof NotHandled)\n",
       to: "    return false && isSluiceError(error, 'STOPPED') && error instanceof NotHandled\n",
     },
   ],

@@ -1,65 +1,55 @@
 import { setMaxListeners } from 'node:events'
 import { setImmediate } from 'node:timers/promises'
-import { Backoff } from '../basics/backoff.ts'
-import { pause } from '../basics/pause.ts'
 import { STOP_MS, within } from '../basics/within.ts'
-import { isSluiceError } from '../errors.ts'
+import type { PipelinePlan } from '../plan/options.ts'
 import type { Settings } from '../settings/settings.ts'
 import type { QueuePause } from '../table/settings/queue-settings.ts'
-import type { Parking } from '../wake-up/scheduler.ts'
+import type { Report } from '../telemetry/events.ts'
+import type { DemandSleepers } from '../wake-up/sleepers.ts'
 import type { Waiter, WakeReason } from '../wake-up/waiting-queue.ts'
 import { DueTimes } from './due-times.ts'
 import { Hints } from './hints.ts'
 import { Pauses } from './pauses.ts'
-import { Places } from './places.ts'
-import type { Found, Ran, Round, RoundDemand } from './round.ts'
-import { Throttle } from './throttle.ts'
+import type { FoundMessages, Round } from './round.ts'
+import { type RunnerDemand, Runners } from './runner.ts'
 
 export interface DemandOptions {
-  readonly queue: string
-  /** How many places there are at first. */
-  readonly concurrency: number
-  /** The least time between two claims. @default none */
-  readonly throttleMs?: number | undefined
-  readonly scheduler: Parking
+  readonly plan: Pick<PipelinePlan, 'queue' | 'concurrency' | 'throttleMs'>
   readonly round: Round
-  /** What queues have been told. */
+  readonly sleepers: DemandSleepers
+  /** The settings of queues. */
   readonly settings?: Settings | undefined
-  /** It claims no more until {@link onResumed}. `pause` null: this process alone pauses it. */
-  readonly onPaused?: ((pause: QueuePause | null) => void) | undefined
-  readonly onResumed?: (() => void) | undefined
-  readonly onEnded?: (() => void) | undefined
+  readonly report: Report
 }
 
 /**
- * The demand of a pipeline, as in GenStage: it has one place per batch that may be in flight, and nothing is claimed
- * without a free one. Each place runs one round after another. A place whose round finds nothing sleeps, and the last one
- * to do so parks the queue with the scheduler. While it is paused, all places sleep and nothing is parked.
+ * The demand of a pipeline, as in GenStage: it has one runner per batch that may be in flight, and nothing is claimed
+ * without a free one. A runner whose round finds nothing sleeps, and when the last one does, the demand sleeps with the
+ * sleepers. While it is paused, all runners sleep, and a hint wakes none.
  */
-export class Demand implements Waiter, RoundDemand {
+export class Demand implements Waiter, RunnerDemand {
   readonly queue: string
   readonly #options: DemandOptions
   readonly #stop = new AbortController()
   readonly #drain = new AbortController()
-  #back = new AbortController()
   readonly #hints = new Hints()
   readonly #pauses: Pauses
-  readonly #throttle: Throttle | undefined
-  readonly #places: Places
+  readonly #runners: Runners
   readonly #dueTimes = new DueTimes(() => this.wake('due'))
+  readonly #ended = Promise.withResolvers<void>()
   #running: Promise<unknown> | undefined
   /** It goes on when a round finds nothing. */
   #stays = false
   #stopped: Promise<void> | undefined
 
   constructor(options: DemandOptions) {
-    this.queue = options.queue
+    const { plan, round, settings } = options
+    const { queue, concurrency, throttleMs } = plan
+    this.queue = queue
     this.#options = options
-    const { queue, settings } = options
-    const onPaused = (by: QueuePause | null) => this.#paused(by)
-    this.#pauses = new Pauses({ queue, settings, onPaused, onResumed: () => this.#resumed() })
-    this.#places = new Places(options.concurrency)
-    if (options.throttleMs !== undefined) this.#throttle = new Throttle(options.throttleMs)
+    const onPaused = (by: QueuePause | null) => this.#onPaused(by)
+    this.#pauses = new Pauses({ queue, settings, onPaused, onResumed: () => this.#onResumed() })
+    this.#runners = new Runners(round, this, this.#hints, round.resize(concurrency), throttleMs)
     setMaxListeners(0, this.#stop.signal, this.#drain.signal)
   }
 
@@ -86,21 +76,21 @@ export class Demand implements Waiter, RoundDemand {
   }
 
   get isLast(): boolean {
-    return this.#claimsNoMore || this.#throttle !== undefined || this.#places.isSurplus
+    return this.draining.aborted || this.paused || this.#runners.isLast
   }
 
-  /** Resolves when one that runs has ended. */
-  get ended(): Promise<unknown> {
-    return this.#running ?? Promise.resolve()
+  /** Resolves when all that it has claimed is over, or when it ends without having run. */
+  get ended(): Promise<void> {
+    return this.#ended.promise
   }
 
   start(): void {
     this.#stays = true
-    this.#options.scheduler.attach(this)
+    this.#options.sleepers.attach(this)
     this.#pauses.start()
     this.#hints.checkAgain()
-    this.#openPlaces(true)
-    this.#running = this.#untilOver().finally(this.#options.onEnded)
+    this.#runners.start(true)
+    this.#running = this.#untilOver().finally(this.#ended.resolve)
   }
 
   /**
@@ -108,47 +98,31 @@ export class Demand implements Waiter, RoundDemand {
    * claimed until there is room.
    */
   setConcurrency(concurrency: number): void {
-    this.#places.want(this.#options.round.resize(concurrency))
+    this.#runners.want(this.#options.round.resize(concurrency))
     if (!this.#stays || this.draining.aborted) return
-    this.#hints.wakeSome(this.#places.surplus)
+    this.#hints.wakeSome(this.#runners.surplus)
     // If one sleeps there is nothing to claim, or another claims and wakes it.
-    this.#openPlaces(!this.#hints.sleeping)
+    this.#runners.start(!this.#hints.sleeping)
   }
 
-  /** Instead of `start`: runs rounds in one place, until one finds nothing or it is told to end. */
+  /** Instead of `start`: runs rounds in one runner, until one finds nothing or the demand ends. */
   runOnce(): Promise<void> {
-    const run = this.#untilNothing().finally(this.#options.onEnded)
+    const run = this.#runners.runOnce().finally(this.#ended.resolve)
     this.#running = run.catch(() => undefined)
     return run
   }
 
   /** A hint that there may be something. */
   wake(reason: WakeReason): void {
-    if (reason === 'reconnect') this.#serverIsBack()
+    if (reason === 'reconnect') this.#runners.serverIsBack()
     if (this.paused) this.#hints.checkAgain()
     else this.#hints.wake(reason)
   }
 
-  /** A hint that comes while it is not parked. */
+  /** A hint that comes while it is awake. */
   checkAgain(reason: WakeReason): void {
-    if (reason === 'reconnect') this.#serverIsBack()
+    if (reason === 'reconnect') this.#runners.serverIsBack()
     this.#hints.checkAgain()
-  }
-
-  #paused(by: QueuePause | null): void {
-    this.#options.scheduler.unpark(this)
-    this.#options.onPaused?.(by)
-  }
-
-  #resumed(): void {
-    this.#options.onResumed?.()
-    this.#hints.wake('poke')
-  }
-
-  /** Ends the backoff of places whose round failed. */
-  #serverIsBack(): void {
-    this.#back.abort()
-    this.#back = new AbortController()
   }
 
   /** Claims no more, and resolves when all that is in flight is settled. */
@@ -156,9 +130,9 @@ export class Demand implements Waiter, RoundDemand {
     this.#drain.abort()
     this.#pauses.stop()
     this.#dueTimes.clear()
-    this.#options.scheduler.detach(this)
+    this.#options.sleepers.detach(this)
     this.#hints.wakeAll()
-    if (this.#running === undefined) this.#options.onEnded?.()
+    if (this.#running === undefined) this.#ended.resolve()
     await this.#running
   }
 
@@ -196,116 +170,40 @@ export class Demand implements Waiter, RoundDemand {
     if (this.#stays && !this.draining.aborted) for (const ms of inMs) this.#dueTimes.add(ms)
   }
 
-  found({ full, youngestMs }: Found): void {
-    const { scheduler } = this.#options
+  found({ full, youngestMs }: FoundMessages): void {
+    const { sleepers } = this.#options
     this.#hints.found()
-    scheduler.found(this.queue, youngestMs)
-    if (!this.#hints.sleeping) scheduler.unpark(this)
+    sleepers.found(this.queue, youngestMs)
+    if (!this.#hints.sleeping) sleepers.awake(this)
     else if (full || this.#hints.again) this.#hints.wakeOne()
-    else this.#park(null)
+    else this.asleep(null)
   }
 
-  async #untilNothing(): Promise<void> {
-    const { round } = this.#options
-    try {
-      do {
-        for (let next: Next = 'claim'; next !== 'sleep' && !this.#claimsNoMore; ) {
-          await this.#throttle?.turn(this.draining, () => true)
-          if (!this.draining.aborted) next = await this.#run(next, () => undefined)
-        }
-      } while ((await round.settled()) && !this.#claimsNoMore)
-    } catch (error) {
-      // What earlier claims have taken is still in hand.
-      await round.settled()
-      if (this.#isOurStop(error)) return
-      throw round.failed(error)
-    }
+  asleep(nextDueMs: number | null): void {
+    if (this.#stays && !this.paused) this.#options.sleepers.asleep(this, nextDueMs)
   }
 
-  /** As many as are wanted and not there. @param claims the first of them claims at once, the others sleep */
-  #openPlaces(claims: boolean): void {
-    let first = claims
-    this.#places.open(() => {
-      const place = this.#place(first)
-      first = false
-      return place
-    })
+  awake(): void {
+    this.#options.sleepers.awake(this)
   }
 
   async #untilOver(): Promise<void> {
-    await this.#places.ended()
+    await this.#runners.ended()
     await this.#options.round.settled()
   }
 
-  async #place(first: boolean): Promise<void> {
-    const backoff = new Backoff(100, 10_000)
-    let next: Next = first ? 'claim' : 'sleep'
-    while (!this.draining.aborted) {
-      if (next === 'sleep' || this.paused) await this.#hints.sleep()
-      if (this.paused && !this.#places.isSurplus) continue
-      if (this.#throttle !== undefined) await this.#throttle.turn(this.draining, () => !this.#places.isSurplus)
-      if (this.draining.aborted) return
-      if (this.#places.isSurplus) return this.#leave()
-      next = await this.#runPatiently(next, backoff)
-    }
+  #onPaused(by: QueuePause | null): void {
+    this.awake()
+    this.#options.report({
+      kind: 'pipeline.paused',
+      queue: this.queue,
+      by: by?.by ?? null,
+      reason: by?.reason ?? null,
+    })
   }
 
-  /** Runs a round, and waits after one that failed. */
-  async #runPatiently(how: Next, backoff: Backoff): Promise<Next> {
-    try {
-      const next = await this.#run(how, () => backoff.reset())
-      backoff.reset()
-      return next
-    } catch (error) {
-      if (!this.#isOurStop(error)) await this.#failed(error, backoff.next())
-      return 'claim'
-    }
-  }
-
-  async #failed(error: unknown, retryInMs: number): Promise<void> {
-    this.#options.round.failed(error, retryInMs)
-    // It was perhaps the one that was woken: another place that sleeps hears of the next message meanwhile.
-    if (this.#hints.sleeping && !this.#hints.claiming && !this.draining.aborted) this.#park(null)
-    await pause(retryInMs, AbortSignal.any([this.draining, this.#back.signal]))
-  }
-
-  /** A place ends. What it was woken for is left to another. */
-  #leave(): void {
-    this.#places.leave()
-    if (this.#hints.sleeping) this.#hints.wake('poke')
-    else this.#options.scheduler.unpark(this)
-  }
-
-  async #run(how: Next, onCommitted: () => void): Promise<Next> {
-    const ran = await this.#options.round.run(this, { alone: how === 'claim alone', onCommitted })
-    if (ran.kind === 'nothing') return this.#foundNothing(ran)
-    return NEXT[ran.kind]
-  }
-
-  #foundNothing({ nextDueMs, partial }: Extract<Ran, { kind: 'nothing' }>): Next {
-    // While it is paused its place sleeps all the same; but it may be resumed before the place does.
-    if (this.#hints.again || partial || this.paused) return 'claim'
-    this.#hints.foundNothing()
-    if (!this.#hints.claiming && !this.draining.aborted) this.#park(nextDueMs)
-    return 'sleep'
-  }
-
-  #park(nextDueMs: number | null): void {
-    if (this.#stays && !this.paused) this.#options.scheduler.park(this, nextDueMs)
-  }
-
-  /** It ends, or it is paused. */
-  get #claimsNoMore(): boolean {
-    return this.draining.aborted || this.paused
-  }
-
-  #isOurStop(error: unknown): boolean {
-    return this.stopping.aborted && isSluiceError(error, 'STOPPED')
+  #onResumed(): void {
+    this.#options.report({ kind: 'pipeline.resumed', queue: this.queue })
+    this.#hints.wake('poke')
   }
 }
-
-/** What a place does next. Alone: while the process has nothing else in flight. */
-type Next = 'sleep' | 'claim' | 'claim alone'
-
-/** After a round that was told to end the place ends, or sleeps while it is paused. */
-const NEXT = { more: 'claim', alone: 'claim alone', ended: 'claim' } as const

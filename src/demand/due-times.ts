@@ -1,6 +1,6 @@
 /**
  * When messages are due that this process has to try again. It has settled them, so it knows before any poll. Without that,
- * a place that has found nothing waits for a timer that another claim has set, or for the next sweep: 0.6 s on a busy machine
+ * a runner that has found nothing waits for a timer that another claim has set, or for the next sweep: 0.6 s on a busy machine
  * for a retry after 30 ms.
  */
 export class DueTimes {
@@ -34,5 +34,5 @@ export class DueTimes {
 }
 
 const STEP_MS = 5
-/** The longest interval of polls, which tell of what is due later. */
+/** The longest interval of polls, which find what is due later. */
 const LONGEST_MS = 60_000

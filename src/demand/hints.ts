@@ -1,7 +1,7 @@
 import type { WakeReason } from '../wake-up/waiting-queue.ts'
 
 /**
- * What tells the places of a pipeline to claim: which of them sleep, and whether a claim that is under way may be too old
+ * When the runners of a pipeline claim: which of them sleep, and whether a claim that is under way may be too old
  * to see the reason for a hint.
  */
 export class Hints {
@@ -29,7 +29,7 @@ export class Hints {
   }
 
   /**
-   * Wakes a place. A notification reaches every process, and one message suffices for one of them: a process that was
+   * Wakes a runner. A notification reaches every process, and one message suffices for one of them: a process that was
    * beaten to it the last times waits a few milliseconds before it claims, while the others claim at once.
    */
   wake(reason: WakeReason): void {
@@ -46,7 +46,7 @@ export class Hints {
     this.#again = true
   }
 
-  /** Resolves when the place is to claim. */
+  /** Resolves when the runner is to claim. */
   async sleep(): Promise<void> {
     await new Promise<void>((resolve) => this.#sleepers.push(resolve))
   }
@@ -55,9 +55,9 @@ export class Hints {
     this.#sleepers.pop()?.()
   }
 
-  /** So many places are to look whether they are still wanted. */
-  wakeSome(places: number): void {
-    for (let left = places; left > 0 && this.sleeping; left -= 1) this.wakeOne()
+  /** This many runners check whether they are still wanted. */
+  wakeSome(runners: number): void {
+    for (let left = runners; left > 0 && this.sleeping; left -= 1) this.wakeOne()
   }
 
   /** The pipeline ends. */

@@ -1,30 +1,30 @@
 /**
  * How a mode claims messages, has them handled, and settles them. {@link Demand} decides when; it knows no SQL, and a
- * round knows nothing of places, sleep and backoff.
+ * round knows nothing of runners, sleep and backoff.
  */
 export interface Round {
   /**
    * Claims and handles batch after batch, until a claim finds nothing, `demand` ends, or the next batch needs the process
    * for itself.
    *
-   * @throws if it got no further; {@link failed} is told of it.
+   * @throws if it got no further; the caller then calls {@link failed}.
    */
-  run(demand: RoundDemand, options: RoundOptions): Promise<Ran>
+  run(demand: RoundDemand, options: RoundOptions): Promise<Next>
   /**
    * Reports that a round failed.
    *
    * @param retryInMs after which the next one begins; none: there is no next one.
-   * @returns what to tell a caller of it
+   * @returns the error for a caller of `runOnce`
    */
   failed(error: unknown, retryInMs?: number): unknown
   /**
    * Changes how much may be in flight: batches in transactional mode, messages in leased mode.
    *
-   * @returns how many places that takes
+   * @returns how many runners that takes
    */
   resize(concurrency: number): number
   /**
-   * Resolves when nothing that a round has claimed is in hand. Returns whether anything was when the last round began to
+   * Resolves when everything that a round has claimed is over. Returns whether anything was not when the last round began to
    * claim: that round may have looked before it was settled.
    */
   settled(): Promise<boolean>
@@ -54,34 +54,33 @@ export interface RoundDemand {
   answered(): void
   /** Something was settled after its round: a message that waited for it may be claimed now. */
   opened(): void
-  /** Messages of a settlement are due again in so many milliseconds. */
+  /** Messages of a settlement are due again in these times, in milliseconds. */
   due(inMs: readonly number[]): void
   /** A claim has found messages. */
-  found(found: Found): void
+  found(found: FoundMessages): void
 }
 
-export interface Found {
+export interface FoundMessages {
   /** As many as were asked for: there may be more. */
   readonly full: boolean
   /** For how long the youngest has been due. */
   readonly youngestMs: number
 }
 
-/** How a round ended. */
-export type Ran =
+/** What a runner does next: each round says so when it ends. */
+export type Next =
+  /** At once; or it ends, or sleeps while it is paused, if that is why its round has ended. */
+  | { readonly kind: 'claim' }
+  /** The next batch must have the process for itself. */
+  | { readonly kind: 'claim alone' }
+  /** A claim has found nothing. */
   | {
-      readonly kind: 'nothing'
+      readonly kind: 'sleep'
       /** When something may be due; null: nothing is waiting. */
       readonly nextDueMs: number | null
-      /** It has not seen everything: another one may find something now. */
+      /** It has not seen everything: another claim may find something now. */
       readonly partial: boolean
     }
-  | { readonly kind: 'more' }
-  /** The next one must have the process for itself. */
-  | { readonly kind: 'alone' }
-  /** It was told to end. */
-  | { readonly kind: 'ended' }
 
-export const MORE = { kind: 'more' } as const satisfies Ran
-export const ALONE = { kind: 'alone' } as const satisfies Ran
-export const ENDED = { kind: 'ended' } as const satisfies Ran
+export const CLAIM = { kind: 'claim' } as const satisfies Next
+export const CLAIM_ALONE = { kind: 'claim alone' } as const satisfies Next

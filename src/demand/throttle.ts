@@ -10,8 +10,8 @@ export class Throttle {
   }
 
   /**
-   * Resolves when the next claim may leave, or when the signal aborts. Nobody has a place in line, so one that no longer
-   * wants to claim delays nobody.
+   * Resolves when the next claim may leave, or when the signal aborts. There is no line, so a runner that no longer
+   * wants to claim delays no other.
    */
   async turn(signal: AbortSignal, wants: () => boolean): Promise<void> {
     while (!signal.aborted && wants()) {

@@ -1,5 +1,5 @@
-import type { StatementSender } from './deadline.ts'
-import type { RunContext, RunTurn } from './run-context.ts'
+import type { CallTime, StatementSender } from './deadline.ts'
+import type { RunContext } from './run-context.ts'
 
 /**
  * What one call of a handler runs in, lent to it by the mode. In transactional mode it is a savepoint of the batch's
@@ -7,7 +7,7 @@ import type { RunContext, RunTurn } from './run-context.ts'
  */
 export interface Attempt extends StatementSender {
   /** What the handler gets. `attempt`: which try of its message this is; undefined for a handler of whole batches. */
-  context(turn: RunTurn, attempt: number | undefined): RunContext
+  context(time: CallTime, attempt: number | undefined): RunContext
   /** Why nothing can come of it any more. */
   readonly lost: Error | undefined
   /** Whether something of the handler's runs on the server. */

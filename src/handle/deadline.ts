@@ -11,7 +11,7 @@ export class Deadline {
   readonly #subject: LateSubject
   readonly #batch: Ending
   readonly #onBatchEnd = () => this.#give(this.#batch.reason)
-  #turn = new Turn()
+  #time = new CallTime()
   #timer: NodeJS.Timeout | undefined
   #reject: ((error: unknown) => void) | undefined
   #sender: StatementSender | undefined
@@ -25,9 +25,9 @@ export class Deadline {
   }
 
   /** The next handler begins. */
-  next(): Turn {
-    this.#turn = new Turn()
-    return this.#turn
+  next(): CallTime {
+    this.#time = new CallTime()
+    return this.#time
   }
 
   /**
@@ -59,19 +59,19 @@ export class Deadline {
 
   /** Set for an earlier handler, it may come too early for this one. */
   readonly #onTime = (): void => {
-    const leftMs = this.#timeoutMs - this.#turn.tookMs
+    const leftMs = this.#timeoutMs - this.#time.tookMs
     this.#timer = leftMs > 0 ? setTimeout(this.#onTime, Math.ceil(leftMs)) : undefined
     if (leftMs <= 0) this.#give(handlerTimeout(this.#subject, this.#timeoutMs, this.#sender?.awaitsAnswer === true))
   }
 
   #give(error: unknown): void {
-    this.#turn.abort(error)
+    this.#time.abort(error)
     this.#reject?.(error)
   }
 }
 
 /** One handler's part of a batch's time. */
-export class Turn {
+export class CallTime {
   readonly startedAtMs = performance.now()
   #startedAt = this.startedAtMs
   #endedAt: number | undefined

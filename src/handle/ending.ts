@@ -1,4 +1,4 @@
-/** What tells a run of handlers that nothing can come of it any more: the part of an AbortSignal that it needs. */
+/** Ends a run of handlers of which nothing can come any more: the part of an AbortSignal that it needs. */
 export interface Ending {
   readonly aborted: boolean
   readonly reason: unknown

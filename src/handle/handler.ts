@@ -28,7 +28,7 @@ export interface EnqueueInTransaction<Definitions extends QueueDefinitions | und
 /** What a handler gets beside the message in every mode. */
 export interface CommonContext {
   /**
-   * Aborts when the handler has taken too long, the pipeline is told to stop, or the batch's connection is lost. Its
+   * Aborts when the handler has taken too long, the pipeline stops, or the batch's connection is lost. Its
    * `reason` is a SluiceError.
    */
   readonly signal: AbortSignal

@@ -2,8 +2,8 @@ import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { expected } from '../errors.ts'
 import type { Outcome } from '../message.ts'
 import type { Attempt } from './attempt.ts'
-import type { BatchRunOptions } from './batch-run-options.ts'
 import { BlockedKeys, type KeyOf } from './blocked-keys.ts'
+import type { AnyHandler } from './consumption.ts'
 import { toOutcome, toOutcomes } from './to-outcome.ts'
 
 /**
@@ -12,12 +12,13 @@ import { toOutcome, toOutcomes } from './to-outcome.ts'
  * @throws SluiceError OPTION_INVALID; TypeError if it cannot be kept for all of them, and each is to be handled alone
  */
 export function outcomesOf(
-  { work, slotOf }: Pick<BatchRunOptions, 'work' | 'slotOf'>,
+  kind: AnyHandler['kind'],
+  slotOf: KeyOf | undefined,
   messages: readonly DeliveredMessage[],
   { committed }: Pick<Attempt, 'committed'>,
   returned: unknown,
 ): readonly Outcome[] {
-  const outcomes = work.kind === 'each' ? [toOutcome(returned)] : toOutcomes(returned, messages.length)
+  const outcomes = kind === 'each' ? [toOutcome(returned)] : toOutcomes(returned, messages.length)
   if (committed) checkAcked(outcomes)
   if (slotOf !== undefined && messages.length > 1) checkSlots(slotOf, messages, outcomes)
   return outcomes

@@ -1,5 +1,6 @@
 import type { DedupedOptions, EnqueueOptions } from '../message-options.ts'
 import type { EnqueueResult } from '../table/enqueue/insert-deduped.ts'
+import type { CallTime } from './deadline.ts'
 import type { HandlerTransaction } from './transaction/handler-transaction.ts'
 
 /** What a handler gets from the mode of its pipeline, without the types of the user's queues. */
@@ -13,13 +14,6 @@ export type EnqueueIn = (
   options?: EnqueueOptions | DedupedOptions,
 ) => Promise<string | EnqueueResult>
 
-/** The time of one call of a handler. Its signal is made when it is first asked for, because most handlers never do. */
-export interface RunTurn {
-  readonly signal: AbortSignal
-  /** It has its whole time again. */
-  restart(): void
-}
-
 /** All that it has are properties of its own, so that a spread has them. */
 export class TransactionalRunContext {
   readonly tx: HandlerTransaction
@@ -31,13 +25,13 @@ export class TransactionalRunContext {
     options?: EnqueueOptions | DedupedOptions,
   ) => Promise<string | EnqueueResult>
   declare readonly signal: AbortSignal
-  readonly #turn: RunTurn
+  readonly #time: CallTime
 
-  constructor(tx: HandlerTransaction, turn: RunTurn, attempt: number | undefined, enqueue: EnqueueIn) {
+  constructor(tx: HandlerTransaction, time: CallTime, attempt: number | undefined, enqueue: EnqueueIn) {
     this.tx = tx
     this.attempt = attempt
     this.enqueue = (queue, payload, options) => enqueue(tx, queue, payload, options)
-    this.#turn = turn
+    this.#time = time
     Object.defineProperty(this, 'signal', TransactionalRunContext.#signal)
   }
 
@@ -46,7 +40,7 @@ export class TransactionalRunContext {
     enumerable: true,
     configurable: true,
     get() {
-      return this.#turn.signal
+      return this.#time.signal
     },
   }
 }

@@ -1,10 +1,14 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
-import type { Work } from '../handle/batch-run-options.ts'
+import type { Demand } from '../demand/demand.ts'
+import type { AnyHandler } from '../handle/consumption.ts'
 import { type BatchHandler, checkFunction, type Handler, type HandlerKind } from '../handle/handler.ts'
+import type { PipelinePlan } from '../plan/options.ts'
+import type { Consumers } from '../process/consumers.ts'
 import type { QueueDefinitions } from '../queues.ts'
-import { SettledCollector, type SettledMessages } from '../settle/settled-messages.ts'
-import type { PipelineHost } from './host.ts'
+import { SettledCollector, type SettledMessage, type SettledMessages } from '../settle/settled-messages.ts'
+import { Meter } from '../statistics/meter.ts'
+import { onErrorOf } from './on-error.ts'
 import { RunningPipeline } from './running-pipeline.ts'
 
 /** A pipeline without its handler. */
@@ -15,11 +19,13 @@ export class Pipeline<
 > {
   /** The name of the queue; of a group, which reads a stream, `<stream>:<group>`. Its events bear this name. */
   readonly queue: string
-  readonly #host: PipelineHost
+  readonly #plan: PipelinePlan
+  readonly #consumers: Consumers
 
-  constructor(queue: string, host: PipelineHost) {
-    this.queue = queue
-    this.#host = host
+  constructor(plan: PipelinePlan, consumers: Consumers) {
+    this.queue = plan.queue
+    this.#plan = plan
+    this.#consumers = consumers
   }
 
   /**
@@ -30,8 +36,8 @@ export class Pipeline<
   handle(handler: Handler<Payload, Definitions, In>): RunnablePipeline {
     checkFunction('handle', handler)
     // The context and the payload get their types from the queue's definition, which validation has enforced.
-    const work = { kind: 'each', handle: handler as (message: unknown, context: unknown) => unknown } as const
-    return new RunnablePipeline(this.queue, this.#host, work)
+    const each = { kind: 'each', handle: handler as (message: unknown, context: unknown) => unknown } as const
+    return new RunnablePipeline(this.#plan, each, this.#consumers)
   }
 
   /**
@@ -41,8 +47,8 @@ export class Pipeline<
    */
   handleBatch(handler: BatchHandler<Payload, Definitions, In>): RunnablePipeline {
     checkFunction('handleBatch', handler)
-    const work = { kind: 'batch', handle: handler as (messages: unknown, context: unknown) => unknown } as const
-    return new RunnablePipeline(this.queue, this.#host, work)
+    const batch = { kind: 'batch', handle: handler as (messages: unknown, context: unknown) => unknown } as const
+    return new RunnablePipeline(this.#plan, batch, this.#consumers)
   }
 }
 
@@ -50,13 +56,15 @@ export class Pipeline<
 export class RunnablePipeline {
   /** The name of the queue; of a group, which reads a stream, `<stream>:<group>`. Its events bear this name. */
   readonly queue: string
-  readonly #host: PipelineHost
-  readonly #work: Work
+  readonly #plan: PipelinePlan
+  readonly #handler: AnyHandler
+  readonly #consumers: Consumers
 
-  constructor(queue: string, host: PipelineHost, work: Work) {
-    this.queue = queue
-    this.#host = host
-    this.#work = work
+  constructor(plan: PipelinePlan, handler: AnyHandler, consumers: Consumers) {
+    this.queue = plan.queue
+    this.#plan = plan
+    this.#handler = handler
+    this.#consumers = consumers
   }
 
   /**
@@ -68,8 +76,20 @@ export class RunnablePipeline {
    * @throws SluiceError UNREACHABLE and the like
    */
   async runOnce(): Promise<SettledMessages> {
+    const [plan, handler, meter] = [this.#plan, this.#handler, new Meter()]
     const settled = new SettledCollector()
-    await this.#host.runOnce(this.#work, (messages) => settled.add(messages))
+    let demand: Demand | undefined
+    const end = () => void demand?.drain()
+    const consumption = {
+      plan,
+      handler,
+      meter,
+      onSettled: (messages: readonly SettledMessage[]) => settled.add(messages),
+      onFailed: onErrorOf(plan, this.#consumers.report, { pause: end, stop: end }),
+    }
+    await this.#consumers.runOnce(consumption, (made) => {
+      demand = made
+    })
     return settled.messages
   }
 
@@ -84,7 +104,7 @@ export class RunnablePipeline {
   start(options: { readonly delay?: Duration | undefined } = {}): RunningPipeline {
     checkKeys('start', options, ['delay'], "As in start({ delay: '10s' })")
     const delayMs = toMsWithin('start.delay', options.delay ?? 0, 0, '24h')
-    return new RunningPipeline(this.queue, this.#host, this.#work, delayMs)
+    return new RunningPipeline(this.#plan, this.#handler, this.#consumers, delayMs)
   }
 
   /** The same as {@link start}. What it returns can be unsubscribed, with an RxJS Subscription that it is added to. */

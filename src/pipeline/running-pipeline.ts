@@ -6,11 +6,12 @@ import { pause } from '../basics/pause.ts'
 import { STOP_MS, within } from '../basics/within.ts'
 import type { Demand } from '../demand/demand.ts'
 import { expected, stopped, toError } from '../errors.ts'
-import type { Work } from '../handle/batch-run-options.ts'
-import { MOST_CONCURRENCY } from '../plan/options.ts'
+import type { AnyHandler } from '../handle/consumption.ts'
+import type { PipelinePlan } from '../plan/options.ts'
+import { MODES } from '../plan/resolve.ts'
+import type { Consumers } from '../process/consumers.ts'
 import { Meter, type QueueStatistics } from '../statistics/meter.ts'
 import type { SluiceEvent } from '../telemetry/events.ts'
-import type { PipelineHost } from './host.ts'
 import { onErrorOf } from './on-error.ts'
 
 /** How a drain ended. */
@@ -36,7 +37,8 @@ export class RunningPipeline implements AsyncDisposable {
    * waited for, at the start and later.
    */
   readonly ended: Promise<void>
-  readonly #host: PipelineHost
+  readonly #plan: PipelinePlan
+  readonly #consumers: Consumers
   readonly #demand: Promise<Demand>
   readonly #ended = Promise.withResolvers<void>()
   /** Aborts when the pipeline need not start any more. */
@@ -50,14 +52,16 @@ export class RunningPipeline implements AsyncDisposable {
   /** Whether {@link pause} was called last, also before it has its demand. */
   #paused = false
 
-  constructor(queue: string, host: PipelineHost, work: Work, delayMs = 0) {
+  constructor(plan: PipelinePlan, handler: AnyHandler, consumers: Consumers, delayMs = 0) {
+    const { queue } = plan
     this.queue = queue
-    this.#host = host
-    this.events = host.events.pipe(filter((event) => 'queue' in event && event.queue === queue))
-    host.opened(this)
+    this.#plan = plan
+    this.#consumers = consumers
+    this.events = consumers.events.pipe(filter((event) => 'queue' in event && event.queue === queue))
+    consumers.opened(this)
     this.ended = this.#ended.promise
-    this.#concurrency = host.plan.concurrency
-    this.#demand = this.#awaitDemand(work, delayMs)
+    this.#concurrency = plan.concurrency
+    this.#demand = this.#awaitDemand(handler, delayMs)
     this.#demand.then(
       (demand) => {
         if (this.#leaving.signal.aborted) return
@@ -65,7 +69,7 @@ export class RunningPipeline implements AsyncDisposable {
         demand.setConcurrency(this.#concurrency)
         this.#started = demand
         demand.start()
-        host.report({ kind: 'pipeline.started', queue })
+        consumers.report({ kind: 'pipeline.started', queue })
       },
       (error: unknown) => this.#end(this.#leaving.signal.aborted ? undefined : toError(error)),
     )
@@ -77,7 +81,7 @@ export class RunningPipeline implements AsyncDisposable {
   }
 
   /**
-   * Changes it while the pipeline runs. More places claim at once. If there are fewer, what is in flight ends, and nothing
+   * Changes it while the pipeline runs. More runners claim at once. With fewer, what is in flight ends, and nothing
    * more is claimed until there is room. `batchSize` stays as it is.
    *
    * @param concurrency 1 to 1,000 in transactional mode, 1 to 10,000 in leased mode
@@ -86,7 +90,7 @@ export class RunningPipeline implements AsyncDisposable {
    * @example running.setConcurrency(isNight() ? 50 : 5)
    */
   setConcurrency(concurrency: number): void {
-    const most = MOST_CONCURRENCY[this.#host.plan.mode]
+    const most = MODES[this.#plan.mode].mostConcurrency
     this.#concurrency = integerWithin('setConcurrency', concurrency, 1, most)
     void this.#demand.then((demand) => demand.setConcurrency(this.#concurrency)).catch(() => undefined)
   }
@@ -156,11 +160,11 @@ export class RunningPipeline implements AsyncDisposable {
     await within(STOP_MS + 1_500, this.#stopDemand(), () => undefined)
   }
 
-  async #awaitDemand(work: Work, delayMs: number): Promise<Demand> {
+  async #awaitDemand(handler: AnyHandler, delayMs: number): Promise<Demand> {
     const { signal } = this.#leaving
     if (delayMs > 0) await pause(delayMs, signal)
     signal.throwIfAborted()
-    const { plan, report } = this.#host
+    const [plan, meter] = [this.#plan, this.#meter]
     const stop = (error: unknown) => {
       this.#stoppedBy ??= toError(error)
       this.#leave()
@@ -172,8 +176,8 @@ export class RunningPipeline implements AsyncDisposable {
       this.#paused = true
       this.#started?.pause()
     }
-    const onFailed = onErrorOf(plan, report, { pause: pauseHere, stop })
-    return this.#host.awaitDemand({ work, meter: this.#meter, onFailed }, signal)
+    const onFailed = onErrorOf(plan, this.#consumers.report, { pause: pauseHere, stop })
+    return this.#consumers.demand({ plan, handler, meter, onFailed }, signal)
   }
 
   async #stopDemand(): Promise<void> {
@@ -204,10 +208,10 @@ export class RunningPipeline implements AsyncDisposable {
   }
 
   #end(error: Error | undefined): void {
-    this.#host.closed(this)
+    this.#consumers.closed(this)
     const because = error ?? this.#stoppedBy
     const by = error === undefined && because !== undefined ? ({ by: 'onError' } as const) : {}
-    this.#host.report({ kind: 'pipeline.stopped', queue: this.queue, ...(because && { error: because }), ...by })
+    this.#consumers.report({ kind: 'pipeline.stopped', queue: this.queue, ...(because && { error: because }), ...by })
     if (error === undefined) this.#ended.resolve()
     else this.#ended.reject(error)
   }

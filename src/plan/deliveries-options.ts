@@ -1,14 +1,8 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import type { Duration } from '../basics/duration.ts'
 import { integer, integerWithin } from '../basics/options.ts'
-import {
-  LEASED_OPTIONS,
-  type LeasedPipelineOptions,
-  PIPELINE_OPTIONS,
-  type PipelineOptions,
-  type PipelinePlan,
-  resolvePipeline,
-} from './options.ts'
+import type { LeasedPipelineOptions, PipelineOptions, PipelinePlan } from './options.ts'
+import { MODES, resolvePipeline } from './resolve.ts'
 
 /** How `deliveries` consumes its queue. */
 export interface DeliveriesOptions extends Omit<PipelineOptions, 'concurrency' | 'onError' | 'backlog'> {
@@ -40,31 +34,25 @@ export interface LeasedDeliveriesOptions extends Omit<LeasedPipelineOptions, 'co
   readonly demand: number
 }
 
-/** The plan for a demand: as many places as it has room for batches. @throws SluiceError OPTION_INVALID */
+/** The plan for a demand: as many batches in flight as it has room for. @throws SluiceError OPTION_INVALID */
 export function resolveDeliveries(
   queue: string,
   options: DeliveriesOptions | GroupDeliveriesOptions | LeasedDeliveriesOptions,
 ): PipelinePlan {
-  if (options?.mode === 'leased') {
-    checkKeys('deliveries', options, LEASED_DELIVERIES_OPTIONS, 'As in deliveries(queue, { demand: 8 })')
-    const { demand, ...rest } = options
-    return resolvePipeline(queue, { ...rest, concurrency: integerWithin('deliveries.demand', demand, 1, 10_000) })
-  }
-  checkKeys('deliveries', options, DELIVERIES_OPTIONS, 'As in deliveries(queue, { demand: 8 })')
+  const rules = MODES[options?.mode === 'leased' ? 'leased' : 'transactional']
+  const known = ['demand', ...rules.options.filter((option) => !NOT_OF_DELIVERIES.includes(option))]
+  checkKeys('deliveries', options, known, 'As in deliveries(queue, { demand: 8 })')
   const { demand, ...rest } = options
-  const most = integerWithin('deliveries.demand', demand, 1, 1_000, 'How many messages may be locked at a time')
-  const batchSize = integer('deliveries.batchSize', options.batchSize, 1, 1, most, 'It is at most the demand')
+  if (rest.mode === 'leased')
+    return resolvePipeline(queue, {
+      ...rest,
+      concurrency: integerWithin('deliveries.demand', demand, 1, rules.mostConcurrency),
+    })
+  const remedy = 'How many messages may be locked at a time'
+  const most = integerWithin('deliveries.demand', demand, 1, rules.mostConcurrency, remedy)
+  const batchSize = integer('deliveries.batchSize', rest.batchSize, 1, 1, most, 'It is at most the demand')
   return resolvePipeline(queue, { ...rest, batchSize, concurrency: Math.floor(most / batchSize) })
 }
 
 /** `concurrency` follows from the demand, and a subscriber hears of its errors. */
 const NOT_OF_DELIVERIES: readonly string[] = ['concurrency', 'onError', 'backlog']
-
-const DELIVERIES_OPTIONS = [
-  'demand',
-  ...PIPELINE_OPTIONS.filter((option) => !NOT_OF_DELIVERIES.includes(option)),
-] as const
-const LEASED_DELIVERIES_OPTIONS = [
-  'demand',
-  ...LEASED_OPTIONS.filter((option) => !NOT_OF_DELIVERIES.includes(option)),
-] as const

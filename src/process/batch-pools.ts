@@ -4,8 +4,8 @@ import type { Sockets } from '../connection/sockets.ts'
 import { Address } from '../session/address.ts'
 import { Session } from '../session/session.ts'
 import type { Execute } from '../table/statement.ts'
-import type { Report } from '../telemetry/events.ts'
 import { inOwnTransaction } from '../transaction/own-transaction.ts'
+import type { Shared } from './shared.ts'
 
 /**
  * The connections of batches, of enqueues in `ownTransaction` and of operations, opened when needed and closed after
@@ -16,7 +16,7 @@ export class BatchPools {
   /** Makes another pool of the same kind. */
   readonly create: () => pg.Pool
 
-  constructor(config: SluiceConfig, sockets: Sockets, report: Report) {
+  constructor({ config, report }: Shared, sockets: Sockets) {
     // What has been learnt about prepared statements holds for the connections of all pools.
     const address = new Address(() => report({ kind: 'connection.pooled', role: 'batches', reason: WITHOUT_NAMES }))
     this.create = () => createBatchPool(config, sockets, address)

@@ -1,84 +1,90 @@
 import type { Observable } from 'rxjs'
-import type { SluiceConfig } from '../config.ts'
+import type { Duration } from '../basics/duration.ts'
+import { within } from '../basics/within.ts'
 import type { Demand } from '../demand/demand.ts'
-import { drainWithin } from '../demand/drain-within.ts'
 import { isSluiceError, stopped } from '../errors.ts'
-import type { EnqueueIn } from '../handle/run-context.ts'
-import type { Consumption } from '../modes/runtime.ts'
-import type { Drainable, PipelineHost } from '../pipeline/host.ts'
-import { onErrorOf } from '../pipeline/on-error.ts'
-import type { PipelinePlan } from '../plan/options.ts'
-import type { StartDemand } from '../rx/feed.ts'
-import { Meter } from '../statistics/meter.ts'
-import type { Meters } from '../statistics/meters.ts'
+import type { Consumption } from '../handle/consumption.ts'
 import type { Report, SluiceEvent } from '../telemetry/events.ts'
 import type { OnDemand } from './on-demand.ts'
 import type { Worker } from './worker.ts'
 
-export interface ConsumersOptions {
-  readonly config: SluiceConfig
-  readonly parts: OnDemand
-  readonly enqueue: EnqueueIn
-  readonly meters: Meters
-  readonly report: Report
-  readonly events: Observable<SluiceEvent>
+/** A pipeline that runs: the stop of the Sluice drains it. */
+export interface Drainable {
+  drain(options: { readonly timeout?: Duration | undefined }): Promise<unknown>
 }
 
 /** What a Sluice consumes: its pipelines, its `runOnce` calls and its deliveries, until it stops. */
 export class Consumers {
-  readonly #options: ConsumersOptions
+  /** Everything that happens in this process. */
+  readonly events: Observable<SluiceEvent>
+  readonly report: Report
+  readonly #parts: OnDemand
   readonly #pipelines = new Set<Drainable>()
   readonly #runs = new Set<Demand>()
   readonly #deliveries = new Set<Demand>()
   /** Nothing starts any more. */
   #stopping = false
 
-  constructor(options: ConsumersOptions) {
-    this.#options = options
+  constructor(parts: OnDemand, report: Report, events: Observable<SluiceEvent>) {
+    this.#parts = parts
+    this.report = report
+    this.events = events
   }
 
   /** Connects, and checks the schema. @throws SluiceError as Worker.start, and STOPPED */
   async start(): Promise<void> {
     this.#requireGoing()
-    const workers = await this.#options.parts.workers()
+    const workers = await this.#parts.workers()
     await workers.start()
   }
 
-  /** What a pipeline needs. */
-  hostOf(plan: PipelinePlan): PipelineHost {
-    const { events, parts, report } = this.#options
-    return {
-      plan,
-      runOnce: async (work, onSettled) => {
-        this.#requireGoing()
-        const workers = await parts.workers()
-        await workers.visit(async (worker) => {
-          await worker.refuseGroupQueue(plan)
-          const end = () => void demand.drain()
-          const onFailed = onErrorOf(plan, report, { pause: end, stop: end })
-          const demand: Demand = this.#create(worker, { plan, work, onSettled, onFailed }, this.#runs)
-          return demand.runOnce()
-        })
-      },
-      awaitDemand: (what, signal) => this.#await({ plan, ...what }, signal),
-      events,
-      report,
-      opened: (pipeline) => this.#pipelines.add(pipeline),
-      closed: (pipeline) => this.#pipelines.delete(pipeline),
-    }
+  /** From here until {@link closed} a stop drains the pipeline. */
+  opened(pipeline: Drainable): void {
+    this.#pipelines.add(pipeline)
   }
 
-  /** What deliveries need. */
-  deliveriesOf(plan: PipelinePlan): StartDemand {
-    return async (work, signal) => {
-      this.#requireGoing()
-      const demand = await this.#await({ plan, work }, signal, this.#deliveries).catch(nothingIfStopped)
-      demand?.start()
-      return demand
-    }
+  closed(pipeline: Drainable): void {
+    this.#pipelines.delete(pipeline)
   }
 
-  /** Starts nothing any more. Drains pipelines and runs, and gives back deliveries that nobody has settled. */
+  /**
+   * Makes the demand of a pipeline, which does not run yet, once the process is connected. It waits for a database that
+   * is down until the signal aborts.
+   *
+   * @param among where a stop finds it, until it has ended
+   * @throws SluiceError as Worker.startPatiently, and STOPPED
+   */
+  async demand(consumption: Consumption, signal: AbortSignal, among?: Set<Demand>): Promise<Demand> {
+    this.#requireGoing()
+    const workers = await this.#parts.workers()
+    const worker = await workers.startPatiently(signal)
+    return this.#create(worker, consumption, among)
+  }
+
+  /**
+   * The same for a subscriber of deliveries, whose demand runs at once. A stop gives back what is not settled.
+   *
+   * @returns undefined if the Sluice has been stopped meanwhile
+   */
+  async deliver(consumption: Consumption, signal: AbortSignal): Promise<Demand | undefined> {
+    this.#requireGoing()
+    const demand = await this.demand(consumption, signal, this.#deliveries).catch(nothingIfStopped)
+    demand?.start()
+    return demand
+  }
+
+  /** Connects if need be, and handles what is due. `demanded` is called with the demand before it runs. */
+  async runOnce(consumption: Consumption, demanded: (demand: Demand) => void): Promise<void> {
+    this.#requireGoing()
+    const workers = await this.#parts.workers()
+    await workers.visit(async (worker) => {
+      const demand = await this.#create(worker, consumption, this.#runs)
+      demanded(demand)
+      return demand.runOnce()
+    })
+  }
+
+  /** Starts nothing any more. Drains pipelines and runs, and gives back unsettled deliveries. */
   async stop(drainMs: number): Promise<void> {
     this.#stopping = true
     await Promise.all([
@@ -88,33 +94,12 @@ export class Consumers {
     ])
   }
 
-  async #await(what: Demanded, signal: AbortSignal, among?: Set<Demand>): Promise<Demand> {
+  async #create(worker: Worker, consumption: Consumption, among?: Set<Demand>): Promise<Demand> {
+    await worker.refuseGroupQueue(consumption.plan)
     this.#requireGoing()
-    const workers = await this.#options.parts.workers()
-    const worker = await workers.startPatiently(signal)
-    await worker.refuseGroupQueue(what.plan)
-    return this.#create(worker, what, among)
-  }
-
-  /** @param among holds it until it has ended */
-  #create(worker: Worker, what: Demanded, among?: Set<Demand>): Demand {
-    this.#requireGoing()
-    const { config, enqueue, meters } = this.#options
-    const { queue } = what.plan
-    const log = what.plan.mode === 'transactional' ? what.plan.log : undefined
-    const meter = what.meter ?? new Meter()
-    meters.open(queue, meter)
-    const demand: Demand = worker.consume({
-      ...what,
-      meter,
-      definition: log === undefined ? config.definitions?.[queue] : config.streams?.[log.stream],
-      enqueue,
-      onEnded: () => {
-        among?.delete(demand)
-        meters.close(queue, meter)
-      },
-    })
+    const demand = worker.consume(consumption)
     among?.add(demand)
+    void demand.ended.then(() => among?.delete(demand))
     return demand
   }
 
@@ -124,8 +109,12 @@ export class Consumers {
   }
 }
 
-type Demanded = Pick<Consumption, 'plan' | 'work' | 'onSettled' | 'onFailed' | 'meter'>
-
 function nothingIfStopped(error: unknown): undefined {
   if (!isSluiceError(error, 'STOPPED')) throw error
+}
+
+/** Drains a demand, and after so long stops it. */
+async function drainWithin(ms: number, demand: Demand): Promise<void> {
+  await within(ms, demand.drain(), () => void demand.stop())
+  await demand.stop()
 }

@@ -11,14 +11,16 @@ import { ownTransaction } from '../enqueue/within.ts'
 import type { EnqueueIn } from '../handle/run-context.ts'
 import type { DedupedOptions, EnqueueOptions } from '../message-options.ts'
 import type { EnqueueResult } from '../table/enqueue/insert-deduped.ts'
+import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import type { Calls } from './calls.ts'
+import type { Shared } from './shared.ts'
 
 /** The enqueues and appends of a Sluice. One in the caller's own transaction needs no connection of ours, so a stop does not wait for it. */
 export class Enqueues {
-  readonly context: EnqueueContext & AppendContext
+  readonly context: ProducerContext
   readonly #calls: Calls
 
-  constructor(context: EnqueueContext & AppendContext, calls: Calls) {
+  constructor(context: ProducerContext, calls: Calls) {
     this.context = context
     this.#calls = calls
   }
@@ -48,10 +50,20 @@ export class Enqueues {
     return this.#during(tx, () => appendMany(this.context, tx, stream, events))
   }
 
-  /** In the transaction of a handler, which a stop waits for. */
-  readonly inHandler: EnqueueIn = (tx, queue, payload, options) => enqueueOne(this.context, tx, queue, payload, options)
-
   #during<T>(tx: unknown, enqueue: () => Promise<T>): Promise<T> {
     return tx === ownTransaction ? this.#calls.run(enqueue) : enqueue()
   }
+}
+
+/** What enqueues and appends need of a Sluice. */
+export type ProducerContext = EnqueueContext & AppendContext
+
+export function producerContext({ config, alphabet }: Shared, inOwnTransaction: InOwnTransaction): ProducerContext {
+  const { definitions, streams, payloadLimitBytes, retryPolicies } = config
+  return { definitions, streams, payloadLimitBytes, retryPolicies, alphabet, inOwnTransaction }
+}
+
+/** Enqueues in the transaction of a handler. A stop waits for the handler. */
+export function enqueueInHandler(context: EnqueueContext): EnqueueIn {
+  return (tx, queue, payload, options) => enqueueOne(context, tx, queue, payload, options)
 }

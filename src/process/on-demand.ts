@@ -1,13 +1,10 @@
 import type pg from 'pg'
-import type { SluiceConfig } from '../config.ts'
 import { Sockets } from '../connection/sockets.ts'
-import type { Waiting } from '../pull/waiting.ts'
-import type { Alphabet } from '../session/alphabet.ts'
-import type { Meters } from '../statistics/meters.ts'
+import type { ClaimLines } from '../pull/claim-lines.ts'
 import type { Execute } from '../table/statement.ts'
-import type { Report } from '../telemetry/events.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import type { BatchPools } from './batch-pools.ts'
+import type { Shared } from './shared.ts'
 import type { Workers } from './workers.ts'
 
 /**
@@ -15,31 +12,25 @@ import type { Workers } from './workers.ts'
  * own transactions needs none of them. If a part cannot be loaded, the next call tries again.
  */
 export class OnDemand {
-  readonly #config: SluiceConfig
-  readonly #alphabet: Alphabet
-  readonly #report: Report
-  readonly #meters: Meters
+  readonly #shared: Shared
   readonly #sockets = new Sockets()
   readonly #pools = new Part<BatchPools>(async () => {
     const module = await import('./batch-pools.ts')
-    return new module.BatchPools(this.#config, this.#sockets, this.#report)
+    return new module.BatchPools(this.#shared, this.#sockets)
   })
   readonly #workers = new Part<Workers>(async () => {
     const [module, pools] = await Promise.all([import('./workers.ts'), this.pools()])
-    this.#loaded = new module.Workers(this.#config, pools, this.#alphabet, this.#report, this.#meters)
+    this.#loaded = new module.Workers(this.#shared, pools)
     return this.#loaded
   })
-  readonly #waiting = new Part<Waiting>(async () => {
-    const module = await import('../pull/waiting.ts')
-    return new module.Waiting(this.#config, this.#report)
+  readonly #claimLines = new Part<ClaimLines>(async () => {
+    const module = await import('../pull/claim-lines.ts')
+    return new module.ClaimLines(this.#shared.config, this.#shared.report)
   })
   #loaded: Workers | undefined
 
-  constructor(config: SluiceConfig, alphabet: Alphabet, report: Report, meters: Meters) {
-    this.#config = config
-    this.#alphabet = alphabet
-    this.#report = report
-    this.#meters = meters
+  constructor(shared: Shared) {
+    this.#shared = shared
   }
 
   get connected(): boolean {
@@ -54,8 +45,8 @@ export class OnDemand {
     return this.#pools.get()
   }
 
-  waiting(): Promise<Waiting> {
-    return this.#waiting.get()
+  claimLines(): Promise<ClaimLines> {
+    return this.#claimLines.get()
   }
 
   /** @throws SluiceError UNREACHABLE, COMMIT_FAILED */
@@ -68,7 +59,7 @@ export class OnDemand {
   async inTransactionApart<T>(work: (execute: Execute) => Promise<T>, answerMs?: number): Promise<T> {
     const module = await import('./batch-pools.ts')
     const sockets = new Sockets()
-    const pools = new module.BatchPools(this.#config, sockets, this.#report)
+    const pools = new module.BatchPools(this.#shared, sockets)
     try {
       return await pools.inOwnTransaction(work, answerMs)
     } finally {
@@ -83,8 +74,8 @@ export class OnDemand {
   }
 
   /** Those who wait for a claim wait no longer. */
-  async stopWaiting(): Promise<void> {
-    await (await this.#waiting.had())?.stop()
+  async stopClaimLines(): Promise<void> {
+    await (await this.#claimLines.had())?.stop()
   }
 
   /** Closes all connections. The pipelines must have ended. */

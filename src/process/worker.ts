@@ -2,119 +2,117 @@ import { hostname } from 'node:os'
 import { Gate } from '../basics/gate.ts'
 import { VERSION } from '../basics/version.ts'
 import type { SluiceConfig } from '../config.ts'
-import { Control } from '../connection/control.ts'
+import type { Control } from '../connection/control.ts'
 import { inKnownSession } from '../connection/in-session.ts'
 import { Patience } from '../connection/patience.ts'
 import { orPrivilegeMissing } from '../connection/privilege.ts'
 import { InHand } from '../crash/in-hand.ts'
 import type { Demand } from '../demand/demand.ts'
+import type { Consumption } from '../handle/consumption.ts'
 import type { Outcome } from '../message.ts'
 import { Cancellations } from '../modes/cancellations.ts'
+import { demandOf } from '../modes/demand-of.ts'
 import { deliverLeased } from '../modes/leased/deliver-leased.ts'
-import { leased } from '../modes/leased/leased.ts'
-import type { Consumption, Runtime } from '../modes/runtime.ts'
-import { transactional } from '../modes/transactional/transactional.ts'
+import type { Runtime } from '../modes/runtime.ts'
 import type { LeasedPlan, PipelinePlan } from '../plan/options.ts'
+import type { QueueDefinition } from '../queues.ts'
 import { BacklogMonitor } from '../services/backlog.ts'
+import { DueSchedules } from '../services/due-schedules.ts'
 import { HoldRelease } from '../services/hold-release.ts'
 import { Maintenance } from '../services/maintenance.ts'
 import { Reaper } from '../services/reaper.ts'
-import { Schedules } from '../services/schedules.ts'
-import type { Alphabet } from '../session/alphabet.ts'
 import { Settings } from '../settings/settings.ts'
-import type { Meters } from '../statistics/meters.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import { checkSchema, readServerVersion } from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
 import { refuseGroupQueue } from '../table/stream/group-queue.ts'
-import { type CancelRequest, readCancelRequests } from '../table/worker/cancel-requests.ts'
+import { readCancelRequests } from '../table/worker/cancel-requests.ts'
 import { registerWorker, workerIdOf } from '../table/worker/worker.ts'
-import type { Report } from '../telemetry/events.ts'
-import { createWatcher } from '../wake-up/create-watcher.ts'
-import { Scheduler } from '../wake-up/scheduler.ts'
-import type { Watcher } from '../wake-up/watcher.ts'
+import { WakeUps } from '../wake-up/wake-ups.ts'
 import type { BatchPools } from './batch-pools.ts'
+import { enqueueInHandler, producerContext } from './enqueues.ts'
+import type { Shared } from './shared.ts'
 import { signOff } from './sign-off.ts'
 
 /**
- * What all pipelines of a process share: the control and the listener connection, the scheduler, the record of batches
- * in hand and the reaper. It starts with the first pipeline.
+ * What all pipelines of a process share: what wakes them, the record of batches in hand, and the services. It starts with
+ * the first pipeline.
  */
 export class Worker {
-  readonly #config: SluiceConfig
-  readonly #report: Report
-  readonly #control: Control
-  readonly #scheduler: Scheduler
-  readonly #watcher: Watcher
+  readonly #shared: Shared
+  readonly #wakeUps: WakeUps
+  readonly #settings = new Settings()
+  readonly #cancellations: Cancellations
+  readonly #schedules: DueSchedules
   readonly #reaper: Reaper
   readonly #maintenance: Maintenance | undefined
   readonly #holdRelease: HoldRelease
-  readonly #cancellations = new Cancellations(() => readCancelRequests(this.#control.execute, this.#workerId()))
-  readonly #hearers = {
-    onCancelled: (queue: string) => void this.#cancellations.look(queue),
-    onHolds: (queue: string) => this.#holdRelease.asked(queue),
-    onUp: () => void this.#cancellations.look(),
-  }
-  readonly #hooks = {
-    listening: () => this.#watcher.listening && !this.#control.shared,
-    onSchedule: (inMs: number) => this.#schedules.due(inMs),
-    onCancelRequests: (requests: readonly CancelRequest[]) => this.#cancellations.found(requests),
-  }
-  readonly #schedules: Schedules
   readonly #patience: Patience
   readonly #runtime: Runtime
-  readonly #settings = new Settings()
   #id: number | undefined
   readonly #workerId = () => this.#id ?? 0
   #serverVersion = 0
   readonly #cutting = new AbortController()
   #starting: Promise<void> | undefined
 
-  constructor(config: SluiceConfig, pools: BatchPools, alphabet: Alphabet, report: Report, meters: Meters) {
-    const { directConnection, vouched, connectTimeoutMs, pollIntervalMs, crashLimit, retryPolicies } = config
-    const [workerId, settings] = [this.#workerId, this.#settings]
-    this.#config = config
-    this.#report = report
-    const control = new Control({ connection: directConnection, connectTimeoutMs, report, vouched })
-    this.#control = control
-    control.onUp((execute) => this.#register(execute))
+  constructor(shared: Shared, pools: BatchPools) {
+    const { config, report } = shared
     const inTransaction: BatchPools['inOwnTransaction'] = (work, answerMs) => pools.inOwnTransaction(work, answerMs)
-    this.#schedules = new Schedules({ control, inTransaction, report })
-    const statistics = () => meters.toJson()
-    const scheduler = new Scheduler({ ...this.#hooks, control, workerId, pollIntervalMs, settings, statistics })
-    this.#scheduler = scheduler
-    const onReleased = (queue: string) => scheduler.notified(queue)
-    this.#holdRelease = new HoldRelease({ control, queues: () => scheduler.queues, onReleased })
-    const watched = { control, scheduler, connectTimeoutMs, workerId, report }
-    this.#watcher = createWatcher({ ...this.#hearers, ...watched, connection: directConnection })
-    this.#reaper = new Reaper({ control, workerId, report })
-    this.#maintenance = maintenanceOf({ config, control, inTransaction, alphabet, report })
+    this.#shared = shared
+    this.#wakeUps = this.#newWakeUps()
+    const { control, sleepers } = this.#wakeUps
+    control.onUp((execute) => this.#register(execute))
+    this.#cancellations = new Cancellations(() => readCancelRequests(control.execute, this.#workerId()))
+    this.#schedules = new DueSchedules({ control, inTransaction, report })
+    const onReleased = (queue: string) => sleepers.notified(queue)
+    this.#holdRelease = new HoldRelease({ control, queues: () => sleepers.queues, onReleased })
+    this.#reaper = new Reaper({ control, workerId: this.#workerId, report })
+    this.#maintenance = maintenanceOf(shared, control, inTransaction)
     control.onDown(() => this.#reaper.lost())
     control.onRestored(() => this.#restored())
     this.#patience = new Patience(() => this.start(), report)
     this.#runtime = {
       pool: pools.pool,
       createPool: pools.create,
-      connectTimeoutMs,
-      alphabet,
+      connectTimeoutMs: config.connectTimeoutMs,
+      alphabet: shared.alphabet,
       control,
-      scheduler,
-      settings,
-      retryPolicies,
-      inHand: new InHand(control, workerId, async () => !control.shared && this.#reaper.runIfStale()),
-      crashLimit,
+      sleepers,
+      settings: this.#settings,
+      retryPolicies: config.retryPolicies,
+      inHand: new InHand(control, this.#workerId, async () => !control.shared && this.#reaper.runIfStale()),
+      crashLimit: config.crashLimit,
       report,
+      enqueue: enqueueInHandler(producerContext(shared, inTransaction)),
+      definitionOf: (plan) => definitionOf(config, plan),
       cancellations: this.#cancellations,
       serverVersion: () => this.#serverVersion,
-      workerName: () => alphabet.fit(config.name),
-      historyBy: (queue) => (settings.of(queue).historyMs === null ? undefined : alphabet.fit(config.name)),
+      workerName: () => shared.alphabet.fit(config.name),
+      historyBy: (queue) =>
+        this.#settings.of(queue).historyMs === null ? undefined : shared.alphabet.fit(config.name),
       gate: new Gate(LOOKS_AT_A_TIME),
     }
   }
 
+  #newWakeUps(): WakeUps {
+    const { config, meters, report } = this.#shared
+    return new WakeUps({
+      config,
+      report,
+      workerId: this.#workerId,
+      settings: this.#settings,
+      statistics: () => meters.toJson(),
+      onSchedule: (inMs) => this.#schedules.due(inMs),
+      onCancelRequests: (requests) => this.#cancellations.found(requests),
+      onCancelled: (queue) => void this.#cancellations.look(queue),
+      onHolds: (queue) => this.#holdRelease.asked(queue),
+      onListening: () => void this.#cancellations.look(),
+    })
+  }
+
   /** Whether the control connection is open. */
   get connected(): boolean {
-    return this.#control.session !== undefined
+    return this.#wakeUps.control.session !== undefined
   }
 
   /**
@@ -142,31 +140,23 @@ export class Worker {
   /** A queue that belongs to a group is consumed with the group. @throws SluiceError QUEUE_UNKNOWN, UNREACHABLE */
   async refuseGroupQueue(plan: PipelinePlan): Promise<void> {
     if (plan.mode === 'transactional' && plan.log !== undefined) return
-    await refuseGroupQueue(this.#control.execute, plan.queue)
+    await refuseGroupQueue(this.#wakeUps.control.execute, plan.queue)
   }
 
   /** Makes the demand of a pipeline, without starting it. The worker must have been started. */
-  consume(given: Consumption): Demand {
-    const consumption = this.#watchBacklog(given)
-    const { plan } = consumption
-    if (plan.mode === 'transactional') return transactional(this.#runtime, { ...consumption, plan })
-    // What a dead worker had leased is free when somebody finds that it is dead.
-    this.#reaper.hurry()
-    return leased(this.#runtime, { ...consumption, plan })
-  }
-
-  /** Until the demand has ended. */
-  #watchBacklog(consumption: Consumption): Consumption {
-    const { queue, backlog } = consumption.plan
-    if (backlog === undefined) return consumption
-    const { control, report } = this.#runtime
-    const monitor = new BacklogMonitor({ queue, plan: backlog, control, report })
-    monitor.start()
-    const onEnded = () => {
-      void monitor.stop()
-      consumption.onEnded?.()
-    }
-    return { ...consumption, onEnded }
+  consume(consumption: Consumption): Demand {
+    const { plan, meter } = consumption
+    const demand = demandOf(this.#runtime, consumption)
+    const monitor = plan.backlog && new BacklogMonitor(plan.queue, plan.backlog, this.#runtime)
+    monitor?.start()
+    this.#shared.meters.open(plan.queue, meter)
+    void demand.ended.then(() => {
+      this.#shared.meters.close(plan.queue, meter)
+      void monitor?.stop()
+    })
+    // The leases of a dead worker end when its death is found.
+    if (plan.mode === 'leased') this.#reaper.hurry()
+    return demand
   }
 
   /** Handles one message that is not enqueued, as a leased pipeline does. The worker must have been started. */
@@ -185,44 +175,43 @@ export class Worker {
     await this.#maintenance?.stop()
     await this.#schedules.stop()
     await this.#reaper.stop()
-    await this.#watcher.stop()
+    await this.#wakeUps.stop()
     await this.#holdRelease.stop()
-    await this.#scheduler.stop()
     await this.#runtime.inHand.stop()
     await this.#signOff()
     this.#starting = undefined
-    if (started) this.#report({ kind: 'worker.stopped', workerId: this.#id ?? 0, name: this.#config.name })
+    if (started) this.#reportAs('worker.stopped')
   }
 
   /** Gives up what the server has not answered: {@link start} rejects, and {@link stop} no longer waits. */
   cut(): void {
     this.#cutting.abort()
     this.#patience.stop()
-    void this.#control.stop()
-    void this.#watcher.stop()
+    this.#wakeUps.cut()
   }
 
   async #start(): Promise<void> {
-    await this.#control.start()
-    this.#watcher.start()
-    this.#scheduler.start()
+    await this.#wakeUps.start()
     this.#reaper.start()
     this.#holdRelease.start()
     this.#maintenance?.start()
     this.#schedules.start()
-    this.#report({ kind: 'worker.started', workerId: this.#id ?? 0, name: this.#config.name })
+    this.#reportAs('worker.started')
   }
 
   #restored(): void {
     this.#reaper.restored()
-    this.#scheduler.wake('reconnect')
     void this.#cancellations.look()
   }
 
+  #reportAs(kind: 'worker.started' | 'worker.stopped'): void {
+    this.#shared.report({ kind, workerId: this.#workerId(), name: this.#shared.config.name })
+  }
+
   #signOff(): Promise<void> {
-    const { directConnection: connection, connectTimeoutMs } = this.#config
+    const { directConnection: connection, connectTimeoutMs } = this.#shared.config
     return signOff({
-      control: this.#control,
+      control: this.#wakeUps.control,
       connection,
       connectTimeoutMs,
       workerId: this.#id,
@@ -233,32 +222,35 @@ export class Worker {
   async #register(execute: Execute): Promise<void> {
     await checkSchema(execute)
     this.#serverVersion = await readServerVersion(execute)
-    const { alphabet } = this.#runtime
-    const [name, host] = [this.#config.name, hostname()]
+    const { config, alphabet } = this.#shared
+    const [name, host] = [config.name, hostname()]
     await alphabet.learn(execute, [name, host])
     const identity = { name: alphabet.fit(name), host: alphabet.fit(host), pid: process.pid, version: VERSION }
     this.#id = await workerIdOf(execute, identity, this.#id)
-    const { inHand } = this.#runtime
-    await registerWorker(execute, this.#id, identity, this.#scheduler.queues, this.#control.shared, inHand.kept)
+    const { control, sleepers } = this.#wakeUps
+    await registerWorker(execute, this.#id, identity, sleepers.queues, control.shared, this.#runtime.inHand.kept)
     await this.#settings.load(execute)
   }
 }
 
-interface MaintenanceParts {
-  readonly config: SluiceConfig
-  readonly control: Control
-  readonly inTransaction: BatchPools['inOwnTransaction']
-  readonly alphabet: Alphabet
-  readonly report: Report
+/** The schema of what a plan consumes: a queue's, or a stream's. */
+function definitionOf({ definitions, streams }: SluiceConfig, plan: PipelinePlan): QueueDefinition | undefined {
+  const log = plan.mode === 'transactional' ? plan.log : undefined
+  return log === undefined ? definitions?.[plan.queue] : streams?.[log.stream]
 }
 
-function maintenanceOf({ config, alphabet, ...parts }: MaintenanceParts): Maintenance | undefined {
-  const { name, maintenanceIntervalMs: intervalMs } = config
+function maintenanceOf(
+  { config, alphabet, report }: Shared,
+  control: Control,
+  inTransaction: BatchPools['inOwnTransaction'],
+): Maintenance | undefined {
+  const { name, maintenanceIntervalMs: intervalMs, directConnection, vouched, connectTimeoutMs } = config
   if (intervalMs === null) return undefined
-  const { directConnection, vouched, connectTimeoutMs } = config
   const connection = { ...directConnection, connectionTimeoutMillis: connectTimeoutMs }
   return new Maintenance({
-    ...parts,
+    control,
+    inTransaction,
+    report,
     inSession: (work, signal) => inKnownSession({ connection, vouched }, work, signal),
     by: () => alphabet.fit(name),
     intervalMs,

@@ -1,8 +1,5 @@
-import type { SluiceConfig } from '../config.ts'
-import type { Alphabet } from '../session/alphabet.ts'
-import type { Meters } from '../statistics/meters.ts'
-import type { Report } from '../telemetry/events.ts'
 import type { BatchPools } from './batch-pools.ts'
+import type { Shared } from './shared.ts'
 import { Worker } from './worker.ts'
 
 /**
@@ -17,8 +14,8 @@ export class Workers {
   #leaving: NodeJS.Timeout | undefined
   readonly #going = new Map<Worker, Promise<void>>()
 
-  constructor(config: SluiceConfig, pools: BatchPools, alphabet: Alphabet, report: Report, meters: Meters) {
-    this.#create = () => new Worker(config, pools, alphabet, report, meters)
+  constructor(shared: Shared, pools: BatchPools) {
+    this.#create = () => new Worker(shared, pools)
     this.#worker = this.#create()
   }
 
@@ -80,7 +77,7 @@ export class Workers {
     const worker = this.#worker
     // A stopped worker cannot be started again.
     this.#worker = this.#create()
-    // Nobody waits for it here, so an error must not end the process.
+    // No caller waits for it here, so an error must not end the process.
     const gone = () => void this.#going.delete(worker)
     this.#going.set(worker, worker.stop().then(gone, gone))
   }

@@ -1,41 +1,41 @@
-import type { Scheduler } from '../wake-up/scheduler.ts'
+import type { Sleepers } from '../wake-up/sleepers.ts'
 import type { Waiter, WakeReason } from '../wake-up/waiting-queue.ts'
 import type { Claim } from './claim.ts'
 
-/** Tries to claim. Undefined: there is nothing; paused: nobody claims from the queue now. */
+/** Tries to claim. Undefined: there is nothing; paused: the queue is, so there is nothing to claim now. */
 export type Take = () => Promise<Claim | 'paused' | undefined>
 
-/** Somebody who waits for a claim. */
+/** A call that waits for a claim. */
 interface Request {
   readonly take: Take
   readonly done: PromiseWithResolvers<Claim | undefined>
-  /** Nobody waits for it any more. */
+  /** The caller has left. */
   over: boolean
 }
 
 /**
- * Those of a process who wait for a claim of one queue. Only the first of them claims; when it has found something the
- * next one does. So of many who wait one more claims than there are messages.
+ * The calls of a process that wait for a claim of one queue. Only the first of them claims; when it has found something, the
+ * next one does. So of many that wait one more claims than there are messages.
  */
 export class ClaimLine implements Waiter {
   readonly queue: string
-  readonly #scheduler: Scheduler
+  readonly #sleepers: Sleepers
   readonly #onEmpty: () => void
   readonly #requests: Request[] = []
   #running: Promise<void> | undefined
   /** Something has happened since the last claim was sent. */
   #again = false
   #wake: (() => void) | undefined
-  /** The last claim was told that the queue is paused. */
+  /** The last claim found the queue paused. */
   #paused = false
   #lastMs = Number.POSITIVE_INFINITY
   /** Before it no poll leads to a claim. */
   #restsUntil = 0
 
   /** @param onEmpty is called when the last one has left. The line is used no more then. */
-  constructor(queue: string, scheduler: Scheduler, onEmpty: () => void) {
+  constructor(queue: string, sleepers: Sleepers, onEmpty: () => void) {
     this.queue = queue
-    this.#scheduler = scheduler
+    this.#sleepers = sleepers
     this.#onEmpty = onEmpty
   }
 
@@ -60,7 +60,7 @@ export class ClaimLine implements Waiter {
   }
 
   wake(reason: WakeReason): void {
-    if (reason === 'poll' && performance.now() < this.#restsUntil) this.#park()
+    if (reason === 'poll' && performance.now() < this.#restsUntil) this.#asleep()
     else this.checkAgain(reason)
   }
 
@@ -78,7 +78,7 @@ export class ClaimLine implements Waiter {
   }
 
   async #run(): Promise<void> {
-    this.#scheduler.attach(this)
+    this.#sleepers.attach(this)
     try {
       for (let first = this.#requests[0]; first !== undefined; first = this.#requests[0]) {
         this.#again = false
@@ -86,7 +86,7 @@ export class ClaimLine implements Waiter {
       }
     } finally {
       this.#running = undefined
-      this.#scheduler.detach(this)
+      this.#sleepers.detach(this)
       this.#onEmpty()
     }
   }
@@ -101,7 +101,7 @@ export class ClaimLine implements Waiter {
         this.#rest(performance.now() - started)
         return false
       }
-      // Whoever asked for it has gone meanwhile.
+      // The caller has left meanwhile.
       if (request.over) await claim.release()
       request.done.resolve(claim)
     } catch (error) {
@@ -109,7 +109,7 @@ export class ClaimLine implements Waiter {
     }
     const at = this.#requests.indexOf(request)
     if (at >= 0) this.#requests.splice(at, 1)
-    this.#scheduler.unpark(this)
+    this.#sleepers.awake(this)
     return true
   }
 
@@ -124,15 +124,15 @@ export class ClaimLine implements Waiter {
   }
 
   /** While the queue is paused the poll alone wakes it, and a notification that it goes on: producers need not notify. */
-  #park(): void {
-    this.#scheduler.park(this, null, this.#paused ? 'quiet' : 'flag')
+  #asleep(): void {
+    this.#sleepers.asleep(this, null, this.#paused ? 'quiet' : 'flag')
   }
 
   async #sleep(): Promise<void> {
     const woken = new Promise<void>((resolve) => {
       this.#wake = resolve
     })
-    this.#park()
+    this.#asleep()
     if (this.#requests.length > 0) await woken
     this.#wake = undefined
   }

@@ -22,10 +22,9 @@ import { requiringRows } from '../table/rows-missing.ts'
 import { checkSchema } from '../table/schema.ts'
 import type { Execute } from '../table/statement.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
-import { type Accepted, accept } from './accept.ts'
+import { type Accepted, accept, unfitEvent } from './accept.ts'
 import { Claim, type ClaimKeeper, type ClaimSettlement } from './claim.ts'
 import { graceOf, idsOf, ttlOf } from './options.ts'
-import { refusalEvent } from './refusal-event.ts'
 import { type SettlementPolicies, settleWithPolicies } from './settle-with-policies.ts'
 
 export interface ClaimStoreOptions extends SettlementPolicies {
@@ -51,7 +50,7 @@ export class ClaimStore implements ClaimKeeper {
     return this.#take(queue, (execute) => takeClaim(execute, queue, terms))
   }
 
-  /** For whoever waits: if there is none, it also tells whether the queue is paused. */
+  /** For a claim that waits: if there is no message, it also says whether the queue is paused. */
   takeOrPaused(queue: string, terms: ClaimTerms): Promise<Claim | 'paused' | undefined> {
     return this.#take(queue, (execute) => takeOrPaused(execute, queue, terms))
   }
@@ -64,7 +63,7 @@ export class ClaimStore implements ClaimKeeper {
       const taken = await this.#run(send)
       if (typeof taken !== 'object') return taken
       const messages = await this.#accept(queue, taken).catch(async (error: unknown) => {
-        // Nobody learns its number, so it would keep its messages until it ends, and count as a failed attempt.
+        // Its number is lost, so it would keep its messages until it ends, and count as a failed attempt.
         await this.release(queue, taken.id).catch(() => undefined)
         throw error
       })
@@ -73,8 +72,8 @@ export class ClaimStore implements ClaimKeeper {
   }
 
   /**
-   * The messages of a claim that are not settled yet. Somebody else may have them in hand, so nothing becomes of those that do
-   * not fit their schema here: they are left out.
+   * The unsettled messages of a claim. Another process may be working on them, so those that do not fit their schema are
+   * left out, and stay as they are.
    */
   async get(queue: string, id: string): Promise<Claim> {
     const [name, claimId] = this.#check(queue, id)
@@ -130,13 +129,13 @@ export class ClaimStore implements ClaimKeeper {
 
   /** The messages that fit their schema. For the others an attempt has failed. */
   async #accept(queue: string, taken: TakenClaim): Promise<readonly Message[]> {
-    const { messages, refused } = await this.#validated(queue, taken)
-    for (const one of refused) {
+    const { messages, unfit } = await this.#validated(queue, taken)
+    for (const one of unfit) {
       const { message, error } = one
       // The wait is that of a pipeline without options, drawn here so that it can be reported.
       const afterMs = RETRY(message.attempt, error)
       const [end] = await this.#settle(queue, taken.id, [message.id], { kind: 'retry', afterMs, error })
-      if (end !== undefined && end.refused === undefined) this.#options.report(refusalEvent(one, end.dead, afterMs))
+      if (end !== undefined && end.refused === undefined) this.#options.report(unfitEvent(one, end.dead, afterMs))
     }
     return messages
   }

@@ -10,7 +10,7 @@ import type { ClaimTerms } from '../table/pull/take.ts'
 export interface ClaimOptions {
   /** The most messages to claim, 1 to 1,000. @default 10 */
   readonly limit?: number | undefined
-  /** For how long nobody else gets the messages, 1 s to 14 days. @default '1m' */
+  /** For how long no other process gets the messages, 1 s to 14 days. @default '1m' */
   readonly ttl?: Duration | undefined
   /**
    * Messages that would expire before the end of the claim and this long after it live until then, 0 to 14 days. A renewal

@@ -1,8 +1,10 @@
 import { Observable } from 'rxjs'
 import type { HandlerKind } from '../handle/handler.ts'
+import type { PipelinePlan } from '../plan/options.ts'
+import type { Consumers } from '../process/consumers.ts'
 import type { Delivery } from './delivery.ts'
 import { DeliveryLoop } from './delivery-loop.ts'
-import { Feed, type StartDemand } from './feed.ts'
+import { Feed } from './feed.ts'
 
 /**
  * A queue as an Observable of deliveries, which the subscriber settles, and as an AsyncIterable of the same. Cold:
@@ -20,17 +22,19 @@ export class Deliveries<Payload, In extends HandlerKind = 'transactional'>
   extends Observable<Delivery<Payload, In>>
   implements AsyncIterable<Delivery<Payload, In>>
 {
-  readonly #startDemand: StartDemand
+  readonly #plan: PipelinePlan
+  readonly #consumers: Consumers
 
-  constructor(startDemand: StartDemand) {
+  constructor(plan: PipelinePlan, consumers: Consumers) {
     super((subscriber) => {
-      const feed = new Feed<Payload, In>(startDemand, subscriber)
+      const feed = new Feed<Payload, In>(plan, consumers, subscriber)
       return () => void feed.drain()
     })
-    this.#startDemand = startDemand
+    this.#plan = plan
+    this.#consumers = consumers
   }
 
   [Symbol.asyncIterator](): AsyncGenerator<Delivery<Payload, In>, void, undefined> {
-    return new DeliveryLoop((sink) => new Feed<Payload, In>(this.#startDemand, sink))
+    return new DeliveryLoop((sink) => new Feed<Payload, In>(this.#plan, this.#consumers, sink))
   }
 }

@@ -2,7 +2,7 @@ import type { HandlerKind } from '../handle/handler.ts'
 import type { Delivery } from './delivery.ts'
 import type { Feed, Sink } from './feed.ts'
 
-type Step<Payload, In extends HandlerKind> = IteratorResult<Delivery<Payload, In>, void>
+type NextDelivery<Payload, In extends HandlerKind> = IteratorResult<Delivery<Payload, In>, void>
 
 /**
  * What `for await` reads. A generator would not do: its `return()` waits for a `next()` that waits for a message, for
@@ -13,7 +13,7 @@ export class DeliveryLoop<Payload, In extends HandlerKind>
 {
   readonly #createFeed: (sink: Sink<Payload, In>) => Feed<Payload, In>
   readonly #arrived: Delivery<Payload, In>[] = []
-  readonly #waiting: PromiseWithResolvers<Step<Payload, In>>[] = []
+  readonly #waiting: PromiseWithResolvers<NextDelivery<Payload, In>>[] = []
   #feed: Feed<Payload, In> | undefined
   /** Set when nothing more comes. */
   #end: { readonly error?: unknown } | undefined
@@ -23,26 +23,26 @@ export class DeliveryLoop<Payload, In extends HandlerKind>
     this.#createFeed = createFeed
   }
 
-  async next(): Promise<Step<Payload, In>> {
+  async next(): Promise<NextDelivery<Payload, In>> {
     if (this.#end === undefined) this.#feed ??= this.#createFeed(this.#sink)
     for (let next = this.#arrived.shift(); next !== undefined; next = this.#arrived.shift()) {
       if (!next.signal.aborted) return { done: false, value: next }
     }
     if (this.#end !== undefined) return this.#over(this.#end)
-    const waiting = Promise.withResolvers<Step<Payload, In>>()
+    const waiting = Promise.withResolvers<NextDelivery<Payload, In>>()
     this.#waiting.push(waiting)
     return waiting.promise
   }
 
   /** Gives back all that is not settled, and resolves when it is free. */
-  async return(): Promise<Step<Payload, In>> {
+  async return(): Promise<NextDelivery<Payload, In>> {
     this.#arrived.length = 0
     this.#finish({})
     await this.#feed?.stop()
     return OVER
   }
 
-  async throw(error: unknown): Promise<Step<Payload, In>> {
+  async throw(error: unknown): Promise<NextDelivery<Payload, In>> {
     await this.return()
     throw error
   }
@@ -75,7 +75,7 @@ export class DeliveryLoop<Payload, In extends HandlerKind>
   }
 
   /** The end; an error is thrown once. */
-  async #over(end: { readonly error?: unknown }): Promise<Step<Payload, In>> {
+  async #over(end: { readonly error?: unknown }): Promise<NextDelivery<Payload, In>> {
     this.#end = {}
     if ('error' in end) throw end.error
     return OVER

@@ -7,12 +7,12 @@ import { WatchedPromise } from '../handle/transaction/watched-promise.ts'
 import { ackBy, deadLetterBy, type Outcome, retryBy, snoozeBy } from '../message.ts'
 
 /** How a delivery ended: by an outcome, or, if it failed, with the error for the retry policy. */
-export type Settled = { readonly outcome: Outcome } | { readonly error: unknown }
+export type DeliveryEnd = { readonly outcome: Outcome } | { readonly error: unknown }
 
 /** What a delivery has only in a transaction. */
-type Transactional<In extends HandlerKind, Value> = In extends 'leased' ? undefined : Value
+type IfTransactional<In extends HandlerKind, Value> = In extends 'leased' ? undefined : Value
 /** What a delivery has only in leased mode. */
-type Leased<In extends HandlerKind, Value> = In extends 'leased' ? Value : undefined
+type IfLeased<In extends HandlerKind, Value> = In extends 'leased' ? Value : undefined
 
 /** What a handler of deliveries gets beside the message, by their mode, or of a group. */
 export interface DeliveryContextByKind {
@@ -22,17 +22,17 @@ export interface DeliveryContextByKind {
 }
 
 /**
- * A claimed message in the hands of a subscriber, who settles it: its row stays locked or leased, and its place in the
- * demand taken, until then. Each verb returns whether it settled the delivery: false if something else did before, such as
+ * A claimed message that the subscriber settles: until then its row stays locked or leased, and it counts toward the
+ * demand. Each verb returns whether it settled the delivery: false if something else did before, such as
  * the pipeline's timeout or its stop.
  */
 export class Delivery<Payload = unknown, In extends HandlerKind = 'transactional'> {
   /** The message, as a handler gets it. */
   readonly message: MessageByKind<Payload>[In]
   /** The transaction in which the message will be removed; in leased mode there is none. */
-  readonly tx: Transactional<In, HandlerTransaction>
+  readonly tx: IfTransactional<In, HandlerTransaction>
   /**
-   * Aborts when the delivery has taken too long, the pipeline is told to stop, or the connection or the lease is lost.
+   * Aborts when the delivery has taken too long, the pipeline stops, or the connection or the lease is lost.
    * Its `reason` is a SluiceError.
    */
   readonly signal: AbortSignal
@@ -40,27 +40,27 @@ export class Delivery<Payload = unknown, In extends HandlerKind = 'transactional
    * In leased mode: the same through retries and redrive, and another for each message of a database. Give it to
    * services that take one.
    */
-  readonly idempotencyKey: Leased<In, string>
+  readonly idempotencyKey: IfLeased<In, string>
   readonly #lease: LeasedContext | undefined
-  readonly #settle: (settled: Settled) => boolean
+  readonly #settle: (settled: DeliveryEnd) => boolean
 
   constructor(
     message: MessageByKind<Payload>[In],
     context: DeliveryContextByKind[In],
-    settle: (settled: Settled) => boolean,
+    settle: (settled: DeliveryEnd) => boolean,
   ) {
     const { tx, signal }: { readonly tx?: HandlerTransaction; readonly signal: AbortSignal } = context
     this.message = message
-    this.tx = tx as Transactional<In, HandlerTransaction>
+    this.tx = tx as IfTransactional<In, HandlerTransaction>
     this.signal = signal
     this.#lease = 'extend' in context ? context : undefined
-    this.idempotencyKey = this.#lease?.idempotencyKey as Leased<In, string>
+    this.idempotencyKey = this.#lease?.idempotencyKey as IfLeased<In, string>
     this.#settle = settle
   }
 
   /** In leased mode: when the lease ends if it is not renewed; it is renewed until the delivery is settled. */
-  get leaseUntil(): Leased<In, Date> {
-    return this.#lease?.leaseUntil as Leased<In, Date>
+  get leaseUntil(): IfLeased<In, Date> {
+    return this.#lease?.leaseUntil as IfLeased<In, Date>
   }
 
   /**

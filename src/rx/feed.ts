@@ -1,18 +1,14 @@
 import type { Subscriber } from 'rxjs'
 import type { Demand } from '../demand/demand.ts'
 import { stopped } from '../errors.ts'
-import type { Work } from '../handle/batch-run-options.ts'
+import type { AnyHandler } from '../handle/consumption.ts'
 import { type HandlerKind, type MessageByKind, NotHandled } from '../handle/handler.ts'
 import type { RunContext } from '../handle/run-context.ts'
 import type { Message, Outcome } from '../message.ts'
-import { Delivery, type DeliveryContextByKind, type Settled } from './delivery.ts'
-
-/**
- * Starts the demand of a subscriber once the process is connected. It waits for a database that is down until the
- * signal aborts, and rejects if waiting does not help or if the Sluice has been stopped. If the Sluice stops while it
- * waits, it resolves with nothing.
- */
-export type StartDemand = (work: Work, signal: AbortSignal) => Promise<Demand | undefined>
+import type { PipelinePlan } from '../plan/options.ts'
+import type { Consumers } from '../process/consumers.ts'
+import { Meter } from '../statistics/meter.ts'
+import { Delivery, type DeliveryContextByKind, type DeliveryEnd } from './delivery.ts'
 
 /** Where deliveries go. */
 export type Sink<Payload, In extends HandlerKind> = Pick<
@@ -27,10 +23,14 @@ export class Feed<Payload, In extends HandlerKind> {
   /** Aborts when the subscriber goes. */
   readonly #leaving = new AbortController()
 
-  constructor(startDemand: StartDemand, sink: Sink<Payload, In>) {
+  constructor(plan: PipelinePlan, consumers: Consumers, sink: Sink<Payload, In>) {
     this.#sink = sink
-    const work: Work = { kind: 'each', handle: (message, context) => this.#deliver(message, context), late: 'delivery' }
-    this.#demand = startDemand(work, this.#leaving.signal).then(
+    const handler: AnyHandler = {
+      kind: 'each',
+      handle: (message, context) => this.#deliver(message, context),
+      late: 'delivery',
+    }
+    this.#demand = consumers.deliver({ plan, handler, meter: new Meter() }, this.#leaving.signal).then(
       (demand) => {
         const complete = () => {
           if (!this.#closed) sink.complete()
@@ -68,7 +68,7 @@ export class Feed<Payload, In extends HandlerKind> {
   async #deliver(message: Message, context: RunContext): Promise<Outcome> {
     const settled = Promise.withResolvers<Outcome>()
     let open = true
-    const settle = (how: Settled): boolean => {
+    const settle = (how: DeliveryEnd): boolean => {
       if (!open || context.signal.aborted) return false
       open = false
       if ('error' in how) settled.reject(how.error)

@@ -5,8 +5,6 @@ import type { Report } from '../telemetry/events.ts'
 import { Interval, type Service } from './service.ts'
 
 export interface BacklogMonitorOptions {
-  readonly queue: string
-  readonly plan: BacklogPlan
   readonly control: Pick<Control, 'execute'>
   readonly report: Report
   readonly nowMs?: () => number
@@ -14,13 +12,17 @@ export interface BacklogMonitorOptions {
 
 /** Warns when a queue has more messages, or older ones, than it should, and not again for a while. */
 export class BacklogMonitor implements Service<boolean> {
+  readonly #queue: string
+  readonly #plan: BacklogPlan
   readonly #options: BacklogMonitorOptions
   readonly #interval: Interval
   #warnedAtMs = Number.NEGATIVE_INFINITY
 
-  constructor(options: BacklogMonitorOptions) {
+  constructor(queue: string, plan: BacklogPlan, options: BacklogMonitorOptions) {
+    this.#queue = queue
+    this.#plan = plan
     this.#options = options
-    this.#interval = new Interval(options.plan.everyMs, () => this.runOnce())
+    this.#interval = new Interval(plan.everyMs, () => this.runOnce())
   }
 
   start(): void {
@@ -33,7 +35,8 @@ export class BacklogMonitor implements Service<boolean> {
 
   /** Returns whether it has warned. While it may not warn, it asks nothing. */
   async runOnce(): Promise<boolean> {
-    const { control, plan, queue, report, nowMs = () => performance.now() } = this.#options
+    const [queue, plan] = [this.#queue, this.#plan]
+    const { control, report, nowMs = () => performance.now() } = this.#options
     if (nowMs() - this.#warnedAtMs < plan.againMs) return false
     const { messages: limit = null, ageMs = null } = plan
     const { messages, oldestMs } = await readBacklog(control.execute, queue, (limit ?? 0) + 1, ageMs !== null)

@@ -13,20 +13,20 @@ export interface HoldReleaseOptions {
    * the control connection has this process's waiting flag.
    */
   readonly onReleased: (queue: string) => void
-  /** How often to look for holds that nobody has told of, in milliseconds. @default 60000 */
+  /** How often to look for holds whose notification was missed, in milliseconds. @default 60000 */
   readonly intervalMs?: number
 }
 
 /**
- * Takes away the hold of a key whose message was cancelled while a batch had the key's slot. Whoever cancelled has not waited
- * for that; this tries again until the slot is free. The notification is a hint: it reaches nobody while no process consumes
+ * Takes away the hold of a key whose message was cancelled while a batch had the key's slot. The cancel has not waited
+ * for that; this tries again until the slot is free. The notification is a hint: it gets lost while no process consumes
  * the queue, or none listens. So each process also looks for such holds once a minute.
  */
 export class HoldRelease implements Service<void> {
   readonly #options: HoldReleaseOptions
   readonly #interval: Interval
   readonly #running = new Map<string, Promise<void>>()
-  /** Queues of which somebody has told since the last try was sent. */
+  /** Queues that were notified since the last try was sent. */
   readonly #asked = new Set<string>()
   readonly #stopping = new AbortController()
 

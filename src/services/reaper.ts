@@ -49,7 +49,7 @@ export class Reaper implements Service<number> {
   }
 
   /**
-   * Our own connection is lost: from now on nobody is taken for dead. What has ended it may have ended those of others,
+   * Our own connection is lost: from now on no worker counts as dead. What has ended it may have ended those of others,
    * who are alive and on their way back.
    */
   lost(): void {

@@ -1,4 +1,5 @@
 import type { Message, Outcome } from '../message.ts'
+import type { Decided } from './decision.ts'
 
 /** What became of one message in a batch that has been committed. */
 export interface SettledMessage {
@@ -39,6 +40,22 @@ export interface SettledMessages extends ReadonlyArray<SettledMessage> {
 const MOST_LISTED = 10_000
 
 const NAMES = { ack: 'acked', retry: 'retried', snooze: 'snoozed', deadLetter: 'dead' } as const
+
+/** How many of a batch's messages were settled in which way. */
+export function countsOf(decided: Iterable<Decided>): SettledCounts {
+  const counts = { acked: 0, retried: 0, snoozed: 0, dead: 0 }
+  for (const { outcome } of decided) if (outcome !== undefined) counts[NAMES[outcome.kind]] += 1
+  return counts
+}
+
+/** Those of a batch's messages that were handled. */
+export function settledOf(decided: Iterable<Decided>): readonly SettledMessage[] {
+  const settled: SettledMessage[] = []
+  for (const { message, outcome } of decided) {
+    if (outcome !== undefined) settled.push({ message: message.handed, outcome })
+  }
+  return settled
+}
 
 /** Collects what became of the messages of several batches. */
 export class SettledCollector {

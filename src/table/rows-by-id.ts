@@ -31,7 +31,7 @@ export function ofVersion(statements: ByVersion, serverVersion: number): Stateme
  * Otherwise the planner may think that the queue is nearly empty and read all of it: 12,000 buffers instead of 600 for a
  * hundred messages of 600,000.
  */
-export function placesOf(ids: string): string {
+function placesOf(ids: string): string {
   return `ARRAY(
   SELECT at.ctid
   FROM pg_catalog.unnest(${ids}) AS given (id)

@@ -1,5 +1,6 @@
 import type { DeliveredMessage } from '../claim/delivered-message.ts'
-import type { Work } from '../handle/batch-run-options.ts'
+import type { AnyHandler } from '../handle/consumption.ts'
+import { CallTime } from '../handle/deadline.ts'
 import type { EnqueueIn } from '../handle/run-context.ts'
 import { toOutcome } from '../handle/to-outcome.ts'
 import { MessageTransaction } from '../handle/transaction/message-transaction.ts'
@@ -9,7 +10,7 @@ import { type QueueDefinition, validatePayload } from '../queues.ts'
 import { BatchConnection } from '../transaction/batch-connection.ts'
 
 /** A handler, whose context and payload have the types that the overloads of `deliver` have checked. */
-export type Handle = Extract<Work, { readonly kind: 'each' }>['handle']
+export type Handle = Extract<AnyHandler, { readonly kind: 'each' }>['handle']
 
 /** Gives messages to a handler in one transaction, which commits unless the handler throws. */
 export async function deliverInTransaction(
@@ -41,8 +42,7 @@ async function callHandler(
   enqueue: EnqueueIn,
 ): Promise<Outcome> {
   const tx = new MessageTransaction(connection, enqueue)
-  const turn = { signal: new AbortController().signal, restart: () => undefined }
-  const outcome = toOutcome(await handle(message.handed, tx.context(turn, message.attempt)))
+  const outcome = toOutcome(await handle(message.handed, tx.context(new CallTime(), message.attempt)))
   if (tx.unfinished) await tx.finished()
   await (outcome.kind === 'retry' || outcome.kind === 'deadLetter' ? tx.undo() : tx.keep())
   return outcome

@@ -6,10 +6,12 @@ import { readMessage } from '../enqueue/read-message.ts'
 import { expected } from '../errors.ts'
 import { checkFunction, type Handler } from '../handle/handler.ts'
 import type { Outcome } from '../message.ts'
-import { type LeasedPipelineOptions, resolveLeased } from '../plan/options.ts'
+import type { LeasedPipelineOptions } from '../plan/options.ts'
+import { resolveLeased } from '../plan/resolve.ts'
 import { internalsOf, type SluiceInternals } from '../process/internals.ts'
 import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from '../queues.ts'
 import type { Sluice } from '../sluice.ts'
+import { Meter } from '../statistics/meter.ts'
 import { checkGroupName, checkStreamName, groupQueue, refuseStream, type StreamDefinitions } from '../streams.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import { deliverInTransaction, type Handle } from './deliver-in-transaction.ts'
@@ -92,7 +94,7 @@ export async function deliver(
 }
 
 async function deliverUnderLeases(
-  { enqueueContext, enqueueIn, workers }: SluiceInternals,
+  { workers }: SluiceInternals,
   queue: string,
   handle: Handle,
   rows: readonly InsertRow[],
@@ -105,9 +107,8 @@ async function deliverUnderLeases(
   }
   const consumption = {
     plan: resolveLeased('deliver', queue, options),
-    definition: enqueueContext.definitions?.[queue],
-    work: { kind: 'each', handle } as const,
-    enqueue: enqueueIn,
+    handler: { kind: 'each', handle } as const,
+    meter: new Meter(),
   }
   return (await workers()).visit(async (worker) => {
     const outcomes: Outcome[] = []

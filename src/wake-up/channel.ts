@@ -3,15 +3,15 @@ export const CHANNEL = 'sluice'
 
 /** What goes through the channel. */
 export type Notification =
-  /** There are messages in a queue for which somebody waits. */
+  /** There are messages in a queue on which a process waits. */
   | { readonly kind: 'messages'; readonly queue: string }
   /** A worker no longer waits for a queue: another one must raise the flag. */
   | { readonly kind: 'lowered'; readonly queue: string; readonly workerId: number }
-  /** A message was cancelled that somebody may have in hand: `sluice.cancel_request` says which. */
+  /** A message was cancelled while a worker may have it in hand: `sluice.cancel_request` says which. */
   | { readonly kind: 'cancelled'; readonly queue: string }
   /** A message is gone that holds its key, and its slot was locked. */
   | { readonly kind: 'holds'; readonly queue: string }
-  /** A queue has been told something. The trigger of `sluice.queue` notifies. */
+  /** A setting of a queue has changed. The trigger of `sluice.queue` notifies. */
   | { readonly kind: 'settings'; readonly queue: string }
   /** A listener's notification to itself. */
   | { readonly kind: 'self-test'; readonly nonce: string }

@@ -14,7 +14,7 @@ export interface WaitingFlagOptions {
 }
 
 /**
- * One process's part in the waiting flag of a queue. The flag makes enqueues notify only when somebody waits, as a
+ * One process's part in the waiting flag of a queue. The flag makes enqueues notify only while a process waits, as a
  * futex does. A process raises it before it sleeps and lowers it when there is work. To raise it has three outcomes:
  *
  * - It is ours. No enqueue was in flight at that moment, so one more check sees all that committed before, and every

@@ -6,12 +6,12 @@ import { WaitingFlag } from './waiting-flag.ts'
 /** Why a waiter is woken. Each is only a hint; the table says what there is. */
 export type WakeReason = 'notification' | 'due' | 'poll' | 'check again' | 'reconnect' | 'poke'
 
-/** The demand of a pipeline, as the scheduler sees it. */
+/** The demand of a pipeline, as the sleepers sees it. */
 export interface Waiter {
   readonly queue: string
-  /** Called if it is parked: claim now. */
+  /** Called if it is asleep: claim now. */
   wake(reason: WakeReason): void
-  /** Called if it is not parked: claim once more, because a claim that is under way may have missed what there is. */
+  /** Called if it is awake: claim once more, because a claim that is under way may have missed what there is. */
   checkAgain(reason: WakeReason): void
 }
 
@@ -24,7 +24,7 @@ export interface WaitingQueueOptions {
 export class WaitingQueue {
   readonly name: string
   readonly waiters = new Set<Waiter>()
-  readonly parked = new Set<Waiter>()
+  readonly asleep = new Set<Waiter>()
   readonly flag: WaitingFlag
   #timer: NodeJS.Timeout | undefined
   #dueAt = Number.POSITIVE_INFINITY
@@ -42,11 +42,11 @@ export class WaitingQueue {
   }
 
   wake(reason: WakeReason): void {
-    const parked = new Set(this.parked)
-    this.parked.clear()
+    const asleep = new Set(this.asleep)
+    this.asleep.clear()
     this.#disarm()
     for (const waiter of [...this.waiters]) {
-      if (parked.has(waiter)) waiter.wake(reason)
+      if (asleep.has(waiter)) waiter.wake(reason)
       else waiter.checkAgain(reason)
     }
   }
@@ -61,12 +61,12 @@ export class WaitingQueue {
   }
 
   /** Those who do not wait need no hint. */
-  wakeParked(reason: WakeReason): void {
-    if (this.parked.size > 0) this.wake(reason)
+  wakeSleeping(reason: WakeReason): void {
+    if (this.asleep.size > 0) this.wake(reason)
   }
 
   polled(found: PolledQueue): void {
-    if (this.parked.size === 0) return
+    if (this.asleep.size === 0) return
     if (found.keyed || (found.nextDueMs !== null && found.nextDueMs <= 0)) this.wake('poll')
     else if (found.nextDueMs !== null) this.wakeIn(found.nextDueMs)
   }

@@ -33,14 +33,14 @@ export interface WatcherOptions {
   readonly onCancelled?: ((queue: string) => void) | undefined
   /** Holds of messages that are gone are to be taken away. */
   readonly onHolds?: ((queue: string) => void) | undefined
-  /** A queue has been told something. */
+  /** A setting of a queue has changed. */
   readonly onSettings: (queue: string) => void
   /** The watcher listens (again). Notifications in between are lost, so check all queues. */
   readonly onUp: () => void
   readonly onDown: () => void
 }
 
-/** Nobody notifies on this channel. LISTEN and UNLISTEN on it are the heartbeat. */
+/** Nothing notifies on this channel. LISTEN and UNLISTEN on it are the heartbeat. */
 const HEARTBEAT = 'sluice_heartbeat'
 
 /**

@@ -41,13 +41,15 @@ describe('the backlog of a queue', () => {
   test('is warned of once in a while, with what is the reason', async ({ execute, queue, sluice }) => {
     const events: SluiceEvent[] = []
     let nowMs = 0
-    const monitor = new BacklogMonitor({
+    const monitor = new BacklogMonitor(
       queue,
-      plan: { messages: 2, ageMs: 60_000, everyMs: 1_000, againMs: 10_000 },
-      control: { execute },
-      report: (event) => events.push(event),
-      nowMs: () => nowMs,
-    })
+      { messages: 2, ageMs: 60_000, everyMs: 1_000, againMs: 10_000 },
+      {
+        control: { execute },
+        report: (event) => events.push(event),
+        nowMs: () => nowMs,
+      },
+    )
     await put(sluice, queue, [1, 2])
     expect(await monitor.runOnce()).toBe(false)
     await put(sluice, queue, [3])

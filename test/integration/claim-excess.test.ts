@@ -1,8 +1,8 @@
 import { expect } from 'vitest'
 import { claim } from '../../src/table/claim/claim.ts'
-import { postponeMessages } from '../../src/table/settle/settle.ts'
 import { test as base, bottomOf, idsOf, lockedIds, put, untilBlocked } from '../support/rows/claim-session.ts'
 import { acked } from '../support/rows/settled-rows.ts'
+import { postponeMessages } from '../support/rows/write-settled.ts'
 
 /** Stops a claim between its snapshot and its first row, where it reads the clock. */
 const test = base.extend('stopped', async ({ database, queue, begin }) => {

@@ -3,8 +3,9 @@ import { Floors } from '../../src/claim/floors.ts'
 import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/claim/claim-ordered.ts'
 import { type Lease, leaseOf } from '../../src/table/claim/lease.ts'
 import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
-import { deadLetterMessages, holdKeys } from '../../src/table/settle/settle.ts'
+import { holdKeys } from '../../src/table/settle/around.ts'
 import { test as base, type ClaimSession, idsOf, keysOf, lockedIds, put } from '../support/rows/claim-session.ts'
+import { deadLetterMessages } from '../support/rows/write-settled.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 
 const LEASE: Lease = { lease: leaseOf(7, 1), ms: 600_000, serverVersion: inject('serverVersion') }

@@ -6,7 +6,7 @@ import {
   WHOLE_QUEUE_SLOT,
 } from '../../src/table/claim/claim-ordered.ts'
 import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
-import { holdKeys } from '../../src/table/settle/settle.ts'
+import { holdKeys } from '../../src/table/settle/around.ts'
 import { test as base, idsOf, keysOf, lockedIds, put } from '../support/rows/claim-session.ts'
 import { acked } from '../support/rows/settled-rows.ts'
 import type { TestDatabase } from '../support/servers/database.ts'

@@ -1,9 +1,10 @@
 import { describe, expect } from 'vitest'
 import { claimSlots, type SlotPosition } from '../../src/table/claim/claim-ordered.ts'
 import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
-import { holdKeys, postponeMessages } from '../../src/table/settle/settle.ts'
+import { holdKeys } from '../../src/table/settle/around.ts'
 import { test as base, idsOf, keysOf, put, untilBlocked } from '../support/rows/claim-session.ts'
 import { acked } from '../support/rows/settled-rows.ts'
+import { postponeMessages } from '../support/rows/write-settled.ts'
 
 /** Two slots: `first` with a message that an operator has locked, and `second` with the messages `ids` of one key. */
 const test = base.extend('stopped', async ({ database, queue, begin }) => {

@@ -11,7 +11,7 @@ import {
 } from '../../src/table/claim/claim-ordered.ts'
 import { MOST_WALKED } from '../../src/table/claim/ordered-statements.ts'
 import { ensureSlots, scanQueue } from '../../src/table/claim/queue-scan.ts'
-import { holdKeys } from '../../src/table/settle/settle.ts'
+import { holdKeys } from '../../src/table/settle/around.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { type Explained, explain, type PlanMode, recorded } from '../support/plans/explain.ts'
 import { STATISTICS, setStatistics } from '../support/plans/statistics.ts'

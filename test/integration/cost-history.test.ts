@@ -1,11 +1,10 @@
 import pg from 'pg'
 import { expect, inject } from 'vitest'
-import { ackAndKeep } from '../../src/table/settle/settle.ts'
-import { ackAndKeepLeased } from '../../src/table/settle/settle-leased.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { explain, recorded } from '../support/plans/explain.ts'
 import { keepHistory } from '../support/rows/history.ts'
 import { acked } from '../support/rows/settled-rows.ts'
+import { ackAndKeep, ackAndKeepLeased } from '../support/rows/write-settled.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { test as base } from '../support/test.ts'
 

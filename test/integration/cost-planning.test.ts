@@ -7,7 +7,7 @@ import { claimSlots, claimWholeQueue, WHOLE_QUEUE_SLOT } from '../../src/table/c
 import { ensureSlots, scanQueue } from '../../src/table/claim/queue-scan.ts'
 import { insertMessages } from '../../src/table/enqueue/insert.ts'
 import { claimSettings } from '../../src/table/planner.ts'
-import { holdKeys } from '../../src/table/settle/settle.ts'
+import { holdKeys } from '../../src/table/settle/around.ts'
 import { pollQueues } from '../../src/table/worker/wait.ts'
 import { times } from '../support/plans/counted.ts'
 import { bottomOf, keysOf, put, test } from '../support/rows/claim-session.ts'

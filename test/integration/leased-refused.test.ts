@@ -2,6 +2,7 @@ import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import { deadLetter } from '../../src/index.ts'
 import { LeaseWriter } from '../../src/modes/leased/settle/lease-writer.ts'
+import { Alphabet } from '../../src/session/alphabet.ts'
 import { Settings } from '../../src/settings/settings.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 import { openPool } from '../support/servers/pool.ts'
@@ -141,7 +142,13 @@ test('a write that is cut while it waits for its connection sends nothing', asyn
   onTestFinished(() => pool.end())
   const version = await serverVersionOf(database)
   const writer = new LeaseWriter(
-    { pool, serverVersion: () => version, settings: new Settings(), historyBy: () => undefined },
+    {
+      pool,
+      serverVersion: () => version,
+      settings: new Settings(),
+      historyBy: () => undefined,
+      alphabet: new Alphabet(),
+    },
     { queue, leaseMs: 3_600_000 },
   )
   const written = writer.renew([{ id: id!, lease: String(1n << 50n), leaseMs: 3_600_000 }], false)

@@ -1,5 +1,6 @@
 import { describe, expect } from 'vitest'
-import { Allowance, Limiter } from '../../src/claim/limiter.ts'
+import { Allowance } from '../../src/claim/allowance.ts'
+import { Limiter } from '../../src/claim/limiter.ts'
 import { executeOn } from '../../src/connection/open-client.ts'
 import { Settings } from '../../src/settings/settings.ts'
 import type { Sluice } from '../../src/sluice.ts'
@@ -242,13 +243,13 @@ describe('tokens', () => {
       }
       const limiter = new Limiter({ queue, control: { execute: counting }, settings })
       const demand = { draining: new AbortController().signal, sent() {}, answered() {}, opened() {} }
-      const allow = () => limiter.allow(demand, 10, 1)
+      const allow = () => limiter.admit(demand, 10, 1)
       const first = await allow()
       expect(first).toBeInstanceOf(Allowance)
       expect(asked).toBe(1)
       for (let at = 0; at < 50; at += 1) {
         const refused = await allow()
-        expect(refused).toEqual({ nextDueMs: expect.any(Number) })
+        expect(refused).toEqual({ kind: 'sleep', nextDueMs: expect.any(Number), partial: false })
         expect((refused as { nextDueMs: number }).nextDueMs).toBeGreaterThan(3_500_000)
       }
       expect(asked).toBe(2)
@@ -268,9 +269,8 @@ describe('tokens', () => {
       await settings.load(execute)
       const limiter = new Limiter({ queue, control: { execute }, settings })
       const demand = { draining: new AbortController().signal, sent() {}, answered() {}, opened() {} }
-      const allowed = await limiter.allow(demand, 10, 1)
+      const allowed = await limiter.admit(demand, 10, 1)
       if (!(allowed instanceof Allowance)) throw new TypeError('expected to be allowed something')
-      expect(allowed.shares).toEqual(new Map([['a', 2]]))
       expect(await tokens()).toEqual([
         { tenant: null, tokens: 3 },
         { tenant: 'a', tokens: 0 },
@@ -367,8 +367,8 @@ describe('while an application has claimed in a transaction that goes on', () =>
         let waitMs = 0
         await waitFor(
           async () => {
-            const refused = await limiter.allow(demand, 10, 1)
-            expect(refused).toEqual({ nextDueMs: expect.any(Number) })
+            const refused = await limiter.admit(demand, 10, 1)
+            expect(refused).toEqual({ kind: 'sleep', nextDueMs: expect.any(Number), partial: false })
             waitMs = Math.max(waitMs, (refused as { nextDueMs: number }).nextDueMs)
             return waitMs >= 40
           },

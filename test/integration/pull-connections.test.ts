@@ -1,7 +1,7 @@
 import { expect } from 'vitest'
 import { pause } from '../../src/basics/pause.ts'
 import { resolveConfig } from '../../src/config.ts'
-import { Waiting } from '../../src/pull/waiting.ts'
+import { ClaimLines } from '../../src/pull/claim-lines.ts'
 import { startProxy } from '../support/servers/tcp-proxy.ts'
 import { test } from '../support/sluice.ts'
 import { waitFor } from '../support/wait.ts'
@@ -17,7 +17,7 @@ test('connections of claims that wait are closed, also if earlier ones fail behi
     return connection === first ? 'swallow' : true
   }
   const config = resolveConfig({ connection: proxy.url, connectTimeout: '1m' })
-  const waiting = new Waiting(config, () => undefined)
+  const waiting = new ClaimLines(config, () => undefined)
 
   // The first connection gets no answer. Half a second after everybody has left, the next to come opens another.
   const opened = new Error('the second one is open')

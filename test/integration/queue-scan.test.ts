@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import { ensureSlots, scanQueue } from '../../src/table/claim/queue-scan.ts'
-import { holdKeys } from '../../src/table/settle/settle.ts'
+import { holdKeys } from '../../src/table/settle/around.ts'
 import { pollQueues } from '../../src/table/worker/wait.ts'
 import { keysOf, put, test } from '../support/rows/claim-session.ts'
 import type { TestDatabase } from '../support/servers/database.ts'

@@ -1,8 +1,8 @@
 import { describe, expect } from 'vitest'
 import { claim } from '../../src/table/claim/claim.ts'
-import { deadLetterMessages } from '../../src/table/settle/settle.ts'
 import { sleepOn } from '../support/processes/sleeper.ts'
 import { bottomOf, idsOf, put, test } from '../support/rows/claim-session.ts'
+import { deadLetterMessages } from '../support/rows/write-settled.ts'
 import type { TestDatabase } from '../support/servers/database.ts'
 
 describe('sluice.redrive', () => {

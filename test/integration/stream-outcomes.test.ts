@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
 import * as z from 'zod'
 import { ack, deadLetter, type Message, snooze } from '../../src/message.ts'
-import { EventClaimer } from '../../src/stream/event-claimer.ts'
+import { EventClaimer } from '../../src/source/log/event-claimer.ts'
 import type { Execute } from '../../src/table/statement.ts'
 import { readGroup } from '../../src/table/stream/known-group.ts'
 import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'

@@ -1,7 +1,7 @@
 import { describe, expect } from 'vitest'
 import { MESSAGE_STATES } from '../../src/message.ts'
 import { ensureSlots } from '../../src/table/claim/queue-scan.ts'
-import { holdKeys } from '../../src/table/settle/settle.ts'
+import { holdKeys } from '../../src/table/settle/around.ts'
 import { newWorkerId, recordBatches, registerWorker } from '../../src/table/worker/worker.ts'
 import { type ClaimSession, keysOf, put, test } from '../support/rows/claim-session.ts'
 

@@ -40,12 +40,12 @@ describe('waking up', () => {
     const wakeUp = await TestWakeUp.start(database)
     const sleeper = wakeUp.sleep('L4')
     await raisedFlag(database, 'L4')
-    wakeUp.scheduler.detach(sleeper)
+    wakeUp.sleepers.detach(sleeper)
     await waitFor(async () => (await flagHolder(database, 'L4')) === undefined, { what: 'the flag to be lowered' })
     sleeper.hints.length = 0
     await database.sql(`NOTIFY sluice, 'L4'`)
     await wakeUp.listener.marker(database)
-    expect({ queues: wakeUp.scheduler.queues, hints: sleeper.hints }).toEqual({ queues: [], hints: [] })
+    expect({ queues: wakeUp.sleepers.queues, hints: sleeper.hints }).toEqual({ queues: [], hints: [] })
   })
 
   test('a lost listener listens again, and each queue looks once for what it missed', async ({ database }) => {
@@ -70,7 +70,7 @@ describe('waking up', () => {
     proxy.refusing = true
     proxy.cut()
     await waitFor(async () => (await flagHolder(database, 'L5.c')) === undefined, { what: 'the flag to be lowered' })
-    wakeUp.scheduler.park(sleeper, null)
+    wakeUp.sleepers.asleep(sleeper, null)
     proxy.heal()
     await raisedFlag(database, 'L5.c')
   })

@@ -51,7 +51,7 @@ type Asked =
 export interface Watcher {
   readonly id: number
   /** Its one place: TransactionalRound.#runOn waits for a claim, has its answer, runs a batch, or sleeps. */
-  slot: 'looks' | 'nothing' | 'found' | 'busy' | 'parked' | 'gone'
+  slot: 'looks' | 'nothing' | 'found' | 'busy' | 'asleep' | 'gone'
   /** Hints.#again */
   again: boolean
   /** WaitingFlag: #state, #wanted, #moved, #again, #untold, #linger.lasts */

@@ -64,19 +64,19 @@ export class WatcherMoves {
       case 'busy':
         // TransactionalRound.#process: the next claim is sent behind the COMMIT.
         return [{ ...this.#move('commits its batch, and looks again', (one) => look(one)), optional: true }]
-      case 'parked':
+      case 'asleep':
       case 'gone':
         return []
     }
   }
 
-  /** Demand.#foundNothing, Scheduler.park */
+  /** Demand.#foundNothing, Sleepers.asleep */
   #foundNothing(one: Watcher): void {
     if (one.again) {
       look(one)
       return
     }
-    one.slot = 'parked'
+    one.slot = 'asleep'
     one.notified = false
     this.#raise(one)
   }
@@ -101,7 +101,7 @@ export class WatcherMoves {
     if (one.flag === 'down' && !one.wanted) this.#next(one)
   }
 
-  /** Demand.found, Scheduler.unpark */
+  /** Demand.found, Sleepers.awake */
   #found(one: Watcher): void {
     one.slot = 'busy'
     this.#lower(one)
@@ -124,14 +124,14 @@ export class WatcherMoves {
     return moves
   }
 
-  /** Scheduler.notified: WaitingFlag.notified, WaitingQueue.wake */
+  /** Sleepers.notified: WaitingFlag.notified, WaitingQueue.wake */
   #isNotified(one: Watcher, lingers: boolean): void {
     one.inbox -= 1
     one.notified = this.#variant.twin === 'does not tell when it was notified'
     one.lingers = lingers
     if (one.flag === 'ours' && lingers) rest(one)
     else this.#othersMoved(one)
-    if (one.slot !== 'parked' && this.#variant.twin === 'overhears a notification while it looks') return
+    if (one.slot !== 'asleep' && this.#variant.twin === 'overhears a notification while it looks') return
     wake(one)
   }
 
@@ -235,11 +235,11 @@ export class WatcherMoves {
     this.#next(one)
   }
 
-  /** Scheduler.#poll, and #checkFlags without its own brief lock */
+  /** Sleepers.#poll, and #checkFlags without its own brief lock */
   #poll(): readonly FlagMove[] {
     const { slot, flag } = this.#watcher
     const moves: FlagMove[] = []
-    if (slot === 'parked' && this.#state.messages > 0) moves.push(this.#move('polls', (one) => wake(one)))
+    if (slot === 'asleep' && this.#state.messages > 0) moves.push(this.#move('polls', (one) => wake(one)))
     if (flag === 'others' && !isHeld(this.#state))
       moves.push(this.#move('finds no flag', (one) => this.#othersMoved(one)))
     return moves
@@ -251,7 +251,7 @@ export class WatcherMoves {
     const moves: FlagMove[] = []
     const isLast = watchers.filter((one) => one.slot !== 'gone').length === 1
     if (isLast || slot === 'gone') return moves
-    if (stops > 0 && slot === 'parked')
+    if (stops > 0 && slot === 'asleep')
       moves.push({ ...this.#move('stops', (one, next) => this.#stop(one, next)), optional: true })
     const inHand = slot === 'found' || slot === 'busy'
     const { which = 'any' } = this.#variant.vanishes ?? {}
@@ -260,7 +260,7 @@ export class WatcherMoves {
     return moves
   }
 
-  /** Scheduler.detach: what the control connection was asked is still answered. */
+  /** Sleepers.detach: what the control connection was asked is still answered. */
   #stop(one: Watcher, state: FlagState): void {
     one.slot = 'gone'
     one.again = false
@@ -277,9 +277,9 @@ function look(one: Watcher): void {
   one.again = false
 }
 
-/** WaitingQueue.wake: Demand.wake, or checkAgain if it is not parked */
+/** WaitingQueue.wake: Demand.wake, or checkAgain if it is awake */
 function wake(one: Watcher): void {
-  if (one.slot === 'parked') look(one)
+  if (one.slot === 'asleep') look(one)
   else if (one.slot !== 'gone') one.again = true
 }
 

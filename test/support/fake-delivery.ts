@@ -1,15 +1,15 @@
 import { DeliveredMessage } from '../../src/claim/delivered-message.ts'
 import type { HandlerTransaction } from '../../src/handle/transaction/handler-transaction.ts'
 import type { Message } from '../../src/message.ts'
-import { Delivery, type Settled } from '../../src/rx/delivery.ts'
+import { Delivery, type DeliveryEnd } from '../../src/rx/delivery.ts'
 import { claimedRow } from './rows/claimed-row.ts'
 
 /** A delivery without a database that notes how it is settled. */
 export class FakeDelivery extends Delivery<string> {
-  readonly settlements: Settled[]
+  readonly settlements: DeliveryEnd[]
   readonly #end: AbortController
 
-  constructor(payload: string, settlements: Settled[], end: AbortController) {
+  constructor(payload: string, settlements: DeliveryEnd[], end: AbortController) {
     const row = claimedRow({ id: '1', payload: JSON.stringify(payload) })
     const message = new DeliveredMessage('fake', row).handed as Message<string>
     // Nothing in these tests runs a statement.

@@ -3,7 +3,7 @@ import { inject, onTestFinished } from 'vitest'
 import { Control } from '../../src/connection/control.ts'
 import { newWorkerId } from '../../src/table/worker/worker.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
-import { Scheduler } from '../../src/wake-up/scheduler.ts'
+import { Sleepers } from '../../src/wake-up/sleepers.ts'
 import type { Waiter } from '../../src/wake-up/waiting-queue.ts'
 import { Watcher, type WatcherOptions } from '../../src/wake-up/watcher.ts'
 import type { TestDatabase } from './servers/database.ts'
@@ -87,13 +87,13 @@ export class TestWatcher {
 
 /** The wake-up part of a process, without producers and without the poll. */
 export class TestWakeUp {
-  readonly scheduler: Scheduler
+  readonly sleepers: Sleepers
   readonly listener: TestWatcher
   readonly #control: Control
 
   private constructor(control: Control, workerId: number, listenerUrl: string) {
     this.#control = control
-    this.scheduler = new Scheduler({
+    this.sleepers = new Sleepers({
       control,
       workerId: () => workerId,
       pollIntervalMs: 60_000,
@@ -103,15 +103,15 @@ export class TestWakeUp {
       workerId: () => workerId,
       onNotification: (queue) => {
         this.listener.notified.push(queue)
-        this.scheduler.notified(queue)
+        this.sleepers.notified(queue)
       },
       onUp: () => {
         this.listener.ups += 1
-        this.scheduler.wake('reconnect')
+        this.sleepers.wake('reconnect')
       },
       onDown: () => {
         this.listener.downs += 1
-        this.scheduler.listenerDown()
+        this.sleepers.listenerDown()
       },
     })
   }
@@ -129,23 +129,23 @@ export class TestWakeUp {
     return wakeUp
   }
 
-  /** A waiter that finds nothing whenever it is woken, and parks again. */
+  /** A waiter that finds nothing whenever it is woken, and sleeps again. */
   sleep(queue: string): Sleeper {
-    const { scheduler } = this
+    const { sleepers } = this
     const sleeper = new (class extends Sleeper {
       override wake(reason: string): void {
         super.wake(reason)
-        scheduler.park(this, null)
+        sleepers.asleep(this, null)
       }
     })(queue)
-    scheduler.attach(sleeper)
-    scheduler.park(sleeper, null)
+    sleepers.attach(sleeper)
+    sleepers.asleep(sleeper, null)
     return sleeper
   }
 
   async stop(): Promise<void> {
     await this.listener.watcher.stop()
-    await this.scheduler.stop()
+    await this.sleepers.stop()
     await this.#control.stop()
   }
 }

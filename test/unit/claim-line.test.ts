@@ -1,20 +1,20 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { pause } from '../../src/basics/pause.ts'
 import { ClaimLine } from '../../src/pull/claim-line.ts'
-import { Scheduler } from '../../src/wake-up/scheduler.ts'
+import { Sleepers } from '../../src/wake-up/sleepers.ts'
 import { PlayedServer } from '../support/servers/played-server.ts'
 
 const POLL_MS = 1_000
 
 describe('ClaimLine', () => {
-  let scheduler: Scheduler
+  let sleepers: Sleepers
   let onEmpty: ReturnType<typeof vi.fn<() => void>>
   let line: ClaimLine
   let takes: number
 
   beforeEach(() => {
     vi.useFakeTimers()
-    scheduler = new Scheduler({
+    sleepers = new Sleepers({
       control: { execute: new PlayedServer().execute, onDown: () => undefined },
       workerId: () => 7,
       pollIntervalMs: POLL_MS,
@@ -22,14 +22,14 @@ describe('ClaimLine', () => {
       registered: false,
       random: () => 0,
     })
-    scheduler.start()
+    sleepers.start()
     onEmpty = vi.fn()
     takes = 0
-    line = new ClaimLine('q', scheduler, onEmpty)
+    line = new ClaimLine('q', sleepers, onEmpty)
   })
 
   afterEach(async () => {
-    await scheduler.stop()
+    await sleepers.stop()
     vi.useRealTimers()
   })
 
@@ -56,7 +56,7 @@ describe('ClaimLine', () => {
   test('claims at once when it is notified, whatever the last claim cost', async () => {
     void line.wait(taking(200), new AbortController().signal)
     await vi.advanceTimersByTimeAsync(500)
-    scheduler.notified('q')
+    sleepers.notified('q')
     await vi.advanceTimersByTimeAsync(0)
     expect(takes).toBe(2)
   })

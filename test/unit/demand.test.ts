@@ -1,20 +1,20 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Demand } from '../../src/demand/demand.ts'
-import type { Ran, Round, RoundDemand } from '../../src/demand/round.ts'
-import { Scheduler } from '../../src/wake-up/scheduler.ts'
+import type { Next, Round, RoundDemand } from '../../src/demand/round.ts'
+import { Sleepers } from '../../src/wake-up/sleepers.ts'
 import { PlayedServer } from '../support/servers/played-server.ts'
 
-describe('a place whose look has failed', () => {
+describe('a runner whose look has failed', () => {
   let round: PlayedRound
-  let scheduler: Scheduler
+  let sleepers: Sleepers
   let demand: Demand
 
   beforeEach(() => {
     vi.useFakeTimers()
     round = new PlayedRound()
     const control = { execute: new PlayedServer().execute, onDown: () => undefined }
-    scheduler = new Scheduler({ control, workerId: () => 7, pollIntervalMs: 60_000, listening: () => false })
-    demand = new Demand({ queue: 'q', concurrency: 3, scheduler, round })
+    sleepers = new Sleepers({ control, workerId: () => 7, pollIntervalMs: 60_000, listening: () => false })
+    demand = new Demand({ plan: PLAN, sleepers, round, report: () => undefined })
   })
 
   afterEach(async () => {
@@ -24,18 +24,18 @@ describe('a place whose look has failed', () => {
     vi.useRealTimers()
   })
 
-  test('leaves the queue parked, so that the next hint wakes another place while it waits', async () => {
+  test('leaves its demand asleep, so that the next hint wakes another runner while it waits', async () => {
     demand.start()
     await round.finds(NOTHING)
     for (const looks of [2, 3]) {
-      scheduler.wake('notification')
+      sleepers.wake('notification')
       await vi.advanceTimersByTimeAsync(0)
       expect(round.looks).toHaveLength(looks)
       await round.fails()
     }
   })
 
-  test('wakes no other place by itself: none looks before it has waited or is hinted at', async () => {
+  test('wakes no other runner by itself: none looks before it has waited or is hinted at', async () => {
     demand.start()
     await round.fails()
     await vi.advanceTimersByTimeAsync(49)
@@ -44,26 +44,26 @@ describe('a place whose look has failed', () => {
     expect(round.looks).toHaveLength(2)
   })
 
-  test('parks nothing if another place looks, which does so itself', async () => {
+  test('puts nothing to sleep if another runner looks, which does so itself', async () => {
     demand.start()
     await round.finds(NOTHING)
-    scheduler.wake('poke')
+    sleepers.wake('poke')
     await vi.advanceTimersByTimeAsync(0)
     const first = round.looks.at(-1)!
     round.demand!.found({ full: true, youngestMs: 0 })
     await vi.advanceTimersByTimeAsync(0)
     expect(round.looks).toHaveLength(3)
-    const parked = vi.spyOn(scheduler, 'park')
+    const asleep = vi.spyOn(sleepers, 'asleep')
     await round.fails(first)
-    expect(parked).not.toHaveBeenCalled()
+    expect(asleep).not.toHaveBeenCalled()
     await round.finds(NOTHING)
-    expect(parked).toHaveBeenCalledOnce()
+    expect(asleep).toHaveBeenCalledOnce()
   })
 
   test.for([
-    ['a round that a pause has ended', { kind: 'ended' }],
-    ['a round that found nothing', { kind: 'nothing', nextDueMs: null, partial: false }],
-  ] as const)('claims again if it is resumed while its place goes to sleep, after %s', async ([, ran]) => {
+    ['a round that a pause has ended', { kind: 'claim' }],
+    ['a round that found nothing', { kind: 'sleep', nextDueMs: null, partial: false }],
+  ] as const)('claims again if it is resumed while its runner goes to sleep, after %s', async ([, ran]) => {
     for (let microtasks = 0; microtasks < 8; microtasks += 1) {
       demand.start()
       demand.pause()
@@ -76,7 +76,7 @@ describe('a place whose look has failed', () => {
       const drained = demand.drain()
       for (const look of round.looks) look.resolve(NOTHING)
       await drained
-      demand = new Demand({ queue: 'q', concurrency: 3, scheduler, round })
+      demand = new Demand({ plan: PLAN, sleepers, round, report: () => undefined })
     }
   })
 
@@ -93,32 +93,34 @@ describe('a place whose look has failed', () => {
     expect(round.looks).toHaveLength(3)
   })
 
-  test('parks nothing after the end', async () => {
+  test('puts nothing to sleep after the end', async () => {
     demand.start()
-    const parked = vi.spyOn(scheduler, 'park')
+    const asleep = vi.spyOn(sleepers, 'asleep')
     const drained = demand.drain()
     await round.fails()
     await drained
-    expect(parked).not.toHaveBeenCalled()
+    expect(asleep).not.toHaveBeenCalled()
   })
 })
 
-const NOTHING = { kind: 'nothing', nextDueMs: null, partial: false } as const
+const PLAN = { queue: 'q', concurrency: 3, throttleMs: undefined }
+
+const NOTHING = { kind: 'sleep', nextDueMs: null, partial: false } as const
 
 /** A round that looks when it is run, and ends as the test says. */
 class PlayedRound implements Round {
-  readonly looks: PromiseWithResolvers<Ran>[] = []
+  readonly looks: PromiseWithResolvers<Next>[] = []
   demand: RoundDemand | undefined
 
-  async run(demand: RoundDemand): Promise<Ran> {
+  async run(demand: RoundDemand): Promise<Next> {
     this.demand = demand
-    const look = Promise.withResolvers<Ran>()
+    const look = Promise.withResolvers<Next>()
     this.looks.push(look)
     demand.sent()
     return await look.promise.finally(() => demand.answered())
   }
 
-  async finds(ran: Ran, look = this.looks.at(-1)!): Promise<void> {
+  async finds(ran: Next, look = this.looks.at(-1)!): Promise<void> {
     look.resolve(ran)
     await vi.advanceTimersByTimeAsync(0)
   }

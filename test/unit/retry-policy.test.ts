@@ -1,10 +1,11 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { DeliveredMessage } from '../../src/claim/delivered-message.ts'
-import { resolvePipeline } from '../../src/plan/options.ts'
+import { resolvePipeline } from '../../src/plan/resolve.ts'
 import { type RetryOptions, retryPolicy } from '../../src/retry-policy.ts'
 import { Alphabet } from '../../src/session/alphabet.ts'
 import { AttemptRules } from '../../src/settings/attempt-rules.ts'
+import { LockedRows } from '../../src/settle/locked-rows.ts'
 import { Settlement } from '../../src/settle/settlement.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { refusalOf } from '../support/refusal.ts'
@@ -143,24 +144,28 @@ describe('a policy that throws, or answers no time,', () => {
     const written: unknown[][] = []
     const plan = { ...resolvePipeline('mails', {}), retry: retry as () => number }
     const report = (event: SluiceEvent) => events.push(event)
-    const settlement = new Settlement({
-      plan,
-      rules: new AttemptRules(plan, { report }),
-      serverVersion: 180_000,
-      claimedUs: 5_000_000,
-      nowUs: () => 5_000_000,
-      passedUs: () => 5_000_000,
-      report,
-      alphabet: new Alphabet(),
-      workerName: () => 'web-1',
-      historyBy: () => undefined,
-    })
+    const clock = { nowUs: () => 5_000_000, passedUs: () => 5_000_000 }
+    const alphabet = new Alphabet()
+    const attempts = new AttemptRules(plan, { report })
+    const settlement = new Settlement(
+      { queue: 'mails', attempts, clock, workerName: () => 'web-1' },
+      new LockedRows({
+        queue: 'mails',
+        ordered: false,
+        claimedUs: 5_000_000,
+        passedUs: clock.passedUs,
+        serverVersion: 180_000,
+        historyBy: () => undefined,
+        alphabet,
+      }),
+      alphabet,
+    )
     settlement.add(new DeliveredMessage('mails', claimedRow({ id: '7' })), { kind: 'retry' })
     await settlement.write(async (_statement, params) => {
       written.push([...params])
       return []
     })
-    settlement.reportAll()
+    settlement.reportAll(report)
     expect(written).toEqual([
       ['mails', ['7'], [6_000_000], [1], [expect.any(String)], 5_000_000, [expect.stringContaining('web-1')]],
     ])

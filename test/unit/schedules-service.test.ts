@@ -1,18 +1,18 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { Schedules } from '../../src/services/schedules.ts'
+import { DueSchedules } from '../../src/services/due-schedules.ts'
 import type { SluiceEvent } from '../../src/telemetry/events.ts'
 import { PlayedServer } from '../support/servers/played-server.ts'
 
 describe('the service of schedules', () => {
   let server: PlayedServer
-  let service: Schedules
+  let service: DueSchedules
   let reported: SluiceEvent[]
 
   beforeEach(() => {
     vi.useFakeTimers()
     server = new PlayedServer()
     reported = []
-    service = new Schedules({
+    service = new DueSchedules({
       control: { execute: server.execute },
       inTransaction: (work) => work(server.execute),
       report: (event) => void reported.push(event),

@@ -9,7 +9,8 @@ import { CONSTRAINTS_AS_DECLARED, type Deferrable } from '../../table/session/co
 import type { Execute } from '../../table/statement.ts'
 import type { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { Attempt } from '../attempt.ts'
-import { type EnqueueIn, type RunContext, type RunTurn, TransactionalRunContext } from '../run-context.ts'
+import type { CallTime } from '../deadline.ts'
+import { type EnqueueIn, type RunContext, TransactionalRunContext } from '../run-context.ts'
 import { kyselyOn } from './batch-kysely.ts'
 import { guardClient } from './guarded-client.ts'
 import { HandlerCalls } from './handler-calls.ts'
@@ -66,8 +67,8 @@ export class MessageTransaction implements HandlerTransaction, Attempt {
     this.#enqueue = enqueue
   }
 
-  context(turn: RunTurn, attempt: number | undefined): RunContext {
-    return new TransactionalRunContext(this, turn, attempt, this.#enqueue)
+  context(time: CallTime, attempt: number | undefined): RunContext {
+    return new TransactionalRunContext(this, time, attempt, this.#enqueue)
   }
 
   get committed(): boolean {

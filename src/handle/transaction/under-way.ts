@@ -1,4 +1,4 @@
-/** Counts what has begun and not ended, and tells when nothing is left. */
+/** Counts what has begun and not ended, and says when nothing is left. */
 export class UnderWay {
   #count = 0
   #ended: PromiseWithResolvers<void> | undefined

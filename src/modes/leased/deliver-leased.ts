@@ -2,6 +2,7 @@ import { Gate } from '../../basics/gate.ts'
 import { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { leaseLost } from '../../errors.ts'
 import { BatchRun } from '../../handle/batch-run.ts'
+import type { Consumption } from '../../handle/consumption.ts'
 import { SingleEnding } from '../../handle/ending.ts'
 import type { Outcome } from '../../message.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
@@ -11,7 +12,7 @@ import { leaseOf } from '../../table/claim/lease.ts'
 import { insertMessage } from '../../table/enqueue/insert.ts'
 import type { InsertRow } from '../../table/enqueue/insert-row.ts'
 import { inOwnTransaction } from '../../transaction/own-transaction.ts'
-import type { Consumption, Runtime } from '../runtime.ts'
+import type { Runtime } from '../runtime.ts'
 import { LeasedAttempt } from './leased-attempt.ts'
 import { LeasedMessage } from './leased-message.ts'
 import { Renewals } from './settle/renewals.ts'
@@ -56,14 +57,13 @@ async function handle(
   settler: Settler,
   leased: LeasedMessage,
 ): Promise<Outcome> {
-  const { crashLimit, report } = runtime
-  const { enqueue, plan } = consumption
+  const { enqueue } = runtime
+  const { plan } = consumption
   const options = { runtime, queue: plan.queue, enqueue, gate: new Gate(1), renew: settler.renew }
   const ended = Promise.withResolvers<Outcome>()
   const ending = new SingleEnding()
   leased.whenLost((reason) => ending.abort(reason))
-  const run = new BatchRun({
-    ...consumption,
+  const run = new BatchRun(runtime, consumption, {
     settlement: {
       add: (_, outcome, error) => {
         if (error === undefined) ended.resolve(outcome)
@@ -75,9 +75,7 @@ async function handle(
       cancel: () => false,
     },
     attempt: () => new LeasedAttempt(options, [leased]),
-    crashLimit,
     signal: ending,
-    report,
     cancel: async () => undefined,
   })
   ended.promise.catch(() => undefined)

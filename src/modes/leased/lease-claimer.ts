@@ -1,15 +1,15 @@
+import type { Admission } from '../../claim/admission.ts'
 import { type ClaimAnswer, type LeaseTerms, type SentClaim, youngestMs } from '../../claim/claim-answer.ts'
 import { Claimer } from '../../claim/claimer.ts'
-import type { Allowance } from '../../claim/limiter.ts'
-import { MORE, type Ran, type RoundDemand } from '../../demand/round.ts'
+import { CLAIM, type Next, type RoundDemand } from '../../demand/round.ts'
+import type { Consumption } from '../../handle/consumption.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import type { ClaimedRow } from '../../table/claim/claim.ts'
 import { leaseOf } from '../../table/claim/lease.ts'
-import { leasePermits } from '../../table/limit/limits.ts'
 import { AnswerLimit } from '../../transaction/answer-limit.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { TransactionLimit } from '../../transaction/transaction-settings.ts'
-import type { Consumption, Runtime } from '../runtime.ts'
+import type { Runtime } from '../runtime.ts'
 
 /** Messages that a claim has leased. */
 export interface LeasedClaim {
@@ -52,9 +52,9 @@ export class LeaseClaimer {
 
   /**
    * @param sizes the most messages of each claim
-   * @param allowed in a queue with limits: what a claim may take; then it is one claim
+   * @param admission under limits it is one claim
    */
-  async claim(demand: RoundDemand, sizes: readonly number[], taker: Taker, allowed?: Allowance): Promise<Ran> {
+  async claim(demand: RoundDemand, sizes: readonly number[], taker: Taker, admission: Admission): Promise<Next> {
     const { pool, control, connectTimeoutMs } = this.#runtime
     const connection = await BatchConnection.acquire(pool, demand.stopping)
     this.#connection = connection
@@ -64,11 +64,11 @@ export class LeaseClaimer {
     try {
       const on = { connection, answers, claims }
       demand.sent()
-      const { ran, ended } = await this.#claimBy(on, demand, sizes, taker, allowed).finally(() => demand.answered())
+      const { ran, ended } = await this.#claimBy(on, demand, sizes, taker, admission).finally(() => demand.answered())
       const released = ended.then(release, release)
       // The transaction that COMMIT has begun ends while the handlers run. One that has found nothing has locked slots, which
       // the next claim, on another connection, would take for those of another process.
-      if (ran.kind === 'nothing') await released
+      if (ran.kind === 'sleep') await released
       return ran
     } catch (error) {
       this.#abandon(claims, await connection.abandon())
@@ -96,48 +96,43 @@ export class LeaseClaimer {
     demand: RoundDemand,
     sizes: readonly number[],
     taker: Taker,
-    allowed: Allowance | undefined,
+    admission: Admission,
   ): Promise<Ended> {
     const [most = 1] = sizes
-    if (allowed !== undefined) return this.#claimAllowed(on, demand, allowed, taker)
+    if (admission.isSingle) return this.#claimAdmitted(on, demand, admission, taker)
     return this.#full ? this.#claimBacklog(on, demand, sizes, taker) : this.#claimOne(on, demand, most, taker)
   }
 
   /** The permits are locked before the claim, and know the leases before they are committed. */
-  async #claimAllowed(on: ClaimOn, demand: RoundDemand, allowed: Allowance, taker: Taker): Promise<Ended> {
+  async #claimAdmitted(on: ClaimOn, demand: RoundDemand, admission: Admission, taker: Taker): Promise<Ended> {
     const { connection, answers, claims } = on
-    connection.begin(this.#limit)
-    const { most, ids } = await allowed.lock(connection.execute)
-    if (most === 0 || ids?.length === 0) return { ran: NOTHING, ended: connection.rollback() }
-    const claim = ids === undefined ? this.#sendOpen(connection, most) : this.#takeLocked(connection, allowed, ids)
+    const claim = await admission.begin<SentLease>(connection, this.#limit, {
+      open: (most = 1) => this.#sendOpen(connection, most),
+      given: (most, send) => this.#sendGiven(connection, most, send),
+    })
+    if ('kind' in claim) return { ran: claim, ended: Promise.resolve() }
     claims.push(claim)
     this.#runtime.inHand.findDeadAhead()
     const answer = await this.#claimer.take(connection, claim.sent)
     answers.claimed(answer.transaction.pid)
     this.#full = false
-    const { rows, nextDueMs, partial } = answer
+    const { rows } = answer
     const dropped = demand.draining.aborted || demand.paused
     if (dropped) this.#claimer.release(rows)
     else if (rows.length > 0) {
-      if (allowed.takesPermits) await this.#leasePermits(connection, answer, claim.lease)
+      await admission.lease(connection, rows, claim.lease)
       claim.committed = this.#commit(connection)
     }
     if (dropped || !(await this.#take(demand, taker, claim, answer)))
-      return { ran: { kind: 'nothing', nextDueMs, partial }, ended: connection.rollback() }
-    return { ran: MORE, ended: Promise.resolve() }
+      return { ran: admission.nothing(answer), ended: connection.rollback() }
+    return { ran: CLAIM, ended: Promise.resolve() }
   }
 
-  #takeLocked(connection: BatchConnection, allowed: Allowance, ids: readonly string[]): SentLease {
-    const { terms, batchId } = this.#newLease(ids.length)
+  #sendGiven(connection: BatchConnection, most: number, send: (lease: LeaseTerms) => Promise<ClaimAnswer>): SentLease {
+    const { terms, batchId } = this.#newLease(most)
     connection.sendSoon(WITHOUT_DISK)
-    const first = allowed.claim(connection.execute, ids, terms)
-    const sent = { lease: terms, most: ids.length, first, atOnce: true, scan: undefined }
+    const sent = { lease: terms, most, first: send(terms), atOnce: true, scan: undefined }
     return { batchId, lease: terms.lease, sent, committed: undefined, isTaken: false }
-  }
-
-  #leasePermits(connection: BatchConnection, { rows }: ClaimAnswer, lease: string): Promise<void> {
-    const ids = rows.map(({ id }) => id)
-    return leasePermits(connection.execute, this.#consumption.plan.queue, ids, lease)
   }
 
   /** Nobody looks further in their transactions, so the last COMMIT begins none. */
@@ -157,7 +152,7 @@ export class LeaseClaimer {
       this.#full = answer.full
       await this.#take(demand, taker, claim, answer)
     }
-    return { ran: MORE, ended: Promise.resolve() }
+    return { ran: CLAIM, ended: Promise.resolve() }
   }
 
   /** Where the claim finds nothing, the rest of a sweep follows it, in the transaction that its COMMIT has begun. */
@@ -180,8 +175,8 @@ export class LeaseClaimer {
     if (dropped) this.#claimer.release(rows)
     else if (!isSent && rows.length > 0) claim.committed = this.#commit(connection)
     if (dropped || !(await this.#take(demand, taker, claim, answer)))
-      return { ran: { kind: 'nothing', nextDueMs, partial }, ended: connection.rollback() }
-    return { ran: MORE, ended: isSent ? connection.rollback() : Promise.resolve() }
+      return { ran: { kind: 'sleep', nextDueMs, partial }, ended: connection.rollback() }
+    return { ran: CLAIM, ended: isSent ? connection.rollback() : Promise.resolve() }
   }
 
   /** Hands over what a claim has leased. Returns whether it has leased anything. */
@@ -257,11 +252,9 @@ export class LeaseClaimer {
   }
 }
 
-const NOTHING = { kind: 'nothing', nextDueMs: null, partial: false } as const satisfies Ran
-
 /** How a round ended, and when the connection is free. */
 interface Ended {
-  readonly ran: Ran
+  readonly ran: Next
   readonly ended: Promise<void>
 }
 

@@ -2,21 +2,24 @@ import type { Gate } from '../../basics/gate.ts'
 import { pause } from '../../basics/pause.ts'
 import { SluiceError } from '../../errors.ts'
 import type { Attempt } from '../../handle/attempt.ts'
+import type { CallTime } from '../../handle/deadline.ts'
 import { checkFunction } from '../../handle/handler.ts'
-import type { EnqueueIn, LeasedRunContext, RunTurn } from '../../handle/run-context.ts'
+import type { EnqueueIn, LeasedRunContext } from '../../handle/run-context.ts'
 import { HandlerCalls } from '../../handle/transaction/handler-calls.ts'
 import type { HandlerTransaction } from '../../handle/transaction/handler-transaction.ts'
 import { MessageTransaction } from '../../handle/transaction/message-transaction.ts'
+import { decideAcked } from '../../settle/decide.ts'
+import { sendDecisions } from '../../settle/send-decisions.ts'
 import type { ServerTransaction } from '../../table/claim/claim.ts'
 import { leftUntouched } from '../../table/rows-missing.ts'
-import { keepKeysLeased } from '../../table/settle/keep-keys.ts'
-import { lockLeased, readLeased } from '../../table/settle/settle-leased.ts'
+import { lockLeased, readLeased } from '../../table/settle/leases.ts'
 import type { Execute } from '../../table/statement.ts'
 import { endTransaction, readTransaction } from '../../table/worker/server-process.ts'
+import { allAnswered } from '../../transaction/all-answered.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { Runtime } from '../runtime.ts'
 import type { LeasedMessage } from './leased-message.ts'
-import { ackAll } from './settle/ack.ts'
+import { leasedRows } from './settle/leased-rows.ts'
 
 export interface LeasedAttemptOptions {
   readonly runtime: Runtime
@@ -49,7 +52,7 @@ export class LeasedAttempt implements Attempt {
   }
 
   get committed(): boolean {
-    return this.#messages.every((leased) => leased.committed)
+    return this.#messages.every((leased) => leased.isCommitted)
   }
 
   get lost(): Error | undefined {
@@ -78,7 +81,7 @@ export class LeasedAttempt implements Attempt {
     this.#calls?.assertDealtWith()
   }
 
-  context(turn: RunTurn, attempt: number | undefined): LeasedRunContext {
+  context(time: CallTime, attempt: number | undefined): LeasedRunContext {
     const messages = this.#messages
     const { queue } = this.#options
     return {
@@ -88,10 +91,10 @@ export class LeasedAttempt implements Attempt {
         const endsAtMs = Math.min(...messages.map((leased) => leased.endsAtMs))
         return new Date(Date.now() + (endsAtMs - performance.now()))
       },
-      extend: () => this.#watched(this.#extend(turn)),
+      extend: () => this.#watched(this.#extend(time)),
       transaction: (work) => this.#watched(this.#transaction(work)),
       get signal() {
-        return turn.signal
+        return time.signal
       },
     }
   }
@@ -133,11 +136,11 @@ export class LeasedAttempt implements Attempt {
     return this.#calls.watch(call)
   }
 
-  async #extend(turn: RunTurn): Promise<void> {
+  async #extend(time: CallTime): Promise<void> {
     this.#assertOpen('extend')
     await this.#options.renew(this.#messages)
     if (this.lost !== undefined) throw this.lost
-    turn.restart()
+    time.restart()
   }
 
   async #transaction<T>(work: (tx: HandlerTransaction) => T | Promise<T>): Promise<T> {
@@ -197,7 +200,7 @@ export class LeasedAttempt implements Attempt {
       )
       this.#assertAll(await lockLeased(connection.execute, queue, this.#messages, serverVersion))
       this.#assertInHand()
-      for (const leased of this.#messages) leased.inTransaction = true
+      for (const leased of this.#messages) leased.lock()
       const tx = new MessageTransaction(connection, enqueue)
       this.#tx = tx
       // It may never end. What it does after its time counts for nothing.
@@ -205,23 +208,19 @@ export class LeasedAttempt implements Attempt {
       if (tx.unfinished) await tx.finished()
       await tx.keep()
       connection.confine()
-      const kept = this.#messages
-        .filter(({ message }) => message.keepsKey)
-        .map(({ id, lease }) => ({ id, lease, forMs: null }))
-      if (kept.length > 0) await keepKeysLeased(connection.execute, queue, kept, serverVersion)
       await this.#remove(connection.execute)
       // This process may have stood still until now.
       this.#assertAll(this.#messages.flatMap((leased) => (leased.hasRunOut ? [] : [leased.id])))
       clearTimeout(late)
       await connection.commit()
-      for (const leased of this.#messages) leased.committed = true
+      for (const leased of this.#messages) leased.commit()
       return result
     } catch (error) {
       await connection.abandon()
       throw error
     } finally {
       clearTimeout(late)
-      for (const leased of this.#messages) leased.inTransaction = false
+      for (const leased of this.#messages) leased.unlock()
     }
   }
 
@@ -234,7 +233,7 @@ export class LeasedAttempt implements Attempt {
   #assertAll(ids: readonly string[]): void {
     if (ids.length === this.#messages.length) return
     for (const leased of this.#messages) {
-      leased.inTransaction = false
+      leased.unlock()
       if (!ids.includes(leased.id)) leased.lose()
     }
     throw this.lost ?? ended()
@@ -247,7 +246,11 @@ export class LeasedAttempt implements Attempt {
    */
   async #remove(execute: Execute): Promise<void> {
     const { runtime, queue } = this.#options
-    const ids = await ackAll(execute, runtime, queue, this.#messages)
+    const acked = this.#messages.map(({ message }) => decideAcked(message))
+    // Nothing of it depends on the clock.
+    const { written, all } = sendDecisions(execute, leasedRows(runtime, queue, this.#messages, 0), acked)
+    await allAnswered(all)
+    const ids = (await Promise.all(written)).flat()
     const missing = this.#messages.filter(({ id }) => !ids.includes(id))
     if (missing.length === 0) return
     const [left] = await readLeased(execute, queue, missing, runtime.serverVersion())

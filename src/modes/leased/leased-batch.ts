@@ -2,10 +2,11 @@ import type { Gate } from '../../basics/gate.ts'
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { stopped, toError } from '../../errors.ts'
 import { BatchRun } from '../../handle/batch-run.ts'
+import type { Consumption } from '../../handle/consumption.ts'
 import { type Ending, SingleEnding } from '../../handle/ending.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import type { ClaimClock } from '../../statistics/meter.ts'
-import type { Consumption, Runtime } from '../runtime.ts'
+import type { Runtime } from '../runtime.ts'
 import { LeasedAttempt } from './leased-attempt.ts'
 import type { LeasedMessage } from './leased-message.ts'
 import type { Settler } from './settle/settler.ts'
@@ -60,7 +61,7 @@ export class LeasedBatch {
   /** A claim takes one message of each key at most, so none of them waits for another. */
   #groups(): readonly (readonly LeasedMessage[])[] {
     const each = (messages: readonly LeasedMessage[]) => messages.map((leased) => [leased])
-    if (this.#consumption.work.kind === 'each') return each(this.#messages)
+    if (this.#consumption.handler.kind === 'each') return each(this.#messages)
     const hasEvidence = ({ message }: LeasedMessage) => message.evidence !== undefined
     const others = this.#messages.filter((leased) => !hasEvidence(leased))
     return [...(others.length > 0 ? [others] : []), ...each(this.#messages.filter(hasEvidence))]
@@ -87,7 +88,8 @@ export class LeasedBatch {
   }
 
   #runOf(signal: Ending): BatchRun {
-    const { enqueue, plan } = this.#consumption
+    const { plan } = this.#consumption
+    const { enqueue } = this.#runtime
     const leasedOf = (message: DeliveredMessage): LeasedMessage => {
       const leased = this.#byMessage.get(message)
       if (leased === undefined) throw new TypeError('expected a message of this batch')
@@ -99,8 +101,7 @@ export class LeasedBatch {
       return leased
     }
     const options = { runtime: this.#runtime, queue: plan.queue, enqueue, gate: this.#gate, renew: this.#settler.renew }
-    return new BatchRun({
-      ...this.#consumption,
+    return new BatchRun(this.#runtime, this.#consumption, {
       settlement: {
         add: (message, outcome, error) => this.#settler.settle(settled(message), outcome, error),
         deadLetter: (message, reason) => this.#settler.deadLetter(settled(message), reason),
@@ -108,9 +109,7 @@ export class LeasedBatch {
         cancel: (message) => this.#settler.cancel(settled(message)),
       },
       attempt: (messages) => new LeasedAttempt(options, messages.map(leasedOf)),
-      crashLimit: this.#runtime.crashLimit,
       signal,
-      report: this.#runtime.report,
       clock: this.#clock,
       cancel: async () => undefined,
     })

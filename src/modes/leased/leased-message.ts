@@ -1,7 +1,7 @@
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import type { SluiceError } from '../../errors.ts'
 import { leaseLost } from '../../errors.ts'
-import type { LeasedId } from '../../table/settle/settle-leased.ts'
+import type { LeasedId } from '../../table/settle/fence.ts'
 
 /** The lease of a message. */
 export interface LeaseInHand {
@@ -15,7 +15,14 @@ export interface LeaseInHand {
   readonly claimedUs: number
 }
 
-/** A message in hand under a lease. */
+/**
+ * Whether this process may still settle a message. `locked`: a transaction of its handler has locked the row, so no claim
+ * takes it, and a renewal would wait for that. `committed`: that transaction has settled it together with its effects.
+ * `lost`: another process may have it. From `held` it goes to each of the others, and from `locked` back or to `committed`.
+ */
+type Hold = 'held' | 'locked' | 'committed' | 'lost'
+
+/** A message in flight under a lease of this process. */
 export class LeasedMessage implements LeasedId {
   /** Another one when evidence is known of it, before its handler begins. */
   message: DeliveredMessage
@@ -24,6 +31,7 @@ export class LeasedMessage implements LeasedId {
   readonly claimedUs: number
   /** For how long a claim or a renewal makes it last: its own time, or its pipeline's. */
   readonly leaseMs: number
+  #hold: Hold = 'held'
   #lost: SluiceError | undefined
   #onLost: ((reason: SluiceError) => void) | undefined
   #onCancelled: (() => void) | undefined
@@ -31,10 +39,6 @@ export class LeasedMessage implements LeasedId {
   cancelAsked = false
   readonly #claimedAtMs: number
   #renewedAtMs: number
-  /** A transaction of its handler has its row locked: nobody can take it, and a renewal would wait for that. */
-  inTransaction = false
-  /** Its handler has settled it together with its effects. */
-  committed = false
   #over = false
   /** Made when somebody waits for it: of nearly all messages nobody does. */
   #ended: PromiseWithResolvers<void> | undefined
@@ -77,9 +81,30 @@ export class LeasedMessage implements LeasedId {
 
   /** Half of the lease has gone by, and it may be renewed. */
   isOld(nowMs: number): boolean {
-    return (
-      !this.#over && this.lost === undefined && !this.inTransaction && nowMs - this.#renewedAtMs >= this.leaseMs / 2
-    )
+    return !this.#over && this.#hold !== 'lost' && !this.isLocked && nowMs - this.#renewedAtMs >= this.leaseMs / 2
+  }
+
+  get isLocked(): boolean {
+    return this.#hold === 'locked'
+  }
+
+  get isCommitted(): boolean {
+    return this.#hold === 'committed'
+  }
+
+  /** A transaction of its handler has locked its row. */
+  lock(): void {
+    this.#hold = 'locked'
+  }
+
+  /** That transaction has committed, and has settled it. */
+  commit(): void {
+    this.#hold = 'committed'
+  }
+
+  /** That transaction is over. */
+  unlock(): void {
+    if (this.isLocked) this.#hold = 'held'
   }
 
   /** Why nothing can come of it any more. */
@@ -100,7 +125,7 @@ export class LeasedMessage implements LeasedId {
 
   /** It was to be cancelled while its row was locked: its handler ends, and it is removed. */
   cancel(): void {
-    if (!this.#over && !this.committed && !this.inTransaction && this.#lost === undefined) this.#onCancelled?.()
+    if (!this.#over && this.#hold === 'held') this.#onCancelled?.()
   }
 
   /** @param sentAtMs when the renewal was sent */
@@ -110,7 +135,8 @@ export class LeasedMessage implements LeasedId {
 
   /** Somebody else may have it. A message that is settled loses nothing, nor one whose row its handler has locked. */
   lose(): void {
-    if (this.#over || this.committed || this.inTransaction || this.#lost !== undefined) return
+    if (this.#over || this.#hold !== 'held') return
+    this.#hold = 'lost'
     this.#lost = leaseLost(this.message.queue, this.id, this.cancelAsked)
     this.#onLost?.(this.#lost)
   }

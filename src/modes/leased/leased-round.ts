@@ -1,14 +1,16 @@
 import { Gate } from '../../basics/gate.ts'
+import type { Admission } from '../../claim/admission.ts'
 import { oldestMs } from '../../claim/claim-answer.ts'
 import { DeliveredMessage } from '../../claim/delivered-message.ts'
-import { Allowance, Limiter } from '../../claim/limiter.ts'
+import { Limiter } from '../../claim/limiter.ts'
 import type { EvidenceById } from '../../crash/in-hand.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
-import { ALONE, ENDED, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import { CLAIM, CLAIM_ALONE, type Next, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import type { Consumption } from '../../handle/consumption.ts'
 import type { LeasedPlan } from '../../plan/options.ts'
 import type { CancelRequest } from '../../table/worker/cancel-requests.ts'
 import { Losses, reasonFor } from '../losses.ts'
-import type { Consumption, Runtime } from '../runtime.ts'
+import type { Runtime } from '../runtime.ts'
 import { LeaseClaimer, type LeasedClaim } from './lease-claimer.ts'
 import { LeasedBatch } from './leased-batch.ts'
 import { LeasedMessage } from './leased-message.ts'
@@ -51,15 +53,26 @@ export class LeasedRound implements Round {
     this.#renewals = new Renewals(leaseMs, (leases) => void this.#settler.renew(leases))
   }
 
-  async run(demand: RoundDemand, options: RoundOptions): Promise<Ran> {
+  async run(demand: RoundDemand, options: RoundOptions): Promise<Next> {
     this.#demand = demand
     this.#endedSince = false
     const { batchSize } = this.#consumption.plan
     const most = options.alone ? 1 : batchSize * (demand.isLast ? 1 : this.#claimer.atOnce)
     const reserved = await this.#room.reserve(most, demand.draining)
-    if (reserved === 0) return ENDED
-    if (!this.#limiter.active) return this.#runSome(demand, options, reserved)
-    return this.#runAllowed(demand, options, reserved)
+    if (reserved === 0) return CLAIM
+    const admission = await this.#limiter.admit(demand, reserved, 1).catch((error: unknown) => {
+      this.#room.giveBack(reserved)
+      throw error
+    })
+    if ('kind' in admission) {
+      this.#room.giveBack(reserved)
+      return admission
+    }
+    try {
+      return await this.#runAdmitted(demand, { ...options, admission, reserved })
+    } finally {
+      admission.close()
+    }
   }
 
   failed(error: unknown, retryInMs?: number): unknown {
@@ -82,35 +95,12 @@ export class LeasedRound implements Round {
     this.#settler.cut()
   }
 
-  /** In a queue with limits: asks first what may be claimed. */
-  async #runAllowed(demand: RoundDemand, options: RoundOptions, reserved: number): Promise<Ran> {
-    const allowed = await this.#limiter.allow(demand, reserved, 1).catch((error: unknown) => {
-      this.#room.giveBack(reserved)
-      throw error
-    })
-    if (allowed === undefined) return this.#runSome(demand, options, reserved)
-    if (!(allowed instanceof Allowance)) {
-      this.#room.giveBack(reserved)
-      return { kind: 'nothing', nextDueMs: allowed.nextDueMs, partial: false }
-    }
-    try {
-      const ran = await this.#runSome(demand, options, reserved, allowed)
-      return ran.kind === 'nothing' ? { ...ran, partial: ran.partial || this.#limiter.again(allowed, 0) } : ran
-    } finally {
-      allowed.close()
-    }
-  }
-
-  async #runSome(
-    demand: RoundDemand,
-    { alone, onCommitted }: RoundOptions,
-    reserved: number,
-    allowed?: Allowance,
-  ): Promise<Ran> {
+  async #runAdmitted(demand: RoundDemand, options: AdmittedOptions): Promise<Next> {
+    const { alone, onCommitted, admission, reserved } = options
     const { gate, inHand } = this.#runtime
     if (!(await inHand.aloneLock.enter(alone, demand.draining))) {
       this.#room.giveBack(reserved)
-      return ENDED
+      return CLAIM
     }
     const handled: Promise<void>[] = []
     const suspects: LeasedMessage[] = []
@@ -118,10 +108,10 @@ export class LeasedRound implements Round {
     try {
       if (demand.paused) {
         this.#room.giveBack(reserved)
-        return ENDED
+        return CLAIM
       }
-      const ran = await this.#claim({ demand, reserved, allowed, found: leave }, async (claimed) => {
-        allowed?.use(claimed.answer)
+      const ran = await this.#claim({ demand, reserved, admission, found: leave }, async (claimed) => {
+        admission.took(claimed.answer)
         const { batch, suspects: some } = await this.#batchOf(claimed, alone)
         onCommitted()
         handled.push(batch.run(demand.stopping))
@@ -130,7 +120,7 @@ export class LeasedRound implements Round {
       if (alone) await Promise.all(handled)
       // They are free when they have been given back: the next round is to find them.
       await Promise.all(suspects.map((leased) => leased.ended))
-      return suspects.length > 0 ? ALONE : ran
+      return suspects.length > 0 ? CLAIM_ALONE : ran
     } finally {
       leave()
       void Promise.all(handled).finally(() => inHand.aloneLock.leave())
@@ -138,9 +128,9 @@ export class LeasedRound implements Round {
   }
 
   async #claim(
-    { demand, reserved, allowed, found }: Claiming,
+    { demand, reserved, admission, found }: Claiming,
     take: (claimed: LeasedClaim) => Promise<void>,
-  ): Promise<Ran> {
+  ): Promise<Next> {
     const { batchSize } = this.#consumption.plan
     const sizes: number[] = []
     for (let left = reserved; left > 0; left -= batchSize) sizes.push(Math.min(left, batchSize))
@@ -149,12 +139,11 @@ export class LeasedRound implements Round {
       const taker = {
         found,
         take: (claimed: LeasedClaim) => {
-          if (allowed !== undefined) this.#limiter.found()
           free -= claimed.answer.rows.length
           return take(claimed)
         },
       }
-      return await this.#claimer.claim(demand, sizes, taker, allowed)
+      return await this.#claimer.claim(demand, sizes, taker, admission)
     } finally {
       this.#room.giveBack(free)
     }
@@ -203,11 +192,11 @@ export class LeasedRound implements Round {
   /** A renewal finds out whether the message is gone. If it is not, because its row was locked, it is ended here. */
   async #cancelled({ id, askedUs }: CancelRequest): Promise<void> {
     const leased = this.#renewals.get(id)
-    if (leased === undefined || leased.inTransaction || leased.cancelAsked || askedUs < leased.claimedUs) return
+    if (leased === undefined || leased.isLocked || leased.cancelAsked || askedUs < leased.claimedUs) return
     leased.cancelAsked = true
     await this.#settler.renew([leased])
     // Its handler has begun a transaction meanwhile: the next poll asks again.
-    if (leased.inTransaction) leased.cancelAsked = false
+    if (leased.isLocked) leased.cancelAsked = false
     else leased.cancel()
   }
 
@@ -242,10 +231,16 @@ export class LeasedRound implements Round {
   }
 }
 
+interface AdmittedOptions extends RoundOptions {
+  readonly admission: Admission
+  /** The room that is reserved for what is claimed. */
+  readonly reserved: number
+}
+
 interface Claiming {
   readonly demand: RoundDemand
   readonly reserved: number
-  readonly allowed: Allowance | undefined
+  readonly admission: Admission
   readonly found: () => void
 }
 

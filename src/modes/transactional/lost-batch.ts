@@ -1,21 +1,19 @@
 import { stateSays } from '../../basics/sql-state.ts'
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { errorText, SluiceError } from '../../errors.ts'
+import type { Consumption } from '../../handle/consumption.ts'
 import type { Outcome } from '../../message.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
 import { isRefusal, serverErrorOf } from '../../session/refusal.ts'
 import type { AttemptRules } from '../../settings/attempt-rules.ts'
 import type { Settlement } from '../../settle/settlement.ts'
-import { isEvent } from '../../stream/group-claimer.ts'
-import { claimAgain } from '../../table/claim/claim-again.ts'
-import { WHOLE_QUEUE_SLOT } from '../../table/claim/claim-ordered.ts'
+import { attemptRules } from '../../source/rules-of.ts'
+import type { Source } from '../../source/source.ts'
 import type { Execute } from '../../table/statement.ts'
 import { type LostTry, recordEvidence } from '../../table/worker/evidence.ts'
 import type { BatchConnection } from '../../transaction/batch-connection.ts'
 import { inOwnTransaction } from '../../transaction/own-transaction.ts'
-import { attemptRules } from '../attempt-rules.ts'
-import { newSettlement } from '../new-settlement.ts'
-import type { Consumption, Runtime } from '../runtime.ts'
+import type { Runtime } from '../runtime.ts'
 
 /**
  * What the loss of a transaction was counted as: a failed attempt of the one message that ran, which has been written; a
@@ -48,6 +46,7 @@ export interface LostBatch {
 export async function countLoss(
   runtime: Runtime,
   consumption: Consumption<TransactionalPlan>,
+  source: Source,
   lost: LostBatch,
 ): Promise<CountedAs> {
   const { control } = runtime
@@ -66,16 +65,18 @@ export async function countLoss(
       ANSWER_MS,
     )
     if (settlement === undefined) return 'runs alone'
-    settlement.reportAll()
+    settlement.reportAll(runtime.report)
     consumption.onSettled?.(settlement.settled)
-    consumption.meter?.settled(settlement.counts)
+    consumption.meter.settled(settlement.counts)
     return 'failed attempt'
   }
   try {
-    return await inTransaction((execute) => write(runtime, consumption, lost, execute)).catch((error: unknown) => {
-      if (!isRefusal(error) || !isOutOfAttempts(lost.begun[0], attemptRules(runtime, consumption.plan))) throw error
-      return inTransaction((execute) => putAside(runtime, consumption, lost, execute))
-    })
+    return await inTransaction((execute) => write(runtime, consumption, source, lost, execute)).catch(
+      (error: unknown) => {
+        if (!isRefusal(error) || !isOutOfAttempts(lost.begun[0], attemptRules(runtime, consumption.plan))) throw error
+        return inTransaction((execute) => putAside(source, lost, execute))
+      },
+    )
   } catch {
     return 'nothing'
   } finally {
@@ -96,6 +97,7 @@ const ASIDE_MS = 60_000
 async function write(
   runtime: Runtime,
   { plan }: Consumption<TransactionalPlan>,
+  source: Source,
   { begun, batchId, connection: broken, error }: LostBatch,
   execute: Execute,
 ): Promise<Settlement | undefined> {
@@ -105,7 +107,7 @@ async function write(
   if (message !== undefined && counts) {
     const failed = reason ?? error
     const outcome = { kind: 'retry', error: errorText(failed) } as const
-    const settlement = await settleAgain(runtime, plan, message, outcome, failed, execute)
+    const settlement = await settleAgain(source, message, outcome, failed, execute)
     if (settlement !== undefined) return settlement
   }
   const { workerId } = runtime.inHand
@@ -131,40 +133,23 @@ async function lostTryOf(
  * The message is out of attempts, and something keeps it from the dead letters: a policy, or a trigger. It comes again in
  * a minute, so that it does not keep the others.
  */
-async function putAside(
-  runtime: Runtime,
-  { plan }: Consumption<TransactionalPlan>,
-  { begun }: LostBatch,
-  execute: Execute,
-) {
+async function putAside(source: Source, { begun }: LostBatch, execute: Execute) {
   const [message] = begun
-  return message && settleAgain(runtime, plan, message, { kind: 'snooze', afterMs: ASIDE_MS }, undefined, execute)
+  return message && settleAgain(source, message, { kind: 'snooze', afterMs: ASIDE_MS }, undefined, execute)
 }
 
-/** Settles a message in another transaction; undefined if somebody else has it in hand, or has settled it. */
+/** Settles a message in another transaction; undefined if another one has it, or has settled it. */
 async function settleAgain(
-  runtime: Runtime,
-  plan: TransactionalPlan,
+  source: Source,
   message: DeliveredMessage,
   outcome: Outcome,
   error: unknown,
   execute: Execute,
 ): Promise<Settlement | undefined> {
-  const { id, attempt, slot } = message.row
-  // Whoever claims it next settles the try: the progress of its slot is locked by nobody now.
-  if (isEvent(message.row)) return undefined
-  const sentAtMs = performance.now()
-  const again = await claimAgain(execute, {
-    queue: plan.queue,
-    id,
-    attempt,
-    slot: slot ?? (plan.ordered ? WHOLE_QUEUE_SLOT : null),
-  })
-  const answeredAtMs = performance.now()
-  if (again.rows.length === 0) return undefined
-  const settlement = newSettlement(runtime, plan, { nowUs: again.nowUs, sentAtMs, answeredAtMs })
+  const settlement = await source.claimAgain(execute, message)
+  if (settlement === undefined) return undefined
   settlement.add(message, outcome, error)
-  // Another place may have lost it at the same time.
+  // Another runner may have lost it at the same time.
   settlement.forgetEvidence(message)
   await settlement.learnTexts(execute)
   await settlement.write(execute)

@@ -4,14 +4,15 @@ import type { BegunBatch, EvidenceById } from '../../crash/in-hand.ts'
 import { isLastChance } from '../../crash/last-chance.ts'
 import { isSluiceError } from '../../errors.ts'
 import { BatchRun } from '../../handle/batch-run.ts'
+import type { Consumption } from '../../handle/consumption.ts'
 import { MessageTransaction } from '../../handle/transaction/message-transaction.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
 import type { Settlement } from '../../settle/settlement.ts'
+import type { Source } from '../../source/source.ts'
 import type { ClaimedRow } from '../../table/claim/claim.ts'
 import type { Evidence } from '../../table/worker/evidence.ts'
 import { cancelStatement } from '../../table/worker/server-process.ts'
-import { newSettlement } from '../new-settlement.ts'
-import type { Consumption, Runtime } from '../runtime.ts'
+import type { Runtime } from '../runtime.ts'
 import type { ClaimedBatch } from './claimed-batch.ts'
 import { type CountedAs, countLoss } from './lost-batch.ts'
 
@@ -19,6 +20,7 @@ import { type CountedAs, countLoss } from './lost-batch.ts'
 export class TransactionalBatch {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<TransactionalPlan>
+  readonly #source: Source
   readonly #batch: ClaimedBatch
   readonly #settlement: Settlement
   readonly #startedAt = performance.now()
@@ -30,12 +32,13 @@ export class TransactionalBatch {
   hasEvidence = false
   #controlFailed = false
 
-  constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>, batch: ClaimedBatch) {
+  constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>, source: Source, batch: ClaimedBatch) {
     this.#runtime = runtime
     this.#consumption = consumption
+    this.#source = source
     this.#batch = batch
     this.#controlSession = runtime.control.session
-    this.#settlement = newSettlement(runtime, consumption.plan, batch.claimed)
+    this.#settlement = source.settlement(batch.claimed)
   }
 
   /** The rows that it has not settled. */
@@ -71,9 +74,9 @@ export class TransactionalBatch {
 
   committed(): void {
     this.#end()
-    this.#settlement.reportAll()
+    this.#settlement.reportAll(this.#runtime.report)
     this.#consumption.onSettled?.(this.#settlement.settled)
-    this.#consumption.meter?.settled(this.#settlement.counts)
+    this.#consumption.meter.settled(this.#settlement.counts)
     const { queue } = this.#consumption.plan
     if (this.#settlement.isEmpty) {
       // A stop came before anything was done.
@@ -107,7 +110,7 @@ export class TransactionalBatch {
     if (hung.length === 0) {
       const { connection } = this.#batch
       const session = this.#controlSession
-      return countLoss(this.#runtime, this.#consumption, { begun, batchId, connection, session, error })
+      return countLoss(this.#runtime, this.#consumption, this.#source, { begun, batchId, connection, session, error })
     }
     const ids = hung.map((message) => message.id)
     // If the control connection is down there is no evidence this time; the message comes again all the same.
@@ -124,14 +127,11 @@ export class TransactionalBatch {
 
   async #handle(rows: readonly ClaimedRow[], evidence: EvidenceById): Promise<void> {
     const { connection, claimed, signal } = this.#batch
-    const { cancellations, control, crashLimit, report } = this.#runtime
-    const run = new BatchRun({
-      ...this.#consumption,
+    const { cancellations, control, enqueue } = this.#runtime
+    const run = new BatchRun(this.#runtime, this.#consumption, {
       settlement: this.#settlement,
-      attempt: () => new MessageTransaction(connection, this.#consumption.enqueue),
-      crashLimit,
+      attempt: () => new MessageTransaction(connection, enqueue),
       signal,
-      report,
       clock: claimed,
       slotOf: this.#settlement.slotOf,
       cancel: () => this.#onControl(() => cancelStatement(control.execute, claimed.transaction)),

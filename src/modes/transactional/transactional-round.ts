@@ -1,17 +1,16 @@
+import type { Admission } from '../../claim/admission.ts'
 import { type ClaimAnswer, type SentClaim, youngestMs } from '../../claim/claim-answer.ts'
-import { Claimer } from '../../claim/claimer.ts'
-import { Allowance, Limiter } from '../../claim/limiter.ts'
-import { ALONE, ENDED, MORE, type Ran, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import { CLAIM, CLAIM_ALONE, type Next, type Round, type RoundDemand, type RoundOptions } from '../../demand/round.ts'
+import type { Consumption } from '../../handle/consumption.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
-import type { EventAnswer } from '../../stream/event-claimer.ts'
-import { GroupClaimer } from '../../stream/group-claimer.ts'
+import type { Source } from '../../source/source.ts'
+import { limitOf } from '../../source/transaction-limit.ts'
 import { allAnswered } from '../../transaction/all-answered.ts'
 import { AnswerLimit } from '../../transaction/answer-limit.ts'
 import { BatchConnection } from '../../transaction/batch-connection.ts'
 import type { TransactionLimit } from '../../transaction/transaction-settings.ts'
 import { Losses, reasonFor } from '../losses.ts'
-import { newSettlement } from '../new-settlement.ts'
-import type { Consumption, Runtime } from '../runtime.ts'
+import type { Runtime } from '../runtime.ts'
 import type { ClaimedBatch } from './claimed-batch.ts'
 import { TransactionalBatch } from './transactional-batch.ts'
 
@@ -22,59 +21,39 @@ import { TransactionalBatch } from './transactional-batch.ts'
 export class TransactionalRound implements Round {
   readonly #runtime: Runtime
   readonly #consumption: Consumption<TransactionalPlan>
-  readonly #claimer: Claimer | GroupClaimer
-  readonly #limiter: Limiter
+  readonly #source: Source
   readonly #losses: Losses
   readonly #connections = new Set<BatchConnection>()
-  /** How many batches are wanted in flight. */
-  #concurrency: number
 
-  constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>) {
-    const { queue, concurrency } = consumption.plan
+  constructor(runtime: Runtime, consumption: Consumption<TransactionalPlan>, source: Source) {
+    const { queue } = consumption.plan
     this.#runtime = runtime
     this.#consumption = consumption
-    this.#concurrency = concurrency
     this.#losses = new Losses(queue, runtime.report)
-    this.#claimer = this.#newClaimer(consumption.plan)
-    this.#limiter = new Limiter({ queue, control: runtime.control, settings: runtime.settings })
+    this.#source = source
   }
 
-  async run(demand: RoundDemand, options: RoundOptions): Promise<Ran> {
-    const { batchSize, log } = this.#consumption.plan
-    if (log !== undefined) return this.#runAllowed(demand, options, undefined)
-    const allowed = await this.#limiter.allow(demand, batchSize, this.#concurrency)
-    if (allowed === undefined || allowed instanceof Allowance) return this.#runAllowed(demand, options, allowed)
-    return { kind: 'nothing', nextDueMs: allowed.nextDueMs, partial: false }
-  }
-
-  async #runAllowed(demand: RoundDemand, options: RoundOptions, allowed: Allowance | undefined): Promise<Ran> {
-    const { gate, inHand } = this.#runtime
-    if (!(await inHand.aloneLock.enter(options.alone, demand.draining))) {
-      allowed?.close()
-      return ENDED
+  async run(demand: RoundDemand, options: RoundOptions): Promise<Next> {
+    const admission = await this.#source.admit(demand)
+    if ('kind' in admission) return admission
+    try {
+      return await this.#runAdmitted(demand, { ...options, admission })
+    } finally {
+      admission.close()
     }
+  }
+
+  async #runAdmitted(demand: RoundDemand, options: AdmittedOptions): Promise<Next> {
+    const { gate, inHand } = this.#runtime
+    if (!(await inHand.aloneLock.enter(options.alone, demand.draining))) return CLAIM
     const leave = await gate.enter()
     try {
       const connection = await BatchConnection.acquire(this.#runtime.pool, demand.stopping)
-      return await this.#runOn(connection, demand, { ...options, allowed }, leave)
+      return await this.#runOn(connection, demand, options, leave)
     } finally {
       leave()
       inHand.aloneLock.leave()
-      allowed?.close()
     }
-  }
-
-  #newClaimer({ log, queue, batchSize, concurrency, ordered }: TransactionalPlan): Claimer | GroupClaimer {
-    const { control } = this.#runtime
-    if (log === undefined) return new Claimer({ queue, batchSize, concurrency, ordered, control })
-    const settleParked = (on: BatchConnection, answer: EventAnswer) => this.#settleParked(on, answer)
-    return new GroupClaimer({ ...log, queue, batchSize, concurrency, control, settleParked })
-  }
-
-  /** Settles a batch of which nothing is to be handled now. */
-  async #settleParked(connection: BatchConnection, answer: EventAnswer): Promise<void> {
-    const settlement = newSettlement(this.#runtime, this.#consumption.plan, answer)
-    await allAnswered(connection.together(() => [settlement.write(connection.execute), connection.commit(this.#limit)]))
   }
 
   failed(error: unknown, retryInMs?: number): unknown {
@@ -83,8 +62,7 @@ export class TransactionalRound implements Round {
   }
 
   resize(concurrency: number): number {
-    this.#concurrency = concurrency
-    this.#claimer.resize(concurrency)
+    this.#source.resize(concurrency)
     return concurrency
   }
 
@@ -101,36 +79,35 @@ export class TransactionalRound implements Round {
   async #runOn(
     connection: BatchConnection,
     demand: RoundDemand,
-    { alone, onCommitted, allowed }: RoundOptions & { readonly allowed: Allowance | undefined },
+    { alone, onCommitted, admission }: AdmittedOptions,
     onFound: () => void,
-  ): Promise<Ran> {
+  ): Promise<Next> {
     const { control, connectTimeoutMs } = this.#runtime
     if (demand.paused) {
       connection.release()
-      return ENDED
+      return CLAIM
     }
     this.#connections.add(connection)
     const answers = new AnswerLimit(connection, control, { claimMs: connectTimeoutMs, serverMs: this.#limit.ms })
     const stop = () => connection.stop()
     demand.stopping.addEventListener('abort', stop)
     try {
-      let next = await this.#begin(connection, demand, allowed)
+      let next = await this.#begin(connection, demand, admission)
       this.#runtime.inHand.findDeadAhead()
       while ('first' in next) {
         const claimed = await this.#take(connection, demand, next)
         answers.claimed(claimed.transaction.pid)
         this.#losses.claimed()
-        const nothing = this.#nothingOf(claimed, next, demand, allowed)
+        const nothing = this.#nothingOf(claimed, next, demand, admission)
         if (nothing !== undefined) {
           await this.#giveBack(connection, claimed)
           return nothing
         }
-        if (allowed !== undefined) this.#limiter.found()
-        allowed?.use(claimed)
+        admission.took(claimed)
         onFound()
         demand.found({ full: claimed.full, youngestMs: youngestMs(claimed) })
         next = await this.#process(
-          { connection, claimed, signal: connection.signal, alone, isLast: alone || allowed !== undefined },
+          { connection, claimed, signal: connection.signal, alone, isLast: alone || admission.isSingle },
           demand,
           answers,
           onCommitted,
@@ -146,55 +123,34 @@ export class TransactionalRound implements Round {
   }
 
   /** Undefined: what was claimed is to be handled. */
-  #nothingOf(
-    { rows: { length }, nextDueMs, partial }: ClaimAnswer,
-    { most = length }: SentClaim,
-    demand: RoundDemand,
-    allowed: Allowance | undefined,
-  ): Ran | undefined {
-    if (length === 0 || demand.draining.aborted || demand.paused) return { kind: 'nothing', nextDueMs, partial }
-    // The transaction would keep permits that it has no messages for.
-    if (allowed?.takesPermits && length < most) return { ...NOTHING, partial: this.#limiter.again(allowed, length) }
-    return undefined
+  #nothingOf(claimed: ClaimAnswer, sent: SentClaim, demand: RoundDemand, admission: Admission): Next | undefined {
+    if (claimed.rows.length === 0 || demand.draining.aborted || demand.paused) return admission.nothing(claimed)
+    return admission.tooFew(claimed, sent)
   }
 
   get #limit(): TransactionLimit {
-    return { ms: this.#consumption.plan.timeoutMs * 2 + SERVER_GRACE_MS, serverVersion: this.#runtime.serverVersion() }
+    return limitOf(this.#consumption.plan, this.#runtime.serverVersion())
   }
 
-  /** Sends the first claim. In a queue with limits it takes the permits first, and is the only one. */
-  async #begin(
-    connection: BatchConnection,
-    demand: RoundDemand,
-    allowed: Allowance | undefined,
-  ): Promise<Ran | SentClaim> {
-    const begin = () => connection.begin(this.#limit)
-    if (allowed === undefined) {
-      return connection.together(() => {
-        begin()
-        return this.#send(connection, demand)
-      })
-    }
-    begin()
-    const { most, ids } = await allowed.lock(connection.execute)
-    const some = ids === undefined ? most > 0 : ids.length > 0
-    if (!some) {
-      await connection.rollback()
-      return { ...NOTHING, partial: this.#limiter.again(allowed, 0) }
-    }
-    if (ids === undefined) return this.#send(connection, demand, most)
-    demand.sent()
-    return { lease: undefined, most, first: allowed.claim(connection.execute, ids), atOnce: true, scan: undefined }
+  /** Sends the first claim. */
+  #begin(connection: BatchConnection, demand: RoundDemand, admission: Admission): Promise<Next | SentClaim> {
+    return admission.begin<SentClaim>(connection, this.#limit, {
+      open: (most) => this.#send(connection, demand, most),
+      given: (most, claim) => {
+        demand.sent()
+        return { lease: undefined, most, first: claim(), atOnce: true, scan: undefined }
+      },
+    })
   }
 
   #send(connection: BatchConnection, demand: RoundDemand, most?: number): SentClaim {
     demand.sent()
-    return this.#claimer.send(connection, undefined, most)
+    return this.#source.send(connection, most)
   }
 
   async #take(connection: BatchConnection, demand: RoundDemand, sent: SentClaim): Promise<ClaimAnswer> {
     try {
-      return await this.#claimer.take(connection, sent)
+      return await this.#source.take(connection, sent)
     } finally {
       demand.answered()
     }
@@ -206,25 +162,25 @@ export class TransactionalRound implements Round {
     demand: RoundDemand,
     answers: AnswerLimit,
     onCommitted: () => void,
-  ): Promise<Ran | SentClaim> {
+  ): Promise<Next | SentClaim> {
     const { connection, claimed } = claimedBatch
-    const batch = new TransactionalBatch(this.#runtime, this.#consumption, claimedBatch)
+    const batch = new TransactionalBatch(this.#runtime, this.#consumption, this.#source, claimedBatch)
     let next: SentClaim | undefined
     try {
       const ran = await batch.run()
-      if (batch.hasEvidence) this.#claimer.narrow()
-      else this.#claimer.widen()
+      if (batch.hasEvidence) this.#source.narrow()
+      else this.#source.widen()
       if (!ran) {
         batch.gaveBack()
         await this.#giveBack(connection, claimed)
-        return ALONE
+        return CLAIM_ALONE
       }
       const ended = connection.together(() => {
         const written = batch.write()
         if (this.#endsWith(claimedBatch, demand)) return [written, connection.commit()]
         const committed = connection.commit(this.#limit)
-        // The claim behind the COMMIT is to see them; other places, which may pass over them until then, see them below.
-        this.#claimer.release(batch.untouched)
+        // The claim behind the COMMIT is to see them; other runners, which may pass over them until then, see them below.
+        this.#source.release(batch.untouched)
         answers.restart()
         next = this.#send(connection, demand)
         return [written, committed]
@@ -234,16 +190,16 @@ export class TransactionalRound implements Round {
     } catch (error) {
       if (next !== undefined) demand.answered()
       await connection.abandon()
-      this.#claimer.unsend(next)
+      this.#source.unsend(next)
       return this.#lost(batch, claimed, connection.lastWords ?? error)
     }
-    this.#claimer.release(batch.untouched)
+    this.#source.release(batch.untouched)
     this.#losses.settled()
     batch.committed()
     // The next claim sees what is due at once.
     demand.due(batch.dueInMs.filter((inMs) => inMs > 0))
     onCommitted()
-    return next ?? MORE
+    return next ?? CLAIM
   }
 
   /** Whether the round is over with this batch. */
@@ -252,18 +208,17 @@ export class TransactionalRound implements Round {
   }
 
   async #giveBack(connection: BatchConnection, claimed: ClaimAnswer): Promise<void> {
-    this.#claimer.release(claimed.rows)
+    this.#source.release(claimed.rows)
     await connection.rollback()
   }
 
-  async #lost(batch: TransactionalBatch, claimed: ClaimAnswer, error: unknown): Promise<Ran> {
-    this.#claimer.release(claimed.rows)
+  async #lost(batch: TransactionalBatch, claimed: ClaimAnswer, error: unknown): Promise<Next> {
+    this.#source.release(claimed.rows)
     await this.#losses.lost(batch, claimed.rows.length, error)
-    return MORE
+    return CLAIM
   }
 }
 
-const NOTHING = { kind: 'nothing', nextDueMs: null, partial: false } as const satisfies Ran
-
-/** The server ends a transaction this long after the process should have. */
-const SERVER_GRACE_MS = 1_000
+interface AdmittedOptions extends RoundOptions {
+  readonly admission: Admission
+}

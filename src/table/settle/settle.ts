@@ -1,10 +1,12 @@
-import { byVersion, ofVersion, placesOf } from '../rows-by-id.ts'
-import { requiringRows } from '../rows-missing.ts'
-import { type Execute, statement } from '../statement.ts'
+import type { Execute } from '../statement.ts'
+import { type Fence, type FencedText, fenced, sendFenced } from './fence.ts'
 import { type Kept, keeping, keptParams } from './keep.ts'
 
-/** A message to try again later, in its own row: same id, same place in its order. */
-export interface Postponed {
+// The statements that write what became of messages, each for both fences. They find rows by the primary key
+// (queue, id), and leave one dead row for each. All of a batch's leave in one packet with its COMMIT.
+
+/** A message that is due again, in its own row: same id, same place in its order. */
+export interface LaterRow {
   readonly id: string
   /** When it falls due, in microseconds since 1970 by the database's clock. */
   readonly dueUs: number
@@ -16,7 +18,7 @@ export interface Postponed {
   readonly details?: FailureDetails | undefined
 }
 
-export interface Dead {
+export interface DeadRow {
   readonly id: string
   readonly attempt: number
   readonly reason: string
@@ -36,145 +38,111 @@ export function detailsJson({ details }: { readonly details?: FailureDetails | u
   return details === undefined ? null : JSON.stringify(details)
 }
 
-/** A key that waits for a message until an instant. */
-export interface HeldKey {
-  readonly slot: number
-  readonly orderingKey: string
-  readonly messageId: string
-  readonly untilUs: number
+/** Where a statement runs, and whose rows it writes. */
+export interface SettleIn {
+  readonly queue: string
+  readonly fence: Fence
+  readonly serverVersion: number
 }
 
-/**
- * Removes handled messages by the primary key (queue, id). It leaves one dead row each; nothing else was ever written
- * for a message that succeeded at once.
- */
-export async function ackMessages(
-  execute: Execute,
-  queue: string,
-  ids: readonly string[],
-  serverVersion: number,
-): Promise<void> {
-  await requiringRows(execute(ofVersion(ACK, serverVersion), [queue, ids]))
+/** Removes messages that have succeeded. Nothing else was ever written for one that succeeded at once. */
+export function removeRows(execute: Execute, { queue, fence, serverVersion }: SettleIn, ids: readonly string[]) {
+  return sendFenced(execute, REMOVE, fence, serverVersion, [queue, ids])
 }
 
 /** The same in a queue that keeps its history: each row is moved there. */
-export async function ackAndKeep(
+export function moveToHistory(
   execute: Execute,
-  queue: string,
+  { queue, fence, serverVersion }: SettleIn,
   ids: readonly string[],
   kept: Kept,
-  serverVersion: number,
-): Promise<void> {
-  await requiringRows(execute(ofVersion(ACK_AND_KEEP, serverVersion), [queue, ids, ...keptParams(kept)]))
+) {
+  return sendFenced(execute, MOVE_TO_HISTORY, fence, serverVersion, [queue, ids, ...keptParams(kept)])
 }
 
-/**
- * Gives messages a later due time, in place. The instants are parameters, so the UPDATE reads no clock. One with a dedupe key
- * closes its ordering key, as one that was leased does: a claim that took the message behind it as well would lock that
- * without handling it, and whoever asks for the key would find it in hand and add another one.
- */
-export async function postponeMessages(
+/** Gives messages a later due time, in place. The instants are parameters, so the UPDATE reads no clock. */
+export function postponeRows(
   execute: Execute,
-  queue: string,
-  messages: readonly Postponed[],
+  { queue, fence, serverVersion }: SettleIn,
+  rows: readonly LaterRow[],
   nowUs: number,
-): Promise<void> {
-  const sent = execute(POSTPONE, [
+) {
+  return sendFenced(execute, POSTPONE, fence, serverVersion, [
     queue,
-    messages.map((message) => message.id),
-    messages.map((message) => message.dueUs),
-    messages.map((message) => message.attempt),
-    messages.map((message) => message.error),
+    rows.map(({ id }) => id),
+    rows.map(({ dueUs }) => dueUs),
+    rows.map(({ attempt }) => attempt),
+    rows.map(({ error }) => error),
     nowUs,
-    messages.map(detailsJson),
+    rows.map(detailsJson),
   ])
-  await requiringRows(sent)
 }
 
-/**
- * Messages are due again with the COMMIT: wakes those who sleep, as an enqueue does. This process may be about to end, or busy
- * with others.
- */
-export async function wakeSleepers(execute: Execute, queue: string): Promise<void> {
-  await execute(WAKE, [queue])
-}
-
-/** Moves messages from the hot table to the dead letters. */
-export async function deadLetterMessages(execute: Execute, queue: string, messages: readonly Dead[]): Promise<void> {
-  const sent = execute(DEAD_LETTER, [
+/** Moves messages to the dead letters. */
+export function buryRows(execute: Execute, { queue, fence, serverVersion }: SettleIn, rows: readonly DeadRow[]) {
+  return sendFenced(execute, BURY, fence, serverVersion, [
     queue,
-    messages.map((message) => message.id),
-    messages.map((message) => message.attempt),
-    messages.map((message) => message.reason),
-    messages.map((message) => message.error),
-    messages.map(detailsJson),
+    rows.map(({ id }) => id),
+    rows.map(({ attempt }) => attempt),
+    rows.map(({ reason }) => reason),
+    rows.map(({ error }) => error),
+    rows.map(detailsJson),
   ])
-  await requiringRows(sent)
 }
 
 /**
- * Writes into slot rows, which the batch has locked, which keys are held, and removes entries whose time has passed.
+ * The end of a statement that has touched rows of sluice.message, named `touched`. Of locked rows it must have touched all
+ * of $2: the function raises an error, and is called only if the counts differ. Counting takes RETURNING, which fetches
+ * each row once more: 12 µs of the server's time for one row, 38 µs for a hundred, which is 3 per cent of a drain at most.
  */
-export async function holdKeys(
-  execute: Execute,
-  queue: string,
-  keys: readonly HeldKey[],
-  nowUs: number,
-): Promise<void> {
-  const sent = execute(HOLD, [
-    queue,
-    keys.map((key) => key.slot),
-    keys.map((key) => key.orderingKey),
-    keys.map((key) => key.messageId),
-    keys.map((key) => key.untilUs),
-    nowUs,
-  ])
-  await requiringRows(sent)
-}
-
-/** Deletes the evidence about messages that have been settled. */
-export async function forgetEvidence(execute: Execute, queue: string, ids: readonly string[]): Promise<void> {
-  await execute(FORGET, [queue, ids])
-}
-
-/** The caller has locked the rows, so they stay in their places. */
-const PLACES = placesOf('$2::bigint[]')
-
-/**
- * The end of a statement that has touched rows of sluice.message, named `touched`, and must have touched all of $2.
- * COMMIT leaves in the same packet, so only the server can stop it: the function raises an error. It is called only if
- * the counts differ. Counting takes RETURNING, which fetches each row once more: 12 µs of the server's time for an ack
- * of one, 38 µs for an ack of a hundred, which is 3 per cent of a drain at most.
- */
-const REQUIRE_ALL = `
+const answer = ({ either }: FencedText) =>
+  either({
+    locked: `
 SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t))
 FROM (SELECT count(*) AS n FROM touched) t
-WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`
+WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`,
+    leased: `
+SELECT t.id::text AS id FROM touched t`,
+  })
 
-const ACK = byVersion(
+const REMOVE = fenced(
   'ack',
-  (found) => `
+  '$3',
+  (fence) => `
 WITH touched AS (
-  DELETE FROM sluice.message m WHERE ${found('$2::bigint[]')} RETURNING m.id
-)${REQUIRE_ALL}`,
+  DELETE FROM sluice.message m WHERE ${fence.rows} RETURNING m.id
+)${answer(fence)}`,
 )
 
-const ACK_AND_KEEP = byVersion(
+const MOVE_TO_HISTORY = fenced(
   'ack_and_keep',
-  (found) => `
+  '$6',
+  ({ rows, either }) => `
 WITH touched AS (
-  DELETE FROM sluice.message m WHERE ${found('$2::bigint[]')} RETURNING m.*
-), kept AS (${keeping('touched', 3)}
-)
+  DELETE FROM sluice.message m WHERE ${rows} RETURNING m.*
+), kept AS (${keeping('touched')}
+)${either({
+    locked: `
 SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t)),
        sluice.require_kept('completed_message', $1::text, t.n, k.n)
 FROM (SELECT count(*) AS n FROM touched) t CROSS JOIN (SELECT count(*) AS n FROM kept) k
 WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[]) OR k.n OPERATOR(pg_catalog.<) t.n`,
+    leased: `
+SELECT t.id::text AS id, r.required
+FROM touched t CROSS JOIN (
+  SELECT sluice.require_kept('completed_message', $1::text, (SELECT count(*) FROM touched), (SELECT count(*) FROM kept)) AS required
+  OFFSET 0 -- a fence: called once
+) r`,
+  })}`,
 )
 
-const POSTPONE = statement(
+// What a lease or a dedupe key has closed for the later messages of an ordering key stays closed until the message is
+// settled (lease 0): a claim that took the message behind it as well would lock that one without handling it, and an
+// enqueue with its dedupe key would find it in flight and add another one.
+const POSTPONE = fenced(
   'postpone',
-  `
+  '$8',
+  (fence) => `
 WITH touched AS (
   UPDATE sluice.message m
   SET due_at = timestamptz 'epoch' + p.due_us::double precision * interval '1 microsecond',
@@ -186,59 +154,40 @@ WITH touched AS (
       failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond' END,
       lease = CASE WHEN m.slot IS NOT NULL AND (m.lease IS NOT NULL OR m.dedupe_key IS NOT NULL) THEN 0 END
   FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::text[], $7::text[]) AS p (id, due_us, attempt, error, details)
-  WHERE m.ctid = ANY (${PLACES}) AND m.id = p.id
+  WHERE ${fence.rows} AND m.id = p.id
   RETURNING m.id
-)${REQUIRE_ALL}`,
+)${answer(fence)}`,
 )
 
-const WAKE = statement('settle_wake', 'SELECT sluice.wake($1::text)')
-
-const DEAD_LETTER = statement(
+const BURY = fenced(
   'dead_letter',
-  `
+  '$7',
+  ({ rows, either }) => `
 WITH dead AS (
   SELECT d.* FROM unnest($2::bigint[], $3::integer[], $4::text[], $5::text[], $6::text[]) AS d (id, attempt, reason, error, details)
-), gone AS (
-  DELETE FROM sluice.message m WHERE m.ctid = ANY (${PLACES}) RETURNING m.*
-), moved AS (
+), touched AS (
+  DELETE FROM sluice.message m WHERE ${rows} RETURNING m.*
+), buried AS (
   INSERT INTO sluice.dead_letter
     (queue, id, priority, ordering_key, type, schema_version, payload, headers, attempt, max_attempts, reason, error, failures,
      enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
-  SELECT g.queue, g.id, g.priority, g.ordering_key, g.type, g.schema_version, g.payload, g.headers, d.attempt, g.max_attempts,
+  SELECT t.queue, t.id, t.priority, t.ordering_key, t.type, t.schema_version, t.payload, t.headers, d.attempt, t.max_attempts,
          d.reason, d.error,
-         sluice.add_failure(g.failures, d.attempt, coalesce(d.error, d.reason), d.details::jsonb, clock_timestamp()),
-         g.enqueued_at, g.retry_policy, g.lease_ms, g.tenant, g.dedupe_key, g.dedupe_ms, g.event_position
-  FROM gone g JOIN dead d ON d.id = g.id
+         sluice.add_failure(t.failures, d.attempt, coalesce(d.error, d.reason), d.details::jsonb, clock_timestamp()),
+         t.enqueued_at, t.retry_policy, t.lease_ms, t.tenant, t.dedupe_key, t.dedupe_ms, t.event_position
+  FROM touched t JOIN dead d ON d.id = t.id
   RETURNING dead_letter.id
-)
-SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT g.id FROM gone g)),
-       sluice.require_settled('dead_letter', $1::text, ARRAY(SELECT g.id FROM gone g), ARRAY(SELECT m.id FROM moved m))
-FROM (SELECT count(*) AS n FROM moved) m
-WHERE m.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`,
-)
-
-const HOLD = statement(
-  'hold',
-  `
-WITH fresh AS (
-  SELECT k.slot, pg_catalog.jsonb_object_agg(k.ordering_key, pg_catalog.jsonb_build_array(k.message_id, k.until_us)) AS held
-  FROM unnest($2::smallint[], $3::text[], $4::bigint[], $5::bigint[]) AS k (slot, ordering_key, message_id, until_us)
-  GROUP BY k.slot
-), touched AS (
-  UPDATE sluice.slot s
-  SET held = (
-    SELECT coalesce(pg_catalog.jsonb_object_agg(old.key, old.value), '{}') FROM jsonb_each(s.held) old WHERE (old.value ->> 1)::bigint > $6::bigint
-  ) || fresh.held
-  FROM fresh
-  WHERE s.queue = $1::text AND s.slot = fresh.slot
-  RETURNING s.slot
-)
-SELECT sluice.require_settled('slot', $1::text, ARRAY(SELECT f.slot::bigint FROM fresh f), ARRAY(SELECT t.slot::bigint FROM touched t))
-FROM (SELECT count(*) AS n FROM touched) t
-WHERE t.n OPERATOR(pg_catalog.<) (SELECT count(*) FROM fresh)`,
-)
-
-const FORGET = statement(
-  'crash_forget',
-  'DELETE FROM sluice.crash c WHERE c.queue = $1::text AND c.message_id = ANY ($2::bigint[])',
+)${either({
+    locked: `
+SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t)),
+       sluice.require_settled('dead_letter', $1::text, ARRAY(SELECT t.id FROM touched t), ARRAY(SELECT b.id FROM buried b))
+FROM (SELECT count(*) AS n FROM buried) b
+WHERE b.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`,
+    leased: `
+SELECT t.id::text AS id, r.required
+FROM touched t CROSS JOIN (
+  SELECT sluice.require_settled('dead_letter', $1::text, ARRAY(SELECT t.id FROM touched t), ARRAY(SELECT b.id FROM buried b)) AS required
+  OFFSET 0 -- a fence: called once, and also if nothing was buried
+) r`,
+  })}`,
 )

@@ -5,12 +5,20 @@ import { claim } from '../../../src/table/claim/claim.ts'
 import { claimFreeSlots, claimSlots } from '../../../src/table/claim/claim-ordered.ts'
 import { type Lease, leaseOf } from '../../../src/table/claim/lease.ts'
 import { ensureSlots } from '../../../src/table/claim/queue-scan.ts'
-import { ackMessages, deadLetterMessages, holdKeys, postponeMessages } from '../../../src/table/settle/settle.ts'
-import { ackLeased, deadLetterLeased, postponeLeased, renewLeases } from '../../../src/table/settle/settle-leased.ts'
+import { holdKeys } from '../../../src/table/settle/around.ts'
+import { renewLeases } from '../../../src/table/settle/leases.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { reapWorkers } from '../../../src/table/worker/reap.ts'
 import { type Rewrite, rewriting } from '../permutations/rewrite.ts'
 import { bottomOf, idsOf, put } from '../rows/claim-session.ts'
+import {
+  ackLeased,
+  ackMessages,
+  deadLetterLeased,
+  deadLetterMessages,
+  postponeLeased,
+  postponeMessages,
+} from '../rows/write-settled.ts'
 import type { TestDatabase } from '../servers/database.ts'
 import type { End, Way } from './lease-model.ts'
 

@@ -1,5 +1,5 @@
 import { expect, inject } from 'vitest'
-import { renewLeases } from '../../../src/table/settle/settle-leased.ts'
+import { renewLeases } from '../../../src/table/settle/leases.ts'
 import { waitFor } from '../wait.ts'
 import { expectTaken } from './life-agreement.ts'
 import type { End, Holder, LifeModel } from './life-model.ts'

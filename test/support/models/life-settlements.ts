@@ -1,16 +1,19 @@
 import { inject } from 'vitest'
 import type { ClaimedRow } from '../../../src/table/claim/claim.ts'
-import { dropLeased, dropMessages } from '../../../src/table/settle/drop.ts'
-import { keepKeys, keepKeysLeased } from '../../../src/table/settle/keep-keys.ts'
-import {
-  ackMessages,
-  deadLetterMessages,
-  type HeldKey,
-  holdKeys,
-  postponeMessages,
-} from '../../../src/table/settle/settle.ts'
-import { ackLeased, deadLetterLeased, postponeLeased } from '../../../src/table/settle/settle-leased.ts'
+import { type HeldKey, holdKeys } from '../../../src/table/settle/around.ts'
 import type { Execute } from '../../../src/table/statement.ts'
+import {
+  ackLeased,
+  ackMessages,
+  deadLetterLeased,
+  deadLetterMessages,
+  dropLeased,
+  dropMessages,
+  keepKeysLeased,
+  keepKeysLocked,
+  postponeLeased,
+  postponeMessages,
+} from '../rows/write-settled.ts'
 import type { End } from './life-model.ts'
 
 const serverVersion = inject('serverVersion')
@@ -33,7 +36,7 @@ export async function writeSettlement(
     rows.filter(({ id }) => kinds.includes(ends.get(id) ?? 'leave'))
   const acked = of('ack')
   const keeping = acked.filter(({ options }) => options?.dedupeMs != null).map(({ id }) => ({ id, forMs: null }))
-  if (keeping.length > 0) await keepKeys(execute, queue, keeping, serverVersion)
+  if (keeping.length > 0) await keepKeysLocked(execute, queue, keeping, serverVersion)
   if (acked.length > 0) await ackMessages(execute, queue, idsOf(acked), serverVersion)
   const postponed = of('retry', 'snooze').map((row) => postpone(row, ends.get(row.id) === 'retry', times))
   if (postponed.length > 0) await postponeMessages(execute, queue, postponed, times.nowUs)

@@ -5,10 +5,8 @@ import { leaseOf } from '../../../src/table/claim/lease.ts'
 import { ensureSlots } from '../../../src/table/claim/queue-scan.ts'
 import { type EnqueueResult, insertDeduped } from '../../../src/table/enqueue/insert-deduped.ts'
 import { DEFAULTS } from '../../../src/table/enqueue/insert-row.ts'
-import { keepKeys } from '../../../src/table/settle/keep-keys.ts'
-import { ackMessages } from '../../../src/table/settle/settle.ts'
-import { ackLeased } from '../../../src/table/settle/settle-leased.ts'
 import type { Execute } from '../../../src/table/statement.ts'
+import { ackLeased, ackMessages, keepKeysLocked } from '../rows/write-settled.ts'
 import { PAUSED_CLAIM } from '../twins/statements.ts'
 import { executeAlone, type Target } from './claims.ts'
 import type { PlayedStep, Scenario } from './permutations.ts'
@@ -102,7 +100,7 @@ export const settles = (leased: boolean): Step => ({
       )
     else {
       const kept = ids.map((id) => ({ id, forMs: null }))
-      await keepKeys(session.execute(), queue, kept, VERSION)
+      await keepKeysLocked(session.execute(), queue, kept, VERSION)
       await ackMessages(session.execute(), queue, ids, VERSION)
     }
     whenCommitted(world, session.name, () => handled.push(...rows.map(({ payload }) => JSON.parse(payload) as string)))

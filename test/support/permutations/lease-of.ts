@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { inject } from 'vitest'
 import { type Lease, leaseOf as leaseNumber } from '../../../src/table/claim/lease.ts'
-import type { LeasedId } from '../../../src/table/settle/settle-leased.ts'
+import type { LeasedId } from '../../../src/table/settle/fence.ts'
 import type { ClaimWorld } from './claims.ts'
 
 export const SERVER_VERSION = inject('serverVersion')

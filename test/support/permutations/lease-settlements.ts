@@ -1,12 +1,7 @@
-import {
-  ackLeased,
-  deadLetterLeased,
-  type LeasedId,
-  lockLeased,
-  postponeLeased,
-  renewLeases,
-} from '../../../src/table/settle/settle-leased.ts'
+import type { LeasedId } from '../../../src/table/settle/fence.ts'
+import { lockLeased, renewLeases } from '../../../src/table/settle/leases.ts'
 import type { Execute } from '../../../src/table/statement.ts'
+import { ackLeased, deadLetterLeased, postponeLeased } from '../rows/write-settled.ts'
 import type { ClaimStep, ClaimWorld } from './claims.ts'
 import { LEASE_MS, leasedIds, SERVER_VERSION } from './lease-of.ts'
 import type { Ledger } from './ledger.ts'

@@ -1,4 +1,5 @@
-import { deadLetterMessages, holdKeys, postponeMessages } from '../../../src/table/settle/settle.ts'
+import { holdKeys } from '../../../src/table/settle/around.ts'
+import { deadLetterMessages, postponeMessages } from '../rows/write-settled.ts'
 import { ack, type ClaimStep, inHand, rollBack } from './claims.ts'
 
 const HOUR_US = 3_600_000_000

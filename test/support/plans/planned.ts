@@ -11,13 +11,15 @@ import {
 } from '../../../src/table/claim/claim-ordered.ts'
 import { ensureSlots, scanQueue } from '../../../src/table/claim/queue-scan.ts'
 import { insertMessages } from '../../../src/table/enqueue/insert.ts'
-import { holdKeys } from '../../../src/table/settle/settle.ts'
-import { ackLeased, lockLeased, renewLeases } from '../../../src/table/settle/settle-leased.ts'
+import { holdKeys } from '../../../src/table/settle/around.ts'
+import type { LeasedId } from '../../../src/table/settle/fence.ts'
+import { lockLeased, renewLeases } from '../../../src/table/settle/leases.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { readEvidence } from '../../../src/table/worker/evidence.ts'
 import { pollQueues } from '../../../src/table/worker/wait.ts'
 import { bottomOf } from '../rows/claim-session.ts'
 import { acked, batchRecorded, buried, insertRow, postponed } from '../rows/settled-rows.ts'
+import { ackLeased, deadLetterLeased, postponeLeased } from '../rows/write-settled.ts'
 import type { Explained } from './explain.ts'
 
 /**
@@ -156,9 +158,12 @@ export const STATEMENTS: readonly Planned[] = [
 
 const VERSION = inject('serverVersion')
 const LEASE = { lease: '4294967297', ms: 60_000, serverVersion: VERSION }
+const laterUnderLease = (leased: LeasedId) => ({ ...leased, dueUs: 1, attempt: 1, error: 'broken' })
+const deadUnderLease = (leased: LeasedId) => ({ ...leased, attempt: 1, reason: 'too many', error: 'broken' })
 const leasedIds = (ids: readonly string[]) => ids.map((id) => ({ id, lease: LEASE.lease }))
-// The rows to lease or to settle, by their ids.
-const leasing = [...(VERSION < 170_000 ? byPlace : [byId, ...byIds]), /^Index (Only )?Scan worker_pkey$/]
+// The rows to settle, and to lease, by their ids.
+const settling = VERSION < 170_000 ? byPlace : [byId, ...byIds]
+const leasing = [...settling, /^Index (Only )?Scan worker_pkey$/]
 
 /** Of leased mode. They leave dead rows behind too. */
 export const LEASED_WRITES: readonly Planned[] = [
@@ -195,6 +200,18 @@ export const LEASED_WRITES: readonly Planned[] = [
     buffers: 1_000,
   },
   {
+    name: 'a postponement of 100 leased messages',
+    send: (execute, { ids }) => postponeLeased(execute, 'busy', leasedIds(ids).map(laterUnderLease), 0, VERSION),
+    ways: settling,
+    buffers: 2_000,
+  },
+  {
+    name: 'a burial of 100 leased messages',
+    send: (execute, { ids }) => deadLetterLeased(execute, 'busy', leasedIds(ids).map(deadUnderLease), VERSION),
+    ways: settling,
+    buffers: 2_000,
+  },
+  {
     name: 'a renewal of 100 leases',
     send: (execute, { ids }) => renewLeases(execute, 'busy', leasedIds(ids), 60_000, VERSION),
     ways: leasing,
@@ -213,7 +230,7 @@ export const WRITES: readonly Planned[] = [
   {
     name: 'an ack of 100',
     send: (execute, { ids }) => acked(execute, 'busy', ids),
-    ways: inject('serverVersion') < 170_000 ? byPlace : [byId, ...byIds],
+    ways: settling,
     buffers: 1_000,
     free: true,
   },
@@ -227,14 +244,14 @@ export const WRITES: readonly Planned[] = [
   {
     name: 'a postponement of 100',
     send: (execute, { ids }) => postponed(execute, 'busy', ids),
-    ways: byPlace,
+    ways: settling,
     buffers: 4_000,
     free: true,
   },
   {
     name: 'a burial of 100',
     send: (execute, { ids }) => buried(execute, 'busy', ids),
-    ways: byPlace,
+    ways: settling,
     buffers: 2_000,
     free: true,
   },

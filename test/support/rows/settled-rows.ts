@@ -1,8 +1,8 @@
 import { inject } from 'vitest'
 import { DEFAULTS, type InsertRow } from '../../../src/table/enqueue/insert-row.ts'
-import { ackMessages, deadLetterMessages, postponeMessages } from '../../../src/table/settle/settle.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { recordBatches } from '../../../src/table/worker/worker.ts'
+import { ackMessages, deadLetterMessages, postponeMessages } from './write-settled.ts'
 
 /** A row to insert, with nothing special about it. */
 export function insertRow(orderingKey: string | null = null): InsertRow {

@@ -1,24 +1,16 @@
 import { hasSqlState, LOCK_NOT_AVAILABLE } from '../../../basics/sql-state.ts'
 import type { LeasedPlan } from '../../../plan/options.ts'
-import { anyDue } from '../../../settle/write-settlement.ts'
+import { type SentDecisions, sendDecisions } from '../../../settle/send-decisions.ts'
 import { renewPermitted } from '../../../table/limit/limits.ts'
-import { dropLeased } from '../../../table/settle/drop.ts'
-import { keepKeysLeased } from '../../../table/settle/keep-keys.ts'
-import { forgetEvidence, wakeSleepers } from '../../../table/settle/settle.ts'
-import {
-  deadLetterLeased,
-  type LeasedId,
-  postponeLeased,
-  readLeased,
-  renewLeases,
-  unlockedLeased,
-} from '../../../table/settle/settle-leased.ts'
+import { forgetEvidence } from '../../../table/settle/around.ts'
+import type { LeasedId } from '../../../table/settle/fence.ts'
+import { readLeased, renewLeases, unlockedLeased } from '../../../table/settle/leases.ts'
 import type { Execute } from '../../../table/statement.ts'
 import { allAnswered } from '../../../transaction/all-answered.ts'
 import { BatchConnection } from '../../../transaction/batch-connection.ts'
 import type { Runtime } from '../../runtime.ts'
-import { ackAll } from './ack.ts'
 import type { LeasedOutcome } from './leased-outcome.ts'
+import { type LeasedRuntime, leasedRows } from './leased-rows.ts'
 
 /** What became of a write. What is in neither set was not found under its lease. */
 export interface Written {
@@ -41,22 +33,21 @@ interface TimedLease extends LeasedId {
 
 interface Work {
   readonly leases: readonly TimedLease[]
-  readonly send: (execute: Execute, may: (id: string) => boolean) => readonly Promise<readonly string[]>[]
+  readonly send: (execute: Execute, may: (id: string) => boolean) => SentDecisions
   /** Sends what depends on which of them the statements have found. Left out where nothing does. */
-  readonly then?: ((execute: Execute, ids: ReadonlySet<string>) => Promise<void>) | undefined
+  readonly behind?: ((execute: Execute, ids: ReadonlySet<string>) => Promise<void>) | undefined
 }
+
+type WriterRuntime = LeasedRuntime & Pick<Runtime, 'pool' | 'settings'>
 
 /** Sends settlements and renewals, each in a transaction of its own. */
 export class LeaseWriter {
-  readonly #runtime: Pick<Runtime, 'pool' | 'serverVersion' | 'settings' | 'historyBy'>
+  readonly #runtime: WriterRuntime
   readonly #plan: Pick<LeasedPlan, 'queue' | 'leaseMs'>
   #connection: BatchConnection | undefined
   readonly #cutting = new AbortController()
 
-  constructor(
-    runtime: Pick<Runtime, 'pool' | 'serverVersion' | 'settings' | 'historyBy'>,
-    plan: Pick<LeasedPlan, 'queue' | 'leaseMs'>,
-  ) {
+  constructor(runtime: WriterRuntime, plan: Pick<LeasedPlan, 'queue' | 'leaseMs'>) {
     this.#runtime = runtime
     this.#plan = plan
   }
@@ -78,45 +69,34 @@ export class LeaseWriter {
     const send: Work['send'] = (execute, may) => {
       const allowed = leases.filter(({ id }) => may(id))
       const { concurrency, tenantConcurrency } = this.#runtime.settings.of(queue)
-      if (concurrency !== null || tenantConcurrency !== null) return [renewPermitted(execute, queue, allowed, leaseMs)]
-      return [renewLeases(execute, queue, allowed, leaseMs, version)]
+      const isLimited = concurrency !== null || tenantConcurrency !== null
+      const renewed = [
+        isLimited
+          ? renewPermitted(execute, queue, allowed, leaseMs)
+          : renewLeases(execute, queue, allowed, leaseMs, version),
+      ]
+      return { written: renewed, all: renewed }
     }
     return this.#skippingLocked({ leases, send }, skipLocked)
   }
 
-  settle(outcomes: readonly LeasedOutcome[], skipLocked: boolean): Promise<Written> {
+  /** @param nowUs the database's clock, or a little earlier */
+  settle(outcomes: readonly LeasedOutcome[], nowUs: number, skipLocked: boolean): Promise<Written> {
     const { queue } = this.#plan
-    const version = this.#runtime.serverVersion()
-    const all = outcomes.map(({ writes, leased }) => ({ writes, leased }))
-    const nowUs = Math.max(...all.map(({ writes }) => writes.nowUs))
+    const leases = outcomes.map(({ leased }) => leased)
+    const rowsIn = leasedRows(this.#runtime, queue, leases, nowUs)
     const send: Work['send'] = (execute, may) => {
-      for (const outcome of outcomes) if (may(outcome.id)) outcome.isSent = true
-      const ours = <Row extends { readonly id: string }>(
-        rowsOf: (of: (typeof all)[number]['writes']) => readonly Row[],
-      ) =>
-        all.flatMap(({ writes, leased: { lease } }) =>
-          rowsOf(writes)
-            .filter(({ id }) => may(id))
-            .map((row) => ({ ...row, lease })),
-        )
-      const acked = all.flatMap(({ writes, leased }) => (writes.acked.some(may) ? [leased] : []))
-      const kept = ours((writes) => writes.kept)
-      const postponed = ours((writes) => writes.postponed)
-      const dead = ours((writes) => writes.dead)
-      const expired = ours((writes) => writes.expired.map((id) => ({ id })))
-      const cancelled = ours((writes) => writes.cancelled.map((id) => ({ id })))
-      return [
-        ...sentIf(kept, (rows) => keepKeysLeased(execute, queue, rows, version)),
-        ...sentIf(acked, (rows) => ackAll(execute, this.#runtime, queue, rows)),
-        ...sentIf(postponed, (rows) => postponeLeased(execute, queue, rows, nowUs, version)),
-        ...sentIf(anyDue({ postponed, nowUs }) ? [queue] : [], () => waking(execute, queue)),
-        ...sentIf(dead, (rows) => deadLetterLeased(execute, queue, rows, version)),
-        ...sentIf(expired, (rows) => dropLeased(execute, queue, rows, 'expired')),
-        ...sentIf(cancelled, (rows) => dropLeased(execute, queue, rows, 'cancelled')),
-      ]
+      const allowed = outcomes.filter(({ id }) => may(id))
+      for (const outcome of allowed) outcome.sent()
+      // The handler's own transaction has written the others.
+      const toWrite = allowed.filter(({ leased }) => !leased.isCommitted)
+      return sendDecisions(
+        execute,
+        rowsIn,
+        toWrite.map(({ decided }) => decided),
+      )
     }
-    const then = forgetting(queue, outcomes)
-    return this.#skippingLocked({ leases: outcomes.map(({ leased }) => leased), send, then }, skipLocked)
+    return this.#skippingLocked({ leases, send, behind: forgetting(queue, outcomes) }, skipLocked)
   }
 
   async #skippingLocked(work: Work, skipLocked: boolean): Promise<Written> {
@@ -130,7 +110,7 @@ export class LeaseWriter {
   }
 
   /** Without a look for locks or evidence, all of it leaves in one packet: BEGIN, the statements and COMMIT. */
-  async #write({ leases, send, then }: Work, skipLocked: boolean): Promise<Written> {
+  async #write({ leases, send, behind }: Work, skipLocked: boolean): Promise<Written> {
     const connection = await BatchConnection.acquire(this.#runtime.pool, this.#cutting.signal)
     this.#connection = connection
     // It may have come between the connection and this line.
@@ -145,11 +125,12 @@ export class LeaseWriter {
       const [sent, committed] = connection.together(() => {
         if (!skipLocked) begin()
         const answers = send(connection.execute, (id) => unlocked?.has(id) ?? true)
-        return [answers, then === undefined ? connection.commit() : commitAfter(connection, answers, then)]
+        return [answers, behind === undefined ? connection.commit() : commitAfter(connection, answers, behind)]
       })
+      const { written, all } = sent
       // The statement's error first: it is why COMMIT did not commit.
-      await allAnswered([...sent, committed])
-      const ids = new Set((await Promise.all(sent)).flat())
+      await allAnswered([...all, committed])
+      const ids = new Set((await Promise.all(written)).flat())
       const missing = leases.filter(({ id }) => !ids.has(id) && !locked.has(id))
       const still = await this.#stillLeased(connection.execute, missing)
       if (skipLocked) return { ids, locked, untouched: new Set(still) }
@@ -181,25 +162,16 @@ export class LeaseWriter {
   }
 }
 
-async function waking(execute: Execute, queue: string): Promise<readonly string[]> {
-  await wakeSleepers(execute, queue)
-  return []
-}
-
-function sentIf<Row, Answer>(rows: readonly Row[], send: (rows: readonly Row[]) => Answer): readonly Answer[] {
-  return rows.length > 0 ? [send(rows)] : []
-}
-
 /**
  * Forgets the evidence about messages in the transaction that settles them: crashes that `attempt` has counted would count
  * again. Only about those that have been settled, so their answers come first. Undefined if there is none, as for nearly all.
  */
-function forgetting(queue: string, outcomes: readonly LeasedOutcome[]): Work['then'] {
-  const suspects = outcomes.filter(({ settlement }) => settlement.forgotten.length > 0)
+function forgetting(queue: string, outcomes: readonly LeasedOutcome[]): Work['behind'] {
+  const suspects = outcomes.filter(({ isBack, leased }) => !isBack && leased.message.evidence !== undefined)
   if (suspects.length === 0) return undefined
   return async (execute, ids) => {
     // What its handler's own transaction has removed is found by no statement.
-    const settled = suspects.filter(({ id, leased }) => ids.has(id) || leased.committed)
+    const settled = suspects.filter(({ id, leased }) => ids.has(id) || leased.isCommitted)
     const forgotten = settled.map(({ id }) => id)
     if (forgotten.length > 0) await forgetEvidence(execute, queue, forgotten)
   }
@@ -208,11 +180,12 @@ function forgetting(queue: string, outcomes: readonly LeasedOutcome[]): Work['th
 /** It takes a round trip more. */
 async function commitAfter(
   connection: BatchConnection,
-  answers: readonly Promise<readonly string[]>[],
-  then: NonNullable<Work['then']>,
+  { written, all }: SentDecisions,
+  behind: NonNullable<Work['behind']>,
 ): Promise<void> {
-  const ids = new Set((await Promise.all(answers)).flat())
-  await allAnswered(connection.together(() => [then(connection.execute, ids), connection.commit()]))
+  await allAnswered(all)
+  const ids = new Set((await Promise.all(written)).flat())
+  await allAnswered(connection.together(() => [behind(connection.execute, ids), connection.commit()]))
 }
 
 const NONE: ReadonlySet<string> = new Set()

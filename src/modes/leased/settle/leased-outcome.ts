@@ -1,50 +1,38 @@
 import { Backoff } from '../../../basics/backoff.ts'
 import { errorText } from '../../../errors.ts'
-import type { AttemptRules } from '../../../settings/attempt-rules.ts'
-import type { Settlement } from '../../../settle/settlement.ts'
-import type { SettlementWrites } from '../../../settle/write-settlement.ts'
-import type { Postponed } from '../../../table/settle/settle.ts'
-import type { Settled } from '../../../table/settle/settle-leased.ts'
+import { decide, type Rules } from '../../../settle/decide.ts'
+import type { Decided } from '../../../settle/decision.ts'
+import type { SettledAs } from '../../../table/settle/leases.ts'
 import type { LeasedMessage } from '../leased-message.ts'
 
-/** What became of one leased message, until it is written. */
+/** What was decided about one leased message, until it is written. */
 export class LeasedOutcome {
   readonly leased: LeasedMessage
-  /** It goes back as it was, and may be claimed at once. */
-  readonly returned: Postponed | undefined
-  readonly settlement: Settlement
-
-  /** It has left for the server, with a COMMIT behind it. */
-  isSent = false
-  #isUnanswered = false
-  readonly #kind: Kind
+  readonly decided: Decided
+  readonly #stage: Stage
+  #progress: Progress = 'waiting'
   #backoff: Backoff | undefined
   #firstFailedAtMs = Number.POSITIVE_INFINITY
   #refusals = 0
 
-  private constructor(leased: LeasedMessage, settlement: Settlement, kind: Kind, returned?: Postponed) {
+  constructor(leased: LeasedMessage, decided: Decided, stage: Stage = 'decided') {
     this.leased = leased
-    this.returned = returned
-    this.settlement = settlement
-    this.#kind = kind
-  }
-
-  static settled(leased: LeasedMessage, settlement: Settlement): LeasedOutcome {
-    return new LeasedOutcome(leased, settlement, 'own')
-  }
-
-  /**
-   * With its first due time it goes back to its place among the others. In the order of a key it has its place anyway, and
-   * may be due at once: it was due already, also if the clock has been set back since.
-   */
-  static returned(leased: LeasedMessage, settlement: Settlement): LeasedOutcome {
-    const { slot, attempt, dueUs: firstDueUs } = leased.message.row
-    const dueUs = slot === null ? firstDueUs : Math.min(firstDueUs, settlement.writes.nowUs)
-    return new LeasedOutcome(leased, settlement, 'own', { id: leased.id, dueUs, attempt, error: null })
+    this.decided = decided
+    this.#stage = stage
   }
 
   get id(): string {
     return this.leased.id
+  }
+
+  /** It goes back as it was, and may be claimed at once. */
+  get isBack(): boolean {
+    return this.decided.decision.kind === 'back'
+  }
+
+  /** It leaves for the server, with a COMMIT behind it. */
+  sent(): void {
+    if (this.#progress === 'waiting') this.#progress = 'sent'
   }
 
   /** It could not be written. Returns in how many milliseconds it is tried again. */
@@ -56,13 +44,13 @@ export class LeasedOutcome {
 
   /** The server has not said what became of it. */
   unanswered(): void {
-    this.#isUnanswered ||= this.isSent
+    if (this.#progress === 'sent') this.#progress = 'unanswered'
     this.failed()
   }
 
   /** It may have taken effect at an earlier try. */
   get isUnanswered(): boolean {
-    return this.#isUnanswered
+    return this.#progress === 'unanswered'
   }
 
   get hasFailed(): boolean {
@@ -79,42 +67,41 @@ export class LeasedOutcome {
    * the same a few times, because a deadlock for example passes; then a failed attempt; and for a message that is out of
    * attempts, or whose failed attempt is refused, another time. Undefined: nothing of it can be written.
    */
-  refused(error: unknown, rules: AttemptRules, newSettlement: () => Settlement): LeasedOutcome | undefined {
-    this.isSent = false
+  refused(error: unknown, rules: Rules): LeasedOutcome | undefined {
+    if (this.#progress === 'sent') this.#progress = 'waiting'
     this.#refusals += 1
     if (this.#refusals < MOST_REFUSALS) return this
-    if (this.returned !== undefined || this.leased.committed || this.#kind === 'aside') return undefined
+    if (this.isBack || this.leased.isCommitted || this.#stage === 'aside') return undefined
     const { message } = this.leased
-    const isOutOfAttempts = message.attempt >= rules.mostOf(message)
-    const settlement = newSettlement()
-    if (this.#kind === 'failed' || isOutOfAttempts) {
-      settlement.add(message, { kind: 'snooze', afterMs: ASIDE_MS })
-      return new LeasedOutcome(this.leased, settlement, 'aside')
+    if (this.#stage === 'refused' || message.attempt >= rules.attempts.mostOf(message)) {
+      const aside = decide(message, { kind: 'snooze', afterMs: ASIDE_MS }, undefined, rules)
+      return new LeasedOutcome(this.leased, aside, 'aside')
     }
-    settlement.add(message, { kind: 'retry', error: errorText(error) }, error)
-    return new LeasedOutcome(this.leased, settlement, 'failed')
+    const failed = decide(message, { kind: 'retry', error: errorText(error) }, error, rules)
+    return new LeasedOutcome(this.leased, failed, 'refused')
   }
 
-  /** Nothing, if the handler's own transaction has removed it. */
-  get writes(): SettlementWrites {
-    const writes = this.settlement.writes
-    if (this.returned !== undefined) return { ...writes, postponed: [this.returned] }
-    return this.leased.committed ? { ...writes, acked: [], kept: [] } : writes
-  }
-
-  /** How its message is when it has taken effect. */
-  get settled(): readonly Settled[] {
-    const { acked, postponed, dead, expired, cancelled } = this.writes
-    return [
-      ...[...acked, ...expired, ...cancelled].map((id) => ({ id, state: 'gone', attempt: null, dueUs: null }) as const),
-      ...postponed.map(({ id, attempt, dueUs }) => ({ id, state: 'postponed', attempt, dueUs }) as const),
-      ...dead.map(({ id, attempt }) => ({ id, state: 'dead', attempt, dueUs: null }) as const),
-    ]
+  /** How its message is when it has been written. */
+  get settledAs(): SettledAs {
+    const { id, decided } = this
+    const { decision } = decided
+    switch (decision.kind) {
+      case 'later':
+      case 'back':
+        return { id, state: 'postponed', attempt: decision.attempt, dueUs: decision.dueUs }
+      case 'dead':
+        return { id, state: 'dead', attempt: decision.attempt, dueUs: null }
+      default:
+        return { id, state: 'gone', attempt: null, dueUs: null }
+    }
   }
 }
 
-/** Of the message itself; its failed attempt, because that was refused; or another time, because this was refused too. */
-type Kind = 'own' | 'failed' | 'aside'
+/** What was decided; a failed attempt, because that was refused; or another time, because this was refused too. */
+type Stage = 'decided' | 'refused' | 'aside'
+
+/** Whether it has left for the server, or may have taken effect although no answer came. */
+type Progress = 'waiting' | 'sent' | 'unanswered'
 
 const MOST_REFUSALS = 4
 

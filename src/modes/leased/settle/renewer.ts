@@ -78,7 +78,7 @@ export class Renewer {
 
   /** Locked or moved by somebody: it is asked for again, unless that is a transaction of its own handler. */
   #answer({ leases, resolve, backoff = new Backoff(50, 1_000) }: Asked, locked: ReadonlySet<string>): void {
-    const again = leases.filter((one) => locked.has(one.id) && !one.lost && !one.hasRunOut && !one.inTransaction)
+    const again = leases.filter((one) => locked.has(one.id) && !one.lost && !one.hasRunOut && !one.isLocked)
     if (again.length === 0) resolve()
     else setTimeout(() => this.#ask({ leases: again, resolve, backoff }), backoff.next())
   }

@@ -1,15 +1,19 @@
 import { Backoff } from '../../../basics/backoff.ts'
 import { pause } from '../../../basics/pause.ts'
+import type { Consumption } from '../../../handle/consumption.ts'
+import { ACK } from '../../../handle/to-outcome.ts'
 import type { Outcome } from '../../../message.ts'
 import type { LeasedPlan } from '../../../plan/options.ts'
 import { isRefusal } from '../../../session/refusal.ts'
-import type { Settlement } from '../../../settle/settlement.ts'
+import { decide, decideBack, decideDropped, decideHarmful, type Rules } from '../../../settle/decide.ts'
+import { type Decided, holdsBack } from '../../../settle/decision.ts'
+import { textsOf } from '../../../settle/send-decisions.ts'
+import { countsOf, settledOf } from '../../../settle/settled-messages.ts'
+import { type ClockAnswer, rulesOf } from '../../../source/rules-of.ts'
 import { leftUntouched } from '../../../table/rows-missing.ts'
-import { settledLeased } from '../../../table/settle/settle-leased.ts'
-import { attemptRules } from '../../attempt-rules.ts'
+import { settledBefore } from '../../../table/settle/leases.ts'
 import { toReport } from '../../losses.ts'
-import { type ClockAnswer, newSettlement } from '../../new-settlement.ts'
-import type { Consumption, Runtime } from '../../runtime.ts'
+import type { Runtime } from '../../runtime.ts'
 import type { LeasedMessage } from '../leased-message.ts'
 import { LeaseWriter, type Retry } from './lease-writer.ts'
 import { LeasedOutcome } from './leased-outcome.ts'
@@ -29,8 +33,7 @@ export class Settler {
   readonly #consumption: Consumption<LeasedPlan>
   readonly #writer: LeaseWriter
   readonly #onEnded: OnEnded
-  /** The database's clock, and ours before it said so, and after it. */
-  #clock: ClockAnswer = { nowUs: 0, sentAtMs: 0, answeredAtMs: 0 }
+  #rules: Rules
   readonly #waiting: OutcomeQueue
   readonly #renewer: Renewer
   #running: Promise<void> | undefined
@@ -41,49 +44,41 @@ export class Settler {
     this.#consumption = consumption
     this.#writer = new LeaseWriter(runtime, consumption.plan)
     this.#onEnded = onEnded
+    this.#rules = rulesOf(runtime, consumption.plan, { nowUs: 0, sentAtMs: 0, answeredAtMs: 0 })
     this.#waiting = new OutcomeQueue(() => this.#start())
     this.#renewer = new Renewer(this.#writer, () => this.#start())
   }
 
   /** A claim has been answered. */
   setClock(clock: ClockAnswer): void {
-    this.#clock = clock
+    this.#rules = rulesOf(this.#runtime, this.#consumption.plan, clock)
   }
 
   /** Returns whether the message holds the later ones of its key back. */
   settle(leased: LeasedMessage, outcome: Outcome, error?: unknown): boolean {
-    const settlement = this.#newSettlement()
     // What the handler's own transaction did stands, whatever the handler did after it.
-    const holdsBack = settlement.add(leased.message, leased.committed ? { kind: 'ack' } : outcome, error)
-    this.#add(LeasedOutcome.settled(leased, settlement))
-    return holdsBack
+    return this.#add(leased, decide(leased.message, leased.isCommitted ? ACK : outcome, error, this.#rules))
   }
 
-  /** Sends a message to the dead letters without another try. */
+  /** Gives a message up whose handler is not called. */
   deadLetter(leased: LeasedMessage, reason: string): void {
-    const settlement = this.#newSettlement()
-    settlement.deadLetter(leased.message, reason)
-    this.#add(LeasedOutcome.settled(leased, settlement))
+    this.#add(leased, decideHarmful(leased.message, reason, this.#rules))
   }
 
   /** Ends a message that had expired when it was claimed. */
   expire(leased: LeasedMessage): void {
-    const settlement = this.#newSettlement()
-    settlement.expire(leased.message)
-    this.#add(LeasedOutcome.settled(leased, settlement))
+    this.#add(leased, decideDropped(leased.message, 'expired', this.#rules))
   }
 
-  /** Ends a message that somebody has cancelled. Returns that it holds nothing back. */
+  /** Ends a message that was cancelled. Returns that it holds nothing back. */
   cancel(leased: LeasedMessage): false {
-    const settlement = this.#newSettlement()
-    settlement.cancel(leased.message)
-    this.#add(LeasedOutcome.settled(leased, settlement))
+    this.#add(leased, decideDropped(leased.message, 'cancelled', this.#rules))
     return false
   }
 
-  /** Gives a message back as it was, with the place that it had. */
+  /** Gives a message back as it was. */
   giveBack(leased: LeasedMessage): void {
-    this.#add(LeasedOutcome.returned(leased, this.#newSettlement()))
+    this.#add(leased, decideBack(leased.message, this.#rules))
   }
 
   /** Makes leases last for their whole time from now. Those that are gone are lost. Resolves when that is known. */
@@ -94,13 +89,14 @@ export class Settler {
     this.#writer.cut()
   }
 
-  #add(outcome: LeasedOutcome): void {
+  #add(leased: LeasedMessage, decided: Decided): boolean {
     // This process has lost it, and perhaps claimed it again since.
-    if (outcome.leased.lost !== undefined) this.#lost(outcome.leased)
+    if (leased.lost !== undefined) this.#lost(leased)
     else {
-      this.#waiting.add(outcome)
+      this.#waiting.add(new LeasedOutcome(leased, decided))
       this.#start()
     }
+    return holdsBack(decided)
   }
 
   /** At the end of this turn of the event loop, so that what ends in it goes together. */
@@ -151,22 +147,23 @@ export class Settler {
     const [outcome, ...others] = outcomes
     if (others.length > 0) this.#waiting.split(outcomes)
     else if (outcome !== undefined) {
-      const next = outcome.refused(error, attemptRules(this.#runtime, this.#consumption.plan), () =>
-        this.#newSettlement(),
-      )
+      const next = outcome.refused(error, this.#rules)
       if (next !== undefined) this.#again([next], error)
       // The handler's own transaction has removed it: only the evidence about it is left.
-      else if (outcome.leased.committed) this.#tell(outcomes, new Set())
+      else if (outcome.leased.isCommitted) this.#tell(outcomes, new Set())
       else this.#lost(outcome.leased)
     }
   }
 
   async #write(outcomes: readonly LeasedOutcome[]): Promise<void> {
-    const { control } = this.#runtime
-    for (const { settlement } of outcomes) if (settlement.hasTexts) await settlement.learnTexts(control.execute)
+    const { alphabet, control } = this.#runtime
+    const texts = textsOf(outcomes.map(({ decided }) => decided))
+    // Without an answer they are escaped.
+    if (texts.length > 0) await alphabet.learnUnknown(control.execute, texts).catch(() => undefined)
     // To wait for a lock once more would keep the others waiting.
     const isRepeated = outcomes.some(({ hasFailed }) => hasFailed)
-    const { ids, locked, untouched } = await this.#writer.settle(outcomes, isRepeated)
+    const nowUs = Math.floor(this.#rules.clock.passedUs())
+    const { ids, locked, untouched } = await this.#writer.settle(outcomes, nowUs, isRepeated)
     const again = outcomes.filter(({ id }) => locked.has(id))
     const written = outcomes.filter(({ id }) => !locked.has(id) && !untouched.has(id))
     this.#tell(written, new Set([...ids, ...(await this.#settledBefore(written, ids))]))
@@ -179,8 +176,8 @@ export class Settler {
   async #settledBefore(outcomes: readonly LeasedOutcome[], ids: ReadonlySet<string>): Promise<readonly string[]> {
     const missing = outcomes.filter((outcome) => outcome.isUnanswered && !ids.has(outcome.id))
     const { queue } = this.#consumption.plan
-    const settled = missing.flatMap((outcome) => outcome.settled)
-    return settled.length > 0 ? settledLeased(this.#runtime.control.execute, queue, settled) : []
+    const wanted = missing.filter(({ leased }) => !leased.isCommitted).map((outcome) => outcome.settledAs)
+    return wanted.length > 0 ? settledBefore(this.#runtime.control.execute, queue, wanted) : []
   }
 
   /** They are tried once more, by themselves. */
@@ -218,27 +215,26 @@ export class Settler {
   #tell(outcomes: readonly LeasedOutcome[], ids: ReadonlySet<string>): void {
     const settled: LeasedOutcome[] = []
     for (const outcome of outcomes) {
-      const { leased, returned } = outcome
-      if (!ids.has(leased.id) && !leased.committed && returned === undefined) this.#lost(leased)
+      const { leased, isBack } = outcome
+      if (!ids.has(leased.id) && !leased.isCommitted && !isBack) this.#lost(leased)
       else {
-        this.#end(leased, returned !== undefined, returned === undefined ? outcome.settlement.dueInMs : [])
-        if (returned === undefined) settled.push(outcome)
+        this.#end(leased, isBack, this.#dueInMs(outcome.decided))
+        if (!isBack) settled.push(outcome)
       }
     }
     if (settled.length > 0) this.#tellSettled(settled)
   }
 
+  #dueInMs({ decision }: Decided): readonly number[] {
+    if (decision.kind !== 'later') return []
+    return [Math.max(0, (decision.dueUs - this.#rules.clock.nowUs()) / 1_000)]
+  }
+
   #tellSettled(settled: readonly LeasedOutcome[]): void {
-    const counts = { acked: 0, retried: 0, snoozed: 0, dead: 0 }
-    for (const { settlement } of settled) {
-      settlement.reportAll()
-      const { acked, retried, snoozed, dead } = settlement.counts
-      counts.acked += acked
-      counts.retried += retried
-      counts.snoozed += snoozed
-      counts.dead += dead
-    }
-    this.#consumption.onSettled?.(settled.flatMap(({ settlement }) => settlement.settled))
+    const decided = settled.map((outcome) => outcome.decided)
+    for (const { event } of decided) if (event !== undefined) this.#runtime.report(event)
+    const counts = countsOf(decided)
+    this.#consumption.onSettled?.(settledOf(decided))
     this.#consumption.meter?.settled(counts)
     const durationMs = Math.max(...settled.map(({ leased }) => leased.ageMs))
     const { queue } = this.#consumption.plan
@@ -256,10 +252,6 @@ export class Settler {
   #end(leased: LeasedMessage, returned: boolean, dueInMs: readonly number[] = []): void {
     leased.end()
     this.#onEnded(leased, returned, dueInMs)
-  }
-
-  #newSettlement(): Settlement {
-    return newSettlement(this.#runtime, this.#consumption.plan, this.#clock)
   }
 }
 

@@ -1,0 +1,21 @@
+import type { DeliveredMessage } from '../claim/delivered-message.ts'
+import type { Settlement } from '../settle/settlement.ts'
+import type { ClaimClock } from '../statistics/meter.ts'
+import type { Attempt } from './attempt.ts'
+import type { KeyOf } from './blocked-keys.ts'
+import type { Ending } from './ending.ts'
+
+/** A claimed batch, as its mode gives it to its handlers. */
+export interface BatchToRun {
+  /** Makes what the next call of the handler runs in. */
+  readonly attempt: (messages: readonly DeliveredMessage[]) => Attempt
+  readonly settlement: Pick<Settlement, 'add' | 'deadLetter' | 'expire' | 'cancel'>
+  /** Interrupts a statement that runs on the server. */
+  readonly cancel: () => Promise<void>
+  /** Aborts when nothing can come of the batch any more. */
+  readonly signal: Ending
+  /** When its messages were claimed: those whose life had ended by then are not handed out. */
+  readonly clock?: ClaimClock | undefined
+  /** In a group that stops: the event's slot, all of which waits for a failed event. */
+  readonly slotOf?: KeyOf | undefined
+}

@@ -1,0 +1,122 @@
+import { isPromise } from '../basics/is-promise.ts'
+import type { DeliveredMessage } from '../claim/delivered-message.ts'
+import type { Outcome } from '../message.ts'
+import type { Attempt } from './attempt.ts'
+import type { BatchToRun } from './batch-to-run.ts'
+import type { Consumption } from './consumption.ts'
+import type { CallTime, Deadline } from './deadline.ts'
+import { outcomesOf } from './outcomes-of.ts'
+import type { RunContext } from './run-context.ts'
+
+/** What one call of a handler came to: an outcome for each of its messages, or how it failed. */
+export type Called = readonly Outcome[] | CallFailed
+
+/** The handler threw, was late, or returned what is no outcome. What it wrote is undone, unless it has committed it. */
+export class CallFailed {
+  readonly error: unknown
+  /** Its messages are settled already. */
+  readonly committed: boolean
+
+  constructor(error: unknown, committed: boolean) {
+    this.error = error
+    this.committed = committed
+  }
+}
+
+/** By how much a deadline may be late on a busy machine. Less than the server's grace. */
+const HUNG_MS = 500
+
+/** Calls the handler with one message or several, within its time, and keeps or undoes what it wrote. */
+export class Caller {
+  readonly #consumption: Consumption
+  readonly #batch: BatchToRun
+  readonly #deadline: Deadline
+  #running: readonly DeliveredMessage[] = []
+  #hung: readonly DeliveredMessage[] = []
+
+  constructor(consumption: Consumption, batch: BatchToRun, deadline: Deadline) {
+    this.#consumption = consumption
+    this.#batch = batch
+    this.#deadline = deadline
+  }
+
+  /** The messages of the call that runs. */
+  get running(): readonly DeliveredMessage[] {
+    return this.#running
+  }
+
+  /** The messages of the last call that held the process so long that even its deadline came late. */
+  get hung(): readonly DeliveredMessage[] {
+    return this.#hung
+  }
+
+  /** @throws only if nothing can come of the batch any more. */
+  async call(messages: readonly DeliveredMessage[]): Promise<Called> {
+    const attempt = this.#batch.attempt(messages)
+    const time = this.#begin(messages)
+    try {
+      const returned = this.#handle(messages, attempt.context(time, this.#attemptOf(messages)))
+      const result = isPromise(returned) ? await this.#deadline.await(returned, attempt) : returned
+      // What the handler has not awaited counts as its time.
+      if (attempt.unfinished) await this.#deadline.await(attempt.finished(), attempt)
+      this.#end(time)
+      const outcomes = this.#outcomesOf(messages, attempt, result)
+      if (this.#isUndone(outcomes)) await attempt.undo()
+      else if (attempt.unused) attempt.close()
+      else await attempt.keep()
+      return outcomes
+    } catch (error) {
+      this.#end(time)
+      await this.#undo(attempt)
+      return new CallFailed(error, attempt.committed)
+    } finally {
+      this.#over(messages, time)
+    }
+  }
+
+  #handle(messages: readonly DeliveredMessage[], context: RunContext): unknown {
+    const { handler } = this.#consumption
+    if (handler.kind === 'each') return handler.handle(messages[0]!.handed, context)
+    return handler.handle(
+      messages.map((message) => message.handed),
+      context,
+    )
+  }
+
+  #outcomesOf(messages: readonly DeliveredMessage[], attempt: Attempt, returned: unknown): readonly Outcome[] {
+    return outcomesOf(this.#consumption.handler.kind, this.#batch.slotOf, messages, attempt, returned)
+  }
+
+  async #undo(attempt: Attempt): Promise<void> {
+    attempt.close()
+    if (attempt.lost !== undefined) throw attempt.lost
+    if (attempt.busy) await this.#batch.cancel()
+    await attempt.undo()
+  }
+
+  #begin(messages: readonly DeliveredMessage[]): CallTime {
+    const time = this.#deadline.next()
+    this.#running = messages
+    const { clock } = this.#batch
+    if (clock !== undefined)
+      for (const { row } of messages) this.#consumption.meter.begun(row.dueUs, clock, time.startedAtMs)
+    return time
+  }
+
+  #end(time: CallTime): void {
+    if (time.end()) this.#consumption.meter.handled(time.startedAtMs, time.endedAtMs)
+  }
+
+  #over(messages: readonly DeliveredMessage[], time: CallTime): void {
+    this.#running = []
+    if (time.tookMs > this.#consumption.plan.timeoutMs + HUNG_MS) this.#hung = messages
+  }
+
+  #attemptOf(messages: readonly DeliveredMessage[]): number | undefined {
+    return this.#consumption.handler.kind === 'each' ? messages[0]?.attempt : undefined
+  }
+
+  #isUndone([outcome]: readonly Outcome[]): boolean {
+    return this.#consumption.handler.kind === 'each' && (outcome?.kind === 'retry' || outcome?.kind === 'deadLetter')
+  }
+}

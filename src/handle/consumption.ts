@@ -1,0 +1,40 @@
+import type { Message } from '../message.ts'
+import type { PipelinePlan } from '../plan/options.ts'
+import type { QueueDefinition } from '../queues.ts'
+import type { SettledMessage } from '../settle/settled-messages.ts'
+import type { Meter } from '../statistics/meter.ts'
+import type { Report } from '../telemetry/events.ts'
+import type { LateSubject } from './handler-timeout.ts'
+import type { EnqueueIn, RunContext } from './run-context.ts'
+
+/** What is consumed, and by which handler. It is handed on as it is, from `start()` to the batch. */
+export interface Consumption<Plan extends PipelinePlan = PipelinePlan> {
+  readonly plan: Plan
+  readonly handler: AnyHandler
+  /** Measures what is done. */
+  readonly meter: Meter
+  /** Called with the messages that a committed batch has settled. */
+  readonly onSettled?: ((settled: readonly SettledMessage[]) => void) | undefined
+  /** Called for each attempt that failed with an error. */
+  readonly onFailed?: ((error: unknown, message: Message) => void) | undefined
+}
+
+/** A handler without the types of the user's queues: one message per call, or a whole batch. */
+export type AnyHandler =
+  | {
+      readonly kind: 'each'
+      readonly handle: (message: Message, context: RunContext) => unknown
+      /** What is late when the time is up. Default: the handler. */
+      readonly late?: LateSubject
+    }
+  | { readonly kind: 'batch'; readonly handle: (messages: readonly Message[], context: RunContext) => unknown }
+
+/** What the handlers of a process share. */
+export interface HandlerRuntime {
+  readonly report: Report
+  readonly crashLimit: number
+  /** Enqueues in the transaction of a handler. */
+  readonly enqueue: EnqueueIn
+  /** The schema of what is consumed. */
+  readonly definitionOf: (plan: PipelinePlan) => QueueDefinition | undefined
+}

@@ -1,0 +1,136 @@
+import type { DeliveredMessage } from '../claim/delivered-message.ts'
+import { errorText, isSluiceError } from '../errors.ts'
+import type { Outcome } from '../message.ts'
+import { isOrdered } from '../plan/options.ts'
+import { withCause } from '../telemetry/events.ts'
+import type { Refusal } from './admit.ts'
+import type { BatchToRun } from './batch-to-run.ts'
+import { BlockedKeys } from './blocked-keys.ts'
+import { type Called, CallFailed } from './call.ts'
+import type { Consumption, HandlerRuntime } from './consumption.ts'
+import { NotHandled } from './handler.ts'
+import { ACK } from './to-outcome.ts'
+
+/** What became of the messages of a batch: it goes to the settlement, and may block later messages of a key. */
+export class Results {
+  readonly #runtime: HandlerRuntime
+  readonly #consumption: Consumption
+  readonly #batch: BatchToRun
+  readonly #begun = new Set<DeliveredMessage>()
+  /** The ids of cancelled messages. */
+  #cancelled: Set<string> | undefined
+  /** Made for the first of them: in most batches nothing fails. */
+  #blockedKeys: BlockedKeys | undefined
+
+  constructor(runtime: HandlerRuntime, consumption: Consumption, batch: BatchToRun) {
+    this.#runtime = runtime
+    this.#consumption = consumption
+    this.#batch = batch
+  }
+
+  get begun(): readonly DeliveredMessage[] {
+    return [...this.#begun]
+  }
+
+  /** Their handler is called. */
+  begin(messages: readonly DeliveredMessage[]): void {
+    for (const message of messages) this.#begun.add(message)
+  }
+
+  /** A message has been cancelled: it is removed unless it succeeds. */
+  cancel(id: string): void {
+    this.#cancelled ??= new Set()
+    this.#cancelled.add(id)
+  }
+
+  isCancelled(message: DeliveredMessage): boolean {
+    return this.#cancelled?.has(message.id) === true
+  }
+
+  /** Whether an earlier message of its key has failed. */
+  blocks(message: DeliveredMessage): boolean {
+    return this.#blockedKeys?.has(message) === true
+  }
+
+  /** Ends a message that no handler is to see. */
+  refuse(message: DeliveredMessage, refusal: Refusal): void {
+    const { settlement, slotOf } = this.#batch
+    this.#begun.add(message)
+    switch (refusal.kind) {
+      case 'cancelled':
+        settlement.cancel(message)
+        return
+      case 'expired':
+        settlement.expire(message)
+        return
+      case 'harmful':
+        settlement.deadLetter(message, refusal.reason)
+        if (slotOf !== undefined) this.#block(message)
+        return
+      case 'lost try':
+        this.#settle(message, { kind: 'retry', error: refusal.error }, new Error(refusal.error))
+    }
+  }
+
+  /** False: the call failed for several messages at once, so that none is to blame yet. */
+  add(messages: readonly DeliveredMessage[], called: Called): boolean {
+    if (!(called instanceof CallFailed)) {
+      for (const [at, message] of messages.entries()) this.#settle(message, called[at] ?? ACK)
+      return true
+    }
+    const { error } = called
+    if (called.committed) {
+      for (const message of messages) this.#settle(message, ACK, error)
+      if (!this.#isLeft(error)) this.#reportIgnored(messages, error)
+    } else if (!this.#isLeft(error)) {
+      const nobodyIsToBlame = messages.length > 1 && !isSluiceError(error, 'HANDLER_TIMEOUT')
+      if (nobodyIsToBlame) {
+        this.#reportFailed(messages, error)
+        return false
+      }
+      for (const message of messages) this.#retry(message, error)
+    }
+    return true
+  }
+
+  #reportFailed(messages: readonly DeliveredMessage[], thrown: unknown): void {
+    const { queue } = this.#consumption.plan
+    const event = { kind: 'batch.failed', queue, messages: messages.length, error: errorText(thrown) } as const
+    this.#runtime.report(withCause({ ...event }, thrown))
+  }
+
+  #reportIgnored(messages: readonly DeliveredMessage[], thrown: unknown): void {
+    const { queue } = this.#consumption.plan
+    const error = errorText(thrown)
+    for (const { id, row, attempt } of messages) {
+      const event = { kind: 'outcome.ignored', queue, id, type: row.type, attempt, error } as const
+      this.#runtime.report(withCause({ ...event }, thrown))
+    }
+  }
+
+  /** Whether a message stays as it was: the batch ends early. A STOPPED of anybody else is an error like others. */
+  #isLeft(error: unknown): boolean {
+    return isSluiceError(error, 'STOPPED') && (this.#batch.signal.aborted || error instanceof NotHandled)
+  }
+
+  #retry(message: DeliveredMessage, error: unknown): void {
+    this.#settle(message, { kind: 'retry', error: errorText(error) }, error)
+  }
+
+  #settle(message: DeliveredMessage, outcome: Outcome, error?: unknown): void {
+    const { settlement } = this.#batch
+    this.#begun.add(message)
+    const isCancelled = this.isCancelled(message) && (outcome.kind === 'retry' || outcome.kind === 'snooze')
+    if (error !== undefined && outcome.kind === 'retry' && !isCancelled)
+      this.#consumption.onFailed?.(error, message.handed)
+    const holdsBack = isCancelled ? settlement.cancel(message) : settlement.add(message, outcome, error)
+    if (holdsBack) this.#block(message)
+  }
+
+  #block(message: DeliveredMessage): void {
+    // All messages of a queue that is ordered as a whole have one key.
+    const rest = isOrdered(this.#consumption.plan) ? '' : undefined
+    this.#blockedKeys ??= new BlockedKeys(this.#batch.slotOf ?? (({ orderingKey }) => orderingKey ?? rest))
+    this.#blockedKeys.add(message)
+  }
+}

@@ -1,0 +1,26 @@
+import type { RowsIn } from '../../../settle/send-decisions.ts'
+import { leased } from '../../../table/settle/fence.ts'
+import type { Runtime } from '../../runtime.ts'
+import type { LeasedMessage } from '../leased-message.ts'
+
+/** What writing under leases needs of a process. */
+export type LeasedRuntime = Pick<Runtime, 'serverVersion' | 'historyBy' | 'alphabet'>
+
+/** Rows that may be written by whoever has their leases. @param nowUs the database's clock, or a little earlier */
+export function leasedRows(
+  { serverVersion, historyBy, alphabet }: LeasedRuntime,
+  queue: string,
+  messages: readonly LeasedMessage[],
+  nowUs: number,
+): RowsIn {
+  return {
+    queue,
+    fence: leased(messages),
+    serverVersion: serverVersion(),
+    alphabet,
+    nowUs,
+    historyBy: historyBy(queue),
+    // Asked only where the queue keeps its history.
+    claimedUs: ({ message }) => messages.find(({ id }) => id === message.id)?.claimedUs ?? nowUs,
+  }
+}

@@ -1,0 +1,71 @@
+import { LONGEST_TIMER_MS } from '../basics/duration.ts'
+import { STOP_MS } from '../basics/within.ts'
+import type { SluiceConfig } from '../config.ts'
+import { Alphabet } from '../session/alphabet.ts'
+import { Meters } from '../statistics/meters.ts'
+import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
+import { Calls } from './calls.ts'
+import { Claims } from './claims.ts'
+import { Consumers } from './consumers.ts'
+import { Enqueues, enqueueInHandler, producerContext } from './enqueues.ts'
+import type { SluiceInternals } from './internals.ts'
+import { OnDemand } from './on-demand.ts'
+import type { Shared } from './shared.ts'
+
+/** The parts of a Sluice in its process, and how they end together. */
+export class Assembly {
+  readonly shared: Shared
+  readonly telemetry: Telemetry
+  /** The parts with connections. */
+  readonly parts: OnDemand
+  readonly calls = new Calls()
+  readonly enqueues: Enqueues
+  readonly consumers: Consumers
+  readonly claims: Claims
+  #ended: Promise<void> | undefined
+
+  constructor(config: SluiceConfig) {
+    this.telemetry = createTelemetry(config.log, config.name)
+    const { events, report } = this.telemetry
+    this.shared = { config, alphabet: new Alphabet(), meters: new Meters(), report }
+    this.parts = new OnDemand(this.shared)
+    this.enqueues = new Enqueues(producerContext(this.shared, this.parts.inOwnTransaction), this.calls)
+    this.consumers = new Consumers(this.parts, report, events)
+    this.claims = new Claims(this.shared, this.parts, this.calls)
+  }
+
+  get internals(): SluiceInternals {
+    const { context } = this.enqueues
+    return {
+      report: this.telemetry.report,
+      pools: () => this.parts.pools(),
+      workers: () => this.parts.workers(),
+      enqueueContext: context,
+      enqueueIn: enqueueInHandler(context),
+    }
+  }
+
+  /** Drains for so long at most, lets calls that have begun end, and closes all connections, by force some seconds later. */
+  async stop(drainForMs: number): Promise<void> {
+    const drainMs = Math.min(drainForMs, LONGEST_TIMER_MS - STOP_MS)
+    const cut = Promise.withResolvers<void>()
+    const limit = setTimeout(() => {
+      this.parts.cut()
+      cut.resolve()
+    }, drainMs + STOP_MS)
+    try {
+      await Promise.all([this.consumers.stop(drainMs), this.claims.stop()])
+      // A call may wait for a schema's validation, which cannot be cut.
+      await Promise.race([this.calls.end(), cut.promise])
+      this.#ended ??= this.#end()
+      await this.#ended
+    } finally {
+      clearTimeout(limit)
+    }
+  }
+
+  async #end(): Promise<void> {
+    await this.parts.end()
+    this.telemetry.close()
+  }
+}

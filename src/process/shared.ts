@@ -1,0 +1,12 @@
+import type { SluiceConfig } from '../config.ts'
+import type { Alphabet } from '../session/alphabet.ts'
+import type { Meters } from '../statistics/meters.ts'
+import type { Report } from '../telemetry/events.ts'
+
+/** What all parts of a Sluice share. */
+export interface Shared {
+  readonly config: SluiceConfig
+  readonly alphabet: Alphabet
+  readonly meters: Meters
+  readonly report: Report
+}

@@ -1,0 +1,117 @@
+import { randomInt } from 'node:crypto'
+import { untilAborted } from '../basics/until-aborted.ts'
+import type { SluiceConfig } from '../config.ts'
+import { stopped } from '../errors.ts'
+import type { Report } from '../telemetry/events.ts'
+import { WakeUps } from '../wake-up/wake-ups.ts'
+import type { Claim } from './claim.ts'
+import { ClaimLine, type Take } from './claim-line.ts'
+
+/**
+ * Waits for messages to claim, by a sleepers of its own: the process need not be a worker, nor have the rights of one.
+ * Its two connections are opened for the first claim that waits, and closed soon after the last one.
+ */
+export class ClaimLines {
+  readonly #config: SluiceConfig
+  readonly #report: Report
+  readonly #lines = new Map<string, ClaimLine>()
+  readonly #stopping = new AbortController()
+  #wakeUps: Promise<WakeUps> | undefined
+  #guests = 0
+  #leaving: NodeJS.Timeout | undefined
+
+  constructor(config: SluiceConfig, report: Report) {
+    this.#config = config
+    this.#report = report
+  }
+
+  /**
+   * Tries to claim until something is found, the time is up or the signal aborts.
+   *
+   * @throws the signal's reason; SluiceError STOPPED, UNREACHABLE, and what `take` throws
+   */
+  async claim(queue: string, take: Take, ms: number, given: AbortSignal | undefined): Promise<Claim | undefined> {
+    clearTimeout(this.#leaving)
+    this.#guests += 1
+    const late = new AbortController()
+    const timer = setTimeout(() => late.abort(), ms)
+    const signal = AbortSignal.any([late.signal, this.#stopping.signal, ...(given === undefined ? [] : [given])])
+    try {
+      const claim = await this.#waitInLine(queue, take, signal)
+      if (claim === undefined) this.#throwIfEnded(given)
+      return claim
+    } finally {
+      clearTimeout(timer)
+      this.#guests -= 1
+      if (this.#guests === 0) this.#leaving = setTimeout(() => void this.#close(), LINGER_MS)
+    }
+  }
+
+  /** Claims that wait reject with STOPPED. What is claimed for them in this moment is released. */
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    await Promise.all([...this.#lines.values()].map((line) => line.ended))
+    await this.#close()
+    clearTimeout(this.#leaving)
+  }
+
+  async #waitInLine(queue: string, take: Take, signal: AbortSignal): Promise<Claim | undefined> {
+    const wakeUps = await untilAborted(this.#open(), signal)
+    if (wakeUps === undefined) return undefined
+    return this.#lineOf(queue, wakeUps).wait(take, signal)
+  }
+
+  #lineOf(queue: string, { sleepers }: WakeUps): ClaimLine {
+    const known = this.#lines.get(queue)
+    if (known !== undefined) return known
+    const line = new ClaimLine(queue, sleepers, () => {
+      // After a close another line may have taken its place.
+      if (this.#lines.get(queue) === line) this.#lines.delete(queue)
+    })
+    this.#lines.set(queue, line)
+    return line
+  }
+
+  #throwIfEnded(given: AbortSignal | undefined): void {
+    given?.throwIfAborted()
+    if (this.#stopping.signal.aborted) throw stopped('sluice')
+  }
+
+  #open(): Promise<WakeUps> {
+    if (this.#wakeUps !== undefined) return this.#wakeUps
+    const opening = openWakeUps(this.#config, this.#report)
+    this.#wakeUps = opening
+    opening.catch(() => {
+      // The claims that waited may have ended, and later ones have opened again: those connections stay.
+      if (this.#wakeUps === opening) this.#wakeUps = undefined
+    })
+    return opening
+  }
+
+  async #close(): Promise<void> {
+    const opened = this.#wakeUps
+    this.#wakeUps = undefined
+    this.#lines.clear()
+    await opened?.then(
+      (wakeUps) => wakeUps.close(),
+      () => undefined,
+    )
+  }
+}
+
+/** Long enough for the next claim of a loop, and short for a process that is about to end. */
+const LINGER_MS = 500
+
+/** For a process that may not be registered as a worker. @throws SluiceError UNREACHABLE within the connect timeout */
+async function openWakeUps(config: SluiceConfig, report: Report): Promise<WakeUps> {
+  // Others recognise by it which process has lowered a flag. The numbers of workers are lower.
+  const id = randomInt(2 ** 31, 2 ** 47)
+  const wakeUps = new WakeUps({ config, report, workerId: () => id, registered: false })
+  try {
+    await wakeUps.start()
+    return wakeUps
+  } catch (error) {
+    await wakeUps.close()
+    throw error
+  }
+}

@@ -1,0 +1,64 @@
+import { WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
+import { forgetEvidence, type HeldKey, holdKeys } from '../table/settle/around.ts'
+import { LOCKED } from '../table/settle/fence.ts'
+import type { Execute } from '../table/statement.ts'
+import { allAnswered } from '../transaction/all-answered.ts'
+import type { Decided } from './decision.ts'
+import { type RowsIn, sendDecisions } from './send-decisions.ts'
+import type { Sink, Writing } from './settlement.ts'
+
+export interface LockedRowsOptions extends Pick<RowsIn, 'queue' | 'serverVersion' | 'alphabet'> {
+  /** Messages without an ordering key are one sequence. */
+  readonly ordered: boolean
+  /** The database's clock when the batch was claimed, in microseconds since 1970. */
+  readonly claimedUs: number
+  readonly passedUs: () => number
+  readonly historyBy: () => string | undefined
+}
+
+/** Rows that the batch's transaction has locked, with the slots of their keys. What is not decided is free when it ends. */
+export class LockedRows implements Sink {
+  readonly #options: LockedRowsOptions
+  readonly slotOf = undefined
+
+  constructor(options: LockedRowsOptions) {
+    this.#options = options
+  }
+
+  write(execute: Execute, decided: readonly Decided[], forgotten: readonly string[]): Writing {
+    const { queue, ordered, claimedUs, passedUs, historyBy, ...rest } = this.#options
+    const rowsIn: RowsIn = {
+      ...rest,
+      queue,
+      fence: LOCKED,
+      nowUs: Math.floor(passedUs()),
+      historyBy: historyBy(),
+      claimedUs: () => claimedUs,
+    }
+    const sent = [...sendDecisions(execute, rowsIn, decided).all]
+    const held = heldKeys(decided, ordered)
+    if (held.length > 0) sent.push(holdKeys(execute, queue, held, claimedUs))
+    if (forgotten.length > 0) sent.push(forgetEvidence(execute, queue, forgotten))
+    return { written: allAnswered(sent), left: NONE }
+  }
+}
+
+const NONE: ReadonlySet<string> = new Set()
+
+/**
+ * The ordering keys that wait for messages of a batch; a queue that is ordered as a whole has one. A key waits for the last
+ * of its messages, so that all of them are due when it goes on with the first.
+ */
+function heldKeys(decided: readonly Decided[], ordered: boolean): readonly HeldKey[] {
+  const held = new Map<string, HeldKey>()
+  for (const { decision, message } of decided) {
+    const { id, slot, orderingKey } = message.row
+    if (decision.kind !== 'later' || (slot === null && !ordered)) continue
+    const { dueUs: untilUs } = decision
+    const key = orderingKey ?? ''
+    const known = held.get(key)
+    if (known === undefined) held.set(key, { slot: slot ?? WHOLE_QUEUE_SLOT, orderingKey: key, messageId: id, untilUs })
+    else if (known.untilUs < untilUs) held.set(key, { ...known, untilUs })
+  }
+  return [...held.values()]
+}

@@ -1,0 +1,95 @@
+import type { Admission, AdmittedDemand, Nothing } from '../claim/admission.ts'
+import type { ClaimAnswer, SentClaim } from '../claim/claim-answer.ts'
+import { Claimer } from '../claim/claimer.ts'
+import type { DeliveredMessage } from '../claim/delivered-message.ts'
+import { Limiter } from '../claim/limiter.ts'
+import type { TransactionalPlan } from '../plan/options.ts'
+import { LockedRows } from '../settle/locked-rows.ts'
+import { Settlement } from '../settle/settlement.ts'
+import type { ClaimedRow } from '../table/claim/claim.ts'
+import { claimAgain } from '../table/claim/claim-again.ts'
+import { WHOLE_QUEUE_SLOT } from '../table/claim/claim-ordered.ts'
+import type { Execute } from '../table/statement.ts'
+import type { BatchConnection } from '../transaction/batch-connection.ts'
+import { type ClockAnswer, rulesOf, type SourceRuntime } from './rules-of.ts'
+import type { Source } from './source.ts'
+
+/** The messages of a queue: each transaction keeps the rows of its batch locked until it has settled them. */
+export class LockedSource implements Source {
+  readonly wokenBy = undefined
+  readonly #runtime: SourceRuntime
+  readonly #plan: TransactionalPlan
+  readonly #claimer: Claimer
+  readonly #limiter: Limiter
+  /** How many batches are wanted in flight. */
+  #concurrency: number
+
+  /** @param ofGroup it is the group of the queue that claims */
+  constructor(runtime: SourceRuntime, plan: TransactionalPlan, ofGroup = false, random: () => number = Math.random) {
+    const { queue, batchSize, concurrency, ordered } = plan
+    this.#runtime = runtime
+    this.#plan = plan
+    this.#concurrency = concurrency
+    const { control, settings } = runtime
+    this.#limiter = new Limiter({ queue, control, settings })
+    this.#claimer = new Claimer({ queue, batchSize, concurrency, ordered, control, ofGroup }, random)
+  }
+
+  admit(demand: AdmittedDemand): Promise<Admission | Nothing> {
+    return this.#limiter.admit(demand, this.#plan.batchSize, this.#concurrency)
+  }
+
+  send(connection: BatchConnection, most?: number): SentClaim {
+    return this.#claimer.send(connection, undefined, most)
+  }
+
+  take(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer> {
+    return this.#claimer.take(connection, sent)
+  }
+
+  unsend(sent: SentClaim | undefined): void {
+    this.#claimer.unsend(sent)
+  }
+
+  release(rows: readonly ClaimedRow[]): void {
+    this.#claimer.release(rows)
+  }
+
+  narrow(): void {
+    this.#claimer.narrow()
+  }
+
+  widen(): void {
+    this.#claimer.widen()
+  }
+
+  resize(concurrency: number): void {
+    this.#concurrency = concurrency
+    this.#claimer.resize(concurrency)
+  }
+
+  settlement(answer: ClockAnswer): Settlement {
+    const { alphabet, historyBy, serverVersion } = this.#runtime
+    const { queue, ordered } = this.#plan
+    const rules = rulesOf(this.#runtime, this.#plan, answer)
+    const sink = new LockedRows({
+      queue,
+      ordered,
+      claimedUs: answer.nowUs,
+      passedUs: rules.clock.passedUs,
+      serverVersion: serverVersion(),
+      historyBy: () => historyBy(queue),
+      alphabet,
+    })
+    return new Settlement(rules, sink, alphabet)
+  }
+
+  async claimAgain(execute: Execute, { row }: DeliveredMessage): Promise<Settlement | undefined> {
+    const { queue, ordered } = this.#plan
+    const slot = row.slot ?? (ordered ? WHOLE_QUEUE_SLOT : null)
+    const sentAtMs = performance.now()
+    const again = await claimAgain(execute, { queue, id: row.id, attempt: row.attempt, slot })
+    const answer = { nowUs: again.nowUs, sentAtMs, answeredAtMs: performance.now() }
+    return again.rows.length === 0 ? undefined : this.settlement(answer)
+  }
+}

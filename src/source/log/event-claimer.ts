@@ -1,0 +1,271 @@
+import type { ClaimAnswer } from '../../claim/claim-answer.ts'
+import { groupLostEvents } from '../../errors.ts'
+import type { Execute } from '../../table/statement.ts'
+import {
+  type ClaimedEvent,
+  claimEvents,
+  lookAtBounds,
+  type Rest,
+  readRest,
+  readWindows,
+  windowAt,
+} from '../../table/stream/claim-events.ts'
+import { type GroupStanding, type KnownGroup, type OnFailure, readStanding } from '../../table/stream/known-group.ts'
+import { groupUnknown } from '../../table/stream/stream-errors.ts'
+
+/** The stream has other slots than the claimer knows: a group's claims begin anew. */
+export class SlotsChanged extends Error {}
+
+/** A connection, in a transaction that has been begun. */
+export interface InTransaction {
+  readonly execute: Execute
+}
+
+/** What a claim of events took, to the one who settles it. */
+export interface ClaimedEvents {
+  readonly group: KnownGroup
+  /** In the order in which they are handled; parked ones too, which are not. */
+  readonly events: readonly ClaimedEvent[]
+  readonly onFailure: OnFailure
+  /** A failed event waits in its slot: the group stops, or it has parked as many as it may. */
+  readonly holds: boolean
+  /** Hears when a message that they have become falls due. */
+  readonly onQueued: (dueUs: number) => void
+}
+
+/** What a group's queue has: messages; none, and that is not noted yet; none, as is noted. */
+export type QueueState = 'messages' | 'emptied' | 'empty'
+
+/** The answer to a claim of events. Its rows are those that are to be handled. */
+export interface EventAnswer extends ClaimAnswer {
+  readonly log: ClaimedEvents
+  readonly queue: QueueState
+}
+
+export function isEventAnswer(answer: object): answer is EventAnswer {
+  return 'log' in answer
+}
+
+export interface EventClaimerOptions {
+  /** The group's queue. */
+  readonly queue: string
+  readonly stream: string
+  readonly name: string
+  readonly group: KnownGroup
+  /** The most events of a batch. */
+  readonly limit: number
+  readonly random: () => number
+  /** A message of the group's queue falls due then, on the clock of `performance`. */
+  readonly onQueued: (atMs: number) => void
+}
+
+/** What a full claim leaves for the next one on its connection. */
+interface Backlog {
+  readonly bounds: string
+  /** One slot filled the batch. The next claim does not count how much is in its slot, which reads its events twice. */
+  readonly deep: boolean
+}
+
+/** What a claim has locked and read. */
+interface Taken {
+  /** The part of the stream that it was in. */
+  readonly window: number
+  /** The next event of the slot that was first is elsewhere. */
+  readonly elsewhere: boolean
+  /** There may be more behind it. */
+  readonly full: boolean
+  readonly bounds: string
+  readonly claimed: readonly ClaimedEvent[]
+  readonly standing: GroupStanding
+  readonly mayPark: boolean
+  /** Those of `claimed` that need not wait. */
+  readonly events: readonly ClaimedEvent[]
+}
+
+/**
+ * Claims events of one group for one process. Each claim locks as many slots as fill a batch, and reads the events behind the
+ * group's progress in them, up to the bounds of the stream. It looks at the bounds in the same packet, unless the last claim
+ * on this connection came back full: bounds only grow, and there is more below them. Where it has locked only slots that have
+ * to wait, it goes on with the others.
+ */
+export class EventClaimer {
+  readonly #options: EventClaimerOptions
+  /** By connection: after a fail-over the other server's bounds may be lower. */
+  readonly #backlogs = new WeakMap<InTransaction, Backlog>()
+  /** Where the next claim begins, so that no slot is always the last. */
+  #next: number
+  /** Slots whose first event has to wait, because its key is parked: they are tried last, until each slot has once been first. */
+  readonly #waiting = new Set<number>()
+  /** By slot, in which part of the stream its next event is; undefined: to be looked up. A claim is about one part. */
+  #windows: readonly number[] | undefined
+  #narrow = false
+  #openWaitMs = FIRST_OPEN_WAIT_MS
+
+  constructor(options: EventClaimerOptions) {
+    this.#options = options
+    this.#next = Math.floor(options.random() * options.group.slots)
+  }
+
+  get group(): KnownGroup {
+    return this.#options.group
+  }
+
+  get #limit(): number {
+    return this.#narrow ? 1 : this.#options.limit
+  }
+
+  /** A batch could be handled only in part: the next ones are of one event. */
+  narrow(): void {
+    this.#narrow = true
+  }
+
+  widen(): void {
+    this.#narrow = false
+  }
+
+  /** Sends a claim in the transaction that has just been begun. */
+  async claim(connection: InTransaction): Promise<EventAnswer> {
+    const sentAtMs = performance.now()
+    const known = this.#backlogs.get(connection)
+    this.#backlogs.delete(connection)
+    const slots = this.#slotsInTurn()
+    this.#windows ??= await readWindows(connection.execute, this.group)
+    let taken = await this.#takeIn(this.#windows[slots[0] ?? 0] ?? 0, connection, slots, known)
+    const tried = new Set<number>()
+    let rest: Rest | undefined
+    while (taken.events.length === 0) {
+      tried.add(taken.window)
+      rest = merged(rest, await readRest(connection.execute, this.group, taken.bounds, taken.window))
+      this.#windows = rest.windows
+      const next = rest.windows.find((window) => !tried.has(window))
+      if (next === undefined) break
+      taken = await this.#takeIn(next, connection, slots)
+    }
+    this.#forgetWindows(taken)
+    return this.#answer(connection, taken, rest, sentAtMs)
+  }
+
+  /** What was found of slots that have moved on since, or have been moved back. */
+  #forgetWindows({ bounds, elsewhere }: Taken): void {
+    const last = windowAt(Number(bounds.split(' ', 1)[0]))
+    if (elsewhere || (this.#next === 0 && this.#windows?.some((window) => window !== last))) this.#windows = undefined
+  }
+
+  async #takeIn(window: number, connection: InTransaction, all: readonly number[], known?: Backlog): Promise<Taken> {
+    let slots = all
+    let taken = await this.#take(connection, window, slots, known)
+    // Others may have read all that was below those bounds.
+    if (known !== undefined && taken.claimed.length === 0) taken = await this.#take(connection, window, slots)
+    while (taken.events.length === 0 && taken.claimed.length > 0) {
+      const waiting = slotsOf(taken.claimed)
+      for (const slot of waiting) this.#waiting.add(slot)
+      slots = slots.filter((slot) => !waiting.has(slot))
+      taken = await this.#take(connection, window, slots)
+    }
+    return taken
+  }
+
+  async #take(connection: InTransaction, window: number, slots: readonly number[], known?: Backlog): Promise<Taken> {
+    const { execute } = connection
+    const { queue } = this.#options
+    const limit = this.#limit
+    const enough = known?.deep === true ? 1 : limit
+    const looked = known?.bounds ?? lookAtBounds(execute, this.group)
+    const where = { bounds: known?.bounds ?? null, window }
+    const claiming = claimEvents(execute, this.group, { queue, slots, limit, enough, ...where })
+    const reading = readStanding(execute, this.group, queue)
+    const [bounds, { events: claimed, elsewhere }, read] = await Promise.all([looked, claiming, reading])
+    const standing = this.#checked(read)
+    if (bounds.split(' ').length !== this.group.slots + 1) throw new SlotsChanged()
+    // A group that stops parks nothing: what it has parked before it was told so goes first.
+    const mayPark = standing.onFailure === 'park' && standing.queuedCount < standing.parkLimit
+    const events = mayPark ? claimed : beforeParked(claimed)
+    return { window, elsewhere, bounds, claimed, standing, mayPark, events, full: claimed.length >= enough }
+  }
+
+  /** @throws SluiceError GROUP_UNKNOWN, GROUP_LOST_EVENTS */
+  #checked(standing: GroupStanding | undefined): GroupStanding {
+    const { stream, name } = this.#options
+    if (standing === undefined) throw groupUnknown(stream, name)
+    const { lost } = standing
+    if (lost !== null) throw groupLostEvents(stream, name, lost.from, lost.to)
+    return standing
+  }
+
+  #slotsInTurn(): readonly number[] {
+    const { slots } = this.group
+    const first = this.#next
+    this.#next = (first + 1) % slots
+    if (this.#next === 0) this.#waiting.clear()
+    const inTurn = Array.from({ length: slots }, (_, at) => (first + at) % slots)
+    return inTurn.toSorted((a, b) => Number(this.#waiting.has(a)) - Number(this.#waiting.has(b)))
+  }
+
+  #answer(connection: InTransaction, taken: Taken, rest: Rest | undefined, sentAtMs: number): EventAnswer {
+    const { bounds, claimed, full, events, mayPark, standing } = taken
+    if (claimed.length >= this.#limit) this.#backlogs.set(connection, { bounds, deep: slotsOf(claimed).size === 1 })
+    const { nowUs, evidence, transaction, onFailure } = standing
+    const onQueued = (dueUs: number) => this.#options.onQueued(sentAtMs + (dueUs - nowUs) / 1_000)
+    const nextDueMs = events.length > 0 || rest === undefined ? null : this.#nextLookMs(rest, bounds)
+    return {
+      kind: 'keyed',
+      nowUs,
+      sentAtMs,
+      answeredAtMs: performance.now(),
+      transaction,
+      evidence,
+      rows: events.filter(({ parked }) => !parked).map(({ row }) => row),
+      full,
+      nextDueMs,
+      partial: false,
+      void: false,
+      log: { group: this.group, events, onFailure, holds: !mayPark, onQueued },
+      queue: queueState(standing),
+    }
+  }
+
+  /**
+   * When to look again although nobody notifies: while an append is open, because one that is rolled back notifies nobody,
+   * and events behind its floor wait for that; while others have slots with events in hand, because they may die; and when an
+   * event for which its slot waits is tried again.
+   */
+  #nextLookMs({ unread, heldMs }: Rest, bounds: string): number | null {
+    const [head = 0, ...ends] = bounds.split(' ').map(Number)
+    if (ends.some((end) => end < head)) {
+      const waitMs = this.#openWaitMs
+      this.#openWaitMs = Math.min(waitMs * 2, LAST_OPEN_WAIT_MS)
+      return waitMs * (1 + this.#options.random() / 5)
+    }
+    this.#openWaitMs = FIRST_OPEN_WAIT_MS
+    return unread ? Math.min(OTHERS_WAIT_MS, heldMs ?? OTHERS_WAIT_MS) : heldMs
+  }
+}
+
+function queueState({ mayBeQueued, queuedCount }: GroupStanding): QueueState {
+  if (!mayBeQueued) return 'empty'
+  return queuedCount > 0 ? 'messages' : 'emptied'
+}
+
+function merged(before: Rest | undefined, rest: Rest): Rest {
+  return { ...rest, unread: rest.unread || before?.unread === true }
+}
+
+function slotsOf(events: readonly ClaimedEvent[]): ReadonlySet<number> {
+  return new Set(events.map(({ slot }) => slot))
+}
+
+/**
+ * While a group has parked as many as it may, a slot waits at its first event that would be parked as well: a retry that is
+ * slower than the appends would otherwise draw the whole stream into the queue. One that fails then waits in its slot.
+ */
+function beforeParked(events: readonly ClaimedEvent[]): readonly ClaimedEvent[] {
+  const waiting = new Set<number>()
+  return events.filter(({ slot, parked }) => {
+    if (parked) waiting.add(slot)
+    return !waiting.has(slot)
+  })
+}
+
+const FIRST_OPEN_WAIT_MS = 5
+const LAST_OPEN_WAIT_MS = 1_000
+const OTHERS_WAIT_MS = 250

@@ -1,0 +1,185 @@
+import type { DeliveredMessage } from '../../claim/delivered-message.ts'
+import type { Alphabet } from '../../session/alphabet.ts'
+import type { Decided, Decision } from '../../settle/decision.ts'
+import { fitted } from '../../settle/send-decisions.ts'
+import type { Sink, Writing } from '../../settle/settlement.ts'
+import { forgetEvidence, wakeSleepers } from '../../table/settle/around.ts'
+import type { Execute } from '../../table/statement.ts'
+import type { ClaimedEvent } from '../../table/stream/claim-events.ts'
+import {
+  buryEvents,
+  type DeadEvent,
+  type HeldSlot,
+  holdSlots,
+  type Moved,
+  moveProgress,
+  type QueuedEvent,
+  queueEvents,
+} from '../../table/stream/settle-events.ts'
+import { allAnswered } from '../../transaction/all-answered.ts'
+import type { ClaimedEvents } from './event-claimer.ts'
+
+export interface LogRowsOptions {
+  /** The group's queue. */
+  readonly queue: string
+  readonly alphabet: Alphabet
+  /** The database's clock now, or a little earlier, in microseconds since 1970. */
+  readonly passedUs: () => number
+}
+
+/**
+ * A batch of events of a stream. Those that failed, and the later ones of their keys, become messages of the group's queue, and
+ * the group's progress moves behind all that is settled. In each slot that is a first part of its events: what the batch has
+ * not come to stays behind the progress, with all that follows it in its slot. In a group that stops, or has parked as many as
+ * it may, what failed stays too, and the slot waits for it.
+ */
+export class LogRows implements Sink {
+  readonly #claimed: ClaimedEvents
+  readonly #options: LogRowsOptions
+  readonly slotOf: Sink['slotOf']
+
+  constructor(claimed: ClaimedEvents, options: LogRowsOptions) {
+    this.#claimed = claimed
+    this.#options = options
+    this.slotOf = slotOf(claimed)
+  }
+
+  write(execute: Execute, decided: readonly Decided[], forgotten: readonly string[]): Writing {
+    const { group, events, onQueued } = this.#claimed
+    const { queue, passedUs } = this.#options
+    const byId = new Map(decided.map((one) => [one.message.id, one]))
+    const { queued, dead, moved, held, withdrawn } = this.#planned(events, byId)
+    const nowUs = passedUs()
+    const isDue = ({ decision }: Decided) => decision.kind === 'later' && (decision.atOnce || decision.dueUs <= nowUs)
+    const sent: Promise<void>[] = []
+    if (queued.length > 0) sent.push(queueEvents(execute, group, queued))
+    if (dead.length > 0) sent.push(buryEvents(execute, group, dead))
+    if (moved.length > 0) sent.push(moveProgress(execute, group, moved))
+    if (held.length > 0) sent.push(holdSlots(execute, group, held))
+    if (decided.some((one) => isDue(one) && !withdrawn.has(one.message.id))) sent.push(wakeSleepers(execute, queue))
+    if (forgotten.length > 0) sent.push(forgetEvidence(execute, queue, forgotten))
+    const written = allAnswered(sent).then(() => {
+      if (queued.length > 0) onQueued(Math.min(...queued.map(({ dueUs }) => dueUs ?? 0)))
+    })
+    return { written, left: withdrawn }
+  }
+
+  #planned(events: readonly ClaimedEvent[], byId: ReadonlyMap<string, Decided>): Planned {
+    const keys = failedKeys(byId.values())
+    const planned = new Plan()
+    for (const event of events) {
+      const { id, orderingKey } = event.row
+      const decision = byId.get(id)?.decision
+      if (decision !== undefined) this.#plan(planned, event, decision)
+      // An earlier event of its key is in the queue, or has failed in this batch.
+      else if (event.parked || (orderingKey !== null && keys.has(orderingKey))) planned.queue(event, PARKED)
+      else planned.leave(event)
+    }
+    return planned
+  }
+
+  #plan(planned: Plan, event: ClaimedEvent, decision: Decision): void {
+    const { alphabet } = this.#options
+    switch (decision.kind) {
+      case 'blocked':
+        planned.hold(event, { ...fitted(decision, alphabet), dueUs: null })
+        break
+      case 'later':
+        if (this.#claimed.holds) planned.hold(event, fitted(decision, alphabet))
+        else planned.queue(event, fitted(decision, alphabet))
+        break
+      case 'dead':
+        planned.bury(event, { ...fitted(decision, alphabet), reason: alphabet.fit(decision.reason) })
+        break
+      case 'gone':
+        planned.settle(event)
+        break
+      case 'back':
+        planned.leave(event)
+    }
+  }
+}
+
+/** Undefined: what fails goes to the group's queue, and keeps only the later events of its key back. */
+function slotOf({ holds, events }: ClaimedEvents): Sink['slotOf'] {
+  if (!holds) return undefined
+  const slots = new Map(events.map(({ row, slot }) => [row.id, slot]))
+  return ({ id }: DeliveredMessage) => slots.get(id) ?? 0
+}
+
+/** The ordering keys of events that are tried again: the later ones of theirs wait. */
+function failedKeys(decided: Iterable<Decided>): ReadonlySet<string> {
+  const keys = new Set<string>()
+  for (const { decision, message } of decided) {
+    if (decision.kind === 'later' && message.orderingKey !== null) keys.add(message.orderingKey)
+  }
+  return keys
+}
+
+const PARKED = { attempt: 0, dueUs: null, error: null } as const
+
+interface Planned {
+  readonly queued: readonly QueuedEvent[]
+  readonly dead: readonly DeadEvent[]
+  readonly moved: readonly Moved[]
+  readonly held: readonly HeldSlot[]
+  /** Events of which nothing is kept. */
+  readonly withdrawn: ReadonlySet<string>
+}
+
+/** What is written, event by event in their order. */
+class Plan implements Planned {
+  readonly queued: QueuedEvent[] = []
+  readonly dead: DeadEvent[] = []
+  readonly held: HeldSlot[] = []
+  readonly withdrawn = new Set<string>()
+  readonly #moved = new Map<number, { readonly slot: number; readonly from: number; to: number }>()
+  /** Slots in which an event was left. */
+  readonly #left = new Set<number>()
+
+  get moved(): readonly Moved[] {
+    return [...this.#moved.values()]
+  }
+
+  queue(event: ClaimedEvent, { attempt, dueUs, error, details }: Omit<QueuedEvent, 'slot' | 'position'>): void {
+    if (this.#stays(event)) return
+    const { slot, position } = event
+    this.settle(event)
+    this.queued.push({ slot, position, attempt, dueUs, error, details })
+  }
+
+  /** Its slot waits for it. */
+  hold(event: ClaimedEvent, { attempt, dueUs, error }: Pick<QueuedEvent, 'attempt' | 'dueUs' | 'error'>): void {
+    if (this.#stays(event)) return
+    const { slot, from } = event
+    this.leave(event)
+    const position = this.#moved.get(slot)?.to ?? from
+    this.held.push({ slot, position, untilUs: dueUs, attempt, error })
+  }
+
+  bury(event: ClaimedEvent, { attempt, reason, error, details }: Omit<DeadEvent, 'slot' | 'position'>): void {
+    if (this.#stays(event)) return
+    const { slot, position } = event
+    this.settle(event)
+    this.dead.push({ slot, position, attempt, reason, error, details })
+  }
+
+  /** @throws TypeError if the progress cannot say it: an earlier event of its slot was left */
+  settle({ slot, from, position }: ClaimedEvent): void {
+    if (this.#left.has(slot)) throw new TypeError(`event ${position}: settled before an earlier one of slot ${slot}`)
+    const moved = this.#moved.get(slot)
+    if (moved === undefined) this.#moved.set(slot, { slot, from, to: position })
+    else moved.to = position
+  }
+
+  leave({ slot }: ClaimedEvent): void {
+    this.#left.add(slot)
+  }
+
+  /** Nothing is kept of what has failed, or would be parked, behind an event that was left: it comes again behind that. */
+  #stays({ slot, row }: ClaimedEvent): boolean {
+    const stays = this.#left.has(slot)
+    if (stays) this.withdrawn.add(row.id)
+    return stays
+  }
+}

@@ -1,0 +1,45 @@
+import type { Admission, AdmittedDemand, Nothing } from '../claim/admission.ts'
+import type { ClaimAnswer, SentClaim } from '../claim/claim-answer.ts'
+import type { DeliveredMessage } from '../claim/delivered-message.ts'
+import type { Settlement } from '../settle/settlement.ts'
+import type { ClaimedRow } from '../table/claim/claim.ts'
+import type { Execute } from '../table/statement.ts'
+import type { BatchConnection } from '../transaction/batch-connection.ts'
+import type { ClockAnswer } from './rules-of.ts'
+
+/**
+ * Where the batches of a pipeline come from, and where what was decided about them is written: the rows of a queue, or the
+ * log of a stream with the group's queue. A claim, its handlers and its settlement share one transaction, whose
+ * connection is handed in; the loop above knows nothing of slots, floors or groups.
+ */
+export interface Source {
+  /** What else than its queue wakes a consumer that sleeps. */
+  readonly wokenBy: string | undefined
+  /** Asks for leave to claim a batch: the queue may have limits. */
+  admit(demand: AdmittedDemand): Promise<Admission | Nothing>
+  /**
+   * Sends a claim in the transaction that has just been begun.
+   *
+   * @param most the most messages to take, where that is fewer than a batch
+   */
+  send(connection: BatchConnection, most?: number): SentClaim
+  /** The answer to a sent claim. Where that took nothing, it has looked wherever else something may be. */
+  take(connection: BatchConnection, sent: SentClaim): Promise<ClaimAnswer>
+  /** A sent claim whose answer nobody takes: what it locked is free again. */
+  unsend(sent: SentClaim | undefined): void
+  /** Rows that were claimed and not settled: they are free again. */
+  release(rows: readonly ClaimedRow[]): void
+  /** A batch could be handled only in part: the next ones are small. */
+  narrow(): void
+  /** A batch could be handled as a whole. */
+  widen(): void
+  /** So many batches may be in flight from now on. */
+  resize(concurrency: number): void
+  /** For the decisions about what a claim has answered. */
+  settlement(answer: ClockAnswer): Settlement
+  /**
+   * Claims a message again whose transaction was lost, to settle it in another one. Undefined: another transaction has it, or
+   * whoever claims it next settles its try.
+   */
+  claimAgain(execute: Execute, message: DeliveredMessage): Promise<Settlement | undefined>
+}

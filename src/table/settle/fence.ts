@@ -1,0 +1,84 @@
+import { type ByVersion, byVersion, ofVersion } from '../rows-by-id.ts'
+import { requiringRows } from '../rows-missing.ts'
+import { type Execute, textOf } from '../statement.ts'
+
+/**
+ * Which rows of `sluice.message` a settlement may write: those that its transaction has locked, or those that still have
+ * their lease.
+ *
+ * Locked rows must all be written: a statement that touches fewer fails on the server, because COMMIT leaves in the same
+ * packet. Of leased rows a statement returns the ids that it found. The others are lost: the lease ran out and another
+ * claim took the message, its worker counted as dead, or the message is gone. To send one again is harmless.
+ */
+export interface Fence {
+  readonly kind: FenceKind
+  /** The last parameters of a statement with these ids. */
+  readonly params: (ids: readonly string[]) => readonly unknown[]
+}
+
+type FenceKind = 'locked' | 'leased'
+
+export const LOCKED: Fence = { kind: 'locked', params: () => [] }
+
+/** A message, and the lease under which it may be settled. */
+export interface LeasedId {
+  readonly id: string
+  readonly lease: string
+}
+
+export function leased(messages: readonly LeasedId[]): Fence {
+  const leases = new Map(messages.map(({ id, lease }) => [id, lease]))
+  return { kind: 'leased', params: (ids) => [ids.map((id) => leases.get(id))] }
+}
+
+/** A statement for each fence and each way to find rows. */
+export type Fenced = Readonly<Record<FenceKind, ByVersion>>
+
+/** The parts of a statement's text that differ by fence. */
+export interface FencedText {
+  /** The condition on the rows `m`. */
+  readonly rows: string
+  /** Locks the rows of a SELECT. Those of a leased message are locked by nobody yet. */
+  readonly lock: string
+  /** Whichever of the two the fence takes. */
+  readonly either: (texts: Readonly<Record<FenceKind, string>>) => string
+}
+
+/**
+ * @param leases the statement's last parameter, `$4` for example: the leases, under the fence that has them.
+ * @param text the statement: $1 is the queue and $2 the ids.
+ */
+export function fenced(name: string, leases: string, text: (fence: FencedText) => string): Fenced {
+  const locked = byVersion(name, (found) =>
+    text({ rows: found('$2::bigint[]'), lock: '', either: (texts) => texts.locked }),
+  )
+  const byLease = byVersion(`${name}_leased`, (found) =>
+    text({ rows: leasedRows(found, leases), lock: ' FOR UPDATE OF m', either: (texts) => texts.leased }),
+  )
+  return { locked, leased: byLease }
+}
+
+/** The messages that still have their leases. */
+export function leasedRows(found: (ids: string) => string, leases: string): string {
+  return `${found('$2::bigint[]')} AND m.lease = ${own(`${leases}::bigint[]`)}`
+}
+
+/** The message's own element of a parameter that is an array. */
+export function own(parameter: string): string {
+  return `(${parameter})[pg_catalog.array_position($2::bigint[], m.id)]`
+}
+
+/** Sends a fenced statement. Resolves with the ids that it returns: of leased rows those that it found, of locked ones none. */
+export async function sendFenced(
+  execute: Execute,
+  statements: Fenced,
+  fence: Fence,
+  serverVersion: number,
+  [queue, ids, ...params]: readonly [queue: string, ids: readonly string[], ...rest: readonly unknown[]],
+): Promise<readonly string[]> {
+  const sent = execute(ofVersion(statements[fence.kind], serverVersion), [queue, ids, ...params, ...fence.params(ids)])
+  const rows = await requiringRows(sent)
+  return fence.kind === 'locked' ? NO_IDS : rows.map((row) => textOf(row, 'id'))
+}
+
+const NO_IDS: readonly string[] = []

@@ -1,0 +1,279 @@
+import type { Control } from '../connection/control.ts'
+import type { Settings } from '../settings/settings.ts'
+import { readHeads } from '../table/stream/read-heads.ts'
+import type { CancelRequest } from '../table/worker/cancel-requests.ts'
+import { pollQueues, unwatchedQueues } from '../table/worker/wait.ts'
+import { registerQueues } from '../table/worker/worker.ts'
+import { type Waiter, WaitingQueue, type WakeReason } from './waiting-queue.ts'
+
+/** Where a demand that found nothing sleeps. */
+export type DemandSleepers = Pick<Sleepers, 'attach' | 'detach' | 'asleep' | 'awake' | 'found'>
+
+export interface SleepersOptions {
+  readonly control: Pick<Control, 'execute' | 'onDown'>
+  readonly workerId: () => number
+  readonly pollIntervalMs: number
+  /** Whether notifications arrive. If they do not, a raised flag would only slow producers down. */
+  readonly listening: () => boolean
+  /**
+   * Whether the process is in `sluice.workers`. If not, it may lack the right to look into queues: then each poll wakes
+   * all waiters. @default true
+   */
+  readonly registered?: boolean
+  /** The settings of queues, which the poll reads too. */
+  readonly settings?: Settings | undefined
+  /** What the process has done, as JSON, for the heartbeat. @default nothing */
+  readonly statistics?: () => string | null
+  readonly random?: () => number
+  /** A poll has found when the next schedule is due. Without schedules it is not called. */
+  readonly onSchedule?: (inMs: number) => void
+  /** A poll has found that messages in hand are to be cancelled. */
+  readonly onCancelRequests?: (requests: readonly CancelRequest[]) => void
+}
+
+/**
+ * The demands of a process that sleep, because they found nothing. A notification, its next due time, the
+ * poll, a reconnection or a poke wakes it. One poll serves all queues.
+ */
+export class Sleepers {
+  readonly #options: SleepersOptions
+  readonly #queues = new Map<string, WaitingQueue>()
+  #timer: NodeJS.Timeout | undefined
+  #polls = 0
+  #lastPollMs = Number.POSITIVE_INFINITY
+  #heardAt = performance.now()
+  /** Whether its queues differ from those in `sluice.workers`. */
+  #changed = false
+  #registering: NodeJS.Immediate | undefined
+  #started = false
+  #polling: Promise<void> = Promise.resolve()
+  #stopped = false
+
+  constructor(options: SleepersOptions) {
+    this.#options = options
+    options.control.onDown(() => this.#each((queue) => queue.flag.forget()))
+  }
+
+  /** The queues that this process consumes, those of groups among them. */
+  get queues(): readonly string[] {
+    return [...this.#queues.keys()].filter((name) => !isStream(name))
+  }
+
+  start(): void {
+    this.#started = true
+    this.#schedulePoll(this.#options.pollIntervalMs)
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    clearTimeout(this.#timer)
+    clearImmediate(this.#registering)
+    this.#each((queue) => queue.close())
+    this.#queues.clear()
+    await this.#polling
+  }
+
+  /** Adds the queue to the poll and, at once, to `sluice.workers`. */
+  attach(waiter: Waiter): void {
+    if (!this.#queues.has(waiter.queue)) this.#changed = true
+    this.#of(waiter.queue).waiters.add(waiter)
+    // Queues that start together are recorded together.
+    if (this.#changed && this.#started && this.#isRegistered)
+      this.#registering ??= setImmediate(() => void this.#register())
+  }
+
+  detach(waiter: Waiter): void {
+    const queue = this.#queues.get(waiter.queue)
+    if (queue === undefined) return
+    queue.waiters.delete(waiter)
+    queue.asleep.delete(waiter)
+    if (queue.asleep.size === 0) queue.flag.lower()
+    if (queue.waiters.size === 0) {
+      queue.close()
+      this.#queues.delete(waiter.queue)
+      this.#changed = true
+    }
+  }
+
+  /**
+   * The waiter has demand and found nothing to take: it sleeps.
+   *
+   * @param how quiet: without the flag, because nothing that is enqueued now can be taken; so the poll alone wakes
+   */
+  asleep(waiter: Waiter, nextDueMs: number | null, how: 'flag' | 'quiet' = 'flag'): void {
+    if (this.#stopped) return
+    const queue = this.#of(waiter.queue)
+    queue.asleep.add(waiter)
+    if (nextDueMs !== null) queue.wakeIn(nextDueMs)
+    if (how === 'quiet') queue.flag.lower()
+    else if (this.#options.listening()) queue.flag.raise()
+  }
+
+  /** Messages were found. The age of the youngest is about the time of a COMMIT on this server. */
+  found(name: string, youngestMs: number): void {
+    this.#queues.get(name)?.flag.found(youngestMs)
+  }
+
+  /** The waiter found messages, or has no demand left, so it no longer waits. */
+  awake(waiter: Waiter): void {
+    const queue = this.#queues.get(waiter.queue)
+    if (queue === undefined) return
+    queue.asleep.delete(waiter)
+    if (queue.asleep.size === 0) queue.flag.lower()
+  }
+
+  /** Wakes the waiters of a queue or, without a queue, all of them. */
+  wake(reason: WakeReason, name?: string): void {
+    if (name === undefined) this.#each((queue) => queue.wake(reason))
+    else this.#queues.get(name)?.wake(reason)
+  }
+
+  /** The listener hears (again): what was notified before is read. */
+  listenerUp(): void {
+    const { settings, control } = this.#options
+    settings?.refresh(control.execute).catch(() => undefined)
+    this.wake('reconnect')
+  }
+
+  /** The listener is gone: lower the flags and rely on the poll. */
+  listenerDown(): void {
+    this.#each((queue) => queue.flag.lower())
+  }
+
+  /** A notification came: there are messages, or another process no longer waits. */
+  notified(name: string): void {
+    const queue = this.#queues.get(name)
+    queue?.flag.notified()
+    queue?.wake('notification')
+  }
+
+  /**
+   * A setting of a queue has changed: it is paused or resumed, for example. Without settings the waiters claim, which shows
+   * them the change as well.
+   */
+  settingsChanged(name: string): void {
+    const { settings, control } = this.#options
+    if (settings === undefined) this.#queues.get(name)?.wake('notification')
+    // If it fails, the poll reads it.
+    else settings.refresh(control.execute).catch(() => undefined)
+  }
+
+  get #isRegistered(): boolean {
+    return this.#options.registered ?? true
+  }
+
+  #of(name: string): WaitingQueue {
+    let queue = this.#queues.get(name)
+    if (queue === undefined) {
+      queue = new WaitingQueue(name, this.#options)
+      this.#queues.set(name, queue)
+    }
+    return queue
+  }
+
+  #each(visit: (queue: WaitingQueue) => void): void {
+    for (const queue of [...this.#queues.values()]) visit(queue)
+  }
+
+  #schedulePoll(delayMs: number): void {
+    if (this.#stopped) return
+    const random = this.#options.random ?? Math.random
+    // Varied by a fifth, so that processes that were started together do not poll together.
+    this.#timer = setTimeout(
+      () => {
+        this.#polling = this.#poll()
+      },
+      delayMs * (1 + random() / 5),
+    )
+  }
+
+  async #register(): Promise<void> {
+    this.#registering = undefined
+    this.#changed = false
+    await registerQueues(this.#options.control.execute, this.#options.workerId(), this.queues).catch(() => {
+      // The next poll records them.
+      this.#changed = true
+    })
+  }
+
+  async #poll(): Promise<void> {
+    const started = performance.now()
+    let tookMs = 0
+    this.#polls += 1
+    try {
+      if (this.#isRegistered) await this.#pollQueues()
+      else this.#each((queue) => queue.wakeSleeping('poll'))
+      tookMs = performance.now() - started
+      if (this.#polls % FLAG_POLLS === 0) await this.#checkFlags()
+    } catch {
+      // The control connection is down. Once it is restored, all claim.
+    }
+    // Dead rows may make it slow: it may take a twentieth of the time at most. If it only waited behind another
+    // statement, which waited for a lock, the next one is fast again.
+    const slowMs = Math.min(tookMs, this.#lastPollMs)
+    this.#lastPollMs = tookMs
+    this.#schedulePoll(Math.max(this.#options.pollIntervalMs, Math.min(slowMs * 20, 60_000)))
+  }
+
+  async #pollQueues(): Promise<void> {
+    const { control, workerId, settings } = this.#options
+    const isDue = this.#polls % HEARTBEAT_POLLS === 0 || performance.now() - this.#heardAt > LONGEST_SILENCE_MS
+    const heartbeat = this.#changed || isDue
+    this.#changed = false
+    try {
+      const done = heartbeat ? (this.#options.statistics?.() ?? null) : null
+      const asleep = [...this.#queues.values()].filter((queue) => queue.asleep.size > 0).map(({ name }) => name)
+      const waiting = asleep.filter((name) => !isStream(name))
+      const consumed = heartbeat ? this.queues : null
+      const polled = await pollQueues(control.execute, workerId(), waiting, consumed, done, settings?.version)
+      if (heartbeat) this.#heardAt = performance.now()
+      if (this.#stopped) return
+      settings?.update(polled.told)
+      if (polled.cancelRequests.length > 0) this.#options.onCancelRequests?.(polled.cancelRequests)
+      for (const queue of polled.queues) this.#queues.get(queue.queue)?.polled(queue)
+      if (polled.nextScheduleMs !== null) this.#options.onSchedule?.(polled.nextScheduleMs)
+      await this.#pollStreams(asleep.filter(isStream), waiting)
+    } catch (error) {
+      this.#changed ||= heartbeat
+      throw error
+    }
+  }
+
+  async #pollStreams(names: readonly string[], waiting: readonly string[]): Promise<void> {
+    if (names.length === 0) return
+    const streams = names.map((name) => name.slice(1))
+    const { heads, groups } = await readHeads(this.#options.control.execute, streams, waiting)
+    if (this.#stopped) return
+    for (const { stream, head } of heads) this.#queues.get(wakeNameOf(stream))?.polledState(head)
+    for (const { queue, state, heldMs } of groups) {
+      this.#queues.get(queue)?.polledState(state)
+      if (heldMs !== null) this.#queues.get(queue)?.polled({ queue, nextDueMs: heldMs, keyed: false })
+    }
+  }
+
+  /** The process whose flag we relied on may have vanished without a notification. */
+  async #checkFlags(): Promise<void> {
+    const others = [...this.#queues.values()].filter((queue) => queue.flag.reliesOnOthers).map((queue) => queue.name)
+    if (others.length === 0) return
+    const unwatched = await unwatchedQueues(this.#options.control.execute, others)
+    for (const name of unwatched) this.#queues.get(name)?.flag.othersMoved()
+  }
+}
+
+/** The name under which a stream wakes those who sleep on it. No name of a queue has a `/`. */
+export function wakeNameOf(stream: string): string {
+  return `/${stream}`
+}
+
+function isStream(name: string): boolean {
+  return name.startsWith('/')
+}
+
+/** The worker's heartbeat goes with every tenth poll, and with the next one after its queues have changed. */
+const HEARTBEAT_POLLS = 10
+/**
+ * Even with the longest wait between two polls, this is well below the three minutes after which a worker without a
+ * lock counts as dead.
+ */
+const LONGEST_SILENCE_MS = 30_000
+const FLAG_POLLS = 10

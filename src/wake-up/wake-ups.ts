@@ -1,0 +1,73 @@
+import type { SluiceConfig } from '../config.ts'
+import { Control } from '../connection/control.ts'
+import { notifyListener } from '../table/worker/wait.ts'
+import type { Report } from '../telemetry/events.ts'
+import { Sleepers, type SleepersOptions } from './sleepers.ts'
+import { Watcher, type WatcherOptions } from './watcher.ts'
+
+export interface WakeUpsOptions
+  extends Omit<SleepersOptions, 'control' | 'pollIntervalMs' | 'listening'>,
+    Pick<WatcherOptions, 'onCancelled' | 'onHolds'> {
+  readonly config: Pick<SluiceConfig, 'directConnection' | 'vouched' | 'connectTimeoutMs' | 'pollIntervalMs'>
+  readonly report: Report
+  /** The listener hears (again). */
+  readonly onListening?: () => void
+}
+
+/** What wakes a process: its control connection, its listener, and the sleepers that both of them serve. */
+export class WakeUps {
+  readonly control: Control
+  readonly sleepers: Sleepers
+  readonly #watcher: Watcher
+
+  constructor({ config, report, onCancelled, onHolds, onListening, ...options }: WakeUpsOptions) {
+    const { directConnection: connection, vouched, connectTimeoutMs, pollIntervalMs } = config
+    const control = new Control({ connection, connectTimeoutMs, report, vouched })
+    const listening = () => this.#watcher.listening && !control.shared
+    const sleepers = new Sleepers({ ...options, control, pollIntervalMs, listening })
+    this.control = control
+    this.sleepers = sleepers
+    this.#watcher = new Watcher({
+      connection,
+      connectTimeoutMs,
+      workerId: options.workerId,
+      report,
+      allowed: () => !control.shared,
+      notify: (payload) => notifyListener(control.execute, payload),
+      onNotification: (queue) => sleepers.notified(queue),
+      onSettings: (queue) => sleepers.settingsChanged(queue),
+      onCancelled,
+      onHolds,
+      onUp: () => {
+        sleepers.listenerUp()
+        onListening?.()
+      },
+      onDown: () => sleepers.listenerDown(),
+    })
+    control.onRestored(() => sleepers.wake('reconnect'))
+  }
+
+  /** @throws SluiceError UNREACHABLE within the connect timeout, and what a listener of `control.onUp` throws */
+  async start(): Promise<void> {
+    await this.control.start()
+    this.#watcher.start()
+    this.sleepers.start()
+  }
+
+  /** Nothing wakes the process any more. The control connection stays. */
+  async stop(): Promise<void> {
+    await this.#watcher.stop()
+    await this.sleepers.stop()
+  }
+
+  async close(): Promise<void> {
+    await this.stop()
+    await this.control.stop()
+  }
+
+  /** Gives up what the server has not answered. */
+  cut(): void {
+    void this.control.stop()
+    void this.#watcher.stop()
+  }
+}
