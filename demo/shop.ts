@@ -82,8 +82,8 @@ export function openShop(url: string): Shop {
 /** Creates the shop's tables, Sluice's schema, and the stream of orders with the group that reports on them. */
 export async function createTables({ db, sluice }: Shop): Promise<void> {
   await sluice.migrate()
-  await sluice.stream('orders')
-  await sluice.group('orders', 'report', { from: 'start' })
+  await sluice.streams.set('orders')
+  await sluice.groups.set('orders', 'report', { from: 'start' })
   await db.schema
     .createTable('order')
     .addColumn('id', 'serial', (column) => column.primaryKey())

@@ -34,22 +34,22 @@ await next('pipeline.started')
 
 // What a message says itself comes first, then what its queue has been told, then the code.
 const dead = next('message.dead')
-await sluice.operate.settings.set(QUEUE, { ttl: '7d', maxAttempts: 2 }, { by: 'ada' })
+await sluice.operate.queues.settings.set(QUEUE, { ttl: '7d', maxAttempts: 2 }, { by: 'ada' })
 await sluice.enqueue(sluice.ownTransaction, QUEUE, 'nobody', { retryPolicy: 'gentle' })
 await dead
 
 const paused = next('pipeline.paused')
-await sluice.operate.pause(QUEUE, { by: 'ada', reason: 'the mail provider is down' })
+await sluice.operate.queues.pause(QUEUE, { by: 'ada', reason: 'the mail provider is down' })
 await paused
 const id = await sluice.enqueue(sluice.ownTransaction, QUEUE, 'grace')
-const waiting = await sluice.operate.message(QUEUE, id)
+const waiting = await sluice.operate.messages.get(QUEUE, id)
 console.log(`message to ${waiting?.payload}: ${waiting?.state}`)
 
 const sent = next('batch.committed')
-await sluice.operate.resume(QUEUE)
+await sluice.operate.queues.resume(QUEUE)
 await sent
 
-const told = await sluice.operate.settings.get(QUEUE)
+const told = await sluice.operate.queues.settings.get(QUEUE)
 console.log(`max attempts ${told?.maxAttempts}, told by ${told?.changedBy === 'ada' ? 'ada' : 'the database user'}`)
-await sluice.operate.settings.unset(QUEUE)
+await sluice.operate.queues.settings.unset(QUEUE)
 await sluice.stop()

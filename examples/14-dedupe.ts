@@ -30,7 +30,7 @@ const exports = sluice.pipeline(QUEUE, { mode: 'leased' }).handle(async ({ paylo
 const running = exports.start()
 await begun.promise
 for (const version of [3, 4, 5]) await ask(`change ${version}`, { version }, customer7)
-const { state, requeuedId } = await sluice.operate.status(QUEUE, { dedupeKey: 'customer 7' })
+const { state, requeuedId } = await sluice.operate.messages.status(QUEUE, { dedupeKey: 'customer 7' })
 console.log(`status: ${state}, and ${requeuedId === null ? 'nothing' : 'one more'} after it`)
 changed.resolve()
 await twice.promise

@@ -9,7 +9,7 @@ const sluice = createSluice({ connection, name: 'worker-1', log: false })
 await sluice.migrate()
 
 // What a queue is told holds for all processes.
-await sluice.operate.settings.set('example.history', { history: '7d', deadLetterRetention: '30d' })
+await sluice.operate.queues.settings.set('example.history', { history: '7d', deadLetterRetention: '30d' })
 
 const payments = [{ amount: 10 }, { amount: 20 }, { amount: -1 }]
 await sluice.enqueueMany(

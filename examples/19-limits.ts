@@ -8,7 +8,7 @@ const sluices = [createSluice({ connection, log: false }), createSluice({ connec
 const [sluice] = sluices
 await sluice.migrate()
 const QUEUE = 'example.renderings'
-await sluice.operate.settings.set(QUEUE, { concurrency: 2, tenantConcurrency: 1 })
+await sluice.operate.queues.settings.set(QUEUE, { concurrency: 2, tenantConcurrency: 1 })
 
 for (const [tenant, count] of [
   ['acme', 6],

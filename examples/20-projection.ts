@@ -8,9 +8,9 @@ const connection = process.env.DATABASE_URL ?? ''
 const sluice = createSluice({ connection, log: false })
 await sluice.migrate()
 const STREAM = 'example.orders'
-await sluice.stream(STREAM)
-await sluice.group(STREAM, 'totals', { from: 'start' })
-await sluice.group(STREAM, 'receipts', { from: 'start' })
+await sluice.streams.set(STREAM)
+await sluice.groups.set(STREAM, 'totals', { from: 'start' })
+await sluice.groups.set(STREAM, 'receipts', { from: 'start' })
 
 const orders = [
   ['ada', 20],
@@ -63,7 +63,7 @@ console.log(`a new reader sees all of it: ${(await readAll()).join(' ')}`)
 
 async function readAll(): Promise<readonly number[]> {
   const amounts: number[] = []
-  for await (const { payload } of sluice.read(STREAM)) amounts.push((payload as Order).amount)
+  for await (const { payload } of sluice.streams.read(STREAM)) amounts.push((payload as Order).amount)
   return amounts
 }
 

@@ -8,7 +8,7 @@ const connection = process.env.DATABASE_URL ?? ''
 const sluice = createSluice({ connection, log: false })
 await sluice.migrate()
 const STREAM = 'example.audit'
-await sluice.stream(STREAM, { retain: '365d' })
+await sluice.streams.set(STREAM, { retain: '365d' })
 
 const client = new pg.Client(connection)
 await client.connect()
@@ -29,20 +29,20 @@ await setPlan('bolt', 'free', 'ada')
 await setPlan('acme', 'team', 'grace', true)
 await setPlan('acme', 'pro', 'grace')
 
-for await (const { payload, headers } of sluice.read(STREAM, { orderingKey: 'acme' })) {
+for await (const { payload, headers } of sluice.streams.read(STREAM, { orderingKey: 'acme' })) {
   console.log(`acme: ${(payload as { plan: string }).plan} by ${headers.by}`)
 }
 
 // A group begins at the end, unless it is told otherwise.
-await sluice.group(STREAM, 'report')
+await sluice.groups.set(STREAM, 'report')
 const changes = new Map<unknown, number>()
 const report = sluice.pipeline(STREAM, { group: 'report' }).handle(({ headers }) => {
   changes.set(headers.by, (changes.get(headers.by) ?? 0) + 1)
 })
 await report.runOnce()
 console.log(`from the end: ${changes.size}`)
-const { events } = await sluice.operate.streams.seek(STREAM, 'report', 'start', { dryRun: true })
-await sluice.operate.streams.seek(STREAM, 'report', 'start')
+const { events } = await sluice.groups.seek(STREAM, 'report', 'start', { dryRun: true })
+await sluice.groups.seek(STREAM, 'report', 'start')
 await report.runOnce()
 console.log(`moved back over ${events}: ada ${changes.get('ada')}, grace ${changes.get('grace')}`)
 

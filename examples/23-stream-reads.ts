@@ -16,8 +16,8 @@ await using sluice = createSluice({
 })
 await sluice.migrate()
 const STREAM = 'example.readings'
-await sluice.stream(STREAM)
-await sluice.group(STREAM, 'alarm', { from: 'end' })
+await sluice.streams.set(STREAM)
+await sluice.groups.set(STREAM, 'alarm', { from: 'end' })
 
 const readings = [
   { sensor: 'roof', celsius: 21 },
@@ -57,7 +57,7 @@ const again = await sluice
 console.log(`handled again: ${again.counts.acked}`)
 
 const from = { position: positions[0] ?? 1 }
-const sensors = sluice.read(STREAM, { from }).pipe(
+const sensors = sluice.streams.read(STREAM, { from }).pipe(
   map(({ payload }) => payload.sensor),
   toArray(),
 )

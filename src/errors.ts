@@ -30,7 +30,7 @@ export const ERROR_CODES = [
   'CLAIM_UNKNOWN',
   'SCHEDULE_UNKNOWN',
   'GROUP_UNKNOWN',
-  'GROUP_HAS_PARKED',
+  'GROUP_HAS_DEFERRED',
   'GROUP_LOST_EVENTS',
   'STOPPED',
 ] as const
@@ -113,7 +113,7 @@ export function messageCancelled(queue: string, id: string): SluiceError {
 /** Retention, or a trim, has taken events before a group had read them. It stands still until somebody moves it. */
 export function groupLostEvents(stream: string, group: string, from: number, to: number): SluiceError {
   const what = `Group ${group} of stream ${stream} cannot read on: its unread events from position ${from} to ${to} are gone`
-  return new SluiceError('GROUP_LOST_EVENTS', `${what}. Move it with sluice.operate.streams.seek, or sluice group seek`)
+  return new SluiceError('GROUP_LOST_EVENTS', `${what}. Move it with sluice.operate.groups.seek, or sluice group seek`)
 }
 
 /**

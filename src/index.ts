@@ -41,6 +41,7 @@ export {
 export type { Dedupe, DedupedOptions, EnqueueOptions, OnDuplicate } from './message-options.ts'
 export { type MigrateResult, migrate, migrationSql } from './migrate/migrate.ts'
 export type { Claims } from './operate/claims.ts'
+export type { ClearFilter } from './operate/clear-filter.ts'
 // Operate
 export type {
   DeadLetterChangeOptions,
@@ -49,30 +50,23 @@ export type {
   DeadLetters,
   DeadLettersOptions,
 } from './operate/dead-letters.ts'
+export type { RetrySlotsOptions, SeekOptions, SeekResult, StreamGroupOptions } from './operate/group-options.ts'
+export type { Groups } from './operate/groups.ts'
 export type { History, HistoryOptions } from './operate/history.ts'
-export type {
-  ClearFilter,
-  FreeKeysOptions,
-  MessageChangeOptions,
-  MessageChanges,
-  NewDueTime,
-} from './operate/message-changes.ts'
+export type { MessageChangeOptions, MessageChanges, NewDueTime } from './operate/message-changes.ts'
+export type { Messages } from './operate/messages.ts'
 export type { Operate } from './operate/operate.ts'
 export type { QueueChangeOptions, QueueSettings } from './operate/queue-settings.ts'
+export type { FreeKeysOptions, Queues } from './operate/queues.ts'
 export type { MessagesOptions } from './operate/read-messages-options.ts'
+export type { ReadOptions } from './operate/read-options.ts'
 export type { DefinedSchedule, ScheduleChangeOptions, SchedulePauseOptions, Schedules } from './operate/schedules.ts'
 export type { StreamEvents } from './operate/stream-events.ts'
-export type {
-  ReadOptions,
-  RetrySlotsOptions,
-  SeekOptions,
-  SeekResult,
-  StreamGroupOptions,
-} from './operate/stream-options.ts'
-export type { StreamPlace } from './operate/stream-place.ts'
+export type { StreamOffset } from './operate/stream-offset.ts'
 export type { StreamChangeOptions, StreamSettings } from './operate/stream-settings.ts'
-export type { StreamOperations } from './operate/streams.ts'
+export type { Streams } from './operate/streams.ts'
 export type { WhichMessage } from './operate/which-message.ts'
+export type { Workers } from './operate/workers.ts'
 export type { Pipeline, RunnablePipeline } from './pipeline/pipeline.ts'
 export type { Drained, RunningPipeline } from './pipeline/running-pipeline.ts'
 export type { BacklogOptions } from './plan/backlog.ts'
@@ -128,7 +122,13 @@ export type { RefusalReason } from './table/pull/settle-claim.ts'
 export type { TrimResult } from './table/stream/change-groups.ts'
 export type { OnFailure } from './table/stream/known-group.ts'
 export type { StreamEvent } from './table/stream/read-events.ts'
-export type { GroupSlotStatus, GroupStatus, HeldEvent, LostEvents, StreamStatus } from './table/stream/stream-status.ts'
+export type {
+  BlockingEvent,
+  GroupSlotStatus,
+  GroupStatus,
+  LostEvents,
+  StreamStatus,
+} from './table/stream/stream-status.ts'
 // Events and errors
 export type { SluiceEvent } from './telemetry/events.ts'
 export type { SluiceLog } from './telemetry/log.ts'

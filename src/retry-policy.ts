@@ -68,7 +68,7 @@ const REMEDY = "As in { kind: 'fixed', delay: '5s' }. How often to try is maxAtt
 
 /** Names are of policies that `createSluice` was given. */
 const REMEDY_FOR_NAME =
-  "The name of a policy is for a message, as in enqueue(…, { retryPolicy: 'payment' }), or for a queue, as in operate.settings.set(queue, { retry: 'payment' })"
+  "The name of a policy is for a message, as in enqueue(…, { retryPolicy: 'payment' }), or for a queue, as in operate.queues.settings.set(queue, { retry: 'payment' })"
 
 /**
  * Refuses options of the exponential kind by saying so: they are no spelling mistakes.

@@ -11,11 +11,9 @@ import { ownTransaction } from './enqueue/within.ts'
 import type { Message } from './message.ts'
 import type { DedupedOptions, EnqueueOptions } from './message-options.ts'
 import { type MigrateResult, migrate } from './migrate/migrate.ts'
+import type { Groups } from './operate/groups.ts'
 import { Operate } from './operate/operate.ts'
-import type { DefinedSchedule, ScheduleChangeOptions } from './operate/schedules.ts'
-import type { StreamEvents } from './operate/stream-events.ts'
-import type { ReadOptions, StreamGroupOptions } from './operate/stream-options.ts'
-import type { StreamChangeOptions, StreamSettings } from './operate/stream-settings.ts'
+import type { Schedules } from './operate/schedules.ts'
 import { Pipeline } from './pipeline/pipeline.ts'
 import { DRAIN_TIMEOUT_MS } from './pipeline/running-pipeline.ts'
 import {
@@ -32,7 +30,6 @@ import type { Claim } from './pull/claim.ts'
 import type { ClaimOptions, PopOptions } from './pull/options.ts'
 import { checkQueueName, type InputOf, type OutputOf, type QueueDefinitions, type QueueName } from './queues.ts'
 import { Deliveries } from './rx/deliveries.ts'
-import type { ScheduleDefinition } from './schedules/definition.ts'
 import type { QueueStatistics } from './statistics/meter.ts'
 import { checkStreamName, refuseStream, type StreamDefinitions } from './streams.ts'
 import type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
@@ -73,7 +70,7 @@ export class Sluice<
   readonly ownTransaction: OwnTransaction = ownTransaction
   /** Everything that happens in this process. While somebody subscribes, failures are not written to stderr as well. */
   readonly events: Observable<SluiceEvent>
-  /** Look at queues, messages and workers, and redrive or delete dead letters. Starts no worker. */
+  /** Look at queues, messages, streams and workers, and act on them. It needs no worker. */
   readonly operate: Operate<Definitions, Streams>
   readonly #config: SluiceConfig
   readonly #assembly: Assembly
@@ -97,9 +94,9 @@ export class Sluice<
   }
 
   /**
-   * Enqueues one message with a dedupe key: while a message with this key is there, and for a time after it, no other is
-   * simply added. Returns what became of it. It waits for another producer of the same key until that one's transaction
-   * ends, and for no handler.
+   * Enqueues one message with a dedupe key: while the key is taken, by a message or for a time
+   * after it, no second message is added. Returns the outcome. It waits for the transaction of another producer with the
+   * same key, and for no handler.
    *
    * @throws SluiceError as without a key. In REPEATABLE READ and SERIALIZABLE the server's error 40001 if another
    * transaction has had the key meanwhile: run the transaction again.
@@ -184,19 +181,19 @@ export class Sluice<
     return this.#assembly.enqueues.many(tx, queue, messages)
   }
 
-  /**
-   * Makes a stream, or changes its settings. Call it at every start: a stream that is there already is left alone, and what
-   * is not given stays as it is. Slots change only while the stream has no events.
-   *
-   * @param name 1 to 49 letters, digits and _ . -
-   * @returns whether it was made.
-   * @throws SluiceError STREAM_NAME_INVALID, STREAM_UNKNOWN, STREAM_SLOTS_FIXED, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
-   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, STOPPED
-   *
-   * @example await sluice.stream('orders', { retain: '30d' })
-   */
-  stream(name: QueueName<Streams>, settings?: StreamSettings, options?: StreamChangeOptions): Promise<boolean> {
-    return this.operate.streams.set(name, settings, options)
+  /** Streams: set, list, read and trim them. */
+  get streams(): Operate<Definitions, Streams>['streams'] {
+    return this.operate.streams
+  }
+
+  /** Groups of streams: set, list, seek, pause, resume, retry and delete them. */
+  get groups(): Groups<Streams> {
+    return this.operate.groups
+  }
+
+  /** Messages that are enqueued at given times: set, list, pause, resume, run and delete schedules. */
+  get schedules(): Schedules<Definitions> {
+    return this.operate.schedules
   }
 
   /**
@@ -322,8 +319,7 @@ export class Sluice<
    * that starts somewhere else, such as a scheduled job, a serverless function or an HTTP endpoint.
    *
    * @returns undefined if there is no message, at once or after `wait`.
-   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
-   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, ROWS_MISSING, STOPPED; the reason of `signal`
+   * @throws SluiceError as {@link Operate}, and ROWS_MISSING; the reason of `signal`
    *
    * @example const claim = await sluice.claim('emails', { limit: 10, ttl: '1m', wait: '20s' })
    */
@@ -350,55 +346,6 @@ export class Sluice<
     const name = checkQueueName(queue, this.#config.definitions)
     const messages = await this.#assembly.claims.pop(name, options)
     return messages as readonly Message<OutputOf<Definitions, Name>>[]
-  }
-
-  /**
-   * Defines a schedule: messages that are enqueued at given times, each occurrence once, by whichever process whose Sluice
-   * has started looks first. Call it at every start: a schedule that is defined in this way already is left alone, and one
-   * that is defined otherwise is changed.
-   *
-   * @param name 1 to 100 letters, digits and _ . : -, unique in the database.
-   * @throws SluiceError OPTION_INVALID, also for a cron expression without an occurrence and an unknown time zone;
-   * QUEUE_NAME_INVALID, QUEUE_UNKNOWN, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA, SCHEMA_MISSING, SCHEMA_TOO_OLD,
-   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, STOPPED
-   *
-   * @example
-   * await sluice.schedule('nightly', { cron: '0 3 * * *', zone: 'Europe/Berlin', queue: 'reports', payload: { all: true } })
-   */
-  schedule<Name extends QueueName<Definitions>>(
-    name: string,
-    definition: ScheduleDefinition<Name, InputOf<Definitions, Name>>,
-    options?: ScheduleChangeOptions,
-  ): Promise<DefinedSchedule> {
-    return this.operate.schedules.set(name, definition, options)
-  }
-
-  /**
-   * Makes a group of a stream, if there is none of this name. Call it at every start: one that is there stays where it is, and
-   * is told the options that are given.
-   *
-   * @param options.from where a new group begins. @default 'end'
-   * @returns whether it was made.
-   * @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
-   * PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, STOPPED
-   *
-   * @example await sluice.group('orders', 'billing', { from: 'start' })
-   */
-  group(stream: QueueName<Streams>, group: string, options?: StreamGroupOptions): Promise<boolean> {
-    return this.operate.streams.group(stream, group, options)
-  }
-
-  /**
-   * Events of a stream in the order of their positions, without a group, as an AsyncIterable and an Observable. It ends at the
-   * end as of when it begins, or follows.
-   *
-   * @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN; as it reads STREAM_UNKNOWN, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
-   * PRIVILEGE_MISSING, UNREACHABLE, STOPPED
-   *
-   * @example for await (const event of sluice.read('orders', { from: { time: new Date('2030-01-01') } })) project(event)
-   */
-  read<Name extends QueueName<Streams>>(stream: Name, options?: ReadOptions): StreamEvents<InputOf<Streams, Name>> {
-    return this.operate.streams.read(stream, options)
   }
 
   /**

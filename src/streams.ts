@@ -1,6 +1,6 @@
 import { definedName } from './basics/defined-name.ts'
 import { expected } from './errors.ts'
-import { checkQueueName, type QueueDefinition, type QueueDefinitions, type QueueName } from './queues.ts'
+import { checkQueueName, type QueueDefinition, type QueueDefinitions } from './queues.ts'
 
 /** The streams that an application knows, by name, defined as queues are. With them, other names are refused. */
 export type StreamDefinitions = Readonly<Record<string, QueueDefinition>>
@@ -65,12 +65,6 @@ export type WithGroupQueues<
 type GroupQueues<Streams extends StreamDefinitions> = {
   readonly [Name in Extract<keyof Streams, string> as `${Name}:${string}`]: Streams[Name]
 }
-
-/** The names of the queues that may be operated. */
-export type OperatedName<
-  Definitions extends QueueDefinitions | undefined,
-  Streams extends StreamDefinitions | undefined,
-> = QueueName<WithGroupQueues<Definitions, Streams>>
 
 /** What an application has defined. */
 export interface KnownNames {

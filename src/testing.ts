@@ -13,12 +13,12 @@ export type { EnqueuedMessage } from './table/enqueue/enqueued.ts'
 export type { AppendedEvent } from './table/stream/appended.ts'
 export { deliver, type GroupDeliverOptions, type LeasedDeliverOptions } from './testing/deliver.ts'
 
-/** After this many rounds `runDue` gives up: handlers that enqueue for one another may never come to an end. */
+/** After this many rounds `runDue` gives up: handlers that enqueue for one another may never finish. */
 const MOST_ROUNDS = 1_000
 
 /**
  * Handles everything that is due now in the given pipelines, including what their handlers enqueue for one another, and
- * returns what became of each message, as `runOnce` does.
+ * returns the outcome of each message, as `runOnce` does.
  *
  * @example
  * const [settled] = await runDue([emails, audit])

@@ -10,7 +10,7 @@ const groupName = (n: number) => `group-${n}`
 
 export async function installStream(url: string): Promise<void> {
   await using library = createSluice({ connection: url })
-  await library.stream('bench')
+  await library.streams.set('bench')
 }
 
 /** In runs of 100 per slot, as `appendMany` leaves them. */
@@ -39,7 +39,7 @@ export async function unreadEvents(client: pg.Client): Promise<number> {
 
 export async function append(url: string, groups: number): Promise<Enqueuer> {
   const library = createSluice({ connection: url })
-  for (let n = 0; n < groups; n++) await library.group('bench', groupName(n), { from: 'start' })
+  for (let n = 0; n < groups; n++) await library.groups.set('bench', groupName(n), { from: 'start' })
   return {
     open: () =>
       openWriter(url, {
@@ -62,7 +62,7 @@ export async function follow(url: string, { groups, batchSize, inFlight, onSettl
     if (event.kind === 'message.failed') throw new Error(event.error)
   })
   for (let n = 0; n < groups; n++) {
-    await library.group('bench', groupName(n), { from: 'start' })
+    await library.groups.set('bench', groupName(n), { from: 'start' })
     library
       .pipeline('bench', { group: groupName(n), batchSize, concurrency: inFlight })
       .handle(() => {})

@@ -69,12 +69,12 @@ const cancelInTransaction: Cancel = async ({ stage, url, sluice }, id) => {
   client.on('error', () => undefined)
   await client.connect()
   await client.query('BEGIN')
-  let { result } = await sluice.operate.cancel(stage.queue, id, { tx: client })
+  let { result } = await sluice.operate.messages.cancel(stage.queue, id, { tx: client })
   // What is broken shows only where the answer is that the message is gone: not while it is in hand.
   for (let tries = 0; stage.broken && result === 'asked' && tries < MOST_TRIES; tries += 1) {
     await client.query('ROLLBACK')
     await client.query('BEGIN')
-    result = (await sluice.operate.cancel(stage.queue, id, { tx: client })).result
+    result = (await sluice.operate.messages.cancel(stage.queue, id, { tx: client })).result
   }
   if (stage.broken) await stage.sql(WRITE_ENDED, [id, result])
   else await client.query(WRITE_ENDED, [id, result])
@@ -84,7 +84,7 @@ const cancelInTransaction: Cancel = async ({ stage, url, sluice }, id) => {
 
 /** Nobody is told. What had committed is gone, or its handler was asked to end. */
 const cancelAlone: Cancel = async ({ stage, sluice }, id, lost) => {
-  await expectFailure(sluice.operate.cancel(stage.queue, id))
+  await expectFailure(sluice.operate.messages.cancel(stage.queue, id))
   if (lost === 'COMMIT') return
   const left = await stage.sql('SELECT FROM sluice.message WHERE queue = $1 AND id = $2', [stage.queue, id])
   await stage.sql(WRITE_ENDED, [id, left.length === 0 ? 'cancelled' : 'asked'])

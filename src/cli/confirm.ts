@@ -1,11 +1,11 @@
 import { createInterface } from 'node:readline'
 import { Refusal } from './report-error.ts'
 
-/** Asks on a terminal unless the option says not to. @throws Refusal if the answer is no, or there is nobody to ask */
+/** Asks on a terminal unless `yes` is set. @throws Refusal if the answer is no, or without a terminal */
 export async function assertConfirmed(question: string, options: { readonly yes?: true }): Promise<void> {
   if (options.yes) return
   if (!process.stdin.isTTY || !process.stderr.isTTY) {
-    throw new Refusal('Nothing has changed: without a terminal to ask on, give --yes to go ahead')
+    throw new Refusal('Nothing has changed: without a terminal to ask on, --yes is needed')
   }
   if (!(await confirm(question, process.stdin, process.stderr))) throw new Refusal('Nothing has changed.')
 }

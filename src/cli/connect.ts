@@ -33,8 +33,8 @@ async function withNearest(operate: Operate, [stream = '', group = '']: readonly
   const read =
     code === 'STREAM_UNKNOWN'
       ? operate.streams.list().then((streams) => nearest(stream, new Set(streams.map((one) => one.stream))))
-      : operate.streams.groups({ stream }).then((groups) => nearest(group, new Set(groups.map((one) => one.group))))
-  // Who may not read the names gets the error as it is.
+      : operate.groups.list({ stream }).then((groups) => nearest(group, new Set(groups.map((one) => one.group))))
+  // A login that may not read the names gets the error as it is.
   const [meant] = await read.catch(() => [])
   return meant === undefined
     ? error
@@ -84,31 +84,31 @@ export async function didYouMean(operate: Operate, queue: string | undefined): P
   if (queue === undefined) return ''
   const read = async () => {
     // The queue of a group has no messages before one of its events has failed.
-    const groups = queue.includes(':') ? await operate.streams.groups() : []
-    const names = [...(await operate.queueNames()), ...groups.map((group) => group.queue)]
-    return [names, await operate.settings.list()] as const
+    const groups = queue.includes(':') ? await operate.groups.list() : []
+    const names = [...(await operate.queues.names()), ...groups.map((group) => group.queue)]
+    return [names, await operate.queues.settings.list()] as const
   }
   const known = await read().catch((error: unknown) => {
     if (!isSluiceError(error, 'PRIVILEGE_MISSING')) throw error
   })
   if (known === undefined) return ''
-  const [names, told] = known
+  const [names, settings] = known
   if (names.includes(queue)) return ''
-  const others = [...names, ...told.map((one) => one.queue)].filter((name) => name !== queue)
+  const others = [...names, ...settings.map((one) => one.queue)].filter((name) => name !== queue)
   const [meant] = nearest(queue, new Set(others))
   return meant === undefined ? ' No queue has this name.' : ` No queue has this name. Did you mean "${meant}"?`
 }
 
 /**
- * Says on stderr that a queue neither exists nor has been told anything, before a command tells it something. Nothing, if
- * the login may not know.
+ * Notes on stderr that a queue neither exists nor has settings, before a command changes it. Silent if the login may not read
+ * that.
  */
 export async function noteUnknown(operate: Operate, queue: string): Promise<void> {
-  const told = await operate.settings.get(queue).catch((error: unknown) => {
+  const settings = await operate.queues.settings.get(queue).catch((error: unknown) => {
     if (!isSluiceError(error, 'PRIVILEGE_MISSING')) throw error
     return null
   })
-  if (told !== undefined) return
+  if (settings !== undefined) return
   const hint = await didYouMean(operate, queue)
   if (hint !== '') note(hint.trim())
 }

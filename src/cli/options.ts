@@ -50,18 +50,17 @@ export const parse = {
       throw new InvalidArgumentError(`${error.message}.`)
     }
   },
-  /** The number of a message, or a stream and a position: see `messageId`. */
+  /** The id of a message, or a stream and a position: see `messageId`. */
   id: (text: string): string => {
     const [, stream, position] = /^(.+)\/(\d{1,16})$/.exec(text) ?? []
-    const wanted = 'Expected the number of a message, or of an event such as orders/7.'
+    const wanted = 'Expected the id of a message, or an event such as orders/7.'
     return orInvalid(() => {
       if (stream === undefined) return checkId(text, 'id')
       integerWithin('position', Number(position), 1, Number.MAX_SAFE_INTEGER)
       return `${checkStreamName(stream, undefined)}/${position}`
     }, wanted)
   },
-  claimId: (text: string): string =>
-    orInvalid(() => checkId(text, 'claim', 'claim'), 'Expected the number of a claim.'),
+  claimId: (text: string): string => orInvalid(() => checkId(text, 'claim', 'claim'), 'Expected the id of a claim.'),
   ids: (text: string, before: readonly string[] = []): readonly string[] => [...before, parse.id(text)],
 }
 

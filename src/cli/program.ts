@@ -87,24 +87,24 @@ Examples:
   $ export DATABASE_URL=postgres://app@db.example/app
   $ sluice migrate                  install or upgrade the schema
   $ sluice roles                    make roles with few rights
-  $ sluice status                   what waits, runs and fails, and who works on it
+  $ sluice status                   the queues, the workers, and what needs attention
   $ sluice enqueue orders '{"n": 1}' enqueue a message, to try things out
   $ sluice peek orders              the next messages of a queue
   $ sluice queue pause orders       stop taking messages from a queue
-  $ sluice message status orders 42 what is known of one message
-  $ sluice claims list              what is claimed, until when
+  $ sluice message status orders 42 the state of one message
+  $ sluice claims list              claims, and when they end
   $ sluice dead list                messages that are not tried again
   $ sluice dead redrive orders      try them again
-  $ sluice history list orders      what has succeeded
-  $ sluice schedule list            what is enqueued at given times
-  $ sluice stream tail orders       the events of a stream as they come
-  $ sluice group list               who reads streams, and how far behind
+  $ sluice history list orders      messages that have succeeded
+  $ sluice schedule list            messages that are enqueued at given times
+  $ sluice stream tail orders       the events of a stream as they are appended
+  $ sluice group list               the groups of streams, and how far behind they are
   $ sluice work ./handlers.ts       run handlers for the messages of queues
 
 Passwords are best given in DATABASE_URL or a .pgpass file: others on the machine can see a command's options.
 
 Exit codes:
   0  done
-  1  failed: the database refused or cannot be reached, what you have named is not there, or you said no
-  2  used wrongly: an unknown command or option, a value that is not allowed, no connection string
-  3  sluice work was ended by a signal, and gave back what did not end in time`
+  1  failed: the database refused or cannot be reached, something named does not exist, or you said no
+  2  used wrongly: an unknown command or option, an invalid value, no connection string
+  3  sluice work was ended by a signal, and gave back messages that did not end in time`

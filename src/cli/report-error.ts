@@ -30,7 +30,7 @@ function remarks(error: unknown): readonly string[] {
 
 /** not_null_violation and check_violation: their detail quotes the row, with the payload. */
 const QUOTES_THE_ROW = ['23502', '23514']
-const REMEDY = 'Connect as the role that owns schema "sluice", or as one with the privileges it needs there.'
+const REMEDY = 'Connect as the owner of schema "sluice", or as a role with the privileges needed there.'
 
 /** The command refuses, or found nothing: exit code 1 with this message. */
 export class Refusal extends Error {

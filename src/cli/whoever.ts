@@ -1,7 +1,7 @@
 import { hostname, userInfo } from 'node:os'
 
 /** The option `--by`, whose default is {@link whoever}. */
-export const BY = 'who it is, for others to see; without it, you and this machine'
+export const BY = 'your name, for others to see (default: user@host)'
 
 /** Who runs the command. */
 export function whoever(): string {

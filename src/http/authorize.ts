@@ -1,11 +1,11 @@
 import { Problem } from './problem.ts'
 
-/** What a request asks for. `claim` is all that takes messages: claims, what is done with them, and pop. */
+/** What a request does. `claim` covers everything that takes messages: to claim, to use a claim, and to pop. */
 export type HttpAction = 'enqueue' | 'claim' | 'count' | 'describe'
 
 /** What `authorize` decides about. */
 export interface HttpAccess {
-  /** What the request asks for. */
+  /** What the request does. */
   readonly action: HttpAction
   /** The queue; null if the action is `describe`. */
   readonly queue: string | null
@@ -35,7 +35,7 @@ export async function refusalOf(
   throw new Problem(401, 'Authorization: expected credentials, received none', { headers })
 }
 
-/** An error of ours may come from within it as well, and is not about the request then. */
+/** A SluiceError from inside `authorize` is not about the request. */
 async function decisionOf(authorize: Authorize, request: Request, access: HttpAccess): Promise<unknown> {
   try {
     return await authorize(request, access)
@@ -44,7 +44,7 @@ async function decisionOf(authorize: Authorize, request: Request, access: HttpAc
   }
 }
 
-/** Not by its class, because frameworks bring their own. */
+/** Not by its class: frameworks have their own. */
 function isResponse(value: unknown): value is Response {
   if (typeof value !== 'object' || value === null || !('status' in value && 'headers' in value)) return false
   return 'arrayBuffer' in value && typeof value.arrayBuffer === 'function'

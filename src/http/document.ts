@@ -3,7 +3,7 @@ import type { JsonSchema } from './json-schema.ts'
 import { PROBLEM, type Status, TITLES } from './problem.ts'
 import type { AnswerForm, Route } from './route.ts'
 
-/** The OpenAPI 3.1 document of routes, made of the schemas that check their bodies. */
+/** The OpenAPI 3.1 document of routes, built from the schemas that check their bodies. */
 export function openApiDocument(routes: readonly Route[]): object {
   const paths: Record<string, Record<string, unknown>> = {}
   for (const route of routes) {
@@ -13,7 +13,7 @@ export function openApiDocument(routes: readonly Route[]): object {
   return {
     openapi: '3.1.0',
     info: { title: 'Sluice', version: VERSION, summary: 'Queues in PostgreSQL, over HTTP' },
-    // From where the document is, wherever the handler is mounted.
+    // Relative to the document, wherever the handler is mounted.
     servers: [{ url: '.' }],
     paths,
     components: {
@@ -52,7 +52,7 @@ function operationOf({ name, summary, body, answers, problems, path }: Route): o
 }
 
 function requestBodyOf(schema: JsonSchema): object {
-  // What a client leaves out it does not declare as JSON either, and is refused.
+  // A request without a body is not declared as JSON either, and is refused.
   return { required: true, content: { 'application/json': { schema } } }
 }
 

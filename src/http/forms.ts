@@ -1,7 +1,7 @@
 import { toMsWithin } from '../basics/duration.ts'
 import type { JsonSchema, ValueOf } from './json-schema.ts'
 
-// What several bodies and answers have.
+// Parts of several bodies and answers.
 
 export const DURATION = {
   description: "milliseconds from 0, or a string such as '250ms', '30s', '5m', '2h', '7d'",

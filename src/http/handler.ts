@@ -13,11 +13,11 @@ import { ROUTES } from './routes/routes.ts'
 /** The options of {@link createHttpHandler}. */
 export interface HttpHandlerOptions {
   /**
-   * Asked about each request before its body is read: whether it may do this with this queue. Only `true` lets it in. Otherwise
-   * the answer is 401 without an `Authorization` header, 403 with one, or the `Response` that it returns.
+   * Decides about each request, before its body is read: may it do this with this queue? Only `true` lets it in. Otherwise the
+   * answer is 401 without an `Authorization` header, 403 with one, or the `Response` that it returns.
    */
   readonly authorize: Authorize
-  /** What stands before `/queues` in the paths of requests, such as '/sluice'. @default '' */
+  /** The part of request paths before `/queues`, such as '/sluice'. @default '' */
   readonly basePath?: string | undefined
   /** The largest body of a request in bytes, 1 to 268,435,456 (256 MiB). @default 4194304 */
   readonly maxBodyBytes?: number | undefined
@@ -71,7 +71,7 @@ export function createHttpHandler(sluice: Sluice, options: HttpHandlerOptions): 
   }
 }
 
-/** Not a status of HTTP: nobody receives it, and the access logs of nginx know it. */
+/** Not a status of HTTP: no client receives it, and the access logs of nginx know it. */
 const CLIENT_GONE = 499
 
 function responseOf({ status, body, headers = {} }: Answer): Response {
@@ -86,7 +86,13 @@ function resolveOptions(options: HttpHandlerOptions) {
   const { authorize, basePath = '' } = options
   if (typeof authorize !== 'function') {
     const remedy = 'For example (request, { action, queue }) => mayDo(request, action, queue)'
-    throw expected('OPTION_INVALID', `${what}.authorize`, 'a function that says who is let in', authorize, remedy)
+    throw expected(
+      'OPTION_INVALID',
+      `${what}.authorize`,
+      'a function that decides whether a request is let in',
+      authorize,
+      remedy,
+    )
   }
   if (typeof basePath !== 'string' || !/^(\/[^/?#\s]+)*$/.test(basePath)) {
     const remedy = "As in '/sluice', or '' for none"

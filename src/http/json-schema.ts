@@ -1,6 +1,6 @@
 import type { Json } from '../message.ts'
 
-/** What the schemas of the handler use of JSON Schema 2020-12. They check bodies, and stand in the OpenAPI document. */
+/** The part of JSON Schema 2020-12 that the handler's schemas use. They check bodies, and are in the OpenAPI document. */
 export interface JsonSchema {
   /** What it is for, for readers of the OpenAPI document. */
   readonly title?: string

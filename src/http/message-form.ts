@@ -33,10 +33,10 @@ const TAKEN_MESSAGE = {
     priority: { description: 'the priority, from 0 (first) to 9', type: 'integer' },
     attempt: { description: 'which try this is, from 1', type: 'integer' },
     maxAttempts: {
-      description: 'after how many failed attempts it becomes a dead letter; null if the number of the claim applies',
+      description: 'after how many failed attempts it becomes a dead letter; null if the limit of the claim applies',
       type: ['integer', 'null'],
     },
-    tenant: { description: 'whose message it is, or null', type: ['string', 'null'] },
+    tenant: { description: 'the tenant, or null', type: ['string', 'null'] },
     dedupeKey: { description: 'the dedupe key, or null', type: ['string', 'null'] },
     enqueuedAt: INSTANT,
     dueAt: INSTANT,
@@ -55,8 +55,8 @@ export const TAKEN_MESSAGES = {
 } as const satisfies JsonSchema
 
 /**
- * The JSON text of messages, with payloads and headers as they are stored. What a schema makes of a payload may be more than
- * JSON can hold, and so may JSON be more than `JSON.parse` can: an answer that fails would lose messages that were popped.
+ * The JSON text of messages, with payloads and headers as they are stored. A schema may turn a payload into a value that
+ * JSON cannot hold, and JSON may hold a number that `JSON.parse` cannot: a failing answer would lose popped messages.
  */
 export function messagesText(messages: readonly Message[]): string {
   return `[${messages.map(textOf).join()}]`

@@ -1,7 +1,7 @@
 import { type ErrorCode, SluiceError } from '../errors.ts'
 import type { JsonSchema } from './json-schema.ts'
 
-/** An answer with an error. Thrown, so that no step has to hand it on. */
+/** An answer with an error. Thrown, so that no step has to pass it on. */
 export class Problem extends Error {
   readonly status: Status
   readonly code: ErrorCode | undefined
@@ -15,7 +15,7 @@ export class Problem extends Error {
     this.headers = headers
   }
 
-  /** What to tell the client of any error. What a server error says may name hosts, users or rows: it is the `cause`. */
+  /** The answer to any error. The text of a server error may name hosts, users or rows: it is the `cause`. */
   static of(error: unknown): Problem {
     if (error instanceof Problem) return error
     if (!(error instanceof SluiceError)) return Problem.hiding(error)
@@ -27,7 +27,7 @@ export class Problem extends Error {
     return new Problem(status, UNAVAILABLE, { code, headers: { 'retry-after': '1' }, cause: error })
   }
 
-  /** 500, of which the client learns no more. */
+  /** 500, without details for the client. */
   static hiding(cause: unknown, code?: ErrorCode): Problem {
     return new Problem(500, FAILED, { code, cause })
   }
@@ -49,7 +49,7 @@ interface ProblemOptions {
   readonly cause?: unknown
 }
 
-/** The phrases of RFC 9110, as a problem without a type of its own has them. */
+/** The phrases of RFC 9110: the titles of problems without a type of their own. */
 export const TITLES = {
   400: 'Bad Request',
   401: 'Unauthorized',
@@ -78,10 +78,10 @@ export const PROBLEM = {
   },
 } as const satisfies JsonSchema
 
-/** The error itself lists the queues that there are, of which a client may know one. */
-const NO_QUEUE = 'There is no such queue'
-const FAILED = 'The request failed, and the log of the server says why'
-const UNAVAILABLE = 'The queue cannot be reached now. Try again'
+/** The error itself lists all queues, and a client may be allowed to know only one. */
+const NO_QUEUE = 'The queue does not exist'
+const FAILED = 'The request failed. The log of the server has the reason'
+const UNAVAILABLE = 'The queue cannot be reached. Try again'
 
 const STATUS_BY_CODE: Readonly<Partial<Record<ErrorCode, Status>>> = {
   OPTION_INVALID: 422,

@@ -3,7 +3,7 @@ import { SluiceError } from '../errors.ts'
 import { Problem } from './problem.ts'
 
 /**
- * The JSON of a request's body; undefined if it is empty. That also has to be declared as JSON, so that every POST is.
+ * The JSON of a request's body; undefined if it is empty. An empty body must be declared as JSON too, so that every POST is.
  *
  * @throws Problem 400, 413, 415
  * @throws SluiceError OPTION_INVALID
@@ -22,13 +22,13 @@ async function readBytes(request: Request, maxBytes: number): Promise<Buffer> {
   const { headers, body } = request
   if (Number(headers.get('content-length')) > maxBytes) throw tooLarge(maxBytes)
   if (request.bodyUsed) throw eaten()
-  // Copied at once: a chunk of one byte is an object of some 200.
+  // Copied at once: a chunk of one byte is an object of about 200 bytes.
   let held = Buffer.allocUnsafe(FIRST_BYTES)
   let size = 0
   try {
     // Leaving the loop cancels the stream.
     for await (const chunk of body ?? []) {
-      // A stream that the application has made may hold strings.
+      // A stream made by the application may hold strings.
       const bytes = typeof chunk === 'string' ? Buffer.from(chunk) : chunk
       const needed = size + bytes.byteLength
       if (needed > maxBytes) throw tooLarge(maxBytes)
@@ -45,7 +45,7 @@ async function readBytes(request: Request, maxBytes: number): Promise<Buffer> {
 
 const FIRST_BYTES = 16_384
 
-/** An empty body is an empty object, and 'limit: 500' that a framework's parser has read must not become one. */
+/** An empty body is an empty object. A body that a framework's parser has consumed must not become one. */
 function checkEmpty(headers: Headers): void {
   if (Number(headers.get('content-length')) > 0) throw eaten()
   if (!headers.has('transfer-encoding')) return
@@ -53,9 +53,9 @@ function checkEmpty(headers: Headers): void {
   throw new Problem(400, `body: expected JSON, received an empty body of a length that was not declared. ${remedy}`)
 }
 
-/** The fault of the application, and not of the client. */
+/** The application's fault, not the client's. */
 function eaten(): Problem {
-  const what = 'body: expected to be read by the handler, received one that has been read before the handler was called'
+  const what = 'body: expected an unread body, received one that was read before the handler was called'
   return Problem.hiding(new Error(`${what}. Mount it before parsers of bodies, such as express.json()`))
 }
 
@@ -63,7 +63,7 @@ function tooLarge(maxBytes: number): Problem {
   return new Problem(413, `body: expected at most ${maxBytes} bytes, received more. Send less at a time`)
 }
 
-/** Without it, or with another type, a web page may send a POST to another site, with cookies, without asking first. */
+/** Without it, or with another type, a browser sends a POST to another site, with cookies, without a preflight request. */
 function checkType(type: string | null): void {
   if (/^application\/json\s*(;\s*charset=("?)utf-8\2\s*)?$/i.test(type ?? '')) return
   const received = type === null ? 'none' : JSON.stringify(type)

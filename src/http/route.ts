@@ -9,7 +9,7 @@ export interface Route {
   /** Its `operationId` in the document. */
   readonly name: string
   readonly method: Method
-  /** With `{queue}` and `{id}` in place of what they stand for. */
+  /** With the parameters `{queue}` and `{id}`. */
   readonly path: string
   readonly action: HttpAction
   readonly summary: string
@@ -30,9 +30,9 @@ export interface Call {
   readonly queue: string
   /** '' in routes without an id. */
   readonly id: string
-  /** Aborted when the client has gone away. */
+  /** Aborts when the client disconnects. */
   readonly signal: AbortSignal
-  /** Reports why a part of the request failed, which an answer of 200 does not explain. */
+  /** Reports why a part of the request failed, although the answer is 200. */
   failedInPart(error: unknown): void
 }
 
@@ -51,12 +51,12 @@ export interface AnswerForm {
   readonly headers?: Readonly<Record<string, JsonSchema>>
 }
 
-/** A route without a body: a GET or a DELETE. A POST has one, because only its type keeps the pages of other sites away. */
+/** A route without a body: a GET or a DELETE. A POST has one, because only its content type blocks requests from pages of other sites. */
 export function route(given: RouteWithoutBody): Route {
   return { problems: [], ...given, body: undefined }
 }
 
-/** A route with a body. An empty body is an empty object, so it does if no property is required. */
+/** A route with a body. An empty body is an empty object: fine if no property is required. */
 export function routeWithBody<const Schema extends JsonSchema>(given: RouteWithBody<Schema>): Route {
   const check = checkerOf<Schema>(given.body)
   return {

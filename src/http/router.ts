@@ -31,7 +31,7 @@ export class Router {
   }
 }
 
-/** A route, and what stands in the path for its names. */
+/** A route, and the parameters of the path. */
 export interface Found {
   readonly route: Route
   /** Undefined if the route has none. */

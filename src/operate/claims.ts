@@ -9,7 +9,7 @@ import { type ClaimStatus, readClaims } from '../table/operate/claim-status.ts'
 import type { Operations } from './operations.ts'
 import { limitOf } from './options.ts'
 
-/** `sluice.operate.claims`: claims by their numbers, for those who have no {@link Claim} in hand. */
+/** `sluice.operate.claims`: claims by their ids, without a {@link Claim} object. */
 export class Claims<Definitions extends QueueDefinitions | undefined = undefined> {
   readonly #known: KnownNames
   readonly #operations: Operations
@@ -22,12 +22,11 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * The claims that have not expired, by queue and number.
+   * The claims that have not expired, by queue and id.
    *
    * @param options.queue only of this queue.
    * @param options.limit 1 to 10,000. @default 100
-   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
-   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   * @throws SluiceError as {@link Operate}
    */
   async list(
     options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
@@ -39,30 +38,30 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
   }
 
   /**
-   * A claim with the messages that are not settled yet. Their `dueAt` is when they were claimed.
+   * A claim with the messages that are not settled yet. Their `dueAt` is the time of the claim.
    *
-   * @throws SluiceError CLAIM_OVER, CLAIM_UNKNOWN, and as {@link list}
+   * @throws SluiceError CLAIM_OVER, CLAIM_UNKNOWN, and as {@link Operate}
    */
   async get<Name extends QueueName<Definitions>>(queue: Name, id: string): Promise<Claim<OutputOf<Definitions, Name>>> {
     return (await this.#store.get(queue, id)) as Claim<OutputOf<Definitions, Name>>
   }
 
   /**
-   * Makes a claim last for `ttl` from now, and its messages live until `grace` after that; both by default as given before.
+   * Makes a claim last for `ttl` from now, and its messages live until `grace` after that. Both default to their last values.
    *
-   * @returns when it ends then.
-   * @throws SluiceError as {@link get}, and COMMIT_FAILED
+   * @returns when it ends.
+   * @throws SluiceError as {@link get}
    */
   async renew(queue: QueueName<Definitions>, id: string, ttl?: Duration, grace?: Duration): Promise<Date> {
     return this.#store.renew(queue, id, ttl, grace)
   }
 
   /**
-   * Gives the messages of a claim back, to their places and with no attempt counted. One that is unknown or over is left
-   * alone.
+   * Gives the messages of a claim back, to their rank in the queue and with no attempt counted. It ignores a claim that is unknown
+   * or over.
    *
    * @returns how many messages.
-   * @throws SluiceError as {@link list}, and COMMIT_FAILED
+   * @throws SluiceError as {@link Operate}
    */
   async release(queue: QueueName<Definitions>, id: string): Promise<number> {
     return this.#store.release(queue, id)
@@ -72,7 +71,7 @@ export class Claims<Definitions extends QueueDefinitions | undefined = undefined
    * Settles messages of a claim, all with the same outcome; `ack()` if none is given.
    *
    * @param which messages, or their ids.
-   * @throws SluiceError as {@link get}, and COMMIT_FAILED
+   * @throws SluiceError as {@link get}
    *
    * @example await sluice.operate.claims.settle('emails', claimId, ['4711'], retryLater())
    */

@@ -69,8 +69,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
   /**
    * A page of dead letters, the latest first.
    *
-   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
-   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   * @throws SluiceError as {@link Operate}
    *
    * @example const { deadLetters, next } = await sluice.operate.deadLetters.list({ queue: 'orders', error: 'Timeout' })
    */
@@ -80,13 +79,13 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
     const match = this.#match(options, what)
     const search = {
       limit: limitOf(options.limit, `${what}.limit`, 50),
-      after: options.after === undefined || options.after === null ? undefined : placeOf(options.after),
+      after: options.after === undefined || options.after === null ? undefined : cursorOf(options.after),
     }
     const { deadLetters, next } = await this.#operations.read((execute) => listDeadLetters(execute, match, search))
     return { deadLetters, next: next && `${next.diedUs}.${next.id}` }
   }
 
-  /** One dead letter; undefined if there is none. @throws SluiceError as {@link list} */
+  /** One dead letter; undefined if there is none. @throws SluiceError as {@link Operate} */
   async get(queue: QueueName<Definitions>, id: string): Promise<DeadLetter | undefined> {
     const name = checkOperatedQueue(queue, this.#known)
     checkId(id, 'id')
@@ -95,9 +94,9 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
 
   /**
    * How many dead letters match, and the largest groups with the same queue, type, reason and error. The counts are exact. Errors
-   * that differ in digits alone, such as those of ids, are one.
+   * that differ only in digits, such as ids, count as one.
    *
-   * @throws SluiceError as {@link list}
+   * @throws SluiceError as {@link Operate}
    */
   async summarise(filter: DeadLetterFilter<QueueName<Definitions>> = {}): Promise<DeadLetterSummary> {
     checkKeys('deadLetters.summarise', filter, FILTER_KEYS, "As in deadLetters.summarise({ queue: 'emails' })")
@@ -109,7 +108,7 @@ export class DeadLetters<Definitions extends QueueDefinitions | undefined = unde
    * Puts dead letters back into their queues: due now, with the same ids, their attempts counted from zero.
    *
    * @returns how many.
-   * @throws SluiceError as {@link list}, ROWS_MISSING, COMMIT_FAILED; with `tx` EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
+   * @throws SluiceError as {@link Operate}, and ROWS_MISSING
    *
    * @example await sluice.operate.deadLetters.redrive({ queue: 'orders', error: 'ECONNREFUSED' })
    */
@@ -165,7 +164,7 @@ const FILTER_KEYS = ['queue', 'ids', 'type', 'tenant', 'diedBefore', 'diedAfter'
 /** The server has no time before the year 4714 BC. */
 const EARLIEST_US = -210_866_803_200_000_000
 
-function placeOf(after: unknown): { readonly diedUs: string; readonly id: string } {
+function cursorOf(after: unknown): { readonly diedUs: string; readonly id: string } {
   const [, diedUs, id] = (typeof after === 'string' && /^(-?\d{1,18})\.(\d{1,19})$/.exec(after)) || []
   if (diedUs === undefined || id === undefined || Number(diedUs) < EARLIEST_US) {
     throw expected('OPTION_INVALID', 'deadLetters.list.after', 'the next of a page', after)

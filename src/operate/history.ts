@@ -6,8 +6,8 @@ import type { QueueDefinitions, QueueName } from '../queues.ts'
 import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import {
   type CompletedMessage,
+  type HistoryCursor,
   type HistoryPage,
-  type HistoryPlace,
   readCompleted,
   readHistory,
 } from '../table/operate/history.ts'
@@ -24,7 +24,7 @@ export interface HistoryOptions<Name extends string = string> {
   readonly orderingKey?: string | undefined
   /** Only messages of this tenant. */
   readonly tenant?: string | undefined
-  /** Only those that the worker with this name has handled. */
+  /** Only messages that the worker with this name has handled. */
   readonly worker?: string | undefined
   /** Only those that took at least this many attempts. @default 1 */
   readonly minAttempts?: number | undefined
@@ -53,8 +53,7 @@ export class History<Definitions extends QueueDefinitions | undefined = undefine
    * a filter other than the times it looks at no more than 10,000 messages, so the page can have fewer messages than
    * `limit`, or none, and still have a `next`.
    *
-   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
-   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   * @throws SluiceError as {@link Operate}
    *
    * @example const { messages, next } = await sluice.operate.history.list({ queue: 'orders', type: 'order.paid' })
    */
@@ -71,14 +70,14 @@ export class History<Definitions extends QueueDefinitions | undefined = undefine
       completedBeforeUs: microsecondsOf(options.completedBefore, `${what}.completedBefore`),
       completedAfterUs: microsecondsOf(options.completedAfter, `${what}.completedAfter`),
     }
-    const place = {
+    const page = {
       limit: limitOf(options.limit, `${what}.limit`, 50),
-      after: options.after === undefined || options.after === null ? undefined : placeOf(options.after),
+      after: options.after === undefined || options.after === null ? undefined : cursorOf(options.after),
     }
-    return this.#operations.read((execute) => readHistory(execute, match, place))
+    return this.#operations.read((execute) => readHistory(execute, match, page))
   }
 
-  /** One message that has succeeded; undefined if it is not in the history. @throws SluiceError as {@link list} */
+  /** One message that has succeeded; undefined if it is not in the history. @throws SluiceError as {@link Operate} */
   async get(queue: QueueName<Definitions>, id: string): Promise<CompletedMessage | undefined> {
     const name = checkOperatedQueue(queue, this.#known)
     checkId(id, 'id')
@@ -99,7 +98,7 @@ const KEYS = [
   'after',
 ] as const
 
-function placeOf(after: unknown): HistoryPlace {
+function cursorOf(after: unknown): HistoryCursor {
   const [, completedUs, id] = (typeof after === 'string' && /^(\d{1,18})\.(\d{1,19})$/.exec(after)) || []
   if (completedUs === undefined || id === undefined) {
     throw expected('OPTION_INVALID', 'history.list.after', 'the next of a page', after)

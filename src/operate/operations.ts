@@ -19,7 +19,7 @@ export interface OperationsOptions {
 /** Runs operations, a few at a time, each in a transaction. The first one checks the schema. */
 export class Operations {
   readonly #options: OperationsOptions
-  /** A web page that many people watch must not use up the server's connections. */
+  /** A web page with many viewers must not use up the server's connections. */
   readonly #gate = new Gate(CONNECTIONS)
   #schemaFits = false
 
@@ -43,7 +43,7 @@ export class Operations {
   }
 
   /**
-   * What an operator does in an incident.
+   * For acts of an operator in an incident.
    *
    * @param tx the caller's transaction. Default: one of its own, committed when this resolves.
    * @throws SluiceError as {@link read}, and COMMIT_FAILED; with `tx` EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
@@ -52,7 +52,7 @@ export class Operations {
     return this.#change(work, tx, 'sluice_operator')
   }
 
-  /** What changes content or settings, or removes what cannot be had back. @param tx as {@link change} @throws SluiceError as {@link change} */
+  /** For changes of content or settings, and removals that cannot be undone. @param tx as {@link change} @throws SluiceError as {@link change} */
   administer<T>(work: (execute: Execute) => Promise<T>, tx?: unknown): Promise<T> {
     return this.#change(work, tx, 'sluice_admin')
   }

@@ -1,6 +1,8 @@
 import { checkId } from '../basics/check-id.ts'
+import { checkKeys } from '../basics/check-keys.ts'
 import { dateOf, integer, storable } from '../basics/options.ts'
 import { expected } from '../errors.ts'
+import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 
 /** @throws SluiceError OPTION_INVALID */
 export function idsOf(ids: unknown, what: string): readonly string[] {
@@ -29,4 +31,10 @@ export function booleanOf(value: unknown, what: string): boolean | undefined {
 /** An instant in microseconds since 1970; null if there is none. @throws SluiceError OPTION_INVALID */
 export function microsecondsOf(value: unknown, what: string): number | null {
   return value === undefined ? null : dateOf(what, value).getTime() * 1_000
+}
+
+/** The queue of `{ queue }`; null: all. @throws SluiceError OPTION_INVALID, QUEUE_NAME_INVALID, QUEUE_UNKNOWN */
+export function queueOrNull(what: string, options: { readonly queue?: string }, known: KnownNames): string | null {
+  checkKeys(what, options, ['queue'], `As in ${what}({ queue: 'emails' })`)
+  return options.queue === undefined ? null : checkOperatedQueue(options.queue, known)
 }

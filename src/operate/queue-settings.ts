@@ -18,7 +18,7 @@ export interface QueueChangeOptions {
 }
 
 /**
- * `sluice.operate.settings`: what queues are told while they run. Workers hear of it at once, or with their next poll. A
+ * `sluice.operate.queues.settings`: what queues are told while they run. Workers hear of it at once, or with their next poll. A
  * message's own option comes first, then what its queue has been told, then the code.
  */
 export class QueueSettings<Definitions extends QueueDefinitions | undefined = undefined> {
@@ -34,16 +34,15 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
    * What queues have been told, by name. Those that have been told nothing are left out.
    *
    * @param options.queue only this queue.
-   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD,
-   * SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   * @throws SluiceError as {@link Operate}
    */
   async list(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueSettingsStatus[]> {
-    checkKeys('settings.list', options, ['queue'], "As in settings.list({ queue: 'emails' })")
+    checkKeys('queues.settings.list', options, ['queue'], "As in queues.settings.list({ queue: 'emails' })")
     const queue = options.queue === undefined ? null : checkOperatedQueue(options.queue, this.#known)
     return this.#operations.read((execute) => readQueueSettings(execute, queue))
   }
 
-  /** What a queue has been told; undefined: nothing. @throws SluiceError as {@link list} */
+  /** What a queue has been told; undefined: nothing. @throws SluiceError as {@link Operate} */
   async get(queue: QueueName<Definitions>): Promise<QueueSettingsStatus | undefined> {
     const name = checkOperatedQueue(queue, this.#known)
     const [found] = await this.#operations.read((execute) => readQueueSettings(execute, name))
@@ -53,9 +52,9 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
   /**
    * Tells a queue settings: those that are given; null unsets one.
    *
-   * @throws SluiceError as {@link list}, COMMIT_FAILED; with `tx` EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
+   * @throws SluiceError as {@link Operate}
    *
-   * @example await sluice.operate.settings.set('emails', { ttl: '7d', maxAttempts: 5 }, { by: 'ada' })
+   * @example await sluice.operate.queues.settings.set('emails', { ttl: '7d', maxAttempts: 5 }, { by: 'ada' })
    */
   async set(
     queue: QueueName<Definitions>,
@@ -63,8 +62,8 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
     options: QueueChangeOptions = {},
   ): Promise<void> {
     const name = checkOperatedQueue(queue, this.#known)
-    const told = readSettingsInput('settings.set', settings)
-    const by = byOf('settings.set', options)
+    const told = readSettingsInput('queues.settings.set', settings)
+    const by = byOf('queues.settings.set', options)
     await this.#operations.administer((execute) => setQueue(execute, name, told, by), options.tx)
   }
 
@@ -74,7 +73,7 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
    * @param names which of them. @default all; a pause is none
    * @throws SluiceError as {@link set}
    *
-   * @example await sluice.operate.settings.unset('emails', ['ttl'])
+   * @example await sluice.operate.queues.settings.unset('emails', ['ttl'])
    */
   async unset(
     queue: QueueName<Definitions>,
@@ -82,14 +81,19 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
     options: QueueChangeOptions = {},
   ): Promise<void> {
     if (!Array.isArray(names)) {
-      throw expected('OPTION_INVALID', 'settings.unset', 'an array of names', names, AS_UNSET)
+      throw expected('OPTION_INVALID', 'queues.settings.unset', 'an array of names', names, AS_UNSET)
     }
-    checkKeys('settings.unset', Object.fromEntries(names.map((name) => [String(name), null])), SETTING_NAMES, AS_UNSET)
+    checkKeys(
+      'queues.settings.unset',
+      Object.fromEntries(names.map((name) => [String(name), null])),
+      SETTING_NAMES,
+      AS_UNSET,
+    )
     await this.set(queue, Object.fromEntries(names.map((name) => [name, null])), options)
   }
 }
 
-const AS_UNSET = "As in unset('emails', ['ttl'])"
+const AS_UNSET = "As in queues.settings.unset('emails', ['ttl'])"
 
 /** Who changes something; null: the database says. @throws SluiceError OPTION_INVALID */
 export function byOf(what: string, options: unknown, others: readonly string[] = []): string | null {

@@ -8,7 +8,7 @@ import type { MessageFilter, MessageOrder } from '../table/operate/message-pages
 import type { MessageStatus } from '../table/operate/message-status.ts'
 import { booleanOf, limitOf, textOf } from './options.ts'
 
-/** The options of `operate.messages`: a queue, the filters, and which page. */
+/** The options of `operate.messages.list`: a queue, the filters, and which page. */
 export interface MessagesOptions<Name extends string = string> {
   /** The queue. */
   readonly queue: Name
@@ -20,9 +20,9 @@ export interface MessagesOptions<Name extends string = string> {
   readonly tenant?: string | undefined
   /** Only messages that are in this state now. */
   readonly state?: MessageStatus['state'] | undefined
-  /** True: only those that wait for an earlier message with the same ordering key. False: only the others. */
+  /** True: only messages that wait for an earlier one with the same ordering key. False: only the others. */
   readonly held?: boolean | undefined
-  /** Only messages of which at least this many attempts have failed. */
+  /** Only messages with at least this many failed attempts. */
   readonly minAttempts?: number | undefined
   /** The order of the ids, which is roughly that of enqueueing. @default 'newest' */
   readonly order?: 'newest' | 'oldest' | undefined
@@ -34,28 +34,28 @@ export interface MessagesOptions<Name extends string = string> {
 
 export interface MessagesQuery {
   readonly filter: MessageFilter
-  readonly place: { readonly order: MessageOrder; readonly after: string | null; readonly limit: number }
+  readonly page: { readonly order: MessageOrder; readonly after: string | null; readonly limit: number }
 }
 
 /** @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID */
 export function readMessagesOptions(options: MessagesOptions, known: KnownNames): MessagesQuery {
-  checkKeys('messages', options, KEYS, "As in messages({ queue: 'emails' })")
+  checkKeys('messages.list', options, KEYS, "As in messages.list({ queue: 'emails' })")
   checkNotDead(options.state)
   const { orderingKey, type, tenant, held, minAttempts, limit, after } = options
   return {
     filter: {
       queue: checkOperatedQueue(options.queue, known),
-      orderingKey: textOf(orderingKey, 'messages.orderingKey') ?? null,
-      type: textOf(type, 'messages.type') ?? null,
-      tenant: textOf(tenant, 'messages.tenant') ?? null,
-      state: oneOf(options.state, 'messages.state', QUEUED_STATES) ?? null,
-      held: booleanOf(held, 'messages.held') ?? null,
-      minAttempts: integer('messages.minAttempts', minAttempts, 0, 0, LARGEST_INTEGER),
+      orderingKey: textOf(orderingKey, 'messages.list.orderingKey') ?? null,
+      type: textOf(type, 'messages.list.type') ?? null,
+      tenant: textOf(tenant, 'messages.list.tenant') ?? null,
+      state: oneOf(options.state, 'messages.list.state', QUEUED_STATES) ?? null,
+      held: booleanOf(held, 'messages.list.held') ?? null,
+      minAttempts: integer('messages.list.minAttempts', minAttempts, 0, 0, LARGEST_INTEGER),
     },
-    place: {
-      order: oneOf(options.order, 'messages.order', ORDERS) ?? 'newest',
-      limit: limitOf(limit, 'messages.limit', 50),
-      after: after === undefined || after === null ? null : checkId(after, 'messages.after'),
+    page: {
+      order: oneOf(options.order, 'messages.list.order', ORDERS) ?? 'newest',
+      limit: limitOf(limit, 'messages.list.limit', 50),
+      after: after === undefined || after === null ? null : checkId(after, 'messages.list.after'),
     },
   }
 }
@@ -77,8 +77,8 @@ const ORDERS = ['newest', 'oldest'] as const
 /** @throws SluiceError OPTION_INVALID */
 function checkNotDead(state: unknown): void {
   if (state !== 'dead') return
-  const remedy = 'Dead messages have a list of their own: see deadLetters.list'
-  throw expected('OPTION_INVALID', 'messages.state', `one of ${QUEUED_STATES.join(', ')}`, state, remedy)
+  const remedy = 'deadLetters.list lists dead messages'
+  throw expected('OPTION_INVALID', 'messages.list.state', `one of ${QUEUED_STATES.join(', ')}`, state, remedy)
 }
 
 function oneOf<Word extends string>(value: unknown, what: string, words: readonly Word[]): Word | undefined {

@@ -23,11 +23,11 @@ import {
 import type { Operations } from './operations.ts'
 import { limitOf, textOf } from './options.ts'
 
-/** What `schedule` has done. */
+/** What `schedules.set` has done. */
 export interface DefinedSchedule {
-  /** `'unchanged'`: it was defined in this way before, and nothing was written. */
+  /** `'unchanged'`: it was defined in the same way already, and nothing was written. */
   readonly outcome: ScheduleOutcome
-  /** Its next occurrence by the database's clock, as long as it is not paused; null: there is none. */
+  /** Its next occurrence by the database's clock, unless it is paused; null: there is none. */
   readonly nextAt: Date | null
 }
 
@@ -39,18 +39,18 @@ export interface ScheduleChangeOptions {
 
 /** What {@link Schedules.pause} takes. */
 export interface SchedulePauseOptions extends ScheduleChangeOptions {
-  /** Why, for whoever looks. */
+  /** Why, for others to see. */
   readonly reason?: string | undefined
   /** Who. Default: the login. */
   readonly by?: string | undefined
 }
 
-/** What messages have to keep to, and the characters that the database can hold. */
+/** The rules for messages, and the characters that the database can hold. */
 export interface ScheduleRules extends MessageRules {
   readonly alphabet: Alphabet
 }
 
-/** `sluice.operate.schedules` */
+/** `sluice.schedules`, and `sluice.operate.schedules` */
 export class Schedules<Definitions extends QueueDefinitions | undefined = undefined> {
   readonly #rules: ScheduleRules
   readonly #operations: Operations
@@ -61,18 +61,22 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
   }
 
   /**
-   * Defines a schedule, or changes it: as `sluice.schedule`.
+   * Makes a schedule, or changes it: it enqueues messages at given times, each occurrence once, by whichever started Sluice of the
+   * database looks first. Call it at every start: a schedule that is defined in the same way already is left alone.
    *
-   * @throws SluiceError OPTION_INVALID, QUEUE_NAME_INVALID, QUEUE_UNKNOWN, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA,
-   * SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW, PRIVILEGE_MISSING, UNREACHABLE, COMMIT_FAILED, STOPPED; with `tx`
-   * EXECUTOR_UNKNOWN, NOT_IN_TRANSACTION
+   * @param name 1 to 100 letters, digits and _ . : -, unique in the database.
+   * @throws SluiceError as {@link Operate}; OPTION_INVALID also for a cron expression without an occurrence and for an unknown time
+   * zone; PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA
+   *
+   * @example
+   * await sluice.schedules.set('nightly', { cron: '0 3 * * *', zone: 'Europe/Berlin', queue: 'reports', payload: { all: true } })
    */
   async set<Name extends QueueName<Definitions>>(
     name: string,
     definition: ScheduleDefinition<Name, InputOf<Definitions, Name>>,
     options: ScheduleChangeOptions = {},
   ): Promise<DefinedSchedule> {
-    checkKeys('options', options, ['tx'], 'As in schedule(name, definition, { tx })')
+    checkKeys('options', options, ['tx'], 'As in schedules.set(name, definition, { tx })')
     const schedule = await readDefinition(this.#rules, name, definition)
     const times = await timesOf(schedule.timing)
     return this.#operations.administer(async (execute) => {
@@ -90,8 +94,7 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
    *
    * @param options.queue only those of this queue.
    * @param options.limit 1 to 10,000. @default 1000
-   * @throws SluiceError QUEUE_NAME_INVALID, QUEUE_UNKNOWN, OPTION_INVALID, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW,
-   * PRIVILEGE_MISSING, UNREACHABLE, STOPPED
+   * @throws SluiceError as {@link Operate}
    */
   async list(
     options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
@@ -102,7 +105,7 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
     return this.#operations.count((execute) => readSchedules(execute, { queue, name: null, limit }))
   }
 
-  /** One schedule; undefined if there is none. @throws SluiceError as {@link list} */
+  /** One schedule; undefined if there is none. @throws SluiceError as {@link Operate} */
   async get(name: string): Promise<ScheduleStatus | undefined> {
     const match = { queue: null, name: checkScheduleName(name), limit: 1 }
     const [found] = await this.#operations.count((execute) => readSchedules(execute, match))
@@ -110,7 +113,7 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
   }
 
   /**
-   * Pauses a schedule: nothing is enqueued until it is resumed. To define it again does not resume it.
+   * Pauses a schedule: it enqueues nothing until {@link resume}. {@link set} does not resume it.
    *
    * @returns false if it is paused already.
    * @throws SluiceError SCHEDULE_UNKNOWN, and as {@link set}
@@ -123,7 +126,7 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
   }
 
   /**
-   * Resumes a schedule. What was due during the pause is not enqueued.
+   * Ends the pause of a schedule. Occurrences during the pause are not enqueued.
    *
    * @returns false if it is not paused.
    * @throws SluiceError as {@link pause}
@@ -134,7 +137,7 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
   }
 
   /**
-   * Enqueues a message of a schedule now, paused or not. Its times stay as they are.
+   * Enqueues a message of a schedule now, also while it is paused. Its times stay as they are.
    *
    * @returns its id; undefined if the schedule has `overlap: false` and its last message is still there.
    * @throws SluiceError as {@link pause}
@@ -145,21 +148,21 @@ export class Schedules<Definitions extends QueueDefinitions | undefined = undefi
   }
 
   /**
-   * Removes a schedule. What it has enqueued stays.
+   * Deletes a schedule. The messages that it has enqueued stay.
    *
    * @returns false if there is none.
    * @throws SluiceError as {@link set}
    */
-  async remove(name: string, options: ScheduleChangeOptions = {}): Promise<boolean> {
-    checkKeys('schedules.remove', options, ['tx'], 'As in schedules.remove(name, { tx })')
+  async delete(name: string, options: ScheduleChangeOptions = {}): Promise<boolean> {
+    checkKeys('schedules.delete', options, ['tx'], 'As in schedules.delete(name, { tx })')
     return this.#change(name, options, removeSchedule, 'administer')
   }
 
   /**
-   * The next occurrences of a schedule, as long as nobody pauses or changes it.
+   * The next occurrences of a schedule, unless it is paused or changed.
    *
    * @param count 1 to 1,000. @default 5
-   * @throws SluiceError SCHEDULE_UNKNOWN, OPTION_INVALID if this process does not know its zone, and as {@link list}
+   * @throws SluiceError SCHEDULE_UNKNOWN, OPTION_INVALID if this process does not know its zone, and as {@link Operate}
    */
   async next(name: string, count?: number): Promise<readonly Date[]> {
     const wanted = integer('count', count, 5, 1, 1_000)

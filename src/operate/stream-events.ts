@@ -6,7 +6,7 @@ export type ReadPages = (signal: AbortSignal) => AsyncGenerator<readonly StreamE
 
 /**
  * Events of a stream as an AsyncIterable, and as an Observable of the same. Cold: every subscriber, and every loop, reads for
- * itself. A loop reads the next page when it has gone through the last; an Observable emits as fast as it reads.
+ * itself. A loop reads the next page when it has used up the last; an Observable emits as fast as it reads.
  */
 export class StreamEvents<Payload>
   extends Observable<StreamEvent<Payload>>

@@ -33,7 +33,7 @@ export interface ReadPlan {
 /**
  * The events of a stream in order of position, page by page. It reads windows of positions below the bounds of all slots, so
  * that no event can appear before one that it has read. A page is 64 events at first, and then as many as make 4 MiB, at
- * most 2,000; a window is as wide as a page needs. Where a window has nothing it goes to the next position that there is.
+ * most 2,000; a window is as wide as a page needs. After an empty window it skips to the next position that exists.
  */
 export async function* streamPages(
   plan: ReadPlan,
@@ -43,7 +43,7 @@ export async function* streamPages(
   const reader = new WindowReader(plan, reading)
   await reader.begin()
   const backoff = new Backoff(FIRST_WAIT_MS, LAST_WAIT_MS)
-  // Who follows goes on from where it is when its connection was cut, also after a restart of the server.
+  // A reader that follows continues at its position after its connection was cut, also after a restart of the server.
   const outlasting = async <T>(answer: Promise<T>): Promise<T | undefined> => {
     try {
       return await answer
@@ -68,7 +68,7 @@ export async function* streamPages(
   }
 }
 
-/** A page is read in a transaction, whose COMMIT may be what fails; and a server that ends a session says so first. */
+/** A page is read in a transaction, and its COMMIT may fail. A server that ends a session sends an error first. */
 function isCut(error: unknown): boolean {
   return (
     isSluiceError(error, 'UNREACHABLE') ||
@@ -82,7 +82,7 @@ class WindowReader {
   readonly #reading: Reading
   #streamId = 0
   #slots: readonly number[] = []
-  /** Of the stream, of which an ordering key has one. */
+  /** Of the stream; an ordering key has one slot. */
   #slotCount = 0
   #starts: readonly number[] = []
   #ends: readonly number[] = []
@@ -106,7 +106,7 @@ class WindowReader {
     const { stream, from, to, orderingKey, follow } = this.#plan
     const [look, starts, ends] = await this.#reading(async (execute) => {
       const bounds = await readBounds(execute, stream, orderingKey)
-      // One behind the end is waited for.
+      // A position behind the end is valid: the reader waits for it.
       const first =
         from.place === 'position'
           ? bounds.bounds.map(() => (from.position ?? 0) - 1)
@@ -130,7 +130,7 @@ class WindowReader {
     this.#bound(look)
   }
 
-  /** A stream that had no events was given other slots: all that it has is behind that. */
+  /** A stream without events was given other slots: all its events come after that. */
   #spread(look: StreamBounds): void {
     const start = Math.min(...this.#starts)
     this.#slots = slotsOf(look)
@@ -170,7 +170,7 @@ class WindowReader {
     }
   }
 
-  /** To the next event of any type or key, which may be in another segment. */
+  /** Skips to the next event of any type or key, which may be in another segment. */
   async #skip(): Promise<void> {
     if (this.ended) return
     const next = await this.#reading((execute) => readNextPosition(execute, this.#ranges(this.#end)))

@@ -4,7 +4,7 @@ import { keyOf } from '../enqueue/dedupe.ts'
 import { SluiceError } from '../errors.ts'
 import type { MessageAddress } from '../table/operate/change-message.ts'
 
-/** Which message of a queue is meant: the one with this id, which may stand alone, or the one that has this dedupe key. */
+/** Which message of a queue: by its id, alone or as `{ id }`, or by its dedupe key. */
 export type WhichMessage = string | { readonly id: string } | { readonly dedupeKey: string }
 
 /** @throws SluiceError OPTION_INVALID */

@@ -112,7 +112,7 @@ export class RunningPipeline implements AsyncDisposable {
 
   /**
    * Claims no more until {@link resume}; what is in hand goes on. This pipeline alone: other processes go on. To pause
-   * the queue for all of them, call `sluice.operate.pause(queue)`. It may be called before the pipeline is connected, and
+   * the queue for all of them, call `sluice.operate.queues.pause(queue)`. It may be called before the pipeline is connected, and
    * again. Reports `pipeline.paused`.
    */
   pause(): void {

@@ -61,7 +61,7 @@ export interface GroupPipelineOptions extends Omit<PipelineOptions, 'ordered' | 
   /** There is no such option: events of one ordering key are handled in order, and so is a stream with one slot. */
   readonly ordered?: undefined
   /**
-   * The group, which `sluice.group` has made: every group gets every event, and the members of a group, in any number of
+   * The group, which `sluice.groups.set` has made: every group gets every event, and the members of a group, in any number of
    * processes, share them. Failed events, and the later ones of their keys, are messages of the queue `<stream>:<group>` until
    * they are settled.
    */

@@ -146,7 +146,7 @@ function checkElsewhere(what: string, options: object | undefined): void {
   }
   const ofQueue = OF_THE_QUEUE.find((name) => Object.hasOwn(options, name))
   if (ofQueue === undefined) return
-  const remedy = `It is a setting of the queue: operate.settings.set(queue, { ${ofQueue} })`
+  const remedy = `It is a setting of the queue: operate.queues.settings.set(queue, { ${ofQueue} })`
   throw expected('OPTION_INVALID', what, 'the options of a pipeline', ofQueue, remedy)
 }
 

@@ -130,7 +130,7 @@ export type SluiceEvent =
     }
   /**
    * An event of a group that stops has failed for good, for this `reason`: nothing of its `slot` is delivered until
-   * `operate.streams.retrySlots` or `skipEvent`. `error` and `cause` as above.
+   * `operate.groups.retry` or `skipEvent`. `error` and `cause` as above.
    */
   | {
       readonly kind: 'slot.stopped'

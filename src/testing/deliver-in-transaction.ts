@@ -9,7 +9,7 @@ import type { SluiceInternals } from '../process/internals.ts'
 import { type QueueDefinition, validatePayload } from '../queues.ts'
 import { BatchConnection } from '../transaction/batch-connection.ts'
 
-/** A handler, whose context and payload have the types that the overloads of `deliver` have checked. */
+/** A handler. The overloads of `deliver` have checked the types of its context and payload. */
 export type Handle = Extract<AnyHandler, { readonly kind: 'each' }>['handle']
 
 /** Gives messages to a handler in one transaction, which commits unless the handler throws. */

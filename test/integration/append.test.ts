@@ -8,7 +8,7 @@ let streams = 0
 const test = base
   .extend('stream', async ({ sluice }) => {
     const name = `s${++streams}`
-    await sluice.stream(name)
+    await sluice.streams.set(name)
     return name
   })
   .extend('client', async ({ database }, { onCleanup }) => {
@@ -80,7 +80,7 @@ describe('append', () => {
     await expect(sluice.append(client, 'nowhere', 1)).rejects.toMatchObject({
       code: 'STREAM_UNKNOWN',
       message: expect.stringContaining(
-        'stream: expected one that exists, received "nowhere". Make it with sluice.stream("nowhere")',
+        'stream: expected one that exists, received "nowhere". Make it with sluice.streams.set("nowhere")',
       ),
     })
   })
@@ -90,7 +90,7 @@ describe('append', () => {
   }) => {
     const Order = z.object({ id: z.number() })
     const sluice = startTestSluice(database, { streams: { placed: { schema: Order }, 'placed.twice': {} } })
-    await sluice.stream('placed')
+    await sluice.streams.set('placed')
     const tx = sluice.ownTransaction
     expect(await sluice.append(tx, 'placed', { id: 1 })).toBe(1)
     // @ts-expect-error: its schema wants a number
@@ -98,7 +98,7 @@ describe('append', () => {
     // @ts-expect-error: there is no such stream
     await expect(sluice.appendMany(tx, 'plased', [{ payload: 1 }])).rejects.toThrow('Did you mean "placed"?')
     // @ts-expect-error: there is no such stream
-    await expect(sluice.stream('plased')).rejects.toMatchObject({ code: 'STREAM_UNKNOWN' })
+    await expect(sluice.streams.set('plased')).rejects.toMatchObject({ code: 'STREAM_UNKNOWN' })
     expect(() => startTestSluice(database, { streams: { 'a:b': {} } })).toThrow('stream: expected a name')
   })
 
@@ -132,7 +132,7 @@ describe('sluice.stream', () => {
       database.sql(
         `SELECT slots, retain_ms, retain_bytes, keep_unread, segment_ms FROM sluice.stream WHERE stream = 'told'`,
       )
-    expect(await sluice.stream('told', { slots: 4, retain: '30d', retainBytes: 1e9, segment: '1h' })).toBe(true)
+    expect(await sluice.streams.set('told', { slots: 4, retain: '30d', retainBytes: 1e9, segment: '1h' })).toBe(true)
     const first = {
       slots: 4,
       retain_ms: '2592000000',
@@ -141,17 +141,17 @@ describe('sluice.stream', () => {
       segment_ms: '3600000',
     }
     expect(await settings()).toEqual([first])
-    expect(await sluice.stream('told')).toBe(false)
+    expect(await sluice.streams.set('told')).toBe(false)
     expect(await settings()).toEqual([first])
-    expect(await sluice.stream('told', { retain: null, retainBytes: null, keepUnread: false })).toBe(false)
+    expect(await sluice.streams.set('told', { retain: null, retainBytes: null, keepUnread: false })).toBe(false)
     expect(await settings()).toEqual([{ ...first, retain_ms: null, retain_bytes: null, keep_unread: false }])
-    expect(await sluice.stream('told', { slots: 4, retain: '1d' })).toBe(false)
+    expect(await sluice.streams.set('told', { slots: 4, retain: '1d' })).toBe(false)
     expect(await settings()).toMatchObject([{ retain_ms: '86400000', keep_unread: false }])
   })
 
   test('never changes its slots when it has events', async ({ sluice, stream }) => {
     await sluice.append(sluice.ownTransaction, stream, 1)
-    await expect(sluice.stream(stream, { slots: 8 })).rejects.toMatchObject({
+    await expect(sluice.streams.set(stream, { slots: 8 })).rejects.toMatchObject({
       code: 'STREAM_SLOTS_FIXED',
       message: expect.stringMatching(/^slots: expected 16, .*, received 8\. Leave slots out, or make another stream$/),
     })
@@ -165,7 +165,7 @@ describe('sluice.stream', () => {
     [{ segment: '1ms' }, 'settings.segment'],
     [{ partitions: 4 }, 'settings'],
   ] as const)('refuses %j', async ([settings, what], { sluice }) => {
-    await expect(sluice.stream('refused', settings as never)).rejects.toMatchObject({
+    await expect(sluice.streams.set('refused', settings as never)).rejects.toMatchObject({
       code: 'OPTION_INVALID',
       message: expect.stringContaining(`${what}: expected`),
     })
@@ -176,9 +176,9 @@ describe('sluice.stream', () => {
     sluice,
     client,
   }) => {
-    const made = await Promise.all(Array.from({ length: 8 }, () => sluice.stream('raced')))
+    const made = await Promise.all(Array.from({ length: 8 }, () => sluice.streams.set('raced')))
     expect(made.filter(Boolean)).toHaveLength(1)
-    expect(await sluice.stream('undone', {}, { tx: client })).toBe(true)
+    expect(await sluice.streams.set('undone', {}, { tx: client })).toBe(true)
     expect(await sluice.append(client, 'undone', 1)).toBe(1)
     await client.query('ROLLBACK')
     expect(await database.sql(`SELECT FROM sluice.stream WHERE stream = 'undone'`)).toEqual([])

@@ -117,3 +117,32 @@ test('a consumer that fails does not make another repeat', async ({ database, sl
   await untilEmpty(database, audit)
   expect(handled.toSorted()).toEqual(['audit 1', 'mail 1', 'mail 2', 'mail 3'])
 })
+
+test('a failed message disturbs neither the one in flight beside it nor one that comes while it waits', async ({
+  database,
+  sluice,
+  queue,
+  log,
+}) => {
+  const steps = new Steps()
+  const options = { concurrency: 2, batchSize: 1, retry: { kind: 'fixed', delay: '1h' } } as const
+  sluice.pipeline(queue, options).handle(steps.handle).subscribe()
+  const [failed] = await put(sluice, queue, ['failed'])
+  const failing = await steps.next()
+  await put(sluice, queue, ['beside'])
+  const beside = await steps.next()
+  failing.endBy(raise)
+  await log.first('message.failed')
+  await put(sluice, queue, ['later'])
+  const later = await steps.next()
+  expect([later.payload, later.worker]).toEqual(['later', failing.worker])
+  later.end()
+  await sluice.operate.messages.runNow(queue, failed!)
+  const again = await steps.next()
+  expect([again.payload, again.context.attempt]).toEqual(['failed', 2])
+  again.end()
+  expect(beside.context.signal.aborted).toBe(false)
+  beside.end()
+  await untilEmpty(database, queue)
+  expect(steps.payloads).toEqual(['failed', 'beside', 'later', 'failed'])
+})

@@ -36,9 +36,9 @@ describe('needs attention', () => {
        SELECT w.id, 1, $1, ARRAY[9223372036854775806], '{0}' FROM sluice.worker w WHERE w.name = $2`,
       [queue, `stands.${queue}`],
     )
-    expect(await operate.queues({ queue })).toMatchObject([{ inFlight: 0 }])
-    expect(await operate.inFlight({ queue })).toEqual([])
-    expect((await operate.workers()).find(({ name }) => name === `stands.${queue}`)).toMatchObject({ inFlight: 0 })
+    expect(await operate.queues.list({ queue })).toMatchObject([{ inFlight: 0 }])
+    expect(await operate.workers.inFlight({ queue })).toEqual([])
+    expect((await operate.workers.list()).find(({ name }) => name === `stands.${queue}`)).toMatchObject({ inFlight: 0 })
   })
 
   test('a queue in which nothing is in flight, although messages are ready and a worker consumes it', async ({
@@ -68,7 +68,7 @@ describe('needs attention', () => {
   }) => {
     const sluice = startTestSluice(database)
     await register(database, { name: `works.${queue}`, queues: [queue], alive: true })
-    await sluice.operate.settings.set(queue, { tenantConcurrency: 1, rate: { limit: 2, per: '1h' } })
+    await sluice.operate.queues.settings.set(queue, { tenantConcurrency: 1, rate: { limit: 2, per: '1h' } })
     await put(sluice, queue, [1, 2], { tenant: 'acme' })
     await put(sluice, queue, [3, 4], { tenant: 'umbrella' })
     expect((await readStatus(sluice.operate, queue)).needsAttention).toEqual([])
@@ -81,7 +81,7 @@ describe('needs attention', () => {
       ['limited', `${queue}: 2 ready wait for the limit: rate 2 per 1h`],
       ['limited', `${queue}: 2 ready wait for the limit of 2 tenants, such as acme; see: sluice.limits`],
     ])
-    const limits = await sluice.operate.limits({ queue })
+    const limits = await sluice.operate.queues.limits({ queue })
     expect(limits).toMatchObject([
       { tenant: null, concurrency: null, inFlight: 2, rate: 2, rateIntervalMs: 3_600_000, ready: 2 },
       { tenant: 'acme', concurrency: 1, inFlight: 1, rate: null, tokens: null, ready: 1 },
@@ -107,13 +107,13 @@ describe.each(['transactional', 'leased'] as const)('in %s mode', (mode) => {
     })
     await failing.runOnce()
     // 'other' and 'plain' are snoozed as well: the one behind 'other' waits for it.
-    expect(await sluice.operate.queues({ queue })).toMatchObject([
+    expect(await sluice.operate.queues.list({ queue })).toMatchObject([
       { ready: 0, held: 3, scheduled: 2, retrying: 1, oldestReadyAgeMs: null },
     ])
     await put(sluice, queue, ['ready'], { orderingKey: 'c' })
-    const [counts] = await sluice.operate.queues({ queue })
+    const [counts] = await sluice.operate.queues.list({ queue })
     expect(counts).toMatchObject({ ready: 1, held: 3 })
-    const [oldest] = await sluice.operate.messages({ queue, orderingKey: 'c' }).then(({ messages }) => messages)
+    const [oldest] = await sluice.operate.messages.list({ queue, orderingKey: 'c' }).then(({ messages }) => messages)
     expect(counts?.oldestReadyAgeMs).toBeLessThanOrEqual(-(oldest?.dueInMs ?? 0))
   })
 })

@@ -27,14 +27,14 @@ describe('cancel by a dedupe key', () => {
 
   test.for(STATES)('%s: %s', async ([given, result, state], { database, sluice, queue }) => {
     await KEY_STATES[given]({ database, sluice, queue }, 'requeue')
-    expect(await sluice.operate.cancel(queue, KEY)).toEqual({ result, state })
+    expect(await sluice.operate.messages.cancel(queue, KEY)).toEqual({ result, state })
     if (result === 'cancelled') expect(await database.sql(LEFT, [queue])).toEqual([])
   })
 
   test('frees the key', async ({ database, sluice, queue }) => {
     const stage = { database, sluice, queue }
     await ask(stage, 1, 'reject')
-    await sluice.operate.cancel(queue, KEY)
+    await sluice.operate.messages.cancel(queue, KEY)
     expect(await ask(stage, 2, 'reject')).toMatchObject({ outcome: 'added' })
   })
 
@@ -46,7 +46,7 @@ describe('cancel by a dedupe key', () => {
     const stage = { database, sluice, queue }
     await KEY_STATES['in a transactional handler'](stage, 'requeue')
     expect(await ask(stage, 'again', 'requeue')).toMatchObject({ outcome: 'requeued' })
-    expect(await sluice.operate.cancel(queue, KEY)).toEqual({ result: 'asked', state: 'in_flight' })
+    expect(await sluice.operate.messages.cancel(queue, KEY)).toEqual({ result: 'asked', state: 'in_flight' })
     // Its handler hears of it, and then the first is gone as well.
     expect(await database.sql(LEFT, [queue])).not.toContainEqual({ payload: 'again' })
   })
@@ -56,12 +56,12 @@ describe('cancel by a dedupe key', () => {
     try {
       await client.query('BEGIN')
       await ask({ database, sluice, queue }, 1, 'reject', undefined, client)
-      expect(await sluice.operate.cancel(queue, KEY)).toEqual({ result: 'nothing', state: 'unknown' })
+      expect(await sluice.operate.messages.cancel(queue, KEY)).toEqual({ result: 'nothing', state: 'unknown' })
       await client.query('COMMIT')
     } finally {
       client.release()
     }
-    expect(await sluice.operate.cancel(queue, KEY)).toEqual({ result: 'cancelled', state: 'ready' })
+    expect(await sluice.operate.messages.cancel(queue, KEY)).toEqual({ result: 'cancelled', state: 'ready' })
   })
 })
 
@@ -72,19 +72,25 @@ describe('a change by a dedupe key', () => {
     const claim = await sluice.claim(queue)
     const { id } = await ask(stage, 'second', 'requeue')
     const changed = { result: 'changed', state: 'ready' }
-    expect(await sluice.operate.change(queue, KEY, { payload: 'changed' })).toEqual(changed)
-    expect(await sluice.operate.reschedule(queue, KEY, { delay: '1h' })).toEqual(changed)
-    expect(await sluice.operate.message(queue, id)).toMatchObject({ payload: 'changed', state: 'scheduled' })
-    expect(await sluice.operate.runNow(queue, KEY)).toEqual({ result: 'changed', state: 'scheduled' })
-    expect(await sluice.operate.message(queue, id)).toMatchObject({ state: 'ready' })
+    expect(await sluice.operate.messages.change(queue, KEY, { payload: 'changed' })).toEqual(changed)
+    expect(await sluice.operate.messages.reschedule(queue, KEY, { delay: '1h' })).toEqual(changed)
+    expect(await sluice.operate.messages.get(queue, id)).toMatchObject({ payload: 'changed', state: 'scheduled' })
+    expect(await sluice.operate.messages.runNow(queue, KEY)).toEqual({ result: 'changed', state: 'scheduled' })
+    expect(await sluice.operate.messages.get(queue, id)).toMatchObject({ state: 'ready' })
     await claim?.settle(claim.messages)
     expect((await sluice.pop(queue)).map(({ payload }) => payload)).toEqual(['changed'])
   })
 
   test('is for the one in hand where that is the only one, and refused', async ({ database, sluice, queue }) => {
     await KEY_STATES['in a claim, with the one after it cancelled']({ database, sluice, queue })
-    expect(await sluice.operate.change(queue, KEY, { priority: 0 })).toEqual({ result: 'refused', state: 'in_flight' })
-    expect(await sluice.operate.runNow(queue, { dedupeKey: 'other' })).toEqual({ result: 'refused', state: 'unknown' })
+    expect(await sluice.operate.messages.change(queue, KEY, { priority: 0 })).toEqual({
+      result: 'refused',
+      state: 'in_flight',
+    })
+    expect(await sluice.operate.messages.runNow(queue, { dedupeKey: 'other' })).toEqual({
+      result: 'refused',
+      state: 'unknown',
+    })
   })
 })
 
@@ -92,12 +98,12 @@ test('every call takes an id, { id } or { dedupeKey }', async ({ database, sluic
   const { id } = await ask({ database, sluice, queue }, 1, 'reject')
   const { operate } = sluice
   for (const which of [id, { id }, KEY]) {
-    expect(await operate.status(queue, which)).toMatchObject({ id, state: 'ready' })
-    expect(await operate.change(queue, which, { priority: 1 })).toMatchObject({ result: 'changed' })
-    expect(await operate.runNow(queue, which)).toMatchObject({ result: 'changed' })
-    expect(await operate.reschedule(queue, which, { delay: 0 })).toMatchObject({ result: 'changed' })
+    expect(await operate.messages.status(queue, which)).toMatchObject({ id, state: 'ready' })
+    expect(await operate.messages.change(queue, which, { priority: 1 })).toMatchObject({ result: 'changed' })
+    expect(await operate.messages.runNow(queue, which)).toMatchObject({ result: 'changed' })
+    expect(await operate.messages.reschedule(queue, which, { delay: 0 })).toMatchObject({ result: 'changed' })
   }
-  expect(await operate.cancel(queue, { id })).toMatchObject({ result: 'cancelled' })
+  expect(await operate.messages.cancel(queue, { id })).toMatchObject({ result: 'cancelled' })
   for (const [wrong, says] of [
     [{}, 'cancel: expected an id or a dedupeKey, received neither'],
     [{ id, dedupeKey: 'K' }, 'cancel: expected an id or a dedupeKey, received both'],
@@ -105,7 +111,7 @@ test('every call takes an id, { id } or { dedupeKey }', async ({ database, sluic
     [{ key: 'K' }, 'cancel'],
     [17, 'cancel.id: expected'],
   ] as const)
-    await expect(operate.cancel(queue, wrong as never)).rejects.toMatchObject({
+    await expect(operate.messages.cancel(queue, wrong as never)).rejects.toMatchObject({
       code: 'OPTION_INVALID',
       message: expect.stringContaining(says),
     })
@@ -127,7 +133,7 @@ test('sluice message takes --dedupe-key instead of a number', async ({ database,
   expect(done).toMatchObject([
     { code: 0, stdout: 'Rescheduled.\n' },
     { code: 0, stdout: 'Changed.\n' },
-    { code: 2, stderr: expect.stringContaining('what to change') },
+    { code: 2, stderr: expect.stringContaining('something to change') },
     { code: 2, stderr: expect.stringContaining('received both') },
   ])
   expect(await cli('cancel', queue, ...key)).toMatchObject({ code: 0, stdout: 'Cancelled. It was scheduled.\n' })

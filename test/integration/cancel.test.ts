@@ -42,8 +42,8 @@ describe('cancel', () => {
       [expired, 'expired'],
       [scheduled, 'scheduled'],
     ] as const) {
-      expect(await sluice.operate.cancel(queue, id!)).toEqual({ result: 'cancelled', state })
-      expect(await sluice.operate.cancel(queue, id!)).toEqual({ result: 'nothing', state: 'unknown' })
+      expect(await sluice.operate.messages.cancel(queue, id!)).toEqual({ result: 'cancelled', state })
+      expect(await sluice.operate.messages.cancel(queue, id!)).toEqual({ result: 'nothing', state: 'unknown' })
     }
     expect(await waiting(database, queue)).toEqual([])
   })
@@ -54,7 +54,7 @@ describe('cancel', () => {
       .pipeline(queue)
       .handle(() => retryLater())
       .runOnce()
-    expect(await sluice.operate.cancel(queue, id!)).toEqual({ result: 'nothing', state: 'dead' })
+    expect(await sluice.operate.messages.cancel(queue, id!)).toEqual({ result: 'nothing', state: 'dead' })
     expect(await database.sql('SELECT FROM sluice.dead_letter WHERE queue = $1', [queue])).toHaveLength(1)
   })
 
@@ -63,7 +63,7 @@ describe('cancel', () => {
     const client = await database.pool.connect()
     try {
       await client.query('BEGIN')
-      expect(await sluice.operate.cancel(queue, id!, { tx: client })).toMatchObject({ result: 'cancelled' })
+      expect(await sluice.operate.messages.cancel(queue, id!, { tx: client })).toMatchObject({ result: 'cancelled' })
       await client.query('ROLLBACK')
     } finally {
       client.release()
@@ -93,7 +93,7 @@ describe('cancel', () => {
       })
       .start()
     await begun.promise
-    expect(await sluice.operate.cancel(queue, id!)).toEqual({ result: 'cancelled', state: 'in_flight' })
+    expect(await sluice.operate.messages.cancel(queue, id!)).toEqual({ result: 'cancelled', state: 'in_flight' })
     await waitFor(() => reason !== undefined, { what: 'the signal' })
     expect(reason).toMatchObject({ code: 'LEASE_LOST', message: expect.stringContaining('cancelled') })
     await after.promise
@@ -108,7 +108,7 @@ describe('cancel', () => {
   test('of a message in a claim: it is gone when the claim settles it', async ({ sluice, queue }) => {
     const ids = await put(sluice, queue, [1, 2])
     const claim = await sluice.claim(queue)
-    expect(await sluice.operate.cancel(queue, ids[0]!)).toEqual({ result: 'cancelled', state: 'in_flight' })
+    expect(await sluice.operate.messages.cancel(queue, ids[0]!)).toEqual({ result: 'cancelled', state: 'in_flight' })
     expect(await claim?.settle(ids)).toEqual({ settled: [ids[1]], refused: [{ id: ids[0], reason: 'gone' }] })
   })
 
@@ -134,7 +134,7 @@ describe('cancel', () => {
       })
       .start()
     await begun.promise
-    expect(await sluice.operate.cancel(queue, ids[0]!)).toEqual({ result: 'asked', state: 'in_flight' })
+    expect(await sluice.operate.messages.cancel(queue, ids[0]!)).toEqual({ result: 'asked', state: 'in_flight' })
     await waitFor(async () => (await waiting(database, queue)).length === 0, { what: 'the batch to be settled' })
     await pipeline.drain()
     await other.drain()
@@ -169,7 +169,7 @@ describe('cancel', () => {
       })
       .start()
     await begun.promise
-    expect(await sluice.operate.cancel(queue, ids[1]!)).toEqual({ result: 'asked', state: 'in_flight' })
+    expect(await sluice.operate.messages.cancel(queue, ids[1]!)).toEqual({ result: 'asked', state: 'in_flight' })
     // The notification goes through the listener, and so does that of this message. The flag is raised again on the
     // connection that has read the request before.
     await put(sluice, `${queue}.other`, [1])
@@ -195,7 +195,7 @@ describe('cancel', () => {
           .runOnce()
       await run()
       expect(handled).toEqual(['first'])
-      expect(await sluice.operate.cancel(queue, first!)).toEqual({ result: 'cancelled', state: 'retrying' })
+      expect(await sluice.operate.messages.cancel(queue, first!)).toEqual({ result: 'cancelled', state: 'retrying' })
       expect(await database.sql(HELD, [queue])).toEqual([])
       await run()
       expect(handled).toEqual(['first', 'next'])
@@ -212,9 +212,9 @@ describe('cancel', () => {
       )
       .runOnce()
     await put(sluice, queue, [4], { orderingKey: 'key' })
-    await sluice.operate.cancel(queue, ids[0]!)
+    await sluice.operate.messages.cancel(queue, ids[0]!)
     expect(await database.sql(HELD, [queue])).toEqual([{ key: 'key', id: ids[1] }])
-    await sluice.operate.cancel(queue, ids[1]!)
+    await sluice.operate.messages.cancel(queue, ids[1]!)
     expect(await database.sql(HELD, [queue])).toEqual([])
   })
 
@@ -236,9 +236,9 @@ describe('cancel', () => {
       .pipeline(queue)
       .handle(() => handled.resolve())
       .start()
-    await waitFor(async () => (await sluice.operate.workers({ queue })).length > 0, { what: 'the worker' })
+    await waitFor(async () => (await sluice.operate.workers.list({ queue })).length > 0, { what: 'the worker' })
     try {
-      expect(await sluice.operate.cancel(queue, first!)).toEqual({ result: 'cancelled', state: 'retrying' })
+      expect(await sluice.operate.messages.cancel(queue, first!)).toEqual({ result: 'cancelled', state: 'retrying' })
       await client.query('COMMIT')
     } finally {
       client.release()
@@ -261,7 +261,7 @@ describe('cancel', () => {
     const client = await database.pool.connect()
     await client.query('BEGIN')
     await client.query('SELECT FROM sluice.slot WHERE queue = $1 FOR NO KEY UPDATE', [queue])
-    expect(await sluice.operate.cancel(queue, first!)).toEqual({ result: 'cancelled', state: 'retrying' })
+    expect(await sluice.operate.messages.cancel(queue, first!)).toEqual({ result: 'cancelled', state: 'retrying' })
     await client.query('COMMIT')
     client.release()
     const execute = executeAlone(database)
@@ -289,7 +289,7 @@ describe('cancel', () => {
       const wakeUp = await TestWakeUp.start(database)
       wakeUp.sleep(name)
       await raisedFlag(database, name)
-      await sluice.operate.cancel(name, first!)
+      await sluice.operate.messages.cancel(name, first!)
       await wakeUp.listener.marker(database)
       expect(wakeUp.listener.notified).toContain(name)
       await wakeUp.stop()
@@ -297,6 +297,6 @@ describe('cancel', () => {
   })
 
   test('refuses what is no id', async ({ sluice, queue }) => {
-    await expect(sluice.operate.cancel(queue, 'x')).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    await expect(sluice.operate.messages.cancel(queue, 'x')).rejects.toMatchObject({ code: 'OPTION_INVALID' })
   })
 })

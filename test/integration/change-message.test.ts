@@ -14,13 +14,16 @@ const LOOKED = `SELECT FROM pg_stat_activity a JOIN sluice.message m ON a.query_
 describe('change', () => {
   test('writes what is given, and leaves the rest', async ({ sluice, queue, database }) => {
     const [id] = await put(sluice, queue, [{ n: 1 }], { headers: { a: 1 }, type: 'a.b', delay: '1h' })
-    expect(await sluice.operate.change(queue, id!, { priority: 0 })).toEqual({ result: 'changed', state: 'scheduled' })
+    expect(await sluice.operate.messages.change(queue, id!, { priority: 0 })).toEqual({
+      result: 'changed',
+      state: 'scheduled',
+    })
     const rest = { schema_version: 1, max_attempts: null, life: null, due: false }
     expect(await database.sql(ROW, [queue])).toEqual([
       { payload: { n: 1 }, headers: { a: 1 }, priority: 0, type: 'a.b', ...rest },
     ])
     const changes = { payload: [2], headers: {}, type: 'c', schemaVersion: 2, maxAttempts: 3, ttl: '10s' } as const
-    await sluice.operate.change(queue, id!, changes)
+    await sluice.operate.messages.change(queue, id!, changes)
     expect(await database.sql(ROW, [queue])).toEqual([
       { payload: [2], headers: {}, priority: 0, type: 'c', schema_version: 2, max_attempts: 3, life: 10, due: false },
     ])
@@ -39,7 +42,7 @@ describe('change', () => {
       .start()
     const ids = await put(sluice, queue, [1, 2, 3])
     await begun.promise
-    await sluice.operate.change(queue, ids[2]!, { priority: 0 })
+    await sluice.operate.messages.change(queue, ids[2]!, { priority: 0 })
     go.resolve()
     await pipeline.drain()
     await sluice
@@ -60,7 +63,7 @@ describe('change', () => {
     await raisedFlag(database, queue)
     const client = await database.pool.connect()
     await client.query('BEGIN')
-    await sluice.operate.change(queue, id!, { payload: 2 }, { tx: client })
+    await sluice.operate.messages.change(queue, id!, { payload: 2 }, { tx: client })
     // It has passed over the locked row, and sleeps again.
     await waitFor(async () => (await database.sql(LOOKED, [queue])).length > 0, { what: 'a look when it is due' })
     await raisedFlag(database, queue)
@@ -73,44 +76,56 @@ describe('change', () => {
   test('refuses what is in hand, dead or unknown, and says so', async ({ sluice, queue }) => {
     const [id] = await put(sluice, queue, [1])
     const claim = await sluice.claim(queue)
-    expect(await sluice.operate.change(queue, id!, { payload: 2 })).toEqual({ result: 'refused', state: 'in_flight' })
-    expect(await sluice.operate.runNow(queue, id!)).toEqual({ result: 'refused', state: 'in_flight' })
+    expect(await sluice.operate.messages.change(queue, id!, { payload: 2 })).toEqual({
+      result: 'refused',
+      state: 'in_flight',
+    })
+    expect(await sluice.operate.messages.runNow(queue, id!)).toEqual({ result: 'refused', state: 'in_flight' })
     await claim?.settle(id!)
-    expect(await sluice.operate.reschedule(queue, id!, { delay: 1 })).toEqual({ result: 'refused', state: 'unknown' })
+    expect(await sluice.operate.messages.reschedule(queue, id!, { delay: 1 })).toEqual({
+      result: 'refused',
+      state: 'unknown',
+    })
   })
 
   test('takes payloads as large as an enqueue does', async ({ database, queue }) => {
     const sluice = startTestSluice(database, { payloadLimitBytes: 10 })
     const id = await sluice.enqueue(sluice.ownTransaction, queue, 'short')
-    const change = sluice.operate.change(queue, id, { payload: 'longer than ten' })
+    const change = sluice.operate.messages.change(queue, id, { payload: 'longer than ten' })
     await expect(change).rejects.toMatchObject({ code: 'PAYLOAD_TOO_LARGE' })
-    expect(await sluice.operate.change(queue, id, { payload: 'ten long' })).toMatchObject({ result: 'changed' })
+    expect(await sluice.operate.messages.change(queue, id, { payload: 'ten long' })).toMatchObject({
+      result: 'changed',
+    })
   })
 
   test('checks the payload by the schema, and everything else', async ({ database, queue }) => {
     const sluice = startTestSluice(database, { queues: { [queue]: { schema: z.object({ n: z.number() }) } } })
     const id = await sluice.enqueue(sluice.ownTransaction, queue, { n: 1 })
     const wrong = { n: 'one' } as unknown as { n: number }
-    await expect(sluice.operate.change(queue, id, { payload: wrong })).rejects.toMatchObject({ code: 'PAYLOAD_SCHEMA' })
-    await expect(sluice.operate.change(queue, id, { priority: 10 })).rejects.toMatchObject({ code: 'OPTION_INVALID' })
-    await expect(sluice.operate.change(queue, id, {})).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    await expect(sluice.operate.messages.change(queue, id, { payload: wrong })).rejects.toMatchObject({
+      code: 'PAYLOAD_SCHEMA',
+    })
+    await expect(sluice.operate.messages.change(queue, id, { priority: 10 })).rejects.toMatchObject({
+      code: 'OPTION_INVALID',
+    })
+    await expect(sluice.operate.messages.change(queue, id, {})).rejects.toMatchObject({ code: 'OPTION_INVALID' })
     const both = { delay: 1, dueAt: new Date() } as unknown as { delay: number }
-    await expect(sluice.operate.reschedule(queue, id, both)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
-    expect(await sluice.operate.change(queue, id, { payload: { n: 2 } })).toMatchObject({ result: 'changed' })
+    await expect(sluice.operate.messages.reschedule(queue, id, both)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    expect(await sluice.operate.messages.change(queue, id, { payload: { n: 2 } })).toMatchObject({ result: 'changed' })
   })
 })
 
 describe('reschedule and run now', () => {
   test('move the due time, and the end of the life with it', async ({ sluice, queue, database }) => {
     const [id] = await put(sluice, queue, [1], { delay: '1h', ttl: '5m' })
-    expect(await sluice.operate.reschedule(queue, id!, { delay: '2h' })).toEqual({
+    expect(await sluice.operate.messages.reschedule(queue, id!, { delay: '2h' })).toEqual({
       result: 'changed',
       state: 'scheduled',
     })
     expect(await database.sql(ROW, [queue])).toMatchObject([{ life: 300, due: false }])
-    expect(await sluice.operate.runNow(queue, id!)).toEqual({ result: 'changed', state: 'scheduled' })
+    expect(await sluice.operate.messages.runNow(queue, id!)).toEqual({ result: 'changed', state: 'scheduled' })
     expect(await database.sql(ROW, [queue])).toMatchObject([{ life: 300, due: true }])
-    const past = await sluice.operate.reschedule(queue, id!, { dueAt: new Date('2001-01-01') })
+    const past = await sluice.operate.messages.reschedule(queue, id!, { dueAt: new Date('2001-01-01') })
     expect(past).toEqual({ result: 'changed', state: 'ready' })
   })
 
@@ -122,7 +137,7 @@ describe('reschedule and run now', () => {
       .handle(() => handled.resolve())
       .start()
     await log.first('pipeline.started')
-    await sluice.operate.runNow(queue, id!)
+    await sluice.operate.messages.runNow(queue, id!)
     await handled.promise
     await pipeline.drain()
   })
@@ -142,11 +157,13 @@ describe('reschedule and run now', () => {
           .runOnce()
       await run()
       fail = false
-      expect(await sluice.operate.reschedule(queue, first!, { delay: '2h' })).toMatchObject({ result: 'changed' })
+      expect(await sluice.operate.messages.reschedule(queue, first!, { delay: '2h' })).toMatchObject({
+        result: 'changed',
+      })
       await run()
       expect(handled).toEqual(['first'])
-      expect((await sluice.operate.messages({ queue, held: true })).messages).toMatchObject([{ heldBy: first }])
-      expect(await sluice.operate.runNow(queue, first!)).toEqual({ result: 'changed', state: 'retrying' })
+      expect((await sluice.operate.messages.list({ queue, held: true })).messages).toMatchObject([{ heldBy: first }])
+      expect(await sluice.operate.messages.runNow(queue, first!)).toEqual({ result: 'changed', state: 'retrying' })
       await run()
       expect(handled).toEqual(['first', 'first', 'next'])
     })
@@ -166,20 +183,23 @@ describe('reschedule and run now', () => {
     try {
       await client.query('BEGIN')
       await client.query('SELECT FROM sluice.slot WHERE queue = $1 FOR NO KEY UPDATE', [queue])
-      expect(await sluice.operate.runNow(queue, first!)).toEqual({ result: 'busy', state: 'retrying' })
+      expect(await sluice.operate.messages.runNow(queue, first!)).toEqual({ result: 'busy', state: 'retrying' })
       await client.query('ROLLBACK')
     } finally {
       client.release()
     }
-    expect(await sluice.operate.runNow(queue, first!)).toEqual({ result: 'changed', state: 'retrying' })
+    expect(await sluice.operate.messages.runNow(queue, first!)).toEqual({ result: 'changed', state: 'retrying' })
   })
 
   test('a lease that has run out ends with the change, and counts', async ({ sluice, queue, database }) => {
     const [id] = await put(sluice, queue, [1])
     await sluice.claim(queue)
     await database.sql('UPDATE sluice.message SET due_at = clock_timestamp() WHERE queue = $1', [queue])
-    expect(await sluice.operate.reschedule(queue, id!, { delay: '1h' })).toEqual({ result: 'changed', state: 'ready' })
-    expect(await sluice.operate.message(queue, id!)).toMatchObject({ state: 'retrying', attempt: 1, claim: null })
+    expect(await sluice.operate.messages.reschedule(queue, id!, { delay: '1h' })).toEqual({
+      result: 'changed',
+      state: 'ready',
+    })
+    expect(await sluice.operate.messages.get(queue, id!)).toMatchObject({ state: 'retrying', attempt: 1, claim: null })
   })
 })
 
@@ -188,14 +208,14 @@ describe('clear', () => {
     await put(sluice, queue, [1, 2, 3], { type: 'a' })
     const others = await put(sluice, queue, [4, 5], { type: 'b' })
     const claim = await sluice.claim(queue, { limit: 1 })
-    expect(await sluice.operate.clear(queue, { type: 'a', dryRun: true })).toBe(2)
-    expect(await sluice.operate.clear(queue, { type: 'a' })).toBe(2)
-    expect(await sluice.operate.clear(queue, { state: 'scheduled' })).toBe(0)
-    expect((await sluice.operate.messages({ queue, order: 'oldest' })).messages.map(({ id }) => id)).toEqual([
+    expect(await sluice.operate.queues.clear(queue, { type: 'a', dryRun: true })).toBe(2)
+    expect(await sluice.operate.queues.clear(queue, { type: 'a' })).toBe(2)
+    expect(await sluice.operate.queues.clear(queue, { state: 'scheduled' })).toBe(0)
+    expect((await sluice.operate.messages.list({ queue, order: 'oldest' })).messages.map(({ id }) => id)).toEqual([
       claim?.messages[0]?.id,
       ...others,
     ])
-    expect(await sluice.operate.clear(queue)).toBe(2)
+    expect(await sluice.operate.queues.clear(queue)).toBe(2)
     expect(await claim?.settle(claim.messages)).toMatchObject({ refused: [] })
   })
 
@@ -209,13 +229,13 @@ describe('clear', () => {
       `INSERT INTO sluice.message (queue, payload, tenant) SELECT $1, '1', 'big' FROM generate_series(1, 2500)`,
       [queue],
     )
-    expect(await sluice.operate.clear(queue, { tenant: 'big' })).toBe(2500)
-    expect(await sluice.operate.clear(queue)).toBe(1)
+    expect(await sluice.operate.queues.clear(queue, { tenant: 'big' })).toBe(2500)
+    expect(await sluice.operate.queues.clear(queue)).toBe(1)
     expect(await database.sql('SELECT held FROM sluice.slot WHERE queue = $1', [queue])).toEqual([{ held: {} }])
   })
 
   test('refuses a state that is none', async ({ sluice, queue }) => {
     const state = 'in_flight' as 'ready'
-    await expect(sluice.operate.clear(queue, { state })).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    await expect(sluice.operate.queues.clear(queue, { state })).rejects.toMatchObject({ code: 'OPTION_INVALID' })
   })
 })

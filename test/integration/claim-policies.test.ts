@@ -46,7 +46,7 @@ describe('a retry of a claimed message goes by a policy that is a function', () 
   })
 
   test('of its queue, also where the claim is settled by its number', async ({ database, sluice, queue }) => {
-    await sluice.operate.settings.set(queue, { retry: 'nightly' })
+    await sluice.operate.queues.settings.set(queue, { retry: 'nightly' })
     await put(sluice, queue, [1])
     await put(startTestSluice(database), queue, [2], { retryPolicy: 'known to others' })
     const claim = await sluice.claim(queue)

@@ -47,7 +47,7 @@ describe('sluice enqueue', () => {
       runCli(['enqueue', 'keyed', '1', '--dedupe-key', 'k', ...args], { DATABASE_URL: database.url })
     const [, id = ''] = /^Enqueued message (\d+), which is ready\.\n$/.exec((await run()).stdout) ?? []
     expect(id).not.toBe('')
-    expect((await run()).stdout).toBe(`Nothing was enqueued: the key has message ${id}, which is ready.\n`)
+    expect((await run()).stdout).toBe(`Nothing was enqueued: the key is taken by message ${id}, which is ready.\n`)
     expect((await run('--on-duplicate', 'update')).stdout).toBe(`Updated message ${id}, which is ready.\n`)
     const debounced = await run('--on-duplicate', 'debounce', '--delay', '1h')
     expect(debounced.stdout).toBe(`Debounced message ${id}, which is scheduled.\n`)

@@ -6,7 +6,7 @@ import { put, test } from '../support/sluice.ts'
 describe('sluice history', () => {
   test('lists and shows messages that have succeeded', async ({ database, sluice, queue }) => {
     const cli = (...args: string[]) => runCli(args, { DATABASE_URL: database.url })
-    await sluice.operate.settings.set(queue, { history: '7d' })
+    await sluice.operate.queues.settings.set(queue, { history: '7d' })
     const [id = '', other = ''] = await put(sluice, queue, [{ big: 12_345 }, 2], { type: 'order.paid', tenant: 'acme' })
     const claim = await sluice.claim(queue)
     await claim?.settle(claim.messages)
@@ -17,10 +17,10 @@ describe('sluice history', () => {
     const newest = await cli('history', 'list', queue, '--limit', '1', '--json')
     expect(JSON.parse(newest.stdout)).toMatchObject([{ id: other, state: 'completed', payload: 2 }])
     expect(newest.stderr).toContain('There are more')
-    const show = await cli('history', 'show', queue, id)
+    const show = await cli('history', 'get', queue, id)
     expect(show.stdout).toContain('order.paid')
     expect(show.stdout).toContain('"big": 12345')
-    expect(await cli('history', 'show', queue, '999999')).toMatchObject({
+    expect(await cli('history', 'get', queue, '999999')).toMatchObject({
       code: 1,
       stderr: expect.stringContaining(`The history of queue "${queue}" has no message 999999.`),
     })
@@ -35,7 +35,7 @@ describe('sluice maintain', () => {
     queue,
   }) => {
     const cli = (...args: string[]) => runCli(args, { DATABASE_URL: database.url })
-    await sluice.operate.settings.set(queue, { deadLetterRetention: '1d' })
+    await sluice.operate.queues.settings.set(queue, { deadLetterRetention: '1d' })
     await bury(database, { queue, count: 2, agoMs: 172_800_000 })
     await put(sluice, queue, [1], { ttl: 1 })
     await database.sql(`UPDATE sluice.message SET expires_at = now() WHERE queue = $1`, [queue])

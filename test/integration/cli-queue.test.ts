@@ -7,12 +7,12 @@ describe('sluice queue', () => {
     const cli = (...args: string[]) => runCli(['queue', ...args], { DATABASE_URL: database.url })
     await put(sluice, queue, [1])
     const stderr = `No queue has this name. Did you mean "${queue}"?\n`
-    const commands = [['show'], ['resume'], ['unset'], ['pause'], ['set', '--ttl', '7d']] as const
+    const commands = [['get'], ['resume'], ['unset'], ['pause'], ['set', '--ttl', '7d']] as const
     const all = commands.map(async ([command, ...more]) => {
       expect(await cli(command, `${queue}${command.slice(0, 2)}`, ...more), command).toMatchObject({ code: 0, stderr })
     })
-    await Promise.all([...all, expect(cli('show', queue)).resolves.toMatchObject({ code: 0, stderr: '' })])
-    // It has been told something since.
+    await Promise.all([...all, expect(cli('get', queue)).resolves.toMatchObject({ code: 0, stderr: '' })])
+    // It has a setting since.
     expect(await cli('resume', `${queue}pa`)).toMatchObject({ code: 0, stderr: '' })
   })
 
@@ -53,7 +53,7 @@ describe('sluice message reschedule', () => {
 describe('sluice status', () => {
   test('says that messages wait for a limit', async ({ database, sluice, queue }) => {
     await put(sluice, queue, [1, 2, 3])
-    await sluice.operate.settings.set(queue, { concurrency: 1 })
+    await sluice.operate.queues.settings.set(queue, { concurrency: 1 })
     await sluice.claim(queue)
     const { stdout } = await runCli(['status'], { DATABASE_URL: database.url })
     expect(stdout).toContain(`${queue}: 2 ready wait for the limit: concurrency 1, 1 in flight`)

@@ -4,7 +4,7 @@ import { runCli } from '../support/processes/run-cli.ts'
 import { test } from '../support/sluice.ts'
 
 describe('sluice schedule', () => {
-  test('defines, lists, shows, pauses, resumes, runs and removes', async ({ database, queue }) => {
+  test('sets, lists, gets, pauses, resumes, runs and deletes', async ({ database, queue }) => {
     const env = { DATABASE_URL: database.url }
     const run = (...args: string[]) => runCli(['schedule', ...args], env)
     const set = [
@@ -34,22 +34,25 @@ describe('sluice schedule', () => {
     })
     expect((await run(...set)).stdout).toMatch(/^Unchanged, next /)
     expect((await run('next', 'nightly', '-n', '1')).stdout).toMatch(/ 03:00:00 Asia\/Tokyo {2}in /)
-    expect(await run('run', 'nightly')).toMatchObject({
+    expect(await run('run-now', 'nightly')).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/^Enqueued message \d+\.\n$/),
     })
-    expect(await run('run', 'nightly')).toMatchObject({ code: 1, stderr: expect.stringContaining('must not overlap') })
+    expect(await run('run-now', 'nightly')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('must not overlap'),
+    })
     expect((await run('pause', 'nightly', '--reason', 'maintenance')).stdout).toBe('Paused.\n')
     expect((await run('list')).stdout).toMatch(/^nightly +\S+ +0 3 \* \* \* Asia\/Tokyo +paused +1 +0$/m)
-    const shown: unknown = JSON.parse((await run('show', 'nightly')).stdout)
+    const shown: unknown = JSON.parse((await run('get', 'nightly')).stdout)
     expect(shown).toMatchObject({ payload: { n: 1 }, overlap: false, paused: { reason: 'maintenance', by: whoever() } })
     const given = { priority: 1, delayMs: 1_000, ttlMs: 3_600_000, maxAttempts: 3, headers: { a: 1 }, tenant: 'ada' }
     expect(shown).toMatchObject({ ...given, retryPolicy: 'gentle', leaseMs: 600_000, schemaVersion: 2 })
     const [told] = await database.sql('SELECT grace_ms, catch_up_most, catch_up_ms, tenant FROM sluice.schedule')
     expect(told).toEqual({ grace_ms: '300000', catch_up_most: 10, catch_up_ms: '172800000', tenant: 'ada' })
     expect((await run('resume', 'nightly')).stdout).toBe('Resumed.\n')
-    expect((await run('remove', 'nightly')).stdout).toBe('Removed.\n')
-    expect(await run('remove', 'nightly')).toMatchObject({
+    expect((await run('delete', 'nightly')).stdout).toBe('Deleted.\n')
+    expect(await run('delete', 'nightly')).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('There is no schedule'),
     })
@@ -73,9 +76,9 @@ describe('sluice schedule', () => {
 
   test('says that there is none, and which one may have been meant', async ({ database, sluice, queue }) => {
     const run = (...args: string[]) => runCli(['schedule', ...args], { DATABASE_URL: database.url })
-    await sluice.schedule('weekly', { every: '7d', queue, payload: {} })
+    await sluice.schedules.set('weekly', { every: '7d', queue, payload: {} })
     const stderr = 'error: There is no schedule "weekli". Did you mean "weekly"?\n'
-    const commands = ['show', 'pause', 'run', 'remove'].map(async (command) => {
+    const commands = ['get', 'pause', 'run-now', 'delete'].map(async (command) => {
       expect(await run(command, 'weekli'), command).toMatchObject({ code: 1, stdout: '', stderr })
     })
     await Promise.all(commands)
@@ -87,13 +90,13 @@ describe('sluice schedule', () => {
 
   test('is mentioned by sluice status, with what needs attention', async ({ database, sluice, queue }) => {
     const env = { DATABASE_URL: database.url }
-    await sluice.schedule('late', { every: '1d', queue, payload: {} })
+    await sluice.schedules.set('late', { every: '1d', queue, payload: {} })
     await database.sql(`UPDATE sluice.schedule SET next_at = next_at - interval '1 day 2 hours' WHERE name = 'late'`)
-    await sluice.schedule('wrong', { every: '1d', queue, payload: {} })
+    await sluice.schedules.set('wrong', { every: '1d', queue, payload: {} })
     await database.sql(`UPDATE sluice.schedule SET error = 'no such zone' WHERE name = 'wrong'`)
     const { stdout } = await runCli(['status', '--queue', queue], env)
     expect(stdout).toMatch(/^late +\S+ +every 1d +now /m)
-    expect(stdout).toMatch(/schedule late is late by .*: no worker looks after it/)
+    expect(stdout).toMatch(/schedule late is late by .*: no worker enqueues it/)
     expect(stdout).toContain('schedule wrong fails: no such zone')
   })
 })

@@ -8,21 +8,21 @@ describe('sluice stream and group', () => {
   test('make, list, read, move, pause, delete and trim', async ({ database, sluice, queue }) => {
     const env = { DATABASE_URL: database.url }
     const run = (...args: string[]) => runCli(args, env)
-    expect((await run('stream', 'create', queue, '--retain', '30d')).stdout).toBe('Made.\n')
-    expect((await run('stream', 'create', queue)).stdout).toMatch(/^It was there already/)
+    expect((await run('stream', 'set', queue, '--retain', '30d')).stdout).toBe('Made.\n')
+    expect((await run('stream', 'set', queue)).stdout).toMatch(/^It was there already/)
     await append(database, queue, 3)
     expect((await run('stream', 'list')).stdout).toMatch(/^q\.\d+ +3 +3 +\d+\.\d kB +30d +0 +-$/m)
     const read = await run('stream', 'read', queue, '--from', '2', '-n', '1', '--json')
     expect(JSON.parse(read.stdout)).toMatchObject({ position: 2, payload: 2 })
     expect((await run('stream', 'read', queue)).stdout.split('\n')).toHaveLength(4)
 
-    expect((await run('group', 'create', queue, 'billing', '--from', 'start')).stdout).toBe('Made.\n')
+    expect((await run('group', 'set', queue, 'billing', '--from', 'start')).stdout).toBe('Made.\n')
     expect((await run('group', 'list', queue)).stdout).toMatch(/ billing +3 +\S+ +0 +0 +0 +no worker$/m)
     expect((await run('group', 'seek', queue, 'billing', '--to', 'end', '--dry-run')).stdout).toMatch(
       / 0 events to read then, 3 now/,
     )
     const unsure = await run('group', 'seek', queue, 'billing', '--to', 'end')
-    expect(unsure).toMatchObject({ code: 1, stderr: expect.stringContaining('give --yes to go ahead') })
+    expect(unsure).toMatchObject({ code: 1, stderr: expect.stringContaining('--yes is needed') })
     expect((await run('group', 'seek', queue, 'billing', '--to', 'end', '--yes')).stdout).toMatch(/Moved\.\n$/)
     expect((await run('peek', `${queue}:billing`)).stderr).not.toContain('No queue has this name')
     expect((await run('peek', `${queue}:biling`)).stderr).toContain(`Did you mean "${queue}:billing"?`)
@@ -39,14 +39,14 @@ describe('sluice stream and group', () => {
     expect(status.stdout).toMatch(/^STREAM +HEAD +EVENTS/m)
     expect(status.stdout).toMatch(/^STREAM +GROUP +UNREAD/m)
     expect((await run('group', 'delete', queue, 'billing', '--yes')).stdout).toBe(
-      'Deleted, with 0 parked events and 0 dead letters.\n',
+      'Deleted, with 0 deferred events and 0 dead letters.\n',
     )
-    expect(await sluice.operate.streams.groups({ stream: queue })).toEqual([])
+    expect(await sluice.operate.groups.list({ stream: queue })).toEqual([])
   })
 
   test('say what needs attention', async ({ database, sluice, queue }) => {
-    await sluice.stream(queue)
-    await sluice.group(queue, 'late', { from: 'start' })
+    await sluice.streams.set(queue)
+    await sluice.groups.set(queue, 'late', { from: 'start' })
     await append(database, queue, 3)
     const env = { DATABASE_URL: database.url }
     expect((await runCli(['status'], env)).stdout).toContain(
@@ -71,8 +71,8 @@ describe('sluice stream and group', () => {
 
   test('propose the stream and the group that may have been meant', async ({ database, sluice, queue }) => {
     const run = (...args: string[]) => runCli(args, { DATABASE_URL: database.url })
-    await sluice.stream(queue)
-    await sluice.group(queue, 'billing')
+    await sluice.streams.set(queue)
+    await sluice.groups.set(queue, 'billing')
     expect((await run('stream', 'read', `${queue}x`)).stderr).toContain(`Did you mean "${queue}"?`)
     expect((await run('group', 'retry', queue, 'biling')).stderr).toContain('Did you mean "billing"?')
     expect((await run('group', 'retry', queue, 'audit')).stderr).not.toContain('Did you mean')
@@ -83,9 +83,9 @@ describe('the events of a group', () => {
   test('are messages of its queue by the name that the log and handlers use', async ({ database, sluice, queue }) => {
     const env = { DATABASE_URL: database.url }
     const run = (...args: string[]) => runCli(args, env)
-    await sluice.stream(queue)
+    await sluice.streams.set(queue)
     await append(database, queue, 3)
-    await sluice.group(queue, 'g', { from: 'start' })
+    await sluice.groups.set(queue, 'g', { from: 'start' })
     const [of, event] = [`${queue}:g`, `${queue}/2`]
     const group = sluice.pipeline(queue, { group: 'g', retry: { kind: 'fixed', delay: '1h' }, maxAttempts: 2 })
     const pipeline = group.handle((message) => (message.id === event ? raise('no') : undefined))
@@ -99,16 +99,16 @@ describe('the events of a group', () => {
     expect((await run('message', 'run-now', of, event)).stdout).toBe('It is due now.\n')
     await pipeline.runOnce()
     expect((await run('dead', 'list', of)).stdout).toMatch(new RegExp(`QUEUE +ID +EVENT.*\\n.* ${event} `))
-    expect((await run('dead', 'show', of, event)).stdout).toMatch(new RegExp(`^event +${event}$`, 'm'))
+    expect((await run('dead', 'get', of, event)).stdout).toMatch(new RegExp(`^event +${event}$`, 'm'))
     expect(await run('dead', 'redrive', '--all-queues', '--id', event, '--yes')).toMatchObject({
       code: 1,
       stderr: expect.stringContaining(`name the queue of its group, as in ${queue}:billing`),
     })
     expect((await run('dead', 'redrive', of, '--id', event, '--yes')).stdout).toContain('Redriven 1 dead letter.')
-    expect(await sluice.operate.streams.messageOf(queue, 'g', 2)).toMatch(/^\d+$/)
-    expect((await sluice.operate.status(of, (await sluice.operate.streams.messageOf(queue, 'g', 2)) ?? '')).state).toBe(
-      'ready',
-    )
+    expect(await sluice.operate.groups.messageOf(queue, 'g', 2)).toMatch(/^\d+$/)
+    expect(
+      (await sluice.operate.messages.status(of, (await sluice.operate.groups.messageOf(queue, 'g', 2)) ?? '')).state,
+    ).toBe('ready')
     expect((await run('message', 'status', of, 'orders/0')).code).toBe(2)
   })
 })
@@ -117,25 +117,25 @@ describe('sluice group, of a group that stops', () => {
   test('says at which event, tries it again and skips it', async ({ database, sluice, queue }) => {
     const env = { DATABASE_URL: database.url }
     const run = (...args: string[]) => runCli(args, env)
-    await sluice.stream(queue, { slots: 1 })
+    await sluice.streams.set(queue, { slots: 1 })
     await append(database, queue, 2)
-    expect((await run('group', 'create', queue, 'g', '--from', 'start', '--on-failure', 'stop')).stdout).toBe('Made.\n')
+    expect((await run('group', 'set', queue, 'g', '--from', 'start', '--on-failure', 'stop')).stdout).toBe('Made.\n')
     const pipeline = sluice.pipeline(queue, { group: 'g', maxAttempts: 1 }).handle(() => raise('no'))
     await pipeline.runOnce()
     expect((await run('group', 'list', queue)).stdout).toMatch(/ 1 slot stopped, no worker$/m)
     expect((await run('status')).stdout).toContain(
-      `${queue}, group g: slot 0 stopped at event 1, which has failed for good: failed 1 of 1 attempts: no; see: sluice group retry ${queue} g --slot 0, sluice group skip ${queue} g 1`,
+      `${queue}, group g: slot 0 blocked by event 1, which has failed for good: failed 1 of 1 attempts: no; see: sluice group retry ${queue} g --slot 0, sluice group skip ${queue} g 1`,
     )
-    expect((await run('group', 'retry', queue, 'g', '--slot', '0')).stdout).toBe('1 slot goes on.\n')
-    expect((await run('group', 'retry', queue, 'g')).stdout).toBe('No slot was waiting.\n')
+    expect((await run('group', 'retry', queue, 'g', '--slot', '0')).stdout).toBe('Unblocked 1 slot.\n')
+    expect((await run('group', 'retry', queue, 'g')).stdout).toBe('No slot was blocked.\n')
     await pipeline.runOnce()
     expect(await run('group', 'skip', queue, 'g', '1')).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('give --yes to go ahead'),
+      stderr: expect.stringContaining('--yes is needed'),
     })
     expect(await run('group', 'skip', queue, 'g', '2', '--yes')).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('No slot of group g waits for event 2.'),
+      stderr: expect.stringContaining('Event 2 blocks no slot of group g.'),
     })
     expect((await run('group', 'skip', queue, 'g', '1', '--yes')).stdout).toBe('Skipped.\n')
     expect((await sluice.operate.deadLetters.list({ queue: `${queue}:g` })).deadLetters).toHaveLength(1)

@@ -242,7 +242,7 @@ describe('sluice claims', () => {
     expect(JSON.parse((await cli('claims', 'list', 'claimed', '--json')).stdout)).toMatchObject([{ id, messages: 2 }])
     expect((await cli('claims', 'release', 'claimed', id)).stdout).toBe('Released 2 messages.\n')
     const again = await cli('claims', 'release', 'claimed', id)
-    expect(again).toMatchObject({ code: 1, stderr: expect.stringContaining(`has no claim ${id} that lasts`) })
+    expect(again).toMatchObject({ code: 1, stderr: expect.stringContaining(`has no live claim ${id}`) })
     expect(await cli('claims', 'release', 'claimed', 'x')).toMatchObject({ code: 2 })
     expect((await cli('claims', 'list', 'claimed')).stderr).toContain('There are no claims.')
   })
@@ -254,7 +254,7 @@ describe('the name of a queue that there is not', () => {
     { args: ['status', '--queue', 'known.quee'], code: 0 },
     { args: ['dead', 'list', 'known.quee'], code: 0 },
     { args: ['dead', 'redrive', 'known.quee', '--yes'], code: 0 },
-    { args: ['dead', 'show', 'known.quee', '1'], code: 1 },
+    { args: ['dead', 'get', 'known.quee', '1'], code: 1 },
   ])('is told apart from an empty queue: $args', async ({ args, code }, { database, cli }) => {
     await database.sql(`SELECT sluice.enqueue('known.queue', '1')`)
     const wrong = await cli(...args)
@@ -281,7 +281,7 @@ describe('sluice dead', () => {
     expect(list.stdout.trim().split('\n')).toHaveLength(2)
     expect(list.stderr).toContain('There are more than these 1')
 
-    const shown = (await cli('dead', 'show', 'buried', String(first))).stdout
+    const shown = (await cli('dead', 'get', 'buried', String(first))).stdout
     expect(shown).toMatch(/^type +order\.paid$/m)
     expect(shown).toContain('payload\n  {\n    "order": 1\n  }\n')
     expect(shown).toContain('headers\n  {\n    "trace": "abc"\n  }\n')
@@ -291,7 +291,7 @@ describe('sluice dead', () => {
     expect(json).toEqual(
       [second, first].map((id) => expect.objectContaining({ id, payload: { order: 1 }, reason: 'Timeout' })),
     )
-    expect(await cli('dead', 'show', 'buried', '1')).toMatchObject({
+    expect(await cli('dead', 'get', 'buried', '1')).toMatchObject({
       code: 1,
       stdout: '',
       stderr: expect.stringContaining('has no dead letter 1'),

@@ -1,7 +1,8 @@
 import { describe, expect } from 'vitest'
 import { raisedFlag } from '../support/rows/flag.ts'
-import { untilEmpty } from '../support/rows/rows.ts'
+import { unlockedPayloads, untilEmpty } from '../support/rows/rows.ts'
 import { put, test } from '../support/sluice.ts'
+import { Steps } from '../support/steps.ts'
 import { waitFor } from '../support/wait.ts'
 
 /** A handler whose calls wait until the test lets them end. */
@@ -175,4 +176,44 @@ describe('a delayed start', () => {
     expect(() => pipeline.start({ delay: '25h' })).toThrow(/start.delay: expected a duration/)
     expect(() => pipeline.start({ after: '1s' } as never)).toThrow(/start: expected only the options delay/)
   })
+})
+
+test('two messages go to two places, and the third to the one that is free first', async ({
+  database,
+  sluice,
+  queue,
+}) => {
+  const steps = new Steps()
+  sluice.pipeline(queue, { concurrency: 2, batchSize: 1 }).handle(steps.handle).subscribe()
+  await put(sluice, queue, ['one', 'two', 'three'])
+  const [first, second] = [await steps.next(), await steps.next()]
+  expect([first.payload, second.payload].toSorted()).toEqual(['one', 'two'])
+  expect(first.worker).not.toBe(second.worker)
+  second.end()
+  const third = await steps.next()
+  expect([third.payload, third.worker]).toEqual(['three', second.worker])
+  third.end()
+  first.end()
+  await untilEmpty(database, queue)
+  expect(steps.taken).toHaveLength(3)
+})
+
+test('a batch of two locks two messages and no more, and one connection handles them and the third', async ({
+  database,
+  sluice,
+  queue,
+}) => {
+  const steps = new Steps()
+  sluice.pipeline(queue, { batchSize: 2 }).handle(steps.handle).subscribe()
+  await put(sluice, queue, ['first', 'second', 'third'])
+  const first = await steps.next()
+  expect(await unlockedPayloads(database, queue)).toEqual(['third'])
+  expect(steps.payloads).toEqual(['first'])
+  first.end()
+  const second = await steps.next()
+  expect(await unlockedPayloads(database, queue)).toEqual(['third'])
+  second.end()
+  await steps.endNext()
+  expect(steps.payloads).toEqual(['first', 'second', 'third'])
+  expect(new Set(steps.taken.map(({ worker }) => worker)).size).toBe(1)
 })

@@ -8,7 +8,7 @@ const test = base
   .extend('stream', async ({ counted, database, queue }) => {
     const { sluice } = counted
     const stream = queue.replaceAll('.', '-')
-    await sluice.stream(stream)
+    await sluice.streams.set(stream)
     await sluice.append(sluice.ownTransaction, stream, {})
     await database.sql('SELECT')
     return stream

@@ -73,11 +73,11 @@ describe('by a key', () => {
     const claim = await sluice.claim(queue)
     await ask(stage, 'again', 'requeue')
     await claim?.settle(claim.messages, deadLetter('broken'))
-    await sluice.operate.cancel(queue, { dedupeKey: 'K' })
+    await sluice.operate.messages.cancel(queue, { dedupeKey: 'K' })
     const dedupeKey = { dedupeKey: 'K' }
-    expect(await sluice.operate.status(queue, dedupeKey)).toMatchObject({ id, state: 'dead' })
-    expect(await sluice.operate.cancel(queue, dedupeKey)).toMatchObject({ result: 'nothing', state: 'dead' })
-    expect(await sluice.operate.runNow(queue, dedupeKey)).toMatchObject({ result: 'refused', state: 'dead' })
+    expect(await sluice.operate.messages.status(queue, dedupeKey)).toMatchObject({ id, state: 'dead' })
+    expect(await sluice.operate.messages.cancel(queue, dedupeKey)).toMatchObject({ result: 'nothing', state: 'dead' })
+    expect(await sluice.operate.messages.runNow(queue, dedupeKey)).toMatchObject({ result: 'refused', state: 'dead' })
   })
 })
 

@@ -93,17 +93,17 @@ describe.each(['transactional', 'leased'] as const)('a message that is asked for
   }) => {
     const stage = { database, sluice, queue }
     const { id: first } = await ask(stage, 'first', 'requeue')
-    const isPutOff = async () => (await sluice.operate.status(queue, { id: first })).state !== 'in_flight'
+    const isPutOff = async () => (await sluice.operate.messages.status(queue, { id: first })).state !== 'in_flight'
     const work = handleIn(mode, stage, [retryLater({ after: '1h' }), retryLater({ after: '1h' })])
     await work.begun
     const { id } = await ask(stage, 'again', 'requeue')
-    expect(await sluice.operate.status(queue, { dedupeKey: 'K' })).toMatchObject({ requeuedId: id })
+    expect(await sluice.operate.messages.status(queue, { dedupeKey: 'K' })).toMatchObject({ requeuedId: id })
     work.release()
     await waitFor(isPutOff, { what: 'the first to be put off' })
-    expect(await sluice.operate.runNow(queue, { id: first })).toMatchObject({ result: 'changed' })
+    expect(await sluice.operate.messages.runNow(queue, { id: first })).toMatchObject({ result: 'changed' })
     await waitFor(() => work.handled.length === 2, { what: 'the first again' })
     await waitFor(isPutOff, { what: 'the first to be put off again' })
-    await sluice.operate.cancel(queue, { dedupeKey: 'K' })
+    await sluice.operate.messages.cancel(queue, { dedupeKey: 'K' })
     expect(work.handled).toEqual(['first', 'first'])
     await untilEmpty(database, queue)
     expect(await ask(stage, 'other', 'reject')).toMatchObject({ outcome: 'added' })

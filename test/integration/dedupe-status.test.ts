@@ -25,10 +25,10 @@ describe('the status of a dedupe key', () => {
   test.for(STATES)('%s: %s', async ([given, state], { database, sluice, queue }) => {
     await KEY_STATES[given]({ database, sluice, queue }, 'reject')
     if (given === 'in a transactional handler') await untilRecorded(database, queue, 1)
-    const known = await sluice.operate.status(queue, { dedupeKey: 'K' })
+    const known = await sluice.operate.messages.status(queue, { dedupeKey: 'K' })
     expect(known).toMatchObject({ state, requeuedId: null })
     if (known.id === null) return
-    const byId = await sluice.operate.status(queue, { id: known.id })
+    const byId = await sluice.operate.messages.status(queue, { id: known.id })
     // By its number nothing is known of a message that has succeeded.
     expect(byId.state).toBe(state === 'completed' ? 'unknown' : state)
   })
@@ -38,7 +38,7 @@ describe('the status of a dedupe key', () => {
     const first = await ask(stage, 1, 'requeue')
     const claim = await sluice.claim(queue)
     const second = await ask(stage, 2, 'requeue')
-    expect(await sluice.operate.status(queue, { dedupeKey: 'K' })).toEqual({
+    expect(await sluice.operate.messages.status(queue, { dedupeKey: 'K' })).toEqual({
       id: first.id,
       state: 'in_flight',
       requeuedId: second.id,
@@ -48,12 +48,15 @@ describe('the status of a dedupe key', () => {
       lockedBy: null,
     })
     await claim?.settle(claim.messages)
-    expect(await sluice.operate.status(queue, { dedupeKey: 'K' })).toMatchObject({ id: second.id, state: 'ready' })
+    expect(await sluice.operate.messages.status(queue, { dedupeKey: 'K' })).toMatchObject({
+      id: second.id,
+      state: 'ready',
+    })
   })
 
   test('says until when the key is taken', async ({ database, sluice, queue }) => {
     await KEY_STATES['completed, kept']({ database, sluice, queue }, 'reject')
-    const { takenUntil, dueAt, attempt } = await sluice.operate.status(queue, { dedupeKey: 'K' })
+    const { takenUntil, dueAt, attempt } = await sluice.operate.messages.status(queue, { dedupeKey: 'K' })
     expect(takenUntil?.getTime()).toBeGreaterThan(Date.now() + 3_000_000)
     expect([dueAt, attempt]).toEqual([null, null])
   })
@@ -71,8 +74,8 @@ describe('the status of a dedupe key', () => {
       takenUntil: null,
       lockedBy: null,
     }
-    expect(await sluice.operate.status(queue, { id })).toEqual(known)
-    expect(await sluice.operate.status(queue, { dedupeKey: 'K' })).toEqual(known)
+    expect(await sluice.operate.messages.status(queue, { id })).toEqual(known)
+    expect(await sluice.operate.messages.status(queue, { dedupeKey: 'K' })).toEqual(known)
   })
 
   test('is read from the last of its windows, and not from all of them', async ({ database, queue }) => {
@@ -95,7 +98,7 @@ describe('the status of a dedupe key', () => {
 
   test('needs an id or a key', async ({ database, sluice, queue }) => {
     for (const which of [{}, { id: '1', dedupeKey: 'K' }, { id: 1 }, { dedupeKey: '' }, { key: 'K' }]) {
-      await expect(sluice.operate.status(queue, which as { id: string })).rejects.toMatchObject({
+      await expect(sluice.operate.messages.status(queue, which as { id: string })).rejects.toMatchObject({
         code: 'OPTION_INVALID',
       })
     }
@@ -231,7 +234,7 @@ describe('a key that is freed', () => {
     async ([given, answer, outcome], { database, sluice, queue }) => {
       const stage = { database, sluice, queue }
       await KEY_STATES[given](stage, 'reject')
-      expect(await sluice.operate.freeKey(queue, 'K')).toBe(answer)
+      expect(await sluice.operate.messages.freeKey(queue, 'K')).toBe(answer)
       expect(await ask(stage, 9, 'reject')).toMatchObject({ outcome })
     },
   )
@@ -240,8 +243,8 @@ describe('a key that is freed', () => {
     const enqueue = () =>
       sluice.enqueue(sluice.ownTransaction, queue, 1, { dedupe: { key: 'K', for: '1h', onDuplicate: 'throttle' } })
     await enqueue()
-    expect(await sluice.operate.freeKey(queue, 'K')).toBe('taken')
-    await sluice.operate.cancel(queue, { dedupeKey: 'K' })
+    expect(await sluice.operate.messages.freeKey(queue, 'K')).toBe('taken')
+    await sluice.operate.messages.cancel(queue, { dedupeKey: 'K' })
     expect(await enqueue()).toMatchObject({ outcome: 'duplicate' })
     expect(await database.sql('SELECT sluice.free_key($1, $2) AS answer', [queue, 'K'])).toEqual([{ answer: 'freed' }])
     expect(await enqueue()).toMatchObject({ outcome: 'added' })
@@ -254,7 +257,7 @@ describe('a key that is freed', () => {
     try {
       await producer.query('BEGIN')
       await sluice.enqueue(producer, queue, 1, { dedupe: { key: 'K' } })
-      const freed = sluice.operate.freeKey(queue, 'K')
+      const freed = sluice.operate.messages.freeKey(queue, 'K')
       const waits = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%free_key%'`
       await waitFor(async () => (await database.sql(waits)).length === 1, { what: 'the wait for the producer' })
       await producer.query('COMMIT')

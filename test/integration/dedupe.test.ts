@@ -123,7 +123,7 @@ describe('an enqueue with a dedupe key', () => {
     await database.sql('SELECT sluice.prune_dedupe()')
     const { id, outcome } = await ask(stage, 'new', 'reject')
     expect(outcome).toBe('duplicate')
-    const status = await sluice.operate.status(queue, { dedupeKey: 'K' })
+    const status = await sluice.operate.messages.status(queue, { dedupeKey: 'K' })
     expect(status).toMatchObject({ id, state: 'in_flight', requeuedId: null })
   })
 

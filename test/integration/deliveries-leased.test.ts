@@ -18,7 +18,7 @@ test('P3: leases as many as the demand, and one more for each delivery that its 
   const arrived: Delivery<unknown, 'leased'>[] = []
   const subscription = sluice.deliveries(queue, { ...LEASED, demand: 2 }).subscribe((one) => arrived.push(one))
   await waitFor(() => arrived.length === 2, { what: 'two deliveries' })
-  const leased = await sluice.operate.messages({ queue, state: 'in_flight' })
+  const leased = await sluice.operate.messages.list({ queue, state: 'in_flight' })
   expect(leased.messages.map(({ payload }) => payload).toSorted()).toEqual([1, 2])
 
   const first = arrived.find(({ message }) => message.payload === 1)

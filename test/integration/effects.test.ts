@@ -79,3 +79,35 @@ test('the effects of a handler whose connection is lost before its message is re
   await untilEmpty(database, queue)
   expect(await effects(queue)).toEqual([1])
 })
+
+test('what a handler enqueues is seen if its message commits, and never if it fails', async ({
+  database,
+  sluice,
+  queue,
+}) => {
+  const steps = new Steps()
+  sluice
+    .pipeline(queue, { retry: { kind: 'fixed', delay: 0 } })
+    .handle(steps.handle)
+    .subscribe()
+  await put(sluice, queue, ['first'])
+
+  const failing = await steps.next()
+  await failing.context.enqueue(queue, 'never seen')
+  expect(await payloadsOf(database, queue)).toEqual(['first'])
+  failing.endBy(raise)
+
+  const succeeding = await steps.next()
+  expect(succeeding.payload).toBe('first')
+  expect(succeeding.worker).toBe(failing.worker)
+  expect(await payloadsOf(database, queue)).toEqual(['first'])
+  await succeeding.context.enqueue(queue, 'second')
+  expect(await payloadsOf(database, queue)).toEqual(['first'])
+  succeeding.end()
+
+  const second = await steps.next()
+  expect(second.payload).toBe('second')
+  second.end()
+  await untilEmpty(database, queue)
+  expect(steps.payloads).toEqual(['first', 'first', 'second'])
+})

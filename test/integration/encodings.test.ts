@@ -46,7 +46,7 @@ for (const { encoding, native, foreign } of ENCODINGS) {
     test('takes events that it can hold, and refuses others before it is asked', async () => {
       const database = await databaseIn(encoding)
       const sluice = startTestSluice(database)
-      await sluice.stream('s')
+      await sluice.streams.set('s')
       const client = await database.pool.connect()
       await client.query('BEGIN')
       if (foreign !== undefined) {

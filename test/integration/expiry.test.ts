@@ -268,10 +268,12 @@ describe('the views', () => {
     const ids = await put(sluice, queue, [1, 2, 3], { ttl: '1h' })
     await put(sluice, queue, [4], { ttl: '1h', delay: '1h' })
     await expire(database, queue, ids.slice(0, 2))
-    expect(await sluice.operate.queues({ queue })).toMatchObject([{ ready: 1, scheduled: 1, expired: 2, inFlight: 0 }])
-    expect((await sluice.operate.message(queue, ids[0]!))?.state).toBe('expired')
+    expect(await sluice.operate.queues.list({ queue })).toMatchObject([
+      { ready: 1, scheduled: 1, expired: 2, inFlight: 0 },
+    ])
+    expect((await sluice.operate.messages.get(queue, ids[0]!))?.state).toBe('expired')
     expect(
-      (await sluice.operate.messages({ queue, state: 'expired' })).messages.map(({ id }) => id).toSorted(),
+      (await sluice.operate.messages.list({ queue, state: 'expired' })).messages.map(({ id }) => id).toSorted(),
     ).toEqual(ids.slice(0, 2).toSorted())
   })
 
@@ -287,7 +289,7 @@ describe('the views', () => {
       .runOnce()
     await begun.promise
     await expire(database, queue, ids)
-    expect(await sluice.operate.queues({ queue })).toMatchObject([{ ready: 0, expired: 1, inFlight: 1 }])
+    expect(await sluice.operate.queues.list({ queue })).toMatchObject([{ ready: 0, expired: 1, inFlight: 1 }])
     go.resolve()
     await ran
   })

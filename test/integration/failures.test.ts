@@ -67,7 +67,7 @@ describe.each(['transactional', 'leased'] as const)('in %s mode', (mode) => {
       .pipeline(queue, { mode, retry: { kind: 'fixed', delay: '1h' } } as { mode: 'leased' })
       .handle(({ payload }) => (payload === 'dies' ? deadLetter('no such customer') : fail('busy')))
       .runOnce()
-    expect(await sluice.operate.message(queue, waiting)).toMatchObject({
+    expect(await sluice.operate.messages.get(queue, waiting)).toMatchObject({
       lastError: 'Error: busy',
       failures: [{ attempt: 1, error: 'Error: busy', worker: 'web-2', stack: expect.stringContaining('at ') }],
     })
@@ -77,7 +77,7 @@ describe.each(['transactional', 'leased'] as const)('in %s mode', (mode) => {
     expect(shown).toMatch(
       /\n\nlast error\n {2}Error: busy\n\nfailures\n {2}20\S+Z {2}attempt 1 on web-2: Error: busy\n {6}at /,
     )
-    expect((await cli('message', 'status', queue, dead)).stdout).toContain(`sluice dead show ${queue} ${dead}\n`)
+    expect((await cli('message', 'status', queue, dead)).stdout).toContain(`sluice dead get ${queue} ${dead}\n`)
     expect(await sluice.operate.deadLetters.get(queue, dead)).toMatchObject({
       error: null,
       failures: [{ attempt: 1, error: 'no such customer', worker: 'web-2', stack: null }],
@@ -91,7 +91,7 @@ test('a redriven message keeps the failures of its earlier life', async ({ datab
   const pipeline = sluice.pipeline(queue).handle(() => fail('no'))
   await pipeline.runOnce()
   await sluice.operate.deadLetters.redrive({ queue, error: 'ERROR: NO' })
-  expect(await sluice.operate.message(queue, id)).toMatchObject({ attempt: 0, failures: [{ attempt: 1 }] })
+  expect(await sluice.operate.messages.get(queue, id)).toMatchObject({ attempt: 0, failures: [{ attempt: 1 }] })
   await pipeline.runOnce()
   expect(await sluice.operate.deadLetters.get(queue, id)).toMatchObject({ failures: [{ attempt: 1 }, { attempt: 1 }] })
 })
@@ -113,8 +113,8 @@ test('a client of a claim leaves its error, without a worker', async ({ database
 
 test('a failed event of a group keeps its failures in the group’s queue', async ({ database, queue }) => {
   const sluice = startTestSluice(database, { name: 'web-3' })
-  await sluice.stream(queue)
-  await sluice.group(queue, 'all', { from: 'start' })
+  await sluice.streams.set(queue)
+  await sluice.groups.set(queue, 'all', { from: 'start' })
   await sluice.append(sluice.ownTransaction, queue, 1)
   const pipeline = sluice.pipeline(queue, { group: 'all', retry: AT_ONCE, maxAttempts: 2 }).handle(() => fail('no'))
   const letter = await waitFor(
@@ -131,7 +131,7 @@ test('a failed event of a group keeps its failures in the group’s queue', asyn
 })
 
 test('one that has expired after a failure has its error', async ({ database, sluice, queue }) => {
-  await sluice.operate.settings.set(queue, { onExpiry: 'deadLetter' })
+  await sluice.operate.queues.settings.set(queue, { onExpiry: 'deadLetter' })
   const [id = ''] = await put(sluice, queue, [1], { ttl: '1h' })
   await sluice
     .pipeline(queue, { retry: { kind: 'fixed', delay: '1m' } })

@@ -13,19 +13,19 @@ async function enqueue(
   return (await sluice.enqueue(sluice.ownTransaction, queue, 1, { dedupe: { key, for: '1h', onDuplicate } })).outcome
 }
 
-describe('operate.freeKeys', () => {
+describe('operate.queues.freeKeys', () => {
   test('frees what is kept after success and by throttle, and not what a message has', async ({ sluice, queue }) => {
     await enqueue(sluice, queue, 'done')
     await sluice.pop(queue)
     await enqueue(sluice, queue, 'done too')
     await sluice.pop(queue)
     await enqueue(sluice, queue, 'throttled', 'throttle')
-    await sluice.operate.clear(queue)
+    await sluice.operate.queues.clear(queue)
     await enqueue(sluice, queue, 'waits')
     expect(await enqueue(sluice, queue, 'done')).toBe('duplicate')
-    expect(await sluice.operate.freeKeys(queue, { dryRun: true })).toBe(3)
-    expect(await sluice.operate.freeKeys(queue)).toBe(3)
-    expect(await sluice.operate.freeKeys(queue)).toBe(0)
+    expect(await sluice.operate.queues.freeKeys(queue, { dryRun: true })).toBe(3)
+    expect(await sluice.operate.queues.freeKeys(queue)).toBe(3)
+    expect(await sluice.operate.queues.freeKeys(queue)).toBe(0)
     for (const key of ['done', 'done too', 'throttled']) expect(await enqueue(sluice, queue, key)).toBe('added')
     expect(await enqueue(sluice, queue, 'waits')).toBe('duplicate')
   })
@@ -39,7 +39,10 @@ describe('operate.freeKeys', () => {
            due_at = clock_timestamp() + interval '${due}' WHERE queue = $1`,
         [queue],
       )
-    const freed = async () => [await sluice.operate.freeKeys(queue), await sluice.operate.freeKey(queue, 'k')]
+    const freed = async () => [
+      await sluice.operate.queues.freeKeys(queue),
+      await sluice.operate.messages.freeKey(queue, 'k'),
+    ]
     // Under a lease.
     await expire('4294967297', '1 h')
     expect(await freed()).toEqual([0, 'taken'])
@@ -68,8 +71,8 @@ describe('operate.freeKeys', () => {
          ) INSERT INTO sluice.dedupe (queue, key, message_id) SELECT $1, key, message_id FROM kept`,
         [name],
       )
-    expect(await sluice.operate.freeKeys(queue)).toBe(2_500)
-    expect(await sluice.operate.freeKeys(`${queue}.other`, { dryRun: true })).toBe(2_500)
+    expect(await sluice.operate.queues.freeKeys(queue)).toBe(2_500)
+    expect(await sluice.operate.queues.freeKeys(`${queue}.other`, { dryRun: true })).toBe(2_500)
   })
 
   test('waits for no producer', async ({ database, sluice, queue }) => {
@@ -79,12 +82,12 @@ describe('operate.freeKeys', () => {
     try {
       await producer.query('BEGIN')
       await producer.query(`SELECT FROM sluice.dedupe WHERE queue = '${queue}' FOR UPDATE`)
-      expect(await sluice.operate.freeKeys(queue)).toBe(0)
+      expect(await sluice.operate.queues.freeKeys(queue)).toBe(0)
     } finally {
       await producer.query('ROLLBACK')
       producer.release()
     }
-    expect(await sluice.operate.freeKeys(queue)).toBe(1)
+    expect(await sluice.operate.queues.freeKeys(queue)).toBe(1)
   })
 })
 

@@ -68,7 +68,7 @@ test.for(['transactional', 'leased'] as const)(
       .runOnce()
     expect(log.of('message.failed').map(({ id, attempt }) => [id, attempt])).toEqual(ids.map((id) => [id, 1]))
     expect(retry).toHaveBeenCalledWith(1, expect.objectContaining({ code: 'PAYLOAD_SCHEMA' }))
-    for (const id of ids) await sluice.operate.runNow(queue, id)
+    for (const id of ids) await sluice.operate.messages.runNow(queue, id)
     const { counts } = await sluice
       .pipeline(queue)
       .handle(() => undefined)

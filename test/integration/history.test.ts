@@ -62,8 +62,8 @@ describe('the history', () => {
     expect(completed!.claimedAt <= completed!.completedAt).toBe(true)
     expect(completed!.tookMs).toBeLessThan(60_000)
     expect(await sluice.operate.history.get(`${queue}.other`, id)).toBeUndefined()
-    expect(await sluice.operate.status(queue, { id })).toMatchObject({ id, state: 'completed' })
-    expect(await sluice.operate.status(queue, { id: '1' })).toMatchObject({ state: 'unknown' })
+    expect(await sluice.operate.messages.status(queue, { id })).toMatchObject({ id, state: 'completed' })
+    expect(await sluice.operate.messages.status(queue, { id: '1' })).toMatchObject({ state: 'unknown' })
   })
 
   test('has what was popped, and nothing of what failed, was put off or died', async ({ database, sluice, queue }) => {
@@ -299,15 +299,15 @@ describe('the history', () => {
       else worker.pipeline(queue).handle(note).start()
       const handle = async (): Promise<string> => {
         const [id = ''] = await put(sluice, queue, [1])
-        const gone = async () => (await sluice.operate.message(queue, id)) === undefined
+        const gone = async () => (await sluice.operate.messages.get(queue, id)) === undefined
         await waitFor(gone, { what: 'the message to be settled' })
         return id
       }
       const known = async () => (await sluice.operate.history.get(queue, await handle())) !== undefined
       expect(await known()).toBe(false)
-      await sluice.operate.settings.set(queue, { history: '1d' })
+      await sluice.operate.queues.settings.set(queue, { history: '1d' })
       await waitFor(known, { what: 'the worker to keep the history' })
-      await sluice.operate.settings.set(queue, { history: null })
+      await sluice.operate.queues.settings.set(queue, { history: null })
       await waitFor(async () => !(await known()), { what: 'the worker to keep none' })
       expect(settled.size).toBeGreaterThanOrEqual(3)
     },

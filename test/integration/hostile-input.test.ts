@@ -260,18 +260,18 @@ test('the command line prints no control character and no change of direction th
     [0, 'dead', 'list', queue],
     [0, 'dead', 'list', queue, '--json'],
     [0, 'dead', 'list', queue, '--reason', odd],
-    [0, 'dead', 'show', queue, id],
-    [0, 'dead', 'show', queue, id, '--json'],
+    [0, 'dead', 'get', queue, id],
+    [0, 'dead', 'get', queue, id, '--json'],
     [0, 'dead', 'redrive', queue, '--type', odd, '--dry-run'],
     [2, 'peek', odd],
-    [2, 'dead', 'show', queue, odd],
+    [2, 'dead', 'get', queue, odd],
   ]
   for (const [code, ...args] of commands) {
     const { code: ended, stdout, stderr } = await runCli(args, { DATABASE_URL: database.url })
     expect(`${args.join(' ')}: ${ended} ${ended === code ? '' : stderr}`).toBe(`${args.join(' ')}: ${code} `)
     expect(`${stdout}${stderr}`, args.join(' ')).not.toMatch(/(?![\n\t])[\p{Cc}\u202A-\u202E\u2066-\u2069]/u)
   }
-  const { stdout } = await runCli(['dead', 'show', queue, id, '--json'], { DATABASE_URL: database.url })
+  const { stdout } = await runCli(['dead', 'get', queue, id, '--json'], { DATABASE_URL: database.url })
   expect(JSON.parse(stdout)).toMatchObject({ reason: odd, error: odd, type: odd, payload: { [odd]: odd } })
 })
 

@@ -103,7 +103,7 @@ describe.skipIf(WITHOUT_CURL)('a request that cannot be served', () => {
     onTestFinished(() => sluice.stop())
     const server = await serveHttp(createHttpHandler(sluice, { authorize: () => true }))
     const answer = await post(`${server}/queues/${queue}/messages`, { messages: [{ payload: 1 }] })
-    const detail = 'The queue cannot be reached now. Try again'
+    const detail = 'The queue cannot be reached. Try again'
     expect(answer).toMatchObject({ status: 503, headers: { 'retry-after': '1' } })
     expect(answer.body).toEqual({ title: 'Service Unavailable', status: 503, code, detail })
     if (code === 'UNREACHABLE') expect(log.of('request.failed')).toMatchObject([{ status: 503, error: { code } }])
@@ -113,7 +113,7 @@ describe.skipIf(WITHOUT_CURL)('a request that cannot be served', () => {
     await using broken = await createTestDatabase({ migrated: false })
     const server = await serveHttp(createHttpHandler(startTestSluice(broken), { authorize: () => true }))
     const answer = await post(`${server}/queues/${queue}/messages`, { messages: [{ payload: 1 }] })
-    const detail = 'The request failed, and the log of the server says why'
+    const detail = 'The request failed. The log of the server has the reason'
     expect(answer.body).toEqual({ title: 'Internal Server Error', status: 500, code: 'SCHEMA_MISSING', detail })
   })
 

@@ -60,7 +60,10 @@ describe.skipIf(WITHOUT_CURL)('POST /queues/{queue}/messages', () => {
     const wrong = await post(`${server}/queues/mail/messages`, { messages: [{ payload: { to: 'ada' } }] })
     expect([wrong.status, wrong.body]).toMatchObject([422, { code: 'PAYLOAD_SCHEMA' }])
     const other = await post(`${server}/queues/post/messages`, { messages: [{ payload: 1 }] })
-    expect([other.status, other.body]).toMatchObject([404, { code: 'QUEUE_UNKNOWN', detail: 'There is no such queue' }])
+    expect([other.status, other.body]).toMatchObject([
+      404,
+      { code: 'QUEUE_UNKNOWN', detail: 'The queue does not exist' },
+    ])
   })
 
   test('keeps integers or refuses them, and never rounds them', async ({ database, server, queue }) => {
@@ -144,7 +147,7 @@ describe.skipIf(WITHOUT_CURL)('authorize', () => {
 
   test('that throws an error of Sluice is answered with 500 too', async ({ sluice, queue }) => {
     const authorize = async () => {
-      await sluice.operate.queues({ queue: 'no name' })
+      await sluice.operate.queues.list({ queue: 'no name' })
       return true
     }
     const { status } = await createHttpHandler(sluice, { authorize })(

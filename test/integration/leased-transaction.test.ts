@@ -184,7 +184,7 @@ describe('a transaction() whose statement goes on', () => {
     const pid = await session.promise
     await running.stop()
     await untilEnded(database, pid)
-    expect(await sluice.operate.message(queue, id!)).toMatchObject({ state: 'ready', attempt: 0 })
+    expect(await sluice.operate.messages.get(queue, id!)).toMatchObject({ state: 'ready', attempt: 0 })
   })
 
   test.for([

@@ -20,19 +20,25 @@ describe('a message that a session of its own has locked', () => {
         const [{ pid }] = (await session.query('SELECT pg_backend_pid() AS pid')).rows
         const locked = { id, state: 'in_flight', lockedBy: pid }
         const { operate } = sluice
-        expect(await operate.status(queue, id)).toMatchObject(locked)
-        expect(await operate.message(queue, id)).toMatchObject({ ...locked, worker: null, claim: null })
-        expect(await operate.peek(queue)).toMatchObject([locked, { id: other, state: 'ready', lockedBy: null }])
-        expect((await operate.messages({ queue, state: 'in_flight' })).messages).toMatchObject([locked])
-        expect(await operate.cancel(queue, id)).toEqual({ result: 'asked', state: 'in_flight' })
-        expect(await operate.change(queue, id, { priority: 0 })).toEqual({ result: 'refused', state: 'in_flight' })
-        expect(await operate.runNow(queue, id)).toEqual({ result: 'refused', state: 'in_flight' })
+        expect(await operate.messages.status(queue, id)).toMatchObject(locked)
+        expect(await operate.messages.get(queue, id)).toMatchObject({ ...locked, worker: null, claim: null })
+        expect(await operate.messages.peek(queue)).toMatchObject([
+          locked,
+          { id: other, state: 'ready', lockedBy: null },
+        ])
+        expect((await operate.messages.list({ queue, state: 'in_flight' })).messages).toMatchObject([locked])
+        expect(await operate.messages.cancel(queue, id)).toEqual({ result: 'asked', state: 'in_flight' })
+        expect(await operate.messages.change(queue, id, { priority: 0 })).toEqual({
+          result: 'refused',
+          state: 'in_flight',
+        })
+        expect(await operate.messages.runNow(queue, id)).toEqual({ result: 'refused', state: 'in_flight' })
         expect((await sluice.claim(queue))?.messages).toMatchObject([{ id: other }])
       } finally {
         await session.query('ROLLBACK')
         session.release()
       }
-      expect(await sluice.operate.status(queue, id)).toMatchObject({ state: 'ready', lockedBy: null })
+      expect(await sluice.operate.messages.status(queue, id)).toMatchObject({ state: 'ready', lockedBy: null })
     })
   }
 

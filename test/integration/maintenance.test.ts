@@ -29,7 +29,7 @@ describe('a pass of maintenance', () => {
   test('does nothing where no queue has been told anything', async ({ sluice, queue }) => {
     await put(sluice, queue, [1])
     expect(await sluice.operate.maintain()).toEqual(NOTHING)
-    expect((await sluice.operate.messages({ queue })).messages).toHaveLength(1)
+    expect((await sluice.operate.messages.list({ queue })).messages).toHaveLength(1)
   })
 
   test('drops expired messages that wait, and none that is in hand or not yet due', async ({
@@ -66,7 +66,7 @@ describe('a pass of maintenance', () => {
     ])
     expect(await sluice.operate.maintain()).toEqual({ ...NOTHING, expired: 1 })
     await holder.query('COMMIT')
-    expect((await sluice.operate.messages({ queue, order: 'oldest' })).messages.map(({ id }) => id)).toEqual([
+    expect((await sluice.operate.messages.list({ queue, order: 'oldest' })).messages.map(({ id }) => id)).toEqual([
       claimed,
       locked,
       later,
@@ -141,7 +141,7 @@ describe('a pass of maintenance', () => {
     })
     expect(result).toEqual({ ...NOTHING, expired: 2_500 })
     expect(steps.filter((name) => name === 'sluice_maintain_expired')).toHaveLength(3)
-    expect((await sluice.operate.messages({ queue })).messages).toEqual([])
+    expect((await sluice.operate.messages.list({ queue })).messages).toEqual([])
   })
 
   test('leaves the work to another process that is at it', async ({ database, sluice }) => {

@@ -58,12 +58,12 @@ describe('the tenant and the dedupe key', () => {
     const other = await sluice.enqueue(sluice.ownTransaction, queue, 2, { tenant: 'other' })
     const plain = await sluice.enqueue(sluice.ownTransaction, queue, 3)
     const shown = { ...LABELS, retryPolicy: 'mail', expiresAt: expect.any(Date) }
-    expect(await sluice.operate.message(queue, id)).toMatchObject(shown)
-    const { messages } = await sluice.operate.messages({ queue, order: 'oldest' })
+    expect(await sluice.operate.messages.get(queue, id)).toMatchObject(shown)
+    const { messages } = await sluice.operate.messages.list({ queue, order: 'oldest' })
     expect(messages).toMatchObject([shown, { id: other, tenant: 'other', dedupeKey: null }, { id: plain, ...NONE }])
-    expect(await sluice.operate.peek(queue)).toMatchObject([shown, { tenant: 'other' }, NONE])
-    expect((await sluice.operate.messages({ queue, tenant: 'other' })).messages).toMatchObject([{ id: other }])
-    expect((await sluice.operate.messages({ queue, tenant: 'nobody' })).messages).toEqual([])
+    expect(await sluice.operate.messages.peek(queue)).toMatchObject([shown, { tenant: 'other' }, NONE])
+    expect((await sluice.operate.messages.list({ queue, tenant: 'other' })).messages).toMatchObject([{ id: other }])
+    expect((await sluice.operate.messages.list({ queue, tenant: 'nobody' })).messages).toEqual([])
   })
 
   test('are shown of a dead letter', async ({ sluice, queue }) => {

@@ -97,9 +97,9 @@ describe('a row with a time that nobody can read, from before the constraints, s
       'SELECT count(*)::integer AS rows FROM sluice.message WHERE queue = $1',
       [queue],
     )
-    const { messages } = await sluice.operate.messages({ queue, limit: 1_000 })
+    const { messages } = await sluice.operate.messages.list({ queue, limit: 1_000 })
     expect(messages).toHaveLength(rows)
-    const queues = await sluice.operate.queues()
+    const queues = await sluice.operate.queues.list()
     expect(queues.find((status) => status.queue === queue)).toBeDefined()
   })
 
@@ -109,9 +109,9 @@ describe('a row with a time that nobody can read, from before the constraints, s
       if (payload === 'harmless with a key') throw new Error('holds its key')
     })
     await pipeline.runOnce()
-    const { messages } = await sluice.operate.messages({ queue, orderingKey: 'k', state: 'retrying' })
+    const { messages } = await sluice.operate.messages.list({ queue, orderingKey: 'k', state: 'retrying' })
     for (const known of [id!, ...messages.map((message) => message.id)]) {
-      expect(await sluice.operate.runNow(queue, known)).toMatchObject({ result: 'changed' })
+      expect(await sluice.operate.messages.runNow(queue, known)).toMatchObject({ result: 'changed' })
     }
   })
 })

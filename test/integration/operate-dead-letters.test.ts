@@ -49,12 +49,12 @@ describe('sluice.operate.deadLetters', () => {
     const [first = ''] = await bury(database, { queue, count: 3 })
     const [other] = await bury(database, { queue: `${queue}.other`, agoMs: 7_200_000 })
     expect(await deadLetters.redrive({ queue, ids: [first, '1'] })).toBe(1)
-    expect(await sluice.operate.message(queue, first)).toMatchObject({ state: 'ready', attempt: 0 })
+    expect(await sluice.operate.messages.get(queue, first)).toMatchObject({ state: 'ready', attempt: 0 })
     expect(await deadLetters.delete({ queue, type: 'another' })).toBe(0)
     expect(await deadLetters.delete({ queue })).toBe(2)
     const hourAgo = new Date((await sluice.operate.now()).getTime() - 3_600_000)
     expect(await deadLetters.redrive({ allQueues: true, diedBefore: hourAgo })).toBe(1)
-    expect(await sluice.operate.message(`${queue}.other`, other!)).toBeDefined()
+    expect(await sluice.operate.messages.get(`${queue}.other`, other!)).toBeDefined()
     expect(await deadLetters.summarise()).toMatchObject({ total: 0 })
   })
 
@@ -64,7 +64,7 @@ describe('sluice.operate.deadLetters', () => {
     await bury(database, { queue, agoMs: -1_000 })
     expect(await sluice.operate.deadLetters.summarise({ queue, diedBefore })).toMatchObject({ total: 1 })
     expect(await sluice.operate.deadLetters.redrive({ queue, diedBefore })).toBe(1)
-    expect(await sluice.operate.message(queue, seen!)).toBeDefined()
+    expect(await sluice.operate.messages.get(queue, seen!)).toBeDefined()
     expect(await sluice.operate.deadLetters.summarise({ queue })).toMatchObject({ total: 1 })
   })
 
@@ -80,7 +80,7 @@ describe('sluice.operate.deadLetters', () => {
       await client.query(end)
       const done = end === 'COMMIT'
       expect(await sluice.operate.deadLetters.summarise({ queue })).toMatchObject({ total: done ? 0 : 2 })
-      expect((await sluice.operate.messages({ queue })).messages).toHaveLength(done ? 1 : 0)
+      expect((await sluice.operate.messages.list({ queue })).messages).toHaveLength(done ? 1 : 0)
     },
   )
 
@@ -102,7 +102,7 @@ describe('sluice.operate.deadLetters', () => {
     const [id] = await bury(database, { queue })
     const [later] = await put(sluice, queue, [1])
     await sluice.operate.deadLetters.redrive({ queue })
-    const { messages } = await sluice.operate.messages({ queue })
+    const { messages } = await sluice.operate.messages.list({ queue })
     expect(messages.map((message) => message.id)).toEqual([later, id])
   })
 })

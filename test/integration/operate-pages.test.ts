@@ -7,7 +7,7 @@ import { put, test } from '../support/sluice.ts'
 
 /** The ids of every page that follows, until there is no more. */
 async function pagesOf(operate: Operate, options: MessagesOptions): Promise<readonly (readonly string[])[]> {
-  const { messages, next } = await operate.messages(options)
+  const { messages, next } = await operate.messages.list(options)
   const ids = messages.map(({ id }) => id)
   return next === null ? [ids] : [ids, ...(await pagesOf(operate, { ...options, after: next }))]
 }
@@ -29,9 +29,9 @@ describe('pages of messages', () => {
 
   test('stay right while messages come and go between them', async ({ database, sluice, queue }) => {
     const [a, b, c, d, e] = await put(sluice, queue, [1, 2, 3, 4, 5])
-    const first = await sluice.operate.messages({ queue, limit: 2 })
+    const first = await sluice.operate.messages.list({ queue, limit: 2 })
     expect(first.messages.map(({ id }) => id)).toEqual([e, d])
-    expect(await sluice.operate.messages({ queue, limit: 2, after: null })).toMatchObject({ next: first.next })
+    expect(await sluice.operate.messages.list({ queue, limit: 2, after: null })).toMatchObject({ next: first.next })
     await put(sluice, queue, [6, 7])
     // The last one of the page, by which the next one is found, and one that is still to come.
     await database.sql('DELETE FROM sluice.message WHERE id = ANY ($1)', [[d, b]])
@@ -84,7 +84,7 @@ describe('pages of messages', () => {
     expect(await ids({ minAttempts: 1 })).toEqual([failed])
     expect(await ids({ minAttempts: 2, orderingKey: 'k' })).toEqual([])
     expect(await ids({ type: 'a.b' })).toEqual([ready])
-    expect((await sluice.operate.messages({ queue, held: true })).messages[0]).toMatchObject({ heldBy: failed })
+    expect((await sluice.operate.messages.list({ queue, held: true })).messages[0]).toMatchObject({ heldBy: failed })
   })
 
   test.for([{}, { orderingKey: 'wide' }])(

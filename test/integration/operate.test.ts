@@ -14,7 +14,7 @@ describe('sluice.operate', () => {
     await put(sluice, queue, [1, 2])
     await put(sluice, queue, [3], { delay: '1h' })
     await bury(database, { queue })
-    const [status] = await sluice.operate.queues({ queue })
+    const [status] = await sluice.operate.queues.list({ queue })
     expect(status).toEqual({
       queue,
       ready: 2,
@@ -32,15 +32,15 @@ describe('sluice.operate', () => {
     })
     const now = await sluice.operate.now()
     expect(Math.abs(status!.nextDueAt!.getTime() - now.getTime() - status!.nextDueInMs!)).toBeLessThan(60_000)
-    expect((await sluice.operate.queues()).map((one) => one.queue)).toContain(queue)
-    expect(await sluice.operate.queues({ queue: 'nothing.here' })).toEqual([])
+    expect((await sluice.operate.queues.list()).map((one) => one.queue)).toContain(queue)
+    expect(await sluice.operate.queues.list({ queue: 'nothing.here' })).toEqual([])
   })
 
   test('names the queues of messages, dead letters and workers', async ({ database, sluice, queue }) => {
     await put(sluice, `${queue}.live`, [1])
     await bury(database, { queue: `${queue}.dead` })
     await register(database, { name: 'consumer', queues: [`${queue}.consumed`], alive: true })
-    const names = await sluice.operate.queueNames()
+    const names = await sluice.operate.queues.names()
     expect(names.filter((name) => name.startsWith(`${queue}.`))).toEqual([
       `${queue}.consumed`,
       `${queue}.dead`,
@@ -55,7 +55,7 @@ describe('sluice.operate', () => {
       `SELECT sluice.enqueue($1, $2::text::jsonb, type => 'a.b', ordering_key => 'k', headers => '{"a": 1}') AS id`,
       [queue, payload],
     )
-    expect(await sluice.operate.message(queue, id)).toEqual({
+    expect(await sluice.operate.messages.get(queue, id)).toEqual({
       queue,
       id,
       state: 'ready',
@@ -88,14 +88,14 @@ describe('sluice.operate', () => {
       claim: null,
       worker: null,
     })
-    expect(await sluice.operate.message(queue, '1')).toBeUndefined()
+    expect(await sluice.operate.messages.get(queue, '1')).toBeUndefined()
   })
 
   test('peeks in the order in which messages fall due', async ({ sluice, queue }) => {
     const [later] = await put(sluice, queue, [1], { delay: '1h' })
     const [now] = await put(sluice, queue, [2])
-    expect((await sluice.operate.peek(queue)).map(({ id }) => id)).toEqual([now, later])
-    expect((await sluice.operate.peek(queue, { limit: 1 })).map(({ id }) => id)).toEqual([now])
+    expect((await sluice.operate.messages.peek(queue)).map(({ id }) => id)).toEqual([now, later])
+    expect((await sluice.operate.messages.peek(queue, { limit: 1 })).map(({ id }) => id)).toEqual([now])
   })
 
   test('shows what a worker has in hand, and the worker', async ({ database, sluice, queue }) => {
@@ -107,7 +107,7 @@ describe('sluice.operate', () => {
       .subscribe()
     await untilRecorded(database, queue, 1)
     const { operate } = startTestSluice(database)
-    const [message] = await operate.inFlight({ queue })
+    const [message] = await operate.workers.inFlight({ queue })
     expect(message).toEqual({
       queue,
       id,
@@ -122,11 +122,11 @@ describe('sluice.operate', () => {
       position: null,
       claim: null,
     })
-    const [worker] = await operate.workers({ queue })
+    const [worker] = await operate.workers.list({ queue })
     expect(worker).toMatchObject({ id: message!.workerId, name: message!.worker, alive: true, inFlight: 1 })
-    expect(await operate.message(queue, id)).toMatchObject({ state: 'in_flight', worker: worker!.name })
-    expect(await operate.inFlight({ queue: 'another' })).toEqual([])
-    expect(await operate.workers({ queue: 'another' })).toEqual([])
+    expect(await operate.messages.get(queue, id)).toMatchObject({ state: 'in_flight', worker: worker!.name })
+    expect(await operate.workers.inFlight({ queue: 'another' })).toEqual([])
+    expect(await operate.workers.list({ queue: 'another' })).toEqual([])
     done.resolve()
   })
 })
@@ -140,7 +140,7 @@ describe('an operator', () => {
     const sluice = createSluice({ connection: { connectionString: database.url, application_name: name }, log: false })
     const sessions = () => database.sql('SELECT FROM pg_stat_activity WHERE application_name = $1', [name])
     await using blocker = await locking(database, 'sluice.dead_letter')
-    const looks = Array.from({ length: 12 }, () => sluice.operate.queues({ queue }))
+    const looks = Array.from({ length: 12 }, () => sluice.operate.queues.list({ queue }))
     const waiting = `SELECT FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'`
     await waitFor(async () => (await database.sql(waiting, [name])).length === 4, { what: 'four looks to wait' })
     expect(await sessions()).toHaveLength(4)
@@ -149,7 +149,7 @@ describe('an operator', () => {
     expect(await database.sql('SELECT FROM sluice.workers WHERE $1 = ANY (queues)', [queue])).toEqual([])
     await sluice.stop()
     await waitFor(async () => (await sessions()).length === 0, { what: 'the sessions to end' })
-    await expect(sluice.operate.queueNames()).rejects.toMatchObject({ code: 'STOPPED' })
+    await expect(sluice.operate.queues.names()).rejects.toMatchObject({ code: 'STOPPED' })
   })
 
   test('can be a program that ends when it has stopped, and even when it has not', async ({ database }) => {
@@ -158,7 +158,7 @@ describe('an operator', () => {
       const program = `
         import { createSluice } from ${index}
         const sluice = createSluice({ connection: ${JSON.stringify(database.url)} })
-        console.log((await sluice.operate.workers()).length >= 0)
+        console.log((await sluice.operate.workers.list()).length >= 0)
         ${end}`
       const args = ['--input-type=module', '--eval', program]
       const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 60_000 })
@@ -180,28 +180,28 @@ describe('an operator', () => {
   test('is told when there is no schema, and finds it when it has been made', async () => {
     await using database = await createTestDatabase({ migrated: false })
     const sluice = startTestSluice(database)
-    await expect(sluice.operate.queues()).rejects.toMatchObject({ code: 'SCHEMA_MISSING' })
+    await expect(sluice.operate.queues.list()).rejects.toMatchObject({ code: 'SCHEMA_MISSING' })
     await sluice.migrate()
-    expect(await sluice.operate.queues()).toEqual([])
+    expect(await sluice.operate.queues.list()).toEqual([])
   })
 
   test('is told that nobody is there', async () => {
     const sluice = startTestSluice({ url: 'postgres://127.0.0.1:1/nowhere' })
-    await expect(sluice.operate.workers()).rejects.toMatchObject({ code: 'UNREACHABLE' })
+    await expect(sluice.operate.workers.list()).rejects.toMatchObject({ code: 'UNREACHABLE' })
   })
 
   test.for([
-    ['a name that no queue can have', (at: Operate) => at.peek('no spaces'), 'QUEUE_NAME_INVALID'],
-    ['a limit of none', (at: Operate) => at.peek('q', { limit: 0 }), 'OPTION_INVALID'],
-    ['a limit beyond all', (at: Operate) => at.messages({ queue: 'q', limit: 10_001 }), 'OPTION_INVALID'],
-    ['an option that there is not', (at: Operate) => at.queues({ name: 'q' } as object), 'OPTION_INVALID'],
+    ['a name that no queue can have', (at: Operate) => at.messages.peek('no spaces'), 'QUEUE_NAME_INVALID'],
+    ['a limit of none', (at: Operate) => at.messages.peek('q', { limit: 0 }), 'OPTION_INVALID'],
+    ['a limit beyond all', (at: Operate) => at.messages.list({ queue: 'q', limit: 10_001 }), 'OPTION_INVALID'],
+    ['an option that there is not', (at: Operate) => at.queues.list({ name: 'q' } as object), 'OPTION_INVALID'],
     [
       'a state that there is not',
-      (at: Operate) => at.messages({ queue: 'q', state: 'dead' as 'ready' }),
+      (at: Operate) => at.messages.list({ queue: 'q', state: 'dead' as 'ready' }),
       'OPTION_INVALID',
     ],
-    ['an id that is no number', (at: Operate) => at.message('q', '1; DROP'), 'OPTION_INVALID'],
-    ['an id beyond bigint', (at: Operate) => at.message('q', '9223372036854775808'), 'OPTION_INVALID'],
+    ['an id that is no number', (at: Operate) => at.messages.get('q', '1; DROP'), 'OPTION_INVALID'],
+    ['an id beyond bigint', (at: Operate) => at.messages.get('q', '9223372036854775808'), 'OPTION_INVALID'],
     ['a page of no page', (at: Operate) => at.deadLetters.list({ after: '17' }), 'OPTION_INVALID'],
     [
       'a page before all times',
@@ -215,7 +215,7 @@ describe('an operator', () => {
       (at: Operate) => at.deadLetters.redrive({ queue: 'q', allQueues: true } as never),
       'OPTION_INVALID',
     ],
-    ['a NUL', (at: Operate) => at.messages({ queue: 'q', orderingKey: '\0' }), 'OPTION_INVALID'],
+    ['a NUL', (at: Operate) => at.messages.list({ queue: 'q', orderingKey: '\0' }), 'OPTION_INVALID'],
     [
       'a pool',
       (at: Operate) => at.deadLetters.delete({ queue: 'q' }, { tx: new pg.Pool() as never }),
@@ -231,7 +231,7 @@ describe('an operator', () => {
     const { operate } = startTestSluice({ url: 'postgres://127.0.0.1:1/nowhere' }, { queues: { known: {} } })
     for (const look of [
       // @ts-expect-error no such queue
-      () => operate.peek('knwon'),
+      () => operate.messages.peek('knwon'),
       // @ts-expect-error no such queue
       () => operate.deadLetters.redrive({ queue: 'knwon' }),
     ]) {

@@ -57,7 +57,7 @@ describe('messages with an ordering key', () => {
       })
       .subscribe()
     await waitFor(async () => (await payloadsOf(database, queue)).length === 2, { what: 'the others to be removed' })
-    await sluice.operate.runNow(queue, failed!)
+    await sluice.operate.messages.runNow(queue, failed!)
     await untilEmpty(database, queue)
     expect(new Set(handled.slice(0, 3))).toEqual(new Set(['b1', 'b2', 'free']))
     expect(handled.filter((payload) => String(payload).startsWith('b'))).toEqual(['b1', 'b2'])
@@ -75,7 +75,7 @@ describe('messages with an ordering key', () => {
     await put(sluice, queue, [3], A)
     await put(sluice, queue, ['b'], B)
     await steps.endNext()
-    await sluice.operate.runNow(queue, snoozed!)
+    await sluice.operate.messages.runNow(queue, snoozed!)
     for (let n = 1; n <= 3; n++) await steps.endNext()
     await untilEmpty(database, queue)
     expect(steps.payloads).toEqual(['b', 1, 'b', 1, 2, 3])
@@ -144,7 +144,7 @@ describe('messages with an ordering key', () => {
       { payload: 1, ...A },
     ])
     await steps.endNext()
-    await sluice.operate.runNow(queue, scheduled!)
+    await sluice.operate.messages.runNow(queue, scheduled!)
     const due = await steps.next()
     expect(due.payload).toBe('scheduled first')
     expect(due.at.getTime()).toBeGreaterThanOrEqual(due.message.dueAt.getTime())
@@ -180,49 +180,5 @@ describe('messages with an ordering key', () => {
       expect(half.filter((payload) => payload === 'keyed').length).toBeGreaterThanOrEqual(12)
     }
     expect(handled).toHaveLength(80)
-  })
-})
-
-describe('a pipeline with ordered: true', () => {
-  test('keeps the order of the whole queue through failures and snoozes, whatever its concurrency', async ({
-    database,
-    sluice,
-    queue,
-  }) => {
-    const handled: unknown[] = []
-    await put(sluice, queue, [1, 2, 3, 4, 5, 6, 7, 8])
-    sluice
-      .pipeline(queue, { ordered: true, concurrency: 4, batchSize: 3, retry: { kind: 'fixed', delay: 20 } })
-      .handle(({ payload, attempt }) => {
-        if ((payload === 2 || payload === 6) && attempt < 3) raise()
-        if (payload === 4 && !handled.includes('snoozed')) {
-          handled.push('snoozed')
-          return snooze({ after: 20 })
-        }
-        handled.push(payload)
-        return undefined
-      })
-      .subscribe()
-    await untilEmpty(database, queue)
-    expect(handled).toEqual([1, 2, 3, 'snoozed', 4, 5, 6, 7, 8])
-  })
-
-  test('still keeps keys apart from those that have none', async ({ database, sluice, queue }) => {
-    const handled: unknown[] = []
-    const [failed] = await put(sluice, queue, [1, 2])
-    await put(sluice, queue, ['a1', 'a2'], A)
-    sluice
-      .pipeline(queue, { ordered: true, retry: { kind: 'fixed', delay: '1h' } })
-      .handle(({ payload, attempt }) => {
-        if (payload === 1 && attempt === 1) raise()
-        handled.push(payload)
-      })
-      .subscribe()
-    await waitFor(async () => (await payloadsOf(database, queue)).length === 2, {
-      what: 'those of the key to be removed',
-    })
-    await sluice.operate.runNow(queue, failed!)
-    await untilEmpty(database, queue)
-    expect(handled).toEqual(['a1', 'a2', 1, 2])
   })
 })

@@ -33,13 +33,13 @@ describe.for(MODES)('a queue that is paused, for a pipeline in mode $mode,', (op
       .start()
     const put3 = await put(sluice, queue, [1, 2, 3])
     await waitFor(() => ids.length === 1, { what: 'the first message' })
-    expect(await sluice.operate.pause(queue, { by: 'ada', reason: 'a test' })).toBe(true)
+    expect(await sluice.operate.queues.pause(queue, { by: 'ada', reason: 'a test' })).toBe(true)
     expect(await log.first('pipeline.paused')).toMatchObject({ queue, by: 'ada', reason: 'a test' })
     first.resolve()
     await log.first('batch.committed')
     expect(await payloadsOf(database, queue)).toEqual([2, 3])
     expect(ids).toEqual(put3.slice(0, 1))
-    expect(await sluice.operate.resume(queue)).toBe(true)
+    expect(await sluice.operate.queues.resume(queue)).toBe(true)
     await untilEmpty(database, queue)
     expect(ids).toEqual(put3)
     expect(log.of('pipeline.resumed')).toHaveLength(1)
@@ -55,12 +55,12 @@ describe.for(MODES)('a queue that is paused, for a pipeline in mode $mode,', (op
     const pipeline = sluice.pipeline(queue, options as { readonly mode: 'leased' })
     pipeline.handle(({ payload }) => void handled.push(payload)).start()
     await raisedFlag(database, queue)
-    await sluice.operate.pause(queue)
+    await sluice.operate.queues.pause(queue)
     await loweredFlag(database, queue)
     await using ear = await sleepOn(database.url, queue, { flag: false })
     await put(sluice, queue, ['while paused'])
     expect((await ear.notifications()).filter((payload) => payload === queue)).toEqual([])
-    await sluice.operate.resume(queue)
+    await sluice.operate.queues.resume(queue)
     await untilEmpty(database, queue)
     await raisedFlag(database, queue)
     await put(sluice, queue, ['later'])
@@ -75,7 +75,7 @@ describe.for(MODES)('a queue that is paused, for a pipeline in mode $mode,', (op
     queue,
     log,
   }) => {
-    await sluice.operate.pause(queue, { by: 'ada' })
+    await sluice.operate.queues.pause(queue, { by: 'ada' })
     await put(sluice, queue, [1])
     const running = sluice
       .pipeline(queue, options as { readonly mode: 'leased' })
@@ -91,11 +91,11 @@ describe.for(MODES)('a queue that is paused, for a pipeline in mode $mode,', (op
 
   test('leaves runOnce with nothing to do', async ({ database, sluice, queue }) => {
     await put(sluice, queue, [1])
-    await sluice.operate.pause(queue)
+    await sluice.operate.queues.pause(queue)
     const pipeline = sluice.pipeline(queue, options as { readonly mode: 'leased' }).handle(() => undefined)
     expect(await pipeline.runOnce()).toMatchObject({ counts: { acked: 0 } })
     expect(await payloadsOf(database, queue)).toEqual([1])
-    await startTestSluice(database).operate.resume(queue)
+    await startTestSluice(database).operate.queues.resume(queue)
     expect(
       await startTestSluice(database)
         .pipeline(queue)
@@ -126,8 +126,8 @@ describe.for(MODES)('a queue that is paused, for a pipeline in mode $mode,', (op
     await others.drain()
     await put(sluice, queue, [3])
     // The queue's own pause and its end do not end the one of this pipeline.
-    await sluice.operate.pause(queue)
-    await sluice.operate.resume(queue)
+    await sluice.operate.queues.pause(queue)
+    await sluice.operate.queues.resume(queue)
     running.resume()
     expect(running.paused).toBe(false)
     await untilEmpty(database, queue)
@@ -138,12 +138,12 @@ describe.for(MODES)('a queue that is paused, for a pipeline in mode $mode,', (op
 describe('a queue that is paused', () => {
   test('gives nothing to claims and pop, also when they are asked in SQL', async ({ database, sluice, queue }) => {
     await put(sluice, queue, [1, 2])
-    await sluice.operate.pause(queue)
+    await sluice.operate.queues.pause(queue)
     expect(await sluice.claim(queue)).toBeUndefined()
     expect(await sluice.pop(queue)).toEqual([])
     expect(await database.sql('SELECT FROM sluice.claim($1)', [queue])).toEqual([])
     expect(await database.sql('SELECT FROM sluice.pop($1)', [queue])).toEqual([])
-    await sluice.operate.resume(queue)
+    await sluice.operate.queues.resume(queue)
     expect(await sluice.pop(queue)).toMatchObject([{ payload: 1 }])
     expect((await sluice.claim(queue))?.messages).toMatchObject([{ payload: 2 }])
   })
@@ -151,7 +151,7 @@ describe('a queue that is paused', () => {
   test('lets a claim in hand be settled, renewed and released', async ({ database, sluice, queue }) => {
     await put(sluice, queue, [1, 2])
     const claim = await sluice.claim(queue)
-    await sluice.operate.pause(queue)
+    await sluice.operate.queues.pause(queue)
     await claim?.renew('1m')
     expect(await claim?.settle(claim.messages[0]!)).toMatchObject({ settled: [claim?.messages[0]?.id] })
     expect(await claim?.release()).toBe(1)
@@ -161,11 +161,11 @@ describe('a queue that is paused', () => {
   test('lets a claim go on waiting, without a flag, until it goes on', async ({ sluice, queue }) => {
     const sent = recordStatements()
     const count = (part: string) => sent.filter(({ text }) => text.includes(part)).length
-    await sluice.operate.pause(queue)
+    await sluice.operate.queues.pause(queue)
     const claimed = sluice.claim(queue, { wait: '1m' })
     await waitFor(() => count('is_paused') > 0, { what: 'the claim to wait' })
     await put(sluice, queue, ['hello'])
-    await sluice.operate.resume(queue)
+    await sluice.operate.queues.resume(queue)
     expect((await claimed)?.messages).toMatchObject([{ payload: 'hello' }])
     expect(count('pg_try_advisory_lock(746501')).toBe(0)
   })
@@ -186,7 +186,7 @@ describe('a queue that is paused', () => {
   test('is not paused by a transaction that is rolled back', async ({ database, sluice, queue }) => {
     const client = await database.pool.connect()
     await client.query('BEGIN')
-    expect(await sluice.operate.pause(queue, { tx: client })).toBe(true)
+    expect(await sluice.operate.queues.pause(queue, { tx: client })).toBe(true)
     await client.query('ROLLBACK')
     client.release()
     await put(sluice, queue, [1])

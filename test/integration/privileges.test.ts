@@ -19,7 +19,7 @@ describe('a login without the privileges', () => {
       message: expect.stringContaining(`then \`GRANT ${role} TO "${stranger.name}"\``),
     })
     await expect(sluice.enqueue(sluice.ownTransaction, 'q', 1)).rejects.toMatchObject(granted('sluice_producer'))
-    await expect(sluice.operate.messages({ queue: 'q' })).rejects.toMatchObject(granted('sluice_reader'))
+    await expect(sluice.operate.messages.list({ queue: 'q' })).rejects.toMatchObject(granted('sluice_reader'))
     await expect(sluice.claim('q')).rejects.toMatchObject(granted('sluice_claimer'))
     await expect(sluice.start()).rejects.toMatchObject(granted('sluice_worker'))
     const client = await stranger.pool.connect()
@@ -61,7 +61,7 @@ describe('a login without the privileges', () => {
     async (roles, { login }) => {
       const { operate } = startTestSluice(await login(...roles))
       const refused = { code: 'PRIVILEGE_MISSING', message: expect.stringContaining('GRANT sluice_reader TO') }
-      await expect(operate.messages({ queue: 'q' })).rejects.toMatchObject(refused)
+      await expect(operate.messages.list({ queue: 'q' })).rejects.toMatchObject(refused)
       await expect(operate.deadLetters.list()).rejects.toMatchObject(refused)
     },
   )

@@ -18,7 +18,7 @@ describe('claims of a queue with a schema', () => {
     const claim = await sluice.claim(queue)
     expect(claim?.messages.map(({ payload }) => payload)).toEqual([{ count: 1 }, { count: 3 }])
     const lastError = expect.stringContaining(MISFIT)
-    expect(await sluice.operate.message(queue, id!)).toMatchObject({ state: 'retrying', attempt: 1, lastError })
+    expect(await sluice.operate.messages.get(queue, id!)).toMatchObject({ state: 'retrying', attempt: 1, lastError })
     expect(log.of('message.failed')).toMatchObject([{ id, attempt: 1, error: lastError }])
   })
 
@@ -27,7 +27,7 @@ describe('claims of a queue with a schema', () => {
     const [id] = await put(startTestSluice(database), queue, [{ count: 'x' }, { count: '2' }])
     const popped = await sluice.pop(queue, { limit: 5 })
     expect(popped.map(({ payload }) => payload)).toEqual([{ count: 2 }])
-    expect(await sluice.operate.message(queue, id!)).toMatchObject({ state: 'retrying', attempt: 1 })
+    expect(await sluice.operate.messages.get(queue, id!)).toMatchObject({ state: 'retrying', attempt: 1 })
     expect(await counts(sluice, queue)).toEqual({ claimed: 0, free: 0, total: 1 })
   })
 
@@ -81,11 +81,11 @@ describe('a schema that fails', () => {
     const log = new EventLog(sluice.events)
     const enqueuing = startTestSluice(database)
     // It goes by the default policy, whatever the queue has been told.
-    await enqueuing.operate.settings.set(queue, { retry: { kind: 'fixed', delay: '1d' } })
+    await enqueuing.operate.queues.settings.set(queue, { retry: { kind: 'fixed', delay: '1d' } })
     const [first] = await put(enqueuing, queue, [1])
     const [second] = await put(enqueuing, queue, [2], { maxAttempts: 1 })
     expect(await sluice.claim(queue)).toBeUndefined()
-    expect(await sluice.operate.message(queue, first!)).toMatchObject({ state: 'retrying', attempt: 1 })
+    expect(await sluice.operate.messages.get(queue, first!)).toMatchObject({ state: 'retrying', attempt: 1 })
     const error = 'Error: no dictionary'
     expect(log.of('message.failed')).toMatchObject([{ queue, id: first, attempt: 1, error }])
     expect(log.of('message.failed')[0]?.retryInMs).toBeGreaterThanOrEqual(800)
@@ -116,7 +116,7 @@ describe('a schema that fails', () => {
     const [id] = await put(other, queue, [1])
     const claim = await other.claim(queue, { ttl: '8s' })
     expect(await claims.get(queue, claim!.id)).toMatchObject({ messages: [] })
-    expect(await other.operate.message(queue, id!)).toMatchObject({ state: 'in_flight', lastError: null })
+    expect(await other.operate.messages.get(queue, id!)).toMatchObject({ state: 'in_flight', lastError: null })
   })
 })
 
@@ -148,7 +148,7 @@ function answering(answers: (value: unknown) => boolean) {
 const TOO_LATE = 'The schema did not answer in time'
 
 async function counts(sluice: Sluice, queue: string) {
-  const [status] = await sluice.operate.queues({ queue })
+  const [status] = await sluice.operate.queues.list({ queue })
   const { inFlight = 0, ready = 0, scheduled = 0, retrying = 0 } = status ?? {}
   return { claimed: inFlight, free: ready, total: inFlight + ready + scheduled + retrying }
 }

@@ -169,7 +169,11 @@ describe('a claim', () => {
     const second = await mustClaim(sluice, queue, { maxAttempts: 2 })
     expect(second.messages).toMatchObject([{ id, attempt: 2 }])
     const error = `Claim ${first.id} ran out before the message was settled`
-    expect(await sluice.operate.message(queue, id!)).toMatchObject({ attempt: 1, lastError: error, claim: second.id })
+    expect(await sluice.operate.messages.get(queue, id!)).toMatchObject({
+      attempt: 1,
+      lastError: error,
+      claim: second.id,
+    })
     await runOut(database, queue, second.id)
     expect(await sluice.claim(queue, { maxAttempts: 2 })).toBeUndefined()
     expect(await sluice.operate.deadLetters.get(queue, id!)).toMatchObject({
@@ -194,7 +198,7 @@ describe('a claim', () => {
     const [id] = await put(sluice, queue, [1], { maxAttempts: 2 })
     const claim = await mustClaim(sluice, queue)
     await claim.settle(id!, retryLater({ error: new Error('busy') }))
-    const status = await sluice.operate.message(queue, id!)
+    const status = await sluice.operate.messages.get(queue, id!)
     expect(status).toMatchObject({ state: 'retrying', attempt: 1, lastError: 'Error: busy' })
     expect(status?.dueInMs).toBeLessThanOrEqual(1_000)
     const again = await mustClaim(sluice, queue, { wait: '1m' })
@@ -302,7 +306,7 @@ async function mustClaim(sluice: Sluice, queue: string, options?: Parameters<Slu
 }
 
 async function counts(sluice: Sluice, queue: string) {
-  const [status] = await sluice.operate.queues({ queue })
+  const [status] = await sluice.operate.queues.list({ queue })
   const { inFlight = 0, ready = 0, scheduled = 0, retrying = 0 } = status ?? {}
   return { claimed: inFlight, free: ready, total: inFlight + ready + scheduled + retrying }
 }

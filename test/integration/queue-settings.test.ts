@@ -37,9 +37,9 @@ const ALL: Required<QueueSettingsInput> = {
 
 describe('settings', () => {
   test('are told, kept, read and unset, each by itself, with who and when', async ({ database, sluice, queue }) => {
-    expect(await sluice.operate.settings.get(queue)).toBeUndefined()
-    await sluice.operate.settings.set(queue, ALL, { by: 'ada' })
-    const told = await sluice.operate.settings.get(queue)
+    expect(await sluice.operate.queues.settings.get(queue)).toBeUndefined()
+    await sluice.operate.queues.settings.set(queue, ALL, { by: 'ada' })
+    const told = await sluice.operate.queues.settings.get(queue)
     expect(told).toEqual({
       queue,
       pausedAt: null,
@@ -60,14 +60,17 @@ describe('settings', () => {
       changedAt: expect.any(Date),
       changedBy: 'ada',
     })
-    await sluice.operate.pause(queue)
-    await sluice.operate.settings.set(queue, { ttl: null, maxAttempts: 6 })
-    expect(await sluice.operate.settings.list({ queue })).toMatchObject([
+    await sluice.operate.queues.pause(queue)
+    await sluice.operate.queues.settings.set(queue, { ttl: null, maxAttempts: 6 })
+    expect(await sluice.operate.queues.settings.list({ queue })).toMatchObject([
       { ttlMs: null, maxAttempts: 6, delayMs: 5_000, changedBy: expect.stringMatching(/./) },
     ])
-    await sluice.operate.settings.unset(queue)
-    expect(await sluice.operate.settings.get(queue)).toMatchObject({ maxAttempts: null, pausedAt: expect.any(Date) })
-    await sluice.operate.resume(queue)
+    await sluice.operate.queues.settings.unset(queue)
+    expect(await sluice.operate.queues.settings.get(queue)).toMatchObject({
+      maxAttempts: null,
+      pausedAt: expect.any(Date),
+    })
+    await sluice.operate.queues.resume(queue)
     expect(await database.sql('SELECT FROM sluice.queue WHERE queue = $1', [queue])).toEqual([])
   })
 
@@ -100,7 +103,7 @@ describe('settings', () => {
   }) => {
     for (const [name, value] of WRONG) {
       const input = { maxAttempts: 3, [name]: value }
-      await expect(sluice.operate.settings.set(queue, input as object), name).rejects.toMatchObject({
+      await expect(sluice.operate.queues.settings.set(queue, input as object), name).rejects.toMatchObject({
         code: 'OPTION_INVALID',
         message: expect.stringContaining('settings.set'),
       })
@@ -114,21 +117,27 @@ describe('settings', () => {
     await expect(database.sql(`SELECT sluice.queue_set('no good', '{"ttl": "1d"}')`)).rejects.toMatchObject({
       code: '23514',
     })
-    expect(await sluice.operate.settings.get(queue)).toMatchObject({ onExpiry: 'deadLetter', maxAttempts: null })
-    await expect(sluice.operate.settings.set(queue, {})).rejects.toMatchObject({ code: 'OPTION_INVALID' })
-    await expect(sluice.operate.pause(queue, { why: 'x' } as object)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    expect(await sluice.operate.queues.settings.get(queue)).toMatchObject({ onExpiry: 'deadLetter', maxAttempts: null })
+    await expect(sluice.operate.queues.settings.set(queue, {})).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    await expect(sluice.operate.queues.pause(queue, { why: 'x' } as object)).rejects.toMatchObject({
+      code: 'OPTION_INVALID',
+    })
   })
 
   test('told by many at once are all there', async ({ sluice, queue }) => {
     const names = ['delay', 'ttl', 'maxAttempts', 'payloadLimitBytes', 'concurrency', 'history'] as const
-    await Promise.all(names.map((name) => sluice.operate.settings.set(queue, { [name]: ALL[name] })))
-    expect(await sluice.operate.settings.get(queue)).toMatchObject({ delayMs: 5_000, maxAttempts: 5, concurrency: 8 })
-    await Promise.all(names.map((name) => sluice.operate.settings.unset(queue, [name])))
-    expect(await sluice.operate.settings.get(queue)).toBeUndefined()
+    await Promise.all(names.map((name) => sluice.operate.queues.settings.set(queue, { [name]: ALL[name] })))
+    expect(await sluice.operate.queues.settings.get(queue)).toMatchObject({
+      delayMs: 5_000,
+      maxAttempts: 5,
+      concurrency: 8,
+    })
+    await Promise.all(names.map((name) => sluice.operate.queues.settings.unset(queue, [name])))
+    expect(await sluice.operate.queues.settings.get(queue)).toBeUndefined()
   })
 
   test('of enqueueing are in force with their commit: delay, life and size', async ({ database, sluice, queue }) => {
-    await sluice.operate.settings.set(queue, { delay: '1h', ttl: '2h', payloadLimitBytes: 10 })
+    await sluice.operate.queues.settings.set(queue, { delay: '1h', ttl: '2h', payloadLimitBytes: 10 })
     await put(sluice, queue, [1, 2])
     await sluice.enqueue(sluice.ownTransaction, queue, 3)
     await sluice.enqueue(sluice.ownTransaction, queue, 4, { delay: 0, ttl: '1h' })
@@ -147,7 +156,7 @@ describe('settings', () => {
 })
 
 describe('sluice queue', () => {
-  test('tells, shows, pauses, resumes and unsets, and sluice status names it', async ({ database, queue }) => {
+  test('sets, gets, pauses, resumes and unsets, and sluice status names it', async ({ database, queue }) => {
     const sluice = (...args: string[]) => runCli(args, { DATABASE_URL: database.url })
     const stdout = async (...args: string[]) => {
       const { code, stdout: text, stderr } = await sluice(...args)
@@ -168,20 +177,20 @@ describe('sluice queue', () => {
     const told = 'ttl 7d, max-attempts 5, retry {"kind":"fixed","delay":30000}, rate 100/1m/10'
     expect(await stdout('queue', 'set', queue, ...set, '--by', 'ada')).toBe(`Queue ${queue}: ${told}`)
     expect(await stdout('queue', 'pause', queue, '--by', 'bob', '--reason', 'a test')).toBe(`Paused ${queue}.`)
-    expect(await stdout('queue', 'pause', queue)).toBe(`${queue} was paused already, and stays so.`)
-    expect(await stdout('queue', 'show', queue)).toMatch(/^paused +.* ago by .*\nttl +7d\nmax-attempts +5\n/)
+    expect(await stdout('queue', 'pause', queue)).toBe(`${queue} was paused already.`)
+    expect(await stdout('queue', 'get', queue)).toMatch(/^paused +.* ago by .*\nttl +7d\nmax-attempts +5\n/)
     expect(await stdout('queue', 'list')).toContain(told)
     const status = await stdout('status')
     expect(status).toContain(told)
     expect(status).toContain(`${queue}: paused`)
     expect(await stdout('queue', 'resume', queue)).toBe(`Resumed ${queue}.`)
     expect(await stdout('queue', 'unset', queue, 'max-attempts')).toBe(`Unset max-attempts of ${queue}.`)
-    expect(JSON.parse(await stdout('queue', 'show', queue, '--json'))).toMatchObject({
+    expect(JSON.parse(await stdout('queue', 'get', queue, '--json'))).toMatchObject({
       maxAttempts: null,
       ttlMs: 604_800_000,
     })
     await stdout('queue', 'unset', queue)
-    expect(await stdout('queue', 'show', queue, '--json')).toBe('null')
+    expect(await stdout('queue', 'get', queue, '--json')).toBe('null')
     for (const wrong of [
       ['set', queue],
       ['set', queue, '--rate', 'fast'],
@@ -210,7 +219,7 @@ describe.for(MODES)('the limit of attempts and the retry of a queue, for a pipel
     await raisedFlag(database, queue)
     await put(sluice, queue, ['code'])
     expect(await log.first('message.failed')).toMatchObject({ retryInMs: 3_600_000 })
-    await sluice.operate.settings.set(queue, { maxAttempts: 2, retry: { kind: 'fixed', delay: '2h' } })
+    await sluice.operate.queues.settings.set(queue, { maxAttempts: 2, retry: { kind: 'fixed', delay: '2h' } })
     await known(sluice, database, queue)
     await put(sluice, queue, ['queue'])
     expect(await log.first('message.failed', ({ retryInMs }) => retryInMs !== 3_600_000)).toMatchObject({
@@ -239,7 +248,7 @@ describe.for(MODES)('the limit of attempts and the retry of a queue, for a pipel
     await put(sluice, queue, ['by function'], { retryPolicy: 'own' })
     await put(sluice, queue, ['by queue'])
     await put(startTestSluice(database), queue, ['unknown'], { retryPolicy: 'harsh' })
-    await sluice.operate.settings.set(queue, { retry: 'steep' })
+    await sluice.operate.queues.settings.set(queue, { retry: 'steep' })
     const { counts } = await pipeline(sluice, queue)
       .handle(() => raise())
       .runOnce()
@@ -262,7 +271,7 @@ describe('a claim', () => {
     await database.sql('UPDATE sluice.message SET attempt = 2 WHERE id = $1', [b])
     await database.sql('UPDATE sluice.message SET attempt = 4 WHERE id = $1', [c])
     const claim = await sluice.claim(queue)
-    await sluice.operate.settings.set(queue, { maxAttempts: 5, retry: 'steep' })
+    await sluice.operate.queues.settings.set(queue, { maxAttempts: 5, retry: 'steep' })
     await claim?.settle(claim.messages, retryLater())
     const due = `SELECT id, round(extract(epoch FROM due_at - failed_at) / 3600)::integer AS hours
       FROM sluice.message WHERE queue = $1 ORDER BY id`

@@ -275,7 +275,7 @@ describe('a member of sluice_reader', () => {
       ['status', '--json'],
       ['peek', queue],
       ['dead', 'list'],
-      ['dead', 'show', queue, dead ?? ''],
+      ['dead', 'get', queue, dead ?? ''],
     ]
     for (const command of commands) {
       expect(await runCli(command, { DATABASE_URL: reader.url })).toMatchObject({ code: 0, stderr: '' })
@@ -295,14 +295,14 @@ describe('a member of sluice_reader', () => {
     await database.sql(`SELECT sluice.enqueue($1, '1', ordering_key => 'k')`, [queue])
     const looks: readonly Promise<unknown>[] = [
       operate.now(),
-      operate.queues(),
-      operate.queueNames(),
-      operate.messages({ queue, orderingKey: 'k', held: false }),
-      operate.messages({ queue, state: 'ready', order: 'oldest' }),
-      operate.message(queue, dead),
-      operate.peek(queue),
-      operate.inFlight(),
-      operate.workers(),
+      operate.queues.list(),
+      operate.queues.names(),
+      operate.messages.list({ queue, orderingKey: 'k', held: false }),
+      operate.messages.list({ queue, state: 'ready', order: 'oldest' }),
+      operate.messages.get(queue, dead),
+      operate.messages.peek(queue),
+      operate.workers.inFlight(),
+      operate.workers.list(),
       operate.deadLetters.list(),
       operate.deadLetters.get(queue, dead),
       operate.deadLetters.summarise(),
@@ -319,7 +319,7 @@ describe('a member of sluice_worker, in a queue that keeps its history,', () => 
     'writes it, cannot read it, and makes passes of maintenance: %s',
     async (mode, { database, worker, queue }) => {
       const owner = startTestSluice(database)
-      await owner.operate.settings.set(queue, { history: '1d' })
+      await owner.operate.queues.settings.set(queue, { history: '1d' })
       const [id = ''] = await put(owner, queue, [1])
       const sluice = startTestSluice(worker)
       const pipeline =
@@ -337,7 +337,7 @@ describe('a member of sluice_worker, in a queue that keeps its history,', () => 
 describe('a member of sluice_operator', () => {
   test('makes passes of maintenance and reads the history', async ({ database, login, queue }) => {
     const { operate } = startTestSluice(await login('sluice_operator'))
-    await startTestSluice(database).operate.settings.set(queue, { history: '1d' })
+    await startTestSluice(database).operate.queues.settings.set(queue, { history: '1d' })
     expect(await operate.maintain()).toMatchObject({ finished: true })
     expect(await operate.history.list({ queue })).toEqual({ messages: [], next: null })
   })
@@ -358,11 +358,11 @@ describe('a member of sluice_operator', () => {
   test('pauses, resumes, reschedules, runs now and cancels', async ({ database, login, queue }) => {
     const { operate } = startTestSluice(await login('sluice_operator'))
     const [first = '', second = ''] = await put(startTestSluice(database), queue, [1, 2])
-    expect(await operate.pause(queue)).toBe(true)
-    expect(await operate.resume(queue)).toBe(true)
-    expect(await operate.reschedule(queue, first, { delay: '1h' })).toMatchObject({ result: 'changed' })
-    expect(await operate.runNow(queue, first)).toMatchObject({ result: 'changed' })
-    expect(await operate.cancel(queue, second)).toMatchObject({ result: 'cancelled' })
+    expect(await operate.queues.pause(queue)).toBe(true)
+    expect(await operate.queues.resume(queue)).toBe(true)
+    expect(await operate.messages.reschedule(queue, first, { delay: '1h' })).toMatchObject({ result: 'changed' })
+    expect(await operate.messages.runNow(queue, first)).toMatchObject({ result: 'changed' })
+    expect(await operate.messages.cancel(queue, second)).toMatchObject({ result: 'cancelled' })
   })
 
   test('may not change what a message or a setting says, nor clear, nor delete dead letters', async ({
@@ -374,9 +374,9 @@ describe('a member of sluice_operator', () => {
     const [waiting = ''] = await put(startTestSluice(database), queue, [1])
     await bury(database, { queue })
     const refused = [
-      () => operate.change(queue, waiting, { payload: 2 }),
-      () => operate.clear(queue),
-      () => operate.settings.set(queue, { maxAttempts: 5 }),
+      () => operate.messages.change(queue, waiting, { payload: 2 }),
+      () => operate.queues.clear(queue),
+      () => operate.queues.settings.set(queue, { maxAttempts: 5 }),
       () => operate.deadLetters.delete({ queue }),
       () => operate.schedules.set('mine', { every: '1h', queue, payload: 1 }),
     ]
@@ -406,9 +406,9 @@ describe('a member of sluice_admin', () => {
     const { operate } = startTestSluice(await login('sluice_admin'))
     const [waiting = ''] = await put(startTestSluice(database), queue, [1])
     await bury(database, { queue, count: 2 })
-    expect(await operate.change(queue, waiting, { payload: 2 })).toMatchObject({ result: 'changed' })
-    await operate.settings.set(queue, { maxAttempts: 5 })
-    expect(await operate.clear(queue)).toBe(1)
+    expect(await operate.messages.change(queue, waiting, { payload: 2 })).toMatchObject({ result: 'changed' })
+    await operate.queues.settings.set(queue, { maxAttempts: 5 })
+    expect(await operate.queues.clear(queue)).toBe(1)
     expect(await operate.deadLetters.delete({ queue })).toBe(2)
     expect(await statesOf(database, queue)).toEqual([])
   })

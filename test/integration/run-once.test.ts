@@ -100,7 +100,9 @@ test('what a batch has settled is what operate says, as soon as runOnce() has re
     return outcome
   })
   await pipeline.runOnce()
-  const states = await Promise.all([snoozed, retried, failed].map((id = '') => sluice.operate.status(queue, { id })))
+  const states = await Promise.all(
+    [snoozed, retried, failed].map((id = '') => sluice.operate.messages.status(queue, { id })),
+  )
   expect(states.map(({ state, attempt }) => [state, attempt])).toEqual([
     ['scheduled', 0],
     ['retrying', 1],

@@ -28,10 +28,15 @@ describe('a schedule', () => {
       .pipeline(queue)
       .handle((message) => void handled.push(message))
       .subscribe()
-    const defined = await sluice.schedule(name, { cron: '* * * * * *', queue, payload: { at: 'once' }, type: 'tick' })
+    const defined = await sluice.schedules.set(name, {
+      cron: '* * * * * *',
+      queue,
+      payload: { at: 'once' },
+      type: 'tick',
+    })
     expect(defined.outcome).toBe('created')
     await waitFor(() => handled.length >= 2, { what: 'two occurrences' })
-    await sluice.operate.schedules.remove(name)
+    await sluice.operate.schedules.delete(name)
     const [first, second] = handled
     expect(first).toMatchObject({ payload: { at: 'once' }, type: 'tick', headers: { schedule: name } })
     // On a busy machine a second may be over before its occurrence was enqueued: then it is skipped.
@@ -48,13 +53,13 @@ describe('a schedule', () => {
     schedule: name,
   }) => {
     const daily = { cron: '0 3 * * *', zone: 'Europe/Berlin', queue, payload: 1, headers: { a: 1 } } as const
-    const { nextAt } = await sluice.schedule(name, daily)
+    const { nextAt } = await sluice.schedules.set(name, daily)
     const before = await sluice.operate.schedules.get(name)
     expect(before).toMatchObject({ name, queue, nextAt, payloadJson: '1', lastAt: null, enqueued: 0, missed: 'skip' })
-    expect(await sluice.schedule(name, daily)).toEqual({ outcome: 'unchanged', nextAt })
+    expect(await sluice.schedules.set(name, daily)).toEqual({ outcome: 'unchanged', nextAt })
     expect({ ...(await sluice.operate.schedules.get(name)), nextInMs: 0 }).toEqual({ ...before, nextInMs: 0 })
-    expect(await sluice.schedule(name, { ...daily, payload: 2 })).toEqual({ outcome: 'changed', nextAt })
-    const hourly = await sluice.schedule(name, { every: '1h', queue, payload: 2 })
+    expect(await sluice.schedules.set(name, { ...daily, payload: 2 })).toEqual({ outcome: 'changed', nextAt })
+    const hourly = await sluice.schedules.set(name, { every: '1h', queue, payload: 2 })
     expect(hourly).toMatchObject({ outcome: 'changed' })
     expect(await sluice.operate.schedules.get(name)).toMatchObject({
       everyMs: 3_600_000,
@@ -66,7 +71,7 @@ describe('a schedule', () => {
   test('that many processes define at once is created once', async ({ database, queue, schedule: name }) => {
     const processes = Array.from({ length: 8 }, () => startTestSluice(database))
     const defined = await Promise.all(
-      processes.map((sluice) => sluice.schedule(name, { every: '1d', queue, payload: null })),
+      processes.map((sluice) => sluice.schedules.set(name, { every: '1d', queue, payload: null })),
     )
     const outcomes = defined.map(({ outcome }) => outcome).toSorted()
     expect(outcomes).toEqual(['created', ...Array.from({ length: 7 }, () => 'unchanged')])
@@ -79,9 +84,9 @@ describe('a schedule', () => {
   }) => {
     const processes = Array.from({ length: 8 }, () => startTestSluice(database))
     await Promise.all(processes.map((sluice) => sluice.start()))
-    await processes[0]?.schedule(name, { every: '1s', queue, payload: {} })
+    await processes[0]?.schedules.set(name, { every: '1s', queue, payload: {} })
     await waitFor(async () => (await enqueuedBy(database, queue)).length >= 2, { what: 'two occurrences' })
-    await processes[0]?.operate.schedules.remove(name)
+    await processes[0]?.operate.schedules.delete(name)
     const times = (await enqueuedBy(database, queue)).map(({ headers }) => Date.parse(headers.scheduledFor ?? ''))
     expect(times).toEqual(times.map((_, at) => times[0]! + at * 1_000))
   })
@@ -93,7 +98,7 @@ describe('a schedule', () => {
     schedule: name,
   }) => {
     await database.sql('INSERT INTO sluice.queue (queue, delay_ms, ttl_ms) VALUES ($1, 60000, 60000)', [queue])
-    await sluice.schedule(name, { every: '1d', queue, payload: {} })
+    await sluice.schedules.set(name, { every: '1d', queue, payload: {} })
     await sluice.operate.schedules.runNow(name)
     const [row] = await database.sql(
       `SELECT m.due_at > m.enqueued_at + interval '59 s' AS delayed, m.expires_at = m.due_at + interval '60 s' AS expires
@@ -106,7 +111,7 @@ describe('a schedule', () => {
 
 describe('occurrences that nobody has enqueued in time', () => {
   test('are skipped, and reported', async ({ sluice, database, queue, schedule: name, log }) => {
-    await sluice.schedule(name, { every: '1d', queue, payload: {}, grace: '1s' })
+    await sluice.schedules.set(name, { every: '1d', queue, payload: {}, grace: '1s' })
     await setBack(database, name, 5)
     await sluice.start()
     expect(await log.first('schedule.missed')).toMatchObject({ schedule: name, occurrences: 5, reason: 'late' })
@@ -115,7 +120,7 @@ describe('occurrences that nobody has enqueued in time', () => {
   })
 
   test('are made up for by the last one', async ({ sluice, database, queue, schedule: name, log }) => {
-    await sluice.schedule(name, { every: '1d', queue, payload: {}, grace: '1s', missed: 'last' })
+    await sluice.schedules.set(name, { every: '1d', queue, payload: {}, grace: '1s', missed: 'last' })
     await setBack(database, name, 5)
     await sluice.start()
     expect(await log.first('schedule.missed')).toMatchObject({ occurrences: 4 })
@@ -123,7 +128,7 @@ describe('occurrences that nobody has enqueued in time', () => {
   })
 
   test('are all made up for, within the bounds', async ({ sluice, database, queue, schedule: name, log }) => {
-    await sluice.schedule(name, {
+    await sluice.schedules.set(name, {
       cron: '0 0 * * *',
       queue,
       payload: {},
@@ -144,11 +149,11 @@ describe('occurrences that nobody has enqueued in time', () => {
     database,
     log,
   }) => {
-    await sluice.schedule(name, { cron: '* * * * * *', queue, payload: {}, missed: 'all', grace: '1s' })
+    await sluice.schedules.set(name, { cron: '* * * * * *', queue, payload: {}, missed: 'all', grace: '1s' })
     await setBack(database, name, 366)
     await sluice.start()
     await log.first('schedule.missed')
-    await sluice.operate.schedules.remove(name)
+    await sluice.operate.schedules.delete(name)
     expect((await enqueuedBy(database, queue)).length).toBeLessThan(110)
   })
 
@@ -158,7 +163,7 @@ describe('occurrences that nobody has enqueued in time', () => {
     schedule: name,
     database,
   }) => {
-    await sluice.schedule(name, { every: '1s', queue, payload: {}, grace: '1h' })
+    await sluice.schedules.set(name, { every: '1s', queue, payload: {}, grace: '1h' })
     await database.sql(
       `UPDATE sluice.schedule SET next_at = date_trunc('second', clock_timestamp()) - interval '1200 s' WHERE name = $1`,
       [name],
@@ -200,7 +205,7 @@ describe('a schedule that must not overlap', () => {
     for (const mode of ['transactional', 'leased'] as const) {
       const [begun, end] = [deferred(), deferred()]
       const [own, at] = [`${name}.${mode}`, `${queue}.${mode}`]
-      await sluice.schedule(own, { every: '1d', queue: at, payload: {}, overlap: false })
+      await sluice.schedules.set(own, { every: '1d', queue: at, payload: {}, overlap: false })
       const pipeline = sluice.pipeline(at, { mode } as { mode: 'leased' }).handle(async () => {
         begun.resolve()
         await end.promise
@@ -224,11 +229,11 @@ describe('a schedule that must not overlap', () => {
 describe('a schedule that must not overlap, whose last message has expired', () => {
   test('goes on before somebody has removed that, unless it is in hand', async ({ sluice, queue, schedule: name }) => {
     const { schedules } = sluice.operate
-    await sluice.schedule(name, { every: '1d', queue, payload: {}, overlap: false, ttl: '1ms' })
+    await sluice.schedules.set(name, { every: '1d', queue, payload: {}, overlap: false, ttl: '1ms' })
     await schedules.runNow(name)
     const next = () => waitFor(() => schedules.runNow(name), { what: 'the last one to expire' })
     await next()
-    await sluice.schedule(name, { every: '1d', queue: `${queue}.held`, payload: {}, overlap: false, ttl: '1m' })
+    await sluice.schedules.set(name, { every: '1d', queue: `${queue}.held`, payload: {}, overlap: false, ttl: '1m' })
     await schedules.runNow(name)
     const claim = await sluice.claim(`${queue}.held`)
     expect(await schedules.runNow(name)).toBeUndefined()
@@ -245,15 +250,15 @@ describe('a pause', () => {
     log,
   }) => {
     const definition = { every: '1d', queue, payload: {}, missed: 'all' } as const
-    await sluice.schedule(name, definition)
+    await sluice.schedules.set(name, definition)
     expect(await sluice.operate.schedules.pause(name, { reason: 'too slow', by: 'ada' })).toBe(true)
     expect(await sluice.operate.schedules.pause(name)).toBe(false)
-    await sluice.schedule(name, { ...definition, payload: 1 })
+    await sluice.schedules.set(name, { ...definition, payload: 1 })
     const paused = await sluice.operate.schedules.get(name)
     expect(paused).toMatchObject({ nextAt: null, paused: { by: 'ada', reason: 'too slow' } })
     await makeDue(database, name)
     const other = `${name}.other`
-    await sluice.schedule(other, definition)
+    await sluice.schedules.set(other, definition)
     await makeDue(database, other)
     await sluice.start()
     expect(await log.first('schedule.fired')).toMatchObject({ schedule: other })
@@ -273,7 +278,7 @@ describe('run now', () => {
     queue,
     schedule: name,
   }) => {
-    await sluice.schedule(name, { cron: '0 3 * * *', queue, payload: { n: 1 }, headers: { trace: 'x' } })
+    await sluice.schedules.set(name, { cron: '0 3 * * *', queue, payload: { n: 1 }, headers: { trace: 'x' } })
     const before = await sluice.operate.schedules.get(name)
     const id = await sluice.operate.schedules.runNow(name)
     await sluice.operate.schedules.pause(name)
@@ -330,7 +335,7 @@ describe('a schedule that is made in SQL', () => {
       queue,
     ])
     await database.sql(`SELECT sluice.schedule($1, $2, '{}', cron => 'whenever')`, [`${name}.b`, queue])
-    await sluice.schedule(`${name}.c`, { every: '1d', queue, payload: {} })
+    await sluice.schedules.set(`${name}.c`, { every: '1d', queue, payload: {} })
     await makeDue(database, `${name}.c`)
     await sluice.start()
     await waitFor(async () => (await enqueuedBy(database, queue)).length > 0, { what: 'the good one' })
@@ -355,7 +360,7 @@ test('a schedule whose queue refuses its payload fails alone, says why, and goes
   schedule: name,
   log,
 }) => {
-  await sluice.schedule(name, { every: '1d', queue, payload: { text: 'long enough' } })
+  await sluice.schedules.set(name, { every: '1d', queue, payload: { text: 'long enough' } })
   await makeDue(database, name)
   await database.sql('INSERT INTO sluice.queue (queue, payload_limit_bytes) VALUES ($1, 10)', [queue])
   await sluice.start()
@@ -379,7 +384,7 @@ test('schedules that fail hold no later one up, however many they are', async ({
      FROM generate_series(1, 101) i`,
     [name, `${queue}.small`],
   )
-  await sluice.schedule(name, { every: '1d', queue, payload: {} })
+  await sluice.schedules.set(name, { every: '1d', queue, payload: {} })
   await makeDue(database, name)
   await sluice.start()
   await waitFor(async () => (await enqueuedBy(database, queue)).length > 0, { what: 'the one that does not fail' })
@@ -392,7 +397,7 @@ test('a frozen process that has read what is due enqueues nothing when it goes o
   schedule: name,
 }) => {
   const sluice = startTestSluice(database)
-  await sluice.schedule(name, { every: '1h', queue, payload: {} })
+  await sluice.schedules.set(name, { every: '1h', queue, payload: {} })
   await database.sql(`UPDATE sluice.schedule SET next_at = date_trunc('hour', now()) WHERE name = $1`, [name])
   const fire = `SELECT f.id FROM sluice.schedule s CROSS JOIN LATERAL sluice.schedule_fire(
     s.name, s.revision, date_trunc('hour', now()), ARRAY[date_trunc('hour', now())], now() + interval '1 h', 0) f WHERE s.name = $1`
@@ -416,7 +421,7 @@ test('a schedule that is removed and defined anew is another one to a process th
   }
   await database.sql(define, [name, queue])
   const old = await revision()
-  await sluice.operate.schedules.remove(name)
+  await sluice.operate.schedules.delete(name)
   await database.sql(define, [name, queue])
   expect(await database.sql(fire, [name, old])).toEqual([])
   expect(await database.sql(fire, [name, await revision()])).toHaveLength(1)
@@ -437,10 +442,10 @@ test('what is unknown, and what cannot be, is refused before anything is written
   ]
   for (const call of calls) await expect(call()).rejects.toMatchObject({ code: 'SCHEDULE_UNKNOWN' })
   expect(await schedules.get(name)).toBeUndefined()
-  expect(await schedules.remove(name)).toBe(false)
+  expect(await schedules.delete(name)).toBe(false)
   await put(sluice, queue, [1])
   const count = 'SELECT count(*) FROM sluice.schedule WHERE name = $1'
-  await expect(sluice.schedule(name, { cron: '0 0 31 2 *', queue, payload: 1 })).rejects.toMatchObject({
+  await expect(sluice.schedules.set(name, { cron: '0 0 31 2 *', queue, payload: 1 })).rejects.toMatchObject({
     code: 'OPTION_INVALID',
   })
   expect(await database.sql(count, [name])).toEqual([{ count: '0' }])
@@ -481,7 +486,7 @@ test('a schedule is defined and run in a transaction of the application', async 
   await client.connect()
   onTestFinished(() => client.end())
   await client.query('BEGIN')
-  await sluice.schedule(name, { every: '1d', queue, payload: {} }, { tx: client })
+  await sluice.schedules.set(name, { every: '1d', queue, payload: {} }, { tx: client })
   await sluice.operate.schedules.runNow(name, { tx: client })
   await client.query('ROLLBACK')
   expect(await sluice.operate.schedules.get(name)).toBeUndefined()
@@ -508,7 +513,7 @@ test('a schedule whose next occurrence is no instant of a calendar ends neither 
   await waitFor(async () => (await enqueuedBy(database, `${queue}.delayed`)).length === 0, {
     what: 'a delayed message',
   })
-  await sluice.schedule(name, { every: '1d', queue, payload: {} })
+  await sluice.schedules.set(name, { every: '1d', queue, payload: {} })
   await makeDue(database, name)
   await waitFor(async () => (await enqueuedBy(database, queue)).length > 0, { what: 'the other schedule' })
 })

@@ -10,7 +10,11 @@ const calls: readonly (readonly [string, Call, expected: unknown])[] = [
   ['a claim', async (sluice, queue) => (await sluice.claim(queue))?.messages.map(({ payload }) => payload), [1]],
   ['a pop', async (sluice, queue) => (await sluice.pop(queue)).map(({ payload }) => payload), [1]],
   ['an enqueue', async (sluice, queue) => (await put(sluice, queue, [2])).length, 1],
-  ['a look at a queue', (sluice, queue) => sluice.operate.queues({ queue }), [expect.objectContaining({ ready: 1 })]],
+  [
+    'a look at a queue',
+    (sluice, queue) => sluice.operate.queues.list({ queue }),
+    [expect.objectContaining({ ready: 1 })],
+  ],
   ['a redrive', (sluice, queue) => sluice.operate.deadLetters.redrive({ queue }), 0],
 ]
 
@@ -36,7 +40,7 @@ describe('a call that has begun before stop()', () => {
     const many = Array.from({ length: 30 }, (_, n) => n)
     await put(sluice, queue, many)
     const claim = await sluice.claim(queue, { limit: 30 })
-    const looks = many.map(() => sluice.operate.queueNames())
+    const looks = many.map(() => sluice.operate.queues.names())
     const settled = claim?.messages.map((message) => claim.settle(message))
     await sluice.stop()
     await Promise.all([...looks, ...(settled ?? [])])

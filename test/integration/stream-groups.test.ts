@@ -11,13 +11,13 @@ describe('a group', () => {
   test('is made once, at the place where it is to begin', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
     await append(database, queue, 100)
-    expect(await sluice.group(queue, 'start', { from: 'start' })).toBe(true)
-    expect(await sluice.group(queue, 'start', { from: 'end' })).toBe(false)
-    expect(await sluice.group(queue, 'end')).toBe(true)
-    expect(await sluice.group(queue, 'position', { from: { position: 91 } })).toBe(true)
-    expect(await sluice.group(queue, 'time', { from: { time: new Date(Date.now() + 60_000) } })).toBe(true)
+    expect(await sluice.groups.set(queue, 'start', { from: 'start' })).toBe(true)
+    expect(await sluice.groups.set(queue, 'start', { from: 'end' })).toBe(false)
+    expect(await sluice.groups.set(queue, 'end')).toBe(true)
+    expect(await sluice.groups.set(queue, 'position', { from: { position: 91 } })).toBe(true)
+    expect(await sluice.groups.set(queue, 'time', { from: { time: new Date(Date.now() + 60_000) } })).toBe(true)
     await append(database, queue, 1)
-    const groups = await sluice.operate.streams.groups({ stream: queue })
+    const groups = await sluice.operate.groups.list({ stream: queue })
     expect(groups.map(({ group, unread }) => [group, unread])).toEqual([
       ['end', 1],
       ['position', 11],
@@ -39,15 +39,15 @@ describe('a group', () => {
       queue,
     ])
     await append(database, queue, 10)
-    await sluice.group(queue, GROUP, { from: { position: 116 } })
+    await sluice.groups.set(queue, GROUP, { from: { position: 116 } })
     await open.query('COMMIT')
-    expect(await only(sluice.operate.streams.groups({ stream: queue }))).toMatchObject({ unread: 5 })
+    expect(await only(sluice.operate.groups.list({ stream: queue }))).toMatchObject({ unread: 5 })
   })
 
   test('is looked at by its stream without a look at the others', async ({ database, sluice, queue }) => {
     for (const stream of [queue, `${queue}.2`, `${queue}.3`]) {
       await makeStream(database, stream)
-      await sluice.group(stream, GROUP)
+      await sluice.groups.set(stream, GROUP)
     }
     const calls = async (view: string, fn: string) => {
       const [row] = await database.sql<{ 'QUERY PLAN': unknown }>(
@@ -64,15 +64,15 @@ describe('a group', () => {
 
   test('is told options when it is there already, and keeps what is left out', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
-    await sluice.group(queue, GROUP, { parkLimit: 5 })
-    await sluice.group(queue, GROUP)
-    expect(await only(sluice.operate.streams.groups({ stream: queue }))).toMatchObject({
-      parkLimit: 5,
+    await sluice.groups.set(queue, GROUP, { deferLimit: 5 })
+    await sluice.groups.set(queue, GROUP)
+    expect(await only(sluice.operate.groups.list({ stream: queue }))).toMatchObject({
+      deferLimit: 5,
       keepUnread: null,
     })
-    await sluice.group(queue, GROUP, { parkLimit: 7, keepUnread: false })
-    expect(await only(sluice.operate.streams.groups({ stream: queue }))).toMatchObject({
-      parkLimit: 7,
+    await sluice.groups.set(queue, GROUP, { deferLimit: 7, keepUnread: false })
+    expect(await only(sluice.operate.groups.list({ stream: queue }))).toMatchObject({
+      deferLimit: 7,
       keepUnread: false,
     })
   })
@@ -83,12 +83,12 @@ describe('a group', () => {
     queue,
   }) => {
     await makeStream(database, queue)
-    await sluice.group(queue, GROUP, { from: 'start' })
+    await sluice.groups.set(queue, GROUP, { from: 'start' })
     await append(database, queue, 10_000)
-    const status = await only(sluice.operate.streams.groups({ stream: queue }))
+    const status = await only(sluice.operate.groups.list({ stream: queue }))
     expect(status).toMatchObject({
       unread: 10_000,
-      parked: 0,
+      deferred: 0,
       dead: 0,
       members: 0,
       lost: null,
@@ -98,54 +98,54 @@ describe('a group', () => {
     expect(status.oldestUnreadAgeMs).toBeGreaterThanOrEqual(0)
     await jumpSegment(database, queue)
     await append(database, queue, 40_000)
-    const { unread } = await only(sluice.operate.streams.groups({ stream: queue }))
+    const { unread } = await only(sluice.operate.groups.list({ stream: queue }))
     expect(unread).toBeGreaterThan(45_000)
     expect(unread).toBeLessThan(55_000)
-    const slots = await sluice.operate.streams.slots(queue, GROUP)
+    const slots = await sluice.operate.groups.slots(queue, GROUP)
     expect(slots).toHaveLength(16)
     expect(Math.min(...slots.map(({ nextPosition }) => nextPosition ?? 0))).toBe(1)
   })
 
   test('shows which append holds its slots back', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
-    await sluice.group(queue, GROUP, { from: 'start' })
+    await sluice.groups.set(queue, GROUP, { from: 'start' })
     const open = await connect(database)
     await open.query('BEGIN')
     await open.query(`SELECT sluice.append($1, '1', 'k')`, [queue])
     const [pid] = (await open.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')).rows
     await database.sql(`SELECT sluice.append($1, '2', 'k')`, [queue])
-    expect(await only(sluice.operate.streams.groups({ stream: queue }))).toMatchObject({ unread: 1, slotsHeldBack: 1 })
+    expect(await only(sluice.operate.groups.list({ stream: queue }))).toMatchObject({ unread: 1, slotsHeldBack: 1 })
     expect(await only(sluice.operate.streams.list({ stream: queue }))).toMatchObject({
       openAppends: 1,
       openPid: pid?.pid,
       head: 2,
     })
-    const held = (await sluice.operate.streams.slots(queue, GROUP)).filter(({ openPid }) => openPid !== null)
+    const held = (await sluice.operate.groups.slots(queue, GROUP)).filter(({ openPid }) => openPid !== null)
     expect(held).toMatchObject([{ openPid: pid?.pid, settled: 0, openForMs: expect.any(Number) }])
     await open.query('COMMIT')
-    expect(await only(sluice.operate.streams.groups({ stream: queue }))).toMatchObject({ unread: 2, slotsHeldBack: 0 })
+    expect(await only(sluice.operate.groups.list({ stream: queue }))).toMatchObject({ unread: 2, slotsHeldBack: 0 })
   })
 
   test('is moved to a place, and a dry run says how much that is', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
-    await sluice.group(queue, GROUP)
+    await sluice.groups.set(queue, GROUP)
     await append(database, queue, 1_000)
-    const { streams } = sluice.operate
-    expect(await streams.seek(queue, GROUP, { position: 901 }, { dryRun: true })).toEqual({
+    const { groups } = sluice
+    expect(await groups.seek(queue, GROUP, { position: 901 }, { dryRun: true })).toEqual({
       events: 100,
       before: 1_000,
       dropped: 0,
     })
-    expect((await only(streams.groups({ stream: queue }))).unread).toBe(1_000)
-    expect(await streams.seek(queue, GROUP, { position: 901 })).toEqual({ events: 100, before: 1_000, dropped: 0 })
-    expect((await only(streams.groups({ stream: queue }))).unread).toBe(100)
-    expect(await streams.seek(queue, GROUP, { time: new Date(Date.now() - 3_600_000) })).toEqual({
+    expect((await only(groups.list({ stream: queue }))).unread).toBe(1_000)
+    expect(await groups.seek(queue, GROUP, { position: 901 })).toEqual({ events: 100, before: 1_000, dropped: 0 })
+    expect((await only(groups.list({ stream: queue }))).unread).toBe(100)
+    expect(await groups.seek(queue, GROUP, { time: new Date(Date.now() - 3_600_000) })).toEqual({
       events: 1_000,
       before: 100,
       dropped: 0,
     })
-    expect(await streams.seek(queue, GROUP, 'end')).toMatchObject({ events: 0, before: 1_000 })
-    expect((await only(streams.groups({ stream: queue }))).unread).toBe(0)
+    expect(await groups.seek(queue, GROUP, 'end')).toMatchObject({ events: 0, before: 1_000 })
+    expect((await only(groups.list({ stream: queue }))).unread).toBe(0)
   })
 
   test('is not moved while it has parked events, unless told what becomes of them', async ({
@@ -154,22 +154,22 @@ describe('a group', () => {
     queue,
   }) => {
     await makeStream(database, queue)
-    await sluice.group(queue, GROUP)
+    await sluice.groups.set(queue, GROUP)
     await park(database, queue, 3)
-    const { streams } = sluice.operate
-    await expect(streams.seek(queue, GROUP, 'start')).rejects.toMatchObject({
-      code: 'GROUP_HAS_PARKED',
+    const { groups } = sluice
+    await expect(groups.seek(queue, GROUP, 'start')).rejects.toMatchObject({
+      code: 'GROUP_HAS_DEFERRED',
       message: expect.stringContaining(`3 events wait in queue "${queue}:${GROUP}"`),
     })
-    expect(await streams.seek(queue, GROUP, 'start', { parked: 'keep' })).toMatchObject({ dropped: 0 })
-    expect(await only(streams.groups({ stream: queue }))).toMatchObject({ parked: 3 })
-    expect(await streams.seek(queue, GROUP, 'start', { parked: 'drop' })).toMatchObject({ dropped: 3 })
-    expect(await only(streams.groups({ stream: queue }))).toMatchObject({ parked: 0 })
+    expect(await groups.seek(queue, GROUP, 'start', { deferred: 'keep' })).toMatchObject({ dropped: 0 })
+    expect(await only(groups.list({ stream: queue }))).toMatchObject({ deferred: 3 })
+    expect(await groups.seek(queue, GROUP, 'start', { deferred: 'drop' })).toMatchObject({ dropped: 3 })
+    expect(await only(groups.list({ stream: queue }))).toMatchObject({ deferred: 0 })
   })
 
   test('is moved when the batches that it has in hand have ended', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
-    await sluice.group(queue, GROUP, { from: 'start' })
+    await sluice.groups.set(queue, GROUP, { from: 'start' })
     await append(database, queue, 10)
     const batch = await connect(database)
     await batch.query('BEGIN')
@@ -178,7 +178,7 @@ describe('a group', () => {
       [queue],
     )
     let moved = false
-    const seek = sluice.operate.streams.seek(queue, GROUP, 'end').then(() => {
+    const seek = sluice.operate.groups.seek(queue, GROUP, 'end').then(() => {
       moved = true
     })
     await waitFor(
@@ -193,29 +193,29 @@ describe('a group', () => {
     expect(moved).toBe(false)
     await batch.query('COMMIT')
     await seek
-    expect((await only(sluice.operate.streams.groups({ stream: queue }))).unread).toBe(0)
+    expect((await only(sluice.operate.groups.list({ stream: queue }))).unread).toBe(0)
   })
 
   test('reads on from where it was moved, also while its workers run', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
-    await sluice.group(queue, GROUP, { from: 'start' })
+    await sluice.groups.set(queue, GROUP, { from: 'start' })
     const handled: unknown[] = []
     const pipeline = sluice.pipeline(queue, { group: GROUP }).handle(({ payload }) => void handled.push(payload))
     const running = pipeline.start()
     await append(database, queue, 20)
     await waitFor(() => handled.length === 20, { what: 'the events' })
-    await sluice.operate.streams.seek(queue, GROUP, { position: 11 })
+    await sluice.operate.groups.seek(queue, GROUP, { position: 11 })
     await waitFor(() => handled.length === 30, { what: 'the last ten again' })
     await running.drain()
     expect(handled.slice(20).toSorted((a, b) => Number(a) - Number(b))).toEqual(
       Array.from({ length: 10 }, (_, n) => n + 11),
     )
-    expect((await only(sluice.operate.streams.groups({ stream: queue }))).unread).toBe(0)
+    expect((await only(sluice.operate.groups.list({ stream: queue }))).unread).toBe(0)
   })
 
   test('shows what its workers have in hand, with positions, and who they are', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
-    await sluice.group(queue, GROUP, { from: 'start' })
+    await sluice.groups.set(queue, GROUP, { from: 'start' })
     await append(database, queue, 1)
     const begun = Promise.withResolvers<void>()
     const end = Promise.withResolvers<void>()
@@ -233,30 +233,30 @@ describe('a group', () => {
       return rows.length > 0 && rows
     }
     expect(await waitFor(read, { what: 'the record' })).toEqual([{ event_position: '1', attempt: 1 }])
-    const [status] = await sluice.operate.queues({ queue: `${queue}:${GROUP}` })
+    const [status] = await sluice.operate.queues.list({ queue: `${queue}:${GROUP}` })
     expect(status).toMatchObject({ ready: 0, inFlight: 1, workers: 1 })
-    expect(await only(sluice.operate.streams.groups({ stream: queue }))).toMatchObject({ members: 1 })
+    expect(await only(sluice.operate.groups.list({ stream: queue }))).toMatchObject({ members: 1 })
     end.resolve()
     await running.drain()
   })
 
   test('is paused and resumed as its queue', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
-    await sluice.group(queue, GROUP)
-    const { streams, settings } = sluice.operate
-    expect(await streams.pause(queue, GROUP, { by: 'ada', reason: 'rollout' })).toBe(true)
-    expect(await streams.pause(queue, GROUP)).toBe(false)
-    expect((await only(streams.groups({ stream: queue }))).pausedAt).toBeInstanceOf(Date)
-    expect(await settings.get(`${queue}:${GROUP}`)).toMatchObject({ pausedAt: expect.any(Date) })
-    expect(await streams.resume(queue, GROUP)).toBe(true)
-    expect((await only(streams.groups({ stream: queue }))).pausedAt).toBeNull()
-    await expect(streams.pause(queue, 'other')).rejects.toMatchObject({ code: 'GROUP_UNKNOWN' })
+    await sluice.groups.set(queue, GROUP)
+    const { groups, queues } = sluice.operate
+    expect(await groups.pause(queue, GROUP, { by: 'ada', reason: 'rollout' })).toBe(true)
+    expect(await groups.pause(queue, GROUP)).toBe(false)
+    expect((await only(groups.list({ stream: queue }))).pausedAt).toBeInstanceOf(Date)
+    expect(await queues.settings.get(`${queue}:${GROUP}`)).toMatchObject({ pausedAt: expect.any(Date) })
+    expect(await groups.resume(queue, GROUP)).toBe(true)
+    expect((await only(groups.list({ stream: queue }))).pausedAt).toBeNull()
+    await expect(groups.pause(queue, 'other')).rejects.toMatchObject({ code: 'GROUP_UNKNOWN' })
   })
 
   test('is deleted with all that is its own, and nothing else', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
-    await sluice.group(queue, GROUP)
-    await sluice.group(queue, 'other')
+    await sluice.groups.set(queue, GROUP)
+    await sluice.groups.set(queue, 'other')
     await append(database, queue, 5)
     await park(database, queue, 2)
     await database.sql(
@@ -264,22 +264,22 @@ describe('a group', () => {
        VALUES ($1, nextval(pg_get_serial_sequence('sluice.message', 'id')), 5, 1, '1', '{}', 1, 'x', now())`,
       [`${queue}:${GROUP}`],
     )
-    await sluice.operate.streams.pause(queue, GROUP)
-    expect(await sluice.operate.streams.deleteGroup(queue, GROUP)).toEqual({ messages: 2, deadLetters: 1 })
-    expect(await only(sluice.operate.streams.groups({ stream: queue }))).toMatchObject({ group: 'other', unread: 5 })
-    expect(await sluice.operate.settings.get(`${queue}:${GROUP}`)).toBeUndefined()
-    await expect(sluice.operate.streams.deleteGroup(queue, GROUP)).rejects.toMatchObject({ code: 'GROUP_UNKNOWN' })
+    await sluice.operate.groups.pause(queue, GROUP)
+    expect(await sluice.operate.groups.delete(queue, GROUP)).toEqual({ deferred: 2, deadLetters: 1 })
+    expect(await only(sluice.operate.groups.list({ stream: queue }))).toMatchObject({ group: 'other', unread: 5 })
+    expect(await sluice.operate.queues.settings.get(`${queue}:${GROUP}`)).toBeUndefined()
+    await expect(sluice.operate.groups.delete(queue, GROUP)).rejects.toMatchObject({ code: 'GROUP_UNKNOWN' })
   })
 
   test.for([
-    ['moved', `SELECT sluice.seek_group($1, $2, '{0}', 'keep')`, [{ unread: 5, parked: 1 }]],
+    ['moved', `SELECT sluice.seek_group($1, $2, '{0}', 'keep')`, [{ unread: 5, deferred: 1 }]],
     ['deleted', `SELECT sluice.delete_group($1, $2)`, []],
   ] as const)(
     'is %s as it is when its turn has come, also if it is another one of its name by then',
     async ([, text, groups], { database, sluice, queue }) => {
       await makeStream(database, queue)
       await append(database, queue, 5)
-      await sluice.group(queue, GROUP)
+      await sluice.groups.set(queue, GROUP)
       const [other, late] = [await connect(database), await connect(database)]
       await other.query('BEGIN')
       await other.query('SELECT sluice.delete_group($1, $2)', [queue, GROUP])
@@ -292,7 +292,7 @@ describe('a group', () => {
       ])
       await other.query('COMMIT')
       await changing
-      expect(await sluice.operate.streams.groups({ stream: queue })).toMatchObject(groups)
+      expect(await sluice.operate.groups.list({ stream: queue })).toMatchObject(groups)
     },
   )
 
@@ -304,7 +304,7 @@ describe('a group', () => {
     ])
     await database.sql(`SELECT sluice.seek_group($1, 'moved', '{1000}')`, [queue])
     await append(database, queue, 2)
-    const groups = await sluice.operate.streams.groups({ stream: queue })
+    const groups = await sluice.operate.groups.list({ stream: queue })
     expect(groups.map(({ group, unread }) => [group, unread])).toEqual([
       ['made', 2],
       ['moved', 2],
@@ -320,14 +320,16 @@ describe('a group', () => {
   })
 
   test('needs a stream, and a name that fits', async ({ database, sluice, queue }) => {
-    await expect(sluice.group(queue, GROUP)).rejects.toMatchObject({ code: 'STREAM_UNKNOWN' })
+    await expect(sluice.groups.set(queue, GROUP)).rejects.toMatchObject({ code: 'STREAM_UNKNOWN' })
     await makeStream(database, queue)
-    const { streams } = sluice.operate
-    await expect(sluice.group(queue, 'a b')).rejects.toMatchObject({ code: 'OPTION_INVALID' })
-    await expect(sluice.group(queue, GROUP, { parkLimit: -1 })).rejects.toThrow('group.parkLimit: expected an integer')
-    await expect(streams.seek(queue, GROUP, 'start')).rejects.toMatchObject({ code: 'GROUP_UNKNOWN' })
-    await expect(streams.seek(queue, GROUP, 'start', { dryRun: true })).rejects.toMatchObject({ code: 'GROUP_UNKNOWN' })
-    expect(await streams.slots(queue, GROUP)).toEqual([])
+    const { groups } = sluice
+    await expect(sluice.groups.set(queue, 'a b')).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    await expect(sluice.groups.set(queue, GROUP, { deferLimit: -1 })).rejects.toThrow(
+      'groups.set.deferLimit: expected an integer',
+    )
+    await expect(groups.seek(queue, GROUP, 'start')).rejects.toMatchObject({ code: 'GROUP_UNKNOWN' })
+    await expect(groups.seek(queue, GROUP, 'start', { dryRun: true })).rejects.toMatchObject({ code: 'GROUP_UNKNOWN' })
+    expect(await groups.slots(queue, GROUP)).toEqual([])
   })
 })
 

@@ -114,7 +114,7 @@ describe('an event of a group', () => {
     const one = `${stream}.one`
     await database.sql('SELECT sluice.create_stream($1, 1)', [one])
     const sluice = startTestSluice(database, { streams: { [one]: { schema: z.number() } } })
-    await sluice.group(one, 'all', { from: 'start' })
+    await sluice.groups.set(one, 'all', { from: 'start' })
     await append(database, one, [[1], [2], ['three'], [4]])
     const failed: string[] = []
     sluice.events.subscribe((event) => {
@@ -206,11 +206,11 @@ describe('a member that sleeps until it is notified', () => {
         .start()
       const [position] = await append(database, stream, [orderingKey === undefined ? [1] : [1, orderingKey]])
       const queue = `${stream}:all`
-      const waiting = async () => (await sluice.operate.messages({ queue })).messages
+      const waiting = async () => (await sluice.operate.messages.list({ queue })).messages
       await expect.poll(waiting).toMatchObject([{ position, attempt: 1 }])
       await raisedFlag(database, `/${stream}`)
       const [{ id } = { id: '' }] = await waiting()
-      expect(await sluice.operate.runNow(queue, id)).toMatchObject({ result: 'changed' })
+      expect(await sluice.operate.messages.runNow(queue, id)).toMatchObject({ result: 'changed' })
       await expect.poll(() => seen).toEqual([1, 2])
     })
   }
@@ -230,12 +230,12 @@ describe('a member that sleeps until it is notified', () => {
         .handle(() => raise('no'))
         .runOnce()
       const queue = `${stream}:all`
-      const { messages } = await sluice.operate.messages({ queue, state: 'retrying' })
+      const { messages } = await sluice.operate.messages.list({ queue, state: 'retrying' })
       const wakeUp = await TestWakeUp.start(database)
       wakeUp.sleep(`/${stream}`)
       await raisedFlag(database, `/${stream}`)
-      if (how === 'cleared') expect(await sluice.operate.clear(queue, { state: 'retrying' })).toBe(1)
-      else expect(await sluice.operate.cancel(queue, messages[0]!.id)).toMatchObject({ result: 'cancelled' })
+      if (how === 'cleared') expect(await sluice.operate.queues.clear(queue, { state: 'retrying' })).toBe(1)
+      else expect(await sluice.operate.messages.cancel(queue, messages[0]!.id)).toMatchObject({ result: 'cancelled' })
       await wakeUp.listener.marker(database)
       expect(wakeUp.listener.notified).toContain(`/${stream}`)
       await wakeUp.stop()
@@ -427,14 +427,14 @@ describe('a group', () => {
 
   test('is paused with its queue, and goes on where it was', async ({ database, sluice, stream }) => {
     await append(database, stream, [[1]])
-    await sluice.operate.pause(`${stream}:all`)
+    await sluice.operate.queues.pause(`${stream}:all`)
     const run = () =>
       startTestSluice(database)
         .pipeline(stream, { group: 'all' })
         .handle(() => undefined)
         .runOnce()
     expect((await run()).counts.acked).toBe(0)
-    await sluice.operate.resume(`${stream}:all`)
+    await sluice.operate.queues.resume(`${stream}:all`)
     expect((await run()).counts.acked).toBe(1)
   })
 
@@ -456,7 +456,7 @@ describe('a group', () => {
     await sluice.operate.streams.trim(stream, { position: Number(second) }, { force: true })
     const pipeline = sluice.pipeline(stream, { group: 'all' }).handle(() => undefined)
     await expect(pipeline.runOnce()).rejects.toMatchObject({ code: 'GROUP_LOST_EVENTS' })
-    await sluice.operate.streams.seek(stream, 'all', 'start')
+    await sluice.operate.groups.seek(stream, 'all', 'start')
     expect((await pipeline.runOnce()).counts.acked).toBe(2)
   })
 

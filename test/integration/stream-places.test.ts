@@ -30,10 +30,10 @@ describe('a time', () => {
       [stream, START],
     )
     for (const second of [1, 1_000, 1_459, 1_460, 1_461, 1_700, 1_999, 2_000]) {
-      const starts = await firstOf(sluice.read(stream, { from: atSecond(second), limit: 1 }))
+      const starts = await firstOf(sluice.streams.read(stream, { from: atSecond(second), limit: 1 }))
       expect(starts, `${second} s`).toBe(second)
     }
-    expect(await firstOf(sluice.read(stream, { from: atSecond(2_001), limit: 1 }))).toBe(2_541)
+    expect(await firstOf(sluice.streams.read(stream, { from: atSecond(2_001), limit: 1 }))).toBe(2_541)
   })
 })
 
@@ -65,7 +65,7 @@ describe('a position behind the end', () => {
     const open = await connect(database)
     await open.query('BEGIN')
     await open.query("SELECT sluice.append($1, '1')", [stream])
-    await sluice.group(stream, 'late', { from: { position: 1_000 } })
+    await sluice.groups.set(stream, 'late', { from: { position: 1_000 } })
     await open.query('COMMIT')
     const handled: unknown[] = []
     await sluice
@@ -78,7 +78,7 @@ describe('a position behind the end', () => {
 
 test('a read that follows goes on where it was when its connection was cut', async ({ database, sluice, stream }) => {
   await append(database, stream, 2)
-  const events = sluice.read(stream, { follow: true })[Symbol.asyncIterator]()
+  const events = sluice.streams.read(stream, { follow: true })[Symbol.asyncIterator]()
   for (const position of [1, 2]) expect(await events.next()).toMatchObject({ value: { position } })
   const third = events.next()
   const blocker = await connect(database)

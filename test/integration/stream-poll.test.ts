@@ -21,7 +21,7 @@ const test = base
 
 interface Change {
   readonly what: string
-  readonly onFailure?: 'park' | 'stop'
+  readonly onFailure?: 'defer' | 'stop'
   /** Before the worker sleeps. */
   readonly before?: (operator: Sluice, stream: string) => Promise<unknown>
   readonly change: (operator: Sluice, stream: string) => Promise<unknown>
@@ -32,33 +32,33 @@ interface Change {
 const CHANGES: readonly Change[] = [
   {
     what: 'its group is moved back',
-    change: ({ operate }, stream) => operate.streams.seek(stream, 'all', 'start'),
+    change: ({ operate }, stream) => operate.groups.seek(stream, 'all', 'start'),
     handled: [1, 2, 3],
   },
   {
     what: 'its group is deleted and made again',
     change: async (operator, stream) => {
-      await operator.operate.streams.deleteGroup(stream, 'all')
-      await operator.group(stream, 'all', { from: 'start' })
+      await operator.operate.groups.delete(stream, 'all')
+      await operator.groups.set(stream, 'all', { from: 'start' })
     },
     handled: [1, 2, 3],
   },
   {
     what: 'its failed event is to be tried again',
     onFailure: 'stop',
-    change: ({ operate }, stream) => operate.streams.retrySlots(stream, 'all'),
+    change: ({ operate }, stream) => operate.groups.retry(stream, 'all'),
     handled: [1, 2, 3],
   },
   {
     what: 'its failed event is skipped',
     onFailure: 'stop',
-    change: ({ operate }, stream) => operate.streams.skipEvent(stream, 'all', 1),
+    change: ({ operate }, stream) => operate.groups.skip(stream, 'all', 1),
     handled: [2, 3],
   },
   {
-    what: 'its group is to park from now on',
+    what: 'its group is to defer from now on',
     onFailure: 'stop',
-    change: (operator, stream) => operator.group(stream, 'all', { onFailure: 'park' }),
+    change: (operator, stream) => operator.groups.set(stream, 'all', { onFailure: 'defer' }),
     handled: [1, 2, 3],
   },
   {
@@ -68,10 +68,10 @@ const CHANGES: readonly Change[] = [
   },
   {
     what: 'its group goes on after a pause, and was moved back meanwhile',
-    before: ({ operate }, stream) => operate.streams.pause(stream, 'all'),
+    before: ({ operate }, stream) => operate.groups.pause(stream, 'all'),
     change: async ({ operate }, stream) => {
-      await operate.streams.seek(stream, 'all', 'start')
-      await operate.streams.resume(stream, 'all')
+      await operate.groups.seek(stream, 'all', 'start')
+      await operate.groups.resume(stream, 'all')
     },
     handled: [1, 2, 3],
   },
@@ -79,8 +79,8 @@ const CHANGES: readonly Change[] = [
 
 describe('a worker that sleeps and is not notified', () => {
   test.for(CHANGES)('finds out by its poll that $what', async (given, { database, sluice, silent, one }) => {
-    const { onFailure = 'park', before, change, handled } = given
-    await sluice.group(one, 'all', { from: 'start', onFailure })
+    const { onFailure = 'defer', before, change, handled } = given
+    await sluice.groups.set(one, 'all', { from: 'start', onFailure })
     await append(database, one, [[1, 'a'], [2, 'a'], [3]])
     const seen: unknown[] = []
     let isBroken = true

@@ -38,7 +38,7 @@ describe('the queue of a group', () => {
         for (const refused of [false, true]) {
           await client.query(`BEGIN ISOLATION LEVEL ${isolation}`)
           await client.query('SELECT FROM sluice.stream')
-          if (refused) await sluice.group(stream, 'new')
+          if (refused) await sluice.groups.set(stream, 'new')
           await sluice.enqueue(client, `${stream}:other`, 1)
           await sluice.enqueue(client, `${stream}:a:b`, 1)
           const enqueued = sluice.enqueue(client, queue, 1)
@@ -84,7 +84,7 @@ describe('the queue of a group', () => {
     'is left alone by a pipeline in %s mode, told %o, that had it before the group was made',
     async ([mode, settings], { database, sluice, stream }) => {
       const queue = `${stream}:late`
-      await sluice.operate.settings.set(queue, settings)
+      await sluice.operate.queues.settings.set(queue, settings)
       const other = startTestSluice(database, { pollInterval: '1s' })
       const log = new EventLog(other.events)
       const taken: unknown[] = []
@@ -94,7 +94,7 @@ describe('the queue of a group', () => {
       await sluice.enqueue(sluice.ownTransaction, queue, 'before')
       await waitFor(() => taken.length === 1, { what: 'a message before the group is made' })
       await untilEmpty(database, queue)
-      await sluice.group(stream, 'late', { from: 'start' })
+      await sluice.groups.set(stream, 'late', { from: 'start' })
       await append(database, stream, [
         ['failed', 'k'],
         ['parked', 'k'],
@@ -115,9 +115,9 @@ describe('the queue of a group', () => {
 
   test('must be empty when the group is made', async ({ sluice, stream }) => {
     await sluice.enqueue(sluice.ownTransaction, `${stream}:late`, 1)
-    await expect(sluice.group(stream, 'late')).rejects.toThrow(`queue "${stream}:late" has messages`)
+    await expect(sluice.groups.set(stream, 'late')).rejects.toThrow(`queue "${stream}:late" has messages`)
     await sluice.pop(`${stream}:late`)
-    await sluice.group(stream, 'late')
+    await sluice.groups.set(stream, 'late')
   })
 
   test('gets no message from a transaction that was open when the group was made', async ({
@@ -130,7 +130,7 @@ describe('the queue of a group', () => {
     try {
       await producer.query('BEGIN')
       await sluice.enqueue(producer, queue, 1)
-      const made = sluice.group(stream, 'soon')
+      const made = sluice.groups.set(stream, 'soon')
       made.catch(() => undefined)
       const waits = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%create_group%'`
       await waitFor(async () => (await database.sql(waits)).length === 1, { what: 'the wait for the producer' })

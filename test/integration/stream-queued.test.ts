@@ -108,11 +108,11 @@ describe('whether the queue of a group may have messages', () => {
     try {
       await operator.query('BEGIN')
       await operator.query("SELECT sluice.redrive($1 || ':all')", [stream])
-      const deleted = sluice.operate.streams.deleteGroup(stream, 'all')
+      const deleted = sluice.operate.groups.delete(stream, 'all')
       const waits = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%delete_group%'`
       await waitFor(async () => (await database.sql(waits)).length === 1, { what: 'the wait for the redrive' })
       await operator.query('COMMIT')
-      expect(await deleted).toEqual({ messages: 1, deadLetters: 0 })
+      expect(await deleted).toEqual({ deferred: 1, deadLetters: 0 })
     } finally {
       operator.release()
     }

@@ -17,7 +17,7 @@ describe('read', () => {
     await append(database, queue, 1_500)
     await jumpSegment(database, queue)
     await append(database, queue, 1_500)
-    const events = await allOf(sluice.read(queue))
+    const events = await allOf(sluice.streams.read(queue))
     expect(events.map(({ payload }) => payload)).toEqual(Array.from({ length: 3_000 }, (_, n) => (n % 1_500) + 1))
     const positions = events.map(({ position }) => position)
     expect(positions).toEqual(positions.toSorted((a, b) => a - b))
@@ -33,18 +33,18 @@ describe('read', () => {
       [150, true],
       [1_000, false],
     ] as const) {
-      const events = await allOf(sluice.read(queue, { limit, follow }))
+      const events = await allOf(sluice.streams.read(queue, { limit, follow }))
       expect(events.map(({ position }) => position)).toEqual(
         Array.from({ length: Math.min(limit, 200) }, (_, n) => n + 1),
       )
     }
-    expect(() => sluice.read(queue, { limit: 0 })).toThrow(expect.objectContaining({ code: 'OPTION_INVALID' }))
+    expect(() => sluice.streams.read(queue, { limit: 0 })).toThrow(expect.objectContaining({ code: 'OPTION_INVALID' }))
   })
 
   test('gives an event as it was appended', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
     await database.sql(`SELECT sluice.append($1, '{"a": 1.5}', 'k', 'order.paid', 3, '{"trace": "x"}')`, [queue])
-    expect(await allOf(sluice.read(queue))).toEqual([
+    expect(await allOf(sluice.streams.read(queue))).toEqual([
       {
         id: `${queue}/1`,
         stream: queue,
@@ -66,11 +66,11 @@ describe('read', () => {
          (SELECT jsonb_agg(jsonb_build_object('orderingKey', 'k' || n % 40, 'type', 't' || n % 500)) FROM generate_series(1, 4000) n))`,
       [queue],
     )
-    const ofKey = await allOf(sluice.read(queue, { orderingKey: 'k7' }))
+    const ofKey = await allOf(sluice.streams.read(queue, { orderingKey: 'k7' }))
     expect(ofKey.map(({ payload }) => payload)).toEqual(Array.from({ length: 100 }, (_, n) => n * 40 + 7))
-    const ofType = await allOf(sluice.read(queue, { type: 't3' }))
+    const ofType = await allOf(sluice.streams.read(queue, { type: 't3' }))
     expect(ofType.map(({ payload }) => payload)).toEqual(Array.from({ length: 8 }, (_, n) => n * 500 + 3))
-    expect(await allOf(sluice.read(queue, { type: 't3', orderingKey: 'k7' }))).toEqual([])
+    expect(await allOf(sluice.streams.read(queue, { type: 't3', orderingKey: 'k7' }))).toEqual([])
   })
 
   test('begins and ends at positions and times', async ({ database, sluice, queue }) => {
@@ -81,15 +81,17 @@ describe('read', () => {
     await age(database, queue, '2 h', 1_000)
     await append(database, queue, 10)
     const ago = (hours: number) => ({ time: new Date(Date.now() - hours * 3_600_000) })
-    expect(await count(sluice.read(queue, { from: ago(4) }))).toBe(1_510)
-    expect(await count(sluice.read(queue, { from: ago(2.5) }))).toBe(510)
-    expect(await count(sluice.read(queue, { from: ago(1) }))).toBe(10)
-    expect(await count(sluice.read(queue, { from: ago(-1) }))).toBe(0)
-    expect(await count(sluice.read(queue, { from: ago(2.5), to: ago(1) }))).toBe(500)
-    const [first, ...others] = await allOf(sluice.read(queue, { from: { position: 990 }, to: { position: 1_005 } }))
+    expect(await count(sluice.streams.read(queue, { from: ago(4) }))).toBe(1_510)
+    expect(await count(sluice.streams.read(queue, { from: ago(2.5) }))).toBe(510)
+    expect(await count(sluice.streams.read(queue, { from: ago(1) }))).toBe(10)
+    expect(await count(sluice.streams.read(queue, { from: ago(-1) }))).toBe(0)
+    expect(await count(sluice.streams.read(queue, { from: ago(2.5), to: ago(1) }))).toBe(500)
+    const [first, ...others] = await allOf(
+      sluice.streams.read(queue, { from: { position: 990 }, to: { position: 1_005 } }),
+    )
     expect([first?.position, others.length, others.at(-1)?.position]).toEqual([990, 15, 1_005])
-    expect(await count(sluice.read(queue, { from: 'end' }))).toBe(0)
-    expect(await count(sluice.read(queue, { from: { position: 99_999 } }))).toBe(0)
+    expect(await count(sluice.streams.read(queue, { from: 'end' }))).toBe(0)
+    expect(await count(sluice.streams.read(queue, { from: { position: 99_999 } }))).toBe(0)
   })
 
   test('stops before an append that is open, and does not pass it over when it follows', async ({
@@ -103,8 +105,8 @@ describe('read', () => {
     await open.query('BEGIN')
     await open.query(`SELECT sluice.append($1, '"late"')`, [queue])
     await append(database, queue, 10)
-    expect(await count(sluice.read(queue))).toBe(10)
-    const following = sluice.read(queue, { follow: true })[Symbol.asyncIterator]()
+    expect(await count(sluice.streams.read(queue))).toBe(10)
+    const following = sluice.streams.read(queue, { follow: true })[Symbol.asyncIterator]()
     for (let n = 0; n < 10; n++) await following.next()
     const next = following.next()
     await open.query('COMMIT')
@@ -118,7 +120,7 @@ describe('read', () => {
     const leaving = new AbortController()
     const seen: unknown[] = []
     const done = (async () => {
-      for await (const { payload } of sluice.read(queue, { follow: true, signal: leaving.signal })) {
+      for await (const { payload } of sluice.streams.read(queue, { follow: true, signal: leaving.signal })) {
         seen.push(payload)
         if (payload === 2) leaving.abort()
       }
@@ -126,7 +128,7 @@ describe('read', () => {
     await append(database, queue, 2)
     await done
     expect(seen).toEqual([1, 2])
-    const quiet = sluice.read(queue, { from: 'end', follow: true })[Symbol.asyncIterator]()
+    const quiet = sluice.streams.read(queue, { from: 'end', follow: true })[Symbol.asyncIterator]()
     const waiting = quiet.next()
     await quiet.return()
     expect(await waiting).toEqual({ done: true, value: undefined })
@@ -135,7 +137,7 @@ describe('read', () => {
   test('is an Observable too, cold, and ends when it is unsubscribed', async ({ database, sluice, queue }) => {
     await makeStream(database, queue)
     await append(database, queue, 200)
-    const events = sluice.read(queue)
+    const events = sluice.streams.read(queue)
     for (let twice = 0; twice < 2; twice++) {
       const seen: unknown[] = []
       await new Promise<void>((complete, error) => {
@@ -145,7 +147,7 @@ describe('read', () => {
     }
     let seen = 0
     await new Promise<void>((resolve) => {
-      const subscription = sluice.read(queue, { follow: true }).subscribe(() => {
+      const subscription = sluice.streams.read(queue, { follow: true }).subscribe(() => {
         seen += 1
         if (seen < 100) return
         resolve()
@@ -159,7 +161,7 @@ describe('read', () => {
     await makeStream(database, queue)
     await append(database, queue, 100)
     expect(await sluice.operate.streams.trim(queue, { position: 91 })).toMatchObject({ trimmedTo: 90 })
-    expect((await allOf(sluice.read(queue))).map(({ position }) => position)).toEqual([
+    expect((await allOf(sluice.streams.read(queue))).map(({ position }) => position)).toEqual([
       91, 92, 93, 94, 95, 96, 97, 98, 99, 100,
     ])
     const [rows] = await database.sql<{ count: string }>('SELECT count(*) FROM sluice.events($1)', [queue])
@@ -167,13 +169,13 @@ describe('read', () => {
   })
 
   test('refuses what it does not know', async ({ sluice, queue }) => {
-    await expect(allOf(sluice.read(queue))).rejects.toMatchObject({ code: 'STREAM_UNKNOWN' })
-    expect(() => sluice.read('a:b')).toThrow(/^stream: expected a name of 1 to 49 letters/)
+    await expect(allOf(sluice.streams.read(queue))).rejects.toMatchObject({ code: 'STREAM_UNKNOWN' })
+    expect(() => sluice.streams.read('a:b')).toThrow(/^stream: expected a name of 1 to 49 letters/)
     for (const from of [1, 'begin', {}, { position: -1 }, { time: 'now' }, { position: 1, time: new Date() }]) {
       // @ts-expect-error: not a place
-      expect(() => sluice.read(queue, { from })).toThrow(/^read\.from/)
+      expect(() => sluice.streams.read(queue, { from })).toThrow(/^streams\.read\.from/)
     }
-    expect(() => sluice.read(queue, { follow: true, to: 'end' })).toThrow('read.to: expected none with follow')
+    expect(() => sluice.streams.read(queue, { follow: true, to: 'end' })).toThrow('read.to: expected none with follow')
   })
 
   test('holds a page in memory, not the stream', async ({ database, queue }) => {

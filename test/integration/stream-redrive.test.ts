@@ -125,12 +125,12 @@ describe('a group that is deleted', () => {
       await append(database, stream, [[1, 'a']])
       if (isRetry) (await steps.next()).endBy(() => raise('no'))
       const step = await steps.next()
-      const deleting = sluice.operate.streams.deleteGroup(stream, 'all')
+      const deleting = sluice.operate.groups.delete(stream, 'all')
       await waitFor(() => isBlocked(database), { what: 'the deletion to wait' })
       step.end(deadLetter('no'))
       await deleting
-      await sluice.group(stream, 'all')
-      expect(await sluice.operate.streams.groups({ stream })).toMatchObject([{ parked: 0, dead: 0 }])
+      await sluice.groups.set(stream, 'all')
+      expect(await sluice.operate.groups.list({ stream })).toMatchObject([{ deferred: 0, dead: 0 }])
       await running.stop()
     },
   )

@@ -23,7 +23,7 @@ describe('the segments of a stream', () => {
     await jumpSegment(database, queue)
     expect(await segmentsOf(database, queue)).toEqual(tables(id, 0, 1, 2))
     await append(database, queue, 2)
-    const positions = (await allOf(sluice.read(queue))).map(({ position }) => position)
+    const positions = (await allOf(sluice.streams.read(queue))).map(({ position }) => position)
     expect(positions).toEqual([1, 2, 3, 1_000_000_000, 1_000_000_001])
     const rows = await database.sql<{ first: string; last: string | null }>(
       'SELECT first, last FROM sluice.segment WHERE stream_id = $1 ORDER BY first',
@@ -52,7 +52,7 @@ describe('the segments of a stream', () => {
     expect(await segmentsOf(database, queue)).toEqual(tables(id, 0, 1))
     await append(database, queue, 2)
     await jumpSegment(database, queue)
-    const positions = (await allOf(sluice.read(queue))).map(({ position }) => position)
+    const positions = (await allOf(sluice.streams.read(queue))).map(({ position }) => position)
     expect(positions).toEqual([1, 2, 3, 1_000_000_000, 1_000_000_001])
     expect(await sluice.operate.streams.list({ stream: queue })).toMatchObject([{ stream: queue, events: 5 }])
   })
@@ -94,7 +94,7 @@ describe('retention', () => {
     expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 1, finished: true })
     expect(await segmentsOf(database, queue)).toEqual(tables(id, 1, 2, 3))
     expect(await database.sql(`SELECT to_regclass('sluice.event_${id}_0') AS gone`)).toEqual([{ gone: null }])
-    const [first] = await allOf(sluice.read(queue))
+    const [first] = await allOf(sluice.streams.read(queue))
     expect(first?.position).toBe(1_000_000_000)
     expect((await sluice.operate.streams.list({ stream: queue }))[0]).toMatchObject({
       trimmedTo: 999_999_999,
@@ -119,11 +119,11 @@ describe('retention', () => {
     queue,
   }) => {
     const id = await made(database, queue, 'retain_ms = 1')
-    await sluice.group(queue, 'slow', { from: 'start' })
+    await sluice.groups.set(queue, 'slow', { from: 'start' })
     await threeSegments(database, queue)
     expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 0 })
-    await sluice.group(queue, 'slow', { keepUnread: true })
-    await sluice.operate.streams.pause(queue, 'slow')
+    await sluice.groups.set(queue, 'slow', { keepUnread: true })
+    await sluice.operate.groups.pause(queue, 'slow')
     expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 0 })
     await database.sql('UPDATE sluice.stream_group SET keep_unread = NULL')
     expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 2 })
@@ -132,22 +132,22 @@ describe('retention', () => {
 
   test('drops what all groups are past', async ({ database, sluice, queue }) => {
     await made(database, queue, 'retain_ms = 1')
-    await sluice.group(queue, 'one', { from: 'start' })
-    await sluice.group(queue, 'two', { from: 'start' })
+    await sluice.groups.set(queue, 'one', { from: 'start' })
+    await sluice.groups.set(queue, 'two', { from: 'start' })
     await threeSegments(database, queue)
-    await sluice.operate.streams.seek(queue, 'one', 'end')
-    await sluice.operate.streams.seek(queue, 'two', { position: 1_000_000_000 })
+    await sluice.operate.groups.seek(queue, 'one', 'end')
+    await sluice.operate.groups.seek(queue, 'two', { position: 1_000_000_000 })
     expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 1 })
-    expect((await sluice.operate.streams.groups({ stream: queue })).map(({ lost }) => lost)).toEqual([null, null])
+    expect((await sluice.operate.groups.list({ stream: queue })).map(({ lost }) => lost)).toEqual([null, null])
   })
 
   test('tells a group what it has lost, until it is moved', async ({ database, sluice, queue }) => {
     const id = await made(database, queue, 'retain_ms = 1, keep_unread = false')
     await threeSegments(database, queue)
-    await sluice.group(queue, 'slow', { from: { position: 5 } })
-    await sluice.group(queue, 'fast', { from: 'end' })
+    await sluice.groups.set(queue, 'slow', { from: { position: 5 } })
+    await sluice.groups.set(queue, 'fast', { from: 'end' })
     await sluice.operate.maintain()
-    const [fast, slow] = await sluice.operate.streams.groups({ stream: queue })
+    const [fast, slow] = await sluice.operate.groups.list({ stream: queue })
     expect(fast?.lost).toBeNull()
     expect(slow).toMatchObject({ lost: { from: 5, to: 1_000_000_009 }, unread: 10 })
     const handled: number[] = []
@@ -159,8 +159,8 @@ describe('retention', () => {
       message: expect.stringContaining('from position 5 to 1000000009'),
     })
     expect(handled).toEqual([])
-    await sluice.operate.streams.seek(queue, 'slow', 'start')
-    expect((await sluice.operate.streams.groups({ stream: queue }))[1]).toMatchObject({ lost: null, unread: 10 })
+    await sluice.operate.groups.seek(queue, 'slow', 'start')
+    expect((await sluice.operate.groups.list({ stream: queue }))[1]).toMatchObject({ lost: null, unread: 10 })
     await pipeline.runOnce()
     expect(handled.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 10 }, (_, n) => 2_000_000_000 + n))
     expect(await segmentsOf(database, queue)).toEqual(tables(id, 2, 3))
@@ -182,12 +182,12 @@ describe('retention', () => {
     }
     await batch.query('COMMIT')
     expect(await pass).toMatchObject({ segmentsDropped: 2 })
-    expect(await allOf(sluice.read(queue))).toHaveLength(60)
+    expect(await allOf(sluice.streams.read(queue))).toHaveLength(60)
   })
 
   test('does not count as lost what a batch had in hand that goes on', async ({ database, sluice, queue }) => {
     const id = await made(database, queue, 'retain_ms = 1, keep_unread = false')
-    await sluice.group(queue, 'late', { from: 'start' })
+    await sluice.groups.set(queue, 'late', { from: 'start' })
     await threeSegments(database, queue)
     const batch = await connect(database)
     await batch.query('BEGIN')
@@ -195,7 +195,7 @@ describe('retention', () => {
     const pass = sluice.operate.maintain()
     await waitFor(async () => (await detaching(database)) === 1, { what: 'the detach' })
     // Its claims stand still meanwhile, because it might have lost them.
-    expect((await sluice.operate.streams.groups({ stream: queue }))[0]?.lost).toEqual({ from: 1, to: 1_000_000_009 })
+    expect((await sluice.operate.groups.list({ stream: queue }))[0]?.lost).toEqual({ from: 1, to: 1_000_000_009 })
     await batch.query(
       `INSERT INTO sluice.group_progress (group_id, slot, position)
        SELECT g.id, slot, 1000000009 FROM sluice.stream_group g, generate_series(0, 15) slot WHERE g.stream = $1`,
@@ -203,12 +203,12 @@ describe('retention', () => {
     )
     await batch.query('COMMIT')
     expect(await pass).toMatchObject({ segmentsDropped: 2 })
-    expect((await sluice.operate.streams.groups({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 10 })
+    expect((await sluice.operate.groups.list({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 10 })
   })
 
   test('leaves a batch the events that it has in hand, also if they fail', async ({ database, sluice, queue }) => {
     await made(database, queue, 'retain_ms = 1, keep_unread = false')
-    await sluice.group(queue, 'late', { from: 'start' })
+    await sluice.groups.set(queue, 'late', { from: 'start' })
     await threeSegments(database, queue)
     const steps = new Steps()
     const run = sluice
@@ -306,8 +306,8 @@ describe('retention beside a group', () => {
     expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 0 })
     await maker.query('COMMIT')
     expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 0 })
-    expect((await sluice.operate.streams.groups({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 30 })
-    await sluice.operate.streams.deleteGroup(queue, 'g')
+    expect((await sluice.operate.groups.list({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 30 })
+    await sluice.operate.groups.delete(queue, 'g')
     expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 2 })
     await database.sql(`SELECT sluice.create_group($1, 'late', '{0}')`, [queue])
     expect(await placesOf(database, queue)).toEqual([{ position: '1999999999' }])
@@ -319,9 +319,9 @@ describe('retention beside a group', () => {
     queue,
   }) => {
     const id = await made(database, queue, 'retain_ms = 1')
-    await sluice.group(queue, 'g', { from: 'start' })
+    await sluice.groups.set(queue, 'g', { from: 'start' })
     await threeSegments(database, queue)
-    await sluice.operate.streams.seek(queue, 'g', { position: 1_000_000_005 })
+    await sluice.operate.groups.seek(queue, 'g', { position: 1_000_000_005 })
     const batch = await connect(database)
     await batch.query('BEGIN')
     await batch.query(
@@ -336,11 +336,11 @@ describe('retention beside a group', () => {
     expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 0 })
     await batch.query('COMMIT')
     await moved
-    expect((await sluice.operate.streams.groups({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 28 })
+    expect((await sluice.operate.groups.list({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 28 })
     expect(await sluice.operate.streams.trim(queue, { position: 6 }, { force: true })).toMatchObject({ trimmedTo: 5 })
     await mover.query(`SELECT sluice.seek_group($1, 'g', '{2}')`, [queue])
     expect(await placesOf(database, queue)).toEqual([{ position: '5' }])
-    expect((await sluice.operate.streams.groups({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 25 })
+    expect((await sluice.operate.groups.list({ stream: queue }))[0]).toMatchObject({ lost: null, unread: 25 })
     expect(await segmentsOf(database, queue)).toEqual(tables(id, 0, 1, 2, 3))
   })
 })
@@ -352,7 +352,7 @@ describe('trim', () => {
     expect(await sluice.operate.streams.trim(queue, { position: 1_000_000_004 })).toMatchObject({
       trimmedTo: 1_000_000_003,
     })
-    expect(await allOf(sluice.read(queue))).toHaveLength(16)
+    expect(await allOf(sluice.streams.read(queue))).toHaveLength(16)
     expect(await sluice.operate.maintain()).toMatchObject({ segmentsDropped: 1 })
     expect(await segmentsOf(database, queue)).toEqual(tables(id, 1, 2, 3))
     // Never back.
@@ -362,9 +362,9 @@ describe('trim', () => {
   test('stops before what a group has not read, or what is not settled', async ({ database, sluice, queue }) => {
     await made(database, queue)
     await append(database, queue, 10)
-    await sluice.group(queue, 'g', { from: { position: 6 } })
+    await sluice.groups.set(queue, 'g', { from: { position: 6 } })
     expect(await sluice.operate.streams.trim(queue, 'end')).toMatchObject({ trimmedTo: 5 })
-    await sluice.operate.streams.seek(queue, 'g', 'end')
+    await sluice.operate.groups.seek(queue, 'g', 'end')
     const open = await connect(database)
     await open.query('BEGIN')
     await open.query(`SELECT sluice.append($1, '1')`, [queue])
@@ -380,9 +380,9 @@ describe('trim', () => {
     const { streams } = sluice.operate
     await made(database, queue)
     await append(database, queue, 10)
-    await sluice.group(queue, 'behind', { from: { position: 4 } })
-    await sluice.group(queue, 'far', { from: 'start' })
-    await sluice.group(queue, 'read', { from: 'end' })
+    await sluice.groups.set(queue, 'behind', { from: { position: 4 } })
+    await sluice.groups.set(queue, 'far', { from: 'start' })
+    await sluice.groups.set(queue, 'read', { from: 'end' })
     const before = { position: 8 }
     const dryRun = true
     expect(await streams.trim(queue, before, { dryRun })).toEqual({
@@ -403,16 +403,16 @@ describe('trim', () => {
     expect(await database.sql('SELECT trimmed_to FROM sluice.stream WHERE stream = $1', [queue])).toEqual([
       { trimmed_to: '0' },
     ])
-    expect((await streams.groups({ stream: queue })).map(({ lost }) => lost)).toEqual([null, null, null])
+    expect((await sluice.groups.list({ stream: queue })).map(({ lost }) => lost)).toEqual([null, null, null])
     expect(await streams.trim(queue, before, { force: true })).toEqual(all)
   })
 
   test('can be forced on a group, which is told', async ({ database, sluice, queue }) => {
     await made(database, queue)
-    await sluice.group(queue, 'g', { from: 'start' })
+    await sluice.groups.set(queue, 'g', { from: 'start' })
     await append(database, queue, 10)
     expect(await sluice.operate.streams.trim(queue, { position: 8 }, { force: true })).toMatchObject({ trimmedTo: 7 })
-    expect((await sluice.operate.streams.groups({ stream: queue }))[0]).toMatchObject({
+    expect((await sluice.operate.groups.list({ stream: queue }))[0]).toMatchObject({
       lost: { from: 1, to: 7 },
       unread: 3,
     })

@@ -4,8 +4,8 @@ import { test as base } from '../support/servers/logins.ts'
 import { startTestSluice } from '../support/sluice.ts'
 import { raise } from '../support/steps.ts'
 
-let streams = 0
-const test = base.extend('stream', () => `roles.${++streams}`)
+let made = 0
+const test = base.extend('stream', () => `roles.${++made}`)
 
 describe('with the rights of a role', () => {
   test('a worker drops segments, although it does not own them', async ({ database, login, stream }) => {
@@ -60,17 +60,17 @@ describe('with the rights of a role', () => {
     await makeStream(database, stream)
     await append(database, stream, 3)
     await database.sql(`SELECT sluice.create_group($1, 'g', '{0}')`, [stream])
-    expect(await allOf(sluice.read(stream))).toHaveLength(3)
-    const { streams: operate } = sluice.operate
-    expect(await operate.groups({ stream })).toMatchObject([{ unread: 3 }])
-    expect(await operate.list({ stream })).toMatchObject([{ head: 3 }])
-    expect(await operate.slots(stream, 'g')).toHaveLength(16)
-    expect(await operate.seek(stream, 'g', 'end', { dryRun: true })).toMatchObject({ events: 0, before: 3 })
+    expect(await allOf(sluice.streams.read(stream))).toHaveLength(3)
+    const { groups, streams } = sluice
+    expect(await groups.list({ stream })).toMatchObject([{ unread: 3 }])
+    expect(await streams.list({ stream })).toMatchObject([{ head: 3 }])
+    expect(await groups.slots(stream, 'g')).toHaveLength(16)
+    expect(await groups.seek(stream, 'g', 'end', { dryRun: true })).toMatchObject({ events: 0, before: 3 })
     const refused = expect.objectContaining({ code: 'PRIVILEGE_MISSING' })
-    await expect(sluice.group(stream, 'other')).rejects.toEqual(refused)
-    await expect(operate.seek(stream, 'g', 'end')).rejects.toEqual(refused)
-    await expect(operate.trim(stream, 'end')).rejects.toEqual(refused)
-    await expect(operate.deleteGroup(stream, 'g')).rejects.toEqual(refused)
+    await expect(sluice.groups.set(stream, 'other')).rejects.toEqual(refused)
+    await expect(groups.seek(stream, 'g', 'end')).rejects.toEqual(refused)
+    await expect(streams.trim(stream, 'end')).rejects.toEqual(refused)
+    await expect(groups.delete(stream, 'g')).rejects.toEqual(refused)
   })
 
   test('a worker lets a slot wait for a failed event, and an operator lets it go on', async ({
@@ -83,18 +83,18 @@ describe('with the rights of a role', () => {
       startTestSluice(await login('sluice_operator')),
     ]
     const owner = startTestSluice(database)
-    await owner.stream(stream, { slots: 1 })
-    await owner.group(stream, 'g', { from: 'start', onFailure: 'stop' })
+    await owner.streams.set(stream, { slots: 1 })
+    await owner.groups.set(stream, 'g', { from: 'start', onFailure: 'stop' })
     await append(database, stream, 2)
-    const { streams: operate } = operator.operate
+    const { groups } = operator
     const pipeline = worker.pipeline(stream, { group: 'g', maxAttempts: 1 }).handle(() => raise('no'))
     await pipeline.runOnce()
-    expect(await operate.groups({ stream })).toMatchObject([{ unread: 2, slotsStopped: 1 }])
-    await expect(worker.operate.streams.retrySlots(stream, 'g')).rejects.toMatchObject({ code: 'PRIVILEGE_MISSING' })
-    expect(await operate.retrySlots(stream, 'g')).toBe(1)
+    expect(await groups.list({ stream })).toMatchObject([{ unread: 2, slotsStopped: 1 }])
+    await expect(worker.operate.groups.retry(stream, 'g')).rejects.toMatchObject({ code: 'PRIVILEGE_MISSING' })
+    expect(await groups.retry(stream, 'g')).toBe(1)
     await pipeline.runOnce()
-    expect(await operate.skipEvent(stream, 'g', 1)).toBe(true)
-    expect(await operate.groups({ stream })).toMatchObject([{ unread: 1, dead: 1, slotsStopped: 0 }])
+    expect(await groups.skip(stream, 'g', 1)).toBe(true)
+    expect(await groups.list({ stream })).toMatchObject([{ unread: 1, dead: 1, slotsStopped: 0 }])
   })
 
   test('an operator moves and pauses a group, and cannot make, trim or delete anything', async ({
@@ -104,17 +104,17 @@ describe('with the rights of a role', () => {
   }) => {
     const sluice = startTestSluice(await login('sluice_operator'))
     await makeStream(database, stream)
-    await startTestSluice(database).group(stream, 'g', { from: 'start' })
+    await startTestSluice(database).groups.set(stream, 'g', { from: 'start' })
     await append(database, stream, 3)
-    const { streams: operate } = sluice.operate
-    expect(await operate.seek(stream, 'g', { position: 3 })).toMatchObject({ events: 1, before: 3 })
-    expect(await operate.pause(stream, 'g')).toBe(true)
-    expect(await operate.resume(stream, 'g')).toBe(true)
+    const { groups, streams } = sluice
+    expect(await groups.seek(stream, 'g', { position: 3 })).toMatchObject({ events: 1, before: 3 })
+    expect(await groups.pause(stream, 'g')).toBe(true)
+    expect(await groups.resume(stream, 'g')).toBe(true)
     const refused = [
-      () => sluice.stream(`${stream}.more`),
-      () => sluice.group(stream, 'more'),
-      () => operate.trim(stream, 'end'),
-      () => operate.deleteGroup(stream, 'g'),
+      () => sluice.streams.set(`${stream}.more`),
+      () => sluice.groups.set(stream, 'more'),
+      () => streams.trim(stream, 'end'),
+      () => groups.delete(stream, 'g'),
     ]
     for (const change of refused) {
       await expect(change()).rejects.toMatchObject({
@@ -126,14 +126,14 @@ describe('with the rights of a role', () => {
 
   test('an administrator makes, moves, pauses, trims and deletes', async ({ database, login, stream }) => {
     const sluice = startTestSluice(await login('sluice_admin'))
-    expect(await sluice.stream(stream)).toBe(true)
+    expect(await sluice.streams.set(stream)).toBe(true)
     await append(database, stream, 3)
-    const { streams: operate } = sluice.operate
-    expect(await sluice.group(stream, 'g', { from: 'start', parkLimit: 3, keepUnread: true })).toBe(true)
-    expect(await operate.seek(stream, 'g', { position: 3 })).toMatchObject({ events: 1, before: 3 })
-    expect(await operate.pause(stream, 'g')).toBe(true)
-    expect(await operate.resume(stream, 'g')).toBe(true)
-    expect(await operate.trim(stream, { position: 3 })).toMatchObject({ trimmedTo: 2 })
-    expect(await operate.deleteGroup(stream, 'g')).toEqual({ messages: 0, deadLetters: 0 })
+    const { groups, streams } = sluice
+    expect(await sluice.groups.set(stream, 'g', { from: 'start', deferLimit: 3, keepUnread: true })).toBe(true)
+    expect(await groups.seek(stream, 'g', { position: 3 })).toMatchObject({ events: 1, before: 3 })
+    expect(await groups.pause(stream, 'g')).toBe(true)
+    expect(await groups.resume(stream, 'g')).toBe(true)
+    expect(await streams.trim(stream, { position: 3 })).toMatchObject({ trimmedTo: 2 })
+    expect(await groups.delete(stream, 'g')).toEqual({ deferred: 0, deadLetters: 0 })
   })
 })

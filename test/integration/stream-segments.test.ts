@@ -57,7 +57,7 @@ describe('a group of a stream with many segments', () => {
     const [late] = await append(database, stream, [['late', keys[3]]])
     await pipeline.runOnce()
     expect(handled.at(-1)).toEqual({ position: late, key: keys[3] })
-    await sluice.operate.streams.seek(stream, 'all', 'start')
+    await sluice.operate.groups.seek(stream, 'all', 'start')
     await pipeline.runOnce()
     expect(handled).toHaveLength(2 * (expected.length + 1))
   })
@@ -74,7 +74,7 @@ describe('a group of a stream with many segments', () => {
       Array.from({ length: 200 }, (_, n) => [n, keys[0]]),
     )
     await inSegments(database, stream, SEGMENTS, () => append(database, stream, [['quiet', keys[1]]]))
-    await sluice.operate.streams.seek(stream, 'all', 'start')
+    await sluice.operate.groups.seek(stream, 'all', 'start')
     const handled: unknown[] = []
     const pipeline = sluice.pipeline(stream, { group: 'all', batchSize: 5 }).handle(({ orderingKey }) => {
       handled.push(orderingKey)
@@ -138,7 +138,7 @@ describe('a look at', () => {
         [2, 'key'],
         [3, 'key'],
       ])
-      const [group] = await sluice.operate.streams.groups({ stream })
+      const [group] = await sluice.operate.groups.list({ stream })
       expect(group).toMatchObject({ unread: 2, slotsHeldBack: 1 })
     } finally {
       open.release(true)

@@ -15,9 +15,9 @@ describe('a stream without events', () => {
   test('takes other slots, more and fewer, with the groups that it has', async ({ database, sluice, stream }) => {
     await rolledBack(database, stream)
     for (const slots of [64, 2, 8] as const) {
-      expect(await sluice.stream(stream, { slots })).toBe(false)
+      expect(await sluice.streams.set(stream, { slots })).toBe(false)
       expect(await sluice.operate.streams.list({ stream })).toMatchObject([{ slots }])
-      expect((await sluice.operate.streams.slots(stream, 'all')).map(({ slot }) => slot)).toEqual(numbers(slots))
+      expect((await sluice.operate.groups.slots(stream, 'all')).map(({ slot }) => slot)).toEqual(numbers(slots))
     }
     await append(database, stream, ONE_EACH)
     const handled: unknown[] = []
@@ -27,7 +27,7 @@ describe('a stream without events', () => {
       .runOnce()
     expect(handled.toSorted()).toEqual(KEYS.toSorted())
     expect(await slotsAreRight(database, stream)).toBe(true)
-    await expect(sluice.stream(stream, { slots: 16 })).rejects.toMatchObject({
+    await expect(sluice.streams.set(stream, { slots: 16 })).rejects.toMatchObject({
       code: 'STREAM_SLOTS_FIXED',
       message: expect.stringMatching(
         /^slots: expected 8, which stream ".*" keeps while it has events or open appends, received 16\./,
@@ -44,7 +44,7 @@ describe('a stream without events', () => {
       .handle(({ payload }) => void handled.push(payload))
       .start()
     await waitFor(async () => (await asleep(database)) > 0, { what: 'a worker that sleeps' })
-    await sluice.stream(stream, { slots: 64 })
+    await sluice.streams.set(stream, { slots: 64 })
     await append(database, stream, ONE_EACH)
     await waitFor(() => handled.length === KEYS.length, { what: 'all events' })
     expect(handled.toSorted()).toEqual(KEYS.toSorted())
@@ -56,8 +56,8 @@ describe('a stream without events', () => {
     stream,
   }) => {
     const { changer } = await changing(database, stream)
-    const ofOneKey = allOf(sluice.read(stream, { follow: true, limit: 1, orderingKey: 'key 7' }))
-    const all = allOf(sluice.read(stream, { follow: true, limit: KEYS.length }))
+    const ofOneKey = allOf(sluice.streams.read(stream, { follow: true, limit: 1, orderingKey: 'key 7' }))
+    const all = allOf(sluice.streams.read(stream, { follow: true, limit: KEYS.length }))
     await untilWaiting(database, 'stream_bounds', 2)
     const appended = append(database, stream, ONE_EACH)
     await untilWaiting(database, 'append_many', 1)
@@ -96,12 +96,12 @@ describe('slots', () => {
     try {
       await client.query('BEGIN')
       await client.query("SELECT sluice.append($1, '1')", [stream])
-      await expect(sluice.stream(stream, { slots: 8 })).rejects.toMatchObject({ code: 'STREAM_SLOTS_FIXED' })
+      await expect(sluice.streams.set(stream, { slots: 8 })).rejects.toMatchObject({ code: 'STREAM_SLOTS_FIXED' })
       await client.query('ROLLBACK')
     } finally {
       client.release()
     }
-    await sluice.stream(stream, { slots: 8 })
+    await sluice.streams.set(stream, { slots: 8 })
   })
 
   test.for(['sluice.append', 'sluice.append_many'])(
@@ -125,7 +125,7 @@ describe('slots', () => {
     try {
       await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
       await client.query('SELECT 1 FROM sluice.stream')
-      await sluice.stream(stream, { slots: 8 })
+      await sluice.streams.set(stream, { slots: 8 })
       await expect(client.query("SELECT sluice.append($1, '1', 'k')", [stream])).rejects.toMatchObject({
         code: '40001',
       })

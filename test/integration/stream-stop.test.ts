@@ -17,7 +17,7 @@ const AT_ONCE = { kind: 'fixed', delay: 0 } as const
 const test = base.extend('stops', async ({ database, sluice, stream }) => {
   const stops = `${stream}.one`
   await database.sql('SELECT sluice.create_stream($1, 1)', [stops])
-  await sluice.group(stops, 'all', { from: 'start', onFailure: 'stop' })
+  await sluice.groups.set(stops, 'all', { from: 'start', onFailure: 'stop' })
   return stops
 })
 
@@ -61,12 +61,10 @@ describe('a group that stops on failure', () => {
     expect((await pipeline.runOnce()).counts).toMatchObject({ acked: 1, retried: 1, dead: 0 })
     expect((await pipeline.runOnce()).counts).toMatchObject({ acked: 0, retried: 0 })
     expect(await database.sql('SELECT n FROM kept')).toEqual([{ n: 1 }])
-    const [slot] = await sluice.operate.streams.slots(stops, 'all')
-    expect(slot).toMatchObject({ nextPosition: second, unread: 2, held: { attempt: 1, error: 'no' } })
-    expect(slot?.held?.until?.getTime()).toBeGreaterThan(Date.now())
-    expect(await sluice.operate.streams.groups({ stream: stops })).toMatchObject([
-      { onFailure: 'stop', slotsStopped: 0 },
-    ])
+    const [slot] = await sluice.operate.groups.slots(stops, 'all')
+    expect(slot).toMatchObject({ nextPosition: second, unread: 2, blockedBy: { attempt: 1, error: 'no' } })
+    expect(slot?.blockedBy?.until?.getTime()).toBeGreaterThan(Date.now())
+    expect(await sluice.operate.groups.list({ stream: stops })).toMatchObject([{ onFailure: 'stop', slotsStopped: 0 }])
   })
 
   test('stops its slot after the last attempt, until the event is tried again', async ({ database, sluice, stops }) => {
@@ -87,19 +85,19 @@ describe('a group that stops on failure', () => {
         if (isBroken) raise('no')
       })
     await expect
-      .poll(async () => (await pipeline.runOnce()) && (await sluice.operate.streams.slots(stops, 'all'))[0]?.held)
+      .poll(async () => (await pipeline.runOnce()) && (await sluice.operate.groups.slots(stops, 'all'))[0]?.blockedBy)
       .toEqual({ until: null, attempt: 2, error: 'failed 2 of 2 attempts: no' })
     await pipeline.runOnce()
     expect(seen).toEqual(['1#1', '1#2'])
     expect(await database.sql('SELECT FROM sluice.dead_letter WHERE queue = $1', [`${stops}:all`])).toEqual([])
-    expect(await sluice.operate.streams.groups({ stream: stops })).toMatchObject([{ slotsStopped: 1, parked: 0 }])
+    expect(await sluice.operate.groups.list({ stream: stops })).toMatchObject([{ slotsStopped: 1, deferred: 0 }])
     expect(events).toMatchObject([
       { kind: 'slot.stopped', queue: `${stops}:all`, slot: 0, position: first, attempt: 2, error: 'no' },
     ])
     subscription.unsubscribe()
     isBroken = false
-    expect(await sluice.operate.streams.retrySlots(stops, 'all')).toBe(1)
-    expect(await sluice.operate.streams.retrySlots(stops, 'all')).toBe(0)
+    expect(await sluice.operate.groups.retry(stops, 'all')).toBe(1)
+    expect(await sluice.operate.groups.retry(stops, 'all')).toBe(0)
     await pipeline.runOnce()
     expect(seen).toEqual(['1#1', '1#2', '1#1', '2#1'])
   })
@@ -116,7 +114,7 @@ describe('a group that stops on failure', () => {
     const seen: unknown[] = []
     const handle = ({ payload }: Message) => void seen.push(payload)
     expect((await stricter.handle(handle).runOnce()).counts).toMatchObject({ acked: 1, retried: 1, dead: 0 })
-    expect(await sluice.operate.streams.retrySlots(stops, 'all')).toBe(1)
+    expect(await sluice.operate.groups.retry(stops, 'all')).toBe(1)
     await sluice.pipeline(stops, { group: 'all' }).handle(handle).runOnce()
     expect(seen).toEqual([1, 'two', 3])
   })
@@ -132,9 +130,9 @@ describe('a group that stops on failure', () => {
       if (event.payload === 1 && seen.length === 1) raise('no')
     })
     await pipeline.runOnce()
-    expect(await sluice.operate.streams.skipEvent(stops, 'all', Number(second))).toBe(false)
-    expect(await sluice.operate.streams.skipEvent(stops, 'all', Number(first))).toBe(true)
-    expect(await sluice.operate.streams.skipEvent(stops, 'all', Number(first))).toBe(false)
+    expect(await sluice.operate.groups.skip(stops, 'all', Number(second))).toBe(false)
+    expect(await sluice.operate.groups.skip(stops, 'all', Number(first))).toBe(true)
+    expect(await sluice.operate.groups.skip(stops, 'all', Number(first))).toBe(false)
     const queue = `${stops}:all`
     expect(
       await database.sql('SELECT payload, attempt, reason, error FROM sluice.dead_letters WHERE queue = $1', [queue]),
@@ -154,17 +152,17 @@ describe('a group that stops on failure', () => {
       return outcomes.shift()
     })
     expect((await pipeline.runOnce()).counts).toMatchObject({ snoozed: 1 })
-    const held = async () => (await sluice.operate.streams.slots(stops, 'all'))[0]?.held
+    const blockedBy = async () => (await sluice.operate.groups.slots(stops, 'all'))[0]?.blockedBy
     await expect
-      .poll(async () => (await pipeline.runOnce()) && (await held()))
+      .poll(async () => (await pipeline.runOnce()) && (await blockedBy()))
       .toMatchObject({ until: null, attempt: 1 })
-    await sluice.operate.streams.retrySlots(stops, 'all', { slot: 0 })
+    await sluice.operate.groups.retry(stops, 'all', { slot: 0 })
     await pipeline.runOnce()
     expect(seen).toEqual(['1#1', '1#1', '1#1', '2#1'])
   })
 
   test('lets its other slots go on', async ({ database, sluice, stream }) => {
-    await sluice.group(stream, 'all', { onFailure: 'stop' })
+    await sluice.groups.set(stream, 'all', { onFailure: 'stop' })
     await append(
       database,
       stream,
@@ -199,8 +197,8 @@ describe('a group that stops on failure', () => {
       return events.map(({ payload }) => (payload === 2 ? deadLetter('no') : ack()))
     })
     expect((await pipeline.runOnce()).counts).toMatchObject({ acked: 1, dead: 0 })
-    expect((await sluice.operate.streams.slots(stops, 'all'))[0]).toMatchObject({ unread: 2, held: { attempt: 1 } })
-    await sluice.operate.streams.skipEvent(stops, 'all', 2)
+    expect((await sluice.operate.groups.slots(stops, 'all'))[0]).toMatchObject({ unread: 2, blockedBy: { attempt: 1 } })
+    await sluice.operate.groups.skip(stops, 'all', 2)
     await pipeline.runOnce()
     expect(await database.sql('SELECT n FROM batched ORDER BY n')).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }])
   })
@@ -219,10 +217,10 @@ describe('a group that stops on failure', () => {
     const seen: unknown[] = []
     const pipeline = sluice.pipeline(stops, { group: 'all' }).handle(({ payload }) => void seen.push(payload))
     await expect
-      .poll(async () => (await pipeline.runOnce()) && (await sluice.operate.streams.slots(stops, 'all'))[0]?.held)
+      .poll(async () => (await pipeline.runOnce()) && (await sluice.operate.groups.slots(stops, 'all'))[0]?.blockedBy)
       .toMatchObject({ until: null, attempt: 3, error: expect.stringMatching(/^crashed: 3 processes/) })
     expect(seen).toEqual([])
-    await sluice.operate.streams.retrySlots(stops, 'all')
+    await sluice.operate.groups.retry(stops, 'all')
     await pipeline.runOnce()
     expect(seen).toEqual([1, 2])
   })
@@ -232,17 +230,17 @@ describe('a group that stops on failure', () => {
     const pipeline = sluice
       .pipeline(stops, { group: 'all', retry: RETRY, batchSize: 1 })
       .handle(async (_, { tx }) => void (await tx.query('SELECT pg_terminate_backend(pg_backend_pid())')))
-    const held = async () => (await sluice.operate.streams.slots(stops, 'all'))[0]?.held
-    await expect.poll(async () => (await pipeline.runOnce()) && (await held())).toMatchObject({ attempt: 1 })
+    const blockedBy = async () => (await sluice.operate.groups.slots(stops, 'all'))[0]?.blockedBy
+    await expect.poll(async () => (await pipeline.runOnce()) && (await blockedBy())).toMatchObject({ attempt: 1 })
   })
 
   test.for([
     ['stops', 'stop'],
-    ['has parked as many as it may', 'park'],
+    ['has parked as many as it may', 'defer'],
   ] as const)(
     'that %s tries a failed event again in a process that slept when it failed',
     async ([, onFailure], { database, sluice, stops }) => {
-      await sluice.group(stops, 'all', { onFailure })
+      await sluice.groups.set(stops, 'all', { onFailure })
       const seen: unknown[] = []
       const sleeper = startTestSluice(database, { pollInterval: '100ms' })
       const running = sleeper
@@ -263,12 +261,12 @@ describe('a group that stops on failure', () => {
       await hold('now')
       await expect.poll(() => seen).toEqual([1])
       await running.stop()
-      expect(await sluice.operate.streams.slots(stops, 'all')).toMatchObject([{ unread: 0, held: null }])
+      expect(await sluice.operate.groups.slots(stops, 'all')).toMatchObject([{ unread: 0, blockedBy: null }])
     },
   )
 
   test('is told of what is due by a poll only where it consumes the group', async ({ database, sluice, stops }) => {
-    await sluice.group(stops, 'other')
+    await sluice.groups.set(stops, 'other')
     await append(database, stops, [[1]])
     await database.sql(
       `UPDATE sluice.group_progress p SET held_until = clock_timestamp(), attempt = 1
@@ -293,13 +291,13 @@ describe('a group that stops on failure', () => {
     const [first, second] = await append(database, stops, [[1], [2]])
     const pipeline = sluice.pipeline(stops, { group: 'all', retry: AT_ONCE }).handle(() => raise('no'))
     await pipeline.runOnce()
-    const [slot] = await sluice.operate.streams.slots(stops, 'all')
-    expect(slot).toMatchObject({ nextPosition: first, held: { error: expect.stringContaining('no') } })
-    expect(await sluice.operate.streams.retrySlots(stops, 'all')).toBe(1)
-    expect(await sluice.operate.streams.slots(stops, 'all')).toMatchObject([{ held: null }])
+    const [slot] = await sluice.operate.groups.slots(stops, 'all')
+    expect(slot).toMatchObject({ nextPosition: first, blockedBy: { error: expect.stringContaining('no') } })
+    expect(await sluice.operate.groups.retry(stops, 'all')).toBe(1)
+    expect(await sluice.operate.groups.slots(stops, 'all')).toMatchObject([{ blockedBy: null }])
     await pipeline.runOnce()
-    expect(await sluice.operate.streams.skipEvent(stops, 'all', Number(first))).toBe(true)
-    expect(await sluice.operate.streams.slots(stops, 'all')).toMatchObject([{ nextPosition: second, held: null }])
+    expect(await sluice.operate.groups.skip(stops, 'all', Number(first))).toBe(true)
+    expect(await sluice.operate.groups.slots(stops, 'all')).toMatchObject([{ nextPosition: second, blockedBy: null }])
   })
 
   test('that is to park from now on tries its failed events again, and parks them', async ({
@@ -316,7 +314,7 @@ describe('a group that stops on failure', () => {
       .pipeline(stops, { group: 'all', retry: RETRY, maxAttempts: 2 })
       .handle(({ payload }) => (payload === 1 ? raise('no') : undefined))
     expect((await pipeline.runOnce()).counts).toMatchObject({ acked: 0, retried: 1 })
-    await sluice.group(stops, 'all', { onFailure: 'park' })
+    await sluice.groups.set(stops, 'all', { onFailure: 'defer' })
     expect((await pipeline.runOnce()).counts).toMatchObject({ acked: 1, retried: 1 })
     const parked = () =>
       database.sql('SELECT payload, attempt FROM sluice.message WHERE queue = $1 ORDER BY id', [`${stops}:all`])
@@ -325,14 +323,14 @@ describe('a group that stops on failure', () => {
       { payload: 2, attempt: 0 },
     ])
     // What it has parked goes first when it stops again.
-    await sluice.group(stops, 'all', { onFailure: 'stop' })
+    await sluice.groups.set(stops, 'all', { onFailure: 'stop' })
     await append(database, stops, [
       [4, 'a'],
       [5, 'b'],
     ])
     await pipeline.runOnce()
     expect(await parked()).toHaveLength(2)
-    expect((await sluice.operate.streams.slots(stops, 'all'))[0]).toMatchObject({ unread: 2, held: null })
+    expect((await sluice.operate.groups.slots(stops, 'all'))[0]).toMatchObject({ unread: 2, blockedBy: null })
   })
 
   test('is moved away from an event at which it has stopped', async ({ database, sluice, stops }) => {
@@ -343,16 +341,16 @@ describe('a group that stops on failure', () => {
       if (payload === 1) raise('no')
     })
     await pipeline.runOnce()
-    await sluice.operate.streams.seek(stops, 'all', { position: 2 })
+    await sluice.operate.groups.seek(stops, 'all', { position: 2 })
     await pipeline.runOnce()
     expect(seen).toEqual([1, 2])
   })
 
   test('refuses what it cannot be told', async ({ sluice, stops }) => {
     // @ts-expect-error there is no such word
-    const told = sluice.group(stops, 'all', { onFailure: 'skip' })
+    const told = sluice.groups.set(stops, 'all', { onFailure: 'skip' })
     await expect(told).rejects.toMatchObject({ code: 'OPTION_INVALID' })
-    await expect(sluice.operate.streams.retrySlots(stops, 'none')).rejects.toMatchObject({ code: 'GROUP_UNKNOWN' })
-    await expect(sluice.operate.streams.skipEvent(stops, 'all', 0)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    await expect(sluice.operate.groups.retry(stops, 'none')).rejects.toMatchObject({ code: 'GROUP_UNKNOWN' })
+    await expect(sluice.operate.groups.skip(stops, 'all', 0)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
   })
 })

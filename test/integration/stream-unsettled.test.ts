@@ -38,7 +38,7 @@ describe('a batch of a group that could not be settled', () => {
       expect(await database.sql(`SELECT payload FROM ${table} WHERE queue = $1`, [`${stream}:all`])).toEqual([
         { payload: 2 },
       ])
-      expect((await sluice.operate.streams.groups({ stream }))[0]).toMatchObject({ unread: 0 })
+      expect((await sluice.operate.groups.list({ stream }))[0]).toMatchObject({ unread: 0 })
     },
   )
 

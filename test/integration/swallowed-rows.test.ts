@@ -22,7 +22,7 @@ test.for([
         { payload: 1, ...DEDUPE },
         { payload: 2, dedupe: { key: 'other' } },
       ]),
-    'a pause': () => sluice.operate.pause(queue),
+    'a pause': () => sluice.operate.queues.pause(queue),
   }
   const failed = await calls[call]().catch((error: unknown) => error)
   await database.sql('DROP FUNCTION swallow() CASCADE')
@@ -59,7 +59,7 @@ describe.for(['settled', 'completed_message'])('a trigger that returns NULL on s
   test.for(Object.entries(SUCCESSES))(
     'fails %s, whose message stays',
     async ([, succeed], { database, queue, sluice }) => {
-      await sluice.operate.settings.set(queue, { history: '1d' })
+      await sluice.operate.queues.settings.set(queue, { history: '1d' })
       await sluice.enqueue(sluice.ownTransaction, queue, 1, { dedupe: { key: 'k', for: '1h' } })
       await database.sql(`
       CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';

@@ -150,7 +150,7 @@ describe('deliver in leased mode', () => {
           .handle(() => undefined)
           .runOnce()
         await extend()
-        const inFlight = await sluice.operate.messages({ queue: 'signups', state: 'in_flight' })
+        const inFlight = await sluice.operate.messages.list({ queue: 'signups', state: 'in_flight' })
         seen.push([
           inFlight.messages.map((message) => message.id),
           others.length,
@@ -341,7 +341,7 @@ describe('appendedIn', () => {
   test('lists what the open transaction has appended, savepoints included, and nothing else', async ({ database }) => {
     const sluice = createSluice({ connection: database.url })
     onTestFinished(() => sluice.stop())
-    for (const stream of ['orders', 'refunds']) await sluice.stream(stream)
+    for (const stream of ['orders', 'refunds']) await sluice.streams.set(stream)
     await sluice.append(sluice.ownTransaction, 'orders', { before: true })
     const client = await connect(database)
     await client.query('BEGIN')
@@ -365,8 +365,8 @@ describe('appendedIn', () => {
   test("is followed by the group's pipeline, which handles what was committed", async ({ database }) => {
     const sluice = createSluice({ connection: database.url })
     onTestFinished(() => sluice.stop())
-    await sluice.stream('shipments')
-    await sluice.group('shipments', 'labels', { from: 'start' })
+    await sluice.streams.set('shipments')
+    await sluice.groups.set('shipments', 'labels', { from: 'start' })
     await sluice.appendMany(sluice.ownTransaction, 'shipments', [{ payload: { id: 7 } }, { payload: { id: 8 } }])
     const labels = sluice
       .pipeline('shipments', { group: 'labels' })

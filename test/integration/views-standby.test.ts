@@ -27,7 +27,7 @@ test('on a hot standby the views and the command line show all but what workers 
   const isListed = async () =>
     (await pair.primary.sql(`SELECT FROM sluice.worker WHERE 'busy' = ANY (queues)`)).length > 0
   await waitFor(isListed, { what: 'the worker to say what it consumes' })
-  await sluice.stream('orders')
+  await sluice.streams.set('orders')
   await pair.caughtUp()
 
   const counts = `SELECT queue, ready::integer, scheduled::integer, in_flight::integer, dead::integer, workers::integer

@@ -22,7 +22,7 @@ describe.for(MODES)('a queue that is paused while two processes consume it in mo
     const first = await WorkerProcess.start(database, queue, options)
     expect(await first.handling(inHand!)).toBe(1)
     const second = await WorkerProcess.start(database, queue, options)
-    await sluice.operate.pause(queue, { reason: 'a test' })
+    await sluice.operate.queues.pause(queue, { reason: 'a test' })
     await Promise.all([first, second].map((worker) => worker.event('pipeline.paused')))
     const ids = [inHand!, ...(await enqueue(database, queue, [{}, {}, {}]))]
     await first.kill()
@@ -32,7 +32,7 @@ describe.for(MODES)('a queue that is paused while two processes consume it in mo
     const areFree = async () => (await database.sql(free, [queue])).length === ids.length
     await waitFor(areFree, { what: 'what the first process had in hand to be free', timeoutMs: 60_000 })
     expect([second.begun, third.begun]).toEqual([0, 0])
-    await sluice.operate.resume(queue)
+    await sluice.operate.queues.resume(queue)
     const handled = waitFor(() => [second, third].find((worker) => worker.attemptsOf(inHand!).length > 0), {
       what: 'the message of the first process to be handled again',
     })

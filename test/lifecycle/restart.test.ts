@@ -8,7 +8,7 @@ import { waitFor } from '../support/wait.ts'
 test.for([
   { end: 'restarts', bringDown: (server: EmbeddedServer) => server.restart() },
   { end: 'crashes', bringDown: (server: EmbeddedServer) => server.crash() },
-])("P4, W23: that the server $end is nobody's crash, and all workers go on", async ({ bringDown }) => {
+])('P4: when the server $end, no message counts a crash, and all workers go on', async ({ bringDown }) => {
   const server = await startRestartableServer()
   await createEffects(server)
   const ids = await enqueue(server, 'q', [{ wait: true }])

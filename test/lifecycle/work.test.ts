@@ -85,18 +85,18 @@ describe.concurrent('sluice work', () => {
     const [leased] = await put(sluice, 'more', [{ ms: 300 }])
     await Promise.all([says(`handles ${slow}`), says(`handles ${leased}`)])
     child.kill('SIGTERM')
-    await says('SIGTERM: claims no more and waits up to 30s')
+    await says('SIGTERM: stops claiming, and waits up to 30s')
     expect(await exited).toBe(0)
     await says(/jobs: 2 acked, 0 retried/)
     await says(/more: 1 acked, 0 retried/)
     expect(await effects(own)).toHaveLength(3)
-    expect(await sluice.operate.workers()).toEqual([])
+    expect(await sluice.operate.workers.list()).toEqual([])
     expect(await evidence(own)).toEqual([])
   })
 
   test('reads streams for groups beside queues, until SIGTERM and with --once', async ({ own, sluice, start }) => {
-    await sluice.stream('orders')
-    await sluice.group('orders', 'billing', { from: 'start' })
+    await sluice.streams.set('orders')
+    await sluice.groups.set('orders', 'billing', { from: 'start' })
     const { child, exited, says } = start(GROUP)
     await Promise.all([says('works on jobs \\(transactional'), says('works on orders:billing \\(group')])
     const orders = [1, 2, 3].map((id) => ({ payload: { id } }))
@@ -111,7 +111,7 @@ describe.concurrent('sluice work', () => {
     expect((await effects(own)).map(({ id }) => Number(id)).toSorted()).toEqual([1, 2, 3, 4])
     const wrong = start(GROUP, '--mode', 'leased')
     expect(await wrong.exited).toBe(2)
-    await wrong.says('--mode: expected group, for which the module has written the handler of "orders:billing"')
+    await wrong.says('--mode: expected group, the mode of the module\'s handler of "orders:billing"')
   })
 
   test('gives back at a second signal what is in hand, counts nothing, and exits with 3', async ({
@@ -124,14 +124,14 @@ describe.concurrent('sluice work', () => {
     const [leased] = await put(sluice, 'more', [{ ms: 60_000 }])
     await Promise.all([says(`handles ${id}`), says(`handles ${leased}`)])
     child.kill('SIGINT')
-    await says('SIGINT: claims no more')
+    await says('SIGINT: stops claiming')
     child.kill('SIGTERM')
     await says('SIGTERM: gives back')
     expect(await exited).toBe(3)
     expect(await attempts(own)).toEqual([{ attempt: 0 }, { attempt: 0 }])
     expect(await effects(own)).toEqual([])
     expect(await evidence(own)).toEqual([])
-    expect(await sluice.operate.queues()).toMatchObject([
+    expect(await sluice.operate.queues.list()).toMatchObject([
       { queue: 'jobs', ready: 1, inFlight: 0 },
       { queue: 'more', ready: 1, inFlight: 0 },
     ])
@@ -167,8 +167,8 @@ describe.concurrent('sluice work', () => {
   test('with --once says how many due messages a pause and a limit have left', async ({ own, sluice }) => {
     await put(sluice, 'jobs', [{}, {}])
     await put(sluice, 'more', [{}, {}, {}])
-    await sluice.operate.pause('jobs')
-    await sluice.operate.settings.set('more', { rate: { limit: 1, per: '1h' } })
+    await sluice.operate.queues.pause('jobs')
+    await sluice.operate.queues.settings.set('more', { rate: { limit: 1, per: '1h' } })
     const { code, stderr } = await spawnCli(['work', WORKER, '--once'], { DATABASE_URL: own.url })
     expect(code).toBe(0)
     expect(stderr).toContain('jobs: 2 due messages left: the queue is paused')
@@ -177,16 +177,16 @@ describe.concurrent('sluice work', () => {
 
   test('with --once says how many events a group has left that is paused, or has stopped', async ({ own, sluice }) => {
     const pass = () => spawnCli(['work', GROUP, '--once', '--queue', 'orders:billing'], { DATABASE_URL: own.url })
-    await sluice.stream('orders', { slots: 1 })
-    await sluice.group('orders', 'billing', { from: 'start', onFailure: 'stop' })
+    await sluice.streams.set('orders', { slots: 1 })
+    await sluice.groups.set('orders', 'billing', { from: 'start', onFailure: 'stop' })
     await sluice.appendMany(
       sluice.ownTransaction,
       'orders',
       [1, 0, 3].map((id) => ({ payload: { id } })),
     )
-    await sluice.operate.streams.pause('orders', 'billing')
+    await sluice.operate.groups.pause('orders', 'billing')
     expect((await pass()).stderr).toContain('orders:billing: 3 events left: the group is paused')
-    await sluice.operate.streams.resume('orders', 'billing')
+    await sluice.operate.groups.resume('orders', 'billing')
     expect(await pass()).toMatchObject({
       code: 0,
       stderr: expect.stringContaining('orders:billing: 2 events left: 1 slot stopped, see: sluice group list orders'),

@@ -70,7 +70,7 @@ test('an enqueue infers its payload from the name of the queue', () => {
   enqueue('orders', { id: 'one' })
   // @ts-expect-error no such queue
   enqueue('order', { id: 1 })
-  // @ts-expect-error W22: no such option
+  // @ts-expect-error no such option
   enqueue('orders', { id: 1 }, { delayMs: 5 })
   // @ts-expect-error no such unit
   enqueue('orders', { id: 1 }, { delay: '5 minutes' })

@@ -95,7 +95,7 @@ describe('a pipeline', () => {
 
   test('refuses options that do not exist', () => {
     unrun(() => sluice.pipeline('mails', { concurrency: 4, retry: { kind: 'fixed', delay: '5s' }, timeout: '1m' }))
-    // @ts-expect-error W22: no such option
+    // @ts-expect-error no such option
     unrun(() => sluice.pipeline('mails', { parallel: 4 }))
     // @ts-expect-error a retry without its kind
     unrun(() => sluice.pipeline('mails', { retry: { delay: '5s' } }))
@@ -125,7 +125,7 @@ describe("a handler's context", () => {
       unrun(() => context.enqueue('mails', { to: 5 }))
       // @ts-expect-error no such queue
       unrun(() => context.enqueue('mail', { to: 'ada@example.com' }))
-      // @ts-expect-error W22: no such option
+      // @ts-expect-error no such option
       unrun(() => context.enqueue('mails', { to: 'ada@example.com' }, { prio: 1 }))
     })
   })
@@ -274,18 +274,18 @@ describe('routes', () => {
 
 describe('operate', () => {
   test('knows the queues', () => {
-    expectTypeOf(sluice.operate.peek).parameter(0).toEqualTypeOf<'mails' | 'dates' | 'plain'>()
-    expectTypeOf(open.operate.peek).parameter(0).toEqualTypeOf<string>()
-    unrun(() => sluice.operate.messages({ queue: 'mails', state: 'ready', held: false, limit: 10 }))
+    expectTypeOf(sluice.operate.messages.peek).parameter(0).toEqualTypeOf<'mails' | 'dates' | 'plain'>()
+    expectTypeOf(open.operate.messages.peek).parameter(0).toEqualTypeOf<string>()
+    unrun(() => sluice.operate.messages.list({ queue: 'mails', state: 'ready', held: false, limit: 10 }))
     unrun(() => sluice.operate.deadLetters.list({ queue: 'mails' }))
     // @ts-expect-error no such queue
-    unrun(() => sluice.operate.messages({ queue: 'mail' }))
+    unrun(() => sluice.operate.messages.list({ queue: 'mail' }))
     // @ts-expect-error no such queue
-    unrun(() => sluice.operate.queues({ queue: 'mail' }))
+    unrun(() => sluice.operate.queues.list({ queue: 'mail' }))
     // @ts-expect-error no such state
-    unrun(() => sluice.operate.messages({ queue: 'mails', state: 'dead' }))
+    unrun(() => sluice.operate.messages.list({ queue: 'mails', state: 'dead' }))
     // @ts-expect-error messages are of one queue
-    unrun(() => sluice.operate.messages({ state: 'ready' }))
+    unrun(() => sluice.operate.messages.list({ state: 'ready' }))
   })
 
   test('gives ids as text, instants as Dates, and payloads that nobody has validated', async () => {
@@ -294,7 +294,7 @@ describe('operate', () => {
     expectTypeOf<MessageStatus['dueAt']>().toEqualTypeOf<Date | null>()
     expectTypeOf<DeadLetter['diedAt']>().toEqualTypeOf<Date>()
     expectTypeOf<DeadLetter['payload']>().toBeUnknown()
-    expectTypeOf(sluice.operate.messages).returns.resolves.toEqualTypeOf<MessagePage>()
+    expectTypeOf(sluice.operate.messages.list).returns.resolves.toEqualTypeOf<MessagePage>()
     expectTypeOf(sluice.operate.deadLetters.get).returns.resolves.toEqualTypeOf<DeadLetter | undefined>()
   })
 

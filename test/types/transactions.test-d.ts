@@ -7,7 +7,7 @@ import type postgres from 'postgres'
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm'
 import { describe, expectTypeOf, test } from 'vitest'
 import type { HandlerTransaction, OpenTransaction, ownTransaction } from '../../src/index.ts'
-import type { Prisma, PrismaClient } from '../support/prisma/client/client.ts'
+import type { PrismaClient, PrismaTransaction } from '../support/prisma-client.ts'
 
 type DrizzleDatabase = ReturnType<typeof drizzle>
 type DrizzleTransaction = Parameters<Parameters<DrizzleDatabase['transaction']>[0]>[0]
@@ -26,7 +26,7 @@ describe('a message is enqueued in', () => {
     expectTypeOf<PostgresJsTransaction>().toExtend<OpenTransaction>()
     expectTypeOf<EntityManager>().toExtend<OpenTransaction>()
     expectTypeOf<QueryRunner>().toExtend<OpenTransaction>()
-    expectTypeOf<Prisma.TransactionClient>().toExtend<OpenTransaction>()
+    expectTypeOf<PrismaTransaction>().toExtend<OpenTransaction>()
     expectTypeOf<postgres.TransactionSql>().toExtend<OpenTransaction>()
     expectTypeOf<HandlerTransaction>().toExtend<OpenTransaction>()
     expectTypeOf<typeof ownTransaction>().toExtend<OpenTransaction>()

@@ -7,11 +7,20 @@ import { ERROR_CODES } from '../../src/errors.ts'
 import * as sluice from '../../src/index.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
-const PAGES = ['.', 'docs', 'docs/decisions', 'examples', 'demo', 'bench'].flatMap((folder) =>
+const PAGES = ['.', 'docs', 'docs/decisions', 'examples', 'demo', 'bench', 'test/support'].flatMap((folder) =>
   readdirSync(join(ROOT, folder))
     .filter((file) => file.endsWith('.md'))
     .map((file) => ({ path: join(folder, file), text: readFileSync(join(ROOT, folder, file), 'utf8') })),
 )
+
+/** Their promises are on their own pages; those of all queues are in docs/guarantees.md. */
+const WITH_PROMISES = ['streams', 'leased', 'limits', 'claims', 'history', 'dedupe', 'ordering', 'schedules']
+
+/** Persons who are processes or sessions, and words that stand for a usual one: in flight, setting, at most. */
+const UNUSUAL =
+  /\b(?:nobody|somebody|whoever|in hand|(?:is|are|been|was) told|stands|so many|(?:^|\. )(?:of|for) which)\b/gi
+
+const QUOTE = /“([^”]+)” in `(test\/[^`]+)`/g
 
 describe('the documentation', () => {
   test('has every error code, and no other', () => {
@@ -30,19 +39,30 @@ describe('the documentation', () => {
 
   test('quotes tests by their names', () => {
     const quotes = PAGES.flatMap(({ path, text }) =>
-      [...text.replaceAll(/\s+/g, ' ').matchAll(/“([^”]+)” in `(test\/[^`]+)`/g)].map(([, name = '', file = '']) => ({
-        path,
-        name,
-        file,
-      })),
+      [...text.replaceAll(/\s+/g, ' ').matchAll(QUOTE)].map(([, name = '', file = '']) => ({ path, name, file })),
     )
     expect(quotes.length).toBeGreaterThan(30)
     expect(quotes.filter(({ name, file }) => !read(join(ROOT, file)).includes(name))).toEqual([])
   })
 
+  test.for(WITH_PROMISES)('quotes a test for each promise of docs/%s.md', (page) => {
+    const promises = promisesOf(read(join(ROOT, `docs/${page}.md`)))
+    expect(promises.length).toBeGreaterThan(1)
+    expect(promises.filter((promise) => promise.match(QUOTE) === null)).toEqual([])
+  })
+
+  test.for([...WITH_PROMISES, 'queues', 'guarantees'])(
+    'says who does what, in the usual words, in docs/%s.md',
+    (page) => {
+      const text = read(join(ROOT, `docs/${page}.md`)).replaceAll(/“[^”]+”/g, '')
+      expect(text.match(UNUSUAL) ?? []).toEqual([])
+    },
+  )
+
   test('has every call of sluice.operate', () => {
     const { operate } = sluice.createSluice({ connection: 'postgres://localhost/none' })
-    const calls = Object.entries({ '': operate, ...operate }).flatMap(([noun, of]) =>
+    const nouns = { '': operate, ...operate, 'queues.settings': operate.queues.settings }
+    const calls = Object.entries(nouns).flatMap(([noun, of]) =>
       Object.getOwnPropertyNames(Object.getPrototypeOf(of))
         .filter((name) => name !== 'constructor')
         .map((name) => (noun === '' ? name : `${noun}.${name}`)),
@@ -61,14 +81,21 @@ describe('the documentation', () => {
     expect(missing).toEqual([])
   })
 
+  test('shows tests as they are', () => {
+    const shown = PAGES.flatMap(codeOf).flatMap(({ code }) => {
+      const [head, file = ''] = TEST_FILE.exec(code) ?? []
+      return head === undefined ? [] : [{ file, code: code.slice(head.length) }]
+    })
+    expect(shown.map(({ file }) => file)).toContain('test/isolation/example.test.ts')
+    for (const { file, code } of shown) expect(code, file).toBe(read(join(ROOT, file)))
+  })
+
   test('has programs that compile', async () => {
     mkdirSync(join(ROOT, '.tmp'), { recursive: true })
     const folder = mkdtempSync(join(ROOT, '.tmp/docs-'))
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
     writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(configuration(folder)))
-    const programs = PAGES.flatMap(({ path, text }) =>
-      [...text.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code = '']) => ({ path, code })),
-    )
+    const programs = PAGES.flatMap(codeOf).filter(({ code }) => !TEST_FILE.test(code))
     expect(programs.length).toBeGreaterThan(10)
     for (const [at, { path, code }] of programs.entries()) {
       const [, name = `${path.replaceAll(/\W/g, '-')}-${at}.ts`] = NAME.exec(code) ?? []
@@ -99,6 +126,17 @@ function read(file: string): string {
   return existsSync(file) ? readFileSync(file, 'utf8') : ''
 }
 
+function codeOf({ path, text }: { readonly path: string; readonly text: string }) {
+  return [...text.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code = '']) => ({ path, code }))
+}
+
+/** The paragraphs and lists below "Promises" that begin in bold, each on one line. */
+function promisesOf(page: string): readonly string[] {
+  const section = page.split(/^(?=## )/m).find((part) => part.startsWith('## Promises\n')) ?? ''
+  const [, ...promises] = section.split(/^(?=\*\*)/m)
+  return promises.map((promise) => promise.replaceAll(/\s+/g, ' '))
+}
+
 /** The first cell of each row of each table. */
 function firstCells(page: string): readonly string[] {
   return [...page.matchAll(/^\| (`.*?) \|/gm)].map(([, cell = '']) => cell)
@@ -110,6 +148,9 @@ function callsOf(cell: string): readonly string[] {
   const noun = names[0]?.match(/^\w+\./)?.[0] ?? ''
   return names.map((name) => (name.includes('.') ? name : noun + name))
 }
+
+/** The first line of a whole test file. */
+const TEST_FILE = /^\/\/ (test\/[\w/-]+\.test\.ts)\n/
 
 /** The first line of a program that others import. */
 const NAME = /^\/\/ ([\w-]+\.ts)\n/

@@ -133,7 +133,7 @@ describe('says what to do', () => {
     [
       'the rate of a pipeline',
       () => sluice.pipeline('q', { mode: 'leased', rate: { limit: 1 } } as never),
-      'received "rate". It is a setting of the queue: operate.settings.set(queue, { rate })',
+      'received "rate". It is a setting of the queue: operate.queues.settings.set(queue, { rate })',
     ],
     [
       'handler of a worker',
@@ -214,27 +214,27 @@ describe('says what to do', () => {
     ['an invalid Date', enqueued({ dueAt: new Date('x') }), 'in the years 1 to 9999, received an invalid Date. As in'],
     [
       'tz',
-      () => sluice.schedule('s', { cron: '* * * * *', tz: 'UTC', queue: 'q', payload: 1 } as never),
+      () => sluice.schedules.set('s', { cron: '* * * * *', tz: 'UTC', queue: 'q', payload: 1 } as never),
       'received "tz". Did you mean zone?',
     ],
     [
       'an id that is a number',
-      () => sluice.operate.cancel('q', 4711 as never),
+      () => sluice.operate.messages.cancel('q', 4711 as never),
       'received 4711. Turn a number into text with String(…)',
     ],
     [
       'a Date to reschedule',
-      () => sluice.operate.reschedule('q', '1', new Date() as never),
+      () => sluice.operate.messages.reschedule('q', '1', new Date() as never),
       'reschedule: expected delay or dueAt, received a Date. As in { dueAt: date }',
     ],
     [
       'clear of dead letters',
-      () => sluice.operate.clear('q', { state: 'dead' } as never),
-      'received "dead". Dead letters are removed by operate.deadLetters.delete',
+      () => sluice.operate.queues.clear('q', { state: 'dead' } as never),
+      'received "dead". operate.deadLetters.delete removes dead letters',
     ],
     [
       'unset of a setting that is none',
-      () => sluice.operate.settings.unset('q', ['nope' as never]),
+      () => sluice.operate.queues.settings.unset('q', ['nope' as never]),
       'settings.unset: expected only the options delay',
     ],
     [
@@ -350,11 +350,19 @@ describe('operate says what to do', () => {
   test.for<[string, () => Promise<unknown>, string]>([
     [
       'messages of the dead',
-      () => operate.messages({ queue: 'q', state: 'dead' as never }),
-      'received "dead". Dead messages have a list of their own: see deadLetters.list',
+      () => operate.messages.list({ queue: 'q', state: 'dead' as never }),
+      'received "dead". deadLetters.list lists dead messages',
     ],
-    ['messages without options', () => operate.messages(undefined as never), "As in messages({ queue: 'emails' })"],
-    ['a limit alone', () => operate.peek('q', 5 as never), "received 5. As in peek('emails', { limit: 5 })"],
+    [
+      'messages without options',
+      () => operate.messages.list(undefined as never),
+      "As in messages.list({ queue: 'emails' })",
+    ],
+    [
+      'a limit alone',
+      () => operate.messages.peek('q', 5 as never),
+      "received 5. As in messages.peek('emails', { limit: 5 })",
+    ],
     [
       'a queue alone',
       () => operate.deadLetters.redrive('q' as never),

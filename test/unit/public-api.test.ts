@@ -36,6 +36,7 @@ test('the main entry exports these types', () => {
       "BatchHandler",
       "BatchHandlerContext",
       "BatchHandlerFor",
+      "BlockingEvent",
       "CancelAnswer",
       "ChangeAnswer",
       "Claim",
@@ -86,13 +87,13 @@ test('the main entry exports these types', () => {
       "GroupPipelineOptions",
       "GroupSlotStatus",
       "GroupStatus",
+      "Groups",
       "Handler",
       "HandlerContext",
       "HandlerFor",
       "HandlerKind",
       "HandlerTransaction",
       "Headers",
-      "HeldEvent",
       "History",
       "HistoryOptions",
       "HistoryPage",
@@ -116,6 +117,7 @@ test('the main entry exports these types', () => {
       "MessageState",
       "MessageStatus",
       "MessageToEnqueue",
+      "Messages",
       "MessagesOptions",
       "MigrateResult",
       "Mode",
@@ -144,6 +146,7 @@ test('the main entry exports these types', () => {
       "QueueStatistics",
       "QueueStatus",
       "QueueWork",
+      "Queues",
       "RateInput",
       "RateStatus",
       "ReadOptions",
@@ -175,16 +178,17 @@ test('the main entry exports these types', () => {
       "StreamEvents",
       "StreamGroupOptions",
       "StreamNameOf",
-      "StreamOperations",
-      "StreamPlace",
+      "StreamOffset",
       "StreamSettings",
       "StreamStatus",
+      "Streams",
       "TrimResult",
       "TypedQueue",
       "WhichMessage",
       "WorkerDefinition",
       "WorkerQueues",
       "WorkerStatus",
+      "Workers",
     ]
   `)
 })
@@ -231,6 +235,14 @@ test('sluice/http exports these types', () => {
       "HttpHandlerOptions",
     ]
   `)
+})
+
+test('sluice.streams, groups and schedules are the objects of sluice.operate', () => {
+  const sluice = index.createSluice({ connection: 'postgres://localhost/none' })
+  const { streams, groups, schedules, operate } = sluice
+  expect(streams).toBe(operate.streams)
+  expect(groups).toBe(operate.groups)
+  expect(schedules).toBe(operate.schedules)
 })
 
 /** The names of the types in the export lists of a file, and of those declared in it. */

@@ -9,14 +9,14 @@ test('an unknown stream or group is named in the remedy, also where a client has
     expect(toStreamError(error, 'orders')).toMatchObject({
       code: 'STREAM_UNKNOWN',
       message:
-        'stream: expected one that exists, received "orders". Make it with sluice.stream("orders"), or sluice stream create orders',
+        'stream: expected one that exists, received "orders". Make it with sluice.streams.set("orders"), or sluice stream set orders',
       cause: error,
     })
   }
   expect(toStreamError(said('SL032'), 'orders', 'bills')).toMatchObject({
     code: 'GROUP_UNKNOWN',
     message:
-      'group: expected one of stream "orders", received "bills". Make it with sluice.group("orders", "bills"), or sluice group create orders bills',
+      'group: expected one of stream "orders", received "bills". Make it with sluice.groups.set("orders", "bills"), or sluice group set orders bills',
   })
 })
 

@@ -11,7 +11,7 @@ import { counted, formatAgo, formatDue } from '../show/text.ts'
 export function addClaims(program: Command): void {
   const claims = program
     .command('claims')
-    .description('List and release claims: messages that somebody has claimed under a time limit.')
+    .description('List and release claims: messages that a process has claimed under a time limit.')
     .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
   for (const add of [addClaimsList, addClaimsRelease]) add(claims)
@@ -26,7 +26,7 @@ interface ClaimsListOptions {
 function addClaimsList(claims: Command): void {
   claims
     .command('list')
-    .description('List the claims that have not expired, by queue and number.')
+    .description('List the claims that have not expired, by queue and id.')
     .argument('[queue]', 'only of this queue', parse.queue)
     .option('-n, --limit <count>', 'how many', parse.countTo(10_000), 50)
     .option('--json', 'print a JSON array')
@@ -58,9 +58,9 @@ const COLUMNS: readonly Column<ClaimStatus>[] = [
 function addClaimsRelease(claims: Command): void {
   claims
     .command('release')
-    .description('Give the messages of a claim back, with no attempt counted. Its holder is told when it settles.')
+    .description('Give the messages of a claim back, with no attempt counted. A later settlement of the claim fails.')
     .argument('<queue>', 'the queue', parse.queue)
-    .argument('<claim>', 'the number of the claim', parse.claimId)
+    .argument('<claim>', 'the id of the claim', parse.claimId)
     .addHelpText('after', RELEASE_EXAMPLES)
     .action(releaseClaim)
 }
@@ -70,7 +70,7 @@ async function releaseClaim(queue: string, id: string, _: object, command: Comma
     const count = await operate.claims.release(queue, id)
     if (count > 0) return count
     const hint = (await didYouMean(operate, queue)) || ` See: sluice claims list ${queue}`
-    throw new Refusal(`Queue "${queue}" has no claim ${id} that lasts.${hint}`)
+    throw new Refusal(`Queue "${queue}" has no live claim ${id}.${hint}`)
   })
   print(`Released ${counted(released, 'message')}.`)
 }

@@ -23,7 +23,7 @@ interface ClearOptions {
 export function addClear(program: Command): void {
   program
     .command('clear')
-    .description('Remove the messages of a queue that nobody has in hand, or those that match.')
+    .description('Remove the messages of a queue that are not in flight, or those that match.')
     .argument('<queue>', 'the queue', parse.queue)
     .option('-t, --type <type>', 'only messages of this type')
     .option('-k, --ordering-key <key>', 'only messages with this ordering key')
@@ -31,7 +31,7 @@ export function addClear(program: Command): void {
     .option('-s, --state <state>', `only messages in this state: ${WAITING_STATES.join(', ')}`, stateOf)
     .option('--older-than <duration>', 'only those that were enqueued longer ago than this', parse.durationMs)
     .option('--newer-than <duration>', 'only those that were enqueued more recently than this', parse.durationMs)
-    .option('--free-keys', 'also free the dedupe keys that are kept although no message has them')
+    .option('--free-keys', 'also free dedupe keys that are still taken although no message has them')
     .option('--dry-run', 'only count them')
     .option('-y, --yes', 'do not ask')
     .addHelpText('after', EXAMPLES)
@@ -47,8 +47,8 @@ function stateOf(text: string): NonNullable<ClearOptions['state']> {
 
 /** States of messages that are removed in another way. */
 const ELSEWHERE: ReadonlyMap<string, string> = new Map([
-  ['dead', 'Dead letters are deleted by: sluice dead delete'],
-  ['in_flight', 'What somebody has in hand is stopped by: sluice message cancel'],
+  ['dead', 'To delete dead letters: sluice dead delete'],
+  ['in_flight', 'To stop a message in flight: sluice message cancel'],
 ])
 
 /** Counts, asks, and removes what was enqueued before it counted. */
@@ -64,8 +64,8 @@ async function clear(queue: string, options: ClearOptions, command: Command): Pr
       enqueuedBefore: new Date(nowMs - (olderThan ?? 0)),
       enqueuedAfter: newerThan === undefined ? undefined : new Date(nowMs - newerThan),
     }
-    const total = await operate.clear(queue, { ...filter, dryRun: true })
-    const keys = await operate.freeKeys(queue, { dryRun: true })
+    const total = await operate.queues.clear(queue, { ...filter, dryRun: true })
+    const keys = await operate.queues.freeKeys(queue, { dryRun: true })
     const freed = options.freeKeys ? keys : 0
     if (total > 0)
       print(`Remove ${counted(total, 'message')} of queue ${queue} for good: ${leaves(total)} no dead letter.`)
@@ -78,8 +78,8 @@ async function clear(queue: string, options: ClearOptions, command: Command): Pr
     if (total + freed === 0) return
     if (options.dryRun) return note('Nothing has changed: this is a dry run.')
     await assertConfirmed(questionOn(total, freed), options)
-    print(`Removed ${counted(await operate.clear(queue, filter), 'message')}.`)
-    if (options.freeKeys) print(`Freed ${counted(await operate.freeKeys(queue), 'dedupe key')}.`)
+    print(`Removed ${counted(await operate.queues.clear(queue, filter), 'message')}.`)
+    if (options.freeKeys) print(`Freed ${counted(await operate.queues.freeKeys(queue), 'dedupe key')}.`)
   })
 }
 
@@ -104,4 +104,4 @@ Examples:
   $ sluice clear orders --state expired --yes
   $ sluice clear reports --free-keys
 
-It shows what it will do and asks on a terminal. Without a terminal it changes nothing unless --yes is given.`
+On a terminal it shows what it will do, and asks. Without a terminal it changes nothing unless --yes is given.`

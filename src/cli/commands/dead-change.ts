@@ -98,7 +98,7 @@ Examples:
   $ sluice dead redrive orders --id 42 --id 43
   $ sluice dead redrive orders --type order.paid --newer-than 2h --yes
 
-It shows what it will do and asks on a terminal. Without a terminal it changes nothing unless --yes is given.`
+On a terminal it shows what it will do, and asks. Without a terminal it changes nothing unless --yes is given.`
 
 const DELETE_EXAMPLES = `
 Examples:
@@ -106,4 +106,4 @@ Examples:
   $ sluice dead delete orders --older-than 30d --dry-run
   $ sluice dead delete --all-queues --older-than 30d --yes
 
-It shows what it will do and asks on a terminal. Without a terminal it changes nothing unless --yes is given.`
+On a terminal it shows what it will do, and asks. Without a terminal it changes nothing unless --yes is given.`

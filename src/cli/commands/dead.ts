@@ -13,10 +13,10 @@ import { addDeadDelete, addDeadRedrive } from './dead-change.ts'
 export function addDead(program: Command): void {
   const dead = program
     .command('dead')
-    .description('List, show, redrive and delete dead letters: messages that are not tried again.')
+    .description('List, get, redrive and delete dead letters: messages that are not tried again.')
     .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  for (const add of [addDeadList, addDeadShow, addDeadRedrive, addDeadDelete]) add(dead)
+  for (const add of [addDeadList, addDeadGet, addDeadRedrive, addDeadDelete]) add(dead)
 }
 
 interface DeadListOptions extends DeadFilterOptions {
@@ -66,10 +66,10 @@ async function whyNone(operate: Operate, queue: string | undefined, options: Dea
   return `No dead letters match.${await didYouMean(operate, queue)}`
 }
 
-/** `sluice dead show` */
-function addDeadShow(dead: Command): void {
+/** `sluice dead get` */
+function addDeadGet(dead: Command): void {
   dead
-    .command('show')
+    .command('get')
     .description('Show everything about one dead letter, with its payload, headers and error.')
     .argument('<queue>', 'the queue', parse.queue)
     .argument('<id>', MESSAGE_ID, parse.id)
@@ -99,7 +99,7 @@ const EXAMPLES = `
 Examples:
   $ sluice dead list
   $ sluice dead list orders --newer-than 1h --reason schema
-  $ sluice dead show orders 42
+  $ sluice dead get orders 42
   $ sluice dead redrive orders --type order.paid --dry-run
   $ sluice dead delete orders --older-than 30d --yes`
 
@@ -112,6 +112,6 @@ Examples:
 
 const SHOW_EXAMPLES = `
 Examples:
-  $ sluice dead show orders 42
-  $ sluice dead show orders 42 --json | jq .payload
-  $ sluice dead show orders:billing orders/7`
+  $ sluice dead get orders 42
+  $ sluice dead get orders 42 --json | jq .payload
+  $ sluice dead get orders:billing orders/7`

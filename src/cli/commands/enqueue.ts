@@ -57,9 +57,9 @@ function sentenceOf({ outcome, id, state }: EnqueueResult): string {
 
 const SENTENCES: Readonly<Record<EnqueueResult['outcome'], string>> = {
   added: 'Enqueued message',
-  duplicate: 'Nothing was enqueued: the key has message',
+  duplicate: 'Nothing was enqueued: the key is taken by message',
   updated: 'Updated message',
-  requeued: 'Once more, as message',
+  requeued: 'Enqueued once more, as message',
   debounced: 'Debounced message',
 }
 

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander'
-import type { StreamPlace } from '../../index.ts'
+import type { StreamOffset } from '../../index.ts'
 import { assertConfirmed } from '../confirm.ts'
 import { operating } from '../connect.ts'
 import { parse } from '../options.ts'
@@ -8,16 +8,16 @@ import { Refusal } from '../report-error.ts'
 import { formatGroups } from '../show/streams.ts'
 import { counted } from '../show/text.ts'
 import { BY, whoever } from '../whoever.ts'
-import { placeOf } from './stream.ts'
+import { offsetOf } from './stream.ts'
 
 /** `sluice group …` */
 export function addGroup(program: Command): void {
   const group = program
     .command('group')
-    .description('Make, list, move, pause and delete groups: each reads a stream at its own pace.')
+    .description('Set up, list, seek, pause and delete groups: each reads a stream at its own pace.')
     .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  for (const add of [addList, addCreate, addSeek, addRetry, addSkip, addPause, addResume, addDelete]) add(group)
+  for (const add of [addList, addSet, addSeek, addRetry, addSkip, addPause, addResume, addDelete]) add(group)
 }
 
 interface JsonOptions {
@@ -28,14 +28,14 @@ interface JsonOptions {
 function addList(group: Command): void {
   group
     .command('list')
-    .description('List the groups: what they have to read, what is parked, who reads.')
+    .description('List the groups: unread and deferred events, and workers.')
     .argument('[stream]', 'only of this stream')
     .option('--json', 'print a JSON array')
     .addHelpText('after', '\nExamples:\n  $ sluice group list orders')
     .action(async (stream: string | undefined, { json }: JsonOptions, command: Command) => {
       const only = stream === undefined ? {} : { stream }
       const groups = await operating(command, async (operate) => {
-        const found = await operate.streams.groups(only)
+        const found = await operate.groups.list(only)
         if (found.length > 0 || stream === undefined || (await operate.streams.list({ stream })).length > 0)
           return found
         return command.error(`error: expected a stream, received "${stream}". See sluice stream list.`)
@@ -46,37 +46,42 @@ function addList(group: Command): void {
     })
 }
 
-interface CreateOptions {
-  readonly from: StreamPlace
-  readonly onFailure?: 'park' | 'stop'
-  readonly parkLimit?: number
+interface SetOptions {
+  readonly from: StreamOffset
+  readonly onFailure?: 'defer' | 'stop'
+  readonly deferLimit?: number
 }
 
-/** `sluice group create` */
-function addCreate(group: Command): void {
+/** `sluice group set` */
+function addSet(group: Command): void {
   group
-    .command('create')
-    .description('Make a group. One that is there stays where it is.')
+    .command('set')
+    .description('Make a group, or change its options. A group that is there keeps its offset.')
     .argument('<stream>', 'the stream')
     .argument('<group>', 'the group')
-    .option('--from <place>', 'where to begin: start, end, a position, or a time', placeOf, 'end')
+    .option('--from <offset>', 'where a new group begins: start, end, a position, or a time', offsetOf, 'end')
     .addOption(
-      new Option('--on-failure <what>', 'park a failed event with the later ones of its key, or stop its slot').choices(
-        ['park', 'stop'],
-      ),
+      new Option(
+        '--on-failure <what>',
+        'what to do with a failed event: defer it with the later ones of its key, or stop its slot',
+      ).choices(['defer', 'stop']),
     )
-    .option('--park-limit <n>', 'so many events may be parked before slots wait', parse.countTo(2_147_483_647))
-    .addHelpText('after', '\nExamples:\n  $ sluice group create orders billing --from start')
-    .action(async (stream: string, name: string, options: CreateOptions, command: Command) => {
-      const made = await operating(command, (operate) => operate.streams.group(stream, name, options))
-      print(made ? 'Made.' : 'It was there already, and stays where it is.')
+    .option(
+      '--defer-limit <n>',
+      'how many events may be deferred; further failures block their slots',
+      parse.countTo(2_147_483_647),
+    )
+    .addHelpText('after', '\nExamples:\n  $ sluice group set orders billing --from start')
+    .action(async (stream: string, name: string, options: SetOptions, command: Command) => {
+      const made = await operating(command, (operate) => operate.groups.set(stream, name, options))
+      print(made ? 'Made.' : 'It was there already, and keeps its offset.')
     })
 }
 
 interface SeekOptions {
-  readonly to: StreamPlace
-  readonly keepParked?: true
-  readonly dropParked?: true
+  readonly to: StreamOffset
+  readonly keepDeferred?: true
+  readonly dropDeferred?: true
   readonly dryRun?: true
   readonly yes?: true
 }
@@ -85,12 +90,12 @@ interface SeekOptions {
 function addSeek(group: Command): void {
   group
     .command('seek')
-    .description('Move a group to a place, forward or back.')
+    .description('Move a group to an offset, forward or back.')
     .argument('<stream>', 'the stream')
     .argument('<group>', 'the group')
-    .requiredOption('--to <place>', 'where it reads on: start, end, a position, or a time', placeOf)
-    .option('--keep-parked', 'have its parked events tried again as well')
-    .option('--drop-parked', 'remove its parked events')
+    .requiredOption('--to <offset>', 'where it reads on: start, end, a position, or a time', offsetOf)
+    .option('--keep-deferred', 'keep its deferred events: they are tried again as well')
+    .option('--drop-deferred', 'drop its deferred events')
     .option('--dry-run', 'only show what would be done')
     .option('-y, --yes', 'do not ask')
     .addHelpText('after', '\nExamples:\n  $ sluice group seek orders billing --to 2030-01-31T09:00:00Z --dry-run')
@@ -98,16 +103,16 @@ function addSeek(group: Command): void {
 }
 
 async function seek(stream: string, name: string, options: SeekOptions, command: Command): Promise<void> {
-  const { to, keepParked, dropParked, dryRun, yes } = options
-  if (keepParked && dropParked) command.error('error: give --keep-parked or --drop-parked, but not both')
-  const parked = keepParked ? 'keep' : dropParked ? 'drop' : undefined
+  const { to, keepDeferred, dropDeferred, dryRun, yes } = options
+  if (keepDeferred && dropDeferred) command.error('error: give --keep-deferred or --drop-deferred, but not both')
+  const deferred = keepDeferred ? 'keep' : dropDeferred ? 'drop' : undefined
   await operating(command, async (operate) => {
-    const { events, before } = await operate.streams.seek(stream, name, to, { dryRun: true })
+    const { events, before } = await operate.groups.seek(stream, name, to, { dryRun: true })
     print(`${stream}, ${name}: ${counted(events, 'event')} to read then, ${before} now`)
     if (dryRun) return
     await assertConfirmed(`Move the group ${name} of ${stream}?`, yes ? { yes } : {})
-    const { dropped } = await operate.streams.seek(stream, name, to, { parked })
-    print(dropped === 0 ? 'Moved.' : `Moved, and ${counted(dropped, 'parked event')} removed.`)
+    const { dropped } = await operate.groups.seek(stream, name, to, { deferred })
+    print(dropped === 0 ? 'Moved.' : `Moved, and ${counted(dropped, 'deferred event')} dropped.`)
   })
 }
 
@@ -115,14 +120,14 @@ async function seek(stream: string, name: string, options: SeekOptions, command:
 function addRetry(group: Command): void {
   group
     .command('retry')
-    .description('Try failed events again now for which slots of a group wait.')
+    .description('Retry the failed events that block slots of a group, now.')
     .argument('<stream>', 'the stream')
     .argument('<group>', 'the group')
     .option('--slot <n>', 'only this slot', parse.slot)
     .addHelpText('after', '\nExamples:\n  $ sluice group retry orders billing')
     .action(async (stream: string, name: string, options: { readonly slot?: number }, command: Command) => {
-      const freed = await operating(command, (operate) => operate.streams.retrySlots(stream, name, options))
-      print(freed === 0 ? 'No slot was waiting.' : `${counted(freed, 'slot')} ${freed === 1 ? 'goes' : 'go'} on.`)
+      const freed = await operating(command, (operate) => operate.groups.retry(stream, name, options))
+      print(freed === 0 ? 'No slot was blocked.' : `Unblocked ${counted(freed, 'slot')}.`)
     })
 }
 
@@ -130,10 +135,10 @@ function addRetry(group: Command): void {
 function addSkip(group: Command): void {
   group
     .command('skip')
-    .description('Pass over a failed event for which a slot of a group waits. It becomes a dead letter.')
+    .description('Skip a failed event that blocks a slot of a group. It becomes a dead letter.')
     .argument('<stream>', 'the stream')
     .argument('<group>', 'the group')
-    .argument('<position>', 'of the event', parse.countTo(Number.MAX_SAFE_INTEGER))
+    .argument('<position>', 'the position of the event', parse.countTo(Number.MAX_SAFE_INTEGER))
     .option('-y, --yes', 'do not ask')
     .addHelpText('after', '\nExamples:\n  $ sluice group skip orders billing 4711')
     .action(skip)
@@ -146,10 +151,9 @@ async function skip(
   options: { readonly yes?: true },
   command: Command,
 ) {
-  await assertConfirmed(`Let the group ${name} of ${stream} pass over event ${position}?`, options)
-  const skipped = await operating(command, (operate) => operate.streams.skipEvent(stream, name, position))
-  if (!skipped)
-    throw new Refusal(`No slot of group ${name} waits for event ${position}. See sluice group list ${stream}`)
+  await assertConfirmed(`Skip event ${position} in the group ${name} of ${stream}?`, options)
+  const skipped = await operating(command, (operate) => operate.groups.skip(stream, name, position))
+  if (!skipped) throw new Refusal(`Event ${position} blocks no slot of group ${name}. See sluice group list ${stream}`)
   print('Skipped.')
 }
 
@@ -162,7 +166,7 @@ interface PauseOptions {
 function addPause(group: Command): void {
   group
     .command('pause')
-    .description('Let nobody read for a group, until it is resumed. What is in hand goes on.')
+    .description('Pause a group: no worker reads for it until it is resumed. What is in flight continues.')
     .argument('<stream>', 'the stream')
     .argument('<group>', 'the group')
     .option('--reason <text>', 'why, for others to see')
@@ -170,7 +174,7 @@ function addPause(group: Command): void {
     .addHelpText('after', '\nExamples:\n  $ sluice group pause orders billing --reason rollout')
     .action(async (stream: string, name: string, { by, reason }: PauseOptions, command: Command) => {
       const options = { by: by ?? whoever(), reason }
-      const paused = await operating(command, (operate) => operate.streams.pause(stream, name, options))
+      const paused = await operating(command, (operate) => operate.groups.pause(stream, name, options))
       print(paused ? 'Paused.' : 'It was paused already.')
     })
 }
@@ -186,7 +190,7 @@ function addResume(group: Command): void {
     .addHelpText('after', '\nExamples:\n  $ sluice group resume orders billing')
     .action(async (stream: string, name: string, { by }: PauseOptions, command: Command) => {
       const options = { by: by ?? whoever() }
-      const resumed = await operating(command, (operate) => operate.streams.resume(stream, name, options))
+      const resumed = await operating(command, (operate) => operate.groups.resume(stream, name, options))
       print(resumed ? 'Resumed.' : 'It was not paused.')
     })
 }
@@ -195,22 +199,22 @@ function addResume(group: Command): void {
 function addDelete(group: Command): void {
   group
     .command('delete')
-    .description('Delete a group with its parked events, its dead letters and the settings of its queue.')
+    .description('Delete a group with its deferred events, its dead letters and the settings of its queue.')
     .argument('<stream>', 'the stream')
     .argument('<group>', 'the group')
     .option('-y, --yes', 'do not ask')
     .addHelpText('after', '\nExamples:\n  $ sluice group delete orders billing')
     .action(async (stream: string, name: string, options: { readonly yes?: true }, command: Command) => {
-      await assertConfirmed(`Delete the group ${name} of ${stream} and what is its own?`, options)
-      const gone = await operating(command, (operate) => operate.streams.deleteGroup(stream, name))
-      const [parked, dead] = [counted(gone.messages, 'parked event'), counted(gone.deadLetters, 'dead letter')]
-      print(`Deleted, with ${parked} and ${dead}.`)
+      await assertConfirmed(`Delete the group ${name} of ${stream} with all its data?`, options)
+      const gone = await operating(command, (operate) => operate.groups.delete(stream, name))
+      const [deferred, dead] = [counted(gone.deferred, 'deferred event'), counted(gone.deadLetters, 'dead letter')]
+      print(`Deleted, with ${deferred} and ${dead}.`)
     })
 }
 
 const EXAMPLES = `
 Examples:
-  $ sluice group create orders billing --from start
+  $ sluice group set orders billing --from start
   $ sluice group list
   $ sluice group seek orders billing --to 4711 --dry-run
   $ sluice group delete orders billing`

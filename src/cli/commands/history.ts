@@ -12,10 +12,10 @@ import { formatAge, formatAgo } from '../show/text.ts'
 export function addHistory(program: Command): void {
   const history = program
     .command('history')
-    .description('List and show messages that have succeeded, of queues that keep their history.')
+    .description('List and get messages that have succeeded, in queues that keep their history.')
     .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  for (const add of [addHistoryList, addHistoryShow]) add(history)
+  for (const add of [addHistoryList, addHistoryGet]) add(history)
 }
 
 interface HistoryListOptions {
@@ -65,13 +65,13 @@ async function listHistory(queue: string, options: HistoryListOptions, command: 
   if (next !== null) note(`There are more than these ${messages.length}: give a filter, a time or a larger --limit.`)
 }
 
-/** `sluice history show` */
-function addHistoryShow(history: Command): void {
+/** `sluice history get` */
+function addHistoryGet(history: Command): void {
   history
-    .command('show')
+    .command('get')
     .description('Show everything about one message that has succeeded, with its payload and headers.')
     .argument('<queue>', 'the queue', parse.queue)
-    .argument('<id>', 'the number of the message', parse.id)
+    .argument('<id>', 'the id of the message', parse.id)
     .option('--json', 'print a JSON object')
     .addHelpText('after', SHOW_EXAMPLES)
     .action(showCompleted)
@@ -104,11 +104,11 @@ const COLUMNS: readonly Column<CompletedMessage>[] = [
 ]
 
 const EXAMPLES = `
-A queue keeps its history if it has been told for how long: see docs/history.md.
+A queue keeps its history if its setting history says for how long: see docs/history.md.
 
 Examples:
   $ sluice history list orders
-  $ sluice history show orders 42`
+  $ sluice history get orders 42`
 
 const LIST_EXAMPLES = `
 Examples:
@@ -121,5 +121,5 @@ BY    the worker that handled it, or the claim that settled it`
 
 const SHOW_EXAMPLES = `
 Examples:
-  $ sluice history show orders 42
-  $ sluice history show orders 42 --json | jq .payload`
+  $ sluice history get orders 42
+  $ sluice history get orders 42 --json | jq .payload`

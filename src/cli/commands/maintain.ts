@@ -7,7 +7,7 @@ import { counted } from '../show/text.ts'
 export function addMaintain(program: Command): void {
   program
     .command('maintain')
-    .description('Remove what is too old now: expired messages, dead letters, dedupe keys, history.')
+    .description('Remove old data now: expired messages, dead letters, dedupe keys, history.')
     .option('--json', 'print a JSON object')
     .addHelpText('after', EXAMPLES)
     .action(maintain)
@@ -43,11 +43,11 @@ async function maintain({ json }: { readonly json?: true }, command: Command): P
     print(parts.length === 0 ? 'Nothing was too old' : `Removed ${parts.join(', ')}`)
     if (historyPartitions > 0) print(`Made ${counted(historyPartitions, 'day')} of history ahead`)
   }
-  if (!finished) note('There is more to do, or another process is at it: run it again.')
+  if (!finished) note('There is more to do, or another process is doing it: run it again.')
 }
 
 const EXAMPLES = `
-Worker processes do this by themselves every five minutes. Where none runs, let cron do it.
+Worker processes do this every five minutes. Where none runs, run it from cron.
 
 Examples:
   $ sluice maintain

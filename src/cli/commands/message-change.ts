@@ -13,11 +13,11 @@ export function addMessageChanges(message: Command): void {
 
 function addCancel(message: Command): void {
   oneMessage(message.command('cancel'))
-    .description('Cancel a message. One that somebody has in hand is stopped.')
+    .description('Cancel a message. If it is in flight, its handler is asked to stop.')
     .addHelpText('after', CANCEL_EXAMPLES)
     .action(async (queue: string, id: string | undefined, options: KeyOption, command: Command) => {
-      const answer = await run(command, queue, id, options, (operate, which) => operate.cancel(queue, which))
-      const asked = 'A transaction has it in hand, whose handler is asked to end. Who has it, and what becomes of it:'
+      const answer = await run(command, queue, id, options, (operate, which) => operate.messages.cancel(queue, which))
+      const asked = 'It is in flight in a transaction: its handler is asked to stop. To see what becomes of it:'
       const name = id ?? `--dedupe-key ${JSON.stringify(options.dedupeKey)}`
       print(
         answer.result === 'asked'
@@ -41,7 +41,7 @@ interface ChangeOptions extends KeyOption {
 
 function addChange(message: Command): void {
   oneMessage(message.command('change'))
-    .description('Change the payload, priority, type, attempts or ttl of a message that waits.')
+    .description('Edit a waiting message: its payload, priority, type, attempts or ttl.')
     .option('--payload <json>', 'another payload', parse.json)
     .option('--priority <number>', 'from 0 (first) to 9', parse.priority)
     .option('-t, --type <type>', 'another type')
@@ -50,8 +50,8 @@ function addChange(message: Command): void {
     .addHelpText('after', '\nExamples:\n  $ sluice message change orders 42 --priority 0 --ttl 1h')
     .action(async (queue: string, id: string | undefined, options: ChangeOptions, command: Command) => {
       const { dedupeKey: _, ...changes } = options
-      if (Object.keys(changes).length === 0) command.error('error: expected an option that says what to change')
-      await run(command, queue, id, options, (operate, which) => operate.change(queue, which, changes))
+      if (Object.keys(changes).length === 0) command.error('error: expected something to change, such as --priority 0')
+      await run(command, queue, id, options, (operate, which) => operate.messages.change(queue, which, changes))
       print('Changed.')
     })
 }
@@ -63,7 +63,7 @@ interface RescheduleOptions extends KeyOption {
 
 function addReschedule(message: Command): void {
   oneMessage(message.command('reschedule'))
-    .description('Give a message that waits another due time.')
+    .description('Give a waiting message another due time.')
     .option('--in <duration>', 'due this long from now (30s, 5m, 2h, 7d)', parse.durationMs)
     .option('--at <time>', 'or due at this time, such as 2030-01-31T09:00:00Z', parse.time)
     .addHelpText('after', RESCHEDULE_EXAMPLES)
@@ -71,7 +71,7 @@ function addReschedule(message: Command): void {
       const { in: delay, at: dueAt } = options
       if ((delay === undefined) === (dueAt === undefined)) command.error('error: expected either --in or --at')
       await run(command, queue, id, options, (operate, which) =>
-        operate.reschedule(queue, which, dueAt === undefined ? { delay: delay ?? 0 } : { dueAt }),
+        operate.messages.reschedule(queue, which, dueAt === undefined ? { delay: delay ?? 0 } : { dueAt }),
       )
       print('Rescheduled.')
     })
@@ -79,10 +79,10 @@ function addReschedule(message: Command): void {
 
 function addRunNow(message: Command): void {
   oneMessage(message.command('run-now'))
-    .description('Make a message due now, also one that waits for its retry.')
+    .description('Make a waiting message due now, including one that waits for a retry.')
     .addHelpText('after', '\nExamples:\n  $ sluice message run-now orders 42')
     .action(async (queue: string, id: string | undefined, options: KeyOption, command: Command) => {
-      await run(command, queue, id, options, (operate, which) => operate.runNow(queue, which))
+      await run(command, queue, id, options, (operate, which) => operate.messages.runNow(queue, which))
       print('It is due now.')
     })
 }
@@ -92,10 +92,10 @@ function addFreeKey(message: Command): void {
     .command('free-key')
     .argument('<queue>', 'the queue', parse.queue)
     .argument('<key>', 'the dedupe key')
-    .description('Free a dedupe key that is kept although its message has gone.')
+    .description('Free a dedupe key that is still taken although its message has gone.')
     .addHelpText('after', "\nExamples:\n  $ sluice message free-key orders 'invoice 17'")
     .action(async (queue: string, key: string, _options: object, command: Command) => {
-      const result = await operating(command, async (operate) => operate.freeKey(queue, key))
+      const result = await operating(command, async (operate) => operate.messages.freeKey(queue, key))
       if (result === 'taken')
         throw new Refusal(`A message has the key: sluice message cancel ${queue} -k ${JSON.stringify(key)}`)
       print(result === 'freed' ? 'It is free.' : 'It was free.')
@@ -126,11 +126,11 @@ async function run<Answer extends CancelAnswer | ChangeAnswer>(
     const { one, none } = namesOf(which)
     const answer = await work(operate, which)
     if (answer.result === 'busy')
-      throw new Refusal(`${one} of queue "${queue}" holds its key, and a batch has the key's slot in hand: try again.`)
+      throw new Refusal(`${one} of queue "${queue}" holds its key, and a batch has locked the key's slot: try again.`)
     if (answer.state === 'unknown')
       throw new Refusal(`Queue "${queue}" has no ${none}.${await didYouMean(operate, queue)}`)
     if (answer.result === 'nothing' || answer.result === 'refused')
-      throw new Refusal(`${one} of queue "${queue}" does not wait: it is ${answer.state}. Nothing has changed.`)
+      throw new Refusal(`${one} of queue "${queue}" is not waiting: it is ${answer.state}. Nothing has changed.`)
     return answer
   })
 }

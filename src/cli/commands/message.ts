@@ -27,7 +27,7 @@ interface MessageStatusOptions {
 /** `sluice message status` */
 function addMessageStatus(message: Command): void {
   oneMessage(message.command('status'))
-    .description('Show the state of one message, also if it is gone.')
+    .description('Show the state of one message, also after it has gone.')
     .option('--json', 'print a JSON object')
     .addHelpText('after', EXAMPLES)
     .action(showStatus)
@@ -42,7 +42,7 @@ async function showStatus(
   const named = whichMessage(id, dedupeKey, command)
   const [known, waiting] = await operating(command, async (operate) => {
     const which = await eventResolved(operate, queue, named)
-    const found = await operate.status(queue, which)
+    const found = await operate.messages.status(queue, which)
     if (json) return [found]
     if (found.state !== 'unknown' || found.takenUntil !== null)
       return [found, await failedMessage(operate, queue, found)]
@@ -54,7 +54,7 @@ async function showStatus(
 
 /** A message that has failed and is not dead. */
 async function failedMessage(operate: Operate, queue: string, { id, attempt, state }: KnownMessage) {
-  return id === null || !attempt || state === 'dead' ? undefined : operate.message(queue, id)
+  return id === null || !attempt || state === 'dead' ? undefined : operate.messages.get(queue, id)
 }
 
 function sectionsOf(message: MessageStatus | undefined): readonly string[] {
@@ -73,7 +73,7 @@ function formatKnown(queue: string, known: KnownMessage): string {
     ['id', known.id],
     ['state', known.state],
     ['failed attempts', known.attempt === null ? null : String(known.attempt)],
-    ['see', known.state === 'dead' ? `sluice dead show ${queue} ${known.id}` : null],
+    ['see', known.state === 'dead' ? `sluice dead get ${queue} ${known.id}` : null],
     [known.state === 'in_flight' ? 'leased until' : 'due', known.dueAt?.toISOString() ?? null],
     ['locked by', known.lockedBy === null ? null : `process ${known.lockedBy} of the server`],
     ['after it comes', known.requeuedId],

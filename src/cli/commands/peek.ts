@@ -26,7 +26,7 @@ export function addPeek(program: Command): void {
 
 async function peek(queue: string, options: PeekOptions, command: Command): Promise<void> {
   const messages = await operating(command, async (operate) => {
-    const found = await operate.peek(queue, { limit: options.limit })
+    const found = await operate.messages.peek(queue, { limit: options.limit })
     if (found.length === 0) note(`Queue "${queue}" has no messages.${await didYouMean(operate, queue)}`)
     return found
   })
@@ -61,5 +61,4 @@ Examples:
   $ sluice peek orders --limit 3 --json | jq '.[].payload'
 
 ATTEMPT  how many tries have failed so far
-NOTE     the worker or the claim that has it, the process of the server that has it locked, the message it waits for, or
-         how its last try failed`
+NOTE     its worker or claim, the server process that locks it, the message it waits for, or the error of its last try`

@@ -30,8 +30,8 @@ export function addQueueSet(queue: Command): void {
       if (Object.keys(settings).length === 0) command.error('error: expected at least one setting, such as --ttl 7d')
       await operating(command, async (operate) => {
         await noteUnknown(operate, name)
-        await operate.settings.set(name, settings, { by })
-        const told = await operate.settings.get(name)
+        await operate.queues.settings.set(name, settings, { by })
+        const told = await operate.queues.settings.get(name)
         print(`Queue ${name}: ${told === undefined ? 'nothing' : settingsText(told)}`)
       })
     })
@@ -46,7 +46,7 @@ export function addQueueSet(queue: Command): void {
       const which = names.length === 0 ? undefined : names
       await operating(command, async (operate) => {
         await noteUnknown(operate, name)
-        await operate.settings.unset(name, which, { by: options.by ?? whoever() })
+        await operate.queues.settings.unset(name, which, { by: options.by ?? whoever() })
       })
       print(
         `Unset ${names.length === 0 ? 'all settings' : names.map((unset) => separated(unset, '-')).join(', ')} of ${name}.`,

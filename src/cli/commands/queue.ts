@@ -12,10 +12,10 @@ import { addQueueSet } from './queue-set.ts'
 export function addQueue(program: Command): void {
   const queue = program
     .command('queue')
-    .description('Pause and resume queues, and tell them settings while workers run.')
+    .description('Pause and resume queues, and change their settings while workers run.')
     .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  for (const add of [addList, addShow, addQueueSet, addPause, addResume]) add(queue)
+  for (const add of [addList, addGet, addQueueSet, addPause, addResume]) add(queue)
 }
 
 interface JsonOptions {
@@ -26,52 +26,55 @@ interface JsonOptions {
 function addList(queue: Command): void {
   queue
     .command('list')
-    .description('List the queues that have been told something.')
+    .description('List the queues that are paused or have settings.')
     .option('--json', 'print a JSON array')
     .addHelpText('after', '\nExamples:\n  $ sluice queue list')
     .action(async ({ json }: JsonOptions, command: Command) => {
-      const { at, told } = await operating(command, async (operate) => ({
+      const { at, settings } = await operating(command, async (operate) => ({
         at: await operate.now(),
-        told: await operate.settings.list(),
+        settings: await operate.queues.settings.list(),
       }))
-      if (json) printJson(told)
-      else if (told.length === 0) note('No queue has been told anything.')
-      else print(formatTable(columns(at), told, stdoutView()))
+      if (json) printJson(settings)
+      else if (settings.length === 0) note('No queue is paused or has settings.')
+      else print(formatTable(columns(at), settings, stdoutView()))
     })
 }
 
 function columns(at: Date): readonly Column<QueueSettingsStatus>[] {
   return [
     { title: 'QUEUE', cell: ({ queue }) => queue },
-    { title: 'PAUSED', cell: (told) => pauseText(told, at) },
+    { title: 'PAUSED', cell: (settings) => pauseText(settings, at) },
     { title: 'SETTINGS', cell: settingsText },
     { title: 'CHANGED BY', cell: ({ changedBy }) => changedBy },
   ]
 }
 
-/** `sluice queue show` */
-function addShow(queue: Command): void {
+/** `sluice queue get` */
+function addGet(queue: Command): void {
   queue
-    .command('show')
-    .description('Show what a queue has been told.')
+    .command('get')
+    .description('Show the settings of a queue, and its pause.')
     .argument('<queue>', 'the queue', parse.queue)
     .option('--json', 'print one JSON object, or null')
-    .addHelpText('after', '\nExamples:\n  $ sluice queue show orders')
+    .addHelpText('after', '\nExamples:\n  $ sluice queue get orders')
     .action(async (name: string, { json }: JsonOptions, command: Command) => {
-      const { at, told } = await operating(command, async (operate) => {
+      const { at, settings } = await operating(command, async (operate) => {
         await noteUnknown(operate, name)
-        return { at: await operate.now(), told: await operate.settings.get(name) }
+        return { at: await operate.now(), settings: await operate.queues.settings.get(name) }
       })
-      if (json) printJson(told ?? null)
-      else print(told === undefined ? `Queue ${name} has been told nothing: the code decides.` : formatTold(told, at))
+      if (json) printJson(settings ?? null)
+      else
+        print(
+          settings === undefined ? `Queue ${name} has no settings: the code decides.` : formatSettings(settings, at),
+        )
     })
 }
 
-function formatTold(told: QueueSettingsStatus, at: Date): string {
-  const paused = pauseText(told, at)
-  const rows = [...(paused === null ? [] : [['paused', paused] as const]), ...settingsOf(told)]
+function formatSettings(settings: QueueSettingsStatus, at: Date): string {
+  const paused = pauseText(settings, at)
+  const rows = [...(paused === null ? [] : [['paused', paused] as const]), ...settingsOf(settings)]
   const width = Math.max(...rows.map(([name]) => name.length))
-  const changed = `Changed ${told.changedAt.toISOString()}${told.changedBy === null ? '' : ` by ${told.changedBy}`}.`
+  const changed = `Changed ${settings.changedAt.toISOString()}${settings.changedBy === null ? '' : ` by ${settings.changedBy}`}.`
   return [...rows.map(([name, value]) => `${name.padEnd(width)}  ${value}`), changed].join('\n')
 }
 
@@ -83,7 +86,7 @@ interface ByOptions {
 function addPause(queue: Command): void {
   queue
     .command('pause')
-    .description('Pause a queue: nobody takes messages from it until it is resumed. What is in hand goes on.')
+    .description('Pause a queue: no messages are taken from it until it is resumed. What is in flight continues.')
     .argument('<queue>', 'the queue', parse.queue)
     .option('--reason <text>', 'why, for others to see')
     .option('--by <name>', BY)
@@ -92,9 +95,9 @@ function addPause(queue: Command): void {
       const { by = whoever(), reason } = options
       const now = await operating(command, async (operate) => {
         await noteUnknown(operate, name)
-        return operate.pause(name, { by, reason })
+        return operate.queues.pause(name, { by, reason })
       })
-      print(now ? `Paused ${name}.` : `${name} was paused already, and stays so.`)
+      print(now ? `Paused ${name}.` : `${name} was paused already.`)
     })
 }
 
@@ -109,7 +112,7 @@ function addResume(queue: Command): void {
     .action(async (name: string, { by = whoever() }: Partial<ByOptions>, command: Command) => {
       const now = await operating(command, async (operate) => {
         await noteUnknown(operate, name)
-        return operate.resume(name, { by })
+        return operate.queues.resume(name, { by })
       })
       print(now ? `Resumed ${name}.` : `${name} was not paused.`)
     })

@@ -9,7 +9,7 @@ export function addRoles(program: Command): void {
   program
     .command('roles')
     .description(
-      `Make the roles ${NAMES}, unless they are there, and ` +
+      `Make the roles ${NAMES}, unless they exist, and ` +
         'grant each what it needs in this database. Run it again after a migration.',
     )
     .option('--print', 'print it as plain SQL, for another tool; needs no database')
@@ -38,8 +38,8 @@ Then make your logins members, for example:
 sluice_producer  enqueues
 sluice_worker    claims, handles and settles messages, and reads the views without payloads
 sluice_operator  reads all views, pauses queues, redrives, runs now, reschedules and cancels messages
-sluice_admin     does that, changes messages, clears queues, deletes dead letters, changes settings, schedules and streams
+sluice_admin     the same, and changes messages, clears queues, deletes dead letters, changes settings, schedules and streams
 sluice_reader    reads all views
 sluice_claimer   claims, settles and pops by functions, and sees no table
 
-It must be run by the owner of schema "sluice", and needs CREATEROLE if one of the roles is missing.`
+Run it as the owner of schema "sluice". It needs CREATEROLE if one of the roles is missing.`

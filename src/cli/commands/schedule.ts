@@ -14,10 +14,10 @@ import { BY, whoever } from '../whoever.ts'
 export function addSchedule(program: Command): void {
   const schedule = program
     .command('schedule')
-    .description('Define, list, pause, run and remove schedules: messages that are enqueued at given times.')
+    .description('Set, list, pause, run and delete schedules: messages that are enqueued at given times.')
     .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  for (const add of [addList, addShow, addSet, addPause, addResume, addRun, addRemove, addNext]) add(schedule)
+  for (const add of [addList, addGet, addSet, addPause, addResume, addRunNow, addDelete, addNext]) add(schedule)
 }
 
 /** `sluice schedule list` */
@@ -40,13 +40,13 @@ function addList(schedule: Command): void {
     })
 }
 
-/** `sluice schedule show` */
-function addShow(schedule: Command): void {
+/** `sluice schedule get` */
+function addGet(schedule: Command): void {
   schedule
-    .command('show')
+    .command('get')
     .description('Show everything about a schedule, as JSON.')
     .argument('<name>', 'the schedule')
-    .addHelpText('after', exampleOf('show nightly'))
+    .addHelpText('after', exampleOf('get nightly'))
     .action(async (name: string, _: object, command: Command) => {
       const found = await onSchedule(command, name, ({ schedules }) => schedules.get(name))
       printJson(withContent(found))
@@ -67,14 +67,14 @@ interface SetOptions extends MessageOptions {
 /** `sluice schedule set` */
 function addSet(schedule: Command): void {
   messageOptions(schedule.command('set'))
-    .description('Define a schedule, or change it. What is not given has its default.')
+    .description('Make a schedule, or change it. An option that is not given gets its default.')
     .argument('<name>', 'the schedule')
     .argument('<queue>', 'the queue that gets its messages', parse.queue)
     .option('--cron <expression>', 'when: five fields, or six with seconds')
     .option('--every <duration>', 'or how often, such as 15m', duration)
     .option('--zone <zone>', 'the time zone of --cron, such as Europe/Berlin; UTC if it is left out')
     .option('--payload <json>', 'the content of its messages (default: {})', parse.json)
-    .option('--missed <policy>', 'what becomes of missed occurrences: skip, which is the default, last or all', missed)
+    .option('--missed <policy>', 'what to do with missed occurrences: skip (the default), last or all', missed)
     .option('--grace <duration>', 'how late one may be without being missed (default: 1m)', duration)
     .option('--catch-up <bounds>', 'with last or all: how many and how old at most (default: 100/7d)', catchUp)
     .option('--no-overlap', 'enqueue nothing while its last message is queued or in flight')
@@ -100,9 +100,9 @@ function definitionOf(queue: string, options: SetOptions): ScheduleDefinition {
 function addPause(schedule: Command): void {
   schedule
     .command('pause')
-    .description('Pause a schedule: nothing is enqueued until it is resumed.')
+    .description('Pause a schedule: it enqueues nothing until it is resumed.')
     .argument('<name>', 'the schedule')
-    .option('--reason <text>', 'why, for whoever looks')
+    .option('--reason <text>', 'why, for others to see')
     .option('--by <name>', BY)
     .addHelpText('after', exampleOf('pause nightly --reason maintenance'))
     .action(async (name: string, options: { readonly reason?: string; readonly by?: string }, command: Command) => {
@@ -116,7 +116,7 @@ function addPause(schedule: Command): void {
 function addResume(schedule: Command): void {
   schedule
     .command('resume')
-    .description('Resume a schedule. What was due during the pause is not enqueued.')
+    .description('End the pause of a schedule. Occurrences during the pause are not enqueued.')
     .argument('<name>', 'the schedule')
     .addHelpText('after', exampleOf('resume nightly'))
     .action(async (name: string, _: object, command: Command) => {
@@ -125,13 +125,13 @@ function addResume(schedule: Command): void {
     })
 }
 
-/** `sluice schedule run` */
-function addRun(schedule: Command): void {
+/** `sluice schedule run-now` */
+function addRunNow(schedule: Command): void {
   schedule
-    .command('run')
-    .description('Enqueue a message of a schedule now, paused or not.')
+    .command('run-now')
+    .description('Enqueue a message of a schedule now, also while it is paused.')
     .argument('<name>', 'the schedule')
-    .addHelpText('after', exampleOf('run nightly'))
+    .addHelpText('after', exampleOf('run-now nightly'))
     .action(async (name: string, _: object, command: Command) => {
       // Undefined is for a schedule that is unknown.
       const { id } = await onSchedule(command, name, async ({ schedules }) => ({ id: await schedules.runNow(name) }))
@@ -141,16 +141,16 @@ function addRun(schedule: Command): void {
     })
 }
 
-/** `sluice schedule remove` */
-function addRemove(schedule: Command): void {
+/** `sluice schedule delete` */
+function addDelete(schedule: Command): void {
   schedule
-    .command('remove')
-    .description('Remove a schedule. What it has enqueued stays.')
+    .command('delete')
+    .description('Delete a schedule. The messages that it has enqueued stay.')
     .argument('<name>', 'the schedule')
-    .addHelpText('after', exampleOf('remove nightly'))
+    .addHelpText('after', exampleOf('delete nightly'))
     .action(async (name: string, _: object, command: Command) => {
-      await onSchedule(command, name, async ({ schedules }) => (await schedules.remove(name)) || undefined)
-      print('Removed.')
+      await onSchedule(command, name, async ({ schedules }) => (await schedules.delete(name)) || undefined)
+      print('Deleted.')
     })
 }
 

@@ -20,7 +20,7 @@ const EVERY_MS = 2_000
 export function addStatus(program: Command): void {
   program
     .command('status')
-    .description('Show what waits, runs and fails in each queue, the workers, and what needs attention.')
+    .description('Show the queues with their counts, the workers, and what needs attention.')
     .option('-q, --queue <name>', 'only this queue and its workers', parse.queue)
     .option('-w, --watch', 'show it again every 2 seconds, or less often if counting takes long, until Ctrl-C')
     .option('--json', 'print one JSON object; with --watch one per line')
@@ -95,8 +95,8 @@ Examples:
   $ sluice status --queue orders
   $ sluice status --json | jq '.queues[] | select(.dead > 0)'
 
-READY      due, and in nobody's hands
+READY      due, and not in flight
 SCHEDULED  due later, never tried
 RETRYING   failed, and due later
-IN FLIGHT  in the hands of live workers, leased, or claimed
+IN FLIGHT  in a batch of a live worker, leased, or claimed
 DEAD       in the dead letters: not tried again unless redriven`

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import type { StreamEvent, StreamPlace } from '../../index.ts'
+import type { StreamEvent, StreamOffset } from '../../index.ts'
 import { assertConfirmed } from '../confirm.ts'
 import { operating } from '../connect.ts'
 import { parse } from '../options.ts'
@@ -11,10 +11,10 @@ import { counted, oneLine } from '../show/text.ts'
 export function addStream(program: Command): void {
   const stream = program
     .command('stream')
-    .description('Make, list, read and trim streams: logs that are kept.')
+    .description('Set up, list, read and trim streams: logs whose events are kept.')
     .helpCommand('help [command]', 'print help for a command')
     .addHelpText('after', EXAMPLES)
-  for (const add of [addList, addCreate, addRead, addTail, addTrim]) add(stream)
+  for (const add of [addList, addSet, addRead, addTail, addTrim]) add(stream)
 }
 
 interface JsonOptions {
@@ -36,7 +36,7 @@ function addList(stream: Command): void {
     })
 }
 
-interface CreateOptions {
+interface SetOptions {
   readonly slots?: number
   readonly retain?: number
   readonly retainBytes?: number
@@ -45,24 +45,32 @@ interface CreateOptions {
   readonly dropUnread?: true
 }
 
-/** `sluice stream create` */
-function addCreate(stream: Command): void {
+/** `sluice stream set` */
+function addSet(stream: Command): void {
   stream
-    .command('create')
-    .description('Make a stream, or change the settings of one that is there: those that are given.')
+    .command('set')
+    .description('Make a stream, or change the settings that are given.')
     .argument('<stream>', 'the stream')
     .option(
       '--slots <n>',
-      'among how many slots ordering keys are divided; it changes only while the stream has no events',
+      'how many slots ordering keys are spread over; it changes only while the stream has no events',
       parse.countTo(64),
     )
     .option('--retain <duration>', 'how long events are kept', parse.durationMs)
-    .option('--retain-bytes <n>', 'how much the stream may take', parse.countTo(Number.MAX_SAFE_INTEGER))
-    .option('--segment <duration>', 'after how long a segment is closed', parse.durationMs)
-    .option('--keep-unread', 'keep what a group has not read (as it is at first)')
-    .option('--drop-unread', 'do not')
-    .addHelpText('after', '\nExamples:\n  $ sluice stream create orders --retain 30d')
-    .action(async (name: string, { keepUnread, dropUnread, ...settings }: CreateOptions, command: Command) => {
+    .option(
+      '--retain-bytes <n>',
+      'how many bytes of the disk events may take before the oldest are dropped',
+      parse.countTo(Number.MAX_SAFE_INTEGER),
+    )
+    .option(
+      '--segment <duration>',
+      'after how long a segment ends and the next begins: events are dropped by segment',
+      parse.durationMs,
+    )
+    .option('--keep-unread', 'keep events until every group has read them (the default of a new stream)')
+    .option('--drop-unread', 'drop old events also if a group has not read them')
+    .addHelpText('after', '\nExamples:\n  $ sluice stream set orders --retain 30d')
+    .action(async (name: string, { keepUnread, dropUnread, ...settings }: SetOptions, command: Command) => {
       if (keepUnread && dropUnread) command.error('error: give --keep-unread or --drop-unread, but not both')
       const keep = keepUnread ? true : dropUnread ? false : undefined
       const made = await operating(command, (operate) => operate.streams.set(name, { ...settings, keepUnread: keep }))
@@ -72,8 +80,8 @@ function addCreate(stream: Command): void {
 }
 
 interface ReadOptions extends JsonOptions {
-  readonly from: StreamPlace
-  readonly to?: StreamPlace
+  readonly from: StreamOffset
+  readonly to?: StreamOffset
   readonly orderingKey?: string
   readonly type?: string
   readonly limit: number
@@ -85,10 +93,10 @@ function addRead(stream: Command): void {
     .command('read')
     .description('Print the events of a stream in the order of their positions.')
     .argument('<stream>', 'the stream')
-    .option('--from <place>', 'where to begin: start, end, a position, or a time', placeOf, 'start')
-    .option('--to <place>', 'where to end (default: the end as of now)', placeOf)
-    .option('--ordering-key <key>', 'only those with this ordering key')
-    .option('--type <type>', 'only those of this type')
+    .option('--from <offset>', 'where to begin: start, end, a position, or a time', offsetOf, 'start')
+    .option('--to <offset>', 'where to end (default: the end as of now)', offsetOf)
+    .option('--ordering-key <key>', 'only events with this ordering key')
+    .option('--type <type>', 'only events of this type')
     .option('-n, --limit <n>', 'how many at most', parse.countTo(1_000_000_000), 100)
     .option('--json', 'print a JSON object per line, with the payload as it is')
     .addHelpText('after', '\nExamples:\n  $ sluice stream read orders --from 2030-01-31T09:00:00Z --type order.paid')
@@ -103,11 +111,11 @@ function addRead(stream: Command): void {
 function addTail(stream: Command): void {
   stream
     .command('tail')
-    .description('Print the events of a stream as they come, until you interrupt it.')
+    .description('Print the events of a stream as they are appended, until you interrupt it.')
     .argument('<stream>', 'the stream')
-    .option('--from <place>', 'where to begin: start, end, a position, or a time', placeOf, 'end')
-    .option('--ordering-key <key>', 'only those with this ordering key')
-    .option('--type <type>', 'only those of this type')
+    .option('--from <offset>', 'where to begin: start, end, a position, or a time', offsetOf, 'end')
+    .option('--ordering-key <key>', 'only events with this ordering key')
+    .option('--type <type>', 'only events of this type')
     .option('--json', 'print a JSON object per line, with the payload as it is')
     .addHelpText('after', '\nExamples:\n  $ sluice stream tail orders')
     .action(async (name: string, { json, ...which }: ReadOptions, command: Command) => {
@@ -122,7 +130,7 @@ function addTail(stream: Command): void {
 }
 
 interface TrimOptions {
-  readonly before: StreamPlace
+  readonly before: StreamOffset
   readonly force?: true
   readonly dryRun?: true
   readonly yes?: true
@@ -132,10 +140,10 @@ interface TrimOptions {
 function addTrim(stream: Command): void {
   stream
     .command('trim')
-    .description('Let events before a place count as gone. Their segments are dropped later.')
+    .description('Make events before an offset count as gone. Their segments are dropped later.')
     .argument('<stream>', 'the stream')
-    .requiredOption('--before <place>', 'before which events are gone: end, a position, or a time', placeOf)
-    .option('--force', 'also what a group has not read that keeps it')
+    .requiredOption('--before <offset>', 'the first event to keep: end, a position, or a time', offsetOf)
+    .option('--force', 'also events that a group has not read and that are kept for it')
     .option('--dry-run', 'only show what would be gone')
     .option('-y, --yes', 'do not ask')
     .addHelpText('after', '\nExamples:\n  $ sluice stream trim orders --before 2030-01-31T09:00:00Z --dry-run')
@@ -147,11 +155,12 @@ async function trim(name: string, options: TrimOptions, command: Command): Promi
   await operating(command, async (operate) => {
     const { trimmedTo, events, heldBy, lostBy } = await operate.streams.trim(name, before, { force, dryRun: true })
     print(events === 0 ? 'Nothing to trim.' : `${counted(events, 'event')} to trim, up to position ${trimmedTo}`)
-    if (heldBy.length > 0) note(`It stops before what these groups have not read: ${heldBy.join(', ')}`)
-    if (lostBy.length > 0) note(`These groups have not read all of it, and will stand still: ${lostBy.join(', ')}`)
+    if (heldBy.length > 0) note(`It stops at the unread events of these groups: ${heldBy.join(', ')}`)
+    if (lostBy.length > 0)
+      note(`These groups have not read all of them, and will stand still until a seek: ${lostBy.join(', ')}`)
     if (dryRun || events === 0) return
-    await assertConfirmed(`Trim the stream ${name}? Nobody can read again what is gone.`, yes ? { yes } : {})
-    // What has been shown, and not what has come since.
+    await assertConfirmed(`Trim the stream ${name}? Trimmed events cannot be read again.`, yes ? { yes } : {})
+    // Only the events that were shown, and none that came since.
     const done = await operate.streams.trim(name, { position: trimmedTo + 1 }, { force })
     print(`Events up to position ${done.trimmedTo} are gone.`)
   })
@@ -168,7 +177,7 @@ function show(event: StreamEvent, json: true | undefined): void {
 }
 
 /** `start`, `end`, `4711`, `2030-01-31T09:00:00Z` */
-export function placeOf(text: string): StreamPlace {
+export function offsetOf(text: string): StreamOffset {
   if (text === 'start' || text === 'end') return text
   const position = Number(text)
   if (/^\d+$/.test(text) && Number.isSafeInteger(position)) return { position }
@@ -181,7 +190,7 @@ export function placeOf(text: string): StreamPlace {
 
 const EXAMPLES = `
 Examples:
-  $ sluice stream create orders --retain 30d
+  $ sluice stream set orders --retain 30d
   $ sluice stream list
   $ sluice stream tail orders
   $ sluice stream read orders --from 4711 -n 10 --json`

@@ -8,18 +8,20 @@ export function addWork(program: Command): void {
   program
     .command('work')
     .argument('<module>', 'a module of handlers, JavaScript or TypeScript')
-    .description('Run handlers for the messages of queues, until a signal comes.')
-    .option('-q, --queue <name...>', 'only these queues; a module that exports one function handles them', parse.queues)
+    .description('Run handlers for the messages of queues, until a signal.')
+    .option('-q, --queue <name...>', 'only these queues; required for a module that exports one function', parse.queues)
     .option(
       '-c, --concurrency <n>',
-      'how much each queue has in flight: batches, or in leased mode messages',
+      'how many batches of each queue are in flight, or messages in leased mode',
       parse.countTo(10_000),
     )
     .option('-b, --batch-size <n>', 'the most messages that one claim takes', parse.countTo(1_000))
-    .addOption(new Option('-m, --mode <mode>', 'for handlers that name none').choices(['transactional', 'leased']))
+    .addOption(
+      new Option('-m, --mode <mode>', 'the mode of handlers that name none').choices(['transactional', 'leased']),
+    )
     .option('--name <name>', "the worker's name in sluice.workers (default: host:pid)")
-    .option('--once', 'handle what is due, and end when nothing is')
-    .option('--drain-timeout <duration>', 'how long a signal lets handlers end', parse.durationMs, 30_000)
+    .option('--once', 'handle due messages, and exit when there are none')
+    .option('--drain-timeout <duration>', 'how long handlers may run after a signal', parse.durationMs, 30_000)
     .option('--health <[host:]port>', 'answer GET /healthz and /readyz', healthAddress)
     .addHelpText('after', EXAMPLES)
     .action(async (module: string, options: WorkOptions, command: Command) => {
@@ -56,10 +58,10 @@ The module's default export is what defineWorker() returns, an object with a han
     reports: { mode: 'leased', concurrency: 50, handle: async ({ payload }) => render(payload) },
   })
 
-SIGTERM and SIGINT: it claims no more and lets handlers end. A second one gives back what is in hand, a third one kills.
+SIGTERM and SIGINT: it stops claiming and lets handlers end. A second signal gives back the messages in flight, a third kills.
 
 Exit codes:
-  0  ended by a signal with everything in hand done, or with --once when nothing was due
+  0  ended by a signal after all handlers ended, or with --once when nothing was due
   1  failed: the module cannot be loaded, the database refused, or a pipeline has stopped after an error
   2  used wrongly
   3  ended by a signal, and handlers did not end in time or a second signal came: their messages were given back`

@@ -18,7 +18,7 @@ export interface Found {
   readonly at: Date
   readonly queues: readonly QueueStatus[]
   readonly workers: readonly WorkerStatus[]
-  /** What queues have been told. */
+  /** The settings and pauses of queues. */
   readonly settings: readonly QueueSettingsStatus[]
   /** What is used of the limits of queues and tenants. */
   readonly limits: readonly LimitStatus[]
@@ -75,9 +75,9 @@ export function attentionTo(found: Found): readonly Attention[] {
 /** A worker writes its heartbeat at least every 30 s, whatever its poll interval is. One that hangs keeps its connection. */
 const SILENT_MS = 90_000
 
-function pausedQueue(told: QueueSettingsStatus, queues: readonly QueueStatus[], at: Date): readonly Attention[] {
-  const { queue } = told
-  const since = pauseText(told, at)
+function pausedQueue(settings: QueueSettingsStatus, queues: readonly QueueStatus[], at: Date): readonly Attention[] {
+  const { queue } = settings
+  const since = pauseText(settings, at)
   const { ready = 0 } = queues.find((status) => status.queue === queue) ?? {}
   if (since === null) return []
   return [{ kind: 'paused', queue, messages: ready, text: `${queue}: paused ${since}, with ${ready} ready` }]
@@ -127,13 +127,13 @@ function stuckQueue({ queue, ready, oldestReadyAgeMs, workers }: QueueStatus): A
 function attentionToSchedule({ name, error, nextInMs }: ScheduleStatus): readonly Attention[] {
   if (error !== null) return [{ kind: 'scheduleFailed', schedule: name, text: `schedule ${name} fails: ${error}` }]
   if (nextInMs === null || nextInMs > -LATE_MS) return []
-  const text = `schedule ${name} is late by ${formatAge(-nextInMs)}: no worker looks after it`
+  const text = `schedule ${name} is late by ${formatAge(-nextInMs)}: no worker enqueues it`
   return [{ kind: 'scheduleLate', schedule: name, text }]
 }
 
 function attentionToGroup({ stream, group, lost, members, unread, pausedAt }: GroupStatus): readonly Attention[] {
   if (lost !== null) {
-    const text = `${stream}, group ${group}: lost its unread events from ${lost.from} to ${lost.to}, see: sluice group seek ${stream} ${group} --to <place>`
+    const text = `${stream}, group ${group}: lost its unread events from ${lost.from} to ${lost.to}, see: sluice group seek ${stream} ${group} --to <offset>`
     return [{ kind: 'groupLost', stream, group, text }]
   }
   if (unread === 0 || members > 0 || pausedAt !== null) return []
@@ -141,13 +141,13 @@ function attentionToGroup({ stream, group, lost, members, unread, pausedAt }: Gr
   return [{ kind: 'groupUnread', stream, group, text }]
 }
 
-/** Each event at which a group has stopped. */
+/** Each event that has failed for good and blocks a slot. */
 export async function readStopped(operate: Operate, groups: readonly GroupStatus[]): Promise<readonly Attention[]> {
   const attention: Attention[] = []
   for (const { stream, group } of groups.filter(({ slotsStopped }) => slotsStopped > 0)) {
-    for (const { slot, nextPosition, held } of await operate.streams.slots(stream, group)) {
-      if (held === null || held.until !== null) continue
-      const event = `stopped at event ${nextPosition}, which has failed for good: ${held.error}`
+    for (const { slot, nextPosition, blockedBy } of await operate.groups.slots(stream, group)) {
+      if (blockedBy === null || blockedBy.until !== null) continue
+      const event = `blocked by event ${nextPosition}, which has failed for good: ${blockedBy.error}`
       const retry = `sluice group retry ${stream} ${group} --slot ${slot}`
       const skip = `sluice group skip ${stream} ${group} ${nextPosition}`
       const text = `${stream}, group ${group}: slot ${slot} ${event}; see: ${retry}, ${skip}`
@@ -159,7 +159,7 @@ export async function readStopped(operate: Operate, groups: readonly GroupStatus
 
 function attentionToStream({ stream, openForMs, openPid }: StreamStatus): readonly Attention[] {
   if (openForMs === null || openForMs < LONG_OPEN_MS) return []
-  const text = `${stream}: an append has been open for ${formatAge(openForMs)}, in process ${openPid}, and groups wait behind it`
+  const text = `${stream}: an append has been open for ${formatAge(openForMs)}, in server process ${openPid}, and blocks the groups`
   return [{ kind: 'openAppend', stream, text }]
 }
 
@@ -178,7 +178,7 @@ function noWorker({ queue, ready, oldestReadyAgeMs }: QueueStatus): Attention {
 
 function workerGone({ name, id, inFlight, seenAgoMs }: WorkerStatus): Attention {
   const inHand = counted(inFlight, 'message')
-  const text = `worker ${name} (${id}) is gone with ${inHand} in hand, last seen ${formatAgo(seenAgoMs)}`
+  const text = `worker ${name} (${id}) is gone with ${inHand} in flight, last seen ${formatAgo(seenAgoMs)}`
   return { kind: 'workerGone', worker: name, messages: inFlight, text }
 }
 

@@ -9,7 +9,7 @@ export function formatDeadLetters(letters: readonly DeadLetter[], view: View): s
   return formatTable(COLUMNS, letters, view)
 }
 
-/** What an operation will do: how many dead letters of which groups, and a few examples. */
+/** The plan of an operation: the groups of dead letters with their counts, and a few examples. */
 export function formatPlan(summary: DeadLetterSummary, examples: readonly DeadLetter[], view: View): string {
   const heading = examples.length < summary.total ? 'For example:' : 'Namely:'
   return `${formatGroups(summary, view)}\n\n${heading}\n\n${formatDeadLetters(examples, view)}`

@@ -16,13 +16,13 @@ export interface Status extends Found {
 export async function readStatus(operate: Operate, queue: string | undefined): Promise<Status> {
   const only = queue === undefined ? {} : { queue }
   const at = await operate.now()
-  const queues = await operate.queues(only)
-  const workers = await operate.workers(only)
+  const queues = await operate.queues.list(only)
+  const workers = await operate.workers.list(only)
   const schedules = await operate.schedules.list(only)
-  const settings = await operate.settings.list(only)
+  const settings = await operate.queues.settings.list(only)
   const streams = queue === undefined ? await operate.streams.list() : []
-  const groups = (await operate.streams.groups()).filter((group) => queue === undefined || group.queue === queue)
-  const limits = await operate.limits(only)
+  const groups = (await operate.groups.list()).filter((group) => queue === undefined || group.queue === queue)
+  const limits = await operate.queues.limits(only)
   const stopped = await readStopped(operate, groups)
   const found = { at, queues, workers, settings, limits, schedules, streams, groups }
   return { ...found, needsAttention: [...attentionTo(found), ...stopped] }
@@ -33,12 +33,12 @@ export function formatStatus(status: Status, view: View): string {
   const { queues, workers, settings, schedules, streams, groups, needsAttention } = status
   if ([queues, workers, settings, schedules, streams, groups].every((list) => list.length === 0))
     return nothing(workers)
-  const told = settings.filter((one) => settingsText(one) !== '')
+  const withSettings = settings.filter((one) => settingsText(one) !== '')
   const parts = [
     queues.length === 0 ? nothing(workers) : formatTable(queueColumns(view), queues, view),
     workers.length === 0 ? 'No workers.' : formatTable(workerColumns(view), workers, view),
   ]
-  if (told.length > 0) parts.push(formatTable(SETTINGS_COLUMNS, told, view))
+  if (withSettings.length > 0) parts.push(formatTable(SETTINGS_COLUMNS, withSettings, view))
   if (schedules.length > 0) parts.push(formatSchedules(schedules, view))
   if (streams.length > 0) parts.push(formatStreams(streams, view))
   if (groups.length > 0) parts.push(formatGroups(groups, view))

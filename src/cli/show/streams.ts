@@ -58,7 +58,7 @@ function groupColumns({ paint }: View): readonly Column<GroupStatus>[] {
       align: 'right',
       cell: ({ oldestUnreadAgeMs }) => (oldestUnreadAgeMs === null ? null : formatAge(oldestUnreadAgeMs)),
     },
-    { title: 'PARKED', align: 'right', cell: ({ parked }) => parked },
+    { title: 'DEFERRED', align: 'right', cell: ({ deferred }) => deferred },
     {
       title: 'DEAD',
       align: 'right',

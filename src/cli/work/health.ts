@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { wordsOf } from '../../basics/words-of.ts'
 import type { QueueStatistics } from '../../index.ts'
 
-/** What a probe is told. */
+/** The answer to a probe. */
 export interface Health {
   readonly status: 'starting' | 'running' | 'draining' | 'failed'
   readonly connected: boolean
@@ -18,7 +18,7 @@ export interface HealthAddress {
 }
 
 /**
- * Answers probes: `/healthz` with 200 while the process works at all, `/readyz` with 200 while it is connected and claims.
+ * Answers probes: `/healthz` with 200 unless a pipeline has failed, `/readyz` with 200 while it is connected and claims.
  * Otherwise 503. The body says why, in JSON.
  */
 export class HealthServer implements AsyncDisposable {
@@ -28,10 +28,10 @@ export class HealthServer implements AsyncDisposable {
     this.#server = server
   }
 
-  /** @throws Error if the address is taken, or is none of this machine */
+  /** @throws Error if the address is in use, or does not belong to this machine */
   static async listen({ host, port }: HealthAddress, read: () => Health): Promise<HealthServer> {
     const server = createServer((request, response) => {
-      // Not as a URL: anybody may send `//`, which is none.
+      // Not as a URL: a client may send `//`, which is none.
       const [pathname] = (request.url ?? '').split('?', 1)
       const health = read()
       const isUp = pathname === '/readyz' ? health.status === 'running' && health.connected : health.status !== 'failed'
@@ -43,9 +43,12 @@ export class HealthServer implements AsyncDisposable {
     server.listen(port, host)
     await once(server, 'listening').catch((error: unknown) => {
       const where = `${host ?? ''}:${port}`.replace(/^:/, '')
-      throw new Error(`--health ${where}: cannot listen: ${wordsOf(error)}. Give another port, or end what has it`, {
-        cause: error,
-      })
+      throw new Error(
+        `--health ${where}: cannot listen: ${wordsOf(error)}. Give another port, or end the process that uses it`,
+        {
+          cause: error,
+        },
+      )
     })
     return new HealthServer(server)
   }

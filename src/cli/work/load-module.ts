@@ -41,7 +41,7 @@ async function importFile(file: string): Promise<unknown> {
       throw new SluiceError('OPTION_INVALID', text, { cause: error })
     }
     const remedy = REMEDIES[String(code)]
-    // Where in the module it was thrown helps whoever has written it.
+    // The stack shows the author where in the module it was thrown.
     const words = remedy === undefined && error instanceof Error ? (error.stack ?? wordsOf(error)) : wordsOf(error)
     throw new Error(`${file} cannot be loaded: ${words}${remedy ?? ''}`, { cause: error })
   }

@@ -2,7 +2,7 @@ import type { QueueWork } from '../../define-worker.ts'
 import { SluiceError } from '../../errors.ts'
 import type { BatchHandler, Handler, PipelineOptions, RunnablePipeline, Sluice } from '../../index.ts'
 
-/** What the command says of all pipelines; undefined leaves it to the module. */
+/** Options of the command for all pipelines; undefined: the module's. */
 export interface Overrides {
   readonly mode: 'transactional' | 'leased' | undefined
   readonly concurrency: number | undefined
@@ -14,7 +14,7 @@ export interface WorkPipeline {
   readonly queue: string
   readonly mode: string
   readonly pipeline: RunnablePipeline
-  /** So many of its runs go side by side, with `--once`. */
+  /** How many runs go side by side with `--once`. */
   readonly runs: number
 }
 
@@ -44,10 +44,10 @@ function pipelineOf(sluice: Sluice, queue: string, work: QueueWork, overrides: O
   const given = Object.fromEntries(Object.entries(overrides).filter(([, value]) => value !== undefined))
   const mode = 'group' in work.options ? 'group' : work.options.mode
   if (overrides.mode !== undefined && mode !== undefined && mode !== overrides.mode) {
-    const text = `--mode: expected ${String(mode)}, for which the module has written the handler of "${queue}"`
+    const text = `--mode: expected ${String(mode)}, the mode of the module's handler of "${queue}"`
     throw new SluiceError('OPTION_INVALID', `${text}, received ${overrides.mode}`)
   }
-  // The pipeline checks them, whoever wrote the module.
+  // The pipeline checks them: the module may be JavaScript.
   const options = { ...work.options, ...given } as PipelineOptions
   const pipeline = sluice.pipeline(work.name, options)
   const runnable =

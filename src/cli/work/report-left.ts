@@ -4,37 +4,37 @@ import { note } from '../output.ts'
 import { counted } from '../show/text.ts'
 import type { WorkPipeline } from './pipelines.ts'
 
-/** Says on stderr what is due and was left, and why. What nothing holds up is not counted. */
+/** Notes on stderr how many due messages and events are left, and why: a pause, limits, or a blocked slot. */
 export async function reportLeft({ operate }: Sluice, pipelines: readonly WorkPipeline[]): Promise<void> {
   try {
     for (const queue of new Set(pipelines.map((pipeline) => pipeline.queue))) await reportMessages(operate, queue)
     const groups = new Set(pipelines.filter(({ mode }) => mode === 'group').map(({ queue }) => queue))
     for (const queue of groups) await reportEvents(operate, queue)
   } catch (error) {
-    // A login may be allowed to handle messages and not to count them.
+    // A login may be allowed to handle messages but not to count them.
     if (!isSluiceError(error, 'PRIVILEGE_MISSING')) throw error
   }
 }
 
 async function reportMessages(operate: Operate, queue: string): Promise<void> {
-  const told = await operate.settings.get(queue)
-  const why = told === undefined ? undefined : whyMessages(told)
+  const settings = await operate.queues.settings.get(queue)
+  const why = settings === undefined ? undefined : whyMessages(settings)
   if (why === undefined) return
-  const [status] = await operate.queues({ queue })
+  const [status] = await operate.queues.list({ queue })
   if (status !== undefined && status.ready > 0) note(`${queue}: ${counted(status.ready, 'due message')} left: ${why}`)
 }
 
 async function reportEvents(operate: Operate, queue: string): Promise<void> {
-  const groups = await operate.streams.groups({ stream: streamOf(queue) })
+  const groups = await operate.groups.list({ stream: streamOf(queue) })
   const group = groups.find((one) => one.queue === queue)
   if (group === undefined || group.unread === 0) return
   const why = whyEvents(group)
   if (why !== undefined) note(`${queue}: ${counted(group.unread, 'event')} left: ${why}`)
 }
 
-function whyMessages(told: QueueSettingsStatus): string | undefined {
-  if (told.pausedAt !== null) return `the queue is paused, see: sluice queue show ${told.queue}`
-  const { rate, tenantRate, concurrency, tenantConcurrency } = told
+function whyMessages(settings: QueueSettingsStatus): string | undefined {
+  if (settings.pausedAt !== null) return `the queue is paused, see: sluice queue get ${settings.queue}`
+  const { rate, tenantRate, concurrency, tenantConcurrency } = settings
   const limits = [rate, tenantRate, concurrency, tenantConcurrency]
   return limits.every((limit) => limit === null) ? undefined : 'the limits of the queue, see the view sluice.limits'
 }
@@ -42,7 +42,7 @@ function whyMessages(told: QueueSettingsStatus): string | undefined {
 function whyEvents({ stream, pausedAt, lost, slotsStopped, slotsHeldBack }: GroupStatus): string | undefined {
   const see = `see: sluice group list ${stream}`
   if (pausedAt !== null) return `the group is paused, ${see}`
-  if (lost !== null) return `the group has lost events and stands still, ${see}`
+  if (lost !== null) return `the group has lost events and needs a seek, ${see}`
   if (slotsStopped > 0) return `${counted(slotsStopped, 'slot')} stopped, ${see}`
   return slotsHeldBack > 0 ? `behind an open append, ${see}` : undefined
 }

@@ -1,4 +1,4 @@
-/** Hears the first two SIGTERM or SIGINT. The third one ends the process as if nobody heard. */
+/** Catches the first two SIGTERM or SIGINT. The third one ends the process by default. */
 export class Signals implements Disposable {
   readonly #first = Promise.withResolvers<NodeJS.Signals>()
   readonly #second = Promise.withResolvers<NodeJS.Signals>()

@@ -31,8 +31,8 @@ export async function work(file: string, options: WorkOptions, command: Command)
   using signals = new Signals()
   const loaded = await Promise.race([loadModule(file, options.queue ?? []), signals.first])
   if (typeof loaded === 'string') {
-    note(`${loaded}: ends, although ${file} has not loaded yet`)
-    // What the module waits for would keep the process alive.
+    note(`${loaded}: exits before ${file} has loaded`)
+    // The module, which still loads, would keep the process alive.
     process.exit(DONE)
   }
   const { sluice: own, queues } = loaded
@@ -123,12 +123,12 @@ class Run {
     this.#status = 'draining'
     const { drainTimeout: timeout } = this.#options
     note(
-      `${signal}: claims no more and waits up to ${formatAge(timeout)} for what is in hand; a second signal gives it back`,
+      `${signal}: stops claiming, and waits up to ${formatAge(timeout)} for messages in flight; a second signal gives them back`,
     )
     const drained = Promise.all(running.map((pipeline) => pipeline.drain({ timeout })))
     const first = await Promise.race([drained, this.#signals.second])
     if (typeof first !== 'string') return first.every(({ completed }) => completed) ? DONE : GAVE_BACK
-    note(`${first}: gives back what is in hand; a third signal kills`)
+    note(`${first}: gives back the messages in flight; a third signal kills`)
     await Promise.all(running.map((pipeline) => pipeline.stop()))
     return GAVE_BACK
   }
@@ -145,7 +145,7 @@ class Run {
     let limit: NodeJS.Timeout | undefined
     void this.#signals.first.then((signal) => {
       this.#status = 'draining'
-      note(`${signal}: ends with what is in hand`)
+      note(`${signal}: exits when the messages in flight are done`)
       limit = setTimeout(giveBack, timeout)
       void this.#sluice.stop({ timeout: LONGEST_TIMER_MS })
     })

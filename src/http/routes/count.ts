@@ -30,7 +30,7 @@ export const COUNT_MESSAGES = route({
     'Count the messages of a queue: claimed and free are the total, and ready, held, scheduled, retrying and expired are free',
   answers: [{ status: 200, description: 'The counts, which are exact', schema: COUNTS }],
   run: async ({ sluice, queue }) => {
-    const [status] = await sluice.operate.queues({ queue })
+    const [status] = await sluice.operate.queues.list({ queue })
     const {
       ready = 0,
       held = 0,

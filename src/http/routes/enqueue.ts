@@ -70,7 +70,7 @@ const NEW_MESSAGE = {
     payload: { description: 'any JSON' },
     ...OPTION_FORMS,
     dedupe: {
-      description: 'a dedupe key. All messages of a request have one, or none has',
+      description: 'a dedupe key: all messages of a request have one, or none',
       type: 'object',
       required: ['key'],
       additionalProperties: false,
@@ -95,7 +95,7 @@ const IDS = {
   properties: {
     ids: { description: 'an array of ids', type: 'array', items: ID },
     outcomes: {
-      description: 'what became of each, if they have dedupe keys',
+      description: 'the outcome of each, if they have dedupe keys',
       type: 'array',
       items: {
         type: 'object',

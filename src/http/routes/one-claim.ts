@@ -21,7 +21,7 @@ export const GET_CLAIM = route({
 })
 
 const RENEWED = {
-  description: 'when the claim ends now',
+  description: 'the new end of the claim',
   type: 'object',
   required: ['id', 'expiresAt'],
   properties: { id: ID, expiresAt: INSTANT },
@@ -32,7 +32,7 @@ export const RENEW_CLAIM = routeWithBody({
   name: 'renewClaim',
   method: 'PATCH',
   summary:
-    'Make a claim last for ttl from now, and its messages live until grace after that; both by default as given before',
+    'Make a claim last for ttl from now, and its messages live until grace after that. Both default to their last values',
   body: {
     description: 'an object of options',
     type: 'object',
@@ -53,7 +53,7 @@ export const RELEASE_CLAIM = route({
   problems: [],
   name: 'releaseClaim',
   method: 'DELETE',
-  summary: 'Give back what is not settled. A claim that is unknown or over is left alone',
+  summary: 'Give back the messages that are not settled. A claim that is unknown or over is ignored',
   answers: [{ status: 204, description: 'The claim is released, or there is none' }],
   run: async (call) => {
     await call.sluice.operate.claims.release(call.queue, claimIdOf(call))

@@ -178,7 +178,7 @@ export class EventClaimer {
     const standing = this.#checked(read)
     if (bounds.split(' ').length !== this.group.slots + 1) throw new SlotsChanged()
     // A group that stops parks nothing: what it has parked before it was told so goes first.
-    const mayPark = standing.onFailure === 'park' && standing.queuedCount < standing.parkLimit
+    const mayPark = standing.onFailure === 'defer' && standing.queuedCount < standing.deferLimit
     const events = mayPark ? claimed : beforeParked(claimed)
     return { window, elsewhere, bounds, claimed, standing, mayPark, events, full: claimed.length >= enough }
   }

@@ -77,8 +77,8 @@ export interface HistoryMatch {
   readonly minAttempts: number
 }
 
-/** A place in the history of a queue: behind the message that completed at this time and has this id. */
-export interface HistoryPlace {
+/** Where a page of the history begins: after the message that completed at this time and has this id. */
+export interface HistoryCursor {
   readonly completedUs: string
   readonly id: string
 }
@@ -90,7 +90,7 @@ export interface HistoryPlace {
 export async function readHistory(
   execute: Execute,
   match: HistoryMatch,
-  { after, limit }: { readonly after: HistoryPlace | undefined; readonly limit: number },
+  { after, limit }: { readonly after: HistoryCursor | undefined; readonly limit: number },
 ): Promise<HistoryPage> {
   const { queue, type, orderingKey, tenant, worker, completedAfterUs, minAttempts } = match
   const filtered = type !== null || orderingKey !== null || tenant !== null || worker !== null || minAttempts > 1
@@ -105,8 +105,8 @@ export async function readHistory(
   return { messages: found.slice(0, limit).map(COMPLETED.read), next }
 }
 
-/** The place behind which the page begins: the earlier of the two that are asked for. */
-function startOf({ completedBeforeUs }: HistoryMatch, after: HistoryPlace | undefined): HistoryPlace {
+/** The cursor after which the page begins: the earlier of the two that are asked for. */
+function startOf({ completedBeforeUs }: HistoryMatch, after: HistoryCursor | undefined): HistoryCursor {
   const before = completedBeforeUs ?? LAST_US
   return after !== undefined && Number(after.completedUs) < before
     ? after

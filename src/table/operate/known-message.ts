@@ -3,7 +3,7 @@ import { nullable, shape, word } from '../shape.ts'
 import { type Execute, statement } from '../statement.ts'
 import type { MessageAddress } from './change-message.ts'
 
-/** What is known of a message: the answer of `sluice.operate.status`. */
+/** What is known of a message: the answer of `sluice.operate.messages.status`. */
 export interface KnownMessage {
   /** Null if nobody knows of a message with this dedupe key. */
   readonly id: string | null

@@ -6,7 +6,7 @@ import { naming } from './stream-errors.ts'
 /** What a group is told. Null: as it is, or the default. */
 export interface GroupParams {
   readonly onFailure: OnFailure | null
-  readonly parkLimit: number | null
+  readonly deferLimit: number | null
   readonly keepUnread: boolean | null
 }
 
@@ -16,16 +16,20 @@ export async function createGroup(
   stream: string,
   group: string,
   from: PlaceParams,
-  { onFailure, parkLimit, keepUnread }: GroupParams,
+  { onFailure, deferLimit, keepUnread }: GroupParams,
 ): Promise<boolean> {
   const [row] = await naming(
-    execute(CREATE, [stream, group, from.place, from.position, from.timeUs, parkLimit]),
+    execute(CREATE, [stream, group, from.place, from.position, from.timeUs, deferLimit]),
     stream,
     group,
   )
   const made = row !== undefined && booleanOf(row, 'made')
-  if (keepUnread !== null || onFailure !== null || (!made && parkLimit !== null))
-    await naming(execute(SET, [stream, group, parkLimit, keepUnread, onFailure]), stream, group)
+  if (keepUnread !== null || onFailure !== null || (!made && deferLimit !== null))
+    await naming(
+      execute(SET, [stream, group, deferLimit, keepUnread, onFailure === 'defer' ? 'park' : onFailure]),
+      stream,
+      group,
+    )
   return made
 }
 
@@ -35,9 +39,9 @@ export async function seekGroup(
   stream: string,
   group: string,
   starts: readonly number[],
-  parked: 'keep' | 'drop' | null,
+  deferred: 'keep' | 'drop' | null,
 ): Promise<number> {
-  const [row] = await naming(execute(SEEK, [stream, group, starts, parked]), stream, group)
+  const [row] = await naming(execute(SEEK, [stream, group, starts, deferred]), stream, group)
   return row === undefined ? 0 : numberOf(row, 'dropped')
 }
 

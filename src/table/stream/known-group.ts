@@ -33,12 +33,12 @@ export async function readQueued(execute: Execute, { groupId }: KnownGroup): Pro
 }
 
 /** What becomes of events that fail: messages of the group's queue, or their slots wait for them. */
-export type OnFailure = 'park' | 'stop'
+export type OnFailure = 'defer' | 'stop'
 
 /** What a claim is told once, and not with every event: the clock and other {@link ClaimContext}, and what may change of the group. */
 export interface GroupStanding extends ClaimContext {
   readonly onFailure: OnFailure
-  readonly parkLimit: number
+  readonly deferLimit: number
   /** The group's queue may have messages. */
   readonly mayBeQueued: boolean
   /** How many it has, those with ordering keys and the others each counted up to the limit. */
@@ -62,8 +62,8 @@ export async function readStanding(
   const lost = row.lost_from === null ? null : { from: numberOf(row, 'lost_from'), to: numberOf(row, 'lost_to') }
   return {
     ...claimContextOf(row),
-    onFailure: textOf(row, 'on_failure') === 'stop' ? 'stop' : 'park',
-    parkLimit: numberOf(row, 'park_limit'),
+    onFailure: textOf(row, 'on_failure') === 'stop' ? 'stop' : 'defer',
+    deferLimit: numberOf(row, 'park_limit'),
     mayBeQueued: booleanOf(row, 'may_be_queued'),
     queuedCount: numberOf(row, 'queued_count'),
     lost,

@@ -5,14 +5,14 @@ import { SluiceError } from '../../errors.ts'
 /** Nobody has made the stream. */
 export function streamUnknown(stream: string, cause?: unknown): SluiceError {
   const name = JSON.stringify(stream)
-  const remedy = `Make it with sluice.stream(${name}), or sluice stream create ${stream}`
+  const remedy = `Make it with sluice.streams.set(${name}), or sluice stream set ${stream}`
   return new SluiceError('STREAM_UNKNOWN', `stream: expected one that exists, received ${name}. ${remedy}`, { cause })
 }
 
 /** Nobody has made the group. */
 export function groupUnknown(stream: string, group: string, cause?: unknown): SluiceError {
   const [name, of] = [JSON.stringify(group), JSON.stringify(stream)]
-  const remedy = `Make it with sluice.group(${of}, ${name}), or sluice group create ${stream} ${group}`
+  const remedy = `Make it with sluice.groups.set(${of}, ${name}), or sluice group set ${stream} ${group}`
   return new SluiceError('GROUP_UNKNOWN', `group: expected one of stream ${of}, received ${name}. ${remedy}`, { cause })
 }
 
@@ -34,9 +34,9 @@ export function toStreamError(error: unknown, stream: string, group = ''): unkno
   if (hasSqlState(error, 'SL030')) return streamUnknown(stream, error)
   if (hasSqlState(error, 'SL032')) return groupUnknown(stream, group, error)
   if (hasSqlState(error, 'SL033'))
-    return new SluiceError('GROUP_HAS_PARKED', `${wordsOf(error)}. ${REMEDY}`, { cause: error })
+    return new SluiceError('GROUP_HAS_DEFERRED', `${wordsOf(error)}. ${REMEDY}`, { cause: error })
   return error
 }
 
 const REMEDY =
-  "Say { parked: 'keep' } (--keep-parked) to have them tried again as well, or { parked: 'drop' } (--drop-parked) to remove them"
+  "Say { deferred: 'keep' } (--keep-deferred) to have them tried again as well, or { deferred: 'drop' } (--drop-deferred) to remove them"

@@ -55,8 +55,8 @@ export interface GroupStatus {
   readonly slotsHeldBack: number
   /** How long the oldest of these has been open. */
   readonly openForMs: number | null
-  /** Events in its queue: failed, and due again, or waiting behind a failed one. */
-  readonly parked: number
+  /** Deferred events, in its queue: failed and due again, or waiting behind a failed one. */
+  readonly deferred: number
   /** Dead letters. */
   readonly dead: number
   /** How many live worker processes consume it. */
@@ -67,12 +67,12 @@ export interface GroupStatus {
   readonly movedAt: Date
   /** The events that retention took before the group had read them: it stands still until it is moved. Null: none. */
   readonly lost: LostEvents | null
-  /** What becomes of failed events: they are parked in its queue, or their slots wait for them. */
+  /** What happens to failed events: they are deferred to its queue, or block their slots. */
   readonly onFailure: OnFailure
-  /** How many slots wait for an event that has failed for good, until `retrySlots` or `skipEvent`. */
+  /** How many slots an event blocks that has failed for good, until `groups.retry` or `groups.skip`. */
   readonly slotsStopped: number
-  /** So many events may be parked before slots wait. */
-  readonly parkLimit: number
+  /** How many events may be deferred; further failures block their slots. */
+  readonly deferLimit: number
   /** Whether what it has not read stays; null: as its stream says, unless it is paused. */
   readonly keepUnread: boolean | null
   /** When it was made. */
@@ -85,9 +85,9 @@ export interface LostEvents {
   readonly to: number
 }
 
-/** An event that has failed, for which its slot waits: the group stops, or has parked as many as it may. */
-export interface HeldEvent {
-  /** When it is tried again; null: its slot stops there, until `retrySlots` or `skipEvent`. */
+/** A failed event that blocks its slot: by policy (`stop`), or because the group has reached its `deferLimit`. */
+export interface BlockingEvent {
+  /** When it is tried again; null: it blocks its slot until `groups.retry` or `groups.skip`. */
   readonly until: Date | null
   /** How many tries have failed. */
   readonly attempt: number
@@ -105,8 +105,8 @@ export interface GroupSlotStatus {
   readonly settled: number
   /** The first event that it has not read; null: it has read all. */
   readonly nextPosition: number | null
-  /** The slot waits for that event, because it has failed; null: it does not. */
-  readonly held: HeldEvent | null
+  /** The failed event that blocks the slot, the next one; null: the slot is not blocked. */
+  readonly blockedBy: BlockingEvent | null
   /** How many events it has not read. */
   readonly unread: number
   /** How long ago the first of them was appended. */
@@ -165,15 +165,15 @@ const GROUP = shape<GroupStatus>({
   oldestUnreadAgeMs: nullable.duration(),
   slotsHeldBack: number(),
   openForMs: nullable.duration(),
-  parked: number(),
+  deferred: number('parked'),
   dead: number(),
   members: number(),
   pausedAt: nullable.date(),
   movedAt: date(),
   lost: { select: (of) => `${of}.lost_from, ${of}.lost_to`, read: lostOf },
-  onFailure: { select: (of) => `${of}.on_failure`, read: (row) => (row.on_failure === 'stop' ? 'stop' : 'park') },
+  onFailure: { select: (of) => `${of}.on_failure`, read: (row) => (row.on_failure === 'stop' ? 'stop' : 'defer') },
   slotsStopped: number(),
-  parkLimit: number(),
+  deferLimit: number('park_limit'),
   keepUnread: nullable.bool(),
   createdAt: date(),
 })
@@ -183,7 +183,7 @@ const SLOT = shape<GroupSlotStatus>({
   position: number(),
   settled: number(),
   nextPosition: nullable.number(),
-  held: { select: heldColumns, read: heldOf },
+  blockedBy: { select: heldColumns, read: heldOf },
   unread: number(),
   oldestUnreadAgeMs: nullable.duration(),
   movedAt: date(),
@@ -196,7 +196,7 @@ function heldColumns(of: string): string {
   return `${of}.held_until IS NOT NULL AS held, ${of}.attempt, ${of}.last_error, ${until} AS held_us`
 }
 
-function heldOf(row: Row): HeldEvent | null {
+function heldOf(row: Row): BlockingEvent | null {
   if (!booleanOf(row, 'held')) return null
   return { until: dateOrNull(row, 'held_us'), attempt: numberOf(row, 'attempt'), error: textOrNull(row, 'last_error') }
 }

@@ -77,7 +77,7 @@ export const KEY_STATES = {
   'in a claim, with the one after it cancelled': async (stage: Stage) => {
     await KEY_STATES['in a claim'](stage, 'requeue')
     const { id } = await ask(stage, 'again', 'requeue')
-    await stage.sluice.operate.cancel(stage.queue, id)
+    await stage.sluice.operate.messages.cancel(stage.queue, id)
   },
   'in a claim, with the one after it expired': async (stage: Stage) => {
     await KEY_STATES['in a claim'](stage, 'requeue')
@@ -102,7 +102,7 @@ export const KEY_STATES = {
   },
   cancelled: async (stage: Stage, policy: OnDuplicate) => {
     const { id } = await ask(stage, 'old', policy)
-    await stage.sluice.operate.cancel(stage.queue, id)
+    await stage.sluice.operate.messages.cancel(stage.queue, id)
   },
   'expired, its lease run out': async (stage: Stage, policy: OnDuplicate) => {
     await KEY_STATES['in a claim'](stage, policy)

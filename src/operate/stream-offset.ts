@@ -4,18 +4,18 @@ import { expected } from '../errors.ts'
 import type { PlaceParams } from '../table/stream/read-events.ts'
 
 /**
- * A place in a stream: the first event that is still there, the end as of now, the event at a position (or the next one), or the
+ * An offset in a stream: the first event that is still there, the end as of now, the event at a position (or the next one), or the
  * first event that was appended at a time or later, by the database's clock.
  */
-export type StreamPlace = 'start' | 'end' | { readonly position: number } | { readonly time: Date }
+export type StreamOffset = 'start' | 'end' | { readonly position: number } | { readonly time: Date }
 
 /** @throws SluiceError OPTION_INVALID */
-export function placeOf(place: unknown, what: string): PlaceParams {
-  if (place === 'start' || place === 'end') return { place, position: null, timeUs: null }
-  if (typeof place !== 'object' || place === null) throw expected('OPTION_INVALID', what, WANTED, place)
-  checkKeys(what, place, ['position', 'time'], `As in ${what}: { position: 4711 }`)
-  const { position, time }: { readonly position?: unknown; readonly time?: unknown } = place
-  if ((position === undefined) === (time === undefined)) throw expected('OPTION_INVALID', what, WANTED, place)
+export function offsetOf(offset: unknown, what: string): PlaceParams {
+  if (offset === 'start' || offset === 'end') return { place: offset, position: null, timeUs: null }
+  if (typeof offset !== 'object' || offset === null) throw expected('OPTION_INVALID', what, WANTED, offset)
+  checkKeys(what, offset, ['position', 'time'], `As in ${what}: { position: 4711 }`)
+  const { position, time }: { readonly position?: unknown; readonly time?: unknown } = offset
+  if ((position === undefined) === (time === undefined)) throw expected('OPTION_INVALID', what, WANTED, offset)
   if (time !== undefined) {
     return { place: 'time', position: null, timeUs: dateOf(`${what}.time`, time).getTime() * 1_000 }
   }

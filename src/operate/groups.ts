@@ -1,0 +1,211 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import { integer, integerWithin } from '../basics/options.ts'
+import type { QueueName } from '../queues.ts'
+import { checkGroupName, checkStreamName, groupQueue, type StreamDefinitions } from '../streams.ts'
+import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
+import type { Execute } from '../table/statement.ts'
+import {
+  countUnread,
+  createGroup,
+  deleteGroup,
+  retrySlots,
+  seekGroup,
+  skipEvent,
+} from '../table/stream/change-groups.ts'
+import { readEventMessage } from '../table/stream/event-message.ts'
+import { readGroup } from '../table/stream/known-group.ts'
+import { readPositions } from '../table/stream/read-events.ts'
+import { type GroupSlotStatus, type GroupStatus, readGroupSlots, readGroups } from '../table/stream/stream-status.ts'
+import {
+  type RetrySlotsOptions,
+  readGroupOptions,
+  readSeekOptions,
+  type SeekOptions,
+  type SeekResult,
+  type StreamGroupOptions,
+} from './group-options.ts'
+import type { Operations } from './operations.ts'
+import { textOf } from './options.ts'
+import { byOf, type QueueChangeOptions } from './queue-settings.ts'
+import { offsetOf, type StreamOffset } from './stream-offset.ts'
+
+/** `sluice.groups`, and `sluice.operate.groups` */
+export class Groups<Definitions extends StreamDefinitions | undefined = undefined> {
+  readonly #definitions: StreamDefinitions | undefined
+  readonly #operations: Operations
+
+  constructor(definitions: StreamDefinitions | undefined, operations: Operations) {
+    this.#definitions = definitions
+    this.#operations = operations
+  }
+
+  /**
+   * Makes a group of a stream, or changes its options. Call it at every start: a group that is there keeps its offset, and the
+   * options that are not given.
+   *
+   * @param options.from where a new group begins. @default 'end'
+   * @returns whether it was made.
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example await sluice.groups.set('orders', 'billing', { from: 'start' })
+   */
+  async set(stream: QueueName<Definitions>, group: string, options: StreamGroupOptions = {}): Promise<boolean> {
+    const { from, ...params } = readGroupOptions(options)
+    return this.#of(stream, group, 'administer', (execute, ...names) => createGroup(execute, ...names, from, params))
+  }
+
+  /**
+   * Groups by stream and name: how many events they have to read, how many are deferred, and how many workers they have.
+   *
+   * @throws SluiceError as {@link Operate}
+   */
+  async list(options: { readonly stream?: QueueName<Definitions> | undefined } = {}): Promise<readonly GroupStatus[]> {
+    checkKeys('groups.list', options, ['stream'], "As in groups.list({ stream: 'orders' })")
+    const stream = options.stream === undefined ? null : checkStreamName(options.stream, this.#definitions)
+    return this.#operations.count((execute) => readGroups(execute, stream))
+  }
+
+  /**
+   * The slots of a group: up to which position each is read, and what blocks it. Empty: there is no such group.
+   *
+   * @throws SluiceError as {@link Operate}
+   */
+  async slots(stream: QueueName<Definitions>, group: string): Promise<readonly GroupSlotStatus[]> {
+    return this.#of(stream, group, 'count', readGroupSlots)
+  }
+
+  /**
+   * Moves a group to an offset, forward or back, and unblocks it if it had lost events. Waits for its batches in flight.
+   *
+   * @throws SluiceError as {@link Operate}, GROUP_UNKNOWN, GROUP_HAS_DEFERRED
+   *
+   * @example await sluice.groups.seek('orders', 'billing', { time: new Date('2030-01-01') }, { deferred: 'drop' })
+   */
+  async seek(
+    stream: QueueName<Definitions>,
+    group: string,
+    to: StreamOffset,
+    options: SeekOptions = {},
+  ): Promise<SeekResult> {
+    const { deferred, dryRun } = readSeekOptions(options)
+    const offset = offsetOf(to, 'groups.seek.to')
+    return this.#of(stream, group, dryRun ? 'count' : 'change', async (execute, ...names): Promise<SeekResult> => {
+      await readGroup(execute, ...names)
+      const starts = await readPositions(execute, names[0], offset)
+      const { unread: events, before } = await countUnread(execute, ...names, starts)
+      return { events, before, dropped: dryRun ? 0 : await seekGroup(execute, ...names, starts, deferred) }
+    })
+  }
+
+  /**
+   * Retries the failed events that block the group's slots, now, with attempts reset.
+   *
+   * @returns how many slots it unblocks.
+   * @throws SluiceError as {@link Operate}, and GROUP_UNKNOWN
+   *
+   * @example await sluice.groups.retry('orders', 'billing')
+   */
+  async retry(stream: QueueName<Definitions>, group: string, options: RetrySlotsOptions = {}): Promise<number> {
+    checkKeys('groups.retry', options, ['slot'], "As in groups.retry('orders', 'billing', { slot: 3 })")
+    const slot = integer('groups.retry.slot', options.slot, null, 0, 63)
+    return this.#of(stream, group, 'change', (execute, ...names) => retrySlots(execute, ...names, slot))
+  }
+
+  /**
+   * Skips a failed event that blocks its slot: it becomes a dead letter of the group's queue, and can be redriven.
+   *
+   * @returns false if the event blocked no slot.
+   * @throws SluiceError as {@link Operate}, and GROUP_UNKNOWN
+   *
+   * @example await sluice.groups.skip('orders', 'billing', 4711)
+   */
+  async skip(stream: QueueName<Definitions>, group: string, position: number): Promise<boolean> {
+    const at = integerWithin('groups.skip.position', position, 1, Number.MAX_SAFE_INTEGER)
+    return this.#of(stream, group, 'change', (execute, ...names) => skipEvent(execute, ...names, at))
+  }
+
+  /**
+   * The id of the message for a failed event: in the group's queue, or among its dead letters.
+   *
+   * @returns undefined if the event is neither: not read yet, or handled.
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example
+   * const id = await sluice.groups.messageOf('orders', 'billing', 4711)
+   * if (id !== undefined) await sluice.operate.deadLetters.redrive({ queue: 'orders:billing', ids: [id] })
+   */
+  async messageOf(stream: QueueName<Definitions>, group: string, position: number): Promise<string | undefined> {
+    const [streamName, groupName] = this.#names(stream, group)
+    const at = integerWithin('groups.messageOf.position', position, 1, Number.MAX_SAFE_INTEGER)
+    const queue = groupQueue({ stream: streamName, group: groupName })
+    return this.#operations.count((execute) => readEventMessage(execute, queue, at))
+  }
+
+  /**
+   * Pauses a group: no worker reads for it or retries its deferred events until {@link resume}. What is in flight continues.
+   *
+   * @returns false if it was paused already.
+   * @throws SluiceError as {@link Operate}, and GROUP_UNKNOWN
+   */
+  async pause(
+    stream: QueueName<Definitions>,
+    group: string,
+    options: QueueChangeOptions & { readonly reason?: string | undefined } = {},
+  ): Promise<boolean> {
+    const by = byOf('groups.pause', options, ['reason'])
+    const reason = textOf(options.reason, 'groups.pause.reason') ?? null
+    return this.#ofQueue(stream, group, (execute, queue) => pauseQueue(execute, queue, by, reason), options.tx)
+  }
+
+  /** Ends the pause of a group. @returns false if it was not paused. @throws SluiceError as {@link pause} */
+  async resume(stream: QueueName<Definitions>, group: string, options: QueueChangeOptions = {}): Promise<boolean> {
+    const by = byOf('groups.resume', options)
+    return this.#ofQueue(stream, group, (execute, queue) => resumeQueue(execute, queue, by), options.tx)
+  }
+
+  /**
+   * Deletes a group, with its deferred events, its dead letters and the settings of its queue. Waits for its batches in flight.
+   *
+   * @returns how many deferred events and dead letters it had.
+   * @throws SluiceError as {@link Operate}, and GROUP_UNKNOWN
+   */
+  async delete(
+    stream: QueueName<Definitions>,
+    group: string,
+  ): Promise<{ readonly deferred: number; readonly deadLetters: number }> {
+    const { messages, deadLetters } = await this.#of(stream, group, 'administer', deleteGroup)
+    return { deferred: messages, deadLetters }
+  }
+
+  /** @throws SluiceError OPTION_INVALID, STREAM_NAME_INVALID, STREAM_UNKNOWN */
+  #names(stream: unknown, group: unknown): readonly [stream: string, group: string] {
+    const groupName = checkGroupName('group', group)
+    return [checkStreamName(stream, this.#definitions), groupName]
+  }
+
+  async #of<T>(
+    stream: unknown,
+    group: unknown,
+    how: 'count' | 'change' | 'administer',
+    work: (execute: Execute, stream: string, group: string) => Promise<T>,
+    tx?: unknown,
+  ): Promise<T> {
+    const names = this.#names(stream, group)
+    const named = (execute: Execute) => work(execute, ...names)
+    return how === 'count' ? this.#operations.count(named) : this.#operations[how](named, tx)
+  }
+
+  /** Its queue has the pause of the group. */
+  #ofQueue<T>(
+    stream: unknown,
+    group: unknown,
+    work: (execute: Execute, queue: string) => Promise<T>,
+    tx: unknown,
+  ): Promise<T> {
+    const onQueue = async (execute: Execute, streamName: string, groupName: string) => {
+      await readGroup(execute, streamName, groupName)
+      return work(execute, groupQueue({ stream: streamName, group: groupName }))
+    }
+    return this.#of(stream, group, 'change', onQueue, tx)
+  }
+}

@@ -1,0 +1,238 @@
+import { checkId } from '../basics/check-id.ts'
+import { checkKeys } from '../basics/check-keys.ts'
+import { toMs } from '../basics/duration.ts'
+import { dateOf } from '../basics/options.ts'
+import { pause } from '../basics/pause.ts'
+import { keyOf } from '../enqueue/dedupe.ts'
+import type { MessageRules } from '../enqueue/read-message.ts'
+import { expected, SluiceError } from '../errors.ts'
+import type { InputOf, QueueDefinitions, QueueName } from '../queues.ts'
+import { checkOperatedQueue, type KnownNames } from '../streams.ts'
+import {
+  type CancelAnswer,
+  type ChangeAnswer,
+  cancelMessage,
+  changeMessage,
+  type FreedKey,
+  freeKey,
+  type MessageAddress,
+  rescheduleMessage,
+} from '../table/operate/change-message.ts'
+import { type KnownMessage, readKnownMessage } from '../table/operate/known-message.ts'
+import { type MessagePage, readMessagePage } from '../table/operate/message-pages.ts'
+import { type MessageStatus, peekMessages, readMessageStatus } from '../table/operate/message-status.ts'
+import { type MessageChangeOptions, type MessageChanges, type NewDueTime, readChanges } from './message-changes.ts'
+import type { Operations } from './operations.ts'
+import { limitOf } from './options.ts'
+import { type MessagesOptions, readMessagesOptions } from './read-messages-options.ts'
+import { readWhich, type WhichMessage } from './which-message.ts'
+
+/** `sluice.operate.messages`: messages that are not dead. */
+export class Messages<Definitions extends QueueDefinitions | undefined = undefined> {
+  readonly #rules: MessageRules & KnownNames
+  readonly #operations: Operations
+
+  constructor(rules: MessageRules & KnownNames, operations: Operations) {
+    this.#rules = rules
+    this.#operations = operations
+  }
+
+  /**
+   * A page of the messages of a queue, in the order of their ids. With a filter it looks at no more than 10,000 messages, so the
+   * page can have fewer messages than `limit`, or none, and still have a `next`.
+   *
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example const { messages, next } = await sluice.operate.messages.list({ queue: 'orders', state: 'retrying' })
+   */
+  async list(options: MessagesOptions<QueueName<Definitions>>): Promise<MessagePage> {
+    const { filter, page } = readMessagesOptions(options, this.#rules)
+    return this.#operations.read((execute) => readMessagePage(execute, filter, page))
+  }
+
+  /** One message; undefined if there is none. @throws SluiceError as {@link Operate} */
+  async get(queue: QueueName<Definitions>, id: string): Promise<MessageStatus | undefined> {
+    const name = this.#nameOf(queue)
+    checkId(id, 'id')
+    return this.#operations.read((execute) => readMessageStatus(execute, name, id))
+  }
+
+  /**
+   * The state of one message, by its id or its dedupe key, also after it has gone. With a dedupe key: the message that has the
+   * key. If a transaction handles an earlier one with the key, the earlier one, with `requeuedId`.
+   *
+   * @param which an id, `{ id }` or `{ dedupeKey }`.
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example const { state } = await sluice.operate.messages.status('reports', { dedupeKey: 'report 2030-01' })
+   */
+  async status(queue: QueueName<Definitions>, which: WhichMessage): Promise<KnownMessage> {
+    const name = this.#nameOf(queue)
+    const message = readWhich('messages.status', which)
+    return this.#operations.read((execute) => readKnownMessage(execute, name, message))
+  }
+
+  /**
+   * The next messages of a queue in the order in which they fall due, without claiming them. Priorities and keys may
+   * change the order in which they are handled; with more than about 25,000 keyed messages it may miss some.
+   *
+   * @param options.limit 1 to 10,000. @default 10
+   * @throws SluiceError as {@link Operate}
+   */
+  async peek(
+    queue: QueueName<Definitions>,
+    options: { readonly limit?: number } = {},
+  ): Promise<readonly MessageStatus[]> {
+    const name = this.#nameOf(queue)
+    checkKeys('messages.peek', options, ['limit'], "As in messages.peek('emails', { limit: 5 })")
+    const limit = limitOf(options.limit, 'messages.peek.limit', 10)
+    return this.#operations.read((execute) => peekMessages(execute, name, limit))
+  }
+
+  /**
+   * Cancels a message, without waiting for its handler, and returns the state in which it was. A waiting message is removed. So is
+   * a leased or claimed one: its handler's signal aborts, and its settlement is refused. If a transaction handles the message, the
+   * cancel is requested: the signal of a handler that still runs aborts, its writes through `tx` are rolled back, and the message
+   * is removed. With a dedupe key it cancels the message in flight and the next one with the key; the answer is about the first.
+   *
+   * @param which an id, `{ id }` or `{ dedupeKey }`.
+   * @throws SluiceError as {@link Operate}, and ROWS_MISSING
+   *
+   * @example const { result, state } = await sluice.operate.messages.cancel('emails', '4711')
+   */
+  async cancel(
+    queue: QueueName<Definitions>,
+    which: WhichMessage,
+    options: MessageChangeOptions = {},
+  ): Promise<CancelAnswer> {
+    const name = this.#nameOf(queue)
+    const message = readWhich('messages.cancel', which)
+    checkOptions('messages.cancel', options)
+    return this.#operations.change((execute) => cancelMessage(execute, name, message), options.tx)
+  }
+
+  /**
+   * Edits a waiting message: its payload, headers, priority, type, limit of attempts, time to live. What is left out stays as it
+   * is.
+   *
+   * @param which an id, `{ id }` or `{ dedupeKey }`: the newest message with this key.
+   * @throws SluiceError as {@link cancel}, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_SCHEMA
+   *
+   * @example await sluice.operate.messages.change('emails', '4711', { priority: 0 })
+   */
+  async change<Name extends QueueName<Definitions>>(
+    queue: Name,
+    which: WhichMessage,
+    changes: MessageChanges<InputOf<Definitions, Name>>,
+    options: MessageChangeOptions = {},
+  ): Promise<ChangeAnswer> {
+    const name = this.#nameOf(queue)
+    const message = readWhich('messages.change', which)
+    checkOptions('messages.change', options)
+    const change = await readChanges(this.#rules, name, changes)
+    return this.#operations.administer((execute) => changeMessage(execute, name, message, change), options.tx)
+  }
+
+  /**
+   * Gives a waiting message another due time: after a delay from now, or at an instant. A message that waits for its retry holds
+   * its ordering key until then.
+   *
+   * @param which as in {@link change}.
+   * @throws SluiceError as {@link cancel}
+   *
+   * @example await sluice.operate.messages.reschedule('emails', '4711', { delay: '1h' })
+   */
+  async reschedule(
+    queue: QueueName<Definitions>,
+    which: WhichMessage,
+    to: NewDueTime,
+    options: MessageChangeOptions = {},
+  ): Promise<ChangeAnswer> {
+    const name = this.#nameOf(queue)
+    const message = readWhich('messages.reschedule', which)
+    checkOptions('messages.reschedule', options)
+    return this.#patiently(name, message, dueTimeOf(to), options)
+  }
+
+  /**
+   * Makes a waiting message due now, including one that waits for a retry.
+   *
+   * @param which as in {@link change}.
+   * @throws SluiceError as {@link cancel}
+   */
+  async runNow(
+    queue: QueueName<Definitions>,
+    which: WhichMessage,
+    options: MessageChangeOptions = {},
+  ): Promise<ChangeAnswer> {
+    const name = this.#nameOf(queue)
+    const message = readWhich('messages.runNow', which)
+    checkOptions('messages.runNow', options)
+    return this.#patiently(name, message, { delayMs: 0, dueAt: null }, options)
+  }
+
+  /**
+   * Frees a dedupe key that is still taken although its message has gone: for the time `for` after success, or by `throttle`. The
+   * next enqueue with the key is `added`. Like an enqueue, it waits for a transaction that has just enqueued with the key.
+   *
+   * @throws SluiceError as {@link cancel}
+   *
+   * @example
+   * const freed = await sluice.operate.messages.freeKey('reports', 'report 2030-01')
+   * if (freed === 'taken') console.log('It is not done yet')
+   */
+  async freeKey(
+    queue: QueueName<Definitions>,
+    dedupeKey: string,
+    options: MessageChangeOptions = {},
+  ): Promise<FreedKey> {
+    const name = this.#nameOf(queue)
+    const key = keyOf(dedupeKey, 'messages.freeKey.dedupeKey')
+    checkOptions('messages.freeKey', options)
+    return this.#operations.change((execute) => freeKey(execute, name, key), options.tx)
+  }
+
+  #nameOf(queue: unknown): string {
+    return checkOperatedQueue(queue, this.#rules)
+  }
+
+  /** A batch locks the message's slot while its handlers run: a few tries, without waiting for the lock. */
+  async #patiently(
+    queue: string,
+    message: MessageAddress,
+    to: DueTime,
+    { tx }: MessageChangeOptions,
+  ): Promise<ChangeAnswer> {
+    for (let tries = 1; ; tries += 1) {
+      const answer = await this.#operations.change((execute) => rescheduleMessage(execute, queue, message, to), tx)
+      if (answer.result !== 'busy' || tx !== undefined || tries >= MOST_TRIES) return answer
+      await pause(PAUSE_MS)
+    }
+  }
+}
+
+type DueTime = Parameters<typeof rescheduleMessage>[3]
+
+const MOST_TRIES = 10
+const PAUSE_MS = 50
+
+/** @throws SluiceError OPTION_INVALID */
+function dueTimeOf(to: NewDueTime): DueTime {
+  const what = 'messages.reschedule'
+  if ((to as unknown) instanceof Date)
+    throw expected('OPTION_INVALID', what, 'delay or dueAt', to, 'As in { dueAt: date }')
+  checkKeys(what, to, ['delay', 'dueAt'], `As in ${what}('emails', id, { delay: '1h' })`)
+  if ((to.delay === undefined) === (to.dueAt === undefined)) {
+    const received = to.delay === undefined ? 'none' : 'both'
+    throw new SluiceError('OPTION_INVALID', `${what}: expected delay or dueAt, received ${received}`)
+  }
+  return {
+    delayMs: to.delay === undefined ? null : toMs(to.delay, `${what}.delay`),
+    dueAt: to.dueAt === undefined ? null : dateOf(`${what}.dueAt`, to.dueAt).toISOString(),
+  }
+}
+
+/** @throws SluiceError OPTION_INVALID */
+function checkOptions(what: string, options: unknown): void {
+  checkKeys(what, options, ['tx'], `As in ${what}('emails', id, …, { tx })`)
+}

@@ -1,0 +1,142 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import type { QueueDefinitions, QueueName } from '../queues.ts'
+import { checkOperatedQueue, type KnownNames } from '../streams.ts'
+import { clearSome, freeSomeKeys } from '../table/operate/change-message.ts'
+import { type LimitStatus, readLimits } from '../table/operate/limit-status.ts'
+import { pauseQueue, resumeQueue } from '../table/operate/queue-settings.ts'
+import { type QueueStatus, readQueueNames, readQueues } from '../table/operate/queue-status.ts'
+import { type ClearFilter, readClearFilter } from './clear-filter.ts'
+import type { Operations } from './operations.ts'
+import { booleanOf, queueOrNull, textOf } from './options.ts'
+import { byOf, type QueueChangeOptions, QueueSettings } from './queue-settings.ts'
+
+/** What `operate.queues.freeKeys` does. */
+export interface FreeKeysOptions {
+  /** Only counts the keys. @default false */
+  readonly dryRun?: boolean | undefined
+}
+
+/** `sluice.operate.queues` */
+export class Queues<Definitions extends QueueDefinitions | undefined = undefined> {
+  /** Settings that change while workers run: list, get, set and unset them. */
+  readonly settings: QueueSettings<Definitions>
+  readonly #known: KnownNames
+  readonly #operations: Operations
+
+  constructor(known: KnownNames, operations: Operations) {
+    this.settings = new QueueSettings(known, operations)
+    this.#known = known
+    this.#operations = operations
+  }
+
+  /**
+   * How many messages of each queue wait, run and have failed, by name. The counts are exact: about 0.4 s for a million messages
+   * and dead letters.
+   *
+   * @param options.queue only this queue; the list is empty if the queue is.
+   * @throws SluiceError as {@link Operate}
+   */
+  async list(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly QueueStatus[]> {
+    const queue = queueOrNull('queues.list', options, this.#known)
+    return this.#operations.count((execute) => readQueues(execute, queue))
+  }
+
+  /** The names of all queues that have messages, dead letters or workers. Counts nothing. @throws SluiceError as {@link Operate} */
+  async names(): Promise<readonly string[]> {
+    return this.#operations.read(readQueueNames)
+  }
+
+  /**
+   * The limits of each queue that has some, and of each of its tenants with messages, and how much of them is used. It counts the
+   * messages of these queues.
+   *
+   * @param options.queue only this queue.
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example const waiting = (await sluice.operate.queues.limits({ queue: 'emails' })).filter(({ ready }) => ready > 0)
+   */
+  async limits(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly LimitStatus[]> {
+    const queue = queueOrNull('queues.limits', options, this.#known)
+    return this.#operations.count((execute) => readLimits(execute, queue))
+  }
+
+  /**
+   * Pauses a queue: no pipeline, claim or `pop` of any process takes messages from it until {@link resume}. What is in flight
+   * continues, and messages can be enqueued. Workers apply it at once, or with their next poll.
+   *
+   * @param options.reason why, for others to see.
+   * @param options.by who. @default the database user
+   * @param options.tx your open transaction. @default one of its own
+   * @returns false if it was paused already: since then, with the new `by` and `reason`.
+   * @throws SluiceError as {@link Operate}
+   *
+   * @example await sluice.operate.queues.pause('emails', { by: 'ada', reason: 'the mail provider is down' })
+   */
+  async pause(
+    queue: QueueName<Definitions>,
+    options: QueueChangeOptions & { readonly reason?: string | undefined } = {},
+  ): Promise<boolean> {
+    const name = checkOperatedQueue(queue, this.#known)
+    const by = byOf('queues.pause', options, ['reason'])
+    const reason = textOf(options.reason, 'queues.pause.reason') ?? null
+    return this.#operations.change((execute) => pauseQueue(execute, name, by, reason), options.tx)
+  }
+
+  /** Ends the pause of a queue, and wakes its workers. @returns false if it was not paused. @throws SluiceError as {@link Operate} */
+  async resume(queue: QueueName<Definitions>, options: QueueChangeOptions = {}): Promise<boolean> {
+    const name = checkOperatedQueue(queue, this.#known)
+    const by = byOf('queues.resume', options)
+    return this.#operations.change((execute) => resumeQueue(execute, name, by), options.tx)
+  }
+
+  /**
+   * Removes the messages of a queue that are not in flight, or those that match every filter given, in steps of at most 1,000, each
+   * in a transaction of its own. If one fails, the steps before it are done.
+   *
+   * @returns how many.
+   * @throws SluiceError as {@link Operate}, and ROWS_MISSING
+   *
+   * @example
+   * const count = await sluice.operate.queues.clear('emails', { type: 'newsletter', dryRun: true })
+   */
+  async clear(queue: QueueName<Definitions>, filter: ClearFilter = {}): Promise<number> {
+    const name = checkOperatedQueue(queue, this.#known)
+    const match = readClearFilter(filter)
+    let messages = 0
+    let after: string | null = null
+    for (;;) {
+      const from: string | null = after
+      const step: Step = await this.#operations.administer((execute) => clearSome(execute, name, from, match))
+      messages += step.messages
+      if (step.nextId === null) return messages
+      after = step.nextId
+    }
+  }
+
+  /**
+   * Frees all dedupe keys of a queue that are still taken although no message has them, as `messages.freeKey` frees one, in steps
+   * of at most 1,000: after {@link clear}, the queue is as if it were new. A key that a producer checks at that moment stays.
+   *
+   * @returns how many.
+   * @throws SluiceError as {@link clear}
+   *
+   * @example const count = await sluice.operate.queues.freeKeys('reports', { dryRun: true })
+   */
+  async freeKeys(queue: QueueName<Definitions>, options: FreeKeysOptions = {}): Promise<number> {
+    const name = checkOperatedQueue(queue, this.#known)
+    checkKeys('queues.freeKeys', options, ['dryRun'], "As in queues.freeKeys('reports', { dryRun: true })")
+    const dryRun = booleanOf(options.dryRun, 'queues.freeKeys.dryRun') ?? false
+    let keys = 0
+    let after: string | null = null
+    for (;;) {
+      const from: string | null = after
+      const step: KeysStep = await this.#operations.administer((execute) => freeSomeKeys(execute, name, from, dryRun))
+      keys += step.keys
+      if (step.nextKey === null) return keys
+      after = step.nextKey
+    }
+  }
+}
+
+type Step = Awaited<ReturnType<typeof clearSome>>
+type KeysStep = Awaited<ReturnType<typeof freeSomeKeys>>

@@ -1,0 +1,45 @@
+import { checkKeys } from '../basics/check-keys.ts'
+import type { QueueDefinitions, QueueName } from '../queues.ts'
+import { checkOperatedQueue, type KnownNames } from '../streams.ts'
+import { type InFlightMessage, readInFlight, readWorkers, type WorkerStatus } from '../table/operate/worker-status.ts'
+import type { Operations } from './operations.ts'
+import { limitOf, queueOrNull } from './options.ts'
+
+/** `sluice.operate.workers` */
+export class Workers<Definitions extends QueueDefinitions | undefined = undefined> {
+  readonly #known: KnownNames
+  readonly #operations: Operations
+
+  constructor(known: KnownNames, operations: Operations) {
+    this.#known = known
+    this.#operations = operations
+  }
+
+  /**
+   * Worker processes in the order in which they started. A worker that vanished is listed until another one notices it.
+   *
+   * @param options.queue only those that consume this queue.
+   * @throws SluiceError as {@link Operate}
+   */
+  async list(options: { readonly queue?: QueueName<Definitions> } = {}): Promise<readonly WorkerStatus[]> {
+    const queue = queueOrNull('workers.list', options, this.#known)
+    return this.#operations.count((execute) => readWorkers(execute, queue))
+  }
+
+  /**
+   * The messages that workers and claims have in flight, the longest-running first.
+   *
+   * @param options.queue only of this queue.
+   * @param options.limit 1 to 10,000. @default 100
+   * @throws SluiceError as {@link Operate}
+   */
+  async inFlight(
+    options: { readonly queue?: QueueName<Definitions>; readonly limit?: number } = {},
+  ): Promise<readonly InFlightMessage[]> {
+    const what = 'workers.inFlight'
+    checkKeys(what, options, ['queue', 'limit'], `As in ${what}({ queue: 'emails' })`)
+    const queue = options.queue === undefined ? null : checkOperatedQueue(options.queue, this.#known)
+    const limit = limitOf(options.limit, `${what}.limit`, 100)
+    return this.#operations.count((execute) => readInFlight(execute, queue, limit))
+  }
+}
