@@ -3,7 +3,7 @@ import { LARGEST_INTEGER } from './basics/options.ts'
 import type { Headers } from './message.ts'
 
 /**
- * All options of a message but its dedupe key, in the order of the arguments of `sluice.insert_message`. Its checks, the
+ * All options of a message but its dedupe key, in the order of the arguments of `sluice_private.insert_message`. Its checks, the
  * parameters and columns of inserts, bodies over HTTP, flags and schedules follow from it.
  */
 export const MESSAGE_OPTIONS = {

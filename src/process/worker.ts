@@ -2,8 +2,6 @@ import { hostname } from 'node:os'
 import { Gate } from '../basics/gate.ts'
 import { VERSION } from '../basics/version.ts'
 import type { SluiceConfig } from '../config.ts'
-import type { Control } from '../connection/control.ts'
-import { inKnownSession } from '../connection/in-session.ts'
 import { Patience } from '../connection/patience.ts'
 import { orPrivilegeMissing } from '../connection/privilege.ts'
 import { InHand } from '../crash/in-hand.ts'
@@ -17,10 +15,6 @@ import type { Runtime } from '../modes/runtime.ts'
 import type { LeasedPlan, PipelinePlan } from '../plan/options.ts'
 import type { QueueDefinition } from '../queues.ts'
 import { BacklogMonitor } from '../services/backlog.ts'
-import { DueSchedules } from '../services/due-schedules.ts'
-import { HoldRelease } from '../services/hold-release.ts'
-import { Maintenance } from '../services/maintenance.ts'
-import { Reaper } from '../services/reaper.ts'
 import { Settings } from '../settings/settings.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import { checkSchema, readServerVersion } from '../table/schema.ts'
@@ -28,11 +22,13 @@ import type { Execute } from '../table/statement.ts'
 import { refuseGroupQueue } from '../table/stream/group-queue.ts'
 import { readCancelRequests } from '../table/worker/cancel-requests.ts'
 import { registerWorker, workerIdOf } from '../table/worker/worker.ts'
+import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import { WakeUps } from '../wake-up/wake-ups.ts'
 import type { BatchPools } from './batch-pools.ts'
 import { enqueueInHandler, producerContext } from './enqueues.ts'
 import type { Shared } from './shared.ts'
 import { signOff } from './sign-off.ts'
+import { WorkerServices } from './worker-services.ts'
 
 /**
  * What all pipelines of a process share: what wakes them, the record of batches in hand, and the services. It starts with
@@ -43,10 +39,7 @@ export class Worker {
   readonly #wakeUps: WakeUps
   readonly #settings = new Settings()
   readonly #cancellations: Cancellations
-  readonly #schedules: DueSchedules
-  readonly #reaper: Reaper
-  readonly #maintenance: Maintenance | undefined
-  readonly #holdRelease: HoldRelease
+  readonly #services: WorkerServices
   readonly #patience: Patience
   readonly #runtime: Runtime
   #id: number | undefined
@@ -57,19 +50,15 @@ export class Worker {
 
   constructor(shared: Shared, pools: BatchPools) {
     const { config, report } = shared
-    const inTransaction: BatchPools['inOwnTransaction'] = (work, answerMs) => pools.inOwnTransaction(work, answerMs)
+    const inTransaction: InOwnTransaction = (work, answerMs) => pools.inOwnTransaction(work, answerMs)
     this.#shared = shared
     this.#wakeUps = this.#newWakeUps()
     const { control, sleepers } = this.#wakeUps
     control.onUp((execute) => this.#register(execute))
     this.#cancellations = new Cancellations(() => readCancelRequests(control.execute, this.#workerId()))
-    this.#schedules = new DueSchedules({ control, inTransaction, report })
-    const onReleased = (queue: string) => sleepers.notified(queue)
-    this.#holdRelease = new HoldRelease({ control, queues: () => sleepers.queues, onReleased })
-    this.#reaper = new Reaper({ control, workerId: this.#workerId, report })
-    this.#maintenance = maintenanceOf(shared, control, inTransaction)
-    control.onDown(() => this.#reaper.lost())
-    control.onRestored(() => this.#restored())
+    control.onRestored(() => void this.#cancellations.look())
+    this.#services = new WorkerServices(shared, this.#wakeUps, inTransaction, this.#workerId)
+    const { reaper } = this.#services
     this.#patience = new Patience(() => this.start(), report)
     this.#runtime = {
       pool: pools.pool,
@@ -80,7 +69,7 @@ export class Worker {
       sleepers,
       settings: this.#settings,
       retryPolicies: config.retryPolicies,
-      inHand: new InHand(control, this.#workerId, async () => !control.shared && this.#reaper.runIfStale()),
+      inHand: new InHand(control, this.#workerId, async () => !control.shared && reaper.runIfStale()),
       crashLimit: config.crashLimit,
       report,
       enqueue: enqueueInHandler(producerContext(shared, inTransaction)),
@@ -102,10 +91,10 @@ export class Worker {
       workerId: this.#workerId,
       settings: this.#settings,
       statistics: () => meters.toJson(),
-      onSchedule: (inMs) => this.#schedules.due(inMs),
+      onSchedule: (inMs) => this.#services.schedules.due(inMs),
       onCancelRequests: (requests) => this.#cancellations.found(requests),
       onCancelled: (queue) => void this.#cancellations.look(queue),
-      onHolds: (queue) => this.#holdRelease.asked(queue),
+      onHolds: (queue) => this.#services.holdRelease.asked(queue),
       onListening: () => void this.#cancellations.look(),
     })
   }
@@ -155,7 +144,7 @@ export class Worker {
       void monitor?.stop()
     })
     // The leases of a dead worker end when its death is found.
-    if (plan.mode === 'leased') this.#reaper.hurry()
+    if (plan.mode === 'leased') this.#services.reaper.hurry()
     return demand
   }
 
@@ -172,11 +161,8 @@ export class Worker {
       () => true,
       () => false,
     )
-    await this.#maintenance?.stop()
-    await this.#schedules.stop()
-    await this.#reaper.stop()
+    await this.#services.stop()
     await this.#wakeUps.stop()
-    await this.#holdRelease.stop()
     await this.#runtime.inHand.stop()
     await this.#signOff()
     this.#starting = undefined
@@ -192,16 +178,8 @@ export class Worker {
 
   async #start(): Promise<void> {
     await this.#wakeUps.start()
-    this.#reaper.start()
-    this.#holdRelease.start()
-    this.#maintenance?.start()
-    this.#schedules.start()
+    this.#services.start()
     this.#reportAs('worker.started')
-  }
-
-  #restored(): void {
-    this.#reaper.restored()
-    void this.#cancellations.look()
   }
 
   #reportAs(kind: 'worker.started' | 'worker.stopped'): void {
@@ -237,24 +215,6 @@ export class Worker {
 function definitionOf({ definitions, streams }: SluiceConfig, plan: PipelinePlan): QueueDefinition | undefined {
   const log = plan.mode === 'transactional' ? plan.log : undefined
   return log === undefined ? definitions?.[plan.queue] : streams?.[log.stream]
-}
-
-function maintenanceOf(
-  { config, alphabet, report }: Shared,
-  control: Control,
-  inTransaction: BatchPools['inOwnTransaction'],
-): Maintenance | undefined {
-  const { name, maintenanceIntervalMs: intervalMs, directConnection, vouched, connectTimeoutMs } = config
-  if (intervalMs === null) return undefined
-  const connection = { ...directConnection, connectionTimeoutMillis: connectTimeoutMs }
-  return new Maintenance({
-    control,
-    inTransaction,
-    report,
-    inSession: (work, signal) => inKnownSession({ connection, vouched }, work, signal),
-    by: () => alphabet.fit(name),
-    intervalMs,
-  })
 }
 
 /** How many queues may be looked at side by side before any of them has had messages. */

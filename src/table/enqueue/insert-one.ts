@@ -11,7 +11,7 @@ export function insertOne(execute: Execute, queue: string, row: InsertRow): Prom
   return row.isPlain ? execute(INSERT_PLAIN, [queue, row.payload]) : execute(INSERT_ONE, rowParams(queue, row))
 }
 
-/** The columns of one row as parameters, in the order of `sluice.insert_message`. */
+/** The columns of one row as parameters, in the order of `sluice_private.insert_message`. */
 export function rowParams(queue: string, row: InsertRow): readonly (string | null)[] {
   const params: (string | null)[] = [queue, row.payload]
   for (const { rowName } of OPTIONS) params.push(numeric(row[rowName]))
@@ -26,7 +26,7 @@ export function numeric(value: number | string | null): string | null {
 const INSERT_PLAIN = statement(
   'insert_plain',
   `
-SELECT sluice.insert_plain($1::pg_catalog.text, $2::pg_catalog.text::pg_catalog.jsonb)::pg_catalog.text AS id`,
+SELECT sluice_private.insert_plain($1::pg_catalog.text, $2::pg_catalog.text::pg_catalog.jsonb)::pg_catalog.text AS id`,
   ['id'],
 )
 
@@ -64,7 +64,7 @@ export const NEXT_PARAMETER = OPTIONS.length + 3
 const INSERT_ONE = statement(
   'insert_one',
   `
-SELECT sluice.insert_message(${ROW_ARGUMENTS},
+SELECT sluice_private.insert_message(${ROW_ARGUMENTS},
   NULL,
   NULL
 )::pg_catalog.text AS id`,

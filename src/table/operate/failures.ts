@@ -15,7 +15,7 @@ export interface Failure {
   readonly stack: string | null
 }
 
-/** The column `failures`: see sluice.add_failure. */
+/** The column `failures`: see sluice_private.add_failure. */
 export const FAILURES: Column<readonly Failure[]> = {
   select: (of, name) => `${of}.failures::text AS ${name}`,
   read: (row, name) => {

@@ -1,0 +1,60 @@
+import type { Control } from '../connection/control.ts'
+import { inKnownSession } from '../connection/in-session.ts'
+import { DueSchedules } from '../services/due-schedules.ts'
+import { HoldRelease } from '../services/hold-release.ts'
+import { Maintenance } from '../services/maintenance.ts'
+import { Reaper } from '../services/reaper.ts'
+import type { InOwnTransaction } from '../transaction/own-transaction.ts'
+import type { WakeUps } from '../wake-up/wake-ups.ts'
+import type { Shared } from './shared.ts'
+
+/** What a worker does in the background beside its pipelines. */
+export class WorkerServices {
+  readonly reaper: Reaper
+  readonly schedules: DueSchedules
+  readonly holdRelease: HoldRelease
+  readonly #maintenance: Maintenance | undefined
+
+  constructor(shared: Shared, { control, sleepers }: WakeUps, inTransaction: InOwnTransaction, workerId: () => number) {
+    const { report } = shared
+    const onReleased = (queue: string) => sleepers.notified(queue)
+    this.reaper = new Reaper({ control, workerId, report })
+    this.schedules = new DueSchedules({ control, inTransaction, report })
+    this.holdRelease = new HoldRelease({ control, queues: () => sleepers.queues, onReleased })
+    this.#maintenance = maintenanceOf(shared, control, inTransaction)
+    control.onDown(() => this.reaper.lost())
+    control.onRestored(() => this.reaper.restored())
+  }
+
+  start(): void {
+    this.reaper.start()
+    this.holdRelease.start()
+    this.#maintenance?.start()
+    this.schedules.start()
+  }
+
+  async stop(): Promise<void> {
+    await this.#maintenance?.stop()
+    await this.schedules.stop()
+    await this.reaper.stop()
+    await this.holdRelease.stop()
+  }
+}
+
+function maintenanceOf(
+  { config, alphabet, report }: Shared,
+  control: Control,
+  inTransaction: InOwnTransaction,
+): Maintenance | undefined {
+  const { name, maintenanceIntervalMs: intervalMs, directConnection, vouched, connectTimeoutMs } = config
+  if (intervalMs === null) return undefined
+  const connection = { ...directConnection, connectionTimeoutMillis: connectTimeoutMs }
+  return new Maintenance({
+    control,
+    inTransaction,
+    report,
+    inSession: (work, signal) => inKnownSession({ connection, vouched }, work, signal),
+    by: () => alphabet.fit(name),
+    intervalMs,
+  })
+}
