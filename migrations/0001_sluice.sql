@@ -109,11 +109,11 @@ CREATE TABLE sluice.queue (
   max_attempts   integer     CONSTRAINT "max_attempts: 1 to 1,000,000" CHECK (max_attempts BETWEEN 1 AND 1000000),
   -- As the option retry of a pipeline, or the name of a policy.
   retry          jsonb,
-  payload_bytes  integer     CONSTRAINT "payload_bytes: 1 or more" CHECK (payload_bytes > 0),
+  payload_limit_bytes  integer     CONSTRAINT "payload_limit_bytes: 1 or more" CHECK (payload_limit_bytes > 0),
   -- For how long messages that have succeeded are kept; null: they are not.
   history_ms     bigint      CONSTRAINT "history_ms: 1 to 100 years" CHECK (history_ms BETWEEN 1 AND 3155760000000),
   -- For how long dead letters are kept; null: until they are deleted.
-  dead_letter_ms bigint      CONSTRAINT "dead_letter_ms: 1 to 100 years" CHECK (dead_letter_ms BETWEEN 1 AND 3155760000000),
+  dead_letter_retention_ms bigint      CONSTRAINT "dead_letter_retention_ms: 1 to 100 years" CHECK (dead_letter_retention_ms BETWEEN 1 AND 3155760000000),
   -- So many messages may begin per interval, and so many at once after a pause; those of one tenant.
   rate           integer     CONSTRAINT "rate: 1 or more" CHECK (rate > 0),
   rate_ms        bigint      CONSTRAINT "rate_ms: 1 to 100 years" CHECK (rate_ms BETWEEN 1 AND 3155760000000),
@@ -1144,9 +1144,9 @@ BEGIN
       WHEN 'delay' THEN jsonb_build_object('delay_ms', sluice_private.setting_ms(given.name, given.value, 0))
       WHEN 'ttl' THEN jsonb_build_object('ttl_ms', sluice_private.setting_ms(given.name, given.value, 1))
       WHEN 'history' THEN jsonb_build_object('history_ms', sluice_private.setting_ms(given.name, given.value, 1))
-      WHEN 'dead_letter_retention' THEN jsonb_build_object('dead_letter_ms', sluice_private.setting_ms(given.name, given.value, 1))
+      WHEN 'dead_letter_retention' THEN jsonb_build_object('dead_letter_retention_ms', sluice_private.setting_ms(given.name, given.value, 1))
       WHEN 'max_attempts' THEN jsonb_build_object(given.name, sluice_private.setting_integer(given.name, given.value, 1000000))
-      WHEN 'payload_limit_bytes' THEN jsonb_build_object('payload_bytes', sluice_private.setting_integer(given.name, given.value, 268435456))
+      WHEN 'payload_limit_bytes' THEN jsonb_build_object(given.name, sluice_private.setting_integer(given.name, given.value, 268435456))
       WHEN 'retry' THEN jsonb_build_object(given.name, sluice_private.setting_retry(given.value))
       WHEN 'rate' THEN sluice_private.setting_rate(given.name, given.value)
       WHEN 'tenant_rate' THEN sluice_private.setting_rate(given.name, given.value)
@@ -1199,7 +1199,7 @@ BEGIN
     UPDATE sluice.queue q SET
       paused_at = told.paused_at, paused_by = told.paused_by, pause_reason = told.pause_reason, delay_ms = told.delay_ms,
       ttl_ms = told.ttl_ms, on_expiry = told.on_expiry, max_attempts = told.max_attempts, retry = told.retry,
-      payload_bytes = told.payload_bytes, history_ms = told.history_ms, dead_letter_ms = told.dead_letter_ms,
+      payload_limit_bytes = told.payload_limit_bytes, history_ms = told.history_ms, dead_letter_retention_ms = told.dead_letter_retention_ms,
       rate = told.rate, rate_ms = told.rate_ms, rate_burst = told.rate_burst, tenant_rate = told.tenant_rate,
       tenant_rate_ms = told.tenant_rate_ms, tenant_rate_burst = told.tenant_rate_burst, concurrency = told.concurrency,
       tenant_concurrency = told.tenant_concurrency, changed_at = clock_timestamp(), changed_by = coalesce(by, session_user)
@@ -1257,11 +1257,11 @@ REVOKE ALL ON FUNCTION sluice.queue_set, sluice.pause, sluice.resume, sluice.is_
 -- Public functions: sluice.enqueue.
 
 -- The settings of a queue for new messages: one row, of NULL if it has none.
-CREATE FUNCTION sluice_private.queue_defaults(queue text, OUT delay_ms bigint, OUT ttl_ms bigint, OUT payload_bytes integer)
+CREATE FUNCTION sluice_private.queue_defaults(queue text, OUT delay_ms bigint, OUT ttl_ms bigint, OUT payload_limit_bytes integer)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  SELECT q.delay_ms, q.ttl_ms, q.payload_bytes INTO delay_ms, ttl_ms, payload_bytes FROM sluice.queue q WHERE q.queue = queue;
+  SELECT q.delay_ms, q.ttl_ms, q.payload_limit_bytes INTO delay_ms, ttl_ms, payload_limit_bytes FROM sluice.queue q WHERE q.queue = queue;
 END
 $$;
 
@@ -1309,8 +1309,8 @@ DECLARE
   message_id bigint;
 BEGIN
   settings := sluice_private.queue_defaults(queue);
-  IF settings.payload_bytes IS NOT NULL THEN
-    PERFORM sluice_private.check_payload_bytes(payload, settings.payload_bytes);
+  IF settings.payload_limit_bytes IS NOT NULL THEN
+    PERFORM sluice_private.check_payload_bytes(payload, settings.payload_limit_bytes);
   END IF;
   -- When it is due is computed in the INSERT, so that the clock is read twice in a row: `enqueued_at` is the other time. A
   -- statement before it had the plan of the INSERT made in between on the first call in a session: 0.45 ms on an idle machine,
@@ -3547,8 +3547,8 @@ DECLARE
   state text;
 BEGIN
   settings := sluice_private.queue_defaults(queue);
-  IF settings.payload_bytes IS NOT NULL THEN
-    PERFORM sluice_private.check_payload_bytes(payload, settings.payload_bytes);
+  IF settings.payload_limit_bytes IS NOT NULL THEN
+    PERFORM sluice_private.check_payload_bytes(payload, settings.payload_limit_bytes);
   END IF;
   SELECT m.* INTO had FROM sluice.message m WHERE m.queue = queue AND m.id = message_id;
   PERFORM sluice_private.end_lease(had);
@@ -4346,7 +4346,7 @@ BEGIN
       octet_length(payload::text), octet_length(headers::text)
       USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
-  PERFORM sluice_private.check_payload_bytes(payload, (SELECT q.payload_bytes FROM sluice.queue q WHERE q.queue = queue));
+  PERFORM sluice_private.check_payload_bytes(payload, (SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = queue));
   IF type <> '' AND type !~ '^[^\x01-\x20\x7f.*]+([.][^\x01-\x20\x7f.*]+)*$' THEN
     RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
       USING ERRCODE = '22023', HINT = 'For example ''order.paid''.';
@@ -4542,8 +4542,8 @@ DECLARE
 BEGIN
   PERFORM sluice_private.check_most(most);
   FOR settings IN
-    SELECT q.queue, clock_timestamp() - least(q.dead_letter_ms, 3155760000000) * interval '1 millisecond' AS before
-    FROM sluice.queue q WHERE q.dead_letter_ms IS NOT NULL
+    SELECT q.queue, clock_timestamp() - least(q.dead_letter_retention_ms, 3155760000000) * interval '1 millisecond' AS before
+    FROM sluice.queue q WHERE q.dead_letter_retention_ms IS NOT NULL
   LOOP
     DELETE FROM sluice.dead_letter d WHERE d.ctid = ANY (ARRAY(
       SELECT o.ctid FROM sluice.dead_letter o WHERE o.queue = settings.queue AND o.died_at < settings.before
@@ -4878,7 +4878,7 @@ BEGIN
     RAISE EXCEPTION 'payload, headers: expected at most 1048576 bytes of JSON'
       USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
-  PERFORM sluice_private.check_payload_bytes(given.payload, coalesce((SELECT q.payload_bytes FROM sluice.queue q WHERE q.queue = given.queue), 1073741823));
+  PERFORM sluice_private.check_payload_bytes(given.payload, coalesce((SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = given.queue), 1073741823));
   SELECT s.* INTO had FROM sluice.schedule s WHERE s.name = given.name;
   -- What the caller does not choose.
   given.revision := coalesce(had.revision, nextval('sluice.schedule_revision_seq'::regclass));
@@ -6865,9 +6865,9 @@ COMMENT ON COLUMN sluice.queues.paused_at IS 'Since when nobody claims from it; 
 CREATE VIEW sluice.queue_settings AS
 SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
        q.delay_ms * interval '1 millisecond' AS delay, q.ttl_ms * interval '1 millisecond' AS ttl, q.on_expiry,
-       q.max_attempts, q.retry, q.payload_bytes AS payload_limit_bytes,
+       q.max_attempts, q.retry, q.payload_limit_bytes,
        q.history_ms * interval '1 millisecond' AS history,
-       q.dead_letter_ms * interval '1 millisecond' AS dead_letter_retention,
+       q.dead_letter_retention_ms * interval '1 millisecond' AS dead_letter_retention,
        q.rate, q.rate_ms * interval '1 millisecond' AS rate_per, q.rate_burst,
        q.tenant_rate, q.tenant_rate_ms * interval '1 millisecond' AS tenant_rate_per, q.tenant_rate_burst,
        q.concurrency, q.tenant_concurrency, q.changed_at, q.changed_by

@@ -105,11 +105,11 @@ CREATE TABLE sluice.queue (
   max_attempts   integer     CONSTRAINT "max_attempts: 1 to 1,000,000" CHECK (max_attempts BETWEEN 1 AND 1000000),
   -- As the option retry of a pipeline, or the name of a policy.
   retry          jsonb,
-  payload_bytes  integer     CONSTRAINT "payload_bytes: 1 or more" CHECK (payload_bytes > 0),
+  payload_limit_bytes  integer     CONSTRAINT "payload_limit_bytes: 1 or more" CHECK (payload_limit_bytes > 0),
   -- For how long messages that have succeeded are kept; null: they are not.
   history_ms     bigint      CONSTRAINT "history_ms: 1 to 100 years" CHECK (history_ms BETWEEN 1 AND 3155760000000),
   -- For how long dead letters are kept; null: until they are deleted.
-  dead_letter_ms bigint      CONSTRAINT "dead_letter_ms: 1 to 100 years" CHECK (dead_letter_ms BETWEEN 1 AND 3155760000000),
+  dead_letter_retention_ms bigint      CONSTRAINT "dead_letter_retention_ms: 1 to 100 years" CHECK (dead_letter_retention_ms BETWEEN 1 AND 3155760000000),
   -- So many messages may begin per interval, and so many at once after a pause; those of one tenant.
   rate           integer     CONSTRAINT "rate: 1 or more" CHECK (rate > 0),
   rate_ms        bigint      CONSTRAINT "rate_ms: 1 to 100 years" CHECK (rate_ms BETWEEN 1 AND 3155760000000),

@@ -153,9 +153,9 @@ BEGIN
       WHEN 'delay' THEN jsonb_build_object('delay_ms', sluice_private.setting_ms(given.name, given.value, 0))
       WHEN 'ttl' THEN jsonb_build_object('ttl_ms', sluice_private.setting_ms(given.name, given.value, 1))
       WHEN 'history' THEN jsonb_build_object('history_ms', sluice_private.setting_ms(given.name, given.value, 1))
-      WHEN 'dead_letter_retention' THEN jsonb_build_object('dead_letter_ms', sluice_private.setting_ms(given.name, given.value, 1))
+      WHEN 'dead_letter_retention' THEN jsonb_build_object('dead_letter_retention_ms', sluice_private.setting_ms(given.name, given.value, 1))
       WHEN 'max_attempts' THEN jsonb_build_object(given.name, sluice_private.setting_integer(given.name, given.value, 1000000))
-      WHEN 'payload_limit_bytes' THEN jsonb_build_object('payload_bytes', sluice_private.setting_integer(given.name, given.value, 268435456))
+      WHEN 'payload_limit_bytes' THEN jsonb_build_object(given.name, sluice_private.setting_integer(given.name, given.value, 268435456))
       WHEN 'retry' THEN jsonb_build_object(given.name, sluice_private.setting_retry(given.value))
       WHEN 'rate' THEN sluice_private.setting_rate(given.name, given.value)
       WHEN 'tenant_rate' THEN sluice_private.setting_rate(given.name, given.value)
@@ -208,7 +208,7 @@ BEGIN
     UPDATE sluice.queue q SET
       paused_at = told.paused_at, paused_by = told.paused_by, pause_reason = told.pause_reason, delay_ms = told.delay_ms,
       ttl_ms = told.ttl_ms, on_expiry = told.on_expiry, max_attempts = told.max_attempts, retry = told.retry,
-      payload_bytes = told.payload_bytes, history_ms = told.history_ms, dead_letter_ms = told.dead_letter_ms,
+      payload_limit_bytes = told.payload_limit_bytes, history_ms = told.history_ms, dead_letter_retention_ms = told.dead_letter_retention_ms,
       rate = told.rate, rate_ms = told.rate_ms, rate_burst = told.rate_burst, tenant_rate = told.tenant_rate,
       tenant_rate_ms = told.tenant_rate_ms, tenant_rate_burst = told.tenant_rate_burst, concurrency = told.concurrency,
       tenant_concurrency = told.tenant_concurrency, changed_at = clock_timestamp(), changed_by = coalesce(by, session_user)

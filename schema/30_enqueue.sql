@@ -3,11 +3,11 @@
 -- Public functions: sluice.enqueue.
 
 -- The settings of a queue for new messages: one row, of NULL if it has none.
-CREATE FUNCTION sluice_private.queue_defaults(queue text, OUT delay_ms bigint, OUT ttl_ms bigint, OUT payload_bytes integer)
+CREATE FUNCTION sluice_private.queue_defaults(queue text, OUT delay_ms bigint, OUT ttl_ms bigint, OUT payload_limit_bytes integer)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-  SELECT q.delay_ms, q.ttl_ms, q.payload_bytes INTO delay_ms, ttl_ms, payload_bytes FROM sluice.queue q WHERE q.queue = queue;
+  SELECT q.delay_ms, q.ttl_ms, q.payload_limit_bytes INTO delay_ms, ttl_ms, payload_limit_bytes FROM sluice.queue q WHERE q.queue = queue;
 END
 $$;
 
@@ -55,8 +55,8 @@ DECLARE
   message_id bigint;
 BEGIN
   settings := sluice_private.queue_defaults(queue);
-  IF settings.payload_bytes IS NOT NULL THEN
-    PERFORM sluice_private.check_payload_bytes(payload, settings.payload_bytes);
+  IF settings.payload_limit_bytes IS NOT NULL THEN
+    PERFORM sluice_private.check_payload_bytes(payload, settings.payload_limit_bytes);
   END IF;
   -- When it is due is computed in the INSERT, so that the clock is read twice in a row: `enqueued_at` is the other time. A
   -- statement before it had the plan of the INSERT made in between on the first call in a session: 0.45 ms on an idle machine,

@@ -19,8 +19,8 @@ DECLARE
   state text;
 BEGIN
   settings := sluice_private.queue_defaults(queue);
-  IF settings.payload_bytes IS NOT NULL THEN
-    PERFORM sluice_private.check_payload_bytes(payload, settings.payload_bytes);
+  IF settings.payload_limit_bytes IS NOT NULL THEN
+    PERFORM sluice_private.check_payload_bytes(payload, settings.payload_limit_bytes);
   END IF;
   SELECT m.* INTO had FROM sluice.message m WHERE m.queue = queue AND m.id = message_id;
   PERFORM sluice_private.end_lease(had);

@@ -231,7 +231,7 @@ BEGIN
       octet_length(payload::text), octet_length(headers::text)
       USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
-  PERFORM sluice_private.check_payload_bytes(payload, (SELECT q.payload_bytes FROM sluice.queue q WHERE q.queue = queue));
+  PERFORM sluice_private.check_payload_bytes(payload, (SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = queue));
   IF type <> '' AND type !~ '^[^\x01-\x20\x7f.*]+([.][^\x01-\x20\x7f.*]+)*$' THEN
     RAISE EXCEPTION 'type: expected dot-separated text without spaces and *, received %', quote_literal(left(type, 80))
       USING ERRCODE = '22023', HINT = 'For example ''order.paid''.';

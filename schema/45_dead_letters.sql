@@ -92,8 +92,8 @@ DECLARE
 BEGIN
   PERFORM sluice_private.check_most(most);
   FOR settings IN
-    SELECT q.queue, clock_timestamp() - least(q.dead_letter_ms, 3155760000000) * interval '1 millisecond' AS before
-    FROM sluice.queue q WHERE q.dead_letter_ms IS NOT NULL
+    SELECT q.queue, clock_timestamp() - least(q.dead_letter_retention_ms, 3155760000000) * interval '1 millisecond' AS before
+    FROM sluice.queue q WHERE q.dead_letter_retention_ms IS NOT NULL
   LOOP
     DELETE FROM sluice.dead_letter d WHERE d.ctid = ANY (ARRAY(
       SELECT o.ctid FROM sluice.dead_letter o WHERE o.queue = settings.queue AND o.died_at < settings.before

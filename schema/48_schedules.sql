@@ -18,7 +18,7 @@ BEGIN
     RAISE EXCEPTION 'payload, headers: expected at most 1048576 bytes of JSON'
       USING ERRCODE = '22023', HINT = 'Store large content elsewhere and enqueue a reference to it.';
   END IF;
-  PERFORM sluice_private.check_payload_bytes(given.payload, coalesce((SELECT q.payload_bytes FROM sluice.queue q WHERE q.queue = given.queue), 1073741823));
+  PERFORM sluice_private.check_payload_bytes(given.payload, coalesce((SELECT q.payload_limit_bytes FROM sluice.queue q WHERE q.queue = given.queue), 1073741823));
   SELECT s.* INTO had FROM sluice.schedule s WHERE s.name = given.name;
   -- What the caller does not choose.
   given.revision := coalesce(had.revision, nextval('sluice.schedule_revision_seq'::regclass));

@@ -6,9 +6,9 @@
 CREATE VIEW sluice.queue_settings AS
 SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
        q.delay_ms * interval '1 millisecond' AS delay, q.ttl_ms * interval '1 millisecond' AS ttl, q.on_expiry,
-       q.max_attempts, q.retry, q.payload_bytes AS payload_limit_bytes,
+       q.max_attempts, q.retry, q.payload_limit_bytes,
        q.history_ms * interval '1 millisecond' AS history,
-       q.dead_letter_ms * interval '1 millisecond' AS dead_letter_retention,
+       q.dead_letter_retention_ms * interval '1 millisecond' AS dead_letter_retention,
        q.rate, q.rate_ms * interval '1 millisecond' AS rate_per, q.rate_burst,
        q.tenant_rate, q.tenant_rate_ms * interval '1 millisecond' AS tenant_rate_per, q.tenant_rate_burst,
        q.concurrency, q.tenant_concurrency, q.changed_at, q.changed_by

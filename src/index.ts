@@ -6,10 +6,8 @@ export { defineWorker, type QueueWork, type WorkerDefinition, type WorkerQueues 
 // Enqueue and append
 export type { EventToAppend } from './enqueue/append.ts'
 export type { AppendOptions } from './enqueue/append-options.ts'
-export type { Dedupe } from './enqueue/dedupe.ts'
 export type { DedupedMessage, MessageToEnqueue } from './enqueue/enqueue.ts'
 export type { OpenTransaction, OwnTransaction } from './enqueue/open-transaction.ts'
-export type { DedupedOptions, EnqueueOptions } from './enqueue/options.ts'
 export { ownTransaction } from './enqueue/within.ts'
 export { ERROR_CODES, type ErrorCode, isSluiceError, SluiceError } from './errors.ts'
 export type {
@@ -40,6 +38,7 @@ export {
   retryLater,
   snooze,
 } from './message.ts'
+export type { Dedupe, DedupedOptions, EnqueueOptions, OnDuplicate } from './message-options.ts'
 export { type MigrateResult, migrate, migrationSql } from './migrate/migrate.ts'
 export type { Claims } from './operate/claims.ts'
 export type { ClearFilter } from './operate/clear-filter.ts'
@@ -61,7 +60,6 @@ export type { QueueChangeOptions, QueueSettings } from './operate/queue-settings
 export type { FreeKeysOptions, Queues } from './operate/queues.ts'
 export type { MessagesOptions } from './operate/read-messages-options.ts'
 export type { ReadOptions } from './operate/read-options.ts'
-export type { QueueSettingsInput, RateInput, StoredRetry } from './operate/read-settings.ts'
 export type { DefinedSchedule, ScheduleChangeOptions, SchedulePauseOptions, Schedules } from './operate/schedules.ts'
 export type { StreamEvents } from './operate/stream-events.ts'
 export type { StreamOffset } from './operate/stream-offset.ts'
@@ -79,6 +77,13 @@ export type { GroupPipelineOptions, LeasedPipelineOptions, Mode, OnError, Pipeli
 export type { Claim, ClaimSettlement } from './pull/claim.ts'
 export type { ClaimOptions, PopOptions } from './pull/options.ts'
 // Queues and messages
+export type {
+  QueueSettingsInput,
+  QueueSettingsStatus,
+  RateInput,
+  RateStatus,
+  StoredRetry,
+} from './queue-settings.ts'
 export {
   type InputOf,
   type JsonOf,
@@ -101,7 +106,6 @@ export { createSluice, type Sluice } from './sluice.ts'
 export type { Durations, QueueStatistics } from './statistics/meter.ts'
 export type { StreamDefinitions } from './streams.ts'
 export type { EnqueueResult } from './table/enqueue/insert-deduped.ts'
-export type { OnDuplicate } from './table/enqueue/insert-row.ts'
 export type { CancelAnswer, ChangeAnswer, FreedKey } from './table/operate/change-message.ts'
 export type { ClaimStatus } from './table/operate/claim-status.ts'
 export type { DeadLetter, DeadLetterGroup, DeadLetterPage, DeadLetterSummary } from './table/operate/dead-letters.ts'
@@ -111,7 +115,6 @@ export type { KnownMessage } from './table/operate/known-message.ts'
 export type { LimitStatus } from './table/operate/limit-status.ts'
 export type { MessagePage } from './table/operate/message-pages.ts'
 export type { MessageStatus } from './table/operate/message-status.ts'
-export type { QueueSettingsStatus, RateStatus } from './table/operate/queue-settings.ts'
 export type { QueueStatus } from './table/operate/queue-status.ts'
 export type { ScheduleStatus } from './table/operate/schedule-status.ts'
 export type { InFlightMessage, WorkerStatus } from './table/operate/worker-status.ts'

@@ -7,6 +7,12 @@ export const MESSAGE_STATES = ['scheduled', 'ready', 'in_flight', 'retrying', 'e
 /** One of {@link MESSAGE_STATES}. */
 export type MessageState = (typeof MESSAGE_STATES)[number]
 
+/** The states of messages that are in a queue. */
+export const QUEUED_STATES = MESSAGE_STATES.filter((state) => state !== 'dead')
+
+/** Of these, the states of messages that are in nobody's hands. */
+export const WAITING_STATES = QUEUED_STATES.filter((state) => state !== 'in_flight')
+
 /** A value that JSON can hold. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json | undefined }
 

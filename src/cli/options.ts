@@ -26,13 +26,14 @@ export const parse = {
     if (/^\d{4}-\d{2}-\d{2}T.*(?:Z|[+-]\d{2}:\d{2})$/.test(text) && !Number.isNaN(time.getTime())) return time
     throw new InvalidArgumentError('Expected a time with its offset from UTC, such as 2030-01-31T09:00:00Z.')
   },
-  countTo:
-    (most: number) =>
+  integer:
+    (least: number, most: number) =>
     (text: string): number => {
-      const count = Number(text)
-      if (/^\d+$/.test(text) && count >= 1 && count <= most) return count
-      throw new InvalidArgumentError(`Expected an integer from 1 to ${most}.`)
+      const integer = Number(text)
+      if (/^\d+$/.test(text) && integer >= least && integer <= most) return integer
+      throw new InvalidArgumentError(`Expected an integer from ${least} to ${most}.`)
     },
+  countTo: (most: number): ((text: string) => number) => parse.integer(1, most),
   slot: (text: string): number => {
     if (/^\d{1,2}$/.test(text) && Number(text) < 64) return Number(text)
     throw new InvalidArgumentError('Expected an integer from 0 to 63.')

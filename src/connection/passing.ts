@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { stateSays } from '../basics/sql-state.ts'
 import { isSluiceError } from '../errors.ts'
 
 /**
@@ -7,22 +8,16 @@ import { isSluiceError } from '../errors.ts'
  * they are until somebody changes them.
  */
 export function mayPass(error: unknown): boolean {
-  if (!isSluiceError(error)) return error instanceof pg.DatabaseError && PASSING_STATE.test(error.code ?? '')
+  if (!isSluiceError(error)) return error instanceof pg.DatabaseError && stateSays('passing', error.code)
   if (error.code !== 'UNREACHABLE') return false
   const { cause } = error
-  if (cause instanceof pg.DatabaseError) return PASSING_STATE.test(cause.code ?? '')
+  if (cause instanceof pg.DatabaseError) return stateSays('passing', cause.code)
   if (!(cause instanceof Error) || cause instanceof TypeError) return false
   // A file of a certificate or a key, which cannot be read.
   if ('syscall' in cause && cause.syscall === 'open') return false
   if ('code' in cause && cause.code !== undefined) return SYSTEM_CODE.test(String(cause.code))
   return !REFUSED_BY_DRIVER.test(cause.message)
 }
-
-/**
- * SQLSTATEs: the classes of connections, of transactions that the server has rolled back, of resources, of states, of
- * administrators and of the system; and a server that is still a standby.
- */
-const PASSING_STATE = /^(08|40|53|55|57|58)|^25006$/
 
 /** ECONNREFUSED, ENOTFOUND, EAI_AGAIN and the like; not those of TLS, such as ERR_TLS_CERT_ALTNAME_INVALID. */
 const SYSTEM_CODE = /^E(?!RR_)[A-Z_]+$/

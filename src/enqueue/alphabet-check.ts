@@ -1,12 +1,12 @@
 import { type ErrorCode, SluiceError } from '../errors.ts'
+import { OPTIONS, type RowOptions } from '../message-options.ts'
 import { type Alphabet, isAscii } from '../session/alphabet.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import type { Execute } from '../table/statement.ts'
 import type { MessageNames } from './read-payload.ts'
 
 /** The texts of a message or of an event. */
-type TextRow = Pick<InsertRow, 'payload' | 'headers' | 'type' | 'orderingKey'> &
-  Partial<Pick<InsertRow, 'retryPolicy' | 'tenant' | 'dedupe'>>
+type TextRow = Pick<InsertRow, 'payload' | 'headers'> & Partial<InsertRow>
 
 /**
  * Refuses rows with a character that the database's encoding lacks. If the server refused them, it would abort the
@@ -26,8 +26,7 @@ export async function checkAlphabet(
     const { payload, options } = namesOf(at)
     refuse(alphabet, row.payload, payload, 'PAYLOAD_INVALID')
     refuse(alphabet, row.headers, `${options}.headers`, 'OPTION_INVALID')
-    for (const name of ['type', 'orderingKey', 'retryPolicy', 'tenant'] as const)
-      refuse(alphabet, row[name] ?? null, `${options}.${name}`, 'OPTION_INVALID')
+    for (const name of TEXTS) refuse(alphabet, textOf(row, name), `${options}.${name}`, 'OPTION_INVALID')
     refuse(alphabet, row.dedupe?.key ?? null, `${options}.dedupe.key`, 'OPTION_INVALID')
   }
 }
@@ -38,9 +37,20 @@ export function mayHoldForeign(alphabet: Alphabet, row: TextRow): boolean {
   return !textsOf(row).every(isAscii)
 }
 
-function textsOf({ payload, headers, type, orderingKey, retryPolicy, tenant, dedupe }: TextRow): readonly string[] {
-  return [payload, headers, type ?? '', orderingKey ?? '', retryPolicy ?? '', tenant ?? '', dedupe?.key ?? '']
+/** Of events, some are not there. */
+function textsOf(row: TextRow): readonly string[] {
+  return [row.payload, row.headers, ...TEXTS.map((name) => textOf(row, name) ?? ''), row.dedupe?.key ?? '']
 }
+
+function textOf(row: Partial<RowOptions>, name: keyof RowOptions): string | null {
+  const text = row[name]
+  return typeof text === 'string' ? text : null
+}
+
+/** Options that are text as it was given. */
+const TEXTS = OPTIONS.filter(({ option }) => ['type', 'text', 'policy'].includes(option.kind)).map(
+  ({ rowName }) => rowName,
+)
 
 function refuse(alphabet: Alphabet, text: string | null, what: string, code: ErrorCode): void {
   const foreign = text === null ? undefined : alphabet.foreignIn(text)

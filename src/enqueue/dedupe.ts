@@ -1,31 +1,9 @@
 import { checkKeys } from '../basics/check-keys.ts'
-import { type Duration, toMsWithin } from '../basics/duration.ts'
+import { toMsWithin } from '../basics/duration.ts'
 import { storable } from '../basics/options.ts'
 import { expected, SluiceError } from '../errors.ts'
-import { ON_DUPLICATE, type OnDuplicate, type RowDedupe } from '../table/enqueue/insert-row.ts'
-
-/** A dedupe key, and what an enqueue does that finds it taken. */
-export interface Dedupe {
-  /** 1 to 255 bytes. It is taken while a message of the queue has it that is neither handled nor dead. */
-  readonly key: string
-  /**
-   * For how long the key stays taken after the message has succeeded, 1 ms to 100 years; with `throttle`, which needs it,
-   * after the message was enqueued. Default: no longer than the message is there.
-   */
-  readonly for?: Duration | undefined
-  /**
-   * What to do when the key is taken:
-   * - `reject`: nothing.
-   * - `update`: give the message the new content, unless somebody has it in hand.
-   * - `requeue`: the same; while somebody has it in hand, or its key is kept after success, it runs once more with the new
-   *   content, after that one.
-   * - `debounce`: as `requeue`, and a message that waits falls due `delay` after the last call.
-   * - `throttle`: nothing; the key is taken for the time `for` after the enqueue.
-   *
-   * @default 'reject'
-   */
-  readonly onDuplicate?: OnDuplicate | undefined
-}
+import { type Dedupe, ON_DUPLICATE, type OnDuplicate } from '../message-options.ts'
+import type { RowDedupe } from '../table/enqueue/insert-row.ts'
 
 const NAMES = ['key', 'for', 'onDuplicate'] as const satisfies readonly (keyof Dedupe)[]
 

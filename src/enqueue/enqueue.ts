@@ -1,4 +1,5 @@
 import { SluiceError } from '../errors.ts'
+import type { DedupedOptions, EnqueueOptions } from '../message-options.ts'
 import { checkQueueName } from '../queues.ts'
 import type { Alphabet } from '../session/alphabet.ts'
 import { type KnownNames, refuseStream } from '../streams.ts'
@@ -12,7 +13,6 @@ import {
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import type { Execute } from '../table/statement.ts'
 import { checkAlphabet, mayHoldForeign } from './alphabet-check.ts'
-import type { DedupedOptions, EnqueueOptions } from './options.ts'
 import { chunksOf, namesAt, readList } from './read-list.ts'
 import { type MessageRules, readMessage } from './read-message.ts'
 import { ALONE } from './read-payload.ts'

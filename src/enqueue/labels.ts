@@ -23,7 +23,8 @@ export function readLabels(given: GivenLabels, what: string): RowLabels {
   }
 }
 
-function typeOf(value: unknown, what: string): string | null {
+/** @throws SluiceError OPTION_INVALID */
+export function typeOf(value: unknown, what: string): string | null {
   const wanted = "dot-separated text such as 'order.paid', without spaces and *"
   const type = labelOf(value, what, wanted)
   if (type === null || /^[^\s.*\p{Cc}]+(?:\.[^\s.*\p{Cc}]+)*$/u.test(type)) return type
@@ -43,7 +44,8 @@ export function labelOf(value: unknown, what: string, wanted: string): string | 
   return storable(what, value)
 }
 
-function headersOf(value: unknown, what: string): string {
+/** JSON of an object. @throws SluiceError OPTION_INVALID */
+export function headersOf(value: unknown, what: string): string {
   if (value === undefined) return DEFAULTS.headers
   const text = encodeJson(value, what, 'OPTION_INVALID')
   // Checked as JSON, because an object with toJSON may become anything.

@@ -4,7 +4,6 @@ import { privilegeMissing } from '../connection/privilege.ts'
 import { expected, SluiceError } from '../errors.ts'
 import type { Execute } from '../table/statement.ts'
 import { isOfGroup, ofGroup } from '../table/stream/group-queue.ts'
-import { toStreamError } from '../table/stream/stream-errors.ts'
 import { transactionFailed } from './clients/not-in-transaction.ts'
 import type { OwnTransaction } from './open-transaction.ts'
 import { DURING } from './own-symbols.ts'
@@ -62,7 +61,6 @@ function explained(error: unknown): unknown {
   if (hasSqlState(error, INSUFFICIENT_PRIVILEGE)) return privilegeMissing('sluice_producer', error)
   if (hasSqlState(error, '42883')) return functionMissing(error)
   if (hasSqlState(error, 'SL020')) return payloadTooLarge(error)
-  if (hasSqlState(error, 'SL030')) return toStreamError(error)
   if (isOfGroup(error)) return ofGroup(error)
   if (!hasSqlState(error, '42P01') && !hasSqlState(error, '3F000')) return error
   return new SluiceError('SCHEMA_MISSING', 'The database has no schema "sluice". Run `npx sluice migrate`', {

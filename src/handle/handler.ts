@@ -1,6 +1,6 @@
-import type { DedupedOptions, EnqueueOptions } from '../enqueue/options.ts'
 import { expected, SluiceError, STOPPED } from '../errors.ts'
 import type { EventMessage, Message, Outcome } from '../message.ts'
+import type { DedupedOptions, EnqueueOptions } from '../message-options.ts'
 import type { Mode } from '../plan/options.ts'
 import type { InputOf, QueueDefinitions, QueueName } from '../queues.ts'
 import type { EnqueueResult } from '../table/enqueue/insert-deduped.ts'

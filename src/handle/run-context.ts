@@ -1,4 +1,4 @@
-import type { DedupedOptions, EnqueueOptions } from '../enqueue/options.ts'
+import type { DedupedOptions, EnqueueOptions } from '../message-options.ts'
 import type { EnqueueResult } from '../table/enqueue/insert-deduped.ts'
 import type { CallTime } from './deadline.ts'
 import type { HandlerTransaction } from './transaction/handler-transaction.ts'

@@ -2,6 +2,8 @@ import type { Json } from '../message.ts'
 
 /** The part of JSON Schema 2020-12 that the handler's schemas use. They check bodies, and are in the OpenAPI document. */
 export interface JsonSchema {
+  /** What it is for, for readers of the OpenAPI document. */
+  readonly title?: string
   /** What is expected, as it reads after "expected" in an error: "an integer from 0 to 9". */
   readonly description?: string
   readonly type?: TypeName | readonly TypeName[]

@@ -1,5 +1,6 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { expected } from '../errors.ts'
+import { type MessageState, WAITING_STATES } from '../message.ts'
 import type { ClearMatch } from '../table/operate/change-message.ts'
 import { booleanOf, microsecondsOf, textOf } from './options.ts'
 
@@ -8,7 +9,7 @@ export interface ClearFilter {
   readonly type?: string | undefined
   readonly orderingKey?: string | undefined
   readonly tenant?: string | undefined
-  readonly state?: 'ready' | 'scheduled' | 'retrying' | 'expired' | undefined
+  readonly state?: Exclude<MessageState, 'in_flight' | 'dead'> | undefined
   /** Only those that were enqueued before this instant, by the database's clock. */
   readonly enqueuedBefore?: Date | undefined
   /** Only those that were enqueued at this instant or later. */
@@ -22,8 +23,8 @@ export function readClearFilter(filter: ClearFilter): ClearMatch {
   const what = 'queues.clear'
   checkKeys(what, filter, FILTERS, `As in ${what}('emails', { type: 'order.paid' })`)
   const { state } = filter
-  if (state !== undefined && !STATES.includes(state))
-    throw expected('OPTION_INVALID', `${what}.state`, STATES.join(', '), state, OTHER_STATES.get(state))
+  if (state !== undefined && !WAITING_STATES.includes(state))
+    throw expected('OPTION_INVALID', `${what}.state`, WAITING_STATES.join(', '), state, OTHER_STATES.get(state))
   return {
     type: textOf(filter.type, `${what}.type`) ?? null,
     orderingKey: textOf(filter.orderingKey, `${what}.orderingKey`) ?? null,
@@ -35,7 +36,6 @@ export function readClearFilter(filter: ClearFilter): ClearMatch {
   }
 }
 
-const STATES = ['ready', 'scheduled', 'retrying', 'expired'] as const
 const OTHER_STATES: ReadonlyMap<unknown, string> = new Map([
   ['dead', 'operate.deadLetters.delete removes dead letters'],
   ['in_flight', 'operate.messages.cancel stops a message in flight'],

@@ -27,7 +27,6 @@ import {
 import type { Operations } from './operations.ts'
 import { textOf } from './options.ts'
 import { byOf, type QueueChangeOptions } from './queue-settings.ts'
-import { orStreamError } from './stream-error.ts'
 import { offsetOf, type StreamOffset } from './stream-offset.ts'
 
 /** `sluice.groups`, and `sluice.operate.groups` */
@@ -193,7 +192,7 @@ export class Groups<Definitions extends StreamDefinitions | undefined = undefine
   ): Promise<T> {
     const names = this.#names(stream, group)
     const named = (execute: Execute) => work(execute, ...names)
-    return orStreamError(how === 'count' ? this.#operations.count(named) : this.#operations[how](named, tx))
+    return how === 'count' ? this.#operations.count(named) : this.#operations[how](named, tx)
   }
 
   /** Its queue has the pause of the group. */

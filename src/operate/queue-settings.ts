@@ -1,12 +1,13 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import type { OpenTransaction } from '../enqueue/open-transaction.ts'
 import { expected } from '../errors.ts'
+import type { QueueSettingsInput, QueueSettingsStatus } from '../queue-settings.ts'
 import type { QueueDefinitions, QueueName } from '../queues.ts'
 import { checkOperatedQueue, type KnownNames } from '../streams.ts'
-import { type QueueSettingsStatus, readQueueSettings, setQueue } from '../table/operate/queue-settings.ts'
+import { readQueueSettings, setQueue } from '../table/operate/queue-settings.ts'
 import type { Operations } from './operations.ts'
 import { textOf } from './options.ts'
-import { type QueueSettingsInput, readSettingsInput, settingNames } from './read-settings.ts'
+import { readSettingsInput, SETTING_NAMES } from './read-settings.ts'
 
 /** Who changes something, and in which transaction. */
 export interface QueueChangeOptions {
@@ -76,7 +77,7 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
    */
   async unset(
     queue: QueueName<Definitions>,
-    names: readonly (keyof QueueSettingsInput)[] = settingNames(),
+    names: readonly (keyof QueueSettingsInput)[] = SETTING_NAMES,
     options: QueueChangeOptions = {},
   ): Promise<void> {
     if (!Array.isArray(names)) {
@@ -85,7 +86,7 @@ export class QueueSettings<Definitions extends QueueDefinitions | undefined = un
     checkKeys(
       'queues.settings.unset',
       Object.fromEntries(names.map((name) => [String(name), null])),
-      settingNames(),
+      SETTING_NAMES,
       AS_UNSET,
     )
     await this.set(queue, Object.fromEntries(names.map((name) => [name, null])), options)

@@ -2,6 +2,7 @@ import { checkId } from '../basics/check-id.ts'
 import { checkKeys } from '../basics/check-keys.ts'
 import { integer, LARGEST_INTEGER } from '../basics/options.ts'
 import { expected } from '../errors.ts'
+import { QUEUED_STATES } from '../message.ts'
 import { checkOperatedQueue, type KnownNames } from '../streams.ts'
 import type { MessageFilter, MessageOrder } from '../table/operate/message-pages.ts'
 import type { MessageStatus } from '../table/operate/message-status.ts'
@@ -47,7 +48,7 @@ export function readMessagesOptions(options: MessagesOptions, known: KnownNames)
       orderingKey: textOf(orderingKey, 'messages.list.orderingKey') ?? null,
       type: textOf(type, 'messages.list.type') ?? null,
       tenant: textOf(tenant, 'messages.list.tenant') ?? null,
-      state: oneOf(options.state, 'messages.list.state', STATES) ?? null,
+      state: oneOf(options.state, 'messages.list.state', QUEUED_STATES) ?? null,
       held: booleanOf(held, 'messages.list.held') ?? null,
       minAttempts: integer('messages.list.minAttempts', minAttempts, 0, 0, LARGEST_INTEGER),
     },
@@ -71,14 +72,13 @@ const KEYS = [
   'limit',
   'after',
 ] as const
-const STATES = ['ready', 'scheduled', 'retrying', 'in_flight', 'expired'] as const
 const ORDERS = ['newest', 'oldest'] as const
 
 /** @throws SluiceError OPTION_INVALID */
 function checkNotDead(state: unknown): void {
   if (state !== 'dead') return
   const remedy = 'deadLetters.list lists dead messages'
-  throw expected('OPTION_INVALID', 'messages.list.state', `one of ${STATES.join(', ')}`, state, remedy)
+  throw expected('OPTION_INVALID', 'messages.list.state', `one of ${QUEUED_STATES.join(', ')}`, state, remedy)
 }
 
 function oneOf<Word extends string>(value: unknown, what: string, words: readonly Word[]): Word | undefined {

@@ -11,7 +11,6 @@ import { readStreams, type StreamStatus } from '../table/stream/stream-status.ts
 import type { Operations } from './operations.ts'
 import { booleanOf, textOf } from './options.ts'
 import type { ReadOptions } from './read-options.ts'
-import { orStreamError } from './stream-error.ts'
 import { StreamEvents } from './stream-events.ts'
 import { offsetOf, type StreamOffset } from './stream-offset.ts'
 import { type ReadPlan, streamPages } from './stream-pages.ts'
@@ -73,7 +72,7 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
     options: ReadOptions = {},
   ): StreamEvents<InputOf<Definitions, Name>> {
     const plan = planOf(stream, options, this.#definitions)
-    const reading = <T>(work: (execute: Execute) => Promise<T>) => orStreamError(this.#operations.read(work))
+    const reading = <T>(work: (execute: Execute) => Promise<T>) => this.#operations.read(work)
     return new StreamEvents(async function* (until) {
       yield* streamPages(plan, reading, until)
     }, options.signal)
@@ -105,7 +104,7 @@ export class Streams<Definitions extends StreamDefinitions | undefined = undefin
       const starts = await readPositions(execute, name, offset)
       return trimStream(execute, name, Math.min(...starts) + 1, how)
     }
-    return orStreamError(this.#operations.administer(work))
+    return this.#operations.administer(work)
   }
 }
 

@@ -7,9 +7,9 @@ import {
   enqueueOne,
   type MessageToEnqueue,
 } from '../enqueue/enqueue.ts'
-import type { DedupedOptions, EnqueueOptions } from '../enqueue/options.ts'
 import { ownTransaction } from '../enqueue/within.ts'
 import type { EnqueueIn } from '../handle/run-context.ts'
+import type { DedupedOptions, EnqueueOptions } from '../message-options.ts'
 import type { EnqueueResult } from '../table/enqueue/insert-deduped.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import type { Calls } from './calls.ts'

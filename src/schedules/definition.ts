@@ -1,9 +1,9 @@
 import { checkKeys } from '../basics/check-keys.ts'
 import { type Duration, toMsWithin } from '../basics/duration.ts'
 import { integer } from '../basics/options.ts'
-import type { EnqueueOptions } from '../enqueue/options.ts'
 import { type MessageRules, readMessage } from '../enqueue/read-message.ts'
 import { expected, SluiceError } from '../errors.ts'
+import { type EnqueueOptions, SCHEDULED_OPTIONS } from '../message-options.ts'
 import { checkQueueName } from '../queues.ts'
 import type { InsertRow } from '../table/enqueue/insert-row.ts'
 import type { Missed } from './decide.ts'
@@ -100,11 +100,10 @@ export function checkScheduleName(name: unknown): string {
 
 type Given = { readonly [Key in keyof ScheduleDefinition]?: unknown }
 
-const KEYS = [
+const KEYS: readonly (keyof ScheduleDefinition)[] = [
   ...(['queue', 'payload', 'cron', 'every', 'zone', 'missed', 'grace', 'catchUp', 'overlap'] as const),
-  ...(['type', 'schemaVersion', 'headers', 'orderingKey', 'priority', 'delay'] as const),
-  ...(['maxAttempts', 'ttl', 'retryPolicy', 'lease', 'tenant'] as const),
-] as const satisfies readonly (keyof ScheduleDefinition)[]
+  ...SCHEDULED_OPTIONS.map(({ name }) => name),
+]
 
 const AS_SCHEDULE =
   "As in schedule('nightly', { cron: '0 3 * * *', zone: 'Europe/Berlin', queue: 'reports', payload: {} })"

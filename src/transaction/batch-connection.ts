@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { pause } from '../basics/pause.ts'
+import { stateSays } from '../basics/sql-state.ts'
 import { wordsOf } from '../basics/words-of.ts'
 import { executeOn } from '../connection/open-client.ts'
 import { SluiceError, stopped, toError } from '../errors.ts'
@@ -245,7 +246,7 @@ export class BatchConnection {
   }
 
   readonly #onServerError = (error: pg.DatabaseError): void => {
-    if (ENDS_SESSION.test(error.code ?? '')) this.#lastWords = error
+    if (stateSays('endsSession', error.code)) this.#lastWords = error
   }
 
   #began(limit: TransactionLimit | undefined): void {
@@ -272,12 +273,6 @@ export class BatchConnection {
 }
 
 const SAVEPOINT = `sluice_${randomBytes(6).toString('hex')}`
-
-/**
- * An administrator, or a job, ended it; the database was dropped; or a limit for idle or for all transactions was
- * reached.
- */
-const ENDS_SESSION = /^(57P01|57P04|57P05|25P03|25P04)$/
 
 /** A LISTEN counts from the COMMIT on, so this comes early enough after the last handler of a batch. */
 const UNLISTEN = 'UNLISTEN *'

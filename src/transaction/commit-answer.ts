@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { stateSays } from '../basics/sql-state.ts'
 import { sendQuery } from '../connection/send-query.ts'
 import { SluiceError } from '../errors.ts'
 
@@ -44,19 +45,13 @@ export function commitFailed({ tag, error }: CommitAnswer, before?: unknown): Sl
     const what = `COMMIT: expected the command tag COMMIT, received ${tag}`
     return new SluiceError('COMMIT_FAILED', what, { cause: before })
   }
-  const state = error instanceof pg.DatabaseError ? (error.code ?? '') : ''
+  const state = error instanceof pg.DatabaseError ? error.code : undefined
   const sentence =
-    state !== '' && !MAY_COME_LATER.test(state)
+    state !== undefined && !stateSays('maybeAfterCommit', state)
       ? 'The server refused COMMIT: nothing of the transaction has taken effect'
       : 'COMMIT was not answered: whether it took effect is unknown'
   return new SluiceError('COMMIT_FAILED', sentence, { cause: error })
 }
-
-/**
- * Of connections, resources, administrators, the system and the server itself: they may come when COMMIT has taken
- * effect.
- */
-const MAY_COME_LATER = /^(08|25P0[34]|53|57|58|XX)/
 
 /** The driver keeps a result for each command that was answered, but hands them out only if none has failed. */
 function firstTag(results: unknown): string | undefined {

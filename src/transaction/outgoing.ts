@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { codeOf } from '../basics/sql-state.ts'
+import { codeOf, stateSays } from '../basics/sql-state.ts'
 
 /**
  * What is sent on a batch's connection, and what the server owes in return. Nobody waits for the answers of some queries:
@@ -94,9 +94,6 @@ class Queries {
 
   /** Why a statement failed: a query before it did, if this error says no more than that. */
   causeOf(error: unknown): unknown {
-    return SAYS_NO_MORE.test(codeOf(error) ?? '') ? (this.#error ?? error) : error
+    return stateSays('ofEarlierError', codeOf(error)) ? (this.#error ?? error) : error
   }
 }
-
-/** The transaction is aborted; there is no such savepoint. */
-const SAYS_NO_MORE = /^(25P02|3B001)$/

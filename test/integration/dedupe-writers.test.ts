@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { describe, expect, onTestFinished } from 'vitest'
 import type { EnqueueResult, OnDuplicate } from '../../src/index.ts'
-import { ON_DUPLICATE } from '../../src/table/enqueue/insert-row.ts'
+import { ON_DUPLICATE } from '../../src/message-options.ts'
 import { ask, KEY_STATES, type Stage } from '../support/dedupe/key-states.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
 import type { TestDatabase } from '../support/servers/database.ts'

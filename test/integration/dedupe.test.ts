@@ -1,5 +1,5 @@
 import { describe, expect } from 'vitest'
-import { ON_DUPLICATE, type OnDuplicate } from '../../src/table/enqueue/insert-row.ts'
+import { ON_DUPLICATE, type OnDuplicate } from '../../src/message-options.ts'
 import { ask, KEY_STATES, type KeyState } from '../support/dedupe/key-states.ts'
 import { payloadsOf } from '../support/rows/rows.ts'
 import { startTestSluice, test } from '../support/sluice.ts'

@@ -134,7 +134,7 @@ describe.skipIf(WITHOUT_CURL)('a request that cannot be served', () => {
       'a text for a number',
       '{"messages":[{"payload":1,"priority":"5"}]}',
       422,
-      'messages[0].priority: expected an integer from 0 (first) to 9, received "5"',
+      'messages[0].priority: expected an integer from 0 to 9, received "5"',
     ],
     ['a fraction', '{"messages":[{"payload":1,"priority":1.5}]}', 422, 'messages[0].priority: expected an integer'],
     [

@@ -104,7 +104,10 @@ describe('a pass of maintenance', () => {
   })
 
   test('deletes dead letters that are older than their queue keeps them', async ({ database, sluice, queue }) => {
-    await database.sql(`INSERT INTO sluice.queue (queue, dead_letter_ms) VALUES ($1, $2)`, [queue, 2 * DAY_MS])
+    await database.sql(`INSERT INTO sluice.queue (queue, dead_letter_retention_ms) VALUES ($1, $2)`, [
+      queue,
+      2 * DAY_MS,
+    ])
     await bury(database, { queue, count: 2, agoMs: 3 * DAY_MS })
     const [young] = await bury(database, { queue, agoMs: DAY_MS })
     await bury(database, { queue: `${queue}.other`, agoMs: 30 * DAY_MS })

@@ -31,7 +31,14 @@ describe('a time that a Date cannot show is refused where a producer writes it',
       const text = `INSERT INTO sluice.message (queue, payload, dedupe_key, dedupe_ms) VALUES ($1, '1', 'k', $2)`
       await expect(database.sql(text, [queue, ms])).rejects.toMatchObject({ code: '23514' })
     }
-    for (const column of ['delay_ms', 'ttl_ms', 'history_ms', 'dead_letter_ms', 'rate_ms', 'tenant_rate_ms']) {
+    for (const column of [
+      'delay_ms',
+      'ttl_ms',
+      'history_ms',
+      'dead_letter_retention_ms',
+      'rate_ms',
+      'tenant_rate_ms',
+    ]) {
       const text = `INSERT INTO sluice.queue (queue, ${column}) VALUES ($1, $2)`
       await expect(database.sql(text, [queue, longer]), column).rejects.toMatchObject({ code: '23514' })
       await expect(database.sql(text, [`${queue}.${column}`, LONGEST_MS]), column).resolves.toEqual([])

@@ -1,6 +1,6 @@
 import { describe, expect } from 'vitest'
 import { retryLater } from '../../src/message.ts'
-import type { QueueSettingsInput } from '../../src/operate/read-settings.ts'
+import type { QueueSettingsInput } from '../../src/queue-settings.ts'
 import { runCli } from '../support/processes/run-cli.ts'
 import { NO_POLL, raisedFlag } from '../support/rows/flag.ts'
 import { untilEmpty } from '../support/rows/rows.ts'

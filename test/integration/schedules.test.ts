@@ -362,7 +362,7 @@ test('a schedule whose queue refuses its payload fails alone, says why, and goes
 }) => {
   await sluice.schedules.set(name, { every: '1d', queue, payload: { text: 'long enough' } })
   await makeDue(database, name)
-  await database.sql('INSERT INTO sluice.queue (queue, payload_bytes) VALUES ($1, 10)', [queue])
+  await database.sql('INSERT INTO sluice.queue (queue, payload_limit_bytes) VALUES ($1, 10)', [queue])
   await sluice.start()
   expect((await log.first('schedule.failed')).error.message).toContain('at most 10 bytes')
   await waitFor(async () => (await sluice.operate.schedules.get(name))?.error, { what: 'the error' })
@@ -377,7 +377,7 @@ test('schedules that fail hold no later one up, however many they are', async ({
   queue,
   schedule: name,
 }) => {
-  await database.sql('INSERT INTO sluice.queue (queue, payload_bytes) VALUES ($1, 10)', [`${queue}.small`])
+  await database.sql('INSERT INTO sluice.queue (queue, payload_limit_bytes) VALUES ($1, 10)', [`${queue}.small`])
   await database.sql(
     `INSERT INTO sluice.schedule (name, queue, every_ms, payload, next_at, planned)
      SELECT $1::text || '.' || i, $2, 86400000, '"long enough"', date_trunc('milliseconds', clock_timestamp()) - interval '1 s', true

@@ -1,5 +1,5 @@
 import { describe, expect, inject } from 'vitest'
-import type { OnDuplicate } from '../../src/table/enqueue/insert-row.ts'
+import type { OnDuplicate } from '../../src/message-options.ts'
 import { type Target, targetsOf } from '../support/permutations/claims.ts'
 import {
   ask,

@@ -1,6 +1,6 @@
 import { expectTypeOf, test } from 'vitest'
 import * as z from 'zod'
-import type { EnqueueOptions } from '../../src/enqueue/options.ts'
+import type { EnqueueOptions } from '../../src/message-options.ts'
 import {
   type InputOf,
   type JsonOf,

@@ -44,7 +44,8 @@ describe('readOptions', () => {
     ['a lease', { lease: '90s' }, { leaseMs: 90_000 }],
     ['a tenant', { tenant: 'acme' }, { tenant: 'acme' }],
   ])('reads %s', (_, options, columns) => {
-    expect(readOptions(options, 'options')).toEqual({ ...DEFAULTS, ...columns })
+    const isPlain = Object.keys(columns).length === 0
+    expect(readOptions(options, 'options')).toEqual({ ...DEFAULTS, ...columns, isPlain })
   })
 
   test.each<[string, unknown, string]>([
@@ -117,7 +118,7 @@ describe('readOptions', () => {
     ['unique', "As in { delay: '5m', priority: 0 }"],
   ])('refuses the unknown option %s, naming the nearest', (name, remedy) => {
     expect(() => readOptions({ [name]: 1 }, 'messages[3]')).toThrow(
-      `messages[3]: expected only the options type, schemaVersion, headers, orderingKey, priority, delay, dueAt, ` +
+      `messages[3]: expected only the options headers, type, schemaVersion, orderingKey, priority, dueAt, delay, ` +
         `maxAttempts, ttl, retryPolicy, lease, tenant, dedupe, received "${name}". ${remedy}`,
     )
   })

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest'
 /** A file may import from its own layer and from lower ones. Folders, or files by name. */
 const LAYERS: readonly (readonly string[])[] = [
   ['errors', 'basics', 'message'],
-  ['config', 'queues', 'streams', 'retry-policy', 'statistics', 'telemetry'],
+  ['config', 'queues', 'queue-settings', 'message-options', 'streams', 'retry-policy', 'statistics', 'telemetry'],
   ['table'],
   ['session'],
   ['connection'],
@@ -23,7 +23,7 @@ const LAYERS: readonly (readonly string[])[] = [
 ]
 
 /** Of the second layer, what knows no database. */
-const BESIDE = ['queues.ts', 'streams.ts', 'retry-policy.ts', 'telemetry/']
+const BESIDE = ['queues.ts', 'queue-settings.ts', 'message-options.ts', 'streams.ts', 'retry-policy.ts', 'telemetry/']
 
 interface Source {
   /** Relative to src, with forward slashes. */

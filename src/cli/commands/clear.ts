@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import type { ClearFilter } from '../../index.ts'
+import { WAITING_STATES } from '../../message.ts'
 import { assertConfirmed } from '../confirm.ts'
 import { didYouMean, operating } from '../connect.ts'
 import { parse } from '../options.ts'
@@ -10,7 +11,7 @@ interface ClearOptions {
   readonly type?: string
   readonly orderingKey?: string
   readonly tenant?: string
-  readonly state?: 'ready' | 'scheduled' | 'retrying' | 'expired'
+  readonly state?: NonNullable<ClearFilter['state']>
   readonly olderThan?: number
   readonly newerThan?: number
   readonly freeKeys?: true
@@ -27,7 +28,7 @@ export function addClear(program: Command): void {
     .option('-t, --type <type>', 'only messages of this type')
     .option('-k, --ordering-key <key>', 'only messages with this ordering key')
     .option('--tenant <tenant>', 'only messages of this tenant')
-    .option('-s, --state <state>', 'only messages in this state: ready, scheduled, retrying or expired', stateOf)
+    .option('-s, --state <state>', `only messages in this state: ${WAITING_STATES.join(', ')}`, stateOf)
     .option('--older-than <duration>', 'only those that were enqueued longer ago than this', parse.durationMs)
     .option('--newer-than <duration>', 'only those that were enqueued more recently than this', parse.durationMs)
     .option('--free-keys', 'also free dedupe keys that are still taken although no message has them')
@@ -38,9 +39,10 @@ export function addClear(program: Command): void {
 }
 
 function stateOf(text: string): NonNullable<ClearOptions['state']> {
-  if (text === 'ready' || text === 'scheduled' || text === 'retrying' || text === 'expired') return text
+  const state = WAITING_STATES.find((known) => known === text)
+  if (state !== undefined) return state
   const elsewhere = ELSEWHERE.get(text)
-  throw new InvalidArgumentError(`Expected ready, scheduled, retrying or expired.${elsewhere ? ` ${elsewhere}` : ''}`)
+  throw new InvalidArgumentError(`Expected one of ${WAITING_STATES.join(', ')}.${elsewhere ? ` ${elsewhere}` : ''}`)
 }
 
 /** States of messages that are removed in another way. */

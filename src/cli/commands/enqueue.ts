@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import type { Dedupe, EnqueueResult, OnDuplicate } from '../../index.ts'
+import type { EnqueueResult } from '../../index.ts'
+import { type Dedupe, ON_DUPLICATE, type OnDuplicate } from '../../message-options.ts'
 import { noteUnknown, withSluice } from '../connect.ts'
 import { type MessageOptions, messageOptions } from '../message-options.ts'
 import { parse } from '../options.ts'
@@ -24,7 +25,7 @@ export function addEnqueue(program: Command): void {
     .option('--at <time>', 'due at this time, with its offset from UTC', parse.time)
     .option('-k, --dedupe-key <key>', 'its dedupe key')
     .option('--dedupe-for <duration>', 'for how long the key stays taken after success', parse.durationMs)
-    .option('--on-duplicate <policy>', `if the key is taken: ${POLICIES.join(', ')} (default: reject)`, policyOf)
+    .option('--on-duplicate <policy>', `if the key is taken: ${ON_DUPLICATE.join(', ')} (default: reject)`, policyOf)
     .option('--json', 'print a JSON object')
     .addHelpText('after', EXAMPLES)
     .action(enqueue)
@@ -62,12 +63,10 @@ const SENTENCES: Readonly<Record<EnqueueResult['outcome'], string>> = {
   debounced: 'Debounced message',
 }
 
-const POLICIES = ['reject', 'update', 'requeue', 'debounce', 'throttle'] as const
-
 function policyOf(text: string): OnDuplicate {
-  const known = POLICIES.find((policy) => policy === text)
+  const known = ON_DUPLICATE.find((policy) => policy === text)
   if (known !== undefined) return known
-  throw new InvalidArgumentError(`Expected one of ${POLICIES.join(', ')}.`)
+  throw new InvalidArgumentError(`Expected one of ${ON_DUPLICATE.join(', ')}.`)
 }
 
 const EXAMPLES = `

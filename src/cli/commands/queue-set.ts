@@ -1,5 +1,13 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import type { QueueSettingsInput, RateInput, StoredRetry } from '../../index.ts'
+import { separated } from '../../basics/words.ts'
+import {
+  type QueueSetting,
+  type QueueSettingsInput,
+  type RateInput,
+  SETTINGS,
+  type SettingName,
+  type StoredRetry,
+} from '../../queue-settings.ts'
 import { noteUnknown, operating } from '../connect.ts'
 import { parse } from '../options.ts'
 import { print } from '../output.ts'
@@ -10,22 +18,12 @@ type SetOptions = QueueSettingsInput & { readonly by?: string }
 
 /** `sluice queue set` and `sluice queue unset` */
 export function addQueueSet(queue: Command): void {
-  queue
+  const set = queue
     .command('set')
-    .description('Tell a queue settings. Workers go by them at once, without a restart; a message has its own first.')
+    .description('Change the settings of a queue. Running workers apply them at once; the options of a message win.')
     .argument('<queue>', 'the queue', parse.queue)
-    .option('--delay <time>', 'when messages are due that give neither a delay nor a due time', parse.durationMs)
-    .option('--ttl <time>', 'for how long after it is due a message may be delivered', parse.durationMs)
-    .option('--on-expiry <what>', 'what becomes of one that has expired: drop or deadLetter')
-    .option('--max-attempts <count>', 'after how many failed attempts it is dead', parse.countTo(1_000_000))
-    .option('--retry <policy>', 'the name of a retry policy, or one as JSON', parseRetry)
-    .option('--payload-limit-bytes <count>', 'the largest payload, as JSON', parse.countTo(268_435_456))
-    .option('--history <time>', 'for how long messages that have succeeded are kept', parse.durationMs)
-    .option('--dead-letter-retention <time>', 'for how long dead letters are kept', parse.durationMs)
-    .option('--rate <rate>', 'how many may begin per time: 100/1s, or 100/1s/10 with the burst', parseRate)
-    .option('--tenant-rate <rate>', 'the same for the messages of one tenant', parseRate)
-    .option('--concurrency <count>', 'how many may be in flight, of all processes', parse.countTo(10_000))
-    .option('--tenant-concurrency <count>', 'the same for the messages of one tenant', parse.countTo(10_000))
+  for (const { name, setting } of SETTINGS) addSetting(set, separated(name, '-'), setting)
+  set
     .option('--by <name>', BY)
     .addHelpText('after', EXAMPLES)
     .action(async (name: string, { by = whoever(), ...settings }: SetOptions, command: Command) => {
@@ -41,32 +39,45 @@ export function addQueueSet(queue: Command): void {
     .command('unset')
     .description('Unset settings of a queue, so that the code decides again. A pause is none of them.')
     .argument('<queue>', 'the queue', parse.queue)
-    .argument('[setting...]', 'which of them; without any, all', setting)
+    .argument('[setting...]', 'which of them; without any, all', parseSetting)
     .option('--by <name>', BY)
     .addHelpText('after', '\nExamples:\n  $ sluice queue unset orders ttl max-attempts')
-    .action(async (name: string, names: readonly string[], options: { by?: string }, command: Command) => {
+    .action(async (name: string, names: readonly SettingName[], options: { by?: string }, command: Command) => {
       const which = names.length === 0 ? undefined : names
       await operating(command, async (operate) => {
         await noteUnknown(operate, name)
-        await operate.queues.settings.unset(name, which?.map(toCamelCase), { by: options.by ?? whoever() })
+        await operate.queues.settings.unset(name, which, { by: options.by ?? whoever() })
       })
-      print(`Unset ${names.length === 0 ? 'all settings' : names.join(', ')} of ${name}.`)
+      print(
+        `Unset ${names.length === 0 ? 'all settings' : names.map((unset) => separated(unset, '-')).join(', ')} of ${name}.`,
+      )
     })
 }
 
-/** The name of a setting as `sluice queue set` takes it. */
-function setting(name: string, before: readonly string[] = []): readonly string[] {
-  if (SETTINGS.some((known) => known === name)) return [...before, name]
-  throw new InvalidArgumentError(`Expected one of ${SETTINGS.join(', ')}.`)
+function addSetting(command: Command, flag: string, setting: QueueSetting): void {
+  switch (setting.kind) {
+    case 'time':
+      command.option(`--${flag} <time>`, setting.help, parse.durationMs)
+      break
+    case 'count':
+      command.option(`--${flag} <count>`, setting.help, parse.countTo(setting.most))
+      break
+    case 'choice':
+      command.option(`--${flag} <what>`, `${setting.help}: ${setting.words.join(' or ')}`)
+      break
+    case 'policy':
+      command.option(`--${flag} <policy>`, setting.help, parseRetry)
+      break
+    case 'rate':
+      command.option(`--${flag} <rate>`, setting.help, parseRate)
+  }
 }
 
-const SETTINGS = [
-  ...(['delay', 'ttl', 'on-expiry', 'max-attempts', 'retry', 'payload-limit-bytes', 'history'] as const),
-  ...(['dead-letter-retention', 'rate', 'tenant-rate', 'concurrency', 'tenant-concurrency'] as const),
-] as const
-
-function toCamelCase(name: string): keyof QueueSettingsInput {
-  return name.replaceAll(/-([a-z])/g, (_, letter: string) => letter.toUpperCase()) as keyof QueueSettingsInput
+/** A setting by its name in `sluice queue set`. */
+function parseSetting(flag: string, before: readonly SettingName[] = []): readonly SettingName[] {
+  const found = SETTINGS.find(({ name }) => separated(name, '-') === flag)
+  if (found !== undefined) return [...before, found.name]
+  throw new InvalidArgumentError(`Expected one of ${SETTINGS.map(({ name }) => separated(name, '-')).join(', ')}.`)
 }
 
 function parseRetry(text: string): StoredRetry {

@@ -1,7 +1,8 @@
-import type { QueueSettingsStatus, RateStatus } from '../../index.ts'
+import { separated } from '../../basics/words.ts'
+import { type QueueSetting, type QueueSettingsStatus, type RateStatus, SETTINGS } from '../../queue-settings.ts'
 import { formatAgo, oneLine, UNITS } from './text.ts'
 
-/** What a queue has been told, without its pause, as it is given on the command line: `ttl 7d, max-attempts 5`. */
+/** The settings of a queue, without its pause, as they are given on the command line: `ttl 7d, max-attempts 5`. */
 export function settingsText(settings: QueueSettingsStatus): string {
   return settingsOf(settings)
     .map(([name, value]) => `${name} ${value}`)
@@ -10,22 +11,16 @@ export function settingsText(settings: QueueSettingsStatus): string {
 
 /** Each setting with its value, as options of `sluice queue set` take it. */
 export function settingsOf(settings: QueueSettingsStatus): readonly (readonly [string, string])[] {
-  const { retry } = settings
-  const all: readonly (readonly [string, string | number | null])[] = [
-    ['delay', time(settings.delayMs)],
-    ['ttl', time(settings.ttlMs)],
-    ['on-expiry', settings.onExpiry],
-    ['max-attempts', settings.maxAttempts],
-    ['retry', retry === null || typeof retry === 'string' ? retry : JSON.stringify(retry)],
-    ['payload-limit-bytes', settings.payloadLimitBytes],
-    ['history', time(settings.historyMs)],
-    ['dead-letter-retention', time(settings.deadLetterRetentionMs)],
-    ['rate', rate(settings.rate)],
-    ['tenant-rate', rate(settings.tenantRate)],
-    ['concurrency', settings.concurrency],
-    ['tenant-concurrency', settings.tenantConcurrency],
-  ]
-  return all.flatMap(([name, value]) => (value === null ? [] : [[name, String(value)]]))
+  return SETTINGS.flatMap(({ name, valueName, setting }) => {
+    const value = settings[valueName]
+    return value === null ? [] : [[separated(name, '-'), valueText(setting.kind, value)]]
+  })
+}
+
+function valueText(kind: QueueSetting['kind'], value: unknown): string {
+  if (kind === 'time') return time(Number(value))
+  if (typeof value !== 'object') return String(value)
+  return kind === 'rate' ? rate(value as RateStatus) : JSON.stringify(value)
 }
 
 /** `since 5m ago by ada: the mail provider is down`; null: the queue is not paused. */
@@ -36,14 +31,12 @@ export function pauseText({ pausedAt, pausedBy, pauseReason }: QueueSettingsStat
   return `${formatAgo(Math.max(0, at.getTime() - pausedAt.getTime()))}${who}${why}`
 }
 
-function rate(given: RateStatus | null): string | null {
-  if (given === null) return null
-  return `${given.limit}/${time(given.perMs)}${given.burst === null ? '' : `/${given.burst}`}`
+function rate({ limit, perMs, burst }: RateStatus): string {
+  return `${limit}/${time(perMs)}${burst === null ? '' : `/${burst}`}`
 }
 
 /** In the largest unit that makes it a whole number: `7d`, `90m`, `1500ms`. */
-function time(ms: number | null): string | null {
-  if (ms === null) return null
+function time(ms: number): string {
   const [unit, size] = UNITS.find(([, one]) => ms > 0 && ms % one === 0) ?? ['ms', 1]
   return `${ms / size}${unit}`
 }

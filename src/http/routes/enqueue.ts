@@ -1,11 +1,64 @@
 import { toMs } from '../../basics/duration.ts'
 import { LARGEST_INTEGER } from '../../basics/options.ts'
 import { SluiceError } from '../../errors.ts'
+import {
+  type EnqueueOptions,
+  MESSAGE_OPTIONS,
+  type MessageOption,
+  ON_DUPLICATE,
+  OPTIONS,
+  type OptionName,
+} from '../../message-options.ts'
 import { DURATION, ID, INSTANT, messagesBody } from '../forms.ts'
 import type { JsonSchema, ValueOf } from '../json-schema.ts'
 import { routeWithBody } from '../route.ts'
 
-const POLICIES = ['reject', 'update', 'requeue', 'debounce', 'throttle'] as const
+/** The form of an option in a body. */
+type FormOf<Option> = Option extends { readonly kind: 'time' }
+  ? typeof DURATION
+  : Option extends { readonly kind: 'instant' }
+    ? typeof INSTANT
+    : {
+        readonly type: Option extends { readonly kind: 'count' }
+          ? 'integer'
+          : Option extends { readonly kind: 'object' }
+            ? 'object'
+            : 'string'
+      }
+
+const OPTION_FORMS = Object.fromEntries(OPTIONS.map(({ name, option }) => [name, formOf(option)])) as {
+  readonly [Name in OptionName]: FormOf<(typeof MESSAGE_OPTIONS)[Name]>
+}
+
+function formOf(option: MessageOption): JsonSchema {
+  return { title: option.help, ...valueForm(option) }
+}
+
+function valueForm(option: MessageOption): JsonSchema {
+  switch (option.kind) {
+    case 'time':
+      return DURATION
+    case 'instant':
+      return INSTANT
+    case 'count':
+      return countForm(option)
+    case 'object':
+      return { description: 'an object of JSON values', type: 'object', default: {} }
+    case 'policy':
+      return { description: 'a string of 1 to 100 bytes', type: 'string' }
+    case 'type':
+      return { description: "a dot-separated string such as 'order.paid', 1 to 255 bytes", type: 'string' }
+    case 'text':
+      return { description: 'a string of 1 to 255 bytes', type: 'string' }
+  }
+}
+
+function countForm({ least, most, byDefault }: Extract<MessageOption, { kind: 'count' }>): JsonSchema {
+  const description = `an integer from ${least}${most === LARGEST_INTEGER ? '' : ` to ${most}`}`
+  const form = { description, type: 'integer', minimum: least, maximum: most } as const
+  return byDefault === undefined ? form : { ...form, default: byDefault }
+}
+
 const OUTCOMES = ['added', 'duplicate', 'updated', 'requeued', 'debounced'] as const
 
 const NEW_MESSAGE = {
@@ -15,29 +68,7 @@ const NEW_MESSAGE = {
   additionalProperties: false,
   properties: {
     payload: { description: 'any JSON' },
-    type: { description: "a dot-separated string such as 'order.paid', 1 to 255 bytes", type: 'string' },
-    schemaVersion: {
-      description: "the version of the payload's schema, an integer from 1",
-      type: 'integer',
-      minimum: 1,
-      maximum: LARGEST_INTEGER,
-      default: 1,
-    },
-    headers: { description: 'an object of JSON values', type: 'object', default: {} },
-    orderingKey: { description: 'a string of 1 to 255 bytes', type: 'string' },
-    priority: { description: 'an integer from 0 (first) to 9', type: 'integer', minimum: 0, maximum: 9, default: 5 },
-    delay: DURATION,
-    dueAt: INSTANT,
-    maxAttempts: {
-      description: 'the most attempts before the message is a dead letter, an integer from 1',
-      type: 'integer',
-      minimum: 1,
-      maximum: LARGEST_INTEGER,
-    },
-    ttl: { ...DURATION, description: `for how long it may be delivered once it is due: ${DURATION.description}` },
-    retryPolicy: { description: 'the name of a retry policy, 1 to 100 bytes', type: 'string' },
-    lease: { ...DURATION, description: `its lease in leased mode: ${DURATION.description}` },
-    tenant: { description: 'the tenant, 1 to 255 bytes', type: 'string' },
+    ...OPTION_FORMS,
     dedupe: {
       description: 'a dedupe key: all messages of a request have one, or none',
       type: 'object',
@@ -46,7 +77,12 @@ const NEW_MESSAGE = {
       properties: {
         key: { description: 'a string of 1 to 255 bytes', type: 'string' },
         for: { ...DURATION, description: `how long it stays taken after success: ${DURATION.description}` },
-        onDuplicate: { description: 'what to do if it is taken', type: 'string', enum: POLICIES, default: 'reject' },
+        onDuplicate: {
+          description: 'what to do if it is taken',
+          type: 'string',
+          enum: ON_DUPLICATE,
+          default: 'reject',
+        },
       },
     },
   },
@@ -103,16 +139,24 @@ function created(answer: ValueOf<typeof IDS>) {
   return { status: 201, body: JSON.stringify(answer) } as const
 }
 
-function toEnqueue(given: ValueOf<typeof NEW_MESSAGE>, at: number) {
-  const { delay, dueAt, ttl, lease, dedupe, ...message } = given
-  const msOf = (name: string, value: ValueOf<typeof DURATION> | undefined) =>
-    value === undefined ? undefined : toMs(value, `messages[${at}].${name}`)
+function toEnqueue({ payload, dedupe, ...given }: ValueOf<typeof NEW_MESSAGE>, at: number) {
+  const options = Object.entries(given).map(([name, value]) => [
+    name,
+    optionOf(`messages[${at}].${name}`, name as OptionName, value),
+  ])
   return {
-    ...message,
-    delay: msOf('delay', delay),
-    dueAt: dueAt === undefined ? undefined : new Date(dueAt),
-    ttl: msOf('ttl', ttl),
-    lease: msOf('lease', lease),
-    dedupe: dedupe && { ...dedupe, for: msOf('dedupe.for', dedupe.for) },
+    ...(Object.fromEntries(options) as Omit<EnqueueOptions, 'dedupe'>),
+    payload,
+    dedupe: dedupe && {
+      ...dedupe,
+      for: dedupe.for === undefined ? undefined : toMs(dedupe.for, `messages[${at}].dedupe.for`),
+    },
   }
+}
+
+/** A time is checked here, so that an error names what the client has sent. */
+function optionOf(what: string, name: OptionName, value: unknown): unknown {
+  const { kind } = MESSAGE_OPTIONS[name]
+  if (kind === 'time') return toMs(value, what)
+  return kind === 'instant' ? new Date(String(value)) : value
 }

@@ -1,9 +1,10 @@
-import pg from 'pg'
+import { stateSays } from '../../basics/sql-state.ts'
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
-import { errorText, isSluiceError, SluiceError } from '../../errors.ts'
+import { errorText, SluiceError } from '../../errors.ts'
 import type { Consumption } from '../../handle/consumption.ts'
 import type { Outcome } from '../../message.ts'
 import type { TransactionalPlan } from '../../plan/options.ts'
+import { isRefusal, serverErrorOf } from '../../session/refusal.ts'
 import type { AttemptRules } from '../../settings/attempt-rules.ts'
 import type { Settlement } from '../../settle/settlement.ts'
 import { attemptRules } from '../../source/rules-of.ts'
@@ -155,12 +156,6 @@ async function settleAgain(
   return settlement
 }
 
-/** The database does not let it be written, for a reason that lies in the row: not for want of space, for example. */
-function isRefusal(error: unknown): boolean {
-  if (isSluiceError(error, 'ROWS_MISSING')) return true
-  return error instanceof pg.DatabaseError && !OF_THE_SERVER.test(error.code ?? '')
-}
-
 function isOutOfAttempts(message: DeliveredMessage | undefined, rules: AttemptRules): boolean {
   return message !== undefined && message.attempt >= rules.mostOf(message)
 }
@@ -169,11 +164,5 @@ function isOutOfAttempts(message: DeliveredMessage | undefined, rules: AttemptRu
 function reasonOf(connection: BatchConnection, error: unknown): Error | undefined {
   if (connection.lastWords !== undefined) return connection.lastWords
   if (connection.lost !== undefined || !(error instanceof Error)) return undefined
-  for (let at: unknown = error; at instanceof Error; at = at.cause) {
-    if (at instanceof pg.DatabaseError) return OF_THE_SERVER.test(at.code ?? '') ? undefined : error
-  }
-  return error
+  return stateSays('ofTheServer', serverErrorOf(error)?.code) ? undefined : error
 }
-
-/** Connections (08), insufficient resources (53), shutdowns (57P), system errors (58), and names that a pooler mixes up. */
-const OF_THE_SERVER = /^(08|53|57P|58|26000|42P05)/

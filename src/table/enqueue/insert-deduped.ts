@@ -1,6 +1,6 @@
 import type { MessageState } from '../../message.ts'
 import { type Execute, type Row, statement } from '../statement.ts'
-import { numeric, ROW_ARGUMENTS, rowParams } from './insert-one.ts'
+import { NEXT_PARAMETER, numeric, ROW_ARGUMENTS, rowParams } from './insert-one.ts'
 import type { InsertRow, RowDedupe } from './insert-row.ts'
 
 /** A row with a dedupe key. */
@@ -51,7 +51,7 @@ export async function insertAllDeduped(
 }
 
 /** The headers are JSON already. */
-function encode({ payload, headers, dedupe, ...others }: DedupedRow): string {
+function encode({ payload, headers, dedupe, isPlain, ...others }: DedupedRow): string {
   const { key: dedupeKey, forMs, onDuplicate } = dedupe
   return `{"headers":${headers},${JSON.stringify({ ...others, dedupeKey, forMs, onDuplicate }).slice(1)}`
 }
@@ -74,9 +74,9 @@ const INSERT_DEDUPED = statement(
   'insert_deduped',
   `
 SELECT sluice_private.insert_deduped(${ROW_ARGUMENTS},
-  $15::pg_catalog.text,
-  $16::pg_catalog.text::double precision,
-  $17::pg_catalog.text
+  $${NEXT_PARAMETER}::pg_catalog.text,
+  $${NEXT_PARAMETER + 1}::pg_catalog.text::double precision,
+  $${NEXT_PARAMETER + 2}::pg_catalog.text
 ) AS answer`,
   ['answer'],
 )

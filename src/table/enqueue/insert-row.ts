@@ -1,9 +1,5 @@
+import { type OnDuplicate, OPTIONS, type RowOptions } from '../../message-options.ts'
 import type { Row } from '../statement.ts'
-
-/** What an enqueue does that finds its dedupe key taken. */
-export const ON_DUPLICATE = ['reject', 'update', 'requeue', 'debounce', 'throttle'] as const
-/** One of {@link ON_DUPLICATE}. */
-export type OnDuplicate = (typeof ON_DUPLICATE)[number]
 
 /** The dedupe key of a row. */
 export interface RowDedupe {
@@ -13,66 +9,27 @@ export interface RowDedupe {
 }
 
 /** What a message or an event says of itself. */
-export interface RowLabels {
-  /** JSON. */
-  readonly headers: string
-  readonly type: string | null
-  readonly schemaVersion: number
-  readonly orderingKey: string | null
-}
+export type RowLabels = Pick<RowOptions, 'headers' | 'type' | 'schemaVersion' | 'orderingKey'>
 
-/** One validated row to insert: JSON as text, and times that the database's clock resolves. */
-export interface InsertRow extends RowLabels {
-  readonly payload: string
-  readonly priority: number
-  /** Due this long after the insert, by the database's clock; null: as the queue has been told, or at once. */
-  readonly delayMs: number | null
-  /** Or due at this instant (ISO 8601), if it is later. */
-  readonly dueAt: string | null
-  readonly maxAttempts: number | null
-  /** Expires this long after it is due first; null: as the queue has been told, or never. */
-  readonly ttlMs: number | null
-  readonly retryPolicy: string | null
-  readonly leaseMs: number | null
-  readonly tenant: string | null
+/** The options of a row, and whether they are but defaults: such rows are inserted without any, which is faster. */
+export interface ReadOptions extends RowOptions {
+  /** Known since they were read: to compare twelve columns by name takes 0.2 µs a message. */
+  readonly isPlain: boolean
   /** Null: nobody asks whether there is another like it. */
   readonly dedupe: RowDedupe | null
 }
 
-/** The defaults of the table. */
-export const DEFAULTS: Omit<InsertRow, 'payload'> = {
-  type: null,
-  schemaVersion: 1,
-  headers: '{}',
-  orderingKey: null,
-  priority: 5,
-  delayMs: null,
-  dueAt: null,
-  maxAttempts: null,
-  ttlMs: null,
-  retryPolicy: null,
-  leaseMs: null,
-  tenant: null,
-  dedupe: null,
+/** One validated row to insert: JSON as text, and times that the database's clock resolves. */
+export interface InsertRow extends ReadOptions {
+  readonly payload: string
 }
 
-/** Whether a row has nothing but its payload and the table's defaults. */
-export function isPlain(row: InsertRow): boolean {
-  return (
-    row.orderingKey === DEFAULTS.orderingKey &&
-    row.type === DEFAULTS.type &&
-    row.headers === DEFAULTS.headers &&
-    row.priority === DEFAULTS.priority &&
-    row.delayMs === DEFAULTS.delayMs &&
-    row.dueAt === DEFAULTS.dueAt &&
-    row.schemaVersion === DEFAULTS.schemaVersion &&
-    row.maxAttempts === DEFAULTS.maxAttempts &&
-    row.ttlMs === DEFAULTS.ttlMs &&
-    row.retryPolicy === DEFAULTS.retryPolicy &&
-    row.leaseMs === DEFAULTS.leaseMs &&
-    row.tenant === DEFAULTS.tenant
-  )
-}
+/** The options of a row that gives none. */
+export const DEFAULTS: RowOptions = Object.fromEntries(
+  OPTIONS.map(({ rowName, option }) => [rowName, option.byDefault ?? null]),
+) as RowOptions
+
+export const PLAIN: ReadOptions = { ...DEFAULTS, isPlain: true, dedupe: null }
 
 /**
  * The id of an inserted row. The application's parsers for text may have changed its type, and its client the name of

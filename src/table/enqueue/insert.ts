@@ -1,8 +1,10 @@
+import { separated } from '../../basics/words.ts'
 import type { SluiceError } from '../../errors.ts'
+import { OPTIONS } from '../../message-options.ts'
 import { rowsMissing } from '../rows-missing.ts'
 import { type Execute, type Row, statement } from '../statement.ts'
-import { insertOne } from './insert-one.ts'
-import { type InsertRow, idOf, isPlain } from './insert-row.ts'
+import { insertOne, sqlTypeOf } from './insert-one.ts'
+import { type InsertRow, idOf } from './insert-row.ts'
 
 /**
  * Inserts rows into a queue in one statement, in whatever transaction `execute` runs in, and returns their ids in
@@ -56,39 +58,49 @@ function insertMany(execute: Execute, queue: string, rows: readonly InsertRow[])
 
 /** The columns besides the payload; none in the common case, which halves what the server has to parse. */
 function optionsOf(rows: readonly InsertRow[]): string {
-  return rows.every(isPlain) ? '[]' : `[${rows.map((row) => (isPlain(row) ? '{}' : encodeOptions(row))).join(',')}]`
+  return rows.every((row) => row.isPlain)
+    ? '[]'
+    : `[${rows.map((row) => (row.isPlain ? '{}' : encodeOptions(row))).join(',')}]`
 }
 
 /** The headers are JSON already. */
-function encodeOptions({ payload, headers, dedupe, ...others }: InsertRow): string {
+function encodeOptions({ payload, headers, dedupe, isPlain, ...others }: InsertRow): string {
   return `{"headers":${headers},${JSON.stringify(others).slice(1)}`
 }
+
+const STORED = OPTIONS.filter(({ option }) => option.computed !== true)
+
+function columnOf({ rowName }: Option): string {
+  return separated(rowName, '_')
+}
+
+/** An element of the second array that is not there has NULL for all of them. */
+function storedOf({ rowName, option }: Option): string {
+  const { byDefault } = option
+  if (byDefault === undefined) return `r."${rowName}"`
+  return `coalesce(r."${rowName}", '${byDefault}'::${sqlTypeOf(option)})`
+}
+
+type Option = (typeof OPTIONS)[number]
 
 const INSERT = statement(
   'insert',
   `
-INSERT INTO sluice.message
-  (queue, payload, headers, type, schema_version, ordering_key, priority, due_at, max_attempts, expires_at, retry_policy,
-   lease_ms, tenant)
-SELECT $1::pg_catalog.text, r.payload, coalesce(r.headers, '{}'), r.type, coalesce(r."schemaVersion", 1), r."orderingKey",
-       coalesce(r.priority, 5::smallint), r.first_due_at, r."maxAttempts",
-       r.first_due_at + coalesce(r."ttlMs", r.queue_ttl_ms) * interval '1 millisecond', r."retryPolicy", r."leaseMs", r.tenant
+INSERT INTO sluice.message (queue, payload, due_at, expires_at, ${STORED.map(columnOf).join(', ')})
+SELECT $1::pg_catalog.text, r.payload, r.first_due_at,
+       r.first_due_at + coalesce(r."ttlMs", r.queue_ttl_ms) * interval '1 millisecond',
+       ${STORED.map(storedOf).join(', ')}
 FROM (
 SELECT r.*, q.ttl_ms AS queue_ttl_ms, sluice_private.first_due_at(r."dueAt", r."delayMs", q.delay_ms) AS first_due_at
 FROM ROWS FROM (
   jsonb_array_elements($2::pg_catalog.text::pg_catalog.jsonb),
   jsonb_to_recordset($3::pg_catalog.text::pg_catalog.jsonb) AS (
-    headers pg_catalog.jsonb, type pg_catalog.text, "schemaVersion" integer, "orderingKey" pg_catalog.text,
-    priority smallint, "delayMs" double precision, "dueAt" pg_catalog.timestamptz, "maxAttempts" integer,
-    "ttlMs" double precision, "retryPolicy" pg_catalog.text, "leaseMs" integer, tenant pg_catalog.text
+    ${OPTIONS.map(({ rowName, option }) => `"${rowName}" ${sqlTypeOf(option)}`).join(', ')}
   )
-) WITH ORDINALITY AS r (
-  payload, headers, type, "schemaVersion", "orderingKey", priority, "delayMs", "dueAt", "maxAttempts", "ttlMs", "retryPolicy",
-  "leaseMs", tenant, ordinal
-)
+) WITH ORDINALITY AS r (payload, ${OPTIONS.map(({ rowName }) => `"${rowName}"`).join(', ')}, ordinal)
 CROSS JOIN sluice_private.queue_defaults($1::pg_catalog.text) AS q
 WHERE pg_catalog.pg_current_xact_id() IS NOT NULL 
-  AND (q.payload_bytes IS NULL OR sluice_private.check_payload_bytes(r.payload, q.payload_bytes) IS NOT NULL)
+  AND (q.payload_limit_bytes IS NULL OR sluice_private.check_payload_bytes(r.payload, q.payload_limit_bytes) IS NOT NULL)
 ORDER BY r.ordinal
 ) r
 RETURNING id::pg_catalog.text AS id`,

@@ -1,5 +1,5 @@
-import { type Execute, numberOf, statement, textOf } from '../statement.ts'
-import { dateOf, microseconds } from './instants.ts'
+import { bigint, date, duration, number, shape, text } from '../shape.ts'
+import { type Execute, statement } from '../statement.ts'
 
 /** A claim that has not expired: a row of `sluice.claims`. */
 export interface ClaimStatus {
@@ -29,29 +29,25 @@ export async function readClaims(
   queue: string | null,
   limit: number,
 ): Promise<readonly ClaimStatus[]> {
-  const rows = await execute(CLAIMS, [queue, limit])
-  return rows.map((row) => ({
-    queue: textOf(row, 'queue'),
-    id: textOf(row, 'id'),
-    claimedAt: dateOf(row, 'claimed_us'),
-    renewedAt: dateOf(row, 'renewed_us'),
-    renewedAgoMs: Math.round(numberOf(row, 'renewed_ago_ms')),
-    expiresAt: dateOf(row, 'expires_us'),
-    expiresInMs: Math.round(numberOf(row, 'expires_in_ms')),
-    ttlMs: Math.round(numberOf(row, 'ttl_ms')),
-    messages: numberOf(row, 'messages'),
-  }))
+  return (await execute(CLAIMS, [queue, limit])).map(CLAIM.read)
 }
+
+const CLAIM = shape<ClaimStatus>({
+  queue: text(),
+  id: bigint(),
+  claimedAt: date(),
+  renewedAt: date(),
+  renewedAgoMs: duration('age'),
+  expiresAt: date(),
+  expiresInMs: duration((of) => `${of}.expires_at - clock_timestamp()`),
+  ttlMs: duration(),
+  messages: number(),
+})
 
 const CLAIMS = statement(
   'operate_claims',
   `
-SELECT c.queue, c.id::text AS id, c.messages,
-       ${microseconds('c.claimed_at')} AS claimed_us, ${microseconds('c.renewed_at')} AS renewed_us,
-       ${microseconds('c.expires_at')} AS expires_us,
-       (extract(epoch FROM c.age) * 1000.0) AS renewed_ago_ms,
-       (extract(epoch FROM c.expires_at - clock_timestamp()) * 1000.0) AS expires_in_ms,
-       (extract(epoch FROM c.ttl) * 1000.0) AS ttl_ms
+SELECT ${CLAIM.columns('c')}
 FROM sluice.claims c
 WHERE $1::text IS NULL OR c.queue = $1::text
 ORDER BY c.queue, c.id

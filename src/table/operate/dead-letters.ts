@@ -1,8 +1,8 @@
 import type { Headers } from '../../message.ts'
-import { type Execute, numberOf, numberOrNull, type Row, statement, textOf, textOrNull } from '../statement.ts'
-import { type Failure, failuresOf } from './failures.ts'
-import { dateOf, microseconds } from './instants.ts'
-import { saidOf } from './said.ts'
+import { bigint, date, duration, nullable, number, shape, text } from '../shape.ts'
+import { type Execute, numberOf, statement, textOf, textOrNull } from '../statement.ts'
+import { FAILURES, type Failure } from './failures.ts'
+import { SAID } from './said.ts'
 
 /** Which dead letters: those that match everything given. */
 export interface DeadLetterMatch {
@@ -137,8 +137,8 @@ export async function listDeadLetters(
   const rows = await execute(LIST, params)
   const last = rows.length > limit ? rows[limit - 1] : undefined
   return {
-    deadLetters: rows.slice(0, limit).map(toDeadLetter),
-    next: last === undefined ? null : { diedUs: textOf(last, 'died_us'), id: textOf(last, 'id') },
+    deadLetters: rows.slice(0, limit).map(DEAD_LETTER.read),
+    next: last === undefined ? null : { diedUs: textOf(last, 'died_at'), id: textOf(last, 'id') },
   }
 }
 
@@ -151,7 +151,7 @@ function startOf({ diedBeforeUs }: DeadLetterMatch, after: DeadLetterPlace | und
 /** One dead letter. */
 export async function readDeadLetter(execute: Execute, queue: string, id: string): Promise<DeadLetter | undefined> {
   const [row] = await execute(ONE, [queue, id])
-  return row && toDeadLetter(row)
+  return row && DEAD_LETTER.read(row)
 }
 
 /** What {@link DeadLetterMatch} matches, by queue, type, reason and error, the largest groups first. */
@@ -172,28 +172,19 @@ export async function summariseDeadLetters(execute: Execute, match: DeadLetterMa
   }
 }
 
-function toDeadLetter(row: Row): DeadLetter {
-  return {
-    queue: textOf(row, 'queue'),
-    id: textOf(row, 'id'),
-    reason: textOf(row, 'reason'),
-    error: textOrNull(row, 'error'),
-    failures: failuresOf(row),
-    attempt: numberOf(row, 'attempt'),
-    maxAttempts: numberOrNull(row, 'max_attempts'),
-    diedAt: dateOf(row, 'died_us'),
-    ageMs: Math.round(numberOf(row, 'age_ms')),
-    position: numberOrNull(row, 'event_position'),
-    ...saidOf(row),
-  }
-}
-
-const COLUMNS = `
-       d.queue, d.id::text AS id, d.reason, d.error, d.failures::text AS failures, d.attempt, d.max_attempts, d.type, d.schema_version, d.ordering_key,
-       d.priority, d.tenant, d.dedupe_key, d.event_position::text AS event_position, d.headers::text AS headers, d.payload::text AS payload,
-       ${microseconds('d.died_at')} AS died_us,
-       (extract(epoch FROM d.age) * 1000.0) AS age_ms,
-       ${microseconds('d.enqueued_at')} AS enqueued_us`
+const DEAD_LETTER = shape<DeadLetter>({
+  queue: text(),
+  id: bigint(),
+  reason: text(),
+  error: nullable.text(),
+  failures: FAILURES,
+  attempt: number(),
+  maxAttempts: nullable.number(),
+  diedAt: date(),
+  ageMs: duration(),
+  position: nullable.number('event_position'),
+  ...SAID,
+})
 
 // Goes from queue to queue, and takes the latest of each by the index on (queue, died_at, id), because no index has the
 // dead letters of all queues in the order in which they died. So it reads a page per queue.
@@ -206,7 +197,7 @@ WITH RECURSIVE dead_queue (queue) AS (
   SELECT (SELECT d.queue FROM sluice.dead_letters d WHERE d.queue > q.queue ORDER BY d.queue, d.died_at, d.id LIMIT 1)
   FROM dead_queue q WHERE $1::text IS NULL AND q.queue IS NOT NULL
 )
-SELECT ${COLUMNS}
+SELECT ${DEAD_LETTER.columns('d')}
 FROM dead_queue q CROSS JOIN LATERAL (
   SELECT d.* FROM sluice.dead_letters d
   WHERE d.queue = q.queue AND ${MATCHES}
@@ -222,7 +213,7 @@ LIMIT $9::integer`,
 const ONE = statement(
   'dead_one',
   `
-SELECT ${COLUMNS}
+SELECT ${DEAD_LETTER.columns('d')}
 FROM sluice.dead_letters d
 WHERE d.queue = $1::text AND d.id >= $2::bigint AND d.id <= $2::bigint
 ORDER BY d.queue, d.id

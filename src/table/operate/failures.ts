@@ -1,4 +1,5 @@
-import { type Row, textOrNull } from '../statement.ts'
+import type { Column } from '../shape.ts'
+import { textOrNull } from '../statement.ts'
 
 /** A failed attempt of a message, as the message keeps it. */
 export interface Failure {
@@ -15,10 +16,13 @@ export interface Failure {
 }
 
 /** The column `failures`: see sluice_private.add_failure. */
-export function failuresOf(row: Row): readonly Failure[] {
-  const failures: unknown = JSON.parse(textOrNull(row, 'failures') ?? '[]')
-  if (!Array.isArray(failures)) throw new TypeError('expected failures to be an array')
-  return failures.map(toFailure)
+export const FAILURES: Column<readonly Failure[]> = {
+  select: (of, name) => `${of}.failures::text AS ${name}`,
+  read: (row, name) => {
+    const failures: unknown = JSON.parse(textOrNull(row, name) ?? '[]')
+    if (!Array.isArray(failures)) throw new TypeError('expected failures to be an array')
+    return failures.map(toFailure)
+  },
 }
 
 function toFailure(failure: Readonly<Record<string, unknown>>): Failure {

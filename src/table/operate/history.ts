@@ -1,7 +1,8 @@
 import type { Headers } from '../../message.ts'
-import { type Execute, numberOf, numberOrNull, type Row, statement, textOf, textOrNull } from '../statement.ts'
-import { dateOf, dateOrNull, durationOrNull, microseconds } from './instants.ts'
-import { saidOf } from './said.ts'
+import { bigint, constant, date, duration, nullable, number, shape, text } from '../shape.ts'
+import { type Execute, statement, textOf, textOrNull } from '../statement.ts'
+import { microseconds } from './instants.ts'
+import { SAID } from './said.ts'
 
 /** A message that has succeeded, in a queue that keeps its history: a row of `sluice.completed`. */
 export interface CompletedMessage {
@@ -100,8 +101,8 @@ export async function readHistory(
   const [first] = rows
   if (first === undefined) throw new TypeError('expected at least the row that says how far was looked')
   const last = found.length > limit ? found[limit - 1] : undefined
-  const next = last === undefined ? textOrNull(first, 'reach') : `${textOf(last, 'completed_us')}.${textOf(last, 'id')}`
-  return { messages: found.slice(0, limit).map(toCompleted), next }
+  const next = last === undefined ? textOrNull(first, 'reach') : `${textOf(last, 'completed_at')}.${textOf(last, 'id')}`
+  return { messages: found.slice(0, limit).map(COMPLETED.read), next }
 }
 
 /** The cursor after which the page begins: the earlier of the two that are asked for. */
@@ -119,7 +120,7 @@ export async function readCompleted(
   id: string,
 ): Promise<CompletedMessage | undefined> {
   const [row] = await execute(ONE, [queue, id])
-  return row && toCompleted(row)
+  return row && COMPLETED.read(row)
 }
 
 /** How many messages a page with filters looks at. It bounds the cost of a filter that matches nothing. */
@@ -129,32 +130,22 @@ const HISTORY_REACH = 10_000
 const LAST_US = 8_640_000_000_000_000_000
 const FIRST_ID = '-9223372036854775808'
 
-function toCompleted(row: Row): CompletedMessage {
-  return {
-    queue: textOf(row, 'queue'),
-    id: textOf(row, 'id'),
-    state: 'completed',
-    completedAt: dateOf(row, 'completed_us'),
-    ageMs: Math.round(numberOf(row, 'age_ms')),
-    claimedAt: dateOf(row, 'claimed_us'),
-    tookMs: durationOrNull(row, 'took_ms') ?? 0,
-    worker: textOrNull(row, 'worker'),
-    claim: textOrNull(row, 'claim'),
-    attempt: numberOf(row, 'attempt'),
-    maxAttempts: numberOrNull(row, 'max_attempts'),
-    failedAt: dateOrNull(row, 'failed_us'),
-    lastError: textOrNull(row, 'last_error'),
-    ...saidOf(row),
-  }
-}
-
-const COLUMNS = `
-       c.queue, c.id::text AS id, ${microseconds('c.completed_at')}::text AS completed_us,
-       (extract(epoch FROM clock_timestamp() - c.completed_at) * 1000.0) AS age_ms,
-       ${microseconds('c.claimed_at')} AS claimed_us, greatest(extract(epoch FROM c.took) * 1000.0, 0.0) AS took_ms,
-       c.worker, c.claim::text AS claim, c.attempt, c.max_attempts, ${microseconds('c.failed_at')} AS failed_us, c.last_error,
-       ${microseconds('c.enqueued_at')} AS enqueued_us, c.type, c.schema_version, c.ordering_key, c.priority, c.tenant,
-       c.dedupe_key, c.headers::text AS headers, c.payload::text AS payload`
+const COMPLETED = shape<CompletedMessage>({
+  queue: text(),
+  id: bigint(),
+  state: constant('completed'),
+  completedAt: date(),
+  ageMs: duration((of) => `clock_timestamp() - ${of}.completed_at`),
+  claimedAt: date(),
+  tookMs: duration((of) => `greatest(${of}.took, interval '0')`),
+  worker: nullable.text(),
+  claim: nullable.bigint(),
+  attempt: number(),
+  maxAttempts: nullable.number(),
+  failedAt: nullable.date(),
+  lastError: nullable.text(),
+  ...SAID,
+})
 
 const instant = (us: string) => `timestamptz 'epoch' + ${us}::bigint::double precision * interval '1 microsecond'`
 
@@ -181,7 +172,7 @@ WITH reach AS MATERIALIZED (
 )
 SELECT CASE WHEN r.id IS NOT NULL THEN pg_catalog.concat(${microseconds('r.completed_at')}, '.', r.id) END AS reach, c.*
 FROM reach r LEFT JOIN LATERAL (
-  SELECT ${COLUMNS}
+  SELECT ${COMPLETED.columns('c')}
   FROM sluice.completed c
   WHERE ${WITHIN}
     AND ($5::text IS NULL OR c.type = $5::text)
@@ -198,7 +189,7 @@ FROM reach r LEFT JOIN LATERAL (
 const ONE = statement(
   'history_one',
   `
-SELECT ${COLUMNS}
+SELECT ${COMPLETED.columns('c')}
 FROM sluice.completed c
 WHERE c.queue = $1::text AND c.id = $2::bigint
 ORDER BY c.completed_at DESC

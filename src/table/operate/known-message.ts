@@ -1,7 +1,7 @@
 import type { MessageState } from '../../message.ts'
-import { type Execute, numberOrNull, statement, textOf, textOrNull } from '../statement.ts'
+import { nullable, shape, word } from '../shape.ts'
+import { type Execute, statement } from '../statement.ts'
 import type { MessageAddress } from './change-message.ts'
-import { dateOrNull, microseconds } from './instants.ts'
 
 /** What is known of a message: the answer of `sluice.operate.messages.status`. */
 export interface KnownMessage {
@@ -32,21 +32,22 @@ export async function readKnownMessage(
 ): Promise<KnownMessage> {
   const [row] = await execute(KNOWN, [queue, id, dedupeKey])
   if (row === undefined) throw new TypeError('status: expected one row')
-  return {
-    id: textOrNull(row, 'id'),
-    state: textOf(row, 'state') as KnownMessage['state'],
-    requeuedId: textOrNull(row, 'requeued_id'),
-    attempt: numberOrNull(row, 'attempt'),
-    dueAt: dateOrNull(row, 'due_us'),
-    takenUntil: dateOrNull(row, 'taken_until_us'),
-    lockedBy: numberOrNull(row, 'locked_by'),
-  }
+  return MESSAGE.read(row)
 }
+
+const MESSAGE = shape<KnownMessage>({
+  id: nullable.bigint('message_id'),
+  state: word(),
+  requeuedId: nullable.bigint(),
+  attempt: nullable.number(),
+  dueAt: nullable.date(),
+  takenUntil: nullable.date(),
+  lockedBy: nullable.number(),
+})
 
 const KNOWN = statement(
   'operate_status',
   `
-SELECT s.message_id::text AS id, s.state, s.requeued_id::text AS requeued_id, s.attempt,
-       ${microseconds('s.due_at')} AS due_us, ${microseconds('s.taken_until')} AS taken_until_us, s.locked_by
+SELECT ${MESSAGE.columns('s')}
 FROM sluice.status($1::text, $2::bigint, $3::text) s`,
 )

@@ -1,4 +1,5 @@
-import { type Execute, numberOf, numberOrNull, statement, textOf, textOrNull } from '../statement.ts'
+import { duration, nullable, number, shape, text } from '../shape.ts'
+import { type Execute, statement } from '../statement.ts'
 
 /** What a limit allows, and what is used of it: a row of `sluice.limits`. */
 export interface LimitStatus {
@@ -21,24 +22,24 @@ export interface LimitStatus {
 
 /** The limits of all queues, or of one, with those of their tenants. Counts the messages of these queues. */
 export async function readLimits(execute: Execute, queue: string | null): Promise<readonly LimitStatus[]> {
-  const rows = await execute(LIMITS, [queue])
-  return rows.map((row) => ({
-    queue: textOf(row, 'queue'),
-    tenant: textOrNull(row, 'tenant'),
-    concurrency: numberOrNull(row, 'concurrency'),
-    inFlight: numberOf(row, 'in_flight'),
-    rate: numberOrNull(row, 'rate'),
-    rateIntervalMs: numberOf(row, 'rate_interval_ms'),
-    tokens: numberOrNull(row, 'tokens'),
-    ready: numberOf(row, 'ready'),
-  }))
+  return (await execute(LIMITS, [queue])).map(LIMIT.read)
 }
+
+const LIMIT = shape<LimitStatus>({
+  queue: text(),
+  tenant: nullable.text(),
+  concurrency: nullable.number(),
+  inFlight: number(),
+  rate: nullable.number(),
+  rateIntervalMs: duration(),
+  tokens: nullable.number(),
+  ready: number(),
+})
 
 const LIMITS = statement(
   'operate_limits',
   `
-SELECT l.queue, l.tenant, l.concurrency, l.in_flight, l.rate, (extract(epoch FROM l.rate_interval) * 1000.0) AS rate_interval_ms,
-       l.tokens, l.ready
+SELECT ${LIMIT.columns('l')}
 FROM sluice.limits l
 WHERE $1::text IS NULL OR l.queue = $1::text
 ORDER BY l.queue, l.tenant NULLS FIRST`,

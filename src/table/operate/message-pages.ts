@@ -1,5 +1,5 @@
 import { type Execute, type Statement, statement, textOrNull } from '../statement.ts'
-import { MESSAGE_COLUMNS, type MessageStatus, toMessageStatus } from './message-status.ts'
+import { MESSAGE, type MessageStatus } from './message-status.ts'
 
 /** Chooses messages of a queue: those that match everything given. */
 export interface MessageFilter {
@@ -41,7 +41,7 @@ export async function readMessagePage(
     orderingKey === null
       ? await execute(PAGES[order], params)
       : await execute(PAGES_OF_KEY[order], [...params, orderingKey])
-  const messages = rows.filter((row) => row.id !== null).map(toMessageStatus)
+  const messages = rows.filter((row) => row.id !== null).map(MESSAGE.read)
   const more = messages.length > limit
   const [first] = rows
   if (first === undefined) throw new TypeError('expected at least the row that says how far was looked')
@@ -86,7 +86,7 @@ WITH reach AS MATERIALIZED (
 )
 SELECT r.id::text AS reach_id, m.*
 FROM reach r LEFT JOIN LATERAL (
-  SELECT m.id AS place, ${MESSAGE_COLUMNS}
+  SELECT m.id AS place, ${MESSAGE.columns('m')}
   FROM sluice.messages m
   WHERE m.queue = $1::text AND m.id ${behind} $2::bigint AND m.id ${upTo} coalesce(r.id, '${last}'::bigint)
   AND ${MATCHES}
@@ -115,7 +115,7 @@ WITH key AS MATERIALIZED (
 )
 SELECT r.id::text AS reach_id, m.*
 FROM reach r LEFT JOIN LATERAL (
-  SELECT m.id AS place, ${MESSAGE_COLUMNS}
+  SELECT m.id AS place, ${MESSAGE.columns('m')}
   FROM sluice.messages m
   WHERE m.queue = $1::text AND m.id = ANY (ARRAY(
     SELECT t.id FROM sluice.message t

@@ -1,7 +1,8 @@
 import type { Headers, MessageState } from '../../message.ts'
-import { type Execute, numberOf, numberOrNull, type Row, statement, textOf, textOrNull } from '../statement.ts'
-import { type Failure, failuresOf } from './failures.ts'
-import { dateOf, dateOrNull, durationOrNull, microseconds } from './instants.ts'
+import { bigint, msSince, msUntil, nullable, number, shape, text, word } from '../shape.ts'
+import { type Execute, statement } from '../statement.ts'
+import { FAILURES, type Failure } from './failures.ts'
+import { SAID } from './said.ts'
 
 /** One message that is not dead, as it is now: a row of `sluice.messages`. */
 export interface MessageStatus {
@@ -72,7 +73,7 @@ export interface MessageStatus {
 /** The next messages of a queue in the order in which they fall due, without claiming them. */
 export async function peekMessages(execute: Execute, queue: string, limit: number): Promise<readonly MessageStatus[]> {
   const rows = await execute(PEEK, [queue, limit])
-  return rows.map(toMessageStatus)
+  return rows.map(MESSAGE.read)
 }
 
 /** One message. */
@@ -82,66 +83,38 @@ export async function readMessageStatus(
   id: string,
 ): Promise<MessageStatus | undefined> {
   const [row] = await execute(ONE, [queue, id])
-  return row && toMessageStatus(row)
+  return row && MESSAGE.read(row)
 }
 
-/** Reads {@link MESSAGE_COLUMNS}. */
-export function toMessageStatus(row: Row): MessageStatus {
-  const payloadJson = textOf(row, 'payload')
-  const headersJson = textOf(row, 'headers')
-  return {
-    queue: textOf(row, 'queue'),
-    id: textOf(row, 'id'),
-    state: textOf(row, 'state') as MessageStatus['state'],
-    type: textOrNull(row, 'type'),
-    schemaVersion: numberOf(row, 'schema_version'),
-    payload: JSON.parse(payloadJson),
-    payloadJson,
-    headers: JSON.parse(headersJson),
-    headersJson,
-    orderingKey: textOrNull(row, 'ordering_key'),
-    priority: numberOf(row, 'priority'),
-    attempt: numberOf(row, 'attempt'),
-    maxAttempts: numberOrNull(row, 'max_attempts'),
-    tenant: textOrNull(row, 'tenant'),
-    dedupeKey: textOrNull(row, 'dedupe_key'),
-    retryPolicy: textOrNull(row, 'retry_policy'),
-    leaseMs: durationOrNull(row, 'lease_ms'),
-    enqueuedAt: dateOf(row, 'enqueued_us'),
-    enqueuedAgoMs: durationOrNull(row, 'enqueued_ago_ms'),
-    dueAt: dateOrNull(row, 'due_us'),
-    dueInMs: durationOrNull(row, 'due_in_ms'),
-    expiresAt: dateOrNull(row, 'expires_us'),
-    failedAt: dateOrNull(row, 'failed_us'),
-    lastError: textOrNull(row, 'last_error'),
-    failures: failuresOf(row),
-    heldBy: textOrNull(row, 'held_by'),
-    lockedBy: numberOrNull(row, 'locked_by'),
-    worker: textOrNull(row, 'worker'),
-    leasedUntil: dateOrNull(row, 'leased_until_us'),
-    claim: textOrNull(row, 'claim'),
-    position: numberOrNull(row, 'event_position'),
-  }
-}
-
-/**
- * The columns of a row `m` of sluice.messages. Differences are taken between epochs, because an infinite instant cannot
- * be subtracted before PostgreSQL 17.
- */
-export const MESSAGE_COLUMNS = `
-       m.queue, m.id::text AS id, m.state, m.type, m.schema_version, m.payload::text AS payload, m.headers::text AS headers,
-       m.ordering_key, m.priority, m.attempt, m.max_attempts, m.last_error, m.failures::text AS failures, m.held_by::text AS held_by, m.worker, m.locked_by, m.claim::text AS claim,
-       m.tenant, m.dedupe_key, m.retry_policy, (extract(epoch FROM m.lease) * 1000.0) AS lease_ms, m.event_position::text AS event_position,
-       ${microseconds('m.enqueued_at')} AS enqueued_us,
-       ((extract(epoch FROM clock_timestamp()) - extract(epoch FROM m.enqueued_at)) * 1000.0) AS enqueued_ago_ms,
-       ${microseconds('m.due_at')} AS due_us,
-       ((extract(epoch FROM m.due_at) - extract(epoch FROM clock_timestamp())) * 1000.0) AS due_in_ms,
-       ${microseconds('m.expires_at')} AS expires_us, ${microseconds('m.failed_at')} AS failed_us, ${microseconds('m.leased_until')} AS leased_until_us`
+/** A row of sluice.messages. */
+export const MESSAGE = shape<MessageStatus>({
+  queue: text(),
+  id: bigint(),
+  state: word(),
+  ...SAID,
+  attempt: number(),
+  maxAttempts: nullable.number(),
+  retryPolicy: nullable.text(),
+  leaseMs: nullable.duration(),
+  enqueuedAgoMs: msSince(),
+  dueAt: nullable.date(),
+  dueInMs: msUntil(),
+  expiresAt: nullable.date(),
+  failedAt: nullable.date(),
+  lastError: nullable.text(),
+  failures: FAILURES,
+  heldBy: nullable.bigint(),
+  lockedBy: nullable.number(),
+  worker: nullable.text(),
+  leasedUntil: nullable.date(),
+  claim: nullable.bigint(),
+  position: nullable.number('event_position'),
+})
 
 const PEEK = statement(
   'operate_peek',
   `
-SELECT ${MESSAGE_COLUMNS}
+SELECT ${MESSAGE.columns('m')}
 FROM sluice.peek($1::text, $2::integer) m
 ORDER BY m.due_at, m.id`,
 )
@@ -149,7 +122,7 @@ ORDER BY m.due_at, m.id`,
 const ONE = statement(
   'operate_message',
   `
-SELECT ${MESSAGE_COLUMNS}
+SELECT ${MESSAGE.columns('m')}
 FROM sluice.messages m
 WHERE m.queue = $1::text AND m.id = $2::bigint`,
 )

@@ -1,5 +1,5 @@
-import { type Execute, numberOf, statement, textOf } from '../statement.ts'
-import { dateOrNull, durationOrNull, microseconds } from './instants.ts'
+import { msUntil, nullable, number, shape, text } from '../shape.ts'
+import { type Execute, statement, textOf } from '../statement.ts'
 
 /** What waits, runs and fails in one queue: a row of `sluice.queues`. */
 export interface QueueStatus {
@@ -33,23 +33,24 @@ export interface QueueStatus {
 
 /** The queues by name, or only the given one. The counts are exact, so the cost grows with the table. */
 export async function readQueues(execute: Execute, queue: string | null): Promise<readonly QueueStatus[]> {
-  const rows = await execute(QUEUES, [queue])
-  return rows.map((row) => ({
-    queue: textOf(row, 'queue'),
-    ready: numberOf(row, 'ready'),
-    held: numberOf(row, 'held'),
-    scheduled: numberOf(row, 'scheduled'),
-    retrying: numberOf(row, 'retrying'),
-    expired: numberOf(row, 'expired'),
-    inFlight: numberOf(row, 'in_flight'),
-    dead: numberOf(row, 'dead'),
-    oldestReadyAgeMs: durationOrNull(row, 'oldest_ready_age_ms'),
-    nextDueAt: dateOrNull(row, 'next_due_us'),
-    nextDueInMs: durationOrNull(row, 'next_due_in_ms'),
-    workers: numberOf(row, 'workers'),
-    pausedAt: dateOrNull(row, 'paused_us'),
-  }))
+  return (await execute(QUEUES, [queue])).map(QUEUE.read)
 }
+
+const QUEUE = shape<QueueStatus>({
+  queue: text(),
+  ready: number(),
+  held: number(),
+  scheduled: number(),
+  retrying: number(),
+  expired: number(),
+  inFlight: number(),
+  dead: number(),
+  oldestReadyAgeMs: nullable.duration(),
+  nextDueAt: nullable.date(),
+  nextDueInMs: msUntil(),
+  workers: number(),
+  pausedAt: nullable.date(),
+})
 
 /**
  * The names of all queues that have messages, dead letters or workers. It goes from each to the next by an index and
@@ -60,14 +61,10 @@ export async function readQueueNames(execute: Execute): Promise<readonly string[
   return rows.map((row) => textOf(row, 'queue'))
 }
 
-// Differences are taken between epochs, because an infinite instant cannot be subtracted before PostgreSQL 17.
 const QUEUES = statement(
   'operate_queues',
   `
-SELECT q.queue, q.ready, q.held, q.scheduled, q.retrying, q.expired, q.in_flight, q.dead, q.workers,
-       (extract(epoch FROM q.oldest_ready_age) * 1000.0) AS oldest_ready_age_ms,
-       ${microseconds('q.next_due_at')} AS next_due_us, ${microseconds('q.paused_at')} AS paused_us,
-       ((extract(epoch FROM q.next_due_at) - extract(epoch FROM clock_timestamp())) * 1000.0) AS next_due_in_ms
+SELECT ${QUEUE.columns('q')}
 FROM sluice.queues q
 WHERE $1::text IS NULL OR q.queue = $1::text
 ORDER BY q.queue`,

@@ -1,14 +1,6 @@
-import {
-  booleanOf,
-  type Execute,
-  numberOf,
-  numberOrNull,
-  type Row,
-  statement,
-  textOf,
-  textOrNull,
-} from '../statement.ts'
-import { dateOf, dateOrNull, durationOrNull, microseconds } from './instants.ts'
+import { bool, date, duration, jsonText, msUntil, nullable, number, shape, text } from '../shape.ts'
+import { type Execute, numberOf, type Row, statement, textOrNull } from '../statement.ts'
+import { dateOrNull, microseconds } from './instants.ts'
 
 /** A schedule: a row of `sluice.schedules`. */
 export interface ScheduleStatus {
@@ -83,62 +75,65 @@ export async function readSchedules(
   execute: Execute,
   match: { readonly queue: string | null; readonly name: string | null; readonly limit: number },
 ): Promise<readonly ScheduleStatus[]> {
-  return (await execute(SCHEDULES, [match.queue, match.name, match.limit])).map(toStatus)
+  return (await execute(SCHEDULES, [match.queue, match.name, match.limit])).map(SCHEDULE.read)
 }
 
-function toStatus(row: Row): ScheduleStatus {
-  const pausedAt = dateOrNull(row, 'paused_us')
-  return {
-    name: textOf(row, 'name'),
-    queue: textOf(row, 'queue'),
-    cron: textOrNull(row, 'cron'),
-    everyMs: durationOrNull(row, 'every_ms'),
-    zone: textOf(row, 'zone'),
-    nextAt: dateOrNull(row, 'next_us'),
-    nextInMs: durationOrNull(row, 'next_in_ms'),
-    lastAt: dateOrNull(row, 'last_us'),
-    lastEnqueuedAt: dateOrNull(row, 'last_enqueued_us'),
-    lastId: textOrNull(row, 'last_id'),
-    enqueued: numberOf(row, 'enqueued'),
-    skipped: numberOf(row, 'skipped'),
-    error: textOrNull(row, 'error'),
-    paused: pausedAt && { at: pausedAt, by: textOrNull(row, 'paused_by'), reason: textOrNull(row, 'pause_reason') },
-    missed: textOf(row, 'missed'),
-    graceMs: numberOf(row, 'grace_ms'),
-    catchUp: { most: numberOf(row, 'catch_up_most'), withinMs: numberOf(row, 'catch_up_ms') },
-    overlap: booleanOf(row, 'overlap'),
-    payloadJson: textOf(row, 'payload'),
-    headersJson: textOf(row, 'headers'),
-    type: textOrNull(row, 'type'),
-    orderingKey: textOrNull(row, 'ordering_key'),
-    priority: numberOf(row, 'priority'),
-    schemaVersion: numberOf(row, 'schema_version'),
-    delayMs: durationOrNull(row, 'delay_ms'),
-    maxAttempts: numberOrNull(row, 'max_attempts'),
-    ttlMs: durationOrNull(row, 'ttl_ms'),
-    retryPolicy: textOrNull(row, 'retry_policy'),
-    leaseMs: durationOrNull(row, 'lease_ms'),
-    tenant: textOrNull(row, 'tenant'),
-    changedAt: dateOf(row, 'changed_us'),
-    changedBy: textOrNull(row, 'changed_by'),
-  }
+const SCHEDULE = shape<ScheduleStatus>({
+  name: text(),
+  queue: text(),
+  cron: nullable.text(),
+  everyMs: nullable.duration(),
+  zone: text(),
+  nextAt: nullable.date(),
+  nextInMs: msUntil(),
+  lastAt: nullable.date(),
+  lastEnqueuedAt: nullable.date(),
+  lastId: nullable.bigint(),
+  enqueued: number(),
+  skipped: number(),
+  error: nullable.text(),
+  paused: { select: pausedColumns, read: pausedOf },
+  missed: text(),
+  graceMs: duration(),
+  catchUp: { select: catchUpColumns, read: catchUpOf },
+  overlap: bool(),
+  payloadJson: jsonText('payload'),
+  headersJson: jsonText('headers'),
+  type: nullable.text(),
+  orderingKey: nullable.text(),
+  priority: number(),
+  schemaVersion: number(),
+  delayMs: nullable.duration(),
+  maxAttempts: nullable.number(),
+  ttlMs: nullable.duration(),
+  retryPolicy: nullable.text(),
+  leaseMs: nullable.duration(),
+  tenant: nullable.text(),
+  changedAt: date(),
+  changedBy: nullable.text(),
+})
+
+function pausedColumns(of: string): string {
+  return `${microseconds(`${of}.paused_at`)} AS paused_at, ${of}.paused_by, ${of}.pause_reason`
+}
+
+function pausedOf(row: Row): ScheduleStatus['paused'] {
+  const at = dateOrNull(row, 'paused_at')
+  return at && { at, by: textOrNull(row, 'paused_by'), reason: textOrNull(row, 'pause_reason') }
+}
+
+function catchUpColumns(of: string): string {
+  return `${of}.catch_up_most, (extract(epoch FROM ${of}.catch_up_within) * 1000.0) AS catch_up_ms`
+}
+
+function catchUpOf(row: Row): ScheduleStatus['catchUp'] {
+  return { most: numberOf(row, 'catch_up_most'), withinMs: numberOf(row, 'catch_up_ms') }
 }
 
 const SCHEDULES = statement(
   'operate_schedules',
   `
-SELECT s.name, s.queue, s.cron, (extract(epoch FROM s.every) * 1000.0) AS every_ms, s.zone,
-       ${microseconds('s.next_at')} AS next_us,
-       ((extract(epoch FROM s.next_at) - extract(epoch FROM clock_timestamp())) * 1000.0) AS next_in_ms,
-       ${microseconds('s.last_at')} AS last_us, ${microseconds('s.last_enqueued_at')} AS last_enqueued_us,
-       s.last_id::text AS last_id, s.enqueued::text AS enqueued, s.skipped::text AS skipped, s.error,
-       ${microseconds('s.paused_at')} AS paused_us, s.paused_by, s.pause_reason, s.missed,
-       (extract(epoch FROM s.grace) * 1000.0) AS grace_ms, s.catch_up_most,
-       (extract(epoch FROM s.catch_up_within) * 1000.0) AS catch_up_ms, s.overlap,
-       s.payload::text AS payload, s.headers::text AS headers, s.type, s.ordering_key, s.priority,
-       s.schema_version, (extract(epoch FROM s.delay) * 1000.0) AS delay_ms, s.max_attempts,
-       (extract(epoch FROM s.ttl) * 1000.0) AS ttl_ms, s.retry_policy, (extract(epoch FROM s.lease) * 1000.0) AS lease_ms, s.tenant,
-       ${microseconds('s.changed_at')} AS changed_us, s.changed_by
+SELECT ${SCHEDULE.columns('s')}
 FROM sluice.schedules s
 WHERE ($1::text IS NULL OR s.queue = $1::text) AND ($2::text IS NULL OR s.name = $2::text)
 ORDER BY s.name LIMIT $3::integer`,

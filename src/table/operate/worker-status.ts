@@ -1,5 +1,5 @@
-import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull, textsOf } from '../statement.ts'
-import { dateOf, dateOrNull, microseconds } from './instants.ts'
+import { bigint, bool, date, duration, nullable, number, shape, text, texts } from '../shape.ts'
+import { type Execute, statement } from '../statement.ts'
 
 /** One worker process, as it registered: a row of `sluice.workers`. */
 export interface WorkerStatus {
@@ -63,20 +63,7 @@ export interface InFlightMessage {
 
 /** The worker processes in the order in which they started, or only those that consume the given queue. */
 export async function readWorkers(execute: Execute, queue: string | null): Promise<readonly WorkerStatus[]> {
-  const rows = await execute(WORKERS, [queue])
-  return rows.map((row) => ({
-    id: textOf(row, 'id'),
-    name: textOf(row, 'name'),
-    host: textOf(row, 'host'),
-    pid: numberOf(row, 'pid'),
-    version: textOf(row, 'version'),
-    queues: textsOf(row, 'queues'),
-    startedAt: dateOf(row, 'started_us'),
-    seenAt: dateOf(row, 'seen_us'),
-    seenAgoMs: Math.round(numberOf(row, 'seen_ago_ms')),
-    alive: booleanOf(row, 'alive'),
-    inFlight: numberOf(row, 'in_flight'),
-  }))
+  return (await execute(WORKERS, [queue])).map(WORKER.read)
 }
 
 /** What workers and claims have in hand, in all queues or in one, the longest-running first. Reads every batch and claim. */
@@ -85,30 +72,42 @@ export async function readInFlight(
   queue: string | null,
   limit: number,
 ): Promise<readonly InFlightMessage[]> {
-  const rows = await execute(IN_FLIGHT, [queue, limit])
-  return rows.map((row) => ({
-    queue: textOf(row, 'queue'),
-    id: textOf(row, 'id'),
-    attempt: numberOf(row, 'attempt'),
-    claimedAt: dateOf(row, 'claimed_us'),
-    runningForMs: Math.round(numberOf(row, 'running_for_ms')),
-    batch: textOrNull(row, 'batch'),
-    workerId: textOrNull(row, 'worker_id'),
-    worker: textOrNull(row, 'worker'),
-    workerAlive: row.worker_alive === null ? null : booleanOf(row, 'worker_alive'),
-    leasedUntil: dateOrNull(row, 'leased_until_us'),
-    claim: textOrNull(row, 'claim'),
-    position: row.event_position === null ? null : numberOf(row, 'event_position'),
-  }))
+  return (await execute(IN_FLIGHT, [queue, limit])).map(MESSAGE.read)
 }
+
+const WORKER = shape<WorkerStatus>({
+  id: text(),
+  name: text(),
+  host: text(),
+  pid: number(),
+  version: text(),
+  queues: texts(),
+  startedAt: date(),
+  seenAt: date(),
+  seenAgoMs: duration((of) => `clock_timestamp() - ${of}.seen_at`),
+  alive: bool(),
+  inFlight: number(),
+})
+
+const MESSAGE = shape<InFlightMessage>({
+  queue: text(),
+  id: bigint(),
+  attempt: number(),
+  claimedAt: date(),
+  runningForMs: duration(),
+  batch: nullable.bigint(),
+  workerId: nullable.text(),
+  worker: nullable.text(),
+  workerAlive: nullable.bool(),
+  leasedUntil: nullable.date(),
+  claim: nullable.bigint(),
+  position: nullable.number('event_position'),
+})
 
 const WORKERS = statement(
   'operate_workers',
   `
-SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.alive, w.in_flight,
-       ${microseconds('w.started_at')} AS started_us,
-       ${microseconds('w.seen_at')} AS seen_us,
-       (extract(epoch FROM clock_timestamp() - w.seen_at) * 1000.0) AS seen_ago_ms
+SELECT ${WORKER.columns('w')}
 FROM sluice.workers w
 WHERE $1::text IS NULL OR $1::text = ANY (w.queues)
 ORDER BY w.id`,
@@ -117,10 +116,7 @@ ORDER BY w.id`,
 const IN_FLIGHT = statement(
   'operate_in_flight',
   `
-SELECT f.queue, f.id::text AS id, f.attempt, f.batch::text AS batch, f.worker_id, f.worker, f.worker_alive, f.claim::text AS claim,
-       f.event_position::text AS event_position,
-       ${microseconds('f.claimed_at')} AS claimed_us,
-       (extract(epoch FROM f.running_for) * 1000.0) AS running_for_ms, ${microseconds('f.leased_until')} AS leased_until_us
+SELECT ${MESSAGE.columns('f')}
 FROM sluice.in_flight f
 WHERE $1::text IS NULL OR f.queue = $1::text
 ORDER BY f.claimed_at, f.id

@@ -1,3 +1,6 @@
+import { separated } from '../../basics/words.ts'
+import { SCHEDULED_OPTIONS } from '../../message-options.ts'
+import { numeric, sqlTypeOf } from '../enqueue/insert-one.ts'
 import type { InsertRow } from '../enqueue/insert-row.ts'
 import { booleanOf, type Execute, statement, textOf, textOrNull } from '../statement.ts'
 import { instantOrNull } from './run-schedules.ts'
@@ -27,9 +30,7 @@ export async function defineSchedule(
   const [row] = await execute(DEFINE, [
     ...[name, queue, message.payload, timing.cron, numeric(timing.everyMs), timing.zone, missed],
     ...[numeric(graceMs), numeric(catchUpMost), numeric(catchUpMs), String(overlap)],
-    ...[message.type, numeric(message.schemaVersion), message.headers, message.orderingKey, numeric(message.priority)],
-    ...[numeric(message.delayMs), numeric(message.maxAttempts), numeric(message.ttlMs), message.retryPolicy],
-    ...[numeric(message.leaseMs), message.tenant, instantOrNull(nextMs)],
+    ...[instantOrNull(nextMs), ...SCHEDULED_OPTIONS.map(({ rowName }) => numeric(message[rowName]))],
   ])
   const outcome = row && textOf(row, 'outcome')
   if (outcome === 'created' || outcome === 'changed' || outcome === 'unchanged') return outcome
@@ -67,9 +68,18 @@ function done([row]: Awaited<ReturnType<Execute>>): boolean {
   return booleanOf(row, 'done')
 }
 
-function numeric(value: number | null): string | null {
-  return value === null ? null : String(value)
+/** An argument of sluice.schedule, which takes intervals. */
+function argument({ name, option }: (typeof SCHEDULED_OPTIONS)[number], at: number): string {
+  const text = `$${FIRST_OPTION + at}::pg_catalog.text`
+  const value =
+    option.kind === 'time'
+      ? `${text}::double precision * interval '1 millisecond'`
+      : `${text}::${option.kind === 'count' ? 'integer' : sqlTypeOf(option)}`
+  return `${separated(name, '_')} => ${value}`
 }
+
+/** The first parameter that is an option of the messages. */
+const FIRST_OPTION = 13
 
 // Texts are the only parameters that all accepted clients send alike.
 const DEFINE = statement(
@@ -87,18 +97,8 @@ SELECT sluice.schedule(
   catch_up_most => $9::pg_catalog.text::integer,
   catch_up_within => $10::pg_catalog.text::double precision * interval '1 millisecond',
   overlap => $11::pg_catalog.text::boolean,
-  type => $12::pg_catalog.text,
-  schema_version => $13::pg_catalog.text::integer,
-  headers => $14::pg_catalog.text::pg_catalog.jsonb,
-  ordering_key => $15::pg_catalog.text,
-  priority => $16::pg_catalog.text::integer,
-  delay => $17::pg_catalog.text::double precision * interval '1 millisecond',
-  max_attempts => $18::pg_catalog.text::integer,
-  ttl => $19::pg_catalog.text::double precision * interval '1 millisecond',
-  retry_policy => $20::pg_catalog.text,
-  lease => $21::pg_catalog.text::double precision * interval '1 millisecond',
-  tenant => $22::pg_catalog.text,
-  next_at => $23::pg_catalog.text::pg_catalog.timestamptz
+  next_at => $12::pg_catalog.text::pg_catalog.timestamptz,
+  ${SCHEDULED_OPTIONS.map(argument).join(',\n  ')}
 ) AS outcome`,
 )
 

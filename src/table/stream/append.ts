@@ -2,6 +2,7 @@ import type { RowLabels } from '../enqueue/insert-row.ts'
 import { idOf } from '../enqueue/insert-row.ts'
 import { requiringRows, rowsMissing } from '../rows-missing.ts'
 import { type Execute, statement } from '../statement.ts'
+import { naming } from './stream-errors.ts'
 
 /** One validated event to append: JSON as text. */
 export interface EventRow extends RowLabels {
@@ -11,12 +12,12 @@ export interface EventRow extends RowLabels {
 /**
  * Appends one event in whatever transaction `execute` runs in, and returns its position.
  *
- * @throws SluiceError ROWS_MISSING if the table has not taken it
+ * @throws SluiceError STREAM_UNKNOWN; ROWS_MISSING if the table has not taken it
  */
 export async function appendEvent(execute: Execute, stream: string, row: EventRow): Promise<number> {
   const { payload, orderingKey, type, schemaVersion, headers } = row
   const params = [stream, payload, orderingKey, type, String(schemaVersion), headers]
-  const [appended] = await requiringRows(execute(APPEND, params))
+  const [appended] = await naming(requiringRows(execute(APPEND, params)), stream)
   if (appended === undefined) throw rowsMissing(`sluice.append: expected a position in stream "${stream}"`)
   return Number(idOf(appended))
 }
@@ -24,7 +25,7 @@ export async function appendEvent(execute: Execute, stream: string, row: EventRo
 /**
  * Appends events in one statement, and returns their positions in the order of the rows.
  *
- * @throws SluiceError ROWS_MISSING if the table has not taken all of them
+ * @throws SluiceError STREAM_UNKNOWN; ROWS_MISSING if the table has not taken all of them
  */
 export async function appendEvents(
   execute: Execute,
@@ -34,7 +35,7 @@ export async function appendEvents(
   const [row] = rows
   if (row !== undefined && rows.length === 1) return [await appendEvent(execute, stream, row)]
   const payloads = rows.map(({ payload }) => payload).join(',')
-  const appended = await requiringRows(execute(APPEND_MANY, [stream, `[${payloads}]`, optionsOf(rows)]))
+  const appended = await naming(requiringRows(execute(APPEND_MANY, [stream, `[${payloads}]`, optionsOf(rows)])), stream)
   return appended.map((one) => Number(idOf(one)))
 }
 

@@ -1,6 +1,7 @@
 import { booleanOf, type Execute, numberOf, statement, textOf } from '../statement.ts'
 import type { OnFailure } from './known-group.ts'
 import type { PlaceParams } from './read-events.ts'
+import { naming } from './stream-errors.ts'
 
 /** What a group is told. Null: as it is, or the default. */
 export interface GroupParams {
@@ -17,10 +18,18 @@ export async function createGroup(
   from: PlaceParams,
   { onFailure, deferLimit, keepUnread }: GroupParams,
 ): Promise<boolean> {
-  const [row] = await execute(CREATE, [stream, group, from.place, from.position, from.timeUs, deferLimit])
+  const [row] = await naming(
+    execute(CREATE, [stream, group, from.place, from.position, from.timeUs, deferLimit]),
+    stream,
+    group,
+  )
   const made = row !== undefined && booleanOf(row, 'made')
   if (keepUnread !== null || onFailure !== null || (!made && deferLimit !== null))
-    await execute(SET, [stream, group, deferLimit, keepUnread, onFailure === 'defer' ? 'park' : onFailure])
+    await naming(
+      execute(SET, [stream, group, deferLimit, keepUnread, onFailure === 'defer' ? 'park' : onFailure]),
+      stream,
+      group,
+    )
   return made
 }
 
@@ -32,7 +41,7 @@ export async function seekGroup(
   starts: readonly number[],
   deferred: 'keep' | 'drop' | null,
 ): Promise<number> {
-  const [row] = await execute(SEEK, [stream, group, starts, deferred])
+  const [row] = await naming(execute(SEEK, [stream, group, starts, deferred]), stream, group)
   return row === undefined ? 0 : numberOf(row, 'dropped')
 }
 
@@ -43,7 +52,7 @@ export async function countUnread(
   group: string,
   starts: readonly number[],
 ): Promise<{ readonly unread: number; readonly before: number }> {
-  const [row] = await execute(COUNT, [stream, group, starts])
+  const [row] = await naming(execute(COUNT, [stream, group, starts]), stream, group)
   if (row === undefined) throw new TypeError('expected a row with the counts')
   return { unread: numberOf(row, 'unread'), before: numberOf(row, 'before') }
 }
@@ -55,13 +64,13 @@ export async function retrySlots(
   group: string,
   slot: number | null,
 ): Promise<number> {
-  const [row] = await execute(RETRY, [stream, group, slot])
+  const [row] = await naming(execute(RETRY, [stream, group, slot]), stream, group)
   return row === undefined ? 0 : numberOf(row, 'freed')
 }
 
 /** Passes over an event for which a slot waits. Resolves with whether one did. */
 export async function skipEvent(execute: Execute, stream: string, group: string, position: number): Promise<boolean> {
-  const [row] = await execute(SKIP, [stream, group, position])
+  const [row] = await naming(execute(SKIP, [stream, group, position]), stream, group)
   return row !== undefined && booleanOf(row, 'skipped')
 }
 
@@ -71,7 +80,7 @@ export async function deleteGroup(
   stream: string,
   group: string,
 ): Promise<{ readonly messages: number; readonly deadLetters: number }> {
-  const [row] = await execute(DELETE, [stream, group])
+  const [row] = await naming(execute(DELETE, [stream, group]), stream, group)
   if (row === undefined) throw new TypeError('expected a row with the counts')
   return { messages: numberOf(row, 'messages'), deadLetters: numberOf(row, 'dead_letters') }
 }
@@ -95,7 +104,7 @@ export async function trimStream(
   before: number,
   { force, dryRun }: { readonly force: boolean; readonly dryRun: boolean },
 ): Promise<TrimResult> {
-  const [row] = await execute(TRIM, [stream, before, force, dryRun])
+  const [row] = await naming(execute(TRIM, [stream, before, force, dryRun]), stream)
   if (row === undefined) throw new TypeError('expected a row with the position')
   return {
     trimmedTo: numberOf(row, 'trimmed_to'),

@@ -16,26 +16,27 @@ export function groupUnknown(stream: string, group: string, cause?: unknown): Sl
   return new SluiceError('GROUP_UNKNOWN', `group: expected one of stream ${of}, received ${name}. ${remedy}`, { cause })
 }
 
-/** An error of the functions for streams, with its code; any other as it is. */
-export function toStreamError(error: unknown): unknown {
-  if (hasSqlState(error, 'SL030')) return streamUnknown(namesIn(error)[0] ?? '', error)
-  if (hasSqlState(error, 'SL032')) {
-    const [stream = '', group = ''] = namesIn(error)
-    return groupUnknown(stream, group, error)
+/**
+ * The answer of a function for streams. Its refusals name no stream and no group but in words, so those come from the caller.
+ *
+ * @throws SluiceError STREAM_UNKNOWN, GROUP_UNKNOWN, GROUP_HAS_PARKED
+ */
+export async function naming<T>(answer: Promise<T>, stream: string, group?: string): Promise<T> {
+  try {
+    return await answer
+  } catch (error) {
+    throw toStreamError(error, stream, group)
   }
+}
+
+/** An error of the functions for streams, with its code; any other as it is. */
+export function toStreamError(error: unknown, stream: string, group = ''): unknown {
+  if (hasSqlState(error, 'SL030')) return streamUnknown(stream, error)
+  if (hasSqlState(error, 'SL032')) return groupUnknown(stream, group, error)
   if (hasSqlState(error, 'SL033'))
     return new SluiceError('GROUP_HAS_DEFERRED', `${wordsOf(error)}. ${REMEDY}`, { cause: error })
   return error
 }
-
-/** The names in the server's words, which a client may have wrapped. */
-function namesIn(error: unknown): readonly string[] {
-  const [words, ...names] = SAID.exec(wordsOf(error)) ?? []
-  if (words !== undefined) return names.filter((name) => name !== undefined)
-  return error instanceof Error && error.cause !== undefined ? namesIn(error.cause) : []
-}
-
-const SAID = /expected the name of a (?:stream, received "(.*?)"|group of stream "(.*?)", received "(.*?)")/
 
 const REMEDY =
   "Say { deferred: 'keep' } (--keep-deferred) to have them tried again as well, or { deferred: 'drop' } (--drop-deferred) to remove them"

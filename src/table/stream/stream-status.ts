@@ -1,14 +1,6 @@
-import { dateOf, dateOrNull, durationOrNull, microseconds } from '../operate/instants.ts'
-import {
-  booleanOf,
-  type Execute,
-  numberOf,
-  numberOrNull,
-  type Row,
-  statement,
-  textOf,
-  textOrNull,
-} from '../statement.ts'
+import { dateOrNull, microseconds } from '../operate/instants.ts'
+import { bool, date, duration, nullable, number, shape, text } from '../shape.ts'
+import { booleanOf, type Execute, numberOf, numberOrNull, type Row, statement, textOrNull } from '../statement.ts'
 import type { OnFailure } from './known-group.ts'
 
 /** One stream: a row of `sluice.streams`. */
@@ -129,48 +121,12 @@ export interface GroupSlotStatus {
 
 /** All streams, by name, or one. */
 export async function readStreams(execute: Execute, stream: string | null): Promise<readonly StreamStatus[]> {
-  return (await execute(STREAMS, [stream])).map((row) => ({
-    stream: textOf(row, 'stream'),
-    slots: numberOf(row, 'slots'),
-    head: numberOf(row, 'head'),
-    trimmedTo: numberOf(row, 'trimmed_to'),
-    events: numberOf(row, 'events'),
-    bytes: numberOf(row, 'bytes'),
-    segments: numberOf(row, 'segments'),
-    groups: numberOf(row, 'groups'),
-    retainMs: durationOrNull(row, 'retain_ms'),
-    retainBytes: numberOrNull(row, 'retain_bytes'),
-    keepUnread: booleanOf(row, 'keep_unread'),
-    segmentMs: numberOf(row, 'segment_ms'),
-    openAppends: numberOf(row, 'open_appends'),
-    openPid: numberOrNull(row, 'open_pid'),
-    openForMs: durationOrNull(row, 'open_ms'),
-    createdAt: dateOf(row, 'created_us'),
-  }))
+  return (await execute(STREAMS, [stream])).map(STREAM.read)
 }
 
 /** The groups of all streams, or of one. */
 export async function readGroups(execute: Execute, stream: string | null): Promise<readonly GroupStatus[]> {
-  return (await execute(GROUPS, [stream])).map((row) => ({
-    stream: textOf(row, 'stream'),
-    group: textOf(row, 'name'),
-    queue: textOf(row, 'queue'),
-    unread: numberOf(row, 'unread'),
-    oldestUnreadAgeMs: durationOrNull(row, 'oldest_ms'),
-    slotsHeldBack: numberOf(row, 'slots_held_back'),
-    openForMs: durationOrNull(row, 'open_ms'),
-    deferred: numberOf(row, 'parked'),
-    dead: numberOf(row, 'dead'),
-    members: numberOf(row, 'members'),
-    pausedAt: dateOrNull(row, 'paused_us'),
-    movedAt: dateOf(row, 'moved_us'),
-    lost: lostOf(row),
-    onFailure: textOf(row, 'on_failure') === 'stop' ? 'stop' : 'defer',
-    slotsStopped: numberOf(row, 'slots_stopped'),
-    deferLimit: numberOf(row, 'park_limit'),
-    keepUnread: row.keep_unread === null ? null : booleanOf(row, 'keep_unread'),
-    createdAt: dateOf(row, 'created_us'),
-  }))
+  return (await execute(GROUPS, [stream])).map(GROUP.read)
 }
 
 /** The slots of one group. */
@@ -179,18 +135,65 @@ export async function readGroupSlots(
   stream: string,
   group: string,
 ): Promise<readonly GroupSlotStatus[]> {
-  return (await execute(SLOTS, [stream, group])).map((row) => ({
-    slot: numberOf(row, 'slot'),
-    position: numberOf(row, 'position'),
-    settled: numberOf(row, 'settled'),
-    nextPosition: numberOrNull(row, 'next_position'),
-    blockedBy: heldOf(row),
-    unread: numberOf(row, 'unread'),
-    oldestUnreadAgeMs: durationOrNull(row, 'oldest_ms'),
-    movedAt: dateOf(row, 'moved_us'),
-    openPid: numberOrNull(row, 'open_pid'),
-    openForMs: durationOrNull(row, 'open_ms'),
-  }))
+  return (await execute(SLOTS, [stream, group])).map(SLOT.read)
+}
+
+const STREAM = shape<StreamStatus>({
+  stream: text(),
+  slots: number(),
+  head: number(),
+  trimmedTo: number(),
+  events: number(),
+  bytes: number(),
+  segments: number(),
+  groups: number(),
+  retainMs: nullable.duration(),
+  retainBytes: nullable.number(),
+  keepUnread: bool(),
+  segmentMs: duration(),
+  openAppends: number(),
+  openPid: nullable.number(),
+  openForMs: nullable.duration(),
+  createdAt: date(),
+})
+
+const GROUP = shape<GroupStatus>({
+  stream: text(),
+  group: text('name'),
+  queue: text(),
+  unread: number(),
+  oldestUnreadAgeMs: nullable.duration(),
+  slotsHeldBack: number(),
+  openForMs: nullable.duration(),
+  deferred: number('parked'),
+  dead: number(),
+  members: number(),
+  pausedAt: nullable.date(),
+  movedAt: date(),
+  lost: { select: (of) => `${of}.lost_from, ${of}.lost_to`, read: lostOf },
+  onFailure: { select: (of) => `${of}.on_failure`, read: (row) => (row.on_failure === 'stop' ? 'stop' : 'defer') },
+  slotsStopped: number(),
+  deferLimit: number('park_limit'),
+  keepUnread: nullable.bool(),
+  createdAt: date(),
+})
+
+const SLOT = shape<GroupSlotStatus>({
+  slot: number(),
+  position: number(),
+  settled: number(),
+  nextPosition: nullable.number(),
+  blockedBy: { select: heldColumns, read: heldOf },
+  unread: number(),
+  oldestUnreadAgeMs: nullable.duration(),
+  movedAt: date(),
+  openPid: nullable.number(),
+  openForMs: nullable.duration(),
+})
+
+function heldColumns(of: string): string {
+  const until = `CASE WHEN isfinite(${of}.held_until) THEN ${microseconds(`${of}.held_until`)} END`
+  return `${of}.held_until IS NOT NULL AS held, ${of}.attempt, ${of}.last_error, ${until} AS held_us`
 }
 
 function heldOf(row: Row): BlockingEvent | null {
@@ -204,15 +207,10 @@ function lostOf(row: Row): LostEvents | null {
   return from === null || to === null ? null : { from, to }
 }
 
-const ms = (interval: string) => `(extract(epoch FROM ${interval}) * 1000.0)`
-
 const STREAMS = statement(
   'operate_streams',
   `
-SELECT s.stream, s.slots, s.head::text AS head, s.trimmed_to::text AS trimmed_to, s.events::text AS events, s.bytes::text AS bytes,
-       s.segments::text AS segments, s.groups::text AS groups, ${ms('s.retain')} AS retain_ms, s.retain_bytes::text AS retain_bytes,
-       s.keep_unread, ${ms('s.segment')} AS segment_ms, s.open_appends::text AS open_appends, s.open_pid, ${ms('s.open_for')} AS open_ms,
-       ${microseconds('s.created_at')} AS created_us
+SELECT ${STREAM.columns('s')}
 FROM sluice.streams s
 WHERE $1::text IS NULL OR s.stream = $1::text
 ORDER BY s.stream`,
@@ -221,10 +219,7 @@ ORDER BY s.stream`,
 const GROUPS = statement(
   'operate_groups',
   `
-SELECT g.stream, g.name, g.queue, g.unread::text AS unread, ${ms('g.oldest_unread_age')} AS oldest_ms,
-       g.slots_held_back::text AS slots_held_back, ${ms('g.open_for')} AS open_ms, g.parked::text AS parked, g.dead::text AS dead,
-       g.members::text AS members, ${microseconds('g.paused_at')} AS paused_us, ${microseconds('g.moved_at')} AS moved_us,
-       g.lost_from::text AS lost_from, g.lost_to::text AS lost_to, g.on_failure, g.slots_stopped::text AS slots_stopped, g.park_limit, g.keep_unread, ${microseconds('g.created_at')} AS created_us
+SELECT ${GROUP.columns('g')}
 FROM sluice.groups g
 WHERE $1::text IS NULL OR g.stream = $1::text
 ORDER BY g.stream, g.name`,
@@ -233,10 +228,7 @@ ORDER BY g.stream, g.name`,
 const SLOTS = statement(
   'operate_group_slots',
   `
-SELECT r.slot, r.position::text AS position, r.settled::text AS settled, r.next_position::text AS next_position, r.unread::text AS unread,
-       ${ms('r.oldest_unread_age')} AS oldest_ms, ${microseconds('r.moved_at')} AS moved_us, r.open_pid, ${ms('r.open_for')} AS open_ms,
-       r.held_until IS NOT NULL AS held, r.attempt, r.last_error,
-       CASE WHEN isfinite(r.held_until) THEN ${microseconds('r.held_until')} END AS held_us
+SELECT ${SLOT.columns('r')}
 FROM sluice.group_slots r
 WHERE r.stream = $1::text AND r.name = $2::text
 ORDER BY r.slot`,

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect } from 'vitest'
-import type { OnDuplicate } from '../../../src/table/enqueue/insert-row.ts'
+import type { OnDuplicate } from '../../../src/message-options.ts'
 import { expectAgreement } from './life-agreement.ts'
 import { claim, renewLease, rollBack, settleLease, settleTransaction } from './life-batches.ts'
 import { claimObject, pop, release, renewTheClaim, settleClaim } from './life-claims.ts'

@@ -1,4 +1,4 @@
-import type { OnDuplicate } from '../../../src/table/enqueue/insert-row.ts'
+import type { OnDuplicate } from '../../../src/message-options.ts'
 import type { LifeModel, LifeRow, Minute } from './life-model.ts'
 
 /** Which messages a dedupe key stands for. */

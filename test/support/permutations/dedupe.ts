@@ -1,9 +1,10 @@
 import { inject } from 'vitest'
+import type { OnDuplicate } from '../../../src/message-options.ts'
 import type { Claim, ClaimedRow } from '../../../src/table/claim/claim.ts'
 import { leaseOf } from '../../../src/table/claim/lease.ts'
 import { ensureSlots } from '../../../src/table/claim/queue-scan.ts'
 import { type EnqueueResult, insertDeduped } from '../../../src/table/enqueue/insert-deduped.ts'
-import { DEFAULTS, type OnDuplicate } from '../../../src/table/enqueue/insert-row.ts'
+import { DEFAULTS } from '../../../src/table/enqueue/insert-row.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { ackLeased, ackMessages, keepKeysLocked } from '../rows/write-settled.ts'
 import { PAUSED_CLAIM } from '../twins/statements.ts'
@@ -38,7 +39,7 @@ const whenCommitted = (world: KeyWorld, name: string, then: () => void) =>
 
 async function put(execute: Execute, { queue, target }: KeyWorld, content: string, onDuplicate: OnDuplicate) {
   const dedupe = { key: 'K', forMs: 3_600_000, onDuplicate }
-  const row = { ...DEFAULTS, payload: JSON.stringify(content), orderingKey: target.key, dedupe }
+  const row = { ...DEFAULTS, payload: JSON.stringify(content), orderingKey: target.key, isPlain: false, dedupe }
   return (await insertDeduped(execute, queue, row))!
 }
 

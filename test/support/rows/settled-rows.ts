@@ -1,27 +1,12 @@
 import { inject } from 'vitest'
-import type { InsertRow } from '../../../src/table/enqueue/insert-row.ts'
+import { DEFAULTS, type InsertRow } from '../../../src/table/enqueue/insert-row.ts'
 import type { Execute } from '../../../src/table/statement.ts'
 import { recordBatches } from '../../../src/table/worker/worker.ts'
 import { ackMessages, deadLetterMessages, postponeMessages } from './write-settled.ts'
 
 /** A row to insert, with nothing special about it. */
 export function insertRow(orderingKey: string | null = null): InsertRow {
-  return {
-    payload: '{"n":1}',
-    headers: '{}',
-    type: null,
-    schemaVersion: 1,
-    orderingKey,
-    priority: 5,
-    delayMs: 0,
-    dueAt: null,
-    maxAttempts: null,
-    ttlMs: null,
-    retryPolicy: null,
-    leaseMs: null,
-    tenant: null,
-    dedupe: null,
-  }
+  return { ...DEFAULTS, payload: '{"n":1}', orderingKey, delayMs: 0, isPlain: false, dedupe: null }
 }
 
 /** Postpones messages as after their first failure. */

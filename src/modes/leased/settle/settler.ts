@@ -1,10 +1,10 @@
-import pg from 'pg'
 import { Backoff } from '../../../basics/backoff.ts'
 import { pause } from '../../../basics/pause.ts'
 import type { Consumption } from '../../../handle/consumption.ts'
 import { ACK } from '../../../handle/to-outcome.ts'
 import type { Outcome } from '../../../message.ts'
 import type { LeasedPlan } from '../../../plan/options.ts'
+import { isRefusal } from '../../../session/refusal.ts'
 import { decide, decideBack, decideDropped, decideHarmful, type Rules } from '../../../settle/decide.ts'
 import { type Decided, holdsBack } from '../../../settle/decision.ts'
 import { textsOf } from '../../../settle/send-decisions.ts'
@@ -260,14 +260,3 @@ export class Settler {
  * it is to be tried again.
  */
 type OnEnded = (leased: LeasedMessage, returned: boolean, dueInMs: readonly number[]) => void
-
-/** For a reason that may lie in its row: not in the connection, the server as a whole, or a lock on the table. */
-function isRefusal(error: unknown): boolean {
-  for (let at: unknown = error; at instanceof Error; at = at.cause) {
-    if (at instanceof pg.DatabaseError) return !OF_THE_SERVER.test(at.code ?? '')
-  }
-  return false
-}
-
-/** Connections, resources, shutdowns, system errors, a server that takes no writes, and names that a pooler mixes up. */
-const OF_THE_SERVER = /^(08|25|26000|42P05|53|55P03|57P|58)/
