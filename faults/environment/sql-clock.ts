@@ -53,7 +53,7 @@ BEGIN
     UNION ALL
     SELECT regexp_replace(pg_get_functiondef(p.oid), stock, ours, 'g')
     FROM pg_proc p
-    WHERE p.pronamespace = 'sluice'::regnamespace AND p.prosrc ~ stock
+    WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prosrc ~ stock
     UNION ALL
     SELECT format('CREATE OR REPLACE VIEW %s AS %s', v.oid::regclass, regexp_replace(pg_get_viewdef(v.oid), stock, ours, 'g'))
     FROM pg_class v

@@ -40,7 +40,7 @@ export const maintenance = scenario({
 /** A day of the history, a hundred and more days ago, with messages of a queue that nobody reads. */
 async function addOldDay(stage: Stage, at: number): Promise<void> {
   await stage.sql(`
-    DO $$ DECLARE day timestamptz := sluice.day_of(pg_catalog.now()) - interval '24 hours' * (100 + ${at}); BEGIN
+    DO $$ DECLARE day timestamptz := sluice_private.day_of(pg_catalog.now()) - interval '24 hours' * (100 + ${at}); BEGIN
       EXECUTE format('CREATE TABLE sluice.%I PARTITION OF sluice.completed_message FOR VALUES FROM (%L) TO (%L)',
         'completed_' || to_char(day AT TIME ZONE 'UTC', 'YYYYMMDD'), day, day + interval '24 hours');
       INSERT INTO sluice.completed_message (queue, id, completed_at, priority, schema_version, payload, headers, attempt, enqueued_at)
@@ -52,7 +52,7 @@ async function oldDays(stage: Stage): Promise<number> {
   const rows = await stage.sql(`
     SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = 'sluice.completed_message'::regclass
-      AND sluice.day_of_partition(c.relname::text) < pg_catalog.now() - interval '50 days'`)
+      AND sluice_private.day_of_partition(c.relname::text) < pg_catalog.now() - interval '50 days'`)
   return rows.length
 }
 

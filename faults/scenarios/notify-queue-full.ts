@@ -25,8 +25,8 @@ export const notifyQueueFull = scenario<OwnServer>({
     title: 'an enqueue that notifies, without a look for sleepers or at how full the queue of notifications is',
     sql: `
 DROP TRIGGER message_wake ON sluice.message;
-CREATE TRIGGER message_wake AFTER INSERT ON sluice.message FOR EACH ROW EXECUTE FUNCTION sluice.wake_inserted();
-CREATE OR REPLACE FUNCTION sluice.wake_inserted() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE TRIGGER message_wake AFTER INSERT ON sluice.message FOR EACH ROW EXECUTE FUNCTION sluice_private.wake_inserted();
+CREATE OR REPLACE FUNCTION sluice_private.wake_inserted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_catalog.pg_notify('sluice', NEW.queue);
   RETURN NULL;

@@ -68,7 +68,7 @@ ALTER TABLE sluice.message ADD COLUMN note_${version} text ${broken ? "NOT NULL 
 ${broken ? `ALTER TABLE sluice.message ALTER COLUMN note_${version} DROP DEFAULT;` : ''}
 ALTER TABLE sluice.worker ADD COLUMN note_${version} text;
 ALTER TABLE sluice.batch ADD COLUMN note_${version} text;
-DO $$ BEGIN EXECUTE pg_get_functiondef('sluice.wake_inserted'::regproc); END $$;
+DO $$ BEGIN EXECUTE pg_get_functiondef('sluice_private.wake_inserted'::regproc); END $$;
 DO $$ BEGIN EXECUTE pg_get_functiondef('sluice.enqueue'::regproc); END $$;
 CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
 LANGUAGE sql IMMUTABLE AS 'SELECT ${version}, 1';

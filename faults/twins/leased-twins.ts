@@ -86,7 +86,7 @@ export const PASSES_CLOSED_KEYS = {
   edits: [
     {
       file: 'table/claim/ordered-statements.ts',
-      from: "'sluice.leased_keys($1::text, locked.slot, candidate.floor_id)'",
+      from: "'sluice_private.leased_keys($1::text, locked.slot, candidate.floor_id)'",
       to: `"'{}'::jsonb"`,
     },
   ],

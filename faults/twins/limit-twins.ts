@@ -4,7 +4,7 @@ export const PERMITS_UNLOCKED = {
   name: 'permits-unlocked',
   title: 'permits that are counted, and not locked',
   sql: `
-CREATE OR REPLACE FUNCTION sluice.lock_permits(queue text, tenant text, most integer) RETURNS integer
+CREATE OR REPLACE FUNCTION sluice_private.lock_permits(queue text, tenant text, most integer) RETURNS integer
 LANGUAGE sql AS $$
   SELECT least($3, count(*))::integer FROM sluice.permit p WHERE p.queue = $1 AND p.tenant = $2
 $$`,
@@ -17,7 +17,7 @@ export const PERMITS_WITHOUT_LEASE = {
   sql: `
 DO $$
 BEGIN
-  EXECUTE replace(pg_get_functiondef('sluice.lock_permits'::regproc), 'AND p.message_id IS NULL', '');
+  EXECUTE replace(pg_get_functiondef('sluice_private.lock_permits'::regproc), 'AND p.message_id IS NULL', '');
 END
 $$`,
   caught: ['over limit'],
@@ -55,7 +55,7 @@ export const TENANTS_WITHOUT_LEASE = {
   sql: `
 DO $$
 BEGIN
-  EXECUTE replace(pg_get_functiondef('sluice.lease_allowed'::regproc), 'settings.tenant_concurrency IS NOT NULL', 'false');
+  EXECUTE replace(pg_get_functiondef('sluice_private.lease_allowed'::regproc), 'settings.tenant_concurrency IS NOT NULL', 'false');
 END
 $$`,
   caught: ['over limit'],

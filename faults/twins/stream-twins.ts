@@ -4,7 +4,7 @@ export const BOUND_IGNORED = {
   name: 'bound-ignored',
   title: 'a group that reads up to the last position, also in a slot in which an append is open',
   sql: `
-CREATE OR REPLACE FUNCTION sluice.slot_bounds(stream_id integer, positions regclass) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION sluice_private.slot_bounds(stream_id integer, positions regclass) RETURNS bigint[]
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
   'SELECT array_fill(coalesce(pg_sequence_last_value(positions), 0), ARRAY[(pg_sequence_parameters(positions)).start_value::integer + 1])'`,
   caught: ['lost'],
@@ -115,7 +115,7 @@ export const MOVED_BESIDE_BATCHES = {
   title:
     'a move that does not wait for the batches in hand, and a batch that does not compare the progress with what it began at',
   sql: `
-CREATE OR REPLACE FUNCTION sluice.lock_group(group_id integer, slots integer) RETURNS void
+CREATE OR REPLACE FUNCTION sluice_private.lock_group(group_id integer, slots integer) RETURNS void
 LANGUAGE sql AS 'SELECT'`,
   edits: PROGRESS_UNGUARDED.edits.slice(1),
   // What is in the group's queue is locked by itself.
@@ -127,7 +127,7 @@ export const DROPS_UNREAD = {
   name: 'drops-unread',
   title: 'retention that does not ask whether a group has read a segment',
   sql: `
-CREATE OR REPLACE FUNCTION sluice.pins(log sluice.stream, g sluice.stream_group) RETURNS boolean
+CREATE OR REPLACE FUNCTION sluice_private.pins(log sluice.stream, g sluice.stream_group) RETURNS boolean
 LANGUAGE sql STABLE AS 'SELECT false'`,
   caught: ['lost'],
 } as const satisfies Twin

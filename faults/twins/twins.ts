@@ -245,7 +245,7 @@ export const PRUNES_BY_THE_CLOCK = {
   name: 'prunes-by-the-clock',
   title: 'maintenance that drops the day of the history that has begun',
   sql: `
-CREATE OR REPLACE FUNCTION sluice.history_begins(history_ms bigint) RETURNS timestamptz
+CREATE OR REPLACE FUNCTION sluice_private.history_begins(history_ms bigint) RETURNS timestamptz
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS 'SELECT clock_timestamp()'`,
   caught: ['history wrong'],
 } as const satisfies Twin
@@ -256,7 +256,7 @@ export const FIRES_WITHOUT_COMPARING = {
   sql: `
 DO $$
 BEGIN
-  EXECUTE replace(replace(pg_get_functiondef('sluice.schedule_fire'::regproc), 's.next_at = due_at AND ', ''), ' SKIP LOCKED', '');
+  EXECUTE replace(replace(pg_get_functiondef('sluice_private.schedule_fire'::regproc), 's.next_at = due_at AND ', ''), ' SKIP LOCKED', '');
 END
 $$`,
   caught: ['committed twice'],

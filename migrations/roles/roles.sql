@@ -27,19 +27,19 @@ BEGIN
     END;
   END LOOP;
 
-  REVOKE ALL ON SCHEMA sluice
+  REVOKE ALL ON SCHEMA sluice, sluice_private
     FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;
   REVOKE ALL ON ALL TABLES IN SCHEMA sluice
     FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;
   REVOKE ALL ON ALL SEQUENCES IN SCHEMA sluice
     FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;
-  REVOKE ALL ON ALL ROUTINES IN SCHEMA sluice
+  REVOKE ALL ON ALL ROUTINES IN SCHEMA sluice, sluice_private
     FROM PUBLIC, sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;
 
-  GRANT USAGE ON SCHEMA sluice
+  GRANT USAGE ON SCHEMA sluice, sluice_private
     TO sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;
-  GRANT EXECUTE ON FUNCTION sluice.schema_version
-    TO sluice_producer, sluice_worker, sluice_operator, sluice_admin, sluice_reader, sluice_claimer;
+  GRANT EXECUTE ON FUNCTION sluice.schema_version TO sluice_producer, sluice_worker, sluice_operator, sluice_admin,
+    sluice_reader, sluice_claimer;
 
   -- Enqueues, in any queue. It cannot choose an id, and so no place in an order, nor count attempts; of the messages that
   -- are there it sees the ids, which INSERT ... RETURNING takes.
@@ -48,12 +48,14 @@ BEGIN
     ON sluice.message TO sluice_producer;
   GRANT SELECT ON sluice.queue TO sluice_producer;
   -- Schedules enqueue later, and with the rights of the schema's owner.
-  GRANT EXECUTE ON FUNCTION sluice.schedule, sluice.schedule_define, sluice.bounded_ms TO sluice_producer, sluice_admin;
-  GRANT EXECUTE ON FUNCTION sluice.enqueue, sluice.insert_plain, sluice.insert_message, sluice.foreign_characters,
-    sluice.first_due_at, sluice.check_payload_bytes, sluice.queue_defaults, sluice.check_enqueue TO sluice_producer;
+  GRANT EXECUTE ON FUNCTION sluice.schedule, sluice_private.schedule_define, sluice_private.bounded_ms TO
+    sluice_producer, sluice_admin;
+  GRANT EXECUTE ON FUNCTION sluice.enqueue, sluice_private.insert_plain, sluice_private.insert_message,
+    sluice_private.foreign_characters, sluice_private.first_due_at, sluice_private.check_payload_bytes,
+    sluice_private.queue_defaults, sluice_private.check_enqueue TO sluice_producer;
   -- By these it changes messages that wait and have its dedupe key. They run with the rights of the schema's owner.
-  GRANT EXECUTE ON FUNCTION sluice.enqueue_deduped, sluice.check_dedupe, sluice.insert_deduped, sluice.insert_all_deduped
-    TO sluice_producer;
+  GRANT EXECUTE ON FUNCTION sluice.enqueue_deduped, sluice_private.check_dedupe, sluice_private.insert_deduped,
+    sluice_private.insert_all_deduped TO sluice_producer;
 
   -- Appends to any stream by functions that run with the rights of the schema's owner, and reads no event.
   GRANT EXECUTE ON FUNCTION sluice.append, sluice.append_many TO sluice_producer;
@@ -73,34 +75,41 @@ BEGIN
   GRANT SELECT, INSERT (queue, tenant, n), UPDATE (message_id, lease), DELETE ON sluice.permit TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE (tokens, at) ON sluice.bucket TO sluice_worker;
   GRANT SELECT, INSERT, UPDATE (tenant, apart, noted_at) ON sluice.turn TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice.prepare_claim, sluice.count_claimable, sluice.lock_growth, sluice.fit_permits, sluice.lock_surplus,
-    sluice.end_run_out, sluice.empty_permits, sluice.make_permits, sluice.count_free, sluice.count_permits, sluice.last_permit,
-    sluice.permit_taken, sluice.lock_permits, sluice.lease_permits, sluice.take_tokens,
-    sluice.return_tokens, sluice.renew_permitted, sluice.lease_allowed, sluice.in_progress, sluice.full_xid,
-    sluice.count_of_tenant, sluice.lock_of_tenant, sluice.untenanted, sluice.lock_untenanted, sluice.pick_tenants,
-    sluice.room_of_tenant, sluice.wait_of_tenant, sluice.share_out, sluice.note_turn, sluice.lock_shares, sluice.lock_keyed, sluice.lock_in_slot, sluice.ctids_of TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice_private.prepare_claim, sluice_private.count_claimable, sluice_private.lock_growth,
+    sluice_private.fit_permits, sluice_private.lock_surplus, sluice_private.end_run_out, sluice_private.empty_permits,
+    sluice_private.make_permits, sluice_private.count_free, sluice_private.count_permits, sluice_private.last_permit,
+    sluice_private.permit_taken, sluice_private.lock_permits, sluice_private.lease_permits, sluice_private.take_tokens,
+    sluice_private.return_tokens, sluice_private.renew_permitted, sluice_private.lease_allowed,
+    sluice_private.in_progress, sluice_private.full_xid, sluice_private.count_of_tenant, sluice_private.lock_of_tenant,
+    sluice_private.untenanted, sluice_private.lock_untenanted, sluice_private.pick_tenants,
+    sluice_private.room_of_tenant, sluice_private.wait_of_tenant, sluice_private.share_out, sluice_private.note_turn,
+    sluice_private.lock_shares, sluice_private.lock_keyed, sluice_private.lock_in_slot, sluice_private.ctids_of TO
+    sluice_worker;
   GRANT SELECT ON sluice.queues, sluice.workers, sluice.in_flight, sluice.limits, sluice.queue_settings, sluice.schedules TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.foreign_characters, sluice.leased_keys, sluice.lock_due_again,
-    sluice.require_settled, sluice.require_kept, sluice.add_failure, sluice.drop_in_hand, sluice.expire_locked, sluice.remove_locked, sluice.bury_locked, sluice.ctids_of,
-    sluice.release_holds, sluice.wake, sluice.tell, sluice.is_of_group TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice_private.batches, sluice_private.clock, sluice_private.foreign_characters,
+    sluice_private.leased_keys, sluice_private.lock_due_again, sluice_private.require_settled,
+    sluice_private.require_kept, sluice_private.add_failure, sluice_private.drop_in_hand, sluice_private.expire_locked,
+    sluice_private.remove_locked, sluice_private.bury_locked, sluice_private.ctids_of, sluice_private.release_holds,
+    sluice_private.wake, sluice_private.tell, sluice_private.is_of_group TO sluice_worker;
   -- It writes the history, and does not read it. What maintenance removes, it removes by functions.
   GRANT INSERT ON sluice.completed_message TO sluice_worker;
   GRANT SELECT, INSERT (begun_at, begun_by), UPDATE (begun_at, begun_by) ON sluice.maintenance
     TO sluice_worker, sluice_operator, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice.make_history, sluice.drop_history, sluice.prune_history, sluice.remove_expired,
-    sluice.prune_dead_letters, sluice.prune_dedupe, sluice.prune_leftovers, sluice.keep_segments, sluice.segments_to_drop, sluice.drop_segment
-    TO sluice_worker, sluice_operator, sluice_admin;
+    sluice.prune_dead_letters, sluice.prune_dedupe, sluice.prune_leftovers, sluice.keep_segments,
+    sluice.segments_to_drop, sluice.drop_segment TO sluice_worker, sluice_operator, sluice_admin;
   -- Enqueues what schedules say, and nothing else.
   GRANT SELECT ON sluice.schedule TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice.schedule_fire, sluice.schedule_plan, sluice.schedule_failed TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice_private.schedule_fire, sluice_private.schedule_plan, sluice_private.schedule_failed
+    TO sluice_worker;
 
   -- Reads streams and moves groups on. A stream's own table is granted when it is made, and here to whom it was not.
   GRANT SELECT ON sluice.stream, sluice.segment, sluice.event, sluice.stream_group, sluice.group_queued TO sluice_worker;
   GRANT SELECT, INSERT, DELETE, UPDATE (held_until, attempt, last_error) ON sluice.group_progress TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice.slot_bounds, sluice.stream_head, sluice.queue_events, sluice.bury_events, sluice.note_empty,
-    sluice.refuse_group_queue TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice_private.slot_bounds, sluice_private.stream_head, sluice_private.queue_events,
+    sluice_private.bury_events, sluice_private.note_empty, sluice_private.refuse_group_queue TO sluice_worker;
   GRANT SELECT ON sluice.streams, sluice.groups TO sluice_worker;
-  GRANT EXECUTE ON FUNCTION sluice.read_stream, sluice.read_group_slots TO sluice_worker;
+  GRANT EXECUTE ON FUNCTION sluice_private.read_stream, sluice_private.read_group_slots TO sluice_worker;
   FOR log IN SELECT i.inhrelid::pg_catalog.regclass FROM pg_catalog.pg_inherits i WHERE i.inhparent OPERATOR(pg_catalog.=) 'sluice.event'::pg_catalog.regclass LOOP
     EXECUTE pg_catalog.format('GRANT SELECT ON %s TO sluice_worker', log);
   END LOOP;
@@ -111,31 +120,33 @@ BEGIN
     TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT ON sluice.batch, sluice.dedupe, sluice.settled TO sluice_reader, sluice_operator, sluice_admin;
   GRANT SELECT (queue, id, priority, slot, ordering_key, due_at) ON sluice.message TO sluice_reader, sluice_operator, sluice_admin;
-  GRANT EXECUTE ON FUNCTION sluice.batches, sluice.clock, sluice.peek, sluice.status TO sluice_reader, sluice_operator, sluice_admin;
+  GRANT EXECUTE ON FUNCTION sluice_private.batches, sluice_private.clock, sluice.peek, sluice.status TO sluice_reader,
+    sluice_operator, sluice_admin;
 
   -- Of streams as well, by functions where a table is made later than this.
   GRANT SELECT ON sluice.streams, sluice.groups, sluice.group_slots, sluice.stream, sluice.stream_group
     TO sluice_reader, sluice_operator, sluice_admin;
-  GRANT EXECUTE ON FUNCTION sluice.read_stream, sluice.read_group_slots, sluice.stream_bounds, sluice.stream_positions, sluice.event_slot,
-    sluice.read_events, sluice.events, sluice.next_position TO sluice_reader, sluice_operator, sluice_admin;
+  GRANT EXECUTE ON FUNCTION sluice_private.read_stream, sluice_private.read_group_slots, sluice_private.stream_bounds,
+    sluice.stream_positions, sluice_private.event_slot, sluice_private.read_events, sluice.events,
+    sluice_private.next_position TO sluice_reader, sluice_operator, sluice_admin;
 
   -- Acts in an incident, and neither writes content nor takes away more than one message at a time: pauses, redrives, runs
   -- now, reschedules, cancels, releases claims, moves groups. All of it by functions that run with the rights of the schema's
   -- owner; a redrive by statement would need the right to insert any message.
   GRANT SELECT ON sluice.dead_letter TO sluice_operator, sluice_admin;
   GRANT EXECUTE ON FUNCTION sluice.redrive, sluice.claim_release, sluice.pause, sluice.resume, sluice.is_paused,
-    sluice.free_key, sluice.cancel, sluice.reschedule, sluice.run_now, sluice.release_holds,
-    sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_run,
-    sluice.seek_group, sluice.retry_slots, sluice.skip_event TO sluice_operator, sluice_admin;
+    sluice.free_key, sluice.cancel, sluice.reschedule, sluice.run_now, sluice_private.release_holds,
+    sluice.schedule_pause, sluice.schedule_resume, sluice.schedule_run, sluice.seek_group, sluice.retry_slots,
+    sluice.skip_event TO sluice_operator, sluice_admin;
 
   -- Besides, changes what messages say, clears queues, deletes dead letters, and changes queues, schedules, streams and groups.
   GRANT DELETE ON sluice.dead_letter TO sluice_admin;
-  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.free_keys, sluice.queue_set, sluice.foreign_characters,
-    sluice.schedule_remove, sluice.create_stream, sluice.create_group, sluice.group_set, sluice.delete_group,
-    sluice.trim_stream TO sluice_admin;
+  GRANT EXECUTE ON FUNCTION sluice.change, sluice.clear_some, sluice.free_keys, sluice.queue_set,
+    sluice_private.foreign_characters, sluice.schedule_remove, sluice.create_stream, sluice.create_group,
+    sluice.group_set, sluice.delete_group, sluice.trim_stream TO sluice_admin;
 
   -- Claims by the functions, which run with the rights of the schema's owner, and does nothing else. It sees no table.
-  GRANT EXECUTE ON FUNCTION sluice.claim, sluice.claim_get, sluice.claim_renew, sluice.claim_release, sluice.claim_settle,
-    sluice.pop, sluice.is_paused, sluice.foreign_characters TO sluice_claimer;
+  GRANT EXECUTE ON FUNCTION sluice.claim, sluice.claim_get, sluice.claim_renew, sluice.claim_release,
+    sluice.claim_settle, sluice.pop, sluice.is_paused, sluice_private.foreign_characters TO sluice_claimer;
 END
 $roles$;

@@ -31,6 +31,7 @@ export class MigrationFailure {
   #remedyFor(cause: unknown): string | undefined {
     if (!(cause instanceof DatabaseError)) return undefined
     if (cause.code !== undefined && LOCK_CODES.includes(cause.code)) return END_OTHERS
+    if (cause.code === DUPLICATE_SCHEMA) return LEFT_OVER
     return cause.code === INSUFFICIENT_PRIVILEGE && this.rights !== undefined ? grantFor(this.rights) : undefined
   }
 }
@@ -46,6 +47,11 @@ function grantFor({ role, database, mayCreate, owner, owns }: MigrationRights): 
   if (mayCreate) return undefined
   return `Let the owner of the database run: GRANT CREATE ON DATABASE ${database} TO ${role}`
 }
+
+/** Of `sluice_private`: schema "sluice" may be there before. */
+const DUPLICATE_SCHEMA = '42P06'
+const LEFT_OVER =
+  'If somebody has dropped schema "sluice" alone, drop its functions as well: `DROP SCHEMA sluice_private CASCADE`'
 
 /** deadlock_detected, lock_not_available */
 const LOCK_CODES = ['40P01', '55P03']

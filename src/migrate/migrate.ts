@@ -21,7 +21,7 @@ export type { MigrateResult }
  *
  * @param connection a connection string, or what `pg` takes.
  * @param report is told `migration.delayed` before each further attempt.
- * @throws SluiceError OPTION_INVALID, UNREACHABLE, SERVER_TOO_OLD, SCHEMA_TOO_NEW, or TRANSACTION_FAILED with the
+ * @throws SluiceError OPTION_INVALID, UNREACHABLE, SERVER_TOO_OLD, SCHEMA_TOO_NEW, SCHEMA_UNRELEASED, or TRANSACTION_FAILED with the
  * server's error as `cause`: then nothing has changed.
  * @example
  * const { applied } = await migrate('postgres://owner@localhost:5432/app', console.log)

@@ -23,7 +23,7 @@ export function leftUntouched(queue: string, id: string): SluiceError {
   return rowsMissing(`sluice.message: expected to settle message ${id} of queue "${queue}", left it as it was`)
 }
 
-/** The SQLSTATE of sluice.require_settled and of the public functions. */
+/** The SQLSTATE of sluice_private.require_settled and of the public functions. */
 const ROWS_MISSING = 'SL001'
 
 const REMEDY =

@@ -2,7 +2,7 @@ import { SluiceError } from '../errors.ts'
 import { booleanOf, type Execute, numberOf, statement, textOf, textOrNull } from './statement.ts'
 
 /** The version of the SQL schema that this library was written for: the latest migration's. */
-export const SCHEMA_VERSION = 11
+export const SCHEMA_VERSION = 1
 
 const OLDEST_SERVER = 14
 
@@ -24,7 +24,7 @@ export async function readServerVersion(execute: Execute): Promise<number> {
 /**
  * Reads the installed schema's version; undefined if there is none.
  *
- * @throws SluiceError SERVER_TOO_OLD before PostgreSQL 14.
+ * @throws SluiceError SERVER_TOO_OLD before PostgreSQL 14; SCHEMA_UNRELEASED if it is older than any release.
  */
 export async function readSchema(execute: Execute): Promise<InstalledSchema | undefined> {
   const [server] = await execute(READ_SERVER, [])
@@ -37,8 +37,17 @@ export async function readSchema(execute: Execute): Promise<InstalledSchema | un
     )
   }
   if (numberOf(server, 'installed') === 0) return undefined
+  if (numberOf(server, 'released') === 0) throw unreleased()
   const [row] = await execute(READ_VERSION, [])
   return row && { version: numberOf(row, 'version'), oldestClient: numberOf(row, 'oldest_client') }
+}
+
+function unreleased(): SluiceError {
+  return new SluiceError(
+    'SCHEMA_UNRELEASED',
+    'Schema "sluice": expected one that migration 0001_sluice made, received one of the unreleased migrations from 0001_core on. ' +
+      'No migration leads from it. Drop it with all that is in it, by `DROP SCHEMA sluice CASCADE`, and run `npx sluice migrate`',
+  )
 }
 
 /** What the connected role may do, with names quoted as in SQL. */
@@ -66,7 +75,7 @@ export async function readRights(execute: Execute): Promise<MigrationRights> {
 /**
  * Checks that the database has the schema that this library needs.
  *
- * @throws SluiceError SERVER_TOO_OLD, SCHEMA_MISSING, SCHEMA_TOO_OLD or SCHEMA_TOO_NEW, each with what to do.
+ * @throws SluiceError SERVER_TOO_OLD, SCHEMA_MISSING, SCHEMA_TOO_OLD, SCHEMA_TOO_NEW or SCHEMA_UNRELEASED, each with what to do.
  */
 export async function checkSchema(execute: Execute): Promise<void> {
   const installed = await readSchema(execute)
@@ -96,7 +105,8 @@ const READ_SERVER = statement(
   'read_server',
   `
 SELECT current_setting('server_version_num')::integer AS version_num,
-       (to_regprocedure('sluice.schema_version()') IS NOT NULL)::integer AS installed`,
+       (to_regprocedure('sluice.schema_version()') IS NOT NULL)::integer AS installed,
+       (to_regnamespace('sluice_private') IS NOT NULL)::integer AS released`,
 )
 
 const READ_VERSION = statement('read_version', 'SELECT version, oldest_client FROM sluice.schema_version()')

@@ -64,7 +64,7 @@ describe('an open append', () => {
 /** Up to where the slot is settled. */
 async function boundOf(database: TestDatabase, stream: string): Promise<number | undefined> {
   const [row] = await database.sql<{ bound: number }>(
-    'SELECT (sluice.slot_bounds(s.id, s.positions))[2]::integer AS bound FROM sluice.stream s WHERE s.stream = $1',
+    'SELECT (sluice_private.slot_bounds(s.id, s.positions))[2]::integer AS bound FROM sluice.stream s WHERE s.stream = $1',
     [stream],
   )
   return row?.bound

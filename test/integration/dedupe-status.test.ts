@@ -84,7 +84,7 @@ describe('the status of a dedupe key', () => {
       [queue],
     )
     const read = async () => {
-      const text = `EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, FORMAT JSON) SELECT sluice.look_at_key('${queue}', 'K', 0)`
+      const text = `EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, FORMAT JSON) SELECT sluice_private.look_at_key('${queue}', 'K', 0)`
       const [row] = await database.sql<{ 'QUERY PLAN': [{ Plan: { 'Shared Hit Blocks': number } }] }>(text)
       return row?.['QUERY PLAN'][0].Plan['Shared Hit Blocks']
     }

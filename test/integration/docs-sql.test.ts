@@ -89,6 +89,15 @@ describe('docs/sql.md', () => {
     }
   })
 
+  test('has each function of schema sluice, and no other', async ({ database }) => {
+    const rows = await database.sql<{ name: string }>(
+      `SELECT DISTINCT proname AS name FROM pg_proc WHERE pronamespace = 'sluice'::regnamespace`,
+    )
+    const headings = [...PAGE.matchAll(/^### sluice\.(\w+)$/gm)].map(([, name]) => name)
+    expect(rows.map(({ name }) => name).toSorted()).toEqual(headings.toSorted())
+    expect(headings.length).toBeLessThan(55)
+  })
+
   test('has queries that run', async ({ database }) => {
     await database.sql('CREATE TABLE customer (id serial PRIMARY KEY)')
     for (const [, query] of PAGE.matchAll(/^```sql\n(.*?)^```$/gms)) await database.sql(query ?? '')

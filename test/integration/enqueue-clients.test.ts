@@ -216,7 +216,7 @@ test('asks for no privilege but those to insert, to see the id, and to read what
   database,
 }) => {
   await database.sql(`CREATE ROLE ${ROLE}`)
-  await database.sql(`GRANT USAGE ON SCHEMA sluice TO ${ROLE}`)
+  await database.sql(`GRANT USAGE ON SCHEMA sluice, sluice_private TO ${ROLE}`)
   await database.sql(`GRANT INSERT, SELECT (id) ON sluice.message TO ${ROLE}`)
   await database.sql(`GRANT SELECT ON sluice.queue TO ${ROLE}`)
   const sql = postgres(database.url)

@@ -140,7 +140,7 @@ describe('enqueue', () => {
 
   test('says that the schema is too old, and what to do', async ({ queue }) => {
     await using old = await createTestDatabase()
-    await old.sql('DROP FUNCTION sluice.insert_plain')
+    await old.sql('DROP FUNCTION sluice_private.insert_plain')
     await expect(inTransaction(old, (_, client) => enqueueOne(context, client, queue, {}))).rejects.toMatchObject({
       code: 'SCHEMA_TOO_OLD',
       message: expect.stringMatching(/^Schema "sluice" is too old: .*insert_plain.*\. Run `npx sluice migrate`$/),
@@ -601,7 +601,7 @@ async function stored(tx: pg.Client, queue: string): Promise<unknown[]> {
 /** How often the functions of the trigger have been called in this transaction. */
 async function callsIn(tx: pg.Client): Promise<Record<string, string>> {
   const { rows } = await tx.query<{ funcname: string; calls: string }>(
-    `SELECT funcname, calls FROM pg_stat_xact_user_functions WHERE schemaname = 'sluice'`,
+    `SELECT funcname, calls FROM pg_stat_xact_user_functions WHERE schemaname IN ('sluice', 'sluice_private')`,
   )
   return Object.fromEntries(rows.map(({ funcname, calls }) => [funcname, calls]))
 }

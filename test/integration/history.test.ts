@@ -189,7 +189,7 @@ describe('the history', () => {
     // As the page on the history says: then nobody looks through it.
     await database.sql(`
       DO $$ BEGIN EXECUTE format('ALTER TABLE sluice.completed_default ADD CONSTRAINT past CHECK (completed_at < %L) NOT VALID',
-        sluice.day_of(now()) + interval '24 hours'); END $$`)
+        sluice_private.day_of(now()) + interval '24 hours'); END $$`)
     await database.sql('ALTER TABLE sluice.completed_default VALIDATE CONSTRAINT past')
     expect(await database.sql('SELECT sluice.make_history() AS made')).toEqual([{ made: 7 }])
     await database.sql('ALTER TABLE sluice.completed_default DROP CONSTRAINT past')
@@ -222,7 +222,7 @@ describe('the history', () => {
     const [, , third, fourth] = partitions.map(({ name }) => name)
     await database.sql(`DROP TABLE sluice.${third}, sluice.${fourth}`)
     await database.sql(`
-      DO $$ DECLARE day timestamptz := sluice.day_of_partition('${third}'); BEGIN
+      DO $$ DECLARE day timestamptz := sluice_private.day_of_partition('${third}'); BEGIN
         EXECUTE format('CREATE TABLE sluice.half PARTITION OF sluice.completed_message FOR VALUES FROM (%L) TO (%L)',
           day + interval '3 hours', day + interval '4 hours');
       END $$`)

@@ -33,11 +33,11 @@ describe.for(STATISTICS)('the keys that leases have closed, in a slot of 30,000 
   test('are found without reading the others', async ({ keyed }) => {
     await keyed.with(statistics)
     const { client, hotSlot, id } = keyed
-    const { rows } = await client.query<{ keys: object }>(`SELECT sluice.leased_keys('mixed', $1, 0) AS keys`, [
+    const { rows } = await client.query<{ keys: object }>(`SELECT sluice_private.leased_keys('mixed', $1, 0) AS keys`, [
       hotSlot,
     ])
     expect(rows).toEqual([{ keys: { hot: id } }])
-    const text = `SELECT sluice.leased_keys('mixed', ${hotSlot}::smallint, 0)`
+    const text = `SELECT sluice_private.leased_keys('mixed', ${hotSlot}::smallint, 0)`
     const explained = await explain(client, { statement: { name: 'keys', text }, params: [] }, 'force_generic_plan')
     expect(explained.buffers, explained.plan).toBeLessThanOrEqual(20)
   })

@@ -206,17 +206,17 @@ describe('a lease that is written into a permit between the snapshot of another 
     )
 
   test('is not overwritten', async ({ database, queue, sluice }) => {
-    const text = `SELECT sluice.lease_permits($1, '', ARRAY[101, 102]::bigint[], $2)`
+    const text = `SELECT sluice_private.lease_permits($1, '', ARRAY[101, 102]::bigint[], $2)`
     await beside({ database, queue, sluice }, [PAUSED_LEASING], text, [MINE])
     expect(await leasesOf(database, queue)).toEqual([MINE, THEIRS, MINE])
   })
 
   test('is no permit for the other', async ({ database, queue, sluice }) => {
-    const text = `SELECT sluice.lock_permits($1, '', 3) AS n`
+    const text = `SELECT sluice_private.lock_permits($1, '', 3) AS n`
     expect(await beside({ database, queue, sluice }, [PAUSED_LOCKING], text)).toEqual([{ n: 2 }])
   })
 
-  const EMPTY = `SELECT sluice.empty_permits($1, '', 3, 3, true) AS n`
+  const EMPTY = `SELECT sluice_private.empty_permits($1, '', 3, 3, true) AS n`
 
   test('stays in a permit that was to be emptied', async ({ database, queue, sluice }) => {
     expect(await beside({ database, queue, sluice }, [PAUSED_EMPTYING], EMPTY)).toEqual([{ n: 0 }])

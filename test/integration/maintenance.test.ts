@@ -285,7 +285,7 @@ await client.end()
 async function partition(database: TestDatabase, daysAgo: number): Promise<string> {
   const name = await nameOf(database, daysAgo)
   await database.sql(`
-    DO $$ DECLARE day timestamptz := sluice.day_of(now()) - interval '24 hours' * ${daysAgo}; BEGIN
+    DO $$ DECLARE day timestamptz := sluice_private.day_of(now()) - interval '24 hours' * ${daysAgo}; BEGIN
       EXECUTE format('CREATE TABLE IF NOT EXISTS sluice.${name} PARTITION OF sluice.completed_message FOR VALUES FROM (%L) TO (%L)',
         day, day + interval '24 hours');
     END $$`)
@@ -303,7 +303,7 @@ async function nameOf(database: TestDatabase, daysAgo: number): Promise<string> 
 async function completed(database: TestDatabase, queue: string, daysAgo: number): Promise<void> {
   await database.sql(
     `INSERT INTO sluice.completed_message (queue, id, completed_at, priority, schema_version, payload, headers, attempt, enqueued_at)
-     VALUES ($1, $2::bigint, sluice.day_of(now()) - interval '24 hours' * $2::bigint::integer, 5, 1, '1', '{}', 1, now())`,
+     VALUES ($1, $2::bigint, sluice_private.day_of(now()) - interval '24 hours' * $2::bigint::integer, 5, 1, '1', '{}', 1, now())`,
     [queue, daysAgo],
   )
 }

@@ -69,6 +69,30 @@ describe('migrate', () => {
     expect(tables).toEqual([{ tablename: 'message' }])
   })
 
+  test('says what to do with a schema of before the first release, and changes nothing', async () => {
+    const database = await fresh({ migrated: false })
+    await database.sql(`
+      CREATE SCHEMA sluice;
+      CREATE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
+      LANGUAGE sql IMMUTABLE AS 'SELECT 11, 1'`)
+    const refused = { code: 'SCHEMA_UNRELEASED', message: expect.stringContaining('`DROP SCHEMA sluice CASCADE`') }
+    await expect(migrate(database.url)).rejects.toMatchObject(refused)
+    await expect(checkSchema(executeOn(database))).rejects.toMatchObject(refused)
+    await database.sql('DROP SCHEMA sluice CASCADE')
+    expect(await migrate(database.url)).toEqual({ applied: names, version: SCHEMA_VERSION })
+  })
+
+  test('says what to do where schema "sluice" was dropped alone', async () => {
+    const database = await fresh()
+    await database.sql('DROP SCHEMA sluice CASCADE')
+    await expect(migrate(database.url)).rejects.toMatchObject({
+      code: 'TRANSACTION_FAILED',
+      message: expect.stringContaining('`DROP SCHEMA sluice_private CASCADE`'),
+    })
+    await database.sql('DROP SCHEMA sluice_private CASCADE')
+    expect(await migrate(database.url)).toEqual({ applied: names, version: SCHEMA_VERSION })
+  })
+
   test('says that the server cannot be reached, without the password', async () => {
     const error = await migrate('postgres://me:secret@127.0.0.1:1/app').catch((thrown: unknown) => thrown)
     expect(error).toMatchObject({ code: 'UNREACHABLE', message: expect.stringContaining('127.0.0.1:1') })
@@ -200,7 +224,7 @@ describe('checkSchema', () => {
   })
 
   test('refuses a server older than PostgreSQL 14', async () => {
-    const old: Execute = async () => [{ version_num: 130014, installed: 0 }]
+    const old: Execute = async () => [{ version_num: 130014, installed: 0, released: 0 }]
     await expect(checkSchema(old)).rejects.toMatchObject({
       code: 'SERVER_TOO_OLD',
       message: expect.stringContaining('received 13'),

@@ -512,8 +512,8 @@ describe('a member of sluice_claimer', () => {
     'SELECT FROM sluice.claims',
     'SELECT FROM sluice.messages',
     'DELETE FROM sluice.claim',
-    `SELECT sluice.lock_due('q', 1)`,
-    `SELECT sluice.bury_locked('q', '{1}', '{1}', '{a}', '{a}')`,
+    `SELECT sluice_private.lock_due('q', 1)`,
+    `SELECT sluice_private.bury_locked('q', '{1}', '{1}', '{a}', '{a}')`,
     `SELECT sluice.enqueue('q', '1')`,
     `SELECT sluice.redrive('q')`,
     `SELECT sluice.peek('q')`,
@@ -535,7 +535,7 @@ describe('before roles are made', () => {
     onTestFinished(() => fresh[Symbol.asyncDispose]())
     expect(fresh.url).not.toBe(database.url)
     const rows = await fresh.sql(
-      `SELECT p.proname FROM pg_proc p WHERE p.pronamespace = 'sluice'::regnamespace AND p.prosecdef
+      `SELECT p.proname FROM pg_proc p WHERE p.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND p.prosecdef
          AND has_function_privilege('public', p.oid, 'EXECUTE')`,
     )
     expect(rows).toEqual([])

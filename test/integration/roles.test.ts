@@ -32,6 +32,8 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'INSERT message(dedupe_key, dedupe_ms, due_at, expires_at, headers, lease_ms, max_attempts, ordering_key, payload, priority, queue, retry_policy, schema_version, tenant, type)',
     'SELECT message(id)',
     'SELECT queue',
+    'USAGE sluice',
+    'USAGE sluice_private',
   ],
   sluice_worker: [
     'DELETE batch',
@@ -158,6 +160,8 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'UPDATE slot(held)',
     'UPDATE turn(apart, noted_at, tenant)',
     'UPDATE worker',
+    'USAGE sluice',
+    'USAGE sluice_private',
     'USAGE worker_id_seq',
   ],
   sluice_operator: [
@@ -224,6 +228,8 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT worker_statistics',
     'SELECT workers',
     'UPDATE maintenance(begun_at, begun_by)',
+    'USAGE sluice',
+    'USAGE sluice_private',
   ],
   sluice_admin: [
     'DELETE dead_letter',
@@ -304,6 +310,8 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT worker_statistics',
     'SELECT workers',
     'UPDATE maintenance(begun_at, begun_by)',
+    'USAGE sluice',
+    'USAGE sluice_private',
   ],
   sluice_reader: [
     'EXECUTE batches',
@@ -339,6 +347,8 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'SELECT streams',
     'SELECT worker_statistics',
     'SELECT workers',
+    'USAGE sluice',
+    'USAGE sluice_private',
   ],
   sluice_claimer: [
     'EXECUTE claim',
@@ -350,6 +360,8 @@ const ALLOWED: Readonly<Record<RoleName | 'public', readonly string[]>> = {
     'EXECUTE is_paused',
     'EXECUTE pop',
     'EXECUTE schema_version',
+    'USAGE sluice',
+    'USAGE sluice_private',
   ],
 }
 
@@ -372,8 +384,14 @@ WITH relation AS (
   FROM relation r CROSS JOIN unnest('{USAGE,SELECT,UPDATE}'::text[]) AS p (privilege)
   WHERE CASE WHEN r.relkind = 'S' THEN has_sequence_privilege($1, r.oid, p.privilege) END
   UNION ALL
+  SELECT 'USAGE ' || n.nspname FROM pg_namespace n
+  WHERE n.nspname IN ('sluice', 'sluice_private') AND has_schema_privilege($1, n.oid, 'USAGE')
+  UNION ALL
+  SELECT 'CREATE ' || n.nspname FROM pg_namespace n
+  WHERE n.nspname IN ('sluice', 'sluice_private') AND has_schema_privilege($1, n.oid, 'CREATE')
+  UNION ALL
   SELECT 'EXECUTE ' || f.proname FROM pg_proc f
-  WHERE f.pronamespace = 'sluice'::regnamespace AND has_function_privilege($1, f.oid, 'EXECUTE')
+  WHERE f.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND has_function_privilege($1, f.oid, 'EXECUTE')
 )
 SELECT rights FROM granted ORDER BY rights COLLATE "C"`
 
@@ -395,9 +413,10 @@ UNION ALL SELECT format('ALTER TABLE %s ADD COLUMN mine integer', name) FROM rel
 UNION ALL SELECT format('SELECT nextval(%L)', c.oid::regclass) FROM pg_class c
   WHERE c.relnamespace = 'sluice'::regnamespace AND CASE WHEN c.relkind = 'S' THEN NOT has_sequence_privilege($1, c.oid, 'USAGE') END
 UNION ALL SELECT format('SELECT %s(%s)', f.oid::regproc, (SELECT string_agg('NULL::' || format_type(t.type, NULL), ', ') FROM unnest(f.proargtypes::oid[]) AS t (type)))
-  FROM pg_proc f WHERE f.pronamespace = 'sluice'::regnamespace AND f.prorettype <> 'trigger'::regtype AND NOT has_function_privilege($1, f.oid, 'EXECUTE')
+  FROM pg_proc f WHERE f.pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND f.prorettype <> 'trigger'::regtype AND NOT has_function_privilege($1, f.oid, 'EXECUTE')
 UNION ALL SELECT 'CREATE TABLE sluice.mine ()'
-UNION ALL SELECT 'DROP SCHEMA sluice CASCADE'`
+UNION ALL SELECT 'CREATE FUNCTION sluice_private.mine() RETURNS integer LANGUAGE sql AS ''SELECT 1'''
+UNION ALL SELECT format('DROP SCHEMA %I CASCADE', schema) FROM unnest('{sluice,sluice_private}'::text[]) AS schema`
 
 /** All in one statement: there are thousands. 55000 is a view that cannot be written to at all. */
 const TRY_DENIED = `
@@ -481,7 +500,7 @@ describe('the roles', () => {
   }) => {
     const rows = await database.sql<{ proname: string; pinned: boolean }>(
       `SELECT proname, proconfig @> ARRAY['search_path=pg_catalog, pg_temp', 'row_security=off'] AS pinned
-       FROM pg_proc WHERE pronamespace = 'sluice'::regnamespace AND prosecdef ORDER BY proname`,
+       FROM pg_proc WHERE pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace) AND prosecdef ORDER BY proname`,
     )
     expect(rows.map(({ proname }) => proname)).toEqual([
       'append',

@@ -12,7 +12,7 @@ async function session(database: TestDatabase) {
 }
 
 async function runs(query: (text: string) => Promise<unknown>, xid: string): Promise<unknown> {
-  const answer = await query(`SELECT sluice.in_progress('${xid}'::xid) AS runs`)
+  const answer = await query(`SELECT sluice_private.in_progress('${xid}'::xid) AS runs`)
   const [row] = Array.isArray(answer) ? answer : (answer as { rows: { runs: boolean }[] }).rows
   return row?.runs
 }

@@ -247,8 +247,8 @@ describe('a claim', () => {
       'ALTER TABLE sluice.message ENABLE ROW LEVEL SECURITY; ALTER TABLE sluice.message FORCE ROW LEVEL SECURITY',
     )
     const owner = await login()
-    await database.sql(`ALTER FUNCTION sluice.claim OWNER TO ${owner.name}; GRANT ALL ON SCHEMA sluice TO ${owner.name};
-      GRANT ALL ON ALL TABLES IN SCHEMA sluice TO ${owner.name}; GRANT ALL ON ALL FUNCTIONS IN SCHEMA sluice TO ${owner.name}`)
+    await database.sql(`ALTER FUNCTION sluice.claim OWNER TO ${owner.name}; GRANT ALL ON SCHEMA sluice, sluice_private TO ${owner.name};
+      GRANT ALL ON ALL TABLES IN SCHEMA sluice TO ${owner.name}; GRANT ALL ON ALL FUNCTIONS IN SCHEMA sluice, sluice_private TO ${owner.name}`)
     try {
       await expect(sluice.claim(queue)).rejects.toMatchObject({
         cause: { message: expect.stringContaining('row-level security') },

@@ -50,9 +50,10 @@ describe('schedules with the rights of roles', () => {
       ...{ priority: 5, changed_by: 'boss', error: 'made up' },
     }
     const define = (changes: object) =>
-      producer.sql('SELECT d.outcome FROM sluice.schedule_define(jsonb_populate_record(NULL::sluice.schedule, $1)) d', [
-        JSON.stringify({ ...given, ...changes }),
-      ])
+      producer.sql(
+        'SELECT d.outcome FROM sluice_private.schedule_define(jsonb_populate_record(NULL::sluice.schedule, $1)) d',
+        [JSON.stringify({ ...given, ...changes })],
+      )
     expect(await define({})).toEqual([{ outcome: 'created' }])
     const defined = await database.sql("SELECT changed_by, error FROM sluice.schedules WHERE name = 'given'")
     expect(defined).toEqual([{ changed_by: producer.name, error: null }])

@@ -399,7 +399,7 @@ test('a frozen process that has read what is due enqueues nothing when it goes o
   const sluice = startTestSluice(database)
   await sluice.schedules.set(name, { every: '1h', queue, payload: {} })
   await database.sql(`UPDATE sluice.schedule SET next_at = date_trunc('hour', now()) WHERE name = $1`, [name])
-  const fire = `SELECT f.id FROM sluice.schedule s CROSS JOIN LATERAL sluice.schedule_fire(
+  const fire = `SELECT f.id FROM sluice.schedule s CROSS JOIN LATERAL sluice_private.schedule_fire(
     s.name, s.revision, date_trunc('hour', now()), ARRAY[date_trunc('hour', now())], now() + interval '1 h', 0) f WHERE s.name = $1`
   expect(await database.sql(fire, [name])).toHaveLength(1)
   expect(await database.sql(fire, [name])).toEqual([])
@@ -414,7 +414,7 @@ test('a schedule that is removed and defined anew is another one to a process th
 }) => {
   const dueAt = `date_trunc('day', clock_timestamp())`
   const define = `SELECT sluice.schedule($1, $2, '{}', every => interval '1 day', next_at => ${dueAt})`
-  const fire = `SELECT f.id FROM sluice.schedule_fire($1, $2, ${dueAt}, ARRAY[${dueAt}], ${dueAt} + interval '1 d', 0) f`
+  const fire = `SELECT f.id FROM sluice_private.schedule_fire($1, $2, ${dueAt}, ARRAY[${dueAt}], ${dueAt} + interval '1 d', 0) f`
   const revision = async () => {
     const sql = 'SELECT s.revision FROM sluice.schedule s WHERE s.name = $1'
     return (await database.sql<{ revision: string }>(sql, [name]))[0]?.revision

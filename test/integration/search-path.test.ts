@@ -57,7 +57,7 @@ const test = base
 
 test('every function of the schema has a path of its own, or names everything in full', async ({ database }) => {
   const rows = await database.sql<{ proname: string }>(
-    `SELECT proname FROM pg_proc WHERE pronamespace = 'sluice'::regnamespace
+    `SELECT proname FROM pg_proc WHERE pronamespace IN ('sluice'::regnamespace, 'sluice_private'::regnamespace)
        AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (proconfig), false) ORDER BY proname`,
   )
   expect(rows.map(({ proname }) => proname)).toEqual(WITHOUT_A_PATH)
@@ -100,15 +100,15 @@ describe('with a hostile schema in front of pg_catalog', () => {
         `SELECT sluice.append('${queue}', '{}', 'key', headers => '{"a": 1}')`,
         `SELECT sluice.append_many('${queue}', '[1, 2]', '[{"orderingKey": "a"}]')`,
         `SELECT sluice.create_group('${queue}', 'g', start_at => '{0}')`,
-        `SELECT sluice.slot_bounds(1, 'sluice.event_position_1')`,
+        `SELECT sluice_private.slot_bounds(1, 'sluice.event_position_1')`,
         `SELECT sluice.schedule('tick', '${queue}.ticks', '{}', every => '1 day')`,
         `SELECT sluice.schedule('tick', '${queue}.ticks', '{"n": 1}', cron => '0 3 * * *', grace => '5 minutes')`,
         `SELECT sluice.schedule_pause('tick', 'for now')`,
         `SELECT sluice.schedule_resume('tick')`,
         `SELECT sluice.schedule_run('tick')`,
-        `SELECT * FROM sluice.schedule_fire('tick', 4, pg_catalog.now(), '{}', NULL, 0)`,
-        `SELECT sluice.schedule_plan('tick', 4, pg_catalog.now())`,
-        `SELECT sluice.schedule_failed('tick', 4, 'no')`,
+        `SELECT * FROM sluice_private.schedule_fire('tick', 4, pg_catalog.now(), '{}', NULL, 0)`,
+        `SELECT sluice_private.schedule_plan('tick', 4, pg_catalog.now())`,
+        `SELECT sluice_private.schedule_failed('tick', 4, 'no')`,
         'TABLE sluice.schedules',
         `SELECT sluice.schedule_remove('tick')`,
         'TABLE sluice.claims',

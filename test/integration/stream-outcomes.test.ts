@@ -376,7 +376,7 @@ describe('a group', () => {
        SELECT $1, '0', key, n FROM unnest($2::text[]) WITH ORDINALITY AS failed (key, n)`,
       [queue, [busy, freed]],
     )
-    await database.sql('SELECT sluice.note_queued(id) FROM sluice.stream_group WHERE stream = $1', [stream])
+    await database.sql('SELECT sluice_private.note_queued(id) FROM sluice.stream_group WHERE stream = $1', [stream])
     await append(database, stream, [
       [1, busy],
       [2, freed],
@@ -484,8 +484,8 @@ describe('a group', () => {
 /** Ordering keys, by their slots in a stream of four. */
 async function keysBySlot(database: TestDatabase, keys: readonly string[]): Promise<readonly (readonly string[])[]> {
   const rows = await database.sql<{ keys: string[] }>(
-    `SELECT array_agg(key) AS keys FROM unnest($1::text[]) AS key GROUP BY sluice.event_slot(key, 4::smallint)
-     ORDER BY sluice.event_slot(key, 4::smallint)`,
+    `SELECT array_agg(key) AS keys FROM unnest($1::text[]) AS key GROUP BY sluice_private.event_slot(key, 4::smallint)
+     ORDER BY sluice_private.event_slot(key, 4::smallint)`,
     [keys],
   )
   return rows.map((row) => row.keys)

@@ -111,7 +111,7 @@ async function onlyPolls({ sql }: TestDatabase): Promise<void> {
   const read = async () => {
     const rows = await sql<{ at: string }>(
       `SELECT query_start::text AS at FROM pg_stat_activity
-       WHERE datname = current_database() AND query LIKE '%sluice.stream_head(%' AND pid <> pg_backend_pid()`,
+       WHERE datname = current_database() AND query LIKE '%sluice_private.stream_head(%' AND pid <> pg_backend_pid()`,
     )
     for (const { at } of rows) polls.add(at)
     return polls.size > 10

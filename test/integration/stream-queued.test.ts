@@ -13,7 +13,7 @@ async function isNoted(database: TestDatabase, stream: string): Promise<boolean>
 }
 
 async function noteEmpty(database: TestDatabase, stream: string): Promise<unknown> {
-  const sql = `SELECT sluice.note_empty(${GROUP}, $1 || ':all') AS noted`
+  const sql = `SELECT sluice_private.note_empty(${GROUP}, $1 || ':all') AS noted`
   return (await database.sql(sql, [stream]))[0]?.noted
 }
 
@@ -47,7 +47,7 @@ describe('whether the queue of a group may have messages', () => {
     const parker = await database.pool.connect()
     try {
       await parker.query('BEGIN')
-      await parker.query(`SELECT sluice.note_queued(${GROUP})`, [stream])
+      await parker.query(`SELECT sluice_private.note_queued(${GROUP})`, [stream])
       expect(await noteEmpty(database, stream)).toBe(false)
       await parker.query('ROLLBACK')
     } finally {
@@ -64,7 +64,7 @@ describe('whether the queue of a group may have messages', () => {
       .handle(() => deadLetter('no'))
       .runOnce()
     expect(await isNoted(database, stream)).toBe(false)
-    await database.sql(`SELECT sluice.note_queued(${GROUP})`, [stream])
+    await database.sql(`SELECT sluice_private.note_queued(${GROUP})`, [stream])
     const operator = await database.pool.connect()
     try {
       await operator.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
@@ -79,12 +79,14 @@ describe('whether the queue of a group may have messages', () => {
   })
 
   test('is not taken back in a snapshot that may be older than the lock', async ({ database, stream }) => {
-    await database.sql(`SELECT sluice.note_queued(${GROUP})`, [stream])
+    await database.sql(`SELECT sluice_private.note_queued(${GROUP})`, [stream])
     const worker = await database.pool.connect()
     try {
       for (const level of ['REPEATABLE READ', 'SERIALIZABLE']) {
         await worker.query(`BEGIN ISOLATION LEVEL ${level}`)
-        const { rows } = await worker.query(`SELECT sluice.note_empty(${GROUP}, $1 || ':all') AS noted`, [stream])
+        const { rows } = await worker.query(`SELECT sluice_private.note_empty(${GROUP}, $1 || ':all') AS noted`, [
+          stream,
+        ])
         expect(rows).toEqual([{ noted: false }])
         await worker.query('COMMIT')
       }
@@ -120,7 +122,7 @@ describe('whether the queue of a group may have messages', () => {
   })
 
   test('goes with the group', async ({ database, stream }) => {
-    await database.sql(`SELECT sluice.note_queued(${GROUP})`, [stream])
+    await database.sql(`SELECT sluice_private.note_queued(${GROUP})`, [stream])
     const [group] = await database.sql('SELECT id FROM sluice.stream_group WHERE stream = $1', [stream])
     await database.sql("SELECT sluice.delete_group($1, 'all')", [stream])
     expect(await database.sql('SELECT FROM sluice.group_queued WHERE group_id = $1', [group?.id])).toEqual([])

@@ -17,7 +17,7 @@ async function isBlocked({ sql }: TestDatabase): Promise<boolean> {
 async function keyBeside({ sql }: TestDatabase, key: string): Promise<string> {
   const [beside] = await sql<{ key: string }>(
     `SELECT k.key FROM (SELECT 'key ' || n AS key FROM generate_series(1, 100) AS n) k
-     WHERE sluice.event_slot(k.key, 4::smallint) <> sluice.event_slot($1, 4::smallint) LIMIT 1`,
+     WHERE sluice_private.event_slot(k.key, 4::smallint) <> sluice_private.event_slot($1, 4::smallint) LIMIT 1`,
     [key],
   )
   return beside!.key

@@ -106,7 +106,10 @@ describe('retention', () => {
   test('drops the oldest segments while the stream takes too much', async ({ database, sluice, queue }) => {
     const id = await made(database, queue)
     await threeSegments(database, queue)
-    const [size] = await database.sql<{ bytes: string }>('SELECT sluice.segment_bytes($1, 0) * 5 / 2 AS bytes', [id])
+    const [size] = await database.sql<{ bytes: string }>(
+      'SELECT sluice_private.segment_bytes($1, 0) * 5 / 2 AS bytes',
+      [id],
+    )
     await database.sql('UPDATE sluice.stream SET retain_bytes = $2 WHERE id = $1', [id, size?.bytes])
     await sluice.operate.maintain()
     expect(await segmentsOf(database, queue)).not.toContain(tables(id, 0)[0])
@@ -448,7 +451,7 @@ async function closeSegment(database: TestDatabase, stream: string): Promise<voi
     [stream],
   )
   await database.sql(
-    'SELECT sluice.open_next_segment(s), sluice.note_lasts(s) FROM sluice.stream s WHERE s.stream = $1',
+    'SELECT sluice_private.open_next_segment(s), sluice_private.note_lasts(s) FROM sluice.stream s WHERE s.stream = $1',
     [stream],
   )
 }

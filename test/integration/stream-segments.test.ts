@@ -106,7 +106,7 @@ async function inSegments(
 async function keysOf(database: TestDatabase): Promise<readonly [string, string, string, string]> {
   const rows = await database.sql<{ key: string }>(
     `SELECT DISTINCT ON (k.slot) k.key FROM (
-       SELECT 'key ' || n AS key, sluice.event_slot('key ' || n, $1::smallint) AS slot FROM generate_series(1, 100) n
+       SELECT 'key ' || n AS key, sluice_private.event_slot('key ' || n, $1::smallint) AS slot FROM generate_series(1, 100) n
      ) k ORDER BY k.slot`,
     [SLOTS],
   )
@@ -160,12 +160,12 @@ describe('a batch that fails, a read and a trim', () => {
       [stream],
     )
     for (const [most, sql] of [
-      [1, `SELECT sluice.queue_events(${group}, '{${slot}}', '{${first}}', '{1}', '{NULL}', '{no}', '{NULL}')`],
-      [1, `SELECT sluice.bury_events(${group}, '{${slot}}', '{${first}}', '{1}', '{no}', '{no}', '{NULL}')`],
+      [1, `SELECT sluice_private.queue_events(${group}, '{${slot}}', '{${first}}', '{1}', '{NULL}', '{no}', '{NULL}')`],
+      [1, `SELECT sluice_private.bury_events(${group}, '{${slot}}', '{${first}}', '{1}', '{no}', '{no}', '{NULL}')`],
       [1, `SELECT count(*) FROM sluice.events('${stream}', after => ${BigInt(next) - 1n}, most => 1)`],
       [2, `SELECT count(*) FROM sluice.events('${stream}', most => 2)`],
-      [1, `SELECT sluice.read_events(${id}, '{0,1,2,3}', '{0,0,0,0}', '{9,9,9,9}', 10)`],
-      [1, `SELECT sluice.next_position(${id}, '{0,1,2,3}', '{0,0,0,0}', '{${10n ** 15n}, 9, 9, 9}')`],
+      [1, `SELECT sluice_private.read_events(${id}, '{0,1,2,3}', '{0,0,0,0}', '{9,9,9,9}', 10)`],
+      [1, `SELECT sluice_private.next_position(${id}, '{0,1,2,3}', '{0,0,0,0}', '{${10n ** 15n}, 9, 9, 9}')`],
       [2, `SELECT sluice.trim_stream('${stream}', ${next}, force => true)`],
     ] as const)
       expect(await locksOf(database, stream, sql), sql).toBeLessThanOrEqual(most * 2)

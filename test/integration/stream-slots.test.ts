@@ -163,7 +163,7 @@ async function rolledBack(database: TestDatabase, stream: string): Promise<void>
 
 async function slotsAreRight(database: TestDatabase, stream: string): Promise<boolean | undefined> {
   const text = `
-    SELECT bool_and(e.slot = sluice.event_slot(e.ordering_key, s.slots)) AS right
+    SELECT bool_and(e.slot = sluice_private.event_slot(e.ordering_key, s.slots)) AS right
     FROM sluice.event e JOIN sluice.stream s ON s.id = e.stream_id WHERE s.stream = $1`
   return (await database.sql<{ right: boolean }>(text, [stream]))[0]?.right
 }

@@ -214,7 +214,7 @@ describe('tenants', () => {
       await tell(database, queue, { tenant_concurrency: 1 })
       for (const tenant of ['tenant 1', 'tenant 2']) await put(sluice, queue, [1], { tenant })
       const claim = (turn: string | null) =>
-        database.sql('SELECT FROM sluice.prepare_claim($1, 1, $2, false)', [queue, turn])
+        database.sql('SELECT FROM sluice_private.prepare_claim($1, 1, $2, false)', [queue, turn])
       const noted = () => database.sql('SELECT tenant FROM sluice.turn WHERE queue = $1', [queue])
       await claim(null)
       expect(await noted()).toEqual([{ tenant: 'tenant 1' }])

@@ -58,14 +58,14 @@ test('what traces the queries of the driver sees it begin and end', async ({ dat
     query(this: pg.Client, traced: { text: string; callback: (...results: unknown[]) => void }) {
       const { text, callback } = traced
       traced.callback = (...results) => {
-        seen.push(`${text.slice(0, 26)} answered`)
+        seen.push(`${text.slice(0, 34)} answered`)
         callback(...results)
       }
       return Reflect.apply(query, this, [traced])
     },
   })
   await sluice.enqueue(client, queue, {})
-  expect(seen).toEqual(['SELECT sluice.insert_plain answered'])
+  expect(seen).toEqual(['SELECT sluice_private.insert_plain answered'])
 })
 
 const WRAPPERS: Readonly<Record<string, (query: Query) => Query>> = {

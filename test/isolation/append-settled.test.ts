@@ -83,7 +83,8 @@ function scenarioOf({ database }: Stage, sessions: Scenario<StreamWorld>['sessio
   }
 }
 
-const BOUND = 'SELECT (sluice.slot_bounds(s.id, s.positions))[2] AS bound FROM sluice.stream s WHERE s.stream = $1'
+const BOUND =
+  'SELECT (sluice_private.slot_bounds(s.id, s.positions))[2] AS bound FROM sluice.stream s WHERE s.stream = $1'
 const READ = `
 SELECT e.position FROM sluice.event e JOIN sluice.stream s ON s.id = e.stream_id
 WHERE s.stream = $1 AND e.position > $2 AND e.position <= $3 ORDER BY e.position`

@@ -37,7 +37,7 @@ test('stop ends although a batch and an enqueue wait in COMMIT for a standby', a
 
 test('a migration whose COMMIT waits for a standby is not ended by us', async () => {
   const server = await startRestartableServer()
-  await server.sql('DROP SCHEMA sluice CASCADE')
+  await server.sql('DROP SCHEMA sluice, sluice_private CASCADE')
   await stallCommits(server)
   const proxy = await startProxy(server.url)
   const migrated = migrateWithin({ ...MIGRATION_LIMITS, silenceMs: 200 }, proxy.url)

@@ -74,7 +74,7 @@ describe('the documentation', () => {
 
   test('names files that are there', () => {
     const missing = PAGES.flatMap(({ path, text }) =>
-      [...text.matchAll(/`((?:src|server|demo|test|migrations|examples|bench|docs|scripts)\/[\w./-]*)`/g)]
+      [...text.matchAll(/`((?:src|server|demo|test|migrations|schema|examples|bench|docs|scripts)\/[\w./-]*)`/g)]
         .filter(([, file = '']) => !existsSync(join(ROOT, file)))
         .map(([name]) => `${path}: ${name}`),
     )

@@ -26,7 +26,7 @@ test.each(files)('what scenarios change in src/%s stands there once', (file) => 
 test('functions that scenarios replace are there, with these parameters', () => {
   const functions = sqlFunctions()
   const replaced = twins.flatMap(({ sql = '' }) => [
-    ...sql.matchAll(/REPLACE FUNCTION sluice\.(\w+)\((.*?)\) RETURNS/g),
+    ...sql.matchAll(/REPLACE FUNCTION sluice(?:_private)?\.(\w+)\((.*?)\) RETURNS/g),
   ])
   expect(replaced.length).toBeGreaterThan(5)
   for (const [, name = '', parameters = ''] of replaced)

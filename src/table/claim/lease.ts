@@ -51,6 +51,6 @@ export function leasing(at: number, found: (ids: string) => string): string {
 
 /** A column of the claim's result that raises an error if a row that was picked was not leased. */
 export const REQUIRE_LEASED = `,
-       (SELECT sluice.require_settled('message', $1::text, ARRAY(SELECT p.id FROM picked p WHERE p.id IS NOT NULL), ARRAY(SELECT l.id FROM leased l))
+       (SELECT sluice_private.require_settled('message', $1::text, ARRAY(SELECT p.id FROM picked p WHERE p.id IS NOT NULL), ARRAY(SELECT l.id FROM leased l))
         FROM (SELECT count(*) AS n FROM leased) l
         WHERE l.n < (SELECT count(*) FROM picked p WHERE p.id IS NOT NULL)) AS unleased`

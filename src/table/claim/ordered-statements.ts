@@ -73,7 +73,7 @@ const LOCKED_SLOT = `
     `
 
 /** Which keys of a locked slot are closed by leases, each with its message: read once the slot's row is locked, in the newest version. */
-const LEASED_KEYS = 'sluice.leased_keys($1::text, locked.slot, candidate.floor_id)'
+const LEASED_KEYS = 'sluice_private.leased_keys($1::text, locked.slot, candidate.floor_id)'
 
 /** The messages of a slot that have closed their keys and are due again, by message_lease_idx. */
 const DUE_AGAIN = `SELECT m.id FROM sluice.message m
@@ -100,7 +100,7 @@ function heldUntil(message: string): string {
 
 /** A message that has closed its key is locked here, or passed over. The others are locked by the claim, which waits for them. */
 function isFree(message: string): string {
-  return `(start.leased -> coalesce(${message}.ordering_key, '') IS NULL OR sluice.lock_due_again($1::text, ${message}.id))`
+  return `(start.leased -> coalesce(${message}.ordering_key, '') IS NULL OR sluice_private.lock_due_again($1::text, ${message}.id))`
 }
 
 // Not slot = …, because then the order would be by id alone. The primary key has that order too, and with stale

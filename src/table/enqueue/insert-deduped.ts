@@ -73,7 +73,7 @@ function resultOf(row: Row): EnqueueResult | undefined {
 const INSERT_DEDUPED = statement(
   'insert_deduped',
   `
-SELECT sluice.insert_deduped(${ROW_ARGUMENTS},
+SELECT sluice_private.insert_deduped(${ROW_ARGUMENTS},
   $15::pg_catalog.text,
   $16::pg_catalog.text::double precision,
   $17::pg_catalog.text
@@ -85,7 +85,7 @@ const INSERT_ALL_DEDUPED = statement(
   'insert_all_deduped',
   `
 SELECT d.answer
-FROM sluice.insert_all_deduped(
+FROM sluice_private.insert_all_deduped(
   $1::pg_catalog.text, $2::pg_catalog.text::pg_catalog.jsonb, $3::pg_catalog.text::pg_catalog.jsonb
 ) AS d (answer)`,
   ['answer'],

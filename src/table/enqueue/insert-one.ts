@@ -10,7 +10,7 @@ export function insertOne(execute: Execute, queue: string, row: InsertRow): Prom
   return isPlain(row) ? execute(INSERT_PLAIN, [queue, row.payload]) : execute(INSERT_ONE, rowParams(queue, row))
 }
 
-/** The columns of one row as parameters, in the order of `sluice.insert_message`. */
+/** The columns of one row as parameters, in the order of `sluice_private.insert_message`. */
 export function rowParams(queue: string, row: InsertRow): readonly (string | null)[] {
   return [
     queue,
@@ -37,7 +37,7 @@ export function numeric(value: number | null): string | null {
 const INSERT_PLAIN = statement(
   'insert_plain',
   `
-SELECT sluice.insert_plain($1::pg_catalog.text, $2::pg_catalog.text::pg_catalog.jsonb)::pg_catalog.text AS id`,
+SELECT sluice_private.insert_plain($1::pg_catalog.text, $2::pg_catalog.text::pg_catalog.jsonb)::pg_catalog.text AS id`,
   ['id'],
 )
 
@@ -61,7 +61,7 @@ export const ROW_ARGUMENTS = `
 const INSERT_ONE = statement(
   'insert_one',
   `
-SELECT sluice.insert_message(${ROW_ARGUMENTS},
+SELECT sluice_private.insert_message(${ROW_ARGUMENTS},
   NULL,
   NULL
 )::pg_catalog.text AS id`,

@@ -74,7 +74,7 @@ SELECT $1::pg_catalog.text, r.payload, coalesce(r.headers, '{}'), r.type, coales
        coalesce(r.priority, 5::smallint), r.first_due_at, r."maxAttempts",
        r.first_due_at + coalesce(r."ttlMs", r.queue_ttl_ms) * interval '1 millisecond', r."retryPolicy", r."leaseMs", r.tenant
 FROM (
-SELECT r.*, q.ttl_ms AS queue_ttl_ms, sluice.first_due_at(r."dueAt", r."delayMs", q.delay_ms) AS first_due_at
+SELECT r.*, q.ttl_ms AS queue_ttl_ms, sluice_private.first_due_at(r."dueAt", r."delayMs", q.delay_ms) AS first_due_at
 FROM ROWS FROM (
   jsonb_array_elements($2::pg_catalog.text::pg_catalog.jsonb),
   jsonb_to_recordset($3::pg_catalog.text::pg_catalog.jsonb) AS (
@@ -86,9 +86,9 @@ FROM ROWS FROM (
   payload, headers, type, "schemaVersion", "orderingKey", priority, "delayMs", "dueAt", "maxAttempts", "ttlMs", "retryPolicy",
   "leaseMs", tenant, ordinal
 )
-CROSS JOIN sluice.queue_defaults($1::pg_catalog.text) AS q
+CROSS JOIN sluice_private.queue_defaults($1::pg_catalog.text) AS q
 WHERE pg_catalog.pg_current_xact_id() IS NOT NULL 
-  AND (q.payload_bytes IS NULL OR sluice.check_payload_bytes(r.payload, q.payload_bytes) IS NOT NULL)
+  AND (q.payload_bytes IS NULL OR sluice_private.check_payload_bytes(r.payload, q.payload_bytes) IS NOT NULL)
 ORDER BY r.ordinal
 ) r
 RETURNING id::pg_catalog.text AS id`,

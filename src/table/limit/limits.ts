@@ -108,21 +108,27 @@ function countOf([row = {}]: readonly Row[]): number {
 const PREPARE = statement(
   'claim_prepare',
   `SELECT p.granted, p.wait_ms, p.permits, p.tokens, p.tenants, p.shares::text[] AS shares, p.turn, p.wrapped
-FROM sluice.prepare_claim($1::text, $2::integer, $3::text, $4::boolean) p`,
+FROM sluice_private.prepare_claim($1::text, $2::integer, $3::text, $4::boolean) p`,
 )
 
-const LOCK = statement('permit_lock', `SELECT sluice.lock_permits($1::text, ''::text, $2::integer) AS count`)
+const LOCK = statement('permit_lock', `SELECT sluice_private.lock_permits($1::text, ''::text, $2::integer) AS count`)
 
-const LEASE = statement('permit_lease', 'SELECT sluice.lease_allowed($1::text, $2::bigint[], $3::bigint) AS leased')
+const LEASE = statement(
+  'permit_lease',
+  'SELECT sluice_private.lease_allowed($1::text, $2::bigint[], $3::bigint) AS leased',
+)
 
 const LOCK_SHARES = statement(
   'shares_lock',
-  'SELECT l.ids::text[] AS ids, l.surplus FROM sluice.lock_shares($1::text, $2::integer, $3::text[], $4::integer[]) l',
+  'SELECT l.ids::text[] AS ids, l.surplus FROM sluice_private.lock_shares($1::text, $2::integer, $3::text[], $4::integer[]) l',
 )
 
-const RETURN = statement('tokens_return', 'SELECT sluice.return_tokens($1::text, $2::text[], $3::integer[]) AS busy')
+const RETURN = statement(
+  'tokens_return',
+  'SELECT sluice_private.return_tokens($1::text, $2::text[], $3::integer[]) AS busy',
+)
 
 const RENEW = statement(
   'renew_permitted',
-  'SELECT r.id::text AS id FROM sluice.renew_permitted($1::text, $2::bigint[], $3::bigint[], $4::double precision) AS r (id)',
+  'SELECT r.id::text AS id FROM sluice_private.renew_permitted($1::text, $2::bigint[], $3::bigint[], $4::double precision) AS r (id)',
 )

@@ -14,7 +14,7 @@ export interface Failure {
   readonly stack: string | null
 }
 
-/** The column `failures`: see sluice.add_failure. */
+/** The column `failures`: see sluice_private.add_failure. */
 export function failuresOf(row: Row): readonly Failure[] {
   const failures: unknown = JSON.parse(textOrNull(row, 'failures') ?? '[]')
   if (!Array.isArray(failures)) throw new TypeError('expected failures to be an array')

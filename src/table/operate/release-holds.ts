@@ -14,7 +14,7 @@ export async function readOrphanedHolds(execute: Execute, queues: readonly strin
   return (await execute(ORPHANED_HOLDS, [queues])).map((row) => textOf(row, 'queue'))
 }
 
-const RELEASE_HOLDS = statement('release_holds', 'SELECT sluice.release_holds($1::text) AS left_over')
+const RELEASE_HOLDS = statement('release_holds', 'SELECT sluice_private.release_holds($1::text) AS left_over')
 
 // Sub-selects with LIMIT, because the planner would join all messages of the queues otherwise.
 const ORPHANED_HOLDS = statement(

@@ -147,11 +147,14 @@ const FIRE = statement(
   'schedule_fire',
   `
 SELECT f.queue, f.id::text AS id, ${microseconds('f.occurrence')} AS occurrence_us
-FROM sluice.schedule_fire(
+FROM sluice_private.schedule_fire(
   $1::text, $2::bigint, $3::text::timestamptz, $4::text[]::timestamptz[], $5::text::timestamptz, $6::bigint
 ) f`,
 )
 
-const PLAN = statement('schedule_plan', 'SELECT sluice.schedule_plan($1::text, $2::bigint, $3::text::timestamptz)')
+const PLAN = statement(
+  'schedule_plan',
+  'SELECT sluice_private.schedule_plan($1::text, $2::bigint, $3::text::timestamptz)',
+)
 
-const FAIL = statement('schedule_failed', 'SELECT sluice.schedule_failed($1::text, $2::bigint, $3::text)')
+const FAIL = statement('schedule_failed', 'SELECT sluice_private.schedule_failed($1::text, $2::bigint, $3::text)')

@@ -20,5 +20,5 @@ const READ_ENCODING = statement('encoding', 'SELECT pg_catalog.getdatabaseencodi
 
 const FOREIGN_CHARACTERS = statement(
   'foreign_characters',
-  'SELECT sluice.foreign_characters($1::pg_catalog.text) AS numbers',
+  'SELECT sluice_private.foreign_characters($1::pg_catalog.text) AS numbers',
 )

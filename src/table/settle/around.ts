@@ -56,12 +56,12 @@ WITH fresh AS (
   WHERE s.queue = $1::text AND s.slot = fresh.slot
   RETURNING s.slot
 )
-SELECT sluice.require_settled('slot', $1::text, ARRAY(SELECT f.slot::bigint FROM fresh f), ARRAY(SELECT t.slot::bigint FROM touched t))
+SELECT sluice_private.require_settled('slot', $1::text, ARRAY(SELECT f.slot::bigint FROM fresh f), ARRAY(SELECT t.slot::bigint FROM touched t))
 FROM (SELECT count(*) AS n FROM touched) t
 WHERE t.n OPERATOR(pg_catalog.<) (SELECT count(*) FROM fresh)`,
 )
 
-const WAKE = statement('settle_wake', 'SELECT sluice.wake($1::text)')
+const WAKE = statement('settle_wake', 'SELECT sluice_private.wake($1::text)')
 
 const FORGET = statement(
   'crash_forget',

@@ -22,5 +22,5 @@ export async function dropRows(
 
 const DROP = statement(
   'drop',
-  'SELECT sluice.drop_in_hand($1::text, $2::bigint[], $3::bigint[], $4::boolean)::text[] AS ids',
+  'SELECT sluice_private.drop_in_hand($1::text, $2::bigint[], $3::bigint[], $4::boolean)::text[] AS ids',
 )

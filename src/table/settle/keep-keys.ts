@@ -43,7 +43,7 @@ WITH wanted AS MATERIALIZED (
   FROM (SELECT clock_timestamp() AS now OFFSET 0) c CROSS JOIN wanted k
   RETURNING 1 AS one
 )
-SELECT sluice.require_kept('settled', $1::text, w.n, k.n)
+SELECT sluice_private.require_kept('settled', $1::text, w.n, k.n)
 FROM (SELECT count(*) AS n FROM wanted) w CROSS JOIN (SELECT count(*) AS n FROM kept) k
 WHERE k.n OPERATOR(pg_catalog.<) w.n`,
 )

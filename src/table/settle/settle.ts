@@ -98,7 +98,7 @@ export function buryRows(execute: Execute, { queue, fence, serverVersion }: Sett
 const answer = ({ either }: FencedText) =>
   either({
     locked: `
-SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t))
+SELECT sluice_private.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t))
 FROM (SELECT count(*) AS n FROM touched) t
 WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`,
     leased: `
@@ -123,14 +123,14 @@ WITH touched AS (
 ), kept AS (${keeping('touched')}
 )${either({
     locked: `
-SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t)),
-       sluice.require_kept('completed_message', $1::text, t.n, k.n)
+SELECT sluice_private.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t)),
+       sluice_private.require_kept('completed_message', $1::text, t.n, k.n)
 FROM (SELECT count(*) AS n FROM touched) t CROSS JOIN (SELECT count(*) AS n FROM kept) k
 WHERE t.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[]) OR k.n OPERATOR(pg_catalog.<) t.n`,
     leased: `
 SELECT t.id::text AS id, r.required
 FROM touched t CROSS JOIN (
-  SELECT sluice.require_kept('completed_message', $1::text, (SELECT count(*) FROM touched), (SELECT count(*) FROM kept)) AS required
+  SELECT sluice_private.require_kept('completed_message', $1::text, (SELECT count(*) FROM touched), (SELECT count(*) FROM kept)) AS required
   OFFSET 0 -- a fence: called once
 ) r`,
   })}`,
@@ -148,7 +148,7 @@ WITH touched AS (
   SET due_at = timestamptz 'epoch' + p.due_us::double precision * interval '1 microsecond',
       attempt = p.attempt,
       last_error = coalesce(p.error, m.last_error),
-      failures = CASE WHEN p.error IS NULL THEN m.failures ELSE sluice.add_failure(
+      failures = CASE WHEN p.error IS NULL THEN m.failures ELSE sluice_private.add_failure(
         m.failures, p.attempt, p.error, p.details::jsonb, timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond'
       ) END,
       failed_at = CASE WHEN p.error IS NULL THEN m.failed_at ELSE timestamptz 'epoch' + $6::bigint::double precision * interval '1 microsecond' END,
@@ -173,20 +173,20 @@ WITH dead AS (
      enqueued_at, retry_policy, lease_ms, tenant, dedupe_key, dedupe_ms, event_position)
   SELECT t.queue, t.id, t.priority, t.ordering_key, t.type, t.schema_version, t.payload, t.headers, d.attempt, t.max_attempts,
          d.reason, d.error,
-         sluice.add_failure(t.failures, d.attempt, coalesce(d.error, d.reason), d.details::jsonb, clock_timestamp()),
+         sluice_private.add_failure(t.failures, d.attempt, coalesce(d.error, d.reason), d.details::jsonb, clock_timestamp()),
          t.enqueued_at, t.retry_policy, t.lease_ms, t.tenant, t.dedupe_key, t.dedupe_ms, t.event_position
   FROM touched t JOIN dead d ON d.id = t.id
   RETURNING dead_letter.id
 )${either({
     locked: `
-SELECT sluice.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t)),
-       sluice.require_settled('dead_letter', $1::text, ARRAY(SELECT t.id FROM touched t), ARRAY(SELECT b.id FROM buried b))
+SELECT sluice_private.require_settled('message', $1::text, $2::bigint[], ARRAY(SELECT t.id FROM touched t)),
+       sluice_private.require_settled('dead_letter', $1::text, ARRAY(SELECT t.id FROM touched t), ARRAY(SELECT b.id FROM buried b))
 FROM (SELECT count(*) AS n FROM buried) b
 WHERE b.n OPERATOR(pg_catalog.<) pg_catalog.cardinality($2::bigint[])`,
     leased: `
 SELECT t.id::text AS id, r.required
 FROM touched t CROSS JOIN (
-  SELECT sluice.require_settled('dead_letter', $1::text, ARRAY(SELECT t.id FROM touched t), ARRAY(SELECT b.id FROM buried b)) AS required
+  SELECT sluice_private.require_settled('dead_letter', $1::text, ARRAY(SELECT t.id FROM touched t), ARRAY(SELECT b.id FROM buried b)) AS required
   OFFSET 0 -- a fence: called once, and also if nothing was buried
 ) r`,
   })}`,

@@ -134,8 +134,8 @@ const SEEK = statement(
 const COUNT = statement(
   'group_count',
   `
-SELECT (SELECT coalesce(sum(r.unread), 0) FROM sluice.read_group_slots($1::text, $2::text, 100000, $3::bigint[]) r)::text AS unread,
-       (SELECT coalesce(sum(r.unread), 0) FROM sluice.read_group_slots($1::text, $2::text, 100000) r)::text AS before`,
+SELECT (SELECT coalesce(sum(r.unread), 0) FROM sluice_private.read_group_slots($1::text, $2::text, 100000, $3::bigint[]) r)::text AS unread,
+       (SELECT coalesce(sum(r.unread), 0) FROM sluice_private.read_group_slots($1::text, $2::text, 100000) r)::text AS before`,
 )
 
 const DELETE = statement(

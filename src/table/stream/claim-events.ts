@@ -161,7 +161,7 @@ const LOOK_AT_BOUNDS = statement(
   `
 SELECT pg_catalog.set_config('sluice.bounds', pg_catalog.array_to_string(look.bounds, ' '), true) AS bounds
 FROM (
-  SELECT sluice.slot_bounds(s.id, s.positions) AS bounds FROM sluice.stream s WHERE s.id = $1::integer OFFSET 0
+  SELECT sluice_private.slot_bounds(s.id, s.positions) AS bounds FROM sluice.stream s WHERE s.id = $1::integer OFFSET 0
 ) look`,
 )
 

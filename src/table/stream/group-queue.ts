@@ -28,4 +28,4 @@ export function ofGroup(cause: unknown): SluiceError {
   return new SluiceError('QUEUE_UNKNOWN', `${wordsOf(cause)}. ${remedy}`, { cause })
 }
 
-const REFUSE = statement('group_queue_refuse', 'SELECT sluice.refuse_group_queue($1::text)')
+const REFUSE = statement('group_queue_refuse', 'SELECT sluice_private.refuse_group_queue($1::text)')

@@ -79,7 +79,7 @@ export async function noteEmpty(execute: Execute, { groupId }: KnownGroup, queue
 export const MAY_BE_QUEUED = (group: string) =>
   `EXISTS (SELECT FROM sluice.group_queued q WHERE q.group_id = ${group}::integer)`
 
-const NOTE_EMPTY = statement('group_note_empty', 'SELECT sluice.note_empty($1::integer, $2::text)')
+const NOTE_EMPTY = statement('group_note_empty', 'SELECT sluice_private.note_empty($1::integer, $2::text)')
 
 const READ_QUEUED = statement('group_queued', `SELECT ${MAY_BE_QUEUED('$1')} AS queued`)
 

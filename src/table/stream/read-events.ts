@@ -114,11 +114,11 @@ const BOUNDS = statement(
   'stream_bounds',
   `
 SELECT b.stream_id, b.trimmed_to::text AS trimmed_to, b.bounds::text[] AS bounds,
-       CASE WHEN $2::text IS NOT NULL THEN sluice.event_slot($2::text, b.slots) END AS slot
-FROM sluice.stream_bounds($1::text) b`,
+       CASE WHEN $2::text IS NOT NULL THEN sluice_private.event_slot($2::text, b.slots) END AS slot
+FROM sluice_private.stream_bounds($1::text) b`,
 )
 
-// By bisection for a time: see sluice.positions_at.
+// By bisection for a time: see sluice_private.positions_at.
 const POSITIONS = statement(
   'stream_positions',
   `
@@ -128,17 +128,17 @@ SELECT sluice.stream_positions(
 )
 
 // Each slot is a range of (slot, position) in the segments that the positions allow, which ends at the limit: see
-// sluice.read_events.
+// sluice_private.read_events.
 const EVENTS = statement(
   'stream_events',
   `
 SELECT e.position::text AS position, e.type, e.schema_version, e.payload::text AS payload, e.headers::text AS headers, e.ordering_key,
        ${microseconds('e.appended_at')} AS appended_us
-FROM sluice.read_events($1::integer, $2::smallint[], $3::bigint[], $4::bigint[], $5::integer, $6::text, $7::text) e`,
+FROM sluice_private.read_events($1::integer, $2::smallint[], $3::bigint[], $4::bigint[], $5::integer, $6::text, $7::text) e`,
 )
 
 // One descent for each slot.
 const NEXT = statement(
   'stream_next',
-  'SELECT sluice.next_position($1::integer, $2::smallint[], $3::bigint[], $4::bigint[])::text AS next',
+  'SELECT sluice_private.next_position($1::integer, $2::smallint[], $3::bigint[], $4::bigint[])::text AS next',
 )

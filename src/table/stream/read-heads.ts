@@ -52,7 +52,7 @@ export async function readHeads(
 const READ_HEADS = statement(
   'stream_heads',
   `
-SELECT s.stream, sluice.stream_head(s.positions)::text AS state, NULL AS queue, NULL AS held_ms
+SELECT s.stream, sluice_private.stream_head(s.positions)::text AS state, NULL AS queue, NULL AS held_ms
 FROM sluice.stream s WHERE s.stream = ANY ($1::text[])
 UNION ALL
 SELECT NULL, hashtextextended(grp.told || ' ' || grp.progress, 0::bigint)::text, grp.queue,

@@ -34,7 +34,7 @@ export interface Moved {
 
 /**
  * Makes events messages of the group's queue, in the order of the list, which is that of their positions in each slot. One
- * with a key that is due later is closed for the later ones of its key: see sluice.queue_events.
+ * with a key that is due later is closed for the later ones of its key: see sluice_private.queue_events.
  *
  * @throws SluiceError ROWS_MISSING
  */
@@ -123,7 +123,7 @@ export async function holdSlots(execute: Execute, { groupId }: KnownGroup, held:
  * too late.
  */
 const requireAll = (taken: string) => `
-SELECT CASE WHEN t.taken < pg_catalog.cardinality($2::smallint[]) THEN sluice.require_kept(
+SELECT CASE WHEN t.taken < pg_catalog.cardinality($2::smallint[]) THEN sluice_private.require_kept(
   'group_progress', (SELECT g.stream || ':' || g.name FROM sluice.stream_group g WHERE g.id = $1::integer),
   pg_catalog.cardinality($2::smallint[])::bigint, t.taken
 ) END AS required
@@ -131,12 +131,12 @@ FROM (SELECT ${taken} AS taken) t`
 
 const QUEUE_EVENTS = statement(
   'event_queue',
-  'SELECT sluice.queue_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::double precision[], $6::text[], $7::text[]::jsonb[])',
+  'SELECT sluice_private.queue_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::double precision[], $6::text[], $7::text[]::jsonb[])',
 )
 
 const BURY_EVENTS = statement(
   'event_bury',
-  'SELECT sluice.bury_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::text[], $6::text[], $7::text[]::jsonb[])',
+  'SELECT sluice_private.bury_events($1::integer, $2::smallint[], $3::bigint[], $4::integer[], $5::text[], $6::text[], $7::text[]::jsonb[])',
 )
 
 const HOLD_SLOTS = statement(

@@ -78,7 +78,7 @@ export const test = base.extend('log', { scope: 'file' }, async ({ database }, {
     near: await makeGroup(client, { name: 'near', moves: 1, at: EVENTS - 5 * SLOTS }),
   }
   for (const { groupId } of [groups.parked, groups.failed])
-    await client.query('SELECT sluice.note_queued($1)', [groupId])
+    await client.query('SELECT sluice_private.note_queued($1)', [groupId])
   let statistics: Statistics | undefined
   return {
     client,

@@ -43,7 +43,7 @@ export const test = base.extend('pinned', { scope: 'file' }, async ({ database }
   await idle.query('BEGIN ISOLATION LEVEL REPEATABLE READ')
   await idle.query('SELECT count(*) FROM sluice.message')
   // A session's first enqueue compiles the function, which reads the catalog.
-  await client.query(`BEGIN; SELECT sluice.insert_plain('first', '1'); ROLLBACK`)
+  await client.query(`BEGIN; SELECT sluice_private.insert_plain('first', '1'); ROLLBACK`)
   const { same, slot } = await keysOf(database)
   return {
     client,

@@ -1,6 +1,6 @@
 import type { TestDatabase } from '../servers/database.ts'
 
-/** A change of a function of schema sluice: a pause in it, or what makes a broken twin of it. */
+/** A change of a function of the schema: a pause in it, or what makes a broken twin of it. */
 export interface Edit {
   readonly name: string
   readonly from: string
@@ -28,8 +28,9 @@ function apply(text: string, { name, from, to }: Edit): string {
 }
 
 async function textOf(database: TestDatabase, name: string): Promise<string> {
-  const [row] = await database.sql<{ text: string }>(`SELECT pg_get_functiondef(('sluice.' || $1)::regproc) AS text`, [
-    name,
-  ])
+  const [row] = await database.sql<{ text: string }>(
+    `SELECT pg_get_functiondef(coalesce(to_regproc('sluice_private.' || $1), to_regproc('sluice.' || $1))) AS text`,
+    [name],
+  )
   return row?.text ?? ''
 }

@@ -88,7 +88,7 @@ interface Read {
   readonly payload: unknown
 }
 
-const BOUNDS = 'sluice.slot_bounds(s.id, s.positions)'
+const BOUNDS = 'sluice_private.slot_bounds(s.id, s.positions)'
 const OF_STREAM = 'FROM sluice.stream s WHERE s.stream = $1'
 const READ = `
 SELECT e.slot, e.position::text AS position, e.ordering_key AS key, e.payload

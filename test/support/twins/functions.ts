@@ -9,7 +9,7 @@ export const OPERATION_UNLOCKED = edit('lock_one', 'FOR UPDATE OF m SKIP LOCKED'
 /** A cancellation leaves the hold of a key as it was. */
 export const HOLD_FORGOTTEN = edit(
   'open_key',
-  'IF (sluice.hold_of(gone) ->> 0)::bigint = gone.id THEN',
+  'IF (sluice_private.hold_of(gone) ->> 0)::bigint = gone.id THEN',
   'IF false THEN',
 )
 export const HOLD_LEFT_BY_RESCHEDULE = edit('set_due', 'IF held THEN', 'IF false THEN')
@@ -22,11 +22,11 @@ export const UPDATE_WAITING = edit('lock_waiting', 'FOR UPDATE OF m SKIP LOCKED'
 export const UPDATE_OF_LEASED = [
   edit('lock_waiting', 'AND (coalesce(m.lease, 0) = 0 OR m.due_at <= clock_timestamp())', ''),
   edit(
-    'insert_deduped',
-    "IF (seen.lease = 0 OR on_duplicate = 'update' AND seen.due_at <= seen.now_at) AND NOT seen.ours",
-    'IF true',
+    'find_duplicate',
+    "ELSIF seen.there AND (seen.lease = 0 OR on_duplicate = 'update' AND seen.due_at <= seen.now_at) AND NOT seen.ours",
+    'ELSIF seen.there',
   ),
-  edit('change_waiting', 'PERFORM sluice.end_lease(had);', ''),
+  edit('change_waiting', 'PERFORM sluice_private.end_lease(had);', ''),
 ]
 
 /** Functions that leave it to the server when their transaction gets a number. */
@@ -95,12 +95,16 @@ export const PAUSED_SQL_CLAIM = {
   'behind the lock': [edit('lock_in_slot', 'now_at :=', `PERFORM ${GATE}; now_at :=`)],
 } as const
 /** It does not ask which keys are closed. */
-export const CLOSED_KEYS_IGNORED = edit('lock_in_slot', 'sluice.leased_keys(queue, slot, lowest)', `'{}'::jsonb`)
+export const CLOSED_KEYS_IGNORED = edit(
+  'lock_in_slot',
+  'sluice_private.leased_keys(queue, slot, lowest)',
+  `'{}'::jsonb`,
+)
 
 export const SEEK_UNLOCKED = edit(
   'seek_group',
-  'this_group := sluice.lock_found_group(log, name);',
-  'this_group := sluice.find_group(log.stream, name);',
+  'this_group := sluice_private.lock_found_group(log, name);',
+  'this_group := sluice_private.find_group(log.stream, name);',
 )
 /** A segment in which an append is open may go. */
 export const OPEN_SEGMENT_GOES = edit('mark_segments', 'EXIT WHEN settled < ends;', '')

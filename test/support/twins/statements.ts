@@ -33,7 +33,7 @@ export const HELD_BY_SNAPSHOT = of(
 /** As if nobody else ran when the claim looked. */
 export const CLAIM_ALONE = of(['claim_slots'], 'pg_snapshot_xmin(pg_current_snapshot())::text', `'${2n ** 62n}'`)
 
-const LEASED_KEYS = 'sluice.leased_keys($1::text, locked.slot, candidate.floor_id)'
+const LEASED_KEYS = 'sluice_private.leased_keys($1::text, locked.slot, candidate.floor_id)'
 const BY_SNAPSHOT = `(SELECT coalesce(jsonb_object_agg(l.ordering_key, l.id::text), '{}') FROM sluice.message l
     WHERE l.queue = $1::text AND l.slot = locked.slot AND l.lease IS NOT NULL)`
 
@@ -52,8 +52,8 @@ export const LEASED_KEYS_CLOSED_ABOVE = [
   ),
   ...of(
     ['claim_slots'],
-    'sluice.lock_due_again($1::text, m.id)',
-    'm.lease IS NULL OR sluice.lock_due_again($1::text, m.id)',
+    'sluice_private.lock_due_again($1::text, m.id)',
+    'm.lease IS NULL OR sluice_private.lock_due_again($1::text, m.id)',
   ),
 ]
 

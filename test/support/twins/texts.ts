@@ -4,7 +4,8 @@ import { claimEvents, readRest } from '../../../src/table/stream/claim-events.ts
 import type { TwinOfGroup } from './statements.ts'
 
 const MIGRATIONS = new URL('../../../migrations/', import.meta.url)
-const FUNCTION = /CREATE (?:OR REPLACE )?FUNCTION sluice\.(\w+)\((.*?)\)\s(?:.*?)\bAS (?:\$\$(.*?)\$\$|'(.*?)');/gs
+const FUNCTION =
+  /CREATE (?:OR REPLACE )?FUNCTION sluice(?:_private)?\.(\w+)\((.*?)\)\s(?:.*?)\bAS (?:\$\$(.*?)\$\$|'(.*?)');/gs
 
 interface SqlFunction {
   readonly parameters: string

@@ -1,19 +1,12 @@
--- Settings of queues: what a queue is told while it runs, and how those who consume hear of it.
+-- Settings of queues, which may change while workers run, and how workers hear of a change.
+--
+-- The public functions run with the rights of the schema's owner, so that a login needs nothing but EXECUTE, and say no more
+-- than they check.
+--
+-- Public functions: sluice.queue_set, sluice.pause, sluice.resume, sluice.is_paused.
 
--- It is a hint: each worker reads what has changed with its poll.
-CREATE FUNCTION sluice.queue_told() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-  PERFORM sluice.tell('!settings!' || coalesce(NEW.queue, OLD.queue));
-  RETURN NULL;
-END
-$$;
-
-CREATE TRIGGER queue_told AFTER INSERT OR UPDATE OR DELETE ON sluice.queue FOR EACH ROW EXECUTE FUNCTION sluice.queue_told();
-
--- Checks
 -- A setting that is a time, in milliseconds: a number of them, or text as an interval has it.
-CREATE FUNCTION sluice.setting_ms(name text, value jsonb, least_ms bigint) RETURNS bigint
+CREATE FUNCTION sluice_private.setting_ms(name text, value jsonb, least_ms bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   ms double precision;
@@ -35,7 +28,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.setting_integer(name text, value jsonb, most integer) RETURNS integer
+CREATE FUNCTION sluice_private.setting_integer(name text, value jsonb, most integer) RETURNS integer
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF jsonb_typeof(value) = 'null' THEN
@@ -49,7 +42,7 @@ END
 $$;
 
 -- Fails unless an object has no other keys than those.
-CREATE FUNCTION sluice.check_setting_keys(what text, value jsonb, known text[]) RETURNS void
+CREATE FUNCTION sluice_private.check_setting_keys(what text, value jsonb, known text[]) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   other text;
@@ -65,7 +58,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION sluice.setting_number(name text, value jsonb, lowest numeric, highest numeric) RETURNS numeric
+CREATE FUNCTION sluice_private.setting_number(name text, value jsonb, lowest numeric, highest numeric) RETURNS numeric
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF value IS NOT NULL AND (jsonb_typeof(value) <> 'number' OR (value #>> '{}')::numeric NOT BETWEEN lowest AND highest) THEN
@@ -77,27 +70,27 @@ END
 $$;
 
 -- A retry policy as it is stored: its name, or an object with its times in milliseconds.
-CREATE FUNCTION sluice.setting_retry(value jsonb, what text DEFAULT 'retry') RETURNS jsonb
+CREATE FUNCTION sluice_private.setting_retry(value jsonb, what text DEFAULT 'retry') RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  delay bigint := CASE WHEN value ? 'delay' THEN sluice.setting_ms(what || '.delay', value -> 'delay', 0) END;
-  longest bigint := CASE WHEN value ? 'maxDelay' THEN sluice.setting_ms(what || '.maxDelay', value -> 'maxDelay', 0) END;
+  delay bigint := CASE WHEN value ? 'delay' THEN sluice_private.setting_ms(what || '.delay', value -> 'delay', 0) END;
+  longest bigint := CASE WHEN value ? 'maxDelay' THEN sluice_private.setting_ms(what || '.maxDelay', value -> 'maxDelay', 0) END;
 BEGIN
   IF jsonb_typeof(value) = 'string' AND octet_length(value #>> '{}') BETWEEN 1 AND 100 OR jsonb_typeof(value) = 'null' THEN
     RETURN value;
   ELSIF value ->> 'kind' = 'fixed' AND delay IS NOT NULL THEN
-    PERFORM sluice.check_setting_keys(what, value, '{kind,delay}');
+    PERFORM sluice_private.check_setting_keys(what, value, '{kind,delay}');
     RETURN jsonb_build_object('kind', 'fixed', 'delay', delay);
   ELSIF value ->> 'kind' = 'exponential' THEN
-    PERFORM sluice.check_setting_keys(what, value, '{kind,delay,maxDelay,factor,jitter}');
+    PERFORM sluice_private.check_setting_keys(what, value, '{kind,delay,maxDelay,factor,jitter}');
     IF longest < delay THEN
       RAISE EXCEPTION '%.maxDelay: expected no less than the delay, which is % ms, received % ms', what, delay, longest
         USING ERRCODE = '22023';
     END IF;
     RETURN jsonb_strip_nulls(jsonb_build_object(
       'kind', 'exponential', 'delay', delay, 'maxDelay', longest,
-      'factor', sluice.setting_number(what || '.factor', value -> 'factor', 1, 100),
-      'jitter', sluice.setting_number(what || '.jitter', value -> 'jitter', 0, 1)
+      'factor', sluice_private.setting_number(what || '.factor', value -> 'factor', 1, 100),
+      'jitter', sluice_private.setting_number(what || '.jitter', value -> 'jitter', 0, 1)
     ));
   END IF;
   RAISE EXCEPTION '%: expected the name of a policy, {"kind": "fixed", "delay": ...} or {"kind": "exponential", ...}, received %',
@@ -107,7 +100,7 @@ END
 $$;
 
 -- Retry policies by name, as they are given to a settlement, with their times in milliseconds.
-CREATE FUNCTION sluice.given_policies(policies jsonb) RETURNS jsonb
+CREATE FUNCTION sluice_private.given_policies(policies jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   given record;
@@ -123,51 +116,51 @@ BEGIN
         left(given.name, 80), left(given.value::text, 80)
         USING ERRCODE = '22023', HINT = 'As in {"kind": "exponential", "delay": "10s", "maxDelay": "1h"}.';
     END IF;
-    known := known || jsonb_build_object(given.name, sluice.setting_retry(given.value, 'policies.' || left(given.name, 80)));
+    known := known || jsonb_build_object(given.name, sluice_private.setting_retry(given.value, 'policies.' || left(given.name, 80)));
   END LOOP;
   RETURN known;
 END
 $$;
 
 -- The columns of a rate: {"limit": 100, "per": "1s", "burst": 10}.
-CREATE FUNCTION sluice.setting_rate(name text, value jsonb) RETURNS jsonb
+CREATE FUNCTION sluice_private.setting_rate(name text, value jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   unset boolean := jsonb_typeof(value) = 'null';
 BEGIN
   IF NOT unset THEN
-    PERFORM sluice.check_setting_keys(name, value, '{limit,per,burst}');
+    PERFORM sluice_private.check_setting_keys(name, value, '{limit,per,burst}');
   END IF;
   RETURN jsonb_build_object(
-    name, CASE WHEN NOT unset THEN sluice.setting_integer(name || '.limit', coalesce(value -> 'limit', '0'), 1000000) END,
-    name || '_ms', CASE WHEN value ? 'per' THEN sluice.setting_ms(name || '.per', value -> 'per', 1)
+    name, CASE WHEN NOT unset THEN sluice_private.setting_integer(name || '.limit', coalesce(value -> 'limit', '0'), 1000000) END,
+    name || '_ms', CASE WHEN value ? 'per' THEN sluice_private.setting_ms(name || '.per', value -> 'per', 1)
                         WHEN NOT unset THEN 1000 END,
-    name || '_burst', CASE WHEN value ? 'burst' THEN sluice.setting_integer(name || '.burst', value -> 'burst', 1000000) END
+    name || '_burst', CASE WHEN value ? 'burst' THEN sluice_private.setting_integer(name || '.burst', value -> 'burst', 1000000) END
   );
 END
 $$;
 
 -- The columns of sluice.queue that settings change. Fails if one of them is not allowed.
-CREATE FUNCTION sluice.settings_columns(settings jsonb) RETURNS jsonb
+CREATE FUNCTION sluice_private.settings_columns(settings jsonb) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   given record;
   columns jsonb := '{}';
 BEGIN
-  PERFORM sluice.check_setting_keys('settings', settings, '{delay,ttl,on_expiry,max_attempts,retry,payload_limit_bytes,history,dead_letter_retention,rate,tenant_rate,concurrency,tenant_concurrency}');
+  PERFORM sluice_private.check_setting_keys('settings', settings, '{delay,ttl,on_expiry,max_attempts,retry,payload_limit_bytes,history,dead_letter_retention,rate,tenant_rate,concurrency,tenant_concurrency}');
   FOR given IN SELECT s.key AS name, s.value FROM jsonb_each(settings) AS s ORDER BY s.key LOOP
     columns := columns || CASE given.name
-      WHEN 'delay' THEN jsonb_build_object('delay_ms', sluice.setting_ms(given.name, given.value, 0))
-      WHEN 'ttl' THEN jsonb_build_object('ttl_ms', sluice.setting_ms(given.name, given.value, 1))
-      WHEN 'history' THEN jsonb_build_object('history_ms', sluice.setting_ms(given.name, given.value, 1))
-      WHEN 'dead_letter_retention' THEN jsonb_build_object('dead_letter_ms', sluice.setting_ms(given.name, given.value, 1))
-      WHEN 'max_attempts' THEN jsonb_build_object(given.name, sluice.setting_integer(given.name, given.value, 1000000))
-      WHEN 'payload_limit_bytes' THEN jsonb_build_object('payload_bytes', sluice.setting_integer(given.name, given.value, 268435456))
-      WHEN 'retry' THEN jsonb_build_object(given.name, sluice.setting_retry(given.value))
-      WHEN 'rate' THEN sluice.setting_rate(given.name, given.value)
-      WHEN 'tenant_rate' THEN sluice.setting_rate(given.name, given.value)
+      WHEN 'delay' THEN jsonb_build_object('delay_ms', sluice_private.setting_ms(given.name, given.value, 0))
+      WHEN 'ttl' THEN jsonb_build_object('ttl_ms', sluice_private.setting_ms(given.name, given.value, 1))
+      WHEN 'history' THEN jsonb_build_object('history_ms', sluice_private.setting_ms(given.name, given.value, 1))
+      WHEN 'dead_letter_retention' THEN jsonb_build_object('dead_letter_ms', sluice_private.setting_ms(given.name, given.value, 1))
+      WHEN 'max_attempts' THEN jsonb_build_object(given.name, sluice_private.setting_integer(given.name, given.value, 1000000))
+      WHEN 'payload_limit_bytes' THEN jsonb_build_object('payload_bytes', sluice_private.setting_integer(given.name, given.value, 268435456))
+      WHEN 'retry' THEN jsonb_build_object(given.name, sluice_private.setting_retry(given.value))
+      WHEN 'rate' THEN sluice_private.setting_rate(given.name, given.value)
+      WHEN 'tenant_rate' THEN sluice_private.setting_rate(given.name, given.value)
       WHEN 'on_expiry' THEN jsonb_build_object(given.name, given.value)
-      ELSE jsonb_build_object(given.name, sluice.setting_integer(given.name, given.value, 10000))
+      ELSE jsonb_build_object(given.name, sluice_private.setting_integer(given.name, given.value, 10000))
     END;
   END LOOP;
   IF columns ->> 'on_expiry' NOT IN ('drop', 'dead_letter') THEN
@@ -178,20 +171,19 @@ BEGIN
 END
 $$;
 
--- Fails if a table has not taken a row so often that no other session can be the reason.
-CREATE FUNCTION sluice.check_taken(relation text, queue text, tries integer) RETURNS void
+-- It is a hint: each worker reads what has changed with its poll.
+CREATE FUNCTION sluice_private.queue_told() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF tries >= 1000 THEN
-    RAISE EXCEPTION 'sluice.%: expected to take 1 row for queue "%", took 0', relation, queue
-      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
-  END IF;
+  PERFORM sluice_private.tell('!settings!' || coalesce(NEW.queue, OLD.queue));
+  RETURN NULL;
 END
 $$;
+CREATE TRIGGER queue_told AFTER INSERT OR UPDATE OR DELETE ON sluice.queue FOR EACH ROW EXECUTE FUNCTION sluice_private.queue_told();
 
 -- Writes columns of the row of a queue, which it locks, and removes a row that says nothing any more: enqueueing in a
 -- queue without a row is fastest. Returns whether it was paused before.
-CREATE FUNCTION sluice.tell_queue(queue text, columns jsonb, by text) RETURNS boolean
+CREATE FUNCTION sluice_private.tell_queue(queue text, columns jsonb, by text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -204,7 +196,7 @@ BEGIN
     EXIT WHEN FOUND;
     INSERT INTO sluice.queue (queue) VALUES (queue) ON CONFLICT DO NOTHING;
     tries := tries + 1;
-    PERFORM sluice.check_taken('queue', queue, tries);
+    PERFORM sluice_private.check_taken('queue', queue, tries);
   END LOOP;
   told := jsonb_populate_record(was, columns);
   IF told.paused_at IS NOT NULL THEN
@@ -226,13 +218,10 @@ BEGIN
 END
 $$;
 
--- Functions for users
--- They run with the rights of the schema's owner, so that a login needs nothing but EXECUTE, and says no more than they check.
-
 CREATE FUNCTION sluice.queue_set(queue text, settings jsonb, by text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  PERFORM sluice.tell_queue(queue, sluice.settings_columns(settings), by);
+  PERFORM sluice_private.tell_queue(queue, sluice_private.settings_columns(settings), by);
 END
 $$;
 COMMENT ON FUNCTION sluice.queue_set IS
@@ -241,7 +230,7 @@ COMMENT ON FUNCTION sluice.queue_set IS
 CREATE FUNCTION sluice.pause(queue text, by text DEFAULT NULL, reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  RETURN NOT sluice.tell_queue(queue, jsonb_build_object(
+  RETURN NOT sluice_private.tell_queue(queue, jsonb_build_object(
     'paused_at', clock_timestamp(), 'paused_by', coalesce(by, session_user), 'pause_reason', reason
   ), by);
 END
@@ -252,12 +241,12 @@ COMMENT ON FUNCTION sluice.pause IS
 CREATE FUNCTION sluice.resume(queue text, by text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 BEGIN
-  RETURN sluice.tell_queue(queue, '{"paused_at": null, "paused_by": null, "pause_reason": null}', by);
+  RETURN sluice_private.tell_queue(queue, '{"paused_at": null, "paused_by": null, "pause_reason": null}', by);
 END
 $$;
 COMMENT ON FUNCTION sluice.resume IS 'Ends the pause of a queue. Returns false if it was not paused.';
 
--- For whoever waits for a claim, and may read no table.
+-- For sessions that wait for a claim, and may read no table.
 CREATE FUNCTION sluice.is_paused(queue text) RETURNS boolean
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 #variable_conflict use_variable
@@ -267,42 +256,5 @@ END
 $$;
 COMMENT ON FUNCTION sluice.is_paused IS 'Whether a queue is paused.';
 
-CREATE VIEW sluice.queue_settings AS
-SELECT q.queue, q.paused_at, q.paused_by, q.pause_reason,
-       q.delay_ms * interval '1 millisecond' AS delay, q.ttl_ms * interval '1 millisecond' AS ttl, q.on_expiry,
-       q.max_attempts, q.retry, q.payload_bytes AS payload_limit_bytes,
-       q.history_ms * interval '1 millisecond' AS history,
-       q.dead_letter_ms * interval '1 millisecond' AS dead_letter_retention,
-       q.rate, q.rate_ms * interval '1 millisecond' AS rate_per, q.rate_burst,
-       q.tenant_rate, q.tenant_rate_ms * interval '1 millisecond' AS tenant_rate_per, q.tenant_rate_burst,
-       q.concurrency, q.tenant_concurrency, q.changed_at, q.changed_by
-FROM sluice.queue q;
-COMMENT ON VIEW sluice.queue_settings IS 'What queues have been told: one row per queue that has been told something. Null: the code decides.';
-COMMENT ON COLUMN sluice.queue_settings.queue IS 'The queue.';
-COMMENT ON COLUMN sluice.queue_settings.paused_at IS 'Since when nobody claims from it; null: it is not paused.';
-COMMENT ON COLUMN sluice.queue_settings.paused_by IS 'Who has paused it.';
-COMMENT ON COLUMN sluice.queue_settings.pause_reason IS 'Why.';
-COMMENT ON COLUMN sluice.queue_settings.delay IS 'When a message is due after its enqueue that gives neither a delay nor a due time.';
-COMMENT ON COLUMN sluice.queue_settings.ttl IS 'For how long after it is due a message may be delivered that gives no time of its own.';
-COMMENT ON COLUMN sluice.queue_settings.on_expiry IS 'What becomes of a message that has expired: drop or dead_letter.';
-COMMENT ON COLUMN sluice.queue_settings.max_attempts IS 'After how many failed tries a message dies that has no number of its own.';
-COMMENT ON COLUMN sluice.queue_settings.retry IS 'When failed messages are tried again: the name of a policy, or an object with times in milliseconds.';
-COMMENT ON COLUMN sluice.queue_settings.payload_limit_bytes IS 'The largest payload in bytes of JSON.';
-COMMENT ON COLUMN sluice.queue_settings.history IS 'For how long messages that have succeeded are kept.';
-COMMENT ON COLUMN sluice.queue_settings.dead_letter_retention IS 'For how long dead letters are kept.';
-COMMENT ON COLUMN sluice.queue_settings.rate IS 'How many messages may begin per rate_per, of all processes.';
-COMMENT ON COLUMN sluice.queue_settings.rate_per IS 'The interval of rate.';
-COMMENT ON COLUMN sluice.queue_settings.rate_burst IS 'How many may begin at once after a pause; null: as many as rate.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_rate IS 'The same for the messages of one tenant.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_rate_per IS 'The interval of tenant_rate.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_rate_burst IS 'How many of one tenant may begin at once after a pause; null: as many as tenant_rate.';
-COMMENT ON COLUMN sluice.queue_settings.concurrency IS 'How many messages may be in flight, of all processes.';
-COMMENT ON COLUMN sluice.queue_settings.tenant_concurrency IS 'How many of one tenant may be in flight, of all processes.';
-COMMENT ON COLUMN sluice.queue_settings.changed_at IS 'When it was told something last.';
-COMMENT ON COLUMN sluice.queue_settings.changed_by IS 'Who told it: a name that was given, or else the database user.';
-
 -- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
 REVOKE ALL ON FUNCTION sluice.queue_set, sluice.pause, sluice.resume, sluice.is_paused FROM PUBLIC;
-
-CREATE OR REPLACE FUNCTION sluice.schema_version(OUT version integer, OUT oldest_client integer)
-LANGUAGE sql IMMUTABLE AS 'SELECT 3, 1';

@@ -1,0 +1,259 @@
+-- Shares a claim out among the tenants of a queue.
+
+-- How many messages of a tenant are due and seem not to be in flight, up to so many.
+CREATE FUNCTION sluice_private.count_of_tenant(queue text, tenant text, most integer) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  RETURN (
+    SELECT count(*) FROM (
+      SELECT FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+        SELECT m.id FROM sluice.message m
+        WHERE m.queue = queue AND m.tenant IS NOT NULL AND m.tenant = tenant AND m.priority = p.priority AND m.due_at <= now_at
+          AND NOT sluice_private.in_progress(m.xmax)
+        ORDER BY m.due_at, m.id LIMIT (SELECT most)
+      ) m
+      LIMIT (SELECT most)
+    ) counted
+  );
+END
+$$;
+
+-- Locks due messages of a tenant, the lowest priority number first, then by due time: as sluice_private.lock_unkeyed, by
+-- message_tenant_idx.
+CREATE FUNCTION sluice_private.lock_of_tenant(queue text, tenant text, most integer) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  RETURN ARRAY(
+    SELECT m.id
+    FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+      SELECT m.id FROM sluice.message m
+      WHERE m.queue = queue AND m.tenant IS NOT NULL AND m.tenant = tenant AND m.priority = p.priority AND m.due_at <= now_at
+      ORDER BY m.due_at, m.id
+      LIMIT (SELECT most)
+      FOR UPDATE OF m SKIP LOCKED
+    ) m
+    LIMIT most
+  );
+END
+$$;
+
+-- Which messages without a tenant and without an ordering key are due: of the first 1,000 of each priority.
+CREATE FUNCTION sluice_private.untenanted(queue text, most integer) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+BEGIN
+  RETURN ARRAY(
+    SELECT m.id
+    FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
+      SELECT m.id, m.tenant, m.xmax FROM sluice.message m
+      WHERE m.queue = queue AND m.slot IS NULL AND m.priority = p.priority AND m.due_at <= now_at
+      ORDER BY m.due_at, m.id
+      LIMIT (SELECT 1000)
+    ) m
+    WHERE m.tenant IS NULL AND NOT sluice_private.in_progress(m.xmax)
+    LIMIT most
+  );
+END
+$$;
+
+-- Locks messages without a tenant. Those with an ordering key and those without come first in turn, by chance.
+CREATE FUNCTION sluice_private.lock_untenanted(queue text, most integer) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  keyed_first boolean := random() < 0.5;
+  taken bigint[] := '{}';
+  now_at timestamptz;
+BEGIN
+  IF keyed_first THEN
+    taken := sluice_private.lock_keyed(queue, most);
+  END IF;
+  IF cardinality(taken) < most THEN
+    now_at := clock_timestamp();
+    taken := taken || ARRAY(
+      SELECT m.id FROM unnest(sluice_private.untenanted(queue, most - cardinality(taken))) AS given (id) CROSS JOIN LATERAL (
+        SELECT m.id FROM sluice.message m
+        WHERE m.queue = queue AND m.id = given.id AND m.due_at <= now_at LIMIT 1
+        FOR UPDATE OF m SKIP LOCKED
+      ) m
+    );
+  END IF;
+  IF NOT keyed_first AND cardinality(taken) < most THEN
+    taken := taken || sluice_private.lock_keyed(queue, most - cardinality(taken));
+  END IF;
+  RETURN taken;
+END
+$$;
+
+-- In how many milliseconds a tenant has a token; null: it has one, or needs none. It looks, and locks nothing.
+CREATE FUNCTION sluice_private.wait_of_tenant(queue text, tenant text, settings sluice.queue) RETURNS double precision
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  rate double precision := settings.tenant_rate::double precision / coalesce(settings.tenant_rate_ms, 1000);
+  level double precision;
+BEGIN
+  IF settings.tenant_rate IS NULL THEN
+    RETURN NULL;
+  END IF;
+  SELECT b.tokens + greatest(0, extract(epoch FROM clock_timestamp() - b.at)::double precision * 1000 * rate) INTO level
+  FROM sluice.bucket b WHERE b.queue = queue AND b.tenant = tenant;
+  RETURN CASE WHEN level < 1 THEN (1 - level) / rate END;
+END
+$$;
+
+-- How many messages of a tenant may be claimed now: due, not in flight, and with permits that seem to be free.
+CREATE FUNCTION sluice_private.room_of_tenant(
+  queue text, tenant text, most integer, settings sluice.queue, OUT room integer, OUT wait_ms double precision
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  room := sluice_private.count_of_tenant(queue, tenant, most);
+  IF room > 0 AND settings.tenant_concurrency IS NOT NULL THEN
+    SELECT least(room, f.free_count), f.wait_ms INTO room, wait_ms
+    FROM sluice_private.fit_permits(queue, tenant, settings.tenant_concurrency, room) f;
+  END IF;
+END
+$$;
+
+-- Which tenants a claim takes from, and how many messages of each at most. It goes in rotation, beginning behind `turn`:
+-- from each tenant to the next by one descent of message_tenant_idx, which the loop reads one by one, so that it costs as
+-- much as the tenants that it visits. Tenants that have nothing due cost little, and those that wait for their limit
+-- more: after 200 of these it ends, and the next claim goes on there. One that asks for less than each could have gives
+-- each the same share.
+CREATE FUNCTION sluice_private.pick_tenants(
+  queue text, most integer, settings sluice.queue, INOUT turn text, OUT tenants text[], OUT shares integer[],
+  OUT wait_ms double precision, OUT wrapped boolean
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  began text := turn;
+  candidate text;
+  room integer;
+  waiting integer := 0;
+  given integer;
+  token_wait double precision;
+  permit_wait double precision;
+BEGIN
+  tenants := '{}';
+  shares := '{}';
+  FOR pass IN 0..1 LOOP
+    wrapped := pass = 1;
+    FOR candidate IN
+      WITH RECURSIVE found (tenant, due_at) AS (
+        (SELECT m.tenant, m.due_at FROM sluice.message m
+         WHERE m.queue = queue AND m.tenant IS NOT NULL AND m.tenant > CASE pass WHEN 0 THEN began ELSE '' END
+         ORDER BY m.tenant, m.priority, m.due_at, m.id LIMIT 1)
+        UNION ALL
+        SELECT n.tenant, n.due_at FROM found f CROSS JOIN LATERAL (
+          SELECT m.tenant, m.due_at FROM sluice.message m
+          WHERE m.queue = queue AND m.tenant IS NOT NULL AND m.tenant > f.tenant
+          ORDER BY m.tenant, m.priority, m.due_at, m.id LIMIT 1
+        ) n
+        WHERE pass = 0 OR f.tenant < began
+      )
+      SELECT f.tenant FROM found f
+      WHERE (pass = 0 OR f.tenant <= began)
+        AND (f.due_at <= clock_timestamp() OR sluice_private.count_of_tenant(queue, f.tenant, 1) > 0)
+    LOOP
+      token_wait := sluice_private.wait_of_tenant(queue, candidate, settings);
+      room := 0;
+      permit_wait := NULL;
+      IF token_wait IS NULL THEN
+        SELECT r.room, r.wait_ms INTO room, permit_wait FROM sluice_private.room_of_tenant(queue, candidate, most, settings) r;
+      END IF;
+      wait_ms := least(wait_ms, token_wait, permit_wait);
+      IF room > 0 THEN
+        tenants := tenants || candidate;
+        shares := shares || room;
+      ELSE
+        waiting := waiting + 1;
+      END IF;
+      turn := candidate;
+      EXIT WHEN cardinality(tenants) = most OR waiting = 200;
+    END LOOP;
+    EXIT WHEN cardinality(tenants) = most OR waiting = 200;
+  END LOOP;
+  IF waiting = 200 THEN
+    wait_ms := least(wait_ms, 100);
+  END IF;
+  FOR at IN 1..cardinality(tenants) LOOP
+    given := least(shares[at], (most + cardinality(tenants) - 1) / cardinality(tenants));
+    IF settings.tenant_rate IS NOT NULL AND given > 0 THEN
+      SELECT t.granted, t.wait_ms INTO given, token_wait FROM sluice_private.take_tokens(
+        queue, tenants[at], given, settings.tenant_rate, coalesce(settings.tenant_rate_ms, 1000),
+        coalesce(settings.tenant_rate_burst, settings.tenant_rate)
+      ) t;
+      wait_ms := least(wait_ms, token_wait);
+    END IF;
+    shares[at] := given;
+  END LOOP;
+END
+$$;
+
+-- Notes where a claim has ended among the tenants. It does not wait: a transaction of an application that has claimed and
+-- goes on may have the lock.
+CREATE FUNCTION sluice_private.note_turn(queue text, turn text, apart boolean, by_worker boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  now_at timestamptz := clock_timestamp();
+  last timestamptz;
+BEGIN
+  SELECT t.noted_at INTO last FROM sluice.turn t WHERE t.queue = queue;
+  IF by_worker AND last > now_at - interval '1 second' THEN
+    RETURN;
+  END IF;
+  IF last IS NOT NULL THEN
+    PERFORM FROM sluice.turn t WHERE t.queue = queue AND (t.tenant <> turn OR t.apart <> apart) FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+      UPDATE sluice.turn t SET tenant = turn, apart = apart, noted_at = now_at WHERE t.queue = queue;
+    END IF;
+  ELSIF sluice_private.lock_growth(queue, '') THEN
+    INSERT INTO sluice.turn (queue, tenant, apart, noted_at)
+    SELECT queue, turn, apart, now_at WHERE NOT EXISTS (SELECT FROM sluice.turn t WHERE t.queue = queue);
+  END IF;
+END
+$$;
+
+-- Shares a claim out among tenants, and messages without one.
+CREATE FUNCTION sluice_private.share_out(
+  queue text, most integer, INOUT turn text, apart boolean, settings sluice.queue, OUT granted integer,
+  OUT wait_ms double precision, OUT tenants text[], OUT shares integer[], OUT wrapped boolean
+)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+  others boolean;
+  by_worker boolean := turn IS NOT NULL;
+BEGIN
+  IF turn IS NULL THEN
+    SELECT t.tenant, t.apart INTO turn, apart FROM sluice.turn t WHERE t.queue = queue;
+  END IF;
+  SELECT p.tenants, p.shares, p.turn, p.wait_ms, p.wrapped INTO tenants, shares, turn, wait_ms, wrapped
+  FROM sluice_private.pick_tenants(queue, most, settings, coalesce(turn, '')) p;
+  PERFORM sluice_private.note_turn(queue, turn, wrapped, by_worker);
+  IF apart OR cardinality(tenants) = 0 THEN
+    others := EXISTS (
+      SELECT FROM (SELECT m.id FROM sluice.message m WHERE m.queue = queue AND m.slot IS NOT NULL ORDER BY m.slot, m.id LIMIT 1) keyed
+    ) OR sluice_private.untenanted(queue, 1) <> '{}';
+    IF others THEN
+      tenants := ''::text || tenants;
+      shares := greatest(1, most / cardinality(tenants)) || shares;
+    END IF;
+  END IF;
+  granted := least(most, (SELECT coalesce(sum(s), 0) FROM unnest(shares) AS s));
+  IF granted > 0 THEN
+    wait_ms := NULL;
+  END IF;
+END
+$$;

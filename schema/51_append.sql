@@ -1,0 +1,136 @@
+-- Appends events to streams.
+--
+-- Public functions: sluice.append, sluice.append_many.
+
+-- Says where the transaction's appends may still put events, before it draws their positions: for each slot it takes a
+-- shared lock, never taken exclusively; the lock's number is the last position drawn at that moment (its low 31 bits).
+-- All positions that it draws are above that. The locks go with the transaction, after it has become visible, and with a
+-- rollback to a savepoint. Prepared transactions keep them. A setting of the transaction remembers the number for each
+-- slot, so that its next append takes the same lock again, which costs no entry in the lock table. A session may write
+-- the setting by hand: a number from 0 to the head holds back at least what the append draws, and any other is not used.
+-- False: the stream has other slots by now, so the append looks for its own again. To read the head locks the sequence,
+-- and so keeps the slots as they are: see sluice_private.note_slots.
+CREATE FUNCTION sluice_private.open_appends(log sluice.stream, slots smallint[]) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  name text := 'sluice.open_appends_' || log.id;
+  floors bigint[] := coalesce(nullif(current_setting(name, true), ''), '{}');
+  head bigint := coalesce(pg_sequence_last_value(log.positions), 0);
+  slot smallint;
+  is_new boolean := false;
+BEGIN
+  IF (pg_sequence_parameters(log.positions)).start_value <> log.slots THEN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+      RAISE EXCEPTION 'could not serialize access: stream "%" has other slots since the transaction began', log.stream
+        USING ERRCODE = '40001', HINT = 'Try the transaction again.';
+    END IF;
+    RETURN false;
+  END IF;
+  FOREACH slot IN ARRAY slots LOOP
+    IF (floors[slot + 1] BETWEEN greatest(head - 2147483647, 0) AND head) IS NOT TRUE THEN
+      floors[slot + 1] := head;
+      is_new := true;
+    END IF;
+    PERFORM sluice_private.lock_shared(1275068416 | (log.id << 8) | slot, (floors[slot + 1] & 2147483647)::integer);
+  END LOOP;
+  IF is_new THEN
+    PERFORM set_config(name, floors::text, true);
+  END IF;
+  RETURN true;
+END
+$$;
+
+-- Appends one event, and returns its position. One without an ordering key goes to a slot by chance.
+CREATE FUNCTION sluice.append(stream text, payload jsonb, ordering_key text DEFAULT NULL, type text DEFAULT NULL,
+                              schema_version integer DEFAULT 1, headers jsonb DEFAULT '{}') RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  log sluice.stream;
+  slot smallint;
+  at bigint;
+BEGIN
+  LOOP
+    SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append.stream;
+    IF log.id IS NULL THEN
+      RAISE EXCEPTION 'expected the name of a stream, received "%"', append.stream
+        USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
+    END IF;
+    slot := CASE WHEN ordering_key IS NULL THEN floor(random() * log.slots)::smallint ELSE sluice_private.event_slot(ordering_key, log.slots) END;
+    EXIT WHEN sluice_private.open_appends(log, ARRAY[slot]);
+  END LOOP;
+  INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
+  VALUES (log.id, slot, nextval(log.positions), ordering_key, type, coalesce(schema_version, 1), payload, coalesce(headers, '{}'))
+  RETURNING position INTO at;
+  IF at IS NULL THEN
+    RAISE EXCEPTION 'sluice.event: expected to take 1 event for stream "%", took 0', append.stream
+      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+  END IF;
+  IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext('/' || append.stream)) THEN
+    PERFORM sluice_private.wake_stream(append.stream);
+  END IF;
+  RETURN at;
+END
+$$;
+COMMENT ON FUNCTION sluice.append IS 'Appends one event to a stream in the current transaction, and returns its position.';
+
+-- Appends many, in the order of the arrays, and returns their positions in that order, which ascend. payloads: a JSON array.
+-- options: a JSON array of objects with orderingKey, type, schemaVersion and headers, or an empty one. Those without an
+-- ordering key go to one slot, a hundred at a time. Every slot that a row may go to has to be wanted, also where there are
+-- fewer options than payloads; so both look at the keys as the same function gives them.
+CREATE FUNCTION sluice.append_many(stream text, payloads jsonb, options jsonb DEFAULT '[]') RETURNS SETOF bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+#variable_conflict use_variable
+DECLARE
+  log sluice.stream;
+  base bigint := floor(random() * 64);
+  given bigint := jsonb_array_length(payloads);
+  wanted smallint[];
+  taken bigint;
+BEGIN
+  options := coalesce(options, '[]');
+  LOOP
+    SELECT s.* INTO log FROM sluice.stream s WHERE s.stream = append_many.stream;
+    IF log.id IS NULL THEN
+      RAISE EXCEPTION 'expected the name of a stream, received "%"', append_many.stream
+        USING ERRCODE = 'SL030', HINT = 'Make it with sluice.create_stream.';
+    END IF;
+    IF given = 0 THEN
+      RETURN;
+    END IF;
+    SELECT array_agg(DISTINCT w.slot) INTO wanted FROM (
+      SELECT coalesce(sluice_private.event_slot(o.key, log.slots), (base + (o.ordinal - 1) / 100) & (log.slots - 1))::smallint AS slot
+      FROM ROWS FROM (jsonb_to_recordset(options) AS ("orderingKey" text)) WITH ORDINALITY AS o (key, ordinal)
+      UNION ALL
+      SELECT ((base + chunk) & (log.slots - 1))::smallint FROM generate_series(0, (given - 1) / 100) AS chunk
+      WHERE jsonb_array_length(options) < given
+    ) w;
+    EXIT WHEN sluice_private.open_appends(log, wanted);
+  END LOOP;
+  RETURN QUERY
+  INSERT INTO sluice.event (stream_id, slot, position, ordering_key, type, schema_version, payload, headers)
+  SELECT log.id, coalesce(sluice_private.event_slot(r."orderingKey", log.slots), (base + (r.ordinal - 1) / 100) & (log.slots - 1))::smallint,
+         nextval(log.positions), r."orderingKey", r.type, coalesce(r."schemaVersion", 1), r.payload, coalesce(r.headers, '{}')
+  FROM (
+    SELECT r.* FROM ROWS FROM (
+      jsonb_array_elements(payloads),
+      jsonb_to_recordset(options) AS (headers jsonb, type text, "schemaVersion" integer, "orderingKey" text)
+    ) WITH ORDINALITY AS r (payload, headers, type, "schemaVersion", "orderingKey", ordinal)
+    ORDER BY r.ordinal
+  ) r
+  RETURNING position;
+  GET DIAGNOSTICS taken = ROW_COUNT;
+  IF taken < given THEN
+    RAISE EXCEPTION 'sluice.event: expected to take % event(s) for stream "%", took %', given, append_many.stream, taken
+      USING ERRCODE = 'SL001', HINT = 'Look for a trigger that returns NULL, and for a rule.';
+  END IF;
+  IF NOT pg_try_advisory_xact_lock_shared(746501, hashtext('/' || append_many.stream)) THEN
+    PERFORM sluice_private.wake_stream(append_many.stream);
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION sluice.append_many IS
+  'Appends the elements of a JSON array to a stream in the current transaction, in their order, and returns their positions. options: an array of objects beside it, with orderingKey, type, schemaVersion and headers.';
+
+-- PUBLIC gets EXECUTE by default, which here would be the owner's rights.
+REVOKE ALL ON FUNCTION sluice_private.open_appends, sluice.append, sluice.append_many FROM PUBLIC;

@@ -1,0 +1,291 @@
+-- Views of messages.
+--
+-- Public views: sluice.workers, sluice.in_flight, sluice.messages, sluice.dead_letters, sluice.completed,
+-- sluice.queues.
+
+-- What the views see of sluice.batch. A hot standby refuses every statement that names an unlogged table, when it plans
+-- it, and there the record is empty anyway. In plpgsql a statement is planned when it is reached.
+CREATE FUNCTION sluice_private.batches() RETURNS SETOF sluice.batch
+LANGUAGE plpgsql STABLE ROWS 100 SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF NOT pg_is_in_recovery() THEN
+    RETURN QUERY SELECT b.* FROM sluice.batch b;
+  END IF;
+END
+$$;
+
+CREATE VIEW sluice.workers AS
+SELECT w.id, w.name, w.host, w.pid, w.version, w.queues, w.started_at, w.seen_at,
+       -- The locks of the primary cannot be seen from a standby.
+       CASE WHEN w.pooled OR pg_catalog.pg_is_in_recovery() THEN w.seen_at >= (SELECT sluice_private.clock()) - interval '3 minutes' ELSE EXISTS (
+         SELECT FROM pg_catalog.pg_locks l
+         WHERE l.locktype = 'advisory' AND l.classid = 746502 AND l.objid = w.id::oid AND l.objsubid = 2 AND l.granted
+           AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+       ) END AS alive,
+       (SELECT coalesce(sum(CASE WHEN b.leased THEN (
+            -- Leased messages are settled one by one, and the row of their batch stays until the last of them is. The
+            -- batch of a worker that hangs may be over for the server, and others have settled its messages.
+            SELECT count(*) FROM unnest(b.message_ids) AS given (id)
+            JOIN sluice.message m ON m.queue = b.queue AND m.id = given.id AND m.lease = b.worker_id::bigint << 32 | b.id
+          ) ELSE (
+            SELECT count(*) FROM unnest(b.message_ids) AS given (id)
+            WHERE given.id < 0 OR EXISTS (SELECT FROM sluice.message m WHERE m.queue = b.queue AND m.id = given.id)
+          ) END), 0)
+        FROM sluice_private.batches() b WHERE b.worker_id = w.id)::integer AS in_flight
+FROM sluice.worker w;
+COMMENT ON VIEW sluice.workers IS 'Worker processes: who runs, since when, on which queues.';
+COMMENT ON COLUMN sluice.workers.id IS 'The worker''s number, new at every start of a process.';
+COMMENT ON COLUMN sluice.workers.name IS 'The name given in the configuration, by default host:pid.';
+COMMENT ON COLUMN sluice.workers.host IS 'The machine''s host name.';
+COMMENT ON COLUMN sluice.workers.pid IS 'The process id on that machine.';
+COMMENT ON COLUMN sluice.workers.version IS 'The version of Sluice that it runs.';
+COMMENT ON COLUMN sluice.workers.queues IS 'The queues that its pipelines consume.';
+COMMENT ON COLUMN sluice.workers.started_at IS 'When it registered.';
+COMMENT ON COLUMN sluice.workers.seen_at IS 'Its last heartbeat.';
+COMMENT ON COLUMN sluice.workers.alive IS 'Whether its control connection is open now; behind a pooler and on a standby, whether it was heard of in the last three minutes.';
+COMMENT ON COLUMN sluice.workers.in_flight IS 'How many messages it has in hand.';
+
+CREATE VIEW sluice.in_flight AS
+SELECT b.queue, m.message_id AS id, coalesce(m.attempt, 0) + 1 AS attempt, b.claimed_at,
+       (SELECT sluice_private.clock()) - b.claimed_at AS running_for, b.id AS batch, w.id AS worker_id, w.name AS worker, w.alive AS worker_alive,
+       l.leased_until, NULL::bigint AS claim, CASE WHEN m.message_id < 0 THEN -m.message_id END AS event_position
+FROM sluice_private.batches() b
+JOIN sluice.workers w ON w.id = b.worker_id
+CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS m (message_id, attempt)
+LEFT JOIN LATERAL (
+  SELECT had.due_at AS leased_until FROM sluice.message had
+  WHERE b.leased AND had.queue = b.queue AND had.id = m.message_id AND had.lease = b.worker_id::bigint << 32 | b.id
+) l ON true
+-- The record of a worker that hangs, or that the reaper has not found yet, may be of a batch whose messages others have
+-- settled since.
+WHERE l.leased_until IS NOT NULL OR NOT b.leased AND (
+  m.message_id < 0 OR EXISTS (SELECT FROM sluice.message had WHERE had.queue = b.queue AND had.id = m.message_id)
+)
+UNION ALL
+SELECT c.queue, m.id, m.attempt + 1, c.claimed_at, (SELECT sluice_private.clock()) - c.claimed_at, NULL, NULL, NULL, NULL, m.due_at, c.id, m.event_position
+FROM sluice.claim c CROSS JOIN LATERAL unnest(c.message_ids) AS given (id)
+JOIN sluice.message m ON m.queue = c.queue AND m.id = given.id AND m.lease = -c.id AND m.due_at > (SELECT sluice_private.clock())
+WHERE c.expires_at > (SELECT sluice_private.clock());
+COMMENT ON COLUMN sluice.in_flight.queue IS 'The queue.';
+COMMENT ON COLUMN sluice.in_flight.id IS 'The message. An event that a group reads for the first time has no message: the number is its position, negative.';
+COMMENT ON COLUMN sluice.in_flight.attempt IS 'Which try this is, from 1.';
+COMMENT ON COLUMN sluice.in_flight.claimed_at IS 'When its batch, or its claim, was claimed.';
+COMMENT ON COLUMN sluice.in_flight.running_for IS 'How long ago that was.';
+COMMENT ON COLUMN sluice.in_flight.batch IS 'The worker''s number for the batch: messages with the same number were claimed together, and in transactional mode share a transaction. Null: it is in a claim.';
+COMMENT ON COLUMN sluice.in_flight.worker_id IS 'The worker''s number. Null: it is in a claim.';
+COMMENT ON COLUMN sluice.in_flight.worker IS 'The worker''s name. Null: it is in a claim.';
+COMMENT ON COLUMN sluice.in_flight.worker_alive IS 'False: the worker is gone; the message is available again, or its lease ends soon, and the next reaper pass writes the evidence down. Null: it is in a claim.';
+COMMENT ON COLUMN sluice.in_flight.leased_until IS 'In leased mode and in a claim: when its lease ends if it is not renewed. Null: a transaction keeps it.';
+COMMENT ON VIEW sluice.in_flight IS 'Messages in the hands of workers and of claims: which, where, since when.';
+COMMENT ON COLUMN sluice.in_flight.claim IS 'The claim that it is in. Null: a worker has it.';
+COMMENT ON COLUMN sluice.in_flight.event_position IS 'The position in the stream of the event that it is; of a message that a worker has, sluice.messages has it.';
+
+CREATE VIEW sluice.messages AS
+SELECT m.queue, m.id,
+       CASE WHEN f.id IS NOT NULL OR m.lease <> 0 AND m.due_at > (SELECT sluice_private.clock()) OR k.pid IS NOT NULL THEN 'in_flight'
+            WHEN m.expires_at <= (SELECT sluice_private.clock()) THEN 'expired'
+            WHEN m.due_at <= (SELECT sluice_private.clock()) THEN 'ready'
+            WHEN m.attempt > 0 THEN 'retrying'
+            ELSE 'scheduled'
+       END AS state,
+       m.type, m.schema_version, m.payload, m.headers, m.ordering_key, m.priority, m.attempt, m.max_attempts,
+       m.enqueued_at, m.due_at, m.expires_at, m.failed_at, m.last_error, m.tenant, m.dedupe_key, m.retry_policy,
+       m.lease_ms * interval '1 millisecond' AS lease,
+       CASE WHEN (h.held ->> 1)::bigint > extract(epoch FROM (SELECT sluice_private.clock())) * 1000000 AND (h.held ->> 0)::bigint <> m.id
+            THEN (h.held ->> 0)::bigint
+            ELSE nullif((SELECT min(e.id) FROM sluice.message e
+                         WHERE e.queue = m.queue AND e.slot = m.slot AND e.lease IS NOT NULL AND e.ordering_key = m.ordering_key), m.id)
+       END AS held_by,
+       coalesce(f.worker, (SELECT w.name FROM sluice.worker w WHERE m.lease > 0 AND m.due_at > (SELECT sluice_private.clock()) AND w.id = (m.lease >> 32)::integer)) AS worker,
+       CASE WHEN m.lease <> 0 AND m.due_at > (SELECT sluice_private.clock()) THEN m.due_at END AS leased_until,
+       CASE WHEN m.lease < 0 AND m.due_at > (SELECT sluice_private.clock()) THEN -m.lease END AS claim,
+       m.event_position, m.failures, (k.pid #>> '{}')::integer AS locked_by
+FROM sluice.message m
+LEFT JOIN (
+  -- For an instant the row of a batch that has ended is beside the next.
+  SELECT DISTINCT ON (b.queue, given.id) b.queue, given.id, coalesce(given.attempt, 0) AS attempt, b.claimed_at, w.name AS worker
+  FROM sluice_private.batches() b
+  JOIN sluice.workers w ON w.id = b.worker_id AND w.alive
+  CROSS JOIN LATERAL unnest(b.message_ids, b.attempts) AS given (id, attempt)
+  -- The row of a leased message itself says which worker has it.
+  WHERE NOT b.leased
+  ORDER BY b.queue, given.id, b.claimed_at DESC
+-- One that has failed since, or was put off, has been settled.
+) f ON f.queue = m.queue AND f.id = m.id AND m.attempt <= f.attempt AND m.due_at <= f.claimed_at
+LEFT JOIN LATERAL (
+  SELECT s.held -> coalesce(m.ordering_key, '') AS held
+  FROM sluice.slot s WHERE s.queue = m.queue AND s.slot = coalesce(m.slot, 256)
+) h ON true
+LEFT JOIN LATERAL (
+  -- The session that has the row locked, a worker or not: claims pass it over. The locks are read once, if any row has
+  -- been locked since it was written. A prepared transaction has no process: its number is there, with null.
+  SELECT (SELECT jsonb_object_agg(l.transactionid::text, l.pid) FROM pg_catalog.pg_locks l
+          WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted) -> m.xmax::text AS pid
+  WHERE m.xmax <> '0'::xid
+) k ON true;
+COMMENT ON VIEW sluice.messages IS 'Every message that is not dead, with its state as of now.';
+COMMENT ON COLUMN sluice.messages.queue IS 'The queue.';
+COMMENT ON COLUMN sluice.messages.id IS 'The message''s id: unique in the database, the same through retries, dead letters and redrive.';
+COMMENT ON COLUMN sluice.messages.state IS 'scheduled (due later, never tried), ready, in_flight, retrying (failed, due later), expired (its life has ended, and nobody has removed it yet).';
+COMMENT ON COLUMN sluice.messages.type IS 'The message''s type, dot-separated, for routing; may be null.';
+COMMENT ON COLUMN sluice.messages.schema_version IS 'The version of the payload''s schema, from 1.';
+COMMENT ON COLUMN sluice.messages.payload IS 'The content.';
+COMMENT ON COLUMN sluice.messages.headers IS 'Metadata that travels with it: an object.';
+COMMENT ON COLUMN sluice.messages.ordering_key IS 'Messages with the same key are handled one at a time, in order of id; null: no order.';
+COMMENT ON COLUMN sluice.messages.priority IS '0 (first) to 9; messages with an ordering key go by their order instead.';
+COMMENT ON COLUMN sluice.messages.attempt IS 'How many tries have failed so far.';
+COMMENT ON COLUMN sluice.messages.max_attempts IS 'After how many failed tries it dies; null: as the pipeline says.';
+COMMENT ON COLUMN sluice.messages.enqueued_at IS 'When it was enqueued.';
+COMMENT ON COLUMN sluice.messages.due_at IS 'When it may be delivered, or be tried again.';
+COMMENT ON COLUMN sluice.messages.expires_at IS 'After this it is not delivered any more, unless it is in hand; null: it never expires.';
+COMMENT ON COLUMN sluice.messages.tenant IS 'Whose message it is, where a queue shares its workers out among tenants.';
+COMMENT ON COLUMN sluice.messages.dedupe_key IS 'While it is there, an enqueue with the same key adds no second message.';
+COMMENT ON COLUMN sluice.messages.retry_policy IS 'The name of its own retry policy, where it has one.';
+COMMENT ON COLUMN sluice.messages.lease IS 'Its own lease in leased mode, where it has one.';
+COMMENT ON COLUMN sluice.messages.failed_at IS 'When its last try failed.';
+COMMENT ON COLUMN sluice.messages.last_error IS 'How its last try failed.';
+COMMENT ON COLUMN sluice.messages.held_by IS 'The message with the same ordering key for which it waits: an earlier one, or one that was handed out before this one came.';
+COMMENT ON COLUMN sluice.messages.worker IS 'The worker that has it in hand.';
+COMMENT ON COLUMN sluice.messages.leased_until IS 'In leased mode and in a claim: when its lease ends if it is not renewed.';
+COMMENT ON COLUMN sluice.messages.claim IS 'The claim that it is in.';
+COMMENT ON COLUMN sluice.messages.failures IS 'Its last five failures, the latest last: attempt, at, error and, where they are known, the worker and, of the latest, the stack. Null: none has failed.';
+COMMENT ON COLUMN sluice.messages.locked_by IS 'The server''s process (pid) whose transaction has it locked: of a worker''s batch, or of any other session.';
+COMMENT ON COLUMN sluice.messages.event_position IS 'In the queue of a group: the position in the stream of the event that it is.';
+
+CREATE VIEW sluice.dead_letters AS
+SELECT d.queue, d.id, d.reason, d.error, d.attempt, d.died_at, (SELECT sluice_private.clock()) - d.died_at AS age, d.type, d.schema_version,
+       d.payload, d.headers, d.ordering_key, d.priority, d.max_attempts, d.enqueued_at, d.tenant, d.dedupe_key,
+       d.event_position, d.failures
+FROM sluice.dead_letter d;
+COMMENT ON VIEW sluice.dead_letters IS 'Messages that are not tried again unless redriven.';
+COMMENT ON COLUMN sluice.dead_letters.queue IS 'The queue.';
+COMMENT ON COLUMN sluice.dead_letters.id IS 'The message''s id.';
+COMMENT ON COLUMN sluice.dead_letters.reason IS 'Why it died.';
+COMMENT ON COLUMN sluice.dead_letters.error IS 'The error of its last try, where it had one. Those of earlier tries are in failures.';
+COMMENT ON COLUMN sluice.dead_letters.attempt IS 'How many tries it had.';
+COMMENT ON COLUMN sluice.dead_letters.died_at IS 'When it was moved here.';
+COMMENT ON COLUMN sluice.dead_letters.age IS 'How long ago that was.';
+COMMENT ON COLUMN sluice.dead_letters.type IS 'The message''s type.';
+COMMENT ON COLUMN sluice.dead_letters.schema_version IS 'The version of the payload''s schema.';
+COMMENT ON COLUMN sluice.dead_letters.payload IS 'The content.';
+COMMENT ON COLUMN sluice.dead_letters.headers IS 'Its headers.';
+COMMENT ON COLUMN sluice.dead_letters.ordering_key IS 'Its ordering key.';
+COMMENT ON COLUMN sluice.dead_letters.priority IS 'Its priority.';
+COMMENT ON COLUMN sluice.dead_letters.max_attempts IS 'Its own limit of attempts, where it had one.';
+COMMENT ON COLUMN sluice.dead_letters.enqueued_at IS 'When it was enqueued.';
+COMMENT ON COLUMN sluice.dead_letters.tenant IS 'Whose message it was, where one was given.';
+COMMENT ON COLUMN sluice.dead_letters.dedupe_key IS 'Its dedupe key, where it had one.';
+COMMENT ON COLUMN sluice.dead_letters.failures IS 'Its last five failures, the latest last: attempt, at, error and, where they are known, the worker and, of the latest, the stack. Null: it died without one.';
+COMMENT ON COLUMN sluice.dead_letters.event_position IS 'In the queue of a group: the position in the stream of the event that it is.';
+
+CREATE VIEW sluice.completed AS
+SELECT c.queue, c.id, 'completed' AS state, c.completed_at, c.claimed_at, c.completed_at - c.claimed_at AS took,
+       c.worker, c.claim, c.type, c.schema_version, c.payload, c.headers, c.ordering_key, c.priority, c.attempt, c.max_attempts,
+       c.enqueued_at, c.failed_at, c.last_error, c.tenant, c.dedupe_key, c.retry_policy
+FROM sluice.completed_message c;
+COMMENT ON VIEW sluice.completed IS 'Messages that have succeeded, of queues that keep their history.';
+COMMENT ON COLUMN sluice.completed.queue IS 'The queue.';
+COMMENT ON COLUMN sluice.completed.id IS 'The message''s id.';
+COMMENT ON COLUMN sluice.completed.state IS 'completed.';
+COMMENT ON COLUMN sluice.completed.completed_at IS 'When it was removed from its queue, by the statement that did that.';
+COMMENT ON COLUMN sluice.completed.claimed_at IS 'When the try that succeeded was claimed.';
+COMMENT ON COLUMN sluice.completed.took IS 'From the one to the other.';
+COMMENT ON COLUMN sluice.completed.worker IS 'The name of the worker that handled it. Null: it was in a claim, or popped.';
+COMMENT ON COLUMN sluice.completed.claim IS 'The claim that settled it. Null: a worker did, or it was popped.';
+COMMENT ON COLUMN sluice.completed.type IS 'The message''s type.';
+COMMENT ON COLUMN sluice.completed.schema_version IS 'The version of the payload''s schema.';
+COMMENT ON COLUMN sluice.completed.payload IS 'The content, as it was enqueued.';
+COMMENT ON COLUMN sluice.completed.headers IS 'Its headers.';
+COMMENT ON COLUMN sluice.completed.ordering_key IS 'Its ordering key.';
+COMMENT ON COLUMN sluice.completed.priority IS 'Its priority.';
+COMMENT ON COLUMN sluice.completed.attempt IS 'Which try succeeded, from 1.';
+COMMENT ON COLUMN sluice.completed.max_attempts IS 'Its own limit of attempts, where it had one.';
+COMMENT ON COLUMN sluice.completed.enqueued_at IS 'When it was enqueued.';
+COMMENT ON COLUMN sluice.completed.failed_at IS 'When its last failed try failed; null: none did.';
+COMMENT ON COLUMN sluice.completed.last_error IS 'How that try failed.';
+COMMENT ON COLUMN sluice.completed.tenant IS 'Whose message it was, where one was given.';
+COMMENT ON COLUMN sluice.completed.dedupe_key IS 'Its dedupe key, where it had one.';
+COMMENT ON COLUMN sluice.completed.retry_policy IS 'The name of its own retry policy, where it had one.';
+
+CREATE VIEW sluice.queues AS
+-- One time for all of them: each subselect would read it anew, and count a message that becomes due in between twice. Every
+-- row is counted anyway, so sluice_private.clock() would save nothing.
+WITH clock AS MATERIALIZED (
+  SELECT clock_timestamp() AS now
+), held AS (
+  -- Leased messages are counted by their rows: they are not due. Events that are not parked have no row: their ids are negative.
+  SELECT f.queue, count(DISTINCT f.id) AS in_flight, count(DISTINCT f.id) FILTER (WHERE f.id > 0) AS of_rows FROM sluice.in_flight f
+  WHERE f.worker_alive AND f.leased_until IS NULL GROUP BY f.queue
+), closed AS MATERIALIZED (
+  -- Keys whose later messages wait: for one that has failed or was snoozed, or for one that is or was leased. All in one object, which
+  -- is read once and searched for each message: a join might be planned as a loop over both.
+  SELECT jsonb_object_agg(k.name, true) AS keys
+  FROM (
+    SELECT s.queue || ' ' || s.slot || ' ' || k.key AS name
+    FROM sluice.slot s CROSS JOIN clock c CROSS JOIN LATERAL jsonb_each(s.held) AS k (key, value)
+    WHERE (k.value ->> 1)::bigint > extract(epoch FROM c.now) * 1000000
+    UNION ALL
+    SELECT m.queue || ' ' || m.slot || ' ' || m.ordering_key FROM sluice.message m WHERE m.slot IS NOT NULL AND m.lease IS NOT NULL
+  ) k
+), live AS (
+  SELECT m.queue,
+         count(*) FILTER (WHERE m.due_at <= c.now AND e.lives AND NOT e.held) AS due,
+         count(*) FILTER (WHERE m.due_at <= c.now AND e.lives AND e.held) AS held,
+         count(*) FILTER (WHERE m.due_at > c.now AND m.attempt = 0 AND coalesce(m.lease, 0) = 0 AND e.lives) AS scheduled,
+         count(*) FILTER (WHERE m.due_at > c.now AND m.attempt > 0 AND coalesce(m.lease, 0) = 0 AND e.lives) AS retrying,
+         count(*) FILTER (WHERE m.due_at > c.now AND m.lease <> 0) AS leased,
+         count(*) FILTER (WHERE NOT e.lives AND (m.due_at <= c.now OR coalesce(m.lease, 0) = 0)) AS expired,
+         max(c.now - greatest(m.due_at, '0001-01-01 00:00Z')) FILTER (WHERE m.due_at <= c.now AND e.lives AND NOT e.held) AS oldest_ready_age,
+         min(m.due_at) FILTER (WHERE m.due_at > c.now AND coalesce(m.lease, 0) = 0 AND e.lives) AS next_due_at
+  FROM sluice.message m CROSS JOIN clock c CROSS JOIN LATERAL (
+    SELECT m.expires_at IS NULL OR m.expires_at > c.now AS lives,
+           -- A message that closes its key is not held by itself.
+           CASE WHEN m.lease IS NULL AND m.due_at <= c.now AND (SELECT k.keys FROM closed k) IS NOT NULL
+                THEN (SELECT k.keys FROM closed k) ? (m.queue || ' ' || coalesce(m.slot, 256) || ' ' || coalesce(m.ordering_key, ''))
+                ELSE false
+           END AS held
+    OFFSET 0 -- a fence: computed once for each message
+  ) e
+  GROUP BY m.queue
+), expired AS (
+  -- Those in a transaction, which are no less in flight for having expired. Only of queues where some have expired.
+  SELECT l.queue, (
+    SELECT count(DISTINCT f.id) FROM sluice.in_flight f JOIN sluice.message m ON m.queue = f.queue AND m.id = f.id
+    WHERE f.queue = l.queue AND f.worker_alive AND f.leased_until IS NULL AND m.expires_at <= c.now
+  ) AS in_hand
+  FROM live l CROSS JOIN clock c WHERE l.expired > 0
+), dead AS (
+  SELECT d.queue, count(*) AS dead FROM sluice.dead_letter d GROUP BY d.queue
+), consumed AS (
+  SELECT unnest(w.queues) AS queue, count(*) AS workers FROM sluice.workers w WHERE w.alive GROUP BY 1
+)
+SELECT queue,
+       greatest(coalesce(live.due, 0) - coalesce(held.of_rows, 0) + coalesce(expired.in_hand, 0), 0) AS ready,
+       coalesce(live.scheduled, 0) AS scheduled,
+       coalesce(live.retrying, 0) AS retrying,
+       coalesce(held.in_flight, 0) + coalesce(live.leased, 0) AS in_flight,
+       coalesce(dead.dead, 0) AS dead,
+       live.oldest_ready_age,
+       live.next_due_at,
+       coalesce(consumed.workers, 0) AS workers,
+       greatest(coalesce(live.expired, 0) - coalesce(expired.in_hand, 0), 0) AS expired,
+       (SELECT q.paused_at FROM sluice.queue q WHERE q.queue = coalesce(live.queue, held.queue, dead.queue, consumed.queue)) AS paused_at,
+       coalesce(live.held, 0) AS held
+FROM live
+FULL JOIN held USING (queue)
+FULL JOIN dead USING (queue)
+FULL JOIN consumed USING (queue)
+LEFT JOIN expired USING (queue);
+COMMENT ON VIEW sluice.queues IS 'One row per queue that has messages, dead letters or workers. The counts are exact, so the cost grows with the table.';
+COMMENT ON COLUMN sluice.queues.queue IS 'The queue.';
+COMMENT ON COLUMN sluice.queues.ready IS 'Messages that are due, in nobody''s hands, and not held.';
+COMMENT ON COLUMN sluice.queues.held IS 'Messages that are due and wait for an earlier one of their ordering key, which has failed, was snoozed or is leased.';
+COMMENT ON COLUMN sluice.queues.scheduled IS 'Messages due later that were never tried.';
+COMMENT ON COLUMN sluice.queues.retrying IS 'Messages that failed and are due later.';
+COMMENT ON COLUMN sluice.queues.in_flight IS 'Messages in the hands of live workers, leased messages, and those in claims.';
+COMMENT ON COLUMN sluice.queues.dead IS 'Dead letters.';
+COMMENT ON COLUMN sluice.queues.oldest_ready_age IS 'For how long the oldest due message has been due that is not held.';
+COMMENT ON COLUMN sluice.queues.next_due_at IS 'When the next message becomes due.';
+COMMENT ON COLUMN sluice.queues.workers IS 'How many live worker processes consume the queue.';
+COMMENT ON COLUMN sluice.queues.expired IS 'Messages whose life has ended and that nobody has removed yet.';
+COMMENT ON COLUMN sluice.queues.paused_at IS 'Since when nobody claims from it; null: it is not paused.';
