@@ -5,7 +5,7 @@ import { Alphabet } from '../session/alphabet.ts'
 import { Meters } from '../statistics/meters.ts'
 import { createTelemetry, type Telemetry } from '../telemetry/telemetry.ts'
 import { Calls } from './calls.ts'
-import { Claims } from './claims.ts'
+import { ClaimCalls } from './claim-calls.ts'
 import { Consumers } from './consumers.ts'
 import { Enqueues, enqueueInHandler, producerContext } from './enqueues.ts'
 import type { SluiceInternals } from './internals.ts'
@@ -21,7 +21,7 @@ export class Assembly {
   readonly calls = new Calls()
   readonly enqueues: Enqueues
   readonly consumers: Consumers
-  readonly claims: Claims
+  readonly claims: ClaimCalls
   #ended: Promise<void> | undefined
 
   constructor(config: SluiceConfig) {
@@ -31,7 +31,7 @@ export class Assembly {
     this.parts = new OnDemand(this.shared)
     this.enqueues = new Enqueues(producerContext(this.shared, this.parts.inOwnTransaction), this.calls)
     this.consumers = new Consumers(this.parts, report, events)
-    this.claims = new Claims(this.shared, this.parts, this.calls)
+    this.claims = new ClaimCalls(this.shared, this.parts, this.calls)
   }
 
   get internals(): SluiceInternals {
@@ -39,7 +39,7 @@ export class Assembly {
     return {
       report: this.telemetry.report,
       pools: () => this.parts.pools(),
-      workers: () => this.parts.workers(),
+      worker: () => this.parts.worker(),
       enqueueContext: context,
       enqueueIn: enqueueInHandler(context),
     }

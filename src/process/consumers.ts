@@ -34,8 +34,8 @@ export class Consumers {
   /** Connects, and checks the schema. @throws SluiceError as Worker.start, and STOPPED */
   async start(): Promise<void> {
     this.#requireGoing()
-    const workers = await this.#parts.workers()
-    await workers.start()
+    const current = await this.#parts.worker()
+    await current.start()
   }
 
   /** From here until {@link closed} a stop drains the pipeline. */
@@ -56,8 +56,8 @@ export class Consumers {
    */
   async demand(consumption: Consumption, signal: AbortSignal, among?: Set<Demand>): Promise<Demand> {
     this.#requireGoing()
-    const workers = await this.#parts.workers()
-    const worker = await workers.startPatiently(signal)
+    const current = await this.#parts.worker()
+    const worker = await current.startPatiently(signal)
     return this.#create(worker, consumption, among)
   }
 
@@ -76,8 +76,8 @@ export class Consumers {
   /** Connects if need be, and handles what is due. `demanded` is called with the demand before it runs. */
   async runOnce(consumption: Consumption, demanded: (demand: Demand) => void): Promise<void> {
     this.#requireGoing()
-    const workers = await this.#parts.workers()
-    await workers.visit(async (worker) => {
+    const current = await this.#parts.worker()
+    await current.visit(async (worker) => {
       const demand = await this.#create(worker, consumption, this.#runs)
       demanded(demand)
       return demand.runOnce()

@@ -5,13 +5,13 @@ import type { EnqueueIn } from '../handle/run-context.ts'
 import type { Message } from '../message.ts'
 import type { Report } from '../telemetry/events.ts'
 import type { BatchPools } from './batch-pools.ts'
-import type { Workers } from './workers.ts'
+import type { CurrentWorker } from './current-worker.ts'
 
 /** What only `sluice/testing` and `sluice/http` need of a Sluice. */
 export interface SluiceInternals {
   readonly report: Report
   readonly pools: () => Promise<BatchPools>
-  readonly workers: () => Promise<Workers>
+  readonly worker: () => Promise<CurrentWorker>
   readonly enqueueContext: EnqueueContext
   readonly enqueueIn: EnqueueIn
 }

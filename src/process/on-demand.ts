@@ -4,8 +4,8 @@ import type { ClaimLines } from '../pull/claim-lines.ts'
 import type { Execute } from '../table/statement.ts'
 import type { InOwnTransaction } from '../transaction/own-transaction.ts'
 import type { BatchPools } from './batch-pools.ts'
+import type { CurrentWorker } from './current-worker.ts'
 import type { Shared } from './shared.ts'
-import type { Workers } from './workers.ts'
 
 /**
  * The parts of a Sluice that have connections. Each is loaded when it is needed first: a process that enqueues in its
@@ -14,20 +14,20 @@ import type { Workers } from './workers.ts'
 export class OnDemand {
   readonly #shared: Shared
   readonly #sockets = new Sockets()
-  readonly #pools = new Part<BatchPools>(async () => {
+  readonly #pools = new LoadedOnce<BatchPools>(async () => {
     const module = await import('./batch-pools.ts')
     return new module.BatchPools(this.#shared, this.#sockets)
   })
-  readonly #workers = new Part<Workers>(async () => {
-    const [module, pools] = await Promise.all([import('./workers.ts'), this.pools()])
-    this.#loaded = new module.Workers(this.#shared, pools)
+  readonly #worker = new LoadedOnce<CurrentWorker>(async () => {
+    const [module, pools] = await Promise.all([import('./current-worker.ts'), this.pools()])
+    this.#loaded = new module.CurrentWorker(this.#shared, pools)
     return this.#loaded
   })
-  readonly #claimLines = new Part<ClaimLines>(async () => {
+  readonly #claimLines = new LoadedOnce<ClaimLines>(async () => {
     const module = await import('../pull/claim-lines.ts')
     return new module.ClaimLines(this.#shared.config, this.#shared.report)
   })
-  #loaded: Workers | undefined
+  #loaded: CurrentWorker | undefined
 
   constructor(shared: Shared) {
     this.#shared = shared
@@ -37,8 +37,8 @@ export class OnDemand {
     return this.#loaded?.connected ?? false
   }
 
-  workers(): Promise<Workers> {
-    return this.#workers.get()
+  worker(): Promise<CurrentWorker> {
+    return this.#worker.get()
   }
 
   pools(): Promise<BatchPools> {
@@ -80,23 +80,23 @@ export class OnDemand {
 
   /** Closes all connections. The pipelines must have ended. */
   async end(): Promise<void> {
-    await (await this.#workers.had())?.stop()
+    await (await this.#worker.had())?.stop()
     await (await this.#pools.had())?.pool.end()
     await this.#sockets.closed()
   }
 
   /** Makes everything fail that still waits for the server. */
   cut(): void {
-    this.#workers
+    this.#worker
       .had()
-      .then((workers) => workers?.cut())
+      .then((worker) => worker?.cut())
       .catch(() => undefined)
     this.#sockets.cut('The Sluice has stopped')
   }
 }
 
 /** A part that is loaded once. */
-class Part<T> {
+class LoadedOnce<T> {
   readonly #load: () => Promise<T>
   #loading: Promise<T> | undefined
 

@@ -1,6 +1,6 @@
 import type { HandlerKind } from '../handle/handler.ts'
 import type { Delivery } from './delivery.ts'
-import type { Feed, Sink } from './feed.ts'
+import type { DeliverySink, Feed } from './feed.ts'
 
 type NextDelivery<Payload, In extends HandlerKind> = IteratorResult<Delivery<Payload, In>, void>
 
@@ -11,7 +11,7 @@ type NextDelivery<Payload, In extends HandlerKind> = IteratorResult<Delivery<Pay
 export class DeliveryLoop<Payload, In extends HandlerKind>
   implements AsyncGenerator<Delivery<Payload, In>, void, undefined>
 {
-  readonly #createFeed: (sink: Sink<Payload, In>) => Feed<Payload, In>
+  readonly #createFeed: (sink: DeliverySink<Payload, In>) => Feed<Payload, In>
   readonly #arrived: Delivery<Payload, In>[] = []
   readonly #waiting: PromiseWithResolvers<NextDelivery<Payload, In>>[] = []
   #feed: Feed<Payload, In> | undefined
@@ -19,7 +19,7 @@ export class DeliveryLoop<Payload, In extends HandlerKind>
   #end: { readonly error?: unknown } | undefined
 
   /** `createFeed` begins to consume: with the first `next()`. */
-  constructor(createFeed: (sink: Sink<Payload, In>) => Feed<Payload, In>) {
+  constructor(createFeed: (sink: DeliverySink<Payload, In>) => Feed<Payload, In>) {
     this.#createFeed = createFeed
   }
 
@@ -55,7 +55,7 @@ export class DeliveryLoop<Payload, In extends HandlerKind>
     return this
   }
 
-  get #sink(): Sink<Payload, In> {
+  get #sink(): DeliverySink<Payload, In> {
     return {
       next: (delivery) => this.#arrive(delivery),
       error: (error: unknown) => this.#finish({ error }),

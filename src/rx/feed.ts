@@ -11,19 +11,19 @@ import { Meter } from '../statistics/meter.ts'
 import { Delivery, type DeliveryContextByKind, type DeliveryEnd } from './delivery.ts'
 
 /** Where deliveries go. */
-export type Sink<Payload, In extends HandlerKind> = Pick<
+export type DeliverySink<Payload, In extends HandlerKind> = Pick<
   Subscriber<Delivery<Payload, In>>,
   'next' | 'error' | 'complete'
 >
 
 /** One subscriber and its demand. */
 export class Feed<Payload, In extends HandlerKind> {
-  readonly #sink: Sink<Payload, In>
+  readonly #sink: DeliverySink<Payload, In>
   readonly #demand: Promise<Demand | undefined>
   /** Aborts when the subscriber goes. */
   readonly #leaving = new AbortController()
 
-  constructor(plan: PipelinePlan, consumers: Consumers, sink: Sink<Payload, In>) {
+  constructor(plan: PipelinePlan, consumers: Consumers, sink: DeliverySink<Payload, In>) {
     this.#sink = sink
     const handler: AnyHandler = {
       kind: 'each',

@@ -94,7 +94,7 @@ export async function deliver(
 }
 
 async function deliverUnderLeases(
-  { workers }: SluiceInternals,
+  { worker: current }: SluiceInternals,
   queue: string,
   handle: Handle,
   rows: readonly InsertRow[],
@@ -110,7 +110,7 @@ async function deliverUnderLeases(
     handler: { kind: 'each', handle } as const,
     meter: new Meter(),
   }
-  return (await workers()).visit(async (worker) => {
+  return (await current()).visit(async (worker) => {
     const outcomes: Outcome[] = []
     for (const row of rows) outcomes.push(await worker.deliver(consumption, row))
     return outcomes

@@ -235,7 +235,7 @@ export class Settler {
     for (const { event } of decided) if (event !== undefined) this.#runtime.report(event)
     const counts = countsOf(decided)
     this.#consumption.onSettled?.(settledOf(decided))
-    this.#consumption.meter?.settled(counts)
+    this.#consumption.meter.settled(counts)
     const durationMs = Math.max(...settled.map(({ leased }) => leased.ageMs))
     const { queue } = this.#consumption.plan
     this.#runtime.report({ kind: 'batch.committed', queue, ...counts, durationMs })

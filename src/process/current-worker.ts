@@ -6,7 +6,7 @@ import { Worker } from './worker.ts'
  * Creates and stops the worker of a process. After `start()` it runs until `stop()`. `runOnce` calls share one, which
  * is stopped 100 ms after the last of them, because its connections would keep the process alive.
  */
-export class Workers {
+export class CurrentWorker {
   readonly #create: () => Worker
   #worker: Worker
   #stays = false

@@ -9,7 +9,7 @@ import type { OnDemand } from './on-demand.ts'
 import type { Shared } from './shared.ts'
 
 /** The claims and pops of a Sluice, until it stops. */
-export class Claims {
+export class ClaimCalls {
   /** Settles claims, renews and releases them, also after the stop. */
   readonly store: ClaimStore
   readonly #parts: OnDemand
