@@ -19,7 +19,7 @@ export function groupUnknown(stream: string, group: string, cause?: unknown): Sl
 /**
  * The answer of a function for streams. Its refusals name no stream and no group but in words, so those come from the caller.
  *
- * @throws SluiceError STREAM_UNKNOWN, GROUP_UNKNOWN, GROUP_HAS_PARKED
+ * @throws SluiceError STREAM_UNKNOWN, GROUP_UNKNOWN, GROUP_HAS_DEFERRED
  */
 export async function naming<T>(answer: Promise<T>, stream: string, group?: string): Promise<T> {
   try {
