@@ -13,6 +13,7 @@ export function leasedRows(
   messages: readonly LeasedMessage[],
   nowUs: number,
 ): RowsIn {
+  let claimed: ReadonlyMap<string, number> | undefined
   return {
     queue,
     fence: leased(messages),
@@ -20,7 +21,10 @@ export function leasedRows(
     alphabet,
     nowUs,
     historyBy: historyBy(queue),
-    // Asked only where the queue keeps its history.
-    claimedUs: ({ message }) => messages.find(({ id }) => id === message.id)?.claimedUs ?? nowUs,
+    // Made when it is asked for: only where the queue keeps its history.
+    claimedUs: ({ message: { id } }) => {
+      claimed ??= new Map(messages.map((leased) => [leased.id, leased.claimedUs]))
+      return claimed.get(id) ?? nowUs
+    },
   }
 }
