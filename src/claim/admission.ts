@@ -13,7 +13,7 @@ export interface Admission {
   /** A claim has found nothing, or what it found is not handled now. */
   nothing(answer: ClaimAnswer): Nothing
   /** Undefined: what was claimed is to be handled. Otherwise it goes back, because the transaction would keep too much. */
-  tooFew(answer: ClaimAnswer, sent: SentClaim): Nothing | undefined
+  goesBack(answer: ClaimAnswer, sent: SentClaim): Nothing | undefined
   /** In the transaction of a claim that leases: its permits last as long as the leases. */
   lease(connection: BatchConnection, rows: readonly ClaimedRow[], lease: string): Promise<void>
   /** What was claimed is handled. */
@@ -59,7 +59,7 @@ export const UNLIMITED: Admission = {
     })
   },
   nothing: ({ nextDueMs, partial }) => ({ kind: 'sleep', nextDueMs, partial }),
-  tooFew: () => undefined,
+  goesBack: () => undefined,
   lease: async () => undefined,
   took: () => undefined,
   close: () => undefined,

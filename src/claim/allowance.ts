@@ -46,13 +46,14 @@ export class Allowance implements Admission {
     return this.#nothing(0)
   }
 
-  nothing({ nextDueMs, partial }: ClaimAnswer): Nothing {
-    const nothing = this.#nothing(0)
-    return { ...nothing, nextDueMs, partial: partial || nothing.partial }
+  nothing({ rows, nextDueMs, partial }: ClaimAnswer): Nothing {
+    // What was found, and is not handled because the pipeline pauses or ends, says nothing about the tenants.
+    if (rows.length > 0) return { kind: 'sleep', nextDueMs, partial }
+    return { kind: 'sleep', nextDueMs, partial: partial || this.#nothing(0).partial }
   }
 
   /** The transaction would keep permits that it has no messages for. */
-  tooFew({ rows }: ClaimAnswer, { most = rows.length }: SentClaim): Nothing | undefined {
+  goesBack({ rows }: ClaimAnswer, { most = rows.length }: SentClaim): Nothing | undefined {
     return this.#prepared.takesPermits && rows.length < most ? this.#nothing(rows.length) : undefined
   }
 
@@ -130,7 +131,7 @@ export class Allowance implements Admission {
 }
 
 /** What a transaction has locked for its claim. */
-export interface Locked {
+interface Locked {
   /** The messages that it may take, by its permits: with fewer, some are left over. */
   readonly most: number
   /** The messages, where they are locked already. */

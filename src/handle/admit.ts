@@ -37,11 +37,11 @@ export function refusalOf(
 }
 
 /**
- * Replaces the payload by what the schema makes of it. A payload that does not fit its schema is a failed attempt like any
+ * The payload as the schema makes it. A payload that does not fit its schema is a failed attempt like any
  * other: while versions of an application run side by side, the next worker may take it.
  *
  * @throws SluiceError PAYLOAD_SCHEMA, and what the schema throws
  */
-export async function fitSchema(message: DeliveredMessage, definition: QueueDefinition): Promise<void> {
-  message.accept(await validatePayload(definition, message.payload))
+export async function fittedPayload(message: DeliveredMessage, definition: QueueDefinition): Promise<unknown> {
+  return validatePayload(definition, message.payload)
 }

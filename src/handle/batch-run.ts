@@ -2,7 +2,7 @@ import type { DeliveredMessage } from '../claim/delivered-message.ts'
 import { hasExpired } from '../claim/has-expired.ts'
 import { messageCancelled } from '../errors.ts'
 import type { QueueDefinition } from '../queues.ts'
-import { fitSchema, refusalOf } from './admit.ts'
+import { fittedPayload, refusalOf } from './admit.ts'
 import type { BatchToRun } from './batch-to-run.ts'
 import { type Called, Caller, CallFailed } from './call.ts'
 import type { Consumption, HandlerRuntime } from './consumption.ts'
@@ -118,7 +118,7 @@ export class BatchRun {
     if (this.#definition?.schema === undefined) return true
     try {
       this.#deadline.next()
-      await this.#deadline.await(fitSchema(message, this.#definition))
+      message.accept(await this.#deadline.await(fittedPayload(message, this.#definition)))
       return true
     } catch (error) {
       this.#results.add([message], new CallFailed(error, false))

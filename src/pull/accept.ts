@@ -1,7 +1,7 @@
 import { pause } from '../basics/pause.ts'
 import { DeliveredMessage } from '../claim/delivered-message.ts'
 import { errorText } from '../errors.ts'
-import { fitSchema } from '../handle/admit.ts'
+import { fittedPayload } from '../handle/admit.ts'
 import type { Message } from '../message.ts'
 import type { QueueDefinition } from '../queues.ts'
 import type { ClaimedRow } from '../table/claim/claim.ts'
@@ -49,7 +49,7 @@ export async function accept(
 /** Undefined: it fits. */
 async function errorOf(message: DeliveredMessage, definition: QueueDefinition): Promise<string | undefined> {
   try {
-    await fitSchema(message, definition)
+    message.accept(await fittedPayload(message, definition))
     return undefined
   } catch (error) {
     return errorText(error)

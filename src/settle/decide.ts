@@ -31,7 +31,7 @@ const ACK: Outcome = Object.freeze({ kind: 'ack' })
 const ACKED: Gone = Object.freeze({ kind: 'gone', why: 'acked' })
 
 /**
- * What becomes of a message whose handler has answered. It depends on its parameters alone, so all modes decide alike.
+ * What becomes of a message whose handler has answered. It keeps nothing and writes nothing, so all modes decide alike.
  *
  * @param error what the handler threw: the retry policy gets it
  */
@@ -85,8 +85,10 @@ export function decideDropped(message: DeliveredMessage, why: DropReason, { queu
  */
 export function decideBack(message: DeliveredMessage, { clock }: Pick<Rules, 'clock'>): Decided {
   const { slot, attempt, dueUs: firstDueUs } = message.row
-  const dueUs = slot === null ? firstDueUs : Math.min(firstDueUs, Math.floor(clock.passedUs()))
-  return { message, decision: { kind: 'back', dueUs, attempt }, outcome: undefined, event: undefined }
+  const passedUs = Math.floor(clock.passedUs())
+  const dueUs = slot === null ? firstDueUs : Math.min(firstDueUs, passedUs)
+  const decision = { kind: 'back', dueUs, atOnce: dueUs <= passedUs, attempt } as const
+  return { message, decision, outcome: undefined, event: undefined }
 }
 
 /** Its dedupe key stays taken for as long as its handler says, or else as it asks for itself. */

@@ -4,7 +4,7 @@ import type { DropReason } from '../table/settle/drop.ts'
 import type { FailureDetails } from '../table/settle/settle.ts'
 import type { SluiceEvent } from '../telemetry/events.ts'
 
-/** What is to become of a message that was claimed: plain data, the same for every source of messages. */
+/** What is to become of a message that was claimed: plain data, the same for every source. Only a log has `blocked`. */
 export type Decision = Gone | Later | Dead | Blocked | Back
 
 /** It has succeeded, or its life is over: its row is removed. */
@@ -45,6 +45,8 @@ export interface Blocked {
 export interface Back {
   readonly kind: 'back'
   readonly dueUs: number
+  /** It is due as soon as this is written: sleeping workers are woken. */
+  readonly atOnce: boolean
   readonly attempt: number
 }
 

@@ -92,7 +92,7 @@ function sorted({ alphabet, nowUs }: RowsIn, decided: Iterable<Decided>): Sorted
         break
       case 'back':
         rows.later.push({ ...decision, id, error: null })
-        rows.anyDue ||= decision.dueUs <= nowUs
+        rows.anyDue ||= decision.atOnce || decision.dueUs <= nowUs
         break
       case 'dead':
         rows.dead.push({ ...fitted(decision, alphabet), id, reason: alphabet.fit(decision.reason) })

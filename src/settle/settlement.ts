@@ -117,11 +117,15 @@ export class Settlement {
     if (texts.length > 0) await this.#alphabet.learnUnknown(execute, texts).catch(() => undefined)
   }
 
-  /** Sends the statements. Their answers may be awaited after COMMIT has been sent. */
-  async write(execute: Execute): Promise<void> {
+  /**
+   * Sends the statements. Their answers may be awaited after COMMIT has been sent.
+   *
+   * @throws at once, before the caller can send the COMMIT, if the decisions cannot be written
+   */
+  write(execute: Execute): Promise<void> {
     const { written, left } = this.#sink.write(execute, [...this.#decided.values()], this.#forgotten)
     for (const id of left) this.#decided.delete(id)
-    await written
+    return written
   }
 
   #put(decided: Decided): boolean {

@@ -121,7 +121,7 @@ test.each(['expired', 'cancelled'] as const)('a message that is %s is gone witho
 describe('a message that goes back', () => {
   test('has its first due time, and so its place among the others', () => {
     const { decision } = decideBack(message({ dueUs: NOW_US - 60_000_000, attempt: 1 }), RULES)
-    expect(decision).toEqual({ kind: 'back', dueUs: NOW_US - 60_000_000, attempt: 1 })
+    expect(decision).toEqual({ kind: 'back', dueUs: NOW_US - 60_000_000, atOnce: true, attempt: 1 })
   })
 
   test('is due at once if its key gives it its place, also if the clock has been set back since', () => {

@@ -18,9 +18,9 @@ export interface LeaseInHand {
 /**
  * Whether this process may still settle a message. `locked`: a transaction of its handler has locked the row, so no claim
  * takes it, and a renewal would wait for that. `committed`: that transaction has settled it together with its effects.
- * `lost`: another process may have it. From `held` it goes to each of the others, and from `locked` back or to `committed`.
+ * `lost`: another process may have it. From `ours` it goes to each of the others, and from `locked` back or to `committed`.
  */
-type Hold = 'held' | 'locked' | 'committed' | 'lost'
+type Hold = 'ours' | 'locked' | 'committed' | 'lost'
 
 /** A message in flight under a lease of this process. */
 export class LeasedMessage implements LeasedId {
@@ -31,7 +31,7 @@ export class LeasedMessage implements LeasedId {
   readonly claimedUs: number
   /** For how long a claim or a renewal makes it last: its own time, or its pipeline's. */
   readonly leaseMs: number
-  #hold: Hold = 'held'
+  #hold: Hold = 'ours'
   #lost: SluiceError | undefined
   #onLost: ((reason: SluiceError) => void) | undefined
   #onCancelled: (() => void) | undefined
@@ -104,7 +104,7 @@ export class LeasedMessage implements LeasedId {
 
   /** That transaction is over. */
   unlock(): void {
-    if (this.isLocked) this.#hold = 'held'
+    if (this.isLocked) this.#hold = 'ours'
   }
 
   /** Why nothing can come of it any more. */
@@ -125,7 +125,7 @@ export class LeasedMessage implements LeasedId {
 
   /** It was to be cancelled while its row was locked: its handler ends, and it is removed. */
   cancel(): void {
-    if (!this.#over && this.#hold === 'held') this.#onCancelled?.()
+    if (!this.#over && this.#hold === 'ours') this.#onCancelled?.()
   }
 
   /** @param sentAtMs when the renewal was sent */
@@ -135,7 +135,7 @@ export class LeasedMessage implements LeasedId {
 
   /** Somebody else may have it. A message that is settled loses nothing, nor one whose row its handler has locked. */
   lose(): void {
-    if (this.#over || this.#hold !== 'held') return
+    if (this.#over || this.#hold !== 'ours') return
     this.#hold = 'lost'
     this.#lost = leaseLost(this.message.queue, this.id, this.cancelAsked)
     this.#onLost?.(this.#lost)

@@ -1,4 +1,4 @@
-import { stateSays } from '../../basics/sql-state.ts'
+import { LOCK_NOT_AVAILABLE, stateSays } from '../../basics/sql-state.ts'
 import type { DeliveredMessage } from '../../claim/delivered-message.ts'
 import { errorText, SluiceError } from '../../errors.ts'
 import type { Consumption } from '../../handle/consumption.ts'
@@ -24,7 +24,7 @@ export type CountedAs = 'failed attempt' | 'runs alone' | 'nothing'
 
 /** A batch whose transaction was lost: with its connection, at its settlement, or at COMMIT. */
 export interface LostBatch {
-  /** Whose handlers were called in it. */
+  /** The messages whose handlers had been called. */
   readonly begun: readonly DeliveredMessage[]
   readonly batchId: number
   readonly connection: BatchConnection
@@ -160,9 +160,13 @@ function isOutOfAttempts(message: DeliveredMessage | undefined, rules: AttemptRu
   return message !== undefined && message.attempt >= rules.mostOf(message)
 }
 
-/** What the server said of the loss; undefined if it said nothing, or that it has too little of something. */
+/**
+ * What the server said of the loss; undefined if it said nothing, or nothing about a row. A lock that was not to be had counts
+ * as a reason: which locks the transaction waits for depends on what its handler has done.
+ */
 function reasonOf(connection: BatchConnection, error: unknown): Error | undefined {
   if (connection.lastWords !== undefined) return connection.lastWords
   if (connection.lost !== undefined || !(error instanceof Error)) return undefined
-  return stateSays('ofTheServer', serverErrorOf(error)?.code) ? undefined : error
+  const state = serverErrorOf(error)?.code
+  return state !== LOCK_NOT_AVAILABLE && stateSays('ofTheServer', state) ? undefined : error
 }

@@ -125,7 +125,7 @@ export class TransactionalRound implements Round {
   /** Undefined: what was claimed is to be handled. */
   #nothingOf(claimed: ClaimAnswer, sent: SentClaim, demand: RoundDemand, admission: Admission): Next | undefined {
     if (claimed.rows.length === 0 || demand.draining.aborted || demand.paused) return admission.nothing(claimed)
-    return admission.tooFew(claimed, sent)
+    return admission.goesBack(claimed, sent)
   }
 
   get #limit(): TransactionLimit {

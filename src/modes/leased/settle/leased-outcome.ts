@@ -82,7 +82,7 @@ export class LeasedOutcome {
   }
 
   /** How its message is when it has been written. */
-  get settledAs(): SettledAs {
+  settledAs(): SettledAs {
     const { id, decided } = this
     const { decision } = decided
     switch (decision.kind) {
@@ -91,8 +91,10 @@ export class LeasedOutcome {
         return { id, state: 'postponed', attempt: decision.attempt, dueUs: decision.dueUs }
       case 'dead':
         return { id, state: 'dead', attempt: decision.attempt, dueUs: null }
-      default:
+      case 'gone':
         return { id, state: 'gone', attempt: null, dueUs: null }
+      case 'blocked':
+        throw new TypeError(`message ${id}: expected to be in a log, which is where a decision blocks a slot`)
     }
   }
 }

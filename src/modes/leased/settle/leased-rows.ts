@@ -23,7 +23,7 @@ export function leasedRows(
     historyBy: historyBy(queue),
     // Made when it is asked for: only where the queue keeps its history.
     claimedUs: ({ message: { id } }) => {
-      claimed ??= new Map(messages.map((leased) => [leased.id, leased.claimedUs]))
+      claimed ??= new Map(messages.map((message) => [message.id, message.claimedUs]))
       return claimed.get(id) ?? nowUs
     },
   }

@@ -26,7 +26,7 @@ import { Renewer } from './renewer.ts'
  * load the batches grow by themselves (a timer of 2 ms made the 99th percentile of the wait seven times as long).
  *
  * What cannot be written is tried again for the time of a lease at most: to send it twice is harmless. What the server
- * refuses becomes a failed attempt, or is put aside, so that it gives its place free.
+ * refuses becomes a failed attempt, or is put aside, so that its room is free.
  */
 export class Settler {
   readonly #runtime: Runtime
@@ -176,7 +176,7 @@ export class Settler {
   async #settledBefore(outcomes: readonly LeasedOutcome[], ids: ReadonlySet<string>): Promise<readonly string[]> {
     const missing = outcomes.filter((outcome) => outcome.isUnanswered && !ids.has(outcome.id))
     const { queue } = this.#consumption.plan
-    const wanted = missing.filter(({ leased }) => !leased.isCommitted).map((outcome) => outcome.settledAs)
+    const wanted = missing.filter(({ leased }) => !leased.isCommitted).map((outcome) => outcome.settledAs())
     return wanted.length > 0 ? settledBefore(this.#runtime.control.execute, queue, wanted) : []
   }
 
